@@ -1,0 +1,60 @@
+import { randomUUID } from 'node:crypto'
+import type { Delivery } from '@onceward/core'
+import type { Pool, PoolClient } from 'pg'
+
+/** As a server is that nobody has tuned; that of the tests is told not to wait for its disk. */
+export const DURABLE: Readonly<Record<string, string>> = { fsync: 'on', full_page_writes: 'on' }
+
+/** The event of all benchmarks, and the one write it leads to. */
+export interface Order {
+  readonly orderId: string
+  readonly cents: number
+}
+
+export async function createEffects(pool: Pool): Promise<void> {
+  await pool.query('create table effects (order_id uuid not null, cents int not null)')
+}
+
+/** The handler, guarded and unguarded. */
+export async function write(tx: PoolClient, { orderId, cents }: Order): Promise<void> {
+  await tx.query('insert into effects (order_id, cents) values ($1, $2)', [orderId, cents])
+}
+
+/** The handler that takes many events at once: all their writes in one statement. */
+export async function writeAll(tx: PoolClient, orders: readonly Order[]): Promise<void> {
+  await tx.query(
+    'insert into effects (order_id, cents) select * from unnest($1::uuid[], $2::int[])',
+    [orders.map(({ orderId }) => orderId), orders.map(({ cents }) => cents)],
+  )
+}
+
+/** `work` in a transaction, as one writes it by hand. */
+export async function inTransaction(
+  pool: Pool,
+  work: (tx: PoolClient) => Promise<void>,
+): Promise<void> {
+  const tx = await pool.connect()
+  try {
+    await tx.query('begin')
+    await work(tx)
+    await tx.query('commit')
+  } catch (error) {
+    await tx.query('rollback')
+    throw error
+  } finally {
+    tx.release()
+  }
+}
+
+export function toDelivery(): Delivery {
+  const orderId = randomUUID()
+  return {
+    body: Buffer.from(JSON.stringify({ orderId, cents: 1_999 })),
+    headers: { 'idempotency-key': orderId },
+    source: { broker: 'bench', queue: 'orders' },
+  }
+}
+
+export function decode({ body }: Delivery): Order {
+  return JSON.parse(Buffer.from(body).toString())
+}

@@ -1,0 +1,27 @@
+import type { ConfirmChannel } from 'amqplib'
+import { toDelivery } from './effects.ts'
+
+export interface PublishOrder {
+  readonly queue: string
+  readonly events: number
+}
+
+/** Confirms are awaited now and then, so that what waits for them stays small. */
+const BETWEEN_CONFIRMS = 1_000
+
+/** Publishes so many events, persistent; resolves when all are confirmed. */
+export async function publish(
+  channel: ConfirmChannel,
+  { queue, events }: PublishOrder,
+): Promise<void> {
+  for (let sent = 1; sent <= events; sent++) {
+    const { body, headers } = toDelivery()
+    channel.sendToQueue(queue, Buffer.from(body), {
+      persistent: true,
+      contentType: 'application/json',
+      headers,
+    })
+    if (sent % BETWEEN_CONFIRMS === 0) await channel.waitForConfirms()
+  }
+  await channel.waitForConfirms()
+}

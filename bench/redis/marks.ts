@@ -1,0 +1,132 @@
+import { randomUUID } from 'node:crypto'
+import type { Claim, EventId, Fingerprint, LeaseSession, OwnerToken } from '@onceward/core'
+import type { Redis } from 'ioredis'
+import { alternate, type Contestant, inLanes } from '../rounds.ts'
+import { type Cache, openCache, openLeases } from './stage.ts'
+
+const BATCH = 100
+/** Batches on their way at the same time. */
+const LANES = 4
+const HOUR_MS = 3_600_000
+/** Longer than a round takes on the slowest machine: none of the keys may be gone when it is asked for again. */
+const LEASE_MS = HOUR_MS
+/** Numbers of marks at which their memory is told. */
+const WEIGHED = [1_000_000, 5_000_000]
+
+/** Claim and completion of an event, and its duplicates, each beside the least that Redis can be asked. */
+export async function bareContestants({ client }: Cache): Promise<readonly Contestant[]> {
+  const session = await openLeases(client)
+  return [
+    {
+      name: 'claim-complete',
+      prepare: async (events) => {
+        const batches = [...batchesOf(events)]
+        return () => inLanes(batches, LANES, (batch) => finish(session, batch))
+      },
+    },
+    {
+      name: 'set-nx-twice',
+      prepare: async (events) => {
+        const batches = [...batchesOf(events)]
+        return () =>
+          inLanes(batches, LANES, async (batch) => {
+            await setNx(client, batch, { suffix: 'claimed', answer: 'OK' })
+            await setNx(client, batch, { suffix: 'done', answer: 'OK' })
+          })
+      },
+    },
+    {
+      name: 'claim-duplicates',
+      factor: 2,
+      prepare: async (events) => {
+        const batches = [...batchesOf(events)]
+        await inLanes(batches, LANES, (batch) => finish(session, batch))
+        return () =>
+          inLanes(batches, LANES, async (batch) => {
+            const answers = await session.claim(batch)
+            demand(answers.every(({ kind }) => kind === 'duplicate'))
+          })
+      },
+    },
+    {
+      name: 'set-nx-duplicates',
+      factor: 2,
+      prepare: async (events) => {
+        const batches = [...batchesOf(events)]
+        const claimed = { suffix: 'claimed', answer: 'OK' } as const
+        await inLanes(batches, LANES, (batch) => setNx(client, batch, claimed))
+        return () =>
+          inLanes(batches, LANES, (batch) => setNx(client, batch, { ...claimed, answer: null }))
+      },
+    },
+  ]
+}
+
+/** What many done marks weigh, and whether the last million is as fast as the first. */
+export interface MarkFigures {
+  readonly bytes: Readonly<Record<string, number>>
+  readonly rates: ReadonlyMap<string, readonly number[]>
+}
+
+/**
+ * Fills one Redis up to its last tenth; then that tenth and the first one of an empty Redis take turns, so that a
+ * machine that gets slower does it to both.
+ */
+export async function growMarks(keys: number, rounds: number): Promise<MarkFigures> {
+  await using full = await openCache()
+  await using empty = await openCache()
+  const [many, few] = [await openLeases(full.client), await openLeases(empty.client)]
+  const bytes: Record<string, number> = {}
+  const before = await full.usedBytes()
+  const events = Math.floor(keys / 10 / (rounds + 1) / BATCH) * BATCH
+  const toFill = keys - events * (rounds + 1)
+  const weighed = WEIGHED.filter((at) => at <= toFill)
+  let filled = 0
+  for (const at of weighed.length > 0 ? weighed : [toFill]) {
+    await inLanes(batchesOf(at - filled), LANES, (batch) => finish(many, batch))
+    filled = at
+    bytes[`bytes per mark of ${filled}`] = ((await full.usedBytes()) - before) / filled
+  }
+  await inLanes(batchesOf(toFill - filled), LANES, (batch) => finish(many, batch))
+  const filling = (name: string, session: LeaseSession): Contestant => ({
+    name,
+    prepare: async (count) => () =>
+      inLanes(batchesOf(count), LANES, (batch) => finish(session, batch)),
+  })
+  const contestants = [filling('first-tenth', few), filling('last-tenth', many)]
+  return { bytes, rates: await alternate(contestants, { rounds, events }) }
+}
+
+function* batchesOf(events: number): Generator<readonly Claim[]> {
+  for (let made = 0; made < events; made += BATCH) yield Array.from({ length: BATCH }, newClaim)
+}
+
+function newClaim(): Claim {
+  const id = randomUUID() as EventId
+  const ownerToken = randomUUID() as OwnerToken
+  return { id, ownerToken, fingerprint: 0x1234_5601n as Fingerprint, leaseMs: LEASE_MS }
+}
+
+async function finish(session: LeaseSession, batch: readonly Claim[]): Promise<void> {
+  const claimed = await session.claim(batch)
+  demand(claimed.every(({ kind }) => kind === 'acquired'))
+  const completed = await session.complete(batch, HOUR_MS)
+  demand(completed.every((answer) => answer === 'held'))
+}
+
+async function setNx(
+  client: Redis,
+  batch: readonly Claim[],
+  { suffix, answer }: { readonly suffix: string; readonly answer: 'OK' | null },
+): Promise<void> {
+  const pipeline = client.pipeline()
+  for (const { id, ownerToken, leaseMs } of batch) {
+    pipeline.set(`o:${id}:${suffix}`, ownerToken, 'PX', leaseMs, 'NX')
+  }
+  const answers = await pipeline.exec()
+  demand(answers?.every(([error, value]) => error === null && value === answer) === true)
+}
+
+function demand(isSo: boolean): void {
+  if (!isSo) throw new Error('Redis answered something else than what is measured')
+}

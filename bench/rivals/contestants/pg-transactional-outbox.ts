@@ -1,0 +1,93 @@
+import {
+  DatabaseSetupExporter,
+  executeTransaction,
+  getDisabledLogger,
+  IsolationLevel,
+  initializeMessageStorage,
+  initializePollingMessageListener,
+} from 'pg-transactional-outbox'
+import { type Order, write } from '../../effects.ts'
+import { CONCURRENCY } from '../../rounds.ts'
+import { consumeByHand } from '../by-hand.ts'
+import { execute, openPool } from '../database.ts'
+import { toOrder } from '../orders.ts'
+import type { Rival, Surroundings } from '../rival.ts'
+
+const SCRIPT = {
+  ...{ outboxOrInbox: 'inbox', database: 'postgres', schema: 'public', table: 'inbox' },
+  ...{ listenerRole: 'postgres', nextMessagesName: 'next_inbox_messages' },
+}
+
+/** Its default of 500 ms would make it wait; with 16 handlers at a time it hardly ever does. */
+const POLLING_MS = 10
+
+/**
+ * A fifth of its default. Its poll and its handler sometimes get in each other's way (NOWAIT on one row), and then
+ * the event waits for so long.
+ */
+const LOCK_MS = 1_000
+
+/** Its inbox: a message is stored and deleted from the queue, and a listener that polls the table runs the handler. */
+export const pgTransactionalOutbox: Rival = {
+  name: 'pg-transactional-outbox',
+  hasRedis: false,
+  factor: 0.5,
+  setUp: (databaseUrl) =>
+    execute(databaseUrl, DatabaseSetupExporter.createPollingScript(SCRIPT, true)),
+  consume: async (surroundings) => {
+    const stack = new AsyncDisposableStack()
+    const logger = getDisabledLogger()
+    const config = configOf(surroundings)
+    const [shutdown] = initializePollingMessageListener(
+      config,
+      [
+        {
+          aggregateType: 'order',
+          messageType: 'placed',
+          handle: ({ payload }, tx) => write(tx, payload as Order),
+        },
+      ],
+      logger,
+    )
+    stack.defer(shutdown)
+    const pool = openPool(surroundings, stack)
+    const store = initializeMessageStorage(config, logger)
+    stack.use(
+      consumeByHand(surroundings, async (message) => {
+        const payload = toOrder(message)
+        const { id } = payload
+        const stored = {
+          id,
+          aggregateType: 'order',
+          aggregateId: id,
+          messageType: 'placed',
+          payload,
+        }
+        await executeTransaction(
+          await pool.connect(),
+          (tx) => store({ ...stored, concurrency: 'parallel' }, tx),
+          IsolationLevel.ReadCommitted,
+        )
+      }),
+    )
+    return stack
+  },
+}
+
+function configOf({ databaseUrl }: Surroundings) {
+  return {
+    outboxOrInbox: 'inbox',
+    dbHandlerConfig: { connectionString: databaseUrl, max: CONCURRENCY },
+    dbListenerConfig: { connectionString: databaseUrl },
+    settings: {
+      dbSchema: 'public',
+      dbTable: 'inbox',
+      enableMaxAttemptsProtection: true,
+      enablePoisonousMessageProtection: true,
+      nextMessagesFunctionName: 'next_inbox_messages',
+      nextMessagesBatchSize: CONCURRENCY,
+      nextMessagesLockInMs: LOCK_MS,
+      nextMessagesPollingIntervalInMs: POLLING_MS,
+    },
+  } as const
+}

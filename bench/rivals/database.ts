@@ -1,0 +1,28 @@
+import { Pool } from 'pg'
+import { CONCURRENCY } from '../rounds.ts'
+import type { Surroundings } from './rival.ts'
+
+/** As many connections for each of them; two of the guard's are its own. */
+export function openPool(
+  { databaseUrl }: Pick<Surroundings, 'databaseUrl'>,
+  stack: AsyncDisposableStack,
+): Pool {
+  const pool = new Pool({ connectionString: databaseUrl, max: CONCURRENCY + 2 })
+  pool.on('error', () => undefined)
+  stack.defer(() => pool.end())
+  return pool
+}
+
+export async function withPool<Result>(
+  databaseUrl: string,
+  work: (pool: Pool) => Promise<Result>,
+): Promise<Result> {
+  await using stack = new AsyncDisposableStack()
+  return await work(openPool({ databaseUrl }, stack))
+}
+
+export function execute(databaseUrl: string, text: string): Promise<void> {
+  return withPool(databaseUrl, async (pool) => {
+    await pool.query(text)
+  })
+}

@@ -1,0 +1,57 @@
+import { type Contestant, median } from '../rounds.ts'
+import { type Entrant, ordersOf, type Run, startRun } from './handed.ts'
+
+/** Milliseconds from being handed out to the commit of the effect, one figure of each round. */
+export class Latencies {
+  readonly #rounds = new Map<string, { readonly p50: number[]; readonly p99: number[] }>()
+
+  async note(name: string, run: Run): Promise<void> {
+    const sorted = (await run.latencies()).toSorted((a, b) => a - b)
+    const at = (share: number): number => sorted[Math.floor(sorted.length * share)] ?? Number.NaN
+    const { p50, p99 } = this.#rounds.get(name) ?? { p50: [], p99: [] }
+    this.#rounds.set(name, { p50: [...p50, at(0.5)], p99: [...p99, at(0.99)] })
+  }
+
+  of(name: string): { readonly p50: number; readonly p99: number } {
+    const { p50 = [], p99 = [] } = this.#rounds.get(name) ?? {}
+    // The first round warms up.
+    return { p50: median(p50.slice(1)), p99: median(p99.slice(1)) }
+  }
+}
+
+/** Events that nobody has seen. */
+export function fresh(entrant: Entrant, latencies: Latencies): Contestant {
+  const { name, factor } = entrant.rival
+  return {
+    name,
+    factor,
+    prepare: async (events) => {
+      const run = await startRun(entrant)
+      return async () => {
+        await using timed = run
+        const tookMs = await timed.deliver(ordersOf(events), events)
+        await latencies.note(name, timed)
+        return tookMs
+      }
+    },
+  }
+}
+
+/** Of two messages in turn one is a copy of an event that was done before. */
+export function halfDuplicates(entrant: Entrant): Contestant {
+  const { name, factor } = entrant.rival
+  return {
+    name,
+    factor,
+    prepare: async (events) => {
+      const run = await startRun(entrant)
+      const done = ordersOf(events / 2)
+      await run.deliver(done, done.length)
+      const both = ordersOf(events / 2).flatMap((order, index) => [order, done[index] ?? order])
+      return async () => {
+        await using timed = run
+        return await timed.deliver(both, events / 2)
+      }
+    },
+  }
+}

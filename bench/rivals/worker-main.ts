@@ -1,0 +1,14 @@
+import { enableCompileCache, flushCompileCache } from 'node:module'
+import type { WorkerSettings } from './kills.ts'
+
+/* The process that gets killed. Each is started as fast as it can be: what it does is what is looked at. */
+enableCompileCache()
+const { name, connection, ...surroundings }: WorkerSettings = JSON.parse(process.argv[2] ?? '{}')
+process.on('disconnect', () => process.exit())
+const [{ SQSClient }, { RIVALS }] = await Promise.all([
+  import('@aws-sdk/client-sqs'),
+  import('./contestants/index.ts'),
+])
+flushCompileCache()
+const rival = RIVALS.find((each) => each.name === name)
+await rival?.consume({ ...surroundings, sqs: new SQSClient(connection) })

@@ -1,0 +1,71 @@
+/** Events or batches in hand at the same time, and connections to carry them. */
+export const CONCURRENCY = 16
+
+/** One way to do the work; resolves when it is done. Set-up that is not to be timed comes before. */
+export interface Contestant {
+  readonly name: string
+  /**
+   * Prepares a round and returns what is timed; where that holds a watch itself, it answers what it took, in
+   * milliseconds.
+   */
+  prepare(events: number): Promise<(() => Promise<void>) | (() => Promise<number>)>
+  /** Times the events of a round: for the fast ones, so that a round is no blink. */
+  readonly factor?: number | undefined
+}
+
+/**
+ * Events per second of each contestant, by round. They take turns, so that a machine that gets slower or faster does
+ * it to all; the first round warms up and does not count.
+ */
+export async function alternate(
+  contestants: readonly Contestant[],
+  { rounds, events }: { readonly rounds: number; readonly events: number },
+): Promise<ReadonlyMap<string, readonly number[]>> {
+  const rates = new Map<string, number[]>(contestants.map(({ name }) => [name, []]))
+  for (let round = 0; round <= rounds; round++) {
+    const order = round % 2 === 0 ? contestants : contestants.toReversed()
+    for (const { name, prepare, factor = 1 } of order) {
+      const count = events * factor
+      const timed = await prepare(count)
+      const startedAt = performance.now()
+      const took: unknown = await timed()
+      const tookMs = typeof took === 'number' ? took : performance.now() - startedAt
+      const rate = (count * 1_000) / tookMs
+      if (round > 0) rates.get(name)?.push(rate)
+    }
+  }
+  return rates
+}
+
+/** Runs `work` for every item, `width` at a time. */
+export async function inLanes<Item>(
+  items: Iterable<Item>,
+  width: number,
+  work: (item: Item) => Promise<void>,
+): Promise<void> {
+  const iterator = items[Symbol.iterator]()
+  const lane = async (): Promise<void> => {
+    for (let next = iterator.next(); !next.done; next = iterator.next()) await work(next.value)
+  }
+  await Promise.all(Array.from({ length: width }, lane))
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  const middle = Math.floor(sorted.length / 2)
+  const [low = Number.NaN, high = Number.NaN] = [
+    sorted[sorted.length % 2 === 0 ? middle - 1 : middle],
+    sorted[middle],
+  ]
+  return (low + high) / 2
+}
+
+/** The median of the ratios of each round, which neither slow nor fast rounds distort. */
+export function ratioOf(
+  rates: ReadonlyMap<string, readonly number[]>,
+  name: string,
+  base: string,
+): number {
+  const bases = rates.get(base) ?? []
+  return median((rates.get(name) ?? []).map((rate, round) => rate / (bases[round] ?? Number.NaN)))
+}

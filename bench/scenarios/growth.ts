@@ -1,0 +1,60 @@
+import { statfs } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { postgres } from '@onceward/testing/servers'
+import { DURABLE } from '../effects.ts'
+import { roundsBeside } from '../remembered/rounds.ts'
+import { openStage } from '../remembered/stage.ts'
+import { indexBytes, remember } from '../remembered/table.ts'
+import type { Benchmark } from '../report.ts'
+import type { Scale } from '../scale.ts'
+
+/** Events that are remembered when it is measured. */
+const SIZES = [1_000_000, 10_000_000, 50_000_000]
+
+/** What an event takes on the disk while the table grows, its log included. */
+const BYTES_PER_EVENT = 500
+
+const MINUTE_MS = 60_000
+
+/** Batches beside more and more remembered events, as far as time and disk allow. */
+export async function growthBenchmark(scale: Scale): Promise<Benchmark> {
+  await using server = await postgres({ settings: DURABLE })
+  await using empty = await openStage(await server.createDatabase())
+  await using full = await openStage(await server.createDatabase())
+  const endsAt = performance.now() + scale.minutes * MINUTE_MS
+  const values: Record<string, number> = {}
+  const ratios: Record<string, number> = {}
+  let remembered = 0
+  let tookMs = 0
+  for (const size of SIZES) {
+    const added = size - remembered
+    // The rows of the next size take as many times longer than those before as they are more.
+    const lasts = remembered === 0 ? 0 : (tookMs * added) / remembered
+    if (performance.now() + lasts > endsAt || !(await hasRoom(added * BYTES_PER_EVENT))) break
+    const startedAt = performance.now()
+    await remember(full.pool, added)
+    tookMs = performance.now() - startedAt
+    remembered = size
+    const label = `${size / 1_000_000} M`
+    const grown = await roundsBeside({ empty, full }, scale)
+    for (const [name, value] of Object.entries(grown.values)) values[`${label}: ${name}`] = value
+    for (const [name, value] of Object.entries(grown.ratios)) ratios[`${label}: ${name}`] = value
+    values[`${label}: index MiB`] = (await indexBytes(full.pool)) / 2 ** 20
+  }
+  const largest = `${remembered / 1_000_000} M`
+  return {
+    name: 'growth',
+    unit: 'events/s',
+    values,
+    ratios,
+    goals: [
+      { name: `${largest}: full`, least: 0.9 },
+      { name: `${largest}: pause by the sweep ms`, most: 50 },
+    ],
+  }
+}
+
+async function hasRoom(bytes: number): Promise<boolean> {
+  const { bavail, bsize } = await statfs(tmpdir())
+  return bavail * bsize > bytes
+}

@@ -1,0 +1,195 @@
+import {
+  createBatchGuard,
+  createGuard,
+  type Delivery,
+  type Guard,
+  type GuardEvent,
+} from '@onceward/core'
+import { migrate } from '@onceward/postgres'
+import { pgInbox } from '@onceward/postgres/pg'
+import { postgres } from '@onceward/testing/servers'
+import { Pool } from 'pg'
+import { proxyAside } from '../aside.ts'
+import {
+  createEffects,
+  DURABLE,
+  decode,
+  inTransaction,
+  type Order,
+  toDelivery,
+  write,
+  writeAll,
+} from '../effects.ts'
+import { grow } from '../growth.ts'
+import type { Benchmark } from '../report.ts'
+import { alternate, CONCURRENCY, type Contestant, inLanes, median, ratioOf } from '../rounds.ts'
+import type { Scale } from '../scale.ts'
+
+const BATCH = 100
+
+// Node's timers wake once a millisecond, so that this is 1 ms on average (0.5 to 1.5): see "ping-1ms".
+const LATENCY_MS = 0.5
+
+/** The guard alone, without a broker: one write per event. */
+export async function guardBenchmark(scale: Scale): Promise<Benchmark> {
+  await using server = await postgres({ settings: DURABLE })
+  const url = await server.createDatabase()
+  const { host, port } = server.connection
+  await using far = await proxyAside({ host, port }, LATENCY_MS)
+  const farUrl = Object.assign(new URL(url), { port: String(far.connection.port) }).href
+  await using near = await openStage(url)
+  await using distant = await openStage(farUrl)
+  await migrate(near.pool)
+  await createEffects(near.pool)
+  return await measure(near, distant, scale)
+}
+
+async function measure(near: Stage, distant: Stage, scale: Scale): Promise<Benchmark> {
+  const rates = await alternate(contestants(near), scale)
+  const farRates = await alternate(contestants(distant).slice(0, 2), scale)
+  const values = Object.fromEntries([
+    ...[...rates].map(([name, round]) => [name, median(round)]),
+    ...[...farRates].map(([name, round]) => [`${name}-1ms`, median(round)]),
+    ['ping µs', await ping(near.pool)],
+    ['ping-1ms µs', await ping(distant.pool)],
+  ])
+  return {
+    name: 'guard',
+    unit: 'events/s',
+    values: { ...values, ...(await grow(near, scale.growth)) },
+    ratios: {
+      each: ratioOf(rates, 'guarded-each', 'unguarded'),
+      'each-1ms': ratioOf(farRates, 'guarded-each', 'unguarded'),
+      batch: ratioOf(rates, 'guarded-batch', 'unguarded'),
+      'batch-of-batch': ratioOf(rates, 'guarded-batch', 'unguarded-batch'),
+      bulk: ratioOf(rates, 'guarded-bulk', 'unguarded'),
+      'bulk-of-bulk': ratioOf(rates, 'guarded-bulk', 'unguarded-bulk'),
+    },
+    goals: [
+      { name: 'each', least: 0.7 },
+      { name: 'each-1ms', least: 0.9 },
+      { name: 'batch', least: 4 },
+      { name: 'batch-of-batch', least: 0.72 },
+      { name: 'bytes per event', most: 120 },
+    ],
+  }
+}
+
+/** A pool and the guards on it. */
+export interface Stage extends AsyncDisposable {
+  readonly pool: Pool
+  readonly each: Guard
+  readonly batch: Guard
+  /** One statement for all events of a transaction. */
+  readonly bulk: Guard
+}
+
+async function openStage(connectionString: string): Promise<Stage> {
+  // Two connections are the guard's own, and idle here.
+  const pool = new Pool({ connectionString, max: CONCURRENCY + 2 })
+  pool.on('error', () => undefined)
+  const guard = (transaction: 'each' | 'batch'): Guard =>
+    createGuard(
+      {
+        consumer: `bench-${transaction}`,
+        inbox: pgInbox(pool),
+        transaction,
+        concurrency: CONCURRENCY,
+      },
+      ({ payload }: GuardEvent<Order>, { tx }) => write(tx, payload),
+    )
+  const bulk = createBatchGuard(
+    { consumer: 'bench-bulk', inbox: pgInbox(pool), concurrency: CONCURRENCY },
+    (events: readonly GuardEvent<Order>[], { tx }) => {
+      return writeAll(
+        tx,
+        events.map(({ payload }) => payload),
+      )
+    },
+  )
+  const stage = { pool, each: guard('each'), batch: guard('batch'), bulk }
+  return {
+    ...stage,
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all([stage.each.close(), stage.batch.close(), bulk.close()])
+      await pool.end()
+    },
+  }
+}
+
+function contestants({ pool, each, batch, bulk }: Stage): readonly Contestant[] {
+  const run = (work: (delivery: Delivery) => Promise<void>) => async (events: number) => {
+    const deliveries = Array.from({ length: events }, toDelivery)
+    return () => inLanes(deliveries, CONCURRENCY, work)
+  }
+  const runBatches =
+    (work: (slice: readonly Delivery[]) => Promise<void>) => async (events: number) => {
+      const slices = Array.from({ length: events / BATCH }, () =>
+        Array.from({ length: BATCH }, toDelivery),
+      )
+      return () => inLanes(slices, CONCURRENCY, work)
+    }
+  const again = (guard: Guard) => async (events: number) => {
+    const slices = Array.from({ length: events / BATCH }, () =>
+      Array.from({ length: BATCH }, toDelivery),
+    )
+    await inLanes(slices, CONCURRENCY, (slice) => settle(batch, slice, 'processed'))
+    return () => inLanes(slices, CONCURRENCY, (slice) => settle(guard, slice, 'duplicate'))
+  }
+  return [
+    {
+      name: 'unguarded',
+      prepare: run((delivery) => inTransaction(pool, (tx) => write(tx, decode(delivery)))),
+    },
+    { name: 'guarded-each', prepare: run((delivery) => settle(each, [delivery], 'processed')) },
+    {
+      name: 'unguarded-batch',
+      factor: 5,
+      prepare: runBatches((slice) =>
+        inTransaction(pool, async (tx) => {
+          for (const delivery of slice) await write(tx, decode(delivery))
+        }),
+      ),
+    },
+    {
+      name: 'guarded-batch',
+      factor: 5,
+      prepare: runBatches((slice) => settle(batch, slice, 'processed')),
+    },
+    {
+      name: 'unguarded-bulk',
+      factor: 10,
+      prepare: runBatches((slice) => inTransaction(pool, (tx) => writeAll(tx, slice.map(decode)))),
+    },
+    {
+      name: 'guarded-bulk',
+      factor: 10,
+      prepare: runBatches((slice) => settle(bulk, slice, 'processed')),
+    },
+    { name: 'duplicates', factor: 5, prepare: again(batch) },
+  ]
+}
+
+/** @throws when a delivery was settled in another way: what was measured then is not what it is called. */
+export async function settle(
+  guard: Guard,
+  slice: readonly Delivery[],
+  by: 'processed' | 'duplicate',
+): Promise<void> {
+  for (const settlement of await guard.processBatch(slice)) {
+    if (settlement.kind !== 'ack' || settlement.by !== by) {
+      throw new Error(`expected ${by}, got ${JSON.stringify(settlement)}`)
+    }
+  }
+}
+
+/** Median time of an empty query, microseconds. */
+async function ping(pool: Pool): Promise<number> {
+  const times: number[] = []
+  for (let i = 0; i < 300; i++) {
+    const startedAt = performance.now()
+    await pool.query('select 1')
+    times.push((performance.now() - startedAt) * 1_000)
+  }
+  return median(times)
+}

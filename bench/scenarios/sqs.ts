@@ -1,0 +1,183 @@
+import {
+  CreateQueueCommand,
+  DeleteMessageBatchCommand,
+  GetQueueAttributesCommand,
+  type Message,
+  ReceiveMessageCommand,
+  SendMessageBatchCommand,
+  SQSClient,
+} from '@aws-sdk/client-sqs'
+import { createGuard, type GuardEvent } from '@onceward/core'
+import { migrate } from '@onceward/postgres'
+import { pgInbox } from '@onceward/postgres/pg'
+import { consumeSqs } from '@onceward/sqs'
+import { postgres, type SqsConnection } from '@onceward/testing/servers'
+import { Pool } from 'pg'
+import { sqsAside } from '../aside.ts'
+import { createEffects, DURABLE, inTransaction, type Order, toDelivery, write } from '../effects.ts'
+import type { Benchmark } from '../report.ts'
+import { alternate, CONCURRENCY, type Contestant, inLanes, median, ratioOf } from '../rounds.ts'
+import type { Scale } from '../scale.ts'
+
+/** What SQS gives in one receive and takes in one delete. */
+const MOST = 10
+
+/** Receives in flight of the bare loop: 20 messages in hand for 16 connections. */
+const POLLS = 2
+
+/** A queue that is drained by consumeSqs, and by the loop that one writes by hand. */
+export async function sqsBenchmark(scale: Scale): Promise<Benchmark> {
+  await using server = await postgres({ settings: DURABLE })
+  await using queues = await sqsAside()
+  await using stage = await openStage(await server.createDatabase(), queues.connection)
+  await migrate(stage.pool)
+  await createEffects(stage.pool)
+  const rates = await alternate([bareLoop(stage), guarded(stage)], {
+    rounds: scale.rounds,
+    events: scale.events / 2,
+  })
+  return {
+    name: 'sqs',
+    unit: 'events/s',
+    values: Object.fromEntries([...rates].map(([name, round]) => [name, median(round)])),
+    ratios: { sqs: ratioOf(rates, 'consumeSqs', 'bare-loop') },
+    goals: [{ name: 'sqs', least: 0.85 }],
+  }
+}
+
+interface Stage extends AsyncDisposable {
+  readonly pool: Pool
+  readonly client: SQSClient
+}
+
+async function openStage(connectionString: string, connection: SqsConnection): Promise<Stage> {
+  const pool = new Pool({ connectionString, max: CONCURRENCY + 2 })
+  pool.on('error', () => undefined)
+  const client = new SQSClient(connection)
+  return {
+    pool,
+    client,
+    [Symbol.asyncDispose]: async () => {
+      client.destroy()
+      await pool.end()
+    },
+  }
+}
+
+function bareLoop({ pool, client }: Stage): Contestant {
+  const handle = async ({ Body = '' }: Message): Promise<void> => {
+    const order: Order = JSON.parse(Body)
+    await inTransaction(pool, (tx) => write(tx, order))
+  }
+  return {
+    name: 'bare-loop',
+    prepare: async (events) => {
+      const queueUrl = await filledQueue(client, events)
+      let left = events
+      const poll = async (): Promise<void> => {
+        while (left > 0) {
+          const messages = await receive(client, queueUrl)
+          await Promise.all(messages.map(handle))
+          if (messages.length > 0) await deleteAll(client, queueUrl, messages)
+          left -= messages.length
+        }
+      }
+      return async () => {
+        await Promise.all(Array.from({ length: POLLS }, poll))
+      }
+    },
+  }
+}
+
+function guarded({ pool, client }: Stage): Contestant {
+  return {
+    name: 'consumeSqs',
+    prepare: async (events) => {
+      const queueUrl = await filledQueue(client, events)
+      const deletes = countDeletes(client, events)
+      const guard = createGuard(
+        { consumer: 'bench', inbox: pgInbox(pool), concurrency: CONCURRENCY },
+        ({ payload }: GuardEvent<Order>, { tx }) => write(tx, payload),
+      )
+      return async () => {
+        const consumption = await consumeSqs(deletes.client, guard, { queueUrl })
+        await deletes.done
+        await consumption.drain()
+        await guard.close()
+      }
+    },
+  }
+}
+
+async function receive(client: SQSClient, queueUrl: string): Promise<readonly Message[]> {
+  const { Messages = [] } = await client.send(
+    new ReceiveMessageCommand({ QueueUrl: queueUrl, MaxNumberOfMessages: MOST }),
+  )
+  return Messages
+}
+
+async function deleteAll(
+  client: SQSClient,
+  queueUrl: string,
+  messages: readonly Message[],
+): Promise<void> {
+  const Entries = messages.map(({ ReceiptHandle }, index) => ({ Id: String(index), ReceiptHandle }))
+  const { Failed = [] } = await client.send(
+    new DeleteMessageBatchCommand({ QueueUrl: queueUrl, Entries }),
+  )
+  if (Failed.length > 0) throw new Error(`SQS refused ${Failed.length} deletes`)
+}
+
+/** The same client, which says when that many messages are deleted. */
+function countDeletes(
+  client: SQSClient,
+  events: number,
+): { readonly client: Pick<SQSClient, 'send'>; readonly done: Promise<void> } {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  let left = events
+  const counting = new Proxy(client, {
+    get: (target, name) => {
+      if (name !== 'send') return Reflect.get(target, name, target)
+      return async (command: Parameters<SQSClient['send']>[0], ...rest: []) => {
+        const answer = await target.send(command, ...rest)
+        if (command instanceof DeleteMessageBatchCommand && 'Successful' in answer) {
+          left -= answer.Successful?.length ?? 0
+          if (left === 0) resolve()
+        }
+        return answer
+      }
+    },
+  })
+  return { client: counting, done: promise }
+}
+
+let queues = 0
+
+async function filledQueue(client: SQSClient, events: number): Promise<string> {
+  const dead = await client.send(new CreateQueueCommand({ QueueName: 'bench-dead' }))
+  const { Attributes } = await client.send(
+    new GetQueueAttributesCommand({ QueueUrl: dead.QueueUrl, AttributeNames: ['QueueArn'] }),
+  )
+  const redrive = { deadLetterTargetArn: Attributes?.QueueArn, maxReceiveCount: 100 }
+  queues += 1
+  const { QueueUrl = '' } = await client.send(
+    new CreateQueueCommand({
+      QueueName: `bench-${queues}`,
+      Attributes: { VisibilityTimeout: '60', RedrivePolicy: JSON.stringify(redrive) },
+    }),
+  )
+  const batches = Array.from({ length: events / MOST }, () =>
+    Array.from({ length: MOST }, toDelivery),
+  )
+  await inLanes(batches, 4, async (batch) => {
+    const Entries = batch.map(({ body, headers }, index) => ({
+      Id: String(index),
+      MessageBody: Buffer.from(body).toString(),
+      MessageAttributes: {
+        'idempotency-key': { DataType: 'String', StringValue: headers['idempotency-key'] },
+      },
+    }))
+    await client.send(new SendMessageBatchCommand({ QueueUrl, Entries }))
+  })
+  return QueueUrl
+}

@@ -1,0 +1,46 @@
+import { createGuard, FatalError } from '@onceward/core'
+import { consumeKafka } from '@onceward/kafka'
+import { pgInbox } from '@onceward/postgres/pg'
+import { Kafka } from 'kafkajs'
+import { Pool } from 'pg'
+import { z } from 'zod'
+
+const OrderPlaced = z.object({ orderId: z.string(), accountId: z.int(), cents: z.int() })
+
+const pool = new Pool({ connectionString: process.env.DATABASE_URL })
+const billing = createGuard(
+  {
+    consumer: 'billing',
+    inbox: pgInbox(pool),
+    schema: OrderPlaced,
+    eventKey: ({ payload }) => payload.orderId,
+  },
+  async ({ payload: order }, { tx, logger }) => {
+    const charged = await tx.query(
+      'update accounts set balance = balance - $1 where id = $2 returning balance',
+      [order.cents, order.accountId],
+    )
+    if (charged.rowCount === 0) throw new FatalError(`no account ${order.accountId}`)
+    await tx.query('insert into charges (order_id, cents) values ($1, $2)', [
+      order.orderId,
+      order.cents,
+    ])
+    logger.info({ orderId: order.orderId }, 'charged')
+  },
+)
+
+const stop = new AbortController()
+for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => stop.abort())
+
+const kafka = new Kafka({ clientId: 'billing', brokers: [process.env.KAFKA_BROKER ?? ''] })
+const producer = kafka.producer()
+await producer.connect()
+const consumption = await consumeKafka(kafka, billing, {
+  topics: ['orders'],
+  deadLetter: { producer, topic: 'orders.dead' },
+  signal: stop.signal,
+})
+await consumption.stopped
+await billing.close()
+await producer.disconnect()
+await pool.end()

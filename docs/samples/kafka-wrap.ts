@@ -1,0 +1,20 @@
+import { once } from 'node:events'
+import { wrapKafka } from '@onceward/kafka'
+import { pgInbox } from '@onceward/postgres/pg'
+import { Kafka } from 'kafkajs'
+import { Pool } from 'pg'
+import { createBilling } from './billing.ts'
+
+const pool = new Pool({ connectionString: process.env.DATABASE_URL })
+const billing = createBilling(pgInbox(pool))
+const kafka = new Kafka({ clientId: 'billing', brokers: [process.env.KAFKA_BROKER ?? ''] })
+const consumer = kafka.consumer({ groupId: 'billing', maxWaitTimeInMs: 500 })
+await consumer.connect()
+await consumer.subscribe({ topics: ['orders'], fromBeginning: true })
+await consumer.run(wrapKafka(consumer, billing))
+
+await once(process, 'SIGTERM')
+await consumer.stop()
+await billing.close()
+await consumer.disconnect()
+await pool.end()

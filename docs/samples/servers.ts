@@ -1,0 +1,8 @@
+import { postgres, sqs } from '@onceward/testing'
+
+await using database = await postgres({ settings: { max_connections: '50' } })
+await using queue = await sqs()
+console.log(database.connection.url, queue.connection.endpoint)
+
+await database.kill('SIGKILL') // resolves when the process and all its children have ended
+await database.restart() // same port, same data; resolves when the protocol answers

@@ -1,0 +1,43 @@
+import { SQSClient } from '@aws-sdk/client-sqs'
+import { createGuard, FatalError } from '@onceward/core'
+import { pgInbox } from '@onceward/postgres/pg'
+import { consumeSqs } from '@onceward/sqs'
+import { Pool } from 'pg'
+import { z } from 'zod'
+
+const OrderPlaced = z.object({ orderId: z.string(), accountId: z.int(), cents: z.int() })
+
+const pool = new Pool({ connectionString: process.env.DATABASE_URL })
+const billing = createGuard(
+  {
+    consumer: 'billing',
+    inbox: pgInbox(pool),
+    schema: OrderPlaced,
+    eventKey: ({ payload }) => payload.orderId,
+  },
+  async ({ payload: order }, { tx, logger }) => {
+    const charged = await tx.query(
+      'update accounts set balance = balance - $1 where id = $2 returning balance',
+      [order.cents, order.accountId],
+    )
+    if (charged.rowCount === 0) throw new FatalError(`no account ${order.accountId}`)
+    await tx.query('insert into charges (order_id, cents) values ($1, $2)', [
+      order.orderId,
+      order.cents,
+    ])
+    logger.info({ orderId: order.orderId }, 'charged')
+  },
+)
+
+const stop = new AbortController()
+for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => stop.abort())
+
+const deadUrl = process.env.DEAD_LETTER_QUEUE_URL
+const consumption = await consumeSqs(new SQSClient(), billing, {
+  queueUrl: process.env.QUEUE_URL ?? '',
+  deadLetter: deadUrl === undefined ? undefined : { queueUrl: deadUrl },
+  signal: stop.signal,
+})
+await consumption.stopped
+await billing.close()
+await pool.end()

@@ -1,0 +1,64 @@
+/** How an adapter settles, with its broker's own noun. */
+const adapter = (name, noun) => ({
+  files: ['settle', 'dead-letter', 'handover', noun].map(
+    (file) => `packages/${name}/src/${file}.ts`,
+  ),
+  tests: [`packages/${name}/src/**/*.test.ts`],
+  servers: false,
+})
+
+/**
+ * What is mutated, and the tests that must notice: the steps between a delivery and its settlement.
+ *
+ * The names are those of `npm run mutate -- <group>`.
+ */
+export const GROUPS = {
+  core: {
+    files: [
+      'machine guard-port run intake inbox-run slice slice-state split part known verdict store-failed',
+      'unreleased outcome lease claim complete lease-only leased-run deferrals single-flight publishing',
+      'parked breaker identity',
+    ]
+      .join(' ')
+      .split(' ')
+      .map((name) => `packages/core/src/${name}.ts`),
+    tests: ['packages/core/src/**/*.test.ts'],
+    servers: false,
+  },
+  sqs: adapter('sqs', 'visibility'),
+  kafka: adapter('kafka', 'offsets'),
+  amqp: adapter('amqp', 'topology'),
+  postgres: {
+    files: [
+      'inbox',
+      'claim',
+      'attempts',
+      'transaction',
+      'handle',
+      'held',
+      'letters',
+      'verdicts',
+    ].map((name) => `packages/postgres/src/${name}.ts`),
+    tests: ['packages/postgres/src/**/*.test.ts'],
+    servers: true,
+  },
+}
+
+const integration = (name, files) => files.map((file) => `packages/${name}/src/${file}.int.test.ts`)
+
+/**
+ * The tests that must notice a change of mutation/texts.json, which takes words out of the Lua scripts and the SQL:
+ * those that notice most, and then the others.
+ */
+export const TEXT_TESTS = {
+  lua: [
+    integration('redis', ['lease-store', 'marks']),
+    integration('redis', ['model']),
+    integration('redis', ['conformance', 'doctor']),
+  ],
+  sql: [
+    integration('postgres', ['conformance', 'parked', 'dead-letters']),
+    ['packages/postgres/src'],
+  ],
+  'sql-leases': [integration('postgres', ['lease-store'])],
+}

@@ -1,0 +1,215 @@
+import { FatalError } from '@onceward/core'
+import { memoryInbox } from '@onceward/core/memory'
+import { type RabbitmqConnection, rabbitmq, type Server, until } from '@onceward/testing'
+import { guardOf } from '@onceward/testing/adapter'
+import { connect } from 'amqplib'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Broker, type QueueType } from './fixtures/broker.ts'
+import { type ConsumeAmqpOptions, type Consumption, consumeAmqp } from './index.ts'
+
+let server: Server<RabbitmqConnection>
+let broker: Broker
+
+beforeAll(async () => {
+  server = await rabbitmq()
+  broker = await Broker.connect(server.connection.url)
+}, 200_000)
+afterAll(async () => {
+  await broker[Symbol.asyncDispose]()
+  await server.stop()
+})
+
+const open = () => connect(server.connection.url)
+const fast = { drainMs: 2_000 } satisfies Partial<ConsumeAmqpOptions>
+const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
+const TYPES: readonly QueueType[] = ['classic', 'quorum']
+
+/** Nothing is ready, and nothing in hand. */
+async function isEmpty(queue: string, consumption: Consumption): Promise<boolean> {
+  return (await broker.ready(queue)) === 0 && consumption.health().inFlight === 0
+}
+
+describe.each(TYPES)('of a %s queue', (type) => {
+  test('processes each message once and leaves the queue empty, copies included', async () => {
+    const queue = await broker.create(type)
+    const keys = keysOf(200)
+    await broker.send(queue, [...keys, ...keys.slice(0, 50)])
+    const runs: string[] = []
+    const guard = guardOf((event) => void runs.push(event.payload.key))
+    const consumption = await consumeAmqp(open, guard, { queue, ...fast })
+    await until(() => runs.length >= 200 && isEmpty(queue, consumption))
+    expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 0, settleFailures: 0 })
+    await consumption.drain()
+    expect(await broker.ready(queue)).toBe(0)
+    expect(runs.toSorted()).toEqual(keys.toSorted())
+  })
+
+  test('a failed handler is run again, a fatal one becomes a dead letter with its reason', async () => {
+    const queue = await broker.create(type)
+    const dead = await broker.create(type)
+    const attempts: Record<string, number> = {}
+    const guard = guardOf(
+      (event) => {
+        attempts[event.key] = event.attempt
+        if (event.key === 'fatal') throw new FatalError('no such order')
+        if (event.key === 'always') throw new Error('declined')
+        if (event.attempt === 1) throw new Error('not yet')
+      },
+      { retry: { attempts: 2, baseMs: 0 } },
+    )
+    await broker.send(queue, ['again', 'fatal', 'always'])
+    const options = { queue, deadLetter: { queue: dead }, ...fast }
+    await using consumption = await consumeAmqp(open, guard, options)
+    await until(async () => (await broker.ready(dead)) === 2 && isEmpty(queue, consumption))
+    expect(attempts).toEqual({ again: 2, fatal: 1, always: 2 })
+    const letters = [await broker.get(dead), await broker.get(dead)].map((message) => [
+      JSON.parse(String(message?.content)).key,
+      message?.properties.headers?.['x-onceward-reason'],
+      message?.properties.headers?.['x-onceward-error'],
+      message?.properties.headers?.['Idempotency-Key'],
+      message?.properties.deliveryMode,
+    ])
+    expect(letters.toSorted()).toEqual([
+      ['always', 'attempts-spent', expect.stringContaining('declined'), 'always', 2],
+      ['fatal', 'fatal', expect.stringContaining('no such order'), 'fatal', 2],
+    ])
+  })
+})
+
+test('a batch guard shares its calls between receives', async () => {
+  const queue = await broker.create()
+  const keys = keysOf(200)
+  await broker.send(queue, keys)
+  const runs: string[] = []
+  const guard = guardOf((event) => void runs.push(event.payload.key), { transaction: 'batch' })
+  const consumption = await consumeAmqp(open, guard, { queue, ...fast })
+  await until(() => runs.length >= 200 && isEmpty(queue, consumption))
+  await consumption.drain()
+  expect(await broker.ready(queue)).toBe(0)
+  expect(runs.toSorted()).toEqual(keys.toSorted())
+})
+
+test('a wait longer than a hold goes through the delay queue, with everything its publisher gave it', async () => {
+  const queue = await broker.create()
+  const seen: unknown[] = []
+  const guard = guardOf(
+    (event) => {
+      const { fields, properties } = event.raw as { fields: object; properties: object }
+      seen.push({ fields, properties, redelivered: event.redelivered })
+      if (event.attempt === 1) throw new Error('not yet')
+    },
+    { retry: { baseMs: 300, maxMs: 300 } },
+  )
+  await using consumption = await consumeAmqp(open, guard, {
+    queue,
+    retryLevelsMs: [500],
+    holdMs: 0,
+    ...fast,
+  })
+  await broker.send(queue, ['once'], {
+    messageId: 'm-1',
+    appId: 'shop',
+    correlationId: 'c-1',
+    replyTo: 'answers',
+    type: 'order',
+    priority: 3,
+    contentType: 'application/json',
+    contentEncoding: 'utf-8',
+    timestamp: 1_700_000_000,
+    expiration: '60000',
+    userId: 'guest',
+    CC: [`${queue}-cc`],
+    headers: { 'x-nested': { a: [1, true] }, 'x-bytes': Buffer.from([1, 255]), 'x-death': 'mine' },
+  })
+  await until(() => seen.length === 2 && isEmpty(queue, consumption))
+  const [first, second] = seen as [
+    Record<string, Record<string, unknown>>,
+    Record<string, Record<string, unknown>>,
+  ]
+  expect(first).toMatchObject({ redelivered: false, fields: { exchange: '', routingKey: queue } })
+  expect(second).toMatchObject({ redelivered: true, fields: { exchange: '', routingKey: queue } })
+  const { headers, ...properties } = second['properties'] as { headers: Record<string, unknown> }
+  const { 'x-death': _, ...original } = (first['properties'] as { headers: object })
+    .headers as Record<string, unknown>
+  expect(properties).toEqual({ ...first['properties'], headers: undefined, ...properties })
+  expect(headers).toEqual(original)
+})
+
+test('no hot loop: a copy of an event that runs for five seconds comes at most three times', async () => {
+  const queue = await broker.create('quorum')
+  const inbox = memoryInbox()
+  const gate = Promise.withResolvers<void>()
+  let deliveries = 0
+  const owner = guardOf(() => gate.promise, { concurrency: 1 }, inbox)
+  const observe = (): void => {
+    deliveries += 1
+  }
+  const other = guardOf(() => undefined, { observe }, inbox)
+  await broker.send(queue, ['slow', 'slow'])
+  await using first = await consumeAmqp(open, owner, { queue, prefetch: 1, ...fast })
+  await until(() => first.health().inFlight > 0)
+  await using second = await consumeAmqp(open, other, { queue, ...fast })
+  const started = performance.now()
+  await until(() => performance.now() - started > 5_000)
+  gate.resolve()
+  await until(async () => (await isEmpty(queue, first)) && isEmpty(queue, second), {
+    deadlineMs: 40_000,
+  })
+  expect(deliveries).toBeLessThanOrEqual(4)
+})
+
+test('a poison in the queue does not hold up the others', async () => {
+  const queue = await broker.create()
+  const done: string[] = []
+  const guard = guardOf(
+    (event) => {
+      if (event.payload.key.startsWith('poison')) throw new Error('poison')
+      done.push(event.payload.key)
+    },
+    { retry: { attempts: 5, baseMs: 60_000, maxMs: 60_000 } },
+  )
+  const keys = keysOf(100)
+  await broker.send(queue, ['poison-1', ...keys.slice(0, 50), 'poison-2', ...keys.slice(50)])
+  await using _ = await consumeAmqp(open, guard, { queue, holdMs: 0, ...fast })
+  await until(() => done.length === 100)
+  await until(async () => {
+    const levels = [1_000, 5_000, 30_000, 120_000].map((ms) => broker.ready(`${queue}.retry.${ms}`))
+    return (await Promise.all(levels)).reduce((sum, ready) => sum + ready) === 2
+  })
+})
+
+test('a drain settles what runs and has the rest back for another consumer within a second', async () => {
+  const queue = await broker.create()
+  const gate = Promise.withResolvers<void>()
+  let running = 0
+  const guard = guardOf(
+    async () => {
+      running += 1
+      await gate.promise
+    },
+    { concurrency: 1 },
+  )
+  await broker.send(queue, keysOf(10))
+  const consumption = await consumeAmqp(open, guard, { queue, drainMs: 20_000 })
+  await until(() => running === 1 && consumption.health().inFlight === 10)
+  const drained = consumption.drain()
+  const startedAt = performance.now()
+  await until(async () => (await broker.ready(queue)) === 9, { deadlineMs: 1_000 })
+  expect(performance.now() - startedAt).toBeLessThan(1_000)
+  gate.resolve()
+  await drained
+  expect(await broker.ready(queue)).toBe(9)
+  expect(await broker.consumers(queue)).toBe(0)
+  expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0, settleFailures: 0 })
+})
+
+test('a missing queue is named at the start, also the one for dead letters', async () => {
+  const queue = await broker.create()
+  const guard = guardOf(() => undefined)
+  const missing = `${queue}-missing`
+  await expect(consumeAmqp(open, guard, { queue: missing })).rejects.toThrow(missing)
+  const deadLetter = { queue: missing }
+  await expect(consumeAmqp(open, guard, { queue, deadLetter })).rejects.toThrow(missing)
+  const target = { exchange: missing, routingKey: 'dead' }
+  await expect(consumeAmqp(open, guard, { queue, deadLetter: target })).rejects.toThrow(missing)
+})

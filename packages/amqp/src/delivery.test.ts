@@ -1,0 +1,170 @@
+import { cloudEventKey, messageId } from '@onceward/core'
+import { expect, test } from 'vitest'
+import { amqpMessage, copyOptions, deferralHeader, storedOptions, toDelivery } from './delivery.ts'
+import { message } from './fixtures/recording-channel.ts'
+
+test('says everything that RabbitMQ knows of a message', () => {
+  const received = message(
+    'k-1',
+    { redelivered: true, exchange: 'shop', routingKey: 'orders.placed' },
+    {
+      messageId: 'm-1',
+      contentType: 'application/json',
+      timestamp: 1_700_000_000,
+      headers: {
+        'Idempotency-Key': Buffer.from('k-1'),
+        'X-Order-Key': 'ignored',
+        'x-order-key': 'customer-7',
+        'x-delivery-count': 2,
+        count: 7,
+        urgent: true,
+        table: { a: 1 },
+        list: ['a'],
+        bytes: Buffer.from([0xff, 0]),
+        nothing: null,
+        __proto__x: 'kept',
+      },
+    },
+  )
+  expect(toDelivery(received, 'orders')).toEqual({
+    body: received.content,
+    headers: {
+      'idempotency-key': 'k-1',
+      'x-order-key': 'customer-7',
+      'x-delivery-count': '2',
+      count: '7',
+      urgent: 'true',
+      __proto__x: 'kept',
+    },
+    source: { broker: 'amqp', queue: 'orders' },
+    contentType: 'application/json',
+    messageId: 'm-1',
+    orderingKey: 'customer-7',
+    producedAt: new Date(1_700_000_000_000),
+    deliveryCount: 3,
+    redelivered: true,
+    raw: received,
+  })
+})
+
+test.each([
+  ['the first delivery', false, undefined, 1],
+  ['a redelivery of a classic queue', true, undefined, 2],
+  ['a redelivery of a quorum queue', true, 4, 5],
+])('counts %s', (_what, redelivered, count, expected) => {
+  const headers = count === undefined ? {} : { 'x-delivery-count': count }
+  const delivery = toDelivery(message('k', { redelivered }, { headers }), 'orders')
+  expect(delivery).toMatchObject({ deliveryCount: expected, redelivered })
+})
+
+// Red when the message id stands alone: two publishers that count from one lose each other's events.
+test('a message id bears the application that gave it', () => {
+  const idOf = (properties: object) =>
+    messageId()({ ...toDelivery(message('k', {}, properties), 'orders'), payload: undefined })
+  expect(idOf({ messageId: '1' })).toBe('1')
+  expect(idOf({ messageId: '1', appId: 'shop' })).toBe('4:shop:1')
+  expect(idOf({ messageId: '1', appId: 'shop:1' })).not.toBe(
+    idOf({ messageId: '1:1', appId: 'shop' }),
+  )
+  expect(idOf({ messageId: undefined, appId: 'shop' })).toBeUndefined()
+})
+
+test.each(['cloudEvents:', 'cloudEvents_', 'ce-', 'ce_'])(
+  'a CloudEvent in headers that begin with %s has its key',
+  (prefix) => {
+    const headers = { [`${prefix}source`]: '/shop', [`${prefix}id`]: Buffer.from('e-1') }
+    const delivery = toDelivery(message('k', {}, { headers }), 'orders')
+    expect(cloudEventKey()({ ...delivery, payload: {} })).toBe('cloudevent:5:/shop:3:e-1')
+  },
+)
+
+test.each([
+  [1_700_000_000, '2023-11-14T22:13:20.000Z'],
+  [1_700_000_000_123, '2023-11-14T22:13:20.123Z'],
+  [0, undefined],
+  [1e300, undefined],
+])('a timestamp of %d is %s', (timestamp, expected) => {
+  const delivery = toDelivery(message('k', {}, { timestamp }), 'orders')
+  expect(delivery.producedAt?.toISOString()).toBe(expected)
+})
+
+const original = message(
+  'k',
+  { exchange: 'shop', routingKey: 'orders.placed' },
+  {
+    contentType: 'application/json',
+    priority: 3,
+    expiration: '60000',
+    userId: 'alice',
+    messageId: 'm-1',
+    headers: {
+      'Idempotency-Key': 'k',
+      CC: ['audit'],
+      'x-death': [{ count: 1 } as never],
+      'x-first-death-queue': 'q',
+      'x-delivery-count': 2,
+      'x-onceward-reason': 'of an earlier life',
+    },
+  },
+)
+
+test('a copy bears what it may, and beside it what AMQP would act on', () => {
+  expect(copyOptions(original, { extra: 1 })).toEqual({
+    contentType: 'application/json',
+    priority: 3,
+    messageId: 'm-1',
+    headers: {
+      'Idempotency-Key': 'k',
+      'x-onceward-exchange': 'shop',
+      'x-onceward-routing-key': 'orders.placed',
+      'x-onceward-expiration': '60000',
+      'x-onceward-user-id': 'alice',
+      'x-onceward-cc': ['audit'],
+      extra: 1,
+    },
+  })
+})
+
+// Red when x-death or the delivery count of a copy is carried on: brokers go on counting, or do not (A9).
+test('trap A9: a deferred copy comes back as the message that it was', () => {
+  const { headers, ...properties } = copyOptions(original, deferralHeader(2))
+  const back = message('k', { exchange: '', routingKey: 'orders' }, {
+    ...properties,
+    headers: {
+      ...headers,
+      'x-death': [{ count: 2, reason: 'expired' }],
+      'x-last-death-queue': 'q',
+    },
+  } as never)
+  const delivery = toDelivery(back, 'orders')
+  expect(delivery).toMatchObject({ redelivered: true, deliveryCount: 3 })
+  expect(delivery.headers).toEqual({ 'idempotency-key': 'k' })
+  expect(amqpMessage(delivery)).toMatchObject({
+    fields: { exchange: 'shop', routingKey: 'orders.placed' },
+    properties: {
+      expiration: '60000',
+      userId: 'alice',
+      priority: 3,
+      headers: { 'Idempotency-Key': 'k', CC: ['audit'] },
+    },
+  })
+})
+
+test('a stored delivery is published with what was stored of it', () => {
+  const live = toDelivery(message('k', {}, { messageId: 'm-1', appId: 'shöp' }), 'orders')
+  const { raw: _, ...stored } = live
+  expect(amqpMessage(stored)).toBeUndefined()
+  expect(storedOptions(stored, { 'x-onceward-reason': 'fatal' })).toEqual({
+    messageId: 'm-1',
+    appId: 'shöp',
+    headers: { 'idempotency-key': 'k', 'x-onceward-reason': 'fatal' },
+  })
+  expect(storedOptions({ ...stored, messageId: '12:34' }, {})).toMatchObject({ messageId: '12:34' })
+})
+
+test('gives the message back, but not that of another broker or of a stored delivery', () => {
+  const delivery = toDelivery(message('k'), 'orders')
+  expect(amqpMessage(delivery)).toBe(delivery.raw)
+  expect(amqpMessage({ ...delivery, raw: undefined })).toBeUndefined()
+  expect(amqpMessage({ ...delivery, source: { broker: 'sqs', queue: 'q' } })).toBeUndefined()
+})

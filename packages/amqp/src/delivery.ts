@@ -1,0 +1,185 @@
+import type { Delivery } from '@onceward/core'
+import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
+import { PUBLISH_ID } from './clients/amqplib.ts'
+
+type Headers = Readonly<Record<string, unknown>>
+
+/** What a copy of ours carries of the original that AMQP would change or refuse on the way. */
+const CARRIED = {
+  exchange: 'x-onceward-exchange',
+  routingKey: 'x-onceward-routing-key',
+  /** It would end the wait early. */
+  expiration: 'x-onceward-expiration',
+  /** The broker refuses a copy whose publisher is another user. */
+  userId: 'x-onceward-user-id',
+  /** The broker would route the copy to these queues again. */
+  cc: 'x-onceward-cc',
+  /** How often it was published to a delay queue. */
+  deferrals: 'x-onceward-deferrals',
+} as const
+
+const OURS = 'x-onceward-'
+
+/** Written by the broker about one stay in a queue; a copy starts anew (A9). */
+const BROKERS = /^(x-death|x-(first|last)-death-.*|x-delivery-count|x-acquired-count)$/
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+/**
+ * A message of RabbitMQ as a delivery. Headers that are text, numbers, booleans or bytes of UTF-8 are there as text;
+ * tables, lists and other bytes are in `raw` alone.
+ */
+export function toDelivery(received: ConsumeMessage, queue: string): Delivery {
+  const message = restored(received)
+  const { properties, content } = message
+  const contentType = textOf(properties.contentType)
+  const producedAt = toDate(properties.timestamp)
+  const orderingKey = textOf(properties.headers?.['x-order-key'])
+  const messageId = composedId(properties)
+  const deferrals = deferralsOf(received)
+  return {
+    body: content,
+    headers: toHeaders(properties.headers ?? {}),
+    source: { broker: 'amqp', queue },
+    ...(contentType === undefined ? {} : { contentType }),
+    ...(messageId === undefined ? {} : { messageId }),
+    ...(orderingKey === undefined ? {} : { orderingKey }),
+    ...(producedAt === undefined ? {} : { producedAt }),
+    deliveryCount: countOf(received) + deferrals,
+    // The delivery before a copy may have begun: a suspect costs a statement, an uncounted poison the process.
+    redelivered: received.fields.redelivered || deferrals > 0,
+    raw: message,
+  }
+}
+
+/**
+ * The message that a delivery was made of, with the exchange, routing key and headers that its publisher gave it,
+ * also after a stay in a delay queue; undefined for another broker's and for stored deliveries.
+ */
+export function amqpMessage(delivery: Delivery): ConsumeMessage | undefined {
+  const { raw, source } = delivery
+  if (source.broker !== 'amqp' || typeof raw !== 'object' || raw === null) return undefined
+  return raw as ConsumeMessage
+}
+
+/** How often a message was published to a delay queue. */
+export function deferralsOf({ properties }: ConsumeMessage): number {
+  const count = Number(properties.headers?.[CARRIED.deferrals])
+  return Number.isSafeInteger(count) && count > 0 ? count : 0
+}
+
+/** Properties of a copy: those of the original as far as a copy may bear them, and where it came from. */
+export function copyOptions(message: ConsumeMessage, extra: Headers): Options.Publish {
+  const { fields, properties } = message
+  const { CC: cc, ...headers } = properties.headers ?? {}
+  const carried = {
+    [CARRIED.exchange]: fields.exchange,
+    [CARRIED.routingKey]: fields.routingKey,
+    [CARRIED.expiration]: properties.expiration,
+    [CARRIED.userId]: properties.userId,
+    [CARRIED.cc]: cc,
+  }
+  const { contentType, contentEncoding, priority, correlationId, replyTo } = properties
+  const { messageId, timestamp, type, appId } = properties
+  const kept = { contentType, contentEncoding, priority, correlationId, replyTo }
+  return {
+    ...defined({ ...kept, messageId, timestamp, type, appId }),
+    headers: { ...withoutOurs(headers), ...defined(carried), ...extra },
+  }
+}
+
+/** Properties of a delivery whose message is not at hand any more. */
+export function storedOptions(delivery: Delivery, extra: Headers): Options.Publish {
+  const { headers, contentType, messageId, producedAt } = delivery
+  const timestamp = producedAt === undefined ? undefined : Math.floor(producedAt.getTime() / 1_000)
+  return {
+    ...defined({ contentType, timestamp, ...splitId(messageId) }),
+    headers: { ...withoutOurs(headers), ...extra },
+  }
+}
+
+export const deferralHeader = (count: number): Headers => ({ [CARRIED.deferrals]: count })
+
+/** As it was before it went through a delay queue. */
+function restored(message: ConsumeMessage): ConsumeMessage {
+  if (deferralsOf(message) === 0) return message
+  const { fields, properties } = message
+  const carried: Headers = properties.headers ?? {}
+  const exchange = textOf(carried[CARRIED.exchange]) ?? fields.exchange
+  const routingKey = textOf(carried[CARRIED.routingKey]) ?? fields.routingKey
+  const cc = carried[CARRIED.cc]
+  const headers = { ...withoutOurs(carried), ...(cc === undefined ? {} : { CC: cc }) }
+  const expiration = carried[CARRIED.expiration]
+  const userId = carried[CARRIED.userId]
+  return {
+    content: message.content,
+    fields: { ...fields, exchange, routingKey },
+    properties: { ...properties, ...defined({ expiration, userId }), headers },
+  }
+}
+
+/** Ours say why and from where a copy was made; those of an earlier one would contradict the new ones. */
+function withoutOurs(headers: Headers): Headers {
+  const kept = Object.entries(headers).filter(([name, value]) => {
+    const lowerCased = name.toLowerCase()
+    return value !== undefined && !lowerCased.startsWith(OURS) && !BROKERS.test(lowerCased)
+  })
+  return Object.fromEntries(kept)
+}
+
+function defined(values: Headers): Record<string, unknown> {
+  const present = Object.entries(values).filter(([, value]) => value !== undefined)
+  return Object.fromEntries(present)
+}
+
+function toHeaders(headers: Headers): Delivery['headers'] {
+  const entries = Object.entries(headers).flatMap(([name, value]) => {
+    const text = name === PUBLISH_ID ? undefined : textOf(value)
+    return text === undefined ? [] : [[name.toLowerCase(), text] as const]
+  })
+  // Not by assignment: a header may be called __proto__.
+  return Object.fromEntries(entries)
+}
+
+function textOf(value: unknown): string | undefined {
+  if (typeof value === 'string') return value
+  if (typeof value === 'number' || typeof value === 'boolean' || typeof value === 'bigint') {
+    return String(value)
+  }
+  if (!(value instanceof Uint8Array)) return undefined
+  try {
+    return utf8.decode(value)
+  } catch {
+    return undefined
+  }
+}
+
+/** Quorum queues count from the second delivery on; classic ones only know that it was not the first. */
+function countOf({ fields, properties }: ConsumeMessage): number {
+  const count = Number(properties.headers?.['x-delivery-count'])
+  if (Number.isSafeInteger(count) && count > 0) return count + 1
+  return fields.redelivered ? 2 : 1
+}
+
+/** A publisher's counter is no identity beside another's: its application, where it names one, is part of the id. */
+function composedId({ messageId, appId }: MessageProperties): string | undefined {
+  const id = textOf(messageId)
+  const application = textOf(appId)
+  if (id === undefined || application === undefined || application === '') return id
+  return `${Buffer.byteLength(application)}:${application}:${id}`
+}
+
+function splitId(composed: string | undefined): Headers {
+  const [, length, rest = ''] = /^(\d{1,3}):(.*)$/s.exec(composed ?? '') ?? []
+  const bytes = Buffer.from(rest)
+  const end = Number(length)
+  if (length === undefined || bytes[end] !== 0x3a) return { messageId: composed }
+  return { appId: bytes.toString('utf8', 0, end), messageId: bytes.toString('utf8', end + 1) }
+}
+
+/** Seconds by the protocol; some publishers send milliseconds. */
+function toDate(timestamp: unknown): Date | undefined {
+  if (typeof timestamp !== 'number' || timestamp <= 0) return undefined
+  const date = new Date(timestamp > 100_000_000_000 ? timestamp : timestamp * 1_000)
+  return Number.isNaN(date.getTime()) ? undefined : date
+}

@@ -1,0 +1,59 @@
+import { expect, test } from 'vitest'
+import { type QueueFacts, queueFindings } from './doctor.ts'
+import type { QueueShape } from './topology.ts'
+
+const shape = (args: object = {}, overrides: Partial<QueueShape> = {}): QueueShape => ({
+  durable: true,
+  autoDelete: false,
+  exclusive: false,
+  arguments: { ...args },
+  ...overrides,
+})
+
+function facts(
+  settings: Partial<QueueFacts['settings']> = {},
+  version?: [number, number],
+): QueueFacts {
+  return {
+    settings: { queue: 'orders', deadLetter: undefined, deadLetterPolicy: false, ...settings },
+    version: version ?? [3, 10],
+  }
+}
+
+const limited = { 'x-queue-type': 'quorum', 'x-delivery-limit': 3 }
+
+test('a plain durable queue is fine', () => {
+  expect(queueFindings(shape(), facts())).toEqual({ problems: [], warnings: [] })
+})
+
+test.each([
+  ['a stream', shape({ 'x-queue-type': 'stream' }), 'stream'],
+  ['an auto-delete queue', shape({}, { autoDelete: true }), 'auto_delete'],
+  ['an exclusive queue', shape({}, { exclusive: true }), 'exclusive'],
+  ['a delivery limit without a dead-letter exchange', shape(limited), 'x-delivery-limit 3'],
+])('refuses %s', (_what, found, expected) => {
+  expect(queueFindings(found, facts()).problems.join()).toContain(expected)
+})
+
+// Red when the limit is looked at alone: with somewhere to go nothing is dropped.
+test('trap T22: a delivery limit is fine with somewhere to go', () => {
+  const withExchange = shape({ ...limited, 'x-dead-letter-exchange': 'dead' })
+  expect(queueFindings(withExchange, facts()).problems).toEqual([])
+  expect(queueFindings(shape(limited), facts({ deadLetterPolicy: true })).problems).toEqual([])
+  expect(queueFindings(shape(limited), facts({ deadLetter: 'dlx' })).problems).toEqual([])
+  const unlimited = shape({ ...limited, 'x-delivery-limit': -1 })
+  expect(queueFindings(unlimited, facts()).problems).toEqual([])
+})
+
+test('the limit of 20 that RabbitMQ 4 gives every quorum queue deserves a look', () => {
+  const quorum = shape({ 'x-queue-type': 'quorum' })
+  expect(queueFindings(quorum, facts({}, [4, 2])).warnings.join()).toContain('limit of 20')
+  expect(queueFindings(quorum, facts({}, [3, 13])).warnings).toEqual([])
+  expect(queueFindings(shape(), facts({}, [4, 2])).warnings).toEqual([])
+})
+
+test("a queue that is not durable, and 'dlx' without one to be seen, deserve a look", () => {
+  const found = queueFindings(shape({}, { durable: false }), facts({ deadLetter: 'dlx' }))
+  expect(found.problems).toEqual([])
+  expect(found.warnings.join()).toMatch(/not durable.*the broker drops dead messages/s)
+})

@@ -1,0 +1,167 @@
+import { ConfigurationError, type Logger } from '@onceward/core'
+import { type AmqpConnection, serverVersion } from './client.ts'
+import { exchangeMissing, queueMissing, troubleOf } from './errors.ts'
+import type { Settings } from './options.ts'
+import {
+  assertLevels,
+  checkThere,
+  describeQueue,
+  isQuorumQueue,
+  type Levels,
+  type OpenChannel,
+  type QueueShape,
+} from './topology.ts'
+
+export interface Surroundings {
+  readonly connection: Pick<AmqpConnection, 'createChannel'>
+  readonly settings: Settings
+  readonly logger: Logger
+}
+
+/** What the checks found. Each text names the fix. */
+export interface Findings {
+  readonly problems: readonly string[]
+  readonly warnings: readonly string[]
+}
+
+/**
+ * Looks at the queue and the dead-letter place before the first delivery, and declares the delay queues; answers
+ * what a later connection has to declare again.
+ *
+ * @throws {@link ConfigurationError} when it cannot work; any other error is the client's and may pass.
+ */
+export async function examine({ connection, settings, logger }: Surroundings): Promise<Levels> {
+  const { queue } = settings
+  const open: OpenChannel = () => connection.createChannel()
+  await checkPlaces(open, settings)
+  const shape = await describeQueue(open, queue)
+  if (shape === 'missing') throw queueMissing('queue', queue)
+  const found =
+    shape === undefined
+      ? unknownFindings(queue)
+      : queueFindings(shape, { settings, version: await versionOf(open) })
+  for (const warning of found.warnings) {
+    logger.warn({ queue, finding: warning }, 'the RabbitMQ set-up deserves a look')
+  }
+  if (found.problems.length > 0) throw new ConfigurationError(found.problems.join('\n'))
+  if (shape !== undefined) await checkExchangeOf(open, shape)
+  const levels = { queue, levelsMs: settings.levelsMs, isQuorum: isQuorumQueue(shape) }
+  await assertLevels(open, levels)
+  return levels
+}
+
+async function checkPlaces(open: OpenChannel, { queue, deadLetter }: Settings): Promise<void> {
+  try {
+    await checkThere(
+      open,
+      (channel) => channel.checkQueue(queue),
+      () => queueMissing('queue', queue),
+    )
+  } catch (error) {
+    throw troubleOf(error).kind === 'locked' ? exclusive(queue) : error
+  }
+  if (typeof deadLetter !== 'object') return
+  if ('queue' in deadLetter) {
+    const { queue: dead } = deadLetter
+    const missing = () => queueMissing('deadLetter.queue', dead)
+    return checkThere(open, (channel) => channel.checkQueue(dead), missing)
+  }
+  const { exchange } = deadLetter
+  if (exchange === '') return
+  const missing = () => exchangeMissing('deadLetter.exchange', exchange)
+  await checkThere(open, (channel) => channel.checkExchange(exchange), missing)
+}
+
+/** A queue whose dead-letter exchange is missing drops what it should hand over, silently. */
+async function checkExchangeOf(open: OpenChannel, shape: QueueShape): Promise<void> {
+  const exchange = shape.arguments['x-dead-letter-exchange']
+  if (typeof exchange !== 'string' || exchange === '') return
+  const missing = () => exchangeMissing('x-dead-letter-exchange', exchange)
+  await checkThere(open, (channel) => channel.checkExchange(exchange), missing)
+}
+
+async function versionOf(open: OpenChannel): Promise<readonly [number, number] | undefined> {
+  const channel = await open()
+  channel.on('error', () => undefined)
+  const version = serverVersion(channel)
+  await channel.close()
+  return version
+}
+
+export interface QueueFacts {
+  readonly settings: Pick<Settings, 'queue' | 'deadLetter' | 'deadLetterPolicy'>
+  readonly version: readonly [number, number] | undefined
+}
+
+export function queueFindings(shape: QueueShape, facts: QueueFacts): Findings {
+  const { queue } = facts.settings
+  return {
+    problems: [
+      ...when(
+        shape.arguments['x-queue-type'] === 'stream',
+        `'${queue}' is a stream: its messages cannot be given back one by one. Use a classic or a quorum queue.`,
+      ),
+      ...when(
+        shape.autoDelete,
+        `'${queue}' is declared with auto_delete: it goes with its messages when its last consumer does, and a ` +
+          'consumer pauses while the store is down. Declare it without.',
+      ),
+      ...when(shape.exclusive, exclusive(queue).message),
+      ...limitProblems(shape, facts),
+    ],
+    warnings: [
+      ...when(
+        !shape.durable,
+        `'${queue}' is not durable: a restart of its node loses it with its messages. Declare it durable.`,
+      ),
+      ...limitWarnings(shape, facts),
+      ...when(
+        facts.settings.deadLetter === 'dlx' && !hasExchange(shape, facts),
+        `\`deadLetter\` is 'dlx', but '${queue}' has no x-dead-letter-exchange of its own: unless a policy gives it ` +
+          'one, the broker drops dead messages. Then say so with `deadLetterPolicy`, else name a target.',
+      ),
+    ],
+  }
+}
+
+const hasExchange = (shape: QueueShape, { settings }: QueueFacts): boolean =>
+  settings.deadLetterPolicy || shape.arguments['x-dead-letter-exchange'] !== undefined
+
+/** Trap T22: the broker drops a message that came back once too often and has nowhere to go. */
+function limitProblems(shape: QueueShape, facts: QueueFacts): readonly string[] {
+  const { queue, deadLetter } = facts.settings
+  const limit = Number(shape.arguments['x-delivery-limit'] ?? -1)
+  return when(
+    isQuorumQueue(shape) && limit >= 0 && deadLetter !== 'dlx' && !hasExchange(shape, facts),
+    `'${queue}' is a quorum queue with x-delivery-limit ${limit} and no x-dead-letter-exchange: the broker drops a ` +
+      'message, unprocessed, whose consumers died that often, and those that were prefetched beside it. Declare it ' +
+      "with an x-dead-letter-exchange, or set one by policy and say so with `deadLetterPolicy` or `deadLetter: 'dlx'`.",
+  )
+}
+
+/** 4.0 gave every quorum queue a limit of 20. */
+function limitWarnings(shape: QueueShape, facts: QueueFacts): readonly string[] {
+  const { queue } = facts.settings
+  const isLimited = (facts.version?.[0] ?? 0) >= 4 && !('x-delivery-limit' in shape.arguments)
+  return when(
+    isQuorumQueue(shape) && isLimited && !hasExchange(shape, facts),
+    `'${queue}' has the delivery limit of 20 that RabbitMQ 4 gives every quorum queue, and no dead-letter exchange ` +
+      'that a client can see: a message whose consumers die that often is dropped. Declare or set one, or an ' +
+      'x-delivery-limit of -1.',
+  )
+}
+
+function unknownFindings(queue: string): Findings {
+  const text =
+    `The arguments of '${queue}' could not be read: this user may not declare it, or the server does not say. ` +
+    'Check that it is no stream, and that a delivery limit has a dead-letter exchange beside it.'
+  return { problems: [], warnings: [text] }
+}
+
+const exclusive = (queue: string): ConfigurationError =>
+  new ConfigurationError(
+    `'${queue}' is an exclusive queue: it goes with the connection that declared it, and a message that waits in a ` +
+      'delay queue has nowhere to return to. Declare it without `exclusive`.',
+  )
+
+const when = (found: boolean, text: string): readonly string[] => (found ? [text] : [])

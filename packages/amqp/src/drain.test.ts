@@ -1,0 +1,98 @@
+import type { Settlement } from '@onceward/core'
+import { expect, test } from 'vitest'
+import { consuming } from './fixtures/consuming.ts'
+
+const ack: Settlement = { kind: 'ack', by: 'processed' }
+const closing: Settlement = { kind: 'abandon', reason: 'closing' }
+
+test('ends handlers that run, settles them, and returns at once what was not begun', async () => {
+  const { consumption, connection, handed, hooks, clock } = await consuming({}, { concurrency: 2 })
+  connection.consuming.deliver('a', 'b', 'c', 'd')
+  await clock.advance(0)
+  const drained = consumption.drain()
+  expect(consumption.health().state).toBe('draining')
+  expect(hooks[0]?.stop?.aborted).toBe(true)
+  expect(hooks[0]?.abort?.aborted).toBe(false)
+  handed[1]?.settle(closing)
+  await clock.advance(100)
+  const names = connection.named('cancel', 'nack').map(({ name }) => name)
+  expect(names).toEqual(['cancel', 'nack', 'nack', 'nack'])
+  expect(connection.settled()).toEqual(
+    expect.arrayContaining([2, 3, 4].map((tag) => ['nack', tag, false, true])),
+  )
+  handed[0]?.settle(ack)
+  await clock.advance(100)
+  await drained
+  await consumption.stopped
+  expect(connection.settled().at(-1)).toEqual(['ack', 1, false])
+  expect(connection.calls.slice(-2).map(({ name }) => name)).toEqual(['close', 'connection.close'])
+  expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0 })
+  expect(clock.timers).toBe(0)
+})
+
+test('aborts the signals of handlers that need longer than the drain time', async () => {
+  const { consumption, connection, hooks, handed, clock } = await consuming()
+  connection.consuming.deliver('a')
+  await clock.advance(0)
+  const drained = consumption.drain()
+  await clock.advance(5_000)
+  expect(hooks[0]?.abort?.aborted).toBe(true)
+  await clock.advance(2_000)
+  await drained
+  // It goes back with its channel; telling it on a channel that is closed would be an error.
+  handed[0]?.settle(ack)
+  await clock.advance(0)
+  expect(connection.settled()).toEqual([])
+  expect(consumption.health().settleFailures).toBe(1)
+})
+
+test('a handler that fails in a drain has its message in a delay queue, not back at once', async () => {
+  const { consumption, connection, handed, clock, until } = await consuming()
+  connection.consuming.deliver('a')
+  await clock.advance(0)
+  const drained = consumption.drain()
+  handed[0]?.settle({ kind: 'defer', reason: 'failed', until: until(100) })
+  await clock.advance(100)
+  await drained
+  expect(connection.published()).toMatchObject([{ routingKey: 'orders.retry.1000' }])
+  expect(connection.settled()).toEqual([['ack', 1, false]])
+})
+
+test('what is held goes back at once in a drain', async () => {
+  const { consumption, connection, handed, clock, until } = await consuming()
+  connection.consuming.deliver('a')
+  await clock.advance(0)
+  handed[0]?.settle({ kind: 'defer', reason: 'in-progress', until: until(4_000) })
+  await clock.advance(0)
+  await consumption.drain()
+  expect(connection.settled()).toEqual([['nack', 1, false, true]])
+  expect(clock.timers).toBe(0)
+})
+
+test('a drain gives up on a broker that does not answer', async () => {
+  const { consumption, connection, clock } = await consuming()
+  for (const name of ['cancel', 'close', 'connection.close']) {
+    connection.answers.set(name, () => new Promise(() => undefined))
+  }
+  const drained = consumption.drain()
+  await clock.advance(10_000)
+  await drained
+  expect(clock.timers).toBe(0)
+})
+
+test('a signal drains, and drains are one and the same', async () => {
+  const stop = new AbortController()
+  const { consumption, connection } = await consuming({ signal: stop.signal })
+  stop.abort()
+  const drained = consumption.drain()
+  expect(consumption.drain()).toBe(drained)
+  await drained
+  await consumption.stopped
+  expect(connection.named('cancel')).toHaveLength(1)
+})
+
+test('a signal that is aborted already starts nothing', async () => {
+  const { consumption, opened } = await consuming({ signal: AbortSignal.abort() })
+  await consumption.stopped
+  expect(opened).toEqual([])
+})

@@ -1,0 +1,39 @@
+import { CallTimeoutError } from '@onceward/core/adapter'
+import { expect, test } from 'vitest'
+import { BACKOFF, CancelledError, isConnectionClosed, troubleOf } from './errors.ts'
+
+const coded = (message: string, code: unknown): Error => Object.assign(new Error(message), { code })
+
+test.each([
+  [coded("NOT_FOUND - no queue 'orders' in vhost '/'", 404), 'missing'],
+  [coded('ACCESS_REFUSED', 403), 'denied'],
+  [new Error('Handshake terminated by server: 403 (ACCESS-REFUSED) with message'), 'denied'],
+  [coded('RESOURCE_LOCKED', 405), 'locked'],
+  [coded('PRECONDITION_FAILED - unknown delivery tag 3', 406), 'refused'],
+  [coded('CONNECTION_FORCED - broker forced connection closure', 320), 'network'],
+  [coded('connect ECONNREFUSED', 'ECONNREFUSED'), 'network'],
+  [new Error('Heartbeat timeout'), 'network'],
+  [new Error('Channel ended, no reply will be forthcoming'), 'network'],
+  [new Error('Unexpected close'), 'network'],
+  [new CallTimeoutError('connect', 5), 'network'],
+  [new CancelledError('orders'), 'cancelled'],
+  [coded('INTERNAL_ERROR', 541), 'other'],
+  ['text', 'other'],
+  [undefined, 'other'],
+])('%s is %s', (error, kind) => {
+  expect(troubleOf(error).kind).toBe(kind)
+})
+
+test('every pause is bounded, and begins well below its bound', () => {
+  for (const { baseMs, maxMs } of Object.values(BACKOFF)) {
+    expect(baseMs).toBeLessThanOrEqual(1_000)
+    expect(maxMs).toBeLessThanOrEqual(30_000)
+  }
+})
+
+test('knows when a client says that its connection is over', () => {
+  expect(isConnectionClosed(new Error('Connection closed (by client)'))).toBe(true)
+  expect(isConnectionClosed(new Error('Connection closing'))).toBe(true)
+  expect(isConnectionClosed(new Error('Channel closed'))).toBe(false)
+  expect(isConnectionClosed('Connection closed')).toBe(false)
+})

@@ -1,0 +1,121 @@
+import { ConfigurationError } from '@onceward/core'
+import type { Pauses } from '@onceward/core/adapter'
+
+/**
+ * What a failed call to the broker means for the one who made it.
+ *
+ * @see https://www.rabbitmq.com/docs/channels#error-handling
+ */
+export type TroubleKind =
+  | 'missing'
+  | 'denied'
+  | 'locked'
+  | 'refused'
+  | 'network'
+  | 'cancelled'
+  | 'other'
+
+/** A failed call, told apart. `text` goes into logs and `health().reason`. */
+export interface Trouble {
+  readonly kind: TroubleKind
+  readonly text: string
+}
+
+/** Longest pauses between two tries of the loop, milliseconds; the first is `baseMs`, then doubled, full jitter. */
+export const BACKOFF: Readonly<Record<TroubleKind, Pauses>> = {
+  missing: { baseMs: 500, maxMs: 5_000 },
+  denied: { baseMs: 1_000, maxMs: 30_000 },
+  locked: { baseMs: 1_000, maxMs: 30_000 },
+  refused: { baseMs: 500, maxMs: 30_000 },
+  network: { baseMs: 200, maxMs: 5_000 },
+  cancelled: { baseMs: 200, maxMs: 5_000 },
+  other: { baseMs: 500, maxMs: 30_000 },
+}
+
+/** Reply codes of AMQP 0-9-1 and codes of sockets. */
+const KIND_OF_CODE: ReadonlyMap<unknown, TroubleKind> = new Map<unknown, TroubleKind>([
+  [403, 'denied'],
+  [404, 'missing'],
+  [405, 'locked'],
+  [406, 'refused'],
+  [320, 'network'],
+  ['ECONNREFUSED', 'network'],
+  ['ECONNRESET', 'network'],
+  ['EHOSTUNREACH', 'network'],
+  ['ENETUNREACH', 'network'],
+  ['ENOTFOUND', 'network'],
+  ['EAI_AGAIN', 'network'],
+  ['EPIPE', 'network'],
+  ['ETIMEDOUT', 'network'],
+])
+
+/** What amqplib says without a code. */
+const KIND_OF_TEXT: readonly (readonly [RegExp, TroubleKind])[] = [
+  [/ACCESS.REFUSED/, 'denied'],
+  [/connection closed|channel closed|channel ended|socket closed|unexpected close/i, 'network'],
+  [/heartbeat timeout/i, 'network'],
+  [/consumer was cancelled/, 'cancelled'],
+]
+
+/** The broker ended the consumer: its queue was deleted, its node failed over, or a delivery was held too long. */
+export class CancelledError extends Error {
+  override readonly name = 'CancelledError'
+
+  constructor(queue: string) {
+    super(`the consumer was cancelled by the server: ${queue} was deleted, moved, or timed it out`)
+  }
+}
+
+/** A message that the broker did not take, or that no queue got. */
+export class PublishError extends Error {
+  override readonly name = 'PublishError'
+
+  /** Confirmed, and yet in no queue (A2). */
+  static unroutable(
+    {
+      exchange,
+      routingKey,
+      remedy,
+    }: { readonly exchange: string; readonly routingKey: string; readonly remedy: string },
+    replyText: string,
+  ): PublishError {
+    return new PublishError(
+      `no queue took the message for exchange '${exchange}', routing key '${routingKey}' (${replyText}); ${remedy}`,
+    )
+  }
+}
+
+/** Total: every value thrown by a client means something. */
+export function troubleOf(error: unknown): Trouble {
+  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
+  const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
+  const byText = KIND_OF_TEXT.find(([pattern]) => pattern.test(text))?.[1]
+  return { kind: KIND_OF_CODE.get(code) ?? byText ?? 'other', text }
+}
+
+/** Whether the client says that its connection is over for good. */
+export function isConnectionClosed(error: unknown): boolean {
+  return error instanceof Error && /^Connection clos(ed|ing)/.test(error.message)
+}
+
+export function queueMissing(option: string, queue: string): ConfigurationError {
+  return new ConfigurationError(
+    `The queue of \`${option}\`, '${queue}', does not exist on this virtual host. Declare it, or correct the name.`,
+  )
+}
+
+export function exchangeMissing(option: string, exchange: string): ConfigurationError {
+  return new ConfigurationError(
+    `The exchange of \`${option}\`, '${exchange}', does not exist on this virtual host: messages sent there would ` +
+      'be dropped. Declare it, or correct the name.',
+  )
+}
+
+export function connectionGone(error: unknown): ConfigurationError {
+  const cause = error === undefined ? 'closed' : troubleOf(error).text
+  return new ConfigurationError(
+    `The AMQP connection given to consumeAmqp is over (${cause}), and only its owner can open another. Give a ` +
+      'function, `() => amqp.connect(url)`, which is called again after each loss, or connect with `recovery`.',
+    { cause: error },
+  )
+}

@@ -1,0 +1,225 @@
+import type { Settlement } from '@onceward/core'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import { RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
+import type { WrapAmqpOptions } from './options.ts'
+import { wrapAmqp } from './wrap.ts'
+
+const queue = 'orders'
+const deadLetter = { queue: 'orders.dead' }
+const HOUR_MS = 3_600_000
+
+function setUp(options: Partial<WrapAmqpOptions> = {}) {
+  const connection = new RecordingConnection()
+  const channel = new RecordingChannel(connection)
+  const made = handMadeGuard({ concurrency: 4 })
+  const given = { queue, deadLetter, prefetch: 4, ...options }
+  channel.callback = wrapAmqp(channel as never, made.guard, given)
+  const until = (afterMs: number) => (made.clock.nowMs + afterMs) as never
+  return { ...made, connection, channel, until }
+}
+
+async function settled(kit: ReturnType<typeof setUp>, settlement: Settlement): Promise<void> {
+  kit.channel.deliver('a')
+  await kit.clock.advance(0)
+  kit.handed[0]?.settle(settlement)
+  await kit.clock.advance(0)
+}
+
+const acks = ['processed', 'duplicate', 'skipped', 'conflict', 'unguarded'] as const
+
+test.each(acks)('ack by %s acks the message and does nothing else', async (by) => {
+  const kit = setUp()
+  await settled(kit, { kind: 'ack', by })
+  expect(kit.connection.calls.map(({ name }) => name)).toEqual(['ack'])
+  expect(kit.connection.settled()).toEqual([['ack', 1, false]])
+})
+
+const defers = ['in-progress', 'not-due', 'failed'] as const
+
+test.each(defers)(
+  'a short defer for %s holds the message and hands it over again',
+  async (reason) => {
+    const kit = setUp()
+    await settled(kit, { kind: 'defer', reason, until: kit.until(2_000) })
+    expect(kit.connection.calls).toEqual([])
+    await kit.clock.advance(1_900)
+    expect(kit.handed).toHaveLength(1)
+    await kit.clock.advance(600)
+    expect(kit.handed).toHaveLength(2)
+    expect(kit.handed[1]?.delivery).toMatchObject({ redelivered: true, deliveryCount: 2 })
+    kit.handed[1]?.settle({ kind: 'ack', by: 'duplicate' })
+    await kit.clock.advance(0)
+    expect(kit.connection.settled()).toEqual([['ack', 1, false]])
+  },
+)
+
+test.each(defers)(
+  'a long defer for %s publishes to the delay queue and acks when that is confirmed',
+  async (reason) => {
+    const kit = setUp()
+    await settled(kit, { kind: 'defer', reason, until: kit.until(20_000) })
+    expect(kit.connection.published()).toMatchObject([
+      { exchange: '', routingKey: 'orders.retry.30000', options: { mandatory: true } },
+    ])
+    expect(kit.connection.settled()).toEqual([['ack', 1, false]])
+    const names = kit.connection.calls.map(({ name }) => name)
+    expect(names.indexOf('publish')).toBeLessThan(names.indexOf('ack'))
+  },
+)
+
+// Red when the ack does not wait for the confirm.
+test('a deferral that is not confirmed keeps the message in hand', async () => {
+  const kit = setUp()
+  kit.connection.answers.set('publish', () => new Error('message nacked'))
+  await settled(kit, { kind: 'defer', reason: 'failed', until: kit.until(20_000) })
+  expect(kit.connection.settled()).toEqual([])
+  expect(kit.logged.map(({ text }) => text).join()).toContain('could not be deferred')
+  await kit.clock.advance(30_000)
+  expect(kit.handed).toHaveLength(2)
+})
+
+test('what can neither be published nor kept for longer is delivered again, before the server closes the channel', async () => {
+  const kit = setUp({ consumerTimeoutMs: 180_000 })
+  kit.connection.answers.set('publish', () => new Error('message nacked'))
+  kit.state.decide = () => ({ kind: 'dead-letter', reason: 'fatal' })
+  kit.channel.deliver('a')
+  await kit.clock.advance(60_000)
+  expect(kit.connection.settled()).toEqual([['nack', 1, false, true]])
+  expect(kit.handed.length).toBeLessThan(6)
+})
+
+test('a wait beyond the longest level takes the longest', async () => {
+  const kit = setUp()
+  await settled(kit, { kind: 'defer', reason: 'not-due', until: kit.until(24 * HOUR_MS) })
+  expect(kit.connection.published()).toMatchObject([{ routingKey: 'orders.retry.3600000' }])
+})
+
+test('at most half of the prefetch is held, the others go to the delay queue', async () => {
+  const kit = setUp()
+  kit.channel.deliver('a', 'b', 'c')
+  await kit.clock.advance(0)
+  for (const each of kit.handed) {
+    each.settle({ kind: 'defer', reason: 'failed', until: kit.until(500) })
+  }
+  await kit.clock.advance(0)
+  expect(kit.connection.published()).toMatchObject([{ routingKey: 'orders.retry.1000' }])
+  expect(kit.connection.settled()).toEqual([['ack', 3, false]])
+})
+
+test('what is busy whenever it is asked for is asked for less and less', async () => {
+  const kit = setUp()
+  kit.state.decide = () => ({ kind: 'defer', reason: 'in-progress', until: kit.until(1_000) })
+  kit.channel.deliver('a')
+  await kit.clock.advance(5_000)
+  expect(kit.handed.length).toBeLessThanOrEqual(3)
+})
+
+test('all that is in hand is kept while the store is down, however much it is', async () => {
+  const kit = setUp()
+  kit.channel.deliver('a', 'b', 'c', 'd')
+  await kit.clock.advance(0)
+  for (const each of kit.handed) {
+    each.settle({ kind: 'defer', reason: 'store-down', until: kit.until(10_000) })
+  }
+  await kit.clock.advance(12_000)
+  expect(kit.connection.calls).toEqual([])
+  expect(kit.handed).toHaveLength(8)
+})
+
+test('what would outlast the consumer timeout of the server goes to a delay queue', async () => {
+  const kit = setUp({ consumerTimeoutMs: 180_000 })
+  kit.channel.deliver('a')
+  await kit.clock.advance(59_000)
+  kit.handed[0]?.settle({ kind: 'defer', reason: 'store-down', until: kit.until(2_000) })
+  await kit.clock.advance(0)
+  expect(kit.connection.published()).toMatchObject([{ routingKey: 'orders.retry.5000' }])
+  expect(kit.connection.settled()).toEqual([['ack', 1, false]])
+})
+
+test('a dead letter is published, confirmed, and only then acked', async () => {
+  const kit = setUp()
+  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
+  expect(kit.connection.named('publish', 'ack').map(({ name }) => name)).toEqual(['publish', 'ack'])
+  const [published] = kit.connection.published()
+  expect(published).toMatchObject({ exchange: '', routingKey: 'orders.dead' })
+  expect(published?.options.headers).toMatchObject({
+    'Idempotency-Key': 'a',
+    'x-onceward-reason': 'fatal',
+    'x-onceward-error': 'no such order',
+  })
+})
+
+test('a dead letter that is published already is only acked', async () => {
+  const kit = setUp()
+  kit.state.publish = 'already'
+  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
+  expect(kit.connection.calls.map(({ name }) => name)).toEqual(['ack'])
+})
+
+test('a dead letter that cannot be published now comes back', async () => {
+  const kit = setUp()
+  kit.state.publish = 'retry'
+  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
+  expect(kit.connection.calls).toEqual([])
+  await kit.clock.advance(1_500)
+  expect(kit.handed).toHaveLength(2)
+})
+
+test("with 'dlx' a dead message is rejected, without a place it is acked", async () => {
+  const dlx = setUp({ deadLetter: 'dlx' })
+  await settled(dlx, { kind: 'dead-letter', reason: 'fatal' })
+  expect(dlx.connection.settled()).toEqual([['nack', 1, false, false]])
+  const record = setUp({ deadLetter: undefined })
+  await settled(record, { kind: 'dead-letter', reason: 'fatal' })
+  expect(record.connection.settled()).toEqual([['ack', 1, false]])
+})
+
+const lost = ['lease-lost', 'deadline', 'commit-unknown'] as const
+
+test.each(lost)('abandoned for %s, a message is claimed again a little later', async (reason) => {
+  const kit = setUp()
+  await settled(kit, { kind: 'abandon', reason })
+  expect(kit.connection.calls).toEqual([])
+  await kit.clock.advance(1_500)
+  expect(kit.handed).toHaveLength(2)
+})
+
+test('what was not begun goes with its channel: the broker delivers it again', async () => {
+  const kit = setUp({ prefetch: 10 })
+  kit.channel.deliver('a', 'b', 'c', 'd', 'e')
+  await kit.clock.advance(0)
+  kit.handed[0]?.settle({ kind: 'defer', reason: 'failed', until: kit.until(1_000) })
+  kit.channel.emit('close')
+  await kit.clock.advance(10_000)
+  expect(kit.handed.map(({ delivery }) => JSON.parse(String(delivery.body)).key)).toEqual([
+    'a',
+    'b',
+    'c',
+    'd',
+  ])
+})
+
+// Red when a channel that is gone is told, or when another one is told in its place.
+test('a settlement for a channel that closed meanwhile is dropped', async () => {
+  const kit = setUp()
+  kit.channel.deliver('a', 'b')
+  await kit.clock.advance(0)
+  kit.channel.emit('close')
+  kit.handed[0]?.settle({ kind: 'ack', by: 'processed' })
+  kit.handed[1]?.settle({ kind: 'defer', reason: 'failed', until: kit.until(60_000) })
+  await kit.clock.advance(60_000)
+  expect(kit.connection.settled()).toEqual([])
+  expect(kit.connection.published()).toEqual([])
+  expect(kit.handed).toHaveLength(2)
+})
+
+test('a wrap reports a cancelled consumer and an error of its channel', () => {
+  const kit = setUp()
+  kit.channel.callback?.(null)
+  kit.channel.emit('error', new Error('404'))
+  expect(kit.logged.map(({ fields }) => fields['trouble'])).toEqual([
+    expect.stringContaining('cancelled by the server'),
+    'Error: 404',
+  ])
+})

@@ -1,0 +1,13 @@
+export type { ConsumeOptions, Consumption, Health, RunOptions } from '@onceward/core'
+export type { AmqpChannel, AmqpConfirmChannel, AmqpConnection } from './client.ts'
+export { consumeAmqp } from './consume.ts'
+export { amqpMessage } from './delivery.ts'
+export {
+  type AmqpOptions,
+  type ConsumeAmqpOptions,
+  DEFAULTS,
+  type DeadLetterTarget,
+  type WrapAmqpOptions,
+} from './options.ts'
+export { assertRetryTopology } from './topology.ts'
+export { wrapAmqp } from './wrap.ts'

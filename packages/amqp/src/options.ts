@@ -1,0 +1,204 @@
+import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
+import {
+  type GuardSettings,
+  RUN_DEFAULTS,
+  type RunSettings,
+  rangeProblems,
+  resolveRunOptions,
+  runOptionProblems,
+  shown,
+} from '@onceward/core/adapter'
+import type { Options } from 'amqplib'
+
+/** Where dead messages go: straight into a queue, or through an exchange. */
+export type DeadLetterTarget =
+  | { readonly queue: string }
+  | { readonly exchange: string; readonly routingKey: string }
+
+export interface AmqpOptions {
+  readonly queue: string
+  /**
+   * Where dead messages go. A queue or an exchange: published there, confirmed, with headers that say why, then
+   * acked here. `'dlx'`: rejected, so that the queue's own dead-letter exchange takes them; without one the broker
+   * drops them. Left out: the record in `failed_events` is the place; required without an inbox.
+   */
+  readonly deadLetter?: DeadLetterTarget | 'dlx' | undefined
+  /**
+   * Milliseconds of the delay queues, one queue `<queue>.retry.<ms>` each: a message that must wait longer than
+   * `holdMs` waits in the shortest one that is long enough.
+   *
+   * @defaultValue `DEFAULTS.retryLevelsMs`
+   */
+  readonly retryLevelsMs?: readonly number[] | undefined
+  /**
+   * Longest wait for which a message is kept in hand, unacked, instead of being published to a delay queue,
+   * milliseconds, 0–60 000. At most half of the prefetch is held.
+   *
+   * @defaultValue `DEFAULTS.holdMs`
+   */
+  readonly holdMs?: number | undefined
+  /**
+   * `consumer_timeout` of the server, milliseconds: it closes the channel of a delivery that is in hand for longer.
+   * Messages are kept in hand for two minutes less, and the guard's `deadlineMs` must be as much below it.
+   *
+   * @defaultValue `DEFAULTS.consumerTimeoutMs`
+   * @see https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
+   */
+  readonly consumerTimeoutMs?: number | undefined
+  /**
+   * Messages that the broker hands over before the first is settled, 1–65 535. For a wrap: what you gave to
+   * `channel.prefetch()`.
+   *
+   * @defaultValue three times the guard's `concurrency`, at least 20; with `transaction: 'batch'` two batches
+   */
+  readonly prefetch?: number | undefined
+}
+
+export interface ConsumeAmqpOptions extends ConsumeOptions, AmqpOptions {
+  /** For the consumer itself: priority, exclusive, tag, arguments. `noAck` is refused: nothing could be settled. */
+  readonly consumer?: Omit<Options.Consume, 'noAck' | 'noLocal'> | undefined
+  /**
+   * True when a policy gives the queue its dead-letter exchange: a client cannot see that, so a quorum queue with
+   * a delivery limit would be refused.
+   *
+   * @defaultValue false
+   */
+  readonly deadLetterPolicy?: boolean | undefined
+}
+
+/** `batch.lingerMs` is counted from the first message of a batch, as in `consumeAmqp`. */
+export interface WrapAmqpOptions extends RunOptions, AmqpOptions {}
+
+/** Defaults of this package, in milliseconds where the name says so. */
+export const DEFAULTS: Readonly<
+  Record<'batchSize' | 'lingerMs' | 'drainMs' | 'holdMs' | 'consumerTimeoutMs', number>
+> & { readonly retryLevelsMs: readonly number[] } = Object.freeze({
+  ...RUN_DEFAULTS,
+  lingerMs: 5,
+  holdMs: 5_000,
+  consumerTimeoutMs: 1_800_000,
+  retryLevelsMs: Object.freeze([1_000, 5_000, 30_000, 120_000, 600_000, 3_600_000]),
+})
+
+/** The server looks at its timeouts once a minute, so they fire up to a minute late; as much again is ours. */
+export const TIMEOUT_MARGIN_MS = 120_000
+/** AMQP: bytes of a short string. */
+const NAME_BYTES = 255
+const LONGEST_TTL_MS = 4_294_967_295
+const LEAST_PREFETCH = 20
+
+/** Options after defaults and checks. */
+export interface Settings extends RunSettings {
+  readonly queue: string
+  readonly deadLetter: DeadLetterTarget | 'dlx' | undefined
+  /** Ascending. */
+  readonly levelsMs: readonly number[]
+  readonly holdMs: number
+  /** Oldest that a delivery in hand may get before it is deferred or the server takes it back. */
+  readonly oldestMs: number
+  readonly prefetch: number
+  readonly consumer: Omit<Options.Consume, 'noAck' | 'noLocal'>
+  readonly deadLetterPolicy: boolean
+}
+
+/** @throws {@link ConfigurationError} with every problem at once. */
+export function resolveSettings(options: ConsumeAmqpOptions, guard: GuardSettings): Settings {
+  const problems = problemsOf(options, guard)
+  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+  const run = resolveRunOptions(options, guard)
+  const isBatch = guard.transaction === 'batch'
+  const prefetch =
+    options.prefetch ??
+    (isBatch ? 2 * run.batchSize : Math.max(LEAST_PREFETCH, 3 * guard.concurrency))
+  return {
+    ...run,
+    batchSize: Math.min(run.batchSize, prefetch),
+    lingerMs: options.batch?.lingerMs ?? (isBatch ? DEFAULTS.lingerMs : 0),
+    queue: options.queue,
+    deadLetter: options.deadLetter,
+    levelsMs: [...(options.retryLevelsMs ?? DEFAULTS.retryLevelsMs)].sort((a, b) => a - b),
+    holdMs: options.holdMs ?? DEFAULTS.holdMs,
+    oldestMs: (options.consumerTimeoutMs ?? DEFAULTS.consumerTimeoutMs) - TIMEOUT_MARGIN_MS,
+    prefetch,
+    consumer: options.consumer ?? {},
+    deadLetterPolicy: options.deadLetterPolicy ?? false,
+  }
+}
+
+/** The problems of a list of levels, each with its fix. */
+export function levelProblems(name: string, levels: unknown): readonly string[] {
+  if (!Array.isArray(levels) || levels.length === 0) {
+    return [`Expected \`${name}\` to be a list of milliseconds, got ${shown(levels)}.`]
+  }
+  const wrong = levels.flatMap((level) => rangeProblems(name, level, [1, LONGEST_TTL_MS]))
+  const isTwice = new Set(levels).size < levels.length
+  return isTwice ? [...wrong, `Expected \`${name}\` to name each level once.`] : wrong
+}
+
+/** The problem of a name on the wire, if it has one; `reserved` bytes are appended to it. */
+export function nameProblems(name: string, value: unknown, reserved = 0): readonly string[] {
+  const most = NAME_BYTES - reserved
+  if (typeof value === 'string' && value !== '' && Buffer.byteLength(value) <= most) return []
+  return [`Expected \`${name}\` to be a name of at most ${most} bytes, got ${shown(value)}.`]
+}
+
+function problemsOf(options: ConsumeAmqpOptions, guard: GuardSettings): readonly string[] {
+  const timeoutMs = options.consumerTimeoutMs ?? DEFAULTS.consumerTimeoutMs
+  return [
+    ...nameProblems('queue', options.queue, '.retry.'.length + 10),
+    ...deadLetterProblems(options, guard),
+    ...(options.retryLevelsMs === undefined
+      ? []
+      : levelProblems('retryLevelsMs', options.retryLevelsMs)),
+    ...rangeProblems('holdMs', options.holdMs, [0, 60_000]),
+    ...rangeProblems('consumerTimeoutMs', options.consumerTimeoutMs, [
+      TIMEOUT_MARGIN_MS + 1_000,
+      LONGEST_TTL_MS,
+    ]),
+    ...rangeProblems('prefetch', options.prefetch, [1, 65_535], 'messages'),
+    ...noAckProblems(options),
+    ...runOptionProblems(options),
+    ...(guard.deadlineMs > timeoutMs - TIMEOUT_MARGIN_MS
+      ? [
+          `Expected the guard's \`deadlineMs\` to be at most ${timeoutMs - TIMEOUT_MARGIN_MS}, two minutes below the ` +
+            `\`consumer_timeout\` of the server, got \`${guard.deadlineMs}\` (number). Lower it, or raise the timeout ` +
+            'there and in `consumerTimeoutMs` here.',
+        ]
+      : []),
+  ]
+}
+
+/** With it a message is gone once it was sent: there is nothing left to settle, and a crash loses it. */
+function noAckProblems(options: ConsumeAmqpOptions): readonly string[] {
+  const isAsked = [options, options.consumer ?? {}].some((each) => Reflect.get(each, 'noAck'))
+  return isAsked
+    ? [
+        'Expected no `noAck`: with it the broker forgets a message when it sends it, and a crash loses it.',
+      ]
+    : []
+}
+
+function deadLetterProblems(options: ConsumeAmqpOptions, guard: GuardSettings): readonly string[] {
+  const { deadLetter, queue } = options
+  if (deadLetter === 'dlx') return []
+  if (deadLetter === undefined) {
+    if (guard.hasInbox) return []
+    return [
+      "Expected `deadLetter` to be `{ queue }`, `{ exchange, routingKey }` or 'dlx', got undefined: without an inbox " +
+        'there is no other place for a dead message.',
+    ]
+  }
+  if (typeof deadLetter !== 'object' || deadLetter === null) {
+    return [`Expected \`deadLetter\` to be a target or 'dlx', got ${shown(deadLetter)}.`]
+  }
+  if ('exchange' in deadLetter) {
+    return typeof deadLetter.exchange === 'string' && typeof deadLetter.routingKey === 'string'
+      ? []
+      : ['Expected `deadLetter` to have an `exchange` and a `routingKey`, both strings.']
+  }
+  if (deadLetter.queue !== queue) return nameProblems('deadLetter.queue', deadLetter.queue)
+  return [
+    `Expected \`deadLetter.queue\` to be another queue than \`queue\`, got \`${queue}\` for both: a dead message ` +
+      'would come back for ever.',
+  ]
+}

@@ -1,0 +1,246 @@
+import {
+  proxy,
+  type RabbitmqConnection,
+  rabbitmq,
+  type Server,
+  type TcpProxy,
+  until,
+} from '@onceward/testing'
+import { guardOf } from '@onceward/testing/adapter'
+import { type Channel, type ChannelModel, connect } from 'amqplib'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Broker } from './fixtures/broker.ts'
+import { amqpMessage, type Consumption, consumeAmqp } from './index.ts'
+
+let server: Server<RabbitmqConnection>
+let broker: Broker
+let link: TcpProxy
+
+beforeAll(async () => {
+  server = await rabbitmq()
+  broker = await Broker.connect(server.connection.url)
+  const { hostname, port } = new URL(server.connection.url)
+  link = await proxy({ host: hostname, port: Number(port) })
+}, 200_000)
+afterAll(async () => {
+  await broker[Symbol.asyncDispose]()
+  await link.stop()
+  await server.stop()
+})
+
+const LONG = { deadlineMs: 40_000 }
+const keysOf = (count: number, prefix = 'k'): string[] =>
+  Array.from({ length: count }, (_, n) => `${prefix}-${n}`)
+
+/** Through the proxy, which can be hurt. */
+function through(): string {
+  const url = new URL(server.connection.url)
+  url.host = `${link.host}:${link.port}`
+  // Seconds: what went silent is noticed after two.
+  url.searchParams.set('heartbeat', '1')
+  return url.href
+}
+
+/** Connections whose channels the test can reach. */
+function watched(url: string) {
+  const channels: Channel[] = []
+  const open = async (): Promise<ChannelModel> => {
+    const connection = await connect(url)
+    const create = connection.createChannel.bind(connection)
+    connection.createChannel = async (options) => {
+      const channel = await create(options)
+      channels.push(channel)
+      return channel
+    }
+    return connection
+  }
+  return { channels, open }
+}
+
+/** A guard whose handlers for keys `held-…` wait for the gate. */
+function gated() {
+  const gate = Promise.withResolvers<void>()
+  const effects: string[] = []
+  const state = { waiting: 0 }
+  const guard = guardOf(
+    async (event) => {
+      if (event.key.startsWith('held')) {
+        state.waiting += 1
+        await gate.promise
+      }
+      effects.push(event.key)
+    },
+    { leaseMs: 10_000 },
+  )
+  return { gate, effects, state, guard }
+}
+
+async function isEmpty(queue: string, consumption: Consumption): Promise<boolean> {
+  return (await broker.ready(queue)) === 0 && consumption.health().inFlight === 0
+}
+
+// Red when the channel's end is not noticed: amqplib says nothing to the consume callback.
+test('trap A1: a double ack closes the channel, and the consumer is back with nothing lost or doubled', async () => {
+  const queue = await broker.create()
+  const { channels, open } = watched(server.connection.url)
+  const { gate, effects, state, guard } = gated()
+  await using consumption = await consumeAmqp(open, guard, { queue })
+  await broker.send(queue, ['held-1', 'held-2'])
+  await until(() => state.waiting === 2)
+  const consuming = channels.at(-1)
+  consuming?.ack({ fields: { deliveryTag: 99 } } as never)
+  await until(() => consumption.health().state === 'recovering')
+  expect(consumption.health().reason).toContain('406')
+  await until(() => consumption.health().state === 'running', LONG)
+  gate.resolve()
+  await broker.send(queue, keysOf(20))
+  await until(async () => effects.length === 22 && isEmpty(queue, consumption), LONG)
+  // The settlements of the channel that is gone were dropped, never sent on another one.
+  expect(consumption.health().settleFailures).toBe(2)
+  await consumption.drain()
+  expect(await broker.ready(queue)).toBe(0)
+  expect(effects.toSorted()).toEqual(['held-1', 'held-2', ...keysOf(20)].toSorted())
+})
+
+// Red when null is taken for a message, or for nothing.
+test('trap A5: a queue that is deleted cancels the consumer, which comes back with the queue', async () => {
+  const queue = await broker.create()
+  const { effects, guard } = gated()
+  await using consumption = await consumeAmqp(() => connect(server.connection.url), guard, {
+    queue,
+  })
+  await broker.channel.deleteQueue(queue)
+  await until(() => consumption.health().state === 'recovering')
+  expect(consumption.health().reason).toMatch(/cancelled by the server|no queue/)
+  await until(() => consumption.health().reason?.includes('no queue') === true, LONG)
+  await broker.channel.assertQueue(queue, { durable: true })
+  await broker.send(queue, ['after'])
+  await until(() => effects.length === 1, LONG)
+  await until(() => consumption.health().state === 'running')
+})
+
+test('what is in hand when its consumer is cancelled is still settled, on its own channel', async () => {
+  const queue = await broker.create()
+  const { gate, effects, state, guard } = gated()
+  const { channels, open } = watched(server.connection.url)
+  await using consumption = await consumeAmqp(open, guard, { queue })
+  await broker.send(queue, ['held-1'])
+  await until(() => state.waiting === 1)
+  const first = channels.at(-1)
+  // As the server does it when it times a consumer out: the channel stays open.
+  first?.emit('cancel', { consumerTag: [...Reflect.get(first, 'consumers').keys()][0] })
+  await until(() => channels.at(-1) !== first && consumption.health().state === 'running', LONG)
+  gate.resolve()
+  await until(async () => effects.length === 1 && isEmpty(queue, consumption))
+  expect(consumption.health().settleFailures).toBe(0)
+})
+
+test('a connection that is cut is opened again by its function; running handlers end, their settlements are dropped', async () => {
+  const queue = await broker.create('quorum')
+  const { gate, effects, state, guard } = gated()
+  await using consumption = await consumeAmqp(() => connect(through()), guard, { queue })
+  await broker.send(queue, ['held-1', 'held-2', ...keysOf(50)])
+  await until(() => state.waiting === 2 && effects.length === 50)
+  link.cut()
+  await until(() => consumption.health().state === 'recovering')
+  await broker.send(queue, keysOf(20, 'during'))
+  gate.resolve()
+  await until(async () => effects.length === 72 && isEmpty(queue, consumption), LONG)
+  await consumption.drain()
+  expect(await broker.ready(queue)).toBe(0)
+  expect(new Set(effects).size).toBe(72)
+})
+
+// Red without heartbeats: nobody notices.
+test('a network that goes silent is noticed, without an error of the socket', async () => {
+  const queue = await broker.create()
+  const { effects, guard } = gated()
+  await using consumption = await consumeAmqp(() => connect(through()), guard, { queue })
+  link.pause()
+  await until(() => consumption.health().state === 'recovering', LONG)
+  link.cut()
+  link.resume()
+  await broker.send(queue, ['after'])
+  await until(() => effects.length === 1, LONG)
+})
+
+test('a connection of the user that closes ends the consumer with an error that says what to do', async () => {
+  const queue = await broker.create()
+  const connection = await connect(server.connection.url)
+  const { guard } = gated()
+  const consumption = await consumeAmqp(connection, guard, { queue })
+  const stopped = expect(consumption.stopped).rejects.toThrow(/Give a function/)
+  await connection.close()
+  await stopped
+  expect(consumption.health().state).toBe('stopped')
+  await expect(consumeAmqp(connection, guard, { queue })).rejects.toThrow(/Give a function/)
+})
+
+test('a connection of the user stays open after the drain, without listeners of ours', async () => {
+  const queue = await broker.create()
+  const connection = await connect(server.connection.url)
+  const before = connection.eventNames().map((name) => [name, connection.listenerCount(name)])
+  const { effects, guard } = gated()
+  const consumption = await consumeAmqp(connection, guard, { queue })
+  await broker.send(queue, keysOf(5))
+  await until(() => effects.length === 5)
+  await consumption.drain()
+  expect(connection.eventNames().map((name) => [name, connection.listenerCount(name)])).toEqual(
+    before,
+  )
+  expect(await broker.consumers(queue)).toBe(0)
+  const channel = await connection.createChannel()
+  await channel.close()
+  await connection.close()
+})
+
+test('trap A12: a connection with the recovery of amqplib is followed, channels and consumers are made again', async () => {
+  const queue = await broker.create()
+  const connection = await connect(through(), { recovery: { initialDelay: 50, maxDelay: 500 } })
+  connection.on('error', () => undefined)
+  const { effects, guard } = gated()
+  await using consumption = await consumeAmqp(connection, guard, { queue })
+  for (const round of [1, 2]) {
+    link.cut()
+    await until(() => consumption.health().state === 'recovering')
+    await broker.send(queue, [`after-${round}`])
+    await until(() => effects.length === round, LONG)
+  }
+  await consumption.drain()
+  await connection.close()
+})
+
+test('an endpoint that is down at the start is waited for', async () => {
+  const queue = await broker.create()
+  const { effects, guard } = gated()
+  link.refuse(true)
+  await using consumption = await consumeAmqp(() => connect(through()), guard, { queue })
+  expect(consumption.health()).toMatchObject({ state: 'recovering', inFlight: 0 })
+  await broker.send(queue, ['after'])
+  link.refuse(false)
+  await until(() => effects.length === 1, LONG)
+  expect(consumption.health().state).toBe('running')
+})
+
+test('a drain during an outage ends, and nothing comes back to life with the endpoint', async () => {
+  const queue = await broker.create()
+  const { guard } = gated()
+  const consumption = await consumeAmqp(() => connect(through()), guard, { queue })
+  link.refuse(true)
+  link.cut()
+  await until(() => consumption.health().state === 'recovering')
+  await consumption.drain()
+  link.refuse(false)
+  expect(consumption.health().state).toBe('stopped')
+  await until(() => link.connections === 0)
+})
+
+test('the message that a handler sees is the one of the client, whatever channel brought it', async () => {
+  const queue = await broker.create()
+  const tags: unknown[] = []
+  const guard = guardOf((event) => void tags.push(amqpMessage(event)?.fields.routingKey))
+  await using _ = await consumeAmqp(() => connect(server.connection.url), guard, { queue })
+  await broker.send(queue, ['once'])
+  await until(() => tags.length === 1)
+  expect(tags).toEqual([queue])
+})

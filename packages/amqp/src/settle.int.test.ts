@@ -1,0 +1,273 @@
+import { FatalError } from '@onceward/core'
+import { memoryInbox } from '@onceward/core/memory'
+import { type RabbitmqConnection, rabbitmq, type Server, until } from '@onceward/testing'
+import { guardOf } from '@onceward/testing/adapter'
+import { connect } from 'amqplib'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Broker, type QueueType } from './fixtures/broker.ts'
+import { downInbox } from './fixtures/down-inbox.ts'
+import { assertRetryTopology, type Consumption, consumeAmqp, wrapAmqp } from './index.ts'
+
+let server: Server<RabbitmqConnection>
+let broker: Broker
+
+beforeAll(async () => {
+  server = await rabbitmq()
+  broker = await Broker.connect(server.connection.url)
+}, 200_000)
+afterAll(async () => {
+  await broker[Symbol.asyncDispose]()
+  await server.stop()
+})
+
+const open = () => connect(server.connection.url)
+const TYPES: readonly QueueType[] = ['classic', 'quorum']
+const fatal = () => {
+  throw new FatalError('no such order')
+}
+
+async function isEmpty(queue: string, consumption: Consumption): Promise<boolean> {
+  return (await broker.ready(queue)) === 0 && consumption.health().inFlight === 0
+}
+
+/** A logger that keeps what was said loudly. */
+function recorder() {
+  const said: string[] = []
+  const note = (fields: object, text: string): void =>
+    void said.push(`${text}: ${JSON.stringify(fields)}`)
+  const silent = (): void => undefined
+  return { said, logger: { debug: silent, info: silent, warn: note, error: note } }
+}
+
+// Red when a confirm is taken for a place in a queue: the message is acked and gone.
+test('trap A2: a delay queue that is missing keeps the message in hand and says what to do', async () => {
+  const queue = await broker.create()
+  const { said, logger } = recorder()
+  const attempts: number[] = []
+  const guard = guardOf(
+    ({ attempt }) => {
+      attempts.push(attempt)
+      if (attempt === 1) throw new Error('not yet')
+    },
+    { retry: { baseMs: 100, maxMs: 100 }, logger },
+  )
+  const options = { queue, holdMs: 0, retryLevelsMs: [200] }
+  await using consumption = await consumeAmqp(open, guard, options)
+  await broker.channel.deleteQueue(`${queue}.retry.200`)
+  await broker.send(queue, ['once'])
+  await until(() => said.some((line) => line.includes('assertRetryTopology()')))
+  expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 1 })
+  expect(said.join()).toContain('NO_ROUTE')
+  await consumption.drain()
+  expect(await broker.ready(queue)).toBe(1)
+
+  await using again = await consumeAmqp(open, guard, options)
+  await until(async () => attempts.length === 2 && isEmpty(queue, again))
+})
+
+test('trap A2: a dead-letter queue that is missing keeps the message until there is one', async () => {
+  const queue = await broker.create()
+  const dead = await broker.create()
+  const { said, logger } = recorder()
+  const guard = guardOf(fatal, { logger })
+  await using consumption = await consumeAmqp(open, guard, { queue, deadLetter: { queue: dead } })
+  await broker.channel.deleteQueue(dead)
+  await broker.send(queue, ['once'])
+  await until(() => said.some((line) => line.includes(`declare the queue of`)))
+  expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 1 })
+  await consumption.drain()
+  expect(await broker.ready(queue)).toBe(1)
+  await broker.channel.assertQueue(dead, { durable: true })
+  await using _ = await consumeAmqp(open, guard, { queue, deadLetter: { queue: dead } })
+  await until(async () => (await broker.ready(dead)) === 1)
+})
+
+// Red when dead letters go out on the consuming channel: the 404 closes it under all messages in hand.
+test('trap A3: an exchange that is missing costs neither the consumer nor the message', async () => {
+  const queue = await broker.create()
+  const exchange = `${queue}-dead`
+  await broker.channel.assertExchange(exchange, 'direct')
+  const { said, logger } = recorder()
+  const done: string[] = []
+  const guard = guardOf(({ key }) => (key === 'fatal' ? fatal() : void done.push(key)), { logger })
+  const deadLetter = { exchange, routingKey: 'orders' }
+  await using consumption = await consumeAmqp(open, guard, { queue, deadLetter })
+  await broker.channel.deleteExchange(exchange)
+  await broker.send(queue, ['fatal'])
+  await until(() => said.some((line) => line.includes('404')))
+  await broker.send(queue, ['good'])
+  await until(() => done.length === 1)
+  expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 1 })
+})
+
+test('trap A3: a wrapped channel is not closed by an exchange that is missing', async () => {
+  const queue = await broker.create()
+  const { said, logger } = recorder()
+  const done: string[] = []
+  const guard = guardOf(({ key }) => (key === 'fatal' ? fatal() : void done.push(key)), { logger })
+  const connection = await open()
+  const channel = await connection.createConfirmChannel()
+  const deadLetter = { exchange: `${queue}-dead`, routingKey: 'orders' }
+  await channel.consume(queue, wrapAmqp(channel, guard, { queue, deadLetter }))
+  await broker.send(queue, ['fatal'])
+  await until(() => said.some((line) => line.includes('does not exist')))
+  await broker.send(queue, ['good'])
+  await until(() => done.length === 1)
+  await connection.close()
+})
+
+const bad: Readonly<Record<string, () => unknown>> = {
+  'throws a TypeError': () => Reflect.get(undefined as never, 'x'),
+  'rejects with undefined': () => Promise.reject(undefined),
+  'rejects with an error that says it is not retriable': () =>
+    Promise.reject(Object.assign(new Error('no'), { retriable: false })),
+  'throws a string': () => {
+    throw 'text'
+  },
+  'never settles': () => new Promise(() => undefined),
+}
+
+// Red when an error reaches the consume callback: amqplib closes the channel, or keeps the message for ever.
+test.each(Object.keys(bad))(
+  'trap A4: a handler that %s leaves the consumer alive',
+  async (name) => {
+    const queue = await broker.create()
+    const done: string[] = []
+    const guard = guardOf(
+      (event) => {
+        if (event.payload.key !== 'bad') done.push(event.payload.key)
+        else return bad[name]?.() as never
+      },
+      { deadlineMs: 300, retry: { attempts: 1, baseMs: 0 }, concurrency: 2 },
+    )
+    await broker.send(queue, ['bad'])
+    await using consumption = await consumeAmqp(open, guard, { queue })
+    await until(() => isEmpty(queue, consumption), { deadlineMs: 15_000 })
+    await broker.send(queue, ['good'])
+    await until(() => done.includes('good'))
+    expect(consumption.health().state).toBe('running')
+  },
+)
+
+// Red when the messages are requeued while the store is down: the fourth delivery drops them.
+test('trap A7: a store that is down does not burn the delivery limit: nothing dropped, nothing dead', async () => {
+  const dead = await broker.create()
+  const queue = await broker.create('quorum', {
+    'x-delivery-limit': 3,
+    'x-dead-letter-exchange': '',
+    'x-dead-letter-routing-key': dead,
+  })
+  const inbox = downInbox()
+  const done: string[] = []
+  const guard = guardOf(({ key }) => void done.push(key), {}, inbox)
+  await using consumption = await consumeAmqp(open, guard, { queue, prefetch: 10 })
+  inbox.isDown = true
+  const keys = Array.from({ length: 30 }, (_, n) => `k-${n}`)
+  await broker.send(queue, keys)
+  await until(() => consumption.health().state === 'paused')
+  const since = performance.now()
+  await until(() => performance.now() - since > 8_000, { everyMs: 100 })
+  expect(consumption.health().state).toBe('paused')
+  inbox.isDown = false
+  await until(async () => done.length === 30 && isEmpty(queue, consumption), { deadlineMs: 40_000 })
+  expect(consumption.health()).toMatchObject({ state: 'running', settleFailures: 0 })
+  expect(await broker.ready(dead)).toBe(0)
+  expect(done.toSorted()).toEqual(keys.toSorted())
+})
+
+test('a consumer is cancelled while the store is down, and keeps what it has', async () => {
+  const queue = await broker.create()
+  const inbox = downInbox()
+  const done: string[] = []
+  const guard = guardOf(({ key }) => void done.push(key), {}, inbox)
+  await using consumption = await consumeAmqp(open, guard, { queue })
+  inbox.isDown = true
+  await broker.send(queue, ['in-hand'])
+  await until(async () => (await broker.consumers(queue)) === 0)
+  await broker.send(queue, ['later'])
+  expect(consumption.health()).toMatchObject({ state: 'paused', inFlight: 1 })
+  expect(consumption.health().reason).toContain('injected')
+  inbox.isDown = false
+  await until(() => done.length === 2)
+  expect(done).toEqual(['in-hand', 'later'])
+  expect(await broker.consumers(queue)).toBe(1)
+})
+
+// Red when a copy keeps the broker's x-death: what expired in this queue once, and was sent again by an operator, would
+// go round without a rejection, and the broker drops that.
+test.each(TYPES)(
+  'trap A10: a message comes back from its delay queue as often as it must (%s)',
+  async (type) => {
+    const queue = await broker.create(type)
+    const attempts: number[] = []
+    const guard = guardOf(
+      ({ attempt }) => {
+        attempts.push(attempt)
+        if (attempt < 5) throw new Error('not yet')
+      },
+      { retry: { attempts: 6, baseMs: 50, maxMs: 50 } },
+    )
+    const options = { queue, holdMs: 0, retryLevelsMs: [100] }
+    await using consumption = await consumeAmqp(open, guard, options)
+    const expired = { queue, reason: 'expired', exchange: '', 'routing-keys': [queue], count: 1 }
+    await broker.send(queue, ['once'], { headers: { 'x-death': [expired] } })
+    await until(async () => attempts.length === 5 && isEmpty(queue, consumption))
+    expect(attempts).toEqual([1, 2, 3, 4, 5])
+  },
+)
+
+test("'dlx' rejects dead messages into the exchange of the queue", async () => {
+  const dead = await broker.create()
+  const queue = await broker.create('classic', {
+    'x-dead-letter-exchange': '',
+    'x-dead-letter-routing-key': dead,
+  })
+  await using _ = await consumeAmqp(open, guardOf(fatal), { queue, deadLetter: 'dlx' })
+  await broker.send(queue, ['fatal'])
+  await until(async () => (await broker.ready(dead)) === 1)
+  const message = await broker.get(dead)
+  expect(message?.properties.headers?.['x-death']?.[0]?.reason).toBe('rejected')
+})
+
+test('a dead letter goes through an exchange, with its origin and without what the broker wrote', async () => {
+  const queue = await broker.create('quorum')
+  const dead = await broker.create()
+  const exchange = `${dead}-exchange`
+  await broker.channel.assertExchange(exchange, 'topic')
+  await broker.channel.bindQueue(dead, exchange, 'dead.*')
+  const guard = guardOf(fatal)
+  const deadLetter = { exchange, routingKey: 'dead.orders' }
+  await using _ = await consumeAmqp(open, guard, { queue, deadLetter })
+  await broker.send(queue, ['fatal'], {
+    messageId: 'm-1',
+    expiration: '60000',
+    headers: { 'x-death': [{ count: 3 }], 'x-delivery-count': 7, 'x-mine': 'kept' },
+  })
+  await until(async () => (await broker.ready(dead)) === 1)
+  const { properties } = (await broker.get(dead)) ?? {}
+  expect(properties).toMatchObject({ messageId: 'm-1', deliveryMode: 2, expiration: undefined })
+  expect(properties?.headers).toMatchObject({
+    'x-mine': 'kept',
+    'Idempotency-Key': 'fatal',
+    'x-onceward-reason': 'fatal',
+    'x-onceward-origin': queue,
+    'x-onceward-routing-key': queue,
+  })
+  expect(Object.keys(properties?.headers ?? {})).not.toContain('x-death')
+  expect(Object.keys(properties?.headers ?? {})).not.toContain('x-delivery-count')
+})
+
+// Red when a crash after the publish and before the ack doubles the effect.
+test('both copies of a deferred message may exist, and one wins', async () => {
+  const queue = await broker.create()
+  const inbox = memoryInbox()
+  const runs: string[] = []
+  const guard = guardOf(({ key }) => void runs.push(key), {}, inbox)
+  await assertRetryTopology(broker.channel, queue, [100])
+  await broker.send(`${queue}.retry.100`, ['once'], { headers: { 'x-onceward-deferrals': 1 } })
+  await broker.send(queue, ['once'])
+  await using consumption = await consumeAmqp(open, guard, { queue, retryLevelsMs: [100] })
+  await until(async () => runs.length > 0 && (await broker.ready(`${queue}.retry.100`)) === 0)
+  await until(() => isEmpty(queue, consumption))
+  expect(runs).toEqual(['once'])
+})

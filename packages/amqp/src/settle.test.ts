@@ -1,0 +1,161 @@
+import type { Settlement } from '@onceward/core'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import type { ConsumeMessage } from 'amqplib'
+import { expect, test } from 'vitest'
+import { Line } from './clients/amqplib.ts'
+import { toDelivery } from './delivery.ts'
+import { message, RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
+import { giveBack, type Received, type SettleContext, settle } from './settle.ts'
+
+const queue = 'orders'
+const NOW_MS = 1_000_000
+const HOLD_MS = 5_000
+const OLDEST_MS = 600_000
+
+function setUp(place: SettleContext['place']['kind'] = 'record') {
+  const made = handMadeGuard()
+  const connection = new RecordingConnection()
+  const line = new Line(new RecordingChannel(connection) as never)
+  const state = { refused: 0, mayHold: true, isQuiet: true, isPublished: true }
+  const published: object[] = []
+  const context: SettleContext = {
+    port: made.port,
+    runtime: made.clock.runtime,
+    logger: made.port.logger,
+    settings: { queue, levelsMs: [1_000, 30_000], holdMs: HOLD_MS, oldestMs: OLDEST_MS },
+    publisher: {
+      publish: async (outgoing) => {
+        published.push(outgoing)
+        if (!state.isPublished) throw new Error('message nacked')
+      },
+    },
+    place: place === 'target' ? { kind: place, publish: async () => undefined } : { kind: place },
+    levels: async () => undefined,
+    mayHold: () => state.mayHold,
+    quiet: async () => state.isQuiet,
+    onRefused: () => {
+      state.refused += 1
+    },
+  }
+  const receive = (headers: object = {}, receivedAtMs: number = NOW_MS): Received => {
+    const properties = { messageId: 'm-a', headers } as Partial<ConsumeMessage['properties']>
+    const received = message('a', { deliveryTag: 1 }, properties)
+    line.delivered(received)
+    return {
+      message: received,
+      delivery: toDelivery(received, queue),
+      line,
+      receivedAtMs,
+      rounds: 0,
+    }
+  }
+  return { ...made, connection, line, state, published, context, receive }
+}
+
+const ack: Settlement = { kind: 'ack', by: 'processed' }
+const dead: Settlement = { kind: 'dead-letter', reason: 'fatal' }
+const closing: Settlement = { kind: 'abandon', reason: 'closing' }
+const down: Settlement = { kind: 'defer', reason: 'store-down', until: (NOW_MS + 2_000) as never }
+const failed = (ms: number): Settlement => ({
+  ...{ kind: 'defer', reason: 'failed', until: (NOW_MS + ms) as never },
+})
+
+/** Retries 5 to 30 s later; the clock's random is one half. */
+const KEPT_UNTIL_MS = NOW_MS + 17_500
+
+test('what is told is settled, and nothing is reported', async () => {
+  const kit = setUp()
+  expect(await settle(kit.context, kit.receive(), ack)).toBeUndefined()
+  expect(await giveBack(kit.context, kit.receive())).toBeUndefined()
+  await kit.clock.advance(0)
+  expect(kit.connection.named('ack', 'nack').map(({ name }) => name)).toEqual(['ack', 'nack'])
+  expect(kit.state.refused).toBe(0)
+  expect(kit.logged).toEqual([])
+})
+
+test.each<[Settlement]>([[ack], [closing], [dead], [failed(20_000)]])(
+  'what cannot be told on a channel that is closed is reported: %o',
+  async (settlement) => {
+    const kit = setUp()
+    const received = kit.receive()
+    kit.line.closed()
+    expect(await settle(kit.context, received, settlement)).toBeUndefined()
+    expect(kit.published).toEqual([])
+    expect(kit.state.refused).toBe(1)
+    const fields = { queue, messageId: 'm-a', trouble: 'its channel is closed' }
+    expect(kit.logged).toMatchObject([{ level: 'warn', fields }])
+  },
+)
+
+// Red when it goes back at once: it would come again and again.
+test('what would return to this consumer at once stays unsettled until its channel closes', async () => {
+  const kit = setUp()
+  kit.state.isQuiet = false
+  expect(await settle(kit.context, kit.receive(), closing)).toBeUndefined()
+  expect(kit.connection.settled()).toEqual([])
+  expect(kit.state.refused).toBe(0)
+})
+
+test('a wait is held up to `holdMs`, and beyond it in a copy that counts one deferral more', async () => {
+  const kit = setUp()
+  expect(await settle(kit.context, kit.receive(), failed(HOLD_MS))).toBe(NOW_MS + HOLD_MS)
+  expect(kit.published).toEqual([])
+  const again = kit.receive({ 'x-onceward-deferrals': 2 })
+  expect(await settle(kit.context, again, failed(HOLD_MS + 1))).toBeUndefined()
+  expect(kit.published).toMatchObject([
+    { routingKey: 'orders.retry.30000', options: { headers: { 'x-onceward-deferrals': 3 } } },
+  ])
+})
+
+test('in an outage of the store a message is held for some more time, as long as the server bears it', async () => {
+  const kit = setUp()
+  const heldUntil = NOW_MS + 2_500
+  const oldest = heldUntil - OLDEST_MS
+  expect(await settle(kit.context, kit.receive({}, oldest), down)).toBe(heldUntil)
+  expect(kit.published).toEqual([])
+  expect(await settle(kit.context, kit.receive({}, oldest - 1), down)).toBeUndefined()
+  expect(kit.published).toMatchObject([{ routingKey: 'orders.retry.30000' }])
+})
+
+test('in an outage goes back what there is no room for', async () => {
+  const kit = setUp()
+  kit.state.mayHold = false
+  expect(await settle(kit.context, kit.receive(), down)).toBeUndefined()
+  expect(kit.connection.settled()).toEqual([['nack', 1, false, true]])
+  expect(kit.published).toEqual([])
+})
+
+test('a copy that is not confirmed leaves the message in hand, and is reported', async () => {
+  const kit = setUp()
+  kit.state.isPublished = false
+  expect(await settle(kit.context, kit.receive(), failed(20_000))).toBe(KEPT_UNTIL_MS)
+  expect(kit.connection.settled()).toEqual([])
+  const fields = { queue, messageId: 'm-a', trouble: expect.stringMatching(/message nacked/) }
+  expect(kit.logged).toMatchObject([{ level: 'error', fields }])
+})
+
+test('a dead letter that cannot be published stays, and only an error is reported', async () => {
+  const kit = setUp('target')
+  const settling = (error?: Error) => {
+    const port = { publishDeadLetter: async () => ({ kind: 'retry', error }) as const }
+    return settle({ ...kit.context, port }, kit.receive(), dead)
+  }
+  // Another process is publishing it right now.
+  expect(await settling()).toBe(NOW_MS + 1_100)
+  expect(kit.logged).toEqual([])
+  expect(await settling(new Error('no such queue'))).toBe(KEPT_UNTIL_MS)
+  expect(kit.connection.settled()).toEqual([])
+  const fields = { queue, messageId: 'm-a', trouble: expect.stringMatching(/no such queue/) }
+  expect(kit.logged).toMatchObject([{ level: 'error', fields }])
+})
+
+// Red when the rejection reaches the loop, which would end with what else it has in hand.
+test('a verb that fails is reported, and its message stays in hand', async () => {
+  const kit = setUp('target')
+  const port = { publishDeadLetter: () => Promise.reject(new Error('no connection')) }
+  expect(await settle({ ...kit.context, port }, kit.receive(), dead)).toBe(KEPT_UNTIL_MS)
+  expect(kit.connection.settled()).toEqual([])
+  expect(kit.state.refused).toBe(1)
+  const fields = { queue, messageId: 'm-a', trouble: expect.stringMatching(/no connection/) }
+  expect(kit.logged).toMatchObject([{ level: 'warn', fields }])
+})

@@ -1,0 +1,151 @@
+import { ConfigurationError } from '@onceward/core'
+import { type RabbitmqConnection, rabbitmq, type Server, until } from '@onceward/testing'
+import { guardOf } from '@onceward/testing/adapter'
+import { type ChannelModel, connect } from 'amqplib'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Broker, type QueueType } from './fixtures/broker.ts'
+import { assertRetryTopology, type ConsumeAmqpOptions, consumeAmqp } from './index.ts'
+import { describeQueue } from './topology.ts'
+
+let server: Server<RabbitmqConnection>
+let broker: Broker
+let connection: ChannelModel
+
+beforeAll(async () => {
+  server = await rabbitmq()
+  broker = await Broker.connect(server.connection.url)
+  connection = await connect(server.connection.url)
+  connection.on('error', () => undefined)
+}, 200_000)
+afterAll(async () => {
+  await connection.close()
+  await broker[Symbol.asyncDispose]()
+  await server.stop()
+})
+
+const open = () => connect(server.connection.url)
+const guard = guardOf(() => undefined)
+const TYPES: readonly QueueType[] = ['classic', 'quorum']
+const shapeOf = (queue: string) => describeQueue(() => connection.createChannel(), queue)
+
+async function refusal(options: ConsumeAmqpOptions): Promise<string> {
+  const error: unknown = await consumeAmqp(open, guard, options).then(
+    (consumption) => consumption.drain(),
+    (reason: unknown) => reason,
+  )
+  expect(error).toBeInstanceOf(ConfigurationError)
+  return (error as Error).message
+}
+
+test.each(TYPES)(
+  'declares delay queues and a dead-letter queue beside a %s queue, of its type',
+  async (type) => {
+    const queue = await broker.create(type)
+    const channel = await connection.createChannel()
+    const names = [`${queue}.retry.100`, `${queue}.retry.5000`]
+    expect(await assertRetryTopology(channel, queue, [100, 5_000])).toEqual(names)
+    expect(await assertRetryTopology(connection, queue, [100, 5_000])).toEqual(names)
+    expect(await shapeOf(`${queue}.retry.100`)).toMatchObject({
+      durable: true,
+      arguments: {
+        'x-message-ttl': 100,
+        'x-dead-letter-exchange': '',
+        'x-dead-letter-routing-key': queue,
+      },
+    })
+    const types = [`${queue}.retry.100`, `${queue}.dead`].map(async (name) => {
+      const shape = await shapeOf(name)
+      return typeof shape === 'object' ? shape.arguments['x-queue-type'] : shape
+    })
+    const expected = type === 'quorum' ? 'quorum' : undefined
+    expect(await Promise.all(types)).toEqual([expected, expected])
+    // The channel that was given is as it was.
+    await channel.checkQueue(queue)
+    await channel.close()
+    await broker.send(`${queue}.retry.100`, ['round-trip'])
+    await until(async () => (await broker.ready(queue)) === 1)
+  },
+)
+
+test('a dead-letter queue that is there stays as it is', async () => {
+  const queue = await broker.create('quorum')
+  await broker.channel.assertQueue(`${queue}.dead`, { durable: true, maxLength: 7 })
+  await assertRetryTopology(connection, queue, [100])
+  expect(await shapeOf(`${queue}.dead`)).toMatchObject({ arguments: { 'x-max-length': 7 } })
+})
+
+test('tells exactly which argument of a delay queue differs', async () => {
+  const queue = await broker.create()
+  await broker.channel.assertQueue(`${queue}.retry.1000`, {
+    durable: true,
+    messageTtl: 2_000,
+    deadLetterExchange: '',
+    deadLetterRoutingKey: queue,
+  })
+  const expected = `'${queue}.retry.1000' exists with x-message-ttl '2000' instead of '1000'. Delete it`
+  await expect(assertRetryTopology(connection, queue, [1_000])).rejects.toThrow(expected)
+  expect(await refusal({ queue })).toContain(expected)
+})
+
+test('a delay queue of the other type, or with limits of the operator, does', async () => {
+  const queue = await broker.create('quorum')
+  await broker.channel.assertQueue(`${queue}.retry.100`, {
+    durable: true,
+    messageTtl: 100,
+    deadLetterExchange: '',
+    deadLetterRoutingKey: queue,
+    maxLength: 1_000,
+  })
+  await assertRetryTopology(connection, queue, [100])
+  await using consumption = await consumeAmqp(open, guard, { queue, retryLevelsMs: [100] })
+  expect(consumption.health().state).toBe('running')
+})
+
+test('needs a queue that exists', async () => {
+  await expect(assertRetryTopology(connection, 'nowhere', [1_000])).rejects.toThrow(
+    /Declare it first/,
+  )
+  await expect(assertRetryTopology(connection, 'nowhere', [])).rejects.toThrow(/`levels`/)
+})
+
+test('trap T22: a quorum queue that would drop messages is refused', async () => {
+  const queue = await broker.create('quorum', { 'x-delivery-limit': 3 })
+  expect(await refusal({ queue })).toMatch(/x-delivery-limit 3 and no x-dead-letter-exchange/)
+  await using consumption = await consumeAmqp(open, guard, { queue, deadLetterPolicy: true })
+  expect(consumption.health().state).toBe('running')
+})
+
+test('streams, auto-delete and exclusive queues are refused', async () => {
+  const name = (kind: string) => `${kind}-${performance.now()}`
+  const [stream, fleeting, own] = [name('stream'), name('fleeting'), name('own')]
+  await broker.channel.assertQueue(stream, { arguments: { 'x-queue-type': 'stream' } })
+  await broker.channel.assertQueue(fleeting, { autoDelete: true })
+  await broker.channel.assertQueue(own, { exclusive: true })
+  expect(await refusal({ queue: stream })).toContain('is a stream')
+  expect(await refusal({ queue: fleeting })).toContain('auto_delete')
+  expect(await refusal({ queue: own })).toContain('exclusive')
+})
+
+test('a dead-letter exchange of the queue that is missing is named', async () => {
+  const queue = await broker.create('classic', { 'x-dead-letter-exchange': 'nowhere' })
+  expect(await refusal({ queue, deadLetter: 'dlx' })).toContain("'nowhere', does not exist")
+})
+
+test('queues with priorities and a single active consumer are consumed as they are', async () => {
+  const queue = await broker.create('classic', {
+    'x-max-priority': 5,
+    'x-single-active-consumer': true,
+  })
+  const done: string[] = []
+  const recording = guardOf(({ key }) => void done.push(key), { concurrency: 1 })
+  await broker.send(queue, ['low'], { priority: 1 })
+  await broker.send(queue, ['high'], { priority: 5 })
+  const first = await consumeAmqp(open, recording, { queue })
+  await until(() => done.length === 2)
+  expect(done).toEqual(['high', 'low'])
+  await using second = await consumeAmqp(open, recording, { queue })
+  await first.drain()
+  await broker.send(queue, ['after'])
+  await until(() => done.length === 3)
+  expect(second.health().state).toBe('running')
+})

@@ -1,0 +1,270 @@
+import { ConfigurationError } from '@onceward/core'
+import type { Options } from 'amqplib'
+import { type AmqpChannel, type AmqpConnection, serverVersion } from './client.ts'
+import { troubleOf } from './errors.ts'
+import { levelProblems, nameProblems } from './options.ts'
+
+/** Opens a channel to be thrown away: a declaration that is refused closes the one it was made on. */
+export type OpenChannel = () => Promise<AmqpChannel>
+
+/** The delay queue of a level. */
+export const levelQueue = (queue: string, levelMs: number): string => `${queue}.retry.${levelMs}`
+
+/** The shortest level that is long enough, else the longest: what comes back too early is deferred again. */
+export function levelFor(levelsMs: readonly number[], waitMs: number): number {
+  const level = levelsMs.find((each) => each >= waitMs) ?? levelsMs.at(-1)
+  if (level === undefined) throw new ConfigurationError('There is no delay level.')
+  return level
+}
+
+/** How a queue was declared; policies are not part of it. */
+export interface QueueShape {
+  readonly durable: boolean
+  readonly autoDelete: boolean
+  readonly exclusive: boolean
+  readonly arguments: Readonly<Record<string, unknown>>
+}
+
+/**
+ * Declares what `consumeAmqp` and `wrapAmqp` need beside a queue that exists: one delay queue per level
+ * (`<queue>.retry.<ms>`, whose messages go back to the queue when their time is over) and `<queue>.dead`, unless it
+ * is there. Quorum queues where the queue is one. For operators; `consumeAmqp` declares its delay queues itself
+ * where it may.
+ *
+ * @param channel - Its connection is used; the channel itself stays as it is.
+ * @param levels - Milliseconds of each level.
+ * @returns The names of the delay queues.
+ * @throws {@link ConfigurationError} when the queue does not exist, or a delay queue exists with another argument,
+ * which it names.
+ */
+export async function assertRetryTopology(
+  channel: AmqpChannel | AmqpConnection,
+  queue: string,
+  levels: readonly number[],
+): Promise<readonly string[]> {
+  const problems = [
+    ...nameProblems('queue', queue, '.retry.'.length + 10),
+    ...levelProblems('levels', levels),
+  ]
+  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+  const open = 'createChannel' in channel ? () => channel.createChannel() : besides(channel)
+  const shape = await describeQueue(open, queue)
+  if (shape === 'missing') {
+    throw new ConfigurationError(`The queue '${queue}' does not exist. Declare it first.`)
+  }
+  const isQuorum = isQuorumQueue(shape)
+  await assertLevels(open, { queue, levelsMs: levels, isQuorum })
+  await assertDeadQueue(open, `${queue}.dead`, isQuorum)
+  return levels.map((levelMs) => levelQueue(queue, levelMs))
+}
+
+/** Other channels of the same connection, made as amqplib itself makes them. */
+export function besides(channel: AmqpChannel): OpenChannel {
+  type Again = new (connection: unknown) => AmqpChannel & { open(): Promise<unknown> }
+  return async () => {
+    const other = new (channel.constructor as Again)(channel.connection)
+    if (typeof other.open !== 'function') {
+      throw new ConfigurationError(
+        'Expected a channel of amqplib, or a connection, got something around one.',
+      )
+    }
+    await other.open()
+    return other
+  }
+}
+
+export const isQuorumQueue = (shape: QueueShape | undefined): boolean =>
+  shape?.arguments['x-queue-type'] === 'quorum'
+
+export interface Levels {
+  readonly queue: string
+  readonly levelsMs: readonly number[]
+  readonly isQuorum: boolean
+}
+
+/**
+ * Declares the delay queues, or finds them as they must be.
+ *
+ * @throws {@link ConfigurationError} naming the argument that differs, or the queues that are missing where this
+ * user may not declare any.
+ */
+export async function assertLevels(open: OpenChannel, levels: Levels): Promise<void> {
+  const missing: string[] = []
+  for (const levelMs of levels.levelsMs) {
+    const found = await assertLevel(open, levels, levelMs)
+    if (found === 'missing') missing.push(levelQueue(levels.queue, levelMs))
+  }
+  if (missing.length === 0) return
+  throw new ConfigurationError(
+    `The delay queues ${missing.join(', ')} do not exist, and this user may not declare them. Run ` +
+      'assertRetryTopology() of @onceward/amqp as one who may, or allow `configure` on them.',
+  )
+}
+
+async function assertLevel(
+  open: OpenChannel,
+  { queue, isQuorum }: Levels,
+  levelMs: number,
+): Promise<'found' | 'missing'> {
+  const name = levelQueue(queue, levelMs)
+  const answer = await onChannel(open, (channel) => {
+    const quorum = isQuorum && knowsTtl(channel)
+    return channel.assertQueue(name, {
+      durable: true,
+      arguments: levelArguments(queue, levelMs, quorum),
+    })
+  })
+  if (answer.kind === 'done') return 'found'
+  const { kind } = troubleOf(answer.error)
+  if (kind === 'denied') return (await exists(open, name)) ? 'found' : 'missing'
+  const shape = kind === 'refused' ? await describeQueue(open, name) : undefined
+  if (shape === undefined || shape === 'missing') throw answer.error
+  const differences = differencesOf(shape, levelArguments(queue, levelMs, false))
+  // Of another type, or with limits of the operator's: it does its work too.
+  if (differences.length === 0) return 'found'
+  throw new ConfigurationError(
+    `The delay queue '${name}' exists with ${differences.join(' and ')}. Delete it once it is empty, or name other ` +
+      'levels in `retryLevelsMs`.',
+  )
+}
+
+/** Quorum queues know a TTL since 3.10. */
+function knowsTtl(channel: AmqpChannel): boolean {
+  const [major, minor] = serverVersion(channel) ?? [4, 0]
+  return major > 3 || minor >= 10
+}
+
+function levelArguments(
+  queue: string,
+  levelMs: number,
+  isQuorum: boolean,
+): Readonly<Record<string, unknown>> {
+  return {
+    'x-message-ttl': levelMs,
+    'x-dead-letter-exchange': '',
+    'x-dead-letter-routing-key': queue,
+    ...(isQuorum
+      ? {
+          'x-queue-type': 'quorum',
+          // Otherwise a message is lost whose queue has no leader at the moment its time is over.
+          'x-dead-letter-strategy': 'at-least-once',
+          'x-overflow': 'reject-publish',
+        }
+      : {}),
+  }
+}
+
+function differencesOf(
+  { durable, arguments: found }: QueueShape,
+  wanted: Readonly<Record<string, unknown>>,
+): readonly string[] {
+  const differing = Object.entries(wanted).filter(([name, value]) => found[name] !== value)
+  return [
+    ...differing.map(([name, value]) => `${name} ${text(found[name])} instead of ${text(value)}`),
+    ...(durable ? [] : ['durable false instead of true']),
+  ]
+}
+
+const text = (value: unknown): string => (value === undefined ? 'none' : `'${String(value)}'`)
+
+async function assertDeadQueue(open: OpenChannel, name: string, isQuorum: boolean): Promise<void> {
+  if (await exists(open, name)) return
+  const type = isQuorum ? { 'x-queue-type': 'quorum' } : {}
+  const answer = await onChannel(open, (channel) =>
+    channel.assertQueue(name, { durable: true, arguments: type }),
+  )
+  if (answer.kind === 'failed') throw answer.error
+}
+
+/** Whether a queue is there. */
+export async function exists(open: OpenChannel, queue: string): Promise<boolean> {
+  const answer = await onChannel(open, (channel) => channel.checkQueue(queue))
+  if (answer.kind === 'done') return true
+  if (troubleOf(answer.error).kind === 'missing') return false
+  throw answer.error
+}
+
+const DIFFERENCE =
+  /inequivalent arg '([^']+)' for queue .* but current is (?:the value '(.*)' of type '(\w+)'|'?(\w+)'?)/s
+
+/** A queue has about this many arguments; each costs one refused declaration to learn. */
+const MOST_ARGUMENTS = 24
+
+/**
+ * How an existing queue was declared. AMQP has no question for that, but refuses a declaration that differs and says
+ * in what: so it is declared, and declared again with what was said, until nothing differs. The server logs each
+ * refusal. Undefined where this user may not declare it, or the server words it otherwise.
+ */
+export async function describeQueue(
+  open: OpenChannel,
+  queue: string,
+): Promise<QueueShape | 'missing' | undefined> {
+  if (!(await exists(open, queue))) return 'missing'
+  let shape: QueueShape = { durable: true, autoDelete: false, exclusive: false, arguments: {} }
+  for (let round = 0; round < MOST_ARGUMENTS; round++) {
+    const options: Options.AssertQueue = { ...shape }
+    const answer = await onChannel(open, (channel) => channel.assertQueue(queue, options))
+    if (answer.kind === 'done') return shape
+    const next = corrected(shape, answer.error)
+    if (next === undefined) return unknownShape(answer.error)
+    shape = next
+  }
+  return undefined
+}
+
+function unknownShape(error: unknown): undefined {
+  const { kind } = troubleOf(error)
+  if (kind === 'denied' || kind === 'refused') return undefined
+  throw error
+}
+
+function corrected(shape: QueueShape, error: unknown): QueueShape | undefined {
+  const [, argument, value, type, plain] = DIFFERENCE.exec(String(error)) ?? []
+  if (argument === undefined) return undefined
+  if (argument === 'durable') return { ...shape, durable: plain === 'true' }
+  if (argument === 'auto_delete') return { ...shape, autoDelete: plain === 'true' }
+  if (argument === 'exclusive') return { ...shape, exclusive: plain === 'true' }
+  if (argument in shape.arguments) return undefined
+  const typed = value === undefined ? undefined : typedValue(value, type)
+  return typed === undefined
+    ? undefined
+    : { ...shape, arguments: { ...shape.arguments, [argument]: typed } }
+}
+
+function typedValue(value: string, type: string | undefined): unknown {
+  if (type === 'longstr') return value
+  if (type === 'bool') return value === 'true'
+  const number = Number(value)
+  return Number.isFinite(number) ? number : undefined
+}
+
+type Answer<T> =
+  | { readonly kind: 'done'; readonly value: T }
+  | { readonly kind: 'failed'; readonly error: unknown }
+
+/** A call on a channel of its own; one that is refused closes it. */
+async function onChannel<T>(
+  open: OpenChannel,
+  call: (channel: AmqpChannel) => Promise<T>,
+): Promise<Answer<T>> {
+  const channel = await open()
+  channel.on('error', () => undefined)
+  try {
+    const value = await call(channel)
+    await channel.close()
+    return { kind: 'done', value }
+  } catch (error) {
+    return { kind: 'failed', error }
+  }
+}
+
+/** @throws {@link ConfigurationError} by `missing` when the broker does not know it; other errors as they are. */
+export async function checkThere(
+  open: OpenChannel,
+  check: (channel: AmqpChannel) => Promise<unknown>,
+  missing: () => ConfigurationError,
+): Promise<void> {
+  const answer = await onChannel(open, check)
+  if (answer.kind === 'done') return
+  throw troubleOf(answer.error).kind === 'missing' ? missing() : answer.error
+}

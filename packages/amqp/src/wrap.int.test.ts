@@ -1,0 +1,138 @@
+import { ConfigurationError, FatalError } from '@onceward/core'
+import { type RabbitmqConnection, rabbitmq, type Server, until } from '@onceward/testing'
+import { guardOf } from '@onceward/testing/adapter'
+import { type ChannelModel, connect } from 'amqplib'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Broker } from './fixtures/broker.ts'
+import { wrapAmqp } from './index.ts'
+
+let server: Server<RabbitmqConnection>
+let broker: Broker
+let connection: ChannelModel
+
+beforeAll(async () => {
+  server = await rabbitmq()
+  broker = await Broker.connect(server.connection.url)
+}, 200_000)
+afterAll(async () => {
+  await broker[Symbol.asyncDispose]()
+  await server.stop()
+})
+beforeEach(async () => {
+  connection = await connect(server.connection.url)
+})
+afterEach(() => connection.close())
+
+const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
+
+test('settles what a channel of your own delivers: acks, retries, dead letters', async () => {
+  const queue = await broker.create()
+  const dead = await broker.create()
+  const runs: string[] = []
+  let settled = 0
+  const guard = guardOf(
+    (event) => {
+      runs.push(event.key)
+      if (event.key === 'fatal') throw new FatalError('no such order')
+      if (event.key === 'again' && event.attempt === 1) throw new Error('not yet')
+    },
+    {
+      retry: { attempts: 2, baseMs: 0 },
+      observe: ({ settlement }) => {
+        if (settlement.kind !== 'defer') settled += 1
+      },
+    },
+  )
+  const channel = await connection.createConfirmChannel()
+  await channel.prefetch(20)
+  const handle = wrapAmqp(channel, guard, { queue, deadLetter: { queue: dead }, prefetch: 20 })
+  const { consumerTag } = await channel.consume(queue, handle)
+  const keys = [...keysOf(100), 'again', 'fatal']
+  const copies = keysOf(100)
+  await broker.send(queue, [...keys, ...copies])
+  await until(
+    async () => settled === keys.length + copies.length && (await broker.ready(dead)) === 1,
+  )
+  await channel.cancel(consumerTag)
+  await guard.close()
+  await channel.close()
+  expect(runs.toSorted()).toEqual([...keys, 'again'].toSorted())
+  await until(async () => (await broker.ready(queue)) === 0)
+  expect((await broker.get(dead))?.properties.headers).toMatchObject({
+    'x-onceward-reason': 'fatal',
+  })
+})
+
+test('declares the delay queues when the first message needs one', async () => {
+  const queue = await broker.create('quorum')
+  const attempts: number[] = []
+  const guard = guardOf(
+    ({ attempt }) => {
+      attempts.push(attempt)
+      if (attempt === 1) throw new Error('not yet')
+    },
+    { retry: { baseMs: 200, maxMs: 200 } },
+  )
+  const channel = await connection.createConfirmChannel()
+  await channel.prefetch(20)
+  const options = { queue, holdMs: 0, retryLevelsMs: [300] }
+  await channel.consume(queue, wrapAmqp(channel, guard, options))
+  await broker.send(queue, ['once'])
+  await until(() => attempts.length === 2)
+  expect(attempts).toEqual([1, 2])
+})
+
+test('what a closing guard does not take goes back when the channel closes, without a loop', async () => {
+  const queue = await broker.create()
+  const gate = Promise.withResolvers<void>()
+  let running = 0
+  const guard = guardOf(
+    async () => {
+      running += 1
+      await gate.promise
+    },
+    { concurrency: 1 },
+  )
+  const channel = await connection.createConfirmChannel()
+  await channel.prefetch(10)
+  const { consumerTag } = await channel.consume(queue, wrapAmqp(channel, guard, { queue }))
+  await broker.send(queue, keysOf(10))
+  await until(() => running === 1)
+  await channel.cancel(consumerTag)
+  const closed = guard.close()
+  gate.resolve()
+  await closed
+  await channel.close()
+  await until(async () => (await broker.ready(queue)) === 9)
+})
+
+test('a channel without confirms is refused by the call', async () => {
+  const channel = await connection.createChannel()
+  const guard = guardOf(() => undefined)
+  expect(() => wrapAmqp(channel as never, guard, { queue: 'orders' })).toThrow(ConfigurationError)
+  expect(() => wrapAmqp(channel as never, guard, { queue: 'orders' })).toThrow(
+    /createConfirmChannel/,
+  )
+})
+
+// Red when `multiple` is used without regard to who got the tags below: the neighbour's messages are gone.
+test('trap A11: an ack never covers the messages of another consumer on the channel', async () => {
+  const [ours, theirs] = [await broker.create(), await broker.create()]
+  const channel = await connection.createConfirmChannel()
+  const runs: string[] = []
+  const guard = guardOf((event) => void runs.push(event.key))
+  await broker.send(theirs, ['theirs-1', 'theirs-2'])
+  let got = 0
+  await channel.consume(theirs, () => {
+    got += 1
+  })
+  await until(() => got === 2)
+  await channel.consume(ours, wrapAmqp(channel, guard, { queue: ours }))
+  await broker.send(ours, keysOf(50))
+  await until(() => runs.length === 50)
+  await broker.send(theirs, ['theirs-3'])
+  await until(() => got === 3)
+  await channel.close()
+  await until(async () => (await broker.ready(theirs)) === 3)
+  expect(await broker.ready(ours)).toBe(0)
+})

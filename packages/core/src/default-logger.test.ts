@@ -1,0 +1,31 @@
+import { pino } from 'pino'
+import { afterEach, expect, test, vi } from 'vitest'
+import { defaultLogger, isHeard } from './default-logger.ts'
+
+const emitWarning = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined)
+afterEach(() => emitWarning.mockClear())
+
+test.each(['warn', 'error'] as const)(
+  '%s becomes a process warning, hostile strings escaped',
+  (level) => {
+    defaultLogger[level]({ err: { message: 'a\nb' } }, 'handler failed')
+    expect(emitWarning.mock.calls).toEqual([
+      [
+        'onceward: handler failed',
+        { type: 'OncewardWarning', detail: "{ err: { message: 'a\\nb' } }" },
+      ],
+    ])
+  },
+)
+
+test.each(['debug', 'info'] as const)('%s says nothing', (level) => {
+  defaultLogger[level]({}, 'quiet')
+  expect(emitWarning).not.toHaveBeenCalled()
+})
+
+test('pino says which of its levels go nowhere; the console and others hear everything', () => {
+  const logger = pino({ level: 'warn' })
+  expect([isHeard(logger, 'debug'), isHeard(logger, 'warn')]).toEqual([false, true])
+  expect([isHeard(defaultLogger, 'debug'), isHeard(defaultLogger, 'warn')]).toEqual([false, true])
+  expect(isHeard(console, 'debug')).toBe(true)
+})

@@ -1,0 +1,24 @@
+import { expect, test } from 'vitest'
+import { createDeferrals } from './deferrals.ts'
+import { createShift } from './fixtures/shift.ts'
+import type { EventId } from './vocabulary.ts'
+
+test('doubles from one second to thirty, with jitter, never below a second', () => {
+  const highest = createDeferrals(createShift(() => 1).runtime)
+  const lowest = createDeferrals(createShift(() => 0).runtime)
+  const id = 'event' as EventId
+  expect(Array.from({ length: 7 }, () => highest.nextMs(id) / 1_000)).toEqual([
+    1, 2, 4, 8, 16, 30, 30,
+  ])
+  expect(Array.from({ length: 7 }, () => lowest.nextMs(id))).toEqual(Array(7).fill(1_000))
+  highest.forget(id)
+  expect(highest.nextMs(id)).toBe(1_000)
+})
+
+test('remembers a bounded number of events', () => {
+  const deferrals = createDeferrals(createShift(() => 1).runtime)
+  const first = 'first' as EventId
+  deferrals.nextMs(first)
+  for (let n = 0; n < 10_000; n += 1) deferrals.nextMs(`event-${n}` as EventId)
+  expect(deferrals.nextMs(first)).toBe(1_000)
+})

@@ -1,0 +1,97 @@
+/** Every code of every error that onceward throws. A closed list. */
+export const ERROR_CODES = [
+  'ONCEWARD_RETRYABLE',
+  'ONCEWARD_FATAL',
+  'ONCEWARD_INVALID_PAYLOAD',
+  'ONCEWARD_MISSING_KEY',
+  'ONCEWARD_CONFLICT',
+  'ONCEWARD_LEASE_LOST',
+  'ONCEWARD_DEADLINE_EXCEEDED',
+  'ONCEWARD_COMMIT_UNKNOWN',
+  'ONCEWARD_STORE_UNAVAILABLE',
+  'ONCEWARD_CONFIGURATION',
+] as const
+
+export type ErrorCode = (typeof ERROR_CODES)[number]
+
+/** `Symbol.for`, so that two copies of this package in one process know each other's errors. */
+const BRAND = Symbol.for('onceward.error')
+
+/** Root of all errors of onceward. Tell them apart by `code`. */
+export abstract class OncewardError extends Error {
+  abstract readonly code: ErrorCode
+
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.name = new.target.name
+    Object.defineProperty(this, BRAND, { value: true })
+  }
+
+  /** Whether `value` is an error of onceward, of this copy of the package or of another. */
+  static is(value: unknown): value is OncewardError {
+    return typeof value === 'object' && value !== null && BRAND in value
+  }
+}
+
+/** Thrown by handlers: try again later. Anything else a handler throws is retryable too. */
+export class RetryableError extends OncewardError {
+  readonly code = 'ONCEWARD_RETRYABLE'
+  /** Milliseconds until the next attempt, instead of the backoff. Still bounded by `retry.maxMs`. */
+  readonly afterMs: number | undefined
+
+  constructor(
+    message: string,
+    options?: {
+      readonly cause?: unknown
+      readonly afterMs?: number | undefined
+    },
+  ) {
+    super(message, options)
+    this.afterMs = options?.afterMs
+  }
+}
+
+/** Thrown by handlers: this event can never succeed; dead letter now. */
+export class FatalError extends OncewardError {
+  readonly code = 'ONCEWARD_FATAL'
+}
+
+/** The message cannot be decoded, does not fit the schema, or has a key that is none. */
+export class InvalidPayloadError extends OncewardError {
+  readonly code = 'ONCEWARD_INVALID_PAYLOAD'
+}
+
+/** No resolver found an event key (or the tenant was asked for and is missing). */
+export class MissingKeyError extends OncewardError {
+  readonly code = 'ONCEWARD_MISSING_KEY'
+}
+
+/** The same event key came with another fingerprint. */
+export class ConflictError extends OncewardError {
+  readonly code = 'ONCEWARD_CONFLICT'
+}
+
+/** Another owner took the claim over, or may have. */
+export class LeaseLostError extends OncewardError {
+  readonly code = 'ONCEWARD_LEASE_LOST'
+}
+
+/** The handler ran past `deadlineMs`; its transaction was rolled back and its handle refuses. */
+export class DeadlineExceededError extends OncewardError {
+  readonly code = 'ONCEWARD_DEADLINE_EXCEEDED'
+}
+
+/** COMMIT was sent and no answer came: the effect may be committed or not. The redelivery tells. */
+export class CommitUnknownError extends OncewardError {
+  readonly code = 'ONCEWARD_COMMIT_UNKNOWN'
+}
+
+/** A store could not be reached or did not answer in time. Nothing is lost; deliveries are deferred. */
+export class StoreUnavailableError extends OncewardError {
+  readonly code = 'ONCEWARD_STORE_UNAVAILABLE'
+}
+
+/** Options or surroundings that cannot work. Thrown at start only. */
+export class ConfigurationError extends OncewardError {
+  readonly code = 'ONCEWARD_CONFIGURATION'
+}

@@ -1,0 +1,13 @@
+import { expect, test } from 'vitest'
+import { toLanes, toSlices } from './lanes.ts'
+
+test('groups by lane in order; items without a lane stand alone', () => {
+  const items = ['a1', 'x', 'b1', 'a2', 'y', 'b2']
+  const laneOf = (item: string) => (item.length === 2 ? item.slice(0, 1) : undefined)
+  expect(toLanes(items, laneOf)).toEqual([['a1', 'a2'], ['x'], ['b1', 'b2'], ['y']])
+})
+
+test('cuts into slices that keep the order and lose nothing', () => {
+  expect(toSlices([1, 2, 3, 4, 5], 2)).toEqual([[1, 2], [3, 4], [5]])
+  expect(toSlices([], 2)).toEqual([])
+})

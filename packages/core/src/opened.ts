@@ -1,0 +1,95 @@
+import { type Breaker, createBreaker } from './breaker.ts'
+import type { LeaseContext } from './claim.ts'
+import { createDeferrals } from './deferrals.ts'
+import { during } from './during.ts'
+import type { Engine, HandlerCall } from './engine.ts'
+import { fingerprintRuleOf } from './fingerprint.ts'
+import { gatheredLeases } from './gathered-leases.ts'
+import { createLeaseKeeper } from './lease.ts'
+import type { LeaseRegistration } from './lease-store.ts'
+import type { InboxSession } from './ports.ts'
+import type { ResolvedOptions } from './resolve-options.ts'
+import { createSemaphore, type Semaphore } from './semaphore.ts'
+import { createUnreleased } from './unreleased.ts'
+import { describe } from './verdict.ts'
+import { watchedLeases } from './watched-leases.ts'
+
+/** A guard's stores, open. */
+export interface Opened {
+  readonly engine: Engine | undefined
+  readonly leases: LeaseContext | undefined
+  /** For hashed keys. */
+  readonly secret: Uint8Array
+  /** Handlers side by side. */
+  readonly slots: Semaphore
+  /** Readings of the history's name under way: the lease store asks for it beside the claims. */
+  readonly reads: ReadonlySet<Promise<unknown>>
+}
+
+/** Opens the stores once; a failure is not kept, the next call tries again. */
+export function createOpener(
+  options: ResolvedOptions,
+  call: HandlerCall,
+  breaker: Breaker = createBreaker(options.runtime),
+): () => Promise<Opened> {
+  let opening: Promise<Opened> | undefined
+  return () => {
+    opening ??= open(options, call, breaker).catch((error: unknown) => {
+      opening = undefined
+      throw error
+    })
+    return opening
+  }
+}
+
+async function open(
+  options: ResolvedOptions,
+  call: HandlerCall,
+  breaker: Breaker,
+): Promise<Opened> {
+  if (options.inbox === undefined) {
+    const leases = await openLeases(options)
+    const secret = new TextEncoder().encode(options.runtime.uuid())
+    const slots = createSemaphore(options.concurrency)
+    return { engine: undefined, leases, secret, slots, reads: new Set() }
+  }
+  const session = await openInbox(options)
+  const reads = new Set<Promise<unknown>>()
+  const leases = await openLeases(options, () => during(reads, session.identity()))
+  const slots = createSemaphore(session.concurrency)
+  const deferrals = createDeferrals(options.runtime)
+  const unreleased = createUnreleased(session, (error, runs) => {
+    options.logger.warn(
+      { err: describe(error), runs },
+      'runs without a verdict are given back later',
+    )
+  })
+  const engine: Engine = { options, session, call, breaker, slots, deferrals, unreleased }
+  return { engine, leases, secret: session.secret, slots, reads }
+}
+
+async function openLeases(
+  options: ResolvedOptions,
+  identity?: LeaseRegistration['identity'],
+): Promise<LeaseContext | undefined> {
+  const { consumer, dedupWindowMs, leaseMs, leases, logger, runtime } = options
+  if (leases === undefined) return undefined
+  const registration = { consumer, dedupWindowMs, leaseMs, identity, logger, runtime }
+  const store = gatheredLeases(watchedLeases((await leases.open?.(registration)) ?? leases, logger))
+  return { options, store, keeper: createLeaseKeeper(options, store) }
+}
+
+function openInbox(options: ResolvedOptions): Promise<InboxSession<unknown>> {
+  const { inbox } = options
+  if (inbox === undefined) throw new Error('A guard without an inbox has none to open.')
+  return inbox.open({
+    consumer: options.consumer,
+    dedupWindowMs: options.dedupWindowMs,
+    fingerprintRule: fingerprintRuleOf(options.fingerprint),
+    maxAttempts: options.retry.attempts,
+    concurrency: options.concurrency,
+    concurrencyChosen: options.concurrencyChosen,
+    logger: options.logger,
+    runtime: options.runtime,
+  })
+}

@@ -1,0 +1,143 @@
+/** What a value must be, and how to say so. */
+export interface Rule {
+  readonly expected: string
+  readonly accepts: (value: unknown) => boolean
+  /** How to put it right, or what the number means. */
+  readonly remedy?: string | undefined
+  readonly required?: true | undefined
+}
+
+const DAY_MS = 86_400_000
+const TWELVE_HOURS_MS = DAY_MS / 2
+const UNITS = 'Units are milliseconds.'
+
+const integer = (from: number, to: number, remedy: string): Rule => ({
+  expected: `an integer from ${from} to ${to}`,
+  accepts: (value) => Number.isInteger(value) && Number(value) >= from && Number(value) <= to,
+  remedy,
+})
+
+const oneOf = (...values: readonly string[]): Rule => ({
+  expected: `one of ${values.map((value) => `'${value}'`).join(', ')}`,
+  accepts: (value) => typeof value === 'string' && values.includes(value),
+})
+
+const isFunction = (value: unknown): boolean => typeof value === 'function'
+const aFunction: Rule = { expected: 'a function', accepts: isFunction }
+
+const either = (rule: Rule, other: Rule): Rule => ({
+  expected: `${rule.expected}, or ${other.expected}`,
+  accepts: (value) => rule.accepts(value) || other.accepts(value),
+})
+
+const objectWith = (expected: string, ...methods: readonly string[]): Rule => ({
+  expected,
+  accepts: (value) =>
+    value !== null &&
+    (typeof value === 'object' || typeof value === 'function') &&
+    methods.every((method) => isFunction(Reflect.get(value, method))),
+})
+
+const resolvers: Rule = {
+  expected: 'a resolver or a list of at least one resolver',
+  accepts: (value) =>
+    Array.isArray(value) ? value.length > 0 && value.every(isFunction) : isFunction(value),
+  remedy: 'A payload field is `({ payload }) => payload.orderId`.',
+}
+
+const schema: Rule = {
+  expected: 'a Standard Schema',
+  accepts: (value) =>
+    value !== null &&
+    (typeof value === 'object' || typeof value === 'function') &&
+    isFunction(Reflect.get(Object(Reflect.get(value, '~standard')), 'validate')),
+  remedy: 'zod (3.24 or newer), valibot (1.0 or newer) and arktype schemas are.',
+}
+
+const CONSUMER_RULE: Rule = {
+  expected: '1–128 of the characters A–Z a–z 0–9 . _ : -',
+  accepts: (value) => typeof value === 'string' && /^[A-Za-z0-9._:-]{1,128}$/.test(value),
+  remedy: 'It is the name of the logical consumer and part of the identity of every event.',
+  required: true,
+}
+
+/** One rule per option of `createGuard`; nested ones as `retry.attempts`. */
+export const OPTION_RULES: Readonly<Record<string, Rule>> = {
+  consumer: CONSUMER_RULE,
+  inbox: objectWith('an inbox', 'open'),
+  leases: objectWith('a lease store', 'claim', 'renew', 'complete', 'fail', 'release', 'bury'),
+  schema,
+  decode: aFunction,
+  skip: aFunction,
+  eventKey: resolvers,
+  tenant: aFunction,
+  orderingKey: aFunction,
+  fingerprint: either(oneOf('body', 'none'), aFunction),
+  transaction: oneOf('each', 'batch'),
+  concurrency: integer(1, 1_000, 'It counts handlers that run at the same time.'),
+  deadlineMs: integer(1, TWELVE_HOURS_MS, UNITS),
+  'retry.attempts': integer(1, 1_000, 'It counts runs of the handler, the first one included.'),
+  'retry.baseMs': integer(0, TWELVE_HOURS_MS, UNITS),
+  'retry.maxMs': integer(0, TWELVE_HOURS_MS, UNITS),
+  isFatal: aFunction,
+  dedupWindowMs: integer(1_000, 3_650 * DAY_MS, UNITS),
+  leaseMs: integer(1_000, TWELVE_HOURS_MS, UNITS),
+  claimWaitMs: integer(1, 60_000, UNITS),
+  onMissingKey: oneOf('dead-letter', 'position', 'unguarded'),
+  onConflict: oneOf('dead-letter', 'ack', 'throw'),
+  onDuplicate: aFunction,
+  onTakeover: either(oneOf('retry', 'dead-letter'), aFunction),
+  onStoreDown: oneOf('wait', 'unguarded'),
+  observe: aFunction,
+  logger: objectWith('a logger', 'debug', 'info', 'warn', 'error'),
+  runtime: objectWith('a runtime', 'now', 'monotonic', 'random', 'uuid', 'setTimer'),
+}
+
+/**
+ * Everything that is wrong with `options` taken one by one, as sentences:
+ * ``Expected `leaseMs` to be an integer from 1000 to 43200000, got `30` (number). Units are milliseconds.``
+ */
+export function brokenRules(options: object): readonly string[] {
+  const values = flatten(options)
+  const problems = Object.entries(OPTION_RULES).flatMap(([name, rule]) => {
+    const value = values.get(name)
+    values.delete(name)
+    const isFine = value === undefined ? rule.required !== true : rule.accepts(value)
+    return isFine ? [] : [sentence(name, rule, value)]
+  })
+  const known = Object.keys(OPTION_RULES).join(', ')
+  const unknown = [...values].filter(([, value]) => value !== undefined)
+  return [
+    ...problems,
+    ...unknown.map(([name]) => `There is no option \`${name}\`. The options are: ${known}.`),
+  ]
+}
+
+function flatten(options: object): Map<string, unknown> {
+  const { retry, ...values } = options as { readonly retry?: unknown }
+  const flat = new Map<string, unknown>(Object.entries(values))
+  if (retry === undefined) return flat
+  if (retry === null || typeof retry !== 'object') return flat.set('retry', retry)
+  for (const [name, value] of Object.entries(retry)) flat.set(`retry.${name}`, value)
+  return flat
+}
+
+function sentence(name: string, { expected, remedy }: Rule, value: unknown): string {
+  const got = value === undefined ? 'nothing' : `\`${toText(value)}\` (${typeOf(value)})`
+  const problem = `Expected \`${name}\` to be ${expected}, got ${got}.`
+  return remedy === undefined ? problem : `${problem} ${remedy}`
+}
+
+const LONGEST_VALUE = 80
+
+/** Options hold clients with credentials: what is no primitive is named by its type only. */
+function toText(value: unknown): string {
+  if (typeof value === 'function') return 'function'
+  if (Array.isArray(value)) return `[${value.length} values]`
+  if (value !== null && typeof value === 'object') return '{…}'
+  const text = typeof value === 'string' ? JSON.stringify(value).slice(1, -1) : String(value)
+  return text.length > LONGEST_VALUE ? `${text.slice(0, LONGEST_VALUE)}…` : text
+}
+
+const typeOf = (value: unknown): string =>
+  value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value

@@ -1,0 +1,56 @@
+import { expect, test } from 'vitest'
+import { newEvent, openInbox } from './fixtures/inbox.ts'
+import type { InboxSession, Release } from './ports.ts'
+import { createUnreleased } from './unreleased.ts'
+
+/** A session whose store can be away. */
+async function flaky(): Promise<{
+  readonly session: InboxSession<undefined>
+  readonly release: InboxSession<undefined>['release']
+  readonly store: { isAway: boolean }
+  readonly releaseOne: () => Promise<Release>
+}> {
+  const { session } = await openInbox()
+  const store = { isAway: false }
+  const releaseOne = async (): Promise<Release> => {
+    const event = newEvent()
+    const answer = await session.suspect([event], 0)
+    const counted = answer.kind === 'answered' ? answer.counted[0] : undefined
+    if (counted === undefined) throw new Error('not counted')
+    return { event, token: counted.token, as: 'no-verdict' }
+  }
+  const release: InboxSession<undefined>['release'] = (releases) =>
+    store.isAway ? Promise.reject(new Error('away')) : session.release(releases)
+  return { session, release, store, releaseOne }
+}
+
+test('a run without verdict is given back once the store that was away is there again', async () => {
+  const { session, release, store, releaseOne } = await flaky()
+  const late: number[] = []
+  const unreleased = createUnreleased({ release }, (_error, runs) => late.push(runs))
+  const [first, second] = [await releaseOne(), await releaseOne()]
+  store.isAway = true
+  await unreleased.release([first])
+  await unreleased.release([second])
+  await unreleased.flush()
+  expect(late).toEqual([1, 2])
+  expect(await session.classify([first.event])).toMatchObject([{ kind: 'running', attempt: 1 }])
+
+  store.isAway = false
+  await unreleased.flush()
+
+  expect(await session.classify([first.event, second.event])).toMatchObject([
+    { kind: 'waiting', attempt: 0, alone: true },
+    { kind: 'waiting', attempt: 0, alone: true },
+  ])
+})
+
+test('nothing is asked of the store when nothing is left', async () => {
+  const { release, store } = await flaky()
+  store.isAway = true
+  const unreleased = createUnreleased({ release }, () => {
+    throw new Error('the store was asked')
+  })
+  await unreleased.flush()
+  await unreleased.release([])
+})

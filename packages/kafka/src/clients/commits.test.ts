@@ -1,0 +1,102 @@
+import { Clock } from '@onceward/testing/adapter'
+import type { EachBatchPayload } from 'kafkajs'
+import { expect, test } from 'vitest'
+import { fetchOf, message, protocolError } from '../fixtures/fetch.ts'
+import { Commits } from './commits.ts'
+import { FetchedBatch } from './kafkajs.ts'
+
+type Request = Parameters<EachBatchPayload['commitOffsetsIfNecessary']>[0]
+
+/** Batches of one record each, all settled, and what their consumer is asked. */
+function setUp() {
+  const clock = new Clock()
+  const commits = new Commits(clock.runtime)
+  const requests: Request[] = []
+  const answers: PromiseWithResolvers<void>[] = []
+  const batchOf = (partition: number): FetchedBatch => {
+    const { payload } = fetchOf([message(40, 'a')], { partition })
+    payload.commitOffsetsIfNecessary = (request) => {
+      requests.push(request)
+      const answer = Promise.withResolvers<void>()
+      answers.push(answer)
+      return answer.promise
+    }
+    const options = { clusterId: undefined, sharedLane: undefined, nowMs: clock.nowMs }
+    const batch = new FetchedBatch(payload, options)
+    for (const item of batch.progress.take(clock.nowMs, 1)) batch.progress.settle(item)
+    return batch
+  }
+  return { clock, commits, requests, answers, batchOf }
+}
+
+const requestOf = (...partitions: number[]): Request => ({
+  topics: [
+    { topic: 'orders', partitions: partitions.map((partition) => ({ partition, offset: '41' })) },
+  ],
+})
+
+// Red when each partition asks for itself: a broker that is gone is asked as often as there are partitions.
+test('one request is under way at a time, and the next one is for all that came meanwhile', async () => {
+  const { clock, commits, requests, answers, batchOf } = setUp()
+  const [one, two, three] = [batchOf(0), batchOf(1), batchOf(2)]
+  const first = commits.commit(one)
+  await clock.advance(0)
+  const others = [commits.commit(two), commits.commit(three)]
+  await clock.advance(0)
+  expect(requests).toEqual([requestOf(0)])
+  answers[0]?.resolve()
+  expect(await first).toBe(true)
+  await clock.advance(0)
+  expect(requests).toEqual([requestOf(0), requestOf(1, 2)])
+  answers[1]?.resolve()
+  expect(await Promise.all(others)).toEqual([true, true])
+  expect(await commits.commit(two)).toBe(true)
+  expect(requests).toHaveLength(2)
+})
+
+test('a broker that did not answer is not asked again for ten seconds, or until it answers something', async () => {
+  const { clock, commits, requests, answers, batchOf } = setUp()
+  const [one, two] = [batchOf(0), batchOf(1)]
+  const first = commits.commit(one)
+  await clock.advance(0)
+  answers[0]?.reject(new Error('connect ECONNREFUSED'))
+  expect(await first).toBe(false)
+  expect([commits.failures, commits.isQuiet]).toEqual([1, true])
+  expect(await commits.commit(two)).toBe(false)
+  await clock.advance(10_000)
+  const again = commits.commit(two)
+  await clock.advance(0)
+  answers[1]?.reject(new Error('connect ECONNREFUSED'))
+  expect(await again).toBe(false)
+  commits.answered()
+  const last = commits.commit(two)
+  await clock.advance(0)
+  answers[2]?.resolve()
+  expect(await last).toBe(true)
+  expect(requests).toEqual([requestOf(0), requestOf(1), requestOf(1)])
+})
+
+test('a rebalance is no failure, and nothing of these batches is left to commit', async () => {
+  const { clock, commits, answers, batchOf } = setUp()
+  const [one, two] = [batchOf(0), batchOf(1)]
+  const both = [commits.commit(one), commits.commit(two)]
+  await clock.advance(0)
+  const error = protocolError('ILLEGAL_GENERATION')
+  answers[0]?.reject(error)
+  expect(await Promise.all(both)).toEqual([true, true])
+  expect([commits.failures, commits.isQuiet]).toEqual([0, false])
+  expect([one.rebalance?.error, two.rebalance?.error]).toEqual([error, error])
+})
+
+// Red when one queue is for all consumers: a request on a connection that died without a word takes half a minute to fail.
+test('another consumer does not wait for what its predecessor asked', async () => {
+  const { clock, commits, requests, answers, batchOf } = setUp()
+  void commits.commit(batchOf(0))
+  await clock.advance(0)
+  commits.begin()
+  const next = commits.commit(batchOf(1))
+  await clock.advance(0)
+  answers[1]?.resolve()
+  expect(await next).toBe(true)
+  expect(requests).toHaveLength(2)
+})

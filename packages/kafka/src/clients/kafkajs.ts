@@ -1,0 +1,230 @@
+import {
+  type Assigner,
+  AssignerProtocol,
+  type Cluster,
+  type ConsumerConfig,
+  type EachBatchPayload,
+  type GroupState,
+  type MemberDescription,
+  type OffsetsByTopicPartition,
+  PartitionAssigners,
+} from 'kafkajs'
+import { toDelivery } from '../delivery.ts'
+import { rebalanceIn } from '../errors.ts'
+import { type InHand, type Partition, Progress } from '../offsets.ts'
+
+export interface FetchedOptions {
+  readonly clusterId: string | undefined
+  /** The lane that all records share where the guard finds lanes itself; else their own keys tell. */
+  readonly sharedLane: string | undefined
+  readonly nowMs: number
+}
+
+/** The offset of a partition that is read next. */
+export interface NextOffset extends Partition {
+  readonly offset: string
+}
+
+/**
+ * The records of one fetch from one partition, until all are settled.
+ *
+ * kafkajs waits for them as long as they are *attached*. Then the partition is paused and they go on beside it: kafkajs
+ * fetches other partitions only when every record of its last fetch was given back, so one slow handler would
+ * stop them all. The functions of the payload work after it, as long as its consumer does.
+ */
+export class FetchedBatch implements Partition {
+  readonly topic: string
+  readonly partition: number
+  readonly progress: Progress
+  /** Aborted: start nothing more of it. */
+  readonly stop: AbortController = new AbortController()
+  /** Aborted: handlers of its records had their time, or lost their partition. */
+  readonly abort: AbortController = new AbortController()
+  readonly openedAtMs: number
+  /** When a record of it was settled or put off last. */
+  lastKnownAtMs: number
+  lastCommitAtMs: number
+  attached = true
+  /** The partition belongs to somebody else, or the position of its consumer is gone: its offset is not ours to move. */
+  isLost = false
+  /** Its offset is being committed before anything more of it starts. */
+  isCommitting = false
+  /** Ends its heartbeats and commits. */
+  stopBeating: () => void = () => undefined
+  /** kafkajs rejoins when it gets this error. */
+  rebalance: { readonly error: Error; readonly atMs: number } | undefined
+  readonly #payload: EachBatchPayload
+  readonly #released = Promise.withResolvers<void>()
+  #committed: string | undefined
+
+  constructor(payload: EachBatchPayload, { clusterId, sharedLane, nowMs }: FetchedOptions) {
+    const { topic, partition, messages } = payload.batch
+    this.topic = topic
+    this.partition = partition
+    this.#payload = payload
+    this.openedAtMs = nowMs
+    this.lastKnownAtMs = nowMs
+    this.lastCommitAtMs = nowMs
+    const items = messages.map((message, index): InHand => {
+      const record = { topic, partition, message }
+      const delivery = toDelivery(record, clusterId)
+      return { record, index, delivery, state: 'waiting', dueMs: 0 }
+    })
+    this.progress = new Progress(items, (item) => sharedLane ?? item.delivery.orderingKey)
+  }
+
+  /** Nothing of it runs, and nothing of it will. */
+  get isOver(): boolean {
+    const { isComplete, running } = this.progress
+    return isComplete || (running === 0 && (this.isLost || this.stop.signal.aborted))
+  }
+
+  /** The consumer was stopped, whoever did it. */
+  get isStopped(): boolean {
+    return !this.#payload.isRunning()
+  }
+
+  /** Resolves when kafkajs may have its callback back. */
+  get released(): Promise<void> {
+    return this.#released.promise
+  }
+
+  release(): void {
+    this.#released.resolve()
+  }
+
+  lose(): void {
+    this.isLost = true
+    this.stop.abort()
+  }
+
+  /** Whether its offset is committed, or is not ours to move any more. */
+  get isCommitted(): boolean {
+    const offset = this.#next
+    const isNew = offset !== undefined && offset !== this.#committed
+    return !isNew || this.isLost || this.rebalance !== undefined
+  }
+
+  /** Never rejects: a rebalance is kept, anything else is kafkajs's to notice and `failed`. */
+  async heartbeat(nowMs: number): Promise<'answered' | 'failed'> {
+    try {
+      await this.#payload.heartbeat()
+      return 'answered'
+    } catch (error) {
+      return this.noteRebalance(error, nowMs) ? 'answered' : 'failed'
+    }
+  }
+
+  /** Moves the position that kafkajs goes on from. Answers the offset that is to be committed, if it is a new one. */
+  resolve(nowMs: number): NextOffset | undefined {
+    const offset = this.#next
+    if (this.isLost || offset === undefined || offset === this.#committed) return undefined
+    this.lastCommitAtMs = nowMs
+    const { topic, partition, progress } = this
+    // Told the last record, kafkajs also passes what it has filtered out behind it: control records.
+    const last = progress.isComplete ? progress.items.at(-1)?.record.message.offset : before(offset)
+    if (last === undefined) return undefined
+    try {
+      this.#payload.resolveOffset(last)
+      return { topic, partition, offset }
+    } catch {
+      // A rejoin has just taken the topic away (K9); the error would end the consumer for good.
+      this.lose()
+      return undefined
+    }
+  }
+
+  /** Commits offsets of this consumer, of whatever partitions. Rejects with what kafkajs threw. */
+  send(topics: OffsetsByTopicPartition['topics']): Promise<void> {
+    return this.#payload.commitOffsetsIfNecessary({ topics })
+  }
+
+  committed({ offset }: NextOffset): void {
+    this.#committed = offset
+  }
+
+  /** Whether it was the error that makes kafkajs rejoin; then it gets it when it has its callback back. */
+  noteRebalance(thrown: unknown, atMs: number): boolean {
+    const error = rebalanceIn(thrown)
+    if (error !== undefined) this.rebalance ??= { error, atMs }
+    return error !== undefined
+  }
+
+  /** The offset that is read next, when any record is passed. */
+  get #next(): string | undefined {
+    const { isComplete, low, lowest } = this.progress
+    if (isComplete) return after(this.#payload.batch.lastOffset())
+    return low === 0 ? undefined : lowest?.record.message.offset
+  }
+}
+
+const after = (offset: string): string => String(BigInt(offset) + 1n)
+const before = (offset: string): string => String(BigInt(offset) - 1n)
+
+/**
+ * A consumer whose cluster can be asked more than kafkajs lets a consumer ask. It hands the cluster to the assigners of
+ * partitions and to nobody else, so the first of them remembers it, and tells the group whose member this is.
+ */
+export function withCluster<Config extends ConsumerConfig>(
+  config: Config,
+  consumer: string,
+): { readonly config: Config; readonly cluster: () => Cluster | undefined } {
+  let cluster: Cluster | undefined
+  const [first = PartitionAssigners.roundRobin, ...others] = config.partitionAssigners ?? []
+  const remembering: typeof first = (context) => {
+    cluster = context.cluster
+    const assigner = first(context)
+    const protocol: Assigner['protocol'] = (subscription) =>
+      signed(assigner.protocol(subscription), consumer)
+    return Object.create(assigner, { protocol: { value: protocol } }) as Assigner
+  }
+  return {
+    config: { ...config, partitionAssigners: [remembering, ...others] },
+    cluster: () => cluster,
+  }
+}
+
+const SIGNATURE = 'onceward:'
+
+/** An assigner that sends data of its own is left as it is. */
+function signed(state: GroupState, consumer: string): GroupState {
+  const sent = AssignerProtocol.MemberMetadata.decode(state.metadata)
+  if (sent === null || sent.userData.length > 0) return state
+  const { version, topics } = sent
+  const signature = Buffer.from(`${SIGNATURE}${consumer}`)
+  const metadata = AssignerProtocol.MemberMetadata.encode({ version, topics, userData: signature })
+  return { ...state, metadata }
+}
+
+/** The consumer that a member of a group belongs to; undefined for members that do not say. */
+export function consumerOf({
+  memberMetadata,
+}: Pick<MemberDescription, 'memberMetadata'>): string | undefined {
+  try {
+    const userData = AssignerProtocol.MemberMetadata.decode(memberMetadata)?.userData
+    const text = userData?.toString() ?? ''
+    return text.startsWith(SIGNATURE) ? text.slice(SIGNATURE.length) : undefined
+  } catch {
+    // Nothing that kafkajs reads: another client, or a group that is about to be joined anew.
+    return undefined
+  }
+}
+
+/** What a broker of kafkajs can do beside what its types say. */
+interface Leaving {
+  leaveGroup(request: { readonly groupId: string; readonly memberId: string }): Promise<unknown>
+}
+
+/** Takes a member out of its group. Answers whether it is gone, and never rejects: its session ends by itself too. */
+export async function leaveGroup(
+  cluster: Cluster,
+  member: { readonly groupId: string; readonly memberId: string },
+): Promise<boolean> {
+  try {
+    const coordinator: unknown = await cluster.findGroupCoordinator({ groupId: member.groupId })
+    await (coordinator as Leaving).leaveGroup(member)
+    return true
+  } catch (error) {
+    return Reflect.get(error as object, 'type') === 'UNKNOWN_MEMBER_ID'
+  }
+}

@@ -1,0 +1,160 @@
+import type { Cluster } from 'kafkajs'
+
+const METADATA = 3
+/** The first version that asks by name and answers with ids, whatever else it may (Kafka 3.1). */
+const VERSION = 12
+
+/** What a broker of kafkajs is beside what its types say. */
+interface Wire {
+  readonly versions: Readonly<Record<number, { readonly maxVersion: number } | undefined>>
+  readonly connectionPool: {
+    send(exchange: {
+      readonly request: object
+      readonly response: {
+        decode(payload: Buffer): Promise<object>
+        parse(decoded: object): Promise<unknown>
+      }
+    }): Promise<unknown>
+  }
+}
+
+/** What tells logs apart whose topics have the same name. */
+export interface TopicIds {
+  readonly clusterId: string | undefined
+  /** By name; topics that do not exist are left out. */
+  readonly ids: ReadonlyMap<string, string>
+}
+
+/**
+ * The ids of a cluster and of topics in it. Undefined when they cannot be had: the broker is too old, or kafkajs is not
+ * the one this was written for.
+ *
+ * kafkajs speaks Metadata up to version 6, which knows no ids of topics; one that was deleted and made anew looks to it
+ * like the one before, and it goes on at its old position (brokers.md K23). For the id of the cluster it asks for
+ * every topic there is, and fails when a single one has no leader. So the request is made here and sent on its
+ * connection. Rejects when the broker does not answer.
+ *
+ * @see https://kafka.apache.org/protocol#The_Messages_Metadata
+ */
+export async function topicIds(
+  cluster: Cluster,
+  topics: readonly string[],
+): Promise<TopicIds | undefined> {
+  const broker: unknown = await cluster.findControllerBroker()
+  const { versions, connectionPool } = broker as Partial<Wire>
+  if ((versions?.[METADATA]?.maxVersion ?? 0) < VERSION) return undefined
+  if (typeof connectionPool?.send !== 'function') return undefined
+  const body = encode(topics)
+  const answer = await connectionPool.send({
+    request: {
+      apiKey: METADATA,
+      apiVersion: VERSION,
+      apiName: 'Metadata',
+      // As much of an encoder as kafkajs looks at.
+      encode: async () => ({ buf: body, buffer: body }),
+    },
+    response: {
+      decode: async (payload) => decode(payload),
+      parse: async (decoded) => decoded,
+    },
+  })
+  return answer as TopicIds
+}
+
+const NO_TAGS = Buffer.from([0])
+
+function encode(topics: readonly string[]): Buffer {
+  const noId = Buffer.alloc(16)
+  const named = topics.flatMap((topic) => {
+    const name = Buffer.from(topic)
+    return [noId, varint(name.length + 1), name, NO_TAGS]
+  })
+  // The tags of the header come first: kafkajs ends it before them. Create nothing, tell no operations.
+  return Buffer.concat([NO_TAGS, varint(topics.length + 1), ...named, Buffer.from([0, 0]), NO_TAGS])
+}
+
+function varint(value: number): Buffer {
+  const bytes: number[] = []
+  let rest = value
+  for (; rest > 0x7f; rest >>>= 7) bytes.push((rest & 0x7f) | 0x80)
+  return Buffer.from([...bytes, rest])
+}
+
+function decode(payload: Buffer): TopicIds {
+  const reader = new Reader(payload)
+  reader.tags()
+  reader.skip(4)
+  reader.each(() => {
+    reader.skip(4)
+    reader.text()
+    reader.skip(4)
+    reader.text()
+    reader.tags()
+  })
+  const clusterId = reader.text()
+  reader.skip(4)
+  const ids = new Map<string, string>()
+  reader.each(() => {
+    const errorCode = reader.bytes(2).readInt16BE()
+    const name = reader.text()
+    const id = reader.bytes(16).toString('hex')
+    reader.skip(1)
+    reader.each(() => partition(reader))
+    reader.skip(4)
+    reader.tags()
+    if (errorCode === 0 && name !== undefined) ids.set(name, id)
+  })
+  return { clusterId, ids }
+}
+
+function partition(reader: Reader): void {
+  reader.skip(2 + 4 + 4 + 4)
+  for (let list = 0; list < 3; list += 1) reader.each(() => reader.skip(4))
+  reader.tags()
+}
+
+/** The compact types of the protocol: lengths are one more than they are, zero is null. */
+class Reader {
+  readonly #payload: Buffer
+  #at = 0
+
+  constructor(payload: Buffer) {
+    this.#payload = payload
+  }
+
+  skip(bytes: number): void {
+    this.#at += bytes
+  }
+
+  bytes(length: number): Buffer {
+    const start = this.#at
+    this.skip(length)
+    return this.#payload.subarray(start, this.#at)
+  }
+
+  text(): string | undefined {
+    const length = this.#varint()
+    return length === 0 ? undefined : this.bytes(length - 1).toString()
+  }
+
+  each(read: () => void): void {
+    for (let left = this.#varint(); left > 1; left -= 1) read()
+  }
+
+  tags(): void {
+    for (let left = this.#varint(); left > 0; left -= 1) {
+      this.#varint()
+      this.skip(this.#varint())
+    }
+  }
+
+  #varint(): number {
+    let value = 0
+    for (let shift = 0; ; shift += 7) {
+      const byte = this.#payload.readUInt8(this.#at)
+      this.#at += 1
+      value |= (byte & 0x7f) << shift
+      if (byte < 0x80) return value
+    }
+  }
+}

@@ -1,0 +1,101 @@
+import type { Logger, Runtime } from '@onceward/core'
+import type { Cluster } from 'kafkajs'
+import { troubleOf } from '../errors.ts'
+import { matches } from '../options.ts'
+import { topicIds } from './topic-ids.ts'
+
+/** kafkajs looks at its topics every five minutes, and then at the number of their partitions alone. */
+const LOOK_MS = 3_000
+
+export interface TopicWatchOptions {
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly subscriptions: readonly (string | RegExp)[]
+  /** Whether the consumer is answered; a broker that is away is not asked, see {@link Commits}. */
+  readonly isAnswered: () => boolean
+  /** The topic was deleted and made anew: its offsets mean other records now. */
+  readonly onAnew: (topic: string) => Promise<void>
+  /** Another topic matches a pattern: kafkajs finds it only when it subscribes again (brokers.md K18). */
+  readonly onAppeared: (topics: readonly string[]) => void
+}
+
+/** What happens to topics while they are consumed. */
+export class TopicWatch {
+  readonly #options: TopicWatchOptions
+  /** As they were seen last; a consumer after a crash goes on with them. */
+  #ids: ReadonlyMap<string, string> = new Map()
+  #topics: readonly string[] = []
+  #clusterId: string | undefined
+  #cancel: (() => void) | undefined
+
+  constructor(options: TopicWatchOptions) {
+    this.#options = options
+  }
+
+  /** Undefined before it could be asked for, and where a broker is too old to tell. */
+  get clusterId(): string | undefined {
+    return this.#clusterId
+  }
+
+  /**
+   * After the consumer has subscribed, before it reads anything: the group has no offset of what is new since the last.
+   *
+   * Rejects when the cluster does not tell its id: identities made with it and without it would be two.
+   */
+  async begin(cluster: Cluster): Promise<void> {
+    this.end()
+    this.#topics = await this.#subscribed(cluster)
+    const answer = await topicIds(cluster, this.#topics)
+    this.#clusterId ??= answer?.clusterId
+    this.#ids = answer?.ids ?? new Map()
+    this.#again(cluster)
+  }
+
+  end(): void {
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+
+  #again(cluster: Cluster): void {
+    const { runtime } = this.#options
+    const cancel = runtime.setTimer(
+      () => {
+        void this.#look(cluster).then(() => {
+          if (this.#cancel === cancel) this.#again(cluster)
+        })
+      },
+      LOOK_MS,
+      { keepAlive: false },
+    )
+    this.#cancel = cancel
+  }
+
+  async #look(cluster: Cluster): Promise<void> {
+    const { isAnswered, onAnew, onAppeared } = this.#options
+    if (!isAnswered()) return
+    try {
+      const topics = await this.#subscribed(cluster)
+      const appeared = topics.filter((topic) => !this.#topics.includes(topic))
+      if (appeared.length > 0) onAppeared(appeared)
+      const answer = await topicIds(cluster, this.#topics)
+      for (const [topic, id] of answer?.ids ?? []) {
+        const before = this.#ids.get(topic)
+        if (before !== undefined && before !== id) await onAnew(topic)
+        this.#ids = new Map([...this.#ids, [topic, id]])
+      }
+    } catch (error) {
+      // The consumer has noticed it too, or will.
+      const fields = { trouble: troubleOf(error).text }
+      this.#options.logger.debug(fields, 'the topics could not be looked at')
+    }
+  }
+
+  async #subscribed(cluster: Cluster): Promise<readonly string[]> {
+    const { subscriptions } = this.#options
+    const named = subscriptions.filter((topic) => typeof topic === 'string')
+    if (named.length === subscriptions.length) return named
+    const { topicMetadata } = await cluster.metadata()
+    const all = topicMetadata.map(({ topic }) => topic)
+    return all.filter((topic) => subscriptions.some((one) => matches(one, topic)))
+  }
+}

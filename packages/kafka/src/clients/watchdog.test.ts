@@ -1,0 +1,40 @@
+import { Clock } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import { silenceOf, Watchdog } from './watchdog.ts'
+
+test('barks once, when nothing was heard for the whole limit', async () => {
+  const clock = new Clock()
+  const watchdog = new Watchdog(clock.runtime, 1_000)
+  let barks = 0
+  watchdog.begin(() => {
+    barks += 1
+  })
+  await clock.advance(900)
+  watchdog.heard()
+  await clock.advance(999)
+  expect(barks).toBe(0)
+  await clock.advance(1)
+  expect([barks, clock.timers]).toEqual([1, 0])
+})
+
+test('says nothing after its end, and nothing twice when it begins anew', async () => {
+  const clock = new Clock()
+  const watchdog = new Watchdog(clock.runtime, 1_000)
+  const barks: string[] = []
+  watchdog.begin(() => barks.push('first'))
+  watchdog.begin(() => barks.push('second'))
+  await clock.advance(1_000)
+  expect(barks).toEqual(['second'])
+  watchdog.begin(() => barks.push('third'))
+  watchdog.end()
+  expect(clock.timers).toBe(0)
+})
+
+// Red when it is the session alone: a member that waits for the others to rejoin would be replaced, and they with it.
+test.each([
+  [{ sessionTimeout: 10_000 }, 70_000],
+  [{ sessionTimeout: 10_000, rebalanceTimeout: 5_000 }, 20_000],
+  [{ sessionTimeout: 10_000, rebalanceTimeout: 120_000 }, 130_000],
+])('with %o the limit is %i ms', (times, limitMs) => {
+  expect(silenceOf(times)).toBe(limitMs)
+})

@@ -1,0 +1,188 @@
+import {
+  type Delivery,
+  FatalError,
+  type GuardEvent,
+  type OutcomeRecord,
+  position,
+  RetryableError,
+} from '@onceward/core'
+import { until } from '@onceward/testing'
+import { skipped } from '@onceward/testing/servers'
+import { describe, expect, test } from 'vitest'
+import { billing, range, useKafka } from './fixtures/use-kafka.ts'
+import { consumeKafka, kafkaMessage } from './index.ts'
+
+describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
+  const kit = useKafka()
+
+  test('processes each message once and leaves the queue empty, copies included', async () => {
+    const { topics } = kit
+    const topic = await topics.create(4)
+    const keys = range(300)
+    await topics.send(topic, [...keys, ...keys.slice(0, 30)])
+    const ran: string[] = []
+    const guard = billing(({ payload }) => void ran.push(payload.key))
+    await using consumption = await consumeKafka(topics.client(), guard, { topics: [topic] })
+    await topics.caughtUp(guard.consumer, topic)
+    expect(ran.toSorted()).toEqual(keys.toSorted())
+    await until(() => consumption.health().inFlight === 0)
+    expect(consumption.health()).toMatchObject({ state: 'running', settleFailures: 0 })
+  })
+
+  test('a batch guard shares its calls between receives', async () => {
+    const { topics } = kit
+    const topic = await topics.create(2)
+    const keys = range(200)
+    await topics.send(topic, keys)
+    const ran: string[] = []
+    const guard = billing(({ payload }) => void ran.push(payload.key), { transaction: 'batch' })
+    await using _ = await consumeKafka(topics.client(), guard, {
+      topics: [topic],
+      batch: { size: 50 },
+    })
+    await topics.caughtUp(guard.consumer, topic)
+    expect(ran.toSorted()).toEqual(keys.toSorted())
+  })
+
+  // Red when records of one key run beside each other, or a failed one is passed by the next.
+  test('the order of a key is kept with sixteen handlers and events that fail', async () => {
+    const { topics } = kit
+    const topic = await topics.create(2)
+    const keys = Array.from({ length: 120 }, (_, index) => `k${index % 6}:${index}`)
+    await topics.send(topic, keys, (key) => ({ key: key.split(':')[0] ?? null }))
+    const ran: string[] = []
+    const failed = new Set<string>()
+    const guard = billing(
+      async ({ payload: { key } }) => {
+        await new Promise((resolve) => setTimeout(resolve, Math.random() * 4))
+        if (Math.random() < 0.2 && !failed.has(key)) {
+          failed.add(key)
+          throw new Error('not now')
+        }
+        ran.push(key)
+      },
+      { concurrency: 16, retry: { baseMs: 20 } },
+    )
+    await using _ = await consumeKafka(topics.client(), guard, { topics: [topic] })
+    await topics.caughtUp(guard.consumer, topic)
+    for (const lane of range(6, 'k').map((name) => name.replace('-', ''))) {
+      const of = (all: readonly string[]) => all.filter((key) => key.startsWith(`${lane}:`))
+      expect(of(ran)).toEqual(of(keys))
+    }
+    expect(failed.size).toBeGreaterThan(0)
+  })
+
+  test('a dead letter has key, value and headers of the original, and the original is passed', async () => {
+    const { topics } = kit
+    const topic = await topics.create()
+    const dead = await topics.create(1, {}, topics.name('dead'))
+    await topics.send(topic, ['poison', 'fine'])
+    const ran: string[] = []
+    const guard = billing(({ payload: { key } }) => {
+      if (key === 'poison') throw new FatalError('no such order')
+      ran.push(key)
+    })
+    await using _ = await consumeKafka(topics.client(), guard, {
+      topics: [topic],
+      deadLetter: { producer: topics.producer, topic: dead },
+    })
+    await topics.caughtUp(guard.consumer, topic)
+    expect(ran).toEqual(['fine'])
+    const [record] = await topics.read(dead, 1)
+    const headers = Object.entries(record?.headers ?? {}).map(([name, value]) => [
+      name,
+      String(value),
+    ])
+    expect([String(record?.key), String(record?.value)]).toEqual(['poison', '{"key":"poison"}'])
+    expect(Object.fromEntries(headers)).toMatchObject({
+      'Idempotency-Key': 'poison',
+      'x-onceward-reason': 'fatal',
+      'x-onceward-error': 'FatalError: no such order',
+      'x-onceward-attempts': '1',
+      'x-onceward-origin': `${topic}/0/0`,
+      'x-onceward-consumer': guard.consumer,
+    })
+  })
+
+  // Red when the event is not held in hand, where every return of the callback fetches it again, and when the offset passes
+  // it meanwhile, as a pause with a return (K1) or a seek (K10) does: a crash then loses it.
+  test('K1, K10: an event that is not due runs again when it is, not before, and others of its partition run', async () => {
+    const { topics } = kit
+    const topic = await topics.create()
+    await topics.send(topic, ['late', 'other'])
+    const outcomes: OutcomeRecord[] = []
+    let ranAgainAt = 0
+    let attempts = 0
+    const guard = billing(
+      ({ payload: { key } }) => {
+        if (key !== 'late') return
+        attempts += 1
+        if (attempts === 1) throw new RetryableError('not now', { afterMs: 3_000 })
+        ranAgainAt = Date.now()
+      },
+      { observe: (record) => void outcomes.push(record) },
+    )
+    await using _ = await consumeKafka(topics.client(), guard, { topics: [topic] })
+    await until(() => outcomes.length === 2)
+    const committed = new Set<number>()
+    while (attempts === 1) {
+      const [offset = Number.NaN] = await topics.committed(guard.consumer, topic)
+      if (attempts === 1) committed.add(offset)
+    }
+    await topics.caughtUp(guard.consumer, topic)
+    const deferred = outcomes.find(({ settlement }) => settlement.kind === 'defer')?.settlement
+    expect(deferred).toMatchObject({ reason: 'failed' })
+    expect(ranAgainAt).toBeGreaterThanOrEqual(Reflect.get(deferred ?? {}, 'until'))
+    expect(committed).toEqual(new Set([-1]))
+    expect([attempts, outcomes.length]).toEqual([2, 3])
+  })
+
+  test('patterns, headers of any kind, tombstones and records without a key', async () => {
+    const { topics } = kit
+    const prefix = topics.name('pattern')
+    const [one, two] = [`${prefix}-one`, `${prefix}-two`]
+    await topics.create(1, {}, one)
+    await topics.create(1, {}, two)
+    const headers = { CE_ID: ['1', '2'], ce_source: 'shop', blob: Buffer.from([0xff]) }
+    await topics.producer.send({ topic: one, messages: [{ key: 'k', value: null, headers }] })
+    await topics.producer.send({ topic: two, messages: [{ value: '{"key":"x"}' }] })
+    const events: GuardEvent<unknown>[] = []
+    const guard = billing((event) => void events.push(event), { onMissingKey: 'position' })
+    await using _ = await consumeKafka(topics.client(), guard, {
+      topics: [new RegExp(`^${prefix}`)],
+    })
+    await until(() => events.length === 2)
+    const [tombstone, plain] = events.toSorted((a, b) =>
+      a.source.queue.localeCompare(b.source.queue),
+    )
+    expect(tombstone).toMatchObject({
+      payload: null,
+      key: 'cloudevent:4:shop:1:2',
+      headers: { ce_id: '2', ce_source: 'shop' },
+      orderingKey: 'k',
+    })
+    expect(plain).toMatchObject({ payload: { key: 'x' }, source: { queue: two, position: '0/0' } })
+    expect(plain?.key).toContain(`:3:0/0:`)
+    expect(kafkaMessage(plain as Delivery)).toMatchObject({ topic: two, partition: 0 })
+  })
+
+  // Red when the identity is topic, partition and offset alone: the new records would be duplicates of the old.
+  test('a topic that is made anew at the same name has other positions', async () => {
+    const { topics } = kit
+    const topic = await topics.create()
+    const ran: string[] = []
+    const guard = billing(({ payload }) => void ran.push(payload.key), { eventKey: position() })
+    await topics.send(topic, ['old-0', 'old-1'])
+    {
+      await using _ = await consumeKafka(topics.client(), guard, { topics: [topic] })
+      await topics.caughtUp(guard.consumer, topic)
+    }
+    await topics.recreate(topic)
+    await topics.send(topic, ['new-0', 'new-1'])
+    await using _ = await consumeKafka(topics.client(), guard, { topics: [topic] })
+    await topics.caughtUp(guard.consumer, topic)
+    expect(ran).toEqual(['old-0', 'old-1', 'new-0', 'new-1'])
+  })
+
+  // Red when the drain waits for kafkajs, which waits for the handler without any bound.
+})

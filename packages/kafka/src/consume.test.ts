@@ -1,0 +1,67 @@
+import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import type { KafkaClient } from './client.ts'
+import { consumeKafka } from './index.ts'
+
+/** A client that must not be asked for anything. */
+const untouched = new Proxy({} as KafkaClient, {
+  get: (_, name) => {
+    throw new Error(`asked for ${String(name)}`)
+  },
+})
+const topics = ['orders']
+
+test('wrong options and wrong stores reject the start', async () => {
+  const made = handMadeGuard()
+  await expect(consumeKafka(untouched, made.guard, { topics: [] })).rejects.toThrow('`topics`')
+  made.state.open = () => Promise.reject(new ConfigurationError('no tables'))
+  await expect(consumeKafka(untouched, made.guard, { topics })).rejects.toThrow('no tables')
+  expect(made.clock.timers).toBe(0)
+  expect([...made.publishers]).toEqual([])
+})
+
+test('a store that is down at the start is waited for; tables that do not fit end it', async () => {
+  const made = handMadeGuard()
+  made.state.open = () => Promise.reject(new StoreUnavailableError('injected'))
+  const consumption = await consumeKafka(untouched, made.guard, { topics })
+  expect(consumption.health()).toMatchObject({ state: 'paused', inFlight: 0 })
+  expect(consumption.health().reason).toContain('injected')
+  made.state.open = () => Promise.reject(new ConfigurationError('no tables'))
+  const stopped = expect(consumption.stopped).rejects.toThrow('no tables')
+  await made.clock.advance(2_000)
+  await stopped
+  expect(consumption.health().state).toBe('stopped')
+})
+
+test('a signal that is aborted already starts nothing', async () => {
+  const { guard } = handMadeGuard()
+  const signal = AbortSignal.abort()
+  const consumption = await consumeKafka(untouched, guard, { topics, signal })
+  await consumption.stopped
+  expect(consumption.health().state).toBe('stopped')
+})
+
+test("publishes dead letters for the guard's poller", async () => {
+  const made = handMadeGuard()
+  made.state.open = () => Promise.reject(new StoreUnavailableError('injected'))
+  const deadLetter = { producer: { send: async () => [] }, topic: 'orders.dead' }
+  const consumption = await consumeKafka(untouched, made.guard, { topics, deadLetter })
+  expect([...made.publishers.keys()]).toEqual(topics)
+  await consumption.drain()
+  expect([...made.publishers.keys()]).toEqual([])
+})
+
+test('a signal drains, and drains are one and the same', async () => {
+  const made = handMadeGuard()
+  made.state.open = () => Promise.reject(new StoreUnavailableError('injected'))
+  const stop = new AbortController()
+  const { signal } = stop
+  const consumption = await consumeKafka(untouched, made.guard, { topics, signal })
+  stop.abort()
+  const drained = consumption.drain()
+  expect(consumption.drain()).toBe(drained)
+  await drained
+  await consumption.stopped
+  expect(made.clock.timers).toBe(0)
+})

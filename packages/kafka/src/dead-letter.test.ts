@@ -1,0 +1,90 @@
+import type { DeadLetter } from '@onceward/core'
+import type { Message, ProducerRecord } from 'kafkajs'
+import { expect, test } from 'vitest'
+import { createPublisher, deadLetterMessage } from './dead-letter.ts'
+import { toDelivery } from './delivery.ts'
+import { message, protocolError } from './fixtures/fetch.ts'
+
+function letterOf(
+  more: Partial<Message> = {},
+  key: Buffer | null = Buffer.from([1, 0xff]),
+): DeadLetter {
+  const headers = {
+    Trace: [Buffer.from('a'), Buffer.from([0xff])],
+    'X-Onceward-Reason': Buffer.from('old'),
+  }
+  const record = {
+    topic: 'orders',
+    partition: 2,
+    message: message(41, key, { headers, ...more } as object),
+  }
+  return {
+    ref: { kind: 'refused', id: 'r-1' },
+    consumer: 'billing',
+    key: 'key-a',
+    reason: 'fatal',
+    error: 'no such order',
+    attempts: 3,
+    firstFailedAt: new Date(0),
+    lastFailedAt: new Date(1_000),
+    delivery: toDelivery(record, 'cluster-1'),
+  }
+}
+
+test('a dead letter keeps key, value and headers and says why it is here', () => {
+  const letter = letterOf()
+  expect(deadLetterMessage(letter)).toEqual({
+    key: Buffer.from([1, 0xff]),
+    value: Buffer.from(letter.delivery.body),
+    headers: {
+      Trace: [Buffer.from('a'), Buffer.from([0xff])],
+      'x-onceward-reason': 'fatal',
+      'x-onceward-consumer': 'billing',
+      'x-onceward-error': 'no such order',
+      'x-onceward-attempts': '3',
+      'x-onceward-key': 'key-a',
+      'x-onceward-origin': 'orders/2/41',
+      'x-onceward-last-at': '1970-01-01T00:00:01.000Z',
+      'x-onceward-first-at': '1970-01-01T00:00:00.000Z',
+    },
+  })
+})
+
+test('a stored one goes with what was stored', () => {
+  const letter = letterOf({}, Buffer.from('k-1'))
+  const { raw: _, ...delivery } = letter.delivery
+  const { key, value, headers } = deadLetterMessage({ ...letter, delivery })
+  expect([key, String(value), headers?.['trace']]).toEqual([
+    'k-1',
+    String(letter.delivery.body),
+    undefined,
+  ])
+})
+
+test('a tombstone stays a tombstone, a record without a key stays without', () => {
+  const letter = letterOf({ value: null }, null)
+  expect(deadLetterMessage(letter)).toMatchObject({ key: null, value: null })
+  const { raw: _, ...delivery } = letter.delivery
+  expect(deadLetterMessage({ ...letter, delivery })).toMatchObject({ key: null, value: null })
+})
+
+test('every replica has to have it; one that is too large goes without the reasons', async () => {
+  const sent: ProducerRecord[] = []
+  const trouble: Error[] = [protocolError('MESSAGE_TOO_LARGE')]
+  const send = async (record: ProducerRecord): Promise<never[]> => {
+    sent.push(record)
+    const error = trouble.shift()
+    if (error !== undefined) throw error
+    return []
+  }
+  await createPublisher({ send }, 'orders.dead')(letterOf())
+  expect(sent.map(({ topic, acks }) => [topic, acks])).toEqual([
+    ['orders.dead', -1],
+    ['orders.dead', -1],
+  ])
+  expect(Object.keys(sent[1]?.messages[0]?.headers ?? {})).toEqual(['Trace'])
+  trouble.push(protocolError('NOT_ENOUGH_REPLICAS'))
+  await expect(createPublisher({ send }, 'orders.dead')(letterOf())).rejects.toThrow(
+    'NOT_ENOUGH_REPLICAS',
+  )
+})

@@ -1,0 +1,82 @@
+import { createGuard, position } from '@onceward/core'
+import { memoryInbox } from '@onceward/core/memory'
+import { expect, test } from 'vitest'
+import { kafkaMessage, toDelivery } from './delivery.ts'
+import { message } from './fixtures/fetch.ts'
+
+const deliveryOf = (more: Parameters<typeof message>[2], key: string | Buffer | null = 'k-1') =>
+  toDelivery({ topic: 'orders', partition: 2, message: message(41, key, more) }, 'cluster-1')
+
+test('a record becomes a delivery', () => {
+  const headers = { 'Content-Type': Buffer.from('application/json') }
+  const delivery = deliveryOf({ headers })
+  expect(delivery).toMatchObject({
+    headers: { 'content-type': 'application/json' },
+    source: {
+      broker: 'kafka',
+      queue: 'orders',
+      position: '2/41',
+      incarnation: 'cluster-1:1700000000000',
+    },
+    contentType: 'application/json',
+    orderingKey: 'k-1',
+    producedAt: new Date(1_700_000_000_000),
+  })
+  expect(delivery.redelivered).toBeUndefined()
+  expect(kafkaMessage(delivery)).toMatchObject({
+    topic: 'orders',
+    partition: 2,
+    message: { offset: '41' },
+  })
+  expect(kafkaMessage({ ...delivery, raw: undefined })).toBeUndefined()
+  expect(kafkaMessage({ ...delivery, source: { broker: 'sqs', queue: 'orders' } })).toBeUndefined()
+})
+
+test('headers are text in lower case, the last of a repeated one, and bytes are left out', () => {
+  const { headers } = deliveryOf({
+    headers: {
+      Ce_Id: [Buffer.from('first'), Buffer.from('läst')],
+      CE_ID2: Buffer.from('two'),
+      plain: 'text',
+      blob: Buffer.from([0xff, 0xfe]),
+      ['__proto__']: Buffer.from('mine'),
+      empty: Buffer.from(''),
+      none: undefined,
+    },
+  })
+  expect(Object.entries(headers)).toEqual([
+    ['ce_id', 'läst'],
+    ['ce_id2', 'two'],
+    ['plain', 'text'],
+    ['__proto__', 'mine'],
+    ['empty', ''],
+  ])
+})
+
+test('a record without a key has no lane, and keys that are no text have one each', () => {
+  expect(deliveryOf({}, null).orderingKey).toBeUndefined()
+  const lanes = [Buffer.from([0xff]), Buffer.from([0xfe]), Buffer.from('')].map(
+    (key) => deliveryOf({}, key).orderingKey,
+  )
+  expect(new Set(lanes).size).toBe(3)
+})
+
+test('a tombstone reaches the handler as a payload that is null', async () => {
+  const seen: unknown[] = []
+  const guard = createGuard(
+    { consumer: 'billing', inbox: memoryInbox(), eventKey: position() },
+    ({ payload }) => void seen.push(payload),
+  )
+  const settlement = await guard.process(deliveryOf({ value: null }))
+  expect([settlement.kind, seen]).toEqual(['ack', [null]])
+  await guard.close()
+})
+
+test('the same place in a topic that was made anew is another event', () => {
+  const keys = [{}, {}, { timestamp: '1700000000001' }].map((more) => {
+    const delivery = deliveryOf(more)
+    return position()({ ...delivery, payload: undefined })
+  })
+  expect(keys[0]).toBe(keys[1])
+  expect(keys[0]).not.toBe(keys[2])
+})

@@ -1,0 +1,53 @@
+import { handMadeGuard } from '@onceward/testing/adapter'
+import type { ConsumerConfig } from 'kafkajs'
+import { expect, test } from 'vitest'
+import { timeFindings, topicFindings } from './doctor.ts'
+import { resolveConsumerSettings } from './options.ts'
+
+const DAY_MS = 86_400_000
+const guard = handMadeGuard().port.settings
+
+test.each([
+  ['a week', { retentionMs: 7 * DAY_MS, isCompacted: false }, 'nothing'],
+  ['unknown', { retentionMs: undefined, isCompacted: false }, 'nothing'],
+  ['a month', { retentionMs: 30 * DAY_MS, isCompacted: false }, 'problem'],
+  ['for ever', { retentionMs: Number.POSITIVE_INFINITY, isCompacted: false }, 'warning'],
+  ['the last of each key', { retentionMs: 30 * DAY_MS, isCompacted: true }, 'warning'],
+])('trap A16: a topic that keeps records for %o is a %s', (_what, facts, expected) => {
+  const { problems, warnings } = topicFindings({ topic: 'orders', ...facts }, guard)
+  const found = problems.length > 0 ? 'problem' : warnings.length > 0 ? 'warning' : 'nothing'
+  expect(found).toBe(expected)
+  expect([...problems, ...warnings].every((text) => text.includes('dedupWindowMs'))).toBe(true)
+})
+
+function warningsOf(
+  consumer: Partial<ConsumerConfig>,
+  more: object = {},
+  settings = guard,
+): readonly string[] {
+  const resolved = resolveConsumerSettings({ topics: ['orders'], consumer, ...more }, settings)
+  return timeFindings(resolved, settings).warnings
+}
+
+test('the defaults give no warning, with and without leases', () => {
+  expect(warningsOf({})).toEqual([])
+  expect(warningsOf({}, {}, { ...guard, hasLeases: true })).toEqual([])
+})
+
+test.each<[string, Partial<ConsumerConfig>, object]>([
+  ['heartbeatInterval', { heartbeatInterval: 4_000 }, {}],
+  ['maxWaitTimeInMs', { maxWaitTimeInMs: 4_000 }, {}],
+  ['retries', { retry: { retries: 2 } }, {}],
+  ['allowAutoTopicCreation', { allowAutoTopicCreation: true }, {}],
+  ['fromBeginning', {}, { fromBeginning: false }],
+])('%s is warned of, with its fix', (name, consumer, more) => {
+  const warnings = warningsOf(consumer, more)
+  expect(warnings).toHaveLength(1)
+  expect(warnings[0]).toMatch(new RegExp(`${name}.*(Set it|Leave it)`))
+})
+
+test('a lease that outlives the session is warned of where there are leases', () => {
+  const leased = { ...guard, hasLeases: true }
+  expect(warningsOf({ sessionTimeout: 6_000 }, {}, leased)[0]).toContain('leaseMs')
+  expect(warningsOf({ sessionTimeout: 6_000 })).toEqual([])
+})

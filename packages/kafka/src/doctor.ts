@@ -1,0 +1,228 @@
+import { ConfigurationError } from '@onceward/core'
+import type { GuardPort, GuardSettings } from '@onceward/core/adapter'
+import { askCluster, type KafkaAdmin, type KafkaClient } from './client.ts'
+import { consumerOf } from './clients/kafkajs.ts'
+import { troubleOf } from './errors.ts'
+import { type ConsumerSettings, matches } from './options.ts'
+
+/** `ConfigResourceTypes.TOPIC`; kafkajs is imported for its types alone. */
+const TOPIC = 2
+
+export interface Surroundings {
+  readonly kafka: Pick<KafkaClient, 'admin'>
+  readonly settings: ConsumerSettings
+  readonly port: Pick<GuardPort, 'settings' | 'logger' | 'runtime'>
+}
+
+/** What the checks found. Each text names the fix. */
+export interface Findings {
+  readonly problems: readonly string[]
+  readonly warnings: readonly string[]
+}
+
+/** What a topic is set to, as far as it could be read. */
+export interface TopicFacts {
+  readonly topic: string
+  /** `retention.ms`; infinite when it is −1. */
+  readonly retentionMs: number | undefined
+  readonly isCompacted: boolean
+}
+
+/**
+ * Looks at the settings, the topics and the group before the first fetch.
+ *
+ * @throws {@link ConfigurationError} when it cannot work; any other error is the client's and may pass.
+ */
+export async function examine(surroundings: Surroundings): Promise<void> {
+  const { kafka, settings, port } = surroundings
+  const { facts, strangers } = await askCluster(kafka, port.runtime, async (admin) => {
+    const topics = await existing(admin, settings)
+    const facts = await factsOf(admin, topics, surroundings)
+    return { facts, strangers: await strangersOf(admin, surroundings) }
+  })
+  const found = [
+    groupFindings(strangers, surroundings),
+    timeFindings(settings, port.settings),
+    ...facts.map((each) => topicFindings(each, port.settings)),
+  ]
+  for (const warning of found.flatMap(({ warnings }) => warnings)) {
+    port.logger.warn(
+      { group: settings.consumer.groupId, finding: warning },
+      'the Kafka set-up deserves a look',
+    )
+  }
+  const problems = found.flatMap(({ problems }) => problems)
+  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+}
+
+/** Names of the topics to consume. @throws {@link ConfigurationError} when one is missing, or the dead-letter topic. */
+async function existing(
+  admin: KafkaAdmin,
+  { topics, deadLetter }: ConsumerSettings,
+): Promise<readonly string[]> {
+  const named = topics.filter((topic) => typeof topic === 'string')
+  const missing: string[] = []
+  for (const topic of named) {
+    if (!(await exists(admin, topic))) missing.push(missingTopic('topics', topic))
+  }
+  if (deadLetter !== undefined && !(await exists(admin, deadLetter.topic))) {
+    missing.push(missingTopic('deadLetter.topic', deadLetter.topic))
+  }
+  if (missing.length > 0) throw new ConfigurationError(missing.join('\n'))
+  if (named.length === topics.length) return named
+  const all = await admin.listTopics()
+  return all.filter((topic) => topics.some((subscription) => matches(subscription, topic)))
+}
+
+/** One by one: kafkajs answers for several, or for all there are, only when not a single one is in trouble. */
+async function exists(admin: KafkaAdmin, topic: string): Promise<boolean> {
+  try {
+    await admin.fetchTopicMetadata({ topics: [topic] })
+    return true
+  } catch (error) {
+    if (troubleOf(error).kind === 'topic-missing') return false
+    throw error
+  }
+}
+
+const missingTopic = (option: string, topic: string): string =>
+  `The topic of \`${option}\`, '${topic}', does not exist in this cluster, or this client may not describe it. ` +
+  'Create it, or correct the name.'
+
+async function factsOf(
+  admin: KafkaAdmin,
+  topics: readonly string[],
+  { port }: Surroundings,
+): Promise<readonly TopicFacts[]> {
+  if (topics.length === 0) return []
+  try {
+    const resources = topics.map((name) => ({
+      type: TOPIC,
+      name,
+      configNames: ['retention.ms', 'cleanup.policy'],
+    }))
+    const described = await admin.describeConfigs({ resources, includeSynonyms: false })
+    return described.resources.map(({ resourceName, configEntries }) => {
+      const setting = (name: string): string | undefined =>
+        configEntries.find(({ configName }) => configName === name)?.configValue
+      return {
+        topic: resourceName,
+        retentionMs: toMs(setting('retention.ms')),
+        isCompacted: setting('cleanup.policy')?.includes('compact') ?? false,
+      }
+    })
+  } catch (error) {
+    const { kind, text } = troubleOf(error)
+    if (kind !== 'denied') throw error
+    const fix = 'allow DescribeConfigs on these topics'
+    port.logger.warn({ topics, trouble: text, fix }, 'the topics could not be checked')
+    return []
+  }
+}
+
+/** Other consumers that have members in the group. */
+async function strangersOf(
+  admin: KafkaAdmin,
+  { port, settings }: Surroundings,
+): Promise<readonly string[]> {
+  const { groupId } = settings.consumer
+  try {
+    const { groups } = await admin.describeGroups([groupId])
+    const consumers = groups.flatMap(({ members }) => members).map(consumerOf)
+    return [...new Set(consumers)].filter(
+      (consumer) => consumer !== undefined && consumer !== port.settings.consumer,
+    ) as readonly string[]
+  } catch (error) {
+    const { kind, text } = troubleOf(error)
+    if (kind !== 'denied') throw error
+    const fix = 'allow Describe on this group'
+    port.logger.warn({ group: groupId, trouble: text, fix }, 'the group could not be checked')
+    return []
+  }
+}
+
+/** trap T39: two consumers in one group share its records, so each sees only a part of them. */
+function groupFindings(strangers: readonly string[], { port, settings }: Surroundings): Findings {
+  return {
+    problems: when(
+      strangers.length > 0,
+      `Group '${settings.consumer.groupId}' has members of the consumer '${strangers.join("', '")}'; as another one, ` +
+        `'${port.settings.consumer}' would get a part of the records and they the rest. Leave \`groupId\` out, or ` +
+        'give each consumer a group of its own.',
+    ),
+    warnings: [],
+  }
+}
+
+function toMs(value: string | undefined): number | undefined {
+  const ms = Number(value)
+  if (value === undefined || Number.isNaN(ms)) return undefined
+  return ms < 0 ? Number.POSITIVE_INFINITY : ms
+}
+
+export function topicFindings(
+  { topic, retentionMs = 0, isCompacted }: TopicFacts,
+  { dedupWindowMs }: GuardSettings,
+): Findings {
+  const isFiniteTime = Number.isFinite(retentionMs)
+  return {
+    problems: when(
+      isFiniteTime && !isCompacted && retentionMs > dedupWindowMs,
+      `Topic '${topic}' keeps records for ${retentionMs} ms (retention.ms), longer than the guard's ` +
+        `\`dedupWindowMs\` of ${dedupWindowMs}: after a reset of the offsets a record could come back when its ` +
+        'event was forgotten, and be processed twice. Raise `dedupWindowMs` or lower the retention.',
+    ),
+    warnings: when(
+      !isFiniteTime || isCompacted,
+      `Topic '${topic}' keeps records for ever, the guard remembers an event for \`dedupWindowMs\`, ` +
+        `${dedupWindowMs} ms. Older records are processed again when the offsets of the group are reset or lost. ` +
+        'Raise `dedupWindowMs` to the longest replay you mean to survive.',
+    ),
+  }
+}
+
+/** Of the settings alone (brokers.md §5.5, §12). */
+export function timeFindings(
+  { consumer, fromBeginning }: ConsumerSettings,
+  { hasLeases, leaseMs }: GuardSettings,
+): Findings {
+  const { sessionTimeout, heartbeatInterval, maxWaitTimeInMs } = consumer
+  const third = Math.floor(sessionTimeout / 3)
+  return {
+    problems: [],
+    warnings: [
+      ...when(
+        heartbeatInterval > third,
+        `\`consumer.heartbeatInterval\` is ${heartbeatInterval}, more than a third of the sessionTimeout of ` +
+          `${sessionTimeout} ms: two lost heartbeats end the membership. Set it to ${third} or less.`,
+      ),
+      ...when(
+        maxWaitTimeInMs > third,
+        `\`consumer.maxWaitTimeInMs\` is ${maxWaitTimeInMs}, more than a third of the sessionTimeout of ` +
+          `${sessionTimeout} ms: kafkajs sends heartbeats between fetches. Set it to ${third} or less.`,
+      ),
+      ...when(
+        hasLeases && leaseMs > sessionTimeout,
+        `The guard's \`leaseMs\` is ${leaseMs}, longer than the sessionTimeout of ${sessionTimeout} ms: the records ` +
+          'of a dead process come to another one that must wait for its leases. Shorten `leaseMs`, or raise ' +
+          '`consumer.sessionTimeout`.',
+      ),
+      ...when(
+        (consumer.retry?.retries ?? 5) < 5,
+        `\`consumer.retry.retries\` is ${consumer.retry?.retries}: short outages then cost a rebalance. Leave it out.`,
+      ),
+      ...when(
+        consumer.allowAutoTopicCreation === true,
+        '`consumer.allowAutoTopicCreation` is true: a topic that is deleted comes back empty because it is consumed. ' +
+          'Leave it out.',
+      ),
+      ...when(
+        !fromBeginning,
+        '`fromBeginning` is false: when the offset of the group falls out of the log, what is left there is skipped ' +
+          'unread. Leave it out unless that is meant.',
+      ),
+    ],
+  }
+}
+
+const when = (found: boolean, text: string): readonly string[] => (found ? [text] : [])

@@ -1,0 +1,49 @@
+import { expect, test } from 'vitest'
+import { rebalanceIn, troubleOf } from './errors.ts'
+import { protocolError } from './fixtures/fetch.ts'
+
+test.each([
+  ['REBALANCE_IN_PROGRESS', 'rebalance'],
+  ['UNKNOWN_MEMBER_ID', 'rebalance'],
+  ['UNKNOWN_TOPIC_OR_PARTITION', 'topic-missing'],
+  ['GROUP_AUTHORIZATION_FAILED', 'denied'],
+  ['SASL_AUTHENTICATION_FAILED', 'credentials'],
+  ['INVALID_SESSION_TIMEOUT', 'configuration'],
+  ['GROUP_LOAD_IN_PROGRESS', 'network'],
+  ['SOMETHING_NEW', 'other'],
+])('%s means %s', (type, kind) => {
+  expect(troubleOf(protocolError(type))).toEqual({ kind, text: `${type}: ${type}` })
+})
+
+test('a cause tells what its wrapper does not', () => {
+  const wrapped = Object.assign(
+    new Error('gave up', { cause: protocolError('SASL_AUTHENTICATION_FAILED') }),
+    {
+      name: 'KafkaJSNumberOfRetriesExceeded',
+    },
+  )
+  expect(troubleOf(wrapped)).toEqual({
+    kind: 'credentials',
+    text: 'KafkaJSNumberOfRetriesExceeded: gave up',
+  })
+})
+
+test.each([undefined, null, 'text', 7, {}])('%s is an error too', (thrown) => {
+  expect(troubleOf(thrown).kind).toBe('other')
+  expect(rebalanceIn(thrown)).toBeUndefined()
+})
+
+// Red when the wrapper is thrown: kafkajs sees no `type` and ends the consumer for good.
+test('K6: the error that makes kafkajs rejoin is found in its wrapper, the very object', () => {
+  const raw = protocolError('UNKNOWN_MEMBER_ID')
+  const wrapped = Object.assign(new Error('wrapped', { cause: raw }), { retriable: false })
+  expect(rebalanceIn(wrapped)).toBe(raw)
+  expect(rebalanceIn(protocolError('LEADER_NOT_AVAILABLE'))).toBeUndefined()
+  expect(rebalanceIn(new TypeError('no'))).toBeUndefined()
+})
+
+test('a circle of causes comes to an end', () => {
+  const error = new Error('round')
+  error.cause = error
+  expect(troubleOf(error).kind).toBe('other')
+})

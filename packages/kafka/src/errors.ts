@@ -1,0 +1,140 @@
+import type { Pauses } from '@onceward/core/adapter'
+
+/** What an error of kafkajs means for the one who consumes. */
+export type TroubleKind =
+  /** The generation is over; kafkajs rejoins when it sees the error itself. */
+  | 'rebalance'
+  | 'topic-missing'
+  | 'too-large'
+  | 'denied'
+  | 'credentials'
+  /** The broker will never accept this consumer as it is configured. */
+  | 'configuration'
+  | 'network'
+  | 'other'
+
+/** An error, told apart. `text` goes into logs and `health().reason`. */
+export interface Trouble {
+  readonly kind: TroubleKind
+  readonly text: string
+}
+
+/** Longest pauses between two tries, milliseconds; the first is `baseMs`, then doubled, full jitter. */
+export const BACKOFF: Readonly<Record<TroubleKind, Pauses>> = {
+  rebalance: { baseMs: 100, maxMs: 1_000 },
+  'topic-missing': { baseMs: 500, maxMs: 5_000 },
+  'too-large': { baseMs: 500, maxMs: 10_000 },
+  denied: { baseMs: 1_000, maxMs: 30_000 },
+  credentials: { baseMs: 1_000, maxMs: 30_000 },
+  configuration: { baseMs: 1_000, maxMs: 30_000 },
+  network: { baseMs: 100, maxMs: 1_000 },
+  other: { baseMs: 500, maxMs: 10_000 },
+}
+
+/** @see https://kafka.apache.org/protocol#protocol_error_codes */
+const MEANINGS: Readonly<Record<Exclude<TroubleKind, 'other'>, readonly string[]>> = {
+  rebalance: [
+    'REBALANCE_IN_PROGRESS',
+    'ILLEGAL_GENERATION',
+    'UNKNOWN_MEMBER_ID',
+    'NOT_COORDINATOR_FOR_GROUP',
+  ],
+  'topic-missing': ['UNKNOWN_TOPIC_OR_PARTITION', 'KafkaJSTopicMetadataNotLoaded'],
+  'too-large': ['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE'],
+  denied: [
+    'TOPIC_AUTHORIZATION_FAILED',
+    'GROUP_AUTHORIZATION_FAILED',
+    'CLUSTER_AUTHORIZATION_FAILED',
+    'TRANSACTIONAL_ID_AUTHORIZATION_FAILED',
+  ],
+  credentials: [
+    'KafkaJSSASLAuthenticationError',
+    'SASL_AUTHENTICATION_FAILED',
+    'UNSUPPORTED_SASL_MECHANISM',
+    'ILLEGAL_SASL_STATE',
+  ],
+  configuration: [
+    'INVALID_SESSION_TIMEOUT',
+    'INVALID_GROUP_ID',
+    'INCONSISTENT_GROUP_PROTOCOL',
+    'INVALID_TOPIC_EXCEPTION',
+    'UNSUPPORTED_VERSION',
+    'KafkaJSServerDoesNotSupportApiKey',
+    'KafkaJSNotImplemented',
+  ],
+  network: [
+    'KafkaJSConnectionError',
+    'KafkaJSConnectionClosedError',
+    'KafkaJSRequestTimeoutError',
+    'KafkaJSBrokerNotFound',
+    'KafkaJSNoBrokerAvailableError',
+    'KafkaJSGroupCoordinatorNotFound',
+    'KafkaJSMetadataNotLoaded',
+    'KafkaJSLockTimeout',
+    'LEADER_NOT_AVAILABLE',
+    'NOT_LEADER_FOR_PARTITION',
+    'NOT_CONTROLLER',
+    'GROUP_LOAD_IN_PROGRESS',
+    'GROUP_COORDINATOR_NOT_AVAILABLE',
+    'REQUEST_TIMED_OUT',
+    'NETWORK_EXCEPTION',
+    'TimeoutError',
+    'ECONNREFUSED',
+    'ECONNRESET',
+    'EHOSTUNREACH',
+    'ENOTFOUND',
+    'EAI_AGAIN',
+    'EPIPE',
+    'ETIMEDOUT',
+  ],
+}
+
+const KIND_OF_NAME: ReadonlyMap<string, TroubleKind> = new Map(
+  Object.entries(MEANINGS).flatMap(([kind, names]) =>
+    names.map((name): [string, TroubleKind] => [name, kind as TroubleKind]),
+  ),
+)
+
+/** Total: every value that kafkajs throws means something. */
+export function troubleOf(error: unknown): Trouble {
+  const chain = chainOf(error)
+  const kinds = chain.flatMap(namesOf).map((name) => KIND_OF_NAME.get(name))
+  const [first] = chain
+  const name = first === undefined ? 'Error' : (namesOf(first)[0] ?? 'Error')
+  const message = first instanceof Error ? first.message : String(error)
+  return { kind: kinds.find((kind) => kind !== undefined) ?? 'other', text: `${name}: ${message}` }
+}
+
+/**
+ * The error object that makes kafkajs rejoin, found in what wraps it; undefined for any other error.
+ *
+ * kafkajs knows it by its `type`, which its own wrappers lose: a wrapped one ends the consumer for good
+ * (brokers.md K6).
+ */
+export function rebalanceIn(error: unknown): Error | undefined {
+  return chainOf(error).find(
+    (each) => each instanceof Error && KIND_OF_NAME.get(typeOf(each) ?? '') === 'rebalance',
+  ) as Error | undefined
+}
+
+/** The error and its causes, outermost first. */
+function chainOf(error: unknown): readonly object[] {
+  const chain: object[] = []
+  let next = error
+  while (typeof next === 'object' && next !== null && chain.length < 10) {
+    chain.push(next)
+    next = Reflect.get(next, 'cause')
+  }
+  return chain
+}
+
+/** The protocol's own word first: it is the most telling. */
+function namesOf(error: object): readonly string[] {
+  const names = [typeOf(error), Reflect.get(error, 'name'), Reflect.get(error, 'code')]
+  return names.filter((name): name is string => typeof name === 'string' && name !== '')
+}
+
+function typeOf(error: object): string | undefined {
+  const type: unknown = Reflect.get(error, 'type')
+  return typeof type === 'string' ? type : undefined
+}

@@ -1,0 +1,146 @@
+import { until } from '@onceward/testing'
+import { skipped } from '@onceward/testing/servers'
+import { describe, expect, test } from 'vitest'
+import { onEvent } from './fixtures/topics.ts'
+import { billing, range, useKafka } from './fixtures/use-kafka.ts'
+import { consumeKafka } from './index.ts'
+
+describe.skipIf(skipped('kafka'))('consumeKafka and handlers of every kind', () => {
+  const kit = useKafka()
+
+  test.each([
+    [
+      'K5: a TypeError',
+      () => {
+        throw new TypeError('of undefined')
+      },
+    ],
+    [
+      'K5: retriable: false',
+      () => {
+        throw Object.assign(new Error('no'), { retriable: false })
+      },
+    ],
+    ['K5: a rejection with undefined', () => Promise.reject(undefined)],
+    [
+      'K3: six failures and more',
+      () => {
+        throw new Error('again')
+      },
+    ],
+  ])('%s ends no consumer: what comes after it is consumed', async (_what, fail) => {
+    const { topics } = kit
+    const topic = await topics.create()
+    const client = topics.client()
+    const crashes: unknown[] = []
+    onEvent(client, 'CRASH', (event) => void crashes.push(event))
+    await topics.send(topic, range(8, 'bad'))
+    const ran: string[] = []
+    const guard = billing(
+      ({ payload: { key } }) => (key.startsWith('bad') ? fail() : void ran.push(key)),
+      { retry: { attempts: 2, baseMs: 1 } },
+    )
+    await using _ = await consumeKafka(client, guard, { topics: [topic] })
+    await topics.send(topic, ['good'])
+    await topics.caughtUp(guard.consumer, topic)
+    expect([ran, crashes]).toEqual([['good'], []])
+  })
+
+  test('a handler that never settles ends at its deadline, and the others go on', async () => {
+    const { topics } = kit
+    const topic = await topics.create(2)
+    await topics.send(topic, ['stuck'], () => ({ partition: 0 }))
+    await topics.send(topic, range(20), () => ({ partition: 1 }))
+    const ran: string[] = []
+    const guard = billing(
+      ({ payload: { key } }) => {
+        if (key === 'stuck') return new Promise<void>(() => undefined)
+        ran.push(key)
+        return undefined
+      },
+      { deadlineMs: 2_000, retry: { attempts: 1 } },
+    )
+    await using _ = await consumeKafka(topics.client(), guard, { topics: [topic] })
+    await topics.caughtUp(guard.consumer, topic)
+    expect(ran).toHaveLength(20)
+  })
+
+  test('a slow handler stays in the group for longer than its session, and stops no other partition', async () => {
+    const { topics } = kit
+    const topic = await topics.create(2)
+    await topics.send(topic, ['slow'], () => ({ partition: 0 }))
+    await topics.send(topic, range(5), () => ({ partition: 1 }))
+    const ran: string[] = []
+    const started = Promise.withResolvers<void>()
+    const guard = billing(async ({ payload: { key }, attempt }) => {
+      if (key === 'slow') {
+        started.resolve()
+        await new Promise((resolve) => setTimeout(resolve, 4_000))
+      }
+      ran.push(`${key}:${attempt}`)
+    })
+    await using consumption = await consumeKafka(topics.client(), guard, {
+      topics: [topic],
+      consumer: { sessionTimeout: 1_500 },
+    })
+    await started.promise
+    await topics.send(topic, range(5, 'more'), () => ({ partition: 1 }))
+    await until(() => ran.length === 10)
+    expect(ran).not.toContain('slow:1')
+    await topics.caughtUp(guard.consumer, topic)
+    expect(ran.filter((key) => key.startsWith('slow'))).toEqual(['slow:1'])
+    expect(consumption.health().state).toBe('running')
+  })
+
+  test('a drain ends what runs, commits it, leaves the rest, and leaves the group at once', async () => {
+    const { topics } = kit
+    const topic = await topics.create()
+    await topics.send(topic, range(10), () => ({ key: 'one lane' }))
+    const ran: string[] = []
+    const guard = billing(async ({ payload }) => {
+      ran.push(payload.key)
+      if (ran.length === 3) void consumption.drain()
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    })
+    const consumption = await consumeKafka(topics.client(), guard, { topics: [topic] })
+    await consumption.stopped
+    expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0 })
+    expect(await topics.committed(guard.consumer, topic)).toEqual([3])
+    await until(async () => (await topics.members(guard.consumer)) === 0, { deadlineMs: 5_000 })
+    expect(ran).toEqual(range(3))
+  })
+
+  test('a guard that is closed under the consumer ends it, without a hot loop', async () => {
+    const { topics } = kit
+    const topic = await topics.create()
+    const guard = billing(() => undefined)
+    const consumption = await consumeKafka(topics.client(), guard, { topics: [topic] })
+    await guard.close()
+    await topics.send(topic, ['late'])
+    await consumption.stopped
+    expect(await topics.committed(guard.consumer, topic)).toEqual([-1])
+    expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0 })
+  })
+
+  test('aborts the signals of handlers that need longer than the drain time', async () => {
+    const { topics } = kit
+    const topic = await topics.create()
+    await topics.send(topic, ['stuck'])
+    const started = Promise.withResolvers<AbortSignal>()
+    const guard = billing((_event, { signal }) => {
+      started.resolve(signal)
+      return new Promise<void>(() => undefined)
+    })
+    const consumption = await consumeKafka(topics.client(), guard, {
+      topics: [topic],
+      drainMs: 200,
+    })
+    const signal = await started.promise
+    const startedAt = performance.now()
+    await consumption.drain()
+    expect(performance.now() - startedAt).toBeLessThan(8_000)
+    expect(signal.aborted).toBe(true)
+    expect(await topics.committed(guard.consumer, topic)).toEqual([-1])
+    await until(async () => (await topics.members(guard.consumer)) === 0, { deadlineMs: 5_000 })
+  })
+})

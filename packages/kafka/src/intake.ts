@@ -1,0 +1,297 @@
+import type { Settlement } from '@onceward/core'
+import type { GuardPort } from '@onceward/core/adapter'
+import type { ConsumerGroupJoinEvent, EachBatchPayload } from 'kafkajs'
+import { Commits } from './clients/commits.ts'
+import { FetchedBatch } from './clients/kafkajs.ts'
+import { rebalanceIn } from './errors.ts'
+import { Handover } from './handover.ts'
+import { Assignment, nameOf, type Partition, Pauses, type Pausing } from './offsets.ts'
+import type { Settings } from './options.ts'
+
+/** Heartbeats, commits that are due, and the question whether kafkajs gets its callback back. */
+const BEAT_MS = 250
+/** Between two commits of a partition whose records take long; also how long records are suspect after an assignment. */
+const COMMIT_MS = 1_000
+/** Nothing was settled for this long: other partitions need not wait for it. */
+const STUCK_MS = 250
+/** Other partitions wait for one that has many records, but not until it has none. */
+const LONG_MS = 2_000
+
+type Joined = Pick<ConsumerGroupJoinEvent['payload'], 'memberId' | 'memberAssignment'>
+
+export interface IntakeOptions {
+  readonly port: GuardPort
+  readonly settings: Settings
+  /** The settlement is stored. */
+  readonly onKnown: (settlement: Settlement) => void
+}
+
+/** The records in hand, from the fetch to the commit of their offset. */
+export class Intake {
+  clusterId: string | undefined
+  readonly handover: Handover
+  readonly #options: IntakeOptions
+  readonly #commits: Commits
+  readonly #assignment = new Assignment()
+  /** At most one for each partition. */
+  readonly #open = new Map<string, FetchedBatch>()
+  /** Those that lost their partition while handlers run. */
+  readonly #ending = new Set<FetchedBatch>()
+  #pauses: Pauses | undefined
+  #isStopping = false
+  /** One question at a time: the first that fails spares the broker the others. */
+  #isAsking = false
+  #trustedFromMs = Number.POSITIVE_INFINITY
+  #onIdle: (() => void) | undefined
+
+  constructor(options: IntakeOptions) {
+    const { port, settings, onKnown } = options
+    this.#options = options
+    this.#commits = new Commits(port.runtime)
+    this.handover = new Handover({
+      port,
+      settings,
+      batches: () => [...this.#open.values()],
+      isSuspect: () => this.#nowMs < this.#trustedFromMs,
+      onKnown,
+      commit: (batch) => this.#commits.commit(batch),
+      onOver: (batch) => this.#over(batch),
+    })
+  }
+
+  get settleFailures(): number {
+    return this.#commits.failures
+  }
+
+  /** Records that were fetched and are not settled. */
+  get inFlight(): number {
+    const batches = [...this.#open.values(), ...this.#ending]
+    return batches.reduce(
+      (sum, { isLost, progress }) => sum + (isLost ? progress.running : progress.unsettled),
+      0,
+    )
+  }
+
+  /**
+   * A consumer begins: what belonged to another one is over, also when that one does not know it yet.
+   *
+   * The answer is for `consumer.run`. It rejects with nothing but an error that makes kafkajs rejoin.
+   */
+  attach(consumer: Pausing): (payload: EachBatchPayload) => Promise<void> {
+    this.left()
+    this.#commits.begin()
+    const pauses = new Pauses(consumer)
+    this.#pauses = pauses
+    return async (payload) => {
+      if (this.#pauses === pauses && !this.#isStopping) await this.#eachBatch(payload)
+      else pauses.pause(payload.batch)
+    }
+  }
+
+  /** The consumer joined its group: these partitions are its own now, and no others. */
+  joined({ memberId, memberAssignment }: Joined): void {
+    const goesOn = this.#assignment.join(memberId, memberAssignment)
+    this.#trustedFromMs = this.#nowMs + COMMIT_MS
+    for (const batch of [...this.#open.values()]) {
+      batch.rebalance = undefined
+      if (!(goesOn && this.#assignment.has(batch))) this.#lose(batch)
+    }
+    for (const batch of this.#ending) {
+      if (!this.#assignment.has(batch)) batch.abort.abort()
+    }
+    this.handover.registerPublisher(Object.keys(memberAssignment))
+    this.#pauses?.keepOnly((partition) => this.#mayStayPaused(partition))
+    this.handover.isHeld = false
+    this.handover.pump()
+  }
+
+  /** The broker has answered a fetch or a heartbeat. */
+  answered(): void {
+    this.#commits.answered()
+  }
+
+  /** The group is about to be joined anew: what is not begun waits for whoever has it then. */
+  rebalancing(): void {
+    this.handover.isHeld = true
+  }
+
+  /** Partitions of a topic that are this member's. */
+  ownedOf(topic: string): readonly number[] {
+    return this.#assignment.ownedOf(topic)
+  }
+
+  /** The position of the partition was set: what is in hand of it is not what is read next. */
+  rewound(partition: Partition): void {
+    const batch = this.#open.get(nameOf(partition))
+    if (batch !== undefined) this.#lose(batch)
+    this.#pauses?.resume(partition)
+  }
+
+  /** The consumer is no member any more, and its positions are forgotten. */
+  left(): void {
+    this.#assignment.leave()
+    for (const batch of [...this.#open.values()]) this.#lose(batch)
+    this.handover.isHeld = false
+  }
+
+  /** Starts nothing more; resolves when nothing runs and every offset was committed. Never rejects. */
+  stop(): Promise<void> {
+    this.#isStopping = true
+    const idle = new Promise<void>((resolve) => {
+      this.#onIdle = resolve
+    })
+    for (const batch of [...this.#open.values()]) {
+      batch.stop.abort()
+      if (batch.isOver) this.#over(batch)
+    }
+    this.#settleIdle()
+    return idle
+  }
+
+  /** Handlers had their time. */
+  abort(): void {
+    for (const batch of [...this.#open.values(), ...this.#ending]) batch.abort.abort()
+  }
+
+  get #nowMs(): number {
+    return this.#options.port.runtime.monotonic()
+  }
+
+  async #eachBatch(payload: EachBatchPayload): Promise<void> {
+    const { batch: fetched } = payload
+    if (this.#open.has(nameOf(fetched))) {
+      this.#pauses?.pause(fetched)
+      return
+    }
+    // Batches that were fetched before a rebalance are still called for; their partition may be lost (K7).
+    await refuseIfRebalancing(payload)
+    if (!this.#assignment.has(fetched)) return
+    const batch = this.#take(payload)
+    await this.#attend(batch)
+    if (batch.rebalance !== undefined && !batch.isLost) throw batch.rebalance.error
+  }
+
+  #take(payload: EachBatchPayload): FetchedBatch {
+    const { port } = this.#options
+    const batch = new FetchedBatch(payload, {
+      clusterId: this.clusterId,
+      sharedLane: port.settings.ownLanes ? '' : undefined,
+      nowMs: this.#nowMs,
+    })
+    this.#open.set(nameOf(batch), batch)
+    this.#beat(batch)
+    this.handover.pump()
+    return batch
+  }
+
+  /** Keeps kafkajs waiting as long as that is better than going on without the batch. */
+  async #attend(batch: FetchedBatch): Promise<void> {
+    await batch.released
+    batch.attached = false
+    const isDone = batch.progress.isComplete && batch.rebalance === undefined
+    if (isDone && (await this.#commits.commit(batch))) {
+      this.#close(batch)
+      return
+    }
+    // Before the commit, which takes time: nothing may be fetched from a position that is about to move.
+    if (!batch.isLost) this.#pauses?.pause(batch)
+    await this.#commits.commit(batch)
+    if (batch.isOver) this.#over(batch)
+  }
+
+  #beat(batch: FetchedBatch): void {
+    const { runtime } = this.#options.port
+    const beat = (): void => {
+      this.#beat(batch)
+      void this.#tick(batch)
+    }
+    batch.stopBeating = runtime.setTimer(beat, BEAT_MS, { keepAlive: false })
+  }
+
+  async #tick(batch: FetchedBatch): Promise<void> {
+    const nowMs = this.#nowMs
+    if (batch.isStopped) {
+      batch.stop.abort()
+      if (batch.isOver) this.#over(batch)
+    }
+    if (!this.#isAsking) await this.#ask(batch, nowMs)
+    // Only where the callback ends with that error: the join that follows lets go again.
+    const isRejoining = batch.rebalance !== undefined && batch.attached && !batch.isLost
+    if (isRejoining) this.handover.isHeld = true
+    if (batch.attached && !this.#shouldStay(batch, nowMs)) batch.release()
+  }
+
+  async #ask(batch: FetchedBatch, nowMs: number): Promise<void> {
+    this.#isAsking = true
+    const isDue = nowMs - batch.lastCommitAtMs >= COMMIT_MS
+    if (batch.attached && (await batch.heartbeat(nowMs)) === 'failed') this.#commits.keepQuiet()
+    else if (isDue && batch.isOver && !batch.attached) await this.#finish(batch)
+    else if (isDue) await this.#commits.commit(batch)
+    this.#isAsking = false
+  }
+
+  #shouldStay(batch: FetchedBatch, nowMs: number): boolean {
+    const { progress, rebalance } = batch
+    if (batch.isOver || batch.isLost) return false
+    const { graceMs, partitionsConsumedConcurrently } = this.#options.settings
+    if (rebalance !== undefined) return progress.running > 0 && nowMs - rebalance.atMs < graceMs
+    // A consumer that stops waits for its callbacks, and leaves the group without waiting for anything else.
+    if (batch.isStopped || this.#detached >= partitionsConsumedConcurrently) return true
+    return nowMs - batch.lastKnownAtMs < STUCK_MS && nowMs - batch.openedAtMs < LONG_MS
+  }
+
+  /** Bounds what is in hand: then kafkajs waits, and fetches nothing. */
+  get #detached(): number {
+    return [...this.#open.values()].filter(({ attached }) => !attached).length
+  }
+
+  #over(batch: FetchedBatch): void {
+    if (this.#ending.delete(batch)) this.#settleIdle()
+    else if (batch.attached) batch.release()
+    else void this.#finish(batch)
+  }
+
+  /** The last record of a batch that kafkajs does not wait for any more. */
+  async #finish(batch: FetchedBatch): Promise<void> {
+    const isEnding = (): boolean => this.#isStopping || batch.isStopped
+    // What is not committed yet is asked for again at a later beat: nobody else would, until there are other records.
+    if (!((await this.#commits.commit(batch)) || isEnding())) return
+    if (batch.isLost || this.#open.get(nameOf(batch)) !== batch) return
+    this.#close(batch)
+    if (!isEnding()) this.#pauses?.resume(batch)
+  }
+
+  #lose(batch: FetchedBatch): void {
+    batch.lose()
+    batch.stopBeating()
+    this.#open.delete(nameOf(batch))
+    if (batch.progress.running > 0) this.#ending.add(batch)
+    batch.release()
+    this.#settleIdle()
+  }
+
+  #close(batch: FetchedBatch): void {
+    batch.stopBeating()
+    if (this.#open.get(nameOf(batch)) === batch) this.#open.delete(nameOf(batch))
+    this.#settleIdle()
+  }
+
+  #mayStayPaused(partition: Partition): boolean {
+    if (!this.#assignment.has(partition)) return false
+    return this.#isStopping || this.#open.has(nameOf(partition))
+  }
+
+  #settleIdle(): void {
+    if (this.#isStopping && this.#open.size + this.#ending.size === 0) this.#onIdle?.()
+  }
+}
+
+async function refuseIfRebalancing({ heartbeat }: EachBatchPayload): Promise<void> {
+  try {
+    await heartbeat()
+  } catch (error) {
+    const rebalance = rebalanceIn(error)
+    if (rebalance !== undefined) throw rebalance
+    // The broker could not be asked; the next fetch finds out, and until then the store decides.
+  }
+}

@@ -1,0 +1,298 @@
+import { ConfigurationError, OncewardError, type Settlement } from '@onceward/core'
+import {
+  CallTimeoutError,
+  type End,
+  endsWithin,
+  type GuardPort,
+  pauseMs,
+  type Setback,
+  Setbacks,
+} from '@onceward/core/adapter'
+import type { Cluster, Consumer, ConsumerCrashEvent } from 'kafkajs'
+import type { KafkaClient } from './client.ts'
+import { leaveGroup, withCluster } from './clients/kafkajs.ts'
+import { TopicWatch } from './clients/topic-watch.ts'
+import { silenceOf, Watchdog } from './clients/watchdog.ts'
+import { BACKOFF, troubleOf } from './errors.ts'
+import type { Intake } from './intake.ts'
+import type { ConsumerSettings } from './options.ts'
+
+export interface ConsumerLifeOptions {
+  readonly port: GuardPort
+  readonly kafka: Pick<KafkaClient, 'consumer'>
+  readonly settings: ConsumerSettings
+  readonly intake: Intake
+  /** What must have been looked at before the first consumer. */
+  readonly check: () => Promise<void>
+  readonly onEnd: (end: End) => void
+}
+
+/** Not an error: the consumer is replaced by one that reads more topics. */
+const RESUBSCRIBE = Symbol('resubscribe')
+/** A consumer that is well fetches or beats this often. */
+const LIVELY_MS = 2_000
+/** Leaving the group and hanging up, all together; kafkajs itself waits as long as an outage lasts (K21). */
+const GOODBYE_MS = 3_000
+
+const JOINING: Setback = { state: 'recovering', reason: 'joining the group' }
+
+/**
+ * One consumer after the other, for ever.
+ *
+ * ```
+ * check → connect → subscribe → run → joined … crash ─┐
+ *   ↑                                                 │
+ *   └──── back off ←── let go of the consumer ←───────┘
+ * ```
+ *
+ * kafkajs restarts a consumer by itself after some crashes and ends it for good after others, and `run()` resolves
+ * in both cases (brokers.md K5, K24). Here every crash is the same: a new consumer, after a pause.
+ */
+export class ConsumerLife {
+  lastProgressAt: Date | undefined
+  readonly #options: ConsumerLifeOptions
+  readonly #setbacks: Setbacks
+  readonly #started = Promise.withResolvers<void>()
+  #consumer: Consumer | undefined
+  readonly #watch: TopicWatch
+  readonly #watchdog: Watchdog
+  #cluster: Cluster | undefined
+  /** Ends the consumer there is, with the reason. */
+  #giveUp: ((reason: unknown) => void) | undefined
+  /** Of the last consumer that joined the group. */
+  #memberId: string | undefined
+  #isStopped = false
+  #isChecked = false
+  #hasStarted = false
+  #failures = 0
+  #wakeUp: (() => void) | undefined
+
+  constructor(options: ConsumerLifeOptions) {
+    this.#options = options
+    const { port, settings } = options
+    this.#setbacks = new Setbacks(port.logger, this.#fields)
+    this.#watchdog = new Watchdog(port.runtime, silenceOf(settings.consumer))
+    this.#watch = new TopicWatch({
+      runtime: port.runtime,
+      logger: port.logger,
+      subscriptions: settings.topics,
+      isAnswered: () => this.#watchdog.silentMs < LIVELY_MS && !options.intake.handover.isHeld,
+      onAnew: (topic) => this.#readAnew(topic),
+      onAppeared: (topics) => {
+        port.logger.info({ ...this.#fields, appeared: topics }, 'subscribing to more topics')
+        this.#giveUp?.(RESUBSCRIBE)
+      },
+    })
+  }
+
+  /** `paused` while the store is down, whatever the broker does. */
+  get setback(): Setback | undefined {
+    const { current } = this.#setbacks
+    if (current !== undefined) return current
+    if (!this.#hasStarted) return JOINING
+    const availability = this.#options.port.availability()
+    if (availability.kind === 'available') return undefined
+    return { state: 'paused', reason: troubleOf(availability.error).text }
+  }
+
+  /** @throws {@link ConfigurationError}; anything else is waited out. */
+  start(): Promise<void> {
+    void this.#live()
+    return this.#started.promise
+  }
+
+  /** No new consumer from here on; the one there is stays a member. */
+  stop(): void {
+    this.#isStopped = true
+    this.#wakeUp?.()
+  }
+
+  /** Leaves the group. Bounded; what kafkajs has not done by then it does when it can. Never rejects. */
+  async finish(): Promise<void> {
+    this.stop()
+    await this.#letGo()
+  }
+
+  known(settlement: Settlement): void {
+    this.#progressed()
+    if (settlement.kind === 'abandon' && settlement.reason === 'closing' && !this.#isStopped) {
+      this.#options.onEnd({ kind: 'closed' })
+    }
+  }
+
+  async #live(): Promise<void> {
+    while (!this.#isStopped) {
+      const error = await this.#liveOnce()
+      this.#options.intake.left()
+      await this.#letGo()
+      if (this.#isStopped) break
+      if (error === RESUBSCRIBE) continue
+      const fatal = await this.#fatal(error)
+      if (fatal !== undefined) {
+        if (this.#hasStarted) this.#options.onEnd({ kind: 'fatal', error: fatal })
+        else this.#started.reject(fatal)
+        return
+      }
+      await this.#backOff(error)
+    }
+    this.#start()
+  }
+
+  /** There is somebody to tell by `health()` and `stopped` from here on. */
+  #start(): void {
+    this.#hasStarted = true
+    this.#started.resolve()
+  }
+
+  /** Resolves with what ended it. Never rejects. */
+  async #liveOnce(): Promise<unknown> {
+    const { kafka, port, settings, check } = this.#options
+    try {
+      if (!this.#isChecked) await check()
+      this.#isChecked = true
+      if (this.#isStopped) return undefined
+      const { config, cluster } = withCluster(settings.consumer, port.settings.consumer)
+      const consumer = kafka.consumer(config)
+      this.#consumer = consumer
+      const givenUp = this.#listen(consumer)
+      const eachBatch = this.#options.intake.attach(consumer)
+      await consumer.connect()
+      // Let go while it tried, which kafkajs cannot be told to end: a socket would keep the process alive.
+      if (this.#consumer !== consumer) return void (await consumer.disconnect())
+      const { topics, fromBeginning } = settings
+      await consumer.subscribe({ topics: [...topics], fromBeginning })
+      await this.#prepare(cluster())
+      if (this.#isStopped) return undefined
+      const silence = new CallTimeoutError('Fetches and heartbeats', this.#watchdog.limitMs)
+      this.#watchdog.begin(() => this.#giveUp?.(silence))
+      const running = consumer.run({
+        autoCommit: false,
+        eachBatchAutoResolve: false,
+        partitionsConsumedConcurrently: settings.partitionsConsumedConcurrently,
+        eachBatch,
+      })
+      return await Promise.race([running.then(() => givenUp), givenUp])
+    } catch (error) {
+      return error
+    }
+  }
+
+  /** Resolves when the consumer is to be given up. */
+  #listen(consumer: Consumer): Promise<unknown> {
+    const { intake } = this.#options
+    const { CRASH, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING } = consumer.events
+    const { promise, resolve } = Promise.withResolvers<unknown>()
+    this.#giveUp = resolve
+    const isCurrent = (): boolean => this.#consumer === consumer
+    const answered = (): void => {
+      if (!isCurrent()) return
+      this.#watchdog.heard()
+      intake.answered()
+      this.#progressed()
+    }
+    consumer.on(GROUP_JOIN, ({ payload }) => {
+      if (!isCurrent()) return
+      this.#memberId = payload.memberId
+      intake.joined(payload)
+      this.#watchdog.heard()
+      this.#recovered()
+    })
+    consumer.on(REBALANCING, () => {
+      if (isCurrent()) intake.rebalancing()
+    })
+    consumer.on(FETCH, answered)
+    consumer.on(HEARTBEAT, answered)
+    consumer.on(CRASH, ({ payload }: ConsumerCrashEvent) => resolve(payload.error))
+    return promise
+  }
+
+  /** What kafkajs does not do before it reads. */
+  async #prepare(cluster: Cluster | undefined): Promise<void> {
+    if (cluster === undefined) return
+    this.#cluster = cluster
+    await this.#watch.begin(cluster)
+    this.#options.intake.clusterId = this.#watch.clusterId
+    const { groupId } = this.#options.settings.consumer
+    const memberId = this.#memberId
+    // The broker waits a whole session for a member that crashed; a group of one stands still for as long, because nobody
+    // else may have its partitions. What is left of ours is dead for certain.
+    if (memberId !== undefined && (await leaveGroup(cluster, { groupId, memberId }))) {
+      this.#memberId = undefined
+    }
+  }
+
+  /** Reads a topic that was made anew from its beginning: kafkajs would go on at the old position (K23). */
+  async #readAnew(topic: string): Promise<void> {
+    const { intake, port } = this.#options
+    const partitions = intake.ownedOf(topic)
+    port.logger.warn({ ...this.#fields, topic, partitions }, 'a topic made anew; reading it all')
+    const asked = partitions.map((partition) => ({ partition }))
+    const lows = await this.#cluster?.fetchTopicsOffset([
+      { topic, partitions: asked, fromBeginning: true },
+    ])
+    for (const { partition, offset } of lows?.[0]?.partitions ?? []) {
+      this.#consumer?.seek({ topic, partition, offset })
+      intake.rewound({ topic, partition })
+    }
+  }
+
+  async #letGo(): Promise<void> {
+    const consumer = this.#consumer
+    this.#consumer = undefined
+    this.#watch.end()
+    this.#watchdog.end()
+    if (consumer === undefined) return
+    await endsWithin(this.#options.port.runtime, consumer.disconnect(), GOODBYE_MS)
+  }
+
+  /** The error that ends the consumption, if this one is no setback. */
+  async #fatal(error: unknown): Promise<unknown> {
+    if (OncewardError.is(error)) {
+      return error.code === 'ONCEWARD_STORE_UNAVAILABLE' ? undefined : error
+    }
+    const { kind, text } = troubleOf(error)
+    const { groupId } = this.#options.settings.consumer
+    if (kind === 'configuration') {
+      const fix = 'Correct the options of the consumer, or the settings of the broker or the group.'
+      const refusal = `Kafka refuses the consumer of group '${groupId}': ${text}. ${fix}`
+      return new ConfigurationError(refusal, { cause: error })
+    }
+    const mayRestart = this.#options.settings.mayRestart?.(error as Error)
+    return (await mayRestart?.catch(() => true)) === false ? error : undefined
+  }
+
+  async #backOff(error: unknown): Promise<void> {
+    const { runtime } = this.#options.port
+    const isStore = OncewardError.is(error)
+    const { kind, text } = troubleOf(error)
+    this.#setbacks.begin({ state: isStore ? 'paused' : 'recovering', reason: text })
+    this.#start()
+    const backoff = BACKOFF[isStore ? 'network' : kind]
+    const delayMs = pauseMs(backoff, this.#failures, () => runtime.random())
+    this.#failures += 1
+    await new Promise<void>((resolve) => {
+      const cancel = runtime.setTimer(resolve, delayMs)
+      this.#wakeUp = () => {
+        cancel()
+        resolve()
+      }
+      if (this.#isStopped) this.#wakeUp()
+    })
+  }
+
+  #recovered(): void {
+    this.#failures = 0
+    this.#progressed()
+    this.#start()
+    this.#setbacks.end()
+  }
+
+  #progressed(): void {
+    this.lastProgressAt = new Date(this.#options.port.runtime.now())
+  }
+
+  get #fields(): Readonly<Record<string, unknown>> {
+    const { consumer, topics } = this.#options.settings
+    return { group: consumer.groupId, topics: topics.map(String) }
+  }
+}

@@ -1,0 +1,135 @@
+import { expect, test } from 'vitest'
+import { toDelivery } from './delivery.ts'
+import { message } from './fixtures/fetch.ts'
+import { Assignment, type InHand, nameOf, type Partition, Pauses, Progress } from './offsets.ts'
+
+function progressOf(keys: readonly (string | null)[], sharedLane?: string): Progress {
+  const items = keys.map((key, index): InHand => {
+    const record = { topic: 'orders', partition: 0, message: message(40 + index, key) }
+    const delivery = toDelivery(record, undefined)
+    return { record, index, delivery, state: 'waiting', dueMs: 0 }
+  })
+  return new Progress(items, (item) => sharedLane ?? item.delivery.orderingKey)
+}
+
+const indexes = (items: readonly InHand[]): readonly number[] => items.map(({ index }) => index)
+const lowOf = ({ lowest }: Progress): string | undefined => lowest?.record.message.offset
+
+// Red when the watermark is the highest settled offset: the record that still runs would be passed.
+test('the watermark never passes a record that is not settled', () => {
+  const progress = progressOf(['a', 'b', 'c', 'd'])
+  const [a, b, c, d] = progress.take(0, 10) as InHand[]
+  progress.settle(d as InHand)
+  progress.settle(b as InHand)
+  expect(lowOf(progress)).toBe('40')
+  progress.settle(a as InHand)
+  expect(lowOf(progress)).toBe('42')
+  progress.settle(c as InHand)
+  expect([lowOf(progress), progress.isComplete]).toEqual([undefined, true])
+})
+
+test('records of one lane go in one call or one after the other, others beside them', () => {
+  const progress = progressOf(['a', 'b', 'a', null, 'b'])
+  const first = progress.take(0, 2)
+  expect(indexes(first)).toEqual([0, 1])
+  expect(progress.busy).toBe(2)
+  expect(indexes(progress.take(0, 10))).toEqual([3])
+  progress.settle(first[0] as InHand)
+  expect(indexes(progress.take(0, 10))).toEqual([2])
+  expect(indexes(progressOf(['a', 'b', 'a']).take(0, 10))).toEqual([0, 1, 2])
+})
+
+test('a postponed record holds back its lane and no other, and comes back as a suspect', () => {
+  const progress = progressOf(['a', 'a', 'b'])
+  const [head] = progress.take(0, 1) as [InHand]
+  progress.postpone(head, 500)
+  expect(indexes(progress.take(499, 10))).toEqual([2])
+  expect(progress.nextDueMs()).toBe(500)
+  expect(indexes(progress.take(500, 10))).toEqual([0, 1])
+  expect(head.delivery.redelivered).toBe(true)
+  expect(progress.nextDueMs()).toBe(Number.POSITIVE_INFINITY)
+})
+
+test('where the guard finds lanes itself, nothing overtakes what waits', () => {
+  const progress = progressOf(['a', 'b', 'c'], '')
+  const [a, b] = progress.take(0, 2) as [InHand, InHand]
+  expect(progress.take(0, 10)).toEqual([])
+  progress.settle(b)
+  progress.postpone(a, 500)
+  expect(progress.take(0, 10)).toEqual([])
+  expect(indexes(progress.take(500, 10))).toEqual([0, 2])
+})
+
+test('at most a thousand records run ahead of the one that is not settled', () => {
+  const progress = progressOf(Array.from({ length: 3_000 }, (_, index) => String(index)))
+  const [head, ...others] = progress.take(0, 3_000) as [InHand, ...InHand[]]
+  expect(others).toHaveLength(999)
+  for (const item of others) progress.settle(item)
+  expect(progress.take(0, 3_000)).toEqual([])
+  progress.settle(head)
+  expect(progress.take(0, 3_000)).toHaveLength(1_000)
+})
+
+test('every order of ends leaves the watermark at the first record that is not settled', () => {
+  let seed = 7
+  const random = (): number => {
+    seed = (seed * 48_271) % 2_147_483_647
+    return seed / 2_147_483_647
+  }
+  for (let round = 0; round < 200; round += 1) {
+    const keys = Array.from({ length: 40 }, () =>
+      random() < 0.2 ? null : String(Math.floor(random() * 6)),
+    )
+    const progress = progressOf(keys)
+    const running: InHand[] = []
+    const order: number[] = []
+    for (let nowMs = 1; !progress.isComplete; nowMs += 1) {
+      running.push(...progress.take(nowMs, 1 + Math.floor(random() * 5)))
+      const [item] = running.splice(Math.floor(random() * running.length), 1)
+      if (item === undefined) continue
+      if (random() < 0.3) progress.postpone(item, nowMs + random() * 5)
+      else {
+        order.push(item.index)
+        progress.settle(item)
+      }
+      const settled = new Set(order)
+      const expected = keys.findIndex((_, index) => !settled.has(index))
+      expect(progress.low).toBe(expected === -1 ? keys.length : expected)
+    }
+    expect([progress.running, progress.busy, progress.unsettled]).toEqual([0, 0, 0])
+    expect(order.toSorted((a, b) => a - b)).toEqual(keys.map((_, index) => index))
+  }
+})
+
+test('K9: a member has what its last join said, and no longer what it had before', () => {
+  const assignment = new Assignment()
+  const zero = { topic: 'orders', partition: 0 }
+  expect(assignment.join('m-1', { orders: [0, 1] })).toBe(false)
+  expect(assignment.has(zero)).toBe(true)
+  expect(assignment.join('m-1', { orders: [1] })).toBe(true)
+  expect(assignment.has(zero)).toBe(false)
+  expect(assignment.join('m-2', { orders: [0] })).toBe(false)
+  assignment.leave()
+  expect(assignment.has(zero)).toBe(false)
+})
+
+test('a pause without a reason is ended by the watchdog, also when kafkajs throws', () => {
+  const told: string[] = []
+  const tell =
+    (verb: string) => (partitions: readonly { topic: string; partitions: number[] }[]) => {
+      for (const { topic, partitions: numbers } of partitions)
+        told.push(`${verb} ${topic}/${numbers}`)
+      if (verb === 'resume') throw new Error('Consumer group was not initialized')
+    }
+  const pauses = new Pauses({ pause: tell('pause'), resume: tell('resume') })
+  const [zero, one]: Partition[] = [
+    { topic: 'orders', partition: 0 },
+    { topic: 'orders', partition: 1 },
+  ]
+  if (zero === undefined || one === undefined) throw new Error('two partitions')
+  pauses.pause(zero)
+  pauses.pause(one)
+  pauses.keepOnly((partition) => nameOf(partition) === 'orders/1')
+  expect(told).toEqual(['pause orders/0', 'pause orders/1', 'resume orders/0'])
+  expect([pauses.has(zero), pauses.has(one)]).toEqual([false, true])
+})

@@ -1,0 +1,237 @@
+import type { Delivery } from '@onceward/core'
+import type { Delivered } from '@onceward/core/adapter'
+import type { KafkaRecord } from './delivery.ts'
+
+/** A partition of a topic. */
+export interface Partition {
+  readonly topic: string
+  readonly partition: number
+}
+
+/** One string per partition; a topic name has no slash. */
+export const nameOf = ({ topic, partition }: Partition): string => `${topic}/${partition}`
+
+/** A record in hand. Handed over again, it is another delivery: then its run may have begun. */
+export interface InHand extends Delivered {
+  readonly record: KafkaRecord
+  readonly index: number
+  delivery: Delivery
+  state: 'waiting' | 'running' | 'settled'
+  /** On the monotonic clock; infinite when it is not begun here any more. */
+  dueMs: number
+}
+
+/**
+ * Settled records above an unsettled one are delivered again after a crash or a rebalance, and answered as duplicates.
+ * This many at most; then the partition waits.
+ */
+const MOST_AHEAD = 1_000
+
+/**
+ * How far the records of one fetched batch have come.
+ *
+ * ```
+ * offset    40   41   42   43   44   45
+ *           ok   ok   run  ok   ok   wait
+ *                     └ the low watermark: 42 is committed, so 42 is read next
+ * ```
+ *
+ * Records of one lane run in order and never two at once; one that waits holds back its lane and no other.
+ */
+export class Progress {
+  readonly items: readonly InHand[]
+  readonly #laneOf: (item: InHand) => string | undefined
+  /** Records that run, by lane. */
+  readonly #busy = new Map<string, number>()
+  #low = 0
+  #running = 0
+  #unsettled: number
+  #freeLanesRunning = 0
+  /** Records that wait for a time. */
+  #postponed = 0
+
+  constructor(items: readonly InHand[], laneOf: (item: InHand) => string | undefined) {
+    this.items = items
+    this.#laneOf = laneOf
+    this.#unsettled = items.length
+  }
+
+  get running(): number {
+    return this.#running
+  }
+
+  get unsettled(): number {
+    return this.#unsettled
+  }
+
+  /** Lanes in which a record runs. */
+  get busy(): number {
+    return this.#busy.size + this.#freeLanesRunning
+  }
+
+  get isComplete(): boolean {
+    return this.#unsettled === 0
+  }
+
+  /** How many of the first records are settled without a gap. */
+  get low(): number {
+    return this.#low
+  }
+
+  /** The first that is not settled. */
+  get lowest(): InHand | undefined {
+    return this.items[this.#low]
+  }
+
+  /** At most `most` records that may run now; they count as running from here. */
+  take(nowMs: number, most: number): readonly InHand[] {
+    const taken: InHand[] = []
+    const blocked = new Set<string>()
+    const end = Math.min(this.items.length, this.#low + MOST_AHEAD)
+    for (let at = this.#low; at < end && taken.length < most; at += 1) {
+      const item = this.items[at] as InHand
+      if (item.state !== 'waiting') continue
+      const lane = this.#laneOf(item)
+      const isFree = lane === undefined || !(this.#busy.has(lane) || blocked.has(lane))
+      if (isFree && item.dueMs <= nowMs) taken.push(item)
+      else if (lane !== undefined) blocked.add(lane)
+    }
+    for (const item of taken) this.#start(item)
+    return taken
+  }
+
+  settle(item: InHand): void {
+    this.#stop(item)
+    item.state = 'settled'
+    this.#unsettled -= 1
+    while (this.items[this.#low]?.state === 'settled') this.#low += 1
+  }
+
+  /** It runs again at that time, and not before; until then its lane waits. */
+  postpone(item: InHand, dueMs: number): void {
+    this.#stop(item)
+    this.#postponed += 1
+    item.state = 'waiting'
+    item.dueMs = dueMs
+    if (item.delivery.redelivered !== true) {
+      item.delivery = { ...item.delivery, redelivered: true }
+    }
+  }
+
+  /** When the next record that waits is due; infinite when none is. */
+  nextDueMs(): number {
+    let next = Number.POSITIVE_INFINITY
+    if (this.#postponed === 0) return next
+    const end = Math.min(this.items.length, this.#low + MOST_AHEAD)
+    for (let at = this.#low; at < end; at += 1) {
+      const item = this.items[at] as InHand
+      if (item.state === 'waiting' && item.dueMs > 0) next = Math.min(next, item.dueMs)
+    }
+    return next
+  }
+
+  #start(item: InHand): void {
+    if (item.dueMs > 0) this.#postponed -= 1
+    item.dueMs = 0
+    item.state = 'running'
+    this.#running += 1
+    const lane = this.#laneOf(item)
+    if (lane === undefined) this.#freeLanesRunning += 1
+    else this.#busy.set(lane, (this.#busy.get(lane) ?? 0) + 1)
+  }
+
+  #stop(item: InHand): void {
+    this.#running -= 1
+    const lane = this.#laneOf(item)
+    if (lane === undefined) {
+      this.#freeLanesRunning -= 1
+      return
+    }
+    const others = (this.#busy.get(lane) ?? 1) - 1
+    if (others === 0) this.#busy.delete(lane)
+    else this.#busy.set(lane, others)
+  }
+}
+
+/** Which partitions this member has, as its last GROUP_JOIN said. */
+export class Assignment {
+  #memberId: string | undefined
+  #owned = new Set<string>()
+  #assigned: Readonly<Record<string, readonly number[]>> = {}
+
+  /** Whether the same member goes on: another id means that others may have had the partitions meanwhile. */
+  join(memberId: string, assigned: Readonly<Record<string, readonly number[]>>): boolean {
+    const goesOn = memberId === this.#memberId
+    this.#memberId = memberId
+    this.#assigned = assigned
+    const names = Object.entries(assigned).flatMap(([topic, partitions]) =>
+      partitions.map((partition) => nameOf({ topic, partition })),
+    )
+    this.#owned = new Set(names)
+    return goesOn
+  }
+
+  leave(): void {
+    this.#memberId = undefined
+    this.#assigned = {}
+    this.#owned = new Set()
+  }
+
+  ownedOf(topic: string): readonly number[] {
+    return this.#assigned[topic] ?? []
+  }
+
+  has(partition: Partition): boolean {
+    return this.#owned.has(nameOf(partition))
+  }
+}
+
+/** What pauses and resumes partitions: a consumer of kafkajs. */
+export interface Pausing {
+  pause(partitions: { topic: string; partitions: number[] }[]): void
+  resume(partitions: { topic: string; partitions: number[] }[]): void
+}
+
+/**
+ * The partitions that are not fetched because their records are in hand.
+ *
+ * kafkajs keeps pauses over a rebalance and forgets them over a crash, so they are written down here too: a pause
+ * that nobody ends is a partition that stands still for ever.
+ */
+export class Pauses {
+  readonly #consumer: Pausing
+  readonly #paused = new Map<string, Partition>()
+
+  constructor(consumer: Pausing) {
+    this.#consumer = consumer
+  }
+
+  has(partition: Partition): boolean {
+    return this.#paused.has(nameOf(partition))
+  }
+
+  pause({ topic, partition }: Partition): void {
+    this.#paused.set(nameOf({ topic, partition }), { topic, partition })
+    this.#tell('pause', { topic, partition })
+  }
+
+  resume({ topic, partition }: Partition): void {
+    this.#paused.delete(nameOf({ topic, partition }))
+    this.#tell('resume', { topic, partition })
+  }
+
+  /** The watchdog: resumes what no longer has a reason to be paused. */
+  keepOnly(hasReason: (partition: Partition) => boolean): void {
+    for (const partition of [...this.#paused.values()]) {
+      if (!hasReason(partition)) this.resume(partition)
+    }
+  }
+
+  #tell(verb: keyof Pausing, { topic, partition }: Partition): void {
+    try {
+      this.#consumer[verb]([{ topic, partitions: [partition] }])
+    } catch {
+      // Between a stop or a crash and the next run kafkajs has nothing to pause, and forgets what it had.
+    }
+  }
+}

@@ -1,0 +1,132 @@
+import { ConfigurationError } from '@onceward/core'
+import type { GuardSettings } from '@onceward/core/adapter'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import {
+  type ConsumeKafkaOptions,
+  matches,
+  resolveConsumerSettings,
+  resolveSettings,
+} from './options.ts'
+
+const producer = { send: async () => [] }
+
+function settingsOf(
+  options: Partial<ConsumeKafkaOptions> = {},
+  guard: Partial<GuardSettings> = {},
+) {
+  return resolveConsumerSettings(
+    { topics: ['orders'], ...options },
+    handMadeGuard(guard).port.settings,
+  )
+}
+
+function problemsOf(
+  options: Partial<ConsumeKafkaOptions>,
+  guard: Partial<GuardSettings> = {},
+): string {
+  try {
+    settingsOf(options, guard)
+    return ''
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error
+    return error.message
+  }
+}
+
+test('the group is the consumer of the guard, and reads from the beginning', () => {
+  expect(settingsOf()).toMatchObject({ fromBeginning: true, consumer: { groupId: 'billing' } })
+  expect(settingsOf({ groupId: 'mine' }).consumer.groupId).toBe('mine')
+  expect(settingsOf({ consumer: { groupId: 'inner' } }).consumer.groupId).toBe('inner')
+  expect(problemsOf({ groupId: 'mine', consumer: { groupId: 'inner' } })).toMatch(/one group id/)
+})
+
+test('K19, K20: heartbeats are sent in time, retries outlast a restart of the broker', () => {
+  expect(settingsOf().consumer).toMatchObject({
+    sessionTimeout: 10_000,
+    heartbeatInterval: 1_666,
+    maxWaitTimeInMs: 500,
+    allowAutoTopicCreation: false,
+    retry: { initialRetryTime: 100, maxRetryTime: 2_000, retries: 8 },
+  })
+  expect(settingsOf({ consumer: { sessionTimeout: 1_000 } }).consumer).toMatchObject({
+    heartbeatInterval: 166,
+    maxWaitTimeInMs: 333,
+  })
+  expect(settingsOf({ consumer: { retry: { retries: 50 } } }).consumer.retry).toMatchObject({
+    maxRetryTime: 2_000,
+    retries: 50,
+  })
+})
+
+test('with leases a session lasts as long as one, within reason', () => {
+  const sessionOf = (leaseMs: number) =>
+    settingsOf({}, { hasLeases: true, leaseMs }).consumer.sessionTimeout
+  expect([5_000, 15_000, 120_000].map(sessionOf)).toEqual([10_000, 15_000, 30_000])
+})
+
+// Red when kafkajs decides: a consumer that was stopped in an outage comes back after it.
+test('K21: kafkajs restarts nothing, and the user is asked by us', async () => {
+  const restartOnFailure = async () => false
+  const settings = settingsOf({ consumer: { retry: { restartOnFailure } } })
+  expect(await settings.consumer.retry?.restartOnFailure?.(new Error('crash'))).toBe(false)
+  expect(settings.mayRestart).toBe(restartOnFailure)
+})
+
+test.each<[string, object, RegExp]>([
+  ['no topic', { topics: [] }, /Expected `topics` to be a list of at least one topic/],
+  ['a topic that is none', { topics: ['a', ''] }, /by name or by RegExp, got \[a, \]/],
+  ['one topic without its list', { topics: 'orders' }, /got `orders` \(string\)/],
+  ['an empty group', { groupId: '' }, /Expected `groupId` to be a string/],
+  ['no partition', { partitionsConsumedConcurrently: 0 }, /from 1 to 1000, got `0`.*partitions/],
+  ['a batch of none', { batch: { size: 0 } }, /`batch.size`/],
+  ['a drain for ever', { drainMs: -1 }, /`drainMs`/],
+  ['a session of a second and less', { consumer: { sessionTimeout: 900 } }, /sessionTimeout/],
+  [
+    'slow heartbeats',
+    { consumer: { heartbeatInterval: 10_000 } },
+    /`consumer.heartbeatInterval`.*expel/,
+  ],
+  [
+    'K19: slow fetches',
+    { consumer: { maxWaitTimeInMs: 10_000 } },
+    /`consumer.maxWaitTimeInMs`.*10000/,
+  ],
+  ['dead letters in a circle', { deadLetter: { producer, topic: 'orders' } }, /another topic/],
+  [
+    'dead letters in a circle by pattern',
+    { topics: [/^ord/g], deadLetter: { producer, topic: 'orders.dead' } },
+    /another topic/,
+  ],
+  ['no dead-letter topic', { deadLetter: { producer } }, /`deadLetter.topic`/],
+  ['no producer', { deadLetter: { topic: 'dead' } }, /`deadLetter.producer`/],
+])('%s is refused', (_what, options, problem) => {
+  expect(problemsOf(options)).toMatch(problem)
+})
+
+test('names every problem at once, with rule, value, type and unit', () => {
+  expect(problemsOf({ topics: [], groupId: '', drainMs: -1 }).split('\n')).toHaveLength(3)
+})
+
+test('without an inbox there must be a place for dead letters', () => {
+  expect(problemsOf({}, { hasInbox: false })).toMatch(/Expected `deadLetter`/)
+  expect(problemsOf({ deadLetter: { producer, topic: 'dead' } }, { hasInbox: false })).toBe('')
+})
+
+test('a wrap is checked for what it takes', () => {
+  const { port } = handMadeGuard()
+  expect(resolveSettings({}, port.settings)).toMatchObject({
+    batchSize: 100,
+    partitionsConsumedConcurrently: 32,
+  })
+  expect(() => resolveSettings({ batch: { size: 101 } }, port.settings)).toThrow(ConfigurationError)
+})
+
+test('a pattern matches each topic anew, whatever its flags', () => {
+  const pattern = /^orders/g
+  expect(['orders', 'orders-2', 'other'].map((topic) => matches(pattern, topic))).toEqual([
+    true,
+    true,
+    false,
+  ])
+})

@@ -1,0 +1,274 @@
+import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
+import {
+  type GuardSettings,
+  RUN_DEFAULTS,
+  type RunSettings,
+  rangeProblems,
+  resolveRunOptions,
+  runOptionProblems,
+  shown,
+} from '@onceward/core/adapter'
+import type { ConsumerConfig, Producer } from 'kafkajs'
+
+export interface KafkaOptions {
+  /**
+   * Where dead messages go: published there with every replica's acknowledgement, their own key and headers and the
+   * headers that say why, before the original is passed. The producer stays yours: connect it before, disconnect it
+   * after the drain. Left out: the record in `failed_events` is the place; required without an inbox.
+   */
+  readonly deadLetter?:
+    | { readonly producer: Pick<Producer, 'send'>; readonly topic: string }
+    | undefined
+  /**
+   * Partitions whose records may be in hand at once, 1–1 000. How many handlers run at once is the guard's
+   * `concurrency`, over all of them.
+   *
+   * @defaultValue `DEFAULTS.partitionsConsumedConcurrently`
+   */
+  readonly partitionsConsumedConcurrently?: number | undefined
+}
+
+/** `batch.lingerMs` has no effect on Kafka: a fetch brings what there is, see `minBytes` of the consumer. */
+export interface WrapKafkaOptions extends RunOptions, KafkaOptions {}
+
+export interface ConsumeKafkaOptions extends ConsumeOptions, KafkaOptions {
+  /** Names, or patterns that are matched against the topics there are when the consumer starts. */
+  readonly topics: readonly (string | RegExp)[]
+  /** @defaultValue the guard's `consumer`: two guards in one group would each see a part of the records */
+  readonly groupId?: string | undefined
+  /**
+   * Where a group without an offset starts, and where it goes on after its offset fell out of the log. `false` skips
+   * what is there then.
+   *
+   * @defaultValue true
+   */
+  readonly fromBeginning?: boolean | undefined
+  /**
+   * Further settings of the consumer. Ours are `sessionTimeout` ({@link DEFAULTS}, with a lease store the guard's
+   * `leaseMs` up to 30 s), `heartbeatInterval` (a sixth of it), `maxWaitTimeInMs` ({@link DEFAULTS}), `retry`, and
+   * `allowAutoTopicCreation: false`.
+   */
+  readonly consumer?: Partial<ConsumerConfig> | undefined
+}
+
+/** Every default of this package, in milliseconds where the name says so. */
+export const DEFAULTS: Readonly<
+  Record<
+    | 'batchSize'
+    | 'drainMs'
+    | 'partitionsConsumedConcurrently'
+    | 'sessionTimeoutMs'
+    | 'maxWaitTimeMs',
+    number
+  >
+> = Object.freeze({
+  batchSize: RUN_DEFAULTS.batchSize,
+  drainMs: RUN_DEFAULTS.drainMs,
+  partitionsConsumedConcurrently: 32,
+  // It bounds how soon the partitions of a dead process go to others, and how long a consumer that kafkajs ended
+  // keeps its group waiting.
+  sessionTimeoutMs: 10_000,
+  // A resumed partition waits for the fetch that is under way.
+  maxWaitTimeMs: 500,
+})
+
+/** The whole group stands still meanwhile. */
+const GRACE_MS = 5_000
+
+/** Options after defaults and checks. */
+export interface Settings extends RunSettings {
+  readonly deadLetter: KafkaOptions['deadLetter']
+  readonly partitionsConsumedConcurrently: number
+  /** What handlers get to end in a rebalance before the group goes on without waiting for them. */
+  readonly graceMs: number
+}
+
+/** {@link Settings} of a consumer of our own. */
+export interface ConsumerSettings extends Settings {
+  readonly topics: readonly (string | RegExp)[]
+  readonly fromBeginning: boolean
+  readonly consumer: ConsumerConfig & {
+    readonly sessionTimeout: number
+    readonly heartbeatInterval: number
+    readonly maxWaitTimeInMs: number
+  }
+  /** The user's say in whether the consumer goes on after kafkajs gave up. */
+  readonly mayRestart: ((error: Error) => Promise<boolean>) | undefined
+}
+
+/** @throws {@link ConfigurationError} with every problem at once. */
+export function resolveSettings(options: WrapKafkaOptions, guard: GuardSettings): Settings {
+  refuse(commonProblems(options, guard))
+  return settingsOf(options, guard)
+}
+
+/** @throws {@link ConfigurationError} with every problem at once. */
+export function resolveConsumerSettings(
+  options: ConsumeKafkaOptions,
+  guard: GuardSettings,
+): ConsumerSettings {
+  refuse([
+    ...topicProblems(options),
+    ...groupProblems(options),
+    ...commonProblems(options, guard),
+    ...runOptionProblems(options),
+  ])
+  const consumer = consumerConfigOf(options, guard)
+  refuse(timeProblems(consumer))
+  const { rebalanceTimeout = 60_000 } = consumer
+  return {
+    ...settingsOf(options, guard),
+    // A member that is late is expelled, and its offsets with it.
+    graceMs: Math.min(GRACE_MS, Math.floor(rebalanceTimeout / 3)),
+    topics: options.topics,
+    fromBeginning: options.fromBeginning ?? true,
+    consumer,
+    mayRestart: options.consumer?.retry?.restartOnFailure,
+  }
+}
+
+function settingsOf(options: ConsumeOptions & WrapKafkaOptions, guard: GuardSettings): Settings {
+  const { deadLetter, partitionsConsumedConcurrently } = options
+  return {
+    ...resolveRunOptions(options, guard),
+    deadLetter,
+    graceMs: GRACE_MS,
+    partitionsConsumedConcurrently:
+      partitionsConsumedConcurrently ?? DEFAULTS.partitionsConsumedConcurrently,
+  }
+}
+
+/**
+ * A session that ends before the lease only brings the records of a dead process to one that must wait for it
+ * (brokers.md §5.5).
+ */
+const defaultSessionMs = ({ hasLeases, leaseMs }: GuardSettings): number =>
+  hasLeases
+    ? Math.min(30_000, Math.max(DEFAULTS.sessionTimeoutMs, leaseMs))
+    : DEFAULTS.sessionTimeoutMs
+
+function consumerConfigOf(
+  { consumer = {}, groupId }: ConsumeKafkaOptions,
+  guard: GuardSettings,
+): ConsumerSettings['consumer'] {
+  const sessionTimeout = consumer.sessionTimeout ?? defaultSessionMs(guard)
+  const maxWaitTimeInMs = Math.min(DEFAULTS.maxWaitTimeMs, Math.floor(sessionTimeout / 3))
+  return {
+    heartbeatInterval: Math.floor(sessionTimeout / 6),
+    maxWaitTimeInMs,
+    // A deleted topic must not come back empty because its consumer asked for it (brokers.md K23).
+    allowAutoTopicCreation: false,
+    ...consumer,
+    groupId: groupId ?? consumer.groupId ?? guard.consumer,
+    sessionTimeout,
+    retry: {
+      initialRetryTime: 100,
+      maxRetryTime: 2_000,
+      // Nine seconds, about as long as the member id is worth keeping (brokers.md K20); then a new consumer takes
+      // over. More of them and Node warns of a leak: kafkajs puts a listener on its dead sockets at each.
+      retries: 8,
+      ...consumer.retry,
+      // A consumer that was stopped while kafkajs was about to restart it would come back to life (K21).
+      restartOnFailure: () => Promise.resolve(false),
+    },
+  }
+}
+
+function refuse(problems: readonly string[]): void {
+  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+}
+
+function commonProblems(options: WrapKafkaOptions, guard: GuardSettings): readonly string[] {
+  return [
+    ...deadLetterProblems(options, guard),
+    ...rangeProblems(
+      'partitionsConsumedConcurrently',
+      options.partitionsConsumedConcurrently,
+      [1, 1_000],
+      'partitions',
+    ),
+    ...runOptionProblems({ batch: options.batch }),
+  ]
+}
+
+function deadLetterProblems({ deadLetter }: KafkaOptions, guard: GuardSettings): readonly string[] {
+  if (deadLetter === undefined) {
+    if (guard.hasInbox) return []
+    return [
+      'Expected `deadLetter` to be `{ producer, topic }`, got undefined: without an inbox there is no other place ' +
+        'for a dead message.',
+    ]
+  }
+  const { producer, topic } = deadLetter as { producer: unknown; topic: unknown }
+  return [
+    ...(isName(topic)
+      ? []
+      : [`Expected \`deadLetter.topic\` to be the name of a topic, got ${shown(topic)}.`]),
+    ...(typeof (producer as Producer | undefined)?.send === 'function'
+      ? []
+      : ['Expected `deadLetter.producer` to be a producer of kafkajs.']),
+  ]
+}
+
+function topicProblems({ topics, deadLetter }: ConsumeKafkaOptions): readonly string[] {
+  const given: unknown = topics
+  const isList = Array.isArray(given) && given.length > 0
+  if (!(isList && given.every((topic) => isName(topic) || topic instanceof RegExp))) {
+    return [
+      'Expected `topics` to be a list of at least one topic, by name or by RegExp, got ' +
+        `${Array.isArray(given) ? `[${given.map(String).join(', ')}]` : shown(given)}.`,
+    ]
+  }
+  if (deadLetter === undefined || !topics.some((topic) => matches(topic, deadLetter.topic))) {
+    return []
+  }
+  return [
+    `Expected \`deadLetter.topic\` to be another topic than those consumed, got \`${deadLetter.topic}\`: a dead ` +
+      'message would come back for ever.',
+  ]
+}
+
+export function matches(subscription: string | RegExp, topic: string): boolean {
+  if (typeof subscription === 'string') return subscription === topic
+  // As kafkajs does, but the pattern of the user keeps its place.
+  return new RegExp(subscription.source, subscription.flags.replaceAll(/[gy]/g, '')).test(topic)
+}
+
+function groupProblems({ groupId, consumer }: ConsumeKafkaOptions): readonly string[] {
+  const inner = consumer?.groupId
+  const isDifferent = groupId !== undefined && inner !== undefined && groupId !== inner
+  return [
+    ...(groupId === undefined || isName(groupId)
+      ? []
+      : [`Expected \`groupId\` to be a string that is not empty, got ${shown(groupId)}.`]),
+    ...(isDifferent
+      ? [`Expected one group id, got \`groupId\` '${groupId}' and \`consumer.groupId\` '${inner}'.`]
+      : []),
+  ]
+}
+
+function timeProblems({
+  sessionTimeout,
+  heartbeatInterval,
+  maxWaitTimeInMs,
+}: ConsumerSettings['consumer']): readonly string[] {
+  const session = rangeProblems('consumer.sessionTimeout', sessionTimeout, [1_000, 1_800_000])
+  if (session.length > 0) return session
+  const tooLong = (name: string, value: number, why: string): readonly string[] =>
+    value < sessionTimeout
+      ? []
+      : [
+          `Expected \`consumer.${name}\` to be below the sessionTimeout of ${sessionTimeout} ms, a third of it or ` +
+            `less, got ${shown(value)}: ${why}`,
+        ]
+  return [
+    ...tooLong('heartbeatInterval', heartbeatInterval, 'the group would expel this member.'),
+    ...tooLong(
+      'maxWaitTimeInMs',
+      maxWaitTimeInMs,
+      'kafkajs sends heartbeats between fetches, so an idle member would be expelled again and again.',
+    ),
+  ]
+}
+
+const isName = (value: unknown): boolean => typeof value === 'string' && value !== ''

@@ -1,0 +1,138 @@
+import { expect, test } from 'vitest'
+import { fetchOf, protocolError } from './fixtures/fetch.ts'
+import { ack, records, setUp, trusted } from './fixtures/member.ts'
+
+test('K7: a batch that was fetched before the rebalance is refused with the error itself', async () => {
+  const kit = await trusted()
+  const fetch = fetchOf(records('a'))
+  const raw = protocolError('REBALANCE_IN_PROGRESS')
+  fetch.broker.heartbeat = Object.assign(new Error('wrapped', { cause: raw }), { retriable: false })
+  const callback = kit.call(fetch)
+  await kit.clock.advance(0)
+  expect(callback.error).toBe(raw)
+  expect(kit.handed).toEqual([])
+})
+
+test('K9: a batch of a partition that the last join no longer lists is dropped', async () => {
+  const kit = await trusted()
+  kit.join([1])
+  const callback = kit.call(fetchOf(records('a')))
+  await kit.clock.advance(0)
+  expect(callback).toMatchObject({ ended: true, error: undefined })
+  expect(kit.handed).toEqual([])
+})
+
+// Red when only the callback knows its partition: its offset is committed with a generation that is valid (K9).
+test('K9: a join that takes the partition away aborts its handlers and moves no offset', async () => {
+  const kit = await trusted({ concurrency: 1 })
+  const lost = kit.call(fetchOf(records('a', 'b')))
+  const kept = kit.call(fetchOf(records('c'), { partition: 1 }))
+  await kit.clock.advance(600)
+  expect([lost.ended, kept.ended]).toEqual([true, true])
+  kit.join([1])
+  expect(kit.hooks[0]?.abort?.aborted).toBe(true)
+  kit.handed[0]?.settle(ack)
+  await kit.clock.advance(5_000)
+  expect(lost.fetch.calls).toEqual([])
+  expect(kit.told).toEqual(['pause 0', 'pause 1', 'resume 0'])
+  expect(kit.hooks[1]?.abort?.aborted).toBe(false)
+  expect(kit.offsets()).toEqual(['40', '40'])
+})
+
+test('K9: a join during the callback moves no offset of a partition that it takes away', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  const lost = kit.call(fetchOf(records('a', 'b')))
+  await kit.clock.advance(0)
+  kit.settle(40)
+  kit.join([1])
+  await kit.clock.advance(0)
+  expect(lost).toMatchObject({ ended: true, error: undefined })
+  kit.settle(41)
+  await kit.clock.advance(2_000)
+  expect([lost.fetch.calls, kit.told]).toEqual([[], []])
+})
+
+// Red when the TypeError of kafkajs, whose positions know the topic no more, leaves the callback: the consumer is over (K5).
+test('K9: a join inside a fetch that takes the topic away ends the batch, and moves no offset', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  const fetch = fetchOf(records('a', 'b'))
+  fetch.payload.resolveOffset = () => {
+    throw new TypeError("Cannot set properties of undefined (setting '0')")
+  }
+  const callback = kit.call(fetch)
+  await kit.clock.advance(0)
+  kit.settle(40)
+  kit.settle(41)
+  await kit.clock.advance(4_000)
+  expect(callback).toMatchObject({ ended: true, error: undefined })
+  expect([fetch.calls, kit.intake.inFlight]).toEqual([[], 0])
+})
+
+test('a partition that stays goes on over the rebalance, its records in hand', async () => {
+  const kit = await trusted({ concurrency: 1 })
+  const callback = kit.call(fetchOf(records('a', 'b')))
+  await kit.clock.advance(600)
+  kit.intake.rebalancing()
+  kit.settle(40)
+  await kit.clock.advance(0)
+  expect(kit.offsets()).toEqual(['40'])
+  kit.join([0])
+  await kit.clock.advance(0)
+  expect(kit.offsets()).toEqual(['40', '41'])
+  kit.settle(41)
+  await kit.clock.advance(0)
+  expect(callback.fetch.calls.at(-1)).toBe('commit 42')
+  expect(kit.told).toEqual(['pause 0', 'resume 0'])
+})
+
+test('a member with another id begins anew: others may have had its partitions', async () => {
+  const kit = await trusted({ concurrency: 1 })
+  const callback = kit.call(fetchOf(records('a', 'b')))
+  await kit.clock.advance(600)
+  kit.join([0], 'm-2')
+  expect(kit.hooks[0]?.abort?.aborted).toBe(false)
+  kit.settle(40)
+  await kit.clock.advance(0)
+  expect([callback.fetch.calls, kit.offsets()]).toEqual([[], ['40']])
+})
+
+test('K14: handlers that end in time are committed before the group goes on without them', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  const raw = protocolError('REBALANCE_IN_PROGRESS')
+  const callback = kit.call(fetchOf(records('a', 'b', 'c')))
+  await kit.clock.advance(0)
+  kit.settle(40)
+  callback.fetch.broker.heartbeat = raw
+  await kit.clock.advance(2_000)
+  expect(callback.ended).toBe(false)
+  kit.settle(41)
+  kit.settle(42)
+  await kit.clock.advance(0)
+  expect(callback.error).toBe(raw)
+  expect(callback.fetch.calls.at(-1)).toBe('commit 43')
+})
+
+test('K4: a group does not wait longer than five seconds for handlers', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  const callback = kit.call(fetchOf(records('a')))
+  await kit.clock.advance(0)
+  callback.fetch.broker.heartbeat = protocolError('REBALANCE_IN_PROGRESS')
+  await kit.clock.advance(4_900)
+  expect(callback.ended).toBe(false)
+  await kit.clock.advance(700)
+  expect(callback.error).toMatchObject({ type: 'REBALANCE_IN_PROGRESS' })
+})
+
+test('K6: a commit that says the generation is over makes kafkajs rejoin', async () => {
+  const kit = setUp({ concurrency: 1 })
+  kit.join([0])
+  const raw = protocolError('UNKNOWN_MEMBER_ID')
+  const callback = kit.call(fetchOf(records('a', 'b')))
+  await kit.clock.advance(0)
+  callback.fetch.broker.commit = raw
+  kit.settle(40)
+  await kit.clock.advance(250)
+  kit.settle(41)
+  await kit.clock.advance(250)
+  expect(callback.error).toBe(raw)
+})

@@ -1,0 +1,133 @@
+import { until } from '@onceward/testing'
+import { proxy, skipped, type TcpProxy } from '@onceward/testing/servers'
+import { describe, expect, test, vi } from 'vitest'
+import { onEvent, through } from './fixtures/topics.ts'
+import { billing, type KafkaKit, range, useKafka } from './fixtures/use-kafka.ts'
+import { consumeKafka } from './index.ts'
+
+function linkTo({ server }: KafkaKit): Promise<TcpProxy> {
+  const [host = '', port] = (server.connection.brokers[0] ?? '').split(':')
+  return proxy({ host, port: Number(port) })
+}
+
+describe.skipIf(skipped('kafka'))('consumeKafka when Kafka is away', () => {
+  const kit = useKafka()
+  const consumer = { sessionTimeout: 6_000 }
+
+  // Red when a consumer that kafkajs gave up is not replaced, or its heartbeats reject unheard (K13).
+  test.each(['SIGKILL', 'SIGTERM'] as const)(
+    'K13, K20: after %s and a restart every event has run once, without help',
+    async (signal) => {
+      const { server, topics } = kit
+      expect(server.canKill).toBe(true)
+      const topic = await topics.create(4)
+      const ran: string[] = []
+      const guard = billing(({ payload }) => void ran.push(payload.key))
+      await using consumption = await consumeKafka(topics.client(), guard, {
+        topics: [topic],
+        consumer,
+      })
+      await topics.send(topic, range(100, 'before'))
+      await until(() => ran.length > 10)
+      await server.kill(signal)
+      await server.restart()
+      const backAt = performance.now()
+      await topics.send(topic, range(100, 'after'))
+      await until(() => ran.some((key) => key.startsWith('after')))
+      const waitedMs = performance.now() - backAt
+      await topics.caughtUp(guard.consumer, topic)
+      expect(ran.toSorted()).toEqual([...range(100, 'after'), ...range(100, 'before')].toSorted())
+      expect(consumption.health().state).toBe('running')
+      expect(waitedMs).toBeLessThan(15_000)
+    },
+    180_000,
+  )
+
+  // Red when `restartOnFailure` answers true: the consumer comes back 6 s after the broker, and runs.
+  test('K21: a drain during an outage ends, and nothing comes back to life with the endpoint', async () => {
+    const { server, topics } = kit
+    const topic = await topics.create(1)
+    const ran: string[] = []
+    const client = topics.client({
+      retry: { retries: 2, initialRetryTime: 100, maxRetryTime: 300 },
+    })
+    const joins: unknown[] = []
+    onEvent(client, 'GROUP_JOIN', (event) => void joins.push(event))
+    const guard = billing(({ payload }) => void ran.push(payload.key))
+    const consumption = await consumeKafka(client, guard, {
+      topics: [topic],
+      consumer,
+      drainMs: 500,
+    })
+    await topics.send(topic, ['one'])
+    await topics.caughtUp(guard.consumer, topic)
+    await server.kill('SIGKILL')
+    const startedAt = performance.now()
+    await consumption.drain()
+    expect(performance.now() - startedAt).toBeLessThan(10_000)
+    await server.restart()
+    await topics.send(topic, ['two'])
+    const restarts = joins.length
+    await until(async () => (await topics.members(guard.consumer)) === 0)
+    await new Promise((resolve) => setTimeout(resolve, 8_000))
+    expect(await topics.members(guard.consumer)).toBe(0)
+    expect([ran, joins.length]).toEqual([['one'], restarts])
+  }, 180_000)
+
+  // Red without the watchdog: kafkajs asks on the dead connections, each time until its request times out, for minutes.
+  test('a network that goes silent is noticed, without an error of the socket', async () => {
+    const { topics } = kit
+    const topic = await topics.create(1)
+    await using link = await linkTo(kit)
+    const ran: string[] = []
+    const guard = billing(({ payload }) => void ran.push(payload.key))
+    await using consumption = await consumeKafka(topics.client(through(link)), guard, {
+      topics: [topic],
+      consumer: { sessionTimeout: 1_500, rebalanceTimeout: 1_500 },
+    })
+    await topics.send(topic, ['before'])
+    await topics.caughtUp(guard.consumer, topic)
+    // As where a firewall forgets them: they stay open, and nothing passes. New ones are as good as ever.
+    const dead = new Set<number>()
+    let areOld = true
+    link.onData = (_direction, _chunk, { number }) => {
+      if (areOld) dead.add(number)
+      return dead.has(number) ? 'drop' : 'pass'
+    }
+    await until(() => dead.size > 0 && consumption.health().state === 'recovering')
+    areOld = false
+    expect(consumption.health().reason).toMatch(
+      /Fetches and heartbeats got no answer within 3000 ms/,
+    )
+    await topics.send(topic, ['after'])
+    await topics.caughtUp(guard.consumer, topic)
+    expect(ran).toEqual(['before', 'after'])
+    await until(() => consumption.health().state === 'running')
+  })
+
+  // Red when a consumer is only let go: kafkajs goes on connecting, and the socket that it gets keeps the process alive.
+  test('a drain in an outage leaves no connection behind when Kafka is back', async () => {
+    const { topics } = kit
+    const topic = await topics.create(1)
+    await using link = await linkTo(kit)
+    const retry = { initialRetryTime: 100, maxRetryTime: 200, retries: 1_000 }
+    const client = topics.client({ ...through(link), retry })
+    const made = vi.spyOn(client, 'consumer')
+    let connected = 0
+    onEvent(client, 'CONNECT', () => {
+      connected += 1
+    })
+    const guard = billing(() => undefined)
+    const consumption = await consumeKafka(client, guard, {
+      topics: [topic],
+      consumer: { sessionTimeout: 1_500, rebalanceTimeout: 1_500 },
+    })
+    link.refuse(true)
+    link.cut()
+    await until(() => made.mock.calls.length === 2)
+    await consumption.drain()
+    connected = 0
+    link.refuse(false)
+    await until(() => connected === 1 && link.connections === 0)
+  })
+})

@@ -1,0 +1,92 @@
+import type { Logger, Publish, Runtime, Settlement } from '@onceward/core'
+import type { GuardPort } from '@onceward/core/adapter'
+import type { KafkaRecord } from './delivery.ts'
+
+/** Where dead messages go. */
+export type DeadLetterPlace =
+  | { readonly kind: 'topic'; readonly publish: Publish }
+  /** `failed_events` has the message: nothing is to publish. */
+  | { readonly kind: 'record' }
+
+/** What settling needs. */
+export interface SettleContext {
+  readonly port: Pick<GuardPort, 'publishDeadLetter'>
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly place: DeadLetterPlace
+}
+
+/**
+ * What becomes of a record in hand. Kafka has no verb for one record: the offset of its partition passes those that
+ * are settled, and waits for those that are not.
+ */
+export type Fate =
+  | { readonly kind: 'settled' }
+  /** Handed to the guard again after this time, milliseconds; the offset waits. */
+  | { readonly kind: 'later'; readonly waitMs: number }
+  /** As `later`, as soon as the store is back. */
+  | { readonly kind: 'store-down' }
+  /** Not begun, and not begun here any more: whoever has the partition next reads it. */
+  | { readonly kind: 'left' }
+
+type Verb<Kind extends Settlement['kind']> = (
+  context: SettleContext,
+  record: KafkaRecord,
+  settlement: Extract<Settlement, { kind: Kind }>,
+) => Fate | Promise<Fate>
+
+const SETTLED: Fate = { kind: 'settled' }
+/** Whoever holds the event now needs some time to end. */
+const AGAIN_MS = 1_000
+
+const VERBS = {
+  ack: () => SETTLED,
+  defer: ({ runtime }, _record, { reason, until }) =>
+    reason === 'store-down'
+      ? { kind: 'store-down' }
+      : { kind: 'later', waitMs: Math.max(0, until - runtime.now()) },
+  'dead-letter': deadLetter,
+  // The lease was lost, or nobody knows yet what was committed: asking again finds out.
+  abandon: ({ runtime }, _record, { reason }) =>
+    reason === 'closing'
+      ? { kind: 'left' }
+      : { kind: 'later', waitMs: AGAIN_MS * (1 + runtime.random()) },
+} satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
+
+/** Carries a settlement out. Never rejects: the stores know already, so what fails is done again. */
+export async function settle(
+  context: SettleContext,
+  record: KafkaRecord,
+  settlement: Settlement,
+): Promise<Fate> {
+  const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
+  try {
+    return await verb(context, record, settlement)
+  } catch (error) {
+    notPublished(context, record, error)
+    return { kind: 'later', waitMs: laterMs(context) }
+  }
+}
+
+/** The record is durable. It is published before the offset passes, so a crash between publishes it again. */
+async function deadLetter(
+  context: SettleContext,
+  record: KafkaRecord,
+  settlement: Extract<Settlement, { kind: 'dead-letter' }>,
+): Promise<Fate> {
+  const { place, port } = context
+  if (place.kind === 'record') return SETTLED
+  const answer = await port.publishDeadLetter(settlement, place.publish)
+  if (answer.kind !== 'retry') return SETTLED
+  if (answer.error !== undefined) notPublished(context, record, answer.error)
+  return { kind: 'later', waitMs: laterMs(context) }
+}
+
+/** A dead message whose partition waits for it: soon, but no hot loop. */
+const laterMs = ({ runtime }: SettleContext): number => 1_000 + runtime.random() * 4_000
+
+function notPublished({ logger }: SettleContext, record: KafkaRecord, error: unknown): void {
+  const { topic, partition, message } = record
+  const fields = { topic, partition, offset: message.offset, err: error }
+  logger.error(fields, 'a dead letter could not be published; it will be tried again')
+}

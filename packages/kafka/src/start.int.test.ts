@@ -1,0 +1,92 @@
+import { ConfigurationError } from '@onceward/core'
+import { guardOf } from '@onceward/testing/adapter'
+import { skipped } from '@onceward/testing/servers'
+import { Kafka, logLevel } from 'kafkajs'
+import { describe, expect, test } from 'vitest'
+import { billing, useKafka } from './fixtures/use-kafka.ts'
+import { consumeKafka } from './index.ts'
+
+describe.skipIf(skipped('kafka'))('what consumeKafka finds at its start', () => {
+  const kit = useKafka({ settings: { 'group.max.session.timeout.ms': '20000' } })
+
+  test('K24: a session that the broker refuses is an error of the configuration', async () => {
+    const { topics } = kit
+    const topic = await topics.create(1)
+    const starting = consumeKafka(
+      topics.client(),
+      billing(() => undefined),
+      {
+        topics: [topic],
+        consumer: { sessionTimeout: 30_000 },
+      },
+    )
+    await expect(starting).rejects.toThrow(ConfigurationError)
+    await expect(starting).rejects.toThrow(/sessionTimeout|session timeout/i)
+  })
+
+  test.each([
+    [
+      'a topic',
+      (topic: string) => ({ topics: [topic, 'no-such-topic'] }),
+      /`topics`, 'no-such-topic'/,
+    ],
+    [
+      'the dead-letter topic',
+      (topic: string) => ({
+        topics: [topic],
+        deadLetter: { producer: { send: async () => [] }, topic: 'no-such-dead' },
+      }),
+      /`deadLetter.topic`, 'no-such-dead'/,
+    ],
+  ])('K24: %s that does not exist is told at the start', async (_what, optionsOf, problem) => {
+    const { topics } = kit
+    const topic = await topics.create(1)
+    const starting = consumeKafka(
+      topics.client(),
+      billing(() => undefined),
+      optionsOf(topic),
+    )
+    await expect(starting).rejects.toThrow(problem)
+  })
+
+  test('trap A16: a topic that keeps records for longer than the dedup window is told at the start', async () => {
+    const { topics } = kit
+    const topic = await topics.create(1, { 'retention.ms': String(30 * 86_400_000) })
+    const starting = consumeKafka(
+      topics.client(),
+      billing(() => undefined),
+      { topics: [topic] },
+    )
+    await expect(starting).rejects.toThrow(/dedupWindowMs/)
+  })
+
+  // Red without the look at the group: the second consumer takes half of the partitions.
+  test('trap T39: another consumer in the same group is told at the start', async () => {
+    const { topics } = kit
+    const topic = await topics.create(2)
+    const groupId = topics.name('shared')
+    const ours = guardOf(() => undefined, { consumer: 'billing' })
+    const theirs = guardOf(() => undefined, { consumer: 'shipping' })
+    await using _ = await consumeKafka(topics.client(), ours, { topics: [topic], groupId })
+    const starting = consumeKafka(topics.client(), theirs, { topics: [topic], groupId })
+    await expect(starting).rejects.toThrow(/has members of the consumer 'billing'/)
+    await using _second = await consumeKafka(topics.client(), ours, { topics: [topic], groupId })
+  })
+
+  test('an endpoint that is down at the start is waited for', async () => {
+    const client = new Kafka({
+      brokers: ['127.0.0.1:1'],
+      logLevel: logLevel.NOTHING,
+      retry: { retries: 0 },
+    })
+    const consumption = await consumeKafka(
+      client,
+      billing(() => undefined),
+      { topics: ['orders'] },
+    )
+    expect(consumption.health()).toMatchObject({ state: 'recovering' })
+    expect(consumption.health().reason).toMatch(/Connection/)
+    await consumption.drain()
+    await consumption.stopped
+  })
+})

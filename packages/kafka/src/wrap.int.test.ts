@@ -1,0 +1,73 @@
+import { until } from '@onceward/testing'
+import { skipped } from '@onceward/testing/servers'
+import { describe, expect, test } from 'vitest'
+import { billing, range, useKafka } from './fixtures/use-kafka.ts'
+import { wrapKafka } from './index.ts'
+
+describe.skipIf(skipped('kafka'))('wrapKafka on a real Kafka', () => {
+  const kit = useKafka()
+  const timing = { sessionTimeout: 6_000, heartbeatInterval: 1_000, maxWaitTimeInMs: 500 }
+
+  test('is the config of the run of a consumer that is already there', async () => {
+    const { topics } = kit
+    const topic = await topics.create(2)
+    const ran: string[] = []
+    let failures = 0
+    const guard = billing(
+      ({ payload: { key } }) => {
+        if (key === 'order-7' && failures < 2) {
+          failures += 1
+          throw new TypeError('not yet')
+        }
+        ran.push(key)
+      },
+      { retry: { baseMs: 50 } },
+    )
+    const consumer = topics.client().consumer({ groupId: guard.consumer, ...timing })
+    await consumer.connect()
+    await consumer.subscribe({ topics: [topic], fromBeginning: true })
+    await consumer.run(wrapKafka(consumer, guard))
+    const keys = range(50)
+    await topics.send(topic, [...keys, ...keys.slice(0, 10)])
+    await topics.caughtUp(guard.consumer, topic)
+    await consumer.stop()
+    await guard.close()
+    await consumer.disconnect()
+    expect(ran.toSorted()).toEqual(keys.toSorted())
+    expect(failures).toBe(2)
+  })
+
+  // Red when nothing beats while the consumer stops: it is expelled, and the finished record is not committed.
+  test('K22: a stop waits for the handler, a member until its offset is committed', async () => {
+    const { topics } = kit
+    const topic = await topics.create(1)
+    await topics.send(topic, ['slow', 'never'], () => ({ key: 'one lane' }))
+    const started = Promise.withResolvers<void>()
+    const ran: string[] = []
+    const guard = billing(async ({ payload: { key } }) => {
+      started.resolve()
+      await new Promise((resolve) => setTimeout(resolve, 3_500))
+      ran.push(key)
+    })
+    const config = {
+      ...timing,
+      sessionTimeout: 1_500,
+      heartbeatInterval: 250,
+      maxWaitTimeInMs: 250,
+    }
+    const consumer = topics.client().consumer({ groupId: guard.consumer, ...config })
+    const joins: unknown[] = []
+    consumer.on(consumer.events.GROUP_JOIN, (event) => void joins.push(event))
+    await consumer.connect()
+    await consumer.subscribe({ topics: [topic], fromBeginning: true })
+    await consumer.run(wrapKafka(consumer, guard))
+    await started.promise
+    await consumer.stop()
+    expect(ran).toEqual(['slow'])
+    expect(await topics.committed(guard.consumer, topic)).toEqual([1])
+    expect(joins).toHaveLength(1)
+    await guard.close()
+    await consumer.disconnect()
+    await until(async () => (await topics.members(guard.consumer)) === 0)
+  })
+})

@@ -1,0 +1,50 @@
+import { type Guard, portOf } from '@onceward/core/adapter'
+import type { ConsumerRunConfig } from 'kafkajs'
+import type { KafkaConsumer } from './client.ts'
+import { Intake } from './intake.ts'
+import { resolveSettings, type WrapKafkaOptions } from './options.ts'
+
+/**
+ * The guard as the config of your own `consumer.run(…)`.
+ *
+ * ```ts
+ * await consumer.run(wrapKafka(consumer, billing))
+ * ```
+ *
+ * The same engine as `consumeKafka`: offsets are committed up to the first record that is not settled, slow and
+ * deferred records pause their partition and no other, a rebalance is answered in time. Call it once per consumer,
+ * before `run`, and change nothing of what it answers: with `autoCommit` or `eachBatchAutoResolve`, offsets would pass
+ * records that are not done.
+ *
+ * What needs the consumer's own settings and life it cannot do: bring it back when kafkajs ended it for good (see
+ * `consumer.events.CRASH` with `restart: false`) or keep it from coming back after `stop()`, look at the
+ * settings at start (`maxWaitTimeInMs` must be a third of `sessionTimeout` or less), drain in bounded time, or
+ * tell the cluster in the identity that `position()` makes. A `consumer.seek` of your own passes records.
+ * To shut down: `await consumer.stop()`, `await guard.close()`, `await consumer.disconnect()`. Handlers that outlive the
+ * stop end, but their offsets are not committed any more: their records come again as duplicates.
+ *
+ * @throws {@link ConfigurationError} for options that cannot work.
+ */
+export function wrapKafka(
+  consumer: KafkaConsumer,
+  guard: Guard,
+  options: WrapKafkaOptions = {},
+): ConsumerRunConfig {
+  const port = portOf(guard)
+  const settings = resolveSettings(options, port.settings)
+  const intake = new Intake({ port, settings, onKnown: () => undefined })
+  const { CRASH, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING, STOP } = consumer.events
+  const eachBatch = intake.attach(consumer)
+  consumer.on(GROUP_JOIN, ({ payload }) => intake.joined(payload))
+  consumer.on(REBALANCING, () => intake.rebalancing())
+  consumer.on(FETCH, () => intake.answered())
+  consumer.on(HEARTBEAT, () => intake.answered())
+  consumer.on(CRASH, () => intake.left())
+  consumer.on(STOP, () => intake.handover.close())
+  return {
+    autoCommit: false,
+    eachBatchAutoResolve: false,
+    partitionsConsumedConcurrently: settings.partitionsConsumedConcurrently,
+    eachBatch,
+  }
+}

@@ -1,0 +1,141 @@
+import type { BeginClaim, CountedEvent, IdentifiedEvent } from '@onceward/core'
+
+/** Isolation level of business transactions. */
+export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
+
+/** Settings of the session that a claim changes, as `current_setting` shows them before. */
+export interface SessionSettings {
+  readonly lockTimeout: string
+  readonly statementTimeout: string
+  readonly idleTimeout: string
+  readonly synchronousCommit: string
+}
+
+export interface Bounds {
+  /** Longest wait for one lock, ms. */
+  readonly lockMs: number
+  /** Longest statement and longest silence between two, ms. */
+  readonly budgetMs: number
+}
+
+/** What `claimTexts` writes for. */
+export interface ClaimTarget {
+  /** Quoted for SQL. */
+  readonly schema: string
+  readonly consumerId: number
+  /** Follows the claim of rows; empty when the number of rows says all. */
+  readonly returning: string
+}
+
+/** Named, because users may have set another default. */
+export const beginText: (isolation: Isolation) => string = (isolation) =>
+  `begin isolation level ${isolation}`
+
+/**
+ * Sets the bounds of the claim and of the transaction, where the settings of the session are known. A wait of the
+ * user's that is shorter than what is left stays.
+ */
+export function boundTexts({ lockMs, budgetMs }: Bounds, settings: SessionSettings): string[] {
+  const texts = [`set local lock_timeout = ${lockMs}`]
+  if (!endsWithin(settings.statementTimeout, budgetMs)) {
+    texts.push(`set local statement_timeout = ${budgetMs}`)
+  }
+  if (!endsWithin(settings.idleTimeout, budgetMs)) {
+    texts.push(`set local idle_in_transaction_session_timeout = ${budgetMs}`)
+  }
+  if (settings.synchronousCommit === 'off') texts.push(DURABLE)
+  return texts
+}
+
+export const DURABLE = 'set local synchronous_commit = on'
+
+/** As {@link DURABLE}, where the setting in force is not known. */
+export const DURABLE_IF_OFF: string = `select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'`
+
+/** Puts the user's own bound back before the handler runs. */
+export function restoreText({ lockTimeout }: SessionSettings): string {
+  return `set local lock_timeout = '${lockTimeout}'`
+}
+
+/** Holds the user's `lock_timeout` while the claim runs; ends with the transaction. */
+const REMEMBERED = 'onceward.lock_timeout'
+
+/**
+ * As {@link boundTexts} where the settings of the session are not known, as behind PgBouncer: the server compares
+ * them, and answers what they were. The inner select is evaluated first.
+ */
+export function unknownBoundText({ lockMs, budgetMs }: Bounds): string {
+  const budget = (name: string): string =>
+    `case when extract(epoch from ${name}::interval) * 1000 between 1 and ${budgetMs} then ${name} else '${budgetMs}' end`
+  return `select before.*, pg_backend_pid()::text as pid,
+  set_config('${REMEMBERED}', lock_timeout, true),
+  set_config('lock_timeout', '${lockMs}', true),
+  set_config('statement_timeout', ${budget('statement_timeout')}, true),
+  set_config('idle_in_transaction_session_timeout', ${budget('idle_timeout')}, true),
+  set_config('synchronous_commit', case synchronous_commit when 'off' then 'on' else synchronous_commit end, true)
+from (
+  select current_setting('lock_timeout') as lock_timeout, current_setting('statement_timeout') as statement_timeout,
+    current_setting('idle_in_transaction_session_timeout') as idle_timeout,
+    current_setting('synchronous_commit') as synchronous_commit
+  offset 0
+) before`
+}
+
+/** The expression that puts it back, for a select list or `returning` of one row. */
+export const RESTORE: string = `set_config('lock_timeout', current_setting('${REMEMBERED}'), true)`
+
+/** The claim: the last text takes the rows, what comes before it only locks. None for no claim. */
+export function claimTexts(claim: BeginClaim, target: ClaimTarget): string[] {
+  switch (claim.kind) {
+    case 'fresh':
+      return [freshText(claim.events, target)]
+    case 'counted':
+      return countedTexts(claim.events, target)
+    case 'none':
+      return []
+  }
+}
+
+function freshText(events: readonly IdentifiedEvent[], target: ClaimTarget): string {
+  const rows = sorted(events, ({ id }) => id).map(
+    ({ id, fingerprint }) => `('${id}',${fingerprint},${target.consumerId})`,
+  )
+  return `insert into ${target.schema}.processed_events (event_id, fingerprint, consumer_id) values ${rows.join()} on conflict do nothing${target.returning}`
+}
+
+/**
+ * Locks the rows first and reads the tokens in the next statement: an update that waits for a row goes on with the
+ * token it read before, so an owner that was replaced meanwhile would still claim. `for update` on the token's own row
+ * makes it fail under REPEATABLE READ too.
+ */
+function countedTexts(counted: readonly CountedEvent[], target: ClaimTarget): string[] {
+  const { schema, returning } = target
+  const owners = sorted(counted, ({ event }) => event.id)
+  const ids = owners.map(({ event }) => `'${event.id}'`).join()
+  const tokens = owners.map(({ event, token }) => `('${event.id}'::uuid,'${token}'::uuid)`).join()
+  return [
+    `select from ${schema}.processed_events where event_id in (${ids}) order by event_id for update`,
+    `update ${schema}.processed_events p set state = 'd', processed_at = now() from (select event_id as owned from ${schema}.failed_events where (event_id, token) in (${tokens}) for update) mine where p.event_id = mine.owned and p.state = 'r'${returning}`,
+  ]
+}
+
+/** Claims in one order everywhere, or two of them deadlock. */
+function sorted<Item>(items: readonly Item[], idOf: (item: Item) => string): readonly Item[] {
+  if (items.length < 2) return items
+  return items.toSorted((a, b) => (idOf(a) < idOf(b) ? -1 : 1))
+}
+
+const UNIT_MS = { us: 0.001, ms: 1, s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 } as const
+const TIME = /^(\d+)(us|ms|s|min|h|d)?$/
+
+/** Milliseconds of a time setting as `current_setting` shows it; 0 is no limit. */
+export function settingMs(setting: string): number | undefined {
+  const [, digits, unit = 'ms'] = TIME.exec(setting) ?? []
+  if (digits === undefined) return undefined
+  return Number(digits) * UNIT_MS[unit as keyof typeof UNIT_MS]
+}
+
+function endsWithin(setting: string, budgetMs: number): boolean {
+  const ms = settingMs(setting) ?? 0
+  return ms >= 1 && ms <= budgetMs
+}

@@ -1,0 +1,71 @@
+import type { BeginClaim, BeginRequest, Begun, EventId } from '@onceward/core'
+import { bounded } from './bounded.ts'
+import type { Bounds } from './claim-sql.ts'
+import { sqlState } from './errors.ts'
+import type { HeldConnection } from './held.ts'
+import type { SlotWait } from './pool.ts'
+
+/** Beyond its waits for rows, a claim that is not answered within this has no connection any more. */
+const SILENCE_MS = 10_000
+/** After a count nothing may wait: a run that starts later than four seconds after it does not start. */
+const COUNTED_WAIT_MS = 2_000
+/** PostgreSQL's largest setting of a time. */
+const MAX_SETTING_MS = 2_147_483_647
+
+export function countOf(claim: BeginClaim): number {
+  return claim.kind === 'none' ? 0 : claim.events.length
+}
+
+/** The server's settings for a request: whole milliseconds, never 0, which is no bound. */
+export function boundsOf({ waitMs, budgetMs }: BeginRequest): Bounds {
+  const setting = (ms: number): number => Math.min(MAX_SETTING_MS, Math.max(1, Math.floor(ms)))
+  return { lockMs: setting(Math.min(waitMs, budgetMs)), budgetMs: setting(budgetMs) }
+}
+
+/** How long the request may queue for a connection that other guards of the pool use. */
+export function slotWait({ claim, budgetMs }: BeginRequest): SlotWait {
+  if (claim.kind !== 'counted') return { boundMs: budgetMs }
+  return { boundMs: Math.min(budgetMs, COUNTED_WAIT_MS), first: true }
+}
+
+/** Longest silence of the server while it claims, ms. */
+export function claimSilenceMs({ claim, waitMs }: BeginRequest): number {
+  return waitMs * countOf(claim) + SILENCE_MS
+}
+
+/** What an error of the claim's own statements means; undefined when it is none of the events'. */
+export function claimFailure(error: unknown, claim: BeginClaim): 'held' | 'none' | undefined {
+  switch (sqlState(error)) {
+    case '55P03': // lock_not_available
+    case '57014': // query_canceled: the budget was shorter than the wait
+    case '40P01': // deadlock_detected
+      return 'held'
+    case '40001':
+      // Under REPEATABLE READ: another transaction has finished with a row. One event is read again (trap T11); of
+      // several nobody knows which, so they go on one by one.
+      return countOf(claim) > 1 ? 'held' : 'none'
+    default:
+      return undefined
+  }
+}
+
+const NOTHING_OPEN = { kind: 'none' } as const
+const HELD = { kind: 'held' } as const
+
+/** Rolls back without keeping anybody waiting, and answers that nothing is open. */
+export function nothingOpen<Tx>(held: HeldConnection<Tx>, kind: 'held' | 'none'): Begun<Tx> {
+  bounded(held.send(['rollback']), SILENCE_MS).then(
+    (answer) => (answer.kind === 'in-time' ? held.release() : held.destroy()),
+    () => held.destroy(),
+  )
+  return kind === 'held' ? HELD : NOTHING_OPEN
+}
+
+/** The ids of a claim that was for one event or for none, where the number of rows says all. */
+export function claimedByCount(claim: BeginClaim, rowCount: number): ReadonlySet<EventId> {
+  const ids = new Set<EventId>()
+  if (rowCount === 0) return ids
+  if (claim.kind === 'fresh') for (const { id } of claim.events) ids.add(id)
+  if (claim.kind === 'counted') for (const { event } of claim.events) ids.add(event.id)
+  return ids
+}

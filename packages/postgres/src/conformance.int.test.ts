@@ -1,0 +1,48 @@
+import { type Inbox, systemRuntime } from '@onceward/core'
+import { database } from '@onceward/testing'
+import { type InboxUnderTest, inboxConformance } from '@onceward/testing/conformance'
+import { Kysely, PostgresDialect } from 'kysely'
+import pg from 'pg'
+import { afterAll, beforeAll } from 'vitest'
+import { deadLetters } from './dead-letters.ts'
+import { passTime } from './fixtures/inbox.ts'
+import { kyselyInbox } from './kysely.ts'
+import { migrate } from './migrate.ts'
+import { pgInbox } from './pg.ts'
+import { quotedSchema } from './schema.ts'
+
+let pool: pg.Pool
+let db: Kysely<unknown>
+let schemas = 0
+
+beforeAll(async () => {
+  const { url } = await database()
+  pool = new pg.Pool({ connectionString: url, max: 10 })
+  db = new Kysely({ dialect: new PostgresDialect({ pool }) })
+})
+afterAll(() => pool.end())
+
+/** Each test has a schema of its own, with a name that must be quoted. */
+async function migrated<Tx>(
+  makeInbox: (options: { readonly schema: string }) => Inbox<Tx>,
+): Promise<InboxUnderTest<Tx>> {
+  schemas += 1
+  const schema = `inbox "${schemas}"`
+  await migrate(pool, { schema })
+  return {
+    inbox: makeInbox({ schema }),
+    runtime: systemRuntime,
+    pass: (ms) => passTime(pool, quotedSchema(schema), ms),
+    replay: async ({ id }) => {
+      await deadLetters(pool, { schema }).replay(id)
+    },
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  }
+}
+
+inboxConformance('pgInbox', () => migrated((options) => pgInbox(pool, options)), {
+  storesBytes: true,
+})
+inboxConformance('kyselyInbox', () => migrated((options) => kyselyInbox(db, options)), {
+  storesBytes: true,
+})

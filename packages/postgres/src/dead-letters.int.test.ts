@@ -1,0 +1,295 @@
+import type { DeadLetterRef, Refusal } from '@onceward/core'
+import { until } from '@onceward/testing'
+import { counted, fresh, newDelivery, newEvent } from '@onceward/testing/conformance'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type DeadLetterFilter, deadLetters, type StoredDeadLetter } from './dead-letters.ts'
+import { all, lockWaiters, newEvents, type TestInbox, testInbox } from './fixtures/inbox.ts'
+import { MAX_STORED_BYTES } from './stored-delivery.ts'
+
+let inbox: TestInbox
+
+beforeEach(async () => {
+  inbox = await testInbox()
+})
+afterEach(() => inbox[Symbol.asyncDispose]())
+
+async function listed(filter?: DeadLetterFilter): Promise<readonly StoredDeadLetter[]> {
+  return all(inbox.letters.list(filter))
+}
+
+async function refused(over: Partial<Refusal> = {}): Promise<DeadLetterRef> {
+  const refusal = { delivery: newDelivery(), reason: 'invalid-payload', error: 'no JSON' } as const
+  const [ref] = await inbox.session.refuse([{ ...refusal, ...over }])
+  if (ref === undefined) throw new Error('refuse() gave no answer')
+  return ref
+}
+
+const noPublisher = () => Promise.reject(new Error('published'))
+
+describe('list', () => {
+  it('shows buried events and refused messages, oldest first, with all that is known', async () => {
+    const event = newEvent({ tenant: 'acme' })
+    await inbox.steps.buried(event)
+    const ref = await refused({ key: 'k\0' })
+    const [first, second, ...rest] = await listed()
+    expect(rest).toEqual([])
+    expect(first).toMatchObject({
+      ...{ id: event.id, key: event.key, tenant: 'acme', consumer: 'billing', reason: 'fatal' },
+      ...{ ref: { kind: 'event', id: event.id }, attempts: 1, published: false },
+      delivery: event.delivery,
+    })
+    expect(first?.lastFailedAt.getTime()).toBeGreaterThanOrEqual(
+      first?.firstFailedAt.getTime() ?? 0,
+    )
+    expect(second).toMatchObject({ id: ref.id, ref, key: 'k\0', reason: 'invalid-payload' })
+  })
+
+  it('shows nothing of events that are clean, running, waiting or done', async () => {
+    const { steps, session } = inbox
+    await steps.commit(fresh(newEvent()))
+    const waiting = await steps.suspect(newEvent())
+    await session.fail([{ ...waiting, error: 'x', delayMs: 0 }])
+    await steps.suspect(newEvent())
+    expect(await listed()).toEqual([])
+  })
+
+  it('reads page by page, and each letter once, whatever happens meanwhile', async () => {
+    const events = newEvents(120)
+    const burials = events.map((event) => {
+      return { event, attempt: 1, error: 'x', reason: 'fatal' } as const
+    })
+    await inbox.session.bury(burials)
+    const seen: string[] = []
+    for await (const { id } of inbox.letters.list()) {
+      seen.push(id)
+      if (seen.length === 10) await inbox.letters.replay(seen[0] ?? '')
+      if (seen.length === 60) await inbox.letters.discard(seen[1] ?? '', 'x')
+    }
+    expect(seen.toSorted()).toEqual(events.map(({ id }) => id).toSorted())
+    expect(await listed({ limit: 7 })).toHaveLength(7)
+    expect(await listed({ limit: 60 })).toHaveLength(60)
+    expect(await listed({ limit: 0 })).toEqual([])
+  })
+
+  it('filters by consumer, reason, kind and time', async () => {
+    const other = await inbox.open({ consumer: 'mailing' })
+    const [mine, old] = [newEvent(), newEvent()]
+    await inbox.steps.buried(old)
+    await inbox.pass(3_600_000)
+    await inbox.steps.buried(mine)
+    const ref = await refused()
+    const event = newEvent()
+    await other.bury([{ event, attempt: 5, error: 'x', reason: 'attempts-spent' }])
+    const ids = async (filter: DeadLetterFilter) => (await listed(filter)).map(({ id }) => id)
+    const recent = new Date(Date.now() - 60_000)
+    expect(await ids({ consumer: 'mailing' })).toEqual([event.id])
+    expect(await ids({ reason: 'fatal' })).toEqual([old.id, mine.id])
+    expect(await ids({ kind: 'refused' })).toEqual([ref.id])
+    expect(await ids({ kind: 'event', consumer: 'billing' })).toEqual([old.id, mine.id])
+    expect(await ids({ until: recent })).toEqual([old.id])
+    expect(await ids({ since: recent, consumer: 'billing' })).toEqual([mine.id, ref.id])
+    expect(await ids({ consumer: "x' or true --" })).toEqual([])
+  })
+})
+
+describe('show', () => {
+  it('finds a letter by its id and nothing else', async () => {
+    const { letters, steps } = inbox
+    const event = newEvent()
+    await steps.buried(event)
+    const done = newEvent()
+    await steps.commit(fresh(done))
+    const ref = await refused()
+    expect(await letters.show(event.id)).toMatchObject({ id: event.id, key: event.key })
+    expect(await letters.show(ref.id)).toMatchObject({ id: ref.id })
+    for (const id of [done.id, newEvent().id, 'no id', '']) {
+      expect(await letters.show(id)).toBeUndefined()
+    }
+  })
+})
+
+describe('replay', () => {
+  // Red when a replay publishes the message again and leaves the row dead: the copy would be swallowed.
+  it('trap T25: parks the event, due now, and its copies find it waiting', async () => {
+    const { letters, session, steps } = inbox
+    const event = newEvent()
+    const ref = await steps.buried(event)
+    await steps.published(ref)
+    expect(await letters.replay(event.id)).toEqual({ done: [event.id], untouched: [] })
+    const waiting = { kind: 'waiting', attempt: 0, alone: true, remainingMs: 0 }
+    expect(await steps.known(event)).toMatchObject(waiting)
+    expect(await session.begin(fresh(event))).toEqual({ kind: 'none' })
+    expect(await session.publish(ref, noPublisher, 1_000)).toBe('gone')
+    expect(await letters.show(event.id)).toBeUndefined()
+  })
+
+  // Red when a replay sets the state without asking which one it was.
+  it('trap A20: never runs an event again whose effect is committed', async () => {
+    const { letters, session, steps } = inbox
+    const event = newEvent()
+    await steps.buried(event)
+    await letters.replay(event.id)
+    const mine = await steps.countAlone(event)
+    expect(await letters.replay(event.id)).toMatchObject({
+      untouched: [{ id: event.id, why: 'not-dead' }],
+    })
+    await steps.commit(counted(mine))
+    const untouched = [{ id: event.id, why: 'done' }]
+    expect(await letters.replay(event.id)).toEqual({ done: [], untouched })
+    expect(await letters.replay({ consumer: 'billing' })).toEqual({ done: [], untouched: [] })
+    expect(await session.due(10)).toEqual([])
+  })
+
+  it('racing with copies of the event and with itself gives one run', async () => {
+    const { letters, session, steps } = inbox
+    const event = newEvent()
+    await steps.buried(event)
+    const replays = await Promise.all([1, 2, 3, 4].map(() => letters.replay(event.id)))
+    expect(replays.flatMap(({ done }) => done)).toEqual([event.id])
+    const counts = await Promise.all([1, 2, 3, 4].map(() => session.count([event], 'alone')))
+    expect(counts.flat().filter(({ kind }) => kind === 'counted')).toHaveLength(1)
+  })
+
+  it('waits while the letter is being published, and then takes it', async () => {
+    const { letters, pool, session, steps } = inbox
+    const event = newEvent()
+    const ref = await steps.buried(event)
+    const gate = Promise.withResolvers<void>()
+    const publishing = session.publish(ref, () => gate.promise, 20_000)
+    await until(async () => (await session.publish(ref, noPublisher, 1_000)) === 'held')
+    const replaying = letters.replay(event.id)
+    await until(async () => (await lockWaiters(pool)) === 1)
+    gate.resolve()
+    expect(await publishing).toBe('published')
+    expect((await replaying).done).toEqual([event.id])
+    expect(await session.publish(ref, noPublisher, 1_000)).toBe('gone')
+  })
+
+  it('by filter takes each letter once, though some die again at once', async () => {
+    const { letters, session } = inbox
+    const events = newEvents(20)
+    const burials = events.map((event) => {
+      return { event, attempt: 1, error: 'x', reason: 'fatal' } as const
+    })
+    await session.bury(burials)
+    await refused()
+    const report = await letters.replay({ consumer: 'billing', kind: 'event', limit: 15 })
+    expect(report.done).toHaveLength(15)
+    expect(await listed({ kind: 'event' })).toHaveLength(5)
+    expect((await letters.replay({})).done).toHaveLength(6)
+    expect(await listed()).toEqual([])
+  })
+
+  it('of a refused message makes it due, and a message refused again is a dead letter again', async () => {
+    const { letters, session, steps, pass } = inbox
+    const delivery = newDelivery()
+    const ref = await refused({ delivery })
+    await steps.published(ref)
+    expect((await letters.replay(ref.id)).done).toEqual([ref.id])
+    expect(await session.publish(ref, noPublisher, 1_000)).toBe('gone')
+    expect(await session.due(10)).toMatchObject([{ ref, what: 'run' }])
+    expect(await refused({ delivery, error: 'still no JSON' })).toEqual(ref)
+    await session.resolveRefused(ref.id)
+    expect(await letters.show(ref.id)).toMatchObject({ error: 'still no JSON', published: false })
+    await pass(600_000)
+    expect(await session.due(10)).toMatchObject([{ ref, what: 'publish' }])
+    expect(await steps.published(ref)).toMatchObject({ delivery })
+    await pass(3_600_000)
+    expect(await session.due(10)).toEqual([])
+  })
+
+  it('of a delivery that was too large to store says so', async () => {
+    const { letters, steps, session } = inbox
+    const delivery = newDelivery({ body: new Uint8Array(MAX_STORED_BYTES + 1) })
+    const event = newEvent({ delivery })
+    await steps.buried(event)
+    const untouched = [{ id: event.id, why: 'not-stored' }]
+    expect(await letters.replay(event.id)).toEqual({ done: [], untouched })
+    expect(await steps.known(event)).toMatchObject({ kind: 'dead' })
+    expect(await session.due(10)).toEqual([])
+  })
+})
+
+describe('discard', () => {
+  it('gives an event up: its copies are settled without a run, its delivery is gone', async () => {
+    const { letters, pool, session, steps } = inbox
+    const event = newEvent()
+    const ref = await steps.buried(event)
+    expect(await letters.discard(event.id, 'a test\0 order')).toEqual({
+      done: [event.id],
+      untouched: [],
+    })
+    expect(await steps.known(event)).toMatchObject({ kind: 'dead', published: true })
+    expect(await session.publish(ref, noPublisher, 1_000)).toBe('already')
+    expect(await listed()).toEqual([])
+    expect(await letters.show(event.id)).toBeUndefined()
+    expect(await letters.replay(event.id)).toMatchObject({
+      untouched: [{ id: event.id, why: 'unknown' }],
+    })
+    const { rows } = await pool.query('select body, headers from onceward.failed_events')
+    expect(rows).toEqual([{ body: null, headers: null }])
+  })
+
+  it('deletes a refused message', async () => {
+    const ref = await refused()
+    expect((await inbox.letters.discard({ kind: 'refused' }, 'spam')).done).toEqual([ref.id])
+    expect(await listed()).toEqual([])
+  })
+
+  it('leaves alone what is no dead letter', async () => {
+    const { letters, steps } = inbox
+    const [done, unknown] = [newEvent(), newEvent()]
+    await steps.commit(fresh(done))
+    const running = await steps.suspect(newEvent())
+    const why = async (id: string) => (await letters.discard(id, 'x')).untouched[0]?.why
+    expect(await why(done.id)).toBe('done')
+    expect(await why(unknown.id)).toBe('unknown')
+    expect(await why('not an id')).toBe('unknown')
+    expect(await why(running.event.id)).toBe('not-dead')
+  })
+})
+
+it('writes down who did what to which letter, and why', async () => {
+  const { pool, steps } = inbox
+  const [one, two] = [newEvent(), newEvent()]
+  await steps.buried(one)
+  await steps.buried(two)
+  const letters = deadLetters(pool, { by: 'alice' })
+  await letters.replay(one.id)
+  await letters.replay(one.id)
+  await letters.discard(two.id, 'a duplicate of ours')
+  const { rows } =
+    await pool.query(`select who, action, target::text, why, now() - at < interval '1 minute' as recent
+    from onceward.audit order by id`)
+  expect(rows).toEqual([
+    { who: 'alice', action: 'replay', target: one.id, why: null, recent: true },
+    { who: 'alice', action: 'discard', target: two.id, why: 'a duplicate of ours', recent: true },
+  ])
+})
+
+describe('trap T26: a dead letter that cannot be published', () => {
+  // Red when due() answers it at every poll: it would spin, and keep the others from their turn.
+  it('is offered again ever later, and stands in the way of none', async () => {
+    const { letters, pass, session, steps } = inbox
+    const poison = newEvents(3)
+    for (const event of poison) {
+      await steps.buried(event)
+      await letters.replay(event.id)
+      const { token } = await steps.countAlone(event)
+      await session.bury([{ event, token, attempt: 1, error: 'x', reason: 'fatal' }])
+    }
+    const offers = async (limit: number) => (await session.due(limit)).map(({ what }) => what)
+    expect(await offers(2)).toEqual(['publish', 'publish'])
+    const replayed = newEvent()
+    await steps.buried(replayed)
+    await letters.replay(replayed.id)
+    expect((await offers(2)).toSorted()).toEqual(['publish', 'run'])
+    expect(await offers(2)).toEqual(['run'])
+    await pass(60_000)
+    expect(await offers(10)).toHaveLength(4)
+    await pass(20_000)
+    expect(await offers(10)).toEqual(['run'])
+    await pass(60_000)
+    expect(await offers(10)).toHaveLength(4)
+  })
+})

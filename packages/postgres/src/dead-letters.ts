@@ -1,0 +1,227 @@
+import type { DeadLetter, DeadLetterReason } from '@onceward/core'
+import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
+import { sqlState } from './errors.ts'
+import { isDeadLetter, toDeadLetter } from './letters.ts'
+import { answers, texts } from './rows.ts'
+import type { KnownRow } from './statements/attempts.ts'
+import type { LetterRow } from './statements/letters.ts'
+import { createStatements, type Statements } from './statements.ts'
+import { isOmitted } from './stored-delivery.ts'
+import { toErrorText, unescapeText } from './stored-text.ts'
+
+/** Which dead letters; what is left out matches all. */
+export interface DeadLetterFilter {
+  readonly consumer?: string | undefined
+  readonly reason?: DeadLetterReason | undefined
+  /** Buried events, or messages that were refused before they were an event. */
+  readonly kind?: 'event' | 'refused' | undefined
+  /** Last failed at this instant or later. */
+  readonly since?: Date | undefined
+  /** Last failed before this instant. */
+  readonly until?: Date | undefined
+  /** At most so many, the oldest. */
+  readonly limit?: number | undefined
+}
+
+/** A dead letter as Postgres keeps it. */
+export interface StoredDeadLetter extends DeadLetter {
+  /** Names it in {@link DeadLetters}: the event id, or the hash of a refused message. */
+  readonly id: string
+  readonly tenant?: string | undefined
+  /** Whether it was handed to the broker's dead-letter place. */
+  readonly published: boolean
+}
+
+/** Why a dead letter was left as it is. */
+export type Untouched =
+  /** No such dead letter. */
+  | 'unknown'
+  /** The event's effect is committed: running it again would double it. */
+  | 'done'
+  /** It is on its way already. */
+  | 'not-dead'
+  /** Another process was publishing it all the time. */
+  | 'held'
+  /** Its delivery was too large to be stored: bring it back from the broker's dead-letter place. */
+  | 'not-stored'
+
+export interface OperatorReport {
+  /** Ids of those it was done to. */
+  readonly done: readonly string[]
+  readonly untouched: readonly { readonly id: string; readonly why: Untouched }[]
+}
+
+/** What operators do to dead letters, buried events and refused messages alike. */
+export interface DeadLetters {
+  /** Oldest first; read in pages while it is iterated. */
+  list(filter?: DeadLetterFilter): AsyncIterable<StoredDeadLetter>
+  show(id: string): Promise<StoredDeadLetter | undefined>
+  /**
+   * Runs it again, with a full set of attempts and alone in its process: any running guard of its consumer does so
+   * within seconds, from Postgres. Nobody publishes anything, and copies that a broker brings meanwhile find its
+   * state, so the effect happens at most once. An event whose effect is committed is never run again.
+   */
+  replay(target: string | DeadLetterFilter): Promise<OperatorReport>
+  /**
+   * Gives it up and deletes its delivery. A buried event stays dead, so that its copies are settled without a run.
+   *
+   * @param why - Kept in the table `audit`.
+   */
+  discard(target: string | DeadLetterFilter, why: string): Promise<OperatorReport>
+}
+
+/** Options of {@link deadLetters}. */
+export interface DeadLettersOptions {
+  /** Schema of the tables. @defaultValue `onceward` */
+  readonly schema?: string | undefined
+  /** Who is recorded in the table `audit`. @defaultValue the user of the database session */
+  readonly by?: string | undefined
+}
+
+const PAGE = 50
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+/** `lock_not_available` */
+const HELD = '55P03'
+
+type Act = (client: PoolClientLike, row: LetterRow) => Promise<void>
+
+/** @param pool - pg's `Pool`, or anything with its `connect()`. */
+export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): DeadLetters {
+  const statements = createStatements(options.schema)
+  const by = options.by ?? null
+  const each = async (target: string | DeadLetterFilter, act: Act): Promise<OperatorReport> => {
+    const ids = typeof target === 'string' ? [target] : await idsOf(pool, statements, target)
+    const done: string[] = []
+    const untouched: { id: string; why: Untouched }[] = []
+    for (const id of ids) {
+      const why = await actOn({ pool, statements, act }, id)
+      if (why === undefined) done.push(id)
+      else untouched.push({ id, why })
+    }
+    return { done, untouched }
+  }
+  return {
+    list: (filter = {}) => list(pool, statements, filter),
+    show: async (id) => {
+      const row = await inTransaction(pool, (client) => readLetter(client, statements, id))
+      return row !== undefined && isOpen(row) ? toStored(row) : undefined
+    },
+    replay: (target) =>
+      each(target, async (client, { kind, id }) => {
+        const { replayEvent, replayRefused } = statements
+        await client.query(kind === 'event' ? replayEvent : replayRefused, [id, by])
+      }),
+    discard: (target, why) =>
+      each(target, async (client, { kind, id }) => {
+        const { discardEvent, discardRefused } = statements
+        const text = kind === 'event' ? discardEvent : discardRefused
+        await client.query(text, [id, by, toErrorText(why) ?? null])
+      }),
+  }
+}
+
+interface Operation {
+  readonly pool: PoolLike
+  readonly statements: Statements
+  readonly act: Act
+}
+
+/** One dead letter in its own transaction, decided by its state under the lock of its row. */
+async function actOn(operation: Operation, id: string): Promise<Untouched | undefined> {
+  const { pool, statements, act } = operation
+  if (!UUID.test(id)) return 'unknown'
+  try {
+    return await inTransaction(pool, async (client) => {
+      await client.query(statements.boundOperator)
+      await client.query(statements.lockEventRow, [id])
+      await client.query(statements.lockRefusedRow, [id])
+      const row = await readLetter(client, statements, id)
+      if (row === undefined || !isOpen(row)) return whyNot(client, statements, id)
+      if (isOmitted(row)) return 'not-stored'
+      await act(client, row)
+      return undefined
+    })
+  } catch (error) {
+    if (sqlState(error) === HELD) return 'held'
+    throw error
+  }
+}
+
+/** Whether there is something left to decide. */
+function isOpen(row: LetterRow): boolean {
+  return isDeadLetter(row) && !row.discarded
+}
+
+/** Why an id names no dead letter: the event of that name may be in any other state. */
+async function whyNot(
+  client: PoolClientLike,
+  statements: Statements,
+  id: string,
+): Promise<Untouched> {
+  const [known] = answers<KnownRow>(await client.query(statements.classify, [`{${id}}`]))
+  if (known === undefined || known.state === 'x') return 'unknown'
+  return known.state === 'd' ? 'done' : 'not-dead'
+}
+
+async function readLetter(
+  client: PoolClientLike,
+  { readEvent, readRefused }: Statements,
+  id: string,
+): Promise<LetterRow | undefined> {
+  if (!UUID.test(id)) return undefined
+  const [event] = answers<LetterRow>(await client.query(readEvent, [id]))
+  if (event !== undefined) return event
+  return answers<LetterRow>(await client.query(readRefused, [id]))[0]
+}
+
+interface ListedRow {
+  readonly at: string
+  readonly letter: LetterRow
+}
+
+/** Pages by position, not by number: letters that come or go meanwhile shift nothing. */
+async function* list(
+  pool: PoolLike,
+  statements: Statements,
+  filter: DeadLetterFilter,
+): AsyncGenerator<StoredDeadLetter, void, undefined> {
+  let after: readonly [string | null, string | null] = [null, null]
+  let left = filter.limit ?? Number.POSITIVE_INFINITY
+  while (left > 0) {
+    const size = Math.min(PAGE, left)
+    const values = [...filterValues(filter), ...after, String(size)]
+    const page = await inTransaction(pool, (client) => client.query(statements.listLetters, values))
+    const rows = answers<ListedRow>(page)
+    for (const { letter } of rows) yield toStored(letter)
+    const last = rows.at(-1)
+    if (last === undefined || rows.length < size) return
+    after = [last.at, last.letter.id]
+    left -= rows.length
+  }
+}
+
+/** All ids at once: what fails again while a replay goes on must not be replayed by it once more. */
+async function idsOf(
+  pool: PoolLike,
+  { listIds }: Statements,
+  filter: DeadLetterFilter,
+): Promise<readonly string[]> {
+  const limit = filter.limit === undefined ? null : String(filter.limit)
+  const values = [...filterValues(filter), null, null, limit]
+  return texts(await inTransaction(pool, (client) => client.query(listIds, values)))
+}
+
+function filterValues(filter: DeadLetterFilter): readonly (string | null)[] {
+  const { consumer, reason, kind, since, until } = filter
+  const iso = (date: Date | undefined): string | null => date?.toISOString() ?? null
+  return [consumer ?? null, reason ?? null, kind ?? null, iso(since), iso(until)]
+}
+
+function toStored(row: LetterRow): StoredDeadLetter {
+  return {
+    ...toDeadLetter(row),
+    id: row.id,
+    ...(row.tenant === null ? {} : { tenant: unescapeText(row.tenant) }),
+    published: row.published,
+  }
+}

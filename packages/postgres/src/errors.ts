@@ -1,0 +1,145 @@
+import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
+
+/*
+ * What errors of PostgreSQL and of its clients mean. Codes:
+ * https://www.postgresql.org/docs/current/errcodes-appendix.html
+ */
+
+/** The transaction lost against another one; the same work may succeed when it is done again. */
+const SERIALIZATION = new Set([
+  '40001', // serialization_failure
+  '40P01', // deadlock_detected
+])
+
+/** The server cannot work for anybody now; it says nothing about the statement. */
+const STORE = new Set([
+  '25006', // read_only_sql_transaction: connected to a standby
+  '25P03', // idle_in_transaction_session_timeout: the connection is gone
+  '25P04', // transaction_timeout: the connection is gone
+  '3D000', // invalid_catalog_name: the database is not there
+  '57P01', // admin_shutdown
+  '57P02', // crash_shutdown
+  '57P03', // cannot_connect_now
+  '57P04', // database_dropped
+  '57P05', // idle_session_timeout
+])
+
+const STORE_CLASSES = new Set([
+  '08', // connection exception
+  '28', // invalid authorization: expired or rotated credentials
+  '53', // insufficient resources: disk full, out of memory, too many connections
+  '58', // system error: I/O
+])
+
+/** A limit of this statement's own, `temp_file_limit` say: it would be met each time, so it is its event's failure. */
+const OWN_LIMIT = '53400'
+
+/** Tables, schema or columns that are not there. */
+const MISSING = new Set(['3F000', '42P01', '42703', '42883'])
+const FORBIDDEN = '42501'
+
+/** https://nodejs.org/api/errors.html#common-system-errors, and what postgres.js calls the same. */
+const CONNECTION_CODES = new Set([
+  ...['ECONNREFUSED', 'ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'],
+  ...['EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'EADDRNOTAVAIL', 'EMFILE', 'ENFILE'],
+  ...[
+    'ERR_STREAM_DESTROYED',
+    'ERR_STREAM_WRITE_AFTER_END',
+    'ERR_SOCKET_CLOSED',
+    'ERR_STREAM_PREMATURE_CLOSE',
+  ],
+  ...['CONNECTION_CLOSED', 'CONNECTION_ENDED', 'CONNECTION_DESTROYED', 'CONNECT_TIMEOUT'],
+])
+
+/** pg, pg-pool and Kysely give these no code. */
+const CONNECTION_MESSAGES =
+  /^(?:Connection terminated|timeout expired|timeout exceeded when trying to connect|Cannot use a pool after calling end|Client was closed|Client has encountered a connection error|Query read timeout|The server does not support SSL|driver has already been destroyed|Postgres connection has been discarded|PGlite instance is already closed)/
+
+const SQLSTATE = /^[0-9A-Z]{5}$/
+/** Errors wrapped deeper than this are not looked into. */
+const DEPTH = 5
+
+/** What an error that came out of a statement means; errors that wrap it are looked through. */
+export function diagnose(error: unknown): 'serialization' | 'store' | 'other' {
+  const state = sqlState(error)
+  if (state !== undefined) return meaningOf(state)
+  return isConnectionLoss(error) ? 'store' : 'other'
+}
+
+function meaningOf(state: string): 'serialization' | 'store' | 'other' {
+  if (SERIALIZATION.has(state)) return 'serialization'
+  if (state === OWN_LIMIT) return 'other'
+  return STORE.has(state) || STORE_CLASSES.has(state.slice(0, 2)) ? 'store' : 'other'
+}
+
+/** SQLSTATE of the server's error, through any driver and any number of wrappers up to five. */
+export function sqlState(error: unknown): string | undefined {
+  for (const each of chain(error)) {
+    const { code } = each
+    // "EPIPE" has the form of a SQLSTATE; no class of those begins with E.
+    if (typeof code === 'string' && SQLSTATE.test(code) && !CONNECTION_CODES.has(code)) return code
+  }
+  return undefined
+}
+
+/** Whether the error says that the connection could not be made, or ended. */
+export function isConnectionLoss(error: unknown): boolean {
+  return chain(error).some(({ code, message }) => {
+    if (typeof code === 'string' && CONNECTION_CODES.has(code)) return true
+    return typeof message === 'string' && CONNECTION_MESSAGES.test(message)
+  })
+}
+
+/** The error of one of our own statements, typed, with the original as its cause. */
+export function toStoreError(error: unknown, doing: string): OncewardError {
+  if (OncewardError.is(error)) return error
+  const state = sqlState(error)
+  const cause = { cause: error }
+  if (state !== undefined && MISSING.has(state)) {
+    return new ConfigurationError(
+      `PostgreSQL misses tables of onceward while ${doing} (${messageOf(error)}): run \`await migrate(pool)\`.`,
+      cause,
+    )
+  }
+  if (state === FORBIDDEN) {
+    return new ConfigurationError(
+      `The database role may not do what onceward needs while ${doing} (${messageOf(error)}): grant it the rights of docs/least-privilege.sql.`,
+      cause,
+    )
+  }
+  const code = state === undefined ? '' : ` [${state}]`
+  return new StoreUnavailableError(
+    `PostgreSQL failed while ${doing}: ${messageOf(error)}${code}.`,
+    cause,
+  )
+}
+
+export function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  // Connecting to several addresses fails with an AggregateError without a message.
+  if (error.message !== '') return error.message
+  return error instanceof AggregateError ? error.errors.map(messageOf).join(', ') : error.name
+}
+
+interface ErrorLike {
+  readonly code?: unknown
+  readonly message?: unknown
+  readonly cause?: unknown
+  readonly errors?: unknown
+}
+
+/** The error, its causes, and the members of an AggregateError. */
+function chain(error: unknown): readonly ErrorLike[] {
+  const found: ErrorLike[] = []
+  let layer: readonly unknown[] = [error]
+  for (let depth = 0; depth < DEPTH && layer.length > 0; depth += 1) {
+    const errors = layer.filter(isErrorLike)
+    found.push(...errors)
+    layer = errors.flatMap(({ cause, errors }) => [cause, ...(Array.isArray(errors) ? errors : [])])
+  }
+  return found
+}
+
+function isErrorLike(value: unknown): value is ErrorLike {
+  return typeof value === 'object' && value !== null
+}

@@ -1,0 +1,166 @@
+import type { CountedEvent } from '@onceward/core'
+import { until } from '@onceward/testing'
+import { counted, fresh, newEvent, strangeToken } from '@onceward/testing/conformance'
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { lockWaiters, newEvents, type TestInbox, testInbox } from './fixtures/inbox.ts'
+
+let inbox: TestInbox
+
+beforeAll(async () => {
+  inbox = await testInbox()
+})
+afterAll(() => inbox[Symbol.asyncDispose]())
+
+/** A successor that has locked and counted the event, and has not committed yet. */
+async function countingSuccessor({ event }: CountedEvent): Promise<pg.PoolClient> {
+  const client = await inbox.pool.connect()
+  await client.query('begin')
+  await client.query('select 1 from onceward.processed_events where event_id = $1 for update', [
+    event.id,
+  ])
+  await client.query(
+    'update onceward.failed_events set token = $2, attempt = 2, counted_at = now() where event_id = $1',
+    [event.id, strangeToken()],
+  )
+  await client.query("update onceward.processed_events set state = 'r' where event_id = $1", [
+    event.id,
+  ])
+  return client
+}
+
+async function finish(client: pg.PoolClient): Promise<void> {
+  await client.query('commit')
+  client.release()
+}
+
+describe('a verdict that waits for the row while a successor counts', () => {
+  // Red when the token is read from the snapshot that the statement began with: the state is still r.
+  const verdicts = {
+    fail: ({ event, token, attempt }: CountedEvent) =>
+      inbox.session.fail([{ event, token, attempt, error: 'late', delayMs: 0 }]),
+    bury: ({ event, token, attempt }: CountedEvent) =>
+      inbox.session.bury([{ event, token, attempt, error: 'late', reason: 'fatal' }]),
+    release: ({ event, token }: CountedEvent) =>
+      inbox.session.release([{ event, token, as: 'given-back' }]),
+  }
+
+  it.each(Object.entries(verdicts))('is lost: %s', async (_, verdict) => {
+    const { pool, steps } = inbox
+    const old = await steps.suspect(newEvent())
+    const successor = await countingSuccessor(old)
+    const answer = verdict(old)
+    await until(async () => (await lockWaiters(pool)) === 1)
+    await finish(successor)
+    expect(await answer).toEqual(['lost'])
+    expect(await steps.known(old.event)).toMatchObject({ kind: 'running', attempt: 2 })
+  })
+
+  it('is lost: the claim of its business transaction', async () => {
+    const { pool, session, steps } = inbox
+    const old = await steps.suspect(newEvent())
+    const successor = await countingSuccessor(old)
+    const claim = session.begin({ ...counted(old), waitMs: 5_000 })
+    await until(async () => (await lockWaiters(pool)) === 1)
+    await finish(successor)
+    expect(await claim).toEqual({ kind: 'none' })
+  })
+})
+
+describe('a verdict whose row stays held', () => {
+  it('is lost alone: its neighbours in the statement are recorded', async () => {
+    const { pool, session, steps } = inbox
+    const [held, other] = [await steps.suspect(newEvent()), await steps.suspect(newEvent())]
+    const successor = await countingSuccessor(held)
+    const failures = [held, other].map((one) => ({ ...one, error: 'x', delayMs: 0 }))
+    expect(await session.fail(failures)).toEqual(['lost', 'recorded'])
+    await finish(successor)
+    expect(await steps.known(other.event)).toMatchObject({ kind: 'waiting' })
+    expect(await lockWaiters(pool)).toBe(0)
+  })
+})
+
+describe('statements over many events', () => {
+  it('take their locks in one order, so that two of them never deadlock', async () => {
+    const { pool, session, steps } = inbox
+    const events = newEvents(60).toSorted((a, b) => (a.id < b.id ? -1 : 1))
+    const backwards = events.toReversed()
+    // Held in the middle, so that statements that went from both ends would each hold what the other needs.
+    const middle = await steps.begin(fresh(events[30] ?? newEvent()))
+    const suspecting = [events, backwards].map((some) => session.suspect(some, 600_000))
+    await until(async () => (await lockWaiters(pool)) === 2)
+    await middle.rollback()
+    const suspects = await Promise.all(suspecting)
+    const owned = suspects.flatMap((answer) =>
+      answer.kind === 'answered' ? answer.counted.filter((one) => one !== undefined) : [],
+    )
+    expect(owned).toHaveLength(events.length)
+    const failures = owned.map((one) => ({ ...one, error: 'x', delayMs: 0 }))
+    const answers = await Promise.all([
+      session.fail(failures),
+      session.fail(failures.toReversed()),
+      session.count(events, 'together'),
+      session.count(backwards, 'together'),
+    ])
+    const recorded = answers.flat().filter((answer) => answer === 'recorded')
+    expect(recorded).toHaveLength(events.length)
+  })
+
+  it('bound their wait for one row by its part of the whole', async () => {
+    const { session, steps } = inbox
+    const event = newEvent()
+    const transaction = await steps.begin(fresh(event))
+    expect(await session.suspect([...newEvents(49), event], 250)).toEqual({ kind: 'held' })
+    await transaction.rollback()
+  })
+})
+
+// Red when the mark of an event counts as its end, or is believed for as long as the dedup window.
+describe('trap T4: a process that dies', () => {
+  it('inside the transaction leaves the event to the next one at once', async () => {
+    const { pool, steps } = inbox
+    const event = newEvent()
+    const begun = await steps.begin(fresh(event))
+    const { rows } = await begun.tx.query('select pg_backend_pid() as pid')
+    await pool.query('select pg_terminate_backend($1)', [rows[0].pid])
+    await steps.commit(fresh(event))
+    await begun.rollback()
+    expect(await steps.known(event)).toMatchObject({ kind: 'done' })
+  })
+
+  it('between the mark and the handler leaves an event that is run again, and counted', async () => {
+    const { steps } = inbox
+    const { event } = await steps.suspect(newEvent())
+    const second = await steps.countAlone(event)
+    expect(second.attempt).toBe(2)
+    await steps.commit(counted(second))
+    expect(await steps.known(event)).toMatchObject({ kind: 'done' })
+  })
+})
+
+describe('the types of the user', () => {
+  it('do not change what the inbox reads', async () => {
+    await using other = await testInbox()
+    // What users set for their own columns: BigInt, dates as text, booleans and json of their own.
+    const oids = [16, 20, 21, 23, 114, 1184, 2950, 3802]
+    const { types } = (await import('pg')).default
+    const before = oids.map((oid) => types.getTypeParser(oid, 'text'))
+    for (const oid of oids) types.setTypeParser(oid, (value: string) => ({ parsed: value }))
+    try {
+      const { session, steps, letters } = other
+      const event = newEvent()
+      await steps.buried(event)
+      expect(await steps.known(event)).toMatchObject({ kind: 'dead', attempt: 1, published: false })
+      expect(await letters.show(event.id)).toMatchObject({ key: event.key, attempts: 1 })
+      const done = newEvent()
+      await steps.commit(fresh(done), new Map([[done.id, '{"n":1}']]))
+      expect(await steps.known(done)).toMatchObject({ kind: 'done', result: { n: 1 } })
+      expect(await session.sweep()).toEqual({ deleted: 0, finished: true })
+    } finally {
+      oids.forEach((oid, index) => {
+        const parser = before[index]
+        if (parser !== undefined) types.setTypeParser(oid, parser)
+      })
+    }
+  })
+})

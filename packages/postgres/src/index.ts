@@ -1,0 +1,12 @@
+export type { PoolClientLike, PoolLike } from './client.ts'
+export {
+  type DeadLetterFilter,
+  type DeadLetters,
+  type DeadLettersOptions,
+  deadLetters,
+  type OperatorReport,
+  type StoredDeadLetter,
+  type Untouched,
+} from './dead-letters.ts'
+export { type PostgresLeases, type PostgresLeasesOptions, postgresLeases } from './lease-store.ts'
+export { type Migrated, type MigrateOptions, migrate } from './migrate.ts'

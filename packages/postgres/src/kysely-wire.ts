@@ -1,0 +1,62 @@
+import { CompiledQuery, type DatabaseConnection } from 'kysely'
+import type { Connection } from 'pg'
+
+/*
+ * Kysely takes clients out of pg's pool without listening for their errors, so a connection that is lost between two
+ * statements of a handler ends the whole process (pg emits 'error' on the client, nobody listens, Node throws; seen
+ * with Kysely 0.29 and pg 8.23). Neither shows the client to us. What Kysely passes through to `client.query()` is the
+ * query's text, and pg takes an object with `submit(connection)` in its place (its documented way for cursors); one
+ * that answers an error sends nothing.
+ */
+
+const wires = new WeakMap<DatabaseConnection, Promise<Connection | undefined>>()
+
+/** The connection of pg below one of Kysely's; undefined below another client. Sends nothing. */
+export function wireOf(connection: DatabaseConnection): Promise<Connection | undefined> {
+  const known = wires.get(connection)
+  if (known !== undefined) return known
+  const wire = findWire(connection)
+  wires.set(connection, wire)
+  return wire
+}
+
+async function findWire(connection: DatabaseConnection): Promise<Connection | undefined> {
+  if (connection.constructor.name !== 'PostgresConnection') return undefined
+  const { promise, resolve } = Promise.withResolvers<Connection | undefined>()
+  let found: Connection | undefined
+  const probe = {
+    submit: (wire: Connection): Error => {
+      found = wire
+      return new Error('onceward looks for the connection and sends nothing')
+    },
+    callback: (): void => resolve(found),
+    handleError: (): void => probe.callback(),
+    toString: () => '-- onceward looks for the connection and sends nothing',
+  }
+  try {
+    await connection.executeQuery({ ...CompiledQuery.raw(''), sql: probe as unknown as string })
+  } catch {
+    return undefined
+  }
+  return promise
+}
+
+const LOSSES: ReadonlySet<unknown> = new Set(['error', 'errorMessage', 'end'])
+
+/** From now on the loss of the connection ends the connection and not the process; the answer undoes it. */
+export function surviveLoss(wire: Connection): () => void {
+  const own = Object.getOwnPropertyDescriptor(wire, 'emit')
+  const emit = wire.emit
+  wire.emit = (name: string | symbol, ...args: unknown[]): boolean => {
+    try {
+      return Reflect.apply(emit, wire, [name, ...args])
+    } catch (error) {
+      if (LOSSES.has(name)) return true
+      throw error
+    }
+  }
+  return () => {
+    if (own === undefined) Reflect.deleteProperty(wire, 'emit')
+    else Object.defineProperty(wire, 'emit', own)
+  }
+}

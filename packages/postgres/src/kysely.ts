@@ -1,0 +1,182 @@
+import {
+  type BeginRequest,
+  type Begun,
+  ConfigurationError,
+  type EventId,
+  type Inbox,
+  StoreUnavailableError,
+} from '@onceward/core'
+import type { Kysely, Transaction } from 'kysely'
+import { bounded } from './bounded.ts'
+import {
+  boundsOf,
+  claimedByCount,
+  claimFailure,
+  claimSilenceMs,
+  countOf,
+  nothingOpen,
+  slotWait,
+} from './claim.ts'
+import { beginText, claimTexts, RESTORE, unknownBoundText } from './claim-sql.ts'
+import type { BeginContext, Driver } from './driver.ts'
+import { diagnose, toStoreError } from './errors.ts'
+import type { SendAnswer } from './held.ts'
+import { createInbox } from './inbox.ts'
+import { type Client, connectShort, KyselyHeld, refusesSeveral } from './kysely-connection.ts'
+import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
+import { gateOf, type PoolGate } from './pool.ts'
+import { createShort } from './short.ts'
+import { BusinessTransaction } from './transaction.ts'
+
+/** Options of {@link kyselyInbox}. */
+export interface KyselyInboxOptions extends BusinessOptions {
+  /**
+   * Connections of the pool below Kysely, which does not show them. Given, guards that share the pool take turns and
+   * leave two connections spare, and a `concurrency` it cannot carry is refused at start.
+   */
+  readonly poolSize?: number | undefined
+}
+
+/**
+ * The durable guard of a consumer on Kysely: handlers get the user's own `Transaction<DB>`, plugins included.
+ *
+ * @param db - Any dialect of PostgreSQL: pg, PGlite, … With pg, a connection lost while a handler is between two
+ * statements is a failure of that run; Kysely alone would let it end the process.
+ */
+export function kyselyInbox<DB>(
+  db: Kysely<DB>,
+  options: KyselyInboxOptions = {},
+): Inbox<Transaction<DB>> {
+  const { poolSize } = options
+  if (poolSize !== undefined && (!Number.isInteger(poolSize) || poolSize < 1)) {
+    throw new ConfigurationError(
+      `Expected \`poolSize\` to be a positive integer, got \`${String(poolSize)}\`.`,
+    )
+  }
+  return createInbox(kyselyDriver(db, { ...businessOptions(options), poolSize }), options)
+}
+
+/** What Kysely does for the inbox. */
+function kyselyDriver<DB>(
+  db: Kysely<DB>,
+  settings: DriverSettings & { readonly poolSize?: number | undefined },
+): Driver<Transaction<DB>> {
+  const { adapter } = db.getExecutor()
+  const isSingle = adapter.supportsMultipleConnections === false
+  // Kyselys made of one another, as by withPlugin(), share the adapter as they share the pool.
+  const gate = gateOf(adapter, isSingle ? 1 : settings.poolSize)
+  const client: Client<DB> = { db, takesSeveral: !isSingle }
+  const driver: Driver<Transaction<DB>> = {
+    ...createShort({ gate, connect: () => connectShort(client), sendsAtOnce: false }),
+    poolSize: isSingle ? undefined : settings.poolSize,
+    diagnose,
+    begin: (request, context) => begin({ client, gate, settings, driver }, request, context),
+  }
+  return driver
+}
+
+interface KyselyParts<DB> {
+  readonly client: Client<DB>
+  readonly gate: PoolGate
+  readonly settings: DriverSettings
+  readonly driver: Driver<Transaction<DB>>
+}
+
+async function begin<DB>(
+  parts: KyselyParts<DB>,
+  request: BeginRequest,
+  context: BeginContext,
+): Promise<Begun<Transaction<DB>>> {
+  const held = await hold(parts, request)
+  const { claim, budgetMs } = request
+  let answer: SendAnswer
+  try {
+    const claiming = sendClaim(parts, held, { request, context })
+    const answered = await bounded(claiming, claimSilenceMs(request))
+    if (answered.kind === 'late') throw new StoreUnavailableError('PostgreSQL does not answer.')
+    answer = answered.value
+  } catch (error) {
+    const kind = claimFailure(error, claim)
+    if (kind !== undefined) return nothingOpen(held, kind)
+    held.destroy()
+    throw toStoreError(error, 'beginning a transaction')
+  }
+  const { claimed, xid, pid } = readClaim(request, answer)
+  if (claimed.size === 0 && claim.kind !== 'none') return nothingOpen(held, 'none')
+  held.opened(pid)
+  const { driver, settings } = parts
+  const transaction = new BusinessTransaction({
+    ...{ held, driver, context, xid, budgetMs },
+    commitSilenceMs: settings.commitSilenceMs,
+  })
+  return { kind: 'open', transaction, claimed }
+}
+
+async function hold<DB>(
+  { client, gate }: KyselyParts<DB>,
+  request: BeginRequest,
+): Promise<KyselyHeld<DB>> {
+  const giveBack = await gate.business.take(slotWait(request))
+  try {
+    return await KyselyHeld.of(client, giveBack)
+  } catch (error) {
+    giveBack()
+    throw error
+  }
+}
+
+interface ClaimParts {
+  readonly request: BeginRequest
+  readonly context: BeginContext
+}
+
+/**
+ * Two round trips: the bounds travel with BEGIN, and the claim is one statement that puts the user's own back, because
+ * Kysely gives no rows of a text of several. Set before the claim, the bound holds for a lock on the table too.
+ */
+async function sendClaim<DB>(
+  { client, settings }: KyselyParts<DB>,
+  held: KyselyHeld<DB>,
+  { request, context }: ClaimParts,
+): Promise<SendAnswer> {
+  const opening = [beginText(settings.isolation), unknownBoundText(boundsOf(request))]
+  const texts = [...opening, ...statementsOf(request, context)]
+  try {
+    return await held.send(texts)
+  } catch (error) {
+    if (!client.takesSeveral || !refusesSeveral(error)) throw error
+    client.takesSeveral = false
+    return held.send(texts)
+  }
+}
+
+/** The last one answers one row for each claim of one event, and one row for all of several. */
+function statementsOf({ claim }: BeginRequest, context: BeginContext): readonly string[] {
+  const target = { schema: context.statements.schema, consumerId: context.consumerId }
+  const PID = 'pg_backend_pid()::text as pid'
+  if (claim.kind === 'none') return [`select ${PID}, ${RESTORE}`]
+  if (countOf(claim) < 2)
+    return claimTexts(claim, { ...target, returning: ` returning ${PID}, ${RESTORE}` })
+  const texts = claimTexts(claim, { ...target, returning: ' returning event_id, xmin' })
+  // Over the aggregate: put back in `returning`, the bound would be gone after the first row.
+  const taking = `with taken as (${texts.at(-1)}) select string_agg(event_id::text, ',') as ids, min(xmin::text) as xid, ${PID}, ${RESTORE} from taken`
+  return [...texts.slice(0, -1), taking]
+}
+
+function readClaim(
+  { claim }: BeginRequest,
+  { rows }: SendAnswer,
+): {
+  readonly claimed: ReadonlySet<EventId>
+  readonly xid: string | undefined
+  readonly pid: number
+} {
+  const row = rows[0]
+  const pid = Number(row?.['pid'])
+  if (countOf(claim) < 2) {
+    return { claimed: claimedByCount(claim, rows.length), xid: undefined, pid }
+  }
+  const ids = String(row?.['ids'] ?? '')
+  const claimed = new Set(ids === '' ? [] : (ids.split(',') as EventId[]))
+  return { claimed, xid: String(row?.['xid']), pid }
+}

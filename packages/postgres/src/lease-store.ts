@@ -1,0 +1,243 @@
+import {
+  type Claim,
+  type ClaimResult,
+  type EventId,
+  type Held,
+  type HeldAnswer,
+  type Json,
+  type LeaseOperators,
+  type LeaseRegistration,
+  type LeaseSession,
+  type LeaseStore,
+  systemRuntime,
+} from '@onceward/core'
+import type { Pool } from 'pg'
+import { diagnose } from './errors.ts'
+import { connectShort } from './pg-connection.ts'
+import { gateOf } from './pool.ts'
+import { texts } from './rows.ts'
+import { createShort, type Short } from './short.ts'
+import { createStatements, type Statements } from './statements.ts'
+
+/** Options of {@link postgresLeases}. */
+export interface PostgresLeasesOptions {
+  /** Schema of the tables. @defaultValue `onceward` */
+  readonly schema?: string | undefined
+}
+
+/** Leases in Postgres, and what operators may do to events of guards without an inbox. */
+export interface PostgresLeases extends LeaseStore, LeaseOperators {}
+
+/** The default dedup window, for use without a guard. */
+const WINDOW_MS = 1_296_000_000
+/** Beside an inbox the count of a claim is a hint. */
+const HINT_MS = 86_400_000
+const SWEEP_EVERY_MS = 60_000
+/** As many rows as one sweep deletes at most: then there are more. */
+const SWEEP_ROWS = 1_000
+
+/**
+ * Leases in Postgres, in short transactions of their own on the spare connections of the pool: for effects that are
+ * not in Postgres, and for guards that want claims without Redis.
+ *
+ * Rows that may be forgotten are deleted on the way, at most a thousand at a time. With {@link MigrateOptions.leases}
+ * the table is kept out of the log: faster, and a crash of Postgres empties it.
+ *
+ * @param pool - Of pg, migrated; may be the one of the inbox.
+ */
+export function postgresLeases(pool: Pool, options: PostgresLeasesOptions = {}): PostgresLeases {
+  const statements = createStatements(options.schema)
+  const gate = gateOf(pool, pool.options.max)
+  const short = createShort({ gate, connect: () => connectShort(pool), sendsAtOnce: true })
+  const table = { short, statements }
+  const { monotonic } = systemRuntime
+  const unopened = new LeaseTable({ ...table, monotonic, keepMs: WINDOW_MS, isTruth: true })
+  return {
+    open: (registration) => open(table, registration),
+    claim: (claims) => unopened.claim(claims),
+    renew: (held, leaseMs) => unopened.renew(held, leaseMs),
+    complete: (done, rememberMs) => unopened.complete(done, rememberMs),
+    fail: (failed) => unopened.fail(failed),
+    release: (held) => unopened.release(held),
+    bury: (dead, rememberMs) => unopened.bury(dead, rememberMs),
+    replay: (ids) => unopened.replay(ids),
+    forget: (ids) => unopened.forget(ids),
+  }
+}
+
+interface Table {
+  readonly short: Short
+  readonly statements: Statements
+}
+
+async function open(table: Table, registration: LeaseRegistration): Promise<LeaseSession> {
+  const { consumer, dedupWindowMs, identity, logger, runtime } = registration
+  const isTruth = identity === undefined
+  const monotonic = (): number => runtime.monotonic()
+  const keepMs = isTruth ? dedupWindowMs : HINT_MS
+  const session = new LeaseTable({ ...table, monotonic, keepMs, isTruth })
+  try {
+    const [isUnlogged] = texts(await table.short.query(table.statements.areLeasesUnlogged))
+    if (isTruth && isUnlogged === 'true') {
+      logger.warn(
+        { consumer, remedy: "migrate(pool, { leases: 'logged' })" },
+        'the leases are the only ones to remember, and a crash of Postgres empties their table',
+      )
+    }
+  } catch (error) {
+    // Beside an inbox leases are a fast path.
+    if (isTruth || diagnose(error) !== 'store') throw error
+  }
+  return session
+}
+
+interface LeaseParts extends Table {
+  readonly monotonic: () => number
+  /** How long a claim or a wait is kept beyond its end, ms. */
+  readonly keepMs: number
+  /** No inbox: what ended is remembered here. */
+  readonly isTruth: boolean
+}
+
+/** What a statement is told of one event. */
+interface Row {
+  readonly id: EventId
+}
+
+/** A verb of owners with what it says of one event. */
+interface Told extends Row, Held {
+  readonly [field: string]: unknown
+}
+
+class LeaseTable implements LeaseSession, LeaseOperators {
+  readonly #parts: LeaseParts
+  #sweepAtMs: number
+
+  constructor(parts: LeaseParts) {
+    this.#parts = parts
+    this.#sweepAtMs = parts.monotonic() + SWEEP_EVERY_MS
+  }
+
+  async claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]> {
+    if (claims.length === 0) return []
+    const { keepMs, statements } = this.#parts
+    const rows = claims.map(({ id, fingerprint, ownerToken, leaseMs, maxAttempts }) => {
+      const seen = fingerprint.toString()
+      return { id, fingerprint: seen, owner: ownerToken, leaseMs, most: maxAttempts, keepMs }
+    })
+    const answers = await this.#run(statements.claimLeases, rows)
+    await this.#sweep()
+    return answers.map((text) => toClaimResult(JSON.parse(text)))
+  }
+
+  renew(held: readonly Held[], leaseMs: number): Promise<readonly HeldAnswer[]> {
+    const rows = held.map(({ id, ownerToken }) => ({ id, ownerToken, leaseMs }))
+    return this.#owned(this.#parts.statements.renewLeases, rows)
+  }
+
+  complete(
+    done: readonly (Held & { readonly result?: Json | undefined })[],
+    rememberMs: number,
+  ): Promise<readonly HeldAnswer[]> {
+    const { isTruth, statements } = this.#parts
+    const rows = done.map(({ id, ownerToken, result }) => ({
+      ...{ id, ownerToken, rememberMs },
+      result: result === undefined ? undefined : JSON.stringify(result),
+    }))
+    return this.#owned(isTruth ? statements.completeLeases : statements.dropLeases, rows)
+  }
+
+  fail(failed: readonly (Held & { readonly delayMs: number })[]): Promise<readonly HeldAnswer[]> {
+    const rows = failed.map(({ id, ownerToken, delayMs }) => ({ id, ownerToken, delayMs }))
+    return this.#owned(this.#parts.statements.failLeases, rows)
+  }
+
+  release(held: readonly Held[]): Promise<readonly HeldAnswer[]> {
+    const rows = held.map(({ id, ownerToken }) => ({ id, ownerToken }))
+    return this.#owned(this.#parts.statements.releaseLeases, rows)
+  }
+
+  bury(
+    dead: readonly (Held & { readonly reason: string })[],
+    rememberMs: number,
+  ): Promise<readonly HeldAnswer[]> {
+    const { isTruth, statements } = this.#parts
+    const rows = dead.map(({ id, ownerToken, reason }) => ({ id, ownerToken, reason, rememberMs }))
+    return this.#owned(isTruth ? statements.buryLeases : statements.dropLeases, rows)
+  }
+
+  replay(ids: readonly EventId[]): Promise<readonly boolean[]> {
+    return this.#operate(this.#parts.statements.replayLeases, ids)
+  }
+
+  forget(ids: readonly EventId[]): Promise<readonly boolean[]> {
+    return this.#operate(this.#parts.statements.forgetLeases, ids)
+  }
+
+  #operate(statement: string, ids: readonly EventId[]): Promise<readonly boolean[]> {
+    const { keepMs } = this.#parts
+    return this.#inRounds(
+      statement,
+      ids.map((id) => ({ id, keepMs })),
+    )
+  }
+
+  async #owned(statement: string, told: readonly Told[]): Promise<readonly HeldAnswer[]> {
+    const rows = told.map((one) => ({ ...one, owner: one.ownerToken }))
+    const answers = await this.#inRounds(statement, rows)
+    return answers.map((held) => (held ? 'held' : 'lost'))
+  }
+
+  /** A statement changes a row once, so an event that comes again has its turn in the next one. */
+  async #inRounds(statement: string, rows: readonly Row[]): Promise<readonly boolean[]> {
+    const answers = rows.map(() => false)
+    for (const round of roundsOf(rows)) {
+      const changed = new Set(
+        await this.#run(
+          statement,
+          round.map((place) => rows[place] as Row),
+        ),
+      )
+      for (const place of round) answers[place] = changed.has(rows[place]?.id ?? '')
+    }
+    return answers
+  }
+
+  async #run(statement: string, rows: readonly object[]): Promise<readonly string[]> {
+    const { isTruth, short } = this.#parts
+    const run = isTruth ? short.durable : short.query
+    return texts(await run(statement, [JSON.stringify(rows)]))
+  }
+
+  async #sweep(): Promise<void> {
+    const { monotonic, short, statements } = this.#parts
+    if (monotonic() < this.#sweepAtMs) return
+    this.#sweepAtMs = monotonic() + SWEEP_EVERY_MS
+    // Forgetting late harms nobody, so a failure waits for the next time.
+    const [deleted] = await short.query(statements.sweepLeases).then(texts, () => [])
+    if (Number(deleted) >= SWEEP_ROWS) this.#sweepAtMs = monotonic()
+  }
+}
+
+/** Places of the first time each event comes, of the second, and so on. One token may come twice, two may too. */
+function roundsOf(told: readonly Row[]): readonly (readonly number[])[] {
+  const rounds: number[][] = []
+  const times = new Map<string, number>()
+  for (const [place, { id }] of told.entries()) {
+    const time = times.get(id) ?? 0
+    times.set(id, time + 1)
+    rounds[time] ??= []
+    rounds[time].push(place)
+  }
+  return rounds
+}
+
+type Answered =
+  | Exclude<ClaimResult, { kind: 'duplicate' }>
+  | { readonly kind: 'duplicate'; readonly result: string | null }
+
+function toClaimResult(answer: Answered): ClaimResult {
+  if (answer.kind !== 'duplicate') return answer
+  const { kind, result } = answer
+  return { kind, result: result === null ? undefined : (JSON.parse(result) as Json) }
+}

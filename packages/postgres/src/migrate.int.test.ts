@@ -1,0 +1,91 @@
+import { randomBytes } from 'node:crypto'
+import { readdir } from 'node:fs/promises'
+import { ConfigurationError } from '@onceward/core'
+import { database } from '@onceward/testing'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { migrate } from './migrate.ts'
+import { SCHEMA_VERSION } from './schema-check.ts'
+
+let url: string
+let pool: pg.Pool
+
+beforeAll(async () => {
+  url = (await database()).url
+  pool = new pg.Pool({ connectionString: url })
+})
+afterAll(() => pool.end())
+
+async function tables(schema: string): Promise<string[]> {
+  const { rows } = await pool.query(
+    'select tablename from pg_tables where schemaname = $1 order by 1',
+    [schema],
+  )
+  return rows.map(({ tablename }) => tablename)
+}
+
+const FILES = ['000001-inbox.sql', '000002-leases.sql']
+
+describe('migrate', () => {
+  it('creates the tables in the schema it is told, also one that must be quoted', async () => {
+    const schema = `we"ird schema's`
+    expect(await migrate(pool, { schema })).toEqual({
+      applied: FILES,
+      version: SCHEMA_VERSION,
+    })
+    expect(await tables(schema)).toEqual([
+      'audit',
+      'consumers',
+      'event_results',
+      'failed_events',
+      'leases',
+      'migrations',
+      'processed_events',
+      'refused_messages',
+      'settings',
+    ])
+  })
+
+  it('applies each migration once when ten processes call it at once', async () => {
+    const pools = Array.from({ length: 10 }, () => new pg.Pool({ connectionString: url, max: 1 }))
+    const done = await Promise.all(pools.map((one) => migrate(one, { schema: 'ten' })))
+    await Promise.all(pools.map((one) => one.end()))
+    expect(done.flatMap(({ applied }) => applied)).toEqual(FILES)
+    const { rows } = await pool.query('select count(*)::int as n from ten.settings')
+    expect(rows[0].n).toBe(1)
+  })
+
+  it('needs no right to create anything when there is nothing to do', async () => {
+    await migrate(pool, { schema: 'quiet' })
+    const role = `quiet_${randomBytes(4).toString('hex')}`
+    await pool.query(`create role ${role} login;
+      grant usage on schema quiet to ${role};
+      grant select on quiet.migrations to ${role}`)
+    const address = Object.assign(new URL(url), { username: role })
+    const low = new pg.Pool({ connectionString: address.href, max: 1 })
+    expect((await migrate(low, { schema: 'quiet' })).applied).toEqual([])
+    await low.end()
+    await pool.query(`drop owned by ${role}; drop role ${role}`)
+  })
+
+  it('refuses tables that are newer than this code, and changes nothing', async () => {
+    await migrate(pool, { schema: 'newer' })
+    await pool.query(`insert into newer.migrations (version, name) values (999, 'future.sql')`)
+    const attempt = migrate(pool, { schema: 'newer' })
+    await expect(attempt).rejects.toThrow(ConfigurationError)
+    await expect(attempt).rejects.toThrow(
+      /version 999, this code knows 2: update @onceward\/postgres/,
+    )
+  })
+
+  it('leaves nothing behind when a migration fails half way', async () => {
+    await pool.query('create schema half; create table half.refused_messages (x int)')
+    await expect(migrate(pool, { schema: 'half' })).rejects.toThrow(/already exists/)
+    expect(await tables('half')).toEqual(['refused_messages'])
+  })
+
+  it('knows the version of its newest file', async () => {
+    const files = await readdir(new URL('./sql/', import.meta.url))
+    expect(Number.parseInt(files.toSorted().at(-1) ?? '', 10)).toBe(SCHEMA_VERSION)
+  })
+})

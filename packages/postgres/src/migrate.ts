@@ -1,0 +1,133 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { ConfigurationError } from '@onceward/core'
+import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
+import { DEFAULT_SCHEMA, quotedSchema } from './schema.ts'
+
+/** Options of {@link migrate}. */
+export interface MigrateOptions {
+  /** Schema of the tables. @defaultValue `onceward` */
+  readonly schema?: string | undefined
+  /**
+   * Keeps the table of `postgresLeases` out of the log, or puts it back. A crash of Postgres empties an unlogged table:
+   * harmless beside an inbox; without one, what was done is forgotten. @defaultValue as it is, `logged` when new
+   */
+  readonly leases?: 'logged' | 'unlogged' | undefined
+}
+
+/** What {@link migrate} did. */
+export interface Migrated {
+  /** Names of the migrations applied now, in order; empty when the tables were up to date. */
+  readonly applied: readonly string[]
+  /** Version of the tables now. */
+  readonly version: number
+}
+
+interface Migration {
+  readonly version: number
+  readonly name: string
+  readonly sql: string
+}
+
+// src ships beside dist, so the same path holds from both.
+const DIRECTORY = new URL('../src/sql/', import.meta.url)
+
+/**
+ * Creates or updates the tables of onceward, in one transaction.
+ *
+ * Any number of processes may call it at once: they take turns on a lock that ends with the transaction (so it
+ * works behind PgBouncer too), and the later ones find nothing to do.
+ *
+ * @throws {@link ConfigurationError} when the tables are newer than this code; nothing was changed.
+ */
+export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Promise<Migrated> {
+  const schema = options.schema ?? DEFAULT_SCHEMA
+  const quoted = quotedSchema(schema)
+  const migrations = await readMigrations()
+  return inTransaction(pool, async (client) => {
+    await prepare(client, schema, quoted)
+    const version = await currentVersion(client, quoted)
+    const newest = migrations.at(-1)?.version ?? 0
+    if (version > newest) {
+      throw new ConfigurationError(
+        `The tables in schema ${quoted} have version ${version}, this code knows ${newest}: update @onceward/postgres.`,
+      )
+    }
+    const missing = migrations.filter((migration) => migration.version > version)
+    for (const migration of missing) await apply(client, quoted, migration)
+    await keepLeases(client, quoted, options.leases)
+    return { applied: missing.map(({ name }) => name), version: newest }
+  })
+}
+
+/** The files of `sql/`, in order. */
+async function readMigrations(): Promise<readonly Migration[]> {
+  const names = (await readdir(DIRECTORY)).filter((name) => name.endsWith('.sql')).toSorted()
+  return Promise.all(
+    names.map(async (name) => ({
+      version: Number.parseInt(name, 10),
+      name,
+      sql: await readFile(new URL(name, DIRECTORY), 'utf8'),
+    })),
+  )
+}
+
+async function prepare(client: PoolClientLike, schema: string, quoted: string): Promise<void> {
+  await client.query('set local lock_timeout = 0; set local statement_timeout = 0')
+  await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [
+    `onceward.migrate:${schema}`,
+  ])
+  await refuseEncoding(client)
+  // Asked first, because "if not exists" wants the right to create even when there is nothing to do.
+  const { rows } = await client.query(
+    'select to_regnamespace($1)::text as namespace, to_regclass($2)::text as migrations',
+    [quoted, `${quoted}.migrations`],
+  )
+  if (rows[0]?.['namespace'] === null) await client.query(`create schema ${quoted}`)
+  if (rows[0]?.['migrations'] !== null) return
+  await client.query(`create table ${quoted}.migrations (
+    version integer primary key,
+    name text not null,
+    applied_at timestamptz not null default now()
+  )`)
+}
+
+/** Keys and error texts are stored as text, and may hold any character. */
+async function refuseEncoding(client: PoolClientLike): Promise<void> {
+  const { rows } = await client.query("select current_setting('server_encoding') as encoding")
+  const encoding = String(rows[0]?.['encoding'])
+  if (encoding === 'UTF8' || encoding === 'SQL_ASCII') return
+  throw new ConfigurationError(
+    `Expected a database with encoding UTF8, got ${encoding}: create one with \`create database … encoding 'UTF8' template template0\`.`,
+  )
+}
+
+async function currentVersion(client: PoolClientLike, quoted: string): Promise<number> {
+  const { rows } = await client.query(
+    `select coalesce(max(version), 0)::text as version from ${quoted}.migrations`,
+  )
+  return Number(rows[0]?.['version'])
+}
+
+/** Rewrites the table, so only when it is kept the other way. */
+async function keepLeases(
+  client: PoolClientLike,
+  quoted: string,
+  leases: MigrateOptions['leases'],
+): Promise<void> {
+  if (leases === undefined) return
+  const { rows } = await client.query(
+    'select relpersistence::text as kept from pg_class where oid = $1::regclass',
+    [`${quoted}.leases`],
+  )
+  const isLogged = rows[0]?.['kept'] === 'p'
+  if (isLogged !== (leases === 'logged'))
+    await client.query(`alter table ${quoted}.leases set ${leases}`)
+}
+
+async function apply(client: PoolClientLike, quoted: string, migration: Migration): Promise<void> {
+  await client.query(migration.sql.replaceAll(':"schema"', () => quoted))
+  await client.query(`insert into ${quoted}.migrations (version, name) values ($1, $2)`, [
+    migration.version,
+    migration.name,
+  ])
+}

@@ -1,0 +1,51 @@
+import { ConfigurationError } from '@onceward/core'
+import type { Isolation } from './claim-sql.ts'
+import type { InboxOptions } from './inbox.ts'
+
+/** Options of `pgInbox` and `kyselyInbox`. */
+export interface BusinessOptions extends InboxOptions {
+  /**
+   * Isolation level of the handler's transactions; it cannot be set after the claim.
+   * @defaultValue `read committed`
+   */
+  readonly isolation?: Isolation | undefined
+  /**
+   * Longest wait for the answer to a COMMIT, ms; beyond it the outcome is unknown and asked for on another connection.
+   * Synchronous standbys may need it longer.
+   * @defaultValue 30000
+   */
+  readonly commitSilenceMs?: number | undefined
+}
+
+/** {@link BusinessOptions} after defaults, as the drivers use them. */
+export interface DriverSettings {
+  readonly isolation: Isolation
+  readonly commitSilenceMs: number
+}
+
+const ISOLATIONS: readonly string[] = [
+  'read committed',
+  'repeatable read',
+  'serializable',
+] satisfies readonly Isolation[]
+
+export const DEFAULTS: DriverSettings = Object.freeze({
+  isolation: 'read committed',
+  commitSilenceMs: 30_000,
+})
+
+/** @throws {@link ConfigurationError} */
+export function businessOptions(options: BusinessOptions): DriverSettings {
+  const { isolation = DEFAULTS.isolation, commitSilenceMs = DEFAULTS.commitSilenceMs } = options
+  if (!ISOLATIONS.includes(isolation)) {
+    throw new ConfigurationError(
+      `Expected \`isolation\` to be one of ${ISOLATIONS.join(', ')}, got \`${String(isolation)}\`.`,
+    )
+  }
+  if (!Number.isInteger(commitSilenceMs) || commitSilenceMs < 100 || commitSilenceMs > 3_600_000) {
+    throw new ConfigurationError(
+      `Expected \`commitSilenceMs\` to be an integer from 100 to 3600000, got \`${String(commitSilenceMs)}\`. Units are milliseconds.`,
+    )
+  }
+  return { isolation, commitSilenceMs }
+}

@@ -1,0 +1,152 @@
+import type { BeginRequest, Begun, EventId, Inbox } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
+import type { Pool, PoolClient } from 'pg'
+import { bounded } from './bounded.ts'
+import {
+  boundsOf,
+  claimedByCount,
+  claimFailure,
+  claimSilenceMs,
+  countOf,
+  nothingOpen,
+  slotWait,
+} from './claim.ts'
+import {
+  beginText,
+  boundTexts,
+  claimTexts,
+  RESTORE,
+  restoreText,
+  type SessionSettings,
+  unknownBoundText,
+} from './claim-sql.ts'
+import type { BeginContext, Driver } from './driver.ts'
+import { diagnose, toStoreError } from './errors.ts'
+import { createInbox } from './inbox.ts'
+import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
+import { connect, connectShort, type PgAnswer, PgHeld, surviveConnecting } from './pg-connection.ts'
+import { gateOf, type PoolGate } from './pool.ts'
+import { createShort } from './short.ts'
+import { BusinessTransaction } from './transaction.ts'
+
+/** Options of {@link pgInbox}. */
+export type PgInboxOptions = BusinessOptions
+
+/**
+ * The durable guard of a consumer on a pool of pg: handlers get the user's own `PoolClient`.
+ *
+ * @param pool - May be shared with other guards and with code that knows nothing of onceward. Each guard takes up to
+ * `concurrency` connections of it, and two stay spare.
+ */
+export function pgInbox(pool: Pool, options: PgInboxOptions = {}): Inbox<PoolClient> {
+  return createInbox(pgDriver(pool, businessOptions(options)), options)
+}
+
+/** What pg does for the inbox. */
+function pgDriver(pool: Pool, settings: DriverSettings): Driver<PoolClient> {
+  surviveConnecting(pool)
+  const poolSize = pool.options.max
+  const gate = gateOf(pool, poolSize)
+  const driver: Driver<PoolClient> = {
+    ...createShort({ gate, connect: () => connectShort(pool), sendsAtOnce: true }),
+    poolSize,
+    diagnose,
+    begin: (request, context) => begin({ pool, gate, settings, driver }, request, context),
+  }
+  return driver
+}
+
+interface PgParts {
+  readonly pool: Pool
+  readonly gate: PoolGate
+  readonly settings: DriverSettings
+  readonly driver: Driver<PoolClient>
+}
+
+const DOING = 'beginning a transaction'
+/** The transaction's id tells its rows from others', should a handler commit it in the middle of several events. */
+const RETURNING = ' returning event_id::text as id, xmin::text as xid'
+
+async function begin(
+  parts: PgParts,
+  request: BeginRequest,
+  context: BeginContext,
+): Promise<Begun<PoolClient>> {
+  const held = await hold(parts, request)
+  const { claim } = request
+  let answers: readonly PgAnswer[]
+  try {
+    const known = held.session.settings()
+    const { isolation } = parts.settings
+    const texts = textsOf(known, { request, context, isolation })
+    const reads = known === undefined || countOf(claim) > 1 ? 'rows' : 'no-rows'
+    const answer = await bounded(held.sendAll(texts, reads), claimSilenceMs(request))
+    if (answer.kind === 'late') throw new StoreUnavailableError('PostgreSQL does not answer.')
+    answers = answer.value
+  } catch (error) {
+    const kind = claimFailure(error, claim)
+    if (kind !== undefined) return nothingOpen(held, kind)
+    held.destroy()
+    throw toStoreError(error, DOING)
+  }
+  const learned = answers.find(({ rows }) => rows[0]?.['pid'] !== undefined)
+  if (learned?.rows[0] !== undefined) held.session.learn(learned.rows[0])
+  held.opened()
+  const { claimed, xid } = readClaim(request, answers)
+  if (claimed.size === 0 && claim.kind !== 'none') return nothingOpen(held, 'none')
+  const { driver, settings } = parts
+  const { budgetMs } = request
+  const transaction = new BusinessTransaction({
+    ...{ held, driver, context, xid, budgetMs },
+    commitSilenceMs: settings.commitSilenceMs,
+  })
+  return { kind: 'open', transaction, claimed }
+}
+
+async function hold({ pool, gate }: PgParts, request: BeginRequest): Promise<PgHeld> {
+  const giveBack = gate.business.tryTake() ?? (await gate.business.take(slotWait(request)))
+  try {
+    return PgHeld.of(pool, await connect(pool), giveBack)
+  } catch (error) {
+    giveBack()
+    throw error
+  }
+}
+
+interface TextParts {
+  readonly request: BeginRequest
+  readonly context: BeginContext
+  readonly isolation: DriverSettings['isolation']
+}
+
+/** One text for everything before the handler: one round trip. */
+function textsOf(
+  known: SessionSettings | undefined,
+  { request, context, isolation }: TextParts,
+): readonly string[] {
+  const { statements, consumerId } = context
+  const returning = countOf(request.claim) > 1 ? RETURNING : ''
+  const claim = claimTexts(request.claim, { schema: statements.schema, consumerId, returning })
+  const bounds = boundsOf(request)
+  if (known === undefined) {
+    return [beginText(isolation), unknownBoundText(bounds), ...claim, `select ${RESTORE}`]
+  }
+  return [beginText(isolation), ...boundTexts(bounds, known), ...claim, restoreText(known)]
+}
+
+function readClaim(
+  { claim }: BeginRequest,
+  answers: readonly PgAnswer[],
+): { readonly claimed: ReadonlySet<EventId>; readonly xid: string | undefined } {
+  const command = claim.kind === 'fresh' ? 'INSERT' : 'UPDATE'
+  const answer = answers.find((each) => each.command === command)
+  if (countOf(claim) < 2) {
+    return { claimed: claimedByCount(claim, answer?.rowCount ?? 0), xid: undefined }
+  }
+  const rows = answer?.rows ?? []
+  const xid = rows[0]?.['xid']
+  return {
+    claimed: new Set(rows.map((row) => row['id'] as EventId)),
+    xid: xid === undefined ? undefined : String(xid),
+  }
+}

@@ -1,0 +1,98 @@
+import { DeadlineExceededError } from '@onceward/core'
+import { database, pgbouncer, until } from '@onceward/testing'
+import { fresh, newEvent } from '@onceward/testing/conformance'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { CLIENTS, NOTHING, type TestClient, type TestSession } from './fixtures/clients.ts'
+import { newEvents } from './fixtures/inbox.ts'
+import { migrate } from './migrate.ts'
+
+// Fewer server connections than clients, so that sessions are really shared.
+const SERVER_CONNECTIONS = 3
+
+describe.each(CLIENTS)("behind PgBouncer's transaction mode, over $name", ({ make }) => {
+  let bouncer: Awaited<ReturnType<typeof pgbouncer>>
+  let direct: pg.Pool
+  let client: TestClient
+  let session: TestSession
+
+  beforeAll(async () => {
+    const { url } = await database()
+    direct = new pg.Pool({ connectionString: url, max: 2 })
+    const settings = { default_pool_size: String(SERVER_CONNECTIONS) }
+    const { hostname, port, username, pathname } = new URL(url)
+    const name = pathname.slice(1)
+    const connection = { url, host: hostname, port: Number(port), user: username, database: name }
+    await direct.query(`alter database "${name}" set lock_timeout = '7s'`)
+    bouncer = await pgbouncer({ connection }, { settings })
+    client = make({ connectionString: bouncer.connection.url, max: 8 })
+    await migrate(client.pool)
+    await direct.query('create table charges (id uuid primary key)')
+    session = await client.open()
+  })
+  afterAll(async () => {
+    await client.close()
+    await direct.end()
+    await bouncer.stop()
+  })
+
+  it('everything works without a session: claims, results, verdicts', async () => {
+    const events = newEvents(40)
+    await Promise.all(
+      events.map(async (event, index) => {
+        const { transaction, run } = await session.begun(event)
+        await run('insert into charges values ($1)', [event.id])
+        if (index % 4 > 0)
+          return transaction.commit({ results: new Map([[event.id, '1']]), recovered: [] })
+        return transaction.rollbackAndFail([{ event, attempt: 1, error: 'no', delayMs: 0 }])
+      }),
+    )
+    const { rows } = await direct.query('select count(*)::int as n from charges')
+    expect(rows[0].n).toBe(30)
+    const known = await session.classify(events)
+    expect(known.filter(({ kind }) => kind === 'done')).toHaveLength(30)
+    expect(known.filter(({ kind }) => kind === 'waiting')).toHaveLength(10)
+  })
+
+  it('leaves no setting of the claim in a session that serves others', async () => {
+    const begun = [await session.begun(newEvent()), await session.begun(...newEvents(3))]
+    for (const { run } of begun) {
+      expect(await run('show lock_timeout')).toEqual([{ lock_timeout: '7s' }])
+      expect(await run('show statement_timeout')).toEqual([{ statement_timeout: '30s' }])
+    }
+    for (const { transaction } of begun) await transaction.commit(NOTHING)
+    for (let time = 0; time < 2 * SERVER_CONNECTIONS; time += 1) {
+      const shown = await client.pool.query('show statement_timeout')
+      expect(shown.rows).toEqual([{ statement_timeout: '0' }])
+    }
+  })
+
+  it('trap T33: no lock outlives its transaction', async () => {
+    // Red when migrate() or a claim takes a lock of the session: it stays with a session that serves others.
+    await migrate(client.pool)
+    const { rows } = await direct.query(
+      "select from pg_locks l join pg_database d on d.oid = l.database where locktype = 'advisory' and datname = current_database()",
+    )
+    expect(rows).toHaveLength(0)
+  })
+
+  it('cancels the statement of the right session at the deadline', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    const other = await session.begun(newEvent())
+    const running = other.run('select pg_sleep(0.5)')
+    const sleeping = run('select pg_sleep(60)').catch((error: unknown) => error)
+    await until(
+      async () =>
+        (await direct.query("select from pg_stat_activity where wait_event = 'PgSleep'"))
+          .rowCount === 2,
+    )
+    transaction.revoke(new DeadlineExceededError('too late'))
+    await other.run('select 1').catch(() => undefined)
+    await running
+    expect(await other.transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
+    await transaction.rollback()
+    expect(await sleeping).toBeInstanceOf(Error)
+    await (await session.opened({ ...fresh(event), waitMs: 10_000 })).transaction.rollback()
+  })
+})

@@ -1,0 +1,24 @@
+import { ConfigurationError } from '@onceward/core'
+
+/** The schema that holds the tables of onceward when the user names no other. */
+export const DEFAULT_SCHEMA = 'onceward'
+
+/**
+ * Quotes the schema's name for use in SQL; the only place where a name of the user gets into a statement.
+ *
+ * @throws {@link ConfigurationError} for a name that Postgres would cut or cannot hold.
+ */
+export function quotedSchema(schema: string = DEFAULT_SCHEMA): string {
+  const bytes = Buffer.byteLength(schema)
+  if (bytes < 1 || bytes > 63 || schema.includes('\0')) {
+    throw new ConfigurationError(
+      `Expected \`schema\` to be a name of 1 to 63 bytes, got \`${schema}\` (${bytes} bytes).`,
+    )
+  }
+  return `"${schema.replaceAll('"', '""')}"`
+}
+
+/** The schema's name as a string literal of SQL. */
+export function schemaLiteral(schema: string = DEFAULT_SCHEMA): string {
+  return `'${schema.replaceAll("'", "''")}'`
+}

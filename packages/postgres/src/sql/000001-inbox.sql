@@ -1,0 +1,120 @@
+-- The inbox of onceward: design.md §6. Applied by migrate(), or by hand:
+--   psql --single-transaction -v schema=onceward -f 000001-inbox.sql
+-- (then the schema and its table "migrations" must be there: see src/migrate.ts).
+
+-- One row for every event whose effect is committed ("d"), so compact: 68 bytes in the heap, about 40 in
+-- the index. The order of the columns leaves no padding. Only events that had trouble are ever
+--   r  running, counted before the run, without verdict yet
+--   w  waiting: for its next attempt, or parked
+--   x  dead
+-- Whoever changes failed_events of an event locks its row here first.
+create table :"schema".processed_events (
+  event_id uuid primary key,
+  fingerprint bigint not null,
+  processed_at timestamptz not null default now(),
+  consumer_id integer not null,
+  state "char" not null default 'd'
+);
+
+-- Details of r, w and x: the truth for attempts. The row goes in the transaction that succeeds.
+-- Text made from a message is escaped as in JSON strings (key, tenant, source), or has its NULs replaced (error).
+create table :"schema".failed_events (
+  event_id uuid primary key,
+  consumer_id integer not null,
+  attempt integer not null,                 -- runs begun, crashes included
+  no_verdict integer not null default 0,    -- runs that the connection ended, counted apart
+  token uuid,                               -- owner of the last count; the fence of fail, bury and release
+  counted_at timestamptz,                   -- of the last count, by this server's clock
+  next_try timestamptz not null default now(),
+  first_failed_at timestamptz not null default now(),
+  last_failed_at timestamptz not null default now(),
+  parked boolean not null default false,    -- the delivery is stored and no broker brings it
+  alone boolean not null default false,     -- replayed: runs with nothing beside it
+  published boolean not null default false, -- x: handed to the dead-letter place
+  discarded_at timestamptz,                 -- x: an operator gave it up
+  reason text,                              -- x, and only x
+  error text,
+  key text not null,
+  tenant text,
+  source text,
+  envelope bytea,                           -- JSON: content type, message id, ordering key, produced at
+  headers bytea,                            -- JSON
+  body bytea,
+  body_bytes bigint                         -- larger than what is stored: the body was left out
+);
+
+create index failed_events_parked on :"schema".failed_events (consumer_id, next_try) where parked;
+create index failed_events_dead on :"schema".failed_events (last_failed_at, event_id) where reason is not null;
+
+-- Conflicts, messages without a key, undecodable ones: they never touch the state of an event.
+create table :"schema".refused_messages (
+  refused_id uuid primary key,              -- leading 128 bits of SHA-256 over the message
+  consumer_id integer not null,
+  times integer not null default 1,         -- how often it was refused
+  next_try timestamptz not null default now(),
+  first_failed_at timestamptz not null default now(),
+  last_failed_at timestamptz not null default now(),
+  parked boolean not null default false,
+  replay boolean not null default false,    -- an operator wants it run
+  published boolean not null default false,
+  reason text not null,
+  error text,
+  key text,
+  source text not null,
+  envelope bytea not null,
+  headers bytea not null,
+  body bytea not null,
+  body_bytes bigint not null
+);
+
+create index refused_messages_parked on :"schema".refused_messages (consumer_id, next_try) where parked;
+create index refused_messages_age on :"schema".refused_messages (last_failed_at, refused_id);
+
+-- json, not jsonb: jsonb refuses the NUL and the lone surrogates that a JavaScript string may hold.
+create table :"schema".event_results (
+  event_id uuid primary key,
+  result json not null
+);
+
+create table :"schema".consumers (
+  id integer generated always as identity primary key,
+  name text not null unique,
+  dedup_window_ms bigint not null,
+  fingerprint_rule smallint not null,
+  seen_at timestamptz not null default now() -- when a guard with this window was last heard of
+);
+
+create table :"schema".settings (
+  only_row boolean primary key default true check (only_row),
+  secret bytea not null,                     -- for hashed keys in logs and metrics
+  sweep_cursor bigint not null default 0     -- next page of processed_events to sweep
+);
+
+insert into :"schema".settings (secret)
+values (sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
+
+-- What operators did to dead letters.
+create table :"schema".audit (
+  id bigint generated always as identity primary key,
+  at timestamptz not null default now(),
+  who text not null default session_user,
+  action text not null,
+  target uuid not null,
+  consumer_id integer not null,
+  why text
+);
+
+-- The identity of an event, as packages/core/src/event-id.ts makes it.
+create function :"schema".event_id(consumer text, tenant text, key text) returns uuid
+  language sql immutable parallel safe
+  return encode(
+    substring(
+      sha256(
+        int4send(octet_length(convert_to(consumer, 'UTF8'))) || convert_to(consumer, 'UTF8')
+        || int4send(octet_length(convert_to(coalesce(tenant, ''), 'UTF8'))) || convert_to(coalesce(tenant, ''), 'UTF8')
+        || int4send(octet_length(convert_to(key, 'UTF8'))) || convert_to(key, 'UTF8')
+      )
+      from 1 for 16
+    ),
+    'hex'
+  )::uuid;

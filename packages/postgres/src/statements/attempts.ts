@@ -1,0 +1,119 @@
+export interface AttemptStatements {
+  /** `$1` event ids (array literal). Answers `KnownRow`s, none for what is absent. */
+  readonly classify: string
+  /** `$1` `EventParameter`s with a token each, `$2` consumer id, `$3` wait for a row, ms. Answers the ids of the new rows. */
+  readonly suspect: string
+  /** `$1` event ids (array literal). Locks their rows, leaves out those that others hold. Answers ids. */
+  readonly lockForCount: string
+  /** `$1` counts, `$2` consumer id; under the locks of `lockForCount`. */
+  readonly count: string
+  /** `$1` burials; under the locks of `lockForCount`. */
+  readonly buryCounted: string
+}
+
+/** Answer of `classify`. Ages and waits by the server's clock. */
+export interface KnownRow {
+  readonly id: string
+  readonly state: 'd' | 'r' | 'w' | 'x'
+  readonly fingerprint: string
+  readonly attempt: number
+  readonly noVerdict: number
+  readonly alone: boolean
+  readonly published: boolean
+  readonly reason: string | null
+  readonly remainingMs: number
+  readonly ageMs: number
+  readonly hasResult: boolean
+  readonly result: unknown
+}
+
+/** Columns of `failed_events` that a dead letter sets; a parked event keeps the delivery it has. */
+export const entombed = (values: string): string => `
+  reason = ${values}.reason,
+  error = coalesce(${values}.error, f.error),
+  token = null,
+  alone = false,
+  published = false,
+  next_try = clock_timestamp(),
+  last_failed_at = clock_timestamp(),
+  source = case when f.parked then f.source else ${values}.source end,
+  envelope = case when f.parked then f.envelope else decode(${values}.envelope, 'base64') end,
+  headers = case when f.parked then f.headers else decode(${values}.headers, 'base64') end,
+  body = case when f.parked then f.body else decode(${values}.body, 'base64') end,
+  body_bytes = case when f.parked then f.body_bytes else ${values}."bodyBytes" end`
+
+/** Columns of `json_to_recordset` for a dead letter. */
+export const BURIAL = `id uuid, token uuid, fingerprint bigint, attempt integer, reason text, error text, key text,
+  tenant text, source text, envelope text, headers text, body text, "bodyBytes" bigint`
+
+export function attemptStatements(schema: string): AttemptStatements {
+  return {
+    classify: `
+select json_build_object(
+  'id', p.event_id, 'state', p.state, 'fingerprint', p.fingerprint::text,
+  'attempt', coalesce(f.attempt, 0), 'noVerdict', coalesce(f.no_verdict, 0), 'alone', coalesce(f.alone, false),
+  'published', coalesce(f.published, false), 'reason', f.reason,
+  'remainingMs', greatest(0, ceil(extract(epoch from coalesce(f.next_try, now()) - clock_timestamp()) * 1000)),
+  'ageMs', greatest(0, floor(extract(epoch from clock_timestamp() - coalesce(f.counted_at, p.processed_at)) * 1000)),
+  'hasResult', e.event_id is not null, 'result', e.result
+)::text as answer
+from ${schema}.processed_events p
+left join ${schema}.failed_events f on f.event_id = p.event_id
+left join ${schema}.event_results e on e.event_id = p.event_id
+where p.event_id = any($1::text::uuid[])`,
+
+    suspect: `
+with bound as materialized (select set_config('lock_timeout', $3::text, true) as bound),
+event as materialized (
+  select e.* from bound,
+    json_to_recordset($1::text::json) as e(id uuid, token uuid, fingerprint bigint, key text, tenant text)
+  where bound is not null
+),
+fresh as (
+  insert into ${schema}.processed_events (event_id, consumer_id, fingerprint, state)
+  select id, $2::text::integer, fingerprint, 'r' from event order by id
+  on conflict do nothing
+  returning event_id
+),
+noted as (
+  insert into ${schema}.failed_events as f (event_id, consumer_id, attempt, token, counted_at, key, tenant)
+  select id, $2::text::integer, 1, token, clock_timestamp(), key, tenant
+  from event join fresh on event_id = id
+  on conflict (event_id) do update set ${replaced('1')}
+)
+select event_id::text as answer from fresh`,
+
+    lockForCount: `
+select event_id::text as answer from ${schema}.processed_events
+where event_id = any($1::text::uuid[]) order by event_id for update skip locked`,
+
+    count: `
+with event as materialized (
+  select * from json_to_recordset($1::text::json)
+    as e(id uuid, token uuid, attempt integer, key text, tenant text)
+),
+noted as (
+  insert into ${schema}.failed_events as f (event_id, consumer_id, attempt, token, counted_at, key, tenant)
+  select id, $2::text::integer, attempt, token, clock_timestamp(), key, tenant from event
+  on conflict (event_id) do update set
+    attempt = excluded.attempt, token = excluded.token, counted_at = excluded.counted_at
+)
+update ${schema}.processed_events p set state = 'r' from event where p.event_id = event.id`,
+
+    buryCounted: `
+with event as materialized (select * from json_to_recordset($1::text::json) as e(${BURIAL})),
+noted as (
+  update ${schema}.failed_events f set ${entombed('event')} from event where f.event_id = event.id
+)
+update ${schema}.processed_events p set state = 'x' from event where p.event_id = event.id`,
+  }
+}
+
+/** A row that was left behind for an event that has no state any more says nothing about the new one. */
+export function replaced(attempt: string): string {
+  return `attempt = ${attempt}, no_verdict = 0, token = excluded.token, counted_at = excluded.counted_at,
+    next_try = excluded.next_try, first_failed_at = now(), last_failed_at = now(), parked = false, alone = false,
+    published = false, discarded_at = null, reason = excluded.reason, error = excluded.error, key = excluded.key,
+    tenant = excluded.tenant, source = excluded.source, envelope = excluded.envelope, headers = excluded.headers,
+    body = excluded.body, body_bytes = excluded.body_bytes`
+}

@@ -1,0 +1,110 @@
+/** `$1`: a JSON array with a row for each event; answers as said there. */
+export interface LeaseStatements {
+  /** Answers a `ClaimResult` for each, in order. */
+  readonly claimLeases: string
+  /** Verbs of owners: rows of `{ id, owner, … }`, each event once. Answer the ids of those that were held. */
+  readonly renewLeases: string
+  readonly completeLeases: string
+  readonly failLeases: string
+  readonly releaseLeases: string
+  readonly buryLeases: string
+  /** Beside an inbox nothing that ended is kept. */
+  readonly dropLeases: string
+  /** What operators do: rows of `{ id, keepMs }`, each event once. Answer the ids of those it was done to. */
+  readonly replayLeases: string
+  readonly forgetLeases: string
+  /** Deletes some rows that may be forgotten. Answers how many; nothing while another process does it. */
+  readonly sweepLeases: string
+  /** Answers whether a crash of Postgres empties the table. Fails where it is missing. */
+  readonly areLeasesUnlogged: string
+}
+
+export function leaseStatements(schema: string): LeaseStatements {
+  const literal = schema.replaceAll("'", "''")
+  /** Locks what this owner holds, expired or not, in the order of the ids. */
+  const mine = (columns: string): string => `
+with asked as (
+  select (a ->> 'id')::uuid as event_id, a ->> 'owner' as owner${columns}
+  from json_array_elements($1::text::json) a
+),
+mine as materialized (
+  select l.event_id from ${schema}.leases l join asked a on a.event_id = l.event_id
+  where l.state = 'p' and l.owner = a.owner
+  order by l.event_id for update of l
+)`
+  const change = (columns: string, set: string): string => `${mine(columns)}
+update ${schema}.leases l set ${set}
+from mine join asked a on a.event_id = mine.event_id
+where l.event_id = mine.event_id
+returning l.event_id::text as answer`
+  /** Rows in the order of their ids, in whatever state. */
+  const known = (where: string): string => `
+with asked as (
+  select (a ->> 'id')::uuid as event_id, (a ->> 'keepMs')::float8 * interval '1 millisecond' as span
+  from json_array_elements($1::text::json) a
+),
+known as materialized (
+  select l.event_id, a.span from ${schema}.leases l join asked a on a.event_id = l.event_id
+  where l.forget_at > clock_timestamp() and ${where}
+  order by l.event_id for update of l
+)`
+  const ms = (name: string): string =>
+    `, (a ->> '${name}')::float8 * interval '1 millisecond' as span`
+  const isUnknownAgain = '(l.attempt <= 1 and not l.parked)'
+
+  return {
+    claimLeases: `
+select c.answer::text as answer from ${schema}.claim_leases($1::text::json) c order by c.place`,
+    renewLeases: change(ms('leaseMs'), 'ends_at = clock_timestamp() + a.span'),
+    completeLeases: change(
+      `${ms('rememberMs')}, (a ->> 'result')::json as result`,
+      "state = 'd', result = a.result, forget_at = clock_timestamp() + a.span",
+    ),
+    failLeases: change(
+      ms('delayMs'),
+      "state = 'w', ends_at = clock_timestamp() + a.span, forget_at = l.forget_at + a.span",
+    ),
+    releaseLeases: `${mine('')},
+gone as (
+  delete from ${schema}.leases l using mine
+  where l.event_id = mine.event_id and ${isUnknownAgain}
+  returning l.event_id
+),
+kept as (
+  update ${schema}.leases l
+  set state = 'w', ends_at = clock_timestamp(), attempt = greatest(0, l.attempt - 1)
+  from mine where l.event_id = mine.event_id and not ${isUnknownAgain}
+  returning l.event_id
+)
+select event_id::text as answer from gone union all select event_id::text from kept`,
+    buryLeases: change(
+      `${ms('rememberMs')}, a ->> 'reason' as reason`,
+      "state = 'x', reason = a.reason, forget_at = clock_timestamp() + a.span",
+    ),
+    dropLeases: `${mine('')}
+delete from ${schema}.leases l using mine where l.event_id = mine.event_id
+returning l.event_id::text as answer`,
+    replayLeases: `${known("l.state = 'x'")}
+update ${schema}.leases l
+set state = 'w', ends_at = clock_timestamp(), forget_at = clock_timestamp() + known.span, attempt = 0,
+  parked = true, reason = null
+from known where l.event_id = known.event_id
+returning l.event_id::text as answer`,
+    forgetLeases: `${known('true')}
+delete from ${schema}.leases l using known where l.event_id = known.event_id
+returning l.event_id::text as answer`,
+    sweepLeases: `
+with turn as materialized (
+  select pg_try_advisory_xact_lock(hashtextextended('onceward.leases:${literal}', 0)) as mine
+),
+old as materialized (
+  select l.event_id from ${schema}.leases l
+  where (select mine from turn) and l.forget_at < now()
+  order by l.forget_at limit 1000 for update skip locked
+),
+gone as (delete from ${schema}.leases l using old where l.event_id = old.event_id returning 1)
+select count(*)::text as answer from gone`,
+    areLeasesUnlogged: `
+select (relpersistence = 'u')::text as answer from pg_class where oid = '${literal}.leases'::regclass`,
+  }
+}

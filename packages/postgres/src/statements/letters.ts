@@ -1,0 +1,104 @@
+export interface LetterStatements {
+  /** `$1` event id. Locks its row unless it is held. */
+  readonly lockEvent: string
+  /** `$1` event id. Answers its `LetterRow`. */
+  readonly readEvent: string
+  /** `$1` event id. */
+  readonly markEventPublished: string
+  /** `$1` consumer id, `$2` limit. Answers `DueRow`s and offers none to publish again for a while. */
+  readonly dueEvents: string
+}
+
+/** A dead letter with its delivery. Instants in ms since the epoch. */
+export interface LetterRow {
+  readonly kind: 'event' | 'refused'
+  readonly id: string
+  readonly consumer: string
+  readonly key: string | null
+  readonly tenant: string | null
+  readonly reason: string | null
+  readonly error: string | null
+  readonly attempts: number
+  readonly firstFailedAtMs: number
+  readonly lastFailedAtMs: number
+  readonly published: boolean
+  readonly parked: boolean
+  readonly source: string
+  readonly envelope: string
+  readonly headers: string
+  readonly body: string
+  readonly bodyBytes: number
+  /** Of `processed_events`; null for refused messages. */
+  readonly state: 'd' | 'r' | 'w' | 'x' | null
+  readonly fingerprint: string | null
+  /** Refused messages: an operator wants it run. */
+  readonly replay: boolean
+  /** Buried events: an operator gave it up, and its delivery is gone. */
+  readonly discarded: boolean
+}
+
+const ms = (column: string): string => `floor(extract(epoch from ${column}) * 1000)`
+
+/** The pairs that both kinds of dead letters have; `row` is the alias of their table. */
+const common = (row: string): string => `
+  'consumer', c.name, 'key', ${row}.key, 'reason', ${row}.reason, 'error', ${row}.error,
+  'firstFailedAtMs', ${ms(`${row}.first_failed_at`)},
+  'lastFailedAtMs', ${ms(`${row}.last_failed_at`)}, 'published', ${row}.published, 'parked', ${row}.parked,
+  'source', ${row}.source, 'envelope', encode(${row}.envelope, 'base64'),
+  'headers', encode(${row}.headers, 'base64'), 'body', encode(${row}.body, 'base64'), 'bodyBytes', ${row}.body_bytes`
+
+/** JSON of a row of `failed_events f` with `processed_events p` and `consumers c`. */
+export const EVENT_LETTER: string = `json_build_object('kind', 'event', 'id', f.event_id, 'tenant', f.tenant,
+  'state', p.state, 'fingerprint', p.fingerprint::text, 'attempts', f.attempt, 'replay', false, 'discarded', f.discarded_at is not null, ${common('f')})`
+
+/** JSON of a row of `refused_messages r` with `consumers c`. */
+export const REFUSED_LETTER: string = `json_build_object('kind', 'refused', 'id', r.refused_id, 'tenant', null,
+  'state', null, 'fingerprint', null, 'attempts', 0, 'replay', r.replay, 'discarded', false, ${common('r')})`
+
+/**
+ * When an unpublished dead letter is offered to the poller again: the older it is, the later, from 5 s to 10 min.
+ * One that no guard can publish must neither spin nor stand in the way of the others (trap T26).
+ */
+export const offeredAgain = (row: string): string =>
+  `clock_timestamp() + least(greatest(clock_timestamp() - ${row}.last_failed_at, interval '5 seconds'), interval '10 minutes')`
+
+export function letterStatements(schema: string): LetterStatements {
+  return {
+    lockEvent: `
+select event_id::text as answer from ${schema}.processed_events
+where event_id = $1::text::uuid for update skip locked`,
+
+    readEvent: `
+select ${EVENT_LETTER}::text as answer
+from ${schema}.processed_events p
+join ${schema}.failed_events f on f.event_id = p.event_id
+join ${schema}.consumers c on c.id = f.consumer_id
+where p.event_id = $1::text::uuid`,
+
+    markEventPublished: `
+update ${schema}.failed_events set published = true where event_id = $1::text::uuid`,
+
+    // Counting decides again under the lock; this one only leaves out what runs elsewhere.
+    dueEvents: `
+with due as materialized (
+  select p.event_id
+  from ${schema}.processed_events p join ${schema}.failed_events f on f.event_id = p.event_id
+  where f.consumer_id = $1::text::integer and f.parked and f.next_try <= now() and case p.state
+    when 'w' then true
+    when 'r' then f.counted_at < clock_timestamp() - interval '5 seconds'
+    when 'x' then not f.published
+    else false
+  end
+  order by f.next_try limit $2::text::integer for update of p skip locked
+),
+offered as (
+  update ${schema}.failed_events f set next_try = ${offeredAgain('f')}
+  from due where f.event_id = due.event_id and f.reason is not null
+)
+select ${EVENT_LETTER}::text as answer
+from due
+join ${schema}.processed_events p on p.event_id = due.event_id
+join ${schema}.failed_events f on f.event_id = due.event_id
+join ${schema}.consumers c on c.id = f.consumer_id`,
+  }
+}

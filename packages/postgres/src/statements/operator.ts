@@ -1,0 +1,116 @@
+import { EVENT_LETTER, REFUSED_LETTER } from './letters.ts'
+
+/** What operators do to dead letters, each under the lock of its row. */
+export interface OperatorStatements {
+  /**
+   * `$1` consumer, `$2` reason, `$3` kind, `$4` since, `$5` until (ISO or null), `$6`, `$7` the last one seen,
+   * `$8` limit. Answers `{ at, letter }`, oldest first.
+   */
+  readonly listLetters: string
+  /** `$1`–`$5`, `$8` as `listLetters`. Answers ids only. */
+  readonly listIds: string
+  /** Waits for a row that is being published or counted. */
+  readonly boundOperator: string
+  /** `$1` id. Waits for the lock; answers the id. */
+  readonly lockEventRow: string
+  readonly lockRefusedRow: string
+  /** `$1` id, `$2` who: parked, due now, with counters, token and publication cleared. */
+  readonly replayEvent: string
+  readonly replayRefused: string
+  /** `$1` id, `$2` who, `$3` why. The event stays dead for its copies; its delivery goes. */
+  readonly discardEvent: string
+  readonly discardRefused: string
+}
+
+const OPERATOR_WAIT_MS = 15_000
+
+export function operatorStatements(schema: string): OperatorStatements {
+  const events = `${schema}.failed_events f
+    join ${schema}.processed_events p on p.event_id = f.event_id
+    join ${schema}.consumers c on c.id = f.consumer_id
+    where p.state = 'x' and f.reason is not null and f.discarded_at is null and $3::text is distinct from 'refused'
+    and ${filtered('f', 'f.event_id')}`
+  const refused = `${schema}.refused_messages r
+    join ${schema}.consumers c on c.id = r.consumer_id
+    where not r.replay and $3::text is distinct from 'event' and ${filtered('r', 'r.refused_id')}`
+  const audit = (action: string, from: string, id: string, why: string): string => `
+insert into ${schema}.audit (who, action, target, consumer_id, why)
+select coalesce($2::text, session_user), '${action}', ${id}, consumer_id, ${why} from ${from}
+returning target::text as answer`
+
+  return {
+    listLetters: `
+select json_build_object('at', ${iso('at')}, 'letter', letter)::text as answer from (
+  (select f.last_failed_at as at, f.event_id as id, ${EVENT_LETTER} as letter
+   from ${events} order by 1, 2 limit $8::text::integer)
+  union all
+  (select r.last_failed_at, r.refused_id, ${REFUSED_LETTER}
+   from ${refused} order by 1, 2 limit $8::text::integer)
+) as letters order by at, id limit $8::text::integer`,
+
+    listIds: `
+select id::text as answer from (
+  (select f.last_failed_at as at, f.event_id as id from ${events})
+  union all
+  (select r.last_failed_at, r.refused_id from ${refused})
+) as letters order by at, id limit $8::text::integer`,
+
+    boundOperator: `
+select set_config('lock_timeout', '${OPERATOR_WAIT_MS}', true) as answer`,
+
+    lockEventRow: `
+select event_id::text as answer from ${schema}.processed_events where event_id = $1::text::uuid for update`,
+
+    lockRefusedRow: `
+select refused_id::text as answer from ${schema}.refused_messages where refused_id = $1::text::uuid for update`,
+
+    replayEvent: `
+with replayed as (
+  update ${schema}.failed_events set
+    attempt = 0, no_verdict = 0, token = null, counted_at = null, next_try = now(), reason = null,
+    parked = true, alone = true, published = false
+  where event_id = $1::text::uuid
+  returning event_id, consumer_id
+),
+waiting as (
+  update ${schema}.processed_events p set state = 'w' from replayed where p.event_id = replayed.event_id
+)
+${audit('replay', 'replayed', 'event_id', 'null')}`,
+
+    replayRefused: `
+with replayed as (
+  update ${schema}.refused_messages set replay = true, parked = true, published = false, next_try = now()
+  where refused_id = $1::text::uuid
+  returning refused_id, consumer_id
+)
+${audit('replay', 'replayed', 'refused_id', 'null')}`,
+
+    discardEvent: `
+with discarded as (
+  update ${schema}.failed_events set
+    discarded_at = now(), published = true, parked = false,
+    source = null, envelope = null, headers = null, body = null
+  where event_id = $1::text::uuid
+  returning event_id, consumer_id
+)
+${audit('discard', 'discarded', 'event_id', '$3::text')}`,
+
+    discardRefused: `
+with discarded as (
+  delete from ${schema}.refused_messages where refused_id = $1::text::uuid returning refused_id, consumer_id
+)
+${audit('discard', 'discarded', 'refused_id', '$3::text')}`,
+  }
+}
+
+function filtered(row: string, id: string): string {
+  return `($1::text is null or c.name = $1::text)
+    and ($2::text is null or ${row}.reason = $2::text)
+    and ($4::text is null or ${row}.last_failed_at >= $4::text::timestamptz)
+    and ($5::text is null or ${row}.last_failed_at < $5::text::timestamptz)
+    and ($6::text is null or (${row}.last_failed_at, ${id}) > ($6::text::timestamptz, $7::text::uuid))`
+}
+
+/** Microseconds, and read back alike whatever the session's DateStyle and time zone are. */
+const iso = (column: string): string =>
+  `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`

@@ -1,0 +1,53 @@
+export interface RegistrationStatements {
+  /** Version of the tables and the secret. Fails where they are missing. */
+  readonly readSettings: string
+  /** What names the history of commits. Answers it. */
+  readonly readIdentity: string
+  /** `$1` name, `$2` dedup window in ms, `$3` fingerprint rule. Answers `Registered`. */
+  readonly register: string
+}
+
+/** Answer of `register`. */
+export interface Registered {
+  readonly id: number
+  /** The longer one while a guard with a longer window is running. */
+  readonly dedupWindowMs: number
+  readonly fingerprintRule: number
+  /** Of the guard that registered before; null for the first. */
+  readonly formerRule: number | null
+}
+
+/**
+ * A guard refreshes its registration while it runs, so a longer window of another one stays until that has been
+ * silent for an hour: sweeping by the shorter window would let redeliveries of the other run again.
+ */
+export function registrationStatements(schema: string): RegistrationStatements {
+  const takesOver =
+    "(excluded.dedup_window_ms >= c.dedup_window_ms or c.seen_at < now() - interval '1 hour')"
+  return {
+    readSettings: `
+select (select max(version)::text from ${schema}.migrations) as version, encode(secret, 'hex') as secret
+from ${schema}.settings`,
+    // The timeline of the position where it writes now: pg_control_checkpoint() keeps the old one for minutes after a
+    // promotion. The start time, because a crash may lose commits that were answered (synchronous_commit = off). The
+    // database and the file of the table, because a server has many, and a truncated one has another.
+    readIdentity: `
+select concat_ws('.', (select system_identifier from pg_control_system()),
+  left(pg_walfile_name(pg_current_wal_lsn()), 8),
+  extract(epoch from pg_postmaster_start_time()),
+  (select oid from pg_database where datname = current_database()),
+  pg_relation_filenode('${schema.replaceAll("'", "''")}.processed_events')) as answer`,
+    register: `
+with former as materialized (select fingerprint_rule from ${schema}.consumers where name = $1::text)
+insert into ${schema}.consumers as c (name, dedup_window_ms, fingerprint_rule)
+values ($1::text, $2::text::bigint, $3::text::smallint)
+on conflict (name) do update set
+  fingerprint_rule = excluded.fingerprint_rule,
+  dedup_window_ms = case when ${takesOver} then excluded.dedup_window_ms else c.dedup_window_ms end,
+  seen_at = case when ${takesOver} then now() else c.seen_at end
+returning json_build_object(
+  'id', c.id, 'dedupWindowMs', c.dedup_window_ms, 'fingerprintRule', c.fingerprint_rule,
+  'formerRule', (select fingerprint_rule from former)
+)::text as answer`,
+  }
+}

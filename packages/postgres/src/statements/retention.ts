@@ -1,0 +1,67 @@
+export interface RetentionStatements {
+  /** One process at a time, until the transaction ends. Answers `lock`. */
+  readonly trySweepLock: string
+  /** Next page to sweep, and how many there are. Answers `{ page, pages }`. */
+  readonly readSweepCursor: string
+  /** `$1` start of the first page, `$2` of the one after the last, as tids. Answers how many events it deleted. */
+  readonly sweepPages: string
+  /** `$1` next page. */
+  readonly moveSweepCursor: string
+  /** Dead letters, and troubled events that no broker can bring back. Answers how many. */
+  readonly sweepTroubled: string
+  readonly sweepRefused: string
+}
+
+/** Dead letters are kept for 30 days, and longer where the window is longer. */
+const kept = `greatest(interval '30 days', c.dedup_window_ms * interval '1 millisecond')`
+
+export function retentionStatements(schema: string): RetentionStatements {
+  return {
+    trySweepLock: `
+select pg_try_advisory_xact_lock(hashtextextended('onceward.sweep:${schema.replaceAll("'", "''")}', 0))::text as answer`,
+
+    readSweepCursor: `
+select json_build_object('page', sweep_cursor, 'pages',
+  pg_relation_size('${schema.replaceAll("'", "''")}.processed_events') / current_setting('block_size')::bigint)::text as answer
+from ${schema}.settings`,
+
+    // A scan of a range of the heap, with no index: rows are dead on the pages where they were alive, and an index
+    // on processed_at would cost every insert.
+    sweepPages: `
+with old as (
+  delete from ${schema}.processed_events p using ${schema}.consumers c
+  where p.ctid >= $1::text::tid and p.ctid < $2::text::tid
+    and p.state = 'd' and c.id = p.consumer_id
+    and p.processed_at < now() - c.dedup_window_ms * interval '1 millisecond'
+  returning p.event_id
+),
+results as (
+  delete from ${schema}.event_results e using old where e.event_id = old.event_id
+)
+select count(*)::text as answer from old`,
+
+    moveSweepCursor: `
+update ${schema}.settings set sweep_cursor = $1::text::bigint`,
+
+    // Parked events have no broker that could bring them back: they stay until somebody decides.
+    sweepTroubled: `
+with old as materialized (
+  select p.event_id
+  from ${schema}.processed_events p
+  join ${schema}.failed_events f on f.event_id = p.event_id
+  join ${schema}.consumers c on c.id = f.consumer_id
+  where case when p.state = 'x' then f.last_failed_at
+    when p.state <> 'd' and not f.parked then greatest(f.last_failed_at, f.counted_at, f.next_try)
+  end < now() - ${kept}
+  order by p.event_id limit 1000 for update of p skip locked
+),
+failed as (
+  delete from ${schema}.failed_events f using old where f.event_id = old.event_id
+)
+delete from ${schema}.processed_events p using old where p.event_id = old.event_id`,
+
+    sweepRefused: `
+delete from ${schema}.refused_messages r using ${schema}.consumers c
+where c.id = r.consumer_id and not r.replay and r.last_failed_at < now() - ${kept}`,
+  }
+}

@@ -1,0 +1,74 @@
+import { describe, expect, it } from 'vitest'
+import { transactionControl } from './transaction-control.ts'
+
+const REFUSED = [
+  'commit',
+  'COMMIT;',
+  '  \n\tCommit work and chain',
+  'end',
+  'END TRANSACTION',
+  'abort',
+  'begin',
+  'begin isolation level serializable',
+  'start transaction',
+  "prepare transaction 'x'",
+  "commit prepared 'x'",
+  "rollback prepared 'x'",
+  'rollback',
+  'rollback work',
+  'rollback and chain',
+  'select 1; commit',
+  'select 1;;; rollback; select 2',
+  '-- note\ncommit',
+  '-- note\rcommit',
+  '/* a /* nested */ comment */ commit',
+  '/**/commit/**/',
+  "select 'it''s; fine'; commit",
+  "select e'it\\'s'; commit",
+  'select $$ ; $$; commit',
+  'select $a$ $$ $a$; commit',
+  'select 1 as a$b; commit -- $b',
+  'select "odd;""name"; commit',
+  // Ends the transaction only where standard_conforming_strings is on.
+  "select '\\'; commit --'",
+  // … and this one only where it is off.
+  "select '\\''; commit; --'",
+  'rollback to savepoint a; commit',
+  'insert into t values ($1); commit',
+]
+
+const ALLOWED = [
+  'select 1',
+  'savepoint a',
+  'release savepoint a',
+  'release a',
+  'rollback to a',
+  'rollback to savepoint a',
+  'ROLLBACK WORK TO SAVEPOINT a',
+  'rollback transaction to a; select 1',
+  'prepare q as select 1',
+  "select case when true then 1 else 2 end, 'commit'",
+  'select "commit" from t',
+  "insert into log values ('; commit; ')",
+  'select $x$; commit; $x$',
+  'select 1 -- ; commit',
+  'select 1 /* ; commit */',
+  'update jobs set start = now(), "end" = null where begin_at < $1',
+  'do $$ begin perform 1; end $$',
+  'select commit_at from t; select end_at from t',
+  '',
+]
+
+describe('transaction control', () => {
+  it.each(REFUSED)('is found in %j', (text) => {
+    expect(transactionControl(text)).toBeDefined()
+  })
+
+  it.each(ALLOWED)('is not found in %j', (text) => {
+    expect(transactionControl(text)).toBeUndefined()
+  })
+
+  it('is named by the words the statement begins with', () => {
+    expect(transactionControl('select 1; /* x */ Start Transaction')).toBe('start transaction')
+  })
+})

@@ -1,0 +1,121 @@
+import { database, proxy, type TcpProxy, until } from '@onceward/testing'
+import { newEvent } from '@onceward/testing/conformance'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  CLIENTS,
+  NOTHING,
+  type TestClient,
+  type TestSession,
+  type TestTransaction,
+} from './fixtures/clients.ts'
+import { newEvents } from './fixtures/inbox.ts'
+import { wireLog } from './fixtures/wire.ts'
+import { migrate } from './migrate.ts'
+
+const EFFECT = 'insert into charges values ($1)'
+/** What the claim may cost in round trips over an unguarded transaction. */
+const EXTRA = { pg: 0, kysely: 1 } as const
+const UNGUARDED = ['begin', EFFECT, 'commit'].length
+
+describe.each(CLIENTS)('what the clean path over $name costs', ({ name, make }) => {
+  const log = wireLog()
+  let link: TcpProxy
+  let client: TestClient
+  let session: TestSession
+
+  beforeAll(async () => {
+    const { url } = await database()
+    const direct = new pg.Pool({ connectionString: url, max: 1 })
+    await migrate(direct)
+    await direct.query('create table charges (id uuid primary key)')
+    await direct.end()
+    const { hostname, port } = new URL(url)
+    link = await proxy({ host: hostname, port: Number(port) }, { onData: log.onData })
+    const through = new URL(url)
+    through.host = `${link.host}:${link.port}`
+    client = make({ connectionString: through.href, max: 3 })
+    session = await client.open({}, { concurrency: 1 })
+    // The first transaction of a connection learns its settings.
+    await (await session.begun(newEvent())).transaction.rollback()
+    log.take()
+  })
+  afterAll(async () => {
+    await client.close()
+    await link.stop()
+  })
+
+  const withEffect = async (begun: Promise<TestTransaction>): Promise<TestTransaction> => {
+    const transaction = await begun
+    await transaction.run(EFFECT, [newEvent().id])
+    return transaction
+  }
+
+  it('no commit more, and no round trip beyond the claim', async () => {
+    const { transaction } = await withEffect(session.begun(newEvent()))
+    await transaction.commit(NOTHING)
+    const trips = log.take()
+    expect(trips).toHaveLength(UNGUARDED + EXTRA[name])
+    expect(trips.at(-1)).toBe('commit')
+    expect(trips.filter((text) => /^begin /.test(text))).toHaveLength(1)
+    expect(trips.filter((text) => text.includes('processed_events'))).toHaveLength(1)
+  })
+
+  it('one statement more than no guard: the rest of the texts are settings', async () => {
+    const { transaction } = await withEffect(session.begun(newEvent()))
+    await transaction.commit(NOTHING)
+    const statements = log.take().flatMap((text) => text.split('; '))
+    const own = statements.filter(
+      (text) => !/^(?:set local |select before\.|select set_config)/.test(text),
+    )
+    expect(own.map((text) => /^[a-z]+/.exec(text)?.[0])).toEqual([
+      'begin',
+      'insert',
+      'insert',
+      'commit',
+    ])
+  })
+
+  it('as many round trips for a hundred events in one transaction', async () => {
+    const { transaction } = await withEffect(session.begun(...newEvents(100)))
+    await transaction.commit(NOTHING)
+    expect(log.take()).toHaveLength(UNGUARDED + EXTRA[name])
+  })
+
+  it('results travel with the commit, and so does the end of the trouble', async () => {
+    const event = newEvent()
+    const { transaction } = await withEffect(session.begun(event))
+    await transaction.commit({ results: new Map([[event.id, '1']]), recovered: [event.id] })
+    const trips = log.take()
+    expect(trips).toHaveLength(UNGUARDED + EXTRA[name])
+    expect(trips.at(-1)).toMatch(/^insert into .*; delete from .*; commit$/)
+  })
+
+  it('a failure is recorded in the flush of the rollback', async () => {
+    const event = newEvent()
+    const { transaction } = await withEffect(session.begun(event))
+    const failure = { event, attempt: 1, error: "it's \\ broken; $1", delayMs: 0 }
+    expect(await transaction.rollbackAndFail([failure])).toEqual(['recorded'])
+    const trips = log.take()
+    expect(trips.at(-1)).toContain('failed_events')
+    // Kysely gives no rows of a text of several statements, so it takes two steps.
+    expect(trips).toHaveLength(UNGUARDED + 2 * EXTRA[name])
+  })
+
+  it('a duplicate costs its claim and a rollback that nobody waits for', async () => {
+    const event = newEvent()
+    await (await session.begun(event)).transaction.commit(NOTHING)
+    log.take()
+    expect(
+      await session.begin({
+        claim: { kind: 'fresh', events: [event] },
+        waitMs: 50,
+        budgetMs: 5_000,
+      }),
+    ).toEqual({ kind: 'none' })
+    await until(() => client.pool.idleCount === client.pool.totalCount)
+    const trips = log.take()
+    expect(trips.at(-1)).toBe('rollback')
+    expect(trips).toHaveLength(2 + EXTRA[name])
+  })
+})

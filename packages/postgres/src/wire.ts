@@ -1,0 +1,93 @@
+import type { TransactionStatus } from '@onceward/core'
+import type { Connection } from 'pg'
+
+/** What is known of one connection of pg from what comes over the wire, as long as it lives. */
+export interface WireSession {
+  /** Statements so far that began or ended a transaction. */
+  readonly boundaries: number
+  /** The connection is over, and its client knows. */
+  readonly hasEnded: boolean
+  /** The server said that the last COMMIT was not replicated as demanded; cleared by the reader. */
+  isUnreplicated: boolean
+  /**
+   * How the transaction looks.
+   *
+   * @param boundaries - How many there had been when it was open.
+   */
+  status(boundaries: number): TransactionStatus
+}
+
+const sessions = new WeakMap<Connection, WireSession>()
+const BOUNDARY = /^(?:BEGIN|START TRANSACTION|COMMIT)/
+
+/** Listens for what pg itself does not keep. The listeners live as long as the connection. */
+export function wireSession(connection: Connection): WireSession {
+  const known = sessions.get(connection)
+  if (known !== undefined) return known
+  const session = watch(connection)
+  sessions.set(connection, session)
+  return session
+}
+
+function watch(connection: Connection): WireSession {
+  let boundaries = 0
+  let transaction = 'I'
+  // The server answered an error and is not ready again: its ReadyForQuery may come in a later packet.
+  let hasFailed = false
+  let isEnding = false
+  let hasEnded = false
+  connection.on('commandComplete', ({ text }: { readonly text: string }) => {
+    if (BOUNDARY.test(text)) boundaries += 1
+  })
+  connection.on('errorMessage', (error: ErrorMessage) => {
+    if (endsConnection(error)) isEnding = true
+    hasFailed = true
+  })
+  connection.on('readyForQuery', ({ status }: { readonly status: string }) => {
+    hasFailed = false
+    transaction = status
+  })
+  const onEnd = (): void => {
+    hasEnded = true
+  }
+  // First, because the listener of pg may throw.
+  connection.prependListener('end', onEnd)
+  connection.prependListener('error', onEnd)
+  const session = {
+    isUnreplicated: false,
+    get boundaries() {
+      return boundaries
+    },
+    get hasEnded() {
+      return hasEnded
+    },
+    status: (since: number): TransactionStatus => {
+      if (isEnding || hasEnded) return 'broken'
+      if (hasFailed || transaction === 'E') return 'failed'
+      return transaction === 'T' && boundaries === since ? 'open' : 'ended'
+    },
+  }
+  connection.on('notice', (notice: { readonly code?: string; readonly routine?: string }) => {
+    // Triggers too may raise 01000 at COMMIT; only this one comes from waiting for a standby.
+    const { code, routine } = notice
+    if (code === '01000' && routine === 'SyncRepWaitForLSN') session.isUnreplicated = true
+  })
+  return session
+}
+
+interface ErrorMessage {
+  readonly severity?: string | undefined
+  readonly code?: string | undefined
+}
+
+/** Of severity FATAL; the severity itself comes in the language of the server. */
+const FATAL = new Set(['25P03', '25P04', '57P01', '57P02', '57P04', '57P05'])
+
+/**
+ * The end of the connection follows, in a later packet maybe: until then an idle transaction that a shutdown has taken
+ * would look as if a statement of the handler had failed.
+ */
+function endsConnection({ severity, code = '' }: ErrorMessage): boolean {
+  if (severity === 'ERROR') return false
+  return severity === 'FATAL' || severity === 'PANIC' || FATAL.has(code)
+}

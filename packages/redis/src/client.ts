@@ -1,0 +1,81 @@
+/** ioredis and iovalkey: single node, Sentinel, Cluster. */
+export interface IoredisLike {
+  evalsha(sha: string, numberOfKeys: number, ...args: (string | Buffer)[]): Promise<unknown>
+  script(subcommand: 'LOAD', source: string): Promise<unknown>
+}
+
+/** node-redis: client, pool, Sentinel, Cluster. */
+export interface NodeRedisLike {
+  evalSha(sha: string, options: NodeRedisArguments): Promise<unknown>
+  eval(script: string, options: NodeRedisArguments): Promise<unknown>
+}
+
+export interface NodeRedisArguments {
+  keys?: (string | Buffer)[]
+  arguments?: (string | Buffer)[]
+}
+
+/** The part of a client that is called. It stays the user's: it is never closed, changed or listened to. */
+export type RedisLike = IoredisLike | NodeRedisLike
+
+/** One script with what it is given. */
+export interface ScriptCall {
+  readonly source: string
+  readonly sha: string
+  readonly keys: readonly Buffer[]
+  readonly args: readonly (string | Buffer)[]
+}
+
+export type Evaluate = (call: ScriptCall) => Promise<unknown>
+
+/** Runs scripts by their hash, and sends the text where the server does not know it (any more). */
+export function toEvaluate(client: RedisLike): Evaluate {
+  const { byHash, byText } = 'evalSha' in client ? ofNodeRedis(client) : ofIoredis(client)
+  return async (call) => {
+    try {
+      return await byHash(call)
+    } catch (error) {
+      if (!isNoScript(error)) throw error
+      return byText(call)
+    }
+  }
+}
+
+interface Ways {
+  readonly byHash: Evaluate
+  readonly byText: Evaluate
+}
+
+function ofNodeRedis(client: NodeRedisLike): Ways {
+  const options = ({ keys, args }: ScriptCall): NodeRedisArguments => ({
+    keys: [...keys],
+    arguments: [...args],
+  })
+  return {
+    byHash: (call) => client.evalSha(call.sha, options(call)),
+    byText: (call) => client.eval(call.source, options(call)),
+  }
+}
+
+interface MayEval {
+  eval?(source: string, numberOfKeys: number, ...args: (string | Buffer)[]): Promise<unknown>
+}
+
+function ofIoredis(client: IoredisLike & MayEval): Ways {
+  const byHash: Evaluate = ({ sha, keys, args }) =>
+    client.evalsha(sha, keys.length, ...keys, ...args)
+  return {
+    byHash,
+    byText: async (call) => {
+      const { source, keys, args } = call
+      // Goes to the node of the keys; SCRIPT LOAD goes to any node of a cluster.
+      if (client.eval !== undefined) return client.eval(source, keys.length, ...keys, ...args)
+      await client.script('LOAD', source)
+      return byHash(call)
+    },
+  }
+}
+
+function isNoScript(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith('NOSCRIPT')
+}

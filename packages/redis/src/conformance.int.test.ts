@@ -1,0 +1,63 @@
+import { randomUUID } from 'node:crypto'
+import { type RedisConnection, redis, type Server } from '@onceward/testing'
+import { type LeaseStoreUnderTest, leaseStoreConformance } from '@onceward/testing/conformance'
+import { Cluster, Redis } from 'ioredis'
+import { Redis as Valkey } from 'iovalkey'
+import { createClient, createCluster } from 'redis'
+import { afterAll, beforeAll } from 'vitest'
+import type { RedisLike } from './client.ts'
+import { movedScripts } from './fixtures/clock.ts'
+import { cluster, type RedisCluster } from './fixtures/cluster.ts'
+import { leasesOf } from './lease-store.ts'
+
+let server: Server<RedisConnection>
+let nodes: RedisCluster
+let ioredis: Redis
+let iovalkey: Valkey
+let ioCluster: Cluster
+let nodeRedis: ReturnType<typeof createClient>
+let nodeCluster: ReturnType<typeof createCluster>
+
+beforeAll(async () => {
+  ;[server, nodes] = await Promise.all([redis({ native: true }), cluster()])
+  const { port, url } = server.connection
+  ioredis = new Redis(port)
+  iovalkey = new Valkey(port)
+  ioCluster = new Cluster(nodes.nodes.map((node) => ({ host: node.host, port: node.port })))
+  // Ten thousand claims at once may take their time on a busy machine.
+  const commandOptions = { timeout: 60_000 }
+  nodeRedis = createClient({ url, commandOptions })
+  nodeCluster = createCluster({
+    rootNodes: nodes.nodes.map((node) => ({ url: node.url })),
+    commandOptions,
+  })
+  await Promise.all([nodeRedis.connect(), nodeCluster.connect()])
+})
+afterAll(async () => {
+  ioredis.disconnect()
+  iovalkey.disconnect()
+  ioCluster.disconnect()
+  nodeRedis.destroy()
+  nodeCluster.destroy()
+  await Promise.all([server.stop(), nodes[Symbol.asyncDispose]()])
+})
+
+/** Each test has a namespace of its own. */
+async function makeStore(client: RedisLike): Promise<LeaseStoreUnderTest> {
+  const { pass, scripts } = movedScripts()
+  const options = { namespace: randomUUID(), budgetMs: 30_000 }
+  return {
+    store: leasesOf(client, options, scripts),
+    pass: async (ms) => pass(ms),
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  }
+}
+
+const rivals = 10_000
+leaseStoreConformance('redisLeases on ioredis', () => makeStore(ioredis), { rivals })
+leaseStoreConformance('redisLeases on iovalkey', () => makeStore(iovalkey), { rivals: 1_000 })
+leaseStoreConformance('redisLeases on node-redis', () => makeStore(nodeRedis), { rivals })
+leaseStoreConformance('redisLeases on a cluster', () => makeStore(ioCluster), { rivals })
+leaseStoreConformance('redisLeases on a cluster of node-redis', () => makeStore(nodeCluster), {
+  rivals: 1_000,
+})

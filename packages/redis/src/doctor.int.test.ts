@@ -1,0 +1,140 @@
+import { randomUUID } from 'node:crypto'
+import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { type RedisConnection, redis, type Server, until } from '@onceward/testing'
+import { newClaim } from '@onceward/testing/conformance'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { IoredisLike } from './client.ts'
+import { testHistory, testRegistration } from './fixtures/registration.ts'
+import { redisLeases } from './index.ts'
+
+let server: Server<RedisConnection>
+let client: Redis
+
+beforeAll(async () => {
+  server = await redis({ native: true })
+  client = new Redis(server.connection.port)
+})
+afterAll(async () => {
+  client.disconnect()
+  await server.stop()
+})
+
+/** A client whose answers are not those of the server. */
+const lying = (change: (answer: unknown) => unknown): IoredisLike => ({
+  evalsha: async (...args) => change(await client.evalsha(...args)),
+  script: (subcommand, source) => client.script(subcommand, source),
+})
+const isText = (answer: unknown): answer is readonly [number, string] =>
+  Array.isArray(answer) && typeof answer[1] === 'string' && answer[1].includes('redis_version')
+
+describe('the start of a guard', () => {
+  it('acceptance A17: refuses a client under which two claims of one event win', async () => {
+    const forgetful: IoredisLike = {
+      evalsha: (sha, count, ...args) => {
+        const keys = args.slice(0, count).map((key) => `${randomUUID()}${String(key)}`)
+        return client.evalsha(sha, count, ...keys, ...args.slice(count))
+      },
+      script: (subcommand, source) => client.script(subcommand, source),
+    }
+    const opening = redisLeases(forgetful).open?.(testRegistration())
+    await expect(opening).rejects.toThrow(ConfigurationError)
+    await expect(opening).rejects.toThrow(/of two claims one wins/)
+  })
+
+  it.each<[string, RegExp, (answer: unknown) => unknown]>([
+    [
+      'a server that is too old',
+      /Expected Redis 6.2 or newer, got 6.0.16: update the server/,
+      (answer) =>
+        isText(answer)
+          ? [answer[0], answer[1].replace(/redis_version:.*/, 'redis_version:6.0.16')]
+          : answer,
+    ],
+    [
+      'a server that keeps claims no longer than their lease',
+      /a claim is kept far longer than its lease \(5 ms\)/,
+      (answer) => (isText(answer) ? [5, answer[1]] : answer),
+    ],
+    [
+      'a server that keeps claims without an end',
+      /a claim is kept far longer than its lease \(-1 ms\)/,
+      (answer) => (isText(answer) ? [-1, answer[1]] : answer),
+    ],
+    [
+      'a server under which a takeover looks like a first claim',
+      /a claim after the lease is a takeover/,
+      (answer) => (String(answer) === 'acquired,takeover,2' ? [['acquired', 'first', 1]] : answer),
+    ],
+  ])('refuses %s', async (_what, message, change) => {
+    const opening = redisLeases(lying(change)).open?.(testRegistration())
+    await expect(opening).rejects.toThrow(ConfigurationError)
+    await expect(opening).rejects.toThrow(message)
+  })
+
+  it('leaves the client as it is: its listeners, its settings, its connection', async () => {
+    const its = new Redis(server.connection.port)
+    const seen = () => ({
+      listeners: its.eventNames().map((name) => [name, its.listenerCount(name)]),
+      options: { ...its.options },
+      status: its.status,
+    })
+    await its.ping()
+    const before = seen()
+    const session = await redisLeases(its).open?.(testRegistration())
+    const mine = newClaim()
+    await session?.claim([mine])
+    await session?.complete([mine], 60_000)
+    expect(seen()).toEqual(before)
+    its.disconnect()
+  })
+
+  it('leaves no key behind', async () => {
+    await client.flushall()
+    await redisLeases(client).open?.(testRegistration())
+    await redisLeases(client).open?.(testRegistration({ identity: testHistory().identity }))
+    expect(await client.dbsize()).toBe(0)
+  })
+
+  it('without an inbox says what Redis may forget, and how to change that', async () => {
+    await using own = await redis({ native: true, settings: { appendonly: 'no' } })
+    const its = new Redis(own.connection.port)
+    await its.config('SET', 'maxmemory-policy', 'allkeys-lru')
+    const registration = testRegistration()
+    await redisLeases(its).open?.(registration)
+    const remedies = registration.told.map(({ fields }) => Reflect.get(fields, 'remedy'))
+    expect(remedies).toEqual([
+      'CONFIG SET maxmemory-policy noeviction',
+      'CONFIG SET appendonly yes',
+    ])
+    its.disconnect()
+  })
+
+  it('without an inbox refuses to remember for less than the dedup window', async () => {
+    const opening = redisLeases(client, { rememberDoneMs: 60_000 }).open?.(testRegistration())
+    await expect(opening).rejects.toThrow(ConfigurationError)
+    await expect(opening).rejects.toThrow(/`dedupWindowMs` \(86400000\)/)
+  })
+
+  it('beside an inbox does not need Redis, and uses it once it is there', async () => {
+    await using own = await redis({ native: true })
+    await own.kill()
+    const its = new Redis(own.connection.port, { retryStrategy: () => 20 })
+    its.on('error', () => undefined)
+    const { identity } = testHistory()
+    const session = await redisLeases(its).open?.(testRegistration({ identity }))
+    await expect(session?.claim([newClaim()])).rejects.toThrow(StoreUnavailableError)
+    await own.restart()
+    const answer = await until(async () => session?.claim([newClaim()]).catch(() => undefined))
+    expect(answer).toEqual([{ kind: 'acquired', by: 'first', attempt: 1 }])
+    its.disconnect()
+  })
+
+  it('without an inbox waits for Redis', async () => {
+    const its = new Redis(1, { retryStrategy: () => 20 })
+    its.on('error', () => undefined)
+    const opening = redisLeases(its).open?.(testRegistration())
+    await expect(opening).rejects.toThrow(StoreUnavailableError)
+    its.disconnect()
+  })
+})

@@ -1,0 +1,155 @@
+import { randomUUID } from 'node:crypto'
+import {
+  type Claim,
+  type ClaimResult,
+  ConfigurationError,
+  type EventId,
+  type Fingerprint,
+  type OwnerToken,
+} from '@onceward/core'
+import type { RunBatch } from './batch.ts'
+import type { Namespace } from './keys.ts'
+import { type Verbs, verbsOf } from './verbs.ts'
+
+/** What the self-test found that works, but not as well as it should. */
+export interface Finding {
+  readonly finding: string
+  /** What fixes it. */
+  readonly remedy: string
+}
+
+/** Whether Redis is the only one to remember. */
+export interface SelfTest {
+  readonly run: RunBatch
+  readonly namespace: Namespace
+  readonly isTruth: boolean
+}
+
+const LEASE_MS = 5
+const TRIES = 200
+const LEAST_VERSION = '6.2'
+
+/** What fails so often was no flush or failover in the middle of the test. */
+const ROUNDS = 3
+
+/**
+ * Claims an event of its own twice, lets the lease run out, claims again, and looks at the server's settings.
+ *
+ * @throws {@link ConfigurationError} when claims do not exclude each other: a client or proxy that changes keys or
+ * answers, or a server too old.
+ */
+export async function selfTest(test: SelfTest): Promise<readonly Finding[]> {
+  for (let left = ROUNDS - 1; ; left -= 1) {
+    try {
+      return await runTest(test)
+    } catch (error) {
+      if (left === 0 || !(error instanceof ConfigurationError)) throw error
+    }
+  }
+}
+
+async function runTest(test: SelfTest): Promise<readonly Finding[]> {
+  const verbs = verbsOf(test.run, test.namespace)
+  const id = randomUUID() as EventId
+  try {
+    await demandOneWinner(verbs, id)
+    const { ttlMs, info } = await examine(test, id)
+    demand(ttlMs > LEASE_MS, `a claim is kept far longer than its lease (${ttlMs} ms)`)
+    demandVersion(info.get('redis_version'))
+    await demandTakeover(verbs, id)
+    return findings(info, test.isTruth)
+  } finally {
+    await verbs.forget([id]).catch(() => undefined)
+  }
+}
+
+const claimOf = (id: EventId): Claim => ({
+  id,
+  fingerprint: 1n as Fingerprint,
+  ownerToken: randomUUID() as OwnerToken,
+  leaseMs: LEASE_MS,
+})
+
+async function demandOneWinner(verbs: Verbs, id: EventId): Promise<void> {
+  const long = 60_000
+  const claims = [0, 1].map(() => ({ ...claimOf(id), leaseMs: long }))
+  const calls = await Promise.all(claims.map((claim) => verbs.claim([claim])))
+  const kinds = calls.flat().map(({ kind }) => kind)
+  const isOne = kinds.toSorted().join() === 'acquired,in-progress'
+  demand(isOne, `of two claims one wins (they answered ${kinds.join(' and ')})`)
+  const winner = claims[kinds.indexOf('acquired')] as Claim
+  const renewed = await verbs.renew([winner], LEASE_MS)
+  demand(renewed[0] === 'held', 'the winner holds its claim')
+}
+
+async function demandTakeover(verbs: Verbs, id: EventId): Promise<void> {
+  let answer: ClaimResult | undefined
+  for (let left = TRIES; left > 0; left -= 1) {
+    ;[answer] = await verbs.claim([claimOf(id)])
+    if (answer?.kind !== 'in-progress') break
+  }
+  const isTakeover = answer?.kind === 'acquired' && answer.by === 'takeover' && answer.attempt === 2
+  demand(
+    isTakeover,
+    `a claim after the lease is a takeover (it answered ${JSON.stringify(answer)})`,
+  )
+}
+
+interface Examined {
+  readonly ttlMs: number
+  readonly info: ReadonlyMap<string, string>
+}
+
+async function examine({ run, namespace }: SelfTest, id: EventId): Promise<Examined> {
+  // The script answers a pair where others answer one value for each event; two entries fit it.
+  const entries = [id, id].map((each) => ({ id: each, args: [] }))
+  const [ttl, text] = await run({ script: 'examine', namespace, entries })
+  const lines = String(text)
+    .split(/\r?\n/)
+    .map((line): [string, string] => {
+      const colon = line.indexOf(':')
+      return [line.slice(0, Math.max(0, colon)), line.slice(colon + 1)]
+    })
+  return { ttlMs: Number(ttl), info: new Map(lines) }
+}
+
+function demand(isSo: boolean, what: string): void {
+  if (isSo) return
+  throw new ConfigurationError(
+    `Redis fails the self-test of redisLeases(): expected that ${what}. Look for a client, proxy or server that changes keys, scripts or answers.`,
+  )
+}
+
+function demandVersion(version: string | undefined): void {
+  if (version === undefined) return
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  if (major > 6 || (major === 6 && minor >= 2)) return
+  throw new ConfigurationError(
+    `Expected Redis ${LEAST_VERSION} or newer, got ${version}: update the server.`,
+  )
+}
+
+function findings(info: ReadonlyMap<string, string>, isTruth: boolean): readonly Finding[] {
+  const policy = info.get('maxmemory_policy')
+  const found: Finding[] = []
+  const evicts = policy !== undefined && policy !== 'noeviction'
+  if (evicts && isTruth) {
+    found.push({
+      finding: `Redis is the only one to remember, and may evict what it remembers (${policy})`,
+      remedy: 'CONFIG SET maxmemory-policy noeviction',
+    })
+  }
+  if (evicts && !isTruth && !policy.startsWith('volatile')) {
+    found.push({
+      finding: `Redis may evict live claims before anything else (${policy})`,
+      remedy: 'CONFIG SET maxmemory-policy volatile-ttl',
+    })
+  }
+  if (isTruth && info.get('aof_enabled') === '0') {
+    found.push({
+      finding: 'Redis is the only one to remember, and forgets when it restarts',
+      remedy: 'CONFIG SET appendonly yes',
+    })
+  }
+  return found
+}

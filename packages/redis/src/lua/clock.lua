@@ -1,0 +1,5 @@
+-- Milliseconds on the clock of Redis, the only one that decides.
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end

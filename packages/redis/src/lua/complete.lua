@@ -1,0 +1,24 @@
+-- Remembers what was done. ARGV[3] how long, ms, without an inbox; of each event: owner, result as JSON ('' for none).
+-- Answers 1 held, 0 lost, 2 held and not remembered, because what is there is not ours. With an inbox: a mark; a key
+-- of its own for a result; nothing for a result that is too large, so that duplicates get it from Postgres.
+local LARGEST_RESULT = 8192
+local remember = tonumber(ARGV[3])
+
+local function finish(key, state, result)
+  local bytes = result == '' and -1 or #result
+  if MARK_MS == 0 or bytes >= 0 and bytes <= LARGEST_RESULT then
+    put(key, 'd', state.fingerprint, bytes .. ' ' .. result, MARK_MS == 0 and remember or MARK_MS)
+    return 1
+  end
+  local is_foreign = bytes < 0 and not put_mark(key, state.fingerprint)
+  redis.call('DEL', key)
+  return is_foreign and 2 or 1
+end
+
+local answers = {}
+for i, key in ipairs(KEYS) do
+  local at = 3 + (i - 1) * 2
+  local state = mine(key, ARGV[at + 1])
+  answers[i] = state and finish(key, state, ARGV[at + 2]) or 0
+end
+return answers

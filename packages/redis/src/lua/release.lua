@@ -1,0 +1,9 @@
+-- Gives claims back that were not run: the attempt does not count. Of each event: owner. Answers 1 held, 0 lost.
+local answers = {}
+for i, key in ipairs(KEYS) do
+  local state = mine(key, ARGV[2 + i])
+  if state and state.attempt <= 1 and state.parked == '0' then redis.call('DEL', key)
+  elseif state then put_waiting(key, state, math.max(0, state.attempt - 1), now) end
+  answers[i] = state and 1 or 0
+end
+return answers

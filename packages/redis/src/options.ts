@@ -1,0 +1,66 @@
+import { ConfigurationError } from '@onceward/core'
+
+/** Options of {@link redisLeases}. */
+export interface RedisLeasesOptions {
+  /**
+   * Longest wait for Redis, ms. Beside an inbox the guard then goes straight to Postgres; without one there is
+   * nowhere else to go, so more patience is the default there.
+   * @defaultValue 20 beside an inbox, 1000 without
+   */
+  readonly budgetMs?: number | undefined
+  /**
+   * Part of every key, for several systems on one Redis. Beside an inbox the identity of the Postgres history
+   * is added to it.
+   * @defaultValue `onceward`
+   */
+  readonly namespace?: string | undefined
+  /**
+   * How long done events are remembered beside an inbox, ms: at least this, at most twice. Postgres remembers them
+   * for the whole dedup window. Without an inbox Redis does, so there it must not be shorter.
+   * @defaultValue 3600000
+   */
+  readonly rememberDoneMs?: number | undefined
+}
+
+/** {@link RedisLeasesOptions} as they are used. */
+export interface ResolvedRedisOptions {
+  readonly budgetMs: number | undefined
+  readonly namespace: string
+  readonly rememberDoneMs: number | undefined
+}
+
+export const DEFAULTS: Readonly<Record<'besideMs' | 'aloneMs' | 'rememberDoneMs', number>> & {
+  readonly namespace: string
+} = Object.freeze({
+  besideMs: 20,
+  aloneMs: 1_000,
+  rememberDoneMs: 3_600_000,
+  namespace: 'onceward',
+})
+
+const NAMESPACE = /^[A-Za-z0-9._:-]{1,64}$/
+const YEAR_MS = 31_536_000_000
+
+/** @throws {@link ConfigurationError} */
+export function redisOptions(options: RedisLeasesOptions): ResolvedRedisOptions {
+  const { budgetMs, namespace = DEFAULTS.namespace, rememberDoneMs } = options
+  demandInteger('budgetMs', budgetMs, [1, 60_000])
+  demandInteger('rememberDoneMs', rememberDoneMs, [1_000, YEAR_MS])
+  if (!NAMESPACE.test(namespace)) {
+    throw new ConfigurationError(
+      `Expected \`namespace\` to be 1 to 64 of A-Z a-z 0-9 . _ : -, got \`${namespace}\`.`,
+    )
+  }
+  return { budgetMs, namespace, rememberDoneMs }
+}
+
+function demandInteger(
+  name: string,
+  value: number | undefined,
+  [least, most]: readonly [number, number],
+): void {
+  if (value === undefined || (Number.isInteger(value) && value >= least && value <= most)) return
+  throw new ConfigurationError(
+    `Expected \`${name}\` to be an integer from ${least} to ${most}, got \`${String(value)}\` (${typeof value}). Units are milliseconds.`,
+  )
+}

@@ -1,0 +1,33 @@
+import { type Message, ReceiveMessageCommand, type SQSClient } from '@aws-sdk/client-sqs'
+import type { Guard } from '@onceward/core/adapter'
+import { Consumer, type ConsumerOptions } from 'sqs-consumer'
+import { expectTypeOf } from 'vitest'
+import {
+  type Consumption,
+  consumeSqs,
+  receiveAttributes,
+  type SqsClient,
+  wrapSqs,
+} from './index.ts'
+
+declare const client: SQSClient
+declare const guard: Guard
+declare const undefinedOrUrl: { readonly queueUrl: string } | undefined
+
+expectTypeOf(client).toExtend<SqsClient>()
+expectTypeOf(consumeSqs).returns.resolves.toEqualTypeOf<Consumption>()
+
+void consumeSqs(client, guard, { queueUrl: 'u', deadLetter: undefinedOrUrl, signal: undefined })
+void consumeSqs(client, guard, { queueUrl: 'u', deadLetter: 'redrive', batch: { size: 5 } })
+// @ts-expect-error a queue is required
+void consumeSqs(client, guard, {})
+// @ts-expect-error a wrap polls nothing
+wrapSqs(client, guard, { queueUrl: 'u', longPollMs: 5 })
+
+const handle = wrapSqs(client, guard, { queueUrl: 'u' })
+expectTypeOf(handle).toEqualTypeOf<(messages: Message[] | undefined) => Promise<undefined>>()
+expectTypeOf(handle).toExtend<NonNullable<ConsumerOptions['handleMessageBatch']>>()
+
+const input = new ReceiveMessageCommand({ QueueUrl: 'u', ...receiveAttributes })
+void client.send(input).then(({ Messages }) => handle(Messages))
+Consumer.create({ queueUrl: 'u', sqs: client, handleMessageBatch: handle })

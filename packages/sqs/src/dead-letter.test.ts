@@ -1,0 +1,118 @@
+import type { MessageAttributeValue, SendMessageCommandInput } from '@aws-sdk/client-sqs'
+import type { DeadLetter, Delivery } from '@onceward/core'
+import { expect, test } from 'vitest'
+import { createPublisher, deadLetterMessage } from './dead-letter.ts'
+import { toDelivery } from './delivery.ts'
+
+const queueUrl = 'https://sqs.eu-west-1.amazonaws.com/000000000000/orders'
+const deadUrl = `${queueUrl}-dead`
+const text = (StringValue: string) => ({ DataType: 'String', StringValue })
+
+function letter(delivery: Delivery, overrides: Partial<DeadLetter> = {}): DeadLetter {
+  return {
+    ref: { kind: 'refused', id: 'r-1' },
+    consumer: 'billing',
+    key: 'order-1',
+    reason: 'fatal',
+    error: 'no such order',
+    attempts: 1,
+    firstFailedAt: new Date(0),
+    lastFailedAt: new Date(0),
+    delivery,
+    ...overrides,
+  }
+}
+
+function delivered(
+  MessageAttributes: Record<string, MessageAttributeValue>,
+  system: object = {},
+  from = queueUrl,
+): Delivery {
+  const Attributes = { ApproximateReceiveCount: '1', ...system }
+  return toDelivery({ MessageId: 'm-1', Body: '{"ä":1}', Attributes, MessageAttributes }, from)
+}
+
+test('the body stays as it was, with its own attributes and those that say why', () => {
+  const binary = { DataType: 'Binary', BinaryValue: new Uint8Array([255]) }
+  const delivery = delivered({ 'Idempotency-Key': text('order-1'), trace: binary })
+  const message = deadLetterMessage(letter(delivery), deadUrl)
+  expect(message).toMatchObject({ QueueUrl: deadUrl, MessageBody: '{"ä":1}' })
+  expect(message.MessageAttributes).toMatchObject({
+    'Idempotency-Key': text('order-1'),
+    trace: binary,
+    'x-onceward-reason': text('fatal'),
+    'x-onceward-consumer': text('billing'),
+    'x-onceward-error': text('no such order'),
+    'x-onceward-origin': text(`${queueUrl}/m-1`),
+  })
+  expect(Object.keys(message.MessageAttributes ?? {})).toHaveLength(10)
+  expect(message).not.toHaveProperty('MessageGroupId')
+})
+
+test('the message keeps all of its own ten attributes: its identity may be among them', () => {
+  const names = Array.from({ length: 10 }, (_, index) => `a${index}`)
+  const delivery = delivered(Object.fromEntries(names.map((name) => [name, text(name)])))
+  const message = deadLetterMessage(letter(delivery), deadUrl)
+  expect(Object.keys(message.MessageAttributes ?? {})).toEqual(names)
+})
+
+test('the reasons of an earlier death make room for those of this one', () => {
+  const earlier = { 'x-onceward-reason': text('attempts-spent'), 'X-Onceward-Key': text('old') }
+  const dead = letter(delivered({ ...earlier, a: text('1') }), { key: undefined })
+  const { MessageAttributes } = deadLetterMessage(dead, deadUrl)
+  expect(MessageAttributes?.['x-onceward-reason']).toEqual(text('fatal'))
+  expect(MessageAttributes).not.toHaveProperty('X-Onceward-Key')
+})
+
+test('to a FIFO queue it goes with its group and its id', () => {
+  const from = `${queueUrl}.fifo`
+  const delivery = delivered({}, { MessageGroupId: 'g-1' }, from)
+  expect(deadLetterMessage(letter(delivery), `${deadUrl}.fifo`)).toMatchObject({
+    MessageGroupId: 'g-1',
+    MessageDeduplicationId: 'm-1',
+  })
+})
+
+test('a stored delivery is sent with the headers it was stored with', () => {
+  const delivery: Delivery = {
+    body: Buffer.from('{}'),
+    headers: { 'idempotency-key': 'order-1', empty: '' },
+    source: { broker: 'sqs', queue: queueUrl },
+  }
+  const { MessageAttributes } = deadLetterMessage(letter(delivery), deadUrl)
+  expect(MessageAttributes).toHaveProperty('idempotency-key', text('order-1'))
+  expect(MessageAttributes).not.toHaveProperty('empty')
+})
+
+test('what SQS would refuse in the text of an error is replaced', () => {
+  const error = 'bad \u0000 byte \u{FFFF} and \u{1F600}'
+  const { MessageAttributes } = deadLetterMessage(letter(delivered({}), { error }), deadUrl)
+  expect(MessageAttributes?.['x-onceward-error']).toEqual(text('bad � byte � and \u{1F600}'))
+})
+
+const tooLarge = Object.assign(new Error('too long'), { name: 'InvalidParameterValue' })
+
+test('a body that leaves no room for the reason is sent without it', async () => {
+  const sent: SendMessageCommandInput[] = []
+  const send = async (input: SendMessageCommandInput): Promise<void> => {
+    sent.push(input)
+    if (input.MessageAttributes?.['x-onceward-reason'] !== undefined) throw tooLarge
+  }
+  const large = { ...delivered({ a: text('1') }), body: Buffer.alloc(262_000, 'x') }
+  await createPublisher({ send }, deadUrl)(letter(large))
+  expect(sent.map((input) => Object.keys(input.MessageAttributes ?? {}).length)).toEqual([9, 1])
+})
+
+test('any other refusal is the answer: the message stays where it is', async () => {
+  let sends = 0
+  const failing = (error: Error) => async (): Promise<void> => {
+    sends += 1
+    throw error
+  }
+  const small = letter(delivered({}))
+  await expect(createPublisher({ send: failing(tooLarge) }, deadUrl)(small)).rejects.toBe(tooLarge)
+  const gone = Object.assign(new Error('gone'), { name: 'QueueDoesNotExist' })
+  const large = letter({ ...delivered({}), body: Buffer.alloc(262_000, 'x') })
+  await expect(createPublisher({ send: failing(gone) }, deadUrl)(large)).rejects.toBe(gone)
+  expect(sends).toBe(2)
+})

@@ -1,0 +1,77 @@
+import type { MessageAttributeValue, SendMessageCommandInput } from '@aws-sdk/client-sqs'
+import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
+import type { Wire } from './client.ts'
+import { sqsMessage } from './delivery.ts'
+import { troubleOf } from './errors.ts'
+import { isFifo } from './options.ts'
+
+type Attributes = Readonly<Record<string, MessageAttributeValue>>
+
+/** SQS: attributes of one message. */
+const MOST_ATTRIBUTES = 10
+const OURS = 'x-onceward-'
+/** A message below this was never refused for its size: no queue may allow less without being told so. */
+const LARGE_BYTES = 200 * 1_024
+const GROUP_LENGTH = 128
+
+/** What the SQS API refuses in a text. */
+const NOT_ALLOWED = /[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu
+
+/** Sends dead letters to a queue; resolves once SQS has stored the message. */
+export function createPublisher(wire: Pick<Wire, 'send'>, queueUrl: string): Publish {
+  return async (letter) => {
+    const message = deadLetterMessage(letter, queueUrl)
+    try {
+      await wire.send(message)
+    } catch (error) {
+      const { kind } = troubleOf(error)
+      if (!(kind === 'too-large' || kind === 'other') || sizeOf(message) < LARGE_BYTES) throw error
+      // It may be the reason that does not fit beside the body, so the body goes alone.
+      await wire.send({ ...message, MessageAttributes: originalAttributes(letter) })
+    }
+  }
+}
+
+/** The original message with the headers that say why it is here, as far as ten attributes allow. */
+export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMessageCommandInput {
+  const { delivery } = letter
+  return {
+    QueueUrl: queueUrl,
+    MessageBody: Buffer.from(delivery.body).toString('utf8'),
+    MessageAttributes: attributesOf(letter),
+    ...(isFifo(queueUrl)
+      ? {
+          MessageGroupId: (delivery.orderingKey ?? letter.consumer).slice(0, GROUP_LENGTH),
+          MessageDeduplicationId: delivery.messageId ?? letter.ref.id,
+        }
+      : {}),
+  }
+}
+
+/** The original ones first: the event's identity may be among them, and a redrive needs it. */
+function attributesOf(letter: DeadLetter): Attributes {
+  const originals = Object.entries(originalAttributes(letter)).slice(0, MOST_ATTRIBUTES)
+  const reasons = Object.entries(deadLetterHeaders(letter)).map(
+    ([name, value]): [string, MessageAttributeValue] => [name, textAttribute(value)],
+  )
+  return Object.fromEntries([...originals, ...reasons].slice(0, MOST_ATTRIBUTES))
+}
+
+function originalAttributes({ delivery }: DeadLetter): Attributes {
+  const live = sqsMessage(delivery)?.MessageAttributes
+  const stored = Object.entries(delivery.headers).flatMap(
+    ([name, value]): [string, MessageAttributeValue][] =>
+      value === undefined || value === '' ? [] : [[name, textAttribute(value)]],
+  )
+  const entries = live === undefined ? stored : Object.entries(live)
+  // Those of an earlier death would contradict the new ones.
+  return Object.fromEntries(entries.filter(([name]) => !name.toLowerCase().startsWith(OURS)))
+}
+
+function textAttribute(value: string): MessageAttributeValue {
+  return { DataType: 'String', StringValue: value.replaceAll(NOT_ALLOWED, '\u{FFFD}') }
+}
+
+function sizeOf({ MessageBody, MessageAttributes }: SendMessageCommandInput): number {
+  return Buffer.byteLength(MessageBody ?? '') + Buffer.byteLength(JSON.stringify(MessageAttributes))
+}

@@ -1,0 +1,97 @@
+import type { Message } from '@aws-sdk/client-sqs'
+import { ConfigurationError } from '@onceward/core'
+import { expect, test } from 'vitest'
+import { sqsMessage, toDelivery } from './delivery.ts'
+
+const standard = 'https://sqs.eu-west-1.amazonaws.com/000000000000/orders'
+const fifo = `${standard}.fifo`
+
+function received(overrides: Partial<Message> = {}): Message {
+  return {
+    MessageId: 'm-1',
+    ReceiptHandle: 'h-1',
+    Body: '{"order":"ä"}',
+    Attributes: {
+      ApproximateReceiveCount: '3',
+      SentTimestamp: '1700000000000',
+      MessageGroupId: 'g-1',
+    },
+    MessageAttributes: {
+      'Content-Type': { DataType: 'String', StringValue: 'application/json' },
+      Trace: { DataType: 'Binary', BinaryValue: new Uint8Array([0xff, 0]) },
+      count: { DataType: 'Number.int', StringValue: '7' },
+    },
+    ...overrides,
+  }
+}
+
+test('says everything that SQS knows of a message', () => {
+  const message = received()
+  expect(toDelivery(message, fifo)).toEqual({
+    body: Buffer.from('{"order":"ä"}'),
+    headers: { 'content-type': 'application/json', count: '7' },
+    source: { broker: 'sqs', queue: fifo, position: 'm-1' },
+    contentType: 'application/json',
+    messageId: 'm-1',
+    orderingKey: 'g-1',
+    producedAt: new Date(1_700_000_000_000),
+    deliveryCount: 3,
+    redelivered: true,
+    raw: message,
+  })
+})
+
+test('the group of a standard queue is a share of its throughput and no order', () => {
+  expect(toDelivery(received(), standard).orderingKey).toBeUndefined()
+  const numbered = received({ Attributes: { MessageGroupId: 'g-1', SequenceNumber: '1' } })
+  expect(toDelivery(numbered, standard).orderingKey).toBe('g-1')
+})
+
+test.each([
+  ['1', false],
+  ['2', true],
+  [undefined, true],
+  ['many', true],
+])('a message received %s times was redelivered: %s', (count, redelivered) => {
+  const Attributes = count === undefined ? {} : { ApproximateReceiveCount: count }
+  expect(toDelivery(received({ Attributes }), standard).redelivered).toBe(redelivered)
+})
+
+test('takes names in lower case, the last of those that differ in case alone', () => {
+  const text = (StringValue: string) => ({ DataType: 'String', StringValue })
+  const MessageAttributes = { 'Idempotency-Key': text('old'), 'idempotency-key': text('new') }
+  const { headers } = toDelivery(received({ MessageAttributes }), standard)
+  expect(headers).toEqual({ 'idempotency-key': 'new' })
+})
+
+test('an attribute called __proto__ is a header and nothing more', () => {
+  const MessageAttributes = JSON.parse('{"__proto__":{"DataType":"String","StringValue":"x"}}')
+  const { headers } = toDelivery(received({ MessageAttributes }), standard)
+  expect(Object.entries(headers)).toEqual([['__proto__', 'x']])
+  expect(Object.getPrototypeOf(headers)).toBe(Object.prototype)
+})
+
+test('a message without a body, times or attributes of its own is still a delivery', () => {
+  const bare = { Attributes: { SentTimestamp: 'yesterday' } }
+  expect(toDelivery(bare, standard)).toMatchObject({
+    body: Buffer.alloc(0),
+    headers: {},
+    source: { broker: 'sqs', queue: standard },
+  })
+  expect(toDelivery(bare, standard).producedAt).toBeUndefined()
+})
+
+test('refuses a message that was received without its system attributes', () => {
+  const message = received({ Attributes: undefined })
+  expect(() => toDelivery(message, standard)).toThrow(ConfigurationError)
+  expect(() => toDelivery(message, standard)).toThrow(/receiveAttributes/)
+})
+
+test('gives the message back, but not that of another broker or of a stored delivery', () => {
+  const message = received()
+  const delivery = toDelivery(message, standard)
+  expect(sqsMessage(delivery)).toBe(message)
+  expect(sqsMessage({ ...delivery, raw: undefined })).toBeUndefined()
+  const source = { broker: 'kafka', queue: 'orders' }
+  expect(sqsMessage({ ...delivery, source })).toBeUndefined()
+})

@@ -1,0 +1,121 @@
+import { ConfigurationError } from '@onceward/core'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import type { QueueAttributes } from './client.ts'
+import { examine, receiveBudget } from './doctor.ts'
+import { type ConsumeSqsOptions, resolveSettings } from './options.ts'
+
+const queueUrl = 'https://sqs.eu-west-1.amazonaws.com/000000000000/orders'
+const deadUrl = `${queueUrl}-dead`
+const budget = 14
+
+const policy = (maxReceiveCount: number | string): string =>
+  JSON.stringify({ deadLetterTargetArn: 'arn:aws:sqs:eu-west-1:0:x', maxReceiveCount })
+
+const plain: QueueAttributes = {
+  VisibilityTimeout: '30',
+  MessageRetentionPeriod: '345600',
+  MaximumMessageSize: '262144',
+}
+const healthy: QueueAttributes = { ...plain, RedrivePolicy: policy(budget) }
+
+async function findings(
+  source: QueueAttributes | Error,
+  options: Partial<ConsumeSqsOptions> = {},
+  dead: QueueAttributes | Error = healthy,
+): Promise<{ readonly problems: string; readonly warnings: readonly unknown[] }> {
+  const { port, logged } = handMadeGuard()
+  const settings = resolveSettings({ queueUrl, ...options }, port.settings)
+  const attributes = async (url: string): Promise<QueueAttributes> => {
+    const answer = url === queueUrl || url.endsWith('orders.fifo') ? source : dead
+    if (answer instanceof Error) throw answer
+    return answer
+  }
+  const surroundings = { wire: { attributes }, settings, guard: port.settings, logger: port.logger }
+  const problems = await examine(surroundings).then(
+    () => '',
+    (error: Error) => {
+      if (!(error instanceof ConfigurationError)) throw error
+      return error.message
+    },
+  )
+  return { problems, warnings: logged.map(({ fields }) => fields['finding'] ?? fields['fix']) }
+}
+
+test('a queue that fits draws no remark', async () => {
+  expect(await findings(healthy)).toEqual({ problems: '', warnings: [] })
+  const deadLetter = { queueUrl: deadUrl }
+  expect(await findings(healthy, { deadLetter })).toEqual({ problems: '', warnings: [] })
+})
+
+test('the budget of receives holds attempts, long handlers and deferrals', () => {
+  const { settings } = handMadeGuard().port
+  expect(receiveBudget(settings, 33_000)).toBe(5 + 2 * 2 + 5)
+})
+
+// Red when the window is not compared with the retention: the message would be processed twice.
+test('A16: a retention beyond the dedup window stops the start', async () => {
+  const kept = { ...healthy, MessageRetentionPeriod: String(16 * 86_400) }
+  expect((await findings(kept)).problems).toMatch(/dedupWindowMs/)
+})
+
+test("'redrive' without a policy stops the start", async () => {
+  expect((await findings(plain, { deadLetter: 'redrive' })).problems).toMatch(/RedrivePolicy/)
+})
+
+test.each<[string, QueueAttributes, RegExp]>([
+  ['no redrive policy', plain, /has no RedrivePolicy/],
+  ['too few receives', { ...healthy, RedrivePolicy: policy(5) }, /maxReceiveCount to 14/],
+  ['too few, as text', { ...healthy, RedrivePolicy: policy('5') }, /maxReceiveCount to 14/],
+  ['a short visibility', { ...healthy, VisibilityTimeout: '5' }, /set it to 33 seconds/],
+  ['a FIFO queue of another name', { ...healthy, FifoQueue: 'true' }, /FIFO/],
+])('warns of %s and names the fix', async (_what, attributes, expected) => {
+  const { problems, warnings } = await findings(attributes)
+  expect(problems).toBe('')
+  expect(warnings).toEqual([expect.stringMatching(expected)])
+})
+
+test('warns of a visibility below the lease', async () => {
+  const { warnings } = await findings(
+    { ...healthy, RedrivePolicy: policy(99) },
+    { visibilityMs: 10_000 },
+  )
+  expect(warnings).toEqual([expect.stringMatching(/Set it to 33000/)])
+})
+
+test.each<[string, Partial<QueueAttributes>, RegExp]>([
+  ['takes less', { MaximumMessageSize: '1024' }, /MaximumMessageSize/],
+  ['keeps them shorter', { MessageRetentionPeriod: '60' }, /MessageRetentionPeriod, 1209600/],
+])('warns of a dead-letter queue that %s', async (_what, attributes, expected) => {
+  const deadLetter = { queueUrl: deadUrl }
+  const { warnings } = await findings(healthy, { deadLetter }, { ...healthy, ...attributes })
+  expect(warnings).toEqual([expect.stringMatching(expected)])
+})
+
+test('warns of a dead-letter queue of another type', async () => {
+  const options = { queueUrl: `${queueUrl}.fifo`, deadLetter: { queueUrl: deadUrl } }
+  const { warnings } = await findings({ ...healthy, FifoQueue: 'true' }, options)
+  expect(warnings).toEqual([expect.stringMatching(/same type/)])
+})
+
+const missing = Object.assign(new Error('no queue'), { name: 'QueueDoesNotExist' })
+
+test('a missing queue stops the start and is named', async () => {
+  expect((await findings(missing)).problems).toMatch(`\`queueUrl\`, ${queueUrl}, does not exist`)
+  const deadLetter = { queueUrl: deadUrl }
+  const { problems } = await findings(healthy, { deadLetter }, missing)
+  expect(problems).toMatch(`\`deadLetter.queueUrl\`, ${deadUrl}, does not exist`)
+})
+
+test('without the permission to look, a warning is all', async () => {
+  const denied = Object.assign(new Error('no'), { name: 'AccessDenied' })
+  expect(await findings(denied)).toEqual({
+    problems: '',
+    warnings: ['allow sqs:GetQueueAttributes on this queue'],
+  })
+})
+
+test('any other error is for the caller to wait out', async () => {
+  const down = Object.assign(new Error('down'), { code: 'ECONNREFUSED' })
+  await expect(findings(down)).rejects.toBe(down)
+})

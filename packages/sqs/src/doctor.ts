@@ -1,0 +1,182 @@
+import { ConfigurationError, type Logger } from '@onceward/core'
+import type { GuardSettings } from '@onceward/core/adapter'
+import type { QueueAttributes, Wire } from './client.ts'
+import { queueMissing, troubleOf } from './errors.ts'
+import { isFifo, marginMs, type Settings } from './options.ts'
+
+export interface Surroundings {
+  readonly wire: Pick<Wire, 'attributes'>
+  readonly settings: Settings
+  readonly guard: GuardSettings
+  readonly logger: Logger
+}
+
+/** What the checks found. Each text names the fix. */
+export interface Findings {
+  readonly problems: readonly string[]
+  readonly warnings: readonly string[]
+}
+
+/**
+ * Looks at the queues before the first receive.
+ *
+ * @throws {@link ConfigurationError} when it cannot work; any other error is the client's and may pass.
+ */
+export async function examine(surroundings: Surroundings): Promise<void> {
+  const { settings, logger } = surroundings
+  const { queueUrl, deadLetter } = settings
+  const source = await attributesOf(surroundings, 'queueUrl', queueUrl)
+  const dead =
+    typeof deadLetter === 'object'
+      ? await attributesOf(surroundings, 'deadLetter.queueUrl', deadLetter.queueUrl)
+      : undefined
+  const found = [
+    source === undefined ? [] : [sourceFindings(source, surroundings)],
+    source === undefined || dead === undefined ? [] : [deadLetterFindings(source, dead, settings)],
+    [visibilityFindings(surroundings)],
+  ].flat()
+  for (const warning of found.flatMap(({ warnings }) => warnings)) {
+    logger.warn({ queue: queueUrl, finding: warning }, 'the SQS set-up deserves a look')
+  }
+  const problems = found.flatMap(({ problems }) => problems)
+  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+}
+
+/** Undefined, with a warning, when this identity may not read them: nothing else needs that permission. */
+async function attributesOf(
+  { wire, logger }: Surroundings,
+  option: string,
+  queueUrl: string,
+): Promise<QueueAttributes | undefined> {
+  try {
+    return await wire.attributes(queueUrl)
+  } catch (error) {
+    const { kind, text } = troubleOf(error)
+    if (kind === 'queue-missing') throw queueMissing(option, queueUrl)
+    if (kind !== 'denied') throw error
+    logger.warn(
+      { queue: queueUrl, trouble: text, fix: 'allow sqs:GetQueueAttributes on this queue' },
+      'the queue could not be checked',
+    )
+    return undefined
+  }
+}
+
+/** Receives that one message may need before its attempts are spent (brokers.md §5.8). */
+export function receiveBudget(guard: GuardSettings, visibilityMs: number): number {
+  return guard.maxAttempts + 2 * Math.ceil(guard.deadlineMs / visibilityMs) + 5
+}
+
+export function sourceFindings(
+  source: QueueAttributes,
+  { settings, guard }: Pick<Surroundings, 'settings' | 'guard'>,
+): Findings {
+  const { queueUrl, deadLetter, visibilityMs } = settings
+  const retentionMs = secondsOf(source.MessageRetentionPeriod)
+  const queueVisibilityMs = secondsOf(source.VisibilityTimeout)
+  const budget = receiveBudget(guard, visibilityMs)
+  const maxReceives = maxReceivesOf(source)
+  return {
+    problems: [
+      ...when(
+        retentionMs !== undefined && retentionMs > guard.dedupWindowMs,
+        `${queueUrl} keeps messages for ${retentionMs} ms (MessageRetentionPeriod), longer than the guard's ` +
+          `\`dedupWindowMs\` of ${guard.dedupWindowMs}: a message could come back after its event was forgotten ` +
+          'and be processed twice. Raise `dedupWindowMs` or lower the retention.',
+      ),
+      ...when(
+        deadLetter === 'redrive' &&
+          source.RedrivePolicy === undefined &&
+          Object.keys(source).length > 0,
+        `\`deadLetter\` is 'redrive', but ${queueUrl} has no RedrivePolicy: dead messages would come back until ` +
+          'their retention ends. Set one, or name a queue in `deadLetter`.',
+      ),
+    ],
+    warnings: [
+      ...when(
+        source.FifoQueue === 'true' && !isFifo(queueUrl),
+        `${queueUrl} is a FIFO queue by its attributes but not by its name. Use the queue's own URL.`,
+      ),
+      ...when(
+        deadLetter !== 'redrive' &&
+          source.RedrivePolicy === undefined &&
+          Object.keys(source).length > 0,
+        `${queueUrl} has no RedrivePolicy: a message that can never be settled, while the store is down for ` +
+          `days, is deleted by SQS when its retention ends. Set one with maxReceiveCount ${budget} or more.`,
+      ),
+      ...when(
+        maxReceives !== undefined && maxReceives < budget,
+        `The RedrivePolicy of ${queueUrl} moves a message away after ${maxReceives} receives, before its ` +
+          `${guard.maxAttempts} attempts may be spent: deferrals and takeovers need receives too. Set ` +
+          `maxReceiveCount to ${budget} or more.`,
+      ),
+      ...when(
+        queueVisibilityMs !== undefined && queueVisibilityMs < guard.leaseMs,
+        `The VisibilityTimeout of ${queueUrl} is ${queueVisibilityMs} ms, shorter than the guard's lease of ` +
+          `${guard.leaseMs} ms. consumeSqs asks for ${visibilityMs} ms itself; for every other reader set it to ` +
+          `${(guard.leaseMs + marginMs(guard.leaseMs)) / 1_000} seconds or more.`,
+      ),
+    ],
+  }
+}
+
+export function deadLetterFindings(
+  source: QueueAttributes,
+  dead: QueueAttributes,
+  { queueUrl, deadLetter }: Settings,
+): Findings {
+  const deadUrl = typeof deadLetter === 'object' ? deadLetter.queueUrl : ''
+  const [size, deadSize] = [Number(source.MaximumMessageSize), Number(dead.MaximumMessageSize)]
+  const kept = secondsOf(source.MessageRetentionPeriod)
+  const deadKept = secondsOf(dead.MessageRetentionPeriod)
+  return {
+    problems: [],
+    warnings: [
+      ...when(
+        isFifo(queueUrl) !== isFifo(deadUrl),
+        `${queueUrl} and ${deadUrl} are of different types: SQS cannot redrive between them, and a standard ` +
+          'queue loses the order of a FIFO one. Use two queues of the same type.',
+      ),
+      ...when(
+        size > deadSize,
+        `${deadUrl} takes messages of at most ${deadSize} bytes, ${queueUrl} of ${size}: a larger dead message ` +
+          'could not be sent there and would be tried again until its retention ends. Set the same MaximumMessageSize.',
+      ),
+      ...when(
+        kept !== undefined && deadKept !== undefined && deadKept < kept,
+        `${deadUrl} keeps messages for ${deadKept} ms, shorter than ${queueUrl} with ${kept} ms. Give dead letters ` +
+          'the longest MessageRetentionPeriod, 1209600 seconds.',
+      ),
+    ],
+  }
+}
+
+function visibilityFindings({ settings, guard }: Surroundings): Findings {
+  const wantedMs = guard.leaseMs + marginMs(guard.leaseMs)
+  return {
+    problems: [],
+    warnings: when(
+      settings.visibilityMs < guard.leaseMs,
+      `\`visibilityMs\` is ${settings.visibilityMs}, shorter than the guard's lease of ${guard.leaseMs}: the ` +
+        `message of a dead process returns while its lease still runs and costs a receive. Set it to ${wantedMs} ` +
+        'or more, or shorten `leaseMs`.',
+    ),
+  }
+}
+
+const when = (found: boolean, text: string): readonly string[] => (found ? [text] : [])
+
+function secondsOf(value: string | undefined): number | undefined {
+  const seconds = Number(value)
+  return value === undefined || Number.isNaN(seconds) ? undefined : seconds * 1_000
+}
+
+function maxReceivesOf({ RedrivePolicy }: QueueAttributes): number | undefined {
+  if (RedrivePolicy === undefined) return undefined
+  try {
+    const count = Number(JSON.parse(RedrivePolicy).maxReceiveCount)
+    return Number.isFinite(count) ? count : undefined
+  } catch {
+    return undefined
+  }
+}

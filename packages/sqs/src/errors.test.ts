@@ -1,0 +1,45 @@
+import {
+  KmsAccessDenied,
+  QueueDoesNotExist,
+  ReceiptHandleIsInvalid,
+  RequestThrottled,
+} from '@aws-sdk/client-sqs'
+import { CallTimeoutError } from '@onceward/core/adapter'
+import { expect, test } from 'vitest'
+import { troubleOf } from './errors.ts'
+
+const named = (name: string): Error => Object.assign(new Error('text'), { name })
+const coded = (code: string): Error => Object.assign(new Error('text'), { code })
+const facts = { message: 'text', $metadata: {} }
+
+test.each([
+  [new QueueDoesNotExist(facts), 'queue-missing'],
+  [named('AWS.SimpleQueueService.NonExistentQueue'), 'queue-missing'],
+  [new RequestThrottled(facts), 'throttled'],
+  [named('ThrottlingException'), 'throttled'],
+  [new KmsAccessDenied(facts), 'denied'],
+  [named('AccessDenied'), 'denied'],
+  [named('ExpiredTokenException'), 'credentials'],
+  [named('CredentialsProviderError'), 'credentials'],
+  [new ReceiptHandleIsInvalid(facts), 'handle'],
+  [coded('ECONNREFUSED'), 'network'],
+  [Object.assign(new AggregateError([]), { code: 'ECONNREFUSED' }), 'network'],
+  [new CallTimeoutError('ReceiveMessage', 5), 'network'],
+  [new DOMException('aborted', 'AbortError'), 'network'],
+  [named('MessageTooLong'), 'too-large'],
+  [named('Constructor'), 'other'],
+  [named('__proto__'), 'other'],
+  ['a string', 'other'],
+  [undefined, 'other'],
+  [null, 'other'],
+  [{ name: 5 }, 'other'],
+])('%o is trouble of the kind %s', (error, kind) => {
+  expect(troubleOf(error).kind).toBe(kind)
+})
+
+test('says what happened in one line for logs and health', () => {
+  expect(troubleOf(new RequestThrottled(facts)).text).toBe('RequestThrottled: text')
+  expect(troubleOf(new CallTimeoutError('SendMessage', 5)).text).toBe(
+    'TimeoutError: SendMessage got no answer within 5 ms',
+  )
+})

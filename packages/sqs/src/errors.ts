@@ -1,0 +1,126 @@
+import { ConfigurationError } from '@onceward/core'
+import type { Pauses } from '@onceward/core/adapter'
+
+/**
+ * What a failed call to SQS means for the one who made it.
+ *
+ * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html
+ */
+export type TroubleKind =
+  | 'queue-missing'
+  | 'denied'
+  | 'credentials'
+  | 'throttled'
+  | 'network'
+  | 'handle'
+  | 'too-large'
+  | 'other'
+
+/** A failed call, told apart. `text` goes into logs and `health().reason`. */
+export interface Trouble {
+  readonly kind: TroubleKind
+  readonly text: string
+}
+
+/** Longest pauses between two tries of the loop, milliseconds; the first is `baseMs`, then doubled, full jitter. */
+export const BACKOFF: Readonly<Record<TroubleKind, Pauses>> = {
+  'queue-missing': { baseMs: 1_000, maxMs: 5_000 },
+  denied: { baseMs: 1_000, maxMs: 30_000 },
+  credentials: { baseMs: 1_000, maxMs: 30_000 },
+  throttled: { baseMs: 500, maxMs: 10_000 },
+  network: { baseMs: 100, maxMs: 2_000 },
+  handle: { baseMs: 500, maxMs: 10_000 },
+  'too-large': { baseMs: 500, maxMs: 10_000 },
+  other: { baseMs: 500, maxMs: 10_000 },
+}
+
+const MEANINGS: Readonly<Record<Exclude<TroubleKind, 'other'>, readonly string[]>> = {
+  'queue-missing': [
+    'QueueDoesNotExist',
+    'QueueDeletedRecently',
+    'NonExistentQueue',
+    'InvalidAddress',
+    'ResourceNotFoundException',
+  ],
+  denied: [
+    'AccessDenied',
+    'AccessDeniedException',
+    'KmsAccessDenied',
+    'NotAuthorized',
+    'OptInRequired',
+  ],
+  credentials: [
+    'ExpiredToken',
+    'ExpiredTokenException',
+    'InvalidClientTokenId',
+    'UnrecognizedClientException',
+    'SignatureDoesNotMatch',
+    'InvalidSignatureException',
+    'IncompleteSignature',
+    'MissingAuthenticationToken',
+    'MissingAuthenticationTokenException',
+    'InvalidSecurity',
+    'RequestExpired',
+    'AuthFailure',
+    'CredentialsProviderError',
+    'TokenProviderError',
+  ],
+  throttled: [
+    'RequestThrottled',
+    'Throttling',
+    'ThrottlingException',
+    'TooManyRequestsException',
+    'RequestLimitExceeded',
+    'KmsThrottled',
+    'OverLimit',
+    'SlowDown',
+  ],
+  network: [
+    'TimeoutError',
+    'AbortError',
+    'NetworkingError',
+    'ECONNREFUSED',
+    'ECONNRESET',
+    'EHOSTUNREACH',
+    'ENETUNREACH',
+    'ENOTFOUND',
+    'EAI_AGAIN',
+    'EPIPE',
+    'ETIMEDOUT',
+    'ServiceUnavailable',
+    'InternalError',
+    'InternalFailure',
+  ],
+  handle: ['ReceiptHandleIsInvalid', 'MessageNotInflight'],
+  'too-large': ['MessageTooLong', 'BatchRequestTooLong', 'RequestTooLarge'],
+}
+
+const KIND_OF_NAME: ReadonlyMap<string, TroubleKind> = new Map(
+  Object.entries(MEANINGS).flatMap(([kind, names]) =>
+    names.map((name): [string, TroubleKind] => [name, kind as TroubleKind]),
+  ),
+)
+
+/** Total: every value thrown by a client means something. */
+export function troubleOf(error: unknown): Trouble {
+  const names = namesOf(error)
+  const kind = names.map((name) => KIND_OF_NAME.get(name)).find((found) => found !== undefined)
+  const message = error instanceof Error ? error.message : String(error)
+  return { kind: kind ?? 'other', text: `${names[0] ?? 'Error'}: ${message}` }
+}
+
+function namesOf(error: unknown): string[] {
+  if (typeof error !== 'object' || error === null) return []
+  const names = [Reflect.get(error, 'name'), Reflect.get(error, 'Code'), Reflect.get(error, 'code')]
+  // The query protocol prefixes its codes: AWS.SimpleQueueService.NonExistentQueue.
+  return names
+    .filter((name) => typeof name === 'string' && name !== '')
+    .map((name: string) => name.slice(name.lastIndexOf('.') + 1))
+}
+
+export function queueMissing(option: string, queueUrl: string): ConfigurationError {
+  return new ConfigurationError(
+    `The queue of \`${option}\`, ${queueUrl}, does not exist in the region and account of this ` +
+      'client. Create it, or correct the URL.',
+  )
+}

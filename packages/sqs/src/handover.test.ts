@@ -1,0 +1,271 @@
+import type { Settlement } from '@onceward/core'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import { message, RecordingClient } from './fixtures/recording-client.ts'
+import type { WrapSqsOptions } from './options.ts'
+import { wrapSqs } from './wrap.ts'
+
+const queueUrl = 'http://127.0.0.1/000000000000/orders'
+const deadLetter = { queueUrl: `${queueUrl}-dead` }
+const FAR_MS = 86_400_000
+
+function setUp(options: Partial<WrapSqsOptions> = {}) {
+  const recording = new RecordingClient()
+  const made = handMadeGuard()
+  const handle = wrapSqs(recording.client, made.guard, { queueUrl, deadLetter, ...options })
+  const until = (afterMs: number) => (made.clock.nowMs + afterMs) as never
+  return { ...made, recording, handle, until }
+}
+
+async function settled(
+  kit: ReturnType<typeof setUp>,
+  settlement: Settlement,
+  received = message('a'),
+): Promise<void> {
+  const done = kit.handle([received])
+  await kit.clock.advance(0)
+  kit.handed[0]?.settle(settlement)
+  await kit.clock.advance(5_000)
+  expect(await done).toBeUndefined()
+}
+
+const acks = ['processed', 'duplicate', 'skipped', 'conflict', 'unguarded'] as const
+
+test.each(acks)('ack by %s deletes the message and nothing else', async (by) => {
+  const kit = setUp()
+  await settled(kit, { kind: 'ack', by })
+  expect(kit.recording.calls.map(({ name }) => name)).toEqual(['delete'])
+  expect(kit.recording.calls[0]?.input).toEqual({
+    QueueUrl: queueUrl,
+    Entries: [{ Id: '0', ReceiptHandle: 'h-a' }],
+  })
+})
+
+const defers = ['in-progress', 'not-due', 'failed'] as const
+
+test.each(defers)('defer for %s hides the message until then, rounded up', async (reason) => {
+  const kit = setUp()
+  await settled(kit, { kind: 'defer', reason, until: kit.until(10_200) })
+  // 10.2 s and a tenth of jitter (the clock's random is one half).
+  expect(kit.recording.changed()).toEqual([[['h-a', 12]]])
+  expect(kit.recording.calls).toHaveLength(1)
+})
+
+test('a deferral into the past hides the message for a second, never for none', async () => {
+  const kit = setUp()
+  await settled(kit, { kind: 'defer', reason: 'not-due', until: kit.until(-FAR_MS) })
+  expect(kit.recording.changed()).toEqual([[['h-a', 1]]])
+})
+
+// Red when the wait is the guard's alone: five seconds of a busy event then cost four receives and more.
+test.each([
+  ['1', 3],
+  ['2', 5],
+  ['9', 5],
+])(
+  'a busy event that was received %s times is hidden for %i seconds at least',
+  async (count, seconds) => {
+    const kit = setUp()
+    const received = message('a', { ApproximateReceiveCount: count })
+    await settled(kit, { kind: 'defer', reason: 'in-progress', until: kit.until(1_000) }, received)
+    expect(kit.recording.changed()).toEqual([[['h-a', seconds]]])
+  },
+)
+
+// Red when the seconds of the settlement go to SQS as they are: SQS answers an error and hides nothing.
+test('trap A13: a deferral beyond twelve hours is cut to what SQS takes, less the age', async () => {
+  const kit = setUp()
+  const done = kit.handle([message('a')])
+  await kit.clock.advance(9_000)
+  kit.handed[0]?.settle({ kind: 'defer', reason: 'failed', until: kit.until(2 * FAR_MS) })
+  await kit.clock.advance(1_000)
+  await done
+  expect(kit.recording.changed().at(-1)).toEqual([['h-a', 43_200 - 9 - 1]])
+})
+
+test('while the store is down a message is left alone for half a minute and more', async () => {
+  const kit = setUp()
+  await settled(kit, { kind: 'defer', reason: 'store-down', until: kit.until(500) })
+  expect(kit.recording.changed()).toEqual([[['h-a', 75]]])
+})
+
+test('a dead letter is sent with its reason, and the original deleted afterwards', async () => {
+  const kit = setUp()
+  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
+  expect(kit.recording.calls.map(({ name }) => name)).toEqual(['send', 'delete'])
+  expect(kit.recording.named('send')[0]?.input).toMatchObject({
+    QueueUrl: deadLetter.queueUrl,
+    MessageBody: '{"name":"a"}',
+    MessageAttributes: {
+      'Idempotency-Key': { DataType: 'String', StringValue: 'key-a' },
+      'x-onceward-reason': { DataType: 'String', StringValue: 'fatal' },
+      'x-onceward-error': { DataType: 'String', StringValue: 'no such order' },
+    },
+  })
+})
+
+test('a dead letter that is published already is only deleted', async () => {
+  const kit = setUp()
+  kit.state.publish = 'already'
+  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
+  expect(kit.recording.calls.map(({ name }) => name)).toEqual(['delete'])
+})
+
+test('a dead letter that cannot be published now comes back', async () => {
+  const kit = setUp()
+  kit.state.publish = 'retry'
+  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
+  expect(kit.recording.changed()).toEqual([[['h-a', 18]]])
+  expect(kit.recording.deleted()).toEqual([])
+})
+
+test('without a dead-letter queue the record is the place and the message is deleted', async () => {
+  const kit = setUp({ deadLetter: undefined })
+  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
+  expect(kit.recording.calls.map(({ name }) => name)).toEqual(['delete'])
+})
+
+test("'redrive' leaves a dead message to the queue's policy, hidden for some seconds", async () => {
+  const kit = setUp({ deadLetter: 'redrive' })
+  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
+  expect(kit.recording.changed()).toEqual([[['h-a', 18]]])
+  expect(kit.recording.deleted()).toEqual([])
+})
+
+test('what was not begun when the guard closes is visible again at once', async () => {
+  const kit = setUp()
+  await settled(kit, { kind: 'abandon', reason: 'closing' })
+  expect(kit.recording.changed()).toEqual([[['h-a', 0]]])
+})
+
+const undecided = ['lease-lost', 'deadline', 'commit-unknown'] as const
+
+test.each(undecided)('abandon for %s leaves the message alone', async (reason) => {
+  const kit = setUp()
+  await settled(kit, { kind: 'abandon', reason })
+  expect(kit.recording.calls).toEqual([])
+})
+
+test('settlements of one moment go out in batches of ten, the rest some milliseconds later', async () => {
+  const kit = setUp()
+  const names = Array.from({ length: 25 }, (_, index) => String(index))
+  const done = kit.handle(names.map((name) => message(name)))
+  await kit.clock.advance(0)
+  for (const { settle } of kit.handed.slice(0, 24)) settle({ kind: 'ack', by: 'processed' })
+  await kit.clock.advance(0)
+  expect(kit.recording.deleted().map((batch) => batch.length)).toEqual([10, 10])
+  await kit.clock.advance(20)
+  expect(kit.recording.deleted().map((batch) => batch.length)).toEqual([10, 10, 4])
+  kit.handed[24]?.settle({ kind: 'ack', by: 'processed' })
+  await kit.clock.advance(20)
+  await done
+  expect(kit.recording.deleted().map((batch) => batch.length)).toEqual([10, 10, 4, 1])
+})
+
+test('a group of a FIFO queue goes back from its last message to its first', async () => {
+  const kit = setUp({ queueUrl: `${queueUrl}.fifo`, deadLetter: undefined })
+  const names = ['1', '2', '3', '4', '5', '6', '7', '8', '9', '10', '11', '12']
+  const done = kit.handle(names.map((name) => message(name, { MessageGroupId: 'g' })))
+  await kit.clock.advance(0)
+  for (const { settle } of kit.handed) settle({ kind: 'abandon', reason: 'closing' })
+  await kit.clock.advance(1_000)
+  await done
+  const back = kit.recording.changed().map((batch) => batch.map(([handle]) => handle))
+  expect(back[0]).toEqual(
+    names
+      .slice(2)
+      .reverse()
+      .map((name) => `h-${name}`),
+  )
+  expect(back[1]).toEqual(['h-2', 'h-1'])
+})
+
+test('followers of a failing head get its very time', async () => {
+  const kit = setUp({ queueUrl: `${queueUrl}.fifo`, deadLetter: undefined })
+  const done = kit.handle(['1', '2'].map((name) => message(name, { MessageGroupId: 'g' })))
+  await kit.clock.advance(0)
+  const until = kit.until(60_000)
+  kit.handed[0]?.settle({ kind: 'defer', reason: 'failed', until })
+  kit.handed[1]?.settle({ kind: 'defer', reason: 'not-due', until })
+  await kit.clock.advance(5)
+  await done
+  expect(kit.recording.changed()).toEqual([
+    [
+      ['h-1', 60],
+      ['h-2', 60],
+    ],
+  ])
+})
+
+// Red when only the status of the answer is looked at: then the first call is the last.
+test('trap T21: entries that SQS refuses by its own fault are sent again, the others are reported', async () => {
+  const kit = setUp()
+  let calls = 0
+  kit.recording.answers.set('delete', () => {
+    calls += 1
+    const busy = { Id: '0', SenderFault: false, Code: 'InternalError' }
+    const invalid = { Id: '1', SenderFault: true, Code: 'ReceiptHandleIsInvalid' }
+    if (calls === 1) return { Failed: [busy, invalid] }
+    return calls === 2 ? { Failed: [busy] } : {}
+  })
+  const done = kit.handle(['a', 'b', 'c'].map((name) => message(name)))
+  await kit.clock.advance(0)
+  for (const { settle } of kit.handed) settle({ kind: 'ack', by: 'processed' })
+  await kit.clock.advance(1_000)
+  await done
+  expect(kit.recording.deleted()).toEqual([['h-a', 'h-b', 'h-c'], ['h-a'], ['h-a']])
+  const warnings = kit.logged.filter(({ level }) => level === 'warn')
+  expect(warnings.map(({ fields }) => fields)).toEqual([
+    { queue: queueUrl, messageId: 'm-b', verb: 'delete', code: 'ReceiptHandleIsInvalid' },
+  ])
+})
+
+test('a refused entry is given up after three more tries, or when its message is visible again', async () => {
+  const kit = setUp()
+  const busy = { Failed: [{ Id: '0', SenderFault: false, Code: 'InternalError' }] }
+  kit.recording.answers.set('delete', () => busy)
+  await settled(kit, { kind: 'ack', by: 'processed' })
+  expect(kit.recording.deleted()).toHaveLength(4)
+
+  const short = setUp({ visibilityMs: 1_000 })
+  short.recording.answers.set('delete', () => busy)
+  const gone = { Failed: [{ Id: '0', SenderFault: true, Code: 'MessageNotInflight' }] }
+  short.recording.answers.set('change', () => gone)
+  const done = short.handle([message('a')])
+  await short.clock.advance(990)
+  short.handed[0]?.settle({ kind: 'ack', by: 'processed' })
+  await short.clock.advance(5_000)
+  await done
+  expect(short.recording.deleted()).toHaveLength(1)
+})
+
+test('a call that fails as a whole is tried again, and ends in a report and not in an error', async () => {
+  const kit = setUp()
+  kit.recording.answers.set('delete', () => {
+    throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+  })
+  await settled(kit, { kind: 'ack', by: 'processed' })
+  expect(kit.recording.deleted()).toHaveLength(4)
+  expect(kit.logged.at(-1)?.fields).toMatchObject({ verb: 'delete', messageId: 'm-a' })
+})
+
+test('a message without its attributes is a mistake of the set-up, before anything is begun', async () => {
+  const kit = setUp()
+  const bare = { MessageId: 'm', ReceiptHandle: 'h', Body: '{}' }
+  await expect(kit.handle([message('a'), bare])).rejects.toThrow(/receiveAttributes/)
+  expect(kit.handed).toEqual([])
+  expect(kit.recording.calls).toEqual([])
+})
+
+test('answers undefined to an empty receive', async () => {
+  const kit = setUp()
+  expect(await kit.handle(undefined)).toBeUndefined()
+  expect(await kit.handle([])).toBeUndefined()
+  expect(kit.batches).toEqual([])
+})
+
+test("publishes dead letters for the guard's poller", async () => {
+  const kit = setUp()
+  expect([...kit.publishers.keys()]).toEqual([queueUrl])
+  expect([...setUp({ deadLetter: 'redrive' }).publishers.keys()]).toEqual([])
+})

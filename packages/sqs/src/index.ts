@@ -1,0 +1,12 @@
+export type { ConsumeOptions, Consumption, Health, RunOptions } from '@onceward/core'
+export type { SqsClient } from './client.ts'
+export { consumeSqs } from './consume.ts'
+export { sqsMessage } from './delivery.ts'
+export {
+  type ConsumeSqsOptions,
+  DEFAULTS,
+  receiveAttributes,
+  type SqsOptions,
+  type WrapSqsOptions,
+} from './options.ts'
+export { wrapSqs } from './wrap.ts'

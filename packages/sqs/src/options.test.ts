@@ -1,0 +1,75 @@
+import { ConfigurationError } from '@onceward/core'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import { type ConsumeSqsOptions, DEFAULTS, resolveSettings } from './options.ts'
+
+const queueUrl = 'https://sqs.eu-west-1.amazonaws.com/000000000000/orders'
+const { settings } = handMadeGuard().port
+
+function problemsOf(options: object, guard: object = {}): string {
+  try {
+    resolveSettings(options as ConsumeSqsOptions, { ...settings, ...guard })
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigurationError)
+    return (error as Error).message
+  }
+  return ''
+}
+
+test('the visibility outlives the lease by a tenth, and is renewed at a third of the shorter', () => {
+  expect(resolveSettings({ queueUrl }, settings)).toEqual({
+    queueUrl,
+    fifo: false,
+    deadLetter: undefined,
+    visibilityMs: 33_000,
+    renewMs: 10_000,
+    batchSize: DEFAULTS.batchSize,
+    lingerMs: 0,
+    drainMs: DEFAULTS.drainMs,
+    longPollMs: DEFAULTS.longPollMs,
+  })
+  const short = { ...settings, leaseMs: 1_000 }
+  expect(resolveSettings({ queueUrl }, short)).toMatchObject({ visibilityMs: 2_000, renewMs: 333 })
+  const odd = resolveSettings({ queueUrl, visibilityMs: 1_500 }, settings)
+  expect(odd).toMatchObject({ visibilityMs: 2_000, renewMs: 666 })
+})
+
+test('a guard of batches waits a little for them to fill', () => {
+  const batch = { ...settings, transaction: 'batch' as const }
+  expect(resolveSettings({ queueUrl }, batch).lingerMs).toBe(DEFAULTS.lingerMs)
+  expect(resolveSettings({ queueUrl, batch: { lingerMs: 7 } }, settings).lingerMs).toBe(7)
+})
+
+test('names every problem at once, with rule, value, type and unit', () => {
+  const options = {
+    queueUrl: 'orders',
+    deadLetter: { queueUrl: 5 },
+    visibilityMs: 30,
+    longPollMs: 60_000,
+    drainMs: -1,
+    batch: { size: 101, lingerMs: 0.5 },
+  }
+  expect(problemsOf(options).split('\n')).toEqual([
+    'Expected `queueUrl` to be the URL of a queue, got `orders` (string).',
+    'Expected `deadLetter.queueUrl` to be the URL of a queue, got `5` (number).',
+    'Expected `visibilityMs` to be an integer from 1000 to 43200000, got `30` (number). Units are milliseconds.',
+    'Expected `longPollMs` to be an integer from 0 to 20000, got `60000` (number). Units are milliseconds.',
+    'Expected `drainMs` to be an integer from 0 to 43200000, got `-1` (number). Units are milliseconds.',
+    'Expected `batch.lingerMs` to be an integer from 0 to 60000, got `0.5` (number). Units are milliseconds.',
+    'Expected `batch.size` to be an integer from 1 to 100, got `101` (number). Units are messages.',
+  ])
+})
+
+test('without an inbox there must be a place for dead letters', () => {
+  expect(problemsOf({ queueUrl }, { hasInbox: false })).toMatch(/Expected `deadLetter`/)
+  expect(problemsOf({ queueUrl, deadLetter: 'redrive' }, { hasInbox: false })).toBe('')
+  expect(problemsOf({ queueUrl }, { hasInbox: true })).toBe('')
+})
+
+test('a queue is not its own dead-letter queue', () => {
+  expect(problemsOf({ queueUrl, deadLetter: { queueUrl } })).toMatch(/another queue/)
+})
+
+test('a handler cannot run longer than SQS hides a message', () => {
+  expect(problemsOf({ queueUrl }, { deadlineMs: 43_200_000 })).toMatch(/12 hours/)
+})

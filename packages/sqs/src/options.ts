@@ -1,0 +1,137 @@
+import type { Message } from '@aws-sdk/client-sqs'
+import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
+import {
+  type GuardSettings,
+  RUN_DEFAULTS,
+  type RunSettings,
+  rangeProblems,
+  resolveRunOptions,
+  runOptionProblems,
+  shown,
+} from '@onceward/core/adapter'
+
+export interface SqsOptions {
+  readonly queueUrl: string
+  /**
+   * Where dead messages go. A queue: sent there with headers that say why, then deleted here. `'redrive'`: left to
+   * the queue's own redrive policy. Left out: the record in `failed_events` is the place, and the message is
+   * deleted; required without an inbox.
+   */
+  readonly deadLetter?: { readonly queueUrl: string } | 'redrive' | undefined
+  /**
+   * How long SQS hides a message from others after each receive and each renewal, milliseconds, 1 000–43 200 000.
+   * Renewed while the message is in hand, so it bounds how soon the message of a dead process comes back, not how
+   * long a handler may take.
+   *
+   * @defaultValue the guard's `leaseMs` and a tenth more, at least a second, so that a lease is free when the message returns
+   */
+  readonly visibilityMs?: number | undefined
+}
+
+export interface ConsumeSqsOptions extends ConsumeOptions, SqsOptions {
+  /**
+   * How long a receive waits for a message, milliseconds, 0–20 000. Shorter costs more requests.
+   *
+   * @defaultValue `DEFAULTS.longPollMs`
+   */
+  readonly longPollMs?: number | undefined
+}
+
+/** `batch.lingerMs` has no effect here: the messages are those of your receive. */
+export interface WrapSqsOptions extends RunOptions, SqsOptions {}
+
+/** Every default of this package, in milliseconds where the name says so. */
+export const DEFAULTS: Readonly<
+  Record<'batchSize' | 'lingerMs' | 'longPollMs' | 'drainMs', number>
+> = Object.freeze({ ...RUN_DEFAULTS, longPollMs: 20_000 })
+
+/** SQS: 12 hours, counted from the receive. */
+export const LONGEST_VISIBILITY_MS = 43_200_000
+
+/**
+ * What a ReceiveMessage of your own must ask for: identity, receive count and group of a message are not sent
+ * otherwise.
+ */
+export const receiveAttributes: {
+  MessageSystemAttributeNames: ['All']
+  MessageAttributeNames: ['All']
+} = { MessageSystemAttributeNames: ['All'], MessageAttributeNames: ['All'] }
+
+/** Options after defaults and checks. */
+export interface Settings extends RunSettings {
+  readonly queueUrl: string
+  readonly fifo: boolean
+  readonly deadLetter: { readonly queueUrl: string } | 'redrive' | undefined
+  readonly visibilityMs: number
+  /** Period of the visibility ticker. */
+  readonly renewMs: number
+  readonly longPollMs: number
+}
+
+/** Why a lease should end this much before the visibility does: clocks tick, calls take time. */
+export const marginMs = (leaseMs: number): number => Math.max(1_000, Math.ceil(leaseMs / 10))
+
+/** @throws {@link ConfigurationError} with every problem at once. */
+export function resolveSettings(options: ConsumeSqsOptions, guard: GuardSettings): Settings {
+  const problems = problemsOf(options, guard)
+  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+  const { queueUrl, deadLetter, longPollMs } = options
+  const visibilityMs =
+    Math.ceil((options.visibilityMs ?? guard.leaseMs + marginMs(guard.leaseMs)) / 1_000) * 1_000
+  return {
+    queueUrl,
+    fifo: isFifo(queueUrl),
+    deadLetter,
+    visibilityMs: Math.min(visibilityMs, LONGEST_VISIBILITY_MS),
+    renewMs: Math.floor(Math.min(guard.leaseMs, visibilityMs) / 3),
+    ...resolveRunOptions(options, guard),
+    longPollMs: longPollMs ?? DEFAULTS.longPollMs,
+  }
+}
+
+export const isFifo = (queueUrl: string): boolean => queueUrl.endsWith('.fifo')
+
+/** Of a message; FIFO queues alone number their messages, so the URL may be any alias. */
+export const isOrdered = (message: Message, queueUrl: string): boolean =>
+  isFifo(queueUrl) || message.Attributes?.SequenceNumber !== undefined
+
+function problemsOf(options: ConsumeSqsOptions, guard: GuardSettings): string[] {
+  return [
+    ...urlProblems('queueUrl', options.queueUrl),
+    ...deadLetterProblems(options, guard),
+    ...rangeProblems('visibilityMs', options.visibilityMs, [1_000, LONGEST_VISIBILITY_MS]),
+    ...rangeProblems('longPollMs', options.longPollMs, [0, 20_000]),
+    ...runOptionProblems(options),
+    ...(guard.deadlineMs >= LONGEST_VISIBILITY_MS
+      ? [
+          `Expected the guard's \`deadlineMs\` to be below ${LONGEST_VISIBILITY_MS}, got ` +
+            `\`${guard.deadlineMs}\` (number): SQS hides a message for at most 12 hours after a receive.`,
+        ]
+      : []),
+  ]
+}
+
+function urlProblems(name: string, value: unknown): string[] {
+  if (typeof value === 'string' && URL.canParse(value)) return []
+  return [`Expected \`${name}\` to be the URL of a queue, got ${shown(value)}.`]
+}
+
+function deadLetterProblems(options: ConsumeSqsOptions, guard: GuardSettings): string[] {
+  const { deadLetter, queueUrl } = options
+  if (deadLetter === 'redrive') return []
+  if (deadLetter === undefined) {
+    if (guard.hasInbox) return []
+    return [
+      "Expected `deadLetter` to be `{ queueUrl }` or 'redrive', got undefined: without an inbox there is no " +
+        'other place for a dead message.',
+    ]
+  }
+  const problems = urlProblems('deadLetter.queueUrl', deadLetter.queueUrl)
+  if (deadLetter.queueUrl === queueUrl) {
+    problems.push(
+      `Expected \`deadLetter.queueUrl\` to be another queue than \`queueUrl\`, got \`${queueUrl}\` for both: a ` +
+        'dead message would come back for ever.',
+    )
+  }
+  return problems
+}

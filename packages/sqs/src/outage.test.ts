@@ -1,0 +1,197 @@
+import type { Message } from '@aws-sdk/client-sqs'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import { consumeSqs } from './consume.ts'
+import { message, RecordingClient } from './fixtures/recording-client.ts'
+
+const queueUrl = 'http://127.0.0.1/000000000000/orders'
+
+/** A queue whose messages return when their visibility is over, a store that can be down, and a guard that asks it. */
+async function setUp(names: readonly string[], concurrency = 4) {
+  const recording = new RecordingClient()
+  const made = handMadeGuard({ concurrency })
+  const { clock, state } = made
+  const store = { isDown: false }
+  const queue = names.map((name) => ({ message: message(name), visibleAtMs: 0, receives: 0 }))
+  const hide = (handle: unknown, seconds: number): void => {
+    const entry = queue.find((each) => each.message.ReceiptHandle === handle)
+    if (entry !== undefined) entry.visibleAtMs = clock.nowMs + seconds * 1_000
+  }
+  const receive = (most: number): Message[] => {
+    const visible = queue.filter(({ visibleAtMs }) => visibleAtMs <= clock.nowMs).slice(0, most)
+    for (const entry of visible) {
+      entry.visibleAtMs = clock.nowMs + 33_000
+      entry.receives += 1
+    }
+    return visible.map((entry) => entry.message)
+  }
+  recording.answers.set('receive', async (input) => {
+    const untilMs = clock.nowMs + Number(input['WaitTimeSeconds']) * 1_000
+    let Messages = receive(Number(input['MaxNumberOfMessages']))
+    while (Messages.length === 0 && clock.nowMs < untilMs) {
+      await new Promise<void>((resolve) => void clock.runtime.setTimer(resolve, 500))
+      Messages = receive(Number(input['MaxNumberOfMessages']))
+    }
+    return { Messages }
+  })
+  recording.answers.set('change', ({ Entries }) => {
+    for (const entry of Entries as { ReceiptHandle: string; VisibilityTimeout: number }[]) {
+      hide(entry.ReceiptHandle, entry.VisibilityTimeout)
+    }
+    return {}
+  })
+  recording.answers.set('delete', ({ Entries }) => {
+    for (const { ReceiptHandle } of Entries as { ReceiptHandle: string }[]) {
+      queue.splice(
+        queue.findIndex((each) => each.message.ReceiptHandle === ReceiptHandle),
+        1,
+      )
+    }
+    return {}
+  })
+  state.decide = () => {
+    if (!store.isDown) {
+      state.availability = { kind: 'available' }
+      return { kind: 'ack', by: 'processed' }
+    }
+    const retryAt = (clock.nowMs + 1_000) as never
+    state.availability = { kind: 'down', retryAt, error: new Error('store') }
+    return { kind: 'defer', reason: 'store-down', until: retryAt }
+  }
+  const start = () => consumeSqs(recording.client, made.guard, { queueUrl })
+  return { ...made, recording, queue, store, start }
+}
+
+// Red when polling goes on during the outage, or when what is in hand is given back: the counts run away.
+test('an outage of the store of a minute costs no message more than three receives', async () => {
+  const kit = await setUp(Array.from({ length: 30 }, (_, index) => String(index)))
+  kit.store.isDown = true
+  const receives = kit.queue.map((entry) => entry)
+  const consumption = await kit.start()
+  await kit.clock.advance(60_000)
+  expect(consumption.health()).toMatchObject({ state: 'paused', reason: 'Error: store' })
+  kit.store.isDown = false
+  await kit.clock.advance(3_000)
+  expect(consumption.health().state).toBe('running')
+  await kit.clock.advance(180_000)
+  expect(kit.queue).toEqual([])
+  expect(Math.max(...receives.map((entry) => entry.receives))).toBeLessThanOrEqual(3)
+})
+
+test('what was in hand when the store went away is run again as soon as it is back', async () => {
+  const kit = await setUp(['a', 'b', 'c'])
+  kit.store.isDown = true
+  await kit.start()
+  await kit.clock.advance(1_500)
+  const hidden = kit.recording
+    .changed()
+    .flat()
+    .map(([, seconds]) => seconds)
+  for (const seconds of hidden) {
+    expect(seconds).toBeGreaterThanOrEqual(30)
+    expect(seconds).toBeLessThanOrEqual(120)
+  }
+  kit.store.isDown = false
+  await kit.clock.advance(5_000)
+  expect(kit.recording.deleted().flat().sort()).toEqual(['h-a', 'h-b', 'h-c'])
+})
+
+test('while it is down, one message at a time asks for it', async () => {
+  const kit = await setUp(['a', 'b', 'c', 'd'])
+  kit.store.isDown = true
+  await kit.start()
+  await kit.clock.advance(0)
+  const before = kit.handed.length
+  await kit.clock.advance(20_000)
+  const asked = kit.handed.length - before
+  expect(asked).toBeGreaterThan(3)
+  expect(asked).toBeLessThan(25)
+  expect(kit.batches.slice(1).every((size) => size === 1)).toBe(true)
+})
+
+test('a poll from before the outage hides what it brings and asks nothing of the store', async () => {
+  const kit = await setUp([])
+  const consumption = await kit.start()
+  await kit.clock.advance(1_000)
+  const retryAt = (kit.clock.nowMs + 60_000) as never
+  kit.state.availability = { kind: 'down', retryAt, error: new Error('store') }
+  kit.queue.push({ message: message('late'), visibleAtMs: 0, receives: 0 })
+  await kit.clock.advance(1_000)
+  expect(kit.handed).toEqual([])
+  expect(kit.recording.changed()).toEqual([[['h-late', 75]]])
+  expect(consumption.health()).toMatchObject({ state: 'paused', inFlight: 1 })
+  kit.state.availability = { kind: 'available' }
+  await kit.clock.advance(2_000)
+  expect(kit.recording.deleted()).toEqual([['h-late']])
+})
+
+// Red when a probe waits for the long polls that are under way: the message would wait for twenty seconds.
+test('what waits for the store asks it while an older long poll is still open', async () => {
+  const kit = await setUp(['before'], 20)
+  await kit.start()
+  await kit.clock.advance(100)
+  expect(kit.recording.named('receive')).toHaveLength(3)
+  kit.store.isDown = true
+  kit.queue.push({ message: message('a'), visibleAtMs: 0, receives: 0 })
+  await kit.clock.advance(600)
+  expect(kit.handed).toHaveLength(2)
+  kit.store.isDown = false
+  await kit.clock.advance(2_500)
+  expect(kit.recording.deleted().flat()).toEqual(['h-before', 'h-a'])
+})
+
+// Red when the time of a message that rests is compared with the clock: nothing else wakes a consumer that is full.
+test('timers that fire a fraction early leave nothing waiting', async () => {
+  const kit = await setUp(Array.from({ length: 30 }, (_, index) => String(index)))
+  const { setTimer } = kit.clock.runtime
+  const early: typeof setTimer = (callback, delayMs, options) =>
+    setTimer(callback, Math.max(0, delayMs - 0.4), options)
+  Object.assign(kit.clock.runtime, { setTimer: early })
+  // Enough have been processed by then that as many as possible are taken ahead.
+  const { decide } = kit.state
+  kit.state.decide = (delivery) => {
+    kit.store.isDown = kit.handed.length > 8
+    return decide?.(delivery) ?? { kind: 'ack', by: 'processed' }
+  }
+  const consumption = await kit.start()
+  await kit.clock.advance(200)
+  expect(consumption.health()).toMatchObject({ state: 'paused', inFlight: 6 })
+  kit.state.decide = decide
+  kit.store.isDown = false
+  kit.state.availability = { kind: 'available' }
+  await kit.clock.advance(10_000)
+  expect(kit.queue).toEqual([])
+})
+
+// Red when an abandoned message keeps the visibility of the outage: it would return minutes later.
+test('what is abandoned after an outage returns with its ordinary visibility', async () => {
+  const kit = await setUp(['a'])
+  const decide = kit.state.decide
+  kit.store.isDown = true
+  await kit.start()
+  await kit.clock.advance(500)
+  expect(kit.recording.changed()).toEqual([[['h-a', 75]]])
+  kit.store.isDown = false
+  kit.state.decide = (delivery) => {
+    kit.state.decide = decide
+    kit.state.availability = { kind: 'available' }
+    expect(delivery.redelivered).toBe(true)
+    return { kind: 'abandon', reason: 'commit-unknown' }
+  }
+  await kit.clock.advance(2_000)
+  expect(kit.recording.changed().at(-1)).toEqual([['h-a', 33]])
+  await kit.clock.advance(34_000)
+  expect(kit.recording.deleted()).toEqual([['h-a']])
+})
+
+test('a drain gives back what waits for the store', async () => {
+  const kit = await setUp(['a'])
+  kit.store.isDown = true
+  const consumption = await kit.start()
+  await kit.clock.advance(500)
+  const drained = consumption.drain()
+  await kit.clock.advance(100)
+  await drained
+  expect(kit.recording.changed().at(-1)).toEqual([['h-a', 0]])
+  expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0 })
+})

@@ -1,0 +1,136 @@
+import type { Settlement } from '@onceward/core'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import type { Entry, EntryAnswer } from './client.ts'
+import { toDelivery } from './delivery.ts'
+import { message } from './fixtures/recording-client.ts'
+import { giveBack, type SettleContext, settle } from './settle.ts'
+import type { Received } from './visibility.ts'
+
+const queueUrl = 'http://127.0.0.1/000000000000/orders'
+/** Until when the ticker has hidden the message. */
+const EXPIRES_AT_MS = 1_033_000
+const NOW_MS = 1_000_000
+
+function setUp(place: 'queue' | 'redrive' | 'record' = 'record') {
+  const made = handMadeGuard()
+  const asked: (readonly [verb: string, seconds: number])[] = []
+  const state = { answer: { kind: 'settled' } as EntryAnswer, refused: 0 }
+  const grouping = (verb: string) => ({
+    add: async ({ seconds }: Entry) => {
+      asked.push([verb, seconds])
+      return state.answer
+    },
+  })
+  const context: SettleContext = {
+    port: made.port,
+    runtime: made.clock.runtime,
+    logger: made.port.logger,
+    queueUrl,
+    visibilityMs: 30_000,
+    ticker: { release: async () => EXPIRES_AT_MS },
+    deletes: grouping('delete'),
+    changes: grouping('change'),
+    returns: grouping('return'),
+    place: place === 'queue' ? { kind: 'queue', publish: async () => undefined } : { kind: place },
+    onRefused: () => {
+      state.refused += 1
+    },
+  }
+  return { ...made, asked, state, context }
+}
+
+function received(group?: string): Received {
+  const original = message('a', group === undefined ? {} : { MessageGroupId: group })
+  return {
+    message: original,
+    handle: 'h-a',
+    delivery: toDelivery(original, group === undefined ? queueUrl : `${queueUrl}.fifo`),
+    receivedAtMs: NOW_MS,
+    hiddenUntilMs: EXPIRES_AT_MS,
+    sequence: 1,
+  }
+}
+
+const ack: Settlement = { kind: 'ack', by: 'processed' }
+const dead: Settlement = { kind: 'dead-letter', reason: 'fatal' }
+const down: Settlement = { kind: 'defer', reason: 'store-down', until: NOW_MS as never }
+
+test.each<[Settlement, string, number]>([
+  [ack, 'delete', 0],
+  [{ kind: 'defer', reason: 'failed', until: (NOW_MS + 9_000) as never }, 'change', 10],
+  [{ kind: 'abandon', reason: 'closing' }, 'return', 0],
+  [dead, 'delete', 0],
+])(
+  'what SQS refuses of %o stays hidden as it was, and is reported',
+  async (settlement, verb, seconds) => {
+    const kit = setUp()
+    kit.state.answer = { kind: 'refused', code: 'InternalError' }
+    expect(await settle(kit.context, received(), settlement)).toBe(EXPIRES_AT_MS)
+    expect(kit.asked).toEqual([[verb, seconds]])
+    expect(kit.state.refused).toBe(1)
+    expect(kit.logged).toMatchObject([
+      { level: 'warn', fields: { queue: queueUrl, messageId: 'm-a', code: 'InternalError' } },
+    ])
+  },
+)
+
+test('what is settled is hidden until its time, or gone', async () => {
+  const kit = setUp()
+  expect(await settle(kit.context, received(), ack)).toBeUndefined()
+  expect(await giveBack(kit.context, received())).toBeUndefined()
+  const later = { kind: 'defer', reason: 'failed', until: (NOW_MS + 9_000) as never } as const
+  expect(await settle(kit.context, received(), later)).toBe(NOW_MS + 10_000)
+  expect(kit.state.refused).toBe(0)
+  expect(kit.logged).toEqual([])
+})
+
+// Red when the group gets a jitter of its own: its followers would overtake its head.
+test('in an outage of the store a message is hidden for up to two minutes, one of a group for half of one', async () => {
+  const kit = setUp()
+  await settle(kit.context, received(), down)
+  await settle(kit.context, received('g'), down)
+  expect(kit.asked).toEqual([
+    ['change', 75],
+    ['change', 30],
+  ])
+})
+
+test('a dead letter that cannot be published stays, and only an error is reported', async () => {
+  const kit = setUp('queue')
+  const answering = (error?: Error): SettleContext => ({
+    ...kit.context,
+    port: { publishDeadLetter: async () => ({ kind: 'retry', error }) },
+  })
+  expect(await settle(answering(), received(), dead)).toBe(NOW_MS + 18_000)
+  expect(kit.logged).toEqual([])
+  const error = new Error('no such queue')
+  expect(await settle(answering(error), received(), dead)).toBe(NOW_MS + 18_000)
+  expect(kit.asked).toEqual([
+    ['change', 18],
+    ['change', 18],
+  ])
+  expect(kit.logged).toMatchObject([
+    { level: 'error', fields: { queue: queueUrl, messageId: 'm-a', err: error } },
+  ])
+})
+
+// Red when the rejection reaches the loop, which would end with what else it has in hand.
+test('a verb that fails is reported, and its message stays hidden as it was', async () => {
+  const kit = setUp('queue')
+  const rejecting = { publishDeadLetter: () => Promise.reject(new Error('no connection')) }
+  const hidden = await settle({ ...kit.context, port: rejecting }, received(), dead)
+  expect(hidden).toBe(EXPIRES_AT_MS)
+  expect(kit.asked).toEqual([])
+  expect(kit.state.refused).toBe(1)
+  expect(kit.logged).toMatchObject([
+    {
+      level: 'warn',
+      fields: {
+        messageId: 'm-a',
+        verb: 'dead-letter',
+        code: expect.stringMatching(/no connection/),
+      },
+    },
+  ])
+})

@@ -1,0 +1,175 @@
+import type { Logger, Publish, Runtime, Settlement } from '@onceward/core'
+import type { GuardPort } from '@onceward/core/adapter'
+import type { EntryAnswer, Grouping } from './client.ts'
+import { troubleOf } from './errors.ts'
+import { type Received, type VisibilityTicker, visibilitySeconds } from './visibility.ts'
+
+/** Where dead messages go. */
+export type DeadLetterPlace =
+  | { readonly kind: 'queue'; readonly publish: Publish }
+  /** The queue's own redrive policy takes them after enough receives. */
+  | { readonly kind: 'redrive' }
+  /** `failed_events` has the message: nothing is to publish. */
+  | { readonly kind: 'record' }
+
+/** What settling needs. */
+export interface SettleContext {
+  readonly port: Pick<GuardPort, 'publishDeadLetter'>
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly queueUrl: string
+  readonly visibilityMs: number
+  readonly ticker: Pick<VisibilityTicker, 'release'>
+  readonly deletes: Pick<Grouping, 'add'>
+  readonly changes: Pick<Grouping, 'add'>
+  /** Visibility 0; on FIFO queues from last to first. */
+  readonly returns: Pick<Grouping, 'add'>
+  readonly place: DeadLetterPlace
+  /** Counts what SQS refused for good. */
+  readonly onRefused: () => void
+}
+
+/**
+ * Until when the message stays hidden, on the monotonic clock; undefined when it is gone or visible. A message
+ * whose settling failed becomes visible by itself, and then the store decides: duplicate, dead, or run again.
+ */
+export type Hidden = number | undefined
+
+type Verb<Kind extends Settlement['kind']> = (
+  context: SettleContext,
+  received: Received,
+  settlement: Extract<Settlement, { kind: Kind }>,
+) => Promise<Hidden>
+
+const VERBS = {
+  ack: (context, received) => remove(context, received),
+  defer: (context, received, { reason, until }) => {
+    const leastMs = reason === 'in-progress' ? busyMs(received) : 0
+    const waitMs = Math.max(leastMs, until - context.runtime.now())
+    const extraMs =
+      reason === 'store-down'
+        ? Math.max(0, outageMs(context, received) - waitMs)
+        : jitterMs(context, received, waitMs)
+    return hide(context, received, waitMs + extraMs)
+  },
+  'dead-letter': deadLetter,
+  abandon: async (context, received, { reason }) => {
+    if (reason === 'closing') return giveBack(context, received)
+    // The lease was lost, or nobody knows yet what was committed: whoever has it next finds out.
+    const hiddenUntilMs = await context.ticker.release(received)
+    const { runtime, visibilityMs } = context
+    // An outage of the store may have hidden it for minutes.
+    const isLong = hiddenUntilMs > runtime.monotonic() + visibilityMs
+    return isLong ? hide(context, received, visibilityMs) : hiddenUntilMs
+  },
+} satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
+
+/** Carries a settlement out. Never rejects: the stores know already, so a failed call costs a redelivery. */
+export async function settle(
+  context: SettleContext,
+  received: Received,
+  settlement: Settlement,
+): Promise<Hidden> {
+  const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
+  try {
+    return await verb(context, received, settlement)
+  } catch (error) {
+    refused(context, received, { verb: settlement.kind, code: troubleOf(error).text })
+    return context.ticker.release(received)
+  }
+}
+
+/** Back to the queue at once: it was not begun. */
+export async function giveBack(context: SettleContext, received: Received): Promise<Hidden> {
+  const expiresAtMs = await context.ticker.release(received)
+  const { handle, sequence } = received
+  const answer = await context.returns.add({ handle, sequence, seconds: 0, expiresAtMs })
+  return settled(context, received, { verb: 'give back', answer }) ? undefined : expiresAtMs
+}
+
+async function remove(context: SettleContext, received: Received): Promise<Hidden> {
+  const expiresAtMs = await context.ticker.release(received)
+  const { handle, sequence } = received
+  const answer = await context.deletes.add({ handle, sequence, seconds: 0, expiresAtMs })
+  return settled(context, received, { verb: 'delete', answer }) ? undefined : expiresAtMs
+}
+
+async function hide(context: SettleContext, received: Received, wantedMs: number): Promise<Hidden> {
+  const expiresAtMs = await context.ticker.release(received)
+  const nowMs = context.runtime.monotonic()
+  // Never 0: that would be a hot loop.
+  const atLeastMs = Math.max(1_000, wantedMs)
+  const seconds = Math.max(1, visibilitySeconds(atLeastMs, nowMs - received.receivedAtMs))
+  const { handle, sequence } = received
+  const answer = await context.changes.add({ handle, sequence, seconds, expiresAtMs })
+  return settled(context, received, { verb: 'defer', answer })
+    ? nowMs + seconds * 1_000
+    : expiresAtMs
+}
+
+/** The record is durable. It is published before the original goes, so a crash between publishes it again. */
+async function deadLetter(
+  context: SettleContext,
+  received: Received,
+  settlement: Settlement,
+): Promise<Hidden> {
+  const { place, port } = context
+  if (place.kind === 'redrive') return hide(context, received, laterMs(context))
+  if (place.kind === 'queue') {
+    const answer = await port.publishDeadLetter(settlement, place.publish)
+    if (answer.kind === 'retry') {
+      if (answer.error !== undefined) notPublished(context, received, answer.error)
+      return hide(context, received, laterMs(context))
+    }
+  }
+  return remove(context, received)
+}
+
+/** A dead message that must be seen again: soon, but no hot loop. */
+const laterMs = ({ runtime }: SettleContext): number => 5_000 + runtime.random() * 25_000
+
+/**
+ * While a store is down every receive counts towards `maxReceiveCount`: at half a minute and more between two, an
+ * outage does not fill a dead-letter queue.
+ */
+const outageMs = ({ runtime }: SettleContext, { delivery }: Received): number =>
+  30_000 + (delivery.orderingKey === undefined ? runtime.random() * 90_000 : 0)
+
+/**
+ * An event that is busy is received after two seconds and then after four, or later where the guard says so: each
+ * receive counts towards `maxReceiveCount`. No longer, because a message has many receives for other reasons too.
+ */
+const busyMs = ({ delivery: { deliveryCount } }: Received): number =>
+  deliveryCount === 1 ? 2_000 : 4_000
+
+/** Only later, never sooner: a message before its time is one more receive. A group keeps one time. */
+function jitterMs({ runtime }: SettleContext, received: Received, wantedMs: number): number {
+  if (received.delivery.orderingKey !== undefined) return 0
+  return runtime.random() * Math.min(Math.max(0, wantedMs) * 0.2, 5_000)
+}
+
+interface Carried {
+  readonly verb: string
+  readonly answer: EntryAnswer
+}
+
+function settled(context: SettleContext, received: Received, { verb, answer }: Carried): boolean {
+  if (answer.kind === 'settled') return true
+  refused(context, received, { verb, code: answer.code })
+  return false
+}
+
+function refused(
+  context: SettleContext,
+  received: Received,
+  why: { readonly verb: string; readonly code: string },
+): void {
+  context.onRefused()
+  const fields = { queue: context.queueUrl, messageId: received.message.MessageId, ...why }
+  context.logger.warn(fields, 'a settlement was not carried out; the message will return')
+}
+
+function notPublished(context: SettleContext, received: Received, error: unknown): void {
+  const fields = { queue: context.queueUrl, messageId: received.message.MessageId, err: error }
+  context.logger.error(fields, 'a dead letter could not be published; it will be tried again')
+}

@@ -1,0 +1,135 @@
+import type { Message } from '@aws-sdk/client-sqs'
+import type { Delivery, Logger, Runtime } from '@onceward/core'
+import { ENTRIES, type Wire } from './client.ts'
+import { troubleOf } from './errors.ts'
+import { LONGEST_VISIBILITY_MS } from './options.ts'
+
+/** A message in hand. Instants are milliseconds on the monotonic clock. */
+export interface Received {
+  readonly message: Message
+  readonly handle: string
+  readonly delivery: Delivery
+  /** From before the request: SQS counts its 12 hours from a moment after that. */
+  readonly receivedAtMs: number
+  readonly hiddenUntilMs: number
+  /** Order of arrival in this process. */
+  readonly sequence: number
+}
+
+/** Seconds that SQS accepts for this message now, at least `wantedMs`; 0 once its 12 hours are over. */
+export function visibilitySeconds(wantedMs: number, ageMs: number): number {
+  // One second less than what is left: the request is on its way while the age grows.
+  const leftSeconds = Math.floor((LONGEST_VISIBILITY_MS - ageMs) / 1_000) - 1
+  return Math.max(0, Math.min(Math.ceil(wantedMs / 1_000), leftSeconds))
+}
+
+export interface TickerOptions {
+  readonly wire: Pick<Wire, 'changeVisibility'>
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly queueUrl: string
+  readonly visibilityMs: number
+  readonly renewMs: number
+}
+
+interface Hold {
+  hiddenUntilMs: number
+  call: Promise<void> | undefined
+}
+
+/** Keeps the messages in hand hidden, in batches of ten, while the guard works on them. */
+export class VisibilityTicker {
+  readonly #options: TickerOptions
+  readonly #holds = new Map<Received, Hold>()
+  #cancel: (() => void) | undefined
+
+  constructor(options: TickerOptions) {
+    this.#options = options
+  }
+
+  hold(received: Received): void {
+    this.#holds.set(received, { hiddenUntilMs: received.hiddenUntilMs, call: undefined })
+    this.#arm()
+  }
+
+  /**
+   * Ends the renewal of a message and answers until when it is hidden. Waits for a renewal that is under way: one
+   * that arrives after the delete is an error, one after a deferral undoes it.
+   */
+  async release(received: Received): Promise<number> {
+    const hold = this.#holds.get(received)
+    if (hold === undefined) return received.hiddenUntilMs
+    this.#holds.delete(received)
+    await hold.call
+    return hold.hiddenUntilMs
+  }
+
+  stop(): void {
+    this.#holds.clear()
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+
+  #arm(): void {
+    const { runtime, renewMs } = this.#options
+    this.#cancel ??= runtime.setTimer(() => this.#tick(), renewMs, { keepAlive: false })
+  }
+
+  #tick(): void {
+    this.#cancel = undefined
+    const { runtime, visibilityMs, renewMs } = this.#options
+    const dueBeforeMs = runtime.monotonic() + visibilityMs - renewMs / 2
+    const due = [...this.#holds].filter(
+      ([, hold]) => hold.call === undefined && hold.hiddenUntilMs <= dueBeforeMs,
+    )
+    for (let start = 0; start < due.length; start += ENTRIES) {
+      this.#renew(due.slice(start, start + ENTRIES))
+    }
+    if (this.#holds.size > 0) this.#arm()
+  }
+
+  #renew(batch: readonly (readonly [Received, Hold])[]): void {
+    const call = this.#extend(batch).finally(() => {
+      for (const [, hold] of batch) hold.call = undefined
+    })
+    for (const [, hold] of batch) hold.call = call
+  }
+
+  async #extend(batch: readonly (readonly [Received, Hold])[]): Promise<void> {
+    const { wire, runtime, visibilityMs, renewMs } = this.#options
+    const nowMs = runtime.monotonic()
+    const changes = batch
+      .map(([received, hold]) => ({
+        received,
+        hold,
+        handle: received.handle,
+        seconds: visibilitySeconds(visibilityMs, nowMs - received.receivedAtMs),
+      }))
+      .filter(({ received, seconds }) => seconds > 0 || this.#giveUp(received, 'twelve hours'))
+    if (changes.length === 0) return
+    try {
+      // Half a period: a call that hangs must be over when the next tick comes, which is the last in time.
+      const refused = await wire.changeVisibility(changes, renewMs / 2)
+      const indexes = new Map(refused.map((entry) => [entry.index, entry]))
+      for (const [index, { received, hold, seconds }] of changes.entries()) {
+        const refusal = indexes.get(index)
+        if (refusal === undefined) hold.hiddenUntilMs = nowMs + seconds * 1_000
+        else if (refusal.senderFault) this.#giveUp(received, refusal.code)
+      }
+    } catch (error) {
+      // The next tick comes before the visibility is over.
+      const { queueUrl, logger } = this.#options
+      const fields = { queue: queueUrl, messages: changes.length, trouble: troubleOf(error).text }
+      logger.warn(fields, 'visibility of messages in hand was not renewed')
+    }
+  }
+
+  /** The handler goes on: its transaction, not the visibility, decides. The copy finds a claim or a row. */
+  #giveUp(received: Received, why: string): false {
+    this.#holds.delete(received)
+    const { queueUrl, logger } = this.#options
+    const fields = { queue: queueUrl, messageId: received.message.MessageId, why }
+    logger.warn(fields, 'a message in hand can no longer be kept hidden')
+    return false
+  }
+}

@@ -1,0 +1,53 @@
+import { type Runtime, systemRuntime } from '@onceward/core'
+
+interface Timer {
+  readonly atMs: number
+  readonly callback: () => void
+}
+
+/** A clock that moves when told to; what it calls gets the time to go on before it moves further. */
+export class Clock {
+  #nowMs = 1_000_000
+  readonly #timers = new Set<Timer>()
+  readonly runtime: Runtime = {
+    ...systemRuntime,
+    now: () => this.#nowMs as ReturnType<Runtime['now']>,
+    monotonic: () => this.#nowMs,
+    random: () => 0.5,
+    setTimer: (callback, delayMs) => {
+      const timer = { atMs: this.#nowMs + delayMs, callback }
+      this.#timers.add(timer)
+      return () => this.#timers.delete(timer)
+    },
+  }
+
+  get nowMs(): number {
+    return this.#nowMs
+  }
+
+  /** Timers that have neither fired nor been cancelled. */
+  get timers(): number {
+    return this.#timers.size
+  }
+
+  /** Fires every timer that is due until then, in order. */
+  async advance(ms: number): Promise<void> {
+    const untilMs = this.#nowMs + ms
+    await turn()
+    while (true) {
+      const next = [...this.#timers].sort((a, b) => a.atMs - b.atMs)[0]
+      if (next === undefined || next.atMs > untilMs) break
+      this.#timers.delete(next)
+      this.#nowMs = Math.max(this.#nowMs, next.atMs)
+      next.callback()
+      await turn()
+    }
+    this.#nowMs = untilMs
+    await turn()
+  }
+}
+
+/** Lets all promises that can go on do so. */
+export async function turn(): Promise<void> {
+  for (let round = 0; round < 5; round++) await new Promise((resolve) => setImmediate(resolve))
+}

@@ -1,0 +1,143 @@
+import type { Delivery, Logger, Settlement } from '@onceward/core'
+import {
+  type Availability,
+  attachPort,
+  type Guard,
+  type GuardPort,
+  type GuardSettings,
+  type RunHooks,
+} from '@onceward/core/adapter'
+import { Clock } from './clock.ts'
+
+export interface Logged {
+  readonly level: keyof Logger
+  readonly fields: Readonly<Record<string, unknown>>
+  readonly text: string
+}
+
+/** One delivery that the guard was handed; the test settles it. */
+export interface Handed {
+  readonly delivery: Delivery
+  settle(settlement: Settlement): void
+}
+
+const SETTINGS: GuardSettings = {
+  consumer: 'billing',
+  concurrency: 2,
+  leaseMs: 30_000,
+  deadlineMs: 60_000,
+  dedupWindowMs: 15 * 86_400_000,
+  maxAttempts: 5,
+  retryMaxMs: 300_000,
+  transaction: 'each',
+  hasInbox: true,
+  hasLeases: false,
+  ownLanes: false,
+}
+
+export interface HandMadeGuard {
+  readonly guard: Guard
+  readonly port: GuardPort
+  readonly clock: Clock
+  readonly logged: readonly Logged[]
+  /** Every delivery so far, in order. */
+  readonly handed: readonly Handed[]
+  /** Sizes of the calls of `run`. */
+  readonly batches: readonly number[]
+  /** Of the calls of `run`. */
+  readonly hooks: readonly RunHooks[]
+  readonly publishers: ReadonlyMap<string, unknown>
+  /** For the test to change. */
+  readonly state: {
+    availability: Availability
+    open: () => Promise<void>
+    publish: 'published' | 'already' | 'retry'
+    /** Settles at once, without the test. */
+    decide: ((delivery: Delivery) => Settlement) | undefined
+  }
+}
+
+/** A guard whose settlements the test decides, on a clock that the test moves. */
+export function handMadeGuard(settings: Partial<GuardSettings> = {}): HandMadeGuard {
+  const clock = new Clock()
+  const logged: Logged[] = []
+  const handed: Handed[] = []
+  const batches: number[] = []
+  const hooksSeen: RunHooks[] = []
+  const publishers = new Map<string, unknown>()
+  const state: HandMadeGuard['state'] = {
+    availability: { kind: 'available' },
+    open: async () => undefined,
+    publish: 'published',
+    decide: undefined,
+  }
+  const log =
+    (level: keyof Logger) =>
+    (fields: object, text: string): void => {
+      logged.push({ level, fields: fields as Logged['fields'], text })
+    }
+  const port: GuardPort = {
+    settings: { ...SETTINGS, ...settings },
+    runtime: clock.runtime,
+    logger: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
+    open: () => state.open(),
+    availability: () => state.availability,
+    publishDeadLetter: async (_settlement, publish) => {
+      if (state.publish === 'retry') return { kind: 'retry' }
+      if (state.publish === 'published') await publish(letterOf(handed[0]?.delivery))
+      return { kind: state.publish }
+    },
+    registerPublisher: (source, publish) => {
+      publishers.set(source.queue, publish)
+      return () => publishers.delete(source.queue)
+    },
+    run: (deliveries, hooks) => {
+      batches.push(deliveries.length)
+      hooksSeen.push(hooks ?? {})
+      return run(deliveries, hooks, { handed, decide: state.decide })
+    },
+  }
+  const guard: Guard = {
+    consumer: 'billing',
+    process: () => Promise.reject(new Error('the port is what adapters use')),
+    processBatch: () => Promise.reject(new Error('the port is what adapters use')),
+    close: () => Promise.resolve(),
+  }
+  attachPort(guard, port)
+  return { guard, port, clock, logged, handed, batches, hooks: hooksSeen, publishers, state }
+}
+
+function run(
+  deliveries: readonly Delivery[],
+  hooks: RunHooks | undefined,
+  test: {
+    readonly handed: Handed[]
+    readonly decide: ((delivery: Delivery) => Settlement) | undefined
+  },
+): Promise<readonly Settlement[]> {
+  const settling = deliveries.map(async (delivery, index): Promise<Settlement> => {
+    const { promise, resolve } = Promise.withResolvers<Settlement>()
+    test.handed.push({ delivery, settle: resolve })
+    if (test.decide !== undefined) resolve(test.decide(delivery))
+    const settlement = await promise
+    hooks?.onSettlement?.(index, settlement)
+    return settlement
+  })
+  return Promise.all(settling)
+}
+
+function letterOf(
+  delivery: Delivery | undefined,
+): Parameters<Parameters<GuardPort['publishDeadLetter']>[1]>[0] {
+  return {
+    ref: { kind: 'refused', id: 'r-1' },
+    consumer: 'billing',
+    key: 'key-a',
+    reason: 'fatal',
+    error: 'no such order',
+    attempts: 1,
+    firstFailedAt: new Date(0),
+    lastFailedAt: new Date(0),
+    delivery: delivery as Delivery,
+  }
+}

@@ -1,0 +1,9 @@
+export { quorumQueuesOnDisk, type Rabbitmqctl, rabbitmqctl } from '../servers/rabbitmqctl.ts'
+export { Clock, turn } from './clock.ts'
+export { guardOf, type Order } from './guard.ts'
+export {
+  type Handed,
+  type HandMadeGuard,
+  handMadeGuard,
+  type Logged,
+} from './hand-made-port.ts'

@@ -1,0 +1,133 @@
+import { describe, expect, it } from 'vitest'
+import {
+  counted,
+  fresh,
+  MAX_ATTEMPTS,
+  NOT_YOUNG_MS,
+  newEvent,
+  type Open,
+} from './inbox-under-test.ts'
+
+/** Attempts that are written before the run. */
+export function attemptTests<Tx>(open: Open<Tx>): void {
+  describe('a suspect', () => {
+    it('gets attempt 1 before its run, and only once', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const [one, two] = [newEvent(), newEvent()]
+      const first = await steps.suspect(one)
+      expect(first.attempt).toBe(1)
+      const answer = await steps.session.suspect([one, two], 100)
+      expect(answer).toMatchObject({ kind: 'answered', counted: [undefined, { attempt: 1 }] })
+      expect(await steps.known(one)).toMatchObject({ kind: 'running', attempt: 1 })
+    })
+
+    // Red when the attempt is written in the business transaction: it rolls back, and poison runs for ever.
+    it('trap T13: an attempt counter survives the rollback', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const first = await steps.suspect(newEvent())
+      await (await steps.begin(counted(first))).rollback()
+      expect(await steps.known(first.event)).toMatchObject({ kind: 'running', attempt: 1 })
+      const second = await steps.countAlone(first.event)
+      await (await steps.begin(counted(second))).rollback()
+      expect(await steps.known(first.event)).toMatchObject({ kind: 'running', attempt: 2 })
+    })
+  })
+
+  describe('a count', () => {
+    it('leaves an event alone that was counted less than five seconds ago', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const { event } = await steps.suspect(newEvent())
+      await subject.pass(2_000)
+      expect(await steps.session.count([event], 'alone')).toEqual([{ kind: 'held' }])
+      await subject.pass(NOT_YOUNG_MS)
+      expect(await steps.session.count([event], 'alone')).toMatchObject([
+        { kind: 'counted', attempt: 2 },
+      ])
+    })
+
+    it('takes an event without a verdict only alone', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const { event } = await steps.suspect(newEvent())
+      await subject.pass(NOT_YOUNG_MS)
+      expect(await steps.session.count([event], 'together')).toEqual([{ kind: 'changed' }])
+    })
+
+    it('takes a waiting event when it is due', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const { event, token, attempt } = await steps.suspect(newEvent())
+      await steps.session.fail([{ event, token, attempt, error: 'busy', delayMs: 60_000 }])
+      expect(await steps.session.count([event], 'together')).toEqual([{ kind: 'changed' }])
+      await subject.pass(60_001)
+      expect(await steps.known(event)).toMatchObject({ kind: 'waiting', remainingMs: 0 })
+      expect(await steps.session.count([event], 'together')).toMatchObject([
+        { kind: 'counted', attempt: 2 },
+      ])
+    })
+
+    it('answers for each event of a slice by its own state', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const { event: old } = await steps.suspect(newEvent())
+      await subject.pass(NOT_YOUNG_MS)
+      const [absent, done, young] = [newEvent(), newEvent(), newEvent()]
+      await steps.commit(fresh(done))
+      await steps.suspect(young)
+      const answers = await steps.session.count([absent, done, young, old], 'alone')
+      expect(answers.map(({ kind }) => kind)).toEqual(['changed', 'changed', 'held', 'counted'])
+    })
+
+    it('answers held while a transaction holds the row, and it is then counted once', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const first = await steps.suspect(newEvent())
+      await subject.pass(NOT_YOUNG_MS)
+      const transaction = await steps.begin(counted(first))
+      expect(await steps.session.count([first.event], 'alone')).toEqual([{ kind: 'held' }])
+      await transaction.rollback()
+      const answers = await Promise.all(
+        [1, 2, 3, 4].map(() => steps.session.count([first.event], 'alone')),
+      )
+      const kinds = answers.flat().map(({ kind }) => kind)
+      expect(kinds.filter((kind) => kind === 'counted')).toHaveLength(1)
+      expect(kinds.filter((kind) => kind === 'held')).toHaveLength(3)
+      expect(await steps.known(first.event)).toMatchObject({ kind: 'running', attempt: 2 })
+    })
+
+    it('buries an event whose attempts are spent, unpublished', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const { event } = await steps.suspect(newEvent())
+      for (let attempt = 2; attempt <= MAX_ATTEMPTS; attempt += 1) await steps.countAlone(event)
+      await subject.pass(NOT_YOUNG_MS)
+      const spent = { reason: 'attempts-spent', attempt: MAX_ATTEMPTS }
+      expect(await steps.session.count([event], 'alone')).toEqual([{ kind: 'buried', ...spent }])
+      expect(await steps.known(event)).toMatchObject({ kind: 'dead', published: false, ...spent })
+      const letter = await steps.published({ kind: 'event', id: event.id })
+      expect(letter).toMatchObject({ reason: 'attempts-spent', attempts: MAX_ATTEMPTS })
+      expect(letter?.delivery.body).toEqual(event.delivery.body)
+    })
+
+    it('buries an event whose runs gave no verdict three times as often as it has attempts', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const { event, token } = await steps.suspect(newEvent())
+      let last = token
+      for (let run = 1; run < 3 * MAX_ATTEMPTS; run += 1) {
+        const as = 'no-verdict'
+        expect(await steps.session.release([{ event, token: last, as }])).toEqual(['recorded'])
+        expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 0 })
+        last = (await steps.countAlone(event)).token
+      }
+      await steps.session.release([{ event, token: last, as: 'no-verdict' }])
+      await subject.pass(NOT_YOUNG_MS)
+      expect(await steps.session.count([event], 'alone')).toMatchObject([
+        { kind: 'buried', reason: 'no-verdict' },
+      ])
+    })
+  })
+}

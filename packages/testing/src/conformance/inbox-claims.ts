@@ -1,0 +1,177 @@
+import { describe, expect, it } from 'vitest'
+import {
+  counted,
+  fresh,
+  newEvent,
+  type Open,
+  registration,
+  strangeToken,
+  WINDOW_MS,
+} from './inbox-under-test.ts'
+
+/** The business transaction: who gets the event, and what stays of it. */
+export function claimTests<Tx>(open: Open<Tx>): void {
+  describe('a business transaction', () => {
+    it('shows its event to others only after the commit', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const event = newEvent()
+      const transaction = await steps.begin(fresh(event))
+      expect(await steps.known(event)).toEqual({ kind: 'absent' })
+      await transaction.commit({ results: new Map(), recovered: [] })
+      expect(await steps.known(event)).toEqual({ kind: 'done', fingerprint: event.fingerprint })
+    })
+
+    it('leaves nothing behind when it is rolled back', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const event = newEvent()
+      await (await steps.begin(fresh(event))).rollback()
+      expect(await steps.known(event)).toEqual({ kind: 'absent' })
+      await steps.commit(fresh(event))
+    })
+
+    it('claims what is new of a slice and leaves out what is done', async () => {
+      await using opened = await open()
+      const { session } = opened.steps
+      const [old, next] = [newEvent(), newEvent()]
+      await opened.steps.commit(fresh(old))
+      const begun = await session.begin(fresh(old, next))
+      expect(begun).toMatchObject({ kind: 'open', claimed: new Set([next.id]) })
+      if (begun.kind === 'open') await begun.transaction.rollback()
+    })
+
+    // Red when the state is part of the key, or a count takes any state but the one it expects.
+    it('trap T2: a done event is never claimed again', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const event = newEvent()
+      await steps.commit(fresh(event))
+      expect(await steps.session.begin(fresh(event))).toEqual({ kind: 'none' })
+      expect(await steps.session.suspect([event], 50)).toEqual({
+        kind: 'answered',
+        counted: [undefined],
+      })
+      expect(await steps.session.count([event], 'alone')).toEqual([{ kind: 'changed' }])
+    })
+
+    // Red when age alone makes a row claimable, or is taken from the first attempt rather than the last count.
+    it('trap T6: time makes no done event claimable, and no counted one before its owner is late', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const [done, running] = [newEvent(), newEvent()]
+      await steps.commit(fresh(done))
+      await steps.suspect(running)
+      await subject.pass(WINDOW_MS / 2)
+      expect(await steps.session.begin(fresh(done))).toEqual({ kind: 'none' })
+      // Young again, although its first attempt was long ago.
+      await steps.countAlone(running)
+      expect(await steps.session.count([running], 'alone')).toEqual([{ kind: 'held' }])
+    })
+
+    it('answers held while another transaction holds the event', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const event = newEvent()
+      const first = await steps.begin(fresh(event))
+      expect(await steps.session.begin(fresh(event))).toEqual({ kind: 'held' })
+      expect(await steps.session.suspect([event], 30)).toEqual({ kind: 'held' })
+      await first.rollback()
+      await steps.commit(fresh(event))
+    })
+
+    it('keeps a result and hands it to duplicates, NUL and lone surrogate included', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const [event, nothing] = [newEvent(), newEvent()]
+      const result = { total: 3.5, text: 'a\0b\ud800"\\', list: [null, true] }
+      const results = new Map([
+        [event.id, JSON.stringify(result)],
+        [nothing.id, 'null'],
+      ])
+      await steps.commit(fresh(event, nothing), results)
+      expect(await steps.known(event)).toMatchObject({ kind: 'done', result })
+      expect(await steps.known(nothing)).toMatchObject({ kind: 'done', result: null })
+    })
+
+    it('takes a counted event only with the token of its count', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const mine = await steps.suspect(newEvent())
+      const stranger = { ...mine, token: strangeToken() }
+      expect(await steps.session.begin(counted(stranger))).toEqual({ kind: 'none' })
+      await steps.commit(counted(mine))
+      expect(await steps.known(mine.event)).toMatchObject({ kind: 'done' })
+    })
+
+    it('claims nothing with the token of an owner who was replaced', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const old = await steps.suspect(newEvent())
+      const successor = await steps.countAlone(old.event)
+      expect(await steps.session.begin(counted(old))).toEqual({ kind: 'none' })
+      await steps.commit(counted(successor))
+    })
+
+    it('is open without any claim', async () => {
+      await using opened = await open()
+      const { session } = opened.steps
+      const begun = await session.begin({ claim: { kind: 'none' }, waitMs: 50, budgetMs: 5_000 })
+      expect(begun).toMatchObject({ kind: 'open', claimed: new Set() })
+      if (begun.kind === 'open') await begun.transaction.rollback()
+    })
+  })
+
+  describe('several guards', () => {
+    it('see the same events and the same secret', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const other = await subject.inbox.open(registration(subject.runtime))
+      const event = newEvent()
+      await steps.commit(fresh(event))
+      expect(await other.begin(fresh(event))).toEqual({ kind: 'none' })
+      expect(other.secret).toEqual(steps.session.secret)
+      expect(await other.identity()).toBe(await steps.session.identity())
+      expect(other.secret.byteLength).toBeGreaterThanOrEqual(16)
+    })
+
+    it('of one consumer are told when their fingerprint rules differ', async () => {
+      await using opened = await open()
+      const { subject } = opened
+      const told: object[] = []
+      const { logger, ...rest } = registration(subject.runtime, { fingerprintRule: 2 })
+      const warn = (fields: object): void => void told.push(fields)
+      await subject.inbox.open({ ...rest, logger: { ...logger, warn } })
+      expect(told).toHaveLength(1)
+      expect(told[0]).toMatchObject({ consumer: 'billing' })
+    })
+  })
+
+  describe('the sweep', () => {
+    // Red when the sweep asks for the age alone: it would forget what is still being tried, and what is dead.
+    it('trap T23: deletes done events after the window, not before, and nothing else', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const sweepAll = async (): Promise<number> => {
+        let deleted = 0
+        for (;;) {
+          const step = await steps.session.sweep()
+          deleted += step?.deleted ?? 0
+          if (step?.finished !== false) return deleted
+        }
+      }
+      const [old, running, dead] = [newEvent(), newEvent(), newEvent()]
+      await steps.commit(fresh(old), new Map([[old.id, '1']]))
+      await steps.suspect(running)
+      await steps.buried(dead)
+      await subject.pass(WINDOW_MS - 60_000)
+      const young = newEvent()
+      await steps.commit(fresh(young))
+      expect(await sweepAll()).toBe(0)
+      await subject.pass(120_000)
+      expect(await sweepAll()).toBe(1)
+      const known = await steps.session.classify([old, young, running, dead])
+      expect(known.map(({ kind }) => kind)).toEqual(['absent', 'done', 'running', 'dead'])
+    })
+  })
+}

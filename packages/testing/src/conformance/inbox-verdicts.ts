@@ -1,0 +1,140 @@
+import { describe, expect, it } from 'vitest'
+import { counted, fresh, newEvent, type Open, strangeToken } from './inbox-under-test.ts'
+
+/** How an attempt ends: `fail`, `bury`, `release`, and the fence before them. */
+export function verdictTests<Tx>(open: Open<Tx>): void {
+  const failure = { attempt: 1, error: new Error('timeout'), delayMs: 30_000 }
+
+  describe('a failure', () => {
+    it('of a counted event makes it wait, with its attempt', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const { event, token } = await steps.suspect(newEvent())
+      expect(await steps.session.fail([{ ...failure, event, token }])).toEqual(['recorded'])
+      const known = await steps.known(event)
+      expect(known).toMatchObject({ kind: 'waiting', attempt: 1, alone: false })
+      if (known.kind === 'waiting') {
+        expect(known.remainingMs).toBeGreaterThan(20_000)
+        expect(known.remainingMs).toBeLessThanOrEqual(30_000)
+      }
+    })
+
+    it('of a clean run makes a row of the event that had none', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const event = newEvent()
+      await (await steps.begin(fresh(event))).rollback()
+      expect(await steps.session.fail([{ ...failure, event }])).toEqual(['recorded'])
+      expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 1 })
+    })
+
+    it('is recorded together with the rollback', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const [event, second] = [newEvent(), await steps.suspect(newEvent())]
+      const clean = await steps.begin(fresh(event))
+      expect(await clean.rollbackAndFail([{ ...failure, event }])).toEqual(['recorded'])
+      expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 1 })
+      const recovered = await steps.begin(counted(second))
+      expect(await recovered.rollbackAndFail([{ ...failure, ...second }])).toEqual(['recorded'])
+      expect(await steps.known(second.event)).toMatchObject({ kind: 'waiting', attempt: 1 })
+    })
+  })
+
+  describe('the fence', () => {
+    it('loses every verdict of an owner who was replaced', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const old = await steps.suspect(newEvent())
+      const successor = await steps.countAlone(old.event)
+      const { event, token, attempt } = old
+      const { session } = steps
+      expect(await session.fail([{ ...failure, event, token, attempt }])).toEqual(['lost'])
+      const burial = { event, token, attempt, error: 'x', reason: 'fatal' } as const
+      expect(await session.bury([burial])).toEqual(['lost'])
+      expect(await session.release([{ event, token, as: 'given-back' }])).toEqual(['lost'])
+      expect(await session.release([{ event, token, as: 'no-verdict' }])).toEqual(['lost'])
+      expect(await steps.known(event)).toMatchObject({ kind: 'running', attempt: 2 })
+      await steps.commit(counted(successor))
+    })
+
+    it('loses the verdict of a clean run when somebody has been there since', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const [done, running, waiting] = [newEvent(), newEvent(), newEvent()]
+      await steps.commit(fresh(done))
+      await steps.suspect(running)
+      const events = [done, running, waiting]
+      const failures = events.map((event) => ({ ...failure, event }))
+      expect(await steps.session.fail(failures)).toEqual(['lost', 'lost', 'recorded'])
+      const burials = events.map((event) => ({ ...failure, event, reason: 'fatal' as const }))
+      expect(await steps.session.bury(burials)).toEqual(['lost', 'lost', 'lost'])
+      const kinds = (await steps.session.classify(events)).map(({ kind }) => kind)
+      expect(kinds).toEqual(['done', 'running', 'waiting'])
+    })
+
+    it('loses a second verdict', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const { event, token } = await steps.suspect(newEvent())
+      const twice = { ...failure, event, token }
+      expect(await steps.session.fail([twice])).toEqual(['recorded'])
+      expect(await steps.session.fail([{ ...twice, delayMs: 0 }])).toEqual(['lost'])
+      expect(await steps.session.bury([{ ...twice, reason: 'fatal' }])).toEqual(['lost'])
+    })
+
+    it('loses a verdict whose event is done, and does not touch it', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const mine = await steps.suspect(newEvent())
+      await steps.commit(counted(mine))
+      const { event, token } = mine
+      expect(await steps.session.bury([{ ...failure, event, token, reason: 'fatal' }])).toEqual([
+        'lost',
+      ])
+      expect(await steps.session.release([{ event, token, as: 'given-back' }])).toEqual(['lost'])
+      expect(await steps.known(event)).toMatchObject({ kind: 'done' })
+    })
+  })
+
+  describe('a release', () => {
+    it('forgets a first attempt, so the event is new again', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const { event, token } = await steps.suspect(newEvent())
+      expect(await steps.session.release([{ event, token, as: 'given-back' }])).toEqual([
+        'recorded',
+      ])
+      expect(await steps.known(event)).toEqual({ kind: 'absent' })
+    })
+
+    it('gives a later attempt back, due now', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const { event } = await steps.suspect(newEvent())
+      const { token } = await steps.countAlone(event)
+      await steps.session.release([{ event, token, as: 'given-back' }])
+      const due = { kind: 'waiting', attempt: 1, remainingMs: 0 }
+      expect(await steps.known(event)).toMatchObject(due)
+    })
+
+    it('without a verdict makes the next run one that has no company', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const { event, token } = await steps.suspect(newEvent())
+      await steps.session.release([{ event, token, as: 'no-verdict' }])
+      const due = { kind: 'waiting', attempt: 0, remainingMs: 0, alone: true }
+      expect(await steps.known(event)).toMatchObject(due)
+      expect(await steps.session.count([event], 'together')).toEqual([{ kind: 'changed' }])
+    })
+
+    it('with a token nobody gave out changes nothing', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const { event } = await steps.suspect(newEvent())
+      const strange = { event, token: strangeToken(), as: 'given-back' } as const
+      expect(await steps.session.release([strange])).toEqual(['lost'])
+      expect(await steps.known(event)).toMatchObject({ kind: 'running', attempt: 1 })
+    })
+  })
+}

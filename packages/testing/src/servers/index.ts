@@ -1,0 +1,34 @@
+export { type KafkaConnection, type KafkaOptions, type KafkaUser, kafka } from './kafka.ts'
+export { type PgbouncerOptions, pgbouncer } from './pgbouncer.ts'
+export {
+  type PostgresConnection,
+  type PostgresOptions,
+  type PostgresServer,
+  postgres,
+} from './postgres.ts'
+export {
+  type DataHook,
+  type DataVerdict,
+  type Direction,
+  type ProxiedConnection,
+  proxy,
+  swallowReplyTo,
+  type TcpProxy,
+  type TcpProxyOptions,
+} from './proxy.ts'
+export { type RabbitmqConnection, type RabbitmqOptions, rabbitmq } from './rabbitmq.ts'
+export { type RedisConnection, type RedisOptions, redis } from './redis.ts'
+export { type RedisSentinels, type SentinelOptions, sentinels } from './sentinels.ts'
+export {
+  type How,
+  SERVICES,
+  type Server,
+  ServerMissingError,
+  ServerNotOursError,
+  type ServerOptions,
+  ServerStartError,
+  type ServiceName,
+  skipped,
+} from './server.ts'
+export { type SqsOptions, sqs } from './sqs.ts'
+export type { SqsConnection } from './sqs-connection.ts'

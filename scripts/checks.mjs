@@ -1,0 +1,28 @@
+import { turbo } from './build.mjs'
+import { run, tool } from './process.mjs'
+
+const quietly = (name, args) => () => run(tool(name), args, { quiet: true })
+
+/** What is checked beside the tests; each counts as one test. */
+const CHECKS = [
+  { title: 'the packages build', check: () => turbo('build') },
+  { title: 'types hold, in tests too', check: quietly('tsc', ['-p', 'tsconfig.test.json']) },
+  {
+    title: 'format, layers and circles are in order',
+    check: quietly('biome', ['ci', '--colors=off', '--max-diagnostics=200', '.']),
+  },
+  { title: 'no promise is forgotten', check: quietly('oxlint', []) },
+  { title: 'the packages can be published', check: () => turbo('check', ['--only']) },
+]
+
+/** Runs all checks, also after one failed, and prints the output of those that did. */
+export async function runChecks() {
+  const counts = { passed: 0, failed: 0 }
+  for (const { title, check } of CHECKS) {
+    const { code, output } = await check()
+    console.log(` ${code === 0 ? '✓' : '✗'} check: ${title}`)
+    if (code !== 0) console.log(output)
+    counts[code === 0 ? 'passed' : 'failed'] += 1
+  }
+  return counts
+}

@@ -1,0 +1,69 @@
+import type { ErrorCode } from '../packages/core/src/errors.ts'
+import { code, table } from './docs-table.ts'
+
+interface ErrorDoc {
+  readonly name: string
+  readonly when: string
+  readonly remedy: string
+}
+
+const ERRORS: Readonly<Record<ErrorCode, ErrorDoc>> = {
+  ONCEWARD_RETRYABLE: {
+    name: 'RetryableError',
+    when: 'Thrown by your handler: try again later, after `afterMs` if given. Any other error means the same.',
+    remedy: 'Nothing. After `retry.attempts` runs the event is a dead letter.',
+  },
+  ONCEWARD_FATAL: {
+    name: 'FatalError',
+    when: 'Thrown by your handler: this event can never succeed.',
+    remedy: 'The event is a dead letter at once. Mend the cause, then replay it.',
+  },
+  ONCEWARD_INVALID_PAYLOAD: {
+    name: 'InvalidPayloadError',
+    when: 'The body cannot be decoded, does not fit the schema, or the key is none (empty, too long, not well formed).',
+    remedy: 'The message is a dead letter. Mend the producer, or the schema and replay.',
+  },
+  ONCEWARD_MISSING_KEY: {
+    name: 'MissingKeyError',
+    when: 'No resolver found an event key, or the tenant is missing.',
+    remedy: 'Set `eventKey` to where your producer puts the identity, then replay.',
+  },
+  ONCEWARD_CONFLICT: {
+    name: 'ConflictError',
+    when: 'The event key was used before with another payload.',
+    remedy:
+      'Look at both: the key resolver is too coarse, or the producer uses a key twice. `fingerprint` can leave fields out.',
+  },
+  ONCEWARD_LEASE_LOST: {
+    name: 'LeaseLostError',
+    when: 'Another owner may have taken the event over while the handler ran.',
+    remedy:
+      'Nothing: it was rolled back. If it happens often, raise `leaseMs` or look for a blocked event loop.',
+  },
+  ONCEWARD_DEADLINE_EXCEEDED: {
+    name: 'DeadlineExceededError',
+    when: 'The handler ran longer than `deadlineMs`, or a drain ran out of time.',
+    remedy: 'It was rolled back. Heed `signal` in the handler, or raise `deadlineMs`.',
+  },
+  ONCEWARD_COMMIT_UNKNOWN: {
+    name: 'CommitUnknownError',
+    when: 'The connection ended after `COMMIT` was sent and before its answer came.',
+    remedy: 'Nothing: the guard asks the inbox again, and if that fails the redelivery does.',
+  },
+  ONCEWARD_STORE_UNAVAILABLE: {
+    name: 'StoreUnavailableError',
+    when: 'Postgres cannot be reached, has no connection left, or did not answer in time.',
+    remedy: 'Bring it back. Deliveries wait meanwhile and no attempt is counted.',
+  },
+  ONCEWARD_CONFIGURATION: {
+    name: 'ConfigurationError',
+    when: 'Options, tables, pool or queues that cannot work. Thrown at start.',
+    remedy: 'Do what the message says; it lists every problem at once.',
+  },
+}
+
+export const errorTable = (): string =>
+  table(
+    ['`code`', 'Class', 'When', 'What to do'],
+    Object.entries(ERRORS).map(([name, doc]) => [code(name), code(doc.name), doc.when, doc.remedy]),
+  )

@@ -1,0 +1,149 @@
+import { OPTION_DOCS, type OptionDoc } from '../packages/core/src/option-docs.ts'
+import { OPTION_RULES } from '../packages/core/src/option-rules.ts'
+import type { KyselyInboxOptions } from '../packages/postgres/src/kysely.ts'
+import { DEFAULTS as INBOX_DEFAULTS } from '../packages/postgres/src/options.ts'
+import { DEFAULT_SCHEMA } from '../packages/postgres/src/schema.ts'
+import {
+  DEFAULTS as REDIS_DEFAULTS,
+  type RedisLeasesOptions,
+} from '../packages/redis/src/options.ts'
+import {
+  type ConsumeSqsOptions,
+  DEFAULTS,
+  LONGEST_VISIBILITY_MS,
+} from '../packages/sqs/src/options.ts'
+import { AMQP, type Docs, KAFKA, MS, SHARED } from './docs-brokers.ts'
+import { code, table, withDuration } from './docs-table.ts'
+
+type SqsOption = Exclude<keyof ConsumeSqsOptions, 'batch'> | 'batch.size' | 'batch.lingerMs'
+
+const SQS: Docs<SqsOption> = {
+  queueUrl: {
+    type: 'string',
+    meaning: 'URL of the queue to read.',
+    reason: 'Required.',
+  },
+  deadLetter: {
+    type: "{ queueUrl } | 'redrive'",
+    meaning:
+      "Where dead messages go: to that queue, with headers that say why; or `'redrive'`, left to the queue's own redrive policy.",
+    reason:
+      'Left out, the record in Postgres is the place and the message is deleted. Required without an inbox.',
+  },
+  visibilityMs: {
+    type: `integer, 1000–${LONGEST_VISIBILITY_MS}`,
+    unit: MS,
+    default: "the guard's `leaseMs` and a tenth more, in whole seconds",
+    meaning:
+      'How long SQS hides a message after each receive and each renewal. Renewed while the message is in hand.',
+    reason:
+      'It bounds how soon the message of a dead process comes back, not how long a handler may take. A little more than the lease, so that the lease is free by then.',
+  },
+  longPollMs: {
+    type: 'integer, 0–20000',
+    unit: MS,
+    default: DEFAULTS.longPollMs,
+    meaning: 'How long a receive waits for a message.',
+    reason: 'The most that SQS allows: an idle queue costs the fewest requests.',
+  },
+  ...SHARED,
+}
+
+const INBOX: Docs<keyof KyselyInboxOptions> = {
+  schema: {
+    type: 'string, 1–63 bytes',
+    default: DEFAULT_SCHEMA,
+    meaning: 'Schema of the tables; `migrate` and `deadLetters` take it too.',
+    reason: 'A schema of its own keeps the tables apart from yours.',
+  },
+  isolation: {
+    type: "'read committed' | 'repeatable read' | 'serializable'",
+    default: INBOX_DEFAULTS.isolation,
+    meaning: "Isolation level of the handler's transactions. It cannot be set after the claim.",
+    reason:
+      "PostgreSQL's own default. With the others a serialization failure is run again, at most five times for one event.",
+  },
+  commitSilenceMs: {
+    type: 'integer, 100–3600000',
+    unit: MS,
+    default: INBOX_DEFAULTS.commitSilenceMs,
+    meaning:
+      'Longest wait for the answer to a COMMIT; beyond it the outcome is unknown and asked for on another connection.',
+    reason: 'Long enough for a busy disk; synchronous standbys may need it longer.',
+  },
+  poolSize: {
+    type: 'integer, 1 or more',
+    default: undefined,
+    meaning:
+      'Kysely only: connections of the pool below it. Given, guards that share the pool take turns, two connections stay spare, and a `concurrency` it cannot carry is refused at start.',
+    reason: 'Kysely does not show its pool; of a pool of pg the size is known.',
+  },
+}
+
+const REDIS: Docs<keyof RedisLeasesOptions> = {
+  budgetMs: {
+    type: 'integer, 1–60000',
+    unit: MS,
+    default: `${REDIS_DEFAULTS.besideMs} beside an inbox, ${REDIS_DEFAULTS.aloneMs} without`,
+    meaning: 'Longest wait for Redis.',
+    reason:
+      'Beside an inbox the guard then goes straight to Postgres; without one there is nowhere else to go.',
+  },
+  namespace: {
+    type: 'string, 1–64 bytes',
+    default: REDIS_DEFAULTS.namespace,
+    meaning:
+      'Part of every key. Beside an inbox the identity of the Postgres history is added to it.',
+    reason: 'Several systems may share one Redis.',
+  },
+  rememberDoneMs: {
+    type: 'integer, 1000–31536000000',
+    unit: MS,
+    default: REDIS_DEFAULTS.rememberDoneMs,
+    meaning: 'How long done events are remembered beside an inbox: at least this, at most twice.',
+    reason:
+      'Most copies come soon; Postgres remembers for the whole dedup window. Without an inbox Redis does, so there it must not be shorter.',
+  },
+}
+
+const named = (docs: Docs<string>): readonly OptionDoc[] =>
+  Object.entries(docs).map(([name, doc]) => ({ name, ...doc }))
+
+/** Tables of options by the name that a document asks for. */
+export const OPTION_TABLES: Readonly<Record<string, () => string>> = {
+  guard: () => optionTable(OPTION_DOCS.map(withRange)),
+  sqs: () => optionTable(named(SQS)),
+  kafka: () => optionTable(named(KAFKA)),
+  amqp: () => optionTable(named(AMQP)),
+  redis: () => optionTable(named(REDIS)),
+  inbox: () => optionTable(named(INBOX)),
+}
+
+/** Numbers get the range that the code checks. */
+function withRange(doc: OptionDoc): OptionDoc {
+  const range = /from (\d+) to (\d+)/.exec(OPTION_RULES[doc.name]?.expected ?? '')
+  return range === null ? doc : { ...doc, type: `${doc.type}, ${range[1]}–${range[2]}` }
+}
+
+function optionTable(docs: readonly OptionDoc[]): string {
+  const head = ['Option', 'Type', 'Unit', 'Default', 'What it is', 'Why']
+  return table(
+    head,
+    docs.map((doc) => [
+      code(doc.name),
+      typeCell(doc.type),
+      doc.unit ?? '',
+      defaultCell(doc),
+      doc.meaning,
+      doc.reason,
+    ]),
+  )
+}
+
+const typeCell = (type: string): string => (/^(integer|string), /.test(type) ? type : code(type))
+
+function defaultCell({ default: value, unit }: OptionDoc): string {
+  if (value === undefined) return ''
+  if (typeof value === 'number') return unit === MS ? withDuration(value) : code(String(value))
+  return /[ `]/.test(value) && !value.startsWith('[') ? value : code(value)
+}

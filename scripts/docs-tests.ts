@@ -1,0 +1,54 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { code, table } from './docs-table.ts'
+
+/** A test file of the repository. */
+export interface TestFile {
+  readonly file: string
+  readonly text: string
+}
+
+export function testFiles(root: string): readonly TestFile[] {
+  return ['packages', 'test-e2e']
+    .flatMap((directory) =>
+      readdirSync(join(root, directory), { recursive: true, encoding: 'utf8' })
+        .filter((name) => /(\.test|\/conformance\/[a-z-]+)\.ts$/.test(name))
+        .filter((name) => !name.includes('node_modules'))
+        .map((name) => `${directory}/${name}`),
+    )
+    .toSorted()
+    .map((file) => ({ file, text: readFileSync(join(root, file), 'utf8') }))
+}
+
+/** `- \`file\`: title`, as documents name the tests that show something. */
+export const NAMED_TEST: RegExp = /^- `([^`]+\.test\.ts)`: (.+)$/gm
+
+export const hasTest = ({ text }: TestFile, title: string): boolean =>
+  ["'", '"', '`'].some((quote) => text.includes(quote + title + quote))
+
+/** Named tests with the file they are in today. */
+export function withFiles(text: string, tests: readonly TestFile[]): string {
+  return text.replace(NAMED_TEST, (line, named: string, title: string) => {
+    const holders = tests.filter((test) => hasTest(test, title)).map(({ file }) => file)
+    const [file] = holders
+    return file === undefined || holders.includes(named) ? line : `- \`${file}\`: ${title}`
+  })
+}
+
+const TRAP = /(['"`])(?:traps? |acceptance )?([TA]\d+(?: and [TA]\d+)?): ((?:(?!\1).)+)\1/g
+
+const order = (name: string): number =>
+  (name.startsWith('T') ? 0 : 1_000) + Number.parseInt(name.slice(1), 10)
+
+/** Every test that is named after a trap or an acceptance test, by their numbers. */
+export function trapTable(tests: readonly TestFile[]): string {
+  const traps = tests.flatMap(({ file, text }) =>
+    [...text.matchAll(TRAP)].map(([, , name = '', title = '']) => ({ name, title, file })),
+  )
+  return table(
+    ['Trap', 'Its test', 'In'],
+    traps
+      .toSorted((a, b) => order(a.name) - order(b.name))
+      .map(({ name, title, file }) => [name, title.replaceAll(/%[sjdi]/g, '…'), code(file)]),
+  )
+}

@@ -1,0 +1,69 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { deadLetterHeaders } from '../packages/core/src/dead-letter-headers.ts'
+import { toDelivery } from '../packages/core/src/to-delivery.ts'
+import { errorTable } from './docs-errors.ts'
+import { OPTION_TABLES } from './docs-options.ts'
+import { code } from './docs-table.ts'
+import { testFiles, trapTable, withFiles } from './docs-tests.ts'
+
+/** Absolute path of the repository. */
+export const root: string = fileURLToPath(new URL('..', import.meta.url))
+
+/** Everything that may ask for rendered parts, relative to the repository. */
+export function documents(): readonly string[] {
+  const inside = (directory: string): string[] =>
+    readdirSync(join(root, directory))
+      .filter((name) => name.endsWith('.md'))
+      .map((name) => `${directory}/${name}`)
+  const packages = readdirSync(join(root, 'packages')).flatMap((name) => inside(`packages/${name}`))
+  return ['README.md', ...inside('docs'), ...packages]
+}
+
+export const read = (file: string): string => readFileSync(join(root, file), 'utf8')
+
+const PART = /(<!-- render (\S+)(?: (\S+))? -->\n)(?:(?!<!-- )[\s\S])*?(<!-- end -->)/g
+
+const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
+  sample: (file) => `\`\`\`ts\n${read(file).trimEnd()}\n\`\`\``,
+  options: (name) => known(OPTION_TABLES[name], `options ${name}`)(),
+  errors: errorTable,
+  'dead-letter-headers': headerList,
+  traps: () => trapTable(testFiles(root)),
+}
+
+function headerList(): string {
+  const now = new Date()
+  const letter = {
+    ...({ ref: { kind: 'refused', id: '' }, reason: 'fatal', attempts: 1 } as const),
+    ...{ consumer: 'c', key: 'k', error: 'e', firstFailedAt: now, lastFailedAt: now },
+    delivery: toDelivery(null, { source: { broker: 'sqs', queue: 'q', position: 'p' } }),
+  }
+  return Object.keys(deadLetterHeaders(letter)).map(code).join(', ')
+}
+
+function known<Renderer>(renderer: Renderer | undefined, name: string): Renderer {
+  if (renderer === undefined) throw new Error(`There is nothing to render called "${name}".`)
+  return renderer
+}
+
+/** The text with every part between `<!-- render … -->` and `<!-- end -->` made anew from the code. */
+export function render(text: string): string {
+  const rendered = text.replace(
+    PART,
+    (_part, start: string, name: string, argument = '', end: string) =>
+      `${start}${known(RENDERERS[name], name)(argument)}\n${end}`,
+  )
+  return withFiles(rendered, testFiles(root))
+}
+
+if (import.meta.main) {
+  for (const file of documents()) {
+    const text = read(file)
+    const rendered = render(text)
+    if (rendered === text) continue
+    writeFileSync(join(root, file), rendered)
+    console.log(`rendered ${file}`)
+  }
+}

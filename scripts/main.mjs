@@ -1,0 +1,63 @@
+import { join } from 'node:path'
+import { turbo } from './build.mjs'
+import { runChecks } from './checks.mjs'
+import { mutate } from './mutate.mjs'
+import { fromSource, pinnedNode, root, run, tool } from './process.mjs'
+import { setup } from './setup.mjs'
+import { test } from './test.mjs'
+
+// kafkajs sets timers of negative length; Node would say so once per process, and nobody can change it.
+const QUIET = '--disable-warning=TimeoutNegativeWarning'
+
+const CRASH_TESTS = ['sqs', 'kafka', 'amqp'].map((broker) => `test-e2e/crash/${broker}.test.ts`)
+
+async function runFromSource(file, args) {
+  const { code } = await run(pinnedNode, [fromSource, QUIET, join(root, file), ...args])
+  return code
+}
+
+/** Every scene of the crash tests, where `npm test` plays one for each row; of one broker or of all. */
+async function crashMatrix(args) {
+  const broker = args[args.indexOf('--broker') + 1]
+  const isOne = args.includes('--broker') && broker !== 'all'
+  const files = isOne ? [`test-e2e/crash/${broker}.test.ts`] : CRASH_TESTS
+  const env = { ONCEWARD_CRASH_MATRIX: 'all' }
+  const { code } = await run(tool('vitest'), ['run', '--project=e2e', ...files], { env })
+  return code
+}
+
+function report({ code, output }) {
+  if (code !== 0) console.log(output)
+  return code
+}
+
+const COMMANDS = {
+  build: async () => report(await turbo('build')),
+  check: async () => ((await runChecks()).failed === 0 ? 0 : 1),
+  docs: (args) => runFromSource('scripts/docs.ts', args),
+  demo: (args) => runFromSource('test-e2e/demo/main.ts', args),
+  bench: (args) => runFromSource('bench/run.ts', args),
+  soak: (args) => runFromSource('test-e2e/soak/main.ts', args),
+  simulate: (args) => runFromSource('test-e2e/simulation/main.ts', args),
+  crash: (args) =>
+    args.includes('--matrix') ? crashMatrix(args) : runFromSource('test-e2e/crash/main.ts', args),
+  mutate,
+  test,
+  'test:compose': (args) => runFromSource('scripts/compose.mjs', args),
+}
+
+const [name = '', ...args] = process.argv.slice(2)
+const command = COMMANDS[name]
+if (command === undefined) {
+  console.error(`usage: node scripts/main.mjs ${Object.keys(COMMANDS).join('|')} [arguments]`)
+  process.exit(2)
+}
+
+try {
+  await setup()
+  process.exitCode = await command(args)
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error)
+  if (name === 'test') console.log('\n0 passed, 1 failed')
+  process.exitCode = 1
+}

@@ -1,0 +1,103 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { GROUPS, TEXT_TESTS } from '../mutation/groups.mjs'
+import { mutateTexts } from './mutate-texts.mjs'
+import { pinnedNode, root, run } from './process.mjs'
+
+const directory = join(root, 'mutation')
+const stryker = join(directory, 'node_modules/@stryker-mutator/core/bin/stryker.js')
+
+const NAMES = [...Object.keys(GROUPS), ...Object.keys(TEXT_TESTS)]
+
+/**
+ * `npm run mutate -- [group[/file] …]`, for example `core/machine sqs lua`; all groups by default.
+ *
+ * Changes the code in small ways and runs the tests on each: a change that no test notices must stand, with the
+ * reason why it makes no difference, in mutation/survivors.json.
+ */
+export async function mutate(args) {
+  const counts = { killed: 0, explained: 0, unexplained: 0 }
+  for (const argument of args.length === 0 ? NAMES : args) {
+    for (const { verdict, mutant } of await judged(argument)) {
+      counts[verdict] += 1
+      if (verdict === 'unexplained') console.log(JSON.stringify(mutant))
+    }
+  }
+  const { killed, explained, unexplained } = counts
+  console.log(`\n${killed} killed, ${explained} explained, ${unexplained} unexplained`)
+  return unexplained === 0 ? 0 : 1
+}
+
+async function judged(argument) {
+  if (argument in TEXT_TESTS) return mutateTexts(argument)
+  const [name, file] = argument.split('/')
+  const group = GROUPS[name]
+  const files = group?.files.filter((path) => file === undefined || path.endsWith(`/${file}.ts`))
+  if (files === undefined || files.length === 0) {
+    throw new Error(`nothing to mutate in ${argument}; there are ${NAMES.join(', ')}`)
+  }
+  await install()
+  return judge(await strykerReport({ ...group, files }))
+}
+
+async function install() {
+  if (existsSync(stryker)) return
+  const args = ['ci', '--ignore-scripts', '--legacy-peer-deps', '--no-audit', '--no-fund']
+  const { code, output } = await run('npm', args, { cwd: directory, quiet: true })
+  if (code !== 0) throw new Error(`npm ci failed:\n${output}`)
+}
+
+async function strykerReport(group) {
+  const temporary = mkdtempSync(join(tmpdir(), 'onceward-mutation-'))
+  const fileName = join(temporary, 'report.json')
+  const file = join(temporary, 'stryker.config.json')
+  writeFileSync(file, JSON.stringify(configuration(group, { temporary, fileName })))
+  try {
+    await run(pinnedNode, [stryker, 'run', file], {
+      env: { ONCEWARD_MUTATION_GROUP: JSON.stringify(group) },
+    })
+    return JSON.parse(readFileSync(fileName, 'utf8'))
+  } finally {
+    rmSync(temporary, { recursive: true, force: true })
+  }
+}
+
+const configuration = (group, { temporary, fileName }) => ({
+  testRunner: 'vitest',
+  plugins: [join(directory, 'node_modules/@stryker-mutator/vitest-runner/dist/src/index.js')],
+  vitest: { configFile: 'mutation/vitest.config.ts', related: true },
+  mutate: group.files,
+  // TypeScript 7 has not the API with which Stryker would rewrite it, and Vitest does not read it.
+  tsconfigFile: 'none',
+  coverageAnalysis: 'perTest',
+  // Two test runs at once would share the servers and the processor.
+  concurrency: 1,
+  ignorePatterns: ['**/dist', 'mutation/node_modules'],
+  reporters: ['json', 'progress-append-only'],
+  jsonReporter: { fileName },
+  tempDirName: join(temporary, 'sandbox'),
+  // Texts are for people; what they must contain is tested where it matters.
+  mutator: { excludedMutations: ['StringLiteral'] },
+})
+
+/** Every mutant with what became of it. */
+function judge({ files }) {
+  const survivors = JSON.parse(readFileSync(join(directory, 'survivors.json'), 'utf8'))
+  return Object.entries(files).flatMap(([file, { source, mutants }]) => {
+    const lines = source.split('\n')
+    return mutants.flatMap(({ status, replacement, location }) => {
+      if (status === 'Killed' || status === 'Timeout') return [{ verdict: 'killed' }]
+      if (status !== 'Survived' && status !== 'NoCoverage') return []
+      const mutant = {
+        file,
+        line: lines[location.start.line - 1].trim(),
+        becomes: replacement.replaceAll(/\s+/g, ' ').slice(0, 160),
+      }
+      const isExplained = survivors.some((entry) =>
+        ['file', 'line', 'becomes'].every((field) => entry[field] === mutant[field]),
+      )
+      return [{ verdict: isExplained ? 'explained' : 'unexplained', mutant }]
+    })
+  })
+}

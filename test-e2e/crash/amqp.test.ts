@@ -1,0 +1,3 @@
+import { describeCrashes } from './suite.ts'
+
+describeCrashes('amqp')

@@ -1,0 +1,72 @@
+import type { Stage } from '../support/stage.ts'
+import { ACCOUNTS, isFatal, type Plan } from './plan.ts'
+
+/** What a round has left in the database and in the dead-letter place. */
+export interface Books {
+  /** Events without an effect that should have one. */
+  readonly lost: readonly string[]
+  /** Events with more effects than they should have. */
+  readonly doubled: readonly string[]
+  /** Accounts whose balance is not the sum of what was charged to them. */
+  readonly wrongBalances: readonly string[]
+  /** Events that should be dead, recorded and published, and are not; or the other way round. */
+  readonly wrongDead: readonly string[]
+  readonly dead: number
+}
+
+export async function openBooks(stage: Stage): Promise<void> {
+  await stage.pool.query(
+    'insert into balances select account, 0 from generate_series(0, $1) account',
+    [ACCOUNTS - 1],
+  )
+}
+
+export async function audit(stage: Stage, plan: Plan): Promise<Books> {
+  const effects = await stage.effects()
+  const alive = plan.events.filter((event) => !isFatal(event))
+  const dead = plan.events.filter(isFatal).map(({ id }) => id)
+  return {
+    lost: alive.filter(({ id }) => effects[id] === undefined).map(({ id }) => id),
+    doubled: plan.events
+      .filter((event) => (effects[event.id] ?? 0) > (isFatal(event) ? 0 : 1))
+      .map(({ id }) => id),
+    wrongBalances: await wrongBalances(stage, plan),
+    wrongDead: await wrongDead(stage, dead),
+    dead: dead.length,
+  }
+}
+
+async function wrongBalances(stage: Stage, plan: Plan): Promise<readonly string[]> {
+  const expected = new Map<number, number>()
+  for (const { charge } of plan.events.filter((event) => !isFatal(event))) {
+    if (charge === undefined) continue
+    expected.set(charge.account, (expected.get(charge.account) ?? 0) + charge.cents)
+  }
+  const { rows } = await stage.pool.query<{ account: number; cents: string }>(
+    'select account, cents from balances',
+  )
+  return rows
+    .filter(({ account, cents }) => Number(cents) !== (expected.get(account) ?? 0))
+    .map(({ account }) => String(account))
+}
+
+/**
+ * Of events that should be dead: those that are not recorded and published; and others that are. A dead letter may be
+ * published twice, when the worker dies between the confirmation and its record.
+ */
+export async function wrongDead(
+  stage: Stage,
+  expected: readonly string[],
+): Promise<readonly string[]> {
+  const troubles = await stage.troubles()
+  const recorded = troubles.filter(({ state, published }) => state === 'x' && published)
+  const letters = (await stage.place?.deadLetters()) ?? []
+  return [recorded, letters].flatMap((found) => {
+    const ids = found.map(({ id }) => id)
+    const missing = expected.filter((id) => !ids.includes(id))
+    return [...missing, ...ids.filter((id) => !expected.includes(id))]
+  })
+}
+
+export const isExact = ({ lost, doubled, wrongBalances, wrongDead }: Books): boolean =>
+  [lost, doubled, wrongBalances, wrongDead].every((wrong) => wrong.length === 0)

@@ -1,0 +1,45 @@
+import { integer, parseValues, UsageError } from '../support/command-line.ts'
+import { BROKERS, type BrokerName } from './matrix.ts'
+
+const NAMES = Object.keys(BROKERS) as readonly BrokerName[]
+
+const USAGE = `npm run crash -- [--broker ${NAMES.join('|')}|all] [--minutes 1] [--rounds N] [--events 2000] [--seed N]
+npm run crash -- --matrix [--broker …]
+
+  --broker NAME   one of them, or all in turn (default)
+  --minutes N     no round begins later than this
+  --rounds N      this many rounds, however long they take
+  --events N      events of a round, 100 to 20000
+  --seed N        of the first round; each further round has the next one
+  --matrix        instead: every crash point × Redis × transaction × who gets the redelivery, as tests`
+
+export interface RunOptions {
+  readonly brokers: readonly BrokerName[]
+  readonly minutes: number
+  readonly rounds: number | undefined
+  readonly events: number
+  readonly seed: number
+}
+
+const OPTIONS = {
+  broker: { type: 'string', default: 'all' },
+  minutes: { type: 'string', default: '1' },
+  rounds: { type: 'string' },
+  events: { type: 'string', default: '2000' },
+  seed: { type: 'string' },
+} as const
+
+/** @throws {@link UsageError} */
+export function parseOptions(args: readonly string[]): RunOptions {
+  const values = parseValues(args, OPTIONS, USAGE)
+  const { broker, rounds, seed } = values
+  const brokers = broker === 'all' ? NAMES : NAMES.filter((name) => name === broker)
+  if (brokers.length === 0) throw new UsageError(`unknown broker: ${broker}\n\n${USAGE}`)
+  return {
+    brokers,
+    minutes: integer('--minutes', values.minutes, [0, 10_000]),
+    rounds: rounds === undefined ? undefined : integer('--rounds', rounds, [1, 100_000]),
+    events: integer('--events', values.events, [100, 20_000]),
+    seed: seed === undefined ? Date.now() % 1_000_000 : integer('--seed', seed, [0, 2 ** 31]),
+  }
+}

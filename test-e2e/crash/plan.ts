@@ -1,0 +1,113 @@
+import { type Dice, diceOf } from '../support/dice.ts'
+import type { Order } from '../support/protocol.ts'
+import type { BrokerName } from './matrix.ts'
+
+/** What is struck, and how. */
+export const BLOWS = {
+  /** SIGKILL, and another process takes its place; or SIGSTOP for a while. */
+  workers: ['kill', 'kill', 'kill', 'freeze'],
+  /** An orderly restart, or SIGKILL. */
+  postgres: ['restart', 'kill'],
+  /** Emptied; or SIGKILL, away for a while, and empty afterwards. */
+  redis: ['flush', 'kill'],
+  broker: ['kill'],
+} as const
+export type Target = keyof typeof BLOWS
+
+export interface Blow {
+  /** Due when this share of the events is dealt with. */
+  readonly at: number
+  readonly kind: 'kill' | 'freeze' | 'restart' | 'flush'
+  /** Which of the workers, from 0 to 1. */
+  readonly whom: number
+  /** How long it stays frozen or away, ms. */
+  readonly forMs: number
+}
+
+export interface Plan {
+  readonly seed: number
+  readonly broker: BrokerName
+  readonly transaction: 'each' | 'batch'
+  readonly hasRedis: boolean
+  /** In the order in which they are sent; some twice. */
+  readonly messages: readonly Order[]
+  readonly events: readonly Order[]
+  readonly blows: { readonly [Each in Target]: readonly Blow[] }
+}
+
+export interface PlanOptions {
+  readonly seed: number
+  readonly broker: BrokerName
+  readonly events: number
+}
+
+/** Blows for a thousand events; each target is struck at least once. */
+const PER_THOUSAND: { readonly [Each in Target]: number } = {
+  workers: 4,
+  postgres: 1.5,
+  redis: 2,
+  broker: 0.25,
+}
+
+export const ACCOUNTS = 1_000
+
+/** One in ten is sent twice, one in fifty fails at first, one in two hundred for good. */
+const COPIES = 0.1
+const FAIL_ONCE = 0.02
+const FATAL = 0.005
+/** How far a copy may be from its original. */
+const APART = 500
+
+/** All of a round that chance decides. The same seed makes the same plan, though not the same moments. */
+export function planRound({ seed, broker, events: count }: PlanOptions): Plan {
+  const dice = diceOf(seed)
+  const transaction = dice.next() < 0.5 ? 'each' : 'batch'
+  const hasRedis = dice.next() < 0.75
+  const events = Array.from({ length: count }, (_, index) => orderOf(index, dice))
+  const blowsOf = (target: Target): readonly Blow[] => {
+    const blows = Math.max(1, Math.round((PER_THOUSAND[target] * count) / 1_000))
+    return Array.from({ length: blows }, () => blowOf(target, dice)).toSorted((a, b) => a.at - b.at)
+  }
+  return {
+    ...{ seed, broker, transaction, hasRedis, events },
+    messages: withCopies(events, dice),
+    blows: {
+      workers: blowsOf('workers'),
+      postgres: blowsOf('postgres'),
+      redis: hasRedis ? blowsOf('redis') : [],
+      broker: blowsOf('broker'),
+    },
+  }
+}
+
+function orderOf(index: number, dice: Dice): Order {
+  const fate = dice.next()
+  const charge = {
+    account: Math.floor(dice.next() * ACCOUNTS),
+    cents: 1 + Math.floor(dice.next() * 10_000),
+  }
+  const order = { id: `order-${index}`, takesMs: Math.floor(dice.next() * 4), charge }
+  if (fate < FATAL) return { ...order, deed: 'fatal-until-mended' }
+  return fate < FATAL + FAIL_ONCE ? { ...order, deed: 'fail-once' } : order
+}
+
+export const isFatal = ({ deed }: Order): boolean => deed === 'fatal-until-mended'
+
+/** One by chance. */
+export function blowOf(target: Target, dice: Dice): Blow {
+  return {
+    // The last events meet peace, so that there is an end.
+    at: dice.next() * 0.9,
+    kind: dice.pick(BLOWS[target]) ?? 'kill',
+    whom: dice.next(),
+    forMs: 200 + dice.next() * 3_000,
+  }
+}
+
+function withCopies(events: readonly Order[], dice: Dice): readonly Order[] {
+  const placed = events.map((order, index) => ({ order, at: index }))
+  const copies = placed
+    .filter(() => dice.next() < COPIES)
+    .map(({ order, at }) => ({ order, at: at + dice.next() * APART }))
+  return [...placed, ...copies].toSorted((a, b) => a.at - b.at).map(({ order }) => order)
+}

@@ -1,0 +1,38 @@
+import { skipped } from '@onceward/testing'
+import { describe, expect, test } from 'vitest'
+import { createDice } from '../support/dice.ts'
+import { BROKERS, type BrokerName } from './matrix.ts'
+import { planRound } from './plan.ts'
+import { failureOf, totalsOf } from './report.ts'
+import { run } from './run.ts'
+
+const NAMES = Object.keys(BROKERS) as readonly BrokerName[]
+/** A round that hangs says so itself, long before. */
+const LONGEST_MS = 600_000
+
+// Red when the claim ignores `on conflict`, and when the row is written after the business transaction.
+describe('workers, Postgres, Redis and the broker killed at random', () => {
+  for (const name of NAMES) {
+    test.skipIf(skipped(BROKERS[name].service) || skipped('redis'))(
+      `${name}: nothing lost, nothing doubled, every balance right`,
+      async () => {
+        const { seed } = createDice()
+        const results = await run(
+          { brokers: [name], events: 300, rounds: 1, minutes: 0, seed },
+          () => undefined,
+        )
+        const failures = results.map(failureOf).join('\n')
+        const wrong = { lost: 0, doubled: 0, wrongBalances: 0, wrongDeadLetters: 0, selfEnded: 0 }
+        expect(totalsOf(seed, results), failures).toMatchObject({ events: 300, ...wrong })
+        expect(totalsOf(seed, results).kills).toBeGreaterThan(0)
+      },
+      LONGEST_MS,
+    )
+  }
+})
+
+test('a seed plans the same round again, and another one another', () => {
+  const plan = planRound({ seed: 7, broker: 'sqs', events: 500 })
+  expect(planRound({ seed: 7, broker: 'sqs', events: 500 })).toEqual(plan)
+  expect(planRound({ seed: 8, broker: 'sqs', events: 500 }).blows).not.toEqual(plan.blows)
+})

@@ -1,0 +1,32 @@
+import type { RunOptions } from './options.ts'
+import { planRound } from './plan.ts'
+import { again, isFine } from './report.ts'
+import { playRound, type RoundResult } from './round.ts'
+import { Servers } from './servers.ts'
+
+/**
+ * Rounds until the time is over; ends with the first one that went wrong.
+ *
+ * @throws when a round does not end, with the command that plays it again.
+ */
+export async function run(
+  { brokers, events, minutes, rounds, seed }: RunOptions,
+  onRound: (result: RoundResult) => void,
+): Promise<readonly RoundResult[]> {
+  const endsAt = performance.now() + minutes * 60_000
+  const goesOn = (played: number): boolean =>
+    rounds === undefined ? played === 0 || performance.now() < endsAt : played < rounds
+  const results: RoundResult[] = []
+  await using servers = await Servers.start()
+  while (goesOn(results.length) && results.every(isFine)) {
+    const index = results.length
+    const broker = brokers[index % brokers.length] ?? 'sqs'
+    const plan = planRound({ seed: seed + index, broker, events })
+    const result = await playRound(plan, servers).catch((error: unknown) => {
+      throw new Error(`a round did not end; once more: ${again(plan)}`, { cause: error })
+    })
+    results.push(result)
+    onRound(result)
+  }
+  return results
+}

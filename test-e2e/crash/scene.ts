@@ -1,0 +1,176 @@
+import { deadLetters } from '@onceward/postgres'
+import { expect } from 'vitest'
+import type { RunningBroker } from '../support/brokers.ts'
+import type { Order } from '../support/protocol.ts'
+import { Stage } from '../support/stage.ts'
+import { severCommit, targetOf, through } from '../support/wire-faults.ts'
+import type { WorkerProcess } from '../support/worker-process.ts'
+import { type Cache, openCache } from './cache.ts'
+import type { Scene } from './matrix.ts'
+import { type Row, wordOf } from './rows.ts'
+
+/** The event in whose run the process dies; the others are around it. */
+const VICTIM = 'order-victim'
+const OTHERS: readonly Order[] = ['order-1', 'order-2', 'order-3', 'order-4'].map((id) => ({ id }))
+/** Its effect on the wire: two parameters, each with its length before it. Other transactions name the victim too. */
+const EFFECT = `${VICTIM}\0\0\0\u0005first`
+/** A failed event is due when the test says so, not when a slow machine has slept long enough. */
+const RETRY_MS = 300_000
+/** What a dead worker has deferred comes back as soon. */
+const LONGEST_DEFER_MS = 2_000
+
+/** One worker dies at the point, another one goes on, and then the facts are looked at. */
+export async function play(scene: Scene, broker: RunningBroker): Promise<void> {
+  const { row, fate, transaction } = scene
+  await using cache = await openCache(fate)
+  await using stage = await Stage.open({
+    place: await broker.createPlace(),
+    worker: {
+      ...{ transaction, retryBaseMs: RETRY_MS, random: 0.5, longestDeferMs: LONGEST_DEFER_MS },
+      ...cache.config,
+    },
+  })
+  await using first = await firstWorker(stage, row)
+  // A Redis that is down is asked for as short a time as in life.
+  const next = fate === 'down' ? { redisBudgetMs: 20 } : {}
+  const other = scene.to === 'another process' ? stage.spawn('other', next) : undefined
+  await other?.heard('ready')
+  await begin(stage, { row, first: first.worker })
+
+  await first.reached()
+  await cache.strike()
+  // A member that joins a group waits for the one that is in it, so this is not awaited.
+  const started = other?.start()
+  await first.die()
+  await started
+  const successor = other ?? (await restarted(stage, row, () => stage.spawn('restarted', next)))
+
+  if (row.finds === 'not-due') await makeDue({ stage, cache, successor })
+  await becomesTrue(stage, row)
+  await settledAs(stage, row, successor)
+}
+
+const victimOf = ({ deed }: Row): Order =>
+  deed === undefined ? { id: VICTIM } : { id: VICTIM, deed }
+
+interface Beginning {
+  readonly row: Row
+  readonly first: WorkerProcess
+}
+
+/** The victim comes in the midst of the others; after them where what is said of it alone must be on the wire. */
+async function begin(stage: Stage, { row, first }: Beginning): Promise<void> {
+  const victim = victimOf(row)
+  const isAlone = wordOf(row) !== undefined
+  await stage.send(isAlone ? OTHERS : [...OTHERS.slice(0, 2), victim, ...OTHERS.slice(2)])
+  await first.start()
+  if (isAlone) {
+    await effectsAre(stage, OTHERS.length)
+    await stage.drained()
+    await stage.send([victim])
+  }
+  if (row.replayed) await replay(stage)
+}
+
+interface Doomed extends AsyncDisposable {
+  readonly worker: WorkerProcess
+  /** Resolves at the point; the worker stands still there. */
+  reached(): Promise<unknown>
+  die(): Promise<void>
+}
+
+async function firstWorker(stage: Stage, { death }: Row): Promise<Doomed> {
+  if (death.kind === 'at') {
+    const worker = stage.spawn('first', { crash: { at: death.point, id: VICTIM } })
+    return {
+      worker,
+      reached: () => worker.heard('reached'),
+      die: async () => {
+        worker.say({ kind: 'go' })
+        expect(await worker.ended()).toBe('SIGKILL')
+      },
+      [Symbol.asyncDispose]: async () => undefined,
+    }
+  }
+  const { arrives } = death
+  const target = targetOf(stage.databaseUrl)
+  const severed = await severCommit(target, { text: EFFECT, arrives, by: 'silence' })
+  const worker = stage.spawn('first', { databaseUrl: through(stage.databaseUrl, severed.proxy) })
+  return {
+    worker,
+    reached: () => severed.reached,
+    die: () => worker.kill(),
+    [Symbol.asyncDispose]: () => severed.proxy.stop(),
+  }
+}
+
+async function effectsAre(stage: Stage, count: number): Promise<void> {
+  await stage.until(async () => Object.keys(await stage.effects()).length === count, {
+    what: `${count} effects`,
+  })
+}
+
+/** The victim is dead, published and out of the queue; then an operator has mended what failed. */
+async function replay(stage: Stage): Promise<void> {
+  await stage.until(async () => (await stage.troubles())[0]?.published, { what: 'a dead letter' })
+  await stage.drained()
+  expect(await stage.troubles()).toMatchObject([{ id: VICTIM, state: 'x', published: true }])
+  await stage.pool.query('insert into mended (id) values ($1)', [VICTIM])
+  const { done } = await deadLetters(stage.pool).replay({ consumer: 'orders' })
+  expect(done).toHaveLength(1)
+}
+
+/** Between the two lives nobody touches anything, so what was left behind can be seen. */
+async function restarted(
+  stage: Stage,
+  row: Row,
+  spawn: () => WorkerProcess,
+): Promise<WorkerProcess> {
+  const maySuspect = row.begun && stage.place?.source.kind === 'kafka'
+  const leaves = maySuspect ? [row.leaves, 'r'] : [row.leaves]
+  await stage.until(async () => leaves.includes(await stage.state(VICTIM)), {
+    what: `a row in state ${leaves.join(' or ')}`,
+  })
+  const worker = spawn()
+  await worker.start()
+  return worker
+}
+
+interface Waiting {
+  readonly stage: Stage
+  readonly cache: Cache
+  readonly successor: WorkerProcess
+}
+
+async function makeDue({ stage, cache, successor }: Waiting): Promise<void> {
+  await stage.until(async () => successor.settled.some(({ why }) => why === 'not-due'), {
+    what: 'a redelivery that is not due',
+  })
+  await stage.pool.query('update onceward.failed_events set next_try = now()')
+  await cache.makeDue()
+}
+
+async function becomesTrue(stage: Stage, row: Row): Promise<void> {
+  const ids = [...OTHERS.map(({ id }) => id), ...(row.effects === 1 ? [VICTIM] : [])]
+  await effectsAre(stage, ids.length)
+  await stage.drained()
+  expect(await stage.effects()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])))
+}
+
+/** Until the lease of the dead one is over, its successor only waits. */
+const isWaiting = (why: string): boolean => why === 'in-progress' || why === 'store-down'
+
+async function settledAs(stage: Stage, row: Row, successor: WorkerProcess): Promise<void> {
+  const finds = (): string | undefined =>
+    successor.settled.find(({ id, why }) => id === VICTIM && !isWaiting(why))?.why
+  await stage.until(async () => row.finds === undefined || finds(), { what: 'a redelivery' })
+  expect(finds()).toBe(row.finds)
+  const dead = row.effects === 0 ? [{ id: VICTIM, state: 'x', reason: 'fatal' }] : []
+  // RabbitMQ does not tell of what is in hand, so an empty queue does not say that this is over.
+  await stage.until(async () => (await stage.troubles()).every(({ published }) => published), {
+    what: 'dead letters to be published',
+  })
+  expect(await stage.troubles()).toMatchObject(dead)
+  const letters = Array.from({ length: row.deadLetters }, () => ({ id: VICTIM, reason: 'fatal' }))
+  expect(await stage.place?.deadLetters()).toEqual(letters)
+}

@@ -1,0 +1,29 @@
+import { skipped } from '@onceward/testing'
+import { afterAll, beforeAll, describe, test } from 'vitest'
+import type { RunningBroker } from '../support/brokers.ts'
+import { BROKERS, type BrokerName, nameOf, scenesOf } from './matrix.ts'
+import { play } from './scene.ts'
+
+/** Registers the scenes of a broker, in the words of design.md §11. */
+export function describeCrashes(name: BrokerName): void {
+  const { title, service, start } = BROKERS[name]
+  const scenes = scenesOf(name)
+  const titles = [...new Set(scenes.map(({ row }) => row.title))]
+
+  describe.skipIf(skipped(service))(title, () => {
+    let broker: RunningBroker
+    beforeAll(async () => {
+      broker = await start()
+    })
+    // It may have failed to start.
+    afterAll(() => (broker as RunningBroker | undefined)?.server.stop())
+
+    describe.concurrent('the process dies', () => {
+      describe.each(titles)('%s', (row) => {
+        for (const scene of scenes.filter((each) => each.row.title === row)) {
+          test(nameOf(scene), () => play(scene, broker))
+        }
+      })
+    })
+  })
+}

@@ -1,0 +1,112 @@
+import { assertRetryTopology, consumeAmqp } from '@onceward/amqp'
+import { rabbitmq } from '@onceward/testing/servers'
+import { type Channel, type ChannelModel, type ConsumeMessage, connect } from 'amqplib'
+import { slowAcks } from '../network.ts'
+import { tell } from '../signals.ts'
+import { aborted, type DemoBroker, type DemoQueue, eventKey } from './broker.ts'
+
+interface Place {
+  readonly url: string
+  readonly queue: string
+}
+
+const PREFETCH = 8
+
+/** Delay queues of the guarded consumer. */
+const RETRY_LEVELS_MS = [1_000, 5_000]
+
+/** How a frame of AMQP begins that carries basic.ack: a method, on any channel, of class 60, number 80. */
+const METHOD_FRAME = 1
+const BASIC_ACK = (60 << 16) | 80
+
+export const amqpDemo: DemoBroker = {
+  title: 'RabbitMQ',
+  start: async () => {
+    const server = await rabbitmq()
+    return {
+      silenceMs: 4_000,
+      openQueue: (name) => openQueue({ url: server.connection.url, queue: name }),
+      [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+    }
+  },
+  guarded: async ({ place, billing, signal }) => {
+    const { url, queue } = placeOf(place)
+    slowAcks(isAck)
+    const { stopped } = await consumeAmqp(() => overNetwork(url), billing, {
+      queue,
+      retryLevelsMs: RETRY_LEVELS_MS,
+      signal,
+    })
+    await stopped
+  },
+  unguarded: async ({ place, charge, signal }) => {
+    const { url, queue } = placeOf(place)
+    slowAcks(isAck)
+    const connection = await overNetwork(url)
+    const channel = await connection.createChannel()
+    await channel.prefetch(PREFETCH)
+    const handle = async (message: ConsumeMessage): Promise<void> => {
+      await charge(JSON.parse(message.content.toString()))
+      channel.ack(message)
+    }
+    const inHand = new Set<Promise<void>>()
+    const { consumerTag } = await channel.consume(queue, (message) => {
+      if (message === null) throw new Error(`RabbitMQ has cancelled the consumer of ${queue}`)
+      const work = handle(message).finally(() => inHand.delete(work))
+      inHand.add(work)
+    })
+    await aborted(signal)
+    await channel.cancel(consumerTag)
+    await Promise.all(inHand)
+    await channel.close()
+    await connection.close()
+  },
+}
+
+const placeOf = (place: string): Place => JSON.parse(place)
+
+function isAck(bytes: Uint8Array): boolean {
+  const frame = Buffer.from(bytes)
+  return frame.length > 11 && frame[0] === METHOD_FRAME && frame.readInt32BE(7) === BASIC_ACK
+}
+
+/** The connection of both workers: an ordinary one, which tells the parent what passes. */
+async function overNetwork(url: string): Promise<ChannelModel> {
+  const connection = await connect(url)
+  const telling =
+    <Opened extends Channel>(open: () => Promise<Opened>) =>
+    async () => {
+      const channel = await open()
+      channel.on('delivery', () => tell({ kind: 'received', messages: 1 }))
+      return channel
+    }
+  connection.createChannel = telling(connection.createChannel.bind(connection))
+  connection.createConfirmChannel = telling(connection.createConfirmChannel.bind(connection))
+  return connection
+}
+
+async function openQueue(place: Place): Promise<DemoQueue> {
+  const { url, queue } = place
+  const connection = await connect(url)
+  const channel = await connection.createConfirmChannel()
+  await channel.assertQueue(queue)
+  const levels = await assertRetryTopology(connection, queue, RETRY_LEVELS_MS)
+  return {
+    place: JSON.stringify(place),
+    send: async (orders) => {
+      for (const orderId of orders) {
+        channel.sendToQueue(queue, Buffer.from(JSON.stringify({ orderId })), {
+          persistent: true,
+          contentType: 'application/json',
+          headers: { 'idempotency-key': eventKey(orderId) },
+        })
+      }
+      await channel.waitForConfirms()
+    },
+    waiting: async () => {
+      const counts = await Promise.all([queue, ...levels].map((name) => channel.checkQueue(name)))
+      return counts.reduce((sum, { messageCount }) => sum + messageCount, 0)
+    },
+    [Symbol.asyncDispose]: () => connection.close(),
+  }
+}

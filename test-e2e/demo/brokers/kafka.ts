@@ -1,0 +1,127 @@
+import { consumeKafka } from '@onceward/kafka'
+import { type KafkaConnection, kafka } from '@onceward/testing/servers'
+import { type ConsumerConfig, Kafka, logLevel } from 'kafkajs'
+import { slowAcks } from '../network.ts'
+import { tell } from '../signals.ts'
+import { aborted, type DemoBroker, type DemoQueue, eventKey } from './broker.ts'
+
+interface Place {
+  readonly connection: KafkaConnection
+  readonly topic: string
+  readonly groupId: string
+  readonly sessionMs: number
+}
+
+const PARTITIONS = 4
+
+/** A member that is silent for so long loses its partitions: short, so that the work of a dead process returns soon. */
+const SESSION_MS = 4_000
+
+/** The least that a Kafka with default settings accepts. */
+const LEAST_SESSION_MS = 6_000
+
+/** What OffsetCommit is in the protocol of Kafka. */
+const OFFSET_COMMIT = 8
+
+export const kafkaDemo: DemoBroker = {
+  title: 'Kafka',
+  start: async () => {
+    const server = await kafka()
+    const sessionMs = server.how === 'environment' ? LEAST_SESSION_MS : SESSION_MS
+    return {
+      pauseMs: sessionMs + 2_000,
+      openQueue: (name) => openTopic(server.connection, { topic: name, groupId: name, sessionMs }),
+      [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+    }
+  },
+  guarded: async ({ place, billing, signal }) => {
+    const { connection, topic, groupId, sessionMs } = placeOf(place)
+    const { stopped } = await consumeKafka(overNetwork(connection), billing, {
+      topics: [topic],
+      groupId,
+      fromBeginning: true,
+      consumer: timing(sessionMs),
+      signal,
+    })
+    await stopped
+  },
+  unguarded: async ({ place, charge, signal }) => {
+    const { connection, topic, groupId, sessionMs } = placeOf(place)
+    const consumer = overNetwork(connection).consumer({ groupId, ...timing(sessionMs) })
+    await consumer.connect()
+    await consumer.subscribe({ topics: [topic], fromBeginning: true })
+    await consumer.run({
+      eachMessage: ({ message }) => charge(JSON.parse(String(message.value))),
+    })
+    await aborted(signal)
+    await consumer.disconnect()
+  },
+}
+
+const placeOf = (place: string): Place => JSON.parse(place)
+
+const timing = (sessionMs: number): Omit<ConsumerConfig, 'groupId'> => ({
+  sessionTimeout: sessionMs,
+  heartbeatInterval: 500,
+  maxWaitTimeInMs: 500,
+})
+
+const clientOf = ({ brokers }: KafkaConnection): Kafka =>
+  new Kafka({ brokers, clientId: 'demo', logLevel: logLevel.NOTHING })
+
+function isCommit(bytes: Uint8Array): boolean {
+  const request = Buffer.from(bytes)
+  if (request.length < 6 || request.readInt32BE(0) !== request.length - 4) return false
+  return request.readInt16BE(4) === OFFSET_COMMIT
+}
+
+/** The client of both workers: an ordinary one over a slow network, which tells the parent what passes. */
+function overNetwork(connection: KafkaConnection): Kafka {
+  slowAcks(isCommit)
+  const client = clientOf(connection)
+  const consumerOf = client.consumer.bind(client)
+  client.consumer = (config) => {
+    const consumer = consumerOf(config)
+    consumer.on(consumer.events.START_BATCH_PROCESS, ({ payload: { batchSize } }) => {
+      tell({ kind: 'received', messages: batchSize })
+    })
+    return consumer
+  }
+  return client
+}
+
+async function openTopic(
+  connection: KafkaConnection,
+  { topic, groupId, sessionMs }: Omit<Place, 'connection'>,
+): Promise<DemoQueue> {
+  const client = clientOf(connection)
+  const admin = client.admin()
+  const producer = client.producer()
+  await Promise.all([admin.connect(), producer.connect()])
+  await admin.createTopics({ topics: [{ topic, numPartitions: PARTITIONS }] })
+  return {
+    place: JSON.stringify({ connection, topic, groupId, sessionMs } satisfies Place),
+    send: async (orders) => {
+      const messages = orders.map((orderId) => ({
+        key: String(orderId),
+        value: JSON.stringify({ orderId }),
+        headers: { 'idempotency-key': eventKey(orderId) },
+      }))
+      await producer.send({ topic, messages })
+    },
+    waiting: async () => {
+      const ends = await admin.fetchTopicOffsets(topic)
+      const [group] = await admin.fetchOffsets({ groupId, topics: [topic] })
+      const done = new Map(group?.partitions.map(({ partition, offset }) => [partition, offset]))
+      const left = ends.map(
+        ({ partition, low, high }) =>
+          // -1: nothing is committed yet.
+          Number(high) - Math.max(Number(low), Number(done.get(partition) ?? -1)),
+      )
+      return left.reduce((sum, messages) => sum + messages, 0)
+    },
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all([admin.disconnect(), producer.disconnect()])
+    },
+  }
+}

@@ -1,0 +1,129 @@
+import {
+  CreateQueueCommand,
+  DeleteMessageCommand,
+  GetQueueAttributesCommand,
+  type Message,
+  ReceiveMessageCommand,
+  SendMessageBatchCommand,
+  SQSClient,
+} from '@aws-sdk/client-sqs'
+import { consumeSqs } from '@onceward/sqs'
+import type { SqsConnection } from '@onceward/testing'
+import { sqs } from '@onceward/testing/servers'
+import { ACK_LATENCY_MS } from '../network.ts'
+import { tell } from '../signals.ts'
+import { type DemoBroker, type DemoQueue, eventKey } from './broker.ts'
+
+interface Place {
+  readonly connection: SqsConnection
+  readonly queueUrl: string
+}
+
+/** How long SQS hides a message after a receive: short, so that the work of a dead process returns soon. */
+const VISIBILITY_S = 2
+
+export const sqsDemo: DemoBroker = {
+  title: 'SQS',
+  start: async () => {
+    const server = await sqs()
+    return {
+      openQueue: (name) => openQueue(server.connection, name),
+      [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+    }
+  },
+  guarded: async ({ place, billing, signal }) => {
+    const { connection, queueUrl } = placeOf(place)
+    const { stopped } = await consumeSqs(overNetwork(connection), billing, { queueUrl, signal })
+    await stopped
+  },
+  unguarded: async ({ place, charge, signal }) => {
+    const { connection, queueUrl: QueueUrl } = placeOf(place)
+    const client = overNetwork(connection)
+    const handle = async ({ Body = '', ReceiptHandle }: Message): Promise<void> => {
+      await charge(JSON.parse(Body))
+      await client.send(new DeleteMessageCommand({ QueueUrl, ReceiptHandle }))
+    }
+    while (!signal.aborted) {
+      const { Messages = [] } = await client.send(
+        new ReceiveMessageCommand({ QueueUrl, MaxNumberOfMessages: 8, WaitTimeSeconds: 1 }),
+      )
+      await Promise.all(Messages.map(handle))
+    }
+  },
+}
+
+const placeOf = (place: string): Place => JSON.parse(place)
+
+/** The client of both workers: an ordinary one over a slow network, which tells the parent what passes. */
+function overNetwork(connection: SqsConnection): SQSClient {
+  const client = new SQSClient(connection)
+  client.middlewareStack.add(
+    (next, { commandName = '' }) =>
+      async (args) => {
+        if (commandName.startsWith('DeleteMessage')) {
+          tell({ kind: 'before-ack' })
+          await new Promise((resolve) => setTimeout(resolve, ACK_LATENCY_MS))
+        }
+        const answer = await next(args)
+        if ('Messages' in answer.output) {
+          tell({ kind: 'received', messages: answer.output.Messages?.length ?? 0 })
+        }
+        return answer
+      },
+    { step: 'initialize' },
+  )
+  return client
+}
+
+async function openQueue(connection: SqsConnection, name: string): Promise<DemoQueue> {
+  const client = new SQSClient(connection)
+  const queueUrl = await createQueue(client, name)
+  return {
+    place: JSON.stringify({ connection, queueUrl } satisfies Place),
+    send: (orders) => send(client, queueUrl, orders),
+    waiting: () => countMessages(client, queueUrl),
+    [Symbol.asyncDispose]: async () => client.destroy(),
+  }
+}
+
+async function createQueue(client: SQSClient, name: string): Promise<string> {
+  const dead = await client.send(new CreateQueueCommand({ QueueName: `${name}-dead` }))
+  const { Attributes } = await client.send(
+    new GetQueueAttributesCommand({ QueueUrl: dead.QueueUrl, AttributeNames: ['QueueArn'] }),
+  )
+  const redrive = { deadLetterTargetArn: Attributes?.['QueueArn'], maxReceiveCount: 100 }
+  const { QueueUrl = '' } = await client.send(
+    new CreateQueueCommand({
+      QueueName: name,
+      Attributes: {
+        VisibilityTimeout: String(VISIBILITY_S),
+        RedrivePolicy: JSON.stringify(redrive),
+      },
+    }),
+  )
+  return QueueUrl
+}
+
+async function send(client: SQSClient, QueueUrl: string, orders: readonly number[]): Promise<void> {
+  const Entries = orders.map((orderId, index) => ({
+    Id: String(index),
+    MessageBody: JSON.stringify({ orderId }),
+    MessageAttributes: {
+      'idempotency-key': { DataType: 'String', StringValue: eventKey(orderId) },
+    },
+  }))
+  const { Failed = [] } = await client.send(new SendMessageBatchCommand({ QueueUrl, Entries }))
+  if (Failed.length > 0) throw new Error(`SQS refused ${Failed.length} messages`)
+}
+
+/** Messages that are not deleted yet, hidden ones included. */
+async function countMessages(client: SQSClient, QueueUrl: string): Promise<number> {
+  const { Attributes = {} } = await client.send(
+    new GetQueueAttributesCommand({ QueueUrl, AttributeNames: ['All'] }),
+  )
+  return (
+    Number(Attributes['ApproximateNumberOfMessages']) +
+    Number(Attributes['ApproximateNumberOfMessagesNotVisible']) +
+    Number(Attributes['ApproximateNumberOfMessagesDelayed'] ?? 0)
+  )
+}

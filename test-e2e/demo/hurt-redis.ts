@@ -1,0 +1,82 @@
+import {
+  type RedisConnection,
+  redis,
+  type Server,
+  ServerMissingError,
+} from '@onceward/testing/servers'
+import { Redis } from 'ioredis'
+import { UsageError } from '../support/command-line.ts'
+import type { Progress } from './progress.ts'
+
+interface Blow {
+  /** Due when this share of the orders is charged. */
+  readonly at: number
+  strike(): Promise<string>
+}
+
+/** The Redis of the demo, which fares badly on the way: it may lose everything, and be away. */
+export class HurtRedis implements AsyncDisposable {
+  readonly #server: Server<RedisConnection>
+  readonly #progress: Progress
+  readonly #blows: Blow[]
+
+  private constructor(server: Server<RedisConnection>, progress: Progress) {
+    this.#server = server
+    this.#progress = progress
+    this.#blows = [
+      { at: 0.3, strike: () => this.#flush() },
+      { at: 0.5, strike: () => this.#kill() },
+      { at: 0.7, strike: () => this.#restart() },
+    ]
+  }
+
+  /** @throws {@link UsageError} when there is no Redis to hurt. */
+  static async start(progress: Progress): Promise<HurtRedis> {
+    // Nothing on disk: what is killed comes back empty.
+    const server = await redis({ settings: { appendonly: 'no' } }).catch((error: unknown) => {
+      if (!(error instanceof ServerMissingError)) throw error
+      throw new UsageError(`--redis needs a Redis of its own. ${error.message}`)
+    })
+    if (server.canKill) return new HurtRedis(server, progress)
+    throw new UsageError(
+      '--redis flushes and kills Redis: unset ONCEWARD_REDIS_URL, so that it is not yours',
+    )
+  }
+
+  get url(): string {
+    return this.#server.connection.url
+  }
+
+  /** Strikes what is due when this share of the orders is charged. */
+  async suffer(share: number): Promise<void> {
+    for (let [next] = this.#blows; next !== undefined && share >= next.at; [next] = this.#blows) {
+      this.#blows.shift()
+      this.#progress.line(`  ${await next.strike()}`)
+    }
+  }
+
+  async #flush(): Promise<string> {
+    const client = new Redis(this.url)
+    try {
+      const keys = await client.dbsize()
+      await client.flushall()
+      return `Redis flushed: ${keys} keys gone`
+    } finally {
+      client.disconnect()
+    }
+  }
+
+  async #kill(): Promise<string> {
+    await this.#server.kill()
+    return 'Redis killed by SIGKILL'
+  }
+
+  async #restart(): Promise<string> {
+    await this.#server.restart()
+    return 'Redis restarted, with nothing in it'
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#server.stop()
+  }
+}

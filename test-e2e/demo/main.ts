@@ -1,0 +1,81 @@
+import { postgres, ServerMissingError } from '@onceward/testing/servers'
+import { UsageError } from '../support/command-line.ts'
+import type { DemoBroker, DemoServer } from './brokers/broker.ts'
+import { loadBroker } from './brokers/index.ts'
+import { HurtRedis } from './hurt-redis.ts'
+import { type DemoOptions, parseOptions } from './options.ts'
+import { runPhase } from './phase.ts'
+import { announcements, killPlan, withPause } from './plan.ts'
+import { Progress } from './progress.ts'
+import { type DemoResult, isExact, table, toJson, verdict } from './report.ts'
+
+const INTERRUPTED = 130
+
+/** @throws {@link UsageError} when this machine has no such server. */
+async function start(broker: DemoBroker, { broker: name }: DemoOptions): Promise<DemoServer> {
+  return broker.start().catch((error: unknown) => {
+    if (!(error instanceof ServerMissingError)) throw error
+    throw new UsageError(`--broker ${name} needs ${broker.title}. ${error.message}`)
+  })
+}
+
+/** The same orders, the same handler, the same kills: first without the guard, then with it. */
+async function demo(
+  options: DemoOptions,
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<DemoResult> {
+  const startedAt = performance.now()
+  const broker = await loadBroker(options.broker)
+  progress.move(`starting ${options.redis ? 'Redis, ' : ''}Postgres and ${broker.title} …`)
+  await using redis = options.redis ? await HurtRedis.start(progress) : undefined
+  await using server = await start(broker, options)
+  await using database = await postgres()
+  progress.move()
+  const orders = announcements(options.events)
+  progress.line(
+    `${options.events} orders in ${orders.length} messages (a producer that retries sends some twice), ` +
+      `3 worker processes, ${options.kills} × SIGKILL${server.pauseMs === undefined ? '' : ', 1 × SIGSTOP'}`,
+  )
+  const kills = killPlan(options.events, options.kills)
+  const scene = {
+    database,
+    broker: options.broker,
+    server,
+    redis,
+    events: options.events,
+    announcements: orders,
+    plan: server.pauseMs === undefined ? kills : withPause(kills),
+    progress,
+    signal,
+  }
+  const unguarded = await runPhase(scene, 'without')
+  const guarded = await runPhase(scene, 'with')
+  return { options, durationMs: performance.now() - startedAt, unguarded, guarded }
+}
+
+async function main(args: readonly string[]): Promise<number> {
+  const options = parseOptions(args)
+  const progress = new Progress(options.json ? process.stderr : process.stdout)
+  const interrupt = new AbortController()
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    process.on(name, () => interrupt.abort())
+  }
+  try {
+    const result = await demo(options, progress, interrupt.signal)
+    progress.line(`\n${table(result)}\n\n${verdict(result)}`)
+    if (options.json) console.log(toJson(result))
+    return isExact(result) ? 0 : 1
+  } catch (error) {
+    if (!interrupt.signal.aborted) throw error
+    progress.line('\ninterrupted; workers and servers are stopped')
+    return INTERRUPTED
+  }
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2))
+} catch (error) {
+  console.error(error instanceof UsageError ? error.message : error)
+  process.exitCode = error instanceof UsageError ? 2 : 1
+}

@@ -1,0 +1,36 @@
+import { integer, parseValues, UsageError } from '../support/command-line.ts'
+import { BROKER_NAMES, type BrokerName, isBrokerName } from './brokers/index.ts'
+
+const USAGE = `npm run demo -- [--broker sqs|kafka|amqp] [--events 300] [--kills 5] [--redis] [--json]
+
+  --broker NAME   ${BROKER_NAMES.join(', ')}; on kafka one worker is stopped by SIGSTOP besides, for longer than its session
+  --events N      orders to charge, 1 to 100000
+  --kills N       workers to kill by SIGKILL, without the guard and with it; at most one per 5 orders
+  --redis         with leases in Redis in front of Postgres; Redis is flushed, killed and restarted on the way
+  --json          the result as one line of JSON on stdout; progress goes to stderr`
+
+export interface DemoOptions {
+  readonly broker: BrokerName
+  readonly events: number
+  readonly kills: number
+  readonly redis: boolean
+  readonly json: boolean
+}
+
+const OPTIONS = {
+  broker: { type: 'string', default: 'sqs' },
+  events: { type: 'string', default: '300' },
+  kills: { type: 'string', default: '5' },
+  redis: { type: 'boolean', default: false },
+  json: { type: 'boolean', default: false },
+} as const
+
+/** @throws {@link UsageError} */
+export function parseOptions(args: readonly string[]): DemoOptions {
+  const values = parseValues(args, OPTIONS, USAGE)
+  const { broker } = values
+  if (!isBrokerName(broker)) throw new UsageError(`unknown broker: ${broker}\n\n${USAGE}`)
+  const events = integer('--events', values.events, [1, 100_000])
+  const kills = integer('--kills', values.kills, [0, Math.ceil(events / 5)])
+  return { broker, events, kills, redis: values.redis, json: values.json }
+}

@@ -1,0 +1,128 @@
+import { migrate } from '@onceward/postgres'
+import { type PostgresServer, until } from '@onceward/testing'
+import { Pool } from 'pg'
+import type { DemoQueue, DemoServer } from './brokers/broker.ts'
+import type { BrokerName } from './brokers/index.ts'
+import { Crew } from './crew.ts'
+import { audit, type Books, countCharged, createOrders } from './database.ts'
+import type { HurtRedis } from './hurt-redis.ts'
+import type { PlannedBlow } from './plan.ts'
+import { bar, type Progress } from './progress.ts'
+
+/** What both runs share, so that only the guard differs. */
+export interface Scene {
+  readonly database: PostgresServer
+  readonly broker: BrokerName
+  readonly server: DemoServer
+  /** With `--redis`: beside the guard, and hurt on the way. */
+  readonly redis?: HurtRedis | undefined
+  readonly events: number
+  readonly announcements: readonly number[]
+  readonly plan: readonly PlannedBlow[]
+  readonly progress: Progress
+  readonly signal: AbortSignal
+}
+
+export interface PhaseResult extends Books {
+  readonly deliveries: number
+  readonly kills: number
+}
+
+const MOMENTS: Readonly<Record<PlannedBlow['moment'], string>> = {
+  'in-transaction': 'inside a transaction',
+  'before-ack': 'after its commit, before its acknowledgement',
+}
+
+/** One run: orders are announced, three workers charge them, some are hit, and the books are read. */
+export async function runPhase(scene: Scene, guard: 'with' | 'without'): Promise<PhaseResult> {
+  const { database, broker, server, events, progress } = scene
+  const databaseUrl = await database.createDatabase()
+  const pool = new Pool({ connectionString: databaseUrl, max: 2 })
+  // pool.end() does not wait for the goodbye of its connections: the server may be faster.
+  pool.on('error', () => undefined)
+  try {
+    await createOrders(pool, events)
+    if (guard === 'with') await migrate(pool)
+    await using queue = await server.openQueue(`orders-${guard}-guard-${process.pid}`)
+    const redis = guard === 'with' ? scene.redis : undefined
+    progress.line(`\n${guard} the guard${redis === undefined ? '' : ', leases in Redis'}`)
+    await using crew = new Crew({
+      file: `${guard}-guard.ts`,
+      settings: { databaseUrl, broker, place: queue.place, redisUrl: redis?.url },
+      plan: scene.plan,
+      pauseMs: server.pauseMs,
+      onBlow: (worker, blow) => progress.line(`  worker ${worker} ${told(blow, server)}`),
+    })
+    await work(scene, { pool, queue, crew, redis })
+    const books = await audit(pool, sentTwice(scene.announcements))
+    progress.line(`  ${books.effects} charges for ${books.events} orders`)
+    return { ...books, deliveries: crew.deliveries, kills: crew.kills }
+  } finally {
+    await pool.end()
+  }
+}
+
+function told({ kind, moment }: PlannedBlow, { pauseMs = 0 }: DemoServer): string {
+  if (kind === 'kill') return `killed by SIGKILL ${MOMENTS[moment]}`
+  return `stopped by SIGSTOP for ${pauseMs / 1_000} s ${MOMENTS[moment]}, longer than its session`
+}
+
+interface Stage {
+  readonly pool: Pool
+  readonly queue: DemoQueue
+  readonly crew: Crew
+  readonly redis: HurtRedis | undefined
+}
+
+/** Announces the orders, and resolves when the workers have ended and nothing is left in the queue. */
+async function work(scene: Scene, stage: Stage): Promise<void> {
+  const { queue, crew } = stage
+  const announcing = announce(scene, queue)
+  let announced = false
+  announcing.then(
+    () => {
+      announced = true
+    },
+    (error) => crew.fail(error),
+  )
+  while (true) {
+    await emptied(scene, stage, () => announced)
+    await crew.stop()
+    // What a worker had in hand and gave back is seen only now.
+    if ((await queue.waiting()) === 0) return
+    crew.start()
+  }
+}
+
+async function emptied(scene: Scene, stage: Stage, announced: () => boolean): Promise<void> {
+  const { events, plan, progress, signal, server } = scene
+  const { pool, queue, crew, redis } = stage
+  const kills = plan.filter(({ kind }) => kind === 'kill').length
+  const isOver = async (): Promise<boolean> => {
+    if (signal.aborted || crew.failure !== undefined) return true
+    const charged = await countCharged(pool)
+    await redis?.suffer(charged / events)
+    const counts = `${crew.deliveries} deliveries · ${crew.kills}/${kills} kills`
+    progress.move(`  ${bar(charged, events)} ${charged}/${events} charged · ${counts}`)
+    const silentMs = performance.now() - crew.heardAt
+    return announced() && silentMs >= (server.silenceMs ?? 0) && (await queue.waiting()) === 0
+  }
+  const deadlineMs = 60_000 + events * 20
+  await until(isOver, { what: 'the queue to be empty', deadlineMs, everyMs: 100 })
+  progress.move()
+  signal.throwIfAborted()
+  if (crew.failure !== undefined) throw crew.failure
+}
+
+/** Announces the orders, some 60 a second or as many as fit into six seconds. */
+async function announce({ announcements, signal }: Scene, queue: DemoQueue): Promise<void> {
+  const pauseMs = Math.min(10 / 60, 60 / announcements.length) * 1_000
+  for (let from = 0; from < announcements.length && !signal.aborted; from += 10) {
+    await queue.send(announcements.slice(from, from + 10))
+    await new Promise((resolve) => setTimeout(resolve, pauseMs))
+  }
+}
+
+function sentTwice(orders: readonly number[]): number[] {
+  return orders.filter((orderId, index) => orders.indexOf(orderId) < index)
+}

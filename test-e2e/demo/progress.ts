@@ -1,0 +1,29 @@
+const WIDTH = 30
+const BLANK_LINE = '\r\u001b[2K'
+
+/** Lines that stay, and below them, on a terminal, one that moves. */
+export class Progress {
+  readonly #stream: NodeJS.WriteStream
+  #moving = ''
+
+  constructor(stream: NodeJS.WriteStream) {
+    this.#stream = stream
+  }
+
+  line(text = ''): void {
+    const clear = this.#moving === '' ? '' : BLANK_LINE
+    this.#stream.write(`${clear}${text}\n${this.#moving}`)
+  }
+
+  /** Ends the moving line when nothing is given. */
+  move(text = ''): void {
+    if (!this.#stream.isTTY) return
+    this.#stream.write(`${BLANK_LINE}${text}`)
+    this.#moving = text
+  }
+}
+
+export function bar(done: number, all: number): string {
+  const full = Math.round((WIDTH * Math.min(done, all)) / all)
+  return '█'.repeat(full) + '░'.repeat(WIDTH - full)
+}

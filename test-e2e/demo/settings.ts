@@ -1,0 +1,19 @@
+import type { BrokerName } from './brokers/index.ts'
+
+/** What the parent gives a worker. */
+export interface WorkerSettings {
+  readonly databaseUrl: string
+  readonly broker: BrokerName
+  /** Where the queue is, as its broker tells it. */
+  readonly place: string
+  /** With `--redis`: where leases are. */
+  readonly redisUrl?: string | undefined
+}
+
+export const SETTINGS_VARIABLE = 'ONCEWARD_DEMO'
+
+export function settings(): WorkerSettings {
+  // A worker whose parent is gone has nobody to stop it.
+  process.on('disconnect', () => process.exit())
+  return JSON.parse(process.env[SETTINGS_VARIABLE] ?? '')
+}

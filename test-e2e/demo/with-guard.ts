@@ -1,0 +1,41 @@
+import { createGuard, type GuardEvent } from '@onceward/core'
+import { pgInbox } from '@onceward/postgres/pg'
+import { redisLeases } from '@onceward/redis'
+import { Redis } from 'ioredis'
+import { Pool } from 'pg'
+import { loadBroker } from './brokers/index.ts'
+import { chargeOrder, type OrderPlaced } from './order.ts'
+import { settings } from './settings.ts'
+
+const { databaseUrl, broker, place, redisUrl } = settings()
+const pool = new Pool({ connectionString: databaseUrl })
+
+const redis = redisUrl === undefined ? undefined : new Redis(redisUrl)
+// ioredis connects again by itself, and says so at length when nobody listens.
+redis?.on('error', () => undefined)
+
+// That Redis is away is told by the parent; every claim without it would be a line more.
+const nothing = (): void => undefined
+const errorsOnly = { debug: nothing, info: nothing, warn: nothing, error: console.error }
+
+const billing = createGuard(
+  {
+    consumer: 'billing',
+    inbox: pgInbox(pool),
+    leases: redis && redisLeases(redis),
+    leaseMs: 1_000,
+    deadlineMs: 10_000,
+    logger: redis && errorsOnly,
+  },
+  (event: GuardEvent<OrderPlaced>, { tx }) => chargeOrder(tx, event.payload),
+)
+
+const stop = new AbortController()
+process.once('SIGTERM', () => stop.abort())
+const { guarded } = await loadBroker(broker)
+await guarded({ place, billing, signal: stop.signal })
+
+await billing.close()
+await pool.end()
+redis?.disconnect()
+process.disconnect()

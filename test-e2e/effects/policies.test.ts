@@ -1,0 +1,163 @@
+import { migrate } from '@onceward/postgres'
+import { database, type RedisConnection, redis, type Server, until } from '@onceward/testing'
+import { Pool } from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { PayerProcess } from './payer-process.ts'
+import { openPayments, type Payments } from './payments.ts'
+import type { PayerConfig } from './protocol.ts'
+
+let server: Server<RedisConnection>
+let databaseUrl: string
+beforeAll(async () => {
+  server = await redis()
+  ;({ url: databaseUrl } = await database())
+  const pool = new Pool({ connectionString: databaseUrl, max: 1 })
+  await migrate(pool)
+  await pool.end()
+})
+afterAll(() => server.stop())
+
+const newOrder = () => ({ orderId: `order-${crypto.randomUUID()}`, cents: 1999 })
+const counts = (payments: Payments): readonly number[] => Object.values(payments.charges())
+
+describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in %s', (kind) => {
+  const storeOf = (): PayerConfig['store'] =>
+    kind === 'redis' ? { kind, port: server.connection.port } : { kind, url: databaseUrl }
+
+  interface Scene extends AsyncDisposable {
+    readonly order: ReturnType<typeof newOrder>
+    readonly successor: PayerProcess
+    readonly duplicate: PayerProcess
+  }
+
+  /** The first worker is killed with the order in hand; two others are there. */
+  async function afterDeath(
+    payments: Payments,
+    { onTakeover, dies = 'before-complete' }: Pick<PayerConfig, 'onTakeover' | 'dies'>,
+  ): Promise<Scene> {
+    const config = { store: storeOf(), paymentsUrl: payments.url, onTakeover }
+    const order = newOrder()
+    const successor = new PayerProcess(config)
+    const duplicate = new PayerProcess(config)
+    await using first = new PayerProcess({ ...config, dies })
+    expect(await first.deliver(order)).toBeUndefined()
+    expect(await first.ended()).toBe('SIGKILL')
+    return {
+      ...{ order, successor, duplicate },
+      [Symbol.asyncDispose]: async () => {
+        await successor[Symbol.asyncDispose]()
+        await duplicate[Symbol.asyncDispose]()
+      },
+    }
+  }
+
+  // Red when the key changes with the attempt, the claim or the process.
+  test("'retry': the API knows the key, whose call it repeats: one charge", async () => {
+    await using payments = await openPayments({ dedups: true })
+    await using scene = await afterDeath(payments, { onTakeover: 'retry' })
+    expect(counts(payments)).toEqual([1])
+    const result = { chargeId: 'charge-1', cents: 1999 }
+    expect(await scene.successor.settle(scene.order)).toEqual({
+      ...{ kind: 'ack', by: 'processed', result },
+    })
+    expect(await scene.duplicate.settle(scene.order)).toEqual({
+      ...{ kind: 'ack', by: 'duplicate', result },
+    })
+    expect(payments.requested).toHaveLength(2)
+    expect(counts(payments)).toEqual([1])
+  })
+
+  // What the others are measured by: the first worker did charge before it died.
+  test("'retry': an API that knows no keys charges twice", async () => {
+    await using payments = await openPayments({ dedups: false })
+    await using scene = await afterDeath(payments, { onTakeover: 'retry' })
+    expect(await scene.successor.settle(scene.order)).toMatchObject({ by: 'processed' })
+    expect(counts(payments)).toEqual([2])
+  })
+
+  // Red when a takeover is run as a retry.
+  test("'dead-letter': nobody calls again, and the event is dead for all", async () => {
+    await using payments = await openPayments({ dedups: false })
+    await using scene = await afterDeath(payments, { onTakeover: 'dead-letter' })
+    const dead = { kind: 'dead-letter', reason: 'takeover' }
+    expect(await scene.successor.settle(scene.order)).toMatchObject(dead)
+    expect(await scene.duplicate.settle(scene.order)).toMatchObject(dead)
+    expect(payments.requested).toHaveLength(1)
+    expect(counts(payments)).toEqual([1])
+  })
+
+  // Red when what reconcile finds is not stored as the result.
+  test('reconcile: the charge that the API has is the result, for duplicates too', async () => {
+    await using payments = await openPayments({ dedups: false })
+    await using scene = await afterDeath(payments, { onTakeover: 'ask-payments' })
+    const result = { chargeId: 'charge-1', cents: 1999 }
+    expect(await scene.successor.settle(scene.order)).toEqual({
+      ...{ kind: 'ack', by: 'processed', result },
+    })
+    expect(await scene.duplicate.settle(scene.order)).toEqual({
+      ...{ kind: 'ack', by: 'duplicate', result },
+    })
+    expect(payments.requested).toHaveLength(1)
+    expect(counts(payments)).toEqual([1])
+  })
+
+  test('reconcile: what the API does not have is charged', async () => {
+    await using payments = await openPayments({ dedups: false })
+    await using scene = await afterDeath(payments, {
+      onTakeover: 'ask-payments',
+      dies: 'before-call',
+    })
+    expect(counts(payments)).toEqual([])
+    expect(await scene.successor.settle(scene.order)).toMatchObject({ by: 'processed' })
+    expect(counts(payments)).toEqual([1])
+  })
+
+  // Red when a failed question counts as a failed attempt: the next claim would be a retry, and charge again.
+  test('reconcile: an API that cannot answer now is asked again before anything is charged', async () => {
+    await using payments = await openPayments({ dedups: false })
+    await using scene = await afterDeath(payments, { onTakeover: 'ask-payments' })
+    payments.refuseLookups(1)
+    expect(await scene.successor.settle(scene.order)).toMatchObject({
+      by: 'processed',
+      result: { chargeId: 'charge-1' },
+    })
+    expect(counts(payments)).toEqual([1])
+  })
+
+  // Red when `complete` does not compare tokens: the owner would be 'processed' too.
+  test('an owner that wakes after SIGSTOP completes nothing: its successor has looked the charge up', async () => {
+    const answered = Promise.withResolvers<void>()
+    await using payments = await openPayments({ dedups: false, answersAfter: answered.promise })
+    const onTakeover = 'ask-payments' as const
+    const config = { store: storeOf(), paymentsUrl: payments.url, onTakeover }
+    const order = newOrder()
+    await using owner = new PayerProcess(config)
+    await using successor = new PayerProcess(config)
+    const owned = owner.deliver(order)
+    await until(() => payments.requested.length === 1, { deadlineMs: 60_000 })
+    owner.signal('SIGSTOP')
+    const result = { chargeId: 'charge-1', cents: 1999 }
+    expect(await successor.settle(order)).toEqual({ kind: 'ack', by: 'processed', result })
+    answered.resolve()
+    owner.signal('SIGCONT')
+    expect(await owned).toMatchObject({ kind: 'abandon', reason: 'lease-lost' })
+    expect(await owner.settle(order)).toEqual({ kind: 'ack', by: 'duplicate', result })
+    expect(counts(payments)).toEqual([1])
+  })
+
+  // Red when the key is made of anything but the event.
+  test('the idempotency key is one over attempts and processes', async () => {
+    await using payments = await openPayments({ dedups: true, refusals: 1 })
+    const config = { store: storeOf(), paymentsUrl: payments.url, onTakeover: 'retry' } as const
+    const order = newOrder()
+    await using first = new PayerProcess({ ...config, dies: 'before-complete' })
+    expect(await first.deliver(order)).toMatchObject({ kind: 'defer', reason: 'failed' })
+    expect(await first.settle(order)).toBeUndefined()
+    expect(await first.ended()).toBe('SIGKILL')
+    await using successor = new PayerProcess(config)
+    expect(await successor.settle(order)).toMatchObject({ by: 'processed' })
+    expect(payments.requested).toHaveLength(3)
+    expect(new Set(payments.requested).size).toBe(1)
+    expect(counts(payments)).toEqual([1])
+  })
+})

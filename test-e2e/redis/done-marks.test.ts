@@ -1,0 +1,99 @@
+import type { Handler } from '@onceward/core'
+import { redisLeases } from '@onceward/redis'
+import { type RedisConnection, redis, type Server } from '@onceward/testing'
+import { Redis } from 'ioredis'
+import type { PoolClient } from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Billing, charge, openBilling, orderPlaced } from '../traps/billing.ts'
+import { settled } from './storm.ts'
+
+let server: Server<RedisConnection>
+let client: Redis
+let billing: Billing
+
+beforeAll(async () => {
+  server = await redis({ native: true, settings: { appendonly: 'no' } })
+  client = new Redis(server.connection.port)
+  billing = await openBilling()
+  await billing.admin.query(`create table checked (key text,
+    constraint known check (key <> 'bad'),
+    constraint one unique (key) deferrable initially deferred)`)
+  await billing.admin.query(`insert into checked values ('taken')`)
+})
+afterAll(async () => {
+  await billing[Symbol.asyncDispose]()
+  client.disconnect()
+  await server.stop()
+})
+
+type Way = Handler<unknown, PoolClient>
+
+const endConnection: Way = async (event, context) => {
+  await charge(event, context)
+  const { rows } = await context.tx.query('select pg_backend_pid() as pid')
+  await billing.admin.query('select pg_terminate_backend($1)', [rows[0].pid])
+}
+
+/** Steps at which a run ends otherwise than with a commit. */
+const WAYS: readonly (readonly [string, Way])[] = [
+  [
+    'in the handler',
+    async (event, context) => {
+      await charge(event, context)
+      throw new Error('no such customer')
+    },
+  ],
+  [
+    'in a statement of the handler',
+    async (event, context) => {
+      await charge(event, context)
+      await context.tx.query(`insert into checked values ('bad')`)
+    },
+  ],
+  [
+    'at COMMIT, which the server refuses',
+    async (event, context) => {
+      await charge(event, context)
+      await context.tx.query(`insert into checked values ('taken')`)
+    },
+  ],
+  ['before COMMIT, with its connection', endConnection],
+  [
+    'past its deadline',
+    async (event, context) => {
+      await charge(event, context)
+      await new Promise((resolve) => context.signal.addEventListener('abort', resolve))
+    },
+  ],
+]
+
+/** Keys of done marks, and of results. */
+async function done(): Promise<readonly string[]> {
+  const keys = await client.keys('{o:*}*')
+  const values = await Promise.all(
+    keys.map(async (key) => (/\}e/.test(key) ? String(await client.get(key)) : '')),
+  )
+  return keys.filter((key, index) => /\}m/.test(key) || values[index]?.startsWith('1d'))
+}
+
+// Red when a completion is told before the commit has answered.
+test.each(WAYS)('a run that ends %s leaves nothing done in Redis', async (where, way) => {
+  await client.flushall()
+  let isBroken = true
+  const guard = billing.guard((event, context) => (isBroken ? way : charge)(event, context), {
+    options: {
+      leases: redisLeases(client, { budgetMs: 10_000 }),
+      deadlineMs: 1_000,
+      retry: { attempts: 9, baseMs: 1, maxMs: 1 },
+    },
+  })
+  const delivery = orderPlaced(where)
+  expect((await guard.process(delivery)).kind).not.toBe('ack')
+  expect(await done()).toEqual([])
+  expect(await billing.charges(where)).toBe(0)
+  isBroken = false
+  // In Redis it is not done either way, so it runs, and then there is a row for the mark.
+  expect(await settled(guard, delivery)).toMatchObject({ kind: 'ack' })
+  expect(await done()).toHaveLength(1)
+  expect(await billing.charges(where)).toBe(1)
+})

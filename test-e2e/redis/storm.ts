@@ -1,0 +1,66 @@
+import type { Delivery, Guard, Settlement } from '@onceward/core'
+import { until } from '@onceward/testing'
+import { type Billing, orderPlaced } from '../traps/billing.ts'
+
+/** A broker in a nutshell: brings a delivery again until it is settled for good. */
+export async function settled(guard: Guard, delivery: Delivery): Promise<Settlement> {
+  return until(
+    async () => {
+      const settlement = await guard.process(delivery)
+      return settlement.kind === 'defer' || settlement.kind === 'abandon' ? undefined : settlement
+    },
+    { deadlineMs: 60_000, everyMs: 100 },
+  )
+}
+
+export interface Storm {
+  readonly billing: Billing
+  /** Guards of `billing` that share the deliveries, as processes do. */
+  readonly guards: readonly Guard[]
+  /** One round of harm; is called again when it has ended. */
+  readonly hurt: () => Promise<unknown>
+  /** Rounds of harm. @defaultValue as many as the load lasts, and two at least */
+  readonly rounds?: number
+}
+
+const LEAST_EVENTS = 400
+const AT_ONCE = 10
+
+/**
+ * Brings ten events at a time, three copies of each side by side to all guards, while Redis is hurt; goes on until it
+ * was hurt often enough.
+ *
+ * @returns how many effects are lost and doubled, counted in Postgres.
+ */
+export async function storm(storm: Storm): Promise<{ lost: number; doubled: number }> {
+  const { billing, guards, hurt, rounds } = storm
+  const least = rounds ?? 2
+  for (const guard of guards) await guard.process(orderPlaced('order-0'))
+  let isOver = false
+  let hurts = 0
+  const hurting = (async () => {
+    const goesOn = (): boolean => hurts < least || (rounds === undefined && !isOver)
+    for (; goesOn(); hurts += 1) await hurt()
+  })()
+  let events = 1
+  try {
+    for (; events < LEAST_EVENTS || hurts < least; events += AT_ONCE) {
+      const deliveries = Array.from({ length: AT_ONCE * 3 }, (_, index) =>
+        orderPlaced(`order-${events + (index % AT_ONCE)}`),
+      )
+      await Promise.all(
+        deliveries.map((delivery, index) =>
+          settled(guards[index % guards.length] as Guard, delivery),
+        ),
+      )
+    }
+  } finally {
+    isOver = true
+    await hurting
+  }
+  const distinct = Number(await billing.value('select count(distinct key) from charges'))
+  return { lost: events - distinct, doubled: (await billing.charges()) - distinct }
+}
+
+export const breath = (ms: number): Promise<void> =>
+  new Promise((resolve) => setTimeout(resolve, ms))

@@ -1,0 +1,113 @@
+import { redisLeases } from '@onceward/redis'
+import {
+  proxy,
+  type RedisConnection,
+  redis,
+  type Server,
+  type TcpProxy,
+  until,
+} from '@onceward/testing'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { type Billing, charge, openBilling, orderPlaced, quiet } from '../traps/billing.ts'
+import { breath, settled, storm } from './storm.ts'
+
+let server: Server<RedisConnection>
+let link: TcpProxy
+let billing: Billing
+const clients: Redis[] = []
+const opened: Billing[] = []
+
+/** It loads its snapshot slowly, and answers meanwhile. */
+const SLOW_TO_LOAD = {
+  appendonly: 'no',
+  'key-load-delay': '2000',
+  'loading-process-events-interval-bytes': '1024',
+}
+const KEYS = 2_000
+
+beforeAll(async () => {
+  server = await redis({ native: true, settings: SLOW_TO_LOAD })
+  link = await proxy(server.connection)
+})
+beforeEach(async () => {
+  billing = await openBilling()
+  opened.push(billing)
+})
+afterAll(async () => {
+  await Promise.all(opened.map((one) => one[Symbol.asyncDispose]()))
+  for (const client of clients) client.disconnect()
+  await link.stop()
+  await server.stop()
+})
+
+function connect({ port }: { readonly port: number } = server.connection): Redis {
+  // Does not wait until the server has loaded: the guard is to hear what it says.
+  const client = new Redis(port, { retryStrategy: () => 20, enableReadyCheck: false })
+  client.on('error', () => undefined)
+  clients.push(client)
+  return client
+}
+
+const none = { lost: 0, doubled: 0 }
+
+// Red when an answer that came too late, 2 s after Postgres was asked instead, keeps its claim.
+test('Redis behind a network that takes 2 s, and then none: 0 lost, 0 doubled', async () => {
+  const guards = [0, 1].map(() =>
+    billing.guard(charge, { options: { leases: redisLeases(connect(link)) } }),
+  )
+  const hurt = async (): Promise<void> => {
+    link.latencyMs = 2_000
+    await breath(1_500)
+    link.latencyMs = 0
+    await breath(300)
+  }
+  expect(await storm({ billing, guards, hurt })).toEqual(none)
+  const admin = connect()
+  const claims = async (): Promise<number> => {
+    const keys = await admin.keysBuffer('{o:*}e*')
+    const values = await Promise.all(keys.map((key) => admin.get(key)))
+    return values.filter((value) => value?.startsWith('1p')).length
+  }
+  await until(async () => (await claims()) === 0, { what: 'all late claims to be given back' })
+})
+
+test('Redis that is loading its snapshot is not waited for, and used once it has it', async () => {
+  const admin = connect()
+  const texts = Array.from({ length: KEYS }, (_, index) => [`theirs:${index}`, 'x'.repeat(100)])
+  await admin.mset(...texts.flat())
+  await admin.save()
+  const reasons: string[] = []
+  const logger = {
+    ...quiet,
+    warn: (fields: object) => void reasons.push(String(Reflect.get(fields, 'reason'))),
+  }
+  const leases = redisLeases(connect(), { budgetMs: 1_000 })
+  const guard = billing.guard(charge, { options: { leases, logger } })
+  await guard.process(orderPlaced('before'))
+  await server.kill()
+  // Resolves when it has loaded.
+  const restarted = server.restart()
+  try {
+    const saysLoading = (): boolean => reasons.some((reason) => /it is loading/.test(reason))
+    let events = 1
+    await until(
+      async () => {
+        events += 1
+        const settlement = await settled(guard, orderPlaced(`order-${events}`))
+        expect(settlement).toMatchObject({ by: 'processed' })
+        return saysLoading()
+      },
+      { what: 'Redis to say that it is loading', everyMs: 5 },
+    )
+    expect(await billing.charges()).toBe(events)
+  } finally {
+    await restarted
+  }
+  // Used again: what it says of a done event needs no Postgres.
+  await until(async () => {
+    await guard.process(orderPlaced('after'))
+    return (await admin.keys('{o:*}g')).length > 0
+  })
+  expect(await billing.charges('after')).toBe(1)
+})

@@ -1,0 +1,101 @@
+import { wrongDead } from '../crash/books.ts'
+import type { BrokerName } from '../crash/matrix.ts'
+import { isFatal } from '../crash/plan.ts'
+import type { Servers } from '../crash/servers.ts'
+import type { RunningBroker } from '../support/brokers.ts'
+import type { Order } from '../support/protocol.ts'
+import { Stage } from '../support/stage.ts'
+import type { WorkerProcess } from '../support/worker-process.ts'
+import type { Sample } from './trend.ts'
+
+/** So long without an end of a cycle is a hang: a busy machine may take a minute to bring a broker back. */
+const HANG_MS = 300_000
+
+/** Both are endured. */
+const TRANSACTION = { sqs: 'batch', kafka: 'each', amqp: 'batch' } as const
+
+/** A broker with one worker that is never killed: what it holds on to at the end is what it has gathered. */
+export class Post implements AsyncDisposable {
+  readonly name: BrokerName
+  readonly broker: RunningBroker
+  readonly worker: WorkerProcess
+  readonly samples: Sample[] = []
+  readonly lost: string[] = []
+  readonly doubled: string[] = []
+  events = 0
+  readonly #stage: Stage
+  readonly #dead: string[] = []
+
+  private constructor(name: BrokerName, broker: RunningBroker, stage: Stage) {
+    this.name = name
+    this.broker = broker
+    this.worker = stage.spawn(name)
+    this.#stage = stage
+  }
+
+  static async open(name: BrokerName, servers: Servers): Promise<Post> {
+    const broker = await servers.broker(name)
+    const stage = await Stage.open({
+      place: await broker.createPlace(),
+      databaseUrl: await servers.postgres.createDatabase(),
+      worker: {
+        transaction: TRANSACTION[name],
+        ...{ leaseMs: 3_000, deadlineMs: 5_000, longestDeferMs: 2_000, concurrency: 4 },
+        // A blow may hit an event that runs alone, and then it counts.
+        attempts: 10,
+        ...{ redisPort: servers.redis.connection.port, redisBudgetMs: 20 },
+      },
+    })
+    const post = new Post(name, broker, stage)
+    await post.worker.start()
+    return post
+  }
+
+  /** Sends these and waits until the worker has dealt with all of them and has nothing in hand. */
+  async play(messages: readonly Order[], events: readonly Order[]): Promise<void> {
+    const isSent = (): Promise<true> => this.#stage.send(messages).then(() => true)
+    await this.#until(isSent, 'the broker to take messages')
+    const dead = events.filter(isFatal).map(({ id }) => id)
+    this.#dead.push(...dead)
+    await this.#until(() => this.#isOver(events.length - dead.length), 'the end of a cycle')
+    await this.#audit(events.filter((event) => !isFatal(event)))
+    this.events += events.length
+  }
+
+  async sample(atMs: number): Promise<void> {
+    this.samples.push({ ...(await this.worker.vitals()), atMs })
+  }
+
+  wrongDead(): Promise<readonly string[]> {
+    return wrongDead(this.#stage, this.#dead)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stage[Symbol.asyncDispose]()
+  }
+
+  async #isOver(alive: number): Promise<boolean> {
+    const { rows } = await this.#stage.pool.query<{ effects: number; dead: number }>(
+      `select (select count(distinct id) from effects)::int as effects,
+        (select count(*) from onceward.failed_events where published)::int as dead`,
+    )
+    const [counted] = rows
+    if (counted === undefined || counted.effects < alive) return false
+    if (counted.dead < this.#dead.length || (await this.#stage.place?.depth()) !== 0) return false
+    const { state, inFlight } = await this.worker.health()
+    return state === 'running' && inFlight === 0
+  }
+
+  /** The effects of a cycle are counted and removed: one that comes later is found by the next cycle. */
+  async #audit(alive: readonly Order[]): Promise<void> {
+    const effects = await this.#stage.effects()
+    const ids = new Set(alive.map(({ id }) => id))
+    this.lost.push(...[...ids].filter((id) => effects[id] === undefined))
+    this.doubled.push(...Object.keys(effects).filter((id) => effects[id] !== 1 || !ids.has(id)))
+    await this.#stage.pool.query('truncate effects')
+  }
+
+  #until(condition: () => Promise<boolean>, what: string): Promise<void> {
+    return this.#stage.until(condition, { what: `${this.name}: ${what}`, deadlineMs: HANG_MS })
+  }
+}

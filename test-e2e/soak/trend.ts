@@ -1,0 +1,61 @@
+import type { Vitals } from '../support/vitals.ts'
+
+/** What a process held at rest, and when. */
+export interface Sample extends Vitals {
+  /** Since the start, ms. */
+  readonly atMs: number
+}
+
+export interface Trend {
+  readonly name: keyof Vitals
+  /** Medians of the first and the last third of the samples, after those of the warm-up. */
+  readonly first: number
+  readonly last: number
+  readonly perHour: number
+  readonly isFlat: boolean
+}
+
+/** Code is compiled and caches fill up: this share of the samples, from the start, says nothing. */
+const WARM_UP = 0.25
+
+/**
+ * How much more the last third may hold than the first. Counts vary by what a pool or a client keeps open for a
+ * while; a leak of one for each blow passes them within half an hour, a leak of 100 bytes per event the heap's.
+ */
+const ALLOWED: { readonly [Name in keyof Vitals]: number } = {
+  heapBytes: 4 * 2 ** 20,
+  handles: 12,
+  connections: 12,
+  listeners: 100,
+  fileDescriptors: 12,
+}
+
+const NAMES = Object.keys(ALLOWED) as readonly (keyof Vitals)[]
+
+export function trendsOf(samples: readonly Sample[]): readonly Trend[] {
+  const warm = samples.slice(Math.floor(samples.length * WARM_UP))
+  return NAMES.map((name) => {
+    const values = warm.map((sample) => sample[name])
+    const third = Math.ceil(values.length / 3)
+    const [first, last] = [median(values.slice(0, third)), median(values.slice(-third))]
+    const perHour = slope(
+      warm.map(({ atMs }) => atMs / 3_600_000),
+      values,
+    )
+    return { name, first, last, perHour, isFlat: last - first <= ALLOWED[name] }
+  })
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
+}
+
+/** Of the line with the least squares; nothing for a single point. */
+function slope(xs: readonly number[], ys: readonly number[]): number {
+  const mean = (values: readonly number[]): number =>
+    values.reduce((sum, value) => sum + value, 0) / values.length
+  const [x, y] = [mean(xs), mean(ys)]
+  const spread = xs.reduce((sum, each) => sum + (each - x) ** 2, 0)
+  const common = xs.reduce((sum, each, index) => sum + (each - x) * ((ys[index] ?? y) - y), 0)
+  return spread === 0 ? 0 : common / spread
+}

@@ -1,0 +1,27 @@
+/** Chance that can be repeated. */
+export interface Dice {
+  readonly seed: number
+  /** Uniform in [0, 1). */
+  next(): number
+  /** One of them. */
+  pick<Item>(items: readonly Item[]): Item | undefined
+}
+
+/** Seeded by ONCEWARD_E2E_SEED, else by the clock; the seed is printed. */
+export function createDice(): Dice {
+  const seed = Number(process.env['ONCEWARD_E2E_SEED'] ?? Date.now() % 1_000_000)
+  console.log(`ONCEWARD_E2E_SEED=${seed}`)
+  return diceOf(seed)
+}
+
+export function diceOf(seed: number): Dice {
+  let state = seed
+  // mulberry32
+  const next = (): number => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+  return { seed, next, pick: (items) => items[Math.floor(next() * items.length)] }
+}

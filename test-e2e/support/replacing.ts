@@ -1,0 +1,11 @@
+/** `target` with some methods replaced; the others run on the target itself, where its private fields are. */
+export function replacing<Target extends object>(target: Target, methods: Partial<Target>): Target {
+  return new Proxy(target, {
+    get: (_target, name) => {
+      const own: unknown = Reflect.get(methods, name)
+      if (own !== undefined) return own
+      const value: unknown = Reflect.get(target, name)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+}

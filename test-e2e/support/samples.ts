@@ -1,0 +1,75 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { database } from '@onceward/testing'
+import { Pool } from 'pg'
+import { expect } from 'vitest'
+
+const samples = join(import.meta.dirname, '../../docs/samples')
+
+/** A database with the tables of the samples, and the environment in which samples find it. */
+export interface SampleScene extends AsyncDisposable {
+  readonly pool: Pool
+  readonly env: NodeJS.ProcessEnv
+}
+
+/** @param more - What else the samples read: where the broker is. */
+export async function openScene(more: NodeJS.ProcessEnv): Promise<SampleScene> {
+  const { url } = await database()
+  const pool = new Pool({ connectionString: url })
+  await pool.query(`
+    create table accounts (id int primary key, balance bigint not null);
+    create table charges (order_id text not null, cents int not null);
+    insert into accounts values (1, 10000)`)
+  const { hostname, port, username, password, pathname } = new URL(url)
+  const env = {
+    ...process.env,
+    ...{ DATABASE_URL: url, PGDATABASE: pathname.slice(1) },
+    ...{ PGHOST: hostname, PGPORT: port, PGUSER: username },
+    PGPASSWORD: decodeURIComponent(password),
+    ...more,
+  }
+  return { pool, env, [Symbol.asyncDispose]: () => pool.end() }
+}
+
+/** A sample of the documents, running as it is. */
+export interface Sample extends AsyncDisposable {
+  readonly process: ChildProcess
+  output(): string
+}
+
+export function run(name: string, { env }: SampleScene): Sample {
+  const file = join(samples, `${name}.ts`)
+  const quiet = '--disable-warning=TimeoutNegativeWarning'
+  const child = spawn(process.execPath, ['--conditions=@onceward/source', quiet, file], { env })
+  const parts: Buffer[] = []
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (part: Buffer) => parts.push(part))
+  }
+  const end = async (): Promise<void> => {
+    if (child.exitCode !== null || child.signalCode !== null) return
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+  }
+  return {
+    process: child,
+    output: () => Buffer.concat(parts).toString(),
+    [Symbol.asyncDispose]: end,
+  }
+}
+
+/** Runs a sample that ends by itself. */
+export async function runToEnd(name: string, scene: SampleScene): Promise<string> {
+  await using sample = run(name, scene)
+  const [code] = await once(sample.process, 'close')
+  expect(code, sample.output()).toBe(0)
+  return sample.output()
+}
+
+/** Ends a sample that consumes; answers its exit code. */
+export async function terminate({ process: child }: Sample): Promise<number | null> {
+  const exited = once(child, 'exit')
+  child.kill('SIGTERM')
+  await exited
+  return child.exitCode
+}

@@ -1,0 +1,73 @@
+import { type DataHook, proxy, type TcpProxy } from '@onceward/testing'
+
+/** A proxy that stops a conversation at one point, and says so. */
+export interface Severed {
+  readonly proxy: TcpProxy
+  /** Resolves when the point is reached: from then on nothing comes back to the client. */
+  readonly reached: Promise<void>
+}
+
+export interface Target {
+  readonly host: string
+  readonly port: number
+}
+
+export const targetOf = (url: string): Target => {
+  const { hostname, port } = new URL(url)
+  return { host: hostname, port: Number(port) }
+}
+
+/** The same url, through a proxy. */
+export function through(url: string, { host, port }: TcpProxy): string {
+  const moved = new URL(url)
+  moved.hostname = host
+  moved.port = String(port)
+  return moved.href
+}
+
+// `set local synchronous_commit` is no COMMIT.
+const COMMIT = /(?<!_)commit/i
+
+/** At the COMMIT of the transaction that writes `text`. */
+export interface CommitFault {
+  readonly text: string
+  /** Whether the server still gets it. */
+  readonly arrives: boolean
+  /** `silence`: nothing comes back any more. `cut`: the connection ends, once. */
+  readonly by: 'silence' | 'cut'
+}
+
+export function severCommit(target: Target, fault: CommitFault): Promise<Severed> {
+  const verdict = fault.by === 'cut' ? 'cut' : 'drop'
+  let isOver = false
+  return sever(target, (reach) => (direction, chunk, { notes }) => {
+    const strike = (): typeof verdict => {
+      isOver = fault.by === 'cut'
+      reach()
+      return verdict
+    }
+    if (notes.has('committing')) return strike()
+    if (direction === 'down' || isOver) return 'pass'
+    const said = chunk.toString('latin1')
+    if (notes.has('writing') && COMMIT.test(said)) {
+      notes.set('committing', true)
+      return fault.arrives ? 'pass' : strike()
+    }
+    if (said.includes(fault.text)) notes.set('writing', true)
+    return 'pass'
+  })
+}
+
+/** Stops every delete: the client has sent it, SQS never gets it. */
+export function severDeletes(target: Target): Promise<Severed> {
+  return sever(target, (reach) => (direction, chunk) => {
+    if (direction === 'down' || !chunk.includes('AmazonSQS.DeleteMessage')) return 'pass'
+    reach()
+    return 'drop'
+  })
+}
+
+async function sever(target: Target, hookOf: (reach: () => void) => DataHook): Promise<Severed> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  return { proxy: await proxy(target, { onData: hookOf(resolve) }), reached: promise }
+}

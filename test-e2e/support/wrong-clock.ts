@@ -1,0 +1,12 @@
+import { type Runtime, systemRuntime } from '@onceward/core'
+import type { WorkerConfig } from './protocol.ts'
+
+/** The runtime of a worker whose wall clock is wrong and whose dice are loaded, where its test wants that. */
+export function runtimeOf(config: Pick<WorkerConfig, 'clockOffsetMs' | 'random'>): Runtime {
+  const { clockOffsetMs = 0, random } = config
+  return {
+    ...systemRuntime,
+    now: () => (systemRuntime.now() + clockOffsetMs) as ReturnType<Runtime['now']>,
+    ...(random === undefined ? {} : { random: () => random }),
+  }
+}

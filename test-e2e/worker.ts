@@ -1,0 +1,174 @@
+/*
+ * The process that gets killed: an ordinary consumer of orders whose handler writes one effect each. Started by
+ * support/worker-process.ts with its configuration as the only argument, it talks to the test over IPC.
+ */
+import { flushCompileCache } from 'node:module'
+import {
+  type Consumption,
+  createGuard,
+  type Delivery,
+  type OutcomeRecord,
+  position,
+} from '@onceward/core'
+import { portOf } from '@onceward/core/adapter'
+import { pgInbox } from '@onceward/postgres/pg'
+import { Pool, type PoolClient } from 'pg'
+import type { Watch } from './support/consume-sqs.ts'
+import { crashes } from './support/crash.ts'
+import { watched } from './support/crash-inbox.ts'
+import { leasesOf } from './support/crash-leases.ts'
+import { watchedGuard } from './support/crash-port.ts'
+import { watchWire } from './support/crash-wire.ts'
+import { createHandler } from './support/handler.ts'
+import { listen, logger, say } from './support/link.ts'
+import type { HandDelivery, Order, Settled, WorkerConfig } from './support/protocol.ts'
+import { takeVitals } from './support/vitals.ts'
+import { runtimeOf } from './support/wrong-clock.ts'
+
+const config = JSON.parse(process.argv[2] ?? '{}') as WorkerConfig
+const { source } = config
+
+const pool = new Pool({ connectionString: config.databaseUrl, max: config.poolMax ?? 10 })
+// A lost idle connection must not end the process.
+pool.on('error', () => undefined)
+
+/** Which order a message of the broker stands for, by its position and by its delivery. */
+const orders = new Map<string, string>()
+const ordersOfSources = new WeakMap<Delivery['source'], string>()
+const received = new Map<string, number>()
+const positionOf = position()
+const crash = crashes(config)
+const runtime = runtimeOf(config)
+
+const guard = createGuard<PoolClient, unknown, Order>(
+  {
+    consumer: config.consumer ?? 'orders',
+    inbox: watched(pgInbox(pool), {
+      onClaim: (keys) => crash.at('before-begin', keys),
+    }),
+    leases: leasesOf(config, crash),
+    eventKey: (delivery) => {
+      const { id } = delivery.payload
+      ordersOfSources.set(delivery.source, id)
+      return config.identity === 'position' ? positionOf(delivery) : id
+    },
+    transaction: config.transaction,
+    leaseMs: config.leaseMs ?? 1_000,
+    claimWaitMs: config.claimWaitMs,
+    ...(config.concurrency === undefined ? {} : { concurrency: config.concurrency }),
+    deadlineMs: config.deadlineMs ?? 30_000,
+    retry: { attempts: config.attempts ?? 5, baseMs: config.retryBaseMs ?? 100 },
+    observe: (record) => say({ kind: 'settled', settled: toSettled(record) }),
+    logger,
+    runtime,
+  },
+  createHandler(config, crash),
+)
+
+function toSettled({ settlement, attempt, source: from }: OutcomeRecord): Settled {
+  const why = settlement.kind === 'ack' ? settlement.by : settlement.reason
+  const error = 'error' in settlement ? settlement.error : undefined
+  return {
+    kind: settlement.kind,
+    why,
+    attempt,
+    id: ordersOfSources.get(from) ?? orders.get(from.position ?? ''),
+    ...(settlement.kind === 'defer' ? { waitMs: settlement.until - runtime.now() } : {}),
+    ...(error === undefined ? {} : { error: String(error) }),
+  }
+}
+
+/** What an adapter gets. */
+const adapted = watchedGuard(guard, { crash, longestDeferMs: config.longestDeferMs })
+
+/** Each adapter is loaded when it is asked for: a process begins sooner with one client than with three. */
+async function consume(): Promise<Consumption | undefined> {
+  watchWire(source.kind, crash)
+  const watch: Watch = {
+    onReceive: (order, position) => {
+      received.set(order, (received.get(order) ?? 0) + 1)
+      if (position !== undefined) orders.set(position, order)
+    },
+  }
+  switch (source.kind) {
+    case 'hand':
+      return undefined
+    case 'sqs':
+      return (await import('./support/consume-sqs.ts')).fromSqs(source, adapted, watch)
+    case 'kafka':
+      return (await import('./support/consume-kafka.ts')).fromKafka(source, adapted, watch)
+    case 'amqp':
+      return (await import('./support/consume-amqp.ts')).fromAmqp(source, adapted, watch)
+    default:
+      return source satisfies never
+  }
+}
+
+/** As an adapter does: each settlement is told as soon as it is known. */
+async function processByHand(deliveries: readonly HandDelivery[]): Promise<void> {
+  const made = deliveries.map(({ order, deliveryCount }) => {
+    orders.set(order.id, order.id)
+    return {
+      body: Buffer.from(JSON.stringify(order)),
+      headers: {},
+      source: { broker: 'hand', queue: 'hand', position: order.id },
+      deliveryCount,
+      redelivered: deliveryCount > 1,
+    }
+  })
+  await portOf(guard).run(made)
+  say({ kind: 'delivered' })
+}
+
+let consuming: Promise<Consumption | undefined> | undefined
+const taken: PoolClient[] = []
+
+async function takePool(): Promise<void> {
+  for (let left = config.poolMax ?? 10; left > 0; left -= 1) taken.push(await pool.connect())
+  say({ kind: 'pool-taken' })
+}
+
+async function stop(): Promise<void> {
+  // It may still be starting.
+  await (await consuming)?.drain()
+  await guard.close()
+  await pool.end()
+  process.disconnect()
+}
+
+listen({
+  start: async () => {
+    consuming = consume()
+    await consuming
+    flushCompileCache()
+    say({ kind: 'started' })
+  },
+  deliver: ({ deliveries }) => processByHand(deliveries),
+  'take-pool': takePool,
+  'free-pool': async () => {
+    for (const client of taken.splice(0)) client.release()
+    say({ kind: 'pool-freed' })
+  },
+  'ask-health': async () => {
+    const { state = 'none', reason, inFlight = 0 } = (await consuming)?.health() ?? {}
+    say({ kind: 'health', state, inFlight, ...(reason === undefined ? {} : { reason }) })
+  },
+  'ask-received': async ({ id }) => {
+    say({ kind: 'received', id, count: received.get(id) ?? 0 })
+  },
+  'ask-vitals': async () => {
+    // They grow with every order, and nobody asks about those that are over.
+    for (const notes of [orders, received]) notes.clear()
+    say({ kind: 'vitals', vitals: takeVitals() })
+  },
+  drain: async () => {
+    await (await consuming)?.drain()
+    say({ kind: 'drained' })
+  },
+  stop,
+})
+
+// A process that is killed writes no cache at its end.
+flushCompileCache()
+// Nothing is opened yet: an open guard runs parked events.
+say({ kind: 'ready' })
