@@ -21,7 +21,7 @@ export interface Scene {
   readonly to: 'the restarted process' | 'another process'
 }
 
-/** The scenes of a broker: all of them with ONCEWARD_CRASH_MATRIX=all, else one for each row, another one each time. */
+/** The scenes of a broker: all of them with ONCEWARD_CRASH_MATRIX=all, else one for each row, as the dice fall. */
 export function scenesOf(broker: BrokerName): readonly Scene[] {
   const all = everyScene(broker)
   return process.env['ONCEWARD_CRASH_MATRIX'] === 'all' ? all : sample(all, createDice())

@@ -72,7 +72,7 @@ export function planRound({ seed, broker, events: count }: PlanOptions): Plan {
     ...{ seed, broker, transaction, hasRedis, events },
     messages: withCopies(events, dice),
     blows: {
-      workers: blowsOf('workers'),
+      workers: firstKills(blowsOf('workers')),
       postgres: blowsOf('postgres'),
       redis: hasRedis ? blowsOf('redis') : [],
       broker: blowsOf('broker'),
@@ -103,6 +103,10 @@ export function blowOf(target: Target, dice: Dice): Blow {
     forMs: 200 + dice.next() * 3_000,
   }
 }
+
+/** A round in which no worker dies would show too little. */
+const firstKills = (blows: readonly Blow[]): readonly Blow[] =>
+  blows.map((blow, index) => (index === 0 ? { ...blow, kind: 'kill' } : blow))
 
 function withCopies(events: readonly Order[], dice: Dice): readonly Order[] {
   const placed = events.map((order, index) => ({ order, at: index }))

@@ -36,3 +36,12 @@ test('a seed plans the same round again, and another one another', () => {
   expect(planRound({ seed: 7, broker: 'sqs', events: 500 })).toEqual(plan)
   expect(planRound({ seed: 8, broker: 'sqs', events: 500 }).blows).not.toEqual(plan.blows)
 })
+
+test('a worker dies in every round, however short', () => {
+  const plans = Array.from({ length: 200 }, (_, seed) =>
+    planRound({ seed, broker: 'sqs', events: 300 }),
+  )
+  expect(plans.filter(({ blows }) => !blows.workers.some(({ kind }) => kind === 'kill'))).toEqual(
+    [],
+  )
+})
