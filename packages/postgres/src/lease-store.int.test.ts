@@ -48,9 +48,9 @@ async function makeStore(options: MigrateOptions): Promise<LeaseStoreUnderTest> 
   }
 }
 
-leaseStoreConformance('postgresLeases', () => makeStore({}), { rivals: 1_000 })
+leaseStoreConformance('postgresLeases', () => makeStore({}), { rivals: 10_000 })
 leaseStoreConformance('postgresLeases, unlogged', () => makeStore({ leases: 'unlogged' }), {
-  rivals: 200,
+  rivals: 10_000,
 })
 
 describe('postgresLeases', () => {

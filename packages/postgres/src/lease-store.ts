@@ -16,6 +16,7 @@ import { diagnose } from './errors.ts'
 import { connectShort } from './pg-connection.ts'
 import { gateOf } from './pool.ts'
 import { texts } from './rows.ts'
+import { sharedCalls } from './shared-calls.ts'
 import { createShort, type Short } from './short.ts'
 import { createStatements, type Statements } from './statements.ts'
 
@@ -35,6 +36,8 @@ const HINT_MS = 86_400_000
 const SWEEP_EVERY_MS = 60_000
 /** As many rows as one sweep deletes at most: then there are more. */
 const SWEEP_ROWS = 1_000
+/** Claims of one statement, when many callers wait: as many as a large slice has. */
+const CLAIMS_AT_ONCE = 1_000
 
 /**
  * Leases in Postgres, in short transactions of their own on the spare connections of the pool: for effects that are
@@ -111,6 +114,10 @@ interface Told extends Row, Held {
 
 class LeaseTable implements LeaseSession, LeaseOperators {
   readonly #parts: LeaseParts
+  readonly #claim = sharedCalls(
+    (claims: readonly Claim[]) => this.#claimAll(claims),
+    CLAIMS_AT_ONCE,
+  )
   #sweepAtMs: number
 
   constructor(parts: LeaseParts) {
@@ -120,13 +127,18 @@ class LeaseTable implements LeaseSession, LeaseOperators {
 
   async claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]> {
     if (claims.length === 0) return []
+    const answers = await this.#claim(claims)
+    await this.#sweep()
+    return answers
+  }
+
+  async #claimAll(claims: readonly Claim[]): Promise<readonly ClaimResult[]> {
     const { keepMs, statements } = this.#parts
     const rows = claims.map(({ id, fingerprint, ownerToken, leaseMs, maxAttempts }) => {
       const seen = fingerprint.toString()
       return { id, fingerprint: seen, owner: ownerToken, leaseMs, most: maxAttempts, keepMs }
     })
     const answers = await this.#run(statements.claimLeases, rows)
-    await this.#sweep()
     return answers.map((text) => toClaimResult(JSON.parse(text)))
   }
 
