@@ -117,12 +117,15 @@ export class Consumer {
 
   async #settle(received: Received, settlement: Settlement): Promise<void> {
     const { audit, life } = this.#options
+    const { id } = audit.byKey(received.message.key)
+    // Its run ended with the connection: that has cost the attempt, not a poison that kills the process later.
+    if (settlement.kind === 'defer' && settlement.reason === 'store-down') audit.concluded(life, id)
     try {
       await this.#carryOut(received, settlement)
     } catch {
       // The broker did not answer: the message comes back by itself.
     } finally {
-      if (life.isAlive) audit.laidDown(life, audit.byKey(received.message.key).id)
+      if (life.isAlive) audit.laidDown(life, id)
     }
   }
 

@@ -117,6 +117,23 @@ test('leases that come and go while others are renewed make no second round of r
   expect(kit.clock.timers).toBe(0)
 })
 
+// Red when a renewal is forgotten as it is given up: the client is ended under it.
+test('a renewal that was given up is still waited for', async () => {
+  const kit = setUp('inbox')
+  const a = hold(kit.keeper, 'a')
+  await pass(kit, RENEW_MS)
+  await pass(kit, RENEW_MS)
+  letGo(kit.keeper, a)
+  let isIdle = false
+  const idle = kit.keeper.idle().then(() => {
+    isIdle = true
+  })
+  await turn()
+  expect(isIdle).toBe(false)
+  kit.last().fail()
+  await idle
+})
+
 describe('without an inbox', () => {
   test('who could not renew is told before its lease can run out, not at the first failure', async () => {
     const kit = setUp()

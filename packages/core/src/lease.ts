@@ -8,7 +8,7 @@ import type { EventId, OwnerToken } from './vocabulary.ts'
 export interface LeaseKeeper {
   hold(id: EventId, ownerToken: OwnerToken): MemberLease
   letGo(member: Member): void
-  /** Resolves when no renewal is under way. */
+  /** Resolves when no renewal is under way, given up or not: the store's client may be ended then. */
   idle(): Promise<void>
 }
 
@@ -24,6 +24,7 @@ export function createLeaseKeeper(options: ResolvedOptions, store: LeaseSession)
   const { leaseMs, runtime } = options
   const held = new Map<OwnerToken, Held>()
   let cancel: (() => void) | undefined
+  const calls = new Set<Promise<unknown>>()
   let round: Promise<void> = Promise.resolve()
 
   const schedule = (): void => {
@@ -53,7 +54,12 @@ export function createLeaseKeeper(options: ResolvedOptions, store: LeaseSession)
     new Promise((resolve, reject) => {
       const late = (): void => reject(new StoreUnavailableError('No lease was renewed in time.'))
       const answered = runtime.setTimer(late, leaseMs / 3, { keepAlive: false })
-      store.renew(all, leaseMs).then(resolve, reject).finally(answered)
+      const call = store.renew(all, leaseMs).then(resolve, reject)
+      calls.add(call)
+      void call.finally(() => {
+        answered()
+        calls.delete(call)
+      })
     })
   /** Without an inbox nothing else decides: who cannot renew stops before its lease can run out. */
   const expire = (all: readonly Held[]): void => {
@@ -76,6 +82,8 @@ export function createLeaseKeeper(options: ResolvedOptions, store: LeaseSession)
       cancel?.()
       cancel = undefined
     },
-    idle: () => round,
+    idle: async () => {
+      await Promise.all([round, ...calls])
+    },
   }
 }
