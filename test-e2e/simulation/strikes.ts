@@ -60,7 +60,11 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
     audit.disturbedAll()
     broker.expire(target)
   },
-  rebalance: ({ broker }) => broker.rebalance(),
+  // As with `expire` two processes have it in hand: one may count the run that the other's neighbour has undone.
+  rebalance: ({ audit, broker }) => {
+    audit.disturbedAll()
+    broker.rebalance()
+  },
   replay,
 }
 
