@@ -91,13 +91,20 @@ export class Audit {
 
   killed(life: Life, by: EventId): void {
     this.caseOf(by).kills += 1
+    const isCounted = this.#counted.get(by)?.life === life
     for (const [id, counted] of this.#counted) {
       // A count whose answer was lost is followed by no run: the lost connection has burnt it.
       if (counted.life !== life || id === by || !counted.isHeard()) continue
       const one = this.caseOf(id)
       one.burns += 1
-      if (one.burns > this.#killers() + this.failovers) {
+      // The first delivery of a poison is not counted, so it may kill in company once more.
+      if (!isCounted) one.freshBurns += 1
+      if (one.burns - one.freshBurns > this.#killers().length + this.failovers) {
         this.violate(`a poison burnt a second attempt of ${one.key}`)
+      }
+      const fresh = this.#killers().reduce((sum, { freshDeliveries }) => sum + freshDeliveries, 0)
+      if (one.freshBurns > fresh) {
+        this.violate(`a fresh poison burnt too many attempts of ${one.key}`)
       }
     }
   }
@@ -178,9 +185,12 @@ export class Audit {
 
   leased(id: EventId, step: LeaseStep): void {
     const { before, command, state } = step
-    if (command.kind === 'claim' || state === before) return
+    if (command.kind === 'claim') return
     const owns = before.kind === 'in-progress' && before.owner === command.ownerToken
-    if (!owns) this.violate(`${command.kind} of a fenced owner changed ${this.caseOf(id).key}`)
+    // Who hears that its lease is gone gives up its run, and the successor counts it.
+    if (command.kind === 'renew' && !owns) this.caseOf(id).hits += 1
+    if (!owns && state !== before)
+      this.violate(`${command.kind} of a fenced owner changed ${this.caseOf(id).key}`)
   }
 
   /** An effect outside of any database. */
@@ -197,8 +207,9 @@ export class Audit {
     return this.database.history
   }
 
-  #killers(): number {
-    return this.#plan.events.filter(({ behaviour }) => behaviour.kind === 'kills').length
+  #killers(): readonly Case[] {
+    const killers = this.#plan.events.filter(({ behaviour }) => behaviour.kind === 'kills')
+    return killers.map(({ key }) => this.byKey(key))
   }
 
   /** Attempts only grow, and only for a reason. */

@@ -10,6 +10,8 @@ export interface Case {
   hits: number
   /** Attempts burnt by a poison that killed the process beside it. */
   burns: number
+  /** Those of them in which nothing had made the poison suspect yet. */
+  freshBurns: number
   /** Runs of the handler that ended by an error or at their deadline. */
   failures: number
   kills: number
@@ -36,6 +38,7 @@ export function toCase(key: string, id: EventId, index: number): Case {
     index,
     hits: 0,
     burns: 0,
+    freshBurns: 0,
     failures: 0,
     kills: 0,
     freshDeliveries: 0,
