@@ -56,7 +56,11 @@ export class Verdicts {
     }
     if (!isToBeRun(row, trouble, { run, nowMs })) return { kind: 'changed' }
     const reason = this.#spent(trouble)
-    if (reason === undefined) return { kind: 'counted', ...this.#begin(event, trouble) }
+    if (reason === undefined) {
+      // Who had no verdict stays alone until it has one, also when this attempt is given back.
+      const alone = trouble.alone || row.state === 'running'
+      return { kind: 'counted', ...this.#begin(event, { ...trouble, alone }) }
+    }
     this.#tables.change(
       event.id,
       { state: 'dead' },

@@ -5,7 +5,10 @@ export interface AttemptStatements {
   readonly suspect: string
   /** `$1` event ids (array literal). Locks their rows, leaves out those that others hold. Answers ids. */
   readonly lockForCount: string
-  /** `$1` counts, `$2` consumer id; under the locks of `lockForCount`. */
+  /**
+   * `$1` counts, `$2` consumer id; under the locks of `lockForCount`. Who had no verdict stays alone until it has one,
+   * also when this attempt is given back.
+   */
   readonly count: string
   /** `$1` burials; under the locks of `lockForCount`. */
   readonly buryCounted: string
@@ -93,10 +96,13 @@ with event as materialized (
     as e(id uuid, token uuid, attempt integer, key text, tenant text)
 ),
 noted as (
-  insert into ${schema}.failed_events as f (event_id, consumer_id, attempt, token, counted_at, key, tenant)
-  select id, $2::text::integer, attempt, token, clock_timestamp(), key, tenant from event
+  insert into ${schema}.failed_events as f
+    (event_id, consumer_id, attempt, token, counted_at, key, tenant, alone)
+  select id, $2::text::integer, attempt, token, clock_timestamp(), event.key, event.tenant, p.state = 'r'
+  from event join ${schema}.processed_events p on p.event_id = event.id
   on conflict (event_id) do update set
-    attempt = excluded.attempt, token = excluded.token, counted_at = excluded.counted_at
+    attempt = excluded.attempt, token = excluded.token, counted_at = excluded.counted_at,
+    alone = f.alone or excluded.alone
 )
 update ${schema}.processed_events p set state = 'r' from event where p.event_id = event.id`,
 

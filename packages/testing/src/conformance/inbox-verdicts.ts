@@ -118,6 +118,20 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       expect(await steps.known(event)).toMatchObject(due)
     })
 
+    // Red when a count forgets that the attempt before it had no verdict: a poison that was given back kills in company.
+    it('of an event that had no verdict before leaves it without company, until a verdict', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const { event } = await steps.suspect(newEvent())
+      const { token } = await steps.countAlone(event)
+      await steps.session.release([{ event, token, as: 'given-back' }])
+      expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 1, alone: true })
+      expect(await steps.session.count([event], 'together')).toEqual([{ kind: 'changed' }])
+      const again = await steps.countAlone(event)
+      await steps.session.fail([{ ...again, error: new Error('no'), delayMs: 0 }])
+      expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 2, alone: false })
+    })
+
     it('without a verdict makes the next run one that has no company', async () => {
       await using opened = await open()
       const { steps } = opened
