@@ -10,8 +10,10 @@ import type { Settings } from './options.ts'
 
 /** Heartbeats, commits that are due, and the question whether kafkajs gets its callback back. */
 const BEAT_MS = 250
-/** Between two commits of a partition whose records take long; also how long records are suspect after an assignment. */
-const COMMIT_MS = 1_000
+/** Between two commits of a partition whose records take long; looked at with each beat. */
+const COMMIT_MS = 250
+/** After an assignment: as much as a predecessor may have begun since its last commit. */
+const SUSPECT_MS = COMMIT_MS + BEAT_MS
 /** Nothing was settled for this long: other partitions need not wait for it. */
 const STUCK_MS = 250
 /** Other partitions wait for one that has many records, but not until it has none. */
@@ -91,7 +93,7 @@ export class Intake {
   /** The consumer joined its group: these partitions are its own now, and no others. */
   joined({ memberId, memberAssignment }: Joined): void {
     const goesOn = this.#assignment.join(memberId, memberAssignment)
-    this.#trustedFromMs = this.#nowMs + COMMIT_MS
+    this.#trustedFromMs = this.#nowMs + SUSPECT_MS
     for (const batch of [...this.#open.values()]) {
       batch.rebalance = undefined
       if (!(goesOn && this.#assignment.has(batch))) this.#lose(batch)
