@@ -1,4 +1,6 @@
-export { type KafkaConnection, type KafkaOptions, type KafkaUser, kafka } from './kafka.ts'
+export { type KafkaOptions, kafka } from './kafka.ts'
+export { type KafkaCluster, kafkaCluster } from './kafka-cluster.ts'
+export type { KafkaConnection, KafkaUser } from './kafka-connection.ts'
 export { type PgbouncerOptions, pgbouncer } from './pgbouncer.ts'
 export {
   type PostgresConnection,

@@ -1,6 +1,6 @@
 import { dockerAnswers } from './docker.ts'
 import { ELASTICMQ_JARS } from './elasticmq.ts'
-import { KAFKA_JARS } from './kafka.ts'
+import { KAFKA_JARS } from './kafka-node.ts'
 import { javaProgram } from './maven.ts'
 import { PGBOUNCER_TOOLS } from './pgbouncer.ts'
 import { postgresBinaries } from './postgres-binaries.ts'
