@@ -103,3 +103,20 @@ test('a user who may declare nothing needs delay queues that are there', async (
     /orders\.retry\.5000 do not exist.*assertRetryTopology/s,
   )
 })
+
+test.each([
+  ['3.9.29', undefined],
+  ['3.10.0', 'quorum'],
+  ['3.13.7', 'quorum'],
+  ['4.0.5', 'quorum'],
+  ['', 'quorum'],
+])('delay queues of a quorum queue on RabbitMQ %s are of the type %s', async (version, type) => {
+  const connection = new RecordingConnection(version)
+  const declared: unknown[] = []
+  connection.answers.set('assertQueue', (_queue, given) => {
+    declared.push((given as { arguments: Record<string, unknown> }).arguments['x-queue-type'])
+  })
+  const levels = { queue: 'orders', levelsMs: [1_000], isQuorum: true }
+  await assertLevels(() => connection.createChannel(), levels)
+  expect(declared).toEqual([type])
+})
