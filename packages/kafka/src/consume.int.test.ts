@@ -134,7 +134,11 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     expect(deferred).toMatchObject({ reason: 'failed' })
     expect(ranAgainAt).toBeGreaterThanOrEqual(Reflect.get(deferred ?? {}, 'until'))
     expect(committed).toEqual(new Set([-1]))
-    expect([attempts, outcomes.length]).toEqual([2, 3])
+    // Who asks a few milliseconds too early is told to wait: that is no run, and no delivery.
+    const ended = outcomes.filter(
+      ({ settlement }) => !('reason' in settlement && settlement.reason === 'not-due'),
+    )
+    expect([attempts, ended.length]).toEqual([2, 3])
   })
 
   test('patterns, headers of any kind, tombstones and records without a key', async () => {
