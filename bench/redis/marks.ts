@@ -13,9 +13,13 @@ const LEASE_MS = HOUR_MS
 /** Numbers of marks at which their memory is told. */
 const WEIGHED = [1_000_000, 5_000_000]
 
-/** Claim and completion of an event, and its duplicates, each beside the least that Redis can be asked. */
-export async function bareContestants({ client }: Cache): Promise<readonly Contestant[]> {
-  const session = await openLeases(client)
+/**
+ * Claim and completion of an event, and its duplicates, each beside the least that Redis can be asked: of `bare`, another
+ * Redis, because the million keys that this leaves there would be in the way of our few.
+ */
+export async function bareContestants(own: Cache, bare: Cache): Promise<readonly Contestant[]> {
+  const session = await openLeases(own.client)
+  const { client } = bare
   return [
     {
       name: 'claim-complete',

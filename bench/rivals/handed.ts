@@ -93,8 +93,8 @@ async function commits(
   return rows
 }
 
-/** Something is wrong then; on the busiest machine a round takes less. */
-const DEADLINE_MS = 120_000
+/** Something is wrong then; on a busy machine a round takes less. */
+const DEADLINE_MS = 30_000
 
 async function inTime<Result>(work: Promise<Result>, trouble: () => string): Promise<Result> {
   const { promise, reject } = Promise.withResolvers<never>()

@@ -19,6 +19,14 @@ export class Latencies {
   }
 }
 
+/** What a round took that did not end: 0 events a second. */
+const NEVER = Number.POSITIVE_INFINITY
+
+/** One that is stuck must not end the run of the others. */
+function stuck(error: unknown): undefined {
+  console.log(`stuck: ${error instanceof Error ? error.message : error}`)
+}
+
 /** Events that nobody has seen. */
 export function fresh(entrant: Entrant, latencies: Latencies): Contestant {
   const { name, factor } = entrant.rival
@@ -26,10 +34,12 @@ export function fresh(entrant: Entrant, latencies: Latencies): Contestant {
     name,
     factor,
     prepare: async (events) => {
-      const run = await startRun(entrant)
+      const run = await startRun(entrant).catch(stuck)
       return async () => {
+        if (run === undefined) return NEVER
         await using timed = run
-        const tookMs = await timed.deliver(ordersOf(events), events)
+        const tookMs = await timed.deliver(ordersOf(events), events).catch(stuck)
+        if (tookMs === undefined) return NEVER
         await latencies.note(name, timed)
         return tookMs
       }
@@ -44,13 +54,14 @@ export function halfDuplicates(entrant: Entrant): Contestant {
     name,
     factor,
     prepare: async (events) => {
-      const run = await startRun(entrant)
+      const run = await startRun(entrant).catch(stuck)
       const done = ordersOf(events / 2)
-      await run.deliver(done, done.length)
+      await run?.deliver(done, done.length).catch(stuck)
       const both = ordersOf(events / 2).flatMap((order, index) => [order, done[index] ?? order])
       return async () => {
+        if (run === undefined) return NEVER
         await using timed = run
-        return await timed.deliver(both, events / 2)
+        return (await timed.deliver(both, events / 2).catch(stuck)) ?? NEVER
       }
     },
   }

@@ -15,10 +15,10 @@ type Rates = ReadonlyMap<string, readonly number[]>
 
 /** Leases on Redis: alone, in front of Postgres, dead, and full of what was done. */
 export async function redisBenchmark(scale: Scale): Promise<Benchmark> {
-  const { rounds, events } = scale
+  const { rounds } = scale
   const marks = await growMarks(scale.keys, rounds)
   await using cache = await openCache()
-  const bare = await alternate(await bareContestants(cache), { rounds, events: events * 10 })
+  const bare = await bareRates(cache, scale)
   await using database = await openDatabase()
   const asked: Asked = { events: 0, deliveries: 0 }
   const storm = await alternate(await stormContestants(database, cache, asked), {
@@ -56,6 +56,11 @@ export async function redisBenchmark(scale: Scale): Promise<Benchmark> {
       ...Object.keys(marks.bytes).map((name) => ({ name, most: 45 })),
     ],
   }
+}
+
+async function bareRates(cache: Cache, { rounds, events }: Scale): Promise<Rates> {
+  await using other = await openCache()
+  return alternate(await bareContestants(cache, other), { rounds, events: events * 10 })
 }
 
 const medians = (all: readonly Rates[]): Readonly<Record<string, number>> =>

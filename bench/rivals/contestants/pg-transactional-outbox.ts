@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import {
   DatabaseSetupExporter,
   executeTransaction,
@@ -27,6 +28,9 @@ const POLLING_MS = 10
  */
 const LOCK_MS = 1_000
 
+/** Where it is stuck it waits for ever to be shut down. */
+const SHUTDOWN_MS = 5_000
+
 /** Its inbox: a message is stored and deleted from the queue, and a listener that polls the table runs the handler. */
 export const pgTransactionalOutbox: Rival = {
   name: 'pg-transactional-outbox',
@@ -49,7 +53,7 @@ export const pgTransactionalOutbox: Rival = {
       ],
       logger,
     )
-    stack.defer(shutdown)
+    stack.defer(() => Promise.race([shutdown(), pause(SHUTDOWN_MS)]))
     const pool = openPool(surroundings, stack)
     const store = initializeMessageStorage(config, logger)
     stack.use(
@@ -77,7 +81,7 @@ export const pgTransactionalOutbox: Rival = {
 function configOf({ databaseUrl }: Surroundings) {
   return {
     outboxOrInbox: 'inbox',
-    dbHandlerConfig: { connectionString: databaseUrl, max: CONCURRENCY },
+    dbHandlerConfig: { connectionString: databaseUrl, max: 2 * CONCURRENCY },
     dbListenerConfig: { connectionString: databaseUrl },
     settings: {
       dbSchema: 'public',
