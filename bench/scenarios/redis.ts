@@ -60,7 +60,7 @@ export async function redisBenchmark(scale: Scale): Promise<Benchmark> {
 
 async function bareRates(cache: Cache, { rounds, events }: Scale): Promise<Rates> {
   await using other = await openCache()
-  return alternate(await bareContestants(cache, other), { rounds, events: events * 10 })
+  return await alternate(await bareContestants(cache, other), { rounds, events: events * 10 })
 }
 
 const medians = (all: readonly Rates[]): Readonly<Record<string, number>> =>
