@@ -26,6 +26,7 @@ import { refuse, resolveRefused } from './refused.ts'
 import { type OpenedInbox, open, register } from './registration.ts'
 import { sweep } from './retention.ts'
 import { type ShortContext, texts } from './rows.ts'
+import { sharedCalls } from './shared-calls.ts'
 import { createStatements } from './statements.ts'
 import { bury, fail, release } from './verdicts.ts'
 
@@ -37,6 +38,8 @@ export interface InboxOptions {
 
 /** How often a running guard says that it is there. */
 const SEEN_EVERY_MS = 600_000
+/** Of one statement, when duplicates come on many lanes: as many as a large slice has. */
+const CLASSIFIED_AT_ONCE = 1_000
 
 /** Makes an inbox of a driver: everything but the business transaction is written here, once for all of them. */
 export function createInbox<Tx>(driver: Driver<Tx>, options: InboxOptions = {}): Inbox<Tx> {
@@ -53,6 +56,10 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly #driver: Driver<Tx>
   readonly #registration: ConsumerRegistration
   readonly #context: ShortContext & { readonly maxAttempts: number; readonly runtime: Runtime }
+  readonly #classify = sharedCalls(
+    (events: readonly IdentifiedEvent[]) => classify(this.#context, events),
+    CLASSIFIED_AT_ONCE,
+  )
   #seenAtMs: number
 
   constructor(driver: Driver<Tx>, opened: OpenedInbox) {
@@ -76,7 +83,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   }
 
   classify(events: readonly IdentifiedEvent[]): Promise<readonly Known[]> {
-    return classify(this.#context, events)
+    return this.#classify(events)
   }
 
   suspect(events: readonly IdentifiedEvent[], waitMs: number): Promise<SuspectAnswer> {
