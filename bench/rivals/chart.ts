@@ -24,7 +24,7 @@ function specOf(values: Values): Readonly<Record<string, unknown>> {
   })
   return {
     background: 'white',
-    config: { font: 'sans-serif' },
+    config: { font: 'sans-serif', axis: { labelLimit: 400 }, legend: { labelLimit: 400 } },
     vconcat: [
       {
         width: WIDTH,
