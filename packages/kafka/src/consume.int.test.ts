@@ -123,7 +123,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
       { observe: (record) => void outcomes.push(record) },
     )
     await using _ = await consumeKafka(topics.client(), guard, { topics: [topic] })
-    await until(() => outcomes.length === 2)
+    await until(() => outcomes.length >= 2)
     const committed = new Set<number>()
     while (attempts === 1) {
       const [offset = Number.NaN] = await topics.committed(guard.consumer, topic)
@@ -134,9 +134,9 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     expect(deferred).toMatchObject({ reason: 'failed' })
     expect(ranAgainAt).toBeGreaterThanOrEqual(Reflect.get(deferred ?? {}, 'until'))
     expect(committed).toEqual(new Set([-1]))
-    // Who asks a few milliseconds too early is told to wait: that is no run, and no delivery.
+    // Who asks a moment too early, or waits for a lock on a busy machine, is told to wait: that is no run.
     const ended = outcomes.filter(
-      ({ settlement }) => !('reason' in settlement && settlement.reason === 'not-due'),
+      ({ settlement }) => settlement.kind !== 'defer' || settlement.reason === 'failed',
     )
     expect([attempts, ended.length]).toEqual([2, 3])
   })
