@@ -135,6 +135,14 @@ export class Audit {
     if (this.#counted.get(id)?.life === life) this.#counted.delete(id)
   }
 
+  /**
+   * Its run ended with the connection: that has cost the attempt, not a poison that kills the process later. Of two
+   * copies in hand the other one may be what runs.
+   */
+  cutOff(life: Life, id: EventId): void {
+    if (this.inHand.get(life)?.get(id) === 1) this.concluded(life, id)
+  }
+
   failed(failure: Failure): void {
     const { id } = failure.event
     const { failures } = this.#history.of(id)

@@ -118,8 +118,7 @@ export class Consumer {
   async #settle(received: Received, settlement: Settlement): Promise<void> {
     const { audit, life } = this.#options
     const { id } = audit.byKey(received.message.key)
-    // Its run ended with the connection: that has cost the attempt, not a poison that kills the process later.
-    if (settlement.kind === 'defer' && settlement.reason === 'store-down') audit.concluded(life, id)
+    if (settlement.kind === 'defer' && settlement.reason === 'store-down') audit.cutOff(life, id)
     try {
       await this.#carryOut(received, settlement)
     } catch {
