@@ -125,7 +125,8 @@ export class Audit {
 
   /** `isHeard`: whether the process that has counted it knows, or may still hear of it. */
   counted(life: Life, { event, attempt }: CountedEvent, isHeard: () => boolean): void {
-    if (life.isAlive && isHeard()) this.#counted.set(event.id, { life, isHeard })
+    const receipt = String(event.delivery.headers['receipt'])
+    if (life.isAlive && isHeard()) this.#counted.set(event.id, { life, isHeard, receipt })
     else this.caseOf(event.id).hits += 1
     this.#judgeAttempt(event.id, attempt)
     this.#assertDue(event.id)
@@ -135,12 +136,9 @@ export class Audit {
     if (this.#counted.get(id)?.life === life) this.#counted.delete(id)
   }
 
-  /**
-   * Its run ended with the connection: that has cost the attempt, not a poison that kills the process later. Of two
-   * copies in hand the other one may be what runs.
-   */
-  cutOff(life: Life, id: EventId): void {
-    if (this.inHand.get(life)?.get(id) === 1) this.concluded(life, id)
+  /** The run of this copy ended with its connection: that has cost the attempt, not a poison that kills later. */
+  cutOff(life: Life, id: EventId, receipt: string): void {
+    if (this.#counted.get(id)?.receipt === receipt) this.concluded(life, id)
   }
 
   failed(failure: Failure): void {
@@ -266,6 +264,8 @@ export class Audit {
 
 interface Counted {
   readonly life: Life
+  /** Of the copy that runs. */
+  readonly receipt: string
   readonly isHeard: () => boolean
 }
 

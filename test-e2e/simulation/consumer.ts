@@ -118,7 +118,8 @@ export class Consumer {
   async #settle(received: Received, settlement: Settlement): Promise<void> {
     const { audit, life } = this.#options
     const { id } = audit.byKey(received.message.key)
-    if (settlement.kind === 'defer' && settlement.reason === 'store-down') audit.cutOff(life, id)
+    const isCutOff = settlement.kind === 'defer' && settlement.reason === 'store-down'
+    if (isCutOff) audit.cutOff(life, id, String(received.receipt))
     try {
       await this.#carryOut(received, settlement)
     } catch {
@@ -174,10 +175,11 @@ export class Consumer {
   }
 }
 
-function toDelivery({ deliveryCount, message, redelivered }: Received): Delivery {
+function toDelivery({ deliveryCount, message, receipt, redelivered }: Received): Delivery {
   return {
     body: message.body,
-    headers: { 'idempotency-key': message.key },
+    // A duplicate is the same message: only the receipt tells the two apart.
+    headers: { 'idempotency-key': message.key, receipt: String(receipt) },
     source: { ...SOURCE, position: String(message.number) },
     orderingKey: message.lane,
     deliveryCount,
