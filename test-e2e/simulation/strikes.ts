@@ -60,9 +60,9 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
     audit.disturbedAll()
     broker.expire(target)
   },
-  // As with `expire` two processes have it in hand: one may count the run that the other's neighbour has undone.
-  rebalance: ({ audit, broker }) => {
-    audit.disturbedAll()
+  rebalance: ({ audit, broker, plan }) => {
+    // Two processes have it in hand: one may count the run that a neighbour in the other's transaction has undone.
+    if (plan.transaction === 'batch') audit.disturbedAll()
     broker.rebalance()
   },
   replay,

@@ -22,6 +22,7 @@ import type {
 import { classify, count, type SuspectAnswer, suspect } from './attempts.ts'
 import type { Driver } from './driver.ts'
 import { due, publishLetter } from './letters.ts'
+import { SPARE_CONNECTIONS } from './pool.ts'
 import { refuse, resolveRefused } from './refused.ts'
 import { type OpenedInbox, open, register } from './registration.ts'
 import { sweep } from './retention.ts'
@@ -38,8 +39,8 @@ export interface InboxOptions {
 
 /** How often a running guard says that it is there. */
 const SEEN_EVERY_MS = 600_000
-/** Of one statement, when duplicates come on many lanes: as many as a large slice has. */
-const CLASSIFIED_AT_ONCE = 1_000
+/** Duplicates of many lanes share a statement; whole slices go side by side, which is faster than together. */
+const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
 
 /** Makes an inbox of a driver: everything but the business transaction is written here, once for all of them. */
 export function createInbox<Tx>(driver: Driver<Tx>, options: InboxOptions = {}): Inbox<Tx> {
@@ -58,7 +59,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly #context: ShortContext & { readonly maxAttempts: number; readonly runtime: Runtime }
   readonly #classify = sharedCalls(
     (events: readonly IdentifiedEvent[]) => classify(this.#context, events),
-    CLASSIFIED_AT_ONCE,
+    SHARING,
   )
   #seenAtMs: number
 

@@ -14,7 +14,7 @@ import {
 import type { Pool } from 'pg'
 import { diagnose } from './errors.ts'
 import { connectShort } from './pg-connection.ts'
-import { gateOf } from './pool.ts'
+import { gateOf, SPARE_CONNECTIONS } from './pool.ts'
 import { texts } from './rows.ts'
 import { sharedCalls } from './shared-calls.ts'
 import { createShort, type Short } from './short.ts'
@@ -36,8 +36,8 @@ const HINT_MS = 86_400_000
 const SWEEP_EVERY_MS = 60_000
 /** As many rows as one sweep deletes at most: then there are more. */
 const SWEEP_ROWS = 1_000
-/** Claims of one statement, when many callers wait: as many as a large slice has. */
-const CLAIMS_AT_ONCE = 1_000
+/** Single claims share a statement; whole slices go side by side, which is faster than together. */
+const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
 
 /**
  * Leases in Postgres, in short transactions of their own on the spare connections of the pool: for effects that are
@@ -114,10 +114,7 @@ interface Told extends Row, Held {
 
 class LeaseTable implements LeaseSession, LeaseOperators {
   readonly #parts: LeaseParts
-  readonly #claim = sharedCalls(
-    (claims: readonly Claim[]) => this.#claimAll(claims),
-    CLAIMS_AT_ONCE,
-  )
+  readonly #claim = sharedCalls((claims: readonly Claim[]) => this.#claimAll(claims), SHARING)
   #sweepAtMs: number
 
   constructor(parts: LeaseParts) {

@@ -4,31 +4,38 @@ interface Caller<Item, Answer> extends PromiseWithResolvers<readonly Answer[]> {
   readonly items: readonly Item[]
 }
 
+/** How calls are shared. */
+export interface Sharing {
+  /** Calls under way at the same time; who comes then shares the next one. */
+  readonly width: number
+  /** Items of a shared call; a caller's own are never divided. */
+  readonly most: number
+}
+
 /**
- * Calls that come while one is under way share the next one, as commits share a flush: a crowd needs one connection,
- * and a caller waits for two calls at most while it is no larger than `most` items. A failed call fails for all who
- * shared it.
+ * Calls that come while enough are under way share the next one, as commits share a flush: a crowd needs few
+ * connections, and while it is no larger than `most` items a caller waits for two calls at most. A failed call fails
+ * for all who shared it.
  *
  * @param call - Answers an item with an answer, in order.
- * @param most - Items of a shared call; a caller's own are never divided.
  */
 export function sharedCalls<Item, Answer>(
   call: Batched<Item, Answer>,
-  most: number,
+  { width, most }: Sharing,
 ): Batched<Item, Answer> {
   const waiting: Caller<Item, Answer>[] = []
-  let isUnderWay = false
+  let underWay = 0
 
   async function serve(): Promise<void> {
-    isUnderWay = true
+    underWay += 1
     while (waiting.length > 0) await answer(call, waiting.splice(0, fitting(waiting, most)))
-    isUnderWay = false
+    underWay -= 1
   }
 
   return (items) => {
     const caller = { ...Promise.withResolvers<readonly Answer[]>(), items }
     waiting.push(caller)
-    if (!isUnderWay) void serve()
+    if (underWay < width) void serve()
     return caller.promise
   }
 }

@@ -108,24 +108,15 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       expect(await steps.known(event)).toEqual({ kind: 'absent' })
     })
 
-    it('gives a later attempt back, due now', async () => {
-      await using opened = await open()
-      const { steps } = opened
-      const { event } = await steps.suspect(newEvent())
-      const { token } = await steps.countAlone(event)
-      await steps.session.release([{ event, token, as: 'given-back' }])
-      const due = { kind: 'waiting', attempt: 1, remainingMs: 0 }
-      expect(await steps.known(event)).toMatchObject(due)
-    })
-
     // Red when a count forgets that the attempt before it had no verdict: a poison that was given back kills in company.
-    it('of an event that had no verdict before leaves it without company, until a verdict', async () => {
+    it('gives a later attempt back, due now, and leaves what had no verdict without company until one', async () => {
       await using opened = await open()
       const { steps } = opened
       const { event } = await steps.suspect(newEvent())
       const { token } = await steps.countAlone(event)
       await steps.session.release([{ event, token, as: 'given-back' }])
-      expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 1, alone: true })
+      const due = { kind: 'waiting', attempt: 1, remainingMs: 0, alone: true }
+      expect(await steps.known(event)).toMatchObject(due)
       expect(await steps.session.count([event], 'together')).toEqual([{ kind: 'changed' }])
       const again = await steps.countAlone(event)
       await steps.session.fail([{ ...again, error: new Error('no'), delayMs: 0 }])
