@@ -73,6 +73,8 @@ const configuration = (group, { temporary, fileName }) => ({
   coverageAnalysis: 'perTest',
   // Two test runs at once would share the servers and the processor.
   concurrency: 1,
+  // What hangs counts as noticed; a busy machine is not to be taken for that.
+  timeoutMS: 30_000,
   ignorePatterns: ['**/dist', 'mutation/node_modules'],
   reporters: ['json', 'progress-append-only'],
   jsonReporter: { fileName },
