@@ -210,6 +210,14 @@ test('trap A12: a connection with the recovery of amqplib is followed, channels 
   await connection.close()
 })
 
+test('a connection with the recovery of amqplib that its owner closed is over for good', async () => {
+  const queue = await broker.create()
+  const connection = await connect(server.connection.url, { recovery: true })
+  await connection.close()
+  const { guard } = gated()
+  await expect(consumeAmqp(connection, guard, { queue })).rejects.toThrow(/Give a function/)
+})
+
 test('an endpoint that is down at the start is waited for', async () => {
   const queue = await broker.create()
   const { effects, guard } = gated()
