@@ -30,9 +30,36 @@ export interface Grown {
   readonly ratios: Readonly<Record<string, number>>
 }
 
+interface Stages {
+  readonly empty: Stage
+  readonly full: Stage
+}
+
+/** The log takes every page whole that is written for the first time since a checkpoint: the worst minute there is. */
+export async function roundsAfterCheckpoint(
+  { empty, full }: Stages,
+  { rounds, events }: Scale,
+): Promise<Grown> {
+  const notes = { empty: new Notes(), full: new Notes() }
+  const rates = await alternate(
+    [
+      contestant('empty', { stage: empty, notes: notes.empty }),
+      contestant('full', { stage: full, notes: notes.full }),
+    ],
+    { rounds, events },
+  )
+  return {
+    values: {
+      full: median(rates.get('full') ?? []),
+      'full, WAL bytes': median(notes.full.of('WAL bytes')),
+    },
+    ratios: { full: ratioOf(rates, 'full', 'empty') },
+  }
+}
+
 /** Batches beside an empty table, beside a full one, and beside a full one that is swept, in turn. */
 export async function roundsBeside(
-  { empty, full }: { readonly empty: Stage; readonly full: Stage },
+  { empty, full }: Stages,
   { rounds, events }: Scale,
 ): Promise<Grown> {
   const notes = { empty: new Notes(), full: new Notes(), swept: new Notes() }

@@ -15,6 +15,13 @@ const INSERT = `insert into ${TABLE} (event_id, fingerprint, processed_at, consu
 
 const ROWS_PER_INSERT = 1_000_000
 
+/** Inserts events as they are remembered, with random ids. */
+export async function fill(connection: Pick<Pool, 'query'>, events: number): Promise<void> {
+  for (let left = events; left > 0; left -= ROWS_PER_INSERT) {
+    await connection.query(INSERT, [Math.min(left, ROWS_PER_INSERT), OLDEST_DAYS])
+  }
+}
+
 /**
  * Fills the table with events that were remembered before, and leaves it as if they had come one by one: the index
  * is built at once, with its pages as full as random inserts leave them, and vacuum has been here.
@@ -24,9 +31,7 @@ export async function remember(pool: Pool, events: number): Promise<void> {
   try {
     await connection.query(`set synchronous_commit = off; set maintenance_work_mem = '1GB'`)
     await connection.query(`alter table ${TABLE} drop constraint ${KEY}`)
-    for (let left = events; left > 0; left -= ROWS_PER_INSERT) {
-      await connection.query(INSERT, [Math.min(left, ROWS_PER_INSERT), OLDEST_DAYS])
-    }
+    await fill(connection, events)
     await connection.query(
       `alter table ${TABLE} add constraint ${KEY} primary key (event_id) with (fillfactor = ${FILLED})`,
     )
