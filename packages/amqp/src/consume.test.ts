@@ -112,6 +112,19 @@ test('a connection that comes when nobody wants it any more is closed', async ()
   expect(connection.named('consume')).toEqual([])
 })
 
+test('health counts the settlements that did not reach the broker', async () => {
+  const { connection, consumption, clock, handed } = await consuming()
+  connection.consuming.deliver('a', 'b')
+  await clock.advance(0)
+  handed[0]?.settle(ack)
+  await clock.advance(0)
+  expect(consumption.health().settleFailures).toBe(0)
+  connection.consuming.emit('close')
+  handed[1]?.settle(ack)
+  await clock.advance(0)
+  expect(consumption.health().settleFailures).toBe(1)
+})
+
 test('a guard that is closed under the consumer ends it, without a hot loop', async () => {
   const { consumption, connection, clock, state } = await consuming()
   state.decide = () => closing

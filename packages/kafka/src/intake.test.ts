@@ -118,6 +118,19 @@ test('an offset that could not be committed is committed later, and the broker i
   expect(kit.intake.inFlight).toBe(0)
 })
 
+test('health counts the settlements that did not reach the broker', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  kit.state.decide = () => ack
+  kit.call(fetchOf(records('a')))
+  await kit.clock.advance(10)
+  expect(kit.intake.settleFailures).toBe(0)
+  const fetch = fetchOf(records('a'), { partition: 1 })
+  fetch.broker.commit = new Error('connect ECONNREFUSED')
+  kit.call(fetch)
+  await kit.clock.advance(10)
+  expect(kit.intake.settleFailures).toBe(1)
+})
+
 test('while the store is down one record asks, the others wait, and kafkajs goes on', async () => {
   const kit = await trusted({ concurrency: 8 })
   const callback = kit.call(fetchOf(records('a', 'b', 'c')))

@@ -235,6 +235,19 @@ test('messages without attributes end the consumer with an error that says what 
   expect(kit.handed).toEqual([])
 })
 
+test('health counts the settlements that did not reach the broker', async () => {
+  const kit = setUp()
+  const gone = { SenderFault: true, Code: 'ReceiptHandleIsInvalid' }
+  kit.recording.answers.set('delete', () => ({ Failed: [{ Id: '0', ...gone }] }))
+  kit.state.decide = () => ack
+  const consumption = await kit.start()
+  expect(consumption.health().settleFailures).toBe(0)
+  kit.queue.push(...messages(2))
+  await kit.clock.advance(25_000)
+  expect(kit.recording.deleted()).toEqual([['h-0', 'h-1']])
+  expect(consumption.health().settleFailures).toBe(1)
+})
+
 test('a guard that is closed under the consumer ends it, without a hot loop', async () => {
   const kit = setUp()
   kit.state.decide = () => ({ kind: 'abandon', reason: 'closing' })

@@ -71,17 +71,22 @@ test('to a FIFO queue it goes with its group and its id', () => {
     MessageGroupId: 'g-1',
     MessageDeduplicationId: 'm-1',
   })
+  expect(deadLetterMessage(letter(delivered({})), `${deadUrl}.fifo`)).toHaveProperty(
+    'MessageGroupId',
+    'billing',
+  )
 })
 
 test('a stored delivery is sent with the headers it was stored with', () => {
   const delivery: Delivery = {
     body: Buffer.from('{}'),
-    headers: { 'idempotency-key': 'order-1', empty: '' },
+    headers: { 'idempotency-key': 'order-1', empty: '', absent: undefined },
     source: { broker: 'sqs', queue: queueUrl },
   }
   const { MessageAttributes } = deadLetterMessage(letter(delivery), deadUrl)
   expect(MessageAttributes).toHaveProperty('idempotency-key', text('order-1'))
   expect(MessageAttributes).not.toHaveProperty('empty')
+  expect(MessageAttributes).not.toHaveProperty('absent')
 })
 
 test('what SQS would refuse in the text of an error is replaced', () => {
@@ -91,16 +96,34 @@ test('what SQS would refuse in the text of an error is replaced', () => {
 })
 
 const tooLarge = Object.assign(new Error('too long'), { name: 'InvalidParameterValue' })
+const tooLong = Object.assign(new Error('too long'), { name: 'MessageTooLong' })
 
-test('a body that leaves no room for the reason is sent without it', async () => {
+/** A queue that takes the message without its reasons alone; answers how many attributes each try had. */
+async function tries(dead: DeadLetter, refusal: Error): Promise<readonly number[]> {
   const sent: SendMessageCommandInput[] = []
   const send = async (input: SendMessageCommandInput): Promise<void> => {
     sent.push(input)
-    if (input.MessageAttributes?.['x-onceward-reason'] !== undefined) throw tooLarge
+    if (input.MessageAttributes?.['x-onceward-reason'] !== undefined) throw refusal
   }
-  const large = { ...delivered({ a: text('1') }), body: Buffer.alloc(262_000, 'x') }
-  await createPublisher({ send }, deadUrl)(letter(large))
-  expect(sent.map((input) => Object.keys(input.MessageAttributes ?? {}).length)).toEqual([9, 1])
+  await createPublisher({ send }, deadUrl)(dead)
+  return sent.map(({ MessageAttributes }) => Object.keys(MessageAttributes ?? {}).length)
+}
+
+test.each([tooLarge, tooLong])(
+  'a body that leaves no room for the reason is sent without it: $name',
+  async (refusal) => {
+    const large = { ...delivered({ a: text('1') }), body: Buffer.alloc(262_000, 'x') }
+    expect(await tries(letter(large), refusal)).toEqual([9, 1])
+  },
+)
+
+test('200 KiB, body and attributes, are the least that can be too large', async () => {
+  const small = delivered({ a: text('1') })
+  const { MessageAttributes } = deadLetterMessage(letter(small), deadUrl)
+  const room = 200 * 1_024 - Buffer.byteLength(JSON.stringify(MessageAttributes))
+  const ofBytes = (bytes: number) => letter({ ...small, body: Buffer.alloc(bytes, 'x') })
+  expect(await tries(ofBytes(room), tooLarge)).toEqual([9, 1])
+  await expect(tries(ofBytes(room - 1), tooLarge)).rejects.toBe(tooLarge)
 })
 
 test('any other refusal is the answer: the message stays where it is', async () => {

@@ -12,7 +12,6 @@ const MOST_ATTRIBUTES = 10
 const OURS = 'x-onceward-'
 /** A message below this was never refused for its size: no queue may allow less without being told so. */
 const LARGE_BYTES = 200 * 1_024
-const GROUP_LENGTH = 128
 
 /** What the SQS API refuses in a text. */
 const NOT_ALLOWED = /[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu
@@ -41,7 +40,8 @@ export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMes
     MessageAttributes: attributesOf(letter),
     ...(isFifo(queueUrl)
       ? {
-          MessageGroupId: (delivery.orderingKey ?? letter.consumer).slice(0, GROUP_LENGTH),
+          // Both have at most the 128 characters that SQS takes.
+          MessageGroupId: delivery.orderingKey ?? letter.consumer,
           MessageDeduplicationId: delivery.messageId ?? letter.ref.id,
         }
       : {}),
@@ -50,7 +50,7 @@ export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMes
 
 /** The original ones first: the event's identity may be among them, and a redrive needs it. */
 function attributesOf(letter: DeadLetter): Attributes {
-  const originals = Object.entries(originalAttributes(letter)).slice(0, MOST_ATTRIBUTES)
+  const originals = Object.entries(originalAttributes(letter))
   const reasons = Object.entries(deadLetterHeaders(letter)).map(
     ([name, value]): [string, MessageAttributeValue] => [name, textAttribute(value)],
   )

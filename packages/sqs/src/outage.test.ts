@@ -163,6 +163,22 @@ test('timers that fire a fraction early leave nothing waiting', async () => {
   expect(kit.queue).toEqual([])
 })
 
+// Red when it is handed over without being held: it would become visible while its handler runs.
+test('what waited for the store is kept hidden while its handler runs', async () => {
+  const kit = await setUp(['a'])
+  kit.store.isDown = true
+  await kit.start()
+  await kit.clock.advance(500)
+  kit.state.decide = undefined
+  kit.state.availability = { kind: 'available' }
+  await kit.clock.advance(300_000)
+  expect(kit.handed).toHaveLength(2)
+  expect(kit.queue[0]?.receives).toBe(1)
+  kit.handed[1]?.settle({ kind: 'ack', by: 'processed' })
+  await kit.clock.advance(100)
+  expect(kit.recording.deleted()).toEqual([['h-a']])
+})
+
 // Red when an abandoned message keeps the visibility of the outage: it would return minutes later.
 test('what is abandoned after an outage returns with its ordinary visibility', async () => {
   const kit = await setUp(['a'])

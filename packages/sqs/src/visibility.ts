@@ -34,6 +34,7 @@ export interface TickerOptions {
 
 interface Hold {
   hiddenUntilMs: number
+  /** The last renewal; it may be over. */
   call: Promise<void> | undefined
 }
 
@@ -65,7 +66,6 @@ export class VisibilityTicker {
   }
 
   stop(): void {
-    this.#holds.clear()
     this.#cancel?.()
     this.#cancel = undefined
   }
@@ -79,9 +79,7 @@ export class VisibilityTicker {
     this.#cancel = undefined
     const { runtime, visibilityMs, renewMs } = this.#options
     const dueBeforeMs = runtime.monotonic() + visibilityMs - renewMs / 2
-    const due = [...this.#holds].filter(
-      ([, hold]) => hold.call === undefined && hold.hiddenUntilMs <= dueBeforeMs,
-    )
+    const due = [...this.#holds].filter(([, hold]) => hold.hiddenUntilMs <= dueBeforeMs)
     for (let start = 0; start < due.length; start += ENTRIES) {
       this.#renew(due.slice(start, start + ENTRIES))
     }
@@ -89,9 +87,7 @@ export class VisibilityTicker {
   }
 
   #renew(batch: readonly (readonly [Received, Hold])[]): void {
-    const call = this.#extend(batch).finally(() => {
-      for (const [, hold] of batch) hold.call = undefined
-    })
+    const call = this.#extend(batch)
     for (const [, hold] of batch) hold.call = call
   }
 
