@@ -50,10 +50,12 @@ test('a dead letter keeps key, value and headers and says why it is here', () =>
   })
 })
 
-test('a stored one goes with what was stored', () => {
+test('a stored delivery is sent with the headers it was stored with', () => {
   const letter = letterOf({}, Buffer.from('k-1'))
   const { raw: _, ...delivery } = letter.delivery
-  const { key, value, headers } = deadLetterMessage({ ...letter, delivery })
+  const stored = { ...delivery, headers: { ...delivery.headers, absent: undefined } }
+  const { key, value, headers } = deadLetterMessage({ ...letter, delivery: stored })
+  expect(headers).not.toHaveProperty('absent')
   expect([key, String(value), headers?.['trace']]).toEqual([
     'k-1',
     String(letter.delivery.body),
@@ -61,11 +63,20 @@ test('a stored one goes with what was stored', () => {
   ])
 })
 
+test('the reasons of an earlier death make room for those of this one', () => {
+  const headers = { 'X-Onceward-Key': 'old', 'x-onceward-reason': 'attempts-spent' }
+  const { headers: sent } = deadLetterMessage({ ...letterOf({ headers }), key: undefined })
+  expect(sent).toHaveProperty('x-onceward-reason', 'fatal')
+  expect(sent).not.toHaveProperty('X-Onceward-Key')
+})
+
 test('a tombstone stays a tombstone, a record without a key stays without', () => {
   const letter = letterOf({ value: null }, null)
   expect(deadLetterMessage(letter)).toMatchObject({ key: null, value: null })
   const { raw: _, ...delivery } = letter.delivery
   expect(deadLetterMessage({ ...letter, delivery })).toMatchObject({ key: null, value: null })
+  const value = Buffer.alloc(0)
+  expect(deadLetterMessage(letterOf({ value }))).toHaveProperty('value', value)
 })
 
 test('every replica has to have it; one that is too large goes without the reasons', async () => {
@@ -82,6 +93,7 @@ test('every replica has to have it; one that is too large goes without the reaso
     ['orders.dead', -1],
     ['orders.dead', -1],
   ])
+  expect(sent[0]?.messages).toEqual([deadLetterMessage(letterOf())])
   expect(Object.keys(sent[1]?.messages[0]?.headers ?? {})).toEqual(['Trace'])
   trouble.push(protocolError('NOT_ENOUGH_REPLICAS'))
   await expect(createPublisher({ send }, 'orders.dead')(letterOf())).rejects.toThrow(

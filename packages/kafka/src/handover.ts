@@ -2,7 +2,7 @@ import type { Publish, Settlement } from '@onceward/core'
 import { type GuardPort, handOver, Pace } from '@onceward/core/adapter'
 import type { FetchedBatch } from './clients/kafkajs.ts'
 import { createPublisher } from './dead-letter.ts'
-import type { InHand } from './offsets.ts'
+import { type InHand, nameOf } from './offsets.ts'
 import type { Settings } from './options.ts'
 import { type Fate, type SettleContext, settle } from './settle.ts'
 
@@ -36,7 +36,8 @@ export class Handover {
   readonly #isBatch: boolean
   #calls = 0
   #running = 0
-  #turn = 0
+  /** The partition whose records were handed over last. */
+  #last: string | undefined
   #isProbing = false
   #isRefilling = false
   #wake: { readonly atMs: number; readonly cancel: () => void } | undefined
@@ -79,10 +80,11 @@ export class Handover {
     const gate = this.isHeld ? 'shut' : this.#gate()
     if (gate === 'shut') return
     const batches = this.#options.batches()
-    // Not always the same partition first.
-    this.#turn = (this.#turn + 1) % Math.max(1, batches.length)
-    for (const batch of [...batches.slice(this.#turn), ...batches.slice(0, this.#turn)]) {
+    // Not always the same partition first: the one that had its turn comes last.
+    const next = 1 + batches.findIndex((batch) => nameOf(batch) === this.#last)
+    for (const batch of [...batches.slice(next), ...batches.slice(0, next)]) {
       while (this.#dispatch(batch, gate === 'probe' ? 1 : this.#room(batches))) {
+        this.#last = nameOf(batch)
         if (gate !== 'probe') continue
         this.#isProbing = true
         return
@@ -117,7 +119,7 @@ export class Handover {
 
   #dispatch(batch: FetchedBatch, room: number): boolean {
     const { port, isSuspect } = this.#options
-    if (room <= 0 || batch.isCommitting || batch.stop.signal.aborted) return false
+    if (batch.isCommitting || batch.stop.signal.aborted) return false
     const suspect = isSuspect()
     if (suspect && batch.progress.running > 0) return false
     const items = batch.progress.take(port.runtime.monotonic(), room)

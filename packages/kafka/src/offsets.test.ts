@@ -39,6 +39,30 @@ test('records of one lane go in one call or one after the other, others beside t
   expect(indexes(progressOf(['a', 'b', 'a']).take(0, 10))).toEqual([0, 1, 2])
 })
 
+// Red when the first end frees the lane: a third record would overtake the second.
+test('a lane is busy until the last record of its call has ended', () => {
+  const progress = progressOf(['a', 'a', null, 'a'])
+  const [first, second] = progress.take(0, 2) as [InHand, InHand]
+  progress.settle(first)
+  expect(indexes(progress.take(0, 10))).toEqual([2])
+  // A record without a key is in a lane of its own.
+  expect(progress.busy).toBe(2)
+  progress.settle(second)
+  expect(progress.busy).toBe(1)
+  expect(indexes(progress.take(0, 10))).toEqual([3])
+})
+
+test('a record without a key holds back no other, and the first of them that is due is told', () => {
+  const progress = progressOf([null, null, null])
+  const [first, second] = progress.take(0, 2) as [InHand, InHand]
+  progress.postpone(first, 500)
+  progress.postpone(second, 300)
+  expect(progress.nextDueMs()).toBe(300)
+  expect(indexes(progress.take(0, 10))).toEqual([2])
+  expect(indexes(progress.take(300, 10))).toEqual([1])
+  expect(progress.nextDueMs()).toBe(500)
+})
+
 test('a postponed record holds back its lane and no other, and comes back as a suspect', () => {
   const progress = progressOf(['a', 'a', 'b'])
   const [head] = progress.take(0, 1) as [InHand]
@@ -106,11 +130,12 @@ test('K9: a member has what its last join said, and no longer what it had before
   const zero = { topic: 'orders', partition: 0 }
   expect(assignment.join('m-1', { orders: [0, 1] })).toBe(false)
   expect(assignment.has(zero)).toBe(true)
+  expect([assignment.ownedOf('orders'), assignment.ownedOf('refunds')]).toEqual([[0, 1], []])
   expect(assignment.join('m-1', { orders: [1] })).toBe(true)
   expect(assignment.has(zero)).toBe(false)
   expect(assignment.join('m-2', { orders: [0] })).toBe(false)
   assignment.leave()
-  expect(assignment.has(zero)).toBe(false)
+  expect([assignment.has(zero), assignment.ownedOf('orders')]).toEqual([false, []])
 })
 
 test('a pause without a reason is ended by the watchdog, also when kafkajs throws', () => {

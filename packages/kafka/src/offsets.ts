@@ -48,7 +48,7 @@ export class Progress {
   #unsettled: number
   #freeLanesRunning = 0
   /** Records that wait for a time. */
-  #postponed = 0
+  readonly #postponed = new Set<InHand>()
 
   constructor(items: readonly InHand[], laneOf: (item: InHand) => string | undefined) {
     this.items = items
@@ -110,29 +110,21 @@ export class Progress {
   /** It runs again at that time, and not before; until then its lane waits. */
   postpone(item: InHand, dueMs: number): void {
     this.#stop(item)
-    this.#postponed += 1
+    this.#postponed.add(item)
     item.state = 'waiting'
     item.dueMs = dueMs
-    if (item.delivery.redelivered !== true) {
-      item.delivery = { ...item.delivery, redelivered: true }
-    }
+    item.delivery = { ...item.delivery, redelivered: true }
   }
 
   /** When the next record that waits is due; infinite when none is. */
   nextDueMs(): number {
     let next = Number.POSITIVE_INFINITY
-    if (this.#postponed === 0) return next
-    const end = Math.min(this.items.length, this.#low + MOST_AHEAD)
-    for (let at = this.#low; at < end; at += 1) {
-      const item = this.items[at] as InHand
-      if (item.state === 'waiting' && item.dueMs > 0) next = Math.min(next, item.dueMs)
-    }
+    for (const { dueMs } of this.#postponed) next = Math.min(next, dueMs)
     return next
   }
 
   #start(item: InHand): void {
-    if (item.dueMs > 0) this.#postponed -= 1
-    item.dueMs = 0
+    this.#postponed.delete(item)
     item.state = 'running'
     this.#running += 1
     const lane = this.#laneOf(item)

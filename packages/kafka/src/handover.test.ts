@@ -1,0 +1,265 @@
+import type { Settlement } from '@onceward/core'
+import { expect, test } from 'vitest'
+import { handing as setUp } from './fixtures/handing.ts'
+import { ack } from './fixtures/member.ts'
+
+const closing: Settlement = { kind: 'abandon', reason: 'closing' }
+const lost: Settlement = { kind: 'abandon', reason: 'lease-lost' }
+
+test('a slot that becomes free is filled while the other handlers run', async () => {
+  const kit = setUp({ concurrency: 2 })
+  kit.fetch(0, 'a', 'b', 'c', 'd', 'e')
+  kit.handover.pump()
+  // As long as that, so that nothing is handed over ahead.
+  await kit.clock.advance(3_000)
+  kit.settle('0/41')
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual(['0/40', '0/41', '0/42'])
+  kit.settle('0/40')
+  kit.settle('0/42')
+  await kit.clock.advance(0)
+  // Both slots by one call of the guard.
+  expect(kit.batches).toEqual([2, 1, 2])
+})
+
+// Red when the turn moves with each look for work: with two partitions it was the same one's again and again.
+test('partitions take turns', async () => {
+  const kit = setUp({ concurrency: 1 })
+  for (const partition of [0, 1, 2]) kit.fetch(partition, 'a', 'b')
+  kit.handover.pump()
+  for (let round = 0; round < 5; round += 1) {
+    await kit.clock.advance(2_000)
+    kit.settle(kit.run().at(-1) ?? '')
+    await kit.clock.advance(0)
+  }
+  expect(kit.run()).toEqual(['0/40', '1/40', '2/40', '0/41', '1/41', '2/41'])
+})
+
+test('what quick handlers will need is handed over ahead, in calls of half of it and more', async () => {
+  const kit = setUp({ concurrency: 2 }, { batch: { size: 10 } })
+  kit.fetch(0, ...Array.from({ length: 40 }, (_, index) => String(index)))
+  kit.handover.pump()
+  await kit.clock.advance(100)
+  kit.settle('0/40')
+  kit.settle('0/41')
+  await kit.clock.advance(0)
+  // Twelve may be in hand: two that run, and ten ahead. The last two are not worth a call.
+  expect(kit.batches).toEqual([2, 10])
+  for (const offset of [42, 43]) kit.settle(`0/${offset}`)
+  await kit.clock.advance(0)
+  expect(kit.batches).toEqual([2, 10])
+  kit.settle('0/44')
+  await kit.clock.advance(0)
+  expect(kit.batches).toEqual([2, 10, 5])
+})
+
+test('a guard of batches has as many calls at once as it has slots', async () => {
+  const kit = setUp({ transaction: 'batch', concurrency: 2 }, { batch: { size: 2 } })
+  kit.fetch(0, 'a', 'b', 'c', 'd', 'e', 'f', 'g')
+  kit.handover.pump()
+  expect(kit.batches).toEqual([2, 2])
+  for (const offset of [40, 41]) kit.settle(`0/${offset}`)
+  await kit.clock.advance(0)
+  expect(kit.batches).toEqual([2, 2, 2])
+})
+
+test('nothing is handed over while the group is about to be joined', () => {
+  const kit = setUp()
+  kit.fetch(0, 'a')
+  kit.handover.isHeld = true
+  kit.handover.pump()
+  expect(kit.run()).toEqual([])
+  kit.handover.isHeld = false
+  kit.handover.pump()
+  expect(kit.run()).toEqual(['0/40'])
+})
+
+// Red when the next ones begin at once: after a crash they too would be in doubt.
+test('no suspect record begins before the offset of those before it is committed', async () => {
+  const kit = setUp({ concurrency: 2 })
+  const committed = Promise.withResolvers<void>()
+  kit.world.isSuspect = true
+  kit.world.commit = () => committed.promise
+  kit.fetch(0, 'a', 'b', 'c')
+  kit.handover.pump()
+  expect(kit.handed.map(({ delivery }) => delivery.redelivered)).toEqual([true, true])
+  await kit.clock.advance(2_000)
+  kit.settle('0/40')
+  kit.settle('0/41')
+  await kit.clock.advance(0)
+  kit.handover.pump()
+  expect([kit.commits.length, kit.run()]).toEqual([1, ['0/40', '0/41']])
+  committed.resolve()
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual(['0/40', '0/41', '0/42'])
+  // The end of a batch is committed by whoever is told that it is over.
+  kit.settle('0/42')
+  await kit.clock.advance(0)
+  expect(kit.commits).toHaveLength(1)
+})
+
+test('a batch that was told to stop begins nothing more, while its handlers end', async () => {
+  const kit = setUp({ concurrency: 2 })
+  const batch = kit.fetch(0, 'a', 'b', 'c')
+  kit.handover.pump()
+  batch.stop.abort()
+  kit.settle('0/40')
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual(['0/40', '0/41'])
+  expect([batch.isOver, kit.hooks[0]?.stop?.aborted, kit.hooks[0]?.abort?.aborted]).toEqual([
+    false,
+    true,
+    false,
+  ])
+})
+
+test('what is not begun any more is not handed over again', async () => {
+  const kit = setUp()
+  const batch = kit.fetch(0, 'a')
+  kit.handover.pump()
+  kit.settle('0/40', closing)
+  await kit.clock.advance(60_000)
+  expect([kit.run(), batch.progress.running, kit.clock.timers]).toEqual([['0/40'], 0, 0])
+})
+
+// Red when a rebalance that stops one batch is taken for a guard that was closed: the consumer would end.
+test('all that is known is told, but not what a stop left undone', async () => {
+  const kit = setUp({ concurrency: 5 })
+  const failed: Settlement = { kind: 'defer', reason: 'failed', until: kit.until(1_000) }
+  const going = kit.fetch(0, 'a', 'b')
+  const stopped = kit.fetch(1, 'a', 'b', 'c')
+  kit.handover.pump()
+  stopped.stop.abort()
+  const settlements = {
+    '0/40': ack,
+    '0/41': closing,
+    '1/40': closing,
+    '1/41': lost,
+    '1/42': failed,
+  }
+  for (const [position, settlement] of Object.entries(settlements)) kit.settle(position, settlement)
+  await kit.clock.advance(0)
+  expect(going.progress.lowest?.index).toBe(1)
+  expect(kit.known).toEqual([ack, closing, lost, failed])
+})
+
+test('the record that is due first wakes it', async () => {
+  const kit = setUp({ concurrency: 3 })
+  for (const partition of [0, 1, 2]) kit.fetch(partition, 'a')
+  kit.handover.pump()
+  for (const [partition, afterMs] of [5_000, 500, 3_000].entries()) {
+    const settlement = { kind: 'defer', reason: 'failed', until: kit.until(afterMs) } as const
+    kit.settle(`${partition}/40`, settlement)
+    await kit.clock.advance(0)
+  }
+  const positions = ['0/40', '1/40', '2/40']
+  await kit.clock.advance(499)
+  expect(kit.run()).toEqual(positions)
+  await kit.clock.advance(2)
+  expect(kit.run()).toEqual([...positions, '1/40'])
+  kit.settle('1/40')
+  await kit.clock.advance(2_500)
+  kit.settle('2/40')
+  await kit.clock.advance(2_000)
+  kit.settle('0/40')
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual([...positions, '1/40', '2/40', '0/40'])
+  expect(kit.clock.timers).toBe(0)
+})
+
+test('while the store is down one record asks, and no other until its answer is known', async () => {
+  const kit = setUp({ concurrency: 4 })
+  const error = new Error('ECONNREFUSED')
+  kit.state.availability = { kind: 'down', retryAt: kit.until(0), error }
+  kit.fetch(0, 'a', 'b')
+  kit.fetch(1, 'a')
+  kit.handover.pump()
+  expect(kit.run()).toEqual(['0/40'])
+  await kit.clock.advance(5_000)
+  expect(kit.run()).toEqual(['0/40'])
+  kit.state.availability = { kind: 'down', retryAt: kit.until(3_000), error }
+  kit.settle('0/40', { kind: 'defer', reason: 'store-down', until: kit.until(3_000) })
+  await kit.clock.advance(2_990)
+  expect(kit.run()).toHaveLength(1)
+  await kit.clock.advance(20)
+  expect(kit.run()).toEqual(['0/40', '1/40'])
+  kit.state.availability = { kind: 'available' }
+  kit.settle('1/40')
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual(['0/40', '1/40', '0/40', '0/41'])
+})
+
+test('a store that is back is noticed within a second, and sooner where a record is due', async () => {
+  const kit = setUp({ concurrency: 2 })
+  const availability = { kind: 'available' } as const
+  const goDown = (): void => {
+    const error = new Error('ECONNREFUSED')
+    kit.state.availability = { kind: 'down', retryAt: kit.until(60_000), error }
+    kit.handover.pump()
+  }
+  goDown()
+  kit.fetch(0, 'a')
+  await kit.clock.advance(500)
+  kit.state.availability = availability
+  await kit.clock.advance(501)
+  expect(kit.run()).toEqual(['0/40'])
+  kit.settle('0/40', { kind: 'defer', reason: 'failed', until: kit.until(100) })
+  await kit.clock.advance(50)
+  goDown()
+  kit.state.availability = availability
+  await kit.clock.advance(51)
+  expect(kit.run()).toEqual(['0/40', '0/40'])
+})
+
+const producer = (sent: unknown[]) => ({
+  send: async (record: unknown) => {
+    sent.push(record)
+    return []
+  },
+})
+const dead: Settlement = { kind: 'dead-letter', reason: 'fatal' }
+
+test('a dead letter is sent with its reason, and its record passed afterwards', async () => {
+  const sent: unknown[] = []
+  const deadLetter = { producer: producer(sent), topic: 'orders.dead' }
+  const kit = setUp({}, { deadLetter })
+  const batch = kit.fetch(0, 'a')
+  kit.handover.pump()
+  kit.settle('0/40', dead)
+  await kit.clock.advance(0)
+  expect(sent).toMatchObject([
+    { topic: 'orders.dead', messages: [{ headers: { 'x-onceward-reason': 'fatal' } }] },
+  ])
+  expect(batch.progress.isComplete).toBe(true)
+})
+
+test('without a topic for dead letters the record is the place, and is passed', async () => {
+  const kit = setUp()
+  const batch = kit.fetch(0, 'a')
+  kit.handover.pump()
+  kit.settle('0/40', dead)
+  await kit.clock.advance(0)
+  expect([batch.progress.isComplete, kit.logged]).toEqual([true, []])
+  kit.handover.registerPublisher(['orders'])
+  expect(kit.publishers.size).toBe(0)
+})
+
+test('a topic has one publisher for the poller, until the consumer ends', () => {
+  const kit = setUp({}, { deadLetter: { producer: producer([]), topic: 'orders.dead' } })
+  const registered: string[] = []
+  const { registerPublisher } = kit.port
+  Object.assign(kit.port, {
+    registerPublisher: (...args: Parameters<typeof registerPublisher>) => {
+      registered.push(args[0].queue)
+      return registerPublisher(...args)
+    },
+  })
+  kit.handover.registerPublisher(['orders'])
+  kit.handover.registerPublisher(['orders', 'refunds'])
+  expect(registered).toEqual(['orders', 'refunds'])
+  kit.handover.close()
+  expect([...kit.publishers.keys()]).toEqual([])
+  // It may run again.
+  kit.handover.registerPublisher(['orders'])
+  expect([...kit.publishers.keys()]).toEqual(['orders'])
+})
