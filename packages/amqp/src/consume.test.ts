@@ -140,6 +140,9 @@ test("publishes dead letters for the guard's poller", async () => {
   expect([...publishers.keys()]).toEqual([queue])
   await consumption.drain()
   expect([...publishers.keys()]).toEqual([])
+  const rejecting = await consuming({ deadLetter: 'dlx' })
+  expect([...rejecting.publishers.keys()]).toEqual([])
+  await rejecting.consumption.drain()
 })
 
 test('wrong options and wrong stores reject the start', async () => {

@@ -1,7 +1,8 @@
+import { ConfigurationError } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { RecordingConnection } from './fixtures/recording-channel.ts'
 import { DEFAULTS } from './options.ts'
-import { assertLevels, describeQueue, levelFor, levelQueue } from './topology.ts'
+import { assertLevels, checkThere, describeQueue, levelFor, levelQueue } from './topology.ts'
 
 test.each([
   [0, 1_000],
@@ -14,6 +15,10 @@ test.each([
   expect(levelQueue('orders', levelMs)).toBe(`orders.retry.${levelMs}`)
 })
 
+test('without a level nothing can wait', () => {
+  expect(() => levelFor([], 1)).toThrow('no delay level')
+})
+
 const refusal = (argument: string, current: string): Error =>
   Object.assign(
     new Error(
@@ -22,6 +27,9 @@ const refusal = (argument: string, current: string): Error =>
     ),
     { code: 406 },
   )
+
+const failure = (text: string, code: number | string): Error =>
+  Object.assign(new Error(text), { code })
 
 /** A broker whose queue has these arguments, as it words them. */
 function brokerWith(args: Readonly<Record<string, string>>, durable = true) {
@@ -42,6 +50,7 @@ test('learns how a queue was declared from what it refuses', async () => {
       'x-queue-type': "the value 'quorum' of type 'longstr'",
       'x-delivery-limit': "the value '3' of type 'byte'",
       'x-single-active-consumer': "the value 'true' of type 'bool'",
+      'x-odd': "the value 'false' of type 'bool'",
     },
     false,
   )
@@ -53,20 +62,88 @@ test('learns how a queue was declared from what it refuses', async () => {
       'x-queue-type': 'quorum',
       'x-delivery-limit': 3,
       'x-single-active-consumer': true,
+      'x-odd': false,
     },
   })
+  expect(connection.named('checkQueue', 'close').map(({ name }) => name)).toEqual([
+    'checkQueue',
+    'close',
+    'close',
+  ])
+  // amqplib says on the channel too that it was refused.
+  for (const channel of connection.channels) channel.emit('error', new Error('406'))
 })
 
 test.each([
-  ['words it otherwise', Object.assign(new Error('406 something else'), { code: 406 })],
-  ['does not allow it', Object.assign(new Error('403 ACCESS_REFUSED'), { code: 403 })],
-  ['repeats itself', refusal('x-odd', "the value 'a' of type 'longstr'")],
-])('knows nothing of a queue when the server %s', async (_what, error) => {
+  ['durable', 'durable', 'false', false],
+  ['auto_delete', 'autoDelete', "'true'", true],
+  ['exclusive', 'exclusive', 'true', true],
+])('learns %s too, in the words of either server', async (argument, option, current, value) => {
+  const connection = new RecordingConnection()
+  connection.answers.set('assertQueue', (_queue, given) => {
+    if (Reflect.get(given as object, option) !== value) throw refusal(argument, current)
+  })
+  const plain = { durable: true, autoDelete: false, exclusive: false, arguments: {} }
+  expect(await describeQueue(() => connection.createChannel(), 'orders')).toEqual({
+    ...plain,
+    [option]: value,
+  })
+  expect(connection.named('assertQueue').map(({ args }) => args)).toEqual([
+    ['orders', plain],
+    ['orders', { ...plain, [option]: value }],
+  ])
+})
+
+test('learns at most two dozen arguments', async () => {
+  const connection = new RecordingConnection()
+  connection.answers.set('assertQueue', () => {
+    throw refusal(`x-${connection.calls.length}`, "the value '1' of type 'byte'")
+  })
+  expect(await describeQueue(() => connection.createChannel(), 'orders')).toBeUndefined()
+  expect(connection.named('assertQueue')).toHaveLength(24)
+})
+
+test('a queue that is not there is missing; any other trouble is told', async () => {
+  const connection = new RecordingConnection()
+  const describing = () => describeQueue(() => connection.createChannel(), 'orders')
+  const throwing = (error: Error) => () => {
+    throw error
+  }
+  connection.answers.set('assertQueue', throwing(failure('read ECONNRESET', 'ECONNRESET')))
+  await expect(describing()).rejects.toThrow('ECONNRESET')
+  connection.answers.set('checkQueue', throwing(failure('NOT_FOUND', 404)))
+  expect(await describing()).toBe('missing')
+  connection.answers.set('checkQueue', throwing(failure('RESOURCE_LOCKED', 405)))
+  await expect(describing()).rejects.toThrow('RESOURCE_LOCKED')
+})
+
+test('what is not there is told in words of its own, any other trouble as it is', async () => {
+  const connection = new RecordingConnection()
+  const missing = () => new ConfigurationError('declare it')
+  const checking = (error?: Error) =>
+    checkThere(
+      () => connection.createChannel(),
+      () => (error === undefined ? Promise.resolve() : Promise.reject(error)),
+      missing,
+    )
+  await checking()
+  await expect(checking(failure('NOT_FOUND', 404))).rejects.toThrow('declare it')
+  await expect(checking(failure('ACCESS_REFUSED', 403))).rejects.toThrow('ACCESS_REFUSED')
+})
+
+test.each([
+  ['words it otherwise', failure('406 something else', 406), 1],
+  ['does not allow it', failure('403 ACCESS_REFUSED', 403), 1],
+  ['repeats itself', refusal('x-odd', "the value 'a' of type 'longstr'"), 2],
+  ['has a value of no known type', refusal('x-odd', "the value 'a' of type 'table'"), 1],
+  ['has no value', refusal('x-odd', 'none'), 1],
+])('knows nothing of a queue when the server %s', async (_what, error, tries) => {
   const connection = new RecordingConnection()
   connection.answers.set('assertQueue', () => {
     throw error
   })
   expect(await describeQueue(() => connection.createChannel(), 'orders')).toBeUndefined()
+  expect(connection.named('assertQueue')).toHaveLength(tries)
 })
 
 test('names every argument of a delay queue that differs', async () => {

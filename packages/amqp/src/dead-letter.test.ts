@@ -1,0 +1,76 @@
+import type { DeadLetter } from '@onceward/core'
+import type { ConsumeMessage } from 'amqplib'
+import { expect, test } from 'vitest'
+import { createPublisher, deadLetterMessage } from './dead-letter.ts'
+import { toDelivery } from './delivery.ts'
+import { message } from './fixtures/recording-channel.ts'
+
+const target = { queue: 'orders.dead' }
+
+function letterOf(properties: Partial<ConsumeMessage['properties']> = {}): DeadLetter {
+  return {
+    ref: { kind: 'refused', id: 'r-1' },
+    consumer: 'billing',
+    key: 'order-1',
+    reason: 'fatal',
+    error: 'no such order',
+    attempts: 1,
+    firstFailedAt: new Date(0),
+    lastFailedAt: new Date(0),
+    delivery: toDelivery(message('a', {}, properties), 'orders'),
+  }
+}
+
+test('the content stays as it was, with its own properties and headers and those that say why', () => {
+  const letter = letterOf({ contentType: 'application/json', headers: { trace: 't-1' } })
+  expect(deadLetterMessage(letter, target)).toMatchObject({
+    content: Buffer.from('{"key":"a"}'),
+    options: {
+      contentType: 'application/json',
+      headers: {
+        trace: 't-1',
+        'x-onceward-reason': 'fatal',
+        'x-onceward-consumer': 'billing',
+        'x-onceward-error': 'no such order',
+      },
+    },
+  })
+})
+
+test('the reasons of an earlier death make room for those of this one', () => {
+  const headers = { 'X-Onceward-Key': 'old', 'x-onceward-reason': 'attempts-spent' }
+  const { options } = deadLetterMessage({ ...letterOf({ headers }), key: undefined }, target)
+  expect(options.headers).toHaveProperty('x-onceward-reason', 'fatal')
+  expect(options.headers).not.toHaveProperty('X-Onceward-Key')
+})
+
+test('a stored delivery is sent with the headers it was stored with', () => {
+  const { raw: _, ...delivery } = letterOf({ messageId: 'm-1' }).delivery
+  const stored = { ...delivery, body: new Uint8Array(Buffer.from('{}')) }
+  expect(deadLetterMessage({ ...letterOf(), delivery: stored }, target)).toMatchObject({
+    content: Buffer.from('{}'),
+    options: {
+      messageId: 'm-1',
+      headers: { 'idempotency-key': 'a', 'x-onceward-reason': 'fatal' },
+    },
+  })
+})
+
+test('it goes to the queue, or through the exchange, and says what to declare where nobody takes it', async () => {
+  const published: object[] = []
+  const publish = async (outgoing: object): Promise<void> => void published.push(outgoing)
+  await createPublisher({ publish }, target)(letterOf())
+  await createPublisher({ publish }, { exchange: 'shop.dead', routingKey: 'orders' })(letterOf())
+  expect(published).toMatchObject([
+    {
+      exchange: '',
+      routingKey: 'orders.dead',
+      remedy: expect.stringMatching(/declare the queue .*'orders\.dead'/),
+    },
+    {
+      exchange: 'shop.dead',
+      routingKey: 'orders',
+      remedy: expect.stringMatching(/declare the exchange .*'shop\.dead'/),
+    },
+  ])
+})
