@@ -54,8 +54,7 @@ function toClaimed(
   result: ClaimResult | undefined,
 ): Claimed {
   const { member, token } = claim
-  if (result === undefined) return { kind: 'run', member, takeover: false }
-  switch (result.kind) {
+  switch (result?.kind) {
     case 'acquired': {
       const lease = keeper.hold(member.event.id, token)
       const suspect = member.suspect || result.by !== 'first'
@@ -81,6 +80,7 @@ function toClaimed(
     case 'conflict':
       return { kind: 'conflict' }
     case 'unknown':
+    case undefined:
       return options.inbox === undefined
         ? { kind: 'outcome', outcome: unknownOutcome() }
         : { kind: 'run', member, takeover: false }
