@@ -1,12 +1,13 @@
 import { expect, test } from 'vitest'
 import { createBreaker } from './breaker.ts'
+import { Clock } from './fixtures/clock.ts'
 import { createShift } from './fixtures/shift.ts'
 import { toEpochMs } from './vocabulary.ts'
 
 test('lets everything through until a failure, then nothing until the pause is over', () => {
   const { runtime, forward } = createShift(() => 1)
   const breaker = createBreaker(runtime)
-  expect(breaker.admit()).toBe('go')
+  expect([breaker.admit(), breaker.admit()]).toEqual(['go', 'go'])
   breaker.failed(new Error('down'))
   expect(breaker.admit()).toBeGreaterThan(0)
   expect(breaker.state()?.error).toMatchObject({ message: 'down' })
@@ -48,6 +49,45 @@ test('pauses double up to thirty seconds; failures already under way do not add 
     breaker.admit()
   }
   expect(pauses).toEqual([1, 2, 4, 8, 16, 30, 30, 30])
+})
+
+test('a pause is half certain and half by chance', () => {
+  const pauses = [0, 0.5, 1].map((chance) => {
+    const breaker = createBreaker({ ...new Clock().runtime, random: () => chance })
+    breaker.failed(new Error('down'))
+    return breaker.admit()
+  })
+  expect(pauses).toEqual([500, 750, 1_000])
+})
+
+test('probes are ten seconds apart, and who asks meanwhile is told to come back in one', () => {
+  const clock = new Clock()
+  const breaker = createBreaker({ ...clock.runtime, random: () => 1 })
+  breaker.failed(new Error('down'))
+  clock.advance(1_000)
+  expect(breaker.admit()).toBe('go')
+  clock.advance(9_999)
+  expect(breaker.admit()).toBe(1_000)
+  clock.advance(1)
+  expect(breaker.admit()).toBe('go')
+})
+
+test('a probe that fails begins a longer pause, and after a success pauses are short again', () => {
+  const clock = new Clock()
+  const breaker = createBreaker({ ...clock.runtime, random: () => 1 })
+  breaker.failed(new Error('down'))
+  clock.advance(1_000)
+  breaker.admit()
+  breaker.failed(new Error('still down'))
+  expect(breaker.state()).toMatchObject({ error: { message: 'still down' } })
+  expect(breaker.admit()).toBe(2_000)
+  clock.advance(2_000)
+  expect(breaker.admit()).toBe('go')
+  breaker.succeeded()
+  breaker.failed(new Error('down again'))
+  expect(breaker.admit()).toBe(1_000)
+  clock.advance(1_000)
+  expect(breaker.admit()).toBe('go')
 })
 
 // Red when the pause is counted on the wall clock: it would last a day.

@@ -1,5 +1,5 @@
 import type { LeaseContext } from './claim.ts'
-import type { HeldAnswer } from './lease-store.ts'
+import type { Held, HeldAnswer } from './lease-store.ts'
 import type { Member } from './member.ts'
 import type { Outcome } from './outcome.ts'
 
@@ -15,7 +15,8 @@ export async function completeLease(
   const { lease } = member
   if (lease === undefined) return
   try {
-    if (!mustKeep(member, outcome)) await tellStore(context, member, outcome)
+    const held = { id: member.event.id, ownerToken: lease.ownerToken }
+    if (!mustKeep(member, outcome)) await tellStore(context, held, outcome)
   } catch {
     // The lease runs out by itself; whoever claims the event then finds how it ended, or takes it over.
   } finally {
@@ -34,12 +35,9 @@ function mustKeep({ isUndecided }: Member, outcome: Outcome): boolean {
 
 function tellStore(
   { options, store }: LeaseContext,
-  member: Member,
+  held: Held,
   outcome: Outcome,
 ): Promise<readonly HeldAnswer[]> {
-  const ownerToken = member.lease?.ownerToken
-  if (ownerToken === undefined) return Promise.resolve([])
-  const held = { id: member.event.id, ownerToken }
   switch (outcome.kind) {
     case 'processed':
     case 'duplicate':

@@ -15,10 +15,15 @@ test('doubles from one second to thirty, with jitter, never below a second', () 
   expect(highest.nextMs(id)).toBe(1_000)
 })
 
-test('remembers a bounded number of events', () => {
+test('remembers ten thousand events, and forgets the one that was longest not asked for', () => {
   const deferrals = createDeferrals(createShift(() => 1).runtime)
-  const first = 'first' as EventId
-  deferrals.nextMs(first)
-  for (let n = 0; n < 10_000; n += 1) deferrals.nextMs(`event-${n}` as EventId)
-  expect(deferrals.nextMs(first)).toBe(1_000)
+  const [oldest, again] = ['oldest', 'again'] as EventId[] as [EventId, EventId]
+  deferrals.nextMs(again)
+  deferrals.nextMs(oldest)
+  for (let n = 2; n < 10_000; n += 1) deferrals.nextMs(`event-${n}` as EventId)
+  expect(deferrals.nextMs(again)).toBe(2_000)
+  deferrals.nextMs('one too many' as EventId)
+  expect(deferrals.nextMs(again)).toBe(4_000)
+  expect(deferrals.nextMs('event-2' as EventId)).toBe(2_000)
+  expect(deferrals.nextMs(oldest)).toBe(1_000)
 })

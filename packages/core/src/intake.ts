@@ -130,7 +130,6 @@ async function refuse(
   const refused = sighted.flatMap(({ arrival, identified }) =>
     identified.kind === 'refused' ? [{ arrival, identified }] : [],
   )
-  if (refused.length === 0) return []
   const refusals: Refusal[] = refused.map(({ arrival, identified }) => ({
     delivery: arrival.delivery,
     reason: identified.reason,

@@ -49,7 +49,6 @@ async function runStored(
 ): Promise<void> {
   const { engine, flights } = context
   const free = members.filter(({ event }) => !flights.has(event.id))
-  if (free.length === 0) return
   const landings = new Map(free.map(({ event }) => [event.id, flights.start(event.id)]))
   const tails: Promise<void>[] = []
   const settle = (member: Member, outcome: Outcome): void => {

@@ -9,11 +9,13 @@ import { describe } from './verdict.ts'
 /** Longest time a dead letter may take to be confirmed, ms; its row is locked meanwhile. */
 const PUBLISH_BUDGET_MS = 10_000
 
-interface Note {
+interface Note<Ended extends Outcome = Outcome> {
   readonly delivery: Delivery
   readonly key: string | undefined
-  readonly outcome: Outcome
+  readonly outcome: Ended
 }
+
+type Dead = Extract<Outcome, { kind: 'dead' }>
 
 type Published = Awaited<ReturnType<GuardPort['publishDeadLetter']>>
 
@@ -52,7 +54,7 @@ export function createPublishing(options: ResolvedOptions): Publishing {
             ? { kind: answer }
             : { kind: 'retry' }
         }
-        await publish(unrecorded(options, note))
+        await publish(unrecorded(options, { ...note, outcome: note.outcome }))
         return { kind: 'published' }
       } catch (error) {
         options.logger.error({ err: describe(error) }, 'a dead letter could not be published')
@@ -74,9 +76,8 @@ export function createPublishing(options: ResolvedOptions): Publishing {
 }
 
 /** Without an inbox the broker's dead-letter place is the only record. */
-function unrecorded(options: ResolvedOptions, note: Note): DeadLetter {
+function unrecorded(options: ResolvedOptions, note: Note<Dead>): DeadLetter {
   const { delivery, key, outcome } = note
-  if (outcome.kind !== 'dead') throw new Error('Only a dead letter can be published.')
   const now = new Date(options.runtime.now())
   const error = outcome.error === undefined ? undefined : describe(outcome.error).message
   return {
