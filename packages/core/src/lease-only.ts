@@ -38,7 +38,7 @@ export async function runLeased(
   if (claimed.kind === 'conflict') {
     return { outcome: unrecordedConflict(engine.options), handlerMs: undefined }
   }
-  let isDecided = !claimed.takeover
+  let isDecided = false
   const run = await call(engine, claimed.member, signals, async (event, context) => {
     const decision = claimed.takeover ? await takeOver(engine, event, context) : RETRY
     // An answer that came too late decides nothing: others may have been asked meanwhile.
@@ -74,11 +74,16 @@ export function unguardedOutcome(
 ): Outcome {
   if (end.kind === 'returned') return { kind: 'unguarded' }
   if (end.kind === 'drained') return { kind: 'abandoned', reason: 'closing' }
-  const attempt = event.delivery.deliveryCount ?? 1
+  const attempt = attemptOf({ event })
   const sentence = sentenceOf(options, attempt, end.error)
   return sentence.kind === 'retry'
     ? { kind: 'failed', attempt, delayMs: sentence.delayMs, error: end.error }
     : { kind: 'dead', reason: sentence.reason, attempt, error: end.error }
+}
+
+/** Of an event that nothing is stored of: only the broker counts. */
+function attemptOf({ event }: Pick<Member, 'event'>): number {
+  return event.delivery.deliveryCount ?? 1
 }
 
 async function handle(
@@ -105,7 +110,7 @@ function call(
   run: Call,
 ): Promise<HandlerEnd & { readonly handlerMs: number }> {
   const { deadlineMs, logger, runtime } = engine.options
-  const event = toGuardEvent(member, member.leaseAttempt ?? 1)
+  const event = toGuardEvent(member, member.leaseAttempt ?? attemptOf(member))
   return runHandler(
     {
       runtime,

@@ -1,9 +1,9 @@
-import { type Claimed, claimMembers } from './claim.ts'
+import { type Claimed, claimMembers, type LeaseContext } from './claim.ts'
 import type { HandlerCall, StopSignals } from './engine.ts'
 import { toLanes } from './lanes.ts'
 import { type LeasedRun, runLeased, runUnleased } from './lease-only.ts'
 import type { Member } from './member.ts'
-import type { Opened } from './opened.ts'
+import type { OpenedLeases } from './opened.ts'
 import type { Handler } from './options.ts'
 import { followerOutcome, type Outcome, stopsLane } from './outcome.ts'
 import type { ResolvedOptions } from './resolve-options.ts'
@@ -15,7 +15,7 @@ const STORE_DOWN_MS = 1_000
 export interface LeasedContext {
   readonly options: ResolvedOptions
   readonly call: HandlerCall
-  readonly opened: Opened
+  readonly opened: OpenedLeases
   readonly signals: StopSignals
 }
 
@@ -27,8 +27,7 @@ export async function runLeasedMembers(
   members: readonly Member[],
   settle: Settle,
 ): Promise<void> {
-  const claims = await claimOrFault(context, members)
-  const entries = members.map((member, index) => ({ member, claim: claims[index] }))
+  const entries = await claimOrFault(context.opened.leases, members)
   const lanes = toLanes(entries, ({ member }) => member.lane)
   await Promise.all(
     lanes.map(async (lane) => {
@@ -39,7 +38,7 @@ export async function runLeasedMembers(
           ? { outcome: followerOutcome(stoppedBy), handlerMs: undefined }
           : await runClaimed(context, member, claim)
         if (stopsLane(run.outcome)) stoppedBy ??= run.outcome
-        const held = claim !== undefined && 'member' in claim ? claim.member : member
+        const held = claim.kind === 'run' ? claim.member : member
         const isUndecided = held.isUndecided === true && run.isDecided !== true
         settle({ ...held, isUndecided }, run.outcome, run.handlerMs)
       }
@@ -51,35 +50,38 @@ export async function runLeasedMembers(
 async function waitedFor(
   { opened, signals }: LeasedContext,
   member: Member,
-  claim: ClaimOrFault | undefined,
-): Promise<ClaimOrFault | undefined> {
-  const { leases } = opened
-  if (leases === undefined || claim === undefined || claim.kind === 'fault') return claim
-  return afterTwin(leases, { member, claimed: claim }, signals)
+  claim: ClaimOrFault,
+): Promise<ClaimOrFault> {
+  if (claim.kind === 'fault') return claim
+  return afterTwin(opened.leases, { member, claimed: claim }, signals)
 }
 
 type ClaimOrFault = Claimed | { readonly kind: 'fault'; readonly error: unknown }
 
+interface Entry {
+  readonly member: Member
+  readonly claim: ClaimOrFault
+}
+
 async function claimOrFault(
-  { opened }: LeasedContext,
+  leases: LeaseContext,
   members: readonly Member[],
-): Promise<readonly ClaimOrFault[]> {
-  const { leases } = opened
-  if (leases === undefined) return []
+): Promise<readonly Entry[]> {
   try {
-    return await claimMembers(leases, members)
+    const claims = await claimMembers(leases, members)
+    return members.map((member, index) => ({ member, claim: claims[index] as Claimed }))
   } catch (error) {
-    return members.map(() => ({ kind: 'fault', error }))
+    return members.map((member) => ({ member, claim: { kind: 'fault', error } }))
   }
 }
 
 async function runClaimed(
   context: LeasedContext,
   member: Member,
-  claim: ClaimOrFault | undefined,
+  claim: ClaimOrFault,
 ): Promise<LeasedRun> {
   const { opened, options, signals } = context
-  if (claim?.kind === 'fault' && options.onStoreDown !== 'unguarded') {
+  if (claim.kind === 'fault' && options.onStoreDown !== 'unguarded') {
     const outcome: Outcome = { kind: 'store-down', delayMs: STORE_DOWN_MS, error: claim.error }
     return { outcome, handlerMs: undefined }
   }
@@ -89,7 +91,7 @@ async function runClaimed(
     return { outcome: { kind: 'abandoned', reason: 'closing' }, handlerMs: undefined }
   }
   try {
-    if (claim === undefined || claim.kind === 'fault' || opened.leases === undefined) {
+    if (claim.kind === 'fault') {
       return await runUnleased({ options, handler: handlerOf(context) }, member, signals)
     }
     const engine = { options, handler: handlerOf(context), leases: opened.leases }
@@ -100,7 +102,10 @@ async function runClaimed(
 }
 
 /** No key, and the policy says: unguarded. */
-export function runUnleasedMember(context: LeasedContext, member: Member): Promise<LeasedRun> {
+export function runUnleasedMember(
+  context: Omit<LeasedContext, 'opened'>,
+  member: Member,
+): Promise<LeasedRun> {
   return runUnleased(
     { options: context.options, handler: handlerOf(context) },
     member,
@@ -108,8 +113,7 @@ export function runUnleasedMember(context: LeasedContext, member: Member): Promi
   )
 }
 
-/** Batch handlers need an inbox; their options say so. */
-function handlerOf({ call }: LeasedContext): Handler<unknown, undefined> {
-  if (call.kind === 'single') return call.handler as Handler<unknown, undefined>
-  return (event, context) => call.handler([event], context)
+/** Never one for batches: those need an inbox, or their options are refused. */
+function handlerOf({ call }: Pick<LeasedContext, 'call'>): Handler<unknown, undefined> {
+  return call.handler as Handler<unknown, undefined>
 }

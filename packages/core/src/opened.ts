@@ -15,9 +15,20 @@ import { describe } from './verdict.ts'
 import { watchedLeases } from './watched-leases.ts'
 
 /** A guard's stores, open. */
-export interface Opened {
-  readonly engine: Engine | undefined
+export type Opened = OpenedInbox | OpenedLeases
+
+interface OpenedInbox extends OpenedStores {
+  readonly engine: Engine
   readonly leases: LeaseContext | undefined
+}
+
+/** Without an inbox the lease store is the only one. */
+export interface OpenedLeases extends OpenedStores {
+  readonly engine: undefined
+  readonly leases: LeaseContext
+}
+
+interface OpenedStores {
   /** For hashed keys. */
   readonly secret: Uint8Array
   /** Handlers side by side. */
@@ -49,6 +60,7 @@ async function open(
 ): Promise<Opened> {
   if (options.inbox === undefined) {
     const leases = await openLeases(options)
+    if (leases === undefined) throw new Error('A guard has an inbox or a lease store.')
     const secret = new TextEncoder().encode(options.runtime.uuid())
     const slots = createSemaphore(options.concurrency)
     return { engine: undefined, leases, secret, slots, reads: new Set() }

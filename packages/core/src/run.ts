@@ -86,7 +86,7 @@ async function recorded(
   outcome: Outcome,
 ): Promise<Outcome> {
   const session = context.opened.engine?.session
-  if (outcome.kind !== 'dead' || outcome.ref !== undefined || session === undefined) return outcome
+  if (outcome.kind !== 'dead' || session === undefined) return outcome
   const { error, reason } = outcome
   try {
     const [ref] = await session.refuse([{ delivery, reason, error }])
@@ -130,7 +130,7 @@ async function runFlying(context: RunContext, lane: readonly Group[]): Promise<v
     stoppedBy ??= { kind: 'in-progress', delayMs }
     await settleGroup(context, group, { member: group.member, outcome: stoppedBy })
   }
-  if (landed.length > 0) await runFree(context, landed)
+  await runFree(context, landed)
 }
 
 interface Flying {
@@ -159,19 +159,18 @@ async function runFree(context: RunContext, groups: readonly Group[]): Promise<v
     tails.push(settleGroup(context, group, { member, outcome, handlerMs }).finally(land))
   }
   const members = groups.map(({ member }) => member)
-  const { engine, leases } = context.opened
+  const { opened, signals } = context
   try {
-    await (engine === undefined
-      ? runLeasedMembers(context, members, settle)
-      : runMembers({ engine, leases, signals: context.signals, settle }, members))
+    await (opened.engine === undefined
+      ? runLeasedMembers({ ...context, opened }, members, settle)
+      : runMembers({ ...opened, signals, settle }, members))
   } catch (error) {
     // Nobody foresaw this; what has no outcome comes back.
     const outcome = storeFault(context, error)
     for (const { group } of [...open.values()]) settle(group.member, outcome, undefined)
   }
   if (tails.length === 0) return
-  const again = (await Promise.all(tails)).flat()
-  if (again.length > 0) await runGroups(context, again)
+  await runGroups(context, (await Promise.all(tails)).flat())
 }
 
 /** Nobody else has to hear of it. */
@@ -223,7 +222,7 @@ async function settleFollower(context: RunContext, follower: Follower): Promise<
   if (!stopsLane(outcome) && isConflict(lead.event.fingerprint, fingerprint)) {
     return context.emit(arrival, await conflict(context, member), { key })
   }
-  if (outcome.kind === 'processed') {
+  if (outcome.kind === 'processed' || outcome.kind === 'duplicate') {
     await tellDuplicate(context, member, outcome.result)
     return context.emit(arrival, { kind: 'duplicate', result: outcome.result }, { key })
   }
@@ -244,7 +243,7 @@ async function conflict(context: RunContext, member: Member): Promise<Outcome> {
 async function tellDuplicate(context: RunContext, member: Member, result: unknown): Promise<void> {
   const { logger, onDuplicate } = context.options
   try {
-    await onDuplicate?.(toGuardEvent(member, member.leaseAttempt ?? 1), result)
+    await onDuplicate?.(toGuardEvent(member, 1), result)
   } catch (error) {
     logger.error({ err: describe(error) }, 'onDuplicate threw; the duplicate is acked all the same')
   }
