@@ -291,5 +291,10 @@ describe('trap T26: a dead letter that cannot be published', () => {
     expect(await offers(10)).toEqual(['run'])
     await pass(60_000)
     expect(await offers(10)).toHaveLength(4)
+    // And never later than after ten minutes.
+    await pass(86_400_000)
+    expect(await offers(10)).toHaveLength(4)
+    await pass(601_000)
+    expect(await offers(10)).toHaveLength(4)
   })
 })

@@ -1,5 +1,5 @@
-import { systemRuntime } from '@onceward/core'
-import { database } from '@onceward/testing'
+import { type Held, type HeldAnswer, systemRuntime } from '@onceward/core'
+import { database, until } from '@onceward/testing'
 import {
   LEASE_MS,
   type LeaseStoreUnderTest,
@@ -10,7 +10,8 @@ import {
 } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type PostgresLeasesOptions, postgresLeases } from './lease-store.ts'
+import { lockWaiters } from './fixtures/inbox.ts'
+import { type PostgresLeases, type PostgresLeasesOptions, postgresLeases } from './lease-store.ts'
 import { type MigrateOptions, migrate } from './migrate.ts'
 import { quotedSchema } from './schema.ts'
 
@@ -68,6 +69,71 @@ async function count({ schema }: PostgresLeasesOptions): Promise<number> {
   return rows[0].n
 }
 
+/** What is answered when a rival has the row's lock first, and has claimed the event when it lets go. */
+async function overtaken<Answer>(
+  { schema }: PostgresLeasesOptions,
+  ask: () => Promise<Answer>,
+): Promise<Answer> {
+  const table = `${quotedSchema(schema)}.leases`
+  const rival = await pool.connect()
+  await rival.query(`begin; select from ${table} for update`)
+  const asking = ask()
+  await until(async () => (await lockWaiters(pool)) === 1)
+  await rival.query(`update ${table} set state = 'p', owner = 'rival', reason = null,
+    ends_at = now() + interval '1 hour', forget_at = now() + interval '2 hours'; commit`)
+  rival.release()
+  return asking
+}
+
+const VERBS = {
+  renew: (leases, mine) => leases.renew([mine], LEASE_MS),
+  complete: (leases, mine) => leases.complete([mine], 60_000),
+  fail: (leases, mine) => leases.fail([{ ...mine, delayMs: 0 }]),
+  release: (leases, mine) => leases.release([mine]),
+  bury: (leases, mine) => leases.bury([{ ...mine, reason: 'fatal' }], 60_000),
+} satisfies Record<string, (leases: PostgresLeases, mine: Held) => Promise<readonly HeldAnswer[]>>
+
+// Red when a statement decides by the row as it was before it had the lock: both would own the event.
+describe('postgresLeases, overtaken,', () => {
+  it.each([
+    ['due', 0],
+    ['done', 61_000],
+  ] as const)('decides a claim of what was %s by what a rival left of it', async (state, ms) => {
+    const where = await migrated()
+    const leases = postgresLeases(pool, where)
+    const mine = newClaim()
+    await leases.claim([mine])
+    if (state === 'due') await leases.fail([{ ...mine, delayMs: 0 }])
+    else await leases.complete([mine], 60_000)
+    await passTime(where, ms)
+    const claiming = await overtaken(where, () => leases.claim([newClaim({ id: mine.id })]))
+    expect(claiming).toMatchObject([{ kind: 'in-progress' }])
+  })
+
+  it.each(Object.entries(VERBS))(
+    'loses what an owner says who was replaced meanwhile: %s',
+    async (_, verb) => {
+      const where = await migrated()
+      const leases = postgresLeases(pool, where)
+      const mine = newClaim()
+      await leases.claim([mine])
+      expect(await overtaken(where, () => verb(leases, mine))).toEqual(['lost'])
+      const next = newClaim({ id: mine.id })
+      expect(await leases.claim([next])).toMatchObject([{ kind: 'in-progress' }])
+    },
+  )
+
+  it('replays nothing that was replayed and claimed meanwhile', async () => {
+    const where = await migrated()
+    const leases = postgresLeases(pool, where)
+    const dead = newClaim()
+    await leases.claim([dead])
+    await leases.bury([{ ...dead, reason: 'fatal' }], 60_000)
+    expect(await overtaken(where, () => leases.replay([dead.id]))).toEqual([false])
+    expect(await leases.claim([newClaim({ id: dead.id })])).toMatchObject([{ kind: 'in-progress' }])
+  })
+})
+
 describe('postgresLeases', () => {
   const registration = {
     consumer: 'billing',
@@ -104,6 +170,45 @@ describe('postgresLeases', () => {
     expect(await count(where)).toBe(500)
     await session?.claim([newClaim()])
     expect(await count(where)).toBe(2)
+  })
+
+  it('leaves nothing for operators of what may be forgotten', async () => {
+    const where = await migrated()
+    const leases = postgresLeases(pool, where)
+    const dead = newClaim()
+    await leases.claim([dead])
+    await leases.bury([{ ...dead, reason: 'fatal' }], 60_000)
+    await passTime(where, 61_000)
+    expect(await leases.replay([dead.id])).toEqual([false])
+    expect(await leases.forget([dead.id])).toEqual([false])
+    expect(await leases.claim([newClaim({ id: dead.id })])).toEqual([first])
+  })
+
+  it('sweeps past what is being claimed, and not beside another sweep', async () => {
+    const where = await migrated()
+    const table = `${quotedSchema(where.schema)}.leases`
+    let passedMs = 0
+    const runtime = { ...systemRuntime, monotonic: () => systemRuntime.monotonic() + passedMs }
+    const session = await postgresLeases(pool, where).open?.({ ...registration, runtime })
+    const old = newClaim()
+    await session?.claim([old])
+    await session?.complete([old], 60_000)
+    await passTime(where, 61_000)
+    const other = await pool.connect()
+    await other.query(`begin; select from ${table} for update`)
+    passedMs += 61_000
+    await session?.claim([newClaim()])
+    expect(await lockWaiters(pool)).toBe(0)
+    await other.query(`rollback; begin; select pg_advisory_xact_lock(hashtextextended(
+      'onceward.leases:' || quote_ident('${where.schema}'), 0))`)
+    passedMs += 61_000
+    await session?.claim([newClaim()])
+    expect(await count(where)).toBe(3)
+    await other.query('commit')
+    other.release()
+    passedMs += 61_000
+    await session?.claim([newClaim()])
+    expect(await count(where)).toBe(3)
   })
 
   it('without an inbox says that a crash would empty an unlogged table', async () => {

@@ -184,6 +184,24 @@ describe('what is not done', () => {
     expect(await other.steps.known(event)).toEqual({ kind: 'absent' })
   })
 
+  // Red when it waits for the lock, or deletes by what it read before: the run would have no row to claim.
+  it('stays while somebody is at it, and holds up nobody', async () => {
+    const { pass, pool, session, steps } = inbox
+    const [busy, old] = [await steps.suspect(newEvent()), await steps.suspect(newEvent())]
+    await pass(31 * DAY_MS)
+    const counting = await pool.connect()
+    await counting.query('begin')
+    await counting.query(
+      'select from onceward.processed_events where event_id = $1 for update nowait',
+      [busy.event.id],
+    )
+    await sweepAll()
+    await counting.query('rollback')
+    counting.release()
+    const known = await session.classify([busy.event, old.event])
+    expect(known.map(({ kind }) => kind)).toEqual(['running', 'absent'])
+  })
+
   it('stays while it is parked: nothing else has it', async () => {
     const { letters, pass, session, steps } = inbox
     const event = newEvent()

@@ -177,10 +177,14 @@ describe('guards of one consumer', () => {
     expect(told).toMatchObject([{ dedupWindowMs: 3_600_000, inForceMs: 7_200_000 }])
     await open(9_000_000)
     expect(await stored()).toBe(9_000_000)
-    await inbox.pass(3_600_001)
+    await inbox.pass(2_000_000)
+    // Another's registration does not say that the guard with the longer window is there.
+    await open(3_600_000)
+    expect(await stored()).toBe(9_000_000)
+    await inbox.pass(1_600_001)
     await open(3_600_000)
     expect(await stored()).toBe(3_600_000)
-    expect(told).toHaveLength(1)
+    expect(told).toHaveLength(2)
   })
 
   it('are refused a concurrency that the pool cannot carry, or get less', async () => {

@@ -8,6 +8,7 @@ import {
   newDelivery,
   newEvent,
   type Open,
+  registration,
 } from './inbox-under-test.ts'
 
 const BUDGET_MS = 20_000
@@ -251,6 +252,26 @@ function parkedTests<Tx>(open: Open<Tx>): void {
       expect(letter).toMatchObject({ reason: 'attempts-spent', delivery: event.delivery })
       await subject.pass(3_600_000)
       expect(await steps.session.due(10)).toEqual([])
+    })
+
+    it('keeps its delivery, whatever a copy of it brings, and is due to its own consumer only', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const event = newEvent()
+      const ref = await steps.buried(event)
+      const refusal = { delivery: newDelivery(), reason: 'invalid-payload', error: 'bad' } as const
+      const [refused] = await steps.session.refuse([refusal])
+      if (refused === undefined) throw new Error('refuse() gave no answer')
+      await subject.replay(ref)
+      await subject.replay(refused)
+      const other = registration(subject.runtime, { consumer: 'mailing' })
+      expect(await (await subject.inbox.open(other)).due(10)).toEqual([])
+      const { token, attempt } = await steps.countAlone(event)
+      const source = { broker: 'kafka', queue: 'copies', position: '1' } as const
+      const copy = { ...event, delivery: newDelivery({ source, body: new Uint8Array(1) }) }
+      const burial = { event: copy, token, attempt, error: 'x', reason: 'fatal' } as const
+      expect(await steps.session.bury([burial])).toEqual(['recorded'])
+      expect(await steps.published(ref)).toMatchObject({ delivery: event.delivery })
     })
 
     it('that is done is not run again by a second replay', async () => {

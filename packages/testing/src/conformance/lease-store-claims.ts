@@ -4,6 +4,7 @@ import {
   DELAY_MS,
   LEASE_MS,
   LONG_MS,
+  NO_RULE,
   newClaim,
   newToken,
   type OpenLeases,
@@ -63,6 +64,14 @@ export function leaseClaimTests(open: OpenLeases): void {
       const { id } = await steps.reach(state)
       const claim = newClaim({ id, fingerprint: OTHER_RULE })
       expect(await steps.claim(claim)).toMatchObject(ANSWERS[state])
+    })
+
+    it.each(STATES)('under no rule of an event that is %s is no conflict', async (state) => {
+      await using opened = await open()
+      const { steps } = opened
+      const [one, other] = NO_RULE
+      const { id } = await steps.reach(state, { fingerprint: one })
+      expect(await steps.claim(newClaim({ id, fingerprint: other }))).toMatchObject(ANSWERS[state])
     })
 
     it('that is sent again is answered as the first time, and counts once', async () => {

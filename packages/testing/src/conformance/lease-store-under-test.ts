@@ -30,10 +30,14 @@ export const REMEMBER_MS = 3_600_000
 /** What was counted long ago is still counted. */
 export const LONG_MS = 43_200_000
 
-/** Fingerprints of rule 1, of the same payload and of another, and of rule 2. */
+/** Fingerprints of rule 1, of the same payload and of another, of rule 2, and two of no rule. */
 export const FINGERPRINT: Fingerprint = 0x1234_5678_9abc_de01n as Fingerprint
 export const OTHER_PAYLOAD: Fingerprint = -0x7234_5678_9abc_deffn as Fingerprint
 export const OTHER_RULE: Fingerprint = 0x7777_7777_7777_7702n as Fingerprint
+export const NO_RULE: readonly [Fingerprint, Fingerprint] = [
+  0x1111_1111_1111_1100n as Fingerprint,
+  0x2222_2222_2222_2200n as Fingerprint,
+]
 
 export const newId = (): EventId => randomUUID() as EventId
 export const newToken = (): OwnerToken => randomUUID() as OwnerToken
@@ -85,8 +89,8 @@ export class LeaseSteps {
   }
 
   /** Brings a new event into a state; answers the claim that did it. */
-  async reach(state: State): Promise<Claim> {
-    const mine = newClaim()
+  async reach(state: State, over: Partial<Claim> = {}): Promise<Claim> {
+    const mine = newClaim(over)
     await this.claim(mine)
     const verb = VERB_TO[state]
     if (verb !== undefined && (await this.tell(verb, mine)) !== 'held') {
