@@ -167,6 +167,24 @@ test('the record that is due first wakes it', async () => {
   expect(kit.clock.timers).toBe(0)
 })
 
+// Red when it is looked for again each millisecond, for as long as the slow one takes.
+test('a record that is due while every slot is busy waits for one, without a timer', async () => {
+  const kit = setUp({ concurrency: 1 })
+  kit.fetch(0, 'slow')
+  kit.fetch(1, 'again')
+  kit.handover.pump()
+  const [first, second] = ['0/40', '1/40']
+  // As long as that, so that nothing is handed over ahead.
+  await kit.clock.advance(3_000)
+  kit.settle(first, { kind: 'defer', reason: 'failed', until: kit.until(500) } as const)
+  await kit.clock.advance(501)
+  expect(kit.run()).toEqual([first, second])
+  expect(kit.clock.timers).toBe(0)
+  kit.settle(second)
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual([first, second, first])
+})
+
 test('while the store is down one record asks, and no other until its answer is known', async () => {
   const kit = setUp({ concurrency: 4 })
   const error = new Error('ECONNREFUSED')

@@ -80,6 +80,7 @@ export class Handover {
     const gate = this.isHeld ? 'shut' : this.#gate()
     if (gate === 'shut') return
     const batches = this.#options.batches()
+    const nowMs = this.#options.port.runtime.monotonic()
     // Not always the same partition first: the one that had its turn comes last.
     const next = 1 + batches.findIndex((batch) => nameOf(batch) === this.#last)
     for (const batch of [...batches.slice(next), ...batches.slice(0, next)]) {
@@ -90,7 +91,7 @@ export class Handover {
         return
       }
     }
-    const dueMs = Math.min(...batches.map(({ progress }) => progress.nextDueMs()))
+    const dueMs = Math.min(...batches.map(({ progress }) => progress.nextDueMs(nowMs)))
     if (Number.isFinite(dueMs)) this.#wakeAt(dueMs)
   }
 

@@ -116,10 +116,10 @@ export class Progress {
     item.delivery = { ...item.delivery, redelivered: true }
   }
 
-  /** When the next record that waits is due; infinite when none is. */
-  nextDueMs(): number {
+  /** When the next record that waits for a time is due; infinite when none is. What is due waits for others to end. */
+  nextDueMs(nowMs: number): number {
     let next = Number.POSITIVE_INFINITY
-    for (const { dueMs } of this.#postponed) next = Math.min(next, dueMs)
+    for (const { dueMs } of this.#postponed) if (dueMs > nowMs) next = Math.min(next, dueMs)
     return next
   }
 
