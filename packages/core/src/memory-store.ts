@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
+import type { Delivery } from './delivery.ts'
 import { MemoryTables, type Row } from './memory-rows.ts'
 import { toErrorText } from './memory-verdicts.ts'
 import type { DeadLetter, DeadLetterRef, Refusal } from './ports.ts'
@@ -59,7 +60,7 @@ export class MemoryStore {
   }
 
   refuse(consumer: string, refusal: Refusal): DeadLetterRef {
-    const id = hashOf(consumer, refusal)
+    const id = hashOf(consumer, refusal.delivery)
     const ref: DeadLetterRef = { kind: 'refused', id }
     const before = this.refused.get(id)
     const lastFailedAt = this.tables.now()
@@ -77,12 +78,11 @@ export class MemoryStore {
   }
 }
 
-/** One message, however often it comes. */
-function hashOf(consumer: string, { delivery, reason }: Refusal): string {
-  const { source, messageId, headers } = delivery
+/** One message, however often it comes, and for whatever reason it is refused. */
+function hashOf(consumer: string, { source, messageId, headers, body }: Delivery): string {
   const place = [source.broker, source.queue, messageId ?? source.position ?? '']
   return createHash('sha256')
-    .update(JSON.stringify([consumer, reason, ...place, headers]))
-    .update(delivery.body)
+    .update(JSON.stringify([consumer, ...place, headers]))
+    .update(body)
     .digest('hex')
 }

@@ -68,7 +68,6 @@ async function runKeyless(
   member: Member,
   signals: StopSignals,
 ): Promise<void> {
-  if (signals.isStopping()) return
   const { outcome } = await runUnguarded(context.engine, member, signals)
   await resolveRefused(context, member, outcome)
 }
@@ -103,7 +102,10 @@ async function toStored(engine: Engine, { delivery, identity, ref }: DueEvent): 
   return { kind: 'none' }
 }
 
-/** Its record goes once its effect is committed, or it has a record as an event of its own. */
+/**
+ * Its record goes once its effect is committed, or it has a record as an event of its own. One that is dead as what
+ * it is gets its record anew, and waits for the next replay.
+ */
 async function resolveRefused(
   { engine, publishing }: BackgroundContext,
   { event, parked }: Member,
@@ -111,9 +113,12 @@ async function resolveRefused(
 ): Promise<void> {
   if (parked?.kind !== 'refused') return
   const { delivery } = event
-  if (outcome.kind === 'dead' && outcome.ref?.kind === 'event') {
+  if (outcome.kind === 'dead') {
+    const { ref, reason, error } = outcome
+    if (ref === undefined) await engine.session.refuse([{ delivery, reason, error }])
+    if (ref?.kind !== 'event') return
     // No broker brings it and it is not parked itself: nobody else would publish it.
-    await publishing.publishDue({ ref: outcome.ref, what: 'publish', delivery }, engine.session)
+    await publishing.publishDue({ ref, what: 'publish', delivery }, engine.session)
   } else if (!['processed', 'duplicate', 'unguarded'].includes(outcome.kind)) return
   await engine.session.resolveRefused(parked.id)
 }
