@@ -98,7 +98,7 @@ describe('onDuplicate', () => {
     }
   })
 
-  test('that throws is logged, and the duplicate is acked all the same', async () => {
+  test('that throws is logged, and the duplicate is acked all the same: broken', async () => {
     const given: Given = {
       onDuplicate: () => {
         throw new Error('broken')
@@ -107,7 +107,7 @@ describe('onDuplicate', () => {
     const { outcomes, logged } = await setUp({ given })
     await outcomes([named('a')])
     expect(await outcomes([named('a')])).toEqual([{ kind: 'duplicate', result: undefined }])
-    expect(logged).toEqual(['onDuplicate threw; the duplicate is acked all the same'])
+    expect(logged).toEqual(['onDuplicate threw; the duplicate is acked all the same: broken'])
   })
 
   test('that is not given is missed by nobody', async () => {

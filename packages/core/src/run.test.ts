@@ -33,7 +33,7 @@ describe('what cannot be recorded', () => {
     })
     expect(await outcomes([keyless()])).toEqual([storeDown(bug)])
     expect(breaker.state()).toBeUndefined()
-    expect(logged).toEqual(['a store call failed'])
+    expect(logged).toEqual(['a store call failed: unforeseen'])
   })
 })
 
@@ -130,6 +130,25 @@ describe('an event that this process has in hand', () => {
     ])
   })
 
+  test('does not part the others, which share a transaction', async () => {
+    const claimed: number[] = []
+    const { run, flights, context } = await setUp({
+      given: { transaction: 'batch' },
+      session: (session) => ({
+        begin: (request) => {
+          if (request.claim.kind === 'fresh') claimed.push(request.claim.events.length)
+          return session.begin(request)
+        },
+      }),
+    })
+    const land = flights.start(await eventIdIn(context, named('a')))
+    const running = run([named('a'), named('b'), named('c')])
+    await turn()
+    land()
+    await running
+    expect(claimed).toEqual([2, 1])
+  })
+
   test('and goes on too long is deferred with the rest of its lane, each time for longer', async () => {
     const { run, flights, ran, emitted, clock, context } = await setUp()
     const lanes = [named('a', 'a', lane), named('b', 'b', lane)]
@@ -224,7 +243,7 @@ describe('when the run of some ends in a way that nobody foresaw', () => {
       [2, 'store-down'],
     ])
     expect(emitted[1]).toMatchObject([1, storeDown(bug), { key: 'b' }])
-    expect(logged).toEqual(['a store call failed'])
+    expect(logged).toEqual(['a store call failed: unforeseen'])
     for (const delivery of lanes) {
       expect(flights.has(await eventIdIn(context, delivery))).toBe(false)
     }
@@ -242,6 +261,6 @@ describe('when the run of some ends in a way that nobody foresaw', () => {
     await turn()
     await turn()
     expect(emitted).toHaveLength(2)
-    expect(logged).toEqual(['a store call failed'])
+    expect(logged).toEqual(['a store call failed: unforeseen'])
   })
 })
