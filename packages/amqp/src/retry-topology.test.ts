@@ -70,6 +70,18 @@ test('beside a quorum queue they are quorum queues, which lose nothing on the wa
   ])
 })
 
+test('beside a queue that may not be looked at they are of the plain type', async () => {
+  const connection = brokerWith(['orders'])
+  connection.answers.set('assertQueue', (queue) => {
+    if (queue === 'orders') throw failure('ACCESS_REFUSED', 403)
+  })
+  await assertRetryTopology(connection.connection, 'orders', [100])
+  expect(declared(connection)[1]).toEqual([
+    'orders.retry.100',
+    { durable: true, arguments: levelArguments },
+  ])
+})
+
 test('a dead-letter queue that is there is left alone, one that is refused is told', async () => {
   const connection = brokerWith(['orders', 'orders.dead'])
   await assertRetryTopology(connection.connection, 'orders', [100])
@@ -175,10 +187,14 @@ test('a delay queue that cannot be declared nor described is told as the server 
     connection.answers.set('assertQueue', () => {
       throw failure(`told ${code}`, code)
     })
-  for (const code of [406, 405, 500]) {
+  for (const code of [405, 500]) {
     refuse(code)
     await expect(asserting(connection)).rejects.toThrow(`told ${code}`)
   }
+  // Only a refusal is a reason to ask how it was declared.
+  expect(connection.named('checkQueue')).toEqual([])
+  refuse(406)
+  await expect(asserting(connection)).rejects.toThrow('told 406')
   connection.answers.set('checkQueue', () => {
     throw NOT_FOUND
   })

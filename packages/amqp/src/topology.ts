@@ -185,7 +185,7 @@ export async function exists(open: OpenChannel, queue: string): Promise<boolean>
 }
 
 const DIFFERENCE =
-  /inequivalent arg '([^']+)' for queue .* but current is (?:the value '(.*)' of type '(\w+)'|'?(\w+)'?)/s
+  /inequivalent arg '([^']+)' for queue .* but current is (?:the value '(.*)' of type '(\w+)')?/s
 
 /** A queue has about this many arguments; each costs one refused declaration to learn. */
 const MOST_ARGUMENTS = 24
@@ -219,19 +219,20 @@ function unknownShape(error: unknown): undefined {
 }
 
 function corrected(shape: QueueShape, error: unknown): QueueShape | undefined {
-  const [, argument, value, type, plain] = DIFFERENCE.exec(String(error)) ?? []
+  const [, argument, value, type] = DIFFERENCE.exec(String(error)) ?? []
   if (argument === undefined) return undefined
-  if (argument === 'durable') return { ...shape, durable: plain === 'true' }
-  if (argument === 'auto_delete') return { ...shape, autoDelete: plain === 'true' }
-  if (argument === 'exclusive') return { ...shape, exclusive: plain === 'true' }
+  // Of two values it has the other one.
+  if (argument === 'durable') return { ...shape, durable: !shape.durable }
+  if (argument === 'auto_delete') return { ...shape, autoDelete: !shape.autoDelete }
+  if (argument === 'exclusive') return { ...shape, exclusive: !shape.exclusive }
   if (argument in shape.arguments) return undefined
-  const typed = value === undefined ? undefined : typedValue(value, type)
+  const typed = typedValue(value, type)
   return typed === undefined
     ? undefined
     : { ...shape, arguments: { ...shape.arguments, [argument]: typed } }
 }
 
-function typedValue(value: string, type: string | undefined): unknown {
+function typedValue(value: string | undefined, type: string | undefined): unknown {
   if (type === 'longstr') return value
   if (type === 'bool') return value === 'true'
   const number = Number(value)

@@ -193,6 +193,7 @@ test('while the store is down one record asks, and no other until its answer is 
   kit.fetch(1, 'a')
   kit.handover.pump()
   expect(kit.run()).toEqual(['0/40'])
+  kit.handover.pump()
   await kit.clock.advance(5_000)
   expect(kit.run()).toEqual(['0/40'])
   kit.state.availability = { kind: 'down', retryAt: kit.until(3_000), error }

@@ -76,7 +76,6 @@ export class Intake {
   }
 
   take(received: readonly Received[]): void {
-    if (received.length === 0) return
     const { runtime } = this.#options.port
     const { lingerMs } = this.#options.settings
     this.#inHand += received.length

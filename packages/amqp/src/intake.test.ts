@@ -1,0 +1,295 @@
+import type { Settlement } from '@onceward/core'
+import type { GuardSettings } from '@onceward/core/adapter'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import { Line } from './clients/amqplib.ts'
+import { message, RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
+import { Handover } from './handover.ts'
+import { Intake } from './intake.ts'
+import { type ConsumeAmqpOptions, resolveSettings } from './options.ts'
+
+const ack: Settlement = { kind: 'ack', by: 'processed' }
+
+/** Messages in hand whose deliveries, settlements and time the test decides. */
+function setUp(guard: Partial<GuardSettings> = {}, options: Partial<ConsumeAmqpOptions> = {}) {
+  const made = handMadeGuard(guard)
+  const { port, clock } = made
+  const connection = new RecordingConnection()
+  const settings = resolveSettings({ queue: 'orders', prefetch: 100, ...options }, port.settings)
+  const [stop, abort] = [new AbortController(), new AbortController()]
+  const handover = new Handover({
+    port,
+    settings,
+    publisher: { publish: async () => undefined } as never,
+    levels: async () => undefined,
+    mayHold: (why) => intake.mayHold(why),
+    quiet: async () => true,
+  })
+  const known: Settlement[] = []
+  const settled: Line[] = []
+  const intake: Intake = new Intake({
+    port,
+    settings,
+    handover,
+    stop: stop.signal,
+    abort: abort.signal,
+    onKnown: (settlement) => void known.push(settlement),
+    onSettled: (line) => void settled.push(line),
+  })
+  const newLine = (): Line => new Line(new RecordingChannel(connection) as never)
+  const line = newLine()
+  let tag = 0
+  /** `a1` is a message of the order key `a`, `a` one without. */
+  const take = (names: readonly string[], on = line): void => {
+    for (const name of names) {
+      tag += 1
+      const [order, number] = name
+      const headers = number === undefined ? {} : { 'x-order-key': order }
+      intake.take(handover.accept(message(name, { deliveryTag: tag }, { headers }), on))
+    }
+  }
+  const run = (): readonly string[] =>
+    made.handed.map(({ delivery }) => JSON.parse(String(delivery.body)).key)
+  const settle = (name: string, settlement: Settlement = ack): void =>
+    made.handed[run().lastIndexOf(name)]?.settle(settlement)
+  const later = (reason: 'failed' | 'store-down', afterMs: number): Settlement => ({
+    ...{ kind: 'defer', reason, until: (clock.nowMs + afterMs) as never },
+  })
+  const world = { connection, line, newLine, stop, abort, known, settled }
+  return { ...made, ...world, intake, take, run, settle, later }
+}
+
+test('all that comes in one turn is one call, and what becomes free in one turn too', async () => {
+  const kit = setUp({ concurrency: 2 })
+  kit.take(['a', 'b', 'c', 'd', 'e'])
+  expect([kit.batches, kit.intake.inFlight]).toEqual([[], 5])
+  await kit.clock.advance(0)
+  expect([kit.batches, kit.run()]).toEqual([[2], ['a', 'b']])
+  kit.settle('a')
+  kit.settle('b')
+  await kit.clock.advance(0)
+  expect([kit.batches, kit.intake.inFlight]).toEqual([[2, 2], 3])
+  expect([kit.known, kit.settled]).toEqual([
+    [ack, ack],
+    [kit.line, kit.line],
+  ])
+})
+
+// Red when the end of one frees the order: its follower could overtake another that runs.
+test('messages of an order wait until the last one of it that runs has ended', async () => {
+  const kit = setUp({ concurrency: 2 })
+  kit.take(['a1', 'a2'])
+  await kit.clock.advance(0)
+  kit.take(['a3', 'b1'])
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual(['a1', 'a2', 'b1'])
+  kit.settle('a1')
+  kit.settle('b1')
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual(['a1', 'a2', 'b1'])
+  kit.settle('a2')
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual(['a1', 'a2', 'b1', 'a3'])
+})
+
+test('an order has one slot, however many messages it has', async () => {
+  const kit = setUp({ concurrency: 2 })
+  kit.take(['a1', 'a2', 'b1', 'c1', 'a3'])
+  await kit.clock.advance(0)
+  // What stands behind the one that has no slot waits with it.
+  expect(kit.run()).toEqual(['a1', 'a2', 'b1'])
+  kit.settle('a1')
+  await kit.clock.advance(0)
+  expect(kit.batches).toEqual([3])
+  kit.settle('a2')
+  await kit.clock.advance(0)
+  expect(kit.run().slice(3)).toEqual(['c1'])
+})
+
+test('a call has no more messages than a batch, and a fuller one is waited for', async () => {
+  const kit = setUp({ concurrency: 4, transaction: 'batch' }, { batch: { size: 3, lingerMs: 10 } })
+  kit.take(['a', 'b', 'c', 'd'])
+  await kit.clock.advance(0)
+  expect(kit.batches).toEqual([3])
+  await kit.clock.advance(9)
+  expect(kit.batches).toEqual([3])
+  await kit.clock.advance(1)
+  expect(kit.batches).toEqual([3, 1])
+  // A window that is over says nothing about the next one.
+  kit.take(['e'])
+  await kit.clock.advance(9)
+  expect(kit.batches).toEqual([3, 1])
+  kit.take(['f', 'g'])
+  await kit.clock.advance(0)
+  expect([kit.batches, kit.clock.timers]).toEqual([[3, 1, 3], 0])
+})
+
+test('a guard of batches has as many calls at once as it has slots', async () => {
+  const kit = setUp({ concurrency: 2, transaction: 'batch' }, { batch: { size: 2 } })
+  kit.take(['a', 'b', 'c', 'd', 'e', 'f'])
+  await kit.clock.advance(0)
+  expect(kit.batches).toEqual([2, 2])
+})
+
+test('a batch waits for its order too, and others go before it', async () => {
+  const kit = setUp({ concurrency: 4, transaction: 'batch' }, { batch: { size: 2, lingerMs: 10 } })
+  kit.take(['a1', 'b'])
+  await kit.clock.advance(0)
+  kit.take(['a2', 'c', 'd'])
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual(['a1', 'b', 'c', 'd'])
+  kit.take(['e'])
+  await kit.clock.advance(20)
+  expect(kit.run().slice(4)).toEqual(['e'])
+  kit.settle('a1')
+  await kit.clock.advance(20)
+  expect(kit.run().slice(5)).toEqual(['a2'])
+})
+
+test('half of the prefetch may wait for its time, all of it for the store, and nothing in a drain', async () => {
+  const kit = setUp({ concurrency: 4 }, { prefetch: 4 })
+  kit.take(['a', 'b'])
+  await kit.clock.advance(0)
+  for (const name of ['a', 'b']) {
+    expect([kit.intake.mayHold('short'), kit.intake.mayHold('outage')]).toEqual([true, true])
+    kit.settle(name, kit.later('failed', 1_000))
+    await kit.clock.advance(0)
+  }
+  expect([kit.intake.mayHold('short'), kit.intake.mayHold('outage')]).toEqual([false, true])
+  expect(kit.intake.inFlight).toBe(2)
+  kit.stop.abort()
+  expect([kit.intake.mayHold('short'), kit.intake.mayHold('outage')]).toEqual([false, false])
+})
+
+test('what is held comes again as another delivery, once more counted', async () => {
+  const kit = setUp()
+  kit.take(['a'])
+  await kit.clock.advance(0)
+  for (const count of [1, 2, 3]) {
+    const redelivered = count > 1
+    expect(kit.handed.at(-1)?.delivery).toMatchObject({ redelivered, deliveryCount: count })
+    // An event that is busy is asked for after one second, then two, then four, and a tenth.
+    kit.settle('a', { kind: 'defer', reason: 'in-progress', until: kit.clock.nowMs as never })
+    await kit.clock.advance(2 ** (count - 1) * 1_100 - 1)
+    expect(kit.handed).toHaveLength(count)
+    await kit.clock.advance(1)
+    expect(kit.handed).toHaveLength(count + 1)
+  }
+})
+
+test('a store that is back has all at once that waited for a second, the rest when it has', async () => {
+  const kit = setUp({ concurrency: 3 })
+  kit.take(['a', 'b', 'c'])
+  await kit.clock.advance(0)
+  kit.settle('a', kit.later('store-down', 60_000))
+  kit.settle('c', kit.later('failed', 4_000))
+  await kit.clock.advance(700)
+  kit.settle('b', kit.later('store-down', 60_000))
+  await kit.clock.advance(500)
+  kit.intake.resume()
+  await kit.clock.advance(0)
+  expect(kit.run().slice(3)).toEqual(['a'])
+  kit.intake.resume()
+  await kit.clock.advance(499)
+  expect(kit.run().slice(3)).toEqual(['a'])
+  await kit.clock.advance(1)
+  expect(kit.run().slice(3)).toEqual(['a', 'b'])
+  // What waits for its own time goes on waiting.
+  await kit.clock.advance(2_299)
+  expect(kit.run().slice(3)).toEqual(['a', 'b'])
+  kit.settle('a')
+  kit.settle('b')
+  await kit.clock.advance(1)
+  expect(kit.run().slice(3)).toEqual(['a', 'b', 'c'])
+  expect(kit.clock.timers).toBe(0)
+})
+
+test('what is held does not keep the process alive', async () => {
+  const kit = setUp()
+  const { setTimer } = kit.clock.runtime
+  const timers: unknown[] = []
+  const recordingTimer: typeof setTimer = (callback, delayMs, options) => {
+    timers.push([delayMs, options])
+    return setTimer(callback, delayMs, options)
+  }
+  Object.assign(kit.clock.runtime, { setTimer: recordingTimer })
+  kit.take(['a'])
+  await kit.clock.advance(0)
+  kit.settle('a', kit.later('failed', 700))
+  await kit.clock.advance(0)
+  expect(timers).toEqual([[700, { keepAlive: false }]])
+})
+
+test('a channel that is gone takes with it what it brought, and nothing else', async () => {
+  const kit = setUp({ concurrency: 2 })
+  const other = kit.newLine()
+  kit.take(['a'])
+  kit.take(['b'], other)
+  await kit.clock.advance(0)
+  kit.settle('a', kit.later('failed', 1_000))
+  kit.settle('b', kit.later('failed', 1_000))
+  await kit.clock.advance(0)
+  kit.take(['c', 'd'])
+  kit.take(['e', 'f'], other)
+  await kit.clock.advance(0)
+  expect(kit.intake.inFlight).toBe(6)
+  kit.line.closed()
+  kit.intake.drop(kit.line)
+  expect(kit.intake.inFlight).toBe(5)
+  kit.settle('c', kit.later('failed', 1_000))
+  kit.settle('d')
+  await kit.clock.advance(2_000)
+  expect(kit.run().slice(2)).toEqual(['c', 'd', 'e', 'f'])
+  expect([kit.intake.inFlight, kit.clock.timers]).toEqual([3, 0])
+})
+
+test('a clear gives back what is not begun and what is held, and nothing that runs', async () => {
+  const kit = setUp({ concurrency: 2 })
+  kit.take(['a', 'b', 'c', 'd'])
+  await kit.clock.advance(0)
+  kit.settle('a', kit.later('failed', 1_000))
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual(['a', 'b', 'c'])
+  kit.stop.abort()
+  kit.intake.clear()
+  expect([kit.intake.inFlight, kit.clock.timers]).toEqual([2, 0])
+  let isEnded = false
+  const ended = kit.intake.ended().then(() => {
+    isEnded = true
+  })
+  await kit.clock.advance(0)
+  expect(kit.connection.settled()).toEqual([
+    ['nack', 4, false, true],
+    ['nack', 1, false, true],
+  ])
+  kit.settle('b')
+  await kit.clock.advance(0)
+  expect(isEnded).toBe(false)
+  kit.settle('c')
+  await kit.clock.advance(0)
+  await ended
+  expect([kit.run().length, kit.intake.inFlight]).toEqual([3, 0])
+})
+
+test('a clear ends the window of a batch', async () => {
+  const kit = setUp({ transaction: 'batch' }, { batch: { size: 3, lingerMs: 10 } })
+  kit.take(['a'])
+  kit.stop.abort()
+  kit.intake.clear()
+  await kit.clock.advance(0)
+  expect([kit.batches, kit.clock.timers]).toEqual([[], 0])
+  expect(kit.connection.settled()).toEqual([['nack', 1, false, true]])
+})
+
+test('after a stop nothing is begun and nothing held, and handlers have its signals', async () => {
+  const kit = setUp({ concurrency: 1 })
+  kit.take(['a', 'b'])
+  await kit.clock.advance(0)
+  kit.stop.abort()
+  kit.abort.abort()
+  expect([kit.hooks[0]?.stop?.aborted, kit.hooks[0]?.abort?.aborted]).toEqual([true, true])
+  kit.settle('a', { kind: 'abandon', reason: 'closing' })
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual(['a'])
+  expect(kit.connection.settled()).toEqual([['nack', 1, false, true]])
+})
