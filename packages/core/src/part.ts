@@ -3,7 +3,7 @@ import { type OncewardError, RetryableError } from './errors.ts'
 import { overtaking } from './lanes.ts'
 import { type Pending, toGuardEvent } from './member.ts'
 import type { BatchHandler, Handler, HandlerContext } from './options.ts'
-import type { BeginClaim, CommitAnswer, InboxTransaction } from './ports.ts'
+import type { BeginClaim, InboxTransaction } from './ports.ts'
 import { toResultText } from './result.ts'
 import { type HandlerBounds, type HandlerEnd, runHandler, startLimits } from './run-handler.ts'
 import type { EventId, Json } from './vocabulary.ts'
@@ -16,7 +16,7 @@ const LATEST_START_MS = 4_000
 
 /** Why a transaction over a part was given up. Nothing of it is committed, unless `ended`. */
 export type PartFailure =
-  /** A verdict about `pending`; undefined where the handler took the whole part at once. */
+  /** A verdict about `pending`; undefined where it is about the whole part. */
   | { readonly kind: 'handler'; readonly pending: Pending | undefined; readonly error: unknown }
   /** The transaction's time was used up by several members together. */
   | { readonly kind: 'budget' }
@@ -113,8 +113,8 @@ function isSpent({ options }: Engine, askedAtMs: number): boolean {
   return options.runtime.monotonic() - askedAtMs >= options.deadlineMs
 }
 
-function isLate({ options }: Engine, { counted, commitUnknown }: Pending): boolean {
-  if (counted === undefined || commitUnknown) return false
+function isLate({ options }: Engine, { counted }: Pending): boolean {
+  if (counted === undefined) return false
   return options.runtime.monotonic() - counted.countedAtMs > LATEST_START_MS
 }
 
@@ -167,17 +167,14 @@ async function runTogether(
   const events = claimed.map((pending) =>
     toGuardEvent(pending.member, pending.counted?.attempt ?? 1),
   )
-  const leases = claimed.flatMap(({ member }) => (member.lease === undefined ? [] : [member.lease]))
-  const leaseLost =
-    leases.length === 0 ? undefined : AbortSignal.any(leases.map(({ lost }) => lost))
+  const leaseLost = AbortSignal.any(claimed.flatMap(({ member }) => member.lease?.lost ?? []))
   const end = await runHandler({ ...boundsOf(running), leaseLost }, (signal, deadlineAt) => {
     for (const { member } of claimed) if (member.refusal !== undefined) throw member.refusal
     return handler(events, contextOf(running, signal, deadlineAt))
   })
   for (const pending of claimed) pending.handlerMs = end.handlerMs
   const lost = claimed.find(({ member }) => member.lease?.lost.aborted === true)
-  const single = claimed.length === 1 ? claimed[0] : undefined
-  return failureOf(running, { end, pending: lost ?? single, ran: claimed.length })
+  return failureOf(running, { end, pending: lost, ran: claimed.length })
 }
 
 function boundsOf({ engine, transaction, signals }: Running): HandlerBounds {
@@ -195,11 +192,12 @@ function contextOf(
 }
 
 function keepResult(running: Running, pending: Pending, end: HandlerEnd): PartFailure | undefined {
-  if (end.kind !== 'returned' || end.value === undefined) return undefined
+  if (end.kind !== 'returned') return undefined
   const { id } = pending.member.event
   try {
     const text = toResultText(end.value)
-    if (text !== undefined) running.texts.set(id, text)
+    if (text === undefined) return undefined
+    running.texts.set(id, text)
     running.results.set(id, end.value as Json)
     return undefined
   } catch (error) {
@@ -254,26 +252,16 @@ function failedStatement(
 
 async function commit(running: Running): Promise<PartFailure | undefined> {
   const { transaction, claimed, texts } = running
-  const recovered = claimed.flatMap(({ counted }) =>
-    counted === undefined ? [] : [counted.event.id],
-  )
+  const recovered = claimed.flatMap(({ counted }) => counted?.event.id ?? [])
   const answer = await transaction.commit({ results: texts, recovered })
-  return answer.kind === 'committed' ? undefined : commitFailure(running, answer)
-}
-
-function commitFailure(
-  running: Running,
-  answer: Exclude<CommitAnswer, { kind: 'committed' }>,
-): PartFailure {
-  const { error } = answer
   switch (answer.kind) {
+    case 'committed':
+      return undefined
     case 'unknown':
-      return { kind: 'commit-unknown', error }
+      return { kind: 'commit-unknown', error: answer.error }
     case 'not-replicated':
-      return { kind: 'not-replicated', error }
-    case 'rolled-back': {
-      const pending = running.claimed.length === 1 ? running.claimed[0] : undefined
-      return failedStatement(running, error, pending)
-    }
+      return { kind: 'not-replicated', error: answer.error }
+    case 'rolled-back':
+      return failedStatement(running, answer.error, undefined)
   }
 }
