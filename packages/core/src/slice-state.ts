@@ -11,19 +11,17 @@ export interface SliceRun {
   readonly settle: (member: Member, outcome: Outcome, handlerMs: number | undefined) => void
 }
 
-/** The members of a slice that have no outcome yet, and the lanes that have stopped. */
+/** The members of a slice that have no outcome yet. */
 export interface Slice {
   readonly run: SliceRun
   readonly pending: Set<Pending>
-  readonly stopped: Map<string, Outcome>
 }
 
 export function finish(slice: Slice, pending: Pending, outcome: Outcome): void {
   if (!slice.pending.delete(pending)) return
   const { member, handlerMs } = pending
   slice.run.settle(member, outcome, handlerMs)
-  if (member.lane === undefined || !stopsLane(outcome) || slice.stopped.has(member.lane)) return
-  slice.stopped.set(member.lane, outcome)
+  if (member.lane === undefined || !stopsLane(outcome)) return
   for (const follower of [...slice.pending]) {
     if (follower.member.lane === member.lane) finish(slice, follower, followerOutcome(outcome))
   }

@@ -14,7 +14,7 @@ const MOST_READS = 4
  * of a lane, only the part goes on whose predecessors are done. With one member this is *a transaction each*.
  */
 export async function runSlice(run: SliceRun, members: readonly Member[]): Promise<void> {
-  const slice: Slice = { run, pending: new Set(members.map(toPending)), stopped: new Map() }
+  const slice: Slice = { run, pending: new Set(members.map(toPending)) }
   while (slice.pending.size > 0) {
     if (run.signals.isStopping()) {
       finishAll(slice, [...slice.pending], { kind: 'abandoned', reason: 'closing' })
@@ -105,10 +105,8 @@ async function read(slice: Slice, members: readonly Pending[]): Promise<void> {
   const known = await engine.session.classify(members.map(({ member }) => member.event))
   engine.breaker.succeeded()
   for (const [index, pending] of members.entries()) {
-    const state = known[index]
-    if (state === undefined) continue
     pending.reads += 1
-    const next = await judge(engine, pending, state)
+    const next = await judge(engine, pending, known[index] ?? { kind: 'absent' })
     if (next.kind === 'outcome') finish(slice, pending, next.outcome)
     else if (pending.reads > MOST_READS) finish(slice, pending, leftAlone(slice, pending))
     else pending.path = next.path

@@ -54,3 +54,48 @@ test('nothing is asked of the store when nothing is left', async () => {
   await unreleased.flush()
   await unreleased.release([])
 })
+
+test('of what cannot be given back for long the oldest is forgotten', async () => {
+  const asked: (readonly Release[])[] = []
+  const late: number[] = []
+  const event = newEvent()
+  const releases = Array.from({ length: 10_001 }, (_, n): Release => {
+    return { event, token: `${n}` as Release['token'], as: 'given-back' }
+  })
+  const release: InboxSession<undefined>['release'] = (all) => {
+    asked.push(all)
+    return Promise.reject(new Error('away'))
+  }
+  const unreleased = createUnreleased({ release }, (_error, runs) => late.push(runs))
+  await unreleased.release(releases)
+  await unreleased.flush()
+  expect(late).toEqual([10_000])
+  expect(asked[1]).toEqual(releases.slice(1))
+})
+
+test('what is given back while the store fails for others is not lost', async () => {
+  const { session, release, store, releaseOne } = await flaky()
+  const gate = Promise.withResolvers<never>()
+  let calls = 0
+  const unreleased = createUnreleased(
+    {
+      release: (releases) => {
+        calls += 1
+        return calls === 1 ? gate.promise : release(releases)
+      },
+    },
+    () => undefined,
+  )
+  const [first, second] = [await releaseOne(), await releaseOne()]
+  store.isAway = true
+  const releasing = unreleased.release([first])
+  await unreleased.release([second])
+  gate.reject(new Error('away'))
+  await releasing
+  store.isAway = false
+  await unreleased.flush()
+  expect(await session.classify([first.event, second.event])).toMatchObject([
+    { kind: 'waiting' },
+    { kind: 'waiting' },
+  ])
+})
