@@ -122,3 +122,18 @@ test('a COMMIT without an answer, and then no store to ask: it is left to its re
   expect(await guard.process(named('a'))).toEqual(abandoned)
   await guard.close()
 })
+
+test('a run after a COMMIT without an answer that comes too late is counted anew like any other', async () => {
+  const attempts: number[] = []
+  const troubles = answering(unknown)
+  const { asked, clock, guard } = troubled(({ attempt }) => void attempts.push(attempt), {
+    transaction: (transaction, n) => {
+      if (n === 2) clock.advance(4_001)
+      return troubles.transaction?.(transaction, n) ?? {}
+    },
+  })
+  expect(await guard.process(suspect('a'))).toEqual(processed)
+  expect(attempts).toEqual([1, 1])
+  expect(asked.releases.map(({ as }) => as)).toEqual(['no-verdict', 'no-verdict'])
+  await guard.close()
+})
