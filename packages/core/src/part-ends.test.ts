@@ -146,12 +146,12 @@ for (const [kind, make] of [
         const payloads = [given].flat().map((event) => (event as { payload: unknown }).payload)
         runs.push(payloads.join())
         if (!payloads.includes('b')) return
-        setUp.clock.advance(10_000)
+        setUp.clock.advance(3_000)
         return never()
       },
       {},
       {
-        leaseMs: 30_000,
+        leaseMs: 9_000,
         leases: {
           ...memoryLeases(),
           claim: async (claims) =>
@@ -161,12 +161,13 @@ for (const [kind, make] of [
         transaction: 'batch',
       },
     )
-    expect(await setUp.guard.processBatch(['a', 'b', 'c'].map(named))).toMatchObject([
+    expect(await setUp.guard.processBatch(['a', 'b', 'c'].map(suspect))).toMatchObject([
       processed,
       { kind: 'abandon', reason: 'lease-lost', error: { code: 'ONCEWARD_LEASE_LOST' } },
       processed,
     ])
     expect(runs).toEqual(kind === 'together' ? ['a,b,c', 'a,c'] : ['a', 'b', 'a', 'c'])
+    expect(setUp.asked.releases).toMatchObject([{ event: { key: 'b' }, as: 'given-back' }])
     await setUp.guard.close()
   })
 }

@@ -41,11 +41,11 @@ export async function runSplitting(slice: Slice, members: readonly Pending[]): P
   for (let part = work.queue.shift(); part !== undefined; part = work.queue.shift()) {
     // A lane may have stopped since this part was made.
     const stopped = part.filter((pending) => !slice.pending.has(pending))
-    if (stopped.length > 0) await giveBack(slice.run.engine, stopped, 'given-back')
+    await giveBack(slice.run.engine, stopped, 'given-back')
     const open = part.filter((pending) => !stopped.includes(pending))
     // And one of them may have an earlier one of its lane that is to be read again.
     const early = overtaking(slice.pending, open)
-    if (early.length > 0) await putBack(slice.run.engine, early)
+    await putBack(slice.run.engine, early)
     const next = open.filter((pending) => !early.includes(pending))
     if (next.length === 0) continue
     if (slice.run.signals.isStopping()) {
@@ -193,7 +193,7 @@ function toSingles(work: Work, members: readonly Pending[]): void {
 }
 
 function requeue(work: Work, parts: readonly (readonly Pending[])[]): void {
-  work.queue.unshift(...parts.filter((part) => part.length > 0))
+  work.queue.unshift(...parts)
 }
 
 async function serialization(work: Work, end: Failed, error: unknown): Promise<void> {
@@ -235,7 +235,7 @@ async function ended(
     { err: describe(failure.error), events: ids },
     'a handler ended the transaction',
   )
-  if (left.length > 0) await end.transaction.retract(left.map(({ member }) => member.event))
+  await end.transaction.retract(left.map(({ member }) => member.event))
   const known = await engine.session.classify(ran.map(({ member }) => member.event))
   const again = ran.filter((pending, index) => {
     const state = known[index]
@@ -245,7 +245,7 @@ async function ended(
     return false
   })
   const [only] = again
-  if (again.length === 1 && only !== undefined && end.claimed.length === 1) {
+  if (only !== undefined && end.claimed.length === 1) {
     return conclude(slice, only, { error: failure.error })
   }
   toSingles(work, [...again, ...left])
@@ -295,6 +295,5 @@ async function claimAgain(work: Work, claimed: readonly Pending[], error: unknow
     pending.commitUnknown = true
     pending.path = pending.counted === undefined ? 'fresh' : 'read'
   }
-  const again = claimed.filter((pending) => work.slice.pending.has(pending))
-  requeue(work, [again.filter(({ path }) => path === 'fresh')])
+  requeue(work, [claimed.filter(({ path }) => path === 'fresh')])
 }

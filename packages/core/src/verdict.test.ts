@@ -81,7 +81,9 @@ test("a verdict about a row that is not its owner's any more changes nothing: wh
       ...toDelivery('a', { messageId: 'a' }),
       redelivered: true,
     })
-    expect(settlement).toMatchObject({ kind: 'defer', reason: 'in-progress' })
+    // As read: begun just now, by whom it belongs to.
+    const until = clock.runtime.now() + 5_000
+    expect(settlement).toEqual({ kind: 'defer', reason: 'in-progress', until })
     expect(records).toMatchObject([{ attempt: 0 }])
     expect(inbox.deadLetters()).toEqual([])
     await guard.close()
