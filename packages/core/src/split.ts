@@ -41,11 +41,11 @@ export async function runSplitting(slice: Slice, members: readonly Pending[]): P
   for (let part = work.queue.shift(); part !== undefined; part = work.queue.shift()) {
     // A lane may have stopped since this part was made.
     const stopped = part.filter((pending) => !slice.pending.has(pending))
-    await giveBack(slice.run.engine, stopped, 'given-back')
+    if (stopped.length > 0) await giveBack(slice.run.engine, stopped, 'given-back')
     const open = part.filter((pending) => !stopped.includes(pending))
     // And one of them may have an earlier one of its lane that is to be read again.
     const early = overtaking(slice.pending, open)
-    await putBack(slice.run.engine, early)
+    if (early.length > 0) await putBack(slice.run.engine, early)
     const next = open.filter((pending) => !early.includes(pending))
     if (next.length === 0) continue
     if (slice.run.signals.isStopping()) {
