@@ -6,8 +6,9 @@ import type { Surroundings } from './rival.ts'
 export function openPool(
   { databaseUrl }: Pick<Surroundings, 'databaseUrl'>,
   stack: AsyncDisposableStack,
+  Kind: typeof Pool = Pool,
 ): Pool {
-  const pool = new Pool({ connectionString: databaseUrl, max: CONCURRENCY + 2 })
+  const pool = new Kind({ connectionString: databaseUrl, max: CONCURRENCY + 2 })
   pool.on('error', () => undefined)
   stack.defer(() => pool.end())
   return pool

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import { until } from '@onceward/testing'
 import { Pool } from 'pg'
 import { HandQueue } from './hand-queue.ts'
@@ -62,7 +63,7 @@ export async function startRun(
       try {
         return await deliver(orders, effects)
       } catch (error) {
-        await stack.disposeAsync()
+        await Promise.race([stack.disposeAsync(), pause(END_MS)])
         throw error
       }
     },
@@ -92,6 +93,9 @@ async function commits(
   const { rows } = await pool.query(COMMITS)
   return rows
 }
+
+/** One that is stuck may wait for ever to be ended. */
+const END_MS = 10_000
 
 /** Something is wrong then; on a busy machine a round takes less. */
 const DEADLINE_MS = 30_000

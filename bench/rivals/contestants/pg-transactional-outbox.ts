@@ -1,4 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
+// From here it is the rival's own: in the run that installs the rivals, the benchmark has another, whose connections
+// the rival would never give back.
+import { Pool } from 'pg'
 import {
   DatabaseSetupExporter,
   executeTransaction,
@@ -54,7 +57,7 @@ export const pgTransactionalOutbox: Rival = {
       logger,
     )
     stack.defer(() => Promise.race([shutdown(), pause(SHUTDOWN_MS)]))
-    const pool = openPool(surroundings, stack)
+    const pool = openPool(surroundings, stack, Pool)
     const store = initializeMessageStorage(config, logger)
     stack.use(
       consumeByHand(surroundings, async (message) => {
