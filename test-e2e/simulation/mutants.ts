@@ -170,8 +170,8 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: 'part.ts',
-        find: "return answer.kind === 'committed' ? undefined",
-        replace: "return answer.kind !== 'unknown' && answer.kind !== 'not-replicated' ? undefined",
+        find: 'return failedStatement(running, answer.error, undefined)',
+        replace: 'return undefined',
       },
     ],
   },
