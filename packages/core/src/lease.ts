@@ -1,3 +1,4 @@
+import { during } from './during.ts'
 import { StoreUnavailableError } from './errors.ts'
 import type { HeldAnswer, LeaseSession } from './lease-store.ts'
 import type { Member, MemberLease } from './member.ts'
@@ -55,11 +56,7 @@ export function createLeaseKeeper(options: ResolvedOptions, store: LeaseSession)
       const late = (): void => reject(new StoreUnavailableError('No lease was renewed in time.'))
       const answered = runtime.setTimer(late, leaseMs / 3, { keepAlive: false })
       const call = store.renew(all, leaseMs).then(resolve, reject)
-      calls.add(call)
-      void call.finally(() => {
-        answered()
-        calls.delete(call)
-      })
+      void during(calls, call).finally(answered)
     })
   /** Without an inbox nothing else decides: who cannot renew stops before its lease can run out. */
   const expire = (all: readonly Held[]): void => {
