@@ -23,7 +23,7 @@ export async function mutateTexts(group) {
       const file = join(sandbox, mutant.file)
       const text = readFileSync(file, 'utf8')
       writeFileSync(file, mutated(mutant, text))
-      const { code } = await runTests(group, sandbox)
+      const { code } = await runTests(group, sandbox, noticing(mutant))
       writeFileSync(file, text)
       console.log(
         ` ${code === 0 ? '✗ survived' : '✓ killed'}: ${mutant.file}: ${mutant.find.split('\n')[0]}`,
@@ -42,6 +42,12 @@ const verdictOf = ({ why }) => (why === undefined ? 'unexplained' : 'explained')
 function mutantsOf(group) {
   const all = JSON.parse(readFileSync(join(root, 'mutation/texts.json'), 'utf8'))
   return all.filter((mutant) => mutant.group === group)
+}
+
+/** The integration tests that a mutant names, of its own package: those that noticed it last time. */
+function noticing({ file, tests = [] }) {
+  const [source] = /^packages\/[^/]+\/src/.exec(file)
+  return tests.map((name) => `${source}/${name}.int.test.ts`)
 }
 
 /** @throws Error when the words are not there any more. */
@@ -67,8 +73,9 @@ async function mustPass(group, sandbox) {
 }
 
 /** Until some fail. */
-async function runTests(group, sandbox) {
-  for (const tests of TEXT_TESTS[group]) {
+async function runTests(group, sandbox, first = []) {
+  const stages = first.length === 0 ? TEXT_TESTS[group] : [first, ...TEXT_TESTS[group]]
+  for (const tests of stages) {
     const ended = await runSome(tests, sandbox)
     if (ended.code !== 0) return ended
   }

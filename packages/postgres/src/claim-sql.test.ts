@@ -1,6 +1,6 @@
 import { counted, fresh, newEvent, strangeToken } from '@onceward/testing/conformance'
 import { describe, expect, it } from 'vitest'
-import { boundsOf, claimFailure, slotWait } from './claim.ts'
+import { boundsOf, claimFailure, claimSilenceMs, slotWait } from './claim.ts'
 import { boundTexts, claimTexts, settingMs } from './claim-sql.ts'
 import { newEvents } from './fixtures/inbox.ts'
 
@@ -63,6 +63,14 @@ describe('the bounds of a transaction', () => {
       lockMs: 100,
       budgetMs: 100,
     })
+  })
+})
+
+describe('the silence of a claim', () => {
+  it('may last for its waits, one for each row, and ten seconds', () => {
+    const one = { waitMs: 300, budgetMs: 5 }
+    expect(claimSilenceMs({ ...fresh(...newEvents(3)), ...one })).toBe(10_900)
+    expect(claimSilenceMs({ claim: { kind: 'none' }, ...one })).toBe(10_000)
   })
 })
 

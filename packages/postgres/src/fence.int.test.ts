@@ -80,9 +80,28 @@ describe('a verdict whose row stays held', () => {
     const answer = verdict(mine)
     await until(async () => (await lockWaiters(pool)) === 1)
     const details = 'select from onceward.failed_events where event_id = $1 for update nowait'
-    expect((await other.query(details, [id])).rowCount).toBe(1)
+    const free = await other.query(details, [id]).catch((error: unknown) => error)
     await finish(other)
     await answer
+    expect(free).toMatchObject({ rowCount: 1 })
+  })
+
+  // Red when it locks its events in the order it finds them: two that share some would deadlock.
+  it('holds none of those that come after it in the order of ids', async () => {
+    const { pool, session, steps } = inbox
+    const owned = []
+    for (const event of newEvents(20)) owned.push(await steps.suspect(event))
+    const [first, ...rest] = owned.map(({ event }) => event.id).toSorted()
+    const other = await pool.connect()
+    await other.query('begin')
+    const lock = 'select from onceward.processed_events where event_id = any($1) for update nowait'
+    await other.query(lock, [[first]])
+    const failing = session.fail(owned.map((one) => ({ ...one, error: 'x', delayMs: 0 })))
+    await until(async () => (await lockWaiters(pool)) === 1)
+    const free = await other.query(lock, [rest]).catch((error: unknown) => error)
+    await finish(other)
+    await failing
+    expect(free).toMatchObject({ rowCount: rest.length })
   })
 
   it('is lost alone: its neighbours in the statement are recorded', async () => {

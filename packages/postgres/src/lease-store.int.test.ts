@@ -123,6 +123,26 @@ describe('postgresLeases, overtaken,', () => {
     },
   )
 
+  // Red when a statement locks its rows in the order it finds them: two that share some would deadlock.
+  it('holds none of the events that come after the one it waits for', async () => {
+    const where = await migrated()
+    const leases = postgresLeases(pool, where)
+    const claims = Array.from({ length: 20 }, () => newClaim())
+    await leases.claim(claims)
+    const [first, ...rest] = claims.map(({ id }) => id).toSorted()
+    const lock = `select from ${quotedSchema(where.schema)}.leases where event_id = any($1) for update nowait`
+    const rival = await pool.connect()
+    await rival.query('begin')
+    await rival.query(lock, [[first]])
+    const renewing = leases.renew(claims, LEASE_MS)
+    await until(async () => (await lockWaiters(pool)) === 1)
+    const free = await rival.query(lock, [rest]).catch((error: unknown) => error)
+    await rival.query('rollback')
+    rival.release()
+    expect(free).toMatchObject({ rowCount: rest.length })
+    expect(new Set(await renewing)).toEqual(new Set(['held']))
+  })
+
   it('replays nothing that was replayed and claimed meanwhile', async () => {
     const where = await migrated()
     const leases = postgresLeases(pool, where)

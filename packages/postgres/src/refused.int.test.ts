@@ -1,7 +1,8 @@
 import type { DeadLetterRef } from '@onceward/core'
+import { until } from '@onceward/testing'
 import { newDelivery } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type TestInbox, testInbox } from './fixtures/inbox.ts'
+import { lockWaiters, type TestInbox, testInbox } from './fixtures/inbox.ts'
 
 const BUDGET_MS = 20_000
 const REFUSAL = { delivery: newDelivery(), reason: 'invalid-payload', error: 'bad' } as const
@@ -14,11 +15,13 @@ beforeEach(async () => {
 })
 afterEach(() => inbox[Symbol.asyncDispose]())
 
-/** As after a replay whose run was refused again: the poller publishes it. */
+/** A poller has run a replayed one, which was refused again: it is published once more. */
 async function refusedAgain(): Promise<DeadLetterRef> {
   const [ref] = await inbox.session.refuse([REFUSAL])
   if (ref === undefined) throw new Error('refuse() gave no answer')
+  await inbox.steps.published(ref)
   await inbox.letters.replay(ref.id)
+  expect(await inbox.session.due(10)).toMatchObject([{ ref, what: 'run' }])
   await inbox.session.refuse([REFUSAL])
   return ref
 }
@@ -39,6 +42,20 @@ describe('a refused message', () => {
     expect(await session.due(10)).toEqual([])
     gate.resolve()
     expect(await first).toBe('published')
+  })
+
+  // Red when an operator decides before the row is locked: each of two would have replayed it.
+  it('is replayed by one of those who try at the same time', async () => {
+    const { letters, pool, session } = inbox
+    await session.refuse([REFUSAL])
+    const other = await pool.connect()
+    await other.query('begin; select from onceward.refused_messages for update')
+    const replaying = [1, 2].map(() => letters.replay({}))
+    await until(async () => (await lockWaiters(pool)) === 2)
+    await other.query('rollback')
+    other.release()
+    const done = (await Promise.all(replaying)).flatMap((report) => report.done)
+    expect(done).toHaveLength(1)
   })
 
   it('that is refused again after a replay is offered to be published, at once and then ever later', async () => {

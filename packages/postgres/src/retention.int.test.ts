@@ -188,28 +188,34 @@ describe('what is not done', () => {
   it('stays while somebody is at it, and holds up nobody', async () => {
     const { pass, pool, session, steps } = inbox
     const [busy, old] = [await steps.suspect(newEvent()), await steps.suspect(newEvent())]
+    const again = await steps.suspect(newEvent())
     await pass(31 * DAY_MS)
+    await steps.countAlone(again.event)
     const counting = await pool.connect()
     await counting.query('begin')
     await counting.query(
       'select from onceward.processed_events where event_id = $1 for update nowait',
       [busy.event.id],
     )
-    await sweepAll()
+    const swept = await sweepAll().catch((error: unknown) => error)
     await counting.query('rollback')
     counting.release()
-    const known = await session.classify([busy.event, old.event])
-    expect(known.map(({ kind }) => kind)).toEqual(['running', 'absent'])
+    expect(swept).toMatchObject({ steps: 1 })
+    const known = await session.classify([busy.event, again.event, old.event])
+    expect(known.map(({ kind }) => kind)).toEqual(['running', 'running', 'absent'])
   })
 
   it('stays while it is parked: nothing else has it', async () => {
     const { letters, pass, session, steps } = inbox
     const event = newEvent()
     await steps.buried(event)
-    await letters.replay(event.id)
+    const delivery = newDelivery()
+    await session.refuse([{ delivery, reason: 'invalid-payload', error: 'x' }])
+    await letters.replay({})
     await pass(90 * DAY_MS)
     await sweepAll()
-    expect(await session.due(10)).toMatchObject([{ what: 'run', delivery: event.delivery }])
+    const due = [event.delivery, delivery].map((stored) => ({ what: 'run', delivery: stored }))
+    expect(await session.due(10)).toMatchObject(due)
   })
 })
 

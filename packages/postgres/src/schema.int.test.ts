@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { ConfigurationError, systemRuntime } from '@onceward/core'
-import { fresh, newClaim, newEvent, registration, silent } from '@onceward/testing/conformance'
+import { fresh, newClaim, newEvent, registration } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { deadLetters } from './dead-letters.ts'
@@ -157,43 +157,4 @@ describe('the roles of docs/least-privilege.sql', () => {
     const pool = new pg.Pool({ connectionString: url, max: 8 })
     return { pool, [Symbol.asyncDispose]: () => pool.end() }
   }
-})
-
-describe('guards of one consumer', () => {
-  it('keep the longer dedup window while the guard that wants it is there', async () => {
-    const told: object[] = []
-    const logger = { ...silent, warn: (fields: object): void => void told.push(fields) }
-    const stored = async (): Promise<number> => {
-      const { rows } = await inbox.pool.query(
-        "select dedup_window_ms::float8 as ms from onceward.consumers where name = 'windows'",
-      )
-      return rows[0].ms
-    }
-    const open = (dedupWindowMs: number) =>
-      inbox.open({ consumer: 'windows', dedupWindowMs, logger })
-    await open(7_200_000)
-    await open(3_600_000)
-    expect(await stored()).toBe(7_200_000)
-    expect(told).toMatchObject([{ dedupWindowMs: 3_600_000, inForceMs: 7_200_000 }])
-    await open(9_000_000)
-    expect(await stored()).toBe(9_000_000)
-    await inbox.pass(2_000_000)
-    // Another's registration does not say that the guard with the longer window is there.
-    await open(3_600_000)
-    expect(await stored()).toBe(9_000_000)
-    await inbox.pass(1_600_001)
-    await open(3_600_000)
-    expect(await stored()).toBe(3_600_000)
-    expect(told).toHaveLength(2)
-  })
-
-  it('are refused a concurrency that the pool cannot carry, or get less', async () => {
-    const { pool } = inbox
-    await expect(inbox.open({ concurrency: 9, concurrencyChosen: true })).rejects.toThrow(
-      /at least 11 connections .* got 10/,
-    )
-    const lowered = await inbox.open({ concurrency: 9, concurrencyChosen: false })
-    expect(lowered.concurrency).toBe(pool.options.max - 2)
-    expect((await inbox.open({ concurrency: 8, concurrencyChosen: true })).concurrency).toBe(8)
-  })
 })

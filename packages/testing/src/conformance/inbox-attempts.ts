@@ -64,6 +64,8 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.count([event], 'together')).toEqual([{ kind: 'changed' }])
       await subject.pass(60_001)
       expect(await steps.known(event)).toMatchObject({ kind: 'waiting', remainingMs: 0 })
+      // Its broker brings it, and nobody else.
+      expect(await steps.session.due(10)).toEqual([])
       expect(await steps.session.count([event], 'together')).toMatchObject([
         { kind: 'counted', attempt: 2 },
       ])
@@ -128,6 +130,8 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.count([event], 'alone')).toMatchObject([
         { kind: 'buried', reason: 'no-verdict' },
       ])
+      await subject.replay({ kind: 'event', id: event.id })
+      expect(await steps.countAlone(event)).toMatchObject({ attempt: 1 })
     })
   })
 }

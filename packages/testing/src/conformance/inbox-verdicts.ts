@@ -118,6 +118,9 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       const due = { kind: 'waiting', attempt: 1, remainingMs: 0, alone: true }
       expect(await steps.known(event)).toMatchObject(due)
       expect(await steps.session.count([event], 'together')).toEqual([{ kind: 'changed' }])
+      const { token: second } = await steps.countAlone(event)
+      await steps.session.release([{ event, token: second, as: 'given-back' }])
+      expect(await steps.known(event)).toMatchObject(due)
       const again = await steps.countAlone(event)
       await steps.session.fail([{ ...again, error: new Error('no'), delayMs: 0 }])
       expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 2, alone: false })
