@@ -192,6 +192,33 @@ describe('postgresLeases', () => {
     expect(await count(where)).toBe(2)
   })
 
+  it('remembers what waits longer than it remembers', async () => {
+    const where = await migrated()
+    const short = { ...registration, dedupWindowMs: 60_000 }
+    const session = await postgresLeases(pool, where).open?.(short)
+    const mine = newClaim()
+    await session?.claim([mine])
+    await session?.fail([{ ...mine, delayMs: 600_000 }])
+    await passTime(where, 601_000)
+    const retry = { kind: 'acquired', by: 'retry', attempt: 2 }
+    expect(await session?.claim([newClaim({ id: mine.id })])).toEqual([retry])
+  })
+
+  it('forgets of an event that it was ever replayed', async () => {
+    const where = await migrated()
+    const leases = postgresLeases(pool, where)
+    const [dead, again, next] = [newClaim(), newClaim(), newClaim()]
+    await leases.claim([dead])
+    await leases.bury([{ ...dead, reason: 'fatal' }], 60_000)
+    await leases.replay([dead.id])
+    await leases.claim([{ ...again, id: dead.id }])
+    await leases.complete([{ ...again, id: dead.id }], 60_000)
+    await passTime(where, 61_000)
+    expect(await leases.claim([{ ...next, id: dead.id }])).toEqual([first])
+    expect(await leases.release([{ ...next, id: dead.id }])).toEqual(['held'])
+    expect(await count(where)).toBe(0)
+  })
+
   it('leaves nothing for operators of what may be forgotten', async () => {
     const where = await migrated()
     const leases = postgresLeases(pool, where)
@@ -218,14 +245,15 @@ describe('postgresLeases', () => {
     await other.query(`begin; select from ${table} for update`)
     passedMs += 61_000
     await session?.claim([newClaim()])
-    expect(await lockWaiters(pool)).toBe(0)
+    const waiting = await lockWaiters(pool)
     await other.query(`rollback; begin; select pg_advisory_xact_lock(hashtextextended(
       'onceward.leases:' || quote_ident('${where.schema}'), 0))`)
     passedMs += 61_000
     await session?.claim([newClaim()])
-    expect(await count(where)).toBe(3)
+    const kept = await count(where)
     await other.query('commit')
     other.release()
+    expect({ waiting, kept }).toEqual({ waiting: 0, kept: 3 })
     passedMs += 61_000
     await session?.claim([newClaim()])
     expect(await count(where)).toBe(3)

@@ -169,9 +169,9 @@ describe('a handler that ends the transaction behind the handle', () => {
     // The effect of the other is committed, though its token is still there: no verdict may run it again.
     const [ran] = events
     const verdict = { ...ran!, attempt: 1, error: 'x' }
+    expect(await session.release([{ ...ran!, as: 'given-back' }])).toEqual(['lost'])
     expect(await session.fail([{ ...verdict, delayMs: 0 }])).toEqual(['lost'])
     expect(await session.bury([{ ...verdict, reason: 'fatal' }])).toEqual(['lost'])
-    expect(await session.release([{ ...ran!, as: 'given-back' }])).toEqual(['lost'])
     expect(await session.classify([ran!.event])).toMatchObject([{ kind: 'done' }])
   })
 })
