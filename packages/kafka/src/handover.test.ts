@@ -208,6 +208,29 @@ test('while the store is down one record asks, and no other until its answer is 
   expect(kit.run()).toEqual(['0/40', '1/40', '0/40', '0/41'])
 })
 
+test('it looks for work when something is due, and once a second for a store that is down', async () => {
+  const kit = setUp()
+  let looks = 0
+  const { availability } = kit.port
+  Object.assign(kit.port, {
+    availability: () => {
+      looks += 1
+      return availability()
+    },
+  })
+  kit.fetch(0, 'a')
+  kit.handover.pump()
+  kit.settle('0/40', { kind: 'defer', reason: 'failed', until: kit.until(10_000) })
+  await kit.clock.advance(9_999)
+  // At the start, and at the end of the call.
+  expect([looks, kit.run().length]).toEqual([3, 1])
+  const error = new Error('ECONNREFUSED')
+  kit.state.availability = { kind: 'down', retryAt: kit.until(60_000), error }
+  looks = 0
+  await kit.clock.advance(10_000)
+  expect(looks).toBe(10)
+})
+
 test('a store that is back is noticed within a second, and sooner where a record is due', async () => {
   const kit = setUp({ concurrency: 2 })
   const availability = { kind: 'available' } as const

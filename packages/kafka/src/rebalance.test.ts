@@ -136,3 +136,104 @@ test('K6: a commit that says the generation is over makes kafkajs rejoin', async
   await kit.clock.advance(250)
   expect(callback.error).toBe(raw)
 })
+
+// Red when the records in hand move the position back to where they stood.
+test('K23: a position that was set anew ends what is in hand, and its partition is read again', async () => {
+  const kit = await trusted({ concurrency: 1 })
+  const lost = kit.call(fetchOf(records('a', 'b')))
+  await kit.clock.advance(600)
+  kit.intake.rewound({ topic: 'orders', partition: 0 })
+  expect([lost.ended, kit.told]).toEqual([true, ['pause 0', 'resume 0']])
+  // The one that runs may end.
+  expect([kit.hooks[0]?.abort?.aborted, kit.intake.inFlight]).toEqual([false, 1])
+  kit.settle(40)
+  await kit.clock.advance(2_000)
+  expect([kit.offsets(), lost.fetch.calls, kit.intake.inFlight]).toEqual([['40'], [], 0])
+  expect(kit.intake.ownedOf('orders')).toEqual([0, 1])
+  const next = kit.call(fetchOf(records('c')))
+  await kit.clock.advance(0)
+  kit.settle(40)
+  await kit.clock.advance(0)
+  expect(next.fetch.calls).toEqual(['resolve 40', 'commit 41'])
+})
+
+test('a consumer that is no member any more has no partitions, and moves no offset', async () => {
+  const kit = await trusted({ concurrency: 1 })
+  const lost = kit.call(fetchOf(records('a', 'b')))
+  await kit.clock.advance(600)
+  kit.intake.rebalancing()
+  kit.intake.left()
+  expect([kit.intake.ownedOf('orders'), kit.intake.handover.isHeld]).toEqual([[], false])
+  kit.settle(40)
+  const late = kit.call(fetchOf(records('c'), { partition: 1 }))
+  await kit.clock.advance(2_000)
+  expect(late).toMatchObject({ ended: true, error: undefined })
+  expect([kit.offsets(), lost.fetch.calls, kit.intake.inFlight]).toEqual([['40'], [], 0])
+})
+
+// Red when the old one goes on: two consumers would have one partition in hand.
+test('another consumer takes the place of the one before, whose fetches are paused', async () => {
+  const kit = await trusted({ concurrency: 1 })
+  const old = kit.call(fetchOf(records('a', 'b')))
+  await kit.clock.advance(0)
+  const told: string[] = []
+  const eachBatch = kit.intake.attach({
+    pause: ([each]) => void told.push(`pause ${each?.partitions}`),
+    resume: ([each]) => void told.push(`resume ${each?.partitions}`),
+  })
+  await kit.clock.advance(0)
+  expect(old).toMatchObject({ ended: true, error: undefined })
+  const late = kit.call(fetchOf(records('c'), { partition: 1 }))
+  await kit.clock.advance(0)
+  expect([late.ended, kit.told]).toEqual([true, ['pause 1']])
+  kit.settle(40)
+  await kit.clock.advance(0)
+  expect(kit.offsets()).toEqual(['40'])
+  kit.join([0, 1], 'm-2')
+  void eachBatch(fetchOf(records('d')).payload)
+  await kit.clock.advance(600)
+  expect([kit.offsets(), told]).toEqual([['40', '40'], ['pause 0']])
+})
+
+test('a fetch of a partition whose records are in hand is left, and paused once more', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  kit.call(fetchOf(records('a')))
+  await kit.clock.advance(600)
+  const again = kit.call(fetchOf(records('a', 'b')))
+  await kit.clock.advance(0)
+  expect(again).toMatchObject({ ended: true, error: undefined })
+  expect([kit.offsets(), kit.told]).toEqual([['40'], ['pause 0', 'pause 0']])
+})
+
+test('handlers that had their time are told, also those that lost their partition', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  kit.call(fetchOf(records('a')))
+  kit.call(fetchOf(records('b'), { partition: 1 }))
+  await kit.clock.advance(0)
+  kit.join([0, 1], 'm-2')
+  kit.call(fetchOf(records('c'), { partition: 1 }))
+  await kit.clock.advance(0)
+  const aborted = () => kit.hooks.map(({ abort }) => abort?.aborted)
+  expect([aborted(), kit.intake.inFlight]).toEqual([[false, false, false], 3])
+  kit.intake.abort()
+  expect(aborted()).toEqual([true, true, true])
+})
+
+test('a stop with nothing in hand has ended at once, one whose last commit fails all the same', async () => {
+  const idle = await trusted()
+  await idle.intake.stop()
+  const kit = await trusted({ concurrency: 1 })
+  kit.state.decide = () => ack
+  const fetch = fetchOf(records('a'))
+  fetch.broker.commit = new Error('connect ECONNREFUSED')
+  kit.call(fetch)
+  await kit.clock.advance(1_000)
+  expect([kit.told, kit.intake.inFlight]).toEqual([['pause 0'], 0])
+  let isEnded = false
+  void kit.intake.stop().then(() => {
+    isEnded = true
+  })
+  await kit.clock.advance(0)
+  // Paused still: nothing may be fetched from there any more.
+  expect([isEnded, kit.told]).toEqual([true, ['pause 0']])
+})

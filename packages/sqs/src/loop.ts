@@ -171,7 +171,7 @@ export class Poller {
     this.#appetite = 1
     if (isProbe) this.#isProbing = false
     const waitedMs = port.runtime.monotonic() - startedAtMs
-    const isShort = settings.longPollMs < LOOK_MS || (waitMs > 0 && waitedMs < waitMs / 2)
+    const isShort = settings.longPollMs < LOOK_MS || waitedMs < waitMs / 2
     if (isShort) this.#wait(EMPTY_PAUSE_MS * (1 + port.runtime.random()))
   }
 

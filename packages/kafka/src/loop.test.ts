@@ -1,0 +1,297 @@
+import { ConfigurationError, type Settlement, StoreUnavailableError } from '@onceward/core'
+import { expect, test } from 'vitest'
+import { protocolError } from './fixtures/fetch.ts'
+import { type Living, living } from './fixtures/life.ts'
+import type { ConsumeKafkaOptions } from './options.ts'
+
+/** A consumer that has joined its group. */
+async function joined(options: Partial<ConsumeKafkaOptions> = {}): Promise<Living> {
+  const kit = living(options)
+  const started = kit.life.start()
+  await kit.clock.advance(0)
+  kit.join()
+  await started
+  return kit
+}
+
+const crash = (kit: Living, error: Error): void => kit.consumers.at(-1)?.emit('CRASH', { error })
+const closed = new Error('Connection closed')
+
+test('looks, connects, subscribes and runs; the start ends when the group is joined', async () => {
+  const kit = living({ fromBeginning: false, partitionsConsumedConcurrently: 3 })
+  let isStarted = false
+  const started = kit.life.start().then(() => {
+    isStarted = true
+  })
+  await kit.clock.advance(1_000)
+  expect(kit.calls).toEqual([
+    'check',
+    'attach',
+    '0 connect',
+    '0 subscribe {"topics":["orders"],"fromBeginning":false}',
+    'cluster undefined',
+    '0 run {"autoCommit":false,"eachBatchAutoResolve":false,"partitionsConsumedConcurrently":3}',
+  ])
+  expect([isStarted, kit.life.lastProgressAt]).toEqual([false, undefined])
+  expect(kit.life.setback).toEqual({ state: 'recovering', reason: 'joining the group' })
+  kit.join()
+  await started
+  expect(kit.calls.at(-1)).toBe('joined m-1')
+  expect(kit.life.setback).toBeUndefined()
+  expect(kit.life.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+})
+
+test('health says that the store is down, whatever the broker does', async () => {
+  const kit = await joined()
+  const error = new Error('no connection')
+  kit.state.availability = { kind: 'down', retryAt: kit.clock.nowMs as never, error }
+  expect(kit.life.setback).toEqual({ state: 'paused', reason: 'Error: no connection' })
+})
+
+test('what the consumer tells is passed on, and counts as progress', async () => {
+  const kit = await joined()
+  for (const event of ['FETCH', 'HEARTBEAT'] as const) {
+    await kit.clock.advance(10)
+    kit.consumers[0]?.emit(event)
+    expect(kit.calls.at(-1)).toBe('answered')
+    expect(kit.life.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+  }
+  kit.consumers[0]?.emit('REBALANCING')
+  expect(kit.calls.at(-1)).toBe('rebalancing')
+  await kit.clock.advance(10)
+  const ack: Settlement = { kind: 'ack', by: 'processed' }
+  kit.life.known(ack)
+  expect(kit.life.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+  expect(kit.ends).toEqual([])
+})
+
+test('a consumer that crashes is let go and followed by another, which leaves the group for it', async () => {
+  const kit = await joined()
+  const before = kit.calls.length
+  crash(kit, closed)
+  await kit.clock.advance(0)
+  expect(kit.life.setback).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
+  expect(kit.calls.slice(before)).toEqual(['left', '0 disconnect'])
+  // Half a second, and half of that again.
+  await kit.clock.advance(499)
+  expect(kit.consumers).toHaveLength(1)
+  await kit.clock.advance(1)
+  expect(kit.calls.slice(before + 2)).toEqual([
+    'attach',
+    '1 connect',
+    '1 subscribe {"topics":["orders"],"fromBeginning":true}',
+    'cluster undefined',
+    'leave {"groupId":"billing","memberId":"m-1"}',
+    '1 run {"autoCommit":false,"eachBatchAutoResolve":false,"partitionsConsumedConcurrently":32}',
+  ])
+  const late = kit.calls.length
+  for (const event of ['FETCH', 'HEARTBEAT', 'REBALANCING'] as const) kit.consumers[0]?.emit(event)
+  kit.consumers[0]?.emit('GROUP_JOIN', { memberId: 'm-0', memberAssignment: {} })
+  expect(kit.calls.slice(late)).toEqual([])
+  kit.join('m-2')
+  expect(kit.life.setback).toBeUndefined()
+})
+
+test('pauses grow while consumers fail, and a group that is joined makes them short again', async () => {
+  const kit = await joined()
+  const pauseOf = async (fail: () => void): Promise<number> => {
+    const { length } = kit.consumers
+    fail()
+    const beforeMs = kit.clock.nowMs
+    while (kit.consumers.length === length) await kit.clock.advance(10)
+    return kit.clock.nowMs - beforeMs
+  }
+  const pauses: number[] = []
+  for (let round = 0; round < 3; round += 1) pauses.push(await pauseOf(() => crash(kit, closed)))
+  kit.join()
+  pauses.push(await pauseOf(() => crash(kit, closed)))
+  expect(pauses).toEqual([500, 750, 1_250, 500])
+  // The broker that is away is asked again sooner than one that refuses.
+  kit.join()
+  expect(await pauseOf(() => crash(kit, protocolError('NOT_CONTROLLER')))).toBe(100)
+})
+
+test.each(['connect', 'run'] as const)('a %s that fails is tried again', async (step) => {
+  const kit = living()
+  kit.world[step] = () => Promise.reject(closed)
+  await startOf(kit)
+  expect(kit.life.setback).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
+  kit.world[step] = async () => undefined
+  await kit.clock.advance(500)
+  kit.join()
+  expect([kit.life.setback, kit.consumers.length]).toEqual([undefined, 2])
+  // What worked once is not looked at again.
+  expect(kit.calls.filter((call) => call === 'check')).toHaveLength(1)
+})
+
+/** A start that does not wait for the group: there is trouble that health tells. */
+async function startOf(kit: Living): Promise<void> {
+  const started = kit.life.start()
+  await kit.clock.advance(0)
+  await started
+}
+
+test('a store that is down at the start is waited for, and looked at again', async () => {
+  const kit = living()
+  kit.world.check = () => Promise.reject(new StoreUnavailableError('no connection'))
+  await startOf(kit)
+  expect(kit.life.setback).toMatchObject({ state: 'paused' })
+  await kit.clock.advance(99)
+  expect(kit.calls).toEqual(['check', 'left'])
+  kit.world.check = async () => undefined
+  await kit.clock.advance(1)
+  expect(kit.calls.slice(2, 4)).toEqual(['check', 'attach'])
+})
+
+test('what can never work rejects the start, or ends a consumer that had begun', async () => {
+  const kit = living()
+  const error = new ConfigurationError('no tables')
+  kit.world.check = () => Promise.reject(error)
+  await expect(kit.life.start()).rejects.toBe(error)
+  const later = await joined()
+  crash(later, protocolError('INVALID_SESSION_TIMEOUT'))
+  await later.clock.advance(60_000)
+  expect(later.consumers).toHaveLength(1)
+  expect(later.ends).toMatchObject([
+    {
+      kind: 'fatal',
+      error: { message: expect.stringMatching(/group 'billing'.*INVALID_SESSION/) },
+    },
+  ])
+  expect(kit.ends).toEqual([])
+})
+
+test('the user may say that a consumer is not to go on', async () => {
+  const goingOn = async (answer: () => Promise<boolean>) => {
+    const asked: Error[] = []
+    const restartOnFailure = (error: Error) => {
+      asked.push(error)
+      return answer()
+    }
+    const kit = await joined({ consumer: { retry: { restartOnFailure } } })
+    crash(kit, closed)
+    await kit.clock.advance(1_000)
+    expect(asked).toEqual([closed])
+    return [kit.consumers.length, kit.ends]
+  }
+  expect(await goingOn(async () => true)).toEqual([2, []])
+  expect(await goingOn(() => Promise.reject(new Error('no answer')))).toEqual([2, []])
+  expect(await goingOn(async () => false)).toEqual([1, [{ kind: 'fatal', error: closed }]])
+})
+
+test('a guard that is closed under the consumer ends it, without a hot loop', async () => {
+  const kit = await joined()
+  const closing: Settlement = { kind: 'abandon', reason: 'closing' }
+  kit.life.known({ kind: 'abandon', reason: 'deadline' })
+  expect(kit.ends).toEqual([])
+  kit.life.known(closing)
+  expect(kit.ends).toEqual([{ kind: 'closed' }])
+  kit.life.stop()
+  kit.life.known(closing)
+  expect(kit.ends).toHaveLength(1)
+})
+
+test('a consumer that says nothing is given up', async () => {
+  const kit = await joined()
+  await kit.clock.advance(60_000)
+  kit.consumers[0]?.emit('HEARTBEAT')
+  await kit.clock.advance(69_000)
+  expect(kit.consumers).toHaveLength(1)
+  await kit.clock.advance(2_000)
+  expect(kit.consumers).toHaveLength(2)
+  const reasons = kit.logged.map(({ fields }) => fields['reason'])
+  expect(reasons).toEqual([expect.stringMatching(/Fetches and heartbeats got no answer/)])
+})
+
+test('a stop makes no new consumer, and lets the one there is go in bounded time', async () => {
+  const kit = await joined()
+  kit.world.disconnect = () => new Promise(() => undefined)
+  kit.life.stop()
+  expect(kit.calls).not.toContain('0 disconnect')
+  const finished = kit.life.finish()
+  await kit.clock.advance(3_000)
+  await finished
+  crash(kit, closed)
+  await kit.clock.advance(60_000)
+  expect(kit.consumers).toHaveLength(1)
+  expect(kit.calls.filter((call) => call === '0 disconnect')).toHaveLength(1)
+  expect(kit.clock.timers).toBe(0)
+})
+
+test('a stop ends a pause, and a start that was under way', async () => {
+  const kit = living()
+  kit.world.connect = () => Promise.reject(closed)
+  await startOf(kit)
+  expect(kit.clock.timers).toBe(1)
+  await kit.life.finish()
+  await kit.clock.advance(60_000)
+  expect([kit.consumers.length, kit.clock.timers]).toEqual([1, 0])
+  const starting = living()
+  const checked = Promise.withResolvers<void>()
+  starting.world.check = () => checked.promise
+  const started = starting.life.start()
+  await starting.life.finish()
+  checked.resolve()
+  await started
+  expect(starting.calls).toEqual(['check', 'left'])
+})
+
+// Red when nobody hangs up: its socket would keep the process alive.
+test('a consumer that connects when nobody wants it any more is let go', async () => {
+  const kit = living()
+  const connected = Promise.withResolvers<void>()
+  kit.world.connect = () => connected.promise
+  const started = kit.life.start()
+  await kit.clock.advance(0)
+  await kit.life.finish()
+  connected.resolve()
+  await started
+  expect(kit.calls.slice(2)).toEqual(['0 connect', '0 disconnect', '0 disconnect', 'left'])
+})
+
+test('a topic that was made anew is read from its beginning', async () => {
+  const kit = living()
+  kit.world.ids = new Map([['orders', 'first']])
+  const started = kit.life.start()
+  await kit.clock.advance(0)
+  kit.join()
+  await started
+  expect(kit.calls).toContain('cluster cluster-1')
+  const before = kit.calls.length
+  kit.world.ids = new Map([['orders', 'second']])
+  await kit.clock.advance(1_500)
+  kit.consumers[0]?.emit('FETCH')
+  await kit.clock.advance(1_500)
+  expect(kit.calls.slice(before + 1)).toEqual([
+    '0 seek {"topic":"orders","partition":0,"offset":"7"}',
+    'rewound {"topic":"orders","partition":0}',
+    '0 seek {"topic":"orders","partition":1,"offset":"7"}',
+    'rewound {"topic":"orders","partition":1}',
+  ])
+  expect(kit.logged).toMatchObject([
+    { level: 'warn', fields: { group: 'billing', topics: ['orders'], topic: 'orders' } },
+  ])
+})
+
+test('a topic that appears is read by a new consumer at once, but not while the group is joined anew', async () => {
+  const kit = living({ topics: [/^orders/] })
+  kit.world.ids = new Map([['orders-1', 'a']])
+  const started = kit.life.start()
+  await kit.clock.advance(0)
+  kit.join()
+  await started
+  kit.world.ids = new Map([...kit.world.ids, ['orders-2', 'b'], ['refunds', 'c']])
+  kit.world.isHeld = true
+  const look = async (): Promise<void> => {
+    await kit.clock.advance(2_500)
+    kit.consumers[0]?.emit('HEARTBEAT')
+    await kit.clock.advance(500)
+  }
+  await look()
+  expect(kit.consumers).toHaveLength(1)
+  kit.world.isHeld = false
+  await look()
+  expect(kit.consumers).toHaveLength(2)
+  expect(kit.life.setback).toBeUndefined()
+  expect(kit.logged).toMatchObject([{ level: 'info', fields: { appeared: ['orders-2'] } }])
+})

@@ -1,0 +1,278 @@
+import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { expect, test } from 'vitest'
+import { type Polling, polling } from './fixtures/polling.ts'
+
+const reset = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
+
+/** Answers the receive that was made last. */
+async function answer(kit: Polling, ...names: readonly string[]): Promise<void> {
+  kit.receives.at(-1)?.answer(...names)
+  await kit.clock.advance(0)
+}
+
+const asked = ({ receives }: Polling): readonly number[] => receives.map(({ max }) => max)
+
+test('one receive at first, one more whenever one brought something, as many as there is room for', async () => {
+  const kit = polling({ batch: { size: 100 } })
+  Object.assign(kit.world, { room: 25, capacity: 25 })
+  await kit.started()
+  expect(asked(kit)).toEqual([10])
+  await answer(kit, 'a1')
+  expect(kit.told).toEqual(['take a1'])
+  expect(asked(kit)).toEqual([10, 10, 10])
+  await answer(kit, 'b1')
+  // Three at once are enough for what may be in hand, and the third has room for five.
+  expect(asked(kit)).toEqual([10, 10, 10, 10, 5])
+  await answer(kit, 'c1')
+  expect(asked(kit)).toEqual([10, 10, 10, 10, 5, 5])
+  // One while the queue is empty.
+  for (const receive of kit.receives.slice(1)) receive.answer()
+  await kit.clock.advance(10_000)
+  expect(asked(kit).slice(6)).toEqual([10])
+})
+
+test('there are at most ten receives at once', async () => {
+  const kit = polling({ batch: { size: 100 } })
+  Object.assign(kit.world, { room: 1_000, capacity: 1_000 })
+  await kit.started()
+  for (let round = 0; round < 30; round += 1) await answer(kit, 'a1')
+  expect(kit.receives).toHaveLength(30 + 10)
+})
+
+test('a receive that is not worth its while is not made', async () => {
+  const kit = polling()
+  Object.assign(kit.world, { room: 4, worthwhile: 5 })
+  await kit.started()
+  expect(kit.receives).toEqual([])
+  kit.world.room = 5
+  kit.poller.pump()
+  expect(asked(kit)).toEqual([5])
+})
+
+test('nothing is received before the queue was looked at', async () => {
+  const kit = polling()
+  const checked = Promise.withResolvers<void>()
+  kit.world.check = () => checked.promise
+  const started = kit.started()
+  kit.poller.pump()
+  expect(kit.receives).toEqual([])
+  checked.resolve()
+  await started
+  expect(kit.receives).toMatchObject([{ max: 10, waitMs: 20_000 }])
+  expect(kit.poller.setback).toBeUndefined()
+})
+
+test('a look that failed is over with the next one, before anything is received', async () => {
+  const kit = polling()
+  kit.world.check = () => Promise.reject(reset)
+  await kit.started()
+  expect(kit.poller.setback).toEqual({
+    ...{ state: 'recovering', reason: 'Error: read ECONNRESET' },
+  })
+  expect(kit.logged).toMatchObject([{ fields: { queue: expect.stringMatching(/orders/) } }])
+  kit.world.check = async () => undefined
+  await kit.clock.advance(200)
+  expect(kit.poller.setback).toBeUndefined()
+  expect(kit.receives).toMatchObject([{ waitMs: 20_000 }])
+})
+
+test('a look that can never succeed ends the consumer with its reason', async () => {
+  const kit = polling()
+  kit.world.check = () => Promise.reject(new StoreUnavailableError('gone'))
+  await kit.started()
+  const error = new ConfigurationError('no tables')
+  kit.world.check = () => Promise.reject(error)
+  await kit.clock.advance(1_000)
+  expect(kit.ends).toEqual([{ kind: 'fatal', error }])
+  const receiving = await polling().started()
+  receiving.receives[0]?.fail(error)
+  await receiving.clock.advance(0)
+  expect(receiving.ends).toEqual([{ kind: 'fatal', error }])
+})
+
+test('after a setback the first receive does not wait, and is followed at once', async () => {
+  const kit = await polling().started()
+  kit.receives[0]?.fail(reset)
+  await kit.clock.advance(0)
+  expect(kit.poller.setback).toMatchObject({ state: 'recovering' })
+  await kit.clock.advance(200)
+  expect(kit.receives).toMatchObject([{}, { waitMs: 0 }])
+  expect(kit.poller.lastProgressAt).toBeUndefined()
+  await answer(kit)
+  expect(kit.poller.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+  expect([kit.poller.setback, kit.receives.length]).toEqual([undefined, 3])
+})
+
+// Red when each receive counts: several that fail at once would make the pauses long.
+test('receives that fail together are one failure', async () => {
+  const pauseAfter = async (together: number): Promise<number> => {
+    const kit = polling({ batch: { size: 100 } })
+    Object.assign(kit.world, { room: 100, capacity: 100 })
+    await kit.started()
+    await answer(kit, 'a1')
+    for (const receive of kit.receives.slice(1, 1 + together)) receive.fail(reset)
+    await kit.clock.advance(0)
+    kit.receives[2]?.fail(new Error('another'))
+    await kit.clock.advance(0)
+    expect(kit.poller.setback?.reason).toBe('Error: read ECONNRESET')
+    expect(kit.clock.timers).toBe(1)
+    await kit.clock.advance(100)
+    kit.receives.at(-1)?.fail(reset)
+    const { length } = kit.receives
+    const beforeMs = kit.clock.nowMs
+    while (kit.receives.length === length) await kit.clock.advance(1)
+    return kit.clock.nowMs - beforeMs
+  }
+  expect([await pauseAfter(1), await pauseAfter(2)]).toEqual([150, 150])
+})
+
+test.each([
+  [20_000, 9_999, true],
+  [20_000, 10_000, false],
+  [1_000, 1_000, false],
+  [1_000, 499, true],
+  [500, 500, true],
+])(
+  'of a long poll of %i ms that is empty after %i ms it is %s that a pause follows',
+  async (longPollMs, elapsedMs, isPause) => {
+    const kit = await polling({ longPollMs: longPollMs < 1_000 ? 0 : longPollMs }).started()
+    await kit.clock.advance(elapsedMs)
+    await answer(kit)
+    expect([kit.receives.length, kit.clock.timers]).toEqual(isPause ? [1, 1] : [2, 0])
+    await kit.clock.advance(299)
+    expect(kit.receives).toHaveLength(isPause ? 1 : 2)
+    await kit.clock.advance(1)
+    expect(kit.receives).toHaveLength(2)
+  },
+)
+
+test('receives that are empty together make one pause', async () => {
+  const kit = polling({ batch: { size: 100 } })
+  Object.assign(kit.world, { room: 100, capacity: 100 })
+  await kit.started()
+  await answer(kit, 'a1')
+  for (const receive of kit.receives) receive.answer()
+  await kit.clock.advance(0)
+  expect(kit.clock.timers).toBe(1)
+})
+
+test('a store that is down is looked at every second, and asked when it is time', async () => {
+  const kit = polling()
+  kit.down(1_500)
+  await kit.started()
+  expect(kit.poller.setback).toEqual({ state: 'paused', reason: 'Error: store' })
+  await kit.clock.advance(1_499)
+  expect([kit.receives.length, kit.told]).toEqual([0, []])
+  await kit.clock.advance(1)
+  expect([asked(kit), kit.told, kit.clock.timers]).toEqual([[1], ['ask'], 0])
+  // One question at a time.
+  kit.poller.pump()
+  expect([asked(kit), kit.told]).toEqual([[1], ['ask']])
+  await answer(kit, 'a1', 'b1')
+  expect(kit.told).toEqual(['ask', 'take a1 b1'])
+  expect(asked(kit)).toEqual([1])
+  kit.poller.known({ kind: 'defer', reason: 'store-down', until: kit.clock.nowMs as never })
+  kit.poller.pump()
+  expect([asked(kit), kit.told.slice(2)]).toEqual([[1, 1], ['ask']])
+  kit.state.availability = { kind: 'available' }
+  kit.poller.pump()
+  expect(kit.poller.setback).toBeUndefined()
+})
+
+test('a question that finds nothing, or fails, is asked again', async () => {
+  const kit = polling()
+  kit.down(0)
+  await kit.started()
+  await kit.clock.advance(20_000)
+  await answer(kit)
+  expect(asked(kit)).toEqual([1, 1])
+  kit.receives[1]?.fail(reset)
+  await kit.clock.advance(1_000)
+  expect(asked(kit)).toEqual([1, 1, 1])
+})
+
+test('what is in hand asks first, and alone', async () => {
+  const kit = polling({ batch: { size: 100 } })
+  Object.assign(kit.world, { room: 100, capacity: 100, isInHand: true })
+  await kit.started()
+  await answer(kit, 'a1')
+  expect(kit.receives).toHaveLength(3)
+  kit.down(0)
+  kit.poller.pump()
+  expect(kit.told).toEqual(['take a1', 'ask'])
+  // What older receives end with does not answer the question.
+  await kit.clock.advance(20_000)
+  await answer(kit)
+  kit.receives[1]?.fail(reset)
+  await kit.clock.advance(1_000)
+  expect([kit.told.slice(2).filter((each) => each === 'ask'), kit.receives.length]).toEqual([[], 3])
+  expect(kit.poller.setback).toMatchObject({ state: 'paused' })
+})
+
+test('while an older receive is open it asks, and nothing new is received', async () => {
+  const kit = await polling().started()
+  kit.down(0)
+  for (let round = 0; round < 2; round += 1) kit.poller.pump()
+  expect([kit.told, kit.receives.length]).toEqual([['ask', 'ask'], 1])
+  await kit.clock.advance(20_000)
+  kit.down(0)
+  // The first group asks, the others wait for its answer.
+  await answer(kit, 'a1', 'b1', 'a2')
+  expect(kit.told.slice(2)).toEqual(['take a1 a2', 'park b1'])
+  kit.poller.pump()
+  expect([kit.told.length, kit.receives.length]).toEqual([4, 1])
+})
+
+test.each([
+  ['before it is time', 1],
+  ['while another asks', 0],
+])('what a receive from before the outage brings %s waits', async (what, retryMs) => {
+  const kit = await polling().started()
+  kit.down(retryMs)
+  kit.world.isInHand = true
+  if (what === 'while another asks') kit.poller.pump()
+  const before = kit.told.length
+  await answer(kit, 'a1', 'b1')
+  expect(kit.told.slice(before)).toEqual(['take ', 'park a1 b1'])
+})
+
+test('an older receive that is empty asks nothing', async () => {
+  const kit = await polling().started()
+  await kit.clock.advance(20_000)
+  kit.down(0)
+  await answer(kit)
+  expect(kit.told).toEqual(['take ', 'park ', 'ask'])
+  expect(asked(kit)).toEqual([10, 1])
+})
+
+test('a stop ends the receives; what comes all the same goes back, and no timer is left', async () => {
+  const kit = await polling().started()
+  kit.receives[0]?.answer('a1')
+  await kit.poller.stop()
+  expect([kit.told, kit.poller.setback]).toEqual([['refuse a1'], undefined])
+  kit.poller.known({ kind: 'abandon', reason: 'closing' })
+  const empty = await polling().started()
+  empty.receives[0]?.answer()
+  await empty.poller.stop()
+  const failing = await polling().started()
+  await failing.poller.stop()
+  expect([empty.clock.timers, failing.clock.timers, failing.poller.setback]).toEqual([
+    ...[0, 0],
+    undefined,
+  ])
+  const waiting = await polling().started()
+  waiting.receives[0]?.fail(reset)
+  await waiting.clock.advance(0)
+  await waiting.poller.stop()
+  await waiting.clock.advance(60_000)
+  expect([kit.ends, waiting.receives.length]).toEqual([[], 1])
+})
+
+test('a guard that is closed under the consumer ends it, and nothing else that is abandoned', async () => {
+  const kit = await polling().started()
+  kit.poller.known({ kind: 'abandon', reason: 'lease-lost' })
+  kit.poller.known({ kind: 'ack', by: 'processed' })
+  expect(kit.ends).toEqual([])
+  kit.poller.known({ kind: 'abandon', reason: 'closing' })
+  expect(kit.ends).toEqual([{ kind: 'closed' }])
+})
