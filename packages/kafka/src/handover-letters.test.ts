@@ -1,0 +1,56 @@
+import type { Settlement } from '@onceward/core'
+import { expect, test } from 'vitest'
+import { handing as setUp } from './fixtures/handing.ts'
+
+const producer = (sent: unknown[]) => ({
+  send: async (record: unknown) => {
+    sent.push(record)
+    return []
+  },
+})
+const dead: Settlement = { kind: 'dead-letter', reason: 'fatal' }
+
+test('a dead letter is sent with its reason, and its record passed afterwards', async () => {
+  const sent: unknown[] = []
+  const deadLetter = { producer: producer(sent), topic: 'orders.dead' }
+  const kit = setUp({}, { deadLetter })
+  const batch = kit.fetch(0, 'a')
+  kit.handover.pump()
+  kit.settle('0/40', dead)
+  await kit.clock.advance(0)
+  expect(sent).toMatchObject([
+    { topic: 'orders.dead', messages: [{ headers: { 'x-onceward-reason': 'fatal' } }] },
+  ])
+  expect(batch.progress.isComplete).toBe(true)
+})
+
+test('without a topic for dead letters the record is the place, and is passed', async () => {
+  const kit = setUp()
+  const batch = kit.fetch(0, 'a')
+  kit.handover.pump()
+  kit.settle('0/40', dead)
+  await kit.clock.advance(0)
+  expect([batch.progress.isComplete, kit.logged]).toEqual([true, []])
+  kit.handover.registerPublisher(['orders'])
+  expect(kit.publishers.size).toBe(0)
+})
+
+test('a topic has one publisher for the poller, until the consumer ends', () => {
+  const kit = setUp({}, { deadLetter: { producer: producer([]), topic: 'orders.dead' } })
+  const registered: string[] = []
+  const { registerPublisher } = kit.port
+  Object.assign(kit.port, {
+    registerPublisher: (...args: Parameters<typeof registerPublisher>) => {
+      registered.push(args[0].queue)
+      return registerPublisher(...args)
+    },
+  })
+  kit.handover.registerPublisher(['orders'])
+  kit.handover.registerPublisher(['orders', 'refunds'])
+  expect(registered).toEqual(['orders', 'refunds'])
+  kit.handover.close()
+  expect([...kit.publishers.keys()]).toEqual([])
+  // It may run again.
+  kit.handover.registerPublisher(['orders'])
+  expect([...kit.publishers.keys()]).toEqual(['orders'])
+})
