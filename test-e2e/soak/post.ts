@@ -88,11 +88,25 @@ export class Post implements AsyncDisposable {
 
   /** The effects of a cycle are counted and removed: one that comes later is found by the next cycle. */
   async #audit(alive: readonly Order[]): Promise<void> {
-    const effects = await this.#stage.effects()
+    // The last blows of the cycle may still strike Postgres.
+    const effects = await this.#answer(() => this.#stage.effects(), 'the effects of a cycle')
     const ids = new Set(alive.map(({ id }) => id))
     this.lost.push(...[...ids].filter((id) => effects[id] === undefined))
     this.doubled.push(...Object.keys(effects).filter((id) => effects[id] !== 1 || !ids.has(id)))
-    await this.#stage.pool.query('truncate effects')
+    await this.#answer(
+      () => this.#stage.pool.query('truncate effects'),
+      'the effects to be removed',
+    )
+  }
+
+  /** Asks again when the database is away. */
+  async #answer<Answer>(ask: () => Promise<Answer>, what: string): Promise<Answer> {
+    const { promise, resolve } = Promise.withResolvers<Answer>()
+    await this.#until(async () => {
+      resolve(await ask())
+      return true
+    }, what)
+    return promise
   }
 
   #until(condition: () => Promise<boolean>, what: string): Promise<void> {
