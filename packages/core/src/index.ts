@@ -87,6 +87,7 @@ export type {
   Inbox,
   InboxSession,
   InboxTransaction,
+  DoneEvent,
   Known,
   Publish,
   PublishAnswer,

@@ -89,10 +89,14 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     return this.#store.identity
   }
 
-  begin(request: BeginRequest): Promise<Begun<Tx>> {
+  async begin(request: BeginRequest): Promise<Begun<Tx>> {
     const { consumer, runtime } = this.#registration
     const session = { tx: this.#tx, consumer, runtime }
-    return begin({ ...session, tables: this.#tables, verdicts: this.#verdicts }, request)
+    const tables = { tables: this.#tables, verdicts: this.#verdicts }
+    const begun = await begin({ ...session, ...tables }, request)
+    if (begun.kind !== 'none' || request.claim.kind !== 'fresh') return begun
+    const known = request.claim.events.map(({ id }) => this.#known(id))
+    return { kind: 'none', done: known.map((each) => (each.kind === 'done' ? each : undefined)) }
   }
 
   async classify(events: readonly IdentifiedEvent[]): Promise<readonly Known[]> {

@@ -3,7 +3,7 @@ import { type OncewardError, RetryableError } from './errors.ts'
 import { overtaking } from './lanes.ts'
 import { type Pending, toGuardEvent } from './member.ts'
 import type { BatchHandler, Handler, HandlerContext } from './options.ts'
-import type { BeginClaim, InboxTransaction } from './ports.ts'
+import type { BeginClaim, DoneEvent, InboxTransaction } from './ports.ts'
 import { toResultText } from './result.ts'
 import { type HandlerBounds, type HandlerEnd, runHandler, startLimits } from './run-handler.ts'
 import type { EventId, Json } from './vocabulary.ts'
@@ -32,8 +32,8 @@ export type PartFailure =
 
 export type PartEnd =
   | { readonly kind: 'held' }
-  /** No member could be claimed. */
-  | { readonly kind: 'none' }
+  /** No member could be claimed. `done`: in their order those that are done, where the inbox looked. */
+  | { readonly kind: 'none'; readonly done?: readonly (DoneEvent | undefined)[] | undefined }
   /** The claim was answered too late to start. */
   | { readonly kind: 'late' }
   /** Members that were claimed would overtake others of their lane that were not. */

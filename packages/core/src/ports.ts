@@ -50,14 +50,17 @@ export interface Inbox<Tx> {
   open(registration: ConsumerRegistration): Promise<InboxSession<Tx>>
 }
 
+/** Its effect is committed. */
+export interface DoneEvent {
+  readonly kind: 'done'
+  readonly fingerprint: Fingerprint
+  readonly result?: Json | undefined
+}
+
 /** What is stored of an event. Ages and waits are milliseconds on the store's clock. */
 export type Known =
   | { readonly kind: 'absent' }
-  | {
-      readonly kind: 'done'
-      readonly fingerprint: Fingerprint
-      readonly result?: Json | undefined
-    }
+  | DoneEvent
   | {
       readonly kind: 'dead'
       readonly fingerprint: Fingerprint
@@ -102,8 +105,8 @@ export type Begun<Tx> =
       /** The events whose row this transaction holds now, at least one unless none was asked for. */
       readonly claimed: ReadonlySet<EventId>
     }
-  /** No event could be claimed; nothing is open. */
-  | { readonly kind: 'none' }
+  /** No event could be claimed; nothing is open. `done`: in their order those that are done, where the store looked. */
+  | { readonly kind: 'none'; readonly done?: readonly (DoneEvent | undefined)[] | undefined }
   /** A row stayed held by another transaction for `waitMs`; nothing is open. */
   | { readonly kind: 'held' }
 

@@ -1,7 +1,9 @@
 import type { Engine, StopSignals } from './engine.ts'
 import { StoreUnavailableError } from './errors.ts'
+import { judge } from './known.ts'
 import type { Member, Pending } from './member.ts'
 import { followerOutcome, type Outcome, stopsLane } from './outcome.ts'
+import type { DoneEvent } from './ports.ts'
 import { describe } from './verdict.ts'
 
 export interface SliceRun {
@@ -48,5 +50,19 @@ export function leave(slice: Slice, members: readonly Pending[], error: unknown)
       ? { kind: 'abandoned', reason: 'commit-unknown', error }
       : { kind: 'store-down', delayMs, error }
     finish(slice, pending, outcome)
+  }
+}
+
+/** What is done is answered by that. */
+export async function finishDone(
+  slice: Slice,
+  members: readonly Pending[],
+  done: readonly (DoneEvent | undefined)[] = [],
+): Promise<void> {
+  for (const [index, pending] of members.entries()) {
+    const known = done[index]
+    if (known === undefined) continue
+    const next = await judge(slice.run.engine, pending, known)
+    if (next.kind === 'outcome') finish(slice, pending, next.outcome)
   }
 }

@@ -2,7 +2,7 @@ import { overtaking } from './lanes.ts'
 import type { Pending } from './member.ts'
 import type { Outcome } from './outcome.ts'
 import { hasStoreFailed, type PartEnd, type PartFailure, runPart } from './part.ts'
-import { fault, finish, finishAll, type Slice } from './slice-state.ts'
+import { fault, finish, finishAll, finishDone, type Slice } from './slice-state.ts'
 import { storeFailed } from './store-failed.ts'
 import { describe, giveBack, putBack, recordFailure } from './verdict.ts'
 
@@ -95,7 +95,8 @@ async function follow(
     case 'held':
       return held(work, members)
     case 'none':
-      return readAgain(members)
+      readAgain(members)
+      return finishDone(work.slice, members, end.done)
     case 'late':
       // Their neighbours took the time, or a freeze: what is counted is counted anew, directly before its run.
       await giveBack(work.slice.run.engine, members, 'no-verdict')

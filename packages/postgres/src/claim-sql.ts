@@ -103,6 +103,16 @@ function freshText(events: readonly IdentifiedEvent[], target: ClaimTarget): str
   return `insert into ${target.schema}.processed_events (event_id, fingerprint, consumer_id) values ${rows.join()} on conflict do nothing${target.returning}`
 }
 
+/** Those of the events that are done: id, fingerprint, and the result in an array, if there is one. */
+export function doneText(
+  events: readonly IdentifiedEvent[],
+  { schema }: Pick<ClaimTarget, 'schema'>,
+): string {
+  const result = `select json_build_array(r.result) from ${schema}.event_results r where r.event_id = p.event_id`
+  const ids = events.map(({ id }) => `'${id}'`).join()
+  return `select json_build_array(p.event_id, p.fingerprint::text, (${result}))::text as answer from ${schema}.processed_events p where p.event_id in (${ids}) and p.state = 'd'`
+}
+
 /**
  * Locks the rows first and reads the tokens in the next statement: an update that waits for a row goes on with the
  * token it read before, so an owner that was replaced meanwhile would still claim. `for update` on the token's own row

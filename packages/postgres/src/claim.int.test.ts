@@ -102,7 +102,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     const late = strict.begin({ ...fresh(event), waitMs: BUDGET_MS })
     await until(async () => (await lockWaiters(pool)) === 1)
     await owner.transaction.commit(NOTHING)
-    expect(await late).toEqual({ kind: 'none' })
+    expect(await late).toMatchObject({ kind: 'none' })
   })
 
   it('runs the handler at the isolation level of the options', async () => {

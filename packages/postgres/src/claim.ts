@@ -1,9 +1,20 @@
-import type { BeginClaim, BeginRequest, Begun, EventId } from '@onceward/core'
+import type {
+  BeginClaim,
+  BeginRequest,
+  Begun,
+  DoneEvent,
+  EventId,
+  Fingerprint,
+  IdentifiedEvent,
+  Json,
+} from '@onceward/core'
 import { bounded } from './bounded.ts'
-import type { Bounds } from './claim-sql.ts'
+import { type Bounds, doneText } from './claim-sql.ts'
+import type { BeginContext } from './driver.ts'
 import { sqlState } from './errors.ts'
-import type { HeldConnection } from './held.ts'
+import type { HeldConnection, SendAnswer } from './held.ts'
 import type { SlotWait } from './pool.ts'
+import { answers } from './rows.ts'
 
 /** Beyond its waits for rows, a claim that is not answered within this has no connection any more. */
 const SILENCE_MS = 10_000
@@ -59,6 +70,43 @@ export function nothingOpen<Tx>(held: HeldConnection<Tx>, kind: 'held' | 'none')
     () => held.destroy(),
   )
   return kind === 'held' ? HELD : NOTHING_OPEN
+}
+
+/** Rolls back and looks, in one round trip: what could not be claimed afresh is mostly done. */
+export async function nothingClaimed<Tx>(
+  held: HeldConnection<Tx>,
+  claim: BeginClaim,
+  { statements }: Pick<BeginContext, 'statements'>,
+): Promise<Begun<Tx>> {
+  if (claim.kind !== 'fresh') return nothingOpen(held, 'none')
+  try {
+    const look = held.send(['rollback', doneText(claim.events, statements)])
+    const answer = await bounded(look, SILENCE_MS)
+    if (answer.kind === 'in-time') {
+      held.release()
+      return { kind: 'none', done: doneOf(claim.events, answer.value) }
+    }
+  } catch {
+    // Who asks again finds out what is wrong.
+  }
+  held.destroy()
+  return NOTHING_OPEN
+}
+
+type DoneRow = readonly [id: EventId, fingerprint: string, result: readonly [Json] | null]
+
+function doneOf(
+  events: readonly IdentifiedEvent[],
+  answer: SendAnswer,
+): readonly (DoneEvent | undefined)[] {
+  const rows = new Map(answers<DoneRow>(answer).map((row) => [row[0], row]))
+  return events.map(({ id }) => {
+    const row = rows.get(id)
+    if (row === undefined) return undefined
+    const [, fingerprint, result] = row
+    const done = { kind: 'done', fingerprint: BigInt(fingerprint) as Fingerprint } as const
+    return result === null ? done : { ...done, result: result[0] }
+  })
 }
 
 /** The ids of a claim that was for one event or for none, where the number of rows says all. */

@@ -64,7 +64,7 @@ describe('a verdict that waits for the row while a successor counts', () => {
     const claim = session.begin({ ...counted(old), waitMs: 5_000 })
     await until(async () => (await lockWaiters(pool)) === 1)
     await finish(successor)
-    expect(await claim).toEqual({ kind: 'none' })
+    expect(await claim).toMatchObject({ kind: 'none' })
   })
 })
 

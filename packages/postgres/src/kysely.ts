@@ -14,6 +14,7 @@ import {
   claimFailure,
   claimSilenceMs,
   countOf,
+  nothingClaimed,
   nothingOpen,
   slotWait,
 } from './claim.ts'
@@ -102,7 +103,7 @@ async function begin<DB>(
     throw toStoreError(error, 'beginning a transaction')
   }
   const { claimed, xid, pid } = readClaim(request, answer)
-  if (claimed.size === 0 && claim.kind !== 'none') return nothingOpen(held, 'none')
+  if (claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
   held.opened(pid)
   const { driver, settings } = parts
   const transaction = new BusinessTransaction({

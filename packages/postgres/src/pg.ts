@@ -8,6 +8,7 @@ import {
   claimFailure,
   claimSilenceMs,
   countOf,
+  nothingClaimed,
   nothingOpen,
   slotWait,
 } from './claim.ts'
@@ -93,7 +94,7 @@ async function begin(
   if (learned?.rows[0] !== undefined) held.session.learn(learned.rows[0])
   held.opened()
   const { claimed, xid } = readClaim(request, answers)
-  if (claimed.size === 0 && claim.kind !== 'none') return nothingOpen(held, 'none')
+  if (claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
   const { driver, settings } = parts
   const { budgetMs } = request
   const transaction = new BusinessTransaction({
