@@ -1,10 +1,8 @@
 import { judge } from './known.ts'
-import { overtaking } from './lanes.ts'
 import { type Member, type Path, type Pending, toPending } from './member.ts'
 import type { Outcome } from './outcome.ts'
 import { fault, finish, finishAll, type Slice, type SliceRun } from './slice-state.ts'
 import { runSplitting, SINGLE_WAIT_MS } from './split.ts'
-import { putBack } from './verdict.ts'
 
 /** Readings of one event before it is left to its redelivery: each needs another process to have changed it. */
 const MOST_READS = 4
@@ -47,55 +45,42 @@ function nextPart(slice: Slice): Part {
 
 function laneHeads(members: Iterable<Pending>): readonly Pending[] {
   const paths = new Map<string, Path | 'blocked'>()
-  const heads: Pending[] = []
-  for (const pending of members) {
-    const { lane } = pending.member
-    if (lane !== undefined) {
-      const path = paths.get(lane) ?? pending.path
-      paths.set(lane, path === pending.path ? path : 'blocked')
-      if (path !== pending.path) continue
-    }
-    heads.push(pending)
-  }
-  return heads
+  return [...members].filter(({ member: { lane }, path }) => {
+    if (lane === undefined) return true
+    const first = paths.get(lane) ?? path
+    paths.set(lane, first === path ? path : 'blocked')
+    return first === path
+  })
 }
 
-async function takeStep(slice: Slice, part: Part): Promise<void> {
+async function takeStep(slice: Slice, { path, members }: Part): Promise<void> {
   const { alone } = slice.run.engine.options.runtime
-  if (part.path === 'read') return read(slice, part.members)
-  const isAlone = part.path === 'alone'
+  if (path === 'read') return read(slice, members)
+  const isAlone = path === 'alone'
   const release = isAlone ? await alone.exclusive() : (alone.tryShared() ?? (await alone.shared()))
   try {
     if (slice.run.signals.isStopping()) return
-    const ready =
-      part.path === 'fresh' ? part.members : await inLaneOrder(slice, await prepare(slice, part))
-    if (ready.length > 0) await runSplitting(slice, ready)
+    const ready = path === 'fresh' ? members : await prepare(slice, path, members)
+    await runSplitting(slice, ready)
   } finally {
     release()
   }
 }
 
 /** Counts what must be counted before its run; the count comes directly before it. */
-function prepare(slice: Slice, part: Part): Promise<readonly Pending[]> {
-  switch (part.path) {
+function prepare(
+  slice: Slice,
+  path: Exclude<Path, 'fresh' | 'read'>,
+  members: readonly Pending[],
+): Promise<readonly Pending[]> {
+  switch (path) {
     case 'suspect':
-      return countSuspects(slice, part.members)
+      return countSuspects(slice, members)
     case 'due':
-      return count(slice, part.members, 'together')
+      return count(slice, members, 'together')
     case 'alone':
-      return count(slice, part.members, 'alone')
-    case 'fresh':
-    case 'read':
-      return Promise.resolve(part.members)
+      return count(slice, members, 'alone')
   }
-}
-
-/** What was counted does not overtake one of its lane that could not be: it is given back, and waits for it. */
-async function inLaneOrder(slice: Slice, counted: readonly Pending[]): Promise<readonly Pending[]> {
-  const early = overtaking(slice.pending, counted)
-  if (early.length === 0) return counted
-  await putBack(slice.run.engine, early)
-  return counted.filter((pending) => !early.includes(pending))
 }
 
 async function read(slice: Slice, members: readonly Pending[]): Promise<void> {

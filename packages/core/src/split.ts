@@ -43,7 +43,7 @@ export async function runSplitting(slice: Slice, members: readonly Pending[]): P
     const stopped = part.filter((pending) => !slice.pending.has(pending))
     if (stopped.length > 0) await giveBack(slice.run.engine, stopped, 'given-back')
     const open = part.filter((pending) => !stopped.includes(pending))
-    // And one of them may have an earlier one of its lane that is to be read again.
+    // And one of them may have an earlier one of its lane that could not be counted, or is to be read again.
     const early = overtaking(slice.pending, open)
     if (early.length > 0) await putBack(slice.run.engine, early)
     const next = open.filter((pending) => !early.includes(pending))
