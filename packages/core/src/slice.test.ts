@@ -211,7 +211,8 @@ test('a store that fails while rows are read or counted defers, and what nobody 
       clock.advance(5_000)
       const settlement = { kind: 'defer', reason: 'store-down', error }
       expect(await guard.process(suspect('a'))).toMatchObject(settlement)
-      expect(logged.map(({ level }) => level)).toEqual(levels)
+      const err = { name: error.name, message: error.message }
+      expect(logged).toMatchObject(levels.map((level) => ({ level, fields: { err } })))
       expect(portOf(guard).availability().kind).toBe(levels.length === 0 ? 'down' : 'available')
       await guard.close()
     }
