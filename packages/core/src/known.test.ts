@@ -2,6 +2,8 @@ import { expect, test } from 'vitest'
 import { CommitUnknownError, FatalError } from './errors.ts'
 import { troubled } from './fixtures/troubled.ts'
 import { toDelivery } from './memory.ts'
+import { portOf } from './port.ts'
+import type { DeadLetter, Publish } from './ports.ts'
 
 const named = (name: string) => toDelivery(name, { messageId: name })
 const suspect = (name: string) => ({ ...named(name), redelivered: true })
@@ -70,7 +72,12 @@ test('a dead event stays dead with its attempts and its record', async () => {
   })
   const dead = { kind: 'dead-letter', reason: 'fatal' }
   expect(await guard.process(named('a'))).toMatchObject(dead)
-  expect(await guard.process(named('a'))).toEqual(dead)
+  const again = await guard.process(named('a'))
+  expect(again).toEqual(dead)
+  const published: DeadLetter[] = []
+  const publish: Publish = async (letter) => void published.push(letter)
+  expect(await portOf(guard).publishDeadLetter(again, publish)).toEqual({ kind: 'published' })
+  expect(published).toMatchObject([{ ref: { kind: 'event' }, reason: 'fatal' }])
   expect(records.map(({ attempt }) => attempt)).toEqual([1, 1])
   expect(inbox.deadLetters()).toHaveLength(1)
   await guard.close()
@@ -130,5 +137,27 @@ test('an attempt whose commit got no answer keeps its number when it turns out t
   clock.advance(500)
   expect(await guard.process(named('a'))).toEqual(processed)
   expect(records.map(({ attempt }) => attempt)).toEqual([1, 2])
+  await guard.close()
+})
+
+test('a row that is gone after a COMMIT without an answer says that nothing was committed', async () => {
+  let begins = 0
+  const { guard } = troubled(() => undefined, {
+    session: (session) => ({
+      begin: async (request) => {
+        begins += 1
+        return begins === 2 ? { kind: 'none' } : session.begin(request)
+      },
+    }),
+    transaction: (transaction, n) => ({
+      commit: async (work) => {
+        if (n > 1) return transaction.commit(work)
+        await transaction.rollback()
+        return { kind: 'unknown', error: new CommitUnknownError('no answer') }
+      },
+    }),
+  })
+  expect(await guard.process(named('a'))).toEqual(processed)
+  expect(begins).toBe(3)
   await guard.close()
 })

@@ -27,7 +27,8 @@ test.each([
     })
     expect(asked.releases).toMatchObject([{ as }])
     expect(portOf(guard).availability()).toMatchObject({ kind })
-    expect(logged.map(({ level }) => level)).toEqual(levels)
+    const { message } = error
+  expect(logged).toMatchObject(levels.map((level) => ({ level, fields: { err: { message } } })))
     await guard.close()
   },
 )

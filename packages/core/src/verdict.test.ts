@@ -56,7 +56,7 @@ test.each([
 })
 
 test('logs have of an error its name, its message and its code, and of anything else a bit of text', () => {
-  expect(describe(new TypeError('no', { cause: 'secret' }))).toEqual({
+  expect(describe(new TypeError('no', { cause: 'secret' }))).toStrictEqual({
     name: 'TypeError',
     message: 'no',
   })
