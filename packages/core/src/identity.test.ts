@@ -168,7 +168,7 @@ describe('a missing key', () => {
   const source = { broker: 'kafka', queue: 'orders', position: '3/42' }
 
   test('A11: is refused by default, not passed over', async () => {
-    expect(await run(withoutKey())).toMatchObject({
+    expect(await run(withoutKey({ source }))).toMatchObject({
       kind: 'refused',
       reason: 'missing-event-key',
       error: expect.any(MissingKeyError),
