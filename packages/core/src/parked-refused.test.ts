@@ -24,7 +24,7 @@ test('a refused message whose run fails keeps its record: nothing else brings it
 })
 
 test('a refused message that dies as an event is published as that, and its record goes', async () => {
-  const { memory, refused, poll, published, resolved } = await setUp(() => {
+  const { memory, refused, poll, published, resolved, refusals } = await setUp(() => {
     throw new FatalError('no such customer')
   })
   const id = await refused(named)
@@ -32,6 +32,7 @@ test('a refused message that dies as an event is published as that, and its reco
   expect(published).toEqual([{ kind: 'event', id: expect.any(String) }])
   expect(resolved).toEqual([id])
   expect(memory.deadLetters()).toMatchObject([{ key: 'k', ref: { kind: 'event' } }])
+  expect(refusals).toEqual(['missing-event-key'])
 })
 
 test('a message that is refused again waits for the next replay, with what was found this time', async () => {
