@@ -179,7 +179,7 @@ test('the user may say that a consumer is not to go on', async () => {
   expect(await goingOn(async () => false)).toEqual([1, [{ kind: 'fatal', error: closed }]])
 })
 
-test('a guard that is closed under the consumer ends it, without a hot loop', async () => {
+test('a guard that is closed under the consumer ends it, and nothing else that is abandoned', async () => {
   const kit = await joined()
   const closing: Settlement = { kind: 'abandon', reason: 'closing' }
   kit.life.known({ kind: 'abandon', reason: 'deadline' })

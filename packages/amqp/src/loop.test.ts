@@ -1,0 +1,188 @@
+import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { expect, test } from 'vitest'
+import { type Subscribing, subscribing } from './fixtures/subscribing.ts'
+
+const coded = (text: string, code: number | string): Error =>
+  Object.assign(new Error(text), { code })
+const busy = coded('RESOURCE_LOCKED', 405)
+const hang = () => new Promise<never>(() => undefined)
+const refuse = (error: Error) => () => {
+  throw error
+}
+
+/** What was asked meanwhile. */
+async function during(kit: Subscribing, what: () => unknown, ms = 0): Promise<readonly string[]> {
+  const { length } = kit.calls
+  await what()
+  await kit.clock.advance(ms)
+  return kit.calls.slice(length)
+}
+
+const opening = ['connect', 'check', 'createChannel', 'prefetch', 'consume']
+
+test('connects, looks, and consumes with acks; a channel after that is opened without a look', async () => {
+  const kit = subscribing({ consumer: { priority: 3 } })
+  expect(await during(kit, () => kit.started())).toEqual(opening)
+  const { connection } = kit.world
+  expect(connection.named('prefetch', 'consume').map(({ args }) => args)).toEqual([
+    [7],
+    ['orders', { priority: 3, noAck: false }],
+  ])
+  expect(kit.subscriber.setback).toBeUndefined()
+  const again = await during(kit, () => connection.channels[0]?.emit('close'), 1_000)
+  expect(again).toEqual(['drop', 'connect', 'createChannel', 'prefetch', 'consume'])
+  kit.reconnect()
+  const anew = await during(kit, () => connection.channels[1]?.emit('close'), 1_000)
+  expect(anew).toEqual(['drop', ...opening])
+})
+
+test('a channel that ends is told with its error, or as closed', async () => {
+  const kit = await subscribing().started()
+  const [channel] = kit.world.connection.channels
+  channel?.emit('error', busy)
+  channel?.emit('close')
+  expect(kit.subscriber.setback).toEqual({
+    ...{ state: 'recovering', reason: 'Error: RESOURCE_LOCKED' },
+  })
+  expect(kit.logged).toMatchObject([{ fields: { queue: 'orders' } }])
+  await kit.clock.advance(2_000)
+  expect(kit.subscriber.setback).toBeUndefined()
+  kit.world.connection.channels[1]?.emit('close')
+  expect(kit.subscriber.setback).toMatchObject({ reason: 'Error: channel closed' })
+})
+
+test('pauses grow while channels are short-lived, and what works makes them short again', async () => {
+  const kit = await subscribing().started()
+  const pauseAfter = async (livedMs: number): Promise<number> => {
+    const { connection } = kit.world
+    await kit.clock.advance(livedMs)
+    const { length } = connection.named('consume')
+    connection.channels.at(-1)?.emit('close')
+    const beforeMs = kit.clock.nowMs
+    while (connection.named('consume').length === length) await kit.clock.advance(10)
+    return kit.clock.nowMs - beforeMs
+  }
+  // A channel that was closed: 200 ms at first.
+  expect([await pauseAfter(0), await pauseAfter(10_000), await pauseAfter(10_000)]).toEqual([
+    ...[200, 300, 500],
+  ])
+  expect(await pauseAfter(10_001)).toBe(200)
+  expect(await pauseAfter(0)).toBe(300)
+  kit.world.connection.consuming.deliver('a')
+  kit.subscriber.settled(kit.lines.at(-1) as never)
+  expect(await pauseAfter(0)).toBe(200)
+})
+
+test('a broker that blocks publishers is told once, and only where nothing worse is to tell', async () => {
+  const kit = await subscribing().started()
+  for (let round = 0; round < 2; round += 1) kit.subscriber.blocked('low on memory')
+  expect(kit.subscriber.setback).toEqual({
+    ...{ state: 'recovering', reason: 'the broker blocks publishers: low on memory' },
+  })
+  kit.world.connection.channels[0]?.emit('close')
+  expect(kit.subscriber.setback?.reason).toBe('Error: channel closed')
+  await kit.clock.advance(1_000)
+  for (let round = 0; round < 2; round += 1) kit.subscriber.blocked(undefined)
+  expect(kit.subscriber.setback).toBeUndefined()
+  const blocks = kit.logged.filter(({ text }) => text.startsWith('the broker'))
+  expect(blocks).toMatchObject([
+    { level: 'warn', fields: { queue: 'orders', reason: 'low on memory' } },
+    { level: 'info', fields: { queue: 'orders', reason: undefined } },
+  ])
+})
+
+test('what can never work rejects the start', async () => {
+  const error = new ConfigurationError('no queue')
+  const kit = subscribing()
+  kit.world.check = () => Promise.reject(error)
+  await expect(kit.subscriber.start()).rejects.toBe(error)
+})
+
+test('a queue that is gone when the connection comes back is waited for', async () => {
+  const kit = await subscribing().started()
+  const [channel] = kit.world.connection.channels
+  kit.reconnect()
+  kit.world.check = () => Promise.reject(new ConfigurationError('no queue'))
+  channel?.emit('close')
+  await kit.clock.advance(1_000)
+  expect(kit.subscriber.setback).toEqual({
+    ...{ state: 'recovering', reason: expect.stringMatching(/no queue/) },
+  })
+  kit.world.check = async () => undefined
+  await kit.clock.advance(30_000)
+  expect([kit.subscriber.setback, kit.ends]).toEqual([undefined, []])
+})
+
+test('a store that is down at the start is waited for, and asked again soon', async () => {
+  const kit = subscribing()
+  kit.state.open = () => Promise.reject(new StoreUnavailableError('gone'))
+  await kit.started()
+  expect([kit.calls, kit.subscriber.setback?.state]).toEqual([[], 'paused'])
+  kit.state.open = async () => undefined
+  expect(await during(kit, () => undefined, 199)).toEqual([])
+  expect(await during(kit, () => undefined, 1)).toEqual([...opening, 'resume'])
+})
+
+test('a connection of the user that is over ends the consumer, one of ours is opened anew', async () => {
+  const over = new Error('Connection closed: by the server')
+  const ours = subscribing()
+  ours.world.connection.answers.set('createChannel', refuse(over))
+  expect(await during(ours, () => ours.started())).toContain('discard')
+  expect(ours.ends).toEqual([])
+  const theirs = await subscribing().started()
+  Object.assign(theirs.world, { isOurs: false, isOver: true })
+  theirs.world.connection.channels[0]?.emit('error', over)
+  theirs.world.connection.channels[0]?.emit('close')
+  await theirs.clock.advance(60_000)
+  expect(theirs.ends).toMatchObject([
+    {
+      kind: 'fatal',
+      error: { message: expect.stringMatching(/is over \(Error: .*by the server/) },
+    },
+  ])
+})
+
+test('a channel that our connection does not open in half a minute is a reason for another one', async () => {
+  const kit = subscribing()
+  kit.world.connection.answers.set('createChannel', hang)
+  const started = kit.subscriber.start()
+  await kit.clock.advance(30_000)
+  await started
+  expect(kit.calls).toEqual(['connect', 'check', 'createChannel', 'discard'])
+  expect(kit.subscriber.setback?.reason).toMatch(/a new channel got no answer/)
+  const refused = subscribing()
+  refused.world.connection.answers.set('createChannel', refuse(busy))
+  await refused.started()
+  expect(refused.calls).not.toContain('discard')
+})
+
+test('a connection of the user may take its time to recover, and the start does not wait for it', async () => {
+  const kit = subscribing()
+  kit.world.isOurs = false
+  const opened = Promise.withResolvers<void>()
+  kit.world.open = () => opened.promise
+  let isStarted = false
+  const started = kit.subscriber.start().then(() => {
+    isStarted = true
+  })
+  await kit.clock.advance(44_999)
+  expect(isStarted).toBe(false)
+  await kit.clock.advance(1)
+  await started
+  expect(kit.subscriber.setback).toEqual({
+    ...{ state: 'recovering', reason: 'the connection is not there yet' },
+  })
+  opened.resolve()
+  await kit.clock.advance(0)
+  expect(kit.subscriber.setback).toBeUndefined()
+  const never = subscribing()
+  const checked = Promise.withResolvers<void>()
+  never.world.isOurs = false
+  never.world.check = () => checked.promise
+  void never.subscriber.start()
+  await never.clock.advance(45_000)
+  const error = new ConfigurationError('no queue')
+  checked.reject(error)
+  await never.clock.advance(0)
+  expect(never.ends).toEqual([{ kind: 'fatal', error }])
+})

@@ -1,0 +1,201 @@
+import { expect, test } from 'vitest'
+import type { Line } from './clients/amqplib.ts'
+import { message } from './fixtures/recording-channel.ts'
+import { type Subscribing, subscribing } from './fixtures/subscribing.ts'
+
+/** What was asked meanwhile. */
+async function during(kit: Subscribing, what: () => unknown, ms = 0): Promise<readonly string[]> {
+  const { length } = kit.calls
+  await what()
+  await kit.clock.advance(ms)
+  return kit.calls.slice(length)
+}
+
+const hang = () => new Promise<never>(() => undefined)
+
+test('a consumer that the server cancels keeps its channel until what it brought is settled', async () => {
+  const kit = await subscribing().started()
+  const [channel] = kit.world.connection.channels
+  channel?.deliver('a', 'b')
+  expect(kit.calls.slice(-2)).toEqual(['take', 'take'])
+  expect(await during(kit, () => channel?.callback?.(null))).toEqual([])
+  expect(kit.subscriber.setback?.reason).toMatch(/cancelled by the server/)
+  const [line] = kit.lines as [Line]
+  line.ack(message('a', { deliveryTag: 1 }))
+  expect(await during(kit, () => kit.subscriber.settled(line))).toEqual(['ack'])
+  expect(await during(kit, () => undefined, 1_000)).toEqual([
+    ...['connect', 'createChannel', 'prefetch', 'consume'],
+  ])
+  // Another channel has settled all that it brought: nothing to do with this one.
+  kit.world.connection.channels[1]?.deliver('c')
+  const other = kit.lines.at(-1) as Line
+  other.ack(message('c', { deliveryTag: 1 }))
+  expect(await during(kit, () => kit.subscriber.settled(other))).toEqual(['ack'])
+  line.ack(message('b', { deliveryTag: 2 }))
+  expect(await during(kit, () => kit.subscriber.settled(line))).toEqual(['ack', 'close'])
+  // It is gone for good.
+  expect(await during(kit, () => channel?.emit('close'))).toEqual(['drop'])
+  expect(await during(kit, () => channel?.callback?.(null))).toEqual([])
+  expect(kit.subscriber.setback).toBeUndefined()
+})
+
+test('a consumer that is cancelled with nothing in hand loses its channel at once', async () => {
+  const kit = await subscribing().started()
+  const [channel] = kit.world.connection.channels
+  expect(await during(kit, () => channel?.callback?.(null))).toEqual(['close'])
+})
+
+test('channels that wait for settlements are closed at the end', async () => {
+  const kit = await subscribing().started()
+  kit.world.connection.consuming.deliver('a')
+  kit.world.connection.consuming.callback?.(null)
+  await kit.clock.advance(1_000)
+  expect(await during(kit, () => kit.subscriber.stop())).toEqual(['cancel'])
+  expect(await during(kit, () => kit.subscriber.finish())).toEqual(['close', 'close'])
+})
+
+test('while the store is down the queue is not consumed, and it is looked at every second', async () => {
+  const kit = await subscribing().started()
+  kit.down(1_500)
+  kit.world.inFlight = 1
+  let looks = 0
+  const { availability } = kit.port
+  Object.assign(kit.port, {
+    availability: () => {
+      looks += 1
+      return availability()
+    },
+  })
+  expect(await during(kit, () => kit.subscriber.pump())).toEqual(['cancel'])
+  expect(kit.subscriber.setback).toEqual({ state: 'paused', reason: 'Error: store' })
+  // What is in hand asks; ten times a second once it is time.
+  looks = 0
+  expect(await during(kit, () => undefined, 1_499)).toEqual([])
+  expect(looks).toBe(1)
+  expect(await during(kit, () => undefined, 1_001)).toEqual([])
+  expect(looks).toBe(12)
+  // Nothing is in hand any more: the next message asks.
+  kit.world.inFlight = 0
+  expect(await during(kit, () => undefined, 100)).toEqual(['consume'])
+  expect(kit.subscriber.setback).toMatchObject({ state: 'paused' })
+  expect(await during(kit, () => undefined, 100)).toEqual([])
+  kit.state.availability = { kind: 'available' }
+  expect(await during(kit, () => undefined, 100)).toEqual(['resume'])
+  expect([kit.subscriber.setback, kit.clock.timers]).toEqual([undefined, 0])
+})
+
+test('a store that is back is consumed for again, and what waited in hand taken up', async () => {
+  const kit = await subscribing().started()
+  kit.down(60_000)
+  await during(kit, () => kit.subscriber.pump())
+  kit.state.availability = { kind: 'available' }
+  expect(await during(kit, () => undefined, 1_000)).toEqual(['consume', 'resume'])
+  // Not after any other setback.
+  expect(await during(kit, () => kit.world.connection.consuming.emit('close'), 1_000)).toEqual([
+    ...['drop', 'connect', 'createChannel', 'prefetch', 'consume'],
+  ])
+})
+
+test('a consumer that is well is left alone', async () => {
+  const kit = await subscribing().started()
+  expect(await during(kit, () => kit.subscriber.pump())).toEqual([])
+  kit.subscriber.known({ kind: 'ack', by: 'processed' })
+  expect(await during(kit, () => undefined)).toEqual([])
+  kit.down(60_000)
+  const paused = await during(kit, () =>
+    kit.subscriber.known({ kind: 'abandon', reason: 'lease-lost' }),
+  )
+  expect([paused, kit.ends]).toEqual([['cancel'], []])
+})
+
+test('one step at a time brings it there', async () => {
+  const kit = subscribing()
+  const opened = Promise.withResolvers<void>()
+  kit.world.open = () => opened.promise
+  const started = kit.subscriber.start()
+  await kit.clock.advance(0)
+  kit.subscriber.pump()
+  opened.resolve()
+  await started
+  expect(kit.calls).toEqual(['connect', 'check', 'createChannel', 'prefetch', 'consume'])
+})
+
+test('a delivery that cannot be taken is reported: amqplib would close the channel', async () => {
+  const kit = await subscribing().started()
+  const error = new Error('no')
+  kit.world.accept = () => {
+    throw error
+  }
+  await kit.clock.advance(10)
+  kit.world.connection.consuming.deliver('a')
+  expect(kit.logged).toMatchObject([{ level: 'error', fields: { queue: 'orders', err: error } }])
+  expect(kit.subscriber.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+  await kit.clock.advance(10)
+  kit.world.accept = () => undefined
+  kit.world.connection.consuming.deliver('b')
+  await kit.clock.advance(10)
+  kit.subscriber.settled(kit.lines[0] as Line)
+  expect(kit.subscriber.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+})
+
+test('a guard that is closed under the consumer ends it, and nothing else that is abandoned', async () => {
+  const kit = await subscribing().started()
+  kit.subscriber.known({ kind: 'abandon', reason: 'lease-lost' })
+  expect(kit.ends).toEqual([])
+  kit.subscriber.known({ kind: 'abandon', reason: 'closing' })
+  expect(kit.ends).toEqual([{ kind: 'closed' }])
+  await kit.subscriber.stop()
+  kit.subscriber.known({ kind: 'abandon', reason: 'closing' })
+  expect(kit.ends).toHaveLength(1)
+})
+
+test('a stop while a channel is opened closes it, and one while it begins to consume cancels that', async () => {
+  const kit = subscribing()
+  const opened = Promise.withResolvers<void>()
+  kit.world.connection.answers.set('prefetch', () => opened.promise)
+  const started = kit.subscriber.start()
+  await kit.clock.advance(0)
+  await kit.subscriber.stop()
+  opened.resolve()
+  await started
+  expect(kit.calls.slice(3)).toEqual(['prefetch', 'close'])
+  const late = subscribing()
+  const consumed = Promise.withResolvers<void>()
+  late.world.connection.answers.set('consume', () => consumed.promise)
+  const starting = late.subscriber.start()
+  await late.clock.advance(0)
+  await late.subscriber.stop()
+  expect(late.calls.at(-1)).toBe('consume')
+  consumed.resolve()
+  await starting
+  expect(late.calls.at(-1)).toBe('cancel')
+})
+
+test('a stop that the broker does not answer has an end, and so has what comes after it', async () => {
+  const kit = await subscribing().started()
+  for (const name of ['cancel', 'close']) kit.world.connection.answers.set(name, hang)
+  let steps = 0
+  const stopped = kit.subscriber.stop().then(() => {
+    steps += 1
+  })
+  await kit.clock.advance(1_999)
+  expect(steps).toBe(0)
+  await kit.clock.advance(1)
+  await stopped
+  const finished = kit.subscriber.finish()
+  await kit.clock.advance(2_000)
+  await finished
+  expect(await during(kit, () => kit.world.connection.channels[0]?.emit('close'), 60_000)).toEqual([
+    'drop',
+  ])
+  expect([kit.subscriber.setback, kit.clock.timers]).toEqual([undefined, 0])
+})
+
+test('a stop ends a pause', async () => {
+  const kit = await subscribing().started()
+  kit.world.connection.channels[0]?.emit('close')
+  expect(kit.clock.timers).toBe(1)
+  await kit.subscriber.stop()
+  expect(await during(kit, () => kit.subscriber.pump(), 60_000)).toEqual([])
+  expect(kit.clock.timers).toBe(0)
+})
