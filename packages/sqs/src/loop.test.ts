@@ -39,6 +39,14 @@ test('there are at most ten receives at once', async () => {
   expect(kit.receives).toHaveLength(30 + 10)
 })
 
+test('small receives are no more than those of ten would be', async () => {
+  const kit = polling({ batch: { size: 5 } })
+  Object.assign(kit.world, { room: 25, capacity: 25 })
+  await kit.started()
+  for (let round = 0; round < 10; round += 1) await answer(kit, 'a1')
+  expect(asked(kit)).toEqual(Array.from({ length: 10 + 3 }, () => 5))
+})
+
 test('a receive that is not worth its while is not made', async () => {
   const kit = polling()
   Object.assign(kit.world, { room: 4, worthwhile: 5 })
@@ -221,6 +229,8 @@ test('while an older receive is open it asks, and nothing new is received', asyn
   expect(kit.told.slice(2)).toEqual(['take a1 a2', 'park b1'])
   kit.poller.pump()
   expect([kit.told.length, kit.receives.length]).toEqual([4, 1])
+  // That the queue answers is no news while the store is down.
+  expect(kit.logged.map(({ text }) => text)).toEqual(['consuming nothing now'])
 })
 
 test.each([

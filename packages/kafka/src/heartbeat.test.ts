@@ -1,0 +1,182 @@
+import { expect, test } from 'vitest'
+import { type Fetch, fetchOf, message, protocolError } from './fixtures/fetch.ts'
+import { ack, type Member, records, setUp, trusted } from './fixtures/member.ts'
+
+/** Counts the heartbeats of a fetch, which are answered like this. */
+function beatsOf(fetch: Fetch, answer: () => Promise<void> = async () => undefined) {
+  const beats = { count: 0 }
+  fetch.payload.heartbeat = () => {
+    beats.count += 1
+    return answer()
+  }
+  return beats
+}
+
+/** Settles one record after the other, each after that time. */
+async function settleEach(kit: Member, everyMs: number, untilMs: number): Promise<void> {
+  for (let atMs = everyMs; atMs <= untilMs; atMs += everyMs) {
+    await kit.clock.advance(everyMs)
+    kit.settle(Number(kit.offsets().at(-1)))
+  }
+}
+
+const many = (): Fetch => fetchOf(records(...Array.from({ length: 60 }, () => 'a')))
+
+test('records are suspect for half a second after an assignment', async () => {
+  const suspect = async (elapsedMs: number) => {
+    const kit = setUp()
+    kit.join([0])
+    await kit.clock.advance(elapsedMs)
+    kit.call(fetchOf(records('a')))
+    await kit.clock.advance(0)
+    return kit.handed[0]?.delivery.redelivered
+  }
+  expect([await suspect(499), await suspect(500)]).toEqual([true, undefined])
+})
+
+test('kafkajs waits for a batch that gets on, but not longer than two seconds', async () => {
+  const kit = await trusted({ concurrency: 1 }, { batch: { size: 1 } })
+  const callback = kit.call(many())
+  await kit.clock.advance(0)
+  await settleEach(kit, 200, 1_800)
+  await kit.clock.advance(199)
+  expect([callback.ended, kit.told]).toEqual([false, []])
+  await kit.clock.advance(1)
+  expect([callback.ended, kit.told]).toEqual([true, ['pause 0']])
+})
+
+test('kafkajs does not wait for a batch in which nothing was settled for a quarter of a second', async () => {
+  const kit = await trusted({ concurrency: 1 })
+  const callback = kit.call(fetchOf(records('a', 'a')))
+  await kit.clock.advance(10)
+  kit.settle(40)
+  await kit.clock.advance(489)
+  expect(callback.ended).toBe(false)
+  await kit.clock.advance(1)
+  expect(callback.ended).toBe(true)
+})
+
+test('offsets are committed four times a second, also beside kafkajs', async () => {
+  const kit = await trusted({ concurrency: 1 }, { batch: { size: 1 } })
+  const callback = kit.call(many())
+  await kit.clock.advance(0)
+  await settleEach(kit, 50, 1_000)
+  const commits = () => callback.fetch.calls.filter((call) => call.startsWith('commit'))
+  expect(commits()).toHaveLength(4)
+  await settleEach(kit, 50, 2_000)
+  expect(callback.ended).toBe(true)
+  expect(commits().length).toBeGreaterThanOrEqual(11)
+  expect(commits().length).toBeLessThanOrEqual(13)
+})
+
+test('what is begun nowhere but here is kept in the group four times a second, as long as kafkajs waits', async () => {
+  const kit = await trusted({ concurrency: 1 }, { batch: { size: 1 } })
+  const fetch = many()
+  const beats = beatsOf(fetch)
+  const callback = kit.call(fetch)
+  await kit.clock.advance(0)
+  // One before it was taken.
+  expect(beats.count).toBe(1)
+  await settleEach(kit, 100, 1_000)
+  expect(beats.count).toBe(5)
+  await settleEach(kit, 100, 1_000)
+  expect([callback.ended, beats.count]).toEqual([true, 9])
+  // Then kafkajs beats by itself.
+  await kit.clock.advance(1_000)
+  expect(beats.count).toBe(9)
+})
+
+// Red when each batch asks: kafkajs opens a connection for every question to a broker that is away.
+test('one question at a time: what is not answered spares the broker the others', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  const [first, second] = [fetchOf(records('a')), fetchOf(records('b'), { partition: 1 })]
+  kit.call(first)
+  const answered = Promise.withResolvers<void>()
+  await kit.clock.advance(100)
+  const beats = beatsOf(first, () => answered.promise)
+  kit.call(second)
+  await kit.clock.advance(0)
+  const others = beatsOf(second)
+  await kit.clock.advance(5_000)
+  expect([beats.count, others.count]).toEqual([1, 0])
+  answered.resolve()
+})
+
+test('a heartbeat that fails spares the broker commits, until it answers something', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  const fetch = fetchOf(records('a', 'b'))
+  kit.call(fetch)
+  await kit.clock.advance(0)
+  fetch.broker.heartbeat = new Error('connect ECONNREFUSED')
+  await kit.clock.advance(300)
+  kit.settle(40)
+  await kit.clock.advance(2_000)
+  expect(fetch.calls.filter((call) => call.startsWith('commit'))).toEqual([])
+  kit.intake.answered()
+  await kit.clock.advance(250)
+  expect(fetch.calls.filter((call) => call.startsWith('commit'))).toEqual(['commit 41'])
+})
+
+// Red when the error stays: the offset would wait for the next records, and the partition with it.
+test('K6: an offset that a rebalance refused is committed after the join', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  const fetch = fetchOf(records('a', 'b'))
+  const callback = kit.call(fetch)
+  await kit.clock.advance(600)
+  expect(callback.ended).toBe(true)
+  fetch.broker.commit = protocolError('REBALANCE_IN_PROGRESS')
+  kit.settle(40)
+  await kit.clock.advance(300)
+  kit.join([0])
+  fetch.broker.commit = undefined
+  await kit.clock.advance(300)
+  expect(fetch.calls.at(-1)).toBe('commit 41')
+  kit.settle(41)
+  await kit.clock.advance(300)
+  expect([fetch.calls.at(-1), kit.told]).toEqual(['commit 42', ['pause 0', 'resume 0']])
+})
+
+test('nothing more is begun once the group is known to be joined anew', async () => {
+  const kit = await trusted({ concurrency: 1 }, { batch: { size: 1 } })
+  const fetch = fetchOf(records('a', 'b'))
+  const callback = kit.call(fetch)
+  await kit.clock.advance(10)
+  const raw = protocolError('REBALANCE_IN_PROGRESS')
+  fetch.broker.heartbeat = raw
+  await kit.clock.advance(300)
+  kit.settle(40)
+  await kit.clock.advance(300)
+  expect([callback.error, kit.offsets()]).toEqual([raw, ['40']])
+  kit.join([0])
+  await kit.clock.advance(0)
+  expect(kit.offsets()).toEqual(['40', '41'])
+})
+
+test('a partition stays paused over a join while the consumer stops', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  kit.call(fetchOf(records('a')))
+  await kit.clock.advance(600)
+  const stopped = kit.intake.stop()
+  kit.settle(40)
+  await stopped
+  kit.join([0, 1])
+  expect(kit.told).toEqual(['pause 0'])
+  kit.call(fetchOf([message(41, 'b')]))
+  await kit.clock.advance(0)
+  expect([kit.offsets(), kit.told]).toEqual([['40'], ['pause 0', 'pause 0']])
+})
+
+test('beats do not keep the process alive, and end with their batch', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  const { setTimer } = kit.clock.runtime
+  const timers: unknown[] = []
+  const recordingTimer: typeof setTimer = (callback, delayMs, options) => {
+    timers.push([delayMs, options])
+    return setTimer(callback, delayMs, options)
+  }
+  Object.assign(kit.clock.runtime, { setTimer: recordingTimer })
+  kit.state.decide = () => ack
+  kit.call(fetchOf(records('a')))
+  await kit.clock.advance(10)
+  expect([timers, kit.clock.timers]).toEqual([[[250, { keepAlive: false }]], 0])
+})
