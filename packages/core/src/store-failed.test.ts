@@ -28,7 +28,7 @@ test.each([
     expect(asked.releases).toMatchObject([{ as }])
     expect(portOf(guard).availability()).toMatchObject({ kind })
     const { message } = error
-  expect(logged).toMatchObject(levels.map((level) => ({ level, fields: { err: { message } } })))
+    expect(logged).toMatchObject(levels.map((level) => ({ level, fields: { err: { message } } })))
     await guard.close()
   },
 )
