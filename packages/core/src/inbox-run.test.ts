@@ -218,3 +218,28 @@ test('a slice that waits for a slot goes back when told to stop', async () => {
   expect(asked.begins).toHaveLength(1)
   await guard.close()
 })
+
+test('what the lease store lets through shares a transaction, in delivery order', async () => {
+  const runs: unknown[] = []
+  const { asked, guard } = leased(
+    [acquired, acquired, acquired],
+    ({ payload }) => void runs.push(payload),
+    { transaction: 'batch' },
+  )
+  const settlements = await guard.processBatch(['a1', 'b1', 'a2'].map(inLane))
+  expect(settlements).toEqual(Array(3).fill(processed))
+  expect(runs).toEqual(['a1', 'b1', 'a2'])
+  expect(asked.begins.map(sizeOf)).toEqual([3])
+  await guard.close()
+})
+
+test('lanes that wait for nobody share a transaction beside one that waits', async () => {
+  const held: ClaimResult = { kind: 'in-progress', remainingMs: 1_000 }
+  const { asked, clock, guard } = leased([acquired, held, acquired], undefined, {
+    transaction: 'batch',
+  })
+  const settlements = await clock.until(guard.processBatch(['a1', 'b1', 'c1'].map(inLane)))
+  expect(settlements.map(({ kind }) => kind)).toEqual(['ack', 'defer', 'ack'])
+  expect(asked.begins.map(sizeOf)).toEqual([2])
+  await guard.close()
+})

@@ -89,7 +89,7 @@ async function runLeasing(
   const entries = members.map(
     (member, index): Entry => ({
       member,
-      claimed: claims[index] ?? { kind: 'run', member, takeover: false },
+      claimed: claims[index] as Claimed,
     }),
   )
   const isWaiting = ({ claimed }: Entry): boolean => isHeld(claimed)
@@ -112,9 +112,9 @@ interface Entry {
 /** Settles what needs no run; answers the rest. */
 function settleClaimed(run: MembersRun, entries: readonly Entry[]): readonly Member[] {
   const running: Member[] = []
-  const stopped = new Map<string, Outcome>()
+  const stopped = new Map<string | undefined, Outcome>()
   for (const { member, claimed } of entries) {
-    const before = member.lane === undefined ? undefined : stopped.get(member.lane)
+    const before = stopped.get(member.lane)
     if (before !== undefined) settleFollower(run, { member, claimed }, before)
     else if (claimed.kind === 'run') running.push(claimed.member)
     // What the store has of it may be of a history that is lost: only the row says what the payload was.

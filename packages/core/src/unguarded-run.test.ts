@@ -23,7 +23,8 @@ for (const [kind, make] of [
     const attempts: number[] = []
     const { asked, clock, guard, records } = make(
       (given: unknown) => {
-        attempts.push(...[given].flat().map((event) => (event as { attempt: number }).attempt))
+        const event = kind === 'together' ? (given as readonly unknown[])[0] : given
+        attempts.push((event as { attempt: number }).attempt)
         clock.advance(7)
       },
       {},
@@ -121,22 +122,26 @@ test.each([
 })
 
 test.each([
-  ['rejects', () => Promise.reject(new StoreUnavailableError('down'))],
-  ['opens nothing', async () => ({ kind: 'held' }) as const],
-])('without a key a transaction that %s defers, and the store is down', async (_, begin) => {
-  const { clock, guard } = troubled(() => undefined, { session: () => ({ begin }) }, policy)
-  const until = clock.runtime.now() + 1_000
-  expect(await guard.process(keyless(1))).toMatchObject({
-    kind: 'defer',
-    reason: 'store-down',
-    until,
-  })
-  expect(portOf(guard).availability()).toMatchObject({ kind: 'down' })
-  clock.advance(750)
-  // Its slot was given back.
-  expect(await guard.process(keyless(1))).toMatchObject({ kind: 'defer', reason: 'store-down' })
-  await guard.close()
-})
+  ['rejects', 'it is down', () => Promise.reject(new StoreUnavailableError('it is down'))],
+  ['opens nothing', 'did not open', async () => ({ kind: 'held' }) as const],
+])(
+  'without a key a transaction that %s defers, and the store is down',
+  async (_, message, begin) => {
+    const { clock, guard } = troubled(() => undefined, { session: () => ({ begin }) }, policy)
+    const until = clock.runtime.now() + 1_000
+    expect(await guard.process(keyless(1))).toMatchObject({
+      kind: 'defer',
+      reason: 'store-down',
+      until,
+      error: { message: expect.stringContaining(message) },
+    })
+    expect(portOf(guard).availability()).toMatchObject({ kind: 'down' })
+    clock.advance(750)
+    // Its slot was given back.
+    expect(await guard.process(keyless(1))).toMatchObject({ kind: 'defer', reason: 'store-down' })
+    await guard.close()
+  },
+)
 
 test('a message without a key that waits for a slot goes back when told to stop', async () => {
   const gate = Promise.withResolvers<void>()
@@ -152,5 +157,24 @@ test('a message without a key that waits for a slot goes back when told to stop'
   expect(await first).toEqual(unguarded)
   expect(asked.begins).toHaveLength(1)
   expect(await guard.process(keyless(3))).toEqual(unguarded)
+  await guard.close()
+})
+
+test('a message without a key whose turn comes when the consumer stops goes back', async () => {
+  const decoded = Promise.withResolvers<number>()
+  const stop = new AbortController()
+  const { asked, guard } = troubled(
+    () => undefined,
+    {},
+    { ...policy, decode: () => decoded.promise },
+  )
+  const run = portOf(guard).run([keyless(1)], { stop: stop.signal })
+  await turn()
+  stop.abort()
+  decoded.resolve(1)
+  expect(await run).toEqual([closing])
+  expect(asked.begins).toEqual([])
+  // Its slot was given back.
+  expect(await guard.process(keyless(2))).toEqual(unguarded)
   await guard.close()
 })
