@@ -136,9 +136,9 @@ function ending(how: 'commit' | 'rollback', troubles: Troubles = {}) {
   const setUp = troubled(
     async ({ attempt }) => {
       if (attempt === 1 && how === 'commit') throw new Error('not yet')
-      await (how === 'commit'
-        ? open?.commit({ results: new Map(), recovered: [] })
-        : open?.rollback())
+      if (how === 'commit') return void (await open?.commit({ results: new Map(), recovered: [] }))
+      await open?.rollback()
+      throw new Error('no such order')
     },
     {
       session: (session) => ({
@@ -172,8 +172,11 @@ test('an event whose handler ended the transaction fails when nothing is told of
   const { guard, judged } = ending('rollback', {
     session: () => ({ classify: async () => [] }),
   })
-  const settlement = { kind: 'defer', reason: 'failed', error: { code: 'ONCEWARD_RETRYABLE' } }
-  expect(await guard.process(named('a'))).toMatchObject(settlement)
+  expect(await guard.process(named('a'))).toMatchObject({
+    kind: 'defer',
+    reason: 'failed',
+    error: { code: 'ONCEWARD_RETRYABLE', cause: { message: 'no such order' } },
+  })
   expect(judged).toHaveLength(1)
   await guard.close()
 })
