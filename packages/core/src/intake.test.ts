@@ -38,8 +38,8 @@ function setUp(given: Given = {}, down?: Error | 'no session') {
 
 const named = (key: string, over: Partial<Delivery> = {}): Delivery =>
   toDelivery(key, { headers: { 'idempotency-key': key }, ...over })
-const keyless = (over: Partial<Delivery> = {}): Delivery =>
-  toDelivery('keyless', { headers: {}, ...over })
+const keyless = (payload = 'keyless', over: Partial<Delivery> = {}): Delivery =>
+  toDelivery(payload, { headers: {}, ...over })
 
 test('deliveries of one event are one group, in the order of their first; each keeps its own payload', async () => {
   const { take } = setUp()
@@ -70,12 +70,10 @@ test('what needs no waiting is not waited for', () => {
 })
 
 test('what is found later is waited for, in order, also beside what is found at once', async () => {
-  const decode = (body: Uint8Array): unknown => {
-    const text = new TextDecoder().decode(body)
-    return text === '"b"' ? text : Promise.resolve(text)
-  }
-  const { groups } = await setUp({ decode }).take([named('a'), named('b'), named('c')])
-  expect(groups.map(({ member }) => member.payload)).toEqual(['"a"', '"b"', '"c"'])
+  const eventKey = ({ payload }: { readonly payload: unknown }): string =>
+    (payload === 'b' ? 'b' : Promise.resolve(payload)) as string
+  const { groups } = await setUp({ eventKey }).take([keyless('a'), keyless('b'), keyless('c')])
+  expect(groups.map(({ member }) => member.event.key)).toEqual(['a', 'b', 'c'])
 })
 
 test.each([
@@ -92,7 +90,7 @@ test.each([
 
 test('without a key, by policy, each is an event of its own that nothing is known of', async () => {
   const { take } = setUp({ onMissingKey: 'unguarded' })
-  const delivery = keyless({ redelivered: true, orderingKey: 'lane' })
+  const delivery = keyless('keyless', { redelivered: true, orderingKey: 'lane' })
   const { groups, settled, unguarded } = await take([named('a'), delivery])
   const event = { id: 'a-uuid', key: '', fingerprint: 0n, delivery }
   expect(unguarded).toEqual([
