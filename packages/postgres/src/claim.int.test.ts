@@ -54,6 +54,21 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     await transaction.rollback()
   })
 
+  it('keeps the connections of claims that opened nothing', async () => {
+    const [done, busy] = [newEvent(), newEvent()]
+    await (await session.begun(done)).transaction.commit(NOTHING)
+    const end = await inFlight(busy.id)
+    let removed = 0
+    pool.on('remove', () => {
+      removed += 1
+    })
+    expect(await session.begin(fresh(done))).toEqual({ kind: 'none' })
+    expect(await session.begin(fresh(busy))).toEqual({ kind: 'held' })
+    await end()
+    await until(() => pool.idleCount === pool.totalCount)
+    expect(removed).toBe(0)
+  })
+
   it('bounds the wait for every row of several, not only for the first', async () => {
     // Red when the bound is put back in `returning`, so gone after the first row.
     const [first, second] = newEvents(2).toSorted((a, b) => (a.id < b.id ? -1 : 1))

@@ -181,6 +181,25 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     expect(await left(event)).toEqual(['charges', 'onceward.processed_events'])
   })
 
+  it.each([
+    ['is not answered', 'drop'],
+    ['does not arrive', 'cut'],
+  ] as const)('a claim whose ROLLBACK %s gives its connection up', async (_, fate) => {
+    const event = newEvent()
+    const owner = await session.begun(event)
+    link.onData = (direction, chunk, connection) => {
+      const isRollback = direction === 'up' && chunk.includes('rollback')
+      if (isRollback) connection.notes.set('silent', true)
+      if (isRollback && fate === 'cut') return 'cut'
+      return direction === 'down' && connection.notes.has('silent') ? 'drop' : 'pass'
+    }
+    expect(await session.begin(fresh(event))).toEqual({ kind: 'held' })
+    const before = client.pool.totalCount
+    await until(() => client.pool.totalCount < before, { deadlineMs: 30_000 })
+    link.onData = undefined
+    await owner.transaction.rollback()
+  })
+
   it('once COMMIT is sent, a revocation decides nothing', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
