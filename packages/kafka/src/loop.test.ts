@@ -1,18 +1,7 @@
 import { ConfigurationError, type Settlement, StoreUnavailableError } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { protocolError } from './fixtures/fetch.ts'
-import { type Living, living } from './fixtures/life.ts'
-import type { ConsumeKafkaOptions } from './options.ts'
-
-/** A consumer that has joined its group. */
-async function joined(options: Partial<ConsumeKafkaOptions> = {}): Promise<Living> {
-  const kit = living(options)
-  const started = kit.life.start()
-  await kit.clock.advance(0)
-  kit.join()
-  await started
-  return kit
-}
+import { joined, type Living, living } from './fixtures/life.ts'
 
 const crash = (kit: Living, error: Error): void => kit.consumers.at(-1)?.emit('CRASH', { error })
 const closed = new Error('Connection closed')

@@ -1,0 +1,116 @@
+import { StoreUnavailableError } from '@onceward/core'
+import { expect, test } from 'vitest'
+import { protocolError } from './fixtures/fetch.ts'
+import { joined, type Living, living } from './fixtures/life.ts'
+
+const closed = new Error('Connection closed')
+const crash = (kit: Living, error: Error): void => kit.consumers.at(-1)?.emit('CRASH', { error })
+
+/** Of the last consumer, without what it was asked with. */
+const namesOf = ({ calls }: Living): readonly string[] =>
+  calls.map((call) => call.split(' ').slice(0, 2).join(' '))
+
+// Red when it runs: nobody would be there to drain it.
+test('a stop while it subscribes runs nothing', async () => {
+  const kit = living()
+  const subscribed = Promise.withResolvers<void>()
+  kit.world.subscribe = () => subscribed.promise
+  const started = kit.life.start()
+  await kit.clock.advance(0)
+  kit.life.stop()
+  subscribed.resolve()
+  await started
+  await kit.clock.advance(0)
+  expect(namesOf(kit).slice(2)).toEqual([
+    ...['0 connect', '0 subscribe', 'cluster undefined', 'left', '0 disconnect'],
+  ])
+  expect(kit.clock.timers).toBe(0)
+})
+
+test('a stop while the user is asked about a crash makes no pause', async () => {
+  const answered = Promise.withResolvers<boolean>()
+  const kit = await joined({ consumer: { retry: { restartOnFailure: () => answered.promise } } })
+  crash(kit, closed)
+  await kit.clock.advance(0)
+  kit.life.stop()
+  answered.resolve(true)
+  await kit.clock.advance(0)
+  expect([kit.consumers.length, kit.clock.timers, kit.ends]).toEqual([1, 0, []])
+})
+
+test('a refusal of the broker ends it with the error as its cause, named for the group and the topics', async () => {
+  const kit = await joined()
+  const refusal = protocolError('INVALID_SESSION_TIMEOUT')
+  crash(kit, closed)
+  await kit.clock.advance(0)
+  expect(kit.logged).toMatchObject([{ fields: { group: 'billing', topics: ['orders'] } }])
+  await kit.clock.advance(500)
+  kit.join()
+  crash(kit, refusal)
+  await kit.clock.advance(0)
+  expect(kit.ends).toMatchObject([{ error: { code: 'ONCEWARD_CONFIGURATION', cause: refusal } }])
+})
+
+test('a member is taken out of its group once, and again where that failed', async () => {
+  const kit = await joined()
+  const leaves = () => kit.calls.filter((call) => call.startsWith('leave')).length
+  kit.world.leave = () => Promise.reject(protocolError('COORDINATOR_NOT_AVAILABLE'))
+  const counts: number[] = []
+  for (let round = 0; round < 3; round += 1) {
+    crash(kit, closed)
+    await kit.clock.advance(10_000)
+    counts.push(leaves())
+    if (round === 0) kit.world.leave = async () => undefined
+  }
+  expect(counts).toEqual([1, 2, 2])
+})
+
+test('without a cluster to ask it consumes all the same', async () => {
+  const kit = living()
+  kit.world.hasCluster = false
+  void kit.life.start()
+  await kit.clock.advance(0)
+  expect(namesOf(kit)).toEqual(['check', 'attach', '0 connect', '0 subscribe', '0 run'])
+})
+
+test('the topics are not looked at while the broker says nothing', async () => {
+  const kit = living()
+  kit.world.ids = new Map([['orders', 'first']])
+  void kit.life.start()
+  await kit.clock.advance(0)
+  kit.join()
+  kit.world.ids = new Map([['orders', 'second']])
+  const seeks = () => kit.calls.filter((call) => call.includes('seek')).length
+  // Silent for three seconds at the first look, for two at the second.
+  await kit.clock.advance(4_000)
+  kit.consumers[0]?.emit('HEARTBEAT')
+  await kit.clock.advance(2_000)
+  expect(seeks()).toBe(0)
+  await kit.clock.advance(1_001)
+  kit.consumers[0]?.emit('HEARTBEAT')
+  await kit.clock.advance(1_999)
+  expect(seeks()).toBe(2)
+})
+
+test('a join is heard: what counts is the silence after it', async () => {
+  const kit = living()
+  void kit.life.start()
+  await kit.clock.advance(60_000)
+  kit.join()
+  await kit.clock.advance(60_000)
+  expect(kit.consumers).toHaveLength(1)
+  await kit.clock.advance(12_000)
+  expect(kit.consumers).toHaveLength(2)
+})
+
+test('health tells what keeps it waiting now, the store or the broker', async () => {
+  const kit = living()
+  kit.world.check = () => Promise.reject(new StoreUnavailableError('gone'))
+  const started = kit.life.start()
+  await kit.clock.advance(0)
+  await started
+  kit.world.check = () => Promise.reject(closed)
+  await kit.clock.advance(100)
+  expect(kit.life.setback).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
+  expect(kit.logged.map(({ fields }) => fields['state'])).toEqual(['paused', 'recovering'])
+})
