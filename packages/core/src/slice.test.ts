@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import type { Delivery } from './delivery.ts'
 import { StoreUnavailableError } from './errors.ts'
 import { type Troubles, troubled } from './fixtures/troubled.ts'
 import { toDelivery } from './memory.ts'
@@ -239,19 +238,24 @@ test('a reading that is answered closes the breaker', async () => {
   await guard.close()
 })
 
-test('of a lane of unlike members none is counted before its turn', async () => {
-  const runs: unknown[] = []
-  const { asked, guard } = troubled(({ payload }) => void runs.push(payload), {}, batch)
-  const [first, second, third] = ['a1', 'a2', 'a3'].map((name) =>
-    toDelivery(name, { messageId: name, orderingKey: 'a' }),
-  ) as [Delivery, Delivery, Delivery]
-  const redelivered = true
-  const lane = [{ ...first, redelivered }, second, { ...third, redelivered }]
-  expect(await guard.processBatch(lane)).toEqual(Array(3).fill(processed))
-  expect(runs).toEqual(['a1', 'a2', 'a3'])
-  expect(asked.releases).toEqual([])
-  await guard.close()
-})
+test.each([
+  ['suspect', 'new', 'suspect'],
+  ['suspect', 'new', 'new'],
+])(
+  'of a lane with members %s, %s and %s none is counted or begun before its turn',
+  async (...kinds) => {
+    const runs: unknown[] = []
+    const { asked, guard } = troubled(({ payload }) => void runs.push(payload), {}, batch)
+    const lane = kinds.map((kind, index) => ({
+      ...toDelivery(index, { messageId: `a${index}`, orderingKey: 'a' }),
+      redelivered: kind === 'suspect',
+    }))
+    expect(await guard.processBatch(lane)).toEqual(Array(3).fill(processed))
+    expect(runs).toEqual([0, 1, 2])
+    expect(asked.releases).toEqual([])
+    await guard.close()
+  },
+)
 
 test('what could not be given back is given back before anything is read', async () => {
   let isDown = true
