@@ -116,6 +116,38 @@ describe('a verdict whose row stays held', () => {
   })
 })
 
+describe('burials of large deliveries', () => {
+  // Red when all go into one statement, whatever they weigh together.
+  it('are recorded part by part', async () => {
+    const { pool, session, steps } = inbox
+    const events = newEvents(3).map((event) => {
+      const delivery = { ...event.delivery, body: new Uint8Array(3 * 1024 * 1024) }
+      return { ...event, delivery }
+    })
+    const owned = []
+    for (const event of events) owned.push(await steps.suspect(event))
+    const successor = await countingSuccessor(owned[2]!)
+    const burials = owned.map((one) => ({ ...one, error: 'x', reason: 'fatal' as const }))
+    const burying = session.bury(burials)
+    await until(async () => (await lockWaiters(pool)) === 1)
+    const known = await session.classify(events)
+    await finish(successor)
+    expect(known.map(({ kind }) => kind)).toEqual(['dead', 'dead', 'running'])
+    expect(await burying).toEqual(['recorded', 'recorded', 'lost'])
+  })
+})
+
+describe('a verdict that PostgreSQL refuses', () => {
+  // Red when any error is taken for a row that another holds: nobody would hear that nothing was recorded.
+  it('is an error, and not a lost one', async () => {
+    const { session, steps } = inbox
+    const mine = await steps.suspect(newEvent())
+    const impossible = { ...mine, error: 'x', delayMs: Number.NaN }
+    await expect(session.fail([impossible])).rejects.toThrow(/null value in column "next_try"/)
+    expect(await steps.known(mine.event)).toMatchObject({ kind: 'running' })
+  })
+})
+
 describe('statements over many events', () => {
   it('take their locks in one order, so that two of them never deadlock', async () => {
     const { pool, session, steps } = inbox
@@ -160,7 +192,9 @@ describe('statements over many events', () => {
     const { session, steps } = inbox
     const event = newEvent()
     const transaction = await steps.begin(fresh(event))
-    expect(await session.suspect([...newEvents(49), event], 250)).toEqual({ kind: 'held' })
+    // The whole is more than a statement may take.
+    const waitMs = 20_000
+    expect(await session.suspect([...newEvents(49), event], waitMs)).toEqual({ kind: 'held' })
     await transaction.rollback()
   })
 })

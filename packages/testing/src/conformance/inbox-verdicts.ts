@@ -28,6 +28,14 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 1 })
     })
 
+    it('of no event is no verdict, as with every other end', async () => {
+      await using opened = await open()
+      const { session } = opened.steps
+      expect(await session.fail([])).toEqual([])
+      expect(await session.bury([])).toEqual([])
+      expect(await session.release([])).toEqual([])
+    })
+
     it('is recorded together with the rollback', async () => {
       await using opened = await open()
       const { steps } = opened
