@@ -1,6 +1,6 @@
-/** How an adapter settles, with its broker's own noun. */
-const adapter = (name, noun) => ({
-  files: ['settle', 'dead-letter', 'handover', noun].map(
+/** How an adapter settles, with its broker's own noun and what else of it is covered. */
+const adapter = (name, ...more) => ({
+  files: ['settle', 'dead-letter', 'handover', ...more].map(
     (file) => `packages/${name}/src/${file}.ts`,
   ),
   tests: [`packages/${name}/src/**/*.test.ts`],
@@ -27,7 +27,7 @@ export const GROUPS = {
     tests: ['packages/core/src/**/*.test.ts'],
     servers: false,
   },
-  sqs: adapter('sqs', 'visibility'),
+  sqs: adapter('sqs', 'visibility', 'intake', 'loop'),
   kafka: adapter('kafka', 'offsets'),
   amqp: adapter('amqp', 'topology'),
   postgres: {
