@@ -1,4 +1,4 @@
-import type { CountedEvent, IdentifiedEvent } from '@onceward/core'
+import type { CountedEvent, Fingerprint, IdentifiedEvent } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { counted, fresh, newEvent, strangeToken } from '@onceward/testing/conformance'
 import type pg from 'pg'
@@ -137,9 +137,14 @@ describe('burials of large deliveries', () => {
   })
 })
 
-describe('a verdict that PostgreSQL refuses', () => {
+describe('what PostgreSQL refuses', () => {
   // Red when any error is taken for a row that another holds: nobody would hear that nothing was recorded.
-  it('is an error, and not a lost one', async () => {
+  it('of a suspect is an error, and no held row', async () => {
+    const event = newEvent({ fingerprint: (1n << 70n) as Fingerprint })
+    await expect(inbox.session.suspect([event], 1_000)).rejects.toThrow(/out of range/)
+  })
+
+  it('of a verdict is an error, and not a lost one', async () => {
     const { session, steps } = inbox
     const mine = await steps.suspect(newEvent())
     const impossible = { ...mine, error: 'x', delayMs: Number.NaN }
