@@ -200,9 +200,10 @@ test('a stop makes no new consumer, and lets the one there is go in bounded time
   const finished = kit.life.finish()
   await kit.clock.advance(3_000)
   await finished
-  crash(kit, closed)
+  // Nobody wants to know any more how it ends.
+  crash(kit, protocolError('INVALID_SESSION_TIMEOUT'))
   await kit.clock.advance(60_000)
-  expect(kit.consumers).toHaveLength(1)
+  expect([kit.consumers.length, kit.ends]).toEqual([1, []])
   expect(kit.calls.filter((call) => call === '0 disconnect')).toHaveLength(1)
   expect(kit.clock.timers).toBe(0)
 })
