@@ -63,7 +63,11 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
       consumer: { metadataMaxAge: 1_000 },
     })
     await topics.admin.createPartitions({ topicPartitions: [{ topic, count: 3 }] })
-    // A producer that knew the topic before drops what it sends to a partition that it does not know.
+    // A producer drops what it sends to a partition that it does not know: none may have asked before they are there.
+    await until(async () => {
+      const { topics: known } = await topics.admin.fetchTopicMetadata({ topics: [topic] })
+      return known[0]?.partitions.length === 3
+    })
     await using fresh = await Topics.connect(kit.server.connection)
     await fresh.send(topic, ['added'], () => ({ partition: 2 }))
     await until(() => ran.length === 1)
