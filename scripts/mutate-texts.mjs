@@ -7,6 +7,8 @@ import { root, run, tool } from './process.mjs'
 const COPIED = [
   'packages',
   'mutation/vitest.config.ts',
+  // A test applies it.
+  'docs/least-privilege.sql',
   'package.json',
   'tsconfig.base.json',
   'tsconfig.test.json',
