@@ -47,7 +47,7 @@ test('K19, K20: heartbeats are sent in time, retries outlast a restart of the br
     heartbeatInterval: 1_666,
     maxWaitTimeInMs: 500,
     allowAutoTopicCreation: false,
-    retry: { initialRetryTime: 100, maxRetryTime: 2_000, retries: 8 },
+    retry: { initialRetryTime: 100, maxRetryTime: 2_000, retries: 6 },
   })
   expect(settingsOf({ consumer: { sessionTimeout: 1_000 } }).consumer).toMatchObject({
     heartbeatInterval: 166,

@@ -164,9 +164,10 @@ function consumerConfigOf(
     retry: {
       initialRetryTime: 100,
       maxRetryTime: 2_000,
-      // Nine seconds, about as long as the member id is worth keeping (brokers.md K20); then a new consumer takes
-      // over. More of them and Node warns of a leak: kafkajs puts a listener on its dead sockets at each.
-      retries: 8,
+      // Five seconds, nearly as long as the member id is worth keeping (brokers.md K20); then a new consumer takes
+      // over. kafkajs puts a listener on its dead sockets at each, and at some calls between: from eleven on Node
+      // warns of a leak.
+      retries: 6,
       ...consumer.retry,
       // A consumer that was stopped while kafkajs was about to restart it would come back to life (K21).
       restartOnFailure: () => Promise.resolve(false),
