@@ -1,4 +1,5 @@
 import type { DeadLetter } from '@onceward/core'
+import { deadLetterOf } from '@onceward/testing/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import { expect, test } from 'vitest'
 import { createPublisher, deadLetterMessage } from './dead-letter.ts'
@@ -8,17 +9,7 @@ import { message } from './fixtures/recording-channel.ts'
 const target = { queue: 'orders.dead' }
 
 function letterOf(properties: Partial<ConsumeMessage['properties']> = {}): DeadLetter {
-  return {
-    ref: { kind: 'refused', id: 'r-1' },
-    consumer: 'billing',
-    key: 'order-1',
-    reason: 'fatal',
-    error: 'no such order',
-    attempts: 1,
-    firstFailedAt: new Date(0),
-    lastFailedAt: new Date(0),
-    delivery: toDelivery(message('a', {}, properties), 'orders'),
-  }
+  return deadLetterOf(toDelivery(message('a', {}, properties), 'orders'))
 }
 
 test('the content stays as it was, with its own properties and headers and those that say why', () => {

@@ -1,4 +1,5 @@
 import type { DeadLetter } from '@onceward/core'
+import { deadLetterOf } from '@onceward/testing/adapter'
 import type { Message, ProducerRecord } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { createPublisher, deadLetterMessage } from './dead-letter.ts'
@@ -18,17 +19,8 @@ function letterOf(
     partition: 2,
     message: message(41, key, { headers, ...more } as object),
   }
-  return {
-    ref: { kind: 'refused', id: 'r-1' },
-    consumer: 'billing',
-    key: 'key-a',
-    reason: 'fatal',
-    error: 'no such order',
-    attempts: 3,
-    firstFailedAt: new Date(0),
-    lastFailedAt: new Date(1_000),
-    delivery: toDelivery(record, 'cluster-1'),
-  }
+  const times = { attempts: 3, lastFailedAt: new Date(1_000) }
+  return deadLetterOf(toDelivery(record, 'cluster-1'), { key: 'key-a', ...times })
 }
 
 test('a dead letter keeps key, value and headers and says why it is here', () => {

@@ -168,15 +168,9 @@ test('a partition stays paused over a join while the consumer stops', async () =
 
 test('beats do not keep the process alive, and end with their batch', async () => {
   const kit = await trusted({ concurrency: 8 })
-  const { setTimer } = kit.clock.runtime
-  const timers: unknown[] = []
-  const recordingTimer: typeof setTimer = (callback, delayMs, options) => {
-    timers.push([delayMs, options])
-    return setTimer(callback, delayMs, options)
-  }
-  Object.assign(kit.clock.runtime, { setTimer: recordingTimer })
+  kit.clock.asked.length = 0
   kit.state.decide = () => ack
   kit.call(fetchOf(records('a')))
   await kit.clock.advance(10)
-  expect([timers, kit.clock.timers]).toEqual([[[250, { keepAlive: false }]], 0])
+  expect([kit.clock.asked, kit.clock.timers]).toEqual([[{ delayMs: 250, keepAlive: false }], 0])
 })

@@ -39,7 +39,7 @@ export interface InboxOptions {
 
 /** How often a running guard says that it is there. */
 const SEEN_EVERY_MS = 600_000
-/** Duplicates of many lanes share a statement; whole slices go side by side, which is faster than together. */
+/** What many lanes read of events shares a statement; slices go side by side, which is faster than together. */
 const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
 
 /** Makes an inbox of a driver: everything but the business transaction is written here, once for all of them. */

@@ -1,5 +1,6 @@
 import type { MessageAttributeValue, SendMessageCommandInput } from '@aws-sdk/client-sqs'
 import type { DeadLetter, Delivery } from '@onceward/core'
+import { deadLetterOf } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { createPublisher, deadLetterMessage } from './dead-letter.ts'
 import { toDelivery } from './delivery.ts'
@@ -7,21 +8,6 @@ import { toDelivery } from './delivery.ts'
 const queueUrl = 'https://sqs.eu-west-1.amazonaws.com/000000000000/orders'
 const deadUrl = `${queueUrl}-dead`
 const text = (StringValue: string) => ({ DataType: 'String', StringValue })
-
-function letter(delivery: Delivery, overrides: Partial<DeadLetter> = {}): DeadLetter {
-  return {
-    ref: { kind: 'refused', id: 'r-1' },
-    consumer: 'billing',
-    key: 'order-1',
-    reason: 'fatal',
-    error: 'no such order',
-    attempts: 1,
-    firstFailedAt: new Date(0),
-    lastFailedAt: new Date(0),
-    delivery,
-    ...overrides,
-  }
-}
 
 function delivered(
   MessageAttributes: Record<string, MessageAttributeValue>,
@@ -35,7 +21,7 @@ function delivered(
 test('the body stays as it was, with its own attributes and those that say why', () => {
   const binary = { DataType: 'Binary', BinaryValue: new Uint8Array([255]) }
   const delivery = delivered({ 'Idempotency-Key': text('order-1'), trace: binary })
-  const message = deadLetterMessage(letter(delivery), deadUrl)
+  const message = deadLetterMessage(deadLetterOf(delivery), deadUrl)
   expect(message).toMatchObject({ QueueUrl: deadUrl, MessageBody: '{"ä":1}' })
   expect(message.MessageAttributes).toMatchObject({
     'Idempotency-Key': text('order-1'),
@@ -52,13 +38,13 @@ test('the body stays as it was, with its own attributes and those that say why',
 test('the message keeps all of its own ten attributes: its identity may be among them', () => {
   const names = Array.from({ length: 10 }, (_, index) => `a${index}`)
   const delivery = delivered(Object.fromEntries(names.map((name) => [name, text(name)])))
-  const message = deadLetterMessage(letter(delivery), deadUrl)
+  const message = deadLetterMessage(deadLetterOf(delivery), deadUrl)
   expect(Object.keys(message.MessageAttributes ?? {})).toEqual(names)
 })
 
 test('the reasons of an earlier death make room for those of this one', () => {
   const earlier = { 'x-onceward-reason': text('attempts-spent'), 'X-Onceward-Key': text('old') }
-  const dead = letter(delivered({ ...earlier, a: text('1') }), { key: undefined })
+  const dead = deadLetterOf(delivered({ ...earlier, a: text('1') }), { key: undefined })
   const { MessageAttributes } = deadLetterMessage(dead, deadUrl)
   expect(MessageAttributes?.['x-onceward-reason']).toEqual(text('fatal'))
   expect(MessageAttributes).not.toHaveProperty('X-Onceward-Key')
@@ -67,11 +53,11 @@ test('the reasons of an earlier death make room for those of this one', () => {
 test('to a FIFO queue it goes with its group and its id', () => {
   const from = `${queueUrl}.fifo`
   const delivery = delivered({}, { MessageGroupId: 'g-1' }, from)
-  expect(deadLetterMessage(letter(delivery), `${deadUrl}.fifo`)).toMatchObject({
+  expect(deadLetterMessage(deadLetterOf(delivery), `${deadUrl}.fifo`)).toMatchObject({
     MessageGroupId: 'g-1',
     MessageDeduplicationId: 'm-1',
   })
-  expect(deadLetterMessage(letter(delivered({})), `${deadUrl}.fifo`)).toHaveProperty(
+  expect(deadLetterMessage(deadLetterOf(delivered({})), `${deadUrl}.fifo`)).toHaveProperty(
     'MessageGroupId',
     'billing',
   )
@@ -83,7 +69,7 @@ test('a stored delivery is sent with the headers it was stored with', () => {
     headers: { 'idempotency-key': 'order-1', empty: '', absent: undefined },
     source: { broker: 'sqs', queue: queueUrl },
   }
-  const { MessageAttributes } = deadLetterMessage(letter(delivery), deadUrl)
+  const { MessageAttributes } = deadLetterMessage(deadLetterOf(delivery), deadUrl)
   expect(MessageAttributes).toHaveProperty('idempotency-key', text('order-1'))
   expect(MessageAttributes).not.toHaveProperty('empty')
   expect(MessageAttributes).not.toHaveProperty('absent')
@@ -91,7 +77,7 @@ test('a stored delivery is sent with the headers it was stored with', () => {
 
 test('what SQS would refuse in the text of an error is replaced', () => {
   const error = 'bad \u0000 byte \u{FFFF} and \u{1F600}'
-  const { MessageAttributes } = deadLetterMessage(letter(delivered({}), { error }), deadUrl)
+  const { MessageAttributes } = deadLetterMessage(deadLetterOf(delivered({}), { error }), deadUrl)
   expect(MessageAttributes?.['x-onceward-error']).toEqual(text('bad � byte � and \u{1F600}'))
 })
 
@@ -113,15 +99,15 @@ test.each([tooLarge, tooLong])(
   'a body that leaves no room for the reason is sent without it: $name',
   async (refusal) => {
     const large = { ...delivered({ a: text('1') }), body: Buffer.alloc(262_000, 'x') }
-    expect(await tries(letter(large), refusal)).toEqual([9, 1])
+    expect(await tries(deadLetterOf(large), refusal)).toEqual([9, 1])
   },
 )
 
 test('200 KiB, body and attributes, are the least that can be too large', async () => {
   const small = delivered({ a: text('1') })
-  const { MessageAttributes } = deadLetterMessage(letter(small), deadUrl)
+  const { MessageAttributes } = deadLetterMessage(deadLetterOf(small), deadUrl)
   const room = 200 * 1_024 - Buffer.byteLength(JSON.stringify(MessageAttributes))
-  const ofBytes = (bytes: number) => letter({ ...small, body: Buffer.alloc(bytes, 'x') })
+  const ofBytes = (bytes: number) => deadLetterOf({ ...small, body: Buffer.alloc(bytes, 'x') })
   expect(await tries(ofBytes(room), tooLarge)).toEqual([9, 1])
   await expect(tries(ofBytes(room - 1), tooLarge)).rejects.toBe(tooLarge)
 })
@@ -132,10 +118,10 @@ test('any other refusal is the answer: the message stays where it is', async () 
     sends += 1
     throw error
   }
-  const small = letter(delivered({}))
+  const small = deadLetterOf(delivered({}))
   await expect(createPublisher({ send: failing(tooLarge) }, deadUrl)(small)).rejects.toBe(tooLarge)
   const gone = Object.assign(new Error('gone'), { name: 'QueueDoesNotExist' })
-  const large = letter({ ...delivered({}), body: Buffer.alloc(262_000, 'x') })
+  const large = deadLetterOf({ ...delivered({}), body: Buffer.alloc(262_000, 'x') })
   await expect(createPublisher({ send: failing(gone) }, deadUrl)(large)).rejects.toBe(gone)
   expect(sends).toBe(2)
 })

@@ -9,12 +9,15 @@ interface Timer {
 export class Clock {
   #nowMs = 1_000_000
   readonly #timers = new Set<Timer>()
+  /** Every timer that was set, for a test to look at, or to empty before it looks. */
+  readonly asked: { readonly delayMs: number; readonly keepAlive: boolean | undefined }[] = []
   readonly runtime: Runtime = {
     ...systemRuntime,
     now: () => this.#nowMs as ReturnType<Runtime['now']>,
     monotonic: () => this.#nowMs,
     random: () => 0.5,
-    setTimer: (callback, delayMs) => {
+    setTimer: (callback, delayMs, options) => {
+      this.asked.push({ delayMs, keepAlive: options?.keepAlive })
       const timer = { atMs: this.#nowMs + delayMs, callback }
       this.#timers.add(timer)
       return () => this.#timers.delete(timer)

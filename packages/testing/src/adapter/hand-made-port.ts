@@ -8,6 +8,7 @@ import {
   type RunHooks,
 } from '@onceward/core/adapter'
 import { Clock } from './clock.ts'
+import { deadLetterOf } from './dead-letter.ts'
 
 export interface Logged {
   readonly level: keyof Logger
@@ -84,7 +85,8 @@ export function handMadeGuard(settings: Partial<GuardSettings> = {}): HandMadeGu
     availability: () => state.availability,
     publishDeadLetter: async (_settlement, publish) => {
       if (state.publish === 'retry') return { kind: 'retry' }
-      if (state.publish === 'published') await publish(letterOf(handed[0]?.delivery))
+      if (state.publish === 'published')
+        await publish(deadLetterOf(handed[0]?.delivery as Delivery))
       return { kind: state.publish }
     },
     registerPublisher: (source, publish) => {
@@ -124,20 +126,4 @@ function run(
     return settlement
   })
   return Promise.all(settling)
-}
-
-function letterOf(
-  delivery: Delivery | undefined,
-): Parameters<Parameters<GuardPort['publishDeadLetter']>[1]>[0] {
-  return {
-    ref: { kind: 'refused', id: 'r-1' },
-    consumer: 'billing',
-    key: 'key-a',
-    reason: 'fatal',
-    error: 'no such order',
-    attempts: 1,
-    firstFailedAt: new Date(0),
-    lastFailedAt: new Date(0),
-    delivery: delivery as Delivery,
-  }
 }

@@ -1,5 +1,6 @@
 export { quorumQueuesOnDisk, type Rabbitmqctl, rabbitmqctl } from '../servers/rabbitmqctl.ts'
 export { Clock, turn } from './clock.ts'
+export { deadLetterOf } from './dead-letter.ts'
 export { guardOf, type Order } from './guard.ts'
 export {
   type Handed,

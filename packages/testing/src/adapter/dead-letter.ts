@@ -1,0 +1,17 @@
+import type { DeadLetter, Delivery } from '@onceward/core'
+
+/** A message that is dead after one attempt, but for what the test says of it. */
+export function deadLetterOf(delivery: Delivery, over: Partial<DeadLetter> = {}): DeadLetter {
+  return {
+    ref: { kind: 'refused', id: 'r-1' },
+    consumer: 'billing',
+    key: 'order-1',
+    reason: 'fatal',
+    error: 'no such order',
+    attempts: 1,
+    firstFailedAt: new Date(0),
+    lastFailedAt: new Date(0),
+    delivery,
+    ...over,
+  }
+}
