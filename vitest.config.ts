@@ -5,7 +5,7 @@ const conditions = ['@onceward/source', 'node', 'development|production']
 const resolution = { resolve: { conditions }, ssr: { resolve: { conditions } } }
 const setupFile = './packages/testing/src/vitest/global-setup.ts'
 const globalSetup = existsSync(new URL(setupFile, import.meta.url)) ? [setupFile] : []
-const structure = ['test-e2e/structure.test.ts', 'test-e2e/siblings.test.ts']
+const structure = ['test-e2e/repository/structure.test.ts', 'test-e2e/repository/siblings.test.ts']
 
 const config: ViteUserConfig = defineConfig({
   ...resolution,

@@ -17,9 +17,12 @@ const integration = (name, files) => files.map((file) => `packages/${name}/src/$
 export const GROUPS = {
   core: {
     files: [
-      'machine guard-port run intake inbox-run slice slice-state split part known verdict store-failed',
-      'unreleased outcome lease claim complete lease-only leased-run deferrals single-flight publishing',
-      'parked breaker identity',
+      'model/state-machine guard/running-guard guard/process guard/receive guard/with-inbox',
+      'guard/lease-only guard/without-inbox guard/parked transaction/batch transaction/batch-state',
+      'transaction/bisect transaction/transaction transaction/stored-state transaction/verdict',
+      'transaction/store-failed transaction/release-later settlement/outcome',
+      'settlement/publish-dead-letter lease/renew lease/claim lease/complete concurrency/deferrals',
+      'concurrency/in-flight concurrency/breaker identity/identify',
     ]
       .join(' ')
       .split(' ')
@@ -32,21 +35,22 @@ export const GROUPS = {
   amqp: adapter('amqp', 'topology'),
   postgres: {
     files: [
-      'inbox',
-      'claim',
-      'attempts',
-      'transaction',
-      'handle',
-      'held',
-      'letters',
-      'verdicts',
+      'inbox/inbox',
+      'transaction/claim',
+      'inbox/attempts',
+      'transaction/business-transaction',
+      'transaction/refusing-handle',
+      'driver/held-connection',
+      'inbox/publish-dead-letter',
+      'inbox/verdicts',
     ].map((name) => `packages/postgres/src/${name}.ts`),
     // Those of tables, migrations, leases and poolers take minutes and see little of these files.
     tests: [
-      'packages/postgres/src/!(*.int).test.ts',
+      'packages/postgres/src/**/!(*.int).test.ts',
       ...integration('postgres', [
-        ...['fence', 'claim', 'commit', 'handle', 'pg', 'kysely'],
-        ...['refused', 'registration', 'parked', 'dead-letters', 'conformance'],
+        ...['transaction/fence', 'transaction/claim', 'transaction/commit'],
+        ...['transaction/refusing-handle', 'pg', 'kysely', 'inbox/refused-messages'],
+        ...['inbox/register-consumer', 'inbox/parked', 'dead-letters', 'conformance'],
       ]),
     ],
     servers: true,
@@ -64,7 +68,7 @@ export const TEXT_TESTS = {
     integration('redis', ['conformance', 'doctor']),
   ],
   sql: [
-    integration('postgres', ['conformance', 'parked', 'dead-letters']),
+    integration('postgres', ['conformance', 'inbox/parked', 'dead-letters']),
     ['packages/postgres/src'],
   ],
   'sql-leases': [integration('postgres', ['lease-store'])],

@@ -1,4 +1,4 @@
-import type { ErrorCode } from '../packages/core/src/errors.ts'
+import type { ErrorCode } from '../packages/core/src/model/errors.ts'
 import { code, table } from './docs-table.ts'
 
 interface ErrorDoc {

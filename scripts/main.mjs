@@ -36,9 +36,9 @@ const COMMANDS = {
   check: async () => ((await runChecks()).failed === 0 ? 0 : 1),
   docs: (args) => runFromSource('scripts/docs.ts', args),
   demo: (args) => runFromSource('test-e2e/demo/main.ts', args),
-  bench: (args) => runFromSource('bench/run.ts', args),
+  bench: (args) => runFromSource('bench/runner/run.ts', args),
   soak: (args) => runFromSource('test-e2e/soak/main.ts', args),
-  simulate: (args) => runFromSource('test-e2e/simulation/main.ts', args),
+  simulate: (args) => runFromSource('test-e2e/simulation/run/main.ts', args),
   crash: (args) =>
     args.includes('--matrix') ? crashMatrix(args) : runFromSource('test-e2e/crash/main.ts', args),
   mutate,

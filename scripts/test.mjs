@@ -5,7 +5,7 @@ import { turbo } from './build.mjs'
 import { runChecks } from './checks.mjs'
 import { fromSource, pinnedNode, root, run, tool } from './process.mjs'
 
-const installer = 'packages/testing/src/servers/install.ts'
+const installer = 'packages/testing/src/servers/run/install.ts'
 
 /** Runs Vitest; a run that ended badly without a failed test counts as one failure. */
 async function runVitest(args) {

@@ -13,17 +13,17 @@ import {
 import { portOf } from '@onceward/core/adapter'
 import { pgInbox } from '@onceward/postgres/pg'
 import { Pool, type PoolClient } from 'pg'
-import type { Watch } from './support/consume-sqs.ts'
-import { crashes } from './support/crash.ts'
-import { watched } from './support/crash-inbox.ts'
-import { leasesOf } from './support/crash-leases.ts'
-import { watchedGuard } from './support/crash-port.ts'
-import { watchWire } from './support/crash-wire.ts'
-import { createHandler } from './support/handler.ts'
-import { listen, logger, say } from './support/link.ts'
-import type { HandDelivery, Order, Settled, WorkerConfig } from './support/protocol.ts'
-import { takeVitals } from './support/vitals.ts'
-import { runtimeOf } from './support/wrong-clock.ts'
+import type { Watch } from './support/brokers/consume-sqs.ts'
+import { crashes } from './support/crash/crash.ts'
+import { watched } from './support/crash/crash-inbox.ts'
+import { leasesOf } from './support/crash/crash-leases.ts'
+import { watchedGuard } from './support/crash/crash-port.ts'
+import { watchWire } from './support/crash/crash-wire.ts'
+import { createHandler } from './support/workers/handler.ts'
+import { takeVitals } from './support/workers/process-usage.ts'
+import type { HandDelivery, Order, Settled, WorkerConfig } from './support/workers/protocol.ts'
+import { listen, logger, say } from './support/workers/worker-channel.ts'
+import { runtimeOf } from './support/workers/wrong-clock.ts'
 
 const config = JSON.parse(process.argv[2] ?? '{}') as WorkerConfig
 const { source } = config
@@ -94,11 +94,11 @@ async function consume(): Promise<Consumption | undefined> {
     case 'hand':
       return undefined
     case 'sqs':
-      return (await import('./support/consume-sqs.ts')).fromSqs(source, adapted, watch)
+      return (await import('./support/brokers/consume-sqs.ts')).fromSqs(source, adapted, watch)
     case 'kafka':
-      return (await import('./support/consume-kafka.ts')).fromKafka(source, adapted, watch)
+      return (await import('./support/brokers/consume-kafka.ts')).fromKafka(source, adapted, watch)
     case 'amqp':
-      return (await import('./support/consume-amqp.ts')).fromAmqp(source, adapted, watch)
+      return (await import('./support/brokers/consume-amqp.ts')).fromAmqp(source, adapted, watch)
     default:
       return source satisfies never
   }

@@ -13,8 +13,8 @@ import { type RedisLeasesOptions, redisLeases } from '@onceward/redis'
 import { type PostgresServer, postgres, redis } from '@onceward/testing/servers'
 import { Redis } from 'ioredis'
 import { Pool } from 'pg'
-import { createEffects, DURABLE, type Order, write } from '../effects.ts'
-import { CONCURRENCY } from '../rounds.ts'
+import { createEffects, DURABLE, type Order, write } from '../load/effects.ts'
+import { CONCURRENCY } from '../runner/rounds.ts'
 
 /** Beside an inbox Redis needs no disk. */
 const VOLATILE = { appendonly: 'no', save: '' }

@@ -1,5 +1,5 @@
 import { writeFile } from 'node:fs/promises'
-import type { Benchmark } from '../report.ts'
+import type { Benchmark } from '../runner/report.ts'
 import { installRivals } from './install.ts'
 
 type Values = Benchmark['values']

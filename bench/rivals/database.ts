@@ -1,5 +1,5 @@
 import { Pool } from 'pg'
-import { CONCURRENCY } from '../rounds.ts'
+import { CONCURRENCY } from '../runner/rounds.ts'
 import type { Surroundings } from './rival.ts'
 
 /** As many connections for each of them; two of the guard's are its own. */

@@ -9,7 +9,7 @@ import {
 } from '@aws-sdk/client-sqs'
 import { until } from '@onceward/testing'
 import type { PostgresServer, SqsConnection } from '@onceward/testing/servers'
-import { createEffects } from '../effects.ts'
+import { createEffects } from '../load/effects.ts'
 import { type Cache, openCache } from '../redis/stage.ts'
 import { MOST } from './by-hand.ts'
 import { withPool } from './database.ts'

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Message, SendMessageBatchRequestEntry } from '@aws-sdk/client-sqs'
-import type { Order } from '../effects.ts'
+import type { Order } from '../load/effects.ts'
 
 /** How long Redis remembers, where that is told by message or by event: longer than a run. */
 export const REMEMBERED_S = 3_600

@@ -1,4 +1,4 @@
-import { type Contestant, median } from '../rounds.ts'
+import { type Contestant, median } from '../runner/rounds.ts'
 import { type Entrant, ordersOf, type Run, startRun } from './handed.ts'
 
 /** Milliseconds from being handed out to the commit of the effect, one figure of each round. */

@@ -1,12 +1,12 @@
 import { statfs } from 'node:fs/promises'
 import { tmpdir, totalmem } from 'node:os'
 import { postgres } from '@onceward/testing/servers'
-import { DURABLE } from '../effects.ts'
-import { roundsAfterCheckpoint, roundsBeside } from '../remembered/rounds.ts'
-import { openStage } from '../remembered/stage.ts'
-import { fill, indexBytes, remember } from '../remembered/table.ts'
-import type { Benchmark } from '../report.ts'
-import type { Scale } from '../scale.ts'
+import { DURABLE } from '../load/effects.ts'
+import { roundsAfterCheckpoint, roundsBeside } from '../retention/rounds.ts'
+import { openStage } from '../retention/stage.ts'
+import { fill, indexBytes, remember } from '../retention/table.ts'
+import type { Benchmark } from '../runner/report.ts'
+import type { Scale } from '../runner/scale.ts'
 
 /** Events that are remembered when it is measured. */
 const SIZES = [1_000_000, 10_000_000, 50_000_000]

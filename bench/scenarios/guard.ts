@@ -9,7 +9,6 @@ import { migrate } from '@onceward/postgres'
 import { pgInbox } from '@onceward/postgres/pg'
 import { postgres } from '@onceward/testing/servers'
 import { Pool } from 'pg'
-import { proxyAside } from '../aside.ts'
 import {
   createEffects,
   DURABLE,
@@ -19,11 +18,19 @@ import {
   toDelivery,
   write,
   writeAll,
-} from '../effects.ts'
-import { grow } from '../growth.ts'
-import type { Benchmark } from '../report.ts'
-import { alternate, CONCURRENCY, type Contestant, inLanes, median, ratioOf } from '../rounds.ts'
-import type { Scale } from '../scale.ts'
+} from '../load/effects.ts'
+import { grow } from '../load/growth.ts'
+import { proxyAside } from '../load/proxy-process.ts'
+import type { Benchmark } from '../runner/report.ts'
+import {
+  alternate,
+  CONCURRENCY,
+  type Contestant,
+  inLanes,
+  median,
+  ratioOf,
+} from '../runner/rounds.ts'
+import type { Scale } from '../runner/scale.ts'
 
 const BATCH = 100
 

@@ -7,12 +7,26 @@ import { type KafkaConnection, kafka, postgres, redis } from '@onceward/testing/
 import { Redis } from 'ioredis'
 import { type ConsumerRunConfig, Kafka, type KafkaMessage, logLevel } from 'kafkajs'
 import { Pool } from 'pg'
-import { createEffects, DURABLE, inTransaction, type Order, toDelivery, write } from '../effects.ts'
-import { countingObserver, type Observer, QUIET, weighing } from '../observer.ts'
-import type { Benchmark } from '../report.ts'
-import { alternate, CONCURRENCY, type Contestant, inLanes, median, ratioOf } from '../rounds.ts'
-import type { Scale } from '../scale.ts'
-import { Stopwatch } from '../stopwatch.ts'
+import {
+  createEffects,
+  DURABLE,
+  inTransaction,
+  type Order,
+  toDelivery,
+  write,
+} from '../load/effects.ts'
+import { countingObserver, type Observer, QUIET, weighing } from '../runner/observer.ts'
+import type { Benchmark } from '../runner/report.ts'
+import {
+  alternate,
+  CONCURRENCY,
+  type Contestant,
+  inLanes,
+  median,
+  ratioOf,
+} from '../runner/rounds.ts'
+import type { Scale } from '../runner/scale.ts'
+import { Stopwatch } from '../runner/stopwatch.ts'
 
 const PARTITIONS = 4
 

@@ -1,12 +1,19 @@
 import type { Guard } from '@onceward/core'
 import { redisLeases } from '@onceward/redis'
-import { toDelivery } from '../effects.ts'
+import { toDelivery } from '../load/effects.ts'
 import { bareContestants, growMarks } from '../redis/marks.ts'
 import { type Cache, type Database, openCache, openDatabase, PATIENT } from '../redis/stage.ts'
 import { type Asked, stormContestants } from '../redis/storm.ts'
-import type { Benchmark } from '../report.ts'
-import { alternate, CONCURRENCY, type Contestant, inLanes, median, ratioOf } from '../rounds.ts'
-import type { Scale } from '../scale.ts'
+import type { Benchmark } from '../runner/report.ts'
+import {
+  alternate,
+  CONCURRENCY,
+  type Contestant,
+  inLanes,
+  median,
+  ratioOf,
+} from '../runner/rounds.ts'
+import type { Scale } from '../runner/scale.ts'
 import { settle } from './guard.ts'
 
 const BATCH = 100

@@ -1,8 +1,7 @@
 import { postgres } from '@onceward/testing/servers'
-import { sqsAside } from '../aside.ts'
-import { createEffects, DURABLE } from '../effects.ts'
+import { createEffects, DURABLE } from '../load/effects.ts'
+import { sqsAside } from '../load/proxy-process.ts'
 import { openCache } from '../redis/stage.ts'
-import type { Benchmark } from '../report.ts'
 import { costsOf } from '../rivals/costs.ts'
 import { withPool } from '../rivals/database.ts'
 import type { Entrant } from '../rivals/handed.ts'
@@ -10,8 +9,9 @@ import { installRivals } from '../rivals/install.ts'
 import { FATES, killTenTimes } from '../rivals/kills.ts'
 import type { Rival } from '../rivals/rival.ts'
 import { fresh, halfDuplicates, Latencies } from '../rivals/throughput.ts'
-import { alternate, median, ratioOf } from '../rounds.ts'
-import type { Scale } from '../scale.ts'
+import type { Benchmark } from '../runner/report.ts'
+import { alternate, median, ratioOf } from '../runner/rounds.ts'
+import type { Scale } from '../runner/scale.ts'
 
 /** The guard beside what people use instead: the same handler, the same messages. */
 export async function rivalsBenchmark(scale: Scale): Promise<Benchmark> {

@@ -13,11 +13,25 @@ import { pgInbox } from '@onceward/postgres/pg'
 import { consumeSqs } from '@onceward/sqs'
 import { postgres, type SqsConnection } from '@onceward/testing/servers'
 import { Pool } from 'pg'
-import { sqsAside } from '../aside.ts'
-import { createEffects, DURABLE, inTransaction, type Order, toDelivery, write } from '../effects.ts'
-import type { Benchmark } from '../report.ts'
-import { alternate, CONCURRENCY, type Contestant, inLanes, median, ratioOf } from '../rounds.ts'
-import type { Scale } from '../scale.ts'
+import {
+  createEffects,
+  DURABLE,
+  inTransaction,
+  type Order,
+  toDelivery,
+  write,
+} from '../load/effects.ts'
+import { sqsAside } from '../load/proxy-process.ts'
+import type { Benchmark } from '../runner/report.ts'
+import {
+  alternate,
+  CONCURRENCY,
+  type Contestant,
+  inLanes,
+  median,
+  ratioOf,
+} from '../runner/rounds.ts'
+import type { Scale } from '../runner/scale.ts'
 
 /** What SQS gives in one receive and takes in one delete. */
 const MOST = 10

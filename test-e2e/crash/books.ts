@@ -1,4 +1,4 @@
-import type { Stage } from '../support/stage.ts'
+import type { Stage } from '../support/test-stage.ts'
 import { ACCOUNTS, isFatal, type Plan } from './plan.ts'
 
 /** What a round has left in the database and in the dead-letter place. */

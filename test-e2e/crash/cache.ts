@@ -1,6 +1,6 @@
 import { redis } from '@onceward/testing'
 import { Redis } from 'ioredis'
-import type { WorkerConfig } from '../support/protocol.ts'
+import type { WorkerConfig } from '../support/workers/protocol.ts'
 
 /** What becomes of Redis when the process stands at the point of its death. `restarted`: with its data. */
 export const FATES = ['absent', 'up', 'down', 'flushed', 'restarted'] as const

@@ -1,7 +1,7 @@
 import { skipped } from '@onceward/testing'
-import { type Broker, KAFKA, rabbitOf, SQS } from '../support/brokers.ts'
+import { type Broker, KAFKA, rabbitOf, SQS } from '../support/brokers/brokers.ts'
 import { createDice, type Dice } from '../support/dice.ts'
-import type { Word } from '../support/protocol.ts'
+import type { Word } from '../support/workers/protocol.ts'
 import { FATES, type Fate } from './cache.ts'
 import { ROWS, type Row, wordOf } from './rows.ts'
 

@@ -1,5 +1,5 @@
 import { type Dice, diceOf } from '../support/dice.ts'
-import type { Order } from '../support/protocol.ts'
+import type { Order } from '../support/workers/protocol.ts'
 import type { BrokerName } from './matrix.ts'
 
 /** What is struck, and how. */

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { Crew } from '../support/crew.ts'
-import { Stage } from '../support/stage.ts'
+import { Stage } from '../support/test-stage.ts'
+import { Crew } from '../support/workers/crew.ts'
 import { audit, type Books, openBooks } from './books.ts'
 import type { Plan } from './plan.ts'
 import type { Servers } from './servers.ts'

@@ -1,4 +1,4 @@
-import type { CrashPoint, Deed, Word } from '../support/protocol.ts'
+import type { CrashPoint, Deed, Word } from '../support/workers/protocol.ts'
 
 /** How the first worker comes to its end: by itself at a point, or by the test while its COMMIT is on the wire. */
 export type Death =

@@ -6,9 +6,9 @@ import {
   type Server,
   sqs,
 } from '@onceward/testing'
-import { KAFKA, RABBITMQ, type RunningBroker } from '../support/brokers.ts'
-import { freshName } from '../support/place.ts'
-import { createQueues } from '../support/queues.ts'
+import { KAFKA, RABBITMQ, type RunningBroker } from '../support/brokers/brokers.ts'
+import { freshName } from '../support/brokers/queue-under-test.ts'
+import { createQueues } from '../support/brokers/queues.ts'
 import type { BrokerName } from './matrix.ts'
 
 /** A worker that is only slow, because the machine is, is not to lose what it has in hand. */

@@ -1,6 +1,6 @@
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, test } from 'vitest'
-import type { RunningBroker } from '../support/brokers.ts'
+import type { RunningBroker } from '../support/brokers/brokers.ts'
 import { BROKERS, type BrokerName, nameOf, scenesOf } from './matrix.ts'
 import { play } from './scene.ts'
 

@@ -3,10 +3,10 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { describe, expect, test } from 'vitest'
-import type { Tally } from './campaign.ts'
-import { MUTANTS } from './mutants.ts'
+import { MUTANTS } from './faults/mutants.ts'
+import type { Tally } from './run/campaign.ts'
 
-const main = join(import.meta.dirname, 'main.ts')
+const main = join(import.meta.dirname, 'run/main.ts')
 /** Alone on two cores the longest takes two minutes; a loaded machine may take five times as long. */
 const PATIENCE_MS = 900_000
 

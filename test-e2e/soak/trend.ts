@@ -1,4 +1,4 @@
-import type { Vitals } from '../support/vitals.ts'
+import type { Vitals } from '../support/workers/process-usage.ts'
 
 /** What a process held at rest, and when. */
 export interface Sample extends Vitals {

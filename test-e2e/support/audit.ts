@@ -1,8 +1,8 @@
 import { expect } from 'vitest'
-import { effectsReach, onceEach, stillAlive } from './facts.ts'
-import type { Order } from './protocol.ts'
-import type { Stage } from './stage.ts'
-import type { WorkerProcess } from './worker-process.ts'
+import { effectsReach, onceEach, stillAlive } from './effects.ts'
+import type { Stage } from './test-stage.ts'
+import type { Order } from './workers/protocol.ts'
+import type { WorkerProcess } from './workers/worker-process.ts'
 
 /**
  * Nothing lost, nothing doubled, nothing dead, nothing left in the broker; every worker that nobody killed lives and

@@ -10,8 +10,8 @@ import {
   initializeMessageStorage,
   initializePollingMessageListener,
 } from 'pg-transactional-outbox'
-import { type Order, write } from '../../effects.ts'
-import { CONCURRENCY } from '../../rounds.ts'
+import { type Order, write } from '../../load/effects.ts'
+import { CONCURRENCY } from '../../runner/rounds.ts'
 import { consumeByHand } from '../by-hand.ts'
 import { execute, openPool } from '../database.ts'
 import { toOrder } from '../orders.ts'

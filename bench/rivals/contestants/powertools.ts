@@ -1,7 +1,7 @@
 import { IdempotencyConfig, makeIdempotent } from '@aws-lambda-powertools/idempotency'
 import { CachePersistenceLayer } from '@aws-lambda-powertools/idempotency/cache'
 import { createClient } from '@redis/client'
-import { inTransaction, type Order, write } from '../../effects.ts'
+import { inTransaction, type Order, write } from '../../load/effects.ts'
 import { consumeByHand } from '../by-hand.ts'
 import { openPool } from '../database.ts'
 import { REMEMBERED_S, toOrder } from '../orders.ts'

@@ -1,4 +1,4 @@
-import { inTransaction, write } from '../../effects.ts'
+import { inTransaction, write } from '../../load/effects.ts'
 import { consumeByHand } from '../by-hand.ts'
 import { openPool } from '../database.ts'
 import { toOrder } from '../orders.ts'

@@ -1,14 +1,19 @@
 // biome-ignore-all assist/source/organizeImports: in reading order
 
 // The guard: what one makes, and what it does with a delivery.
-export { createBatchGuard, createGuard } from './guard.ts'
-export type { Guard } from './port.ts'
-export type { DecodedDelivery, Delivery, DeliverySource, GuardEvent } from './delivery.ts'
-export type { AbandonReason, DeadLetterReason, DeferReason, Settlement } from './settlement.ts'
+export { createBatchGuard, createGuard } from './guard/guard.ts'
+export type { Guard } from './model/guard-port.ts'
+export type { DecodedDelivery, Delivery, DeliverySource, GuardEvent } from './model/delivery.ts'
+export type {
+  AbandonReason,
+  DeadLetterReason,
+  DeferReason,
+  Settlement,
+} from './model/settlement.ts'
 
 // A running consumer, whatever the broker.
-export type { Consumption, Health } from './consumption.ts'
-export type { ConsumeOptions, RunOptions } from './run-options.ts'
+export type { Consumption, Health } from './adapter/consumption.ts'
+export type { ConsumeOptions, RunOptions } from './adapter/run-options.ts'
 
 // What a user gives it.
 export type {
@@ -22,10 +27,10 @@ export type {
   OutcomeRecord,
   Resolver,
   Takeover,
-} from './options.ts'
-export type { Logger } from './logger.ts'
-export { DEFAULTS, type Defaults } from './defaults.ts'
-export { OPTION_DOCS, type OptionDoc } from './option-docs.ts'
+} from './options/options.ts'
+export type { Logger } from './model/logger.ts'
+export { DEFAULTS, type Defaults } from './options/defaults.ts'
+export { OPTION_DOCS, type OptionDoc } from './options/docs.ts'
 
 // Identity.
 export {
@@ -35,8 +40,8 @@ export {
   messageId,
   payloadHash,
   position,
-} from './resolvers.ts'
-export { eventIdOf } from './event-id.ts'
+} from './identity/resolvers.ts'
+export { eventIdOf } from './identity/event-id.ts'
 
 // Errors: the first two are thrown by handlers, the others by onceward.
 export {
@@ -53,10 +58,10 @@ export {
   OncewardError,
   ERROR_CODES,
   type ErrorCode,
-} from './errors.ts'
+} from './model/errors.ts'
 
 // The words of the design.
-export type { EpochMs, EventId, EventKey, Fingerprint, Json, OwnerToken } from './vocabulary.ts'
+export type { EpochMs, EventId, EventKey, Fingerprint, Json, OwnerToken } from './model/brands.ts'
 
 // Ports, for those who write stores and adapters.
 export type {
@@ -68,7 +73,7 @@ export type {
   LeaseRegistration,
   LeaseSession,
   LeaseStore,
-} from './lease-store.ts'
+} from './model/lease-store.ts'
 export type {
   BeginClaim,
   BeginRequest,
@@ -96,8 +101,8 @@ export type {
   SweepStep,
   TransactionStatus,
   VerdictAnswer,
-} from './ports.ts'
-export { deadLetterHeaders } from './dead-letter-headers.ts'
-export { type Runtime, systemRuntime } from './runtime.ts'
-export { type Breaker, createBreaker } from './breaker.ts'
-export { type AloneLock, createAloneLock } from './alone.ts'
+} from './model/inbox.ts'
+export { deadLetterHeaders } from './settlement/dead-letter-headers.ts'
+export { type Runtime, systemRuntime } from './model/runtime.ts'
+export { type Breaker, createBreaker } from './concurrency/breaker.ts'
+export { type AloneLock, createAloneLock } from './concurrency/alone-lock.ts'

@@ -9,7 +9,7 @@ import { passTime } from './fixtures/inbox.ts'
 import { kyselyInbox } from './kysely.ts'
 import { migrate } from './migrate.ts'
 import { pgInbox } from './pg.ts'
-import { quotedSchema } from './schema.ts'
+import { quotedSchema } from './statements/schema-name.ts'
 
 let pool: pg.Pool
 let db: Kysely<unknown>

@@ -4,7 +4,7 @@ import { counted, fresh, newDelivery, newEvent } from '@onceward/testing/conform
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type DeadLetterFilter, deadLetters, type StoredDeadLetter } from './dead-letters.ts'
 import { all, lockWaiters, newEvents, type TestInbox, testInbox } from './fixtures/inbox.ts'
-import { MAX_STORED_BYTES } from './stored-delivery.ts'
+import { MAX_STORED_BYTES } from './statements/delivery-columns.ts'
 
 let inbox: TestInbox
 

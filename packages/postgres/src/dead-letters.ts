@@ -1,13 +1,13 @@
 import type { DeadLetter, DeadLetterReason } from '@onceward/core'
 import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
+import { answers, texts } from './driver/rows.ts'
 import { sqlState } from './errors.ts'
-import { isDeadLetter, toDeadLetter } from './letters.ts'
-import { answers, texts } from './rows.ts'
+import { isDeadLetter, toDeadLetter } from './inbox/publish-dead-letter.ts'
 import type { KnownRow } from './statements/attempts.ts'
-import type { LetterRow } from './statements/letters.ts'
-import { createStatements, type Statements } from './statements.ts'
-import { isOmitted } from './stored-delivery.ts'
-import { toErrorText, unescapeText } from './stored-text.ts'
+import type { LetterRow } from './statements/dead-letters.ts'
+import { isOmitted } from './statements/delivery-columns.ts'
+import { createStatements, type Statements } from './statements/index.ts'
+import { toErrorText, unescapeText } from './statements/text-columns.ts'
 
 /** Which dead letters; what is left out matches all. */
 export interface DeadLetterFilter {

@@ -7,7 +7,21 @@ import {
   StoreUnavailableError,
 } from '@onceward/core'
 import type { Kysely, Transaction } from 'kysely'
-import { bounded } from './bounded.ts'
+import {
+  type Client,
+  connectShort,
+  KyselyHeld,
+  refusesSeveral,
+} from './clients/kysely-connection.ts'
+import { bounded } from './driver/bounded.ts'
+import type { BeginContext, Driver } from './driver/driver.ts'
+import type { SendAnswer } from './driver/held-connection.ts'
+import { gateOf, type PoolGate } from './driver/pool-slots.ts'
+import { createShort } from './driver/short-transaction.ts'
+import { diagnose, toStoreError } from './errors.ts'
+import { createInbox } from './inbox/inbox.ts'
+import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
+import { BusinessTransaction } from './transaction/business-transaction.ts'
 import {
   boundsOf,
   claimedByCount,
@@ -17,17 +31,8 @@ import {
   nothingClaimed,
   nothingOpen,
   slotWait,
-} from './claim.ts'
-import { beginText, claimTexts, RESTORE, unknownBoundText } from './claim-sql.ts'
-import type { BeginContext, Driver } from './driver.ts'
-import { diagnose, toStoreError } from './errors.ts'
-import type { SendAnswer } from './held.ts'
-import { createInbox } from './inbox.ts'
-import { type Client, connectShort, KyselyHeld, refusesSeveral } from './kysely-connection.ts'
-import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
-import { gateOf, type PoolGate } from './pool.ts'
-import { createShort } from './short.ts'
-import { BusinessTransaction } from './transaction.ts'
+} from './transaction/claim.ts'
+import { beginText, claimTexts, RESTORE, unknownBoundText } from './transaction/claim-sql.ts'
 
 /** Options of {@link kyselyInbox}. */
 export interface KyselyInboxOptions extends BusinessOptions {

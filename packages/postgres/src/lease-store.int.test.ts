@@ -13,7 +13,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { lockWaiters } from './fixtures/inbox.ts'
 import { type PostgresLeases, type PostgresLeasesOptions, postgresLeases } from './lease-store.ts'
 import { type MigrateOptions, migrate } from './migrate.ts'
-import { quotedSchema } from './schema.ts'
+import { quotedSchema } from './statements/schema-name.ts'
 
 let pool: pg.Pool
 let schemas = 0

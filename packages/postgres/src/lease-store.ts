@@ -12,13 +12,13 @@ import {
   systemRuntime,
 } from '@onceward/core'
 import type { Pool } from 'pg'
+import { connectShort } from './clients/pg-connection.ts'
+import { sharedCalls } from './driver/batched-calls.ts'
+import { gateOf, SPARE_CONNECTIONS } from './driver/pool-slots.ts'
+import { texts } from './driver/rows.ts'
+import { createShort, type Short } from './driver/short-transaction.ts'
 import { diagnose } from './errors.ts'
-import { connectShort } from './pg-connection.ts'
-import { gateOf, SPARE_CONNECTIONS } from './pool.ts'
-import { texts } from './rows.ts'
-import { sharedCalls } from './shared-calls.ts'
-import { createShort, type Short } from './short.ts'
-import { createStatements, type Statements } from './statements.ts'
+import { createStatements, type Statements } from './statements/index.ts'
 
 /** Options of {@link postgresLeases}. */
 export interface PostgresLeasesOptions {

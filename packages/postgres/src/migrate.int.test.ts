@@ -4,8 +4,8 @@ import { ConfigurationError } from '@onceward/core'
 import { database } from '@onceward/testing'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { SCHEMA_VERSION } from './inbox/schema-version.ts'
 import { migrate } from './migrate.ts'
-import { SCHEMA_VERSION } from './schema-check.ts'
 
 let url: string
 let pool: pg.Pool

@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { ConfigurationError } from '@onceward/core'
 import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
-import { DEFAULT_SCHEMA, quotedSchema } from './schema.ts'
+import { DEFAULT_SCHEMA, quotedSchema } from './statements/schema-name.ts'
 
 /** Options of {@link migrate}. */
 export interface MigrateOptions {

@@ -1,6 +1,6 @@
 import { ConfigurationError } from '@onceward/core'
-import type { Isolation } from './claim-sql.ts'
-import type { InboxOptions } from './inbox.ts'
+import type { InboxOptions } from './inbox/inbox.ts'
+import type { Isolation } from './transaction/claim-sql.ts'
 
 /** Options of `pgInbox` and `kyselyInbox`. */
 export interface BusinessOptions extends InboxOptions {

@@ -1,7 +1,21 @@
 import type { BeginRequest, Begun, EventId, Inbox } from '@onceward/core'
 import { StoreUnavailableError } from '@onceward/core'
 import type { Pool, PoolClient } from 'pg'
-import { bounded } from './bounded.ts'
+import {
+  connect,
+  connectShort,
+  type PgAnswer,
+  PgHeld,
+  surviveConnecting,
+} from './clients/pg-connection.ts'
+import { bounded } from './driver/bounded.ts'
+import type { BeginContext, Driver } from './driver/driver.ts'
+import { gateOf, type PoolGate } from './driver/pool-slots.ts'
+import { createShort } from './driver/short-transaction.ts'
+import { diagnose, toStoreError } from './errors.ts'
+import { createInbox } from './inbox/inbox.ts'
+import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
+import { BusinessTransaction } from './transaction/business-transaction.ts'
 import {
   boundsOf,
   claimedByCount,
@@ -11,7 +25,7 @@ import {
   nothingClaimed,
   nothingOpen,
   slotWait,
-} from './claim.ts'
+} from './transaction/claim.ts'
 import {
   beginText,
   boundTexts,
@@ -20,15 +34,7 @@ import {
   restoreText,
   type SessionSettings,
   unknownBoundText,
-} from './claim-sql.ts'
-import type { BeginContext, Driver } from './driver.ts'
-import { diagnose, toStoreError } from './errors.ts'
-import { createInbox } from './inbox.ts'
-import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
-import { connect, connectShort, type PgAnswer, PgHeld, surviveConnecting } from './pg-connection.ts'
-import { gateOf, type PoolGate } from './pool.ts'
-import { createShort } from './short.ts'
-import { BusinessTransaction } from './transaction.ts'
+} from './transaction/claim-sql.ts'
 
 /** Options of {@link pgInbox}. */
 export type PgInboxOptions = BusinessOptions

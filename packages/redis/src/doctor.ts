@@ -7,9 +7,9 @@ import {
   type Fingerprint,
   type OwnerToken,
 } from '@onceward/core'
-import type { RunBatch } from './batch.ts'
 import type { Namespace } from './keys.ts'
-import { type Verbs, verbsOf } from './verbs.ts'
+import type { RunBatch } from './run-script.ts'
+import { type Verbs, verbsOf } from './transitions.ts'
 
 /** What the self-test found that works, but not as well as it should. */
 export interface Finding {

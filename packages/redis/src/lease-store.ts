@@ -5,9 +5,8 @@ import {
   type LeaseStore,
   systemRuntime,
 } from '@onceward/core'
-import { createRunBatch, type RunBatch } from './batch.ts'
 import { type RedisLike, toEvaluate } from './client.ts'
-import { BoundHistory, ownHistory } from './history.ts'
+import { RedisSession } from './guard-session.ts'
 import type { Namespace } from './keys.ts'
 import {
   DEFAULTS,
@@ -15,10 +14,11 @@ import {
   type ResolvedRedisOptions,
   redisOptions,
 } from './options.ts'
-import { createPatience, inBudget } from './patience.ts'
+import { BoundHistory, ownHistory } from './postgres-history.ts'
+import { createRunBatch, type RunBatch } from './run-script.ts'
 import { createScripts, type Scripts } from './scripts.ts'
-import { RedisSession } from './session.ts'
-import { verbsOf } from './verbs.ts'
+import { createPatience, inBudget } from './time-budget.ts'
+import { verbsOf } from './transitions.ts'
 
 /** Leases in Redis, and what operators may do to events of guards without an inbox. */
 export interface RedisLeases extends LeaseStore, LeaseOperators {}

@@ -104,7 +104,7 @@ create table :"schema".audit (
   why text
 );
 
--- The identity of an event, as packages/core/src/event-id.ts makes it.
+-- The identity of an event, as packages/core/src/identity/event-id.ts makes it.
 create function :"schema".event_id(consumer text, tenant text, key text) returns uuid
   language sql immutable parallel safe
   return encode(

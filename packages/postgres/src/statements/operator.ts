@@ -1,4 +1,4 @@
-import { EVENT_LETTER, REFUSED_LETTER } from './letters.ts'
+import { EVENT_LETTER, REFUSED_LETTER } from './dead-letters.ts'
 
 /** What operators do to dead letters, each under the lock of its row. */
 export interface OperatorStatements {

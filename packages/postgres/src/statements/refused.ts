@@ -1,4 +1,4 @@
-import { offeredAgain, REFUSED_LETTER } from './letters.ts'
+import { offeredAgain, REFUSED_LETTER } from './dead-letters.ts'
 
 export interface RefusedStatements {
   /** `$1` refused messages, `$2` consumer id. A message refused again stays one row, published or not. */

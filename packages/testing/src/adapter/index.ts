@@ -1,4 +1,8 @@
-export { quorumQueuesOnDisk, type Rabbitmqctl, rabbitmqctl } from '../servers/rabbitmqctl.ts'
+export {
+  quorumQueuesOnDisk,
+  type Rabbitmqctl,
+  rabbitmqctl,
+} from '../servers/rabbitmq/rabbitmqctl.ts'
 export { Clock, turn } from './clock.ts'
 export { deadLetterOf } from './dead-letter.ts'
 export { guardOf, type Order } from './guard.ts'

@@ -1,13 +1,16 @@
-export { type KafkaOptions, kafka } from './kafka.ts'
-export { type KafkaCluster, kafkaCluster } from './kafka-cluster.ts'
-export type { KafkaConnection, KafkaUser } from './kafka-connection.ts'
-export { type PgbouncerOptions, pgbouncer } from './pgbouncer.ts'
+export { type KafkaOptions, kafka } from './kafka/kafka.ts'
+export { type KafkaCluster, kafkaCluster } from './kafka/kafka-cluster.ts'
+export type { KafkaConnection, KafkaUser } from './kafka/kafka-connection.ts'
+export { type PgbouncerOptions, pgbouncer } from './postgres/pgbouncer.ts'
 export {
   type PostgresConnection,
   type PostgresOptions,
   type PostgresServer,
   postgres,
-} from './postgres.ts'
+} from './postgres/postgres.ts'
+export { type RabbitmqConnection, type RabbitmqOptions, rabbitmq } from './rabbitmq/rabbitmq.ts'
+export { type RedisConnection, type RedisOptions, redis } from './redis/redis.ts'
+export { type RedisSentinels, type SentinelOptions, sentinels } from './redis/sentinels.ts'
 export {
   type DataHook,
   type DataVerdict,
@@ -17,10 +20,7 @@ export {
   swallowReplyTo,
   type TcpProxy,
   type TcpProxyOptions,
-} from './proxy.ts'
-export { type RabbitmqConnection, type RabbitmqOptions, rabbitmq } from './rabbitmq.ts'
-export { type RedisConnection, type RedisOptions, redis } from './redis.ts'
-export { type RedisSentinels, type SentinelOptions, sentinels } from './sentinels.ts'
+} from './run/proxy.ts'
 export {
   type How,
   SERVICES,
@@ -31,6 +31,6 @@ export {
   ServerStartError,
   type ServiceName,
   skipped,
-} from './server.ts'
-export { type SqsOptions, sqs } from './sqs.ts'
-export type { SqsConnection } from './sqs-connection.ts'
+} from './run/server.ts'
+export { type SqsOptions, sqs } from './sqs/sqs.ts'
+export type { SqsConnection } from './sqs/sqs-connection.ts'

@@ -1,4 +1,4 @@
-import { createDatabase, type PostgresServer, postgres } from '../servers/postgres.ts'
+import { createDatabase, type PostgresServer, postgres } from '../servers/postgres/postgres.ts'
 import './provided.ts'
 
 let own: Promise<PostgresServer> | undefined

@@ -1,5 +1,5 @@
 import type { TestProject } from 'vitest/node'
-import { postgres } from '../servers/postgres.ts'
+import { postgres } from '../servers/postgres/postgres.ts'
 import './provided.ts'
 
 /** Starts the one Postgres that all test files of a project share. */

@@ -1,0 +1,157 @@
+import type { Delivery } from '@onceward/core'
+import { toDelivery } from '../load/effects.ts'
+import {
+  alternate,
+  CONCURRENCY,
+  type Contestant,
+  inLanes,
+  median,
+  ratioOf,
+} from '../runner/rounds.ts'
+import type { Scale } from '../runner/scale.ts'
+import { settle } from '../scenarios/guard.ts'
+import type { Stage } from './stage.ts'
+import { logBytes } from './table.ts'
+
+const BATCH = 100
+/** Events of a round, times those of the scale: batches are fast. */
+const FACTOR = 5
+
+/** Figures of one contestant, one of each round; the first round warms up. */
+class Notes {
+  readonly #figures = new Map<string, number[]>()
+
+  note(figures: Readonly<Record<string, number>>): void {
+    for (const [name, value] of Object.entries(figures)) {
+      this.#figures.set(name, [...(this.#figures.get(name) ?? []), value])
+    }
+  }
+
+  of(name: string): readonly number[] {
+    return (this.#figures.get(name) ?? []).slice(1)
+  }
+}
+
+export interface Grown {
+  readonly values: Readonly<Record<string, number>>
+  readonly ratios: Readonly<Record<string, number>>
+}
+
+interface Stages {
+  readonly empty: Stage
+  readonly full: Stage
+}
+
+/** The log takes every page whole that is written for the first time since a checkpoint: the worst minute there is. */
+export async function roundsAfterCheckpoint(
+  { empty, full }: Stages,
+  { rounds, events }: Scale,
+): Promise<Grown> {
+  const notes = { empty: new Notes(), full: new Notes() }
+  const rates = await alternate(
+    [
+      contestant('empty', { stage: empty, notes: notes.empty }),
+      contestant('full', { stage: full, notes: notes.full }),
+    ],
+    { rounds, events },
+  )
+  return {
+    values: {
+      full: median(rates.get('full') ?? []),
+      'full, WAL bytes': median(notes.full.of('WAL bytes')),
+    },
+    ratios: { full: ratioOf(rates, 'full', 'empty') },
+  }
+}
+
+/** Batches beside an empty table, beside a full one, and beside a full one that is swept, in turn. */
+export async function roundsBeside(
+  { empty, full }: Stages,
+  { rounds, events }: Scale,
+): Promise<Grown> {
+  const notes = { empty: new Notes(), full: new Notes(), swept: new Notes() }
+  const rates = await alternate(
+    [
+      contestant('empty', { stage: empty, notes: notes.empty }),
+      contestant('full', { stage: full, notes: notes.full }),
+      contestant('swept', { stage: full, notes: notes.swept, isSwept: true }),
+    ],
+    { rounds, events },
+  )
+  const values: Record<string, number> = {}
+  for (const name of ['empty', 'full', 'swept'] as const) {
+    values[name] = median(rates.get(name) ?? [])
+    for (const what of ['p99 ms of a batch', 'WAL bytes']) {
+      values[`${name}, ${what}`] = median(notes[name].of(what))
+    }
+    values[`${name}, longest pause ms`] = longestPause(notes[name])
+  }
+  values['pause by the sweep ms'] = longestPause(notes.swept) - longestPause(notes.full)
+  values['longest step of the sweep ms'] = Math.max(...notes.swept.of('step'))
+  const ratios = {
+    full: ratioOf(rates, 'full', 'empty'),
+    swept: ratioOf(rates, 'swept', 'empty'),
+  }
+  return { values, ratios }
+}
+
+const longestPause = (notes: Notes): number => Math.max(...notes.of('pause'))
+
+interface Beside {
+  readonly stage: Stage
+  readonly notes: Notes
+  readonly isSwept?: boolean
+}
+
+function contestant(name: string, { stage, notes, isSwept = false }: Beside): Contestant {
+  const { pool, guard } = stage
+  return {
+    name,
+    factor: FACTOR,
+    prepare: async (events) => {
+      if (name === 'empty') await pool.query('truncate onceward.processed_events')
+      await pool.query('truncate effects')
+      const slices = Array.from({ length: events / BATCH }, () =>
+        Array.from({ length: BATCH }, toDelivery),
+      )
+      return async () => {
+        const stop = new AbortController()
+        const before = await logBytes(pool)
+        const sweeping = isSwept ? stage.sweep(stop.signal) : undefined
+        const timed = await timedBatches(slices, (slice) => settle(guard, slice, 'processed'))
+        stop.abort()
+        const step = (await sweeping) ?? 0
+        const after = await logBytes(pool)
+        notes.note({
+          'p99 ms of a batch': timed.p99,
+          pause: timed.longestPause,
+          step,
+          'WAL bytes': (after - before) / events,
+        })
+        return timed.tookMs
+      }
+    },
+  }
+}
+
+/** How long all took, the slow ones, and the longest time in which none of them ended; milliseconds. */
+async function timedBatches(
+  slices: readonly (readonly Delivery[])[],
+  work: (slice: readonly Delivery[]) => Promise<void>,
+): Promise<{ readonly tookMs: number; readonly p99: number; readonly longestPause: number }> {
+  const startedAt = performance.now()
+  const times: number[] = []
+  let lastEnd: number | undefined
+  let longestPause = 0
+  await inLanes(slices, CONCURRENCY, async (slice) => {
+    const begunAt = performance.now()
+    await work(slice)
+    const now = performance.now()
+    times.push(now - begunAt)
+    longestPause = Math.max(longestPause, now - (lastEnd ?? now))
+    lastEnd = now
+  })
+  const sorted = times.toSorted((a, b) => a - b)
+  const p99 = sorted[Math.floor(sorted.length * 0.99)] ?? Number.NaN
+  return { tookMs: performance.now() - startedAt, p99, longestPause }
+}

@@ -1,0 +1,111 @@
+import { readFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { drawRivals } from '../rivals/chart.ts'
+import { amqpBenchmark } from '../scenarios/amqp.ts'
+import { growthBenchmark } from '../scenarios/growth.ts'
+import { guardBenchmark } from '../scenarios/guard.ts'
+import { kafkaBenchmark } from '../scenarios/kafka.ts'
+import { redisBenchmark } from '../scenarios/redis.ts'
+import { rivalsBenchmark } from '../scenarios/rivals.ts'
+import { sqsBenchmark } from '../scenarios/sqs.ts'
+import { type Benchmark, machine, tables, toJson } from './report.ts'
+import type { Scale } from './scale.ts'
+
+const USAGE = `npm run bench -- [--only guard|redis|sqs|kafka|amqp|rivals|growth] [--rounds N] [--keys N] [--minutes N] [--quick] [--json]
+npm run bench -- --chart FILE --from FILE
+
+  --only NAME   one benchmark
+  --rounds N    rounds that count; 9
+  --keys N      done marks that \`redis\` fills a Redis with; 6,000,000
+  --minutes N   how long \`growth\` may take; 40
+  --quick       fewer rounds and events: for a look, not for quoting
+  --json        one line of JSON at the end
+  --chart FILE  draws what \`--only rivals --json\` printed as SVG; --from has that output`
+
+const BENCHMARKS: Readonly<Record<string, (scale: Scale) => Promise<Benchmark>>> = {
+  guard: guardBenchmark,
+  redis: redisBenchmark,
+  sqs: sqsBenchmark,
+  kafka: kafkaBenchmark,
+  amqp: amqpBenchmark,
+  rivals: rivalsBenchmark,
+  growth: growthBenchmark,
+}
+
+const FULL: Scale = {
+  rounds: 9,
+  events: 4_000,
+  growth: 1_000_000,
+  keys: 6_000_000,
+  storm: 1_000_000,
+  rivalRounds: 5,
+  minutes: 40,
+}
+const QUICK: Scale = {
+  rounds: 3,
+  events: 2_000,
+  growth: 50_000,
+  keys: 100_000,
+  storm: 20_000,
+  rivalRounds: 2,
+  minutes: 1,
+}
+
+/** Every round of the last tenth has batches then. */
+const LEAST_KEYS = 100_000
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({
+    options: {
+      only: { type: 'string' },
+      rounds: { type: 'string' },
+      keys: { type: 'string' },
+      minutes: { type: 'string' },
+      quick: { type: 'boolean', default: false },
+      json: { type: 'boolean', default: false },
+      chart: { type: 'string' },
+      from: { type: 'string' },
+    },
+  })
+  if (values.chart !== undefined) return await chart(values.chart, values.from)
+  const { only, quick, json } = values
+  if (only !== undefined && !(only in BENCHMARKS)) throw new TypeError(`no benchmark: ${only}`)
+  const scale = quick ? QUICK : FULL
+  const rounds = values.rounds === undefined ? scale.rounds : Number(values.rounds)
+  if (!(Number.isInteger(rounds) && rounds > 0)) {
+    throw new TypeError(`--rounds takes a number from 1, got: ${values.rounds}`)
+  }
+  const keys = values.keys === undefined ? scale.keys : Number(values.keys)
+  if (!(Number.isInteger(keys) && keys >= LEAST_KEYS)) {
+    throw new TypeError(`--keys takes a number from ${LEAST_KEYS}, got: ${values.keys}`)
+  }
+  const minutes = values.minutes === undefined ? scale.minutes : Number(values.minutes)
+  if (!(minutes > 0)) throw new TypeError(`--minutes takes a number, got: ${values.minutes}`)
+  const chosen = Object.entries(BENCHMARKS).filter(([name]) => only === undefined || name === only)
+  const benchmarks: Benchmark[] = []
+  console.log(machine())
+  for (const [, run] of chosen) {
+    const benchmark = await run({ ...scale, rounds, keys, minutes })
+    console.log(`\n${tables(benchmark)}`)
+    benchmarks.push(benchmark)
+  }
+  if (json) console.log(toJson(benchmarks))
+  return 0
+}
+
+async function chart(file: string, from: string | undefined): Promise<number> {
+  if (from === undefined) throw new TypeError('--chart takes its figures --from a file')
+  const line = readFileSync(from, 'utf8').trimEnd().split('\n').at(-1) ?? ''
+  const { benchmarks }: { readonly benchmarks: readonly Benchmark[] } = JSON.parse(line)
+  const rivals = benchmarks.find(({ name }) => name === 'rivals')
+  if (rivals === undefined) throw new TypeError(`no rivals in ${from}`)
+  await drawRivals(rivals.values, file)
+  return 0
+}
+
+try {
+  process.exitCode = await main()
+} catch (error) {
+  console.error(error instanceof TypeError ? `${error.message}\n\n${USAGE}` : error)
+  process.exitCode = error instanceof TypeError ? 2 : 1
+}

@@ -1,0 +1,35 @@
+import type { GuardPort, RunHooks } from '../model/guard-port.ts'
+import type { Settlement } from '../model/settlement.ts'
+import type { Delivered } from './ordering.ts'
+
+/** Hooks of one {@link handOver}. */
+export interface HandOverHooks<Each extends Delivered> extends Pick<RunHooks, 'stop' | 'abort'> {
+  /** The settlement is stored; carry it out with the broker. Must not reject. */
+  readonly settle: (each: Each, settlement: Settlement) => Promise<void>
+}
+
+/** Runs a batch under the guard and settles each delivery as soon as it is decided; resolves when all are. Never rejects. */
+export async function handOver<Each extends Delivered>(
+  port: Pick<GuardPort, 'run' | 'logger'>,
+  batch: readonly Each[],
+  { settle, stop, abort }: HandOverHooks<Each>,
+): Promise<void> {
+  const settling = new Map<number, Promise<void>>()
+  const onSettlement = (index: number, settlement: Settlement): void => {
+    const each = batch[index]
+    if (each === undefined || settling.has(index)) return
+    settling.set(index, settle(each, settlement))
+  }
+  const deliveries = batch.map(({ delivery }) => delivery)
+  try {
+    const settlements = await port.run(deliveries, { onSettlement, stop, abort })
+    for (const [index, settlement] of settlements.entries()) onSettlement(index, settlement)
+  } catch (error) {
+    // A guard never rejects; were it to, nobody knows what was committed, and a redelivery finds out.
+    port.logger.error({ err: error }, 'the guard rejected a batch')
+    for (const index of batch.keys()) {
+      onSettlement(index, { kind: 'abandon', reason: 'commit-unknown', error })
+    }
+  }
+  await Promise.all(settling.values())
+}

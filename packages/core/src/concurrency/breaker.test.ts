@@ -1,0 +1,104 @@
+import { expect, test } from 'vitest'
+import { Clock } from '../fixtures/clock.ts'
+import { createShift } from '../fixtures/shift.ts'
+import { toEpochMs } from '../model/brands.ts'
+import { createBreaker } from './breaker.ts'
+
+test('lets everything through until a failure, then nothing until the pause is over', () => {
+  const { runtime, forward } = createShift(() => 1)
+  const breaker = createBreaker(runtime)
+  expect([breaker.admit(), breaker.admit()]).toEqual(['go', 'go'])
+  breaker.failed(new Error('down'))
+  expect(breaker.admit()).toBeGreaterThan(0)
+  expect(breaker.state()?.error).toMatchObject({ message: 'down' })
+  forward(1_001)
+  expect(breaker.admit()).toBe('go')
+})
+
+test('half open it lets one probe through, whose success closes it', () => {
+  const { runtime, forward } = createShift(() => 1)
+  const breaker = createBreaker(runtime)
+  breaker.failed(new Error('down'))
+  forward(1_001)
+  expect(breaker.admit()).toBe('go')
+  expect(breaker.admit()).not.toBe('go')
+  breaker.succeeded()
+  expect(breaker.admit()).toBe('go')
+  expect(breaker.state()).toBeUndefined()
+})
+
+test('a probe that never reports does not keep it open for ever', () => {
+  const { runtime, forward } = createShift(() => 1)
+  const breaker = createBreaker(runtime)
+  breaker.failed(new Error('down'))
+  forward(1_001)
+  breaker.admit()
+  forward(10_001)
+  expect(breaker.admit()).toBe('go')
+})
+
+test('pauses double up to thirty seconds; failures already under way do not add to them', () => {
+  const { runtime, forward } = createShift(() => 1)
+  const breaker = createBreaker(runtime)
+  const pauses: number[] = []
+  for (let n = 0; n < 8; n += 1) {
+    for (let inFlight = 0; inFlight < 20; inFlight += 1) breaker.failed(new Error('down'))
+    const pause = Number(breaker.admit())
+    pauses.push(Math.round(pause / 1_000))
+    forward(pause + 1)
+    breaker.admit()
+  }
+  expect(pauses).toEqual([1, 2, 4, 8, 16, 30, 30, 30])
+})
+
+test('a pause is half certain and half by chance', () => {
+  const pauses = [0, 0.5, 1].map((chance) => {
+    const breaker = createBreaker({ ...new Clock().runtime, random: () => chance })
+    breaker.failed(new Error('down'))
+    return breaker.admit()
+  })
+  expect(pauses).toEqual([500, 750, 1_000])
+})
+
+test('probes are ten seconds apart, and who asks meanwhile is told to come back in one', () => {
+  const clock = new Clock()
+  const breaker = createBreaker({ ...clock.runtime, random: () => 1 })
+  breaker.failed(new Error('down'))
+  clock.advance(1_000)
+  expect(breaker.admit()).toBe('go')
+  clock.advance(9_999)
+  expect(breaker.admit()).toBe(1_000)
+  clock.advance(1)
+  expect(breaker.admit()).toBe('go')
+})
+
+test('a probe that fails begins a longer pause, and after a success pauses are short again', () => {
+  const clock = new Clock()
+  const breaker = createBreaker({ ...clock.runtime, random: () => 1 })
+  breaker.failed(new Error('down'))
+  clock.advance(1_000)
+  breaker.admit()
+  breaker.failed(new Error('still down'))
+  expect(breaker.state()).toMatchObject({ error: { message: 'still down' } })
+  expect(breaker.admit()).toBe(2_000)
+  clock.advance(2_000)
+  expect(breaker.admit()).toBe('go')
+  breaker.succeeded()
+  breaker.failed(new Error('down again'))
+  expect(breaker.admit()).toBe(1_000)
+  clock.advance(1_000)
+  expect(breaker.admit()).toBe('go')
+})
+
+// Red when the pause is counted on the wall clock: it would last a day.
+test('a clock that is set back does not prolong a pause, nor what the outside is told of it', () => {
+  const { runtime, forward } = createShift(() => 1)
+  let setBackMs = 0
+  const now: typeof runtime.now = () => toEpochMs(runtime.now() - setBackMs)
+  const breaker = createBreaker({ ...runtime, now })
+  breaker.failed(new Error('down'))
+  setBackMs = 86_400_000
+  expect((breaker.state()?.retryAt ?? 0) - now()).toBeLessThanOrEqual(1_000)
+  forward(1_001)
+  expect(breaker.admit()).toBe('go')
+})

@@ -1,0 +1,60 @@
+import { expect, test } from 'vitest'
+import { Clock } from '../fixtures/clock.ts'
+import type { EventId } from '../model/brands.ts'
+import { createSingleFlight } from './in-flight.ts'
+
+const id = 'event' as EventId
+const other = 'other' as EventId
+
+function setUp() {
+  const clock = new Clock()
+  return { clock, flights: createSingleFlight(clock.runtime) }
+}
+
+test('an event is in hand from its start to its end, and no other one with it', () => {
+  const { flights } = setUp()
+  expect(flights.has(id)).toBe(false)
+  const land = flights.start(id)
+  expect([flights.has(id), flights.has(other)]).toEqual([true, false])
+  land()
+  expect(flights.has(id)).toBe(false)
+})
+
+test('who asks for what nobody has in hand does not wait', async () => {
+  const { clock, flights } = setUp()
+  expect(await flights.ended(id, 250)).toBe(true)
+  expect(clock.timers).toBe(0)
+})
+
+test('all who wait are told as soon as it ends, and no timer is left', async () => {
+  const { clock, flights } = setUp()
+  const land = flights.start(id)
+  const waiting = [flights.ended(id, 250), flights.ended(id, 250)]
+  land()
+  expect(await Promise.all(waiting)).toEqual([true, true])
+  expect(clock.timers).toBe(0)
+})
+
+test('who has waited long enough is told that it goes on', async () => {
+  const { clock, flights } = setUp()
+  const land = flights.start(id)
+  const waiting = flights.ended(id, 250)
+  clock.advance(250)
+  expect(await waiting).toBe(false)
+  land()
+})
+
+// Two who waited for one flight both start: the end of the first must not hide the second.
+test('the end of an earlier flight does not end a later one', async () => {
+  const { clock, flights } = setUp()
+  const first = flights.start(id)
+  const second = flights.start(id)
+  first()
+  expect(flights.has(id)).toBe(true)
+  const waiting = flights.ended(id, 250)
+  first()
+  clock.advance(250)
+  expect(await waiting).toBe(false)
+  second()
+  expect(flights.has(id)).toBe(false)
+})

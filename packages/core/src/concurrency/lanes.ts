@@ -1,0 +1,43 @@
+import type { Pending } from '../model/in-flight-event.ts'
+
+/** Groups items by lane, in order; an item without a lane is a lane of its own. */
+export function toLanes<Item>(
+  items: readonly Item[],
+  laneOf: (item: Item) => string | undefined,
+): readonly (readonly Item[])[] {
+  const lanes: Item[][] = []
+  const byName = new Map<string, Item[]>()
+  for (const item of items) {
+    const name = laneOf(item)
+    const known = name === undefined ? undefined : byName.get(name)
+    if (known !== undefined) {
+      known.push(item)
+      continue
+    }
+    const lane = [item]
+    lanes.push(lane)
+    if (name !== undefined) byName.set(name, lane)
+  }
+  return lanes
+}
+
+/** Slices of at most `size` items, in order. */
+export function toSlices<Item>(items: readonly Item[], size: number): readonly (readonly Item[])[] {
+  const slices: (readonly Item[])[] = []
+  for (let at = 0; at < items.length; at += size) slices.push(items.slice(at, at + size))
+  return slices
+}
+
+/** Those of `some` that have an earlier one of their lane among the others of `all`. Both are in delivery order. */
+export function overtaking(all: Iterable<Pending>, some: readonly Pending[]): readonly Pending[] {
+  const going = new Set(some)
+  const blocked = new Set<string>()
+  const early: Pending[] = []
+  for (const pending of all) {
+    const { lane } = pending.member
+    if (lane === undefined) continue
+    if (!going.has(pending)) blocked.add(lane)
+    else if (blocked.has(lane)) early.push(pending)
+  }
+  return early
+}

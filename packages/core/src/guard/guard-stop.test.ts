@@ -1,0 +1,159 @@
+import { expect, test } from 'vitest'
+import { Clock } from '../fixtures/clock.ts'
+import { setUp } from '../fixtures/guard.ts'
+import { changedInbox, silent } from '../fixtures/inbox.ts'
+import { createShift } from '../fixtures/shift.ts'
+import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
+import { FatalError } from '../model/errors.ts'
+import { portOf } from '../model/guard-port.ts'
+import type { Settlement } from '../model/settlement.ts'
+import { createGuard } from './guard.ts'
+
+const CLOSING = { kind: 'abandon', reason: 'closing' }
+
+test('deliveries that wait for a slot come back at once when told to stop', async () => {
+  const gate = Promise.withResolvers<void>()
+  const started = Promise.withResolvers<void>()
+  const { guard } = setUp(
+    () => {
+      started.resolve()
+      return gate.promise
+    },
+    { concurrency: 1 },
+  )
+  const stop = new AbortController()
+  const settled: Settlement[] = []
+  const deliveries = [toDelivery(1), toDelivery(2), toDelivery(3)]
+  const run = portOf(guard).run(deliveries, {
+    stop: stop.signal,
+    onSettlement: (index, settlement) => {
+      settled[index] = settlement
+    },
+  })
+  await started.promise
+  stop.abort()
+  await expect.poll(() => settled.filter(Boolean)).toHaveLength(2)
+  expect(settled[0]).toBeUndefined()
+  gate.resolve()
+  expect(await run).toEqual([{ kind: 'ack', by: 'processed' }, CLOSING, CLOSING])
+  await guard.close()
+})
+
+test('close lets the running handler end and gives the others back', async () => {
+  const gate = Promise.withResolvers<void>()
+  const started = Promise.withResolvers<void>()
+  const { guard } = setUp(
+    () => {
+      started.resolve()
+      return gate.promise
+    },
+    { concurrency: 1 },
+  )
+  const run = guard.processBatch([toDelivery(1), toDelivery(2)])
+  await started.promise
+  const closed = guard.close()
+  gate.resolve()
+  expect(await run).toEqual([{ kind: 'ack', by: 'processed' }, CLOSING])
+  await closed
+})
+
+// Red when close waits for handlers alone: the pool is closed next, under the row that the dead letter locks.
+test('close waits for the dead letters that its last runs left to publish', async () => {
+  const gate = Promise.withResolvers<void>()
+  const { guard } = setUp(() => {
+    throw new FatalError('no such order')
+  })
+  const port = portOf(guard)
+  const [settlement] = await port.run([toDelivery(1)])
+  const published = port.publishDeadLetter(settlement as Settlement, () => gate.promise)
+  let isClosed = false
+  const closed = guard.close().then(() => {
+    isClosed = true
+  })
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(isClosed).toBe(false)
+  gate.resolve()
+  await closed
+  expect(await published).toEqual({ kind: 'published' })
+})
+
+test('a drain that runs out of time aborts the handler, whose run is given back', async () => {
+  const abort = new AbortController()
+  const attempts: number[] = []
+  const { guard } = setUp(
+    ({ attempt }, { signal }) => {
+      attempts.push(attempt)
+      if (attempts.length > 1) return
+      return new Promise((_, reject) => {
+        signal.addEventListener('abort', () => reject(new Error('stopping')))
+        abort.abort()
+      })
+    },
+    { retry: { attempts: 1 } },
+  )
+  const delivery = { ...toDelivery({}), redelivered: true }
+  expect(await portOf(guard).run([delivery], { abort: abort.signal })).toEqual([CLOSING])
+  await expect.poll(() => guard.process(delivery)).toMatchObject({ by: 'processed' })
+  expect(attempts).toEqual([1, 1])
+  await guard.close()
+})
+
+// Red when the readings are the lease store's own affair: close leaves a statement on a pool that is ended next.
+test('close waits for a reading of the name of the history that a lease store has begun', async () => {
+  const gate = Promise.withResolvers<string>()
+  const shift = createShift()
+  const leases = memoryLeases(shift.runtime)
+  const guard = createGuard(
+    {
+      consumer: 'billing',
+      inbox: changedInbox(memoryInbox(), () => ({ identity: () => gate.promise })),
+      leases: {
+        ...leases,
+        open: async ({ identity }) => {
+          void identity?.()
+          return leases
+        },
+      },
+      logger: silent,
+      runtime: shift.runtime,
+    },
+    () => undefined,
+  )
+  expect(await guard.process(toDelivery(1))).toMatchObject({ by: 'processed' })
+  let isClosed = false
+  const closed = guard.close().then(() => {
+    isClosed = true
+  })
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(isClosed).toBe(false)
+  gate.resolve('history')
+  await closed
+})
+
+// Red when close does not know of renewals: one is under way on a client that is closed next, with its timer.
+test('close waits for a renewal under way', async () => {
+  const gate = Promise.withResolvers<readonly 'held'[]>()
+  const clock = new Clock()
+  const leases = { ...memoryLeases(clock.runtime), renew: () => gate.promise }
+  const guard = createGuard(
+    {
+      consumer: 'billing',
+      leases,
+      leaseMs: 30_000,
+      onTakeover: 'dead-letter',
+      logger: silent,
+      runtime: clock.runtime,
+    },
+    () => clock.advance(10_000),
+  )
+  expect(await guard.process(toDelivery(1))).toMatchObject({ by: 'processed' })
+  let isClosed = false
+  const closed = guard.close().then(() => {
+    isClosed = true
+  })
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(isClosed).toBe(false)
+  gate.resolve(['held'])
+  await closed
+  expect(clock.timers).toBe(0)
+})

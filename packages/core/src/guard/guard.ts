@@ -1,0 +1,67 @@
+import type { Delivery } from '../model/delivery.ts'
+import { ConfigurationError, ConflictError } from '../model/errors.ts'
+import { attachPort, type Guard } from '../model/guard-port.ts'
+import type { Settlement } from '../model/settlement.ts'
+import type { BatchHandler, GuardOptions, Handler, InboxGuardOptions } from '../options/options.ts'
+import type { HandlerCall } from '../transaction/engine.ts'
+import { type ResolvedOptions, resolveOptions } from './resolve-options.ts'
+import { RunningGuard } from './running-guard.ts'
+
+/**
+ * Guards a handler: the committed effect of each event happens once, however often the broker delivers it.
+ *
+ * With an inbox, the handler writes through `tx`, the transaction that also holds the event's row. Without one
+ * (`leases` alone), effects outside Postgres are *not* exactly once: `onTakeover` says what to do when an earlier
+ * attempt may have happened.
+ *
+ * @throws {@link ConfigurationError} naming every option that cannot work.
+ */
+export function createGuard<Tx = undefined, Decoded = unknown, Payload = Decoded>(
+  options: GuardOptions<Payload, Tx, Decoded>,
+  handler: Handler<Payload, Tx>,
+): Guard {
+  const call = { kind: 'single', handler: handler as Handler<unknown, unknown> } as const
+  return makeGuard(resolveOptions(options), call)
+}
+
+/**
+ * As {@link createGuard}, for a handler that takes all events of a transaction at once. A batch that fails is
+ * split until the event that fails stands alone, so one poison does not fail its neighbours.
+ *
+ * @throws {@link ConfigurationError}
+ */
+export function createBatchGuard<Tx, Decoded = unknown, Payload = Decoded>(
+  options: Omit<InboxGuardOptions<Payload, Tx, Decoded>, 'transaction'>,
+  handler: BatchHandler<Payload, Tx>,
+): Guard {
+  const call = { kind: 'batch', handler: handler as BatchHandler<unknown, unknown> } as const
+  return makeGuard(resolveOptions({ ...options, transaction: 'batch' }), call)
+}
+
+function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {
+  const port = new RunningGuard(options, call)
+  const processBatch = async (deliveries: readonly Delivery[]): Promise<readonly Settlement[]> => {
+    const settlements = await port.run(deliveries)
+    for (const settlement of settlements) throwIfAsked(options, settlement)
+    return settlements
+  }
+  const guard: Guard = {
+    consumer: options.consumer,
+    process: async (delivery) => {
+      const [settlement] = await processBatch([delivery])
+      return settlement as Settlement
+    },
+    processBatch,
+    close: () => port.close(),
+  }
+  attachPort(guard, port)
+  return guard
+}
+
+/** Errors of the set-up, and conflicts where the user asked to see them, reach who called. */
+function throwIfAsked(options: ResolvedOptions, settlement: Settlement): void {
+  const error = 'error' in settlement ? settlement.error : undefined
+  if (settlement.kind !== 'defer') return
+  if (error instanceof ConfigurationError) throw error
+  if (options.onConflict === 'throw' && error instanceof ConflictError) throw error
+}

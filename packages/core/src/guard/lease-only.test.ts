@@ -1,0 +1,290 @@
+import { describe, expect, test } from 'vitest'
+import { stopSignals } from '../concurrency/stop-signals.ts'
+import { Clock } from '../fixtures/clock.ts'
+import { newEvent, noop, silent } from '../fixtures/inbox.ts'
+import type { Claimed, LeaseContext } from '../lease/claim.ts'
+import { memoryLeases } from '../memory/index.ts'
+import type { OwnerToken } from '../model/brands.ts'
+import {
+  ConflictError,
+  FatalError,
+  LeaseLostError,
+  StoreUnavailableError,
+} from '../model/errors.ts'
+import type { Member } from '../model/in-flight-event.ts'
+import type { HeldAnswer } from '../model/lease-store.ts'
+import type { LeaseGuardOptions } from '../options/options.ts'
+import { type LeasedEngine, runLeased, runUnleased } from './lease-only.ts'
+import { resolveOptions } from './resolve-options.ts'
+
+type Given = Partial<LeaseGuardOptions<unknown>>
+
+const event = newEvent()
+const error = new Error('why')
+const ownerToken = 'mine' as OwnerToken
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+
+/** One event of a guard without an inbox, on a clock that stands still. */
+function setUp(
+  handler: LeasedEngine['handler'] = () => 'sent',
+  given: Given = {},
+  answers: readonly (HeldAnswer | Error)[] = ['held'],
+) {
+  const clock = new Clock()
+  const { runtime } = clock
+  const common = { consumer: 'mailing', leases: memoryLeases(), logger: silent, runtime }
+  const options = resolveOptions({
+    ...common,
+    ...{ onTakeover: 'retry', deadlineMs: 10_000, dedupWindowMs: 5_000 },
+    ...{ retry: { attempts: 3, baseMs: 0 } },
+    ...given,
+  })
+  const completed: unknown[] = []
+  const complete: LeaseContext['store']['complete'] = async (...args) => {
+    completed.push(args)
+    const answer = answers[completed.length - 1]
+    if (answer instanceof Error) throw answer
+    return [answer as HeldAnswer]
+  }
+  const store = { complete } as LeaseContext['store']
+  const attempts: number[] = []
+  const engine: LeasedEngine = {
+    options,
+    leases: { options, store, keeper: {} as LeaseContext['keeper'] },
+    handler: (seen, context) => {
+      attempts.push(seen.attempt)
+      return handler(seen, context)
+    },
+  }
+  const lost = new AbortController()
+  const drain = new AbortController()
+  const signals = stopSignals([], drain.signal)
+  const member: Member = { event, payload: 1, lane: undefined, suspect: false, leaseAttempt: 2 }
+  const claimed = (takeover: boolean): Claimed => ({
+    ...{ kind: 'run', takeover },
+    member: { ...member, lease: { ownerToken, lost: lost.signal } },
+  })
+  return {
+    ...{ clock, completed, attempts, lost, drain },
+    run: (takeover = false) => runLeased(engine, claimed(takeover), signals),
+    settle: (claim: Claimed) => runLeased(engine, claim, signals),
+    runUnleased: (deliveryCount?: number) => {
+      const { leaseAttempt: _, ...unleased } = member
+      const delivery = { ...event.delivery, deliveryCount }
+      return runUnleased(engine, { ...unleased, event: { ...event, delivery } }, signals)
+    },
+  }
+}
+
+const failed = { kind: 'failed', attempt: 2, delayMs: 0, error }
+const abandoned = { kind: 'abandoned', stillRunning: true }
+
+describe('what was not acquired does not run', () => {
+  test('but has the outcome that the store gave', async () => {
+    const { settle, attempts } = setUp()
+    const outcome = { kind: 'not-due', delayMs: 5 } as const
+    expect(await settle({ kind: 'outcome', outcome })).toEqual({ outcome, handlerMs: undefined })
+    expect(attempts).toEqual([])
+  })
+
+  test('or is a conflict by the policy', async () => {
+    const { settle, attempts } = setUp(undefined, { onConflict: 'ack' })
+    const conflict = { kind: 'conflict', policy: 'ack', error: expect.any(ConflictError) }
+    expect(await settle({ kind: 'conflict' })).toEqual({ outcome: conflict, handlerMs: undefined })
+    expect(attempts).toEqual([])
+  })
+})
+
+test('a run has the attempt of its lease, and its result is stored before it is settled', async () => {
+  const kit = setUp(() => {
+    kit.clock.advance(40)
+    return 'sent'
+  })
+  expect(await kit.run()).toEqual({
+    outcome: { kind: 'processed', attempt: 2, result: 'sent' },
+    handlerMs: 40,
+    isDecided: true,
+  })
+  expect(kit.attempts).toEqual([2])
+  expect(kit.completed).toEqual([[[{ id: event.id, ownerToken, result: 'sent' }], 5_000]])
+})
+
+test('what no store could give back is a dead letter, and no result', async () => {
+  const { run, completed } = setUp((() => 5n) as unknown as LeasedEngine['handler'])
+  expect(await run()).toMatchObject({ outcome: { kind: 'dead', reason: 'fatal', attempt: 2 } })
+  expect(completed).toEqual([])
+})
+
+test.each([
+  ['an error', undefined, failed],
+  ['an error on the last attempt', { attempts: 2 }, { kind: 'dead', reason: 'attempts-spent' }],
+])('%s is a verdict', async (_, retry, outcome) => {
+  const given = retry === undefined ? {} : { retry }
+  const { run, completed } = setUp(() => Promise.reject(error), given)
+  expect(await run()).toMatchObject({ outcome: { ...outcome, attempt: 2, error } })
+  expect(completed).toEqual([])
+})
+
+test('an error that is fatal is a dead letter at once', async () => {
+  const fatal = new FatalError('no such address')
+  const { run } = setUp(() => Promise.reject(fatal))
+  const dead = { kind: 'dead', reason: 'fatal', attempt: 2, error: fatal }
+  expect(await run()).toMatchObject({ outcome: dead })
+})
+
+describe('a handler that is cut short', () => {
+  const hangs = () => new Promise<never>(noop)
+
+  test('by its deadline has failed', async () => {
+    const { run, clock } = setUp(hangs)
+    const running = run()
+    clock.advance(10_000)
+    const outcome = { kind: 'failed', error: { code: 'ONCEWARD_DEADLINE_EXCEEDED' } }
+    expect(await running).toMatchObject({ outcome })
+  })
+
+  test('by the loss of its lease still runs: nothing may be released', async () => {
+    const { run, lost } = setUp(hangs)
+    const running = run()
+    lost.abort()
+    const outcome = { ...abandoned, reason: 'lease-lost', error: expect.any(LeaseLostError) }
+    expect(await running).toMatchObject({ outcome })
+  })
+
+  test('by a drain still runs, unless it ended', async () => {
+    const one = setUp(hangs)
+    const running = one.run()
+    one.drain.abort()
+    one.clock.advance(2_000)
+    expect((await running).outcome).toEqual({ ...abandoned, reason: 'closing' })
+    const other = setUp(
+      (_, { signal }) =>
+        new Promise((__, reject) => {
+          signal.addEventListener('abort', () => reject(error))
+        }),
+    )
+    const ending = other.run()
+    other.drain.abort()
+    const ended = { kind: 'abandoned', reason: 'closing', stillRunning: undefined }
+    expect((await ending).outcome).toEqual(ended)
+  })
+})
+
+describe('a result that the store does not take', () => {
+  const down = new StoreUnavailableError('down')
+  const lost = { ...abandoned, reason: 'lease-lost' }
+
+  test('is offered three times', async () => {
+    const taken = setUp(undefined, {}, [down, down, 'held'])
+    expect(await taken.run()).toMatchObject({ outcome: { kind: 'processed', result: 'sent' } })
+    expect(taken.completed).toHaveLength(3)
+    const given = setUp(undefined, {}, [down, down, down, 'held'])
+    expect((await given.run()).outcome).toEqual({ ...lost, error: down })
+    expect(given.completed).toHaveLength(3)
+  })
+
+  test('for another reason than an outage is offered once', async () => {
+    const { run, completed } = setUp(undefined, {}, [error, 'held'])
+    expect((await run()).outcome).toEqual({ ...lost, error })
+    expect(completed).toHaveLength(1)
+  })
+
+  test('because another has the lease is not settled: the successor says how it ended', async () => {
+    const { run, completed } = setUp(undefined, {}, ['lost', 'held'])
+    expect((await run()).outcome).toEqual({ ...lost, error: expect.any(LeaseLostError) })
+    expect(completed).toHaveLength(1)
+  })
+})
+
+describe('a takeover', () => {
+  const dead = { outcome: { kind: 'dead', reason: 'takeover', attempt: 2 }, isDecided: true }
+
+  test('is a dead letter by policy', async () => {
+    const { run, attempts, completed } = setUp(undefined, { onTakeover: 'dead-letter' })
+    expect(await run(true)).toEqual({ ...dead, handlerMs: 0 })
+    expect([attempts, completed]).toEqual([[], []])
+  })
+
+  test('runs again by policy', async () => {
+    const { run, attempts } = setUp(undefined, { onTakeover: 'retry' })
+    expect(await run(true)).toMatchObject({ outcome: { kind: 'processed' }, isDecided: true })
+    expect(attempts).toEqual([2])
+  })
+
+  test('is what the user looked up, with all that a handler knows', async () => {
+    const asked: unknown[] = []
+    const found = setUp(undefined, {
+      onTakeover: ({ attempt, key }, { tx, signal, deadlineAt, logger }) => {
+        asked.push(attempt, key, tx, signal.aborted, deadlineAt.getTime(), logger)
+        return { kind: 'done', result: 'was sent' }
+      },
+    })
+    const processed = { kind: 'processed', attempt: 2, result: 'was sent' }
+    expect(await found.run(true)).toMatchObject({ outcome: processed, isDecided: true })
+    expect(found.attempts).toEqual([])
+    expect(asked).toEqual([2, event.key, undefined, false, 1_010_000, silent])
+    const lost = setUp(undefined, { onTakeover: async () => ({ kind: 'dead-letter' }) })
+    expect(await lost.run(true)).toMatchObject(dead)
+    const open = setUp(undefined, { onTakeover: async () => ({ kind: 'retry' }) })
+    expect(await open.run(true)).toMatchObject({ outcome: { kind: 'processed', result: 'sent' } })
+  })
+
+  test('that cannot be looked up is undecided, and its handler does not run', async () => {
+    const { run, attempts } = setUp(undefined, { onTakeover: () => Promise.reject(error) })
+    expect(await run(true)).toMatchObject({ outcome: failed, isDecided: false })
+    expect(attempts).toEqual([])
+  })
+
+  // Red when an answer after the deadline still runs the handler: others may have been asked meanwhile.
+  test('that is looked up too late is undecided, and its handler does not run', async () => {
+    const gate = Promise.withResolvers<{ kind: 'retry' }>()
+    const { run, attempts, clock } = setUp(undefined, { onTakeover: () => gate.promise })
+    const running = run(true)
+    clock.advance(10_000)
+    expect(await running).toMatchObject({ outcome: { kind: 'failed' }, isDecided: false })
+    gate.resolve({ kind: 'retry' })
+    await turn()
+    expect(attempts).toEqual([])
+  })
+
+  test('is none where nobody was before, so nobody is asked', async () => {
+    let asked = 0
+    const onTakeover = () => {
+      asked += 1
+      return { kind: 'dead-letter' } as const
+    }
+    expect(await setUp(undefined, { onTakeover }).run()).toMatchObject({
+      outcome: { kind: 'processed' },
+    })
+    expect(asked).toBe(0)
+  })
+})
+
+describe('without any lease', () => {
+  test('an event runs, and nothing is stored', async () => {
+    const kit = setUp(() => {
+      kit.clock.advance(40)
+      return 'sent'
+    })
+    expect(await kit.runUnleased()).toEqual({ outcome: { kind: 'unguarded' }, handlerMs: 40 })
+    expect([kit.attempts, kit.completed]).toEqual([[1], []])
+  })
+
+  test('attempts are those that the broker counts', async () => {
+    const { runUnleased, attempts } = setUp(() => Promise.reject(error))
+    const first = { kind: 'failed', attempt: 1, delayMs: 0, error }
+    expect((await runUnleased()).outcome).toEqual(first)
+    expect((await runUnleased(2)).outcome).toEqual({ ...first, attempt: 2 })
+    const spent = { kind: 'dead', reason: 'attempts-spent', attempt: 3, error }
+    expect((await runUnleased(3)).outcome).toEqual(spent)
+    expect(attempts).toEqual([1, 2, 3])
+  })
+
+  test('a drain gives the delivery back', async () => {
+    const { runUnleased, drain, clock } = setUp(() => new Promise<never>(noop))
+    const running = runUnleased()
+    drain.abort()
+    clock.advance(2_000)
+    expect((await running).outcome).toEqual({ kind: 'abandoned', reason: 'closing' })
+  })
+})

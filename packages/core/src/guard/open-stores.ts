@@ -1,0 +1,107 @@
+import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
+import { createDeferrals } from '../concurrency/deferrals.ts'
+import { during } from '../concurrency/during.ts'
+import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
+import { fingerprintRuleOf } from '../identity/fingerprint.ts'
+import type { LeaseContext } from '../lease/claim.ts'
+import { gatheredLeases } from '../lease/gathered-leases.ts'
+import { createLeaseKeeper } from '../lease/renew.ts'
+import { watchedLeases } from '../lease/watched-leases.ts'
+import type { InboxSession } from '../model/inbox.ts'
+import type { LeaseRegistration } from '../model/lease-store.ts'
+import type { Engine, HandlerCall } from '../transaction/engine.ts'
+import { createUnreleased } from '../transaction/release-later.ts'
+import { describe } from '../transaction/verdict.ts'
+import type { ResolvedOptions } from './resolve-options.ts'
+
+/** A guard's stores, open. */
+export type Opened = OpenedInbox | OpenedLeases
+
+interface OpenedInbox extends OpenedStores {
+  readonly engine: Engine
+  readonly leases: LeaseContext | undefined
+}
+
+/** Without an inbox the lease store is the only one. */
+export interface OpenedLeases extends OpenedStores {
+  readonly engine: undefined
+  readonly leases: LeaseContext
+}
+
+interface OpenedStores {
+  /** For hashed keys. */
+  readonly secret: Uint8Array
+  /** Handlers side by side. */
+  readonly slots: Semaphore
+  /** Readings of the history's name under way: the lease store asks for it beside the claims. */
+  readonly reads: ReadonlySet<Promise<unknown>>
+}
+
+/** Opens the stores once; a failure is not kept, the next call tries again. */
+export function createOpener(
+  options: ResolvedOptions,
+  call: HandlerCall,
+  breaker: Breaker = createBreaker(options.runtime),
+): () => Promise<Opened> {
+  let opening: Promise<Opened> | undefined
+  return () => {
+    opening ??= open(options, call, breaker).catch((error: unknown) => {
+      opening = undefined
+      throw error
+    })
+    return opening
+  }
+}
+
+async function open(
+  options: ResolvedOptions,
+  call: HandlerCall,
+  breaker: Breaker,
+): Promise<Opened> {
+  if (options.inbox === undefined) {
+    const leases = await openLeases(options)
+    if (leases === undefined) throw new Error('A guard has an inbox or a lease store.')
+    const secret = new TextEncoder().encode(options.runtime.uuid())
+    const slots = createSemaphore(options.concurrency)
+    return { engine: undefined, leases, secret, slots, reads: new Set() }
+  }
+  const session = await openInbox(options)
+  const reads = new Set<Promise<unknown>>()
+  const leases = await openLeases(options, () => during(reads, session.identity()))
+  const slots = createSemaphore(session.concurrency)
+  const deferrals = createDeferrals(options.runtime)
+  const unreleased = createUnreleased(session, (error, runs) => {
+    options.logger.warn(
+      { err: describe(error), runs },
+      'runs without a verdict are given back later',
+    )
+  })
+  const engine: Engine = { options, session, call, breaker, slots, deferrals, unreleased }
+  return { engine, leases, secret: session.secret, slots, reads }
+}
+
+async function openLeases(
+  options: ResolvedOptions,
+  identity?: LeaseRegistration['identity'],
+): Promise<LeaseContext | undefined> {
+  const { consumer, dedupWindowMs, leaseMs, leases, logger, runtime } = options
+  if (leases === undefined) return undefined
+  const registration = { consumer, dedupWindowMs, leaseMs, identity, logger, runtime }
+  const store = gatheredLeases(watchedLeases((await leases.open?.(registration)) ?? leases, logger))
+  return { options, store, keeper: createLeaseKeeper(options, store) }
+}
+
+function openInbox(options: ResolvedOptions): Promise<InboxSession<unknown>> {
+  const { inbox } = options
+  if (inbox === undefined) throw new Error('A guard without an inbox has none to open.')
+  return inbox.open({
+    consumer: options.consumer,
+    dedupWindowMs: options.dedupWindowMs,
+    fingerprintRule: fingerprintRuleOf(options.fingerprint),
+    maxAttempts: options.retry.attempts,
+    concurrency: options.concurrency,
+    concurrencyChosen: options.concurrencyChosen,
+    logger: options.logger,
+    runtime: options.runtime,
+  })
+}

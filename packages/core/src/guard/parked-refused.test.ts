@@ -1,0 +1,107 @@
+import { expect, test } from 'vitest'
+import { named, REFUSED, SKIPPED, setUp, UNGUARDED } from '../fixtures/parked.ts'
+import { FatalError } from '../model/errors.ts'
+
+test('a refused message that has a key now runs as an event, and its record goes', async () => {
+  const { memory, refused, poll, ran, resolved, suspected } = await setUp()
+  const id = await refused(named)
+  expect(await poll()).toBe(1)
+  expect(ran).toEqual([['k', 'payload', 1]])
+  // It may have been begun before: its attempt is recorded before the run.
+  expect(suspected).toEqual(['k'])
+  expect(resolved).toEqual([id])
+  expect(memory.deadLetters()).toEqual([])
+})
+
+test('a refused message whose run fails keeps its record: nothing else brings it back', async () => {
+  const { refused, poll, published, resolved } = await setUp(() => {
+    throw new Error('not now')
+  })
+  await refused(named)
+  await poll()
+  expect([resolved, published]).toEqual([[], []])
+  expect(await poll()).toBe(1)
+})
+
+test('a refused message that dies as an event is published as that, and its record goes', async () => {
+  const { memory, refused, poll, published, resolved, refusals } = await setUp(() => {
+    throw new FatalError('no such customer')
+  })
+  const id = await refused(named)
+  await poll()
+  expect(published).toEqual([{ kind: 'event', id: expect.any(String) }])
+  expect(resolved).toEqual([id])
+  expect(memory.deadLetters()).toMatchObject([{ key: 'k', ref: { kind: 'event' } }])
+  expect(refusals).toEqual(['missing-event-key'])
+})
+
+test('a message that is refused again waits for the next replay, with what was found this time', async () => {
+  const { memory, refused, poll, ran, resolved } = await setUp()
+  await refused()
+  expect(await poll()).toBe(1)
+  expect(await poll()).toBe(0)
+  expect([ran, resolved]).toEqual([[], []])
+  const error = expect.stringContaining('No resolver of `eventKey` found a key.')
+  expect(memory.deadLetters()).toMatchObject([{ reason: 'missing-event-key', error }])
+})
+
+test('a message that is refused for another reason now waits for the next replay too', async () => {
+  const { memory, refused, poll } = await setUp(undefined, REFUSED)
+  await refused()
+  expect([await poll(), await poll()]).toEqual([1, 0])
+  expect(memory.deadLetters()).toMatchObject([{ reason: 'invalid-payload' }])
+})
+
+test('a refused message that has the key of another payload keeps its record, and waits', async () => {
+  const { memory, refused, poll, ran, published, resolved } = await setUp()
+  await refused(named)
+  await poll()
+  const id = await refused(named, 'other')
+  expect([await poll(), await poll()]).toEqual([1, 0])
+  expect(ran).toHaveLength(1)
+  expect(memory.deadLetters()).toMatchObject([
+    { ref: { kind: 'refused', id }, reason: 'fingerprint-mismatch' },
+  ])
+  expect([published, resolved.length]).toEqual([[], 1])
+})
+
+// Red when its record stays as it is: the handler would run every few seconds, for ever.
+test('a refused message that dies unguarded is dead, and waits for the next replay', async () => {
+  const { memory, refused, poll, ran, resolved } = await setUp(() => {
+    throw new FatalError('no such customer')
+  }, UNGUARDED)
+  const id = await refused()
+  expect([await poll(), await poll()]).toEqual([1, 0])
+  expect(ran).toHaveLength(1)
+  expect(resolved).toEqual([])
+  const error = 'FatalError: no such customer'
+  const ref = { kind: 'refused', id }
+  expect(memory.deadLetters()).toMatchObject([{ ref, reason: 'fatal', error }])
+})
+
+test('a refused message that is skipped now goes without a run', async () => {
+  const { memory, refused, poll, ran, resolved } = await setUp(undefined, SKIPPED)
+  const id = await refused()
+  expect(await poll()).toBe(1)
+  expect([ran, resolved]).toEqual([[], [id]])
+  expect(memory.deadLetters()).toEqual([])
+})
+
+test('a refused message that runs unguarded now keeps its record until it has run', async () => {
+  let isBroken = true
+  const { refused, poll, stop, ran, resolved } = await setUp(() => {
+    if (isBroken) throw new Error('not now')
+  }, UNGUARDED)
+  const id = await refused()
+  await poll()
+  expect(ran).toHaveLength(1)
+  expect(resolved).toEqual([])
+  isBroken = false
+  await poll()
+  expect(ran).toHaveLength(2)
+  expect(resolved).toEqual([id])
+  await refused()
+  stop.abort()
+  await poll()
+  expect(ran).toHaveLength(2)
+})

@@ -1,0 +1,121 @@
+import { expect, test } from 'vitest'
+import { kindOf, newEvent, silent } from '../fixtures/inbox.ts'
+import { REFUSED, RETRY, SKIPPED, setUp, UNGUARDED } from '../fixtures/parked.ts'
+import { toDelivery } from '../memory/index.ts'
+import type { EventKey } from '../model/brands.ts'
+import { FatalError } from '../model/errors.ts'
+
+test('a replayed event runs under the identity it was stored with, whatever the options say today', async () => {
+  const { session, replayed, poll, ran, resolved } = await setUp(undefined, {
+    eventKey: () => 'another key',
+  })
+  const event = { ...newEvent(), key: 'stored' as EventKey, delivery: toDelivery('payload') }
+  await replayed(event)
+  expect(await poll()).toBe(1)
+  expect(ran).toEqual([['stored', 'payload', 1]])
+  expect(await kindOf(session, event)).toBe('done')
+  expect(await poll()).toBe(0)
+  // Its record is that of an event, not of a refused message.
+  expect(resolved).toEqual([])
+})
+
+test('a replayed event that dies again is published by the next look, once, and not looked into', async () => {
+  let decoded = 0
+  const decode = (): void => {
+    decoded += 1
+  }
+  const { replayed, poll, published } = await setUp(
+    () => {
+      throw new FatalError('still broken')
+    },
+    { decode },
+  )
+  const ref = await replayed(newEvent())
+  expect(await poll()).toBe(1)
+  expect(published).toEqual([])
+  expect(await poll()).toBe(1)
+  expect(published).toEqual([ref])
+  expect(await poll()).toBe(0)
+  expect(decoded).toBe(1)
+})
+
+test('an event that this process has in hand is left for later; the others run', async () => {
+  const { session, flights, replayed, poll, ran } = await setUp()
+  const [one, two] = [newEvent(), newEvent()]
+  await replayed(one)
+  await replayed(two)
+  const land = flights.start(one.id)
+  expect(await poll()).toBe(2)
+  expect(await kindOf(session, one)).toBe('waiting')
+  expect([flights.has(one.id), flights.has(two.id)]).toEqual([true, false])
+  expect(ran).toHaveLength(1)
+  land()
+  expect(await poll()).toBe(1)
+  expect(ran).toHaveLength(2)
+})
+
+test('what runs here is in hand until it has ended: a copy from the broker waits no longer', async () => {
+  const [one, two] = [newEvent(), newEvent()]
+  const inHand: boolean[][] = []
+  const look = (): void => {
+    inHand.push([kit.flights.has(one.id), kit.flights.has(two.id)])
+  }
+  const kit = await setUp(look)
+  await kit.replayed(one)
+  await kit.replayed(two)
+  await kit.poll()
+  look()
+  // They run one after the other, because they were replayed.
+  expect(inHand).toEqual([
+    [true, true],
+    [false, true],
+    [false, false],
+  ])
+})
+
+// Red when only an outcome ends a flight: copies of the event would be deferred for ever.
+test('nothing stays in hand when a run fails in a way that nobody foresaw', async () => {
+  const logger = {
+    ...silent,
+    error: () => {
+      throw new Error('the disk of the log is full')
+    },
+  }
+  const kit = await setUp(undefined, { logger })
+  const event = newEvent()
+  await kit.replayed(event)
+  kit.session.classify = () => Promise.reject(new Error('unforeseen'))
+  await expect(kit.poll()).rejects.toThrow('the disk of the log is full')
+  expect(kit.flights.has(event.id)).toBe(false)
+})
+
+test.each([
+  ['`decode` threw Error: version 1 is gone', REFUSED],
+  ["The stored event is skipped by today's options.", SKIPPED],
+  ["The stored event is unguarded by today's options.", UNGUARDED],
+])('a replayed event that cannot run any more is dead again: %s', async (error, given) => {
+  const { memory, replayed, poll, ran } = await setUp(undefined, given)
+  const ref = await replayed(newEvent())
+  expect(await poll()).toBe(1)
+  expect(ran).toEqual([])
+  const why = `InvalidPayloadError: ${error}`
+  expect(memory.deadLetters()).toMatchObject([{ ref, reason: 'fatal', error: why }])
+})
+
+test('what cannot be told yet stays as it is: events and refused messages', async () => {
+  const { session, replayed, refused, poll, ran, resolved } = await setUp(undefined, RETRY)
+  const event = newEvent()
+  await replayed(event)
+  await refused()
+  expect(await poll()).toBe(2)
+  expect(await poll()).toBe(2)
+  expect(await kindOf(session, event)).toBe('waiting')
+  expect([ran, resolved]).toEqual([[], []])
+})
+
+test('a few are taken at once', async () => {
+  const { replayed, poll, ran } = await setUp()
+  for (let n = 0; n < 12; n += 1) await replayed(newEvent())
+  expect([await poll(), await poll()]).toEqual([10, 2])
+  expect(ran).toHaveLength(12)
+})

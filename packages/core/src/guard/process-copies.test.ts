@@ -1,0 +1,118 @@
+import { describe, expect, test } from 'vitest'
+import { down, type Given, leased, named, setUp, storeDown } from '../fixtures/run.ts'
+import type { GuardEvent } from '../model/delivery.ts'
+import { FatalError, RetryableError } from '../model/errors.ts'
+
+describe('copies of one event in one call', () => {
+  const copies = [named('a', 5), named('a', 5)]
+
+  test('run once: the others are duplicates of its result, and nothing more is read', async () => {
+    const { run, emitted, ran, classified } = await setUp({ handler: () => 7 })
+    await run(copies)
+    expect(emitted).toEqual([
+      [0, { kind: 'processed', attempt: 1, result: 7 }, { key: 'a', handlerMs: 0 }],
+      [1, { kind: 'duplicate', result: 7 }, { key: 'a' }],
+    ])
+    expect([ran, classified]).toEqual([[5], []])
+  })
+
+  test('of a failure are not due, for as long', async () => {
+    const error = new RetryableError('later', { afterMs: 5 })
+    const { run, emitted, classified } = await setUp({ handler: () => Promise.reject(error) })
+    await run(copies)
+    expect(emitted).toMatchObject([
+      [0, { kind: 'failed', delayMs: 5 }, { key: 'a' }],
+      [1, { kind: 'not-due', delayMs: 5 }, { key: 'a' }],
+    ])
+    expect(classified).toEqual([])
+  })
+
+  test('of a dead letter are the same dead letter', async () => {
+    const { run, emitted, classified } = await setUp({
+      handler: () => Promise.reject(new FatalError('no')),
+    })
+    await run(copies)
+    const dead = { kind: 'dead', ref: { kind: 'event' } }
+    expect(emitted).toMatchObject([
+      [0, dead, { key: 'a' }],
+      [1, dead, { key: 'a' }],
+    ])
+    expect(classified).toEqual([])
+  })
+
+  test('with another payload are conflicts, recorded where there is a place for it', async () => {
+    const conflicting = [named('a', 5), named('a', 6)]
+    const dead = { kind: 'dead', reason: 'fingerprint-mismatch', attempt: 0 }
+    const beside = await setUp()
+    await beside.run(conflicting)
+    expect(beside.emitted[1]).toMatchObject([
+      1,
+      { ...dead, ref: { kind: 'refused' } },
+      { key: 'a' },
+    ])
+    const alone = await setUp({ given: leased() })
+    await alone.run(conflicting)
+    expect(alone.emitted[1]).toMatchObject([1, dead, { key: 'a' }])
+    expect(alone.emitted[1]?.[1]).not.toHaveProperty('ref')
+    expect([...beside.ran, ...alone.ran]).toEqual([5, 5])
+  })
+
+  test('whose conflict could not be recorded come back', async () => {
+    const { outcomes } = await setUp({ session: () => ({ refuse: () => Promise.reject(down) }) })
+    const [, conflict] = await outcomes([named('a', 5), named('a', 6)])
+    expect(conflict).toEqual(storeDown(down))
+  })
+
+  test('behind a conflict that led them, and that the policy acks, are judged for themselves', async () => {
+    const { outcomes, ran } = await setUp({ given: { onConflict: 'ack' } })
+    await outcomes([named('a', 5)])
+    expect(await outcomes([named('a', 6), named('a', 5)])).toMatchObject([
+      { kind: 'conflict', policy: 'ack' },
+      { kind: 'duplicate' },
+    ])
+    expect(ran).toEqual([5])
+  })
+})
+
+describe('onDuplicate', () => {
+  const told: unknown[] = []
+  const onDuplicate = ({ key, attempt }: GuardEvent<unknown>, result: unknown): void => {
+    told.push([key, attempt, result])
+  }
+
+  // Red when a copy of a duplicate in the same call is acked without a word.
+  test('hears of every duplicate with the stored result, and of nothing else', async () => {
+    for (const given of [{ onDuplicate }, leased({ onDuplicate })]) {
+      told.length = 0
+      const { run } = await setUp({ given, handler: () => 7 })
+      await run([named('a')])
+      expect(told).toEqual([])
+      await run([named('a')])
+      expect(told.splice(0)).toEqual([['a', 1, 7]])
+      await run([named('b'), named('b'), named('a'), named('a')])
+      expect(told.toSorted()).toEqual([
+        ['a', 1, 7],
+        ['a', 1, 7],
+        ['b', 1, 7],
+      ])
+    }
+  })
+
+  test('that throws is logged, and the duplicate is acked all the same: broken', async () => {
+    const given: Given = {
+      onDuplicate: () => {
+        throw new Error('broken')
+      },
+    }
+    const { outcomes, logged } = await setUp({ given })
+    await outcomes([named('a')])
+    expect(await outcomes([named('a')])).toEqual([{ kind: 'duplicate', result: undefined }])
+    expect(logged).toEqual(['onDuplicate threw; the duplicate is acked all the same: broken'])
+  })
+
+  test('that is not given is missed by nobody', async () => {
+    const { outcomes, logged } = await setUp()
+    expect(await outcomes([named('a'), named('a')])).toMatchObject([{}, { kind: 'duplicate' }])
+    expect(logged).toEqual([])
+  })
+})

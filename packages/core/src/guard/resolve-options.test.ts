@@ -1,0 +1,161 @@
+import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import { silent } from '../fixtures/inbox.ts'
+import { memoryInbox, memoryLeases } from '../memory/index.ts'
+import { ConfigurationError } from '../model/errors.ts'
+import { systemRuntime } from '../model/runtime.ts'
+import { DEFAULTS } from '../options/defaults.ts'
+import { type ResolvedOptions, resolveOptions } from './resolve-options.ts'
+
+const inbox = memoryInbox()
+const leases = memoryLeases()
+const good = { consumer: 'billing', inbox }
+
+/** As a JavaScript user gives them: unchecked. */
+const resolve = (options: unknown): ResolvedOptions =>
+  resolveOptions(options as Parameters<typeof resolveOptions>[0])
+const problemsOf = (options: unknown): readonly string[] => {
+  try {
+    resolve(options)
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error
+    return error.message.split('\n')
+  }
+}
+
+test('fills in the defaults, which nobody can change', () => {
+  expect(resolve(good)).toMatchObject({
+    ...DEFAULTS,
+    consumer: 'billing',
+    inbox,
+    concurrencyChosen: false,
+    fingerprintRule: 1,
+    runtime: systemRuntime,
+  })
+  expect(resolve(good).eventKey).toHaveLength(2)
+  expect(Object.isFrozen(resolve(good))).toBe(true)
+  expect(Object.isFrozen(DEFAULTS) && Object.isFrozen(DEFAULTS.retry)).toBe(true)
+})
+
+test('keeps what is given, and takes undefined for not given', () => {
+  const key = () => 'k'
+  const given = {
+    ...good,
+    leases,
+    concurrency: 3,
+    retry: { attempts: 2, baseMs: undefined },
+    leaseMs: undefined,
+    eventKey: key,
+    fingerprint: () => 1,
+    schema: z.object({}),
+    logger: console,
+    transaction: 'batch',
+  }
+  expect(resolve(given)).toMatchObject({
+    leases,
+    concurrency: 3,
+    concurrencyChosen: true,
+    retry: { ...DEFAULTS.retry, attempts: 2 },
+    leaseMs: DEFAULTS.leaseMs,
+    eventKey: [key],
+    fingerprintRule: 2,
+    transaction: 'batch',
+  })
+})
+
+test('names rule, value, type and remedy', () => {
+  expect(problemsOf({ ...good, leaseMs: 30 })).toEqual([
+    'Expected `leaseMs` to be an integer from 1000 to 43200000, got `30` (number). Units are milliseconds.',
+  ])
+})
+
+test('names all problems in one error', () => {
+  const problems = problemsOf({
+    consumer: 'bil ling',
+    leaseMs: '30s',
+    deadlineMs: Number.POSITIVE_INFINITY,
+    retry: { attempts: 0, maxMs: 1.5 },
+    onConflict: 'ignore',
+    logger: { info: () => undefined },
+    schema: {},
+    eventKey: [],
+    dedupWindow: 5,
+  })
+  const named = problems.map((problem) => /`([^`]+)`/.exec(problem)?.[1])
+  expect(named).toEqual([
+    'consumer',
+    'schema',
+    'eventKey',
+    'deadlineMs',
+    'retry.attempts',
+    'retry.maxMs',
+    'leaseMs',
+    'onConflict',
+    'logger',
+    'dedupWindow',
+    'inbox',
+  ])
+})
+
+test('never prints what an option holds but primitives', () => {
+  const [problem] = problemsOf({ ...good, inbox: { password: 'secret' } })
+  expect(problem).toBe('Expected `inbox` to be an inbox, got `{…}` (object).')
+  const [long] = problemsOf({ ...good, consumer: 'x'.repeat(500) })
+  expect(long?.length).toBeLessThan(300)
+})
+
+describe('what is impossible together', () => {
+  test.each([
+    ['no store at all', { consumer: 'c' }, 'neither'],
+    ['leases alone without a policy for takeovers', { consumer: 'c', leases }, 'onTakeover'],
+    [
+      'a transaction without an inbox',
+      { consumer: 'c', leases, onTakeover: 'retry', transaction: 'each' },
+      'transaction',
+    ],
+    ['onTakeover beside an inbox', { ...good, onTakeover: 'retry' }, 'onTakeover'],
+    ['onStoreDown beside an inbox', { ...good, onStoreDown: 'wait' }, 'onStoreDown'],
+  ])('%s', (_name, options, named) => {
+    const problems = problemsOf(options)
+    expect(problems).toHaveLength(1)
+    expect(problems[0]).toContain(named)
+  })
+  test('leases alone with a policy are possible', () => {
+    expect(problemsOf({ consumer: 'c', leases, onTakeover: 'retry', onStoreDown: 'wait' })).toEqual(
+      [],
+    )
+  })
+})
+
+describe('a consumer', () => {
+  test.each(['a', 'A.b_c:d-9', 'x'.repeat(128)])('may be named %s', (consumer) => {
+    expect(problemsOf({ ...good, consumer })).toEqual([])
+  })
+  test.each(['', 'x'.repeat(129), 'a b', 'a/b', 'é', 'a\n', 5, undefined, null])(
+    'may not be named %j',
+    (consumer) => {
+      expect(problemsOf({ ...good, consumer })).toHaveLength(1)
+    },
+  )
+})
+
+test.each([undefined, null, 'billing', 5])('options that are none are refused: %j', (options) => {
+  expect(problemsOf(options)).toHaveLength(1)
+})
+
+test.each([
+  ['retry', { retry: 5 }],
+  ['retry', { retry: null }],
+  ['eventKey', { eventKey: [() => 'k', 'id'] }],
+  ['concurrency', { concurrency: 0 }],
+  ['claimWaitMs', { claimWaitMs: 0 }],
+  ['fingerprint', { fingerprint: 'headers' }],
+  ['decode', { decode: null }],
+  ['runtime', { runtime: { ...systemRuntime, now: 5 } }],
+  ['leases', { leases: { claim: () => [] } }],
+])('refuses a wrong %s', (name, given) => {
+  const problems = problemsOf({ ...good, logger: silent, ...given })
+  expect(problems).toHaveLength(1)
+  expect(problems[0]).toContain(`\`${name}`)
+})

@@ -1,0 +1,140 @@
+import { type FingerprintRule, fingerprintRuleOf } from '../identity/fingerprint.ts'
+import { cloudEventKey, idempotencyKeyHeader } from '../identity/resolvers.ts'
+import { defaultLogger } from '../model/default-logger.ts'
+import { ConfigurationError } from '../model/errors.ts'
+import type { Inbox } from '../model/inbox.ts'
+import type { LeaseStore } from '../model/lease-store.ts'
+import type { Logger } from '../model/logger.ts'
+import { type Runtime, systemRuntime } from '../model/runtime.ts'
+import { DEFAULTS } from '../options/defaults.ts'
+import type {
+  CommonOptions,
+  GuardOptions,
+  LeaseGuardOptions,
+  Resolver,
+} from '../options/options.ts'
+import { brokenRules } from '../options/rules.ts'
+
+type Common = CommonOptions<unknown, unknown>
+
+/** What the engine works with: validated, with all defaults; the types of the user's payload are forgotten. */
+export interface ResolvedOptions
+  extends Pick<
+    Common,
+    'consumer' | 'decode' | 'skip' | 'schema' | 'tenant' | 'isFatal' | 'onDuplicate' | 'observe'
+  > {
+  readonly inbox: Inbox<unknown> | undefined
+  readonly leases: LeaseStore | undefined
+  readonly eventKey: readonly Resolver[]
+  readonly orderingKey: Resolver
+  /** Whether the user gave one, or lanes are the broker's. */
+  readonly orderingKeyChosen: boolean
+  readonly fingerprint: FingerprintRule
+  /** Its version, as it is registered and stored; 0 = none. */
+  readonly fingerprintRule: number
+  readonly transaction: 'each' | 'batch'
+  readonly concurrency: number
+  /** Whether the user asked for that concurrency, or it is the default. */
+  readonly concurrencyChosen: boolean
+  readonly dedupWindowMs: number
+  readonly leaseMs: number
+  readonly deadlineMs: number
+  readonly claimWaitMs: number
+  readonly retry: { readonly attempts: number; readonly baseMs: number; readonly maxMs: number }
+  readonly onMissingKey: 'dead-letter' | 'position' | 'unguarded'
+  readonly onConflict: 'dead-letter' | 'ack' | 'throw'
+  readonly onTakeover: LeaseGuardOptions<unknown>['onTakeover'] | undefined
+  readonly onStoreDown: 'wait' | 'unguarded'
+  readonly logger: Logger
+  readonly runtime: Runtime
+}
+
+/**
+ * Checks the options of a guard and merges the defaults in, once.
+ *
+ * @throws {@link ConfigurationError} naming everything that is wrong, not only the first problem.
+ */
+export function resolveOptions<Payload, Tx, Decoded>(
+  options: GuardOptions<Payload, Tx, Decoded>,
+): ResolvedOptions {
+  assertObject(options)
+  const problems = [...brokenRules(options), ...impossibleTogether(options)]
+  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+  // The engine hands the user's functions what the user's other functions made; nothing else joins these types.
+  const given = options as unknown as GuardOptions<unknown, unknown>
+  const {
+    retry = {},
+    eventKey = [cloudEventKey(), idempotencyKeyHeader()],
+    fingerprint = DEFAULTS.fingerprint,
+  } = given
+  return Object.freeze({
+    consumer: given.consumer,
+    inbox: given.inbox,
+    leases: given.leases,
+    decode: given.decode,
+    skip: given.skip,
+    schema: given.schema,
+    eventKey: typeof eventKey === 'function' ? [eventKey] : [...eventKey],
+    tenant: given.tenant,
+    orderingKey: given.orderingKey ?? (({ orderingKey }) => orderingKey),
+    orderingKeyChosen: given.orderingKey !== undefined,
+    fingerprint,
+    fingerprintRule: fingerprintRuleOf(fingerprint),
+    transaction: given.transaction ?? DEFAULTS.transaction,
+    concurrency: given.concurrency ?? DEFAULTS.concurrency,
+    concurrencyChosen: given.concurrency !== undefined,
+    dedupWindowMs: given.dedupWindowMs ?? DEFAULTS.dedupWindowMs,
+    leaseMs: given.leaseMs ?? DEFAULTS.leaseMs,
+    deadlineMs: given.deadlineMs ?? DEFAULTS.deadlineMs,
+    claimWaitMs: given.claimWaitMs ?? DEFAULTS.claimWaitMs,
+    retry: Object.freeze({
+      attempts: retry.attempts ?? DEFAULTS.retry.attempts,
+      baseMs: retry.baseMs ?? DEFAULTS.retry.baseMs,
+      maxMs: retry.maxMs ?? DEFAULTS.retry.maxMs,
+    }),
+    isFatal: given.isFatal,
+    onMissingKey: given.onMissingKey ?? DEFAULTS.onMissingKey,
+    onConflict: given.onConflict ?? DEFAULTS.onConflict,
+    onDuplicate: given.onDuplicate,
+    onTakeover: given.onTakeover,
+    onStoreDown: given.onStoreDown ?? DEFAULTS.onStoreDown,
+    observe: given.observe,
+    logger: given.logger ?? defaultLogger,
+    runtime: given.runtime ?? systemRuntime,
+  })
+}
+
+function assertObject(options: unknown): asserts options is object {
+  if (typeof options === 'object' && options !== null) return
+  throw new ConfigurationError(`Expected an object of options first, got ${typeof options}.`)
+}
+
+/** What each option allows by itself, but not beside the others. */
+function impossibleTogether(options: object): readonly string[] {
+  const { inbox, leases, onTakeover, onStoreDown, transaction } = options as Partial<
+    Readonly<Record<string, unknown>>
+  >
+  const problems: readonly (readonly [boolean, string])[] = [
+    [
+      inbox === undefined && leases === undefined,
+      'Expected `inbox` or `leases`, got neither: nothing could tell a duplicate. Give `inbox: pgInbox(pool)`.',
+    ],
+    [
+      inbox === undefined && leases !== undefined && onTakeover === undefined,
+      "Expected `onTakeover` beside `leases` without an `inbox`, got nothing: after a crash the effect may have happened. Give 'retry', 'dead-letter' or a function that looks it up.",
+    ],
+    [
+      inbox === undefined && transaction !== undefined,
+      'Expected no `transaction` without an `inbox`: there is no transaction to share. Give an `inbox` or leave it out.',
+    ],
+    [
+      inbox !== undefined && onTakeover !== undefined,
+      'Expected no `onTakeover` beside an `inbox`: the row decides whether the effect happened. Leave it out.',
+    ],
+    [
+      inbox !== undefined && onStoreDown !== undefined,
+      'Expected no `onStoreDown` beside an `inbox`: without its transaction the handler cannot run. Leave it out.',
+    ],
+  ]
+  return problems.filter(([isBroken]) => isBroken).map(([, problem]) => problem)
+}

@@ -1,0 +1,194 @@
+import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
+import { during } from '../concurrency/during.ts'
+import { createSingleFlight, type SingleFlight } from '../concurrency/in-flight.ts'
+import { stopSignals } from '../concurrency/stop-signals.ts'
+import type { Delivery } from '../model/delivery.ts'
+import type { Availability, GuardPort, GuardSettings, RunHooks } from '../model/guard-port.ts'
+import type { Publish } from '../model/inbox.ts'
+import type { Settlement } from '../model/settlement.ts'
+import { report } from '../settlement/observe.ts'
+import { type Outcome, settlementOf } from '../settlement/outcome.ts'
+import { createPublishing, type Publishing } from '../settlement/publish-dead-letter.ts'
+import type { HandlerCall } from '../transaction/engine.ts'
+import { describe } from '../transaction/verdict.ts'
+import { startBackground } from './background.ts'
+import { createOpener, type Opened } from './open-stores.ts'
+import { type Facts, runArrivals } from './process.ts'
+import type { Arrival } from './receive.ts'
+import type { ResolvedOptions } from './resolve-options.ts'
+
+/** A guard at work: opens its stores, runs deliveries, and ends. */
+export class RunningGuard implements GuardPort {
+  readonly settings: GuardSettings
+  readonly runtime: GuardPort['runtime']
+  readonly logger: GuardPort['logger']
+  readonly #options: ResolvedOptions
+  readonly #call: HandlerCall
+  readonly #breaker: Breaker
+  readonly #openStores: () => Promise<Opened>
+  readonly #flights: SingleFlight
+  readonly #publishing: Publishing
+  readonly #running = new Set<Promise<unknown>>()
+  readonly #deadLetters = new Set<Promise<unknown>>()
+  readonly #closing = new AbortController()
+  #opened: Opened | undefined
+  #stopBackground: (() => Promise<void>) | undefined
+
+  constructor(options: ResolvedOptions, call: HandlerCall) {
+    this.settings = settingsOf(options)
+    this.runtime = options.runtime
+    this.logger = options.logger
+    this.#options = options
+    this.#call = call
+    this.#breaker = createBreaker(options.runtime)
+    this.#openStores = createOpener(options, call, this.#breaker)
+    this.#flights = createSingleFlight(options.runtime)
+    this.#publishing = createPublishing(options)
+  }
+
+  async open(): Promise<void> {
+    await this.#open()
+  }
+
+  run(deliveries: readonly Delivery[], hooks: RunHooks = {}): Promise<readonly Settlement[]> {
+    return during(this.#running, this.#run(deliveries, hooks))
+  }
+
+  publishDeadLetter(
+    settlement: Settlement,
+    publish: Publish,
+  ): ReturnType<GuardPort['publishDeadLetter']> {
+    return during(this.#deadLetters, this.#publish(settlement, publish))
+  }
+
+  registerPublisher(...args: Parameters<GuardPort['registerPublisher']>): () => void {
+    return this.#publishing.register(...args)
+  }
+
+  availability(): Availability {
+    const down = this.#breaker.state()
+    return down === undefined ? { kind: 'available' } : { kind: 'down', ...down }
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort()
+    await Promise.all([this.#stopBackground?.(), ...this.#running])
+    // What the last runs left under way: its pool or client may be closed next.
+    const { leases, reads = [] } = this.#opened ?? {}
+    await Promise.allSettled([...this.#deadLetters, ...reads, leases?.keeper.idle()])
+  }
+
+  async #publish(
+    settlement: Settlement,
+    publish: Publish,
+  ): ReturnType<GuardPort['publishDeadLetter']> {
+    const { engine } = await this.#openStores()
+    return this.#publishing.publish(settlement, publish, engine?.session)
+  }
+
+  async #open(): Promise<Opened> {
+    const opened = await this.#openStores()
+    const { engine } = opened
+    this.#opened = opened
+    if (
+      this.#stopBackground === undefined &&
+      !this.#closing.signal.aborted &&
+      engine !== undefined
+    ) {
+      const flights = this.#flights
+      this.#stopBackground = startBackground({ engine, publishing: this.#publishing, flights })
+    }
+    return opened
+  }
+
+  async #run(deliveries: readonly Delivery[], hooks: RunHooks): Promise<readonly Settlement[]> {
+    const arrivals = deliveries.map((delivery, index) => ({ index, delivery }))
+    const settlements: Settlement[] = []
+    const startedAt = this.runtime.monotonic()
+    let secret: Uint8Array | undefined
+    const emit = (arrival: Arrival, outcome: Outcome, facts: Facts): void => {
+      const settlement = this.#settle(arrival, outcome, { ...facts, secret, startedAt })
+      settlements[arrival.index] = settlement
+      hooks.onSettlement?.(arrival.index, settlement)
+    }
+    const signals = stopSignals([this.#closing.signal, hooks.stop], hooks.abort)
+    const opened = signals.isStopping()
+      ? closing()
+      : (this.#openNow() ?? (await this.#openOrOutcome()))
+    if ('kind' in opened) {
+      for (const arrival of arrivals) emit(arrival, opened, {})
+      return settlements
+    }
+    secret = opened.secret
+    await runArrivals(
+      {
+        options: this.#options,
+        call: this.#call,
+        opened,
+        breaker: this.#breaker,
+        flights: this.#flights,
+        signals,
+        emit,
+      },
+      arrivals,
+    )
+    return settlements
+  }
+
+  #settle(arrival: Arrival, outcome: Outcome, facts: EmitFacts): Settlement {
+    const { delivery } = arrival
+    const { handlerMs, key, secret, startedAt } = facts
+    const settlement = settlementOf(outcome, this.runtime.now())
+    this.#publishing.note(settlement, { delivery, outcome, key })
+    const totalMs = this.runtime.monotonic() - startedAt
+    const entry = { delivery, key, outcome, settlement, handlerMs, totalMs }
+    report(this.#options, secret, entry)
+    return settlement
+  }
+
+  /** The stores, where they are open and answer. */
+  #openNow(): Opened | undefined {
+    return this.#breaker.state() === undefined ? this.#opened : undefined
+  }
+
+  /** The stores, or how everything is settled while they are down or cannot be used. */
+  async #openOrOutcome(): Promise<Opened | Extract<Outcome, { kind: 'store-down' }>> {
+    const admission = this.#breaker.admit()
+    if (admission !== 'go') {
+      return { kind: 'store-down', delayMs: admission, error: this.#breaker.state()?.error }
+    }
+    try {
+      return await this.#open()
+    } catch (error) {
+      this.#breaker.failed(error)
+      this.logger.error({ err: describe(error) }, 'the stores of the guard could not be opened')
+      const retryAt = this.#breaker.state()?.retryAt ?? this.runtime.now()
+      return { kind: 'store-down', delayMs: retryAt - this.runtime.now(), error }
+    }
+  }
+}
+
+interface EmitFacts extends Facts {
+  readonly secret: Uint8Array | undefined
+  readonly startedAt: number
+}
+
+function closing(): Extract<Outcome, { kind: 'abandoned' }> {
+  return { kind: 'abandoned', reason: 'closing' }
+}
+
+function settingsOf(options: ResolvedOptions): GuardSettings {
+  return {
+    consumer: options.consumer,
+    concurrency: options.concurrency,
+    leaseMs: options.leaseMs,
+    deadlineMs: options.deadlineMs,
+    dedupWindowMs: options.dedupWindowMs,
+    maxAttempts: options.retry.attempts,
+    retryMaxMs: options.retry.maxMs,
+    transaction: options.transaction,
+    hasInbox: options.inbox !== undefined,
+    hasLeases: options.leases !== undefined,
+    ownLanes: options.orderingKeyChosen,
+  }
+}

@@ -1,0 +1,222 @@
+import { describe, expect, test } from 'vitest'
+import { stopSignals } from '../concurrency/stop-signals.ts'
+import { Clock } from '../fixtures/clock.ts'
+import { newEvent, silent } from '../fixtures/inbox.ts'
+import { memoryLeases } from '../memory/index.ts'
+import { StoreUnavailableError } from '../model/errors.ts'
+import type { Member } from '../model/in-flight-event.ts'
+import type { ClaimResult, LeaseStore } from '../model/lease-store.ts'
+import type { LeaseGuardOptions } from '../options/options.ts'
+import type { Outcome } from '../settlement/outcome.ts'
+import { createOpener } from './open-stores.ts'
+import { resolveOptions } from './resolve-options.ts'
+import { runLeasedMembers, runUnleasedMember } from './without-inbox.ts'
+
+type Settled = readonly [string, Outcome, Pick<Member, 'isUndecided' | 'lease'>]
+
+const down = new StoreUnavailableError('down')
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+const acquired: ClaimResult = { kind: 'acquired', by: 'first', attempt: 1 }
+
+function member(name: string, lane?: string): Member {
+  return { event: newEvent(), payload: name, lane, suspect: false }
+}
+
+/** Members of a guard without an inbox; the test gives what the store answers to each call of `claim`. */
+async function setUp(
+  handler: (payload: unknown) => unknown = () => undefined,
+  given: Partial<LeaseGuardOptions<unknown>> = {},
+  answers: readonly (readonly ClaimResult[] | Error)[] = [],
+) {
+  const clock = new Clock()
+  const runtime = { ...clock.runtime, random: () => 0 }
+  const leases = memoryLeases(runtime)
+  let claims = 0
+  const claim: LeaseStore['claim'] = async (asked) => {
+    const answer = answers[claims]
+    claims += 1
+    if (answer instanceof Error) throw answer
+    return answer ?? leases.claim(asked)
+  }
+  const complete: LeaseStore['complete'] = async (done) => done.map(() => 'held')
+  const common = { consumer: 'mailing', leases: { ...leases, claim, complete }, logger: silent }
+  const options = resolveOptions({ ...common, onTakeover: 'retry', runtime, ...given })
+  const ran: unknown[] = []
+  const call = {
+    kind: 'single',
+    handler: async ({ payload }: { readonly payload: unknown }) => {
+      ran.push(payload)
+      await handler(payload)
+    },
+  } as const
+  const opened = await createOpener(options, call)()
+  if (opened.engine !== undefined) throw new Error('a guard without an inbox has no engine')
+  const stop = new AbortController()
+  const context = { options, call, opened, signals: stopSignals([stop.signal]) }
+  const settled: Settled[] = []
+  const run = (...members: readonly Member[]) =>
+    runLeasedMembers(context, members, (held, outcome) => {
+      settled.push([String(held.payload), outcome, held])
+    })
+  return { ...{ clock, context, settled, stop, ran, run }, claims: () => claims }
+}
+
+const kinds = (settled: readonly Settled[]) => settled.map(([name, { kind }]) => [name, kind])
+
+test('a lane runs in order and stops at its first failure; what it had claimed is settled with its lease', async () => {
+  const kit = await setUp((payload) => {
+    if (payload === 'a2') throw new Error('not now')
+  })
+  await kit.run(member('a1', 'a'), member('a2', 'a'), member('b1', 'b'), member('a3', 'a'))
+  expect(kit.ran.toSorted()).toEqual(['a1', 'a2', 'b1'])
+  const lane = kit.settled.filter(([name]) => name.startsWith('a'))
+  expect(kinds(lane)).toEqual([
+    ['a1', 'processed'],
+    ['a2', 'failed'],
+    ['a3', 'not-due'],
+  ])
+  expect(kit.settled.every(([, , { lease }]) => lease !== undefined)).toBe(true)
+  expect(kit.claims()).toBe(1)
+})
+
+test('lanes run side by side, and those without a lane too', async () => {
+  const gate = Promise.withResolvers<void>()
+  const kit = await setUp((payload) => (payload === 'a1' ? gate.promise : undefined))
+  const running = kit.run(member('a1', 'a'), member('a2', 'a'), member('b1', 'b'), member('c'))
+  await turn()
+  expect(kinds(kit.settled)).toEqual([
+    ['b1', 'processed'],
+    ['c', 'processed'],
+  ])
+  gate.resolve()
+  await running
+  expect(kinds(kit.settled.slice(2))).toEqual([
+    ['a1', 'processed'],
+    ['a2', 'processed'],
+  ])
+})
+
+test('the first that stops a lane says why, to all that follow', async () => {
+  const held: ClaimResult = { kind: 'not-due', remainingMs: 5 }
+  const later: ClaimResult = { kind: 'not-due', remainingMs: 9 }
+  const kit = await setUp(undefined, {}, [[held, later, acquired]])
+  await kit.run(member('a1', 'a'), member('a2', 'a'), member('a3', 'a'))
+  const notDue = { kind: 'not-due', delayMs: 5 }
+  expect(kit.settled.map(([name, outcome]) => [name, outcome])).toEqual([
+    ['a1', notDue],
+    ['a2', notDue],
+    ['a3', notDue],
+  ])
+  expect(kit.ran).toEqual([])
+})
+
+describe('an event that another process has in hand', () => {
+  const inProgress: ClaimResult = { kind: 'in-progress', remainingMs: 20_000 }
+
+  test('is asked for again before it is deferred', async () => {
+    const kit = await setUp(undefined, { claimWaitMs: 100 }, [[inProgress]])
+    const running = kit.run(member('a'))
+    await expect.poll(() => kit.clock.timers).toBeGreaterThan(0)
+    kit.clock.advance(10)
+    await running
+    expect(kinds(kit.settled)).toEqual([['a', 'processed']])
+    expect(kit.claims()).toBe(2)
+  })
+
+  test('is waited for by nobody whose lane has stopped', async () => {
+    const kit = await setUp(undefined, {}, [[{ kind: 'not-due', remainingMs: 5 }, inProgress]])
+    await kit.run(member('a1', 'a'), member('a2', 'a'))
+    expect(kinds(kit.settled)).toEqual([
+      ['a1', 'not-due'],
+      ['a2', 'not-due'],
+    ])
+    expect(kit.claims()).toBe(1)
+  })
+})
+
+describe('a takeover', () => {
+  const takeover: ClaimResult = { kind: 'acquired', by: 'takeover', attempt: 2 }
+
+  test.each([
+    ['that was answered is decided', () => ({ kind: 'retry' }) as const, false],
+    ['that nobody answered is not', () => Promise.reject(new Error('no answer')), true],
+  ])('%s', async (_, onTakeover, isUndecided) => {
+    const kit = await setUp(undefined, { onTakeover }, [[takeover]])
+    await kit.run(member('a'))
+    expect(kit.settled).toMatchObject([['a', {}, { isUndecided }]])
+  })
+
+  test('that never came up, because its lane stopped, is not decided', async () => {
+    const kit = await setUp(undefined, {}, [[{ kind: 'not-due', remainingMs: 5 }, takeover]])
+    await kit.run(member('a1', 'a'), member('a2', 'a'))
+    expect(kit.settled).toMatchObject([
+      ['a1', {}, { isUndecided: false }],
+      ['a2', { kind: 'not-due' }, { isUndecided: true }],
+    ])
+  })
+
+  test('is none of who was the first', async () => {
+    const kit = await setUp(() => Promise.reject(new Error('not now')))
+    await kit.run(member('a'))
+    expect(kit.settled).toMatchObject([['a', { kind: 'failed' }, { isUndecided: false }]])
+  })
+})
+
+describe('while the store is down', () => {
+  test('nothing runs, and all come back in a second', async () => {
+    const kit = await setUp(undefined, { onStoreDown: 'wait' }, [down])
+    await kit.run(member('a'), member('b'))
+    const outcome = { kind: 'store-down', delayMs: 1_000, error: down }
+    expect(kit.settled).toMatchObject([
+      ['a', outcome, {}],
+      ['b', outcome, {}],
+    ])
+    expect(kit.ran).toEqual([])
+  })
+
+  test('by policy all run without it', async () => {
+    const kit = await setUp(undefined, { onStoreDown: 'unguarded' }, [down])
+    await kit.run(member('a'), member('b'))
+    expect(kinds(kit.settled)).toEqual([
+      ['a', 'unguarded'],
+      ['b', 'unguarded'],
+    ])
+    expect(kit.ran).toEqual(['a', 'b'])
+  })
+})
+
+test('no more handlers run at a time than asked for; told to stop, those that wait come back', async () => {
+  const gate = Promise.withResolvers<void>()
+  const kit = await setUp(() => gate.promise, { concurrency: 1 })
+  const running = kit.run(member('a'), member('b'))
+  await turn()
+  expect(kit.ran).toEqual(['a'])
+  kit.stop.abort()
+  await turn()
+  const closing = { kind: 'abandoned', reason: 'closing' }
+  expect(kit.settled).toMatchObject([['b', closing, {}]])
+  gate.resolve()
+  await running
+  expect(kinds(kit.settled)).toEqual([
+    ['b', 'abandoned'],
+    ['a', 'processed'],
+  ])
+})
+
+test('a slot is given back after each run, and by who was told to stop', async () => {
+  const kit = await setUp(undefined, { concurrency: 1 })
+  await kit.run(member('a'), member('b'), member('c', 'c'), member('d', 'c'))
+  expect(kit.ran).toHaveLength(4)
+  kit.stop.abort()
+  await kit.run(member('e'))
+  expect(kinds(kit.settled.slice(4))).toEqual([['e', 'abandoned']])
+  expect(kit.ran).toHaveLength(4)
+  expect(kit.context.opened.slots.tryAcquire()).toBeTypeOf('function')
+})
+
+test('without a key an event runs as it is', async () => {
+  const kit = await setUp()
+  const run = await runUnleasedMember(kit.context, member('a'))
+  expect(run).toEqual({ outcome: { kind: 'unguarded' }, handlerMs: 0 })
+  expect([kit.ran, kit.claims()]).toEqual([['a'], 0])
+})

@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest'
+import { randomText, seededRandom } from '../fixtures/random.ts'
+import { InvalidPayloadError } from '../model/errors.ts'
+import { toEventKey } from './event-key.ts'
+
+test('takes any well-formed text of 1 to 1024 bytes as it is', () => {
+  const random = seededRandom(7)
+  for (let round = 0; round < 1_000; round++) {
+    const text = `k${randomText(random)}`
+    expect(toEventKey(text)).toBe(text)
+  }
+  expect(toEventKey('x'.repeat(1_024))).toHaveLength(1_024)
+  expect(toEventKey('\u0000')).toBe('\u0000')
+})
+
+test('takes safe integers as their decimal text', () => {
+  expect([0, -0, 42, -7, Number.MAX_SAFE_INTEGER].map((value) => toEventKey(value))).toEqual([
+    '0',
+    '0',
+    '42',
+    '-7',
+    '9007199254740991',
+  ])
+})
+
+test('finds none in undefined and null', () => {
+  expect(toEventKey(undefined)).toBeUndefined()
+  expect(toEventKey(null)).toBeUndefined()
+})
+
+test.each([
+  ['an empty text', ''],
+  ['1025 bytes', 'x'.repeat(1_025)],
+  ['1026 bytes in 513 characters', 'é'.repeat(513)],
+  ['a lone high surrogate', 'order-\ud83c'],
+  ['a lone low surrogate', '\udf4forder'],
+  ['an integer that JSON.parse rounded', JSON.parse('9007199254740993')],
+  ['a fraction', 1.5],
+  ['NaN', Number.NaN],
+  ['a boolean', true],
+  ['an object', { id: 1 }],
+  ['a bigint', 1n],
+])('refuses %s', (_name, value) => {
+  expect(() => toEventKey(value)).toThrow(InvalidPayloadError)
+})
+
+test('trap T30: two lone surrogates, which UTF-8 encodes alike, are not one key', () => {
+  expect(Buffer.from('\ud800')).toEqual(Buffer.from('\ud801'))
+  expect(() => toEventKey('\ud800')).toThrow('lone surrogate')
+})

@@ -1,0 +1,32 @@
+import type { EventKey } from '../model/brands.ts'
+import { InvalidPayloadError } from '../model/errors.ts'
+
+/** Longest key or tenant. Room for every identifier in use, and an index row stays far below a page. */
+const MOST_BYTES = 1_024
+
+/**
+ * Makes a key of what a resolver found: a well-formed string or a safe integer, 1–1024 bytes in UTF-8.
+ *
+ * Resolvers are typed, but what they read is JSON: `JSON.parse` makes two 64-bit ids one, and lone surrogates of
+ * two different keys are encoded alike. Either would make one event of two, so they are refused.
+ *
+ * @returns undefined when there is none.
+ * @throws {@link InvalidPayloadError}
+ */
+export function toEventKey(value: unknown, name = 'event key'): EventKey | undefined {
+  if (value === undefined || value === null) return undefined
+  if (typeof value === 'number') {
+    if (Number.isSafeInteger(value)) return String(value) as EventKey
+    throw invalid(name, 'is a number that JavaScript cannot hold exactly; send it as a string')
+  }
+  if (typeof value !== 'string') {
+    throw invalid(name, `is of type ${typeof value}; it must be a string or a safe integer`)
+  }
+  if (!value.isWellFormed()) throw invalid(name, 'holds a lone surrogate; it is no Unicode text')
+  const bytes = Buffer.byteLength(value)
+  if (bytes >= 1 && bytes <= MOST_BYTES) return value as EventKey
+  throw invalid(name, `has ${bytes} bytes; it must have 1 to ${MOST_BYTES}`)
+}
+
+const invalid = (name: string, problem: string): InvalidPayloadError =>
+  new InvalidPayloadError(`The ${name} ${problem}.`)

@@ -1,0 +1,129 @@
+import { describe, expect, test } from 'vitest'
+import { randomText, seededRandom } from '../fixtures/random.ts'
+import { toDelivery } from '../memory/to-delivery.ts'
+import type { Fingerprint } from '../model/brands.ts'
+import { isConflict } from '../model/conflict.ts'
+import { decodeDelivery } from './decode.ts'
+import {
+  FINGERPRINT_RULES,
+  type FingerprintRule,
+  fingerprintOf,
+  fingerprintRuleOf,
+} from './fingerprint.ts'
+
+interface Given {
+  readonly rule?: FingerprintRule | undefined
+  readonly payload?: unknown
+  readonly decode?: ((body: Uint8Array) => unknown) | undefined
+}
+
+async function printOf(text: string, given: Given = {}): Promise<Fingerprint> {
+  const body = new TextEncoder().encode(text)
+  const decoded = await decodeDelivery(toDelivery(null, { body }), given.decode)
+  const payload = 'payload' in given ? given.payload : decoded.value
+  return fingerprintOf(given.rule ?? 'body', { body, decoded, payload })
+}
+
+const versionOf = (print: Fingerprint): number => Number(BigInt.asUintN(8, print))
+
+test('is fixed for ever: a changed fingerprint is a conflict for every event in flight', async () => {
+  expect(await printOf('{"b":2,"a":1}')).toBe(4_838_428_403_541_468_929n)
+  expect(await printOf('12345678901234567890')).toBe(7_986_647_882_224_287_233n)
+  expect(await printOf('1', { rule: () => ({ b: 2, a: 1 }) })).toBe(4_838_428_403_541_468_930n)
+})
+
+test('is a signed 64-bit integer with the version of its rule in the low 8 bits', async () => {
+  const random = seededRandom(11)
+  for (let round = 0; round < 500; round++) {
+    const text = JSON.stringify({ text: randomText(random) })
+    const print = await printOf(text)
+    expect(BigInt.asIntN(64, print)).toBe(print)
+    expect(versionOf(print)).toBe(1)
+    expect(versionOf(await printOf(text, { rule: (payload) => payload }))).toBe(2)
+    expect(await printOf(text, { rule: 'none' })).toBe(0n)
+  }
+})
+
+test('numbers its rules, one byte each, none twice', () => {
+  expect(FINGERPRINT_RULES).toEqual({ none: 0, body: 1, function: 2 })
+  expect([
+    fingerprintRuleOf('none'),
+    fingerprintRuleOf('body'),
+    fingerprintRuleOf(() => 1),
+  ]).toEqual([0, 1, 2])
+})
+
+describe('of the body', () => {
+  test('A9: is the same whatever the order of keys, the white space and the spelling of numbers', async () => {
+    const one = await printOf('{"a":1,"b":{"c":[1,2],"d":"\\u00e9"},"n":100}')
+    expect(await printOf('{ "n": 1e2, "b": {"d":"é","c":[ 1, 2.0 ]}, "a": 1.0 }')).toBe(one)
+  })
+
+  test.each([
+    ['another value', '{"a":1}', '{"a":2}'],
+    ['the order of a list', '[1,2]', '[2,1]'],
+    ['null and a missing key', '{"a":null}', '{}'],
+    ['text and number', '{"a":"1"}', '{"a":1}'],
+    [
+      '64-bit integers that JSON.parse makes one',
+      '{"id":9007199254740993}',
+      '{"id":9007199254740992}',
+    ],
+    ['64-bit integers beyond that', '{"id":12345678901234567890}', '{"id":12345678901234567891}'],
+    ['a `__proto__` key', '{"__proto__":{"a":1}}', '{"__proto__":{"a":2}}'],
+    ['a `__proto__` key and none', '{"__proto__":{"a":1}}', '{}'],
+    ['lone surrogates', '"\\ud800"', '"\\ud801"'],
+  ])('tells apart %s', async (_name, one, other) => {
+    expect(JSON.stringify(one)).not.toBe(JSON.stringify(other))
+    expect(isConflict(await printOf(one), await printOf(other))).toBe(true)
+  })
+
+  test('is taken before the schema: a default in it changes nothing', async () => {
+    const text = '{"a":1}'
+    expect(await printOf(text, { payload: { a: 1, currency: 'EUR' } })).toBe(await printOf(text))
+  })
+
+  test("is taken of what the user's decoder made, so that an envelope may change", async () => {
+    const decode = (body: Uint8Array): unknown =>
+      (JSON.parse(Buffer.from(body).toString()) as { event: unknown }).event
+    const one = await printOf('{"sentAt":1,"event":{"a":1}}', { decode })
+    expect(await printOf('{"sentAt":2,"event":{"a":1}}', { decode })).toBe(one)
+    expect(await printOf('{"sentAt":1,"event":{"a":2}}', { decode })).not.toBe(one)
+  })
+
+  test('falls back to the raw bytes where the decoded value has no exact JSON', async () => {
+    const decode = (body: Uint8Array): unknown => new Map([['body', body]])
+    expect(await printOf('a', { decode })).toBe(await printOf('a', { decode }))
+    expect(await printOf('a', { decode })).not.toBe(await printOf('b', { decode }))
+    const roundingDecoder = (body: Uint8Array): unknown => JSON.parse(Buffer.from(body).toString())
+    expect(await printOf('9007199254740993', { decode: roundingDecoder })).not.toBe(
+      await printOf('9007199254740992', { decode: roundingDecoder }),
+    )
+  })
+})
+
+describe("of what the user's function returns", () => {
+  test('looks at the payload after the schema and at nothing else', async () => {
+    const rule = (payload: unknown): unknown => (payload as { amount: number }).amount
+    const one = await printOf('{"amount":3,"sentAt":1}', { rule })
+    expect(await printOf('{"amount":3,"sentAt":2}', { rule })).toBe(one)
+    expect(await printOf('{"amount":4,"sentAt":2}', { rule })).not.toBe(one)
+  })
+
+  test('is never in conflict with one of the body or with none', async () => {
+    const one = await printOf('1', { rule: () => 1 })
+    expect(isConflict(one, await printOf('1'))).toBe(false)
+    expect(isConflict(await printOf('1', { rule: 'none' }), await printOf('1'))).toBe(false)
+  })
+
+  test('may be undefined or a promise', async () => {
+    const none = await printOf('1', { rule: () => undefined })
+    expect(versionOf(none)).toBe(2)
+    expect(none).not.toBe(await printOf('1', { rule: () => null }))
+    expect(await printOf('1', { rule: async () => 5 })).toBe(await printOf('1', { rule: () => 5 }))
+  })
+
+  test('throws for what is no JSON', async () => {
+    await expect(printOf('1', { rule: () => 1n })).rejects.toThrow(TypeError)
+  })
+})

@@ -1,0 +1,95 @@
+import { describe, expect, test } from 'vitest'
+import { resolveOptions } from '../guard/resolve-options.ts'
+import { memoryInbox } from '../memory/index.ts'
+import { toDelivery } from '../memory/to-delivery.ts'
+import type { Delivery } from '../model/delivery.ts'
+import { FatalError, MissingKeyError, RetryableError } from '../model/errors.ts'
+import type { InboxGuardOptions } from '../options/options.ts'
+import { type Identified, identify } from './identify.ts'
+
+type Given = Partial<InboxGuardOptions<unknown, undefined>>
+
+const run = async (delivery: Delivery, given: Given = {}): Promise<Identified> =>
+  identify(delivery, resolveOptions({ consumer: 'billing', inbox: memoryInbox(), ...given }))
+
+const withKey = (): Delivery => toDelivery({ a: 1 }, { headers: { 'idempotency-key': 'k' } })
+const withoutKey = (): Delivery => toDelivery({ a: 1 }, { headers: {} })
+const throwing = (error: unknown) => (): never => {
+  throw error
+}
+
+describe('who has no key is told what is missing, and what to do', () => {
+  const noKey = 'No resolver of `eventKey` found a key.'
+  const remedy =
+    'Let the producer set it (CloudEvents source and id, or an idempotency-key header), or give a resolver for where it is.'
+
+  test.each([
+    [withoutKey(), {}, `${noKey} ${remedy}`],
+    [withKey(), { tenant: () => undefined }, `The resolver of \`tenant\` found none. ${remedy}`],
+    [
+      withoutKey(),
+      { onMissingKey: 'position' },
+      `${noKey} The message has no position in its broker to take instead.`,
+    ],
+  ] as const)('%#', async (delivery, given, message) => {
+    expect(await run(delivery, given)).toMatchObject({
+      kind: 'refused',
+      reason: 'missing-event-key',
+      error: expect.objectContaining({ message }),
+    })
+  })
+})
+
+describe('the ordering key', () => {
+  test.each([undefined, null, ''])('%o is none', async (value) => {
+    const orderingKey = () => value as undefined
+    const identified = await run(withKey(), { orderingKey })
+    expect(identified).toMatchObject({ kind: 'identified', orderingKey: undefined })
+  })
+
+  test.each([true, 5n, {}])('%o is refused, with its type', async (value) => {
+    const orderingKey = () => value as unknown as string
+    expect(await run(withKey(), { orderingKey })).toMatchObject({
+      reason: 'invalid-payload',
+      error: { message: `\`orderingKey\` returned a value of type ${typeof value}.` },
+    })
+  })
+})
+
+describe("what a function of the user's throws", () => {
+  test('is tried again when it says so, at once or later, and nothing is refused', async () => {
+    const error = new RetryableError('the registry is down')
+    expect(await run(withKey(), { decode: throwing(error) })).toEqual({ kind: 'retry', error })
+    const later = () => Promise.reject(error)
+    expect(await run(withKey(), { decode: later })).toEqual({ kind: 'retry', error })
+  })
+
+  test('refuses the message for good when it is any other error of ours', async () => {
+    const error = new FatalError('no')
+    expect(await run(withKey(), { decode: throwing(error) })).toMatchObject({
+      reason: 'invalid-payload',
+      error: { message: '`decode` threw FatalError: no', cause: error },
+    })
+  })
+
+  test('may say that the key is missing, in its own words', async () => {
+    const error = new MissingKeyError('orders of the old shop have none')
+    expect(await run(withKey(), { eventKey: throwing(error) })).toEqual({
+      kind: 'refused',
+      reason: 'missing-event-key',
+      error,
+      key: undefined,
+    })
+  })
+})
+
+test('a delivery that cannot be read is refused, and nothing is thrown', async () => {
+  const delivery = { ...withKey() }
+  const get = throwing(new RangeError('broken'))
+  Object.defineProperty(delivery, 'raw', { enumerable: true, get })
+  expect(await run(delivery)).toMatchObject({
+    kind: 'refused',
+    reason: 'invalid-payload',
+    error: { message: 'an option threw RangeError: broken' },
+  })
+})

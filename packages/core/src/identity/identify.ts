@@ -1,0 +1,233 @@
+import { after, isPromise, isThenable, type Maybe } from '../concurrency/maybe-async.ts'
+import type { ResolvedOptions } from '../guard/resolve-options.ts'
+import type { EventKey } from '../model/brands.ts'
+import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
+import { InvalidPayloadError, MissingKeyError, OncewardError } from '../model/errors.ts'
+import type { IdentifiedEvent } from '../model/inbox.ts'
+import { type Decoded, decodeDelivery } from './decode.ts'
+import { eventIdOf } from './event-id.ts'
+import { toEventKey } from './event-key.ts'
+import { fingerprintOf } from './fingerprint.ts'
+import { position, withDecoded } from './resolvers.ts'
+import { validate } from './schema.ts'
+
+/** What step 1 made of a delivery. */
+export type Identified =
+  | {
+      readonly kind: 'identified'
+      readonly event: IdentifiedEvent
+      readonly payload: unknown
+      readonly orderingKey?: string | undefined
+    }
+  | { readonly kind: 'skipped' }
+  | {
+      readonly kind: 'refused'
+      readonly reason: 'invalid-payload' | 'missing-event-key'
+      readonly error: InvalidPayloadError | MissingKeyError
+      readonly key?: string | undefined
+    }
+  /** A function of the user's threw a {@link RetryableError}: a schema registry that is down, say. */
+  | { readonly kind: 'retry'; readonly error: unknown }
+  /** No key, and the user's policy is to run it all the same. */
+  | {
+      readonly kind: 'unguarded'
+      readonly payload: unknown
+      readonly orderingKey?: string | undefined
+    }
+
+/**
+ * Step 1: decode → skip → schema → key → fingerprint. Never rejects: what the user's functions throw refuses the
+ * message, because it would be thrown at each redelivery; only a {@link RetryableError} says otherwise.
+ *
+ * @see design.md §2, §8
+ */
+export function identify(delivery: Delivery, options: ResolvedOptions): Maybe<Identified> {
+  const found: Found = {}
+  const refuse = (thrown: unknown): Identified => refusal(thrown, found.key)
+  try {
+    const identified = identifyOrThrow(delivery, options, found)
+    return isPromise(identified) ? identified.catch(refuse) : identified
+  } catch (thrown) {
+    return refuse(thrown)
+  }
+}
+
+/** What is known by the time that something throws. */
+interface Found {
+  key?: EventKey | undefined
+}
+
+function refusal(thrown: unknown, key: EventKey | undefined): Identified {
+  if (isRetryable(thrown)) return { kind: 'retry', error: thrown }
+  if (thrown instanceof MissingKeyError) {
+    return { kind: 'refused', reason: 'missing-event-key', error: thrown, key }
+  }
+  const error = thrown instanceof InvalidPayloadError ? thrown : threw('an option', thrown)
+  return { kind: 'refused', reason: 'invalid-payload', error, key }
+}
+
+function identifyOrThrow(
+  delivery: Delivery,
+  options: ResolvedOptions,
+  found: Found,
+): Maybe<Identified> {
+  const { schema } = options
+  const decoding = blame('decode', () => decodeDelivery(delivery, options.decode))
+  return after(decoding, (decoded) =>
+    after(isSkipped(delivery, decoded, options), (skipped) => {
+      if (skipped) return { kind: 'skipped' }
+      const payload =
+        schema === undefined
+          ? decoded.value
+          : blame('schema', () => validate(schema, decoded.value))
+      return after(payload, (payload) =>
+        identifySeen({ delivery, decoded, payload }, options, found),
+      )
+    }),
+  )
+}
+
+function isSkipped(
+  delivery: Delivery,
+  { value: payload }: Decoded,
+  { skip }: ResolvedOptions,
+): Maybe<unknown> {
+  return skip === undefined ? false : blame('skip', () => skip({ ...delivery, payload }))
+}
+
+interface Seen {
+  readonly delivery: Delivery
+  readonly decoded: Decoded
+  readonly payload: unknown
+}
+
+function identifySeen(
+  { delivery, decoded, payload }: Seen,
+  options: ResolvedOptions,
+  found: Found,
+): Maybe<Identified> {
+  const seen = withDecoded({ ...delivery, payload }, decoded.value)
+  return after(findIdentity(seen, options, found), (identity) =>
+    after(findOrderingKey(seen, options), (orderingKey): Maybe<Identified> => {
+      if (identity === undefined) return { kind: 'unguarded', payload, orderingKey }
+      const { key, tenant } = identity
+      const content = { body: delivery.body, decoded, payload }
+      const taking = blame('fingerprint', () => fingerprintOf(options.fingerprint, content))
+      return after(taking, (fingerprint) => {
+        const id = eventIdOf(options.consumer, tenant, key)
+        const event: IdentifiedEvent = { id, key, tenant, fingerprint, delivery }
+        return { kind: 'identified', event, payload, orderingKey }
+      })
+    }),
+  )
+}
+
+interface Identity {
+  readonly key: EventKey
+  readonly tenant?: string | undefined
+}
+
+/** @returns undefined for a missing key under the policy `unguarded`. */
+function findIdentity(
+  seen: DecodedDelivery<unknown>,
+  options: ResolvedOptions,
+  found: Found,
+): Maybe<Identity | undefined> {
+  const { eventKey, onMissingKey } = options
+  return after(findKey(seen, eventKey), (key) => {
+    found.key = key
+    return after(findTenant(seen, options), (tenant) => {
+      const isTenantMissing = options.tenant !== undefined && tenant === undefined
+      if (key !== undefined && !isTenantMissing) return { key, tenant }
+      if (onMissingKey === 'unguarded') return undefined
+      const place = onMissingKey === 'position' ? toEventKey(position()(seen)) : undefined
+      if (place !== undefined) return { key: place, tenant }
+      throw missing({ isTenantMissing, isPositionMissing: onMissingKey === 'position' })
+    })
+  })
+}
+
+/** The first resolver that finds one wins. */
+function findKey(
+  seen: DecodedDelivery<unknown>,
+  resolvers: ResolvedOptions['eventKey'],
+  index = 0,
+): Maybe<EventKey | undefined> {
+  const resolver = resolvers[index]
+  if (resolver === undefined) return undefined
+  const value = blame('eventKey', () => resolver(seen))
+  return after(value, (value) => toEventKey(value) ?? findKey(seen, resolvers, index + 1))
+}
+
+function findTenant(
+  seen: DecodedDelivery<unknown>,
+  { tenant: resolver }: ResolvedOptions,
+): Maybe<EventKey | undefined> {
+  if (resolver === undefined) return undefined
+  return after(
+    blame('tenant', () => resolver(seen)),
+    (value) => toEventKey(value, 'tenant'),
+  )
+}
+
+function findOrderingKey(
+  seen: DecodedDelivery<unknown>,
+  { orderingKey }: ResolvedOptions,
+): Maybe<string | undefined> {
+  return after<unknown, string | undefined>(
+    blame('orderingKey', () => orderingKey(seen)),
+    (value) => {
+      if (value === undefined || value === null || value === '') return undefined
+      if (typeof value === 'string' || typeof value === 'number') return String(value)
+      throw new InvalidPayloadError(`\`orderingKey\` returned a value of type ${typeof value}.`)
+    },
+  )
+}
+
+/**
+ * Calls a function of the user's and names it when it throws. Awaits what it returns, also where its type is not
+ * a promise: a promise taken for a value would skip every message, or make all payloads alike.
+ */
+function blame<Value>(name: string, call: () => Value): Maybe<Awaited<Value>> {
+  try {
+    const value = call()
+    return isThenable(value) ? settled(name, value) : (value as Awaited<Value>)
+  } catch (thrown) {
+    throw blamed(name, thrown)
+  }
+}
+
+async function settled<Value>(name: string, value: Value): Promise<Awaited<Value>> {
+  try {
+    return await value
+  } catch (thrown) {
+    throw blamed(name, thrown)
+  }
+}
+
+function blamed(name: string, thrown: unknown): unknown {
+  if (thrown instanceof InvalidPayloadError || thrown instanceof MissingKeyError) return thrown
+  return isRetryable(thrown) ? thrown : threw(`\`${name}\``, thrown)
+}
+
+function isRetryable(thrown: unknown): boolean {
+  return OncewardError.is(thrown) && thrown.code === 'ONCEWARD_RETRYABLE'
+}
+
+function threw(name: string, thrown: unknown): InvalidPayloadError {
+  const what = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : typeof thrown
+  return new InvalidPayloadError(`${name} threw ${what}`, { cause: thrown })
+}
+
+function missing(what: {
+  readonly isTenantMissing: boolean
+  readonly isPositionMissing: boolean
+}): MissingKeyError {
+  const problem = what.isTenantMissing
+    ? 'The resolver of `tenant` found none.'
+    : 'No resolver of `eventKey` found a key.'
+  const remedy = what.isPositionMissing
+    ? 'The message has no position in its broker to take instead.'
+    : 'Let the producer set it (CloudEvents source and id, or an idempotency-key header), or give a resolver for where it is.'
+  return new MissingKeyError(`${problem} ${remedy}`)
+}

@@ -1,0 +1,114 @@
+import { hash } from 'node:crypto'
+import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
+import { ConfigurationError, InvalidPayloadError } from '../model/errors.ts'
+import type { Resolver } from '../options/options.ts'
+
+/** How transports spell the attributes of a CloudEvent; AMQP 0-9-1 has no binding of its own. */
+const CLOUD_EVENT_HEADERS = ['ce_', 'ce-', 'cloudevents:', 'cloudevents_'].map((prefix) => ({
+  source: `${prefix}source`,
+  id: `${prefix}id`,
+}))
+
+/**
+ * The key of a CloudEvent: its `source` and `id` together, because an id is unique per source only.
+ *
+ * Reads the binary mode (`ce_id`, `ce-id`, `cloudEvents:id`, `cloudEvents_id` and their sources among the headers),
+ * then the structured mode (a body of content type `application/cloudevents+json`, or one with `specversion`).
+ *
+ * @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md#id
+ */
+export function cloudEventKey(): Resolver {
+  return (delivery) => binaryCloudEvent(delivery) ?? structuredCloudEvent(delivery)
+}
+
+/** The `Idempotency-Key` header (or `x-idempotency-key`), or the one that is named. */
+export function idempotencyKeyHeader(name?: string): Resolver {
+  if (name !== undefined) return header(name)
+  return ({ headers }) => read(headers, 'idempotency-key') ?? read(headers, 'x-idempotency-key')
+}
+
+/** A header of the message, whatever its case. One that is there but empty is no key at all, and refused. */
+export function header(name: string): Resolver {
+  if (typeof name !== 'string' || name === '') {
+    throw new ConfigurationError(`Expected the name of a header, got \`${String(name)}\`.`)
+  }
+  const lowerCased = name.toLowerCase()
+  return ({ headers }) => read(headers, lowerCased)
+}
+
+/**
+ * The broker's or the publisher's id of the message. A producer that sends an event again makes a new one, and so
+ * does a redrive: opt in only where neither happens.
+ */
+export function messageId(): Resolver {
+  return ({ messageId }) => messageId
+}
+
+/** SHA-256 of the raw body: two events with the same bytes are one event, for the whole dedup window. */
+export function payloadHash(): Resolver {
+  return ({ body }) => compose('payload', hash('sha256', body, 'hex'))
+}
+
+/**
+ * The place of the message in its broker (partition and offset, message id). It tells only redeliveries of that
+ * message: an event that was sent twice has two places, and one that is replayed into another topic gets a new one.
+ */
+export function position(): Resolver {
+  return ({ source: { broker, queue, position, incarnation } }) => {
+    if (position === undefined || position === '') return undefined
+    const parts = [broker, queue, position]
+    return compose('position', ...parts, ...(incarnation === undefined ? [] : [incarnation]))
+  }
+}
+
+/** The resolver's kind, then each part after its length: no two lists of parts make the same key. */
+function compose(kind: string, ...parts: readonly string[]): string {
+  return `${kind}${parts.map((part) => `:${Buffer.byteLength(part)}:${part}`).join('')}`
+}
+
+/** Own properties only: a header named `constructor` is no function. */
+function read(headers: Delivery['headers'], name: string): string | undefined {
+  return Object.hasOwn(headers, name) ? headers[name] : undefined
+}
+
+function binaryCloudEvent({ headers }: DecodedDelivery<unknown>): string | undefined {
+  for (const { source, id } of CLOUD_EVENT_HEADERS) {
+    const key = toCloudEventKey(read(headers, source), read(headers, id))
+    if (key !== undefined) return key
+  }
+  return undefined
+}
+
+const STRUCTURED = /^application\/cloudevents\+json\s*(;|$)/i
+
+function structuredCloudEvent(delivery: DecodedDelivery<unknown>): string | undefined {
+  const body = decodedOf(delivery)
+  if (body === null || typeof body !== 'object') return undefined
+  const { specversion, source, id } = body as Partial<Readonly<Record<string, unknown>>>
+  const isStructured =
+    STRUCTURED.test(delivery.contentType ?? '') || typeof specversion === 'string'
+  return isStructured ? toCloudEventKey(source, id) : undefined
+}
+
+function toCloudEventKey(source: unknown, id: unknown): string | undefined {
+  if (source === undefined || id === undefined) return undefined
+  if (typeof source === 'string' && typeof id === 'string' && source !== '' && id !== '') {
+    return compose('cloudevent', source, id)
+  }
+  throw new InvalidPayloadError(
+    'The source and id of a CloudEvent must be strings that are not empty.',
+  )
+}
+
+const DECODED: unique symbol = Symbol('decoded body')
+
+/** Keeps the body as it was before the schema beside the payload: a schema may drop what carries the identity. */
+export function withDecoded<Payload>(
+  delivery: DecodedDelivery<Payload>,
+  decoded: unknown,
+): DecodedDelivery<Payload> {
+  return Object.defineProperty(delivery, DECODED, { value: decoded })
+}
+
+const decodedOf = (delivery: DecodedDelivery<unknown>): unknown =>
+  DECODED in delivery ? delivery[DECODED] : delivery.payload

@@ -1,0 +1,153 @@
+import { expect, test } from 'vitest'
+import { newEvent } from '../fixtures/inbox.ts'
+import type { ResolvedOptions } from '../guard/resolve-options.ts'
+import type { OwnerToken } from '../model/brands.ts'
+import { ConflictError, StoreUnavailableError } from '../model/errors.ts'
+import type { Member, MemberLease } from '../model/in-flight-event.ts'
+import type { Claim, ClaimResult, LeaseSession } from '../model/lease-store.ts'
+import { type Claimed, claimMembers, unrecordedConflict } from './claim.ts'
+import type { LeaseKeeper } from './renew.ts'
+
+const LEASE_MS = 30_000
+const error = expect.any(StoreUnavailableError)
+const acquired = (by: 'first' | 'takeover' | 'retry', attempt: number): ClaimResult => ({
+  kind: 'acquired',
+  by,
+  attempt,
+})
+
+function newMember(over: Partial<Member> = {}): Member {
+  return { event: newEvent(), payload: 1, lane: undefined, suspect: false, ...over }
+}
+
+/** Claims of a store whose answers the test gives. */
+function setUp(inbox?: 'inbox') {
+  let uuids = 0
+  const runtime = { uuid: () => `token-${++uuids}`, random: () => 0.5 }
+  const retry = { attempts: 7 }
+  const options = { inbox, leaseMs: LEASE_MS, retry, runtime } as unknown as ResolvedOptions
+  const asked: Claim[] = []
+  const held: string[] = []
+  const keeper = {
+    hold: (id, ownerToken): MemberLease => {
+      held.push(id, ownerToken)
+      return { ownerToken, lost: new AbortController().signal }
+    },
+  } as LeaseKeeper
+  const claim = (members: readonly Member[], ...answers: readonly ClaimResult[]) => {
+    const store = {
+      claim: async (claims) => {
+        asked.push(...claims)
+        return answers
+      },
+    } as LeaseSession
+    return claimMembers({ options, store, keeper }, members)
+  }
+  const claimOne = async (answer: ClaimResult, member = newMember()) =>
+    (await claim([member], answer))[0] as Claimed
+  return { asked, held, claim, claimOne }
+}
+
+test('all members are claimed in one call, each with a token of its own, and each gets its answer', async () => {
+  const { asked, held, claim } = setUp()
+  const [a, b] = [newMember(), newMember()]
+  const [first, second] = await claim([a, b], acquired('first', 1), { kind: 'conflict' })
+  const common = { fingerprint: 257n, leaseMs: LEASE_MS, maxAttempts: 7 }
+  expect(asked).toEqual([
+    { ...common, id: a.event.id, ownerToken: 'token-1' },
+    { ...common, id: b.event.id, ownerToken: 'token-2' },
+  ])
+  expect(first).toMatchObject({ kind: 'run', member: { event: a.event, payload: 1 } })
+  expect(second).toEqual({ kind: 'conflict' })
+  expect(held).toEqual([a.event.id, 'token-1'])
+})
+
+test('beside an inbox the store is given no maximum of attempts', async () => {
+  const { asked, claimOne } = setUp('inbox')
+  await claimOne(acquired('first', 1))
+  expect(asked).toMatchObject([{ maxAttempts: undefined }])
+})
+
+// Whoever is suspect has its attempt recorded before the run; whoever is undecided may only be taken over again.
+test.each([
+  ['first', undefined, { suspect: false, takeover: false, isUndecided: false }],
+  ['retry', undefined, { suspect: true, takeover: false, isUndecided: false }],
+  ['takeover', undefined, { suspect: true, takeover: true, isUndecided: true }],
+  ['first', 'inbox', { suspect: false, takeover: false, isUndecided: false }],
+  ['retry', 'inbox', { suspect: true, takeover: false, isUndecided: false }],
+  ['takeover', 'inbox', { suspect: true, takeover: true, isUndecided: false }],
+] as const)('what is acquired as %s runs under its lease, beside %s', async (by, inbox, is) => {
+  const { takeover, ...member } = is
+  expect(await setUp(inbox).claimOne(acquired(by, 3))).toMatchObject({
+    kind: 'run',
+    takeover,
+    member: { ...member, leaseAttempt: 3, lease: { ownerToken: 'token-1' as OwnerToken } },
+  })
+})
+
+test('what the broker delivers again stays suspect, also where the store knows nothing of it', async () => {
+  const suspect = newMember({ suspect: true })
+  expect(await setUp().claimOne(acquired('first', 1), suspect)).toMatchObject({
+    member: { suspect: true },
+  })
+})
+
+test('who is told to wait comes back after the lease, a second at least, and up to a third of a lease later', async () => {
+  const { claimOne } = setUp()
+  const outcome = (delayMs: number) => ({
+    kind: 'outcome',
+    outcome: { kind: 'in-progress', delayMs },
+  })
+  expect(await claimOne({ kind: 'in-progress', remainingMs: 4_000 })).toEqual(outcome(9_000))
+  expect(await claimOne({ kind: 'in-progress', remainingMs: 10 })).toEqual(outcome(6_000))
+})
+
+test.each([
+  [{ kind: 'not-due', remainingMs: 5 } as const, { kind: 'not-due', delayMs: 5 }],
+  [
+    { kind: 'duplicate', result: 7 },
+    { kind: 'duplicate', result: 7 },
+  ],
+  [
+    { kind: 'dead', reason: 'fatal' },
+    { kind: 'dead', reason: 'fatal', attempt: 0 },
+  ],
+  [{ kind: 'unknown' }, { kind: 'store-down', delayMs: 1_000, error }],
+] satisfies (readonly [ClaimResult, object])[])(
+  'without an inbox %o is the end of it',
+  async (answer, outcome) => {
+    expect(await setUp().claimOne(answer)).toEqual({ kind: 'outcome', outcome })
+  },
+)
+
+// Red when an event runs that nobody has claimed: the store may have said `duplicate`.
+test('a store that answers too few has not told, and nothing runs without a claim', async () => {
+  const members = [newMember(), newMember()]
+  const down = { kind: 'outcome', outcome: { kind: 'store-down', delayMs: 1_000, error } }
+  expect((await setUp().claim(members, acquired('first', 1)))[1]).toEqual(down)
+  const [, beside] = await setUp('inbox').claim(members, acquired('first', 1))
+  expect(beside).toEqual({ kind: 'run', member: members[1], takeover: false })
+})
+
+test('beside an inbox the row is asked of what the store says is dead, or cannot tell', async () => {
+  const { claimOne, held } = setUp('inbox')
+  const member = newMember()
+  expect(await claimOne({ kind: 'dead', reason: 'fatal' }, member)).toEqual({
+    kind: 'run',
+    member: { ...member, suspect: true },
+    takeover: false,
+  })
+  const unknown = await claimOne({ kind: 'unknown' }, member)
+  expect(unknown).toEqual({ kind: 'run', member, takeover: false })
+  expect(held).toEqual([])
+})
+
+test('a conflict without an inbox is settled by the policy', () => {
+  const outcomeBy = (onConflict: ResolvedOptions['onConflict']) =>
+    unrecordedConflict({ onConflict } as ResolvedOptions)
+  const error = expect.any(ConflictError)
+  expect(outcomeBy('ack')).toEqual({ kind: 'conflict', policy: 'ack', error })
+  expect(outcomeBy('throw')).toEqual({ kind: 'conflict', policy: 'throw', error })
+  const dead = { kind: 'dead', reason: 'fingerprint-mismatch', attempt: 0, error }
+  expect(outcomeBy('dead-letter')).toEqual(dead)
+})

@@ -1,0 +1,101 @@
+import type { ResolvedOptions } from '../guard/resolve-options.ts'
+import type { OwnerToken } from '../model/brands.ts'
+import { ConflictError, StoreUnavailableError } from '../model/errors.ts'
+import type { Member } from '../model/in-flight-event.ts'
+import type { ClaimResult, LeaseSession } from '../model/lease-store.ts'
+import type { Outcome } from '../settlement/outcome.ts'
+import type { LeaseKeeper } from './renew.ts'
+
+/** Duplicates of an event in flight are not polled faster than this, ms (brokers.md §5.9). */
+const LEAST_DEFER_MS = 1_000
+
+export interface LeaseContext {
+  readonly options: ResolvedOptions
+  readonly store: LeaseSession
+  readonly keeper: LeaseKeeper
+}
+
+/** What the lease store said of one member. Beside an inbox a `conflict` is for its row to judge. */
+export type Claimed =
+  | { readonly kind: 'run'; readonly member: Member; readonly takeover: boolean }
+  | { readonly kind: 'outcome'; readonly outcome: Outcome }
+  | { readonly kind: 'conflict' }
+
+/**
+ * Step 2: takes the exclusive right to process each member, one round trip for all.
+ *
+ * @throws {@link StoreUnavailableError} what was claimed runs out by itself.
+ */
+export async function claimMembers(
+  context: LeaseContext,
+  members: readonly Member[],
+): Promise<readonly Claimed[]> {
+  const { options, store } = context
+  const { inbox, leaseMs, retry, runtime } = options
+  const tokens = members.map(() => runtime.uuid() as OwnerToken)
+  const results = await store.claim(
+    members.map(({ event }, index) => ({
+      id: event.id,
+      fingerprint: event.fingerprint,
+      ownerToken: tokens[index] as OwnerToken,
+      leaseMs,
+      // Beside an inbox the store's count is a hint: Postgres has the truth.
+      maxAttempts: inbox === undefined ? retry.attempts : undefined,
+    })),
+  )
+  return members.map((member, index) =>
+    toClaimed(context, { member, token: tokens[index] as OwnerToken }, results[index]),
+  )
+}
+
+function toClaimed(
+  { keeper, options }: LeaseContext,
+  claim: { readonly member: Member; readonly token: OwnerToken },
+  result: ClaimResult | undefined,
+): Claimed {
+  const { member, token } = claim
+  switch (result?.kind) {
+    case 'acquired': {
+      const lease = keeper.hold(member.event.id, token)
+      const suspect = member.suspect || result.by !== 'first'
+      const takeover = result.by === 'takeover'
+      const isUndecided = takeover && options.inbox === undefined
+      const run = { ...member, lease, suspect, leaseAttempt: result.attempt, isUndecided }
+      return { kind: 'run', member: run, takeover }
+    }
+    case 'in-progress': {
+      const jitterMs = options.runtime.random() * (options.leaseMs / 3)
+      const delayMs = Math.max(LEAST_DEFER_MS, result.remainingMs) + jitterMs
+      return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs } }
+    }
+    case 'not-due':
+      return { kind: 'outcome', outcome: { kind: 'not-due', delayMs: result.remainingMs } }
+    case 'duplicate':
+      return { kind: 'outcome', outcome: { kind: 'duplicate', result: result.result } }
+    case 'dead':
+      // Beside an inbox only its row may say so.
+      return options.inbox === undefined
+        ? { kind: 'outcome', outcome: { kind: 'dead', reason: result.reason, attempt: 0 } }
+        : { kind: 'run', member: { ...member, suspect: true }, takeover: false }
+    case 'conflict':
+      return { kind: 'conflict' }
+    case 'unknown':
+    case undefined:
+      return options.inbox === undefined
+        ? { kind: 'outcome', outcome: unknownOutcome() }
+        : { kind: 'run', member, takeover: false }
+  }
+}
+
+/** Without an inbox nobody else can tell whether the event was processed. */
+function unknownOutcome(): Outcome {
+  const error = new StoreUnavailableError('The lease store cannot read what it has of the event.')
+  return { kind: 'store-down', delayMs: LEAST_DEFER_MS, error }
+}
+
+/** Without an inbox there is no place to record a refused message: the broker's dead-letter place has it. */
+export function unrecordedConflict({ onConflict }: ResolvedOptions): Outcome {
+  const error = new ConflictError('The event key was used before with another payload.')
+  if (onConflict !== 'dead-letter') return { kind: 'conflict', policy: onConflict, error }
+  return { kind: 'dead', reason: 'fingerprint-mismatch', attempt: 0, error }
+}

@@ -1,0 +1,86 @@
+import { during } from '../concurrency/during.ts'
+import type { ResolvedOptions } from '../guard/resolve-options.ts'
+import type { EventId, OwnerToken } from '../model/brands.ts'
+import { StoreUnavailableError } from '../model/errors.ts'
+import type { Member, MemberLease } from '../model/in-flight-event.ts'
+import type { HeldAnswer, LeaseSession } from '../model/lease-store.ts'
+
+/** Renews all live leases of a guard in one call, at a third of the lease; tells a run that its lease is lost. */
+export interface LeaseKeeper {
+  hold(id: EventId, ownerToken: OwnerToken): MemberLease
+  letGo(member: Member): void
+  /** Resolves when no renewal is under way, given up or not: the store's client may be ended then. */
+  idle(): Promise<void>
+}
+
+interface Held {
+  readonly id: EventId
+  readonly ownerToken: OwnerToken
+  readonly lost: AbortController
+  /** On the monotonic clock, counted from before the call that granted it. */
+  validUntilMs: number
+}
+
+export function createLeaseKeeper(options: ResolvedOptions, store: LeaseSession): LeaseKeeper {
+  const { leaseMs, runtime } = options
+  const held = new Map<OwnerToken, Held>()
+  let cancel: (() => void) | undefined
+  const calls = new Set<Promise<unknown>>()
+  let round: Promise<void> = Promise.resolve()
+
+  const schedule = (): void => {
+    if (cancel !== undefined || held.size === 0) return
+    const begin = (): void => {
+      round = tick()
+    }
+    cancel = runtime.setTimer(begin, leaseMs / 3, { keepAlive: false })
+  }
+  const tick = async (): Promise<void> => {
+    cancel = undefined
+    const all = [...held.values()]
+    const validUntilMs = runtime.monotonic() + leaseMs
+    try {
+      const answers = await renew(all)
+      for (const [index, lease] of all.entries()) {
+        if (answers[index] === 'lost') lease.lost.abort()
+        else lease.validUntilMs = validUntilMs
+      }
+    } catch {
+      if (options.inbox === undefined) expire(all)
+    }
+    schedule()
+  }
+  /** A store that hangs has not renewed: it is given up when the next renewal is due. */
+  const renew = (all: readonly Held[]): Promise<readonly HeldAnswer[]> =>
+    new Promise((resolve, reject) => {
+      const late = (): void => reject(new StoreUnavailableError('No lease was renewed in time.'))
+      const answered = runtime.setTimer(late, leaseMs / 3, { keepAlive: false })
+      const call = store.renew(all, leaseMs).then(resolve, reject)
+      void during(calls, call).finally(answered)
+    })
+  /** Without an inbox nothing else decides: who cannot renew stops before its lease can run out. */
+  const expire = (all: readonly Held[]): void => {
+    const margin = leaseMs / 10
+    for (const lease of all) {
+      if (runtime.monotonic() > lease.validUntilMs - leaseMs / 3 - margin) lease.lost.abort()
+    }
+  }
+
+  return {
+    hold: (id, ownerToken) => {
+      const lost = new AbortController()
+      held.set(ownerToken, { id, ownerToken, lost, validUntilMs: runtime.monotonic() + leaseMs })
+      schedule()
+      return { ownerToken, lost: lost.signal }
+    },
+    letGo: ({ lease }) => {
+      if (lease !== undefined) held.delete(lease.ownerToken)
+      if (held.size > 0) return
+      cancel?.()
+      cancel = undefined
+    },
+    idle: async () => {
+      await Promise.all([round, ...calls])
+    },
+  }
+}

@@ -1,0 +1,129 @@
+import { describe, expect, test } from 'vitest'
+import { silent } from '../fixtures/inbox.ts'
+import { createGuard } from '../guard/guard.ts'
+import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
+import type { Guard } from '../model/guard-port.ts'
+import type { LeaseStore } from '../model/lease-store.ts'
+
+interface Twins {
+  /** Whose handler waits at the gate. */
+  readonly slow: Guard
+  readonly other: Guard
+  readonly reached: Promise<void>
+  readonly open: () => void
+  /** Calls of `claim` by the other one. */
+  readonly claims: () => number
+  readonly ran: string[]
+}
+
+const compositions = ['beside an inbox', 'without an inbox'] as const
+
+/** Two guards of one consumer on one store, as two processes have them. */
+function twins(composition: (typeof compositions)[number], claimWaitMs: number): Twins {
+  const reached = Promise.withResolvers<void>()
+  const gate = Promise.withResolvers<void>()
+  const leases = memoryLeases()
+  const inbox = memoryInbox()
+  const ran: string[] = []
+  let claims = 0
+  const counting: LeaseStore = {
+    ...leases,
+    claim: (asked) => {
+      claims += 1
+      return leases.claim(asked)
+    },
+  }
+  const guard = (store: LeaseStore, who: string, gated: boolean): Guard => {
+    const common = { consumer: 'billing', leases: store, claimWaitMs, logger: silent }
+    const options =
+      composition === 'beside an inbox'
+        ? { ...common, inbox }
+        : ({ ...common, onTakeover: 'retry' } as const)
+    return createGuard(options, async ({ key }) => {
+      reached.resolve()
+      if (gated) await gate.promise
+      ran.push(`${who} ${key}`)
+    })
+  }
+  return {
+    slow: guard(leases, 'slow', true),
+    other: guard(counting, 'other', false),
+    reached: reached.promise,
+    open: gate.resolve,
+    claims: () => claims,
+    ran,
+  }
+}
+
+const order = (key: string, orderingKey?: string) =>
+  toDelivery({ key }, { headers: { 'idempotency-key': key }, orderingKey })
+
+describe.each(compositions)('a copy of an event in another process, %s', (composition) => {
+  test('waits for it, and learns how it ended', async () => {
+    const { slow, other, reached, open, claims } = twins(composition, 4_000)
+    const running = slow.process(order('1'))
+    await reached
+    const copy = other.process(order('1'))
+    await expect.poll(claims).toBe(1)
+    open()
+    expect(await running).toMatchObject({ by: 'processed' })
+    expect(await copy).toMatchObject({ kind: 'ack', by: 'duplicate' })
+    await Promise.all([slow.close(), other.close()])
+  })
+
+  test('acceptance A18: is deferred after a handful of claims', async () => {
+    const { slow, other, reached, open, claims } = twins(composition, 200)
+    const running = slow.process(order('1'))
+    await reached
+    expect(await other.process(order('1'))).toMatchObject({ kind: 'defer', reason: 'in-progress' })
+    expect(claims()).toBe(4)
+    open()
+    await running
+    await Promise.all([slow.close(), other.close()])
+  })
+
+  test('holds up its lane, and nobody else', async () => {
+    const { slow, other, reached, open, ran, claims } = twins(composition, 4_000)
+    const running = slow.process(order('1', 'lane'))
+    await reached
+    const batch = [order('0', 'lane'), order('1', 'lane'), order('2', 'lane'), order('3')]
+    const settling = other.processBatch(batch)
+    await expect.poll(() => ran).toEqual(expect.arrayContaining(['other 0', 'other 3']))
+    expect(ran).toHaveLength(2)
+    await expect.poll(claims).toBeGreaterThan(0)
+    open()
+    await running
+    const by = (await settling).map((settlement) => Reflect.get(settlement, 'by'))
+    expect(by).toEqual(['processed', 'duplicate', 'processed', 'processed'])
+    expect(ran.indexOf('other 2')).toBeGreaterThan(ran.indexOf('slow 1'))
+    await Promise.all([slow.close(), other.close()])
+  })
+
+  test('stops its lane when it waited in vain', async () => {
+    const { slow, other, reached, open, ran } = twins(composition, 50)
+    const running = slow.process(order('1', 'lane'))
+    await reached
+    const settled = await other.processBatch([order('1', 'lane'), order('2', 'lane')])
+    expect(settled.map(({ kind }) => kind)).toEqual(['defer', 'defer'])
+    expect(ran).toEqual([])
+    open()
+    await running
+    // Its follower was given back.
+    expect(await other.process(order('2', 'lane'))).toMatchObject({ by: 'processed' })
+    await Promise.all([slow.close(), other.close()])
+  })
+
+  test('waits no longer once its guard is closed', async () => {
+    const { slow, other, reached, open, claims } = twins(composition, 60_000)
+    const running = slow.process(order('1'))
+    await reached
+    const copy = other.process(order('1'))
+    await expect.poll(claims).toBe(1)
+    const closed = other.close()
+    expect(await copy).toMatchObject({ kind: expect.stringMatching(/^(defer|abandon)$/) })
+    await closed
+    open()
+    await running
+    await slow.close()
+  })
+})

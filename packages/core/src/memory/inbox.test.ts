@@ -1,0 +1,141 @@
+import { describe, expect, test } from 'vitest'
+import {
+  beginOpen,
+  fresh,
+  kindOf,
+  newEvent,
+  noop,
+  nothing,
+  openInbox,
+  registration,
+  silent,
+  WAITS,
+} from '../fixtures/inbox.ts'
+import { StoreUnavailableError } from '../model/errors.ts'
+import { memoryInbox } from './index.ts'
+
+describe('a business transaction', () => {
+  test('shows its row only after the commit', async () => {
+    const { session } = await openInbox()
+    const event = newEvent()
+    const transaction = await beginOpen(session, fresh(event))
+    expect(await kindOf(session, event)).toBe('absent')
+    const results = new Map([[event.id, '{"total":3}']])
+    expect(await transaction.commit({ results, recovered: [] })).toEqual({ kind: 'committed' })
+    expect(await session.classify([event])).toEqual([
+      { kind: 'done', fingerprint: event.fingerprint, result: { total: 3 } },
+    ])
+    expect(await session.begin(fresh(event))).toMatchObject({ kind: 'none' })
+  })
+
+  test('leaves nothing after a rollback', async () => {
+    const { session } = await openInbox()
+    const event = newEvent()
+    await (await beginOpen(session, fresh(event))).rollback()
+    expect(await kindOf(session, event)).toBe('absent')
+    expect((await session.begin(fresh(event))).kind).toBe('open')
+  })
+
+  test('claims what is new of a slice and leaves out what is done', async () => {
+    const { session } = await openInbox()
+    const [old, next] = [newEvent(), newEvent()]
+    await (await beginOpen(session, fresh(old))).commit(nothing)
+    const begun = await session.begin(fresh(old, next))
+    expect(begun).toMatchObject({ kind: 'open', claimed: new Set([next.id]) })
+  })
+
+  test('commits nothing once revoked', async () => {
+    const { session } = await openInbox()
+    const event = newEvent()
+    const transaction = await beginOpen(session, fresh(event))
+    const error = new StoreUnavailableError('revoked')
+    transaction.revoke(error)
+    expect(await transaction.commit(nothing)).toEqual({ kind: 'rolled-back', error })
+    expect(await kindOf(session, event)).toBe('absent')
+  })
+
+  test('without a claim is open and holds nothing', async () => {
+    const { session } = await openInbox()
+    const begun = await session.begin({ claim: { kind: 'none' }, ...WAITS })
+    expect(begun).toMatchObject({ kind: 'open', claimed: new Set() })
+  })
+
+  test('hands the given tx to the handler', async () => {
+    const tx = { query: noop }
+    const session = await memoryInbox(tx).open(registration())
+    expect(await session.begin({ claim: { kind: 'none' }, ...WAITS })).toMatchObject({
+      transaction: { tx },
+    })
+  })
+})
+
+describe('a row held by another open transaction', () => {
+  test('makes a claim wait, and the claim goes on when it is released', async () => {
+    const { session, clock } = await openInbox()
+    const event = newEvent()
+    const first = await beginOpen(session, fresh(event))
+    const second = session.begin(fresh(event))
+    await first.rollback()
+    expect((await second).kind).toBe('open')
+    expect(clock.timers).toBe(0)
+  })
+
+  test('brings no claim when its holder commits', async () => {
+    const { session } = await openInbox()
+    const event = newEvent()
+    const first = await beginOpen(session, fresh(event))
+    const second = session.begin(fresh(event))
+    await first.commit(nothing)
+    expect(await second).toMatchObject({ kind: 'none' })
+  })
+
+  test('answers held after the wait and keeps nothing claimed', async () => {
+    const { session, clock } = await openInbox()
+    const [free, held] = [newEvent(), newEvent()]
+    const first = await beginOpen(session, fresh(held))
+    const second = session.begin(fresh(free, held))
+    await Promise.resolve()
+    clock.advance(250)
+    expect(await second).toEqual({ kind: 'held' })
+    expect((await session.begin(fresh(free))).kind).toBe('open')
+    await first.rollback()
+  })
+
+  test('holds up the counting of suspects too', async () => {
+    const { session, clock } = await openInbox()
+    const event = newEvent()
+    await beginOpen(session, fresh(event))
+    const suspected = session.suspect([event], 250)
+    await Promise.resolve()
+    clock.advance(250)
+    expect(await suspected).toEqual({ kind: 'held' })
+  })
+})
+
+test('tells a guard with another fingerprint rule', async () => {
+  const inbox = memoryInbox()
+  const warned: object[] = []
+  const logger = { ...silent, warn: (fields: object) => warned.push(fields) }
+  await inbox.open(registration())
+  await inbox.open(registration({ logger }))
+  await inbox.open(registration({ fingerprintRule: 2, logger }))
+  expect(warned).toEqual([{ consumer: 'billing', registered: 1, fingerprintRule: 2 }])
+})
+
+test('diagnoses SQLSTATEs and store errors, and nothing else', async () => {
+  const { session } = await openInbox()
+  const withCode = (code: string) => Object.assign(new Error(code), { code })
+  const errors = [
+    withCode('40P01'),
+    withCode('40001'),
+    withCode('23505'),
+    new StoreUnavailableError(''),
+  ]
+  expect([...errors, undefined].map((error) => session.diagnose(error))).toEqual([
+    'serialization',
+    'serialization',
+    'other',
+    'store',
+    'other',
+  ])
+})

@@ -1,0 +1,242 @@
+import type { EventId, Json } from '../model/brands.ts'
+import { StoreUnavailableError } from '../model/errors.ts'
+import type {
+  BeginRequest,
+  Begun,
+  Burial,
+  ConsumerRegistration,
+  CountAnswer,
+  CountedEvent,
+  DeadLetter,
+  DeadLetterRef,
+  DueEvent,
+  Failure,
+  IdentifiedEvent,
+  Inbox,
+  InboxSession,
+  Known,
+  Publish,
+  PublishAnswer,
+  Refusal,
+  Release,
+  SweepStep,
+  VerdictAnswer,
+} from '../model/inbox.ts'
+import { Verdicts } from './attempts.ts'
+import { MemoryStore } from './store.ts'
+import { type MemoryTables, type Row, RUNNING_IS_LIVE_MS, type Trouble } from './tables.ts'
+import { begin } from './transaction.ts'
+
+/** An inbox for unit tests: the semantics of the Postgres one, in this process's memory. */
+export interface MemoryInbox<Tx> extends Inbox<Tx> {
+  /** Buried events and refused messages, oldest first. */
+  deadLetters(): readonly DeadLetter[]
+  /** Parks a dead letter, due now: a running guard of its consumer runs it. False when there is none. */
+  replay(ref: DeadLetterRef): boolean
+}
+
+/** Rows deleted in one step of the sweep. */
+const SWEEP_STEP_ROWS = 1_000
+
+/**
+ * An inbox in memory. All guards that are given the same one share its rows, across simulated restarts too.
+ *
+ * Locks, tokens, attempts, the five-second rule and the waits are those of the Postgres inbox (design.md §6). A
+ * `budgetMs` bounds nothing here: no process can freeze and leave this store running.
+ *
+ * @param tx - Handed to the handler as `context.tx`.
+ */
+export function memoryInbox(): MemoryInbox<undefined>
+export function memoryInbox<Tx>(tx: Tx): MemoryInbox<Tx>
+export function memoryInbox<Tx>(tx?: Tx): MemoryInbox<Tx | undefined> {
+  const store = new MemoryStore()
+  return {
+    open: async (registration) => new MemorySession(store, registration, tx),
+    deadLetters: () => store.deadLetters(),
+    replay: (ref) => store.replay(ref),
+  }
+}
+
+/** One guard's use of a memory inbox; exported for the simulation, which puts a network before it. */
+export class MemorySession<Tx> implements InboxSession<Tx> {
+  readonly concurrency: number
+  readonly secret: Uint8Array
+  readonly #store: MemoryStore
+  readonly #tables: MemoryTables
+  readonly #registration: ConsumerRegistration
+  readonly #verdicts: Verdicts
+  readonly #tx: Tx
+
+  constructor(store: MemoryStore, registration: ConsumerRegistration, tx: Tx) {
+    const { consumer, fingerprintRule, logger } = registration
+    const registered = store.rules.get(consumer)
+    if (registered !== undefined && registered !== fingerprintRule) {
+      const fields = { consumer, registered, fingerprintRule }
+      logger.warn(fields, 'another guard of this consumer uses another fingerprint rule')
+    }
+    store.rules.set(consumer, fingerprintRule)
+    store.tables.setClock(registration.runtime)
+    this.concurrency = registration.concurrency
+    this.secret = store.secret
+    this.#store = store
+    this.#tables = store.tables
+    this.#registration = registration
+    this.#verdicts = new Verdicts(store.tables, registration)
+    this.#tx = tx
+  }
+
+  async identity(): Promise<string> {
+    return this.#store.identity
+  }
+
+  async begin(request: BeginRequest): Promise<Begun<Tx>> {
+    const { consumer, runtime } = this.#registration
+    const session = { tx: this.#tx, consumer, runtime }
+    const tables = { tables: this.#tables, verdicts: this.#verdicts }
+    const begun = await begin({ ...session, ...tables }, request)
+    if (begun.kind !== 'none' || request.claim.kind !== 'fresh') return begun
+    const known = request.claim.events.map(({ id }) => this.#known(id))
+    return { kind: 'none', done: known.map((each) => (each.kind === 'done' ? each : undefined)) }
+  }
+
+  async classify(events: readonly IdentifiedEvent[]): Promise<readonly Known[]> {
+    return events.map(({ id }) => this.#known(id))
+  }
+
+  async suspect(
+    events: readonly IdentifiedEvent[],
+    waitMs: number,
+  ): Promise<
+    | { readonly kind: 'answered'; readonly counted: readonly (CountedEvent | undefined)[] }
+    | { readonly kind: 'held' }
+  > {
+    const counted = await this.#verdicts.suspect(events, waitMs)
+    return counted === 'held' ? { kind: 'held' } : { kind: 'answered', counted }
+  }
+
+  async count(
+    events: readonly IdentifiedEvent[],
+    run: 'together' | 'alone',
+  ): Promise<readonly CountAnswer[]> {
+    return events.map((event) => this.#verdicts.count(event, run))
+  }
+
+  async fail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]> {
+    return failures.map((failure) => this.#verdicts.fail(failure))
+  }
+
+  async bury(burials: readonly Burial[]): Promise<readonly VerdictAnswer[]> {
+    return burials.map((burial) => this.#verdicts.bury(burial))
+  }
+
+  async release(releases: readonly Release[]): Promise<readonly VerdictAnswer[]> {
+    return releases.map((release) => this.#verdicts.release(release))
+  }
+
+  async refuse(refusals: readonly Refusal[]): Promise<readonly DeadLetterRef[]> {
+    return refusals.map((refusal) => this.#store.refuse(this.#registration.consumer, refusal))
+  }
+
+  async publish(ref: DeadLetterRef, publish: Publish, budgetMs: number): Promise<PublishAnswer> {
+    if (ref.kind === 'refused') return this.#publishRefused(ref.id, publish, budgetMs)
+    const holder = { writes: false }
+    if (!this.#tables.locks.tryTake(ref.id, holder)) return 'held'
+    try {
+      const letter = this.#store.letterOf(ref.id, this.#tables.rows.get(ref.id))
+      if (letter === undefined) return 'gone'
+      if (this.#tables.troubles.get(ref.id)?.published === true) return 'already'
+      await this.#bounded(publish(letter), budgetMs)
+      this.#tables.change(ref.id, {}, { published: true })
+      return 'published'
+    } finally {
+      this.#tables.locks.release([ref.id], holder)
+    }
+  }
+
+  async due(limit: number): Promise<readonly DueEvent[]> {
+    const events = [...this.#tables.rows].flatMap(([id, row]) => this.#dueEvent(id, row) ?? [])
+    const refused = [...this.#store.refused.values()]
+      .filter(({ parked, letter }) => parked && letter.consumer === this.#registration.consumer)
+      .map(({ letter }): DueEvent => {
+        return { ref: letter.ref, what: 'run', delivery: letter.delivery }
+      })
+    return [...events, ...refused].slice(0, limit)
+  }
+
+  async resolveRefused(id: string): Promise<void> {
+    this.#store.refused.delete(id)
+  }
+
+  async sweep(): Promise<SweepStep> {
+    const { consumer, dedupWindowMs } = this.#registration
+    const oldestMs = this.#tables.nowMs() - dedupWindowMs
+    const isOver = (row: Row): boolean =>
+      row.consumer === consumer && row.state === 'done' && row.processedAtMs < oldestMs
+    const over = [...this.#tables.rows].filter(([, row]) => isOver(row))
+    const step = over.slice(0, SWEEP_STEP_ROWS)
+    for (const [id] of step) this.#tables.forget(id)
+    return { deleted: step.length, finished: step.length === over.length }
+  }
+
+  diagnose(error: unknown): 'serialization' | 'store' | 'other' {
+    if (error instanceof StoreUnavailableError) return 'store'
+    const code = error instanceof Error && 'code' in error ? error.code : undefined
+    return code === '40001' || code === '40P01' ? 'serialization' : 'other'
+  }
+
+  #known(id: EventId): Known {
+    const row = this.#tables.rows.get(id)
+    if (row === undefined) return { kind: 'absent' }
+    const { fingerprint, result } = row
+    if (row.state === 'done') {
+      return { kind: 'done', fingerprint, result: result && (JSON.parse(result) as Json) }
+    }
+    const trouble = this.#tables.troubles.get(id)
+    return trouble === undefined ? { kind: 'absent' } : this.#knownTrouble(row, trouble)
+  }
+
+  #knownTrouble(row: Row, trouble: Trouble): Known {
+    const { fingerprint } = row
+    const { attempt, alone, published, reason = 'attempts-spent' } = trouble
+    const nowMs = this.#tables.nowMs()
+    if (row.state === 'dead') return { kind: 'dead', fingerprint, reason, attempt, published }
+    if (row.state === 'running') {
+      return { kind: 'running', fingerprint, attempt, ageMs: nowMs - trouble.countedAtMs }
+    }
+    const remainingMs = Math.max(0, trouble.nextTryAtMs - nowMs)
+    return { kind: 'waiting', fingerprint, remainingMs, attempt, alone }
+  }
+
+  #dueEvent(id: EventId, row: Row): DueEvent | undefined {
+    const trouble = this.#tables.troubles.get(id)
+    if (row.consumer !== this.#registration.consumer || trouble?.parked !== true) return undefined
+    if (this.#tables.locks.holderOf(id) !== undefined) return undefined
+    const nowMs = this.#tables.nowMs()
+    const isToRun =
+      (row.state === 'waiting' && trouble.nextTryAtMs <= nowMs) ||
+      (row.state === 'running' && nowMs - trouble.countedAtMs >= RUNNING_IS_LIVE_MS)
+    const isToPublish = row.state === 'dead' && !trouble.published
+    if (!isToRun && !isToPublish) return undefined
+    const { delivery, ...identity } = trouble.event
+    const ref: DeadLetterRef = { kind: 'event', id }
+    return { ref, what: isToRun ? 'run' : 'publish', delivery, identity }
+  }
+
+  async #publishRefused(id: string, publish: Publish, budgetMs: number): Promise<PublishAnswer> {
+    const row = this.#store.refused.get(id)
+    if (row === undefined) return 'gone'
+    if (row.published) return 'already'
+    await this.#bounded(publish(row.letter), budgetMs)
+    this.#store.refused.set(id, { ...row, published: true })
+    return 'published'
+  }
+
+  #bounded(published: Promise<void>, budgetMs: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const cancel = this.#registration.runtime.setTimer(() => {
+        reject(new StoreUnavailableError(`Publishing was not confirmed within ${budgetMs} ms.`))
+      }, budgetMs)
+      published.then(resolve, reject).finally(cancel)
+    })
+  }
+}

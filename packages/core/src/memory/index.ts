@@ -1,0 +1,4 @@
+/** `@onceward/core/memory`: stores for unit tests, without any server. */
+export { type MemoryInbox, memoryInbox } from './inbox.ts'
+export { memoryLeases } from './leases.ts'
+export { toDelivery } from './to-delivery.ts'

@@ -1,0 +1,110 @@
+import { describe, expect, test } from 'vitest'
+import {
+  beginOpen,
+  fresh,
+  kindOf,
+  newEvent,
+  noop,
+  nothing,
+  openInbox,
+  registration,
+} from '../fixtures/inbox.ts'
+import { StoreUnavailableError } from '../model/errors.ts'
+import type { IdentifiedEvent, InboxSession } from '../model/inbox.ts'
+import { toDelivery } from './to-delivery.ts'
+
+async function burySomething(session: InboxSession<undefined>): Promise<IdentifiedEvent> {
+  const event = newEvent()
+  const [answer] = await session.bury([
+    { event, attempt: 1, error: new Error('no'), reason: 'fatal' },
+  ])
+  expect(answer).toBe('recorded')
+  return event
+}
+
+describe('a dead letter', () => {
+  test('is published once, under its lock', async () => {
+    const { session, inbox } = await openInbox()
+    const event = await burySomething(session)
+    const ref = { kind: 'event', id: event.id } as const
+    const confirmed = Promise.withResolvers<void>()
+    const published = session.publish(ref, () => confirmed.promise, 1_000)
+    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('held')
+    confirmed.resolve()
+    expect(await published).toBe('published')
+    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('already')
+    expect(inbox.deadLetters()).toMatchObject([
+      { ref, consumer: 'billing', reason: 'fatal', error: 'Error: no', attempts: 1 },
+    ])
+  })
+
+  test('stays unpublished when the publisher fails or does not answer', async () => {
+    const { session, clock } = await openInbox()
+    const event = await burySomething(session)
+    const ref = { kind: 'event', id: event.id } as const
+    const failing = () => Promise.reject(new Error('no such queue'))
+    await expect(session.publish(ref, failing, 1_000)).rejects.toThrow('no such queue')
+    const silentOne = session.publish(ref, () => new Promise<void>(noop), 1_000)
+    clock.advance(1_000)
+    await expect(silentOne).rejects.toThrow(StoreUnavailableError)
+    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('published')
+  })
+
+  test('of an event that is none is gone', async () => {
+    const { session } = await openInbox()
+    const ref = { kind: 'event', id: newEvent().id } as const
+    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('gone')
+  })
+
+  test('replayed is parked, due and alone, and published again when it dies again', async () => {
+    const { session, inbox, clock } = await openInbox()
+    const event = await burySomething(session)
+    const ref = { kind: 'event', id: event.id } as const
+    await session.publish(ref, async () => noop(), 1_000)
+    expect(inbox.replay(ref)).toBe(true)
+    expect(await session.due(10)).toMatchObject([
+      { ref, what: 'run', delivery: event.delivery, identity: { id: event.id, key: event.key } },
+    ])
+    expect(await session.classify([event])).toMatchObject([{ alone: true, attempt: 0 }])
+    expect(await session.count([event], 'together')).toEqual([{ kind: 'changed' }])
+    const [answer] = await session.count([event], 'alone')
+    if (answer?.kind !== 'counted') throw new Error('not counted')
+    expect(await session.due(10)).toEqual([])
+    clock.advance(5_000)
+    expect(await session.due(10)).toMatchObject([{ what: 'run' }])
+    const { token, attempt } = answer
+    await session.bury([{ event, token, attempt, error: undefined, reason: 'fatal' }])
+    expect(await session.due(10)).toMatchObject([{ ref, what: 'publish' }])
+  })
+
+  test('that was refused is kept once however often it comes, and forgotten when resolved', async () => {
+    const { session, inbox } = await openInbox()
+    const delivery = toDelivery({ no: 'key' }, { headers: {} })
+    const refusal = { delivery, reason: 'missing-event-key' as const, error: new Error('no key') }
+    const [ref] = await session.refuse([refusal])
+    expect(await session.refuse([refusal])).toEqual([ref])
+    if (ref?.kind !== 'refused') throw new Error('no ref')
+    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('published')
+    await session.refuse([refusal])
+    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('already')
+    expect(inbox.replay(ref)).toBe(true)
+    expect(await session.due(10)).toEqual([{ ref, what: 'run', delivery }])
+    await session.resolveRefused(ref.id)
+    expect(inbox.deadLetters()).toEqual([])
+  })
+})
+
+test('two consumers do not see each other in due and sweep', async () => {
+  const { session, inbox, clock } = await openInbox()
+  const other = await inbox.open(registration({ consumer: 'shipping', runtime: clock.runtime }))
+  const buried = await burySomething(session)
+  inbox.replay({ kind: 'event', id: buried.id })
+  const event = newEvent()
+  await (await beginOpen(session, fresh(event))).commit(nothing)
+  clock.advance(60_001)
+  expect(await other.due(10)).toEqual([])
+  expect(await other.sweep()).toEqual({ deleted: 0, finished: true })
+  expect(await session.sweep()).toEqual({ deleted: 1, finished: true })
+  expect(await kindOf(session, event)).toBe('absent')
+  expect(await kindOf(session, buried)).toBe('waiting')
+})

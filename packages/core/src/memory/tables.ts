@@ -1,0 +1,128 @@
+import type { EventId, Fingerprint, OwnerToken } from '../model/brands.ts'
+import type { IdentifiedEvent } from '../model/inbox.ts'
+import { type Runtime, systemRuntime } from '../model/runtime.ts'
+import type { DeadLetterReason } from '../model/settlement.ts'
+
+/** A running row that was counted more recently belongs to a live owner, locked or not (design.md §6). */
+export const RUNNING_IS_LIVE_MS = 5_000
+
+/** A row of `processed_events`. */
+export interface Row {
+  readonly state: 'done' | 'running' | 'waiting' | 'dead'
+  readonly consumer: string
+  readonly fingerprint: Fingerprint
+  /** On the store's clock. */
+  readonly processedAtMs: number
+  /** JSON text, as in `event_results`. */
+  readonly result?: string | undefined
+}
+
+/** A row of `failed_events`: the details of an event that had trouble. Instants are the store's. */
+export interface Trouble {
+  readonly event: IdentifiedEvent
+  readonly attempt: number
+  /** Runs that the living process knows to have ended without a verdict. */
+  readonly noVerdicts: number
+  readonly token?: OwnerToken | undefined
+  readonly countedAtMs: number
+  readonly nextTryAtMs: number
+  readonly reason?: DeadLetterReason | undefined
+  readonly error?: string | undefined
+  readonly firstFailedAt: Date
+  readonly lastFailedAt: Date
+  readonly parked: boolean
+  readonly alone: boolean
+  readonly published: boolean
+}
+
+/** Whoever holds a row: a transaction, or the publishing of a dead letter. */
+export interface Holder {
+  /** A row that is written makes inserts of its key wait; one that is only locked does not. */
+  readonly writes: boolean
+}
+
+/** Row locks, with waiting. */
+export class RowLocks {
+  readonly #held = new Map<
+    EventId,
+    { readonly holder: Holder; readonly waiters: Set<() => void> }
+  >()
+
+  holderOf(id: EventId): Holder | undefined {
+    return this.#held.get(id)?.holder
+  }
+
+  tryTake(id: EventId, holder: Holder): boolean {
+    const held = this.#held.get(id)
+    if (held !== undefined) return held.holder === holder
+    this.#held.set(id, { holder, waiters: new Set() })
+    return true
+  }
+
+  /** Waits for at most `waitMs`; false when the row was held all that time. */
+  async take(id: EventId, holder: Holder, waitMs: number, runtime: Runtime): Promise<boolean> {
+    const endsAt = runtime.monotonic() + waitMs
+    while (!this.tryTake(id, holder)) {
+      const remainingMs = endsAt - runtime.monotonic()
+      if (remainingMs <= 0) return false
+      await this.#released(id, remainingMs, runtime)
+    }
+    return true
+  }
+
+  release(ids: Iterable<EventId>, holder: Holder): void {
+    for (const id of ids) {
+      const held = this.#held.get(id)
+      if (held?.holder !== holder) continue
+      this.#held.delete(id)
+      for (const wake of held.waiters) wake()
+    }
+  }
+
+  #released(id: EventId, limitMs: number, runtime: Runtime): Promise<void> {
+    return new Promise((resolve) => {
+      const waiters = this.#held.get(id)?.waiters
+      if (waiters === undefined) return resolve()
+      const wake = (): void => {
+        cancel()
+        waiters.delete(wake)
+        resolve()
+      }
+      const cancel = runtime.setTimer(wake, limitMs)
+      waiters.add(wake)
+    })
+  }
+}
+
+/** The tables. Everything in them is committed; what a transaction has staged is the transaction's. */
+export class MemoryTables {
+  readonly rows: Map<EventId, Row> = new Map()
+  readonly troubles: Map<EventId, Trouble> = new Map()
+  readonly locks: RowLocks = new RowLocks()
+  #clock: Runtime | undefined
+
+  /** The store has one clock: that of the guard which opened it first. */
+  setClock(runtime: Runtime): void {
+    this.#clock ??= runtime
+  }
+
+  nowMs(): number {
+    return (this.#clock ?? systemRuntime).monotonic()
+  }
+
+  now(): Date {
+    return new Date((this.#clock ?? systemRuntime).now())
+  }
+
+  change(id: EventId, row: Partial<Row>, trouble: Partial<Trouble>): void {
+    const oldRow = this.rows.get(id)
+    const oldTrouble = this.troubles.get(id)
+    if (oldRow !== undefined) this.rows.set(id, { ...oldRow, ...row })
+    if (oldTrouble !== undefined) this.troubles.set(id, { ...oldTrouble, ...trouble })
+  }
+
+  forget(id: EventId): void {
+    this.rows.delete(id)
+    this.troubles.delete(id)
+  }
+}

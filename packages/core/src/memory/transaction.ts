@@ -1,0 +1,137 @@
+import type { EventId, OwnerToken } from '../model/brands.ts'
+import type { OncewardError } from '../model/errors.ts'
+import type {
+  BeginClaim,
+  BeginRequest,
+  Begun,
+  Commit,
+  CommitAnswer,
+  Failure,
+  IdentifiedEvent,
+  InboxTransaction,
+  TransactionStatus,
+  VerdictAnswer,
+} from '../model/inbox.ts'
+import type { Runtime } from '../model/runtime.ts'
+import type { Verdicts } from './attempts.ts'
+import type { Holder, MemoryTables } from './tables.ts'
+
+interface Session<Tx> {
+  readonly tx: Tx
+  readonly consumer: string
+  readonly tables: MemoryTables
+  readonly verdicts: Verdicts
+  readonly runtime: Runtime
+}
+
+/** Opens a transaction and takes the rows of the claim, waiting for rows held by others. */
+export async function begin<Tx>(session: Session<Tx>, request: BeginRequest): Promise<Begun<Tx>> {
+  const { tables, runtime } = session
+  const { claim, waitMs } = request
+  const transaction = new MemoryTransaction(session)
+  for (const { event, token } of toClaims(claim)) {
+    const row = tables.rows.get(event.id)
+    const holder = tables.locks.holderOf(event.id)
+    // An insert waits for a writer, not for a mere lock on a row that is there already.
+    if (token === undefined && row !== undefined && holder?.writes !== true) continue
+    if (!(await tables.locks.take(event.id, transaction, waitMs, runtime))) {
+      await transaction.rollback()
+      return { kind: 'held' }
+    }
+    transaction.stageIfClaimable(event, token)
+  }
+  if (claim.kind === 'none' || transaction.claimed.size > 0) {
+    return { kind: 'open', transaction, claimed: new Set(transaction.claimed.keys()) }
+  }
+  await transaction.rollback()
+  return { kind: 'none' }
+}
+
+function toClaims(
+  claim: BeginClaim,
+): readonly { readonly event: IdentifiedEvent; readonly token?: OwnerToken | undefined }[] {
+  switch (claim.kind) {
+    case 'fresh':
+      return claim.events.map((event) => ({ event }))
+    case 'counted':
+      return claim.events
+    case 'none':
+      return []
+    default:
+      return claim satisfies never
+  }
+}
+
+class MemoryTransaction<Tx> implements InboxTransaction<Tx>, Holder {
+  readonly tx: Tx
+  readonly writes = true
+  readonly claimed: Map<EventId, IdentifiedEvent> = new Map()
+  readonly #session: Session<Tx>
+  #committed: ReadonlySet<EventId> = new Set()
+  #ended = false
+  #revokedWith: OncewardError | undefined
+
+  constructor(session: Session<Tx>) {
+    this.#session = session
+    this.tx = session.tx
+  }
+
+  /** Needs the row's lock. A row that is not claimable is not written, so its lock goes at once. */
+  stageIfClaimable(event: IdentifiedEvent, token: OwnerToken | undefined): void {
+    const { rows, troubles, locks } = this.#session.tables
+    const row = rows.get(event.id)
+    const isClaimable =
+      token === undefined
+        ? row === undefined
+        : row?.state === 'running' && troubles.get(event.id)?.token === token
+    if (isClaimable) this.claimed.set(event.id, event)
+    else locks.release([event.id], this)
+  }
+
+  status(): TransactionStatus {
+    return this.#ended ? 'ended' : 'open'
+  }
+
+  revoke(error: OncewardError): void {
+    this.#revokedWith ??= error
+  }
+
+  async commit({ results, recovered }: Commit): Promise<CommitAnswer> {
+    if (this.#ended || this.#revokedWith !== undefined) {
+      await this.rollback()
+      return { kind: 'rolled-back', error: this.#revokedWith ?? new Error('no open transaction') }
+    }
+    const { tables, consumer } = this.#session
+    for (const event of this.claimed.values()) {
+      tables.rows.set(event.id, {
+        state: 'done',
+        consumer,
+        fingerprint: event.fingerprint,
+        processedAtMs: tables.nowMs(),
+        result: results.get(event.id),
+      })
+    }
+    for (const id of recovered) tables.troubles.delete(id)
+    this.#committed = new Set(this.claimed.keys())
+    this.#end()
+    return { kind: 'committed' }
+  }
+
+  async rollback(): Promise<void> {
+    this.#end()
+  }
+
+  async rollbackAndFail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]> {
+    this.#end()
+    return failures.map((failure) => this.#session.verdicts.fail(failure))
+  }
+
+  async retract(events: readonly IdentifiedEvent[]): Promise<void> {
+    for (const { id } of events) if (this.#committed.has(id)) this.#session.tables.forget(id)
+  }
+
+  #end(): void {
+    this.#ended = true
+    this.#session.tables.locks.release(this.claimed.keys(), this)
+  }
+}

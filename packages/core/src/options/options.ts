@@ -1,0 +1,182 @@
+import type { StandardSchemaV1 } from '@standard-schema/spec'
+import type { Json } from '../model/brands.ts'
+import type { DecodedDelivery, Delivery, GuardEvent } from '../model/delivery.ts'
+import type { Inbox } from '../model/inbox.ts'
+import type { LeaseStore } from '../model/lease-store.ts'
+import type { Logger } from '../model/logger.ts'
+import type { Runtime } from '../model/runtime.ts'
+import type { Settlement } from '../model/settlement.ts'
+
+export interface HandlerContext<Tx> {
+  /** The transaction that holds the event's row: write through it. `undefined` without an inbox. */
+  readonly tx: Tx
+  /** Aborts at the deadline, when the lease is lost, and when a drain runs out of time. */
+  readonly signal: AbortSignal
+  readonly deadlineAt: Date
+  readonly logger: Logger
+}
+
+export type Handler<Payload, Tx = undefined> = (
+  event: GuardEvent<Payload>,
+  context: HandlerContext<Tx>,
+  // biome-ignore lint/suspicious/noConfusingVoidType: a handler that returns nothing is the usual one
+) => Json | void | Promise<Json | void>
+
+export type BatchHandler<Payload, Tx> = (
+  events: readonly GuardEvent<Payload>[],
+  context: HandlerContext<Tx>,
+) => void | Promise<void>
+
+/** Finds something in a delivery: its key, tenant or ordering key. */
+export type Resolver<Payload = unknown> = (delivery: DecodedDelivery<Payload>) => string | undefined
+
+/** One record per delivery, after its settlement is known. */
+export interface OutcomeRecord {
+  readonly consumer: string
+  readonly source: Delivery['source']
+  /** HMAC of the key; the key itself never leaves the guard. */
+  readonly keyHash?: string | undefined
+  readonly attempt: number
+  readonly settlement: Settlement
+  readonly handlerMs?: number | undefined
+  readonly totalMs: number
+}
+
+/** Options of every guard. docs/configuration.md has them as a table, with reasons. */
+export interface CommonOptions<Payload, Decoded> {
+  /**
+   * Name of the logical consumer: 1–128 of `A–Z a–z 0–9 . _ : -`. Required. Part of the identity of every event: two
+   * consumers of one event each get its effect, and a renamed consumer has seen nothing yet.
+   */
+  readonly consumer: string
+  /**
+   * Makes a value of the body. Default: JSON in UTF-8; an empty body is null. What it throws makes the message a dead
+   * letter, because it would be thrown at each redelivery.
+   */
+  readonly decode?:
+    | ((body: Uint8Array, delivery: Delivery) => Decoded | Promise<Decoded>)
+    | undefined
+  /** Messages to acknowledge without a trace, decided before the schema and the key are looked at. Default: none. */
+  readonly skip?: ((delivery: DecodedDelivery<NoInfer<Decoded>>) => boolean) | undefined
+  /**
+   * Checks and types `event.payload`: any Standard Schema, synchronous or not. What does not fit is a dead letter.
+   * Default: none, the payload is what `decode` returned.
+   */
+  readonly schema?: StandardSchemaV1<unknown, Payload> | undefined
+  /**
+   * Identity of the event as its producer means it: a well-formed string or a safe integer, 1–1024 bytes. The first
+   * resolver that finds one wins. Default: `[cloudEventKey(), idempotencyKeyHeader()]`; ids of brokers are no default,
+   * because a producer that sends an event again makes new ones.
+   */
+  readonly eventKey?: Resolver<NoInfer<Payload>> | readonly Resolver<NoInfer<Payload>>[] | undefined
+  /** Keys are unique per tenant. Given, it must find one: without it the key counts as missing. Default: no tenants. */
+  readonly tenant?: Resolver<NoInfer<Payload>> | undefined
+  /**
+   * Events with an equal ordering key run in delivery order, and none overtakes one that waits. Default: the broker's
+   * own (record key, message group).
+   */
+  readonly orderingKey?: Resolver<NoInfer<Payload>> | undefined
+  /**
+   * What tells a duplicate from a conflict (another payload under a used key). Default: `'body'`, the decoded body before
+   * the schema, as canonical JSON (RFC 8785). Give a function when producers stamp each send; `'none'` compares nothing.
+   */
+  readonly fingerprint?: 'body' | 'none' | ((payload: NoInfer<Payload>) => unknown) | undefined
+  /**
+   * Handlers, and with them transactions, at a time. Default: `DEFAULTS.concurrency`. More than the pool carries is an
+   * error when you chose it, and lowered when you did not.
+   */
+  readonly concurrency?: number | undefined
+  /**
+   * How long a done event is remembered, milliseconds. Default: `DEFAULTS.dedupWindowMs`, a day more than SQS can keep a
+   * message. It must exceed every way the broker can bring a message back.
+   */
+  readonly dedupWindowMs?: number | undefined
+  /**
+   * Time limit of a claim, milliseconds on the store's clock; renewed at a third of it. Default: `DEFAULTS.leaseMs`.
+   * After a crash nobody takes the event over sooner.
+   */
+  readonly leaseMs?: number | undefined
+  /**
+   * Longest run of a handler, milliseconds; past it its signal aborts, its transaction is rolled back, `tx` refuses, and
+   * the attempt has failed. Default: `DEFAULTS.deadlineMs`. Always finite: a hung call would hold a connection for ever.
+   */
+  readonly deadlineMs?: number | undefined
+  /**
+   * Longest wait for an event that another process holds, milliseconds; then the delivery is deferred. Default:
+   * `DEFAULTS.claimWaitMs`, too short for waiting copies to drain the pool.
+   */
+  readonly claimWaitMs?: number | undefined
+  /** Full jitter: up to `baseMs` × 2ⁿ, never more than `maxMs`. Defaults: `DEFAULTS.retry`. */
+  readonly retry?:
+    | {
+        /** Runs of the handler, crashes included, before the event is a dead letter. */
+        readonly attempts?: number | undefined
+        /** Longest wait after the first failure, milliseconds. */
+        readonly baseMs?: number | undefined
+        /** Longest wait between two attempts, milliseconds, `RetryableError.afterMs` included. */
+        readonly maxMs?: number | undefined
+      }
+    | undefined
+  /** Errors of other libraries that can never succeed: a dead letter at once. Default: none but `FatalError`. */
+  readonly isFatal?: ((error: unknown) => boolean) | undefined
+  /** A message without a key: dead letter (default), its place in the broker as key, or run without any guard. */
+  readonly onMissingKey?: 'dead-letter' | 'position' | 'unguarded' | undefined
+  /** Another payload under a used key: dead letter (default), acknowledge, or (for tests) come back as a failure. */
+  readonly onConflict?: 'dead-letter' | 'ack' | 'throw' | undefined
+  /** Called for a duplicate with the stored result, before it is acknowledged. Default: nothing. */
+  readonly onDuplicate?:
+    | ((event: GuardEvent<NoInfer<Payload>>, result: unknown) => void | Promise<void>)
+    | undefined
+  /** The one hook for metrics: called once per delivery, when its settlement is known. What it throws is logged. */
+  readonly observe?: ((record: OutcomeRecord) => void) | undefined
+  /** A pino instance or `console`. Default: warnings and errors become Node process warnings. Keys appear hashed. */
+  readonly logger?: Logger | undefined
+  /** Time, randomness and ids, for simulations. Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+}
+
+/** Effects in Postgres: exactly one committed effect per event. */
+export interface InboxGuardOptions<Payload, Tx, Decoded = unknown>
+  extends CommonOptions<Payload, Decoded> {
+  /** The durable guard: `pgInbox(pool)`, `kyselyInbox(db)`, or `memoryInbox()` in unit tests. */
+  readonly inbox: Inbox<Tx>
+  /** The fast path: duplicates and live claims are answered without Postgres. Never the truth. Default: none. */
+  readonly leases?: LeaseStore | undefined
+  /** One transaction per event (default), or one for the events in hand, split when one of them fails. */
+  readonly transaction?: 'each' | 'batch' | undefined
+  readonly onTakeover?: undefined
+  readonly onStoreDown?: undefined
+}
+
+/** `done`: the effect is there, its result may be stored; `retry`: run the handler; `dead-letter`: let a person look. */
+export type Takeover =
+  | { readonly kind: 'done'; readonly result?: Json | undefined }
+  | { readonly kind: 'retry' }
+  | { readonly kind: 'dead-letter' }
+
+/** Effects outside Postgres. */
+export interface LeaseGuardOptions<Payload, Decoded = unknown>
+  extends CommonOptions<Payload, Decoded> {
+  readonly inbox?: undefined
+  /** One owner at a time, results replayed. What happens outside Postgres is not exactly once. */
+  readonly leases: LeaseStore
+  readonly transaction?: undefined
+  /**
+   * What to do when an attempt before may have had its effect: run again, dead letter, or a function that looks the
+   * effect up. Required, because nobody else can know.
+   */
+  readonly onTakeover:
+    | 'retry'
+    | 'dead-letter'
+    | ((
+        event: GuardEvent<NoInfer<Payload>>,
+        context: HandlerContext<undefined>,
+      ) => Takeover | Promise<Takeover>)
+  /** Wait for the lease store (default, fail closed), or run without it: duplicates have effects then. */
+  readonly onStoreDown?: 'wait' | 'unguarded' | undefined
+}
+
+/** Options of `createGuard`. */
+export type GuardOptions<Payload, Tx = undefined, Decoded = unknown> =
+  | InboxGuardOptions<Payload, Tx, Decoded>
+  | LeaseGuardOptions<Payload, Decoded>

@@ -1,0 +1,37 @@
+import { expect, test } from 'vitest'
+import type { EventId } from '../model/brands.ts'
+import type { DeadLetter } from '../model/inbox.ts'
+import { deadLetterHeaders } from './dead-letter-headers.ts'
+
+const letter: DeadLetter = {
+  ref: { kind: 'event', id: '00000000-0000-0000-0000-000000000001' as EventId },
+  consumer: 'billing',
+  key: 'order-1',
+  reason: 'attempts-spent',
+  error: 'card declined',
+  attempts: 5,
+  firstFailedAt: new Date(0),
+  lastFailedAt: new Date(60_000),
+  delivery: { body: Buffer.from('{}'), headers: {}, source: { broker: 'sqs', queue: 'orders' } },
+}
+
+test('says why, how often, since when and from where a message died', () => {
+  expect(deadLetterHeaders(letter)).toEqual({
+    'x-onceward-reason': 'attempts-spent',
+    'x-onceward-consumer': 'billing',
+    'x-onceward-error': 'card declined',
+    'x-onceward-attempts': '5',
+    'x-onceward-key': 'order-1',
+    'x-onceward-origin': 'orders',
+    'x-onceward-last-at': '1970-01-01T00:01:00.000Z',
+    'x-onceward-first-at': '1970-01-01T00:00:00.000Z',
+  })
+})
+
+test('leaves out what is unknown and bounds the error to well formed text', () => {
+  const headers = deadLetterHeaders({ ...letter, key: undefined, error: `x${'😀'.repeat(2_000)}` })
+  expect(headers).not.toHaveProperty('x-onceward-key')
+  expect(headers['x-onceward-error']?.length).toBe(1_024)
+  expect(headers['x-onceward-error']?.isWellFormed()).toBe(true)
+  expect(deadLetterHeaders({ ...letter, error: '' })).not.toHaveProperty('x-onceward-error')
+})

@@ -1,0 +1,28 @@
+import type { DeadLetter } from '../model/inbox.ts'
+
+const ERROR_LENGTH = 1_024
+
+/**
+ * The standard headers of a published dead letter, the most telling first: a broker that has room for fewer takes
+ * them in this order. They say why the message is here; its own headers, and with them its identity, stay beside.
+ */
+export function deadLetterHeaders(letter: DeadLetter): Readonly<Record<string, string>> {
+  const headers = {
+    'x-onceward-reason': letter.reason,
+    'x-onceward-consumer': letter.consumer,
+    'x-onceward-error': letter.error?.slice(0, ERROR_LENGTH).toWellFormed(),
+    'x-onceward-attempts': String(letter.attempts),
+    'x-onceward-key': letter.key,
+    'x-onceward-origin': originOf(letter),
+    'x-onceward-last-at': letter.lastFailedAt.toISOString(),
+    'x-onceward-first-at': letter.firstFailedAt.toISOString(),
+  }
+  const present = Object.entries(headers).filter(([, value]) => value !== undefined && value !== '')
+  return Object.fromEntries(present) as Readonly<Record<string, string>>
+}
+
+/** `orders/2/41` on Kafka: topic, partition, offset. */
+function originOf({ delivery }: DeadLetter): string {
+  const { position, queue } = delivery.source
+  return position === undefined ? queue : `${queue}/${position}`
+}

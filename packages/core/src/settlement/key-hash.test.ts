@@ -1,0 +1,24 @@
+import { createHmac } from 'node:crypto'
+import { expect, test } from 'vitest'
+import { hashKey } from './key-hash.ts'
+
+const secret = new Uint8Array(32).fill(7)
+
+test('is short hex, the same for the same key and secret, and another for any other', () => {
+  const hash = hashKey(secret, 'order-1')
+  expect(hash).toMatch(/^[0-9a-f]{16}$/)
+  expect(hashKey(secret, 'order-1')).toBe(hash)
+  expect(hashKey(secret, 'order-2')).not.toBe(hash)
+  expect(hashKey(new Uint8Array(32).fill(8), 'order-1')).not.toBe(hash)
+})
+
+test.each([0, 1, 32, 64, 65, 200])(
+  'is the HMAC that others compute, for a secret of %i bytes',
+  (size) => {
+    const own = new Uint8Array(size).fill(9)
+    for (const key of ['', 'order-1', 'ä\u0000\ud83d\ude00', 'x'.repeat(1_024)]) {
+      const expected = createHmac('sha256', own).update(key, 'utf8').digest('hex').slice(0, 16)
+      expect(hashKey(own, key)).toBe(expected)
+    }
+  },
+)

@@ -1,0 +1,94 @@
+import type { ResolvedOptions } from '../guard/resolve-options.ts'
+import type { Delivery } from '../model/delivery.ts'
+import type { GuardPort } from '../model/guard-port.ts'
+import type { DeadLetter, DueEvent, InboxSession, Publish } from '../model/inbox.ts'
+import type { Settlement } from '../model/settlement.ts'
+import { describe } from '../transaction/verdict.ts'
+import type { Outcome } from './outcome.ts'
+
+/** Longest time a dead letter may take to be confirmed, ms; its row is locked meanwhile. */
+const PUBLISH_BUDGET_MS = 10_000
+
+interface Note<Ended extends Outcome = Outcome> {
+  readonly delivery: Delivery
+  readonly key: string | undefined
+  readonly outcome: Ended
+}
+
+type Dead = Extract<Outcome, { kind: 'dead' }>
+
+type Published = Awaited<ReturnType<GuardPort['publishDeadLetter']>>
+
+/** Brings dead letters to the broker's dead-letter place: by the adapter when it settles, or by the poller. */
+export interface Publishing {
+  /** Remembers what a settlement stands for, as long as somebody holds it. */
+  note(settlement: Settlement, note: Note): void
+  publish(
+    settlement: Settlement,
+    publish: Publish,
+    session: InboxSession<unknown> | undefined,
+  ): Promise<Published>
+  register: GuardPort['registerPublisher']
+  /** A parked dead letter; left to another guard when this one has no publisher for its source. */
+  publishDue(due: DueEvent, session: InboxSession<unknown>): Promise<void>
+}
+
+export function createPublishing(options: ResolvedOptions): Publishing {
+  const notes = new WeakMap<Settlement, Note>()
+  const publishers = new Map<string, Publish>()
+  const nameOf = (source: { readonly broker: string; readonly queue: string }): string =>
+    JSON.stringify([source.broker, source.queue])
+
+  return {
+    note: (settlement, note) => {
+      if (settlement.kind === 'dead-letter') notes.set(settlement, note)
+    },
+    publish: async (settlement, publish, session) => {
+      const note = notes.get(settlement)
+      if (note?.outcome.kind !== 'dead') return { kind: 'already' }
+      const { ref } = note.outcome
+      try {
+        if (session !== undefined && ref !== undefined) {
+          const answer = await session.publish(ref, publish, PUBLISH_BUDGET_MS)
+          return answer === 'published' || answer === 'already'
+            ? { kind: answer }
+            : { kind: 'retry' }
+        }
+        await publish(unrecorded(options, { ...note, outcome: note.outcome }))
+        return { kind: 'published' }
+      } catch (error) {
+        options.logger.error({ err: describe(error) }, 'a dead letter could not be published')
+        return { kind: 'retry', error }
+      }
+    },
+    register: (source, publish) => {
+      const name = nameOf(source)
+      publishers.set(name, publish)
+      return () => {
+        if (publishers.get(name) === publish) publishers.delete(name)
+      }
+    },
+    publishDue: async (due, session) => {
+      const publish = publishers.get(nameOf(due.delivery.source))
+      if (publish !== undefined) await session.publish(due.ref, publish, PUBLISH_BUDGET_MS)
+    },
+  }
+}
+
+/** Without an inbox the broker's dead-letter place is the only record. */
+function unrecorded(options: ResolvedOptions, note: Note<Dead>): DeadLetter {
+  const { delivery, key, outcome } = note
+  const now = new Date(options.runtime.now())
+  const error = outcome.error === undefined ? undefined : describe(outcome.error).message
+  return {
+    ref: outcome.ref ?? { kind: 'refused', id: options.runtime.uuid() },
+    consumer: options.consumer,
+    key,
+    reason: outcome.reason,
+    error,
+    attempts: outcome.attempt,
+    firstFailedAt: now,
+    lastFailedAt: now,
+    delivery,
+  }
+}

@@ -1,0 +1,139 @@
+import { expect, test } from 'vitest'
+import { type Troubles, troubled } from '../fixtures/troubled.ts'
+import { toDelivery } from '../memory/index.ts'
+import { CommitUnknownError, StoreUnavailableError } from '../model/errors.ts'
+import type { CommitAnswer, InboxTransaction } from '../model/inbox.ts'
+
+const named = (name: string) => toDelivery(name, { messageId: name })
+const suspect = (name: string) => ({ ...named(name), redelivered: true })
+const coded = (code: string): Error => Object.assign(new Error(code), { code })
+
+const processed = { kind: 'ack', by: 'processed' } as const
+const unknown: CommitAnswer = { kind: 'unknown', error: new CommitUnknownError('no answer') }
+
+/** So the first COMMITs are answered. They have not arrived, unless `arrives`. */
+function answering(
+  answer: CommitAnswer,
+  { arrives = false, times = 1 }: { readonly arrives?: boolean; readonly times?: number } = {},
+): Troubles {
+  const commitOf = (transaction: InboxTransaction<undefined>, n: number) => {
+    const commit: typeof transaction.commit = async (work) => {
+      if (n > times) return transaction.commit(work)
+      await (arrives ? transaction.commit(work) : transaction.rollback())
+      return answer
+    }
+    return { commit }
+  }
+  return { transaction: commitOf }
+}
+
+test.each([
+  [coded('40001'), processed, 2],
+  [new StoreUnavailableError('disk full'), { kind: 'defer', reason: 'store-down' }, 1],
+  [coded('23514'), { kind: 'defer', reason: 'failed', error: { code: '23514' } }, 1],
+])('a COMMIT that is answered with %s', async (error, settlement, transactions) => {
+  const { asked, clock, guard } = troubled(
+    () => undefined,
+    answering({ kind: 'rolled-back', error }),
+  )
+  expect(await clock.until(guard.process(named('a')))).toMatchObject(settlement)
+  expect(asked.begins).toHaveLength(transactions)
+  await guard.close()
+})
+
+test("a COMMIT of several that fails is nobody's verdict: its halves go on", async () => {
+  const { asked, guard, records } = troubled(
+    () => undefined,
+    answering({ kind: 'rolled-back', error: coded('23514') }),
+    { transaction: 'batch' },
+  )
+  const settlements = await guard.processBatch(['a', 'b', 'c'].map(named))
+  expect(settlements).toEqual(Array(3).fill(processed))
+  expect(asked.begins.map(({ claim }) => claim.kind !== 'none' && claim.events.length)).toEqual([
+    3, 2, 1,
+  ])
+  expect(records.map(({ attempt }) => attempt)).toEqual([1, 1, 1])
+  await guard.close()
+})
+
+test('what was committed but not replicated is left to its redelivery', async () => {
+  const error = new CommitUnknownError('not replicated')
+  const { asked, guard } = troubled(
+    () => undefined,
+    answering({ kind: 'not-replicated', error }, { arrives: true }),
+  )
+  const abandoned = { kind: 'abandon', reason: 'commit-unknown', error }
+  expect(await guard.process(named('a'))).toEqual(abandoned)
+  expect(asked.begins).toHaveLength(1)
+  expect(await guard.process(named('a'))).toEqual({ kind: 'ack', by: 'duplicate' })
+  await guard.close()
+})
+
+for (const [what, delivery] of [
+  ['first delivery', named('a')],
+  ['suspect', suspect('a')],
+] as const) {
+  test(`a COMMIT without an answer that arrived: the ${what} is processed, and ran once`, async () => {
+    const attempts: number[] = []
+    const { guard, records } = troubled(
+      ({ attempt }) => {
+        attempts.push(attempt)
+        return { n: attempts.length }
+      },
+      answering(unknown, { arrives: true }),
+    )
+    expect(await guard.process(delivery)).toEqual({ ...processed, result: { n: 1 } })
+    expect(attempts).toEqual([1])
+    expect(records).toMatchObject([{ attempt: 1 }])
+    await guard.close()
+  })
+
+  test(`a COMMIT without an answer that did not arrive: the ${what} runs once more`, async () => {
+    const attempts: number[] = []
+    const { guard } = troubled(({ attempt }) => void attempts.push(attempt), answering(unknown))
+    expect(await guard.process(delivery)).toEqual(processed)
+    expect(attempts).toEqual([1, 1])
+    await guard.close()
+  })
+
+  test(`two COMMITs without an answer: the ${what} is left to its redelivery`, async () => {
+    const { asked, guard } = troubled(() => undefined, answering(unknown, { times: 2 }))
+    const abandoned = { kind: 'abandon', reason: 'commit-unknown', error: unknown.error }
+    expect(await guard.process(delivery)).toEqual(abandoned)
+    expect(asked.begins).toHaveLength(2)
+    expect(await guard.process(delivery)).toEqual(processed)
+    await guard.close()
+  })
+}
+
+test('a COMMIT without an answer, and then no store to ask: it is left to its redelivery', async () => {
+  const error = new StoreUnavailableError('down')
+  let begins = 0
+  const { guard } = troubled(() => undefined, {
+    ...answering(unknown),
+    session: (session) => ({
+      begin: (request) => {
+        begins += 1
+        return begins === 2 ? Promise.reject(error) : session.begin(request)
+      },
+    }),
+  })
+  const abandoned = { kind: 'abandon', reason: 'commit-unknown', error }
+  expect(await guard.process(named('a'))).toEqual(abandoned)
+  await guard.close()
+})
+
+test('a run after a COMMIT without an answer that comes too late is counted anew like any other', async () => {
+  const attempts: number[] = []
+  const troubles = answering(unknown)
+  const { asked, clock, guard } = troubled(({ attempt }) => void attempts.push(attempt), {
+    transaction: (transaction, n) => {
+      if (n === 2) clock.advance(4_001)
+      return troubles.transaction?.(transaction, n) ?? {}
+    },
+  })
+  expect(await guard.process(suspect('a'))).toEqual(processed)
+  expect(attempts).toEqual([1, 1])
+  expect(asked.releases.map(({ as }) => as)).toEqual(['no-verdict', 'no-verdict'])
+  await guard.close()
+})

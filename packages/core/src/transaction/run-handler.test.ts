@@ -1,0 +1,122 @@
+import { once } from 'node:events'
+import { describe, expect, test } from 'vitest'
+import { Clock } from '../fixtures/clock.ts'
+import { LeaseLostError } from '../model/errors.ts'
+import { ABORT_GRACE_MS, runHandler, startLimits } from './run-handler.ts'
+
+const never = (): Promise<never> => new Promise(() => undefined)
+
+function start(call: (signal: AbortSignal) => unknown) {
+  const clock = new Clock()
+  const drain = new AbortController()
+  const lost = new AbortController()
+  const revoked: unknown[] = []
+  const end = runHandler(
+    {
+      runtime: clock.runtime,
+      deadlineMs: 10_000,
+      drain: drain.signal,
+      leaseLost: lost.signal,
+      revoke: (error) => revoked.push(error),
+    },
+    call,
+  )
+  return { clock, drain, end, lost, revoked }
+}
+
+test('answers what the handler returned or threw, synchronously too, and leaves no timer', async () => {
+  const returned = start(() => 5)
+  expect(await returned.end).toMatchObject({ kind: 'returned', value: 5 })
+  expect(returned.clock.timers).toBe(0)
+  const threw = start(() => {
+    throw undefined
+  })
+  expect(await threw.end).toMatchObject({ kind: 'threw', error: undefined })
+  expect(threw.clock.timers).toBe(0)
+})
+
+test('at the deadline the handle refuses before the signal aborts', async () => {
+  const order: string[] = []
+  const { clock, end, revoked } = start((signal) => {
+    signal.addEventListener('abort', () => order.push(`aborted after ${revoked.length} revoke`))
+    return never()
+  })
+  clock.advance(10_000)
+  expect(await end).toMatchObject({
+    kind: 'deadline',
+    error: { code: 'ONCEWARD_DEADLINE_EXCEEDED' },
+  })
+  expect(order).toEqual(['aborted after 1 revoke'])
+})
+
+test('a lost lease ends the run at once', async () => {
+  const { end, lost, revoked } = start(never)
+  lost.abort()
+  expect(await end).toMatchObject({ kind: 'lease-lost' })
+  expect(revoked[0]).toBeInstanceOf(LeaseLostError)
+})
+
+test('a drain aborts the signal and waits a little for the handler to end by itself', async () => {
+  const polite = start(
+    (signal) =>
+      new Promise((_, reject) => {
+        signal.addEventListener('abort', () => reject(new Error('stopping')))
+      }),
+  )
+  polite.drain.abort()
+  expect(await polite.end).toMatchObject({ kind: 'drained', ended: true })
+  const stubborn = start(never)
+  stubborn.drain.abort()
+  stubborn.clock.advance(ABORT_GRACE_MS)
+  expect(await stubborn.end).toMatchObject({ kind: 'drained', ended: false })
+})
+
+test('a handler that finishes well in spite of a drain has finished', async () => {
+  const gate = Promise.withResolvers<number>()
+  const { drain, end } = start(() => gate.promise)
+  drain.abort()
+  gate.resolve(7)
+  expect(await end).toMatchObject({ kind: 'returned', value: 7 })
+})
+
+describe('the handlers of one transaction', () => {
+  function share() {
+    const clock = new Clock()
+    const drain = new AbortController()
+    const { runtime } = clock
+    const revoke = (): void => undefined
+    const bounds = { runtime, deadlineMs: 10_000, drain: drain.signal, revoke }
+    return { clock, drain, limits: startLimits(bounds) }
+  }
+
+  test('have one deadline together, and one timer', async () => {
+    const { clock, limits } = share()
+    const seen: Date[] = []
+    for (const spentMs of [4_000, 5_000]) {
+      const end = await limits.run(undefined, (_signal, deadlineAt) => {
+        seen.push(deadlineAt)
+        clock.advance(spentMs)
+        expect(clock.timers).toBe(1)
+      })
+      expect(end).toMatchObject({ kind: 'returned', handlerMs: spentMs })
+    }
+    const last = limits.run(undefined, never)
+    clock.advance(1_000)
+    expect(await last).toMatchObject({ kind: 'deadline' })
+    expect(seen.map(Number)).toEqual([1_010_000, 1_010_000])
+    limits.stop()
+    expect(clock.timers).toBe(0)
+  })
+
+  test('are cut one by one where they begin after it, or in a drain', async () => {
+    const { clock, limits } = share()
+    await limits.run(undefined, () => clock.advance(10_000))
+    expect(await limits.run(undefined, never)).toMatchObject({ kind: 'deadline' })
+    const other = share()
+    other.drain.abort()
+    const drained = other.limits.run(undefined, (signal) => once(signal, 'abort'))
+    expect(await drained).toMatchObject({ kind: 'returned' })
+    limits.stop()
+    other.limits.stop()
+  })
+})

@@ -1,0 +1,167 @@
+import { DeadlineExceededError, LeaseLostError, type OncewardError } from '../model/errors.ts'
+import type { Runtime } from '../model/runtime.ts'
+
+/** After a drain aborts the signals, handlers have this long to end by themselves. */
+export const ABORT_GRACE_MS = 2_000
+
+export type HandlerEnd =
+  | { readonly kind: 'returned'; readonly value: unknown }
+  | { readonly kind: 'threw'; readonly error: unknown }
+  /** Past its deadline; it may still run, its handle refuses. */
+  | { readonly kind: 'deadline'; readonly error: DeadlineExceededError }
+  | { readonly kind: 'lease-lost'; readonly error: LeaseLostError }
+  /** A drain ran out of time. `ended`: the handler really stopped. */
+  | { readonly kind: 'drained'; readonly ended: boolean }
+
+/** What the handlers of one transaction have in common. */
+export interface HandlerBounds {
+  readonly runtime: Runtime
+  /** Milliseconds, for all of them together. */
+  readonly deadlineMs: number
+  /** Aborted by a drain that ran out of time. */
+  readonly drain?: AbortSignal | undefined
+  /** Makes the transaction handle refuse before the handler's signal aborts. */
+  readonly revoke: (error: OncewardError) => void
+}
+
+export interface HandlerRun extends HandlerBounds {
+  /** Aborted when the lease is lost. */
+  readonly leaseLost?: AbortSignal | undefined
+}
+
+type Call = (signal: AbortSignal, deadlineAt: Date) => unknown
+type TimedEnd = HandlerEnd & { readonly handlerMs: number }
+
+/** Runs a handler; answers as soon as its fate is known, at the latest at its deadline. Never throws. */
+export async function runHandler(run: HandlerRun, call: Call): Promise<TimedEnd> {
+  const limits = startLimits(run)
+  try {
+    return await limits.run(run.leaseLost, call)
+  } finally {
+    limits.stop()
+  }
+}
+
+/** Runs the handlers of one transaction, one after the other. */
+export interface HandlerLimits {
+  /** As {@link runHandler}, until the deadline that all of them share. */
+  run(leaseLost: AbortSignal | undefined, call: Call): Promise<TimedEnd>
+  stop(): void
+}
+
+/** A handler that runs, as seen by what may cut it short. */
+interface Watcher {
+  readonly onDeadline: () => void
+  readonly onDrain: () => void
+}
+
+/** One timer and one listener for all handlers of a transaction: one for each would cost more than they do. */
+export function startLimits(bounds: HandlerBounds): HandlerLimits {
+  const { deadlineMs, drain, runtime } = bounds
+  const deadlineAtMs = runtime.now() + deadlineMs
+  let current: Watcher | undefined
+  let isPast = false
+  const stopTimer = runtime.setTimer(() => {
+    isPast = true
+    current?.onDeadline()
+  }, deadlineMs)
+  const stopListening = listen(drain, () => current?.onDrain())
+  const watch = (watcher: Watcher): void => {
+    current = watcher
+    // It begins all the same, as one that begins a moment before.
+    if (isPast) queueMicrotask(watcher.onDeadline)
+    else if (drain?.aborted === true) queueMicrotask(watcher.onDrain)
+  }
+  return {
+    run: (leaseLost, call) =>
+      runWatched({ bounds, leaseLost, watch }, (signal) => call(signal, new Date(deadlineAtMs))),
+    stop: () => {
+      stopTimer()
+      stopListening()
+    },
+  }
+}
+
+interface WatchedRun {
+  readonly bounds: HandlerBounds
+  readonly leaseLost: AbortSignal | undefined
+  readonly watch: (watcher: Watcher) => void
+}
+
+function runWatched(
+  { bounds, leaseLost, watch }: WatchedRun,
+  call: (signal: AbortSignal) => unknown,
+): Promise<TimedEnd> {
+  const { revoke, runtime } = bounds
+  const startedAt = runtime.monotonic()
+  const controller = new AbortController()
+  const { promise, resolve } = Promise.withResolvers<TimedEnd>()
+  let isOver = false
+  let isDrained = false
+  let stopGrace: (() => void) | undefined
+
+  const end = (how: HandlerEnd): void => {
+    if (isOver) return
+    isOver = true
+    stopGrace?.()
+    stopListening()
+    resolve({ ...how, handlerMs: runtime.monotonic() - startedAt })
+  }
+  const cut = (how: HandlerEnd & { readonly error: OncewardError }): void => {
+    if (isOver) return
+    revoke(how.error)
+    controller.abort(how.error)
+    end(how)
+  }
+  const onDrain = (): void => {
+    if (isOver || isDrained) return
+    isDrained = true
+    controller.abort(new DeadlineExceededError('The consumer is shutting down.'))
+    stopGrace = runtime.setTimer(() => end({ kind: 'drained', ended: false }), ABORT_GRACE_MS)
+  }
+
+  const stopListening = listen(leaseLost, () => cut(lostLease()))
+  watch({ onDeadline: () => cut(pastDeadline(bounds)), onDrain })
+  invoke(
+    () => call(controller.signal),
+    (value) => end({ kind: 'returned', value }),
+    (error) => end(isDrained ? { kind: 'drained', ended: true } : { kind: 'threw', error }),
+  )
+  return promise
+}
+
+function pastDeadline({ deadlineMs }: HandlerBounds): Extract<HandlerEnd, { kind: 'deadline' }> {
+  const message = `The handler ran for more than deadlineMs = ${deadlineMs} ms; it was rolled back.`
+  return { kind: 'deadline', error: new DeadlineExceededError(message) }
+}
+
+function lostLease(): Extract<HandlerEnd, { kind: 'lease-lost' }> {
+  const message = 'Another owner may have taken the event over; its transaction was rolled back.'
+  return { kind: 'lease-lost', error: new LeaseLostError(message) }
+}
+
+function invoke(
+  call: () => unknown,
+  returned: (value: unknown) => void,
+  threw: (error: unknown) => void,
+): void {
+  let result: unknown
+  try {
+    result = call()
+  } catch (error) {
+    threw(error)
+    return
+  }
+  const isThenable = typeof result === 'object' && result !== null && 'then' in result
+  if (isThenable) Promise.resolve(result).then(returned, threw)
+  else returned(result)
+}
+
+const nothing = (): void => {}
+
+function listen(signal: AbortSignal | undefined, listener: () => void): () => void {
+  if (signal === undefined) return nothing
+  if (signal.aborted) queueMicrotask(listener)
+  else signal.addEventListener('abort', listener, { once: true })
+  return () => signal.removeEventListener('abort', listener)
+}

@@ -1,0 +1,81 @@
+import { isConflict } from '../model/conflict.ts'
+import { ConflictError } from '../model/errors.ts'
+import type { Member, Path, Pending } from '../model/in-flight-event.ts'
+import type { Known } from '../model/inbox.ts'
+import type { Outcome } from '../settlement/outcome.ts'
+import type { Engine } from './engine.ts'
+
+/** An event found without a verdict younger than this belongs to a live owner (design.md §6). */
+const YOUNG_MS = 5_000
+
+/** What follows from the stored state: the end of this delivery, or how its run must begin. */
+export type Next =
+  | { readonly kind: 'outcome'; readonly outcome: Outcome }
+  | { readonly kind: 'path'; readonly path: Path }
+
+const CONFLICT =
+  'The event key was used before with another payload. Check the key resolver and the producer; ' +
+  'the message is kept in refused_messages.'
+
+/** Judges an event by what is stored of it. */
+export async function judge(engine: Engine, pending: Pending, known: Known): Promise<Next> {
+  const { member } = pending
+  if (known.kind !== 'absent' && isConflict(known.fingerprint, member.event.fingerprint)) {
+    return { kind: 'outcome', outcome: await conflictOutcome(engine, member) }
+  }
+  switch (known.kind) {
+    case 'absent':
+      return absent(engine, pending)
+    case 'done':
+      return { kind: 'outcome', outcome: doneOutcome(pending, known) }
+    case 'dead':
+      return {
+        kind: 'outcome',
+        outcome: {
+          kind: 'dead',
+          reason: known.reason,
+          attempt: known.attempt,
+          ref: { kind: 'event', id: member.event.id },
+        },
+      }
+    case 'waiting':
+      if (known.remainingMs > 0) {
+        return { kind: 'outcome', outcome: { kind: 'not-due', delayMs: known.remainingMs } }
+      }
+      return { kind: 'path', path: known.alone ? 'alone' : 'due' }
+    case 'running':
+      if (known.ageMs < YOUNG_MS) {
+        const delayMs = Math.max(YOUNG_MS - known.ageMs, engine.deferrals.nextMs(member.event.id))
+        return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs } }
+      }
+      return { kind: 'path', path: 'alone' }
+    default:
+      return known satisfies never
+  }
+}
+
+/** No row any more: released meanwhile. After an unknown commit it says that nothing was committed. */
+function absent(engine: Engine, pending: Pending): Next {
+  if (pending.commitUnknown) return { kind: 'path', path: 'fresh' }
+  const delayMs = engine.deferrals.nextMs(pending.member.event.id)
+  return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs } }
+}
+
+function doneOutcome(pending: Pending, known: Extract<Known, { kind: 'done' }>): Outcome {
+  if (!pending.commitUnknown) return { kind: 'duplicate', result: known.result }
+  return { kind: 'processed', attempt: pending.counted?.attempt ?? 1, result: known.result }
+}
+
+/** Same key, other payload: recorded apart, the state of the event whose key it bears is not touched. */
+export async function conflictOutcome(
+  engine: Pick<Engine, 'options' | 'session'>,
+  member: Member,
+): Promise<Outcome> {
+  const { onConflict } = engine.options
+  const error = new ConflictError(CONFLICT)
+  if (onConflict !== 'dead-letter') return { kind: 'conflict', policy: onConflict, error }
+  const { delivery, key } = member.event
+  const reason = 'fingerprint-mismatch'
+  const [ref] = await engine.session.refuse([{ delivery, reason, error, key }])
+  return { kind: 'dead', reason, attempt: 0, error, ref }
+}

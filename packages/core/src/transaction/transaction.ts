@@ -1,0 +1,267 @@
+import { overtaking } from '../concurrency/lanes.ts'
+import type { EventId, Json } from '../model/brands.ts'
+import { type OncewardError, RetryableError } from '../model/errors.ts'
+import { type Pending, toGuardEvent } from '../model/in-flight-event.ts'
+import type { BeginClaim, DoneEvent, InboxTransaction } from '../model/inbox.ts'
+import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
+import type { Engine, StopSignals } from './engine.ts'
+import { toResultText } from './result.ts'
+import { type HandlerBounds, type HandlerEnd, runHandler, startLimits } from './run-handler.ts'
+
+/**
+ * A counted run that could not begin within this time does not start: after five seconds another process may
+ * take the event for one without a live owner (design.md §6).
+ */
+const LATEST_START_MS = 4_000
+
+/** Why a transaction over a part was given up. Nothing of it is committed, unless `ended`. */
+export type PartFailure =
+  /** A verdict about `pending`; undefined where it is about the whole part. */
+  | { readonly kind: 'handler'; readonly pending: Pending | undefined; readonly error: unknown }
+  /** The transaction's time was used up by several members together. */
+  | { readonly kind: 'budget' }
+  | { readonly kind: 'serialization'; readonly error: unknown }
+  /** The connection or the server failed: says nothing about the events. */
+  | { readonly kind: 'store'; readonly error: unknown }
+  | { readonly kind: 'lease-lost'; readonly pending: Pending; readonly error: unknown }
+  | { readonly kind: 'drained'; readonly ended: boolean }
+  /** A handler ended the transaction itself; the first `ran` members have run. */
+  | { readonly kind: 'ended'; readonly ran: number; readonly error: unknown }
+  | { readonly kind: 'not-replicated'; readonly error: unknown }
+  | { readonly kind: 'commit-unknown'; readonly error: unknown }
+
+export type PartEnd =
+  | { readonly kind: 'held' }
+  /** No member could be claimed. `done`: in their order those that are done, where the inbox looked. */
+  | { readonly kind: 'none'; readonly done?: readonly (DoneEvent | undefined)[] | undefined }
+  /** The claim was answered too late to start. */
+  | { readonly kind: 'late' }
+  /** Members that were claimed would overtake others of their lane that were not. */
+  | {
+      readonly kind: 'overtaking'
+      readonly claimed: readonly Pending[]
+      readonly unclaimed: readonly Pending[]
+    }
+  | {
+      readonly kind: 'committed'
+      readonly claimed: readonly Pending[]
+      readonly unclaimed: readonly Pending[]
+      readonly results: ReadonlyMap<EventId, Json>
+    }
+  | {
+      readonly kind: 'failed'
+      readonly failure: PartFailure
+      readonly claimed: readonly Pending[]
+      readonly unclaimed: readonly Pending[]
+      /** Still open: who records the verdict ends it. */
+      readonly transaction: InboxTransaction<unknown>
+    }
+
+/** A server that takes a claim and then fails, its disk full, is no better than one that takes none. */
+export function hasStoreFailed(end: PartEnd): boolean {
+  return (
+    end.kind === 'failed' && (end.failure.kind === 'store' || end.failure.kind === 'commit-unknown')
+  )
+}
+
+export interface PartRequest {
+  readonly members: readonly Pending[]
+  /** Longest wait for one row, ms. */
+  readonly waitMs: number
+  readonly signals: StopSignals
+}
+
+/** One transaction over one or more events: claim their rows, run the handler for each, commit. */
+export async function runPart(engine: Engine, request: PartRequest): Promise<PartEnd> {
+  const { options, session } = engine
+  const askedAtMs = options.runtime.monotonic()
+  const begun = await session.begin({
+    claim: claimOf(request.members),
+    waitMs: request.waitMs,
+    budgetMs: options.deadlineMs,
+  })
+  if (begun.kind !== 'open') return begun
+  const { transaction } = begun
+  const isClaimed = ({ member }: Pending): boolean => begun.claimed.has(member.event.id)
+  const claimed = request.members.filter(isClaimed)
+  const unclaimed = request.members.filter((pending) => !isClaimed(pending))
+  if (isSpent(engine, askedAtMs) || claimed.some((pending) => isLate(engine, pending))) {
+    await transaction.rollback()
+    return { kind: 'late' }
+  }
+  if (overtaking(request.members, claimed).length > 0) {
+    await transaction.rollback()
+    return { kind: 'overtaking', claimed, unclaimed }
+  }
+  const results = new Map<EventId, Json>()
+  const texts = new Map<EventId, string>()
+  const running = { engine, transaction, claimed, signals: request.signals, results, texts }
+  const failure = (await runHandlers(running)) ?? (await commit(running))
+  if (failure === undefined) return { kind: 'committed', claimed, unclaimed, results }
+  return { kind: 'failed', failure, claimed, unclaimed, transaction }
+}
+
+function claimOf(members: readonly Pending[]): BeginClaim {
+  const counted = members.flatMap(({ counted }) => (counted === undefined ? [] : [counted]))
+  return counted.length > 0
+    ? { kind: 'counted', events: counted }
+    : { kind: 'fresh', events: members.map(({ member }) => member.event) }
+}
+
+/** Frozen meanwhile: the server has ended the transaction, and a successor may have run the event. */
+function isSpent({ options }: Engine, askedAtMs: number): boolean {
+  return options.runtime.monotonic() - askedAtMs >= options.deadlineMs
+}
+
+function isLate({ options }: Engine, { counted }: Pending): boolean {
+  if (counted === undefined) return false
+  return options.runtime.monotonic() - counted.countedAtMs > LATEST_START_MS
+}
+
+interface Running {
+  readonly engine: Engine
+  readonly transaction: InboxTransaction<unknown>
+  readonly claimed: readonly Pending[]
+  readonly signals: StopSignals
+  readonly results: Map<EventId, Json>
+  readonly texts: Map<EventId, string>
+}
+
+function runHandlers(running: Running): Promise<PartFailure | undefined> {
+  const { call } = running.engine
+  return call.kind === 'single'
+    ? runOneByOne(running, call.handler)
+    : runTogether(running, call.handler)
+}
+
+/** Handlers of one transaction run one after the other: a row lock does not protect a transaction from itself. */
+async function runOneByOne(
+  running: Running,
+  handler: Handler<unknown, unknown>,
+): Promise<PartFailure | undefined> {
+  const limits = startLimits(boundsOf(running))
+  try {
+    for (const [index, pending] of running.claimed.entries()) {
+      const { lease, refusal } = pending.member
+      const event = toGuardEvent(pending.member, pending.counted?.attempt ?? 1)
+      const end = await limits.run(lease?.lost, (signal, deadlineAt) => {
+        if (refusal !== undefined) throw refusal
+        return handler(event, contextOf(running, signal, deadlineAt))
+      })
+      pending.handlerMs = end.handlerMs
+      const failure =
+        failureOf(running, { end, pending, ran: index + 1 }) ?? keepResult(running, pending, end)
+      if (failure !== undefined) return failure
+    }
+    return undefined
+  } finally {
+    limits.stop()
+  }
+}
+
+async function runTogether(
+  running: Running,
+  handler: BatchHandler<unknown, unknown>,
+): Promise<PartFailure | undefined> {
+  const { claimed } = running
+  const events = claimed.map((pending) =>
+    toGuardEvent(pending.member, pending.counted?.attempt ?? 1),
+  )
+  const leaseLost = AbortSignal.any(claimed.flatMap(({ member }) => member.lease?.lost ?? []))
+  const end = await runHandler({ ...boundsOf(running), leaseLost }, (signal, deadlineAt) => {
+    for (const { member } of claimed) if (member.refusal !== undefined) throw member.refusal
+    return handler(events, contextOf(running, signal, deadlineAt))
+  })
+  for (const pending of claimed) pending.handlerMs = end.handlerMs
+  const lost = claimed.find(({ member }) => member.lease?.lost.aborted === true)
+  return failureOf(running, { end, pending: lost, ran: claimed.length })
+}
+
+function boundsOf({ engine, transaction, signals }: Running): HandlerBounds {
+  const { deadlineMs, runtime } = engine.options
+  const revoke = (error: OncewardError): void => transaction.revoke(error)
+  return { runtime, deadlineMs, drain: signals.drain, revoke }
+}
+
+function contextOf(
+  { engine, transaction }: Running,
+  signal: AbortSignal,
+  deadlineAt: Date,
+): HandlerContext<unknown> {
+  return { tx: transaction.tx, signal, deadlineAt, logger: engine.options.logger }
+}
+
+function keepResult(running: Running, pending: Pending, end: HandlerEnd): PartFailure | undefined {
+  if (end.kind !== 'returned') return undefined
+  const { id } = pending.member.event
+  try {
+    const text = toResultText(end.value)
+    if (text === undefined) return undefined
+    running.texts.set(id, text)
+    running.results.set(id, end.value as Json)
+    return undefined
+  } catch (error) {
+    return { kind: 'handler', pending, error }
+  }
+}
+
+interface Ended {
+  readonly end: HandlerEnd
+  readonly pending: Pending | undefined
+  readonly ran: number
+}
+
+const SWALLOWED =
+  'A statement of the handler failed and the handler went on; PostgreSQL has rolled the transaction back. ' +
+  'Let the error out of the handler, or use a savepoint.'
+const ENDED =
+  'The handler ended the transaction that onceward owns. Remove the transaction control from the handler.'
+
+function failureOf(running: Running, { end, pending, ran }: Ended): PartFailure | undefined {
+  if (end.kind === 'lease-lost' && pending !== undefined) {
+    return { kind: 'lease-lost', pending, error: end.error }
+  }
+  if (end.kind === 'drained') return { kind: 'drained', ended: end.ended }
+  if (end.kind === 'deadline') {
+    if (running.claimed.length > 1) return { kind: 'budget' }
+    return { kind: 'handler', pending, error: end.error }
+  }
+  const error = end.kind === 'threw' ? end.error : undefined
+  switch (running.transaction.status()) {
+    case 'broken':
+      return { kind: 'store', error: error ?? new Error('the connection was lost') }
+    case 'ended':
+      return { kind: 'ended', ran, error: new RetryableError(ENDED, { cause: error }) }
+    case 'failed':
+      if (end.kind === 'threw') return failedStatement(running, error, pending)
+      return { kind: 'handler', pending, error: new RetryableError(SWALLOWED) }
+    case 'open':
+      return end.kind === 'threw' ? { kind: 'handler', pending, error } : undefined
+  }
+}
+
+/** Only what a statement said is diagnosed: an HTTP client's ECONNREFUSED is the handler's failure. */
+function failedStatement(
+  running: Running,
+  error: unknown,
+  pending: Pending | undefined,
+): PartFailure {
+  const meaning = running.engine.session.diagnose(error)
+  return meaning === 'other' ? { kind: 'handler', pending, error } : { kind: meaning, error }
+}
+
+async function commit(running: Running): Promise<PartFailure | undefined> {
+  const { transaction, claimed, texts } = running
+  const recovered = claimed.flatMap(({ counted }) => counted?.event.id ?? [])
+  const answer = await transaction.commit({ results: texts, recovered })
+  switch (answer.kind) {
+    case 'committed':
+      return undefined
+    case 'unknown':
+      return { kind: 'commit-unknown', error: answer.error }
+    case 'not-replicated':
+      return { kind: 'not-replicated', error: answer.error }
+    case 'rolled-back':
+      return failedStatement(running, answer.error, undefined)
+  }
+}

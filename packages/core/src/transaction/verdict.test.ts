@@ -1,0 +1,112 @@
+import { expect, test } from 'vitest'
+import { silent } from '../fixtures/inbox.ts'
+import { troubled } from '../fixtures/troubled.ts'
+import { resolveOptions } from '../guard/resolve-options.ts'
+import { memoryInbox, toDelivery } from '../memory/index.ts'
+import {
+  FatalError,
+  InvalidPayloadError,
+  MissingKeyError,
+  RetryableError,
+} from '../model/errors.ts'
+import type { VerdictAnswer } from '../model/inbox.ts'
+import { systemRuntime } from '../model/runtime.ts'
+import { describe, retryDelayMs, sentenceOf } from './verdict.ts'
+
+const logged: object[] = []
+const options = resolveOptions({
+  consumer: 'billing',
+  inbox: memoryInbox(),
+  isFatal: (error) => {
+    if (error instanceof RangeError) throw new TypeError('a bug in isFatal')
+    return error instanceof SyntaxError
+  },
+  logger: { ...silent, error: (fields: object) => void logged.push(fields) },
+  retry: { attempts: 3, baseMs: 1_000, maxMs: 60_000 },
+  runtime: { ...systemRuntime, random: () => 0.5 },
+})
+
+test.each([
+  [1, new Error('no'), { kind: 'retry', delayMs: 500 }],
+  [2, new Error('no'), { kind: 'retry', delayMs: 1_000 }],
+  [3, new Error('no'), { kind: 'bury', reason: 'attempts-spent' }],
+  [4, new Error('no'), { kind: 'bury', reason: 'attempts-spent' }],
+  [1, new FatalError('no'), { kind: 'bury', reason: 'fatal' }],
+  [3, new FatalError('no'), { kind: 'bury', reason: 'fatal' }],
+  [1, new InvalidPayloadError('no'), { kind: 'bury', reason: 'fatal' }],
+  [1, new MissingKeyError('no'), { kind: 'bury', reason: 'fatal' }],
+  [1, new RetryableError('no'), { kind: 'retry', delayMs: 500 }],
+  [1, new SyntaxError('no'), { kind: 'bury', reason: 'fatal' }],
+  [1, undefined, { kind: 'retry', delayMs: 500 }],
+])('after attempt %i that threw %s the sentence is %j', (attempt, error, sentence) => {
+  expect(sentenceOf(options, attempt, error)).toEqual(sentence)
+})
+
+test('an isFatal that throws is told, and the error counts as retryable', () => {
+  expect(sentenceOf(options, 1, new RangeError('no'))).toEqual({ kind: 'retry', delayMs: 500 })
+  expect(logged).toEqual([{ err: { name: 'TypeError', message: 'a bug in isFatal' } }])
+})
+
+test('without isFatal nothing but what onceward knows is fatal', () => {
+  const sentence = sentenceOf({ ...options, isFatal: undefined }, 1, new SyntaxError('no'))
+  expect(sentence).toMatchObject({ kind: 'retry' })
+})
+
+test.each([
+  [5_000, 5_000],
+  [-1, 0],
+  [60_001, 60_000],
+])('an error that asks for a pause of %i ms gets %i ms', (afterMs, delayMs) => {
+  expect(retryDelayMs(options, 1, new RetryableError('later', { afterMs }))).toBe(delayMs)
+})
+
+test('logs have of an error its name, its message and its code, and of anything else a bit of text', () => {
+  expect(describe(new TypeError('no', { cause: 'secret' }))).toStrictEqual({
+    name: 'TypeError',
+    message: 'no',
+  })
+  const coded = Object.assign(new Error('no'), { code: '23505', detail: 'Key (card)=(4111)' })
+  expect(describe(coded)).toEqual({ name: 'Error', message: 'no', code: '23505' })
+  expect(describe('x'.repeat(300))).toEqual({ name: 'string', message: 'x'.repeat(200) })
+  expect(describe(undefined)).toEqual({ name: 'undefined', message: 'undefined' })
+})
+
+test("a verdict about a row that is not its owner's any more changes nothing: what is stored decides", async () => {
+  const lost = async (): Promise<readonly VerdictAnswer[]> => ['lost']
+  for (const error of [new Error('not yet'), new FatalError('never')]) {
+    const { clock, crash, guard, inbox, records } = troubled(
+      () => {
+        throw error
+      },
+      { session: () => ({ bury: lost }), transaction: () => ({ rollbackAndFail: lost }) },
+    )
+    await crash(toDelivery('a', { messageId: 'a' }))
+    clock.advance(5_000)
+    const settlement = await guard.process({
+      ...toDelivery('a', { messageId: 'a' }),
+      redelivered: true,
+    })
+    // As read: begun just now, by whom it belongs to.
+    const until = clock.runtime.now() + 5_000
+    expect(settlement).toEqual({ kind: 'defer', reason: 'in-progress', until })
+    expect(records).toMatchObject([{ attempt: 0 }])
+    expect(inbox.deadLetters()).toEqual([])
+    await guard.close()
+  }
+})
+
+test('a verdict without an open transaction is recorded all the same', async () => {
+  const { clock, guard } = troubled(
+    () => {
+      throw Object.assign(new Error('deadlock'), { code: '40P01' })
+    },
+    { transaction: () => ({ status: () => 'failed' }) },
+    { retry: { attempts: 2 } },
+  )
+  const delivery = toDelivery('a', { messageId: 'a' })
+  expect(await clock.until(guard.process(delivery))).toMatchObject({ reason: 'failed' })
+  clock.advance(1_000)
+  const dead = { kind: 'dead-letter', reason: 'attempts-spent', error: { code: '40P01' } }
+  expect(await clock.until(guard.process(delivery))).toMatchObject(dead)
+  await guard.close()
+})

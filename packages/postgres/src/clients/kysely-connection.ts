@@ -1,0 +1,232 @@
+import { type OncewardError, StoreUnavailableError, type TransactionStatus } from '@onceward/core'
+import {
+  CompiledQuery,
+  type DatabaseConnection,
+  type Kysely,
+  type QueryResult,
+  type Transaction,
+} from 'kysely'
+import type { Connection as Wire } from 'pg'
+import { bounded } from '../driver/bounded.ts'
+import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
+import type { ShortConnection } from '../driver/short-transaction.ts'
+import { sqlState, toStoreError } from '../errors.ts'
+import { HandleGate } from '../transaction/refusing-handle.ts'
+import { HandleProvider, toTransaction } from './kysely-handle.ts'
+import { surviveLoss, wireOf } from './kysely-wire.ts'
+import { type WireSession, wireSession } from './pg-wire.ts'
+
+/** Longest wait for a connection, ms: beyond it the user's own code holds them all. */
+const CONNECT_MS = 5_000
+/** The same where there is but one: all queue for it, behind whole handlers. */
+const SINGLE_CONNECT_MS = 60_000
+/** Longest wait for a cancel, connecting included. */
+const CANCEL_MS = 2_000
+
+/** What the clients below one Kysely can do. */
+export interface Client<DB> {
+  readonly db: Kysely<DB>
+  /** Whether a text may hold several statements; found out at the first try. */
+  takesSeveral: boolean
+}
+
+/** A connection of Kysely, until it is left. */
+interface Taken {
+  readonly connection: DatabaseConnection
+  readonly leave: () => void
+}
+
+async function take<DB>(db: Kysely<DB>): Promise<Taken> {
+  const taken = Promise.withResolvers<DatabaseConnection>()
+  const left = Promise.withResolvers<void>()
+  const leave = (): void => left.resolve()
+  const executor = db.getExecutor()
+  const isSingle = executor.adapter.supportsMultipleConnections === false
+  const boundMs = isSingle ? SINGLE_CONNECT_MS : CONNECT_MS
+  executor
+    .provideConnection(async (connection) => {
+      taken.resolve(connection)
+      await left.promise
+    })
+    .catch((error: unknown) => taken.reject(error))
+  try {
+    const answer = await bounded(taken.promise, boundMs)
+    if (answer.kind === 'in-time') return { connection: answer.value, leave }
+  } catch (error) {
+    throw toStoreError(error, 'connecting')
+  }
+  leave()
+  throw new StoreUnavailableError(`No connection became free within ${boundMs} ms.`)
+}
+
+type Ask = (query: CompiledQuery) => Promise<QueryResult<unknown>>
+
+/** Sends statements; only of the last one the rows come back. */
+async function sendAll<DB>(
+  client: Client<DB>,
+  ask: Ask,
+  texts: readonly string[],
+): Promise<SendAnswer> {
+  const flushes = client.takesSeveral && texts.length > 1 ? flushed(texts) : texts
+  let answer: SendAnswer = { rows: [], rowCount: 0, command: undefined }
+  for (const text of flushes) answer = toAnswer(await ask(CompiledQuery.raw(text)))
+  return answer
+}
+
+/** Rows come from a text of its own; a COMMIT or ROLLBACK has none to lose. */
+function flushed(texts: readonly string[]): readonly string[] {
+  if (texts.at(-1) === 'commit') return [texts.join('; ')]
+  return [texts.slice(0, -1).join('; '), texts.at(-1) ?? '']
+}
+
+function toAnswer({ rows, numAffectedRows }: QueryResult<unknown>): SendAnswer {
+  const [first] = rows as readonly Readonly<Record<string, unknown>>[]
+  const command = first?.['command']
+  return {
+    rows: rows as SendAnswer['rows'],
+    rowCount: numAffectedRows === undefined ? rows.length : Number(numAffectedRows),
+    command: command === 'ROLLBACK' || command === 'COMMIT' ? command : undefined,
+  }
+}
+
+/** A spare connection for short statements. */
+export async function connectShort<DB>(client: Client<DB>): Promise<ShortConnection> {
+  const { connection, leave } = await take(client.db)
+  const wire = await wireOf(connection)
+  const undo = wire === undefined ? undefined : surviveLoss(wire)
+  // A statement that is still running keeps its connection, where it cannot be ended.
+  let running: Promise<unknown> = Promise.resolve()
+  const ask: Ask = (query) => {
+    const asked = connection.executeQuery(query)
+    running = asked.catch(() => undefined)
+    return asked
+  }
+  return {
+    query: async (text, values) =>
+      toAnswer(await ask(CompiledQuery.raw(text, [...(values ?? [])]))),
+    send: (texts) => sendAll(client, ask, texts),
+    release: (isBroken) => {
+      if (isBroken) wire?.stream.destroy()
+      void running.then(() => {
+        undo?.()
+        leave()
+      })
+    },
+  }
+}
+
+/** A connection of Kysely, for one transaction. */
+export class KyselyHeld<DB> implements HeldConnection<Transaction<DB>> {
+  readonly tx: Transaction<DB>
+  /** Process id of the server, from the claim. */
+  pid: number | undefined
+  readonly #client: Client<DB>
+  readonly #taken: Taken
+  readonly #giveBack: () => void
+  readonly #gate = new HandleGate()
+  readonly #provider: HandleProvider
+  readonly #wire: Wire | undefined
+  readonly #session: WireSession | undefined
+  readonly #undo: (() => void) | undefined
+  #boundaries = 0
+
+  static async of<DB>(client: Client<DB>, giveBack: () => void): Promise<KyselyHeld<DB>> {
+    const taken = await take(client.db)
+    return new KyselyHeld({ client, taken, giveBack, wire: await wireOf(taken.connection) })
+  }
+
+  constructor(parts: {
+    readonly client: Client<DB>
+    readonly taken: Taken
+    readonly giveBack: () => void
+    readonly wire: Wire | undefined
+  }) {
+    this.#client = parts.client
+    this.#taken = parts.taken
+    this.#giveBack = parts.giveBack
+    this.#wire = parts.wire
+    this.#provider = new HandleProvider(parts.taken.connection, this.#gate)
+    this.tx = toTransaction(parts.client.db, this.#provider)
+    if (parts.wire === undefined) return
+    this.#session = wireSession(parts.wire)
+    this.#undo = surviveLoss(parts.wire)
+  }
+
+  /** The claim is answered: from now on BEGIN and COMMIT are somebody else's. */
+  opened(pid: number): void {
+    this.pid = pid
+    this.#boundaries = this.#session?.boundaries ?? 0
+  }
+
+  status(): TransactionStatus {
+    return this.#session?.status(this.#boundaries) ?? this.#provider.status
+  }
+
+  close(refusal: () => OncewardError): void {
+    this.#gate.close(refusal)
+  }
+
+  revoke(error: OncewardError): void {
+    this.#gate.revoke(error)
+  }
+
+  async send(texts: readonly string[]): Promise<SendAnswer> {
+    if (this.#session !== undefined) this.#session.isUnreplicated = false
+    const ask: Ask = (query) => this.#provider.send(query)
+    return sendAll(this.#client, ask, texts)
+  }
+
+  isBusy(): boolean {
+    return this.#provider.isBusy
+  }
+
+  idle(): Promise<void> {
+    return this.#provider.idle()
+  }
+
+  async cancel(): Promise<void> {
+    const { db } = this.#client
+    const { supportsMultipleConnections } = db.getExecutor().adapter
+    if (this.pid === undefined || supportsMultipleConnections === false) return
+    const query = CompiledQuery.raw(`select pg_cancel_backend(${this.pid})`)
+    const cancelling = connectShort(this.#client).then(async (connection) => {
+      await connection.query(query.sql)
+      connection.release(false)
+    })
+    await bounded(cancelling, CANCEL_MS).catch(() => undefined)
+  }
+
+  isUnreplicated(): boolean {
+    return this.#session?.isUnreplicated ?? false
+  }
+
+  release(): void {
+    this.#undo?.()
+    this.#taken.leave()
+    this.#giveBack()
+  }
+
+  /** Where the client cannot be seen, the connection stays out of the pool until it is clean. */
+  destroy(): void {
+    const wire = this.#wire
+    if (wire === undefined) {
+      void this.#cleanUp().finally(() => this.release())
+    } else if (this.#session?.hasEnded) {
+      this.release()
+    } else {
+      // Only after pg has noticed: until then its pool would lend the connection out again.
+      wire.prependOnceListener('end', () => setImmediate(() => this.release()))
+      wire.stream.destroy()
+    }
+  }
+
+  async #cleanUp(): Promise<void> {
+    await this.idle()
+    await this.send(['rollback']).catch(() => undefined)
+  }
+}
+
+/** Whether the client takes one statement at a time. `syntax_error`: cannot insert multiple commands … */
+export function refusesSeveral(error: unknown): boolean {
+  return sqlState(error) === '42601'
+}

@@ -1,0 +1,141 @@
+import type { TransactionStatus } from '@onceward/core'
+import {
+  type CompiledQuery,
+  type ConnectionProvider,
+  type DatabaseConnection,
+  type Dialect,
+  DummyDriver,
+  type Kysely,
+  PostgresIntrospector,
+  PostgresQueryCompiler,
+  type QueryResult,
+  Transaction,
+} from 'kysely'
+import { isConnectionLoss, sqlState } from '../errors.ts'
+import { type HandleGate, refusedControl } from '../transaction/refusing-handle.ts'
+
+/** What the statements so far tell of the transaction, where the wire cannot be seen. */
+export type SeenStatus = Exclude<TransactionStatus, 'ended'>
+
+/**
+ * The one connection of a transaction, for everything that is built on its handle: one statement after the other, and
+ * none once the gate is closed.
+ */
+export class HandleProvider implements ConnectionProvider {
+  readonly #connection: DatabaseConnection
+  readonly #guarded: DatabaseConnection
+  readonly #gate: HandleGate
+  #tail: Promise<unknown> = Promise.resolve()
+  #pending = 0
+  #status: SeenStatus = 'open'
+
+  constructor(connection: DatabaseConnection, gate: HandleGate) {
+    this.#connection = connection
+    this.#gate = gate
+    this.#guarded = this.#guard()
+  }
+
+  get status(): SeenStatus {
+    return this.#status
+  }
+
+  get isBusy(): boolean {
+    return this.#pending > 0
+  }
+
+  async idle(): Promise<void> {
+    while (this.#pending > 0) await this.#tail
+  }
+
+  provideConnection<T>(consumer: (connection: DatabaseConnection) => Promise<T>): Promise<T> {
+    const refusal = this.#gate.refusal(undefined)
+    if (refusal !== undefined) return Promise.reject(refusal)
+    return this.#enqueue(() => {
+      this.#check('')
+      return consumer(this.#guarded)
+    })
+  }
+
+  /** A statement of our own. */
+  send(query: CompiledQuery): Promise<QueryResult<unknown>> {
+    return this.#enqueue(() => this.#see(() => this.#connection.executeQuery(query)))
+  }
+
+  #enqueue<T>(work: () => Promise<T>): Promise<T> {
+    this.#pending += 1
+    const run = this.#tail.then(work).finally(() => {
+      this.#pending -= 1
+    })
+    this.#tail = run.catch(() => undefined)
+    return run
+  }
+
+  /** Before a statement that was taken begins. */
+  #check(text: string): void {
+    const refusal = this.#gate.revoked ?? refusedControl(text)
+    if (refusal !== undefined) throw refusal
+  }
+
+  async #see<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      const result = await work()
+      if (this.#status === 'failed') this.#status = 'open'
+      return result
+    } catch (error) {
+      if (isConnectionLoss(error)) this.#status = 'broken'
+      else if (sqlState(error) !== undefined) this.#status = 'failed'
+      throw error
+    }
+  }
+
+  #guard(): DatabaseConnection {
+    const connection = this.#connection
+    const check = this.#check.bind(this)
+    const see = this.#see.bind(this)
+    return {
+      executeQuery: async (query, options) => {
+        check(query.sql)
+        return see(() => connection.executeQuery(query, options))
+      },
+      streamQuery: async function* (query, chunkSize, options) {
+        check(query.sql)
+        const stream = connection.streamQuery(query, chunkSize, options)
+        try {
+          for (;;) {
+            check('')
+            const { done, value } = await see(() => stream.next())
+            if (done === true) return
+            yield value
+          }
+        } finally {
+          await stream.return?.()
+        }
+      },
+      // For queries that are given an AbortSignal; a client may lack them.
+      ...bound(connection, 'cancelQuery'),
+      ...bound(connection, 'collectSessionInfo'),
+      ...bound(connection, 'killSession'),
+    } as DatabaseConnection
+  }
+}
+
+function bound<Name extends keyof DatabaseConnection>(
+  connection: DatabaseConnection,
+  name: Name,
+): Partial<DatabaseConnection> {
+  const method = connection[name]
+  return method === undefined ? {} : { [name]: method.bind(connection) }
+}
+
+/** A `Transaction` of Kysely with the user's plugins. It has no `commit()` and no `rollback()`. */
+export function toTransaction<DB>(db: Kysely<DB>, provider: ConnectionProvider): Transaction<DB> {
+  const executor = db.getExecutor().withConnectionProvider(provider)
+  const driver = new DummyDriver()
+  const dialect: Dialect = {
+    createAdapter: () => executor.adapter,
+    createDriver: () => driver,
+    createIntrospector: (kysely) => new PostgresIntrospector(kysely),
+    createQueryCompiler: () => new PostgresQueryCompiler(),
+  }
+  return new Transaction<DB>({ config: { dialect }, dialect, driver, executor })
+}

@@ -1,0 +1,230 @@
+import {
+  ConfigurationError,
+  type OncewardError,
+  StoreUnavailableError,
+  type TransactionStatus,
+} from '@onceward/core'
+import type { CustomTypesConfig, Pool, PoolClient, QueryResult } from 'pg'
+import { bounded } from '../driver/bounded.ts'
+import type { QueryAnswer } from '../driver/driver.ts'
+import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
+import type { ShortConnection } from '../driver/short-transaction.ts'
+import { toStoreError } from '../errors.ts'
+import { HandleGate } from '../transaction/refusing-handle.ts'
+import { refusingClient } from './pg-handle.ts'
+import { type PgSession, sessionOf } from './pg-session.ts'
+
+/** Longest wait for a connection of the pool, ms: beyond it the user's own code holds them all. */
+const CONNECT_MS = 5_000
+/** Longest wait for a cancel, connecting included. */
+const CANCEL_MS = 2_000
+
+/** Texts as they are, whatever type parsers the user has set. */
+const AS_TEXT: CustomTypesConfig = {
+  getTypeParser: (() => (value: string) => value) as unknown as CustomTypesConfig['getTypeParser'],
+}
+
+export type PgAnswer = QueryResult<Record<string, unknown>>
+
+/** A connection of the pool, for whoever gives it back. A late one goes straight back. */
+export async function connect(pool: Pool): Promise<PoolClient> {
+  const isIdle = pool.idleCount > pool.waitingCount
+  const connecting = pool.connect()
+  let answer: Awaited<ReturnType<typeof bounded<PoolClient>>>
+  try {
+    // An idle one comes in this turn of the event loop, and this runs for every event.
+    if (isIdle) return await connecting
+    answer = await bounded(connecting, CONNECT_MS)
+  } catch (error) {
+    throw toStoreError(error, 'connecting')
+  }
+  if (answer.kind === 'in-time') return answer.value
+  connecting.then(
+    (client) => client.release(),
+    () => undefined,
+  )
+  throw new StoreUnavailableError(
+    `No connection of the pool (${pool.totalCount} of ${pool.options.max} in use, ${pool.waitingCount} waiting) became free within ${CONNECT_MS} ms.`,
+  )
+}
+
+/** Sends one text of ours; one answer for each of its statements. */
+function sendTo(
+  client: PoolClient,
+  text: string,
+  values?: readonly unknown[],
+): Promise<readonly PgAnswer[]> {
+  const query = { text, types: AS_TEXT, ...(values === undefined ? {} : { values: [...values] }) }
+  return client.query<Record<string, unknown>>(query).then(inList)
+}
+
+/** As {@link sendTo}, where no rows are read: pg copies a query with type parsers property by property. */
+function sendPlainly(client: PoolClient, text: string): Promise<readonly PgAnswer[]> {
+  return client.query<Record<string, unknown>>(text).then(inList)
+}
+
+function inList(answer: PgAnswer | readonly PgAnswer[]): readonly PgAnswer[] {
+  return Array.isArray(answer) ? answer : [answer as PgAnswer]
+}
+
+function toAnswer(answer: PgAnswer | undefined): SendAnswer {
+  return {
+    rows: answer?.rows ?? [],
+    rowCount: answer?.rowCount ?? 0,
+    command: answer?.command,
+  } satisfies QueryAnswer & SendAnswer
+}
+
+function toLastAnswer(answers: readonly PgAnswer[]): SendAnswer {
+  return toAnswer(answers.at(-1))
+}
+
+function noop(): void {}
+
+const survivors = new WeakSet<Pool>()
+
+/**
+ * A server that goes away while a connection is made says so in the packet that makes it ready, before whoever waits
+ * for the connection can listen: without this an error that nobody can handle ends the process.
+ */
+export function surviveConnecting(pool: Pool): void {
+  if (survivors.has(pool)) return
+  survivors.add(pool)
+  pool.on('connect', (client) => {
+    const onError = (): void => undefined
+    client.on('error', onError)
+    setImmediate(() => client.removeListener('error', onError))
+  })
+}
+
+/** A spare connection for short statements. */
+export async function connectShort(pool: Pool): Promise<ShortConnection> {
+  const client = await connect(pool)
+  client.on('error', noop)
+  return {
+    query: async (text, values) => toAnswer((await sendTo(client, text, values)).at(-1)),
+    send: async (texts) => toAnswer((await sendTo(client, texts.join('; '))).at(-1)),
+    release: (isBroken) => {
+      client.removeListener('error', noop)
+      client.release(isBroken)
+    },
+  }
+}
+
+/** A checked-out client of pg, for one transaction. */
+export class PgHeld implements HeldConnection<PoolClient> {
+  readonly tx: PoolClient
+  readonly session: PgSession
+  readonly #client: PoolClient
+  readonly #pool: Pool
+  readonly #giveBack: () => void
+  readonly #gate = new HandleGate()
+  #boundaries = 0
+
+  constructor(pool: Pool, client: PoolClient, giveBack: () => void) {
+    this.#pool = pool
+    this.#client = client
+    this.#giveBack = giveBack
+    this.session = sessionOf(client)
+    this.tx = refusingClient(client, this.#gate)
+    // Without a listener of ours, a connection lost between two statements would end the process.
+    client.on('error', noop)
+  }
+
+  /** @throws {@link ConfigurationError} for clients that cannot tell how a transaction is. */
+  static of(pool: Pool, client: PoolClient, giveBack: () => void): PgHeld {
+    if (typeof client.getTransactionStatus === 'function' && client.connection !== undefined) {
+      return new PgHeld(pool, client, giveBack)
+    }
+    client.release()
+    throw new ConfigurationError(
+      'Expected a pool of the JavaScript client of pg 8.23 or newer (`new pg.Pool()`, not `pg.native`).',
+    )
+  }
+
+  /** The claim is answered: from now on BEGIN and COMMIT are somebody else's. */
+  opened(): void {
+    this.#boundaries = this.session.wire.boundaries
+  }
+
+  status(): TransactionStatus {
+    return this.session.wire.status(this.#boundaries)
+  }
+
+  close(refusal: () => OncewardError): void {
+    this.#gate.close(refusal)
+  }
+
+  revoke(error: OncewardError): void {
+    this.#gate.revoke(error)
+  }
+
+  send(texts: readonly string[], reads: 'rows' | 'no-rows' = 'rows'): Promise<SendAnswer> {
+    return this.sendAll(texts, reads).then(toLastAnswer)
+  }
+
+  sendAll(texts: readonly string[], reads: 'rows' | 'no-rows'): Promise<readonly PgAnswer[]> {
+    this.session.wire.isUnreplicated = false
+    const text = texts.join('; ')
+    return reads === 'rows' ? sendTo(this.#client, text) : sendPlainly(this.#client, text)
+  }
+
+  isBusy(): boolean {
+    return !this.#isLost() && this.session.isBusy()
+  }
+
+  idle(): Promise<void> {
+    const client = this.#client
+    if (!this.isBusy()) return Promise.resolve()
+    return new Promise((resolve) => {
+      const done = (): void => {
+        client.removeListener('drain', done)
+        client.removeListener('end', done)
+        resolve()
+      }
+      client.on('drain', done)
+      client.on('end', done)
+    })
+  }
+
+  async cancel(): Promise<void> {
+    const { pid } = this.session
+    if (pid === undefined || this.#isLost()) return
+    const cancelling = cancelBackend(this.#pool, pid)
+    await bounded(cancelling, CANCEL_MS).catch(() => undefined)
+  }
+
+  isUnreplicated(): boolean {
+    return this.session.wire.isUnreplicated
+  }
+
+  release(): void {
+    this.#leave(this.#isLost() || this.#client.getTransactionStatus() !== 'I')
+  }
+
+  destroy(): void {
+    this.#leave(true)
+  }
+
+  #isLost(): boolean {
+    return this.status() === 'broken'
+  }
+
+  #leave(destroyed: boolean): void {
+    this.#client.removeListener('error', noop)
+    this.#client.release(destroyed)
+    this.#giveBack()
+  }
+}
+
+/** Over the pool, because it reaches the server the same way, TLS and poolers included. */
+async function cancelBackend(pool: Pool, pid: number): Promise<void> {
+  const connection = await connectShort(pool)
+  let isBroken = true
+  try {
+    await connection.query(`select pg_cancel_backend(${pid})`)
+    isBroken = false
+  } finally {
+    connection.release(isBroken)
+  }
+}

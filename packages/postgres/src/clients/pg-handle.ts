@@ -1,0 +1,75 @@
+import type { OncewardError } from '@onceward/core'
+import type { PoolClient } from 'pg'
+import type { HandleGate } from '../transaction/refusing-handle.ts'
+
+type Callback = (error: unknown) => void
+
+/** What pg takes for a query: a text, a config with one, or an object that submits itself (cursors, streams). */
+interface QueryLike {
+  readonly text?: unknown
+  readonly submit?: unknown
+  readonly cursor?: { readonly text?: unknown }
+  callback?: unknown
+  handleError?(error: unknown, connection: unknown): void
+}
+
+const REFUSED = new Set<PropertyKey>(['release', 'end', 'connect'])
+
+/**
+ * The user's own client, in all its forms (promises, callbacks, cursors), as long as the gate is open. A copy kept
+ * beyond the transaction stays dead, although the connection goes on to serve others.
+ */
+export function refusingClient(client: PoolClient, gate: HandleGate): PoolClient {
+  const query = (...args: unknown[]): unknown => {
+    const refusal = gate.refusal(textOf(args[0]))
+    if (refusal !== undefined) return refuse(client, refusal, args)
+    return Reflect.apply(client.query, client, args)
+  }
+  return new Proxy(client, {
+    get: (target, property) => {
+      if (property === 'query') return query
+      if (REFUSED.has(property)) return notYours(property)
+      return Reflect.get(target, property)
+    },
+  })
+}
+
+function notYours(property: PropertyKey): () => never {
+  return () => {
+    throw new TypeError(
+      `The client of a guarded transaction belongs to onceward: it has no ${String(property)}().`,
+    )
+  }
+}
+
+function textOf(query: unknown): string | undefined {
+  if (typeof query === 'string') return query
+  if (typeof query !== 'object' || query === null) return undefined
+  const { text, cursor } = query as QueryLike
+  // pg-query-stream wraps a cursor.
+  const found = text ?? cursor?.text
+  return typeof found === 'string' ? found : undefined
+}
+
+/** As pg itself refuses on a dead connection: later, by the way the caller listens. */
+function refuse(client: PoolClient, error: OncewardError, args: readonly unknown[]): unknown {
+  const [query] = args
+  const callback = args.find((arg): arg is Callback => typeof arg === 'function')
+  if (isSubmittable(query)) {
+    query.callback ??= callback
+    process.nextTick(() => query.handleError?.(error, client.connection))
+    return query
+  }
+  const configured = (query as QueryLike | undefined)?.callback
+  const listener =
+    callback ?? (typeof configured === 'function' ? (configured as Callback) : undefined)
+  if (listener === undefined) return Promise.reject(error)
+  process.nextTick(() => listener(error))
+  return undefined
+}
+
+function isSubmittable(query: unknown): query is QueryLike {
+  return (
+    typeof query === 'object' && query !== null && typeof (query as QueryLike).submit === 'function'
+  )
+}

@@ -1,0 +1,57 @@
+import type { IdentifiedEvent } from '@onceward/core'
+import type { Statements } from '../statements/index.ts'
+import { escapeText } from '../statements/text-columns.ts'
+import type { Connection, Driver, QueryAnswer } from './driver.ts'
+
+/** What the short transactions of one consumer need. */
+export interface ShortContext {
+  readonly driver: Pick<Driver<unknown>, 'query' | 'durable' | 'short'>
+  readonly statements: Statements
+  /** Of `consumers`. */
+  readonly consumerId: number
+}
+
+/** Rows of a statement that answers JSON texts. */
+export function answers<Row>(answer: Pick<QueryAnswer, 'rows'>): readonly Row[] {
+  return texts(answer).map((text) => JSON.parse(text) as Row)
+}
+
+/** Rows of a statement that answers plain texts: ids, counts. */
+export function texts(answer: Pick<QueryAnswer, 'rows'>): readonly string[] {
+  return answer.rows.map((row) => String(row['answer']))
+}
+
+/** The only row of a statement that always has one. */
+export async function one<Row>(
+  connection: Connection,
+  text: string,
+  values?: readonly unknown[],
+): Promise<Row> {
+  const [row] = answers<Row>(await connection.query(text, values))
+  if (row === undefined)
+    throw new Error('onceward: a statement that always answers a row gave none')
+  return row
+}
+
+/** An event as a row parameter. */
+export interface EventParameter {
+  readonly id: string
+  readonly fingerprint: string
+  readonly key: string
+  readonly tenant: string | undefined
+}
+
+export function eventParameter(event: IdentifiedEvent): EventParameter {
+  const { id, fingerprint, key, tenant } = event
+  return {
+    id,
+    fingerprint: fingerprint.toString(),
+    key: escapeText(key),
+    tenant: tenant === undefined ? undefined : escapeText(tenant),
+  }
+}
+
+/** Ids as an array literal; they are UUIDs made by the guard, so there is nothing to escape. */
+export function idArray(events: readonly { readonly id: string }[]): string {
+  return `{${events.map(({ id }) => id).join(',')}}`
+}

@@ -1,0 +1,103 @@
+import { StoreUnavailableError } from '@onceward/core'
+import { isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
+import { DURABLE_IF_OFF } from '../transaction/claim-sql.ts'
+import { bounded } from './bounded.ts'
+import type { Connection, Driver, QueryAnswer } from './driver.ts'
+import type { PoolGate } from './pool-slots.ts'
+import { inline } from './sql-literal.ts'
+
+/** A short statement that is not answered within this has no connection any more. */
+const STATEMENT_MS = 15_000
+const DOING = 'running a short statement'
+
+/** A connection taken from the pool for short statements. It rejects with the client's own errors. */
+export interface ShortConnection {
+  query(text: string, values?: readonly unknown[]): Promise<QueryAnswer>
+  /** Several statements in one flush where the client can; the answer of the last one. */
+  send(texts: readonly string[]): Promise<QueryAnswer>
+  /** Back to the pool; ended instead when `isBroken`. */
+  release(isBroken: boolean): void
+}
+
+export interface ShortParts {
+  readonly gate: PoolGate
+  readonly connect: () => Promise<ShortConnection>
+  /** Whether `send` outside of a transaction is one: all statements in one text. */
+  readonly sendsAtOnce: boolean
+}
+
+export type Short = Pick<Driver<unknown>, 'query' | 'durable' | 'short'>
+
+/** The short transactions of the inbox, on the spare connections of the pool. */
+export function createShort({ gate, connect, sendsAtOnce }: ShortParts): Short {
+  async function withSpare<Result>(work: (connection: Spare) => Promise<Result>): Promise<Result> {
+    const giveBack = await gate.spare.take({ boundMs: STATEMENT_MS })
+    try {
+      const connection = await connect()
+      const spare = new Spare(connection)
+      try {
+        return await work(spare)
+      } finally {
+        connection.release(spare.isBroken)
+      }
+    } finally {
+      giveBack()
+    }
+  }
+
+  const short: Short['short'] = (work) => withSpare((connection) => inTransaction(connection, work))
+  return {
+    query: (text, values) => withSpare((connection) => connection.query(text, values)),
+    durable: (text, values) =>
+      sendsAtOnce
+        ? withSpare((connection) => connection.send([DURABLE_IF_OFF, inline(text, values)]))
+        : short((connection) => connection.query(text, values)),
+    short,
+  }
+}
+
+/** Bounds and types what comes out of a connection. */
+class Spare implements Connection {
+  readonly #connection: ShortConnection
+  isBroken = false
+
+  constructor(connection: ShortConnection) {
+    this.#connection = connection
+  }
+
+  query(text: string, values?: readonly unknown[]): Promise<QueryAnswer> {
+    return this.#answer(this.#connection.query(text, values))
+  }
+
+  send(texts: readonly string[]): Promise<QueryAnswer> {
+    return this.#answer(this.#connection.send(texts))
+  }
+
+  async #answer(asked: Promise<QueryAnswer>): Promise<QueryAnswer> {
+    try {
+      const answer = await bounded(asked, STATEMENT_MS)
+      if (answer.kind === 'in-time') return answer.value
+    } catch (error) {
+      this.isBroken ||= sqlState(error) === undefined || isConnectionLoss(error)
+      throw toStoreError(error, DOING)
+    }
+    this.isBroken = true
+    throw new StoreUnavailableError(`PostgreSQL did not answer within ${STATEMENT_MS} ms.`)
+  }
+}
+
+async function inTransaction<Result>(
+  connection: Spare,
+  work: (connection: Connection) => Promise<Result>,
+): Promise<Result> {
+  await connection.send(['begin isolation level read committed', DURABLE_IF_OFF])
+  let result: Result
+  try {
+    result = await work(connection)
+  } catch (error) {
+    await connection.query('rollback').catch(() => undefined)
+    throw error
+  }
+  await connection.query('commit')
+  return result
+}

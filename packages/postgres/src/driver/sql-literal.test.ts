@@ -1,0 +1,29 @@
+import { describe, expect, it } from 'vitest'
+import { inline, literal } from './sql-literal.ts'
+
+describe('literal', () => {
+  it.each([
+    [null, 'null'],
+    [undefined, 'null'],
+    ['', "''"],
+    ["it's", "'it''s'"],
+    ['\\', " E'\\\\'"],
+    ["\\'; drop table t; --", " E'\\\\''; drop table t; --'"],
+  ])('writes %j', (value, written) => {
+    expect(literal(value)).toBe(written)
+  })
+})
+
+describe('inline', () => {
+  it('puts values in the place of parameters, whatever they look like', () => {
+    expect(inline('select $2, $1::text, $10', ['$2', "a'$1", ...Array(7), 'ten'])).toBe(
+      "select 'a''$1', '$2'::text, 'ten'",
+    )
+  })
+
+  it('leaves names and strings of the statement alone', () => {
+    expect(inline(`select '$1' from "a$1""b".t where x = $1`, ['v'])).toBe(
+      `select '$1' from "a$1""b".t where x = 'v'`,
+    )
+  })
+})

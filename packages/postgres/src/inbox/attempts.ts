@@ -1,0 +1,156 @@
+import { randomUUID } from 'node:crypto'
+import type {
+  CountAnswer,
+  CountedEvent,
+  DeadLetterReason,
+  EventId,
+  Fingerprint,
+  IdentifiedEvent,
+  Json,
+  Known,
+  OwnerToken,
+} from '@onceward/core'
+import type { Connection } from '../driver/driver.ts'
+import { answers, eventParameter, idArray, type ShortContext, texts } from '../driver/rows.ts'
+import { sqlState } from '../errors.ts'
+import type { KnownRow } from '../statements/attempts.ts'
+import { storeDelivery } from '../statements/delivery-columns.ts'
+
+/** A count younger than this belongs to a live owner, whether its row is locked or not. */
+export const YOUNG_MS = 5_000
+/** Runs that gave no verdict may be this many times the attempts. */
+const NO_VERDICT_FACTOR = 3
+/** `lock_not_available` */
+const HELD = '55P03'
+
+/** What is stored of the events, in their order. */
+export async function classify(
+  { driver, statements }: ShortContext,
+  events: readonly IdentifiedEvent[],
+): Promise<readonly Known[]> {
+  const rows = await readRows(driver, statements.classify, events)
+  return events.map(({ id }) => toKnown(rows.get(id)))
+}
+
+export type SuspectAnswer =
+  | { readonly kind: 'answered'; readonly counted: readonly (CountedEvent | undefined)[] }
+  | { readonly kind: 'held' }
+
+/** Attempt 1 of the events that have no row. Nothing waits for one row longer than its part of `waitMs`. */
+export async function suspect(
+  { driver, statements, consumerId }: ShortContext,
+  events: readonly IdentifiedEvent[],
+  waitMs: number,
+): Promise<SuspectAnswer> {
+  const counted = events.map((event) => ({ event, token: newToken(), attempt: 1 }))
+  const rows = counted.map(({ event, token }) => ({ ...eventParameter(event), token }))
+  const boundMs = Math.max(5, Math.floor(waitMs / Math.max(1, events.length)))
+  try {
+    const values = [JSON.stringify(rows), String(consumerId), String(boundMs)]
+    const fresh = new Set(texts(await driver.query(statements.suspect, values)))
+    return {
+      kind: 'answered',
+      counted: counted.map((one) => (fresh.has(one.event.id) ? one : undefined)),
+    }
+  } catch (error) {
+    if (sqlState(error) === HELD) return { kind: 'held' }
+    throw error
+  }
+}
+
+/** One more attempt each, decided by the state under the lock of the row in `processed_events`. */
+export function count(
+  context: ShortContext & { readonly maxAttempts: number },
+  events: readonly IdentifiedEvent[],
+  run: 'together' | 'alone',
+): Promise<readonly CountAnswer[]> {
+  const { driver, statements, maxAttempts } = context
+  return driver.short(async (connection) => {
+    const locked = new Set(
+      texts(await connection.query(statements.lockForCount, [idArray(events)])),
+    )
+    const rows = await readRows(connection, statements.classify, events)
+    const decided = events.map((event): Decided => {
+      const row = rows.get(event.id)
+      if (row === undefined) return { event, answer: { kind: 'changed' } }
+      if (!locked.has(event.id)) return { event, answer: { kind: 'held' } }
+      return { event, answer: decide(row, run, maxAttempts) }
+    })
+    await writeCounts(context, connection, decided)
+    return decided.map(({ answer }) => answer)
+  })
+}
+
+interface Decided {
+  readonly event: IdentifiedEvent
+  readonly answer: CountAnswer
+}
+
+/** What a count does to an event in this state. Pure; the row is locked. */
+export function decide(row: KnownRow, run: 'together' | 'alone', maxAttempts: number): CountAnswer {
+  if (row.state === 'r' && row.ageMs < YOUNG_MS) return { kind: 'held' }
+  const isDue = row.state === 'w' && row.remainingMs === 0 && (run === 'alone' || !row.alone)
+  if (!isDue && !(row.state === 'r' && run === 'alone')) return { kind: 'changed' }
+  if (row.attempt >= maxAttempts) {
+    return { kind: 'buried', reason: 'attempts-spent', attempt: row.attempt }
+  }
+  if (row.noVerdict >= NO_VERDICT_FACTOR * maxAttempts) {
+    return { kind: 'buried', reason: 'no-verdict', attempt: row.attempt }
+  }
+  return { kind: 'counted', token: newToken(), attempt: row.attempt + 1 }
+}
+
+async function writeCounts(
+  { statements, consumerId }: ShortContext,
+  connection: Connection,
+  decided: readonly Decided[],
+): Promise<void> {
+  const counted = decided.flatMap(({ event, answer }) =>
+    answer.kind === 'counted' ? { ...eventParameter(event), ...answer } : [],
+  )
+  if (counted.length > 0) {
+    await connection.query(statements.count, [JSON.stringify(counted), String(consumerId)])
+  }
+  const buried = decided.flatMap(({ event, answer }) =>
+    answer.kind === 'buried'
+      ? { ...eventParameter(event), ...storeDelivery(event.delivery), ...answer }
+      : [],
+  )
+  // One by one, because each carries its delivery.
+  for (const burial of buried) {
+    await connection.query(statements.buryCounted, [JSON.stringify([burial])])
+  }
+}
+
+async function readRows(
+  connection: Connection,
+  statement: string,
+  events: readonly IdentifiedEvent[],
+): Promise<ReadonlyMap<EventId, KnownRow>> {
+  const answer = await connection.query(statement, [idArray(events)])
+  return new Map(answers<KnownRow>(answer).map((row) => [row.id as EventId, row]))
+}
+
+function toKnown(row: KnownRow | undefined): Known {
+  if (row === undefined) return { kind: 'absent' }
+  const fingerprint = BigInt(row.fingerprint) as Fingerprint
+  const { attempt, published, remainingMs, alone, ageMs } = row
+  switch (row.state) {
+    case 'd':
+      return { kind: 'done', fingerprint, ...(row.hasResult ? { result: row.result as Json } : {}) }
+    case 'x': {
+      const reason = (row.reason ?? 'attempts-spent') as DeadLetterReason
+      return { kind: 'dead', fingerprint, reason, attempt, published }
+    }
+    case 'w':
+      return { kind: 'waiting', fingerprint, remainingMs, attempt, alone }
+    case 'r':
+      return { kind: 'running', fingerprint, attempt, ageMs }
+    default:
+      return row.state satisfies never
+  }
+}
+
+function newToken(): OwnerToken {
+  return randomUUID() as OwnerToken
+}

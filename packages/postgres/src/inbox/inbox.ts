@@ -1,0 +1,145 @@
+import type {
+  BeginRequest,
+  Begun,
+  Burial,
+  ConsumerRegistration,
+  CountAnswer,
+  DeadLetterRef,
+  DueEvent,
+  Failure,
+  IdentifiedEvent,
+  Inbox,
+  InboxSession,
+  Known,
+  Publish,
+  PublishAnswer,
+  Refusal,
+  Release,
+  Runtime,
+  SweepStep,
+  VerdictAnswer,
+} from '@onceward/core'
+import { sharedCalls } from '../driver/batched-calls.ts'
+import type { Driver } from '../driver/driver.ts'
+import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
+import { type ShortContext, texts } from '../driver/rows.ts'
+import { createStatements } from '../statements/index.ts'
+import { classify, count, type SuspectAnswer, suspect } from './attempts.ts'
+import { due, publishLetter } from './publish-dead-letter.ts'
+import { refuse, resolveRefused } from './refused-messages.ts'
+import { type OpenedInbox, open, register } from './register-consumer.ts'
+import { sweep } from './retention.ts'
+import { bury, fail, release } from './verdicts.ts'
+
+/** Options of `pgInbox` and `kyselyInbox` that concern the tables. */
+export interface InboxOptions {
+  /** Schema of the tables. @defaultValue `onceward` */
+  readonly schema?: string | undefined
+}
+
+/** How often a running guard says that it is there. */
+const SEEN_EVERY_MS = 600_000
+/** What many lanes read of events shares a statement; slices go side by side, which is faster than together. */
+const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
+
+/** Makes an inbox of a driver: everything but the business transaction is written here, once for all of them. */
+export function createInbox<Tx>(driver: Driver<Tx>, options: InboxOptions = {}): Inbox<Tx> {
+  const statements = createStatements(options.schema)
+  return {
+    open: async (registration) =>
+      new PostgresSession(driver, await open(driver, statements, registration)),
+  }
+}
+
+class PostgresSession<Tx> implements InboxSession<Tx> {
+  readonly concurrency: number
+  readonly secret: Uint8Array
+  readonly #driver: Driver<Tx>
+  readonly #registration: ConsumerRegistration
+  readonly #context: ShortContext & { readonly maxAttempts: number; readonly runtime: Runtime }
+  readonly #classify = sharedCalls(
+    (events: readonly IdentifiedEvent[]) => classify(this.#context, events),
+    SHARING,
+  )
+  #seenAtMs: number
+
+  constructor(driver: Driver<Tx>, opened: OpenedInbox) {
+    const { registration, consumerId, statements } = opened
+    const { maxAttempts, runtime } = registration
+    this.concurrency = opened.concurrency
+    this.secret = opened.secret
+    this.#driver = driver
+    this.#registration = registration
+    this.#context = { driver, statements, consumerId, maxAttempts, runtime }
+    this.#seenAtMs = runtime.monotonic()
+  }
+
+  async identity(): Promise<string> {
+    const { driver, statements } = this.#context
+    return texts(await driver.query(statements.readIdentity))[0] ?? ''
+  }
+
+  begin(request: BeginRequest): Promise<Begun<Tx>> {
+    return this.#driver.begin(request, this.#context)
+  }
+
+  classify(events: readonly IdentifiedEvent[]): Promise<readonly Known[]> {
+    return this.#classify(events)
+  }
+
+  suspect(events: readonly IdentifiedEvent[], waitMs: number): Promise<SuspectAnswer> {
+    return suspect(this.#context, events, waitMs)
+  }
+
+  count(
+    events: readonly IdentifiedEvent[],
+    run: 'together' | 'alone',
+  ): Promise<readonly CountAnswer[]> {
+    return count(this.#context, events, run)
+  }
+
+  fail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]> {
+    return fail(this.#context, failures)
+  }
+
+  bury(burials: readonly Burial[]): Promise<readonly VerdictAnswer[]> {
+    return bury(this.#context, burials)
+  }
+
+  release(releases: readonly Release[]): Promise<readonly VerdictAnswer[]> {
+    return release(this.#context, releases)
+  }
+
+  refuse(refusals: readonly Refusal[]): Promise<readonly DeadLetterRef[]> {
+    return refuse(this.#context, refusals)
+  }
+
+  publish(ref: DeadLetterRef, publish: Publish, budgetMs: number): Promise<PublishAnswer> {
+    return publishLetter(this.#context, ref, { publish, budgetMs })
+  }
+
+  async due(limit: number): Promise<readonly DueEvent[]> {
+    await this.#stayRegistered()
+    return due(this.#context, limit)
+  }
+
+  resolveRefused(id: string): Promise<void> {
+    return resolveRefused(this.#context, id)
+  }
+
+  sweep(): Promise<SweepStep | undefined> {
+    return sweep(this.#context)
+  }
+
+  diagnose(error: unknown): 'serialization' | 'store' | 'other' {
+    return this.#driver.diagnose(error)
+  }
+
+  /** Keeps this guard's dedup window in force as long as it runs. */
+  async #stayRegistered(): Promise<void> {
+    const nowMs = this.#registration.runtime.monotonic()
+    if (nowMs - this.#seenAtMs < SEEN_EVERY_MS) return
+    await register(this.#driver, this.#context.statements, this.#registration)
+    this.#seenAtMs = nowMs
+  }
+}

@@ -1,0 +1,122 @@
+import { createGuard, FatalError, type Guard } from '@onceward/core'
+import { portOf } from '@onceward/core/adapter'
+import { until } from '@onceward/testing'
+import { newDelivery, silent } from '@onceward/testing/conformance'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { all, type TestInbox, testInbox } from '../fixtures/inbox.ts'
+
+let inbox: TestInbox
+let guard: Guard
+let isFixed: boolean
+
+beforeEach(async () => {
+  inbox = await testInbox()
+  isFixed = false
+  await inbox.pool.query('create table charges (order_id text)')
+  guard = createGuard(
+    {
+      consumer: 'billing',
+      inbox: inbox.inbox,
+      eventKey: ({ headers }) => headers['order'],
+      logger: silent,
+      concurrency: 4,
+    },
+    async ({ payload }, { tx }) => {
+      await tx.query('insert into charges values ($1)', [idOf(payload)])
+      if (!isFixed) throw new FatalError('the account is closed')
+    },
+  )
+})
+afterEach(async () => {
+  await guard.close()
+  await inbox[Symbol.asyncDispose]()
+})
+
+const delivery = (id: string) =>
+  newDelivery({ headers: { order: id }, body: new TextEncoder().encode(JSON.stringify({ id })) })
+
+const idOf = (payload: unknown): string => (payload as { readonly id: string }).id
+
+async function charges(): Promise<readonly string[]> {
+  const { rows } = await inbox.pool.query('select order_id from charges order by 1')
+  return rows.map(({ order_id }) => order_id)
+}
+
+it('a replayed event is run by a guard itself, and no broker brings anything', async () => {
+  expect(await guard.process(delivery('o-1'))).toMatchObject({
+    kind: 'dead-letter',
+    reason: 'fatal',
+  })
+  const [letter] = await all(inbox.letters.list())
+  expect(letter).toMatchObject({ key: 'o-1', error: expect.stringMatching(/account is closed/) })
+  isFixed = true
+  await inbox.letters.replay(letter?.id ?? '')
+  await until(async () => (await charges()).length > 0)
+  expect(await charges()).toEqual(['o-1'])
+  expect(await guard.process(delivery('o-1'))).toMatchObject({ kind: 'ack', by: 'duplicate' })
+  expect(await all(inbox.letters.list())).toEqual([])
+})
+
+it('a replay racing with copies from the broker has one effect', async () => {
+  const ids = ['o-1', 'o-2', 'o-3', 'o-4']
+  for (const id of ids) await guard.process(delivery(id))
+  isFixed = true
+  let isOver = false
+  const copies = async (id: string): Promise<void> => {
+    while (!isOver) {
+      await guard.process(delivery(id))
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+  }
+  const running = ids.map(copies)
+  expect((await inbox.letters.replay({ consumer: 'billing' })).done).toHaveLength(ids.length)
+  await until(async () => (await charges()).length >= ids.length)
+  isOver = true
+  await Promise.all(running)
+  expect(await charges()).toEqual(ids)
+})
+
+it('a replayed event that dies again is published by the guard that has a publisher for its source', async () => {
+  const published: string[] = []
+  const source = { broker: 'sqs', queue: 'orders' }
+  const port = portOf(guard)
+  const unregister = port.registerPublisher(source, async ({ key }) => {
+    published.push(key ?? '')
+  })
+  await guard.process(delivery('o-1'))
+  const [letter] = await all(inbox.letters.list())
+  await inbox.letters.replay(letter?.id ?? '')
+  await until(() => published.length > 0)
+  unregister()
+  const [again] = await all(inbox.letters.list())
+  expect(again).toMatchObject({ key: 'o-1', published: true, reason: 'fatal' })
+  expect(published).toEqual(['o-1'])
+  expect(await charges()).toEqual([])
+})
+
+it('a refused message is identified anew when it is replayed', async () => {
+  const nameless = { ...delivery('o-1'), headers: {} }
+  expect(await guard.process(nameless)).toMatchObject({ reason: 'missing-event-key' })
+  await guard.close()
+  // The code that reads the key from where it is.
+  guard = createGuard(
+    {
+      consumer: 'billing',
+      inbox: inbox.inbox,
+      eventKey: ({ payload }) => idOf(payload),
+      logger: silent,
+      concurrency: 4,
+    },
+    async ({ payload }, { tx }) => {
+      await tx.query('insert into charges values ($1)', [idOf(payload)])
+    },
+  )
+  await portOf(guard).open()
+  await inbox.letters.replay({ kind: 'refused' })
+  await until(async () => (await charges()).length > 0)
+  await until(async () => {
+    const { rows } = await inbox.pool.query('select 1 from onceward.refused_messages')
+    return rows.length === 0
+  })
+  expect(await charges()).toEqual(['o-1'])
+})

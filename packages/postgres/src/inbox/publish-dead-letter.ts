@@ -1,0 +1,128 @@
+import {
+  type DeadLetter,
+  type DeadLetterReason,
+  type DeadLetterRef,
+  type DueEvent,
+  type EventId,
+  type EventKey,
+  type Fingerprint,
+  type Publish,
+  type PublishAnswer,
+  type Runtime,
+  StoreUnavailableError,
+} from '@onceward/core'
+import type { Connection } from '../driver/driver.ts'
+import { answers, type ShortContext, texts } from '../driver/rows.ts'
+import type { LetterRow } from '../statements/dead-letters.ts'
+import { readDelivery } from '../statements/delivery-columns.ts'
+import { unescapeText } from '../statements/text-columns.ts'
+
+/** What the server waits longer than the publisher before it frees the row of a process that froze. */
+const IDLE_MARGIN_MS = 5_000
+
+/**
+ * Publishes under the row's lock, so that no two processes publish one dead letter and no replay comes in between,
+ * and marks it published before the lock is gone. A crash in between publishes again: at least once.
+ */
+export function publishLetter(
+  context: ShortContext & { readonly runtime: Runtime },
+  ref: DeadLetterRef,
+  request: { readonly publish: Publish; readonly budgetMs: number },
+): Promise<PublishAnswer> {
+  const { driver, statements, runtime } = context
+  const kind =
+    ref.kind === 'event'
+      ? {
+          lock: statements.lockEvent,
+          read: statements.readEvent,
+          mark: statements.markEventPublished,
+        }
+      : {
+          lock: statements.lockRefused,
+          read: statements.readRefused,
+          mark: statements.markRefusedPublished,
+        }
+  return driver.short(async (connection) => {
+    await boundSilence(connection, request.budgetMs)
+    const [locked] = texts(await connection.query(kind.lock, [ref.id]))
+    const [row] = answers<LetterRow>(await connection.query(kind.read, [ref.id]))
+    if (row === undefined) return 'gone'
+    if (locked === undefined) return 'held'
+    if (!isDeadLetter(row)) return 'gone'
+    if (row.published) return 'already'
+    await bounded(runtime, request.publish(toDeadLetter(row)), request.budgetMs)
+    await connection.query(kind.mark, [ref.id])
+    return 'published'
+  })
+}
+
+/** Stored deliveries that this guard's poller runs or publishes. */
+export async function due(
+  { driver, statements, consumerId }: ShortContext,
+  limit: number,
+): Promise<readonly DueEvent[]> {
+  const read = async (statement: string, most: number): Promise<readonly DueEvent[]> => {
+    if (most <= 0) return []
+    const rows = await driver.query(statement, [String(consumerId), String(most)])
+    return answers<LetterRow>(rows).map(toDueEvent)
+  }
+  const events = await read(statements.dueEvents, limit)
+  return [...events, ...(await read(statements.dueRefused, limit - events.length))]
+}
+
+/** Whether it is at the end of its road, and not on the way again. */
+export function isDeadLetter(row: LetterRow): boolean {
+  return row.kind === 'event' ? row.state === 'x' && row.reason !== null : !row.replay
+}
+
+export function toRef(row: LetterRow): DeadLetterRef {
+  return row.kind === 'event'
+    ? { kind: 'event', id: row.id as EventId }
+    : { kind: 'refused', id: row.id }
+}
+
+export function toDeadLetter(row: LetterRow): DeadLetter {
+  return {
+    ref: toRef(row),
+    consumer: row.consumer,
+    ...(row.key === null ? {} : { key: unescapeText(row.key) }),
+    reason: (row.reason ?? 'attempts-spent') as DeadLetterReason,
+    ...(row.error === null ? {} : { error: row.error }),
+    attempts: row.attempts,
+    firstFailedAt: new Date(row.firstFailedAtMs),
+    lastFailedAt: new Date(row.lastFailedAtMs),
+    delivery: readDelivery(row),
+  }
+}
+
+function toDueEvent(row: LetterRow): DueEvent {
+  const ref = toRef(row)
+  const delivery = readDelivery(row)
+  if (row.kind === 'refused') return { ref, what: row.replay ? 'run' : 'publish', delivery }
+  const identity = {
+    id: row.id as EventId,
+    key: unescapeText(row.key ?? '') as EventKey,
+    fingerprint: BigInt(row.fingerprint ?? 0) as Fingerprint,
+    ...(row.tenant === null ? {} : { tenant: unescapeText(row.tenant) }),
+  }
+  return { ref, what: row.state === 'x' ? 'publish' : 'run', delivery, identity }
+}
+
+async function boundSilence(connection: Connection, budgetMs: number): Promise<void> {
+  const limit = String(Math.ceil(budgetMs) + IDLE_MARGIN_MS)
+  await connection.query(
+    "select set_config('idle_in_transaction_session_timeout', $1::text, true) as answer",
+    [limit],
+  )
+}
+
+/** A publisher that answers after its time may have published: then it happens twice, never less than once. */
+function bounded(runtime: Runtime, published: Promise<void>, budgetMs: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const cancel = runtime.setTimer(() => {
+      const message = `The dead-letter place did not confirm within ${budgetMs} ms.`
+      reject(new StoreUnavailableError(message))
+    }, budgetMs)
+    published.then(resolve, reject).finally(cancel)
+  })
+}

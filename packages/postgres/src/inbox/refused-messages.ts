@@ -1,0 +1,58 @@
+import { createHash } from 'node:crypto'
+import type { DeadLetterRef, Delivery, Refusal } from '@onceward/core'
+import type { ShortContext } from '../driver/rows.ts'
+import { storeDelivery } from '../statements/delivery-columns.ts'
+import { escapeLooseKey, toErrorText } from '../statements/text-columns.ts'
+
+/** What brokers count in headers of their own: the same message comes back with other values. */
+const VOLATILE_HEADERS = /^x-(death|first-death-|last-death-|delivery-count|acquired-count)/
+
+/** Keeps messages that never touch the state of an event. A redelivery finds the row of the first delivery. */
+export async function refuse(
+  { driver, statements, consumerId }: ShortContext,
+  refusals: readonly Refusal[],
+): Promise<readonly DeadLetterRef[]> {
+  const ids = refusals.map(({ delivery }) => refusedId(consumerId, delivery))
+  const done = new Set<string>()
+  for (const [index, { delivery, reason, error, key }] of refusals.entries()) {
+    const id = ids[index]
+    if (id === undefined || done.has(id)) continue
+    done.add(id)
+    const loose = key === undefined ? undefined : escapeLooseKey(key)
+    const row = { id, reason, error: toErrorText(error), key: loose, ...storeDelivery(delivery) }
+    // One statement each: they are rare, and each carries its delivery.
+    await driver.durable(statements.refuse, [JSON.stringify([row]), String(consumerId)])
+  }
+  return ids.map((id) => ({ kind: 'refused', id }))
+}
+
+/** Forgets a replayed message. */
+export async function resolveRefused(
+  { driver, statements }: ShortContext,
+  id: string,
+): Promise<void> {
+  await driver.query(statements.resolveRefused, [id])
+}
+
+/**
+ * Leading 128 bits of SHA-256 over what is the same in every delivery of a message: each part with its length
+ * before it.
+ */
+export function refusedId(consumerId: number, delivery: Delivery): string {
+  const { source, messageId = '', body, headers } = delivery
+  const stable = Object.entries(headers)
+    .filter(([name]) => !VOLATILE_HEADERS.test(name))
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+  const identity = [consumerId, source.broker, source.queue, source.position, messageId, stable]
+  const hash = createHash('sha256')
+  for (const part of [Buffer.from(JSON.stringify(identity)), body]) {
+    const length = Buffer.alloc(4)
+    length.writeUInt32BE(part.byteLength)
+    hash.update(length).update(part)
+  }
+  return toUuid(hash.digest('hex'))
+}
+
+function toUuid(hex: string): string {
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12}).*$/, '$1-$2-$3-$4-$5')
+}

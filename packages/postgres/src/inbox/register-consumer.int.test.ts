@@ -1,0 +1,79 @@
+import { systemRuntime } from '@onceward/core'
+import { silent } from '@onceward/testing/conformance'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type TestInbox, testInbox } from '../fixtures/inbox.ts'
+
+let inbox: TestInbox
+
+beforeAll(async () => {
+  inbox = await testInbox()
+})
+afterAll(() => inbox[Symbol.asyncDispose]())
+
+describe('guards of one consumer', () => {
+  it('keep the longer dedup window while the guard that wants it is there', async () => {
+    const told: object[] = []
+    const logger = { ...silent, warn: (fields: object): void => void told.push(fields) }
+    const stored = async (): Promise<number> => {
+      const { rows } = await inbox.pool.query(
+        "select dedup_window_ms::float8 as ms from onceward.consumers where name = 'windows'",
+      )
+      return rows[0].ms
+    }
+    const open = (dedupWindowMs: number) =>
+      inbox.open({ consumer: 'windows', dedupWindowMs, logger })
+    await open(7_200_000)
+    await open(3_600_000)
+    expect(await stored()).toBe(7_200_000)
+    expect(told).toMatchObject([{ dedupWindowMs: 3_600_000, inForceMs: 7_200_000 }])
+    await open(9_000_000)
+    expect(await stored()).toBe(9_000_000)
+    await inbox.pass(2_000_000)
+    // Another's registration does not say that the guard with the longer window is there.
+    await open(3_600_000)
+    expect(await stored()).toBe(9_000_000)
+    await inbox.pass(1_600_001)
+    await open(3_600_000)
+    expect(await stored()).toBe(3_600_000)
+    expect(told).toHaveLength(2)
+  })
+
+  it('are refused a concurrency that the pool cannot carry, or get less', async () => {
+    const { pool } = inbox
+    await expect(inbox.open({ concurrency: 9, concurrencyChosen: true })).rejects.toThrow(
+      /at least 11 connections .* got 10/,
+    )
+    const lowered = await inbox.open({ concurrency: 9, concurrencyChosen: false })
+    expect(lowered.concurrency).toBe(pool.options.max - 2)
+    expect((await inbox.open({ concurrency: 8, concurrencyChosen: true })).concurrency).toBe(8)
+  })
+
+  // Red when a guard is heard of only when it opens: another would sweep what its brokers still bring back.
+  it('keep it as long as that guard polls, which writes once in ten minutes', async () => {
+    let passedMs = 0
+    const runtime = { ...systemRuntime, monotonic: () => systemRuntime.monotonic() + passedMs }
+    const polling = await inbox.open({ consumer: 'lasting', dedupWindowMs: 7_200_000, runtime })
+    const row = async (): Promise<{ readonly ms: number; readonly version: string }> => {
+      const { rows } = await inbox.pool.query(
+        "select dedup_window_ms::float8 as ms, xmin::text as version from onceward.consumers where name = 'lasting'",
+      )
+      return rows[0]
+    }
+    const pollAfter = async (ms: number): Promise<void> => {
+      await inbox.pass(ms)
+      passedMs += ms
+      await polling.due(1)
+    }
+    for (const round of [1, 2, 3]) {
+      const { version } = await row()
+      await polling.due(1)
+      expect((await row()).version, `round ${round}`).toBe(version)
+      await pollAfter(2_400_000)
+    }
+    const before = await row()
+    await polling.due(1)
+    expect(await row()).toEqual(before)
+    await inbox.open({ consumer: 'lasting', dedupWindowMs: 3_600_000 })
+    expect((await row()).ms).toBe(7_200_000)
+  })
+})

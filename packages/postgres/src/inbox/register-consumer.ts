@@ -1,0 +1,80 @@
+import { ConfigurationError, type ConsumerRegistration } from '@onceward/core'
+import type { Driver } from '../driver/driver.ts'
+import { one } from '../driver/rows.ts'
+import type { Statements } from '../statements/index.ts'
+import type { Registered } from '../statements/registration.ts'
+import { checkSchema } from './schema-version.ts'
+
+/** What a session is made of. */
+export interface OpenedInbox {
+  readonly registration: ConsumerRegistration
+  readonly statements: Statements
+  /** Of `consumers`. */
+  readonly consumerId: number
+  readonly concurrency: number
+  readonly secret: Uint8Array
+}
+
+type OpenDriver = Pick<Driver<unknown>, 'query' | 'poolSize'>
+
+/** Connections that counts, dead letters and the poller need beside the business transactions. */
+const SPARE_CONNECTIONS = 2
+
+/** @throws {@link ConfigurationError} when the tables or the pool do not fit. */
+export async function open(
+  driver: OpenDriver,
+  statements: Statements,
+  registration: ConsumerRegistration,
+): Promise<OpenedInbox> {
+  const concurrency = carried(driver.poolSize, registration)
+  const { schema, readSettings } = statements
+  const answer = await checkSchema(schema, () => driver.query(readSettings))
+  const registered = await register(driver, statements, registration)
+  tellDisagreement(registered, registration)
+  const secret = new Uint8Array(Buffer.from(String(answer.rows[0]?.['secret']), 'hex'))
+  return { registration, statements, consumerId: registered.id, concurrency, secret }
+}
+
+export function register(
+  driver: Pick<OpenDriver, 'query'>,
+  statements: Statements,
+  { consumer, dedupWindowMs, fingerprintRule }: ConsumerRegistration,
+): Promise<Registered> {
+  const values = [consumer, String(dedupWindowMs), String(fingerprintRule)]
+  return one<Registered>(driver, statements.register, values)
+}
+
+/** Two guards of one consumer that disagree go on: fingerprints of different rules are unknown to each other. */
+function tellDisagreement(registered: Registered, registration: ConsumerRegistration): void {
+  const { consumer, dedupWindowMs, fingerprintRule, logger } = registration
+  const { formerRule } = registered
+  if (formerRule !== null && formerRule !== fingerprintRule) {
+    logger.warn(
+      { consumer, formerRule, fingerprintRule },
+      'another guard of this consumer uses another fingerprint rule: conflicts between events of the two are not seen',
+    )
+  }
+  if (registered.dedupWindowMs > dedupWindowMs) {
+    logger.warn(
+      { consumer, dedupWindowMs, inForceMs: registered.dedupWindowMs },
+      'another guard of this consumer has a longer dedup window, which stays in force until that guard is gone for an hour',
+    )
+  }
+}
+
+/** How many transactions side by side the pool can carry. */
+function carried(poolSize: number | undefined, registration: ConsumerRegistration): number {
+  const { concurrency, concurrencyChosen, consumer, logger } = registration
+  const most = poolSize === undefined ? concurrency : poolSize - SPARE_CONNECTIONS
+  if (concurrency <= most) return concurrency
+  if (concurrencyChosen || most < 1) {
+    throw new ConfigurationError(
+      `Expected the pool to have at least ${concurrency + SPARE_CONNECTIONS} connections (\`concurrency\` ${concurrency} and ${SPARE_CONNECTIONS} spare ones), got ${poolSize}: raise \`max\` of the pool or lower \`concurrency\`.`,
+    )
+  }
+  logger.info(
+    { consumer, concurrency: most, poolSize },
+    'concurrency lowered to what the pool carries',
+  )
+  return most
+}

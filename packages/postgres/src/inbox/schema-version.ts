@@ -1,0 +1,35 @@
+import { ConfigurationError } from '@onceward/core'
+import type { QueryAnswer } from '../driver/driver.ts'
+import { sqlState } from '../errors.ts'
+
+/** Version of the tables that the statements of this code are written for: the newest file in `sql/`. */
+export const SCHEMA_VERSION = 2
+
+// https://www.postgresql.org/docs/current/errcodes-appendix.html: what missing tables answer.
+const MISSING = new Set(['3F000', '42P01', '42703'])
+
+/**
+ * Reads the version of the tables, and refuses any but ours: new code on old tables would fail at every insert.
+ *
+ * @param read - Runs the statement that selects `version` (trap T34).
+ * @throws {@link ConfigurationError} that says what to do.
+ */
+export async function checkSchema(
+  schema: string,
+  read: () => Promise<QueryAnswer>,
+): Promise<QueryAnswer> {
+  const answer = await read().catch((error: unknown) => {
+    if (!MISSING.has(sqlState(error) ?? '')) throw error
+    throw new ConfigurationError(
+      `The tables of onceward are missing in schema ${schema}: run \`await migrate(pool)\` first.`,
+      { cause: error },
+    )
+  })
+  const version = Number(answer.rows[0]?.['version'] ?? 0)
+  if (version === SCHEMA_VERSION) return answer
+  throw new ConfigurationError(
+    version < SCHEMA_VERSION
+      ? `The tables in schema ${schema} have version ${version}, this code needs ${SCHEMA_VERSION}: run \`await migrate(pool)\` before starting it.`
+      : `The tables in schema ${schema} have version ${version}, this code knows ${SCHEMA_VERSION}: update @onceward/postgres.`,
+  )
+}

@@ -1,0 +1,125 @@
+import type { Burial, EventId, Failure, Release, VerdictAnswer } from '@onceward/core'
+import type { Connection, QueryAnswer } from '../driver/driver.ts'
+import { eventParameter, type ShortContext, texts } from '../driver/rows.ts'
+import { sqlState } from '../errors.ts'
+import { storeDelivery } from '../statements/delivery-columns.ts'
+import { toErrorText } from '../statements/text-columns.ts'
+
+/** Deliveries that go into one statement, in bytes. */
+const MAX_STATEMENT_BYTES = 8 * 1024 * 1024
+/** `lock_not_available` */
+const HELD = '55P03'
+
+export function fail(
+  context: ShortContext,
+  failures: readonly Failure[],
+): Promise<readonly VerdictAnswer[]> {
+  return record(context.driver, failures, (some) => failStatement(context, some))
+}
+
+/** Reason, error and delivery are stored with it, so nothing but Postgres is needed for a replay. */
+export async function bury(
+  context: ShortContext,
+  burials: readonly Burial[],
+): Promise<readonly VerdictAnswer[]> {
+  const { driver } = context
+  const onDisk: Connection = { query: (text, values) => driver.durable(text, values) }
+  const recorded: VerdictAnswer[] = []
+  for (const some of bySize(burials)) {
+    recorded.push(...(await record(onDisk, some, (part) => buryStatement(context, part))))
+  }
+  return recorded
+}
+
+export function release(
+  context: ShortContext,
+  releases: readonly Release[],
+): Promise<readonly VerdictAnswer[]> {
+  return record(context.driver, releases, (some) => releaseStatement(context, some))
+}
+
+export interface Statement {
+  readonly text: string
+  readonly values: readonly unknown[]
+}
+
+type StatementContext = Pick<ShortContext, 'statements' | 'consumerId'>
+
+/** The statement of {@link fail}, for whoever sends it together with a ROLLBACK. */
+export function failStatement(
+  { statements, consumerId }: StatementContext,
+  failures: readonly Failure[],
+): Statement {
+  const rows = failures.map(({ event, token, attempt, error, delayMs }) => ({
+    ...eventParameter(event),
+    ...{ token, attempt, delayMs, error: toErrorText(error) },
+  }))
+  return { text: statements.fail, values: [JSON.stringify(rows), String(consumerId)] }
+}
+
+/** Reads the answer of such a statement: whose rows it changed. */
+export function verdictAnswers(
+  verdicts: readonly { readonly event: { readonly id: EventId } }[],
+  answer: QueryAnswer,
+): readonly VerdictAnswer[] {
+  const changed = new Set(texts(answer))
+  return verdicts.map(({ event }) => (changed.has(event.id) ? 'recorded' : 'lost'))
+}
+
+function buryStatement(
+  { statements, consumerId }: StatementContext,
+  burials: readonly Burial[],
+): Statement {
+  const rows = burials.map(({ event, token, attempt, error, reason }) => ({
+    ...eventParameter(event),
+    ...storeDelivery(event.delivery),
+    ...{ token, attempt, reason, error: toErrorText(error) },
+  }))
+  return { text: statements.bury, values: [JSON.stringify(rows), String(consumerId)] }
+}
+
+function releaseStatement(
+  { statements }: StatementContext,
+  releases: readonly Release[],
+): Statement {
+  const rows = releases.map(({ event, token, as }) => {
+    return { id: event.id, token, noVerdict: as === 'no-verdict' ? 1 : 0 }
+  })
+  return { text: statements.release, values: [JSON.stringify(rows)] }
+}
+
+/** A row held for long belongs to another owner, so that verdict is lost; the others of the statement are not. */
+async function record<Verdict extends { readonly event: { readonly id: EventId } }>(
+  connection: Connection,
+  verdicts: readonly Verdict[],
+  toStatement: (verdicts: readonly Verdict[]) => Statement,
+): Promise<readonly VerdictAnswer[]> {
+  if (verdicts.length === 0) return []
+  const { text, values } = toStatement(verdicts)
+  try {
+    return verdictAnswers(verdicts, await connection.query(text, values))
+  } catch (error) {
+    if (sqlState(error) !== HELD) throw error
+    if (verdicts.length === 1) return ['lost']
+    const answers: VerdictAnswer[] = []
+    for (const verdict of verdicts) {
+      answers.push(...(await record(connection, [verdict], toStatement)))
+    }
+    return answers
+  }
+}
+
+function bySize(burials: readonly Burial[]): readonly (readonly Burial[])[] {
+  const parts: Burial[][] = []
+  let bytes = Number.POSITIVE_INFINITY
+  for (const burial of burials) {
+    const size = burial.event.delivery.body.byteLength
+    if (bytes + size > MAX_STATEMENT_BYTES) {
+      parts.push([])
+      bytes = 0
+    }
+    parts.at(-1)?.push(burial)
+    bytes += size
+  }
+  return parts
+}

@@ -1,0 +1,46 @@
+import { type AttemptStatements, attemptStatements } from './attempts.ts'
+import { type LetterStatements, letterStatements } from './dead-letters.ts'
+import { type LeaseStatements, leaseStatements } from './leases.ts'
+import { type OperatorStatements, operatorStatements } from './operator.ts'
+import { type RefusedStatements, refusedStatements } from './refused.ts'
+import { type RegistrationStatements, registrationStatements } from './registration.ts'
+import { type RetentionStatements, retentionStatements } from './retention.ts'
+import { DEFAULT_SCHEMA, quotedSchema } from './schema-name.ts'
+import { type VerdictStatements, verdictStatements } from './verdicts.ts'
+
+/**
+ * All short statements of the inbox, as constants of one schema.
+ *
+ * House rules: rows travel as one JSON text in `$1` and come back as one JSON text named `answer`, so that no type
+ * parser, array encoding or name mapping of the user's client touches them. Locks are taken on `processed_events`
+ * first, then on `failed_events`, in the order of the event ids, or two of these statements deadlock. What a
+ * statement reads of `failed_events` counts only once it holds a lock there or on the row of `processed_events`:
+ * READ COMMITTED re-checks a changed row only in the table it locks.
+ */
+export interface Statements
+  extends RegistrationStatements,
+    AttemptStatements,
+    VerdictStatements,
+    LetterStatements,
+    RefusedStatements,
+    RetentionStatements,
+    LeaseStatements,
+    OperatorStatements {
+  /** The schema's name, quoted. */
+  readonly schema: string
+}
+
+export function createStatements(schema: string = DEFAULT_SCHEMA): Statements {
+  const quoted = quotedSchema(schema)
+  return {
+    schema: quoted,
+    ...registrationStatements(quoted),
+    ...attemptStatements(quoted),
+    ...verdictStatements(quoted),
+    ...letterStatements(quoted),
+    ...refusedStatements(quoted),
+    ...retentionStatements(quoted),
+    ...leaseStatements(quoted),
+    ...operatorStatements(quoted),
+  }
+}

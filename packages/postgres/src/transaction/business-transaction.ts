@@ -1,0 +1,262 @@
+import {
+  type Commit,
+  type CommitAnswer,
+  CommitUnknownError,
+  type EventId,
+  type Failure,
+  type IdentifiedEvent,
+  type InboxTransaction,
+  type OncewardError,
+  RetryableError,
+  StoreUnavailableError,
+  type TransactionStatus,
+  type VerdictAnswer,
+} from '@onceward/core'
+import { type Bounded, bounded } from '../driver/bounded.ts'
+import type { BeginContext, Driver } from '../driver/driver.ts'
+import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
+import { idArray } from '../driver/rows.ts'
+import { inline, literal } from '../driver/sql-literal.ts'
+import { isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
+import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
+
+/** A ROLLBACK that is not answered within this has no connection any more. */
+const ROLLBACK_MS = 5_000
+/** Statements that a handler left behind may end within this before they are cancelled. */
+const LEFTOVER_MS = 250
+
+/** Statements that a handler did not await belong to its effect, when they end within this. */
+const UNAWAITED_MS = 10_000
+
+const OVER =
+  'The transaction of this event is over: its handler has returned or failed. Await every statement in the handler.'
+const SWALLOWED =
+  'A statement of the handler failed and the handler went on; PostgreSQL has rolled the transaction back. ' +
+  'Let the error out of the handler, or use a savepoint.'
+const LEFT_BEHIND =
+  'The handler returned while statements of it were still running. Await every statement, close every cursor.'
+
+export interface BusinessParts<Tx> {
+  readonly held: HeldConnection<Tx>
+  readonly driver: Driver<Tx>
+  readonly context: BeginContext
+  /** Of the transaction; undefined where it claimed no more than one event. */
+  readonly xid: string | undefined
+  readonly budgetMs: number
+  /** A COMMIT that is not answered within this counts as one whose connection ended. */
+  readonly commitSilenceMs: number
+}
+
+/** The open business transaction, the same over every client. */
+export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
+  readonly tx: Tx
+  readonly #parts: BusinessParts<Tx>
+  readonly #held: HeldConnection<Tx>
+  #isOver = false
+  #revoked: OncewardError | undefined
+  #cancelled: Promise<void> | undefined
+
+  constructor(parts: BusinessParts<Tx>) {
+    this.tx = parts.held.tx
+    this.#held = parts.held
+    this.#parts = parts
+  }
+
+  status(): TransactionStatus {
+    return this.#held.status()
+  }
+
+  revoke(error: OncewardError): void {
+    this.#held.revoke(error)
+    // COMMIT may be on its way: from then on nothing but the server decides.
+    if (this.#isOver) return
+    this.#revoked ??= error
+    if (this.#held.isBusy()) this.#cancelled ??= this.#held.cancel()
+  }
+
+  async commit(commit: Commit): Promise<CommitAnswer> {
+    const held = this.#held
+    held.close(isOver)
+    // Asked first, because to wait for nothing costs a turn of the queue, for every event.
+    const refusal =
+      (held.isBusy() ? await this.#leftBehind() : undefined) ?? this.#refusalToCommit()
+    if (refusal !== undefined) {
+      await this.rollback()
+      return { kind: 'rolled-back', error: refusal }
+    }
+    this.#isOver = true
+    const sent = held.send([...this.#storing(commit), 'commit'], 'no-rows')
+    return await this.#committed(sent)
+  }
+
+  /** Statements that were not awaited get their time; those of a revoked transaction are cancelled anyway. */
+  async #leftBehind(): Promise<OncewardError | undefined> {
+    if (this.#revoked !== undefined) return this.#revoked
+    const unawaitedMs = Math.min(UNAWAITED_MS, this.#parts.budgetMs)
+    const answer = await bounded(this.#held.idle(), unawaitedMs)
+    return answer.kind === 'late' ? new RetryableError(LEFT_BEHIND) : undefined
+  }
+
+  /** Why COMMIT must not be sent. */
+  #refusalToCommit(): OncewardError | undefined {
+    if (this.#revoked !== undefined) return this.#revoked
+    switch (this.#held.status()) {
+      case 'open':
+        return undefined
+      case 'failed':
+        return new RetryableError(SWALLOWED)
+      case 'ended':
+        return new RetryableError('The handler ended the transaction that onceward owns.')
+      case 'broken':
+        return new StoreUnavailableError('The connection was lost before the commit.')
+    }
+  }
+
+  /** What travels with the COMMIT. */
+  #storing({ results, recovered }: Commit): string[] {
+    const { schema } = this.#parts.context.statements
+    const texts: string[] = []
+    if (results.size > 0) {
+      const rows = [...results].map(([id, json]) => `('${id}',${literal(json)})`)
+      texts.push(`insert into ${schema}.event_results (event_id, result) values ${rows.join()}`)
+    }
+    if (recovered.length > 0) {
+      const ids = recovered.map((id: EventId) => `'${id}'`)
+      texts.push(`delete from ${schema}.failed_events where event_id in (${ids.join()})`)
+    }
+    return texts
+  }
+
+  async #committed(sent: Promise<SendAnswer>): Promise<CommitAnswer> {
+    const held = this.#held
+    let answer: Bounded<SendAnswer>
+    try {
+      answer = await bounded(sent, this.#parts.commitSilenceMs)
+    } catch (error) {
+      return this.#commitFailed(error)
+    }
+    if (answer.kind === 'late') {
+      held.destroy()
+      return unknown(`COMMIT was not answered within ${this.#parts.commitSilenceMs} ms`)
+    }
+    const unreplicated = held.isUnreplicated()
+    held.release()
+    if (answer.value.command === 'ROLLBACK') {
+      return { kind: 'rolled-back', error: new RetryableError(SWALLOWED) }
+    }
+    if (!unreplicated) return { kind: 'committed' }
+    return { kind: 'not-replicated', error: new CommitUnknownError(UNREPLICATED) }
+  }
+
+  /**
+   * An error of the server is its answer, unless the connection ends with it: a backend that is shut down may have
+   * committed before it says so. Only one that goes on to answer the ROLLBACK has not.
+   */
+  async #commitFailed(error: unknown): Promise<CommitAnswer> {
+    const isAnswer = sqlState(error) !== undefined && !isConnectionLoss(error)
+    if (isAnswer && (await this.#rollBack())) {
+      this.#held.release()
+      return { kind: 'rolled-back', error }
+    }
+    this.#held.destroy()
+    return unknown('The connection ended after COMMIT was sent', error)
+  }
+
+  async rollback(): Promise<void> {
+    if (this.#isOver) return
+    await this.#end()
+    const isClean = await this.#rollBack()
+    if (isClean && this.#revoked === undefined) this.#held.release()
+    else this.#held.destroy()
+  }
+
+  async rollbackAndFail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]> {
+    const { driver, context } = this.#parts
+    const separately = { driver, ...context }
+    if (this.#isOver || this.#revoked !== undefined || this.#held.status() === 'broken') {
+      await this.rollback()
+      return fail(separately, failures)
+    }
+    await this.#end()
+    const { text, values } = failStatement(context, failures)
+    let answer: Bounded<SendAnswer>
+    try {
+      answer = await bounded(this.#held.send(['rollback', inline(text, values)]), ROLLBACK_MS)
+    } catch (error) {
+      this.#giveBackAfter(error)
+      if (sqlState(error) === HELD) return fail(separately, failures)
+      throw toStoreError(error, 'recording a failure')
+    }
+    if (answer.kind === 'in-time') {
+      this.#held.release()
+      return verdictAnswers(failures, answer.value)
+    }
+    this.#held.destroy()
+    throw new StoreUnavailableError(`No failure could be recorded within ${ROLLBACK_MS} ms.`)
+  }
+
+  async retract(events: readonly IdentifiedEvent[]): Promise<void> {
+    const { context, driver, xid } = this.#parts
+    await this.rollback()
+    if (xid === undefined || events.length === 0) return
+    await driver.durable(retractText(context.statements.schema), [idArray(events), xid])
+  }
+
+  /** No statement after this; those on their way end or are cancelled. */
+  async #end(): Promise<void> {
+    const held = this.#held
+    this.#isOver = true
+    held.revoke(new RetryableError(OVER))
+    await this.#cancelled
+    if (!held.isBusy()) return
+    if ((await bounded(held.idle(), LEFTOVER_MS)).kind === 'late') await held.cancel()
+  }
+
+  /** Whether the server answered. */
+  async #rollBack(): Promise<boolean> {
+    if (this.#held.status() === 'broken') return false
+    try {
+      return (
+        (await bounded(this.#held.send(['rollback'], 'no-rows'), ROLLBACK_MS)).kind === 'in-time'
+      )
+    } catch {
+      return false
+    }
+  }
+
+  /** The ROLLBACK went before the statement that failed. */
+  #giveBackAfter(error: unknown): void {
+    if (sqlState(error) === undefined || isConnectionLoss(error)) this.#held.destroy()
+    else this.#held.release()
+  }
+}
+
+const isOver = (): RetryableError => new RetryableError(OVER)
+
+/** `lock_not_available` */
+const HELD = '55P03'
+
+const UNREPLICATED =
+  'The transaction is committed on this server, but was not replicated as synchronous_commit demands: a failover may lose it.'
+
+function unknown(message: string, cause?: unknown): CommitAnswer {
+  const what = `${message}: the transaction is committed or not, the row of the event tells.`
+  return { kind: 'unknown', error: new CommitUnknownError(what, { cause }) }
+}
+
+/** Only rows that this very transaction committed; those of troubled events go back to `r`. */
+function retractText(schema: string): string {
+  return `
+with mine as materialized (
+  select event_id from ${schema}.processed_events
+  where event_id = any($1::text::uuid[]) and state = 'd' and xmin::text = $2::text
+  order by event_id for update
+),
+again as (
+  update ${schema}.processed_events p set state = 'r' from mine join ${schema}.failed_events f using (event_id)
+  where p.event_id = mine.event_id
+)
+delete from ${schema}.processed_events p using mine
+where p.event_id = mine.event_id
+  and not exists (select from ${schema}.failed_events f where f.event_id = p.event_id)`
+}

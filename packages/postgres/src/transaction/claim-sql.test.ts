@@ -1,0 +1,121 @@
+import { counted, fresh, newEvent, strangeToken } from '@onceward/testing/conformance'
+import { describe, expect, it } from 'vitest'
+import { newEvents } from '../fixtures/inbox.ts'
+import { boundsOf, claimFailure, claimSilenceMs, slotWait } from './claim.ts'
+import { boundTexts, claimTexts, settingMs } from './claim-sql.ts'
+
+const TARGET = { schema: '"onceward"', consumerId: 7, returning: '' }
+const SETTINGS = {
+  lockTimeout: '0',
+  statementTimeout: '0',
+  idleTimeout: '0',
+  synchronousCommit: 'on',
+}
+const BOUNDS = { lockMs: 250, budgetMs: 60_000 }
+
+describe('time settings', () => {
+  it.each([
+    ['0', 0],
+    ['250ms', 250],
+    ['30s', 30_000],
+    ['5min', 300_000],
+    ['2h', 7_200_000],
+    ['1d', 86_400_000],
+    ['1500', 1_500],
+    ["0'; drop", undefined],
+    ['', undefined],
+  ])('%j are %s ms', (setting, ms) => {
+    expect(settingMs(setting)).toBe(ms)
+  })
+})
+
+describe('the bounds of a transaction', () => {
+  it('are what is left of the deadline, where the user has none or longer ones', () => {
+    const texts = boundTexts(BOUNDS, { ...SETTINGS, statementTimeout: '2min' })
+    expect(texts).toEqual([
+      'set local lock_timeout = 250',
+      'set local statement_timeout = 60000',
+      'set local idle_in_transaction_session_timeout = 60000',
+    ])
+  })
+
+  it('stay shorter ones of the user', () => {
+    const short = { ...SETTINGS, statementTimeout: '5s', idleTimeout: '1min' }
+    expect(boundTexts(BOUNDS, short)).toEqual(['set local lock_timeout = 250'])
+  })
+
+  it('come with a durable commit where it is off, and only there', () => {
+    const durable = (synchronousCommit: string): boolean =>
+      boundTexts(BOUNDS, { ...SETTINGS, synchronousCommit }).some((text) =>
+        /synchronous/.test(text),
+      )
+    expect(['off', 'on', 'local', 'remote_write', 'remote_apply'].filter(durable)).toEqual(['off'])
+  })
+
+  it('are whole milliseconds that the server takes, never none', () => {
+    const request = fresh(newEvent())
+    expect(boundsOf({ ...request, waitMs: 0.2, budgetMs: 0 })).toEqual({ lockMs: 1, budgetMs: 1 })
+    expect(boundsOf({ ...request, waitMs: 5.9, budgetMs: 1e12 })).toEqual({
+      lockMs: 5,
+      budgetMs: 2_147_483_647,
+    })
+    expect(boundsOf({ ...request, waitMs: 500, budgetMs: 100 })).toEqual({
+      lockMs: 100,
+      budgetMs: 100,
+    })
+  })
+})
+
+describe('the silence of a claim', () => {
+  it('may last for its waits, one for each row, and ten seconds', () => {
+    const one = { waitMs: 300, budgetMs: 5 }
+    expect(claimSilenceMs({ ...fresh(...newEvents(3)), ...one })).toBe(10_900)
+    expect(claimSilenceMs({ claim: { kind: 'none' }, ...one })).toBe(10_000)
+  })
+})
+
+describe('the texts of a claim', () => {
+  it('name events in one order, whatever order they come in', () => {
+    // Red without sorting: two slices with the same events in another order deadlock.
+    const events = newEvents(20)
+    const ids = [...events].map(({ id }) => id).sort()
+    const texts = (given: typeof events): string => claimTexts(fresh(...given).claim, TARGET).join()
+    expect(texts(events)).toBe(texts(events.toReversed()))
+    expect(texts(events).match(/[0-9a-f-]{36}/g)).toEqual(ids)
+    const owners = events.map((event) => ({ event, token: strangeToken(), attempt: 1 }))
+    const lock = claimTexts(counted(...owners).claim, TARGET)[0]
+    expect(lock?.match(/[0-9a-f-]{36}/g)).toEqual(ids)
+  })
+
+  it('are none where there is nothing to claim', () => {
+    expect(claimTexts({ kind: 'none' }, TARGET)).toEqual([])
+  })
+})
+
+describe('an error of the claim', () => {
+  const coded = (code: string): Error => Object.assign(new Error(code), { code })
+  const one = fresh(newEvent()).claim
+  const two = fresh(...newEvents(2)).claim
+
+  it('is a held row after a bounded wait or a deadlock', () => {
+    for (const code of ['55P03', '57014', '40P01']) {
+      expect(claimFailure(coded(code), one)).toBe('held')
+    }
+  })
+
+  it('means under REPEATABLE READ that one event is done, and of several that nobody knows which', () => {
+    expect(claimFailure(coded('40001'), one)).toBe('none')
+    expect(claimFailure(coded('40001'), two)).toBe('held')
+  })
+
+  it('is the store’s otherwise', () => {
+    expect(claimFailure(coded('53100'), one)).toBeUndefined()
+    expect(claimFailure(new Error('Connection terminated'), one)).toBeUndefined()
+  })
+
+  it('cannot come of a long queue after a count', () => {
+    const owner = { event: newEvent(), token: strangeToken(), attempt: 1 }
+    expect(slotWait(counted(owner))).toEqual({ boundMs: 2_000, first: true })
+    expect(slotWait(fresh(newEvent()))).toEqual({ boundMs: 30_000 })
+  })
+})

@@ -1,0 +1,266 @@
+import {
+  type CommitAnswer,
+  CommitUnknownError,
+  type EventId,
+  type IdentifiedEvent,
+  RetryableError,
+} from '@onceward/core'
+import { database, postgres, proxy, swallowReplyTo, type TcpProxy, until } from '@onceward/testing'
+import { fresh, newEvent } from '@onceward/testing/conformance'
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { CLIENTS, NOTHING, type TestClient, type TestSession } from '../fixtures/clients.ts'
+import { migrate } from '../migrate.ts'
+
+const CHARGES = `create table charges (id uuid primary key, cents int);
+create table approvals (id uuid primary key, charge uuid references charges deferrable initially deferred)`
+const CHARGE = 'insert into charges values ($1, 1)'
+
+describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
+  let url: string
+  let client: TestClient
+  let observer: pg.Pool
+  let link: TcpProxy
+  let session: TestSession
+
+  beforeAll(async () => {
+    url = (await database()).url
+    observer = new pg.Pool({ connectionString: url, max: 3 })
+    await migrate(observer)
+    await observer.query(CHARGES)
+    const { hostname, port } = new URL(url)
+    link = await proxy({ host: hostname, port: Number(port) })
+    const through = new URL(url)
+    through.host = `${link.host}:${link.port}`
+    client = make({ connectionString: through.href, max: 6 })
+    session = await client.open({ commitSilenceMs: 1_000 })
+  })
+  afterEach(() => {
+    link.onData = undefined
+    link.resume()
+  })
+  afterAll(async () => {
+    await client.close()
+    await observer.end()
+    await link.stop()
+  })
+
+  async function exists(table: string, id: string): Promise<boolean> {
+    const column = table === 'charges' ? 'id' : 'event_id'
+    const { rowCount } = await observer.query(`select from ${table} where ${column} = $1`, [id])
+    return rowCount === 1
+  }
+
+  async function left(event: IdentifiedEvent): Promise<readonly string[]> {
+    const tables = [
+      'charges',
+      'onceward.processed_events',
+      'onceward.failed_events',
+      'onceward.event_results',
+    ]
+    const found = await Promise.all(tables.map((table) => exists(table, event.id)))
+    return tables.filter((_, index) => found[index])
+  }
+
+  it('commits the effect, the row and the result together, and the trouble of the event is over', async () => {
+    const event = newEvent()
+    const events = [await session.counted(event)]
+    const { transaction } = await session.opened({
+      claim: { kind: 'counted', events },
+      waitMs: 100,
+      budgetMs: 10_000,
+    })
+    const results = new Map([[event.id, JSON.stringify({ note: "it's \\u0000 \\ \ud800" })]])
+    expect(await transaction.commit({ results, recovered: [event.id] })).toEqual({
+      kind: 'committed',
+    })
+    expect(await left(event)).toEqual(['onceward.processed_events', 'onceward.event_results'])
+    expect(await session.classify([event])).toMatchObject([
+      { kind: 'done', result: { note: "it's \\u0000 \\ \ud800" } },
+    ])
+  })
+
+  it('trap T9: a unique violation of the handler is its failure, not a duplicate', async () => {
+    // Red when any 23505 is taken for the row of the event.
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run(CHARGE, [event.id])
+    const error = await run(CHARGE, [event.id]).catch((caught: unknown) => caught)
+    expect(error).toMatchObject({ code: '23505' })
+    expect(transaction.status()).toBe('failed')
+    expect(session.diagnose(error)).toBe('other')
+    expect(
+      await transaction.rollbackAndFail([{ event, attempt: 1, error, delayMs: 60_000 }]),
+    ).toEqual(['recorded'])
+    expect(await session.classify([event])).toMatchObject([{ kind: 'waiting', attempt: 1 }])
+    expect(await left(event)).toEqual(['onceward.processed_events', 'onceward.failed_events'])
+  })
+
+  it('trap T10: after a swallowed failure of a statement nothing is committed, and it says so', async () => {
+    // Red when neither the state of the transaction is asked for nor COMMIT's own word is read: PostgreSQL answers it
+    // with ROLLBACK and no error.
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run(CHARGE, [event.id])
+    await run('select 1 / 0').catch(() => undefined)
+    expect(transaction.status()).toBe('failed')
+    const answer = await transaction.commit(NOTHING)
+    expect(answer).toMatchObject({ kind: 'rolled-back', error: { code: 'ONCEWARD_RETRYABLE' } })
+    expect(await left(event)).toEqual([])
+  })
+
+  it('goes on after a failure that a savepoint took back', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run('savepoint before')
+    await run('select 1 / 0').catch(() => undefined)
+    await run('rollback to savepoint before')
+    await run(CHARGE, [event.id])
+    expect(transaction.status()).toBe('open')
+    expect(await transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
+    expect(await left(event)).toEqual(['charges', 'onceward.processed_events'])
+  })
+
+  it('an error answered to COMMIT is a failure like any other', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run('insert into approvals values ($1, $1)', [event.id])
+    const answer = await transaction.commit(NOTHING)
+    expect(answer).toMatchObject({ kind: 'rolled-back', error: { code: '23503' } })
+    const failure = { event, attempt: 1, error: 'no charge', delayMs: 0 }
+    expect(await transaction.rollbackAndFail([failure])).toEqual(['recorded'])
+    expect(await left(event)).toEqual(['onceward.processed_events', 'onceward.failed_events'])
+  })
+
+  it('an error of what travels with COMMIT rolls everything back', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run(CHARGE, [event.id])
+    const results = new Map<EventId, string>([[event.id, '{']])
+    const answer = await transaction.commit({ results, recovered: [] })
+    expect(answer).toMatchObject({ kind: 'rolled-back', error: { code: '22P02' } })
+    expect(await left(event)).toEqual([])
+  })
+
+  it('a reply to COMMIT that is lost makes the outcome unknown; the row tells', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run(CHARGE, [event.id])
+    link.onData = swallowReplyTo(/commit/, 1)
+    const answer = await transaction.commit(NOTHING)
+    expectUnknown(answer)
+    expect(await left(event)).toEqual(['charges', 'onceward.processed_events'])
+    expect(await session.begin(fresh(event))).toMatchObject({ kind: 'none' })
+  })
+
+  it('a COMMIT that never arrives is unknown as well; the missing row tells', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run(CHARGE, [event.id])
+    link.onData = (direction, chunk) =>
+      direction === 'up' && chunk.includes('commit\0') ? 'cut' : 'pass'
+    expectUnknown(await transaction.commit(NOTHING))
+    expect(await left(event)).toEqual([])
+    // The server may still be noticing that the connection is gone.
+    const again = await until(async () => {
+      const begun = await session.begin(fresh(event))
+      return begun.kind === 'open' && begun
+    })
+    await again.transaction.rollback()
+  })
+
+  it('silence after COMMIT counts as a lost connection, and never as a verdict', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run(CHARGE, [event.id])
+    link.onData = (direction, chunk, connection) => {
+      if (direction === 'up' && chunk.includes('commit')) connection.notes.set('silent', true)
+      return direction === 'down' && connection.notes.has('silent') ? 'drop' : 'pass'
+    }
+    expectUnknown(await transaction.commit(NOTHING))
+    expect(await left(event)).toEqual(['charges', 'onceward.processed_events'])
+  })
+
+  it.each([
+    ['is not answered', 'drop'],
+    ['does not arrive', 'cut'],
+  ] as const)('a claim whose ROLLBACK %s gives its connection up', async (_, fate) => {
+    const event = newEvent()
+    const owner = await session.begun(event)
+    link.onData = (direction, chunk, connection) => {
+      const isRollback = direction === 'up' && chunk.includes('rollback')
+      if (isRollback) connection.notes.set('silent', true)
+      if (isRollback && fate === 'cut') return 'cut'
+      return direction === 'down' && connection.notes.has('silent') ? 'drop' : 'pass'
+    }
+    expect(await session.begin(fresh(event))).toEqual({ kind: 'held' })
+    const before = client.pool.totalCount
+    await until(() => client.pool.totalCount < before, { deadlineMs: 30_000 })
+    link.onData = undefined
+    await owner.transaction.rollback()
+  })
+
+  it('once COMMIT is sent, a revocation decides nothing', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run(CHARGE, [event.id])
+    const answer = transaction.commit(NOTHING)
+    transaction.revoke(new RetryableError('the deadline passed'))
+    expect(await answer).toEqual({ kind: 'committed' })
+    expect(await left(event)).toEqual(['charges', 'onceward.processed_events'])
+  })
+
+  it('a connection that ends between two statements breaks the transaction, not the process', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    const [backend] = await run('select pg_backend_pid() as pid')
+    await observer.query('select pg_terminate_backend($1)', [backend?.['pid']])
+    await until(() => transaction.status() === 'broken')
+    await expect(run('select 1')).rejects.toThrow()
+    const failure = { event, attempt: 1, error: 'lost', delayMs: 0 }
+    expect(await transaction.rollbackAndFail([failure])).toEqual(['recorded'])
+  })
+
+  it('a backend that is shut down during a statement is a failure of the store', async () => {
+    const { transaction, run } = await session.begun(newEvent())
+    const [backend] = await run('select pg_backend_pid() as pid')
+    const sleeping = run('select pg_sleep(60)').catch((error: unknown) => error)
+    await observer.query('select pg_terminate_backend($1)', [backend?.['pid']])
+    expect(session.diagnose(await sleeping)).toBe('store')
+    await transaction.rollback()
+    const next = await session.begun(newEvent())
+    expect(await next.transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
+  })
+
+  it('a commit that no standby has confirmed is not one to acknowledge', async () => {
+    const settings = { synchronous_standby_names: 'nobody' }
+    await using server = await postgres({ native: true, settings })
+    const connectionString = server.connection.url
+    const lonely = make({ connectionString, options: '-c synchronous_commit=local', max: 3 })
+    await migrate(lonely.pool)
+    const guard = await lonely.open({}, { concurrency: 1 })
+    const event = newEvent()
+    const { transaction, run } = await guard.begun(event)
+    await run('set local synchronous_commit = on')
+    const committing = transaction.commit(NOTHING)
+    // An administrator gives the wait for the standby up: committed here, a warning says the rest.
+    await until(async () => {
+      const { rows } = await lonely.pool.query(
+        "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'",
+      )
+      return rows.length === 1
+    })
+    const answer = await committing
+    expect(answer).toMatchObject({
+      kind: 'not-replicated',
+      error: { code: 'ONCEWARD_COMMIT_UNKNOWN' },
+    })
+    expect(await guard.classify([event])).toMatchObject([{ kind: 'done' }])
+    await lonely.close()
+  })
+
+  function expectUnknown(answer: CommitAnswer): void {
+    expect(answer.kind).toBe('unknown')
+    if (answer.kind === 'unknown') expect(answer.error).toBeInstanceOf(CommitUnknownError)
+  }
+})

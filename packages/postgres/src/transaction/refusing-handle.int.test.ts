@@ -1,0 +1,144 @@
+import { DeadlineExceededError } from '@onceward/core'
+import { database, until } from '@onceward/testing'
+import { fresh, newEvent } from '@onceward/testing/conformance'
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { CLIENTS, NOTHING, type TestClient, type TestSession } from '../fixtures/clients.ts'
+import { migrate } from '../migrate.ts'
+
+const INSERT = 'insert into charges values ($1)'
+
+describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
+  let client: TestClient
+  let pool: pg.Pool
+  let session: TestSession
+
+  beforeAll(async () => {
+    client = make({ connectionString: (await database()).url })
+    pool = client.pool
+    await migrate(pool)
+    await pool.query('create table charges (id uuid primary key)')
+    session = await client.open()
+  })
+  afterAll(() => client.close())
+
+  const charged = async (id: string): Promise<boolean> =>
+    (await pool.query('select from charges where id = $1', [id])).rowCount === 1
+
+  /** Backends of this database that do anything at all, but for this question. */
+  const busy = async (): Promise<number> => {
+    const { rows } = await pool.query(
+      "select count(*)::int as n from pg_stat_activity where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid()",
+    )
+    return rows[0].n
+  }
+
+  const idleAgain = (): Promise<boolean> =>
+    until(async () => (await busy()) === 0 && pool.idleCount === pool.totalCount)
+
+  it.each([
+    'commit',
+    'COMMIT;',
+    '/* done */ rollback',
+    'select 1; end',
+    'begin',
+    'start transaction',
+    "prepare transaction 'x'",
+  ])('refuses %j, and the transaction goes on', async (text) => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run(INSERT, [event.id])
+    await expect(run(text)).rejects.toMatchObject({
+      code: 'ONCEWARD_RETRYABLE',
+      message: expect.stringContaining('savepoint'),
+    })
+    expect(transaction.status()).toBe('open')
+    expect(await charged(event.id)).toBe(false)
+    expect(await transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
+    expect(await charged(event.id)).toBe(true)
+  })
+
+  it('a DO block or a procedure cannot end the transaction either', async () => {
+    const { transaction, run } = await session.begun(newEvent())
+    await expect(run('do $$ begin commit; end $$')).rejects.toMatchObject({ code: '2D000' })
+    expect(transaction.status()).toBe('failed')
+    await transaction.rollback()
+  })
+
+  it('refuses everything after the commit and after the rollback', async () => {
+    const [committed, undone] = [await session.begun(newEvent()), await session.begun(newEvent())]
+    await committed.transaction.commit(NOTHING)
+    await undone.transaction.rollback()
+    for (const { run } of [committed, undone]) {
+      await expect(run('select 1')).rejects.toMatchObject({ code: 'ONCEWARD_RETRYABLE' })
+    }
+    await idleAgain()
+  })
+
+  it('acceptance A6: at the deadline a running statement is cancelled, later ones are refused, no row stays', async () => {
+    // Red when the handle only forgets the transaction: the handler goes on writing on the pooled connection.
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run(INSERT, [event.id])
+    const sleeping = run('select pg_sleep(60)').catch((error: unknown) => error)
+    const queued = run(INSERT, [newEvent().id]).catch((error: unknown) => error)
+    await until(async () => (await busy()) === 1)
+    const error = new DeadlineExceededError('too late')
+    transaction.revoke(error)
+    await expect(run(INSERT, [newEvent().id])).rejects.toBe(error)
+    expect(await sleeping).toMatchObject({ code: '57014' })
+    const failure = { event, attempt: 1, error, delayMs: 0 }
+    expect(await transaction.rollbackAndFail([failure])).toEqual(['recorded'])
+    expect(await queued).toBeInstanceOf(Error)
+    await expect(run(INSERT, [newEvent().id])).rejects.toBe(error)
+    await idleAgain()
+    expect((await pool.query('select from charges where id = $1', [event.id])).rowCount).toBe(0)
+  })
+
+  it('a revoked handle between two statements gives its connection up', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run(INSERT, [event.id])
+    const error = new DeadlineExceededError('too late')
+    transaction.revoke(error)
+    expect(await transaction.commit(NOTHING)).toEqual({ kind: 'rolled-back', error })
+    await expect(run('select 1')).rejects.toBe(error)
+    expect(await charged(event.id)).toBe(false)
+    await idleAgain()
+  })
+
+  it('what the handler did not await still comes before the commit', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    const forgotten = [run('select pg_sleep(0.05)'), run(INSERT, [event.id])]
+    expect(await transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
+    await Promise.all(forgotten)
+    expect(await charged(event.id)).toBe(true)
+  })
+
+  it('a statement that fails while nobody awaits it takes the commit with it', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run(INSERT, [event.id])
+    run('select pg_sleep(0.05), 1 / 0').catch(() => undefined)
+    expect(await transaction.commit(NOTHING)).toMatchObject({ kind: 'rolled-back' })
+    expect(await charged(event.id)).toBe(false)
+  })
+
+  it('statements that are still running when the handler fails are cancelled, not waited for', async () => {
+    const { transaction, run } = await session.begun(newEvent())
+    const sleeping = run('select pg_sleep(60)').catch((error: unknown) => error)
+    await until(async () => (await busy()) === 1)
+    await transaction.rollback()
+    expect(await sleeping).toMatchObject({ code: '57014' })
+    await idleAgain()
+  })
+
+  it('frees the key of a hung statement when the budget is over', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.opened({ ...fresh(event), budgetMs: 300 })
+    await expect(run('select pg_sleep(60)')).rejects.toMatchObject({ code: '57014' })
+    await transaction.rollback()
+    await (await session.begun(event)).transaction.rollback()
+  })
+})

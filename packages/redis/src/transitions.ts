@@ -1,0 +1,129 @@
+import type {
+  Claim,
+  ClaimResult,
+  DeadLetterReason,
+  EventId,
+  Held,
+  HeldAnswer,
+  Json,
+  LeaseOperators,
+} from '@onceward/core'
+import type { OnForeign } from './foreign-keys.ts'
+import { fingerprintBytes, keyText, marksPattern, type Namespace } from './keys.ts'
+import type { Entry, RunBatch } from './run-script.ts'
+
+/** Completed, and not remembered: what is where its mark would be is not ours. */
+const HELD_UNMARKED = 2
+
+/** The transitions as one namespace of Redis answers them; no logic of their own. */
+export interface Verbs extends LeaseOperators {
+  claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]>
+  renew(held: readonly Held[], leaseMs: number): Promise<readonly HeldAnswer[]>
+  complete(
+    done: readonly (Held & { readonly result?: Json | undefined })[],
+    rememberMs: number,
+  ): Promise<readonly HeldAnswer[]>
+  fail(failed: readonly (Held & { readonly delayMs: number })[]): Promise<readonly HeldAnswer[]>
+  release(held: readonly Held[]): Promise<readonly HeldAnswer[]>
+  bury(
+    dead: readonly (Held & { readonly reason: DeadLetterReason })[],
+    rememberMs: number,
+  ): Promise<readonly HeldAnswer[]>
+}
+
+export function verbsOf(
+  run: RunBatch,
+  namespace: Namespace,
+  onForeign: OnForeign = () => undefined,
+): Verbs {
+  const held = async (
+    script: 'renew' | 'complete' | 'fail' | 'release' | 'bury',
+    entries: readonly Entry[],
+    common: readonly string[] = [],
+  ): Promise<readonly HeldAnswer[]> => {
+    const answers = await run({ script, namespace, common, entries })
+    return answers.map((answer, index) => {
+      const id = entries[index]?.id
+      if (Number(answer) === HELD_UNMARKED && id !== undefined) {
+        onForeign(marksPattern(namespace, id))
+      }
+      return Number(answer) === 0 ? 'lost' : 'held'
+    })
+  }
+  const operator = async (
+    script: 'replay' | 'forget',
+    ids: readonly EventId[],
+  ): Promise<readonly boolean[]> => {
+    const entries = ids.map((id) => ({ id, args: [] }))
+    return (await run({ script, namespace, entries })).map((answer) => Number(answer) === 1)
+  }
+  return {
+    claim: async (claims) => {
+      const entries = claims.map((claim) => ({ id: claim.id, args: claimArguments(claim) }))
+      const results = (await run({ script: 'claim', namespace, entries })).map(toClaimResult)
+      for (const [index, { id }] of claims.entries()) {
+        if (results[index]?.kind === 'unknown') onForeign(keyText(namespace, id))
+      }
+      return results
+    },
+    renew: (all, leaseMs) => held('renew', owners(all), [whole(leaseMs)]),
+    complete: (done, rememberMs) =>
+      held(
+        'complete',
+        done.map(({ id, ownerToken, result }) => ({ id, args: [ownerToken, jsonOf(result)] })),
+        [whole(rememberMs)],
+      ),
+    fail: (failed) =>
+      held(
+        'fail',
+        failed.map(({ id, ownerToken, delayMs }) => ({ id, args: [ownerToken, whole(delayMs)] })),
+      ),
+    release: (all) => held('release', owners(all)),
+    bury: (dead, rememberMs) =>
+      held(
+        'bury',
+        dead.map(({ id, ownerToken, reason }) => ({ id, args: [ownerToken, reason] })),
+        [whole(rememberMs)],
+      ),
+    replay: (ids) => operator('replay', ids),
+    forget: (ids) => operator('forget', ids),
+  }
+}
+
+const owners = (all: readonly Held[]): readonly Entry[] =>
+  all.map(({ id, ownerToken }) => ({ id, args: [ownerToken] }))
+
+const whole = (ms: number): string => String(Math.max(0, Math.ceil(ms)))
+
+/** JSON texts are never empty, and hold neither a NUL nor a lone surrogate unescaped. */
+const jsonOf = (result: Json | undefined): string =>
+  result === undefined ? '' : JSON.stringify(result)
+
+function claimArguments(claim: Claim): readonly (string | Buffer)[] {
+  const { fingerprint, leaseMs, maxAttempts = 0, ownerToken } = claim
+  return [fingerprintBytes(fingerprint), ownerToken, whole(leaseMs), String(maxAttempts)]
+}
+
+function toClaimResult(answer: unknown): ClaimResult {
+  const [kind, first, second] = (Array.isArray(answer) ? answer : []).map(textOf)
+  switch (kind) {
+    case 'acquired':
+      return { kind, by: first as 'first' | 'takeover' | 'retry', attempt: Number(second) }
+    case 'in-progress':
+    case 'not-due':
+      return { kind, remainingMs: Number(first) }
+    case 'duplicate':
+      return { kind, result: first === undefined ? undefined : (JSON.parse(first) as Json) }
+    case 'dead':
+      return { kind, reason: first as DeadLetterReason }
+    case 'conflict':
+      return { kind }
+    default:
+      return { kind: 'unknown' }
+  }
+}
+
+/** Clients may be set to answer numbers as strings, and strings as buffers. */
+function textOf(value: unknown): string | undefined {
+  return value === null || value === undefined ? undefined : String(value)
+}

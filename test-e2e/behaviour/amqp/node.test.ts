@@ -1,0 +1,81 @@
+import { skipped } from '@onceward/testing'
+import { type Rabbitmqctl, rabbitmqctl } from '@onceward/testing/adapter'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { endsWithEverythingOnce } from '../../support/audit.ts'
+import type { Queue, QueueOptions } from '../../support/brokers/amqp-queue.ts'
+import { type RunningBroker, rabbitOf } from '../../support/brokers/brokers.ts'
+import { effectsReach, orders } from '../../support/effects.ts'
+import { Stage } from '../../support/test-stage.ts'
+
+const STALLED = { id: 'order-stalled', deed: 'stall' } as const
+
+const TIMEOUT_MS = 3_000
+/** The server looks at its timeouts once a minute, unless it is told to look more often. */
+const TIMEOUTS = `
+  application:set_env(rabbit, consumer_timeout, ${TIMEOUT_MS}),
+  application:set_env(rabbit, channel_tick_interval, 500).`
+
+describe.skipIf(skipped('rabbitmq'))('RabbitMQ, a node that is told what to do', () => {
+  let broker: RunningBroker<Queue, QueueOptions>
+  let ctl: Rabbitmqctl | undefined
+  beforeAll(async () => {
+    broker = await rabbitOf('quorum').start()
+    ctl = rabbitmqctl(broker.server)
+  })
+  afterAll(() => broker?.server.stop())
+
+  // Red when what cannot be published is acked all the same, and when nobody goes on after the alarm.
+  test('a memory alarm of the broker is told by health; nothing is lost, and it goes on after', async ({
+    skip,
+  }) => {
+    if (ctl === undefined) return skip('there is no rabbitmqctl for this server')
+    // Every first attempt fails, and its copy is published to a delay queue.
+    const all = orders(200, { deed: 'fail-once', takesMs: 50 })
+    await using stage = await Stage.open({
+      place: await broker.createPlace({ holdMs: 0 }),
+      worker: { transaction: 'each', concurrency: 1, retryBaseMs: 100 },
+    })
+    await stage.send(all)
+    const worker = stage.spawn('worker')
+    await worker.start()
+    await stage.until(async () => (await stage.runs()).length > 10, { what: 'some runs' })
+
+    await ctl('set_vm_memory_high_watermark', 'absolute', '1MB')
+    await stage.until(async () => (await worker.health()).state === 'recovering', {
+      what: 'the worker to be blocked',
+    })
+    expect((await worker.health()).reason).toMatch(/blocks publishers: low on memory/)
+    expect(Object.keys(await stage.effects()).length).toBeLessThan(all.length)
+    await ctl('set_vm_memory_high_watermark', 'absolute', '512MB')
+
+    await effectsReach(stage, all.length)
+    await stage.until(async () => (await worker.health()).state === 'running', {
+      what: 'the worker to go on',
+    })
+    await endsWithEverythingOnce(stage, all)
+  })
+
+  // Red when the acknowledgement of a channel that the server closed ends the consumer, or when the message is run again.
+  test('a handler that outlasts the consumer timeout of the server has its message back, and one effect', async ({
+    skip,
+  }) => {
+    if (ctl === undefined) return skip('there is no rabbitmqctl for this server')
+    await ctl('eval', TIMEOUTS)
+    await using stage = await Stage.open({
+      place: await broker.createPlace(),
+      worker: { transaction: 'each', concurrency: 4, deadlineMs: 600_000 },
+    })
+    const worker = stage.spawn('worker')
+    await worker.start()
+    await stage.send([STALLED])
+    await worker.heard('reached')
+    await stage.until(async () => (await worker.received(STALLED.id)) > 1, {
+      what: 'the server to take it back',
+    })
+    worker.say({ kind: 'go' })
+
+    await endsWithEverythingOnce(stage, [STALLED])
+    expect(await stage.runs()).toHaveLength(1)
+    expect(worker.log).toContain('delivery acknowledgement on channel')
+  })
+})

@@ -1,0 +1,109 @@
+import { skipped } from '@onceward/testing'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { endsWithEverythingOnce } from '../../support/audit.ts'
+import type { Queue, QueueOptions } from '../../support/brokers/amqp-queue.ts'
+import { type RunningBroker, rabbitOf } from '../../support/brokers/brokers.ts'
+import { effectsReach, onceEach, orders } from '../../support/effects.ts'
+import { Stage } from '../../support/test-stage.ts'
+import { Crew } from '../../support/workers/crew.ts'
+import type { WorkerConfig } from '../../support/workers/protocol.ts'
+
+const STALLED = { id: 'order-stalled', deed: 'stall' } as const
+
+describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
+  let broker: RunningBroker<Queue, QueueOptions>
+  beforeAll(async () => {
+    broker = await rabbitOf('quorum').start()
+  })
+  afterAll(() => broker?.server.stop())
+
+  const openStage = async (
+    options: QueueOptions = {},
+    worker: Partial<WorkerConfig> = {},
+  ): Promise<Stage> =>
+    Stage.open({
+      place: await broker.createPlace(options),
+      worker: { transaction: 'each', concurrency: 4, ...worker },
+    })
+
+  // Red when a poison is requeued: it comes back at once, thousands of times, and takes the places of the others.
+  test('a poison leaves the others at least four fifths of their deliveries', async () => {
+    await using stage = await openStage(
+      { prefetch: 8 },
+      { attempts: 30, retryBaseMs: 2_000, random: 0.99 },
+    )
+    const worker = stage.spawn('worker')
+    await worker.start()
+    const poisons = orders(4, { deed: 'fail-always' }).map(({ id, deed }) => ({
+      id: `${id}-poison`,
+      deed,
+    }))
+    await stage.send(poisons)
+    await stage.until(async () => (await stage.troubles()).length === poisons.length, {
+      what: 'failures',
+    })
+    const steps = 60
+    for (let step = 0; step < steps; step += 1) {
+      await stage.send([{ id: `order-${step}` }])
+      await effectsReach(stage, step + 1)
+    }
+
+    const runs = (await stage.runs()).filter(({ id }) => id.endsWith('-poison'))
+    expect((await stage.troubles()).map(({ state }) => state)).toEqual(poisons.map(() => 'w'))
+    expect(runs.length / poisons.length).toBeLessThan(steps / 5)
+  })
+
+  // Red when what is longer than the longest level waits for ever, or runs when that level is over.
+  test('acceptance A13: a retry that waits longer than the longest delay queue takes several turns, and runs when it is due', async () => {
+    const levels = { retryLevelsMs: [300, 600], holdMs: 0 }
+    await using stage = await openStage(levels, { retryBaseMs: 8_000, random: 0.99 })
+    const worker = stage.spawn('worker')
+    await worker.start()
+    const failing = { id: 'order-failing', deed: 'fail-once' } as const
+    await stage.send([failing])
+
+    await effectsReach(stage, 1)
+    expect(worker.settled.filter(({ why }) => why === 'not-due').length).toBeGreaterThan(1)
+    expect(await stage.runs()).toHaveLength(2)
+    await endsWithEverythingOnce(stage, [failing])
+  })
+
+  // Red when unstarted messages wait in a draining process until its last handler has ended.
+  test('a drain gives back at once what it has not begun', async () => {
+    await using stage = await openStage({ prefetch: 20 }, { concurrency: 1 })
+    const first = stage.spawn('first')
+    const other = stage.spawn('other')
+    await Promise.all([first.start(), other.heard('ready')])
+    await stage.send([STALLED])
+    await first.heard('reached')
+    await stage.send(orders(9))
+    await stage.until(async () => (await first.health()).inFlight === 10, { what: 'ten in hand' })
+    await other.start()
+    first.say({ kind: 'drain' })
+
+    // The first one still runs.
+    await effectsReach(stage, 9)
+    expect(first.all('drained')).toEqual([])
+    first.say({ kind: 'go' })
+    await first.heard('drained')
+    await endsWithEverythingOnce(stage, [STALLED, ...orders(9)])
+    expect(await stage.runs()).toHaveLength(10)
+  })
+
+  // Each lost connection counts against everything in hand. Red when the count of the queue decides what is dead.
+  test('trap T22: processes that die beside a queue with a delivery limit cost none of their neighbours', async () => {
+    await using stage = await openStage({ deliveryLimit: 6, prefetch: 8 }, { attempts: 3 })
+    const innocent = orders(30)
+    await stage.send([...innocent.slice(0, 10), { id: 'order-poison', deed: 'poison' }])
+    await stage.send(innocent.slice(10))
+    const crew = await Crew.of(1, stage)
+
+    await effectsReach(stage, innocent.length)
+    await stage.until(async () => (await stage.troubles())[0]?.published, { what: 'a dead letter' })
+    crew.end()
+    expect(await stage.effects()).toEqual(onceEach(innocent))
+    expect(await stage.place?.deadLetters()).toEqual([
+      { id: 'order-poison', reason: 'attempts-spent' },
+    ])
+  })
+})

@@ -1,0 +1,244 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { skipped } from '@onceward/testing'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { endsWithEverythingOnce } from '../../support/audit.ts'
+import {
+  type Broker,
+  KAFKA,
+  RABBITMQ,
+  type RunningBroker,
+  SQS,
+} from '../../support/brokers/brokers.ts'
+import { effectsReach, onceEach, orders, stillAlive } from '../../support/effects.ts'
+import { Stage } from '../../support/test-stage.ts'
+import { Crew } from '../../support/workers/crew.ts'
+import type { Deed, Order, WorkerConfig } from '../../support/workers/protocol.ts'
+
+const BROKERS: readonly Broker[] = [KAFKA, RABBITMQ, SQS]
+
+/** How long another one has an event in hand. */
+const BUSY_MS = 5_000
+
+const STALLED = { id: 'order-stalled', deed: 'stall' } as const
+
+/** What a handler may do to a client library that calls it. */
+const OUTRAGES: readonly Deed[] = [
+  'throw-type-error',
+  'throw-unretriable',
+  'throw-undefined',
+  'throw-at-once',
+  'never-end',
+]
+
+describe.each(BROKERS)('$title', ({ service, start }) => {
+  let broker: RunningBroker
+  beforeAll(async () => {
+    if (!skipped(service)) broker = await start()
+  })
+  afterAll(() => broker?.server.stop())
+
+  const openStage = async (worker: Partial<WorkerConfig> = {}): Promise<Stage> =>
+    Stage.open({
+      place: await broker.createPlace(),
+      worker: { transaction: 'each', concurrency: 4, ...worker },
+    })
+
+  describe.skipIf(skipped(service)).concurrent('the adapter', () => {
+    // Red when the adapter settles later than it says, or not at all.
+    test('a process that dies after its acknowledgement leaves nothing to do', async () => {
+      await using stage = await openStage()
+      const all = orders(3)
+      const first = stage.spawn('first')
+      await first.start()
+      await stage.send(all)
+      await effectsReach(stage, 3)
+      await stage.drained()
+      await stage.until(async () => (await first.health()).inFlight === 0, { what: 'its last ack' })
+      await first.kill()
+      const other = stage.spawn('other')
+      await other.start()
+      await stage.send([{ id: 'order-after' }])
+
+      await endsWithEverythingOnce(stage, [...all, { id: 'order-after' }])
+      expect(other.settled.map(({ why }) => why)).toEqual(['processed'])
+    })
+
+    // Red when what is in progress goes back to the broker at once: thousands of deliveries.
+    test('an event that is in progress elsewhere for 5 s is delivered at most three times', async () => {
+      await using stage = await openStage()
+      const owner = stage.spawn('owner', { source: { kind: 'hand' } })
+      const worker = stage.spawn('worker')
+      await Promise.all([owner.heard('ready'), worker.start()])
+      owner.say({ kind: 'deliver', deliveries: [{ order: STALLED, deliveryCount: 1 }] })
+      await owner.heard('reached')
+      await stage.send([STALLED, ...orders(3)])
+      await stage.until(async () => worker.settled.some(({ why }) => why === 'in-progress'), {
+        what: 'a delivery that meets the owner',
+      })
+      // The length of it is what is tested.
+      await sleep(BUSY_MS)
+      owner.say({ kind: 'go' })
+
+      await effectsReach(stage, 4)
+      await stage.drained()
+      expect(await worker.received(STALLED.id)).toBeLessThanOrEqual(3)
+      expect(await stage.committed(STALLED.id)).toMatchObject([{ worker: 'owner' }])
+      await endsWithEverythingOnce(stage, [STALLED, ...orders(3)])
+    })
+
+    // Red when any of it reaches the client, which ends the consumer, its channel or the process.
+    test('handlers that throw anything or never end leave the consumer consuming', async () => {
+      await using stage = await openStage({ deadlineMs: 2_000 })
+      const worker = stage.spawn('worker')
+      await worker.start()
+      const outrages = OUTRAGES.map((deed): Order => ({ id: `order-${deed}`, deed }))
+      await stage.send([...outrages, ...orders(5)])
+      await effectsReach(stage, outrages.length + 5)
+      await stage.send([{ id: 'order-after' }])
+
+      await effectsReach(stage, outrages.length + 6)
+      stillAlive([worker])
+      expect(await worker.health()).toMatchObject({ state: 'running' })
+      await endsWithEverythingOnce(stage, [...outrages, ...orders(5), { id: 'order-after' }])
+      expect(worker.stderr).toBe('')
+    })
+
+    // Red when an acknowledgement covers what came before it: the one in flight is gone with its process.
+    test('trap T18: what is done behind an event in flight does not carry it off', async () => {
+      await using stage = await openStage()
+      const first = stage.spawn('first')
+      await first.start()
+      await stage.send([STALLED, ...orders(20)])
+      await first.heard('reached')
+      await effectsReach(stage, 3)
+      await first.kill()
+      const other = stage.spawn('other')
+      await other.start()
+      await other.heard('reached')
+      other.say({ kind: 'go' })
+
+      await endsWithEverythingOnce(stage, [STALLED, ...orders(20)])
+    })
+
+    // Red when a failure is neither deferred nor given back, and when what comes after it is acknowledged past it.
+    test('trap T17: an event that failed and waits is not passed by those after it', async () => {
+      await using stage = await openStage({ retryBaseMs: 3_000, random: 0.99 })
+      const failing = { id: 'order-failing', deed: 'fail-once' } as const
+      const first = stage.spawn('first')
+      await first.start()
+      await stage.send([failing, ...orders(20)])
+      await stage.until(async () => (await stage.state(failing.id)) === 'w', { what: 'a failure' })
+      await effectsReach(stage, 1)
+      await first.kill()
+      const other = stage.spawn('other')
+      await other.start()
+
+      await effectsReach(stage, 21)
+      expect(await stage.committed(failing.id)).toMatchObject([{ worker: 'other', attempt: 2 }])
+      await endsWithEverythingOnce(stage, [failing, ...orders(20)])
+    })
+
+    // Red when the claim of a failed run outlives it, or when its writes do.
+    test('acceptance A19: a handler that throws after it has written leaves nothing, and its redelivery goes through', async () => {
+      await using stage = await openStage()
+      const failing = orders(10, { deed: 'fail-once' })
+      const workers = [stage.spawn('one'), stage.spawn('two')]
+      await Promise.all(workers.map((worker) => worker.start()))
+      await stage.send(failing)
+
+      await endsWithEverythingOnce(stage, failing)
+      const attempts = await Promise.all(failing.map(({ id }) => stage.committed(id)))
+      expect(new Set(attempts.flat().map(({ attempt }) => attempt))).toEqual(new Set([2]))
+    })
+
+    // Red when a dead event is acknowledged without its letter, or published at each delivery.
+    test('an event whose attempts are spent is published as dead, once, and is out of the way', async () => {
+      await using stage = await openStage({ attempts: 3, retryBaseMs: 10 })
+      const worker = stage.spawn('worker')
+      await worker.start()
+      await stage.send([{ id: 'order-poison', deed: 'fail-always' }, ...orders(20)])
+
+      await effectsReach(stage, 20)
+      await stage.until(async () => (await stage.troubles())[0]?.published, {
+        what: 'a dead letter',
+      })
+      await stage.drained()
+      expect(await worker.stop()).toBe(0)
+      expect(await stage.effects()).toEqual(onceEach(orders(20)))
+      expect(await stage.troubles()).toEqual([
+        {
+          ...{ id: 'order-poison', state: 'x', attempt: 3 },
+          ...{ reason: 'attempts-spent', published: true },
+        },
+      ])
+      expect(await stage.place?.deadLetters()).toEqual([
+        { id: 'order-poison', reason: 'attempts-spent' },
+      ])
+    })
+
+    // Red when attempts are counted inside the business transaction, or by the broker alone.
+    test('acceptance A14: a poison that kills every process is published as dead', async () => {
+      await using stage = await openStage({ attempts: 3 })
+      await stage.send([...orders(10), { id: 'order-poison', deed: 'poison' }])
+      const crew = await Crew.of(2, stage)
+
+      await effectsReach(stage, 10)
+      await stage.until(async () => (await stage.troubles())[0]?.published, {
+        what: 'a dead letter',
+      })
+      await stage.drained()
+      crew.end()
+      expect(crew.deaths.length).toBeLessThanOrEqual(4)
+      expect(new Set(crew.deaths)).toEqual(new Set(['SIGKILL']))
+      expect(await stage.effects()).toEqual(onceEach(orders(10)))
+      expect(await stage.place?.deadLetters()).toEqual([
+        { id: 'order-poison', reason: 'attempts-spent' },
+      ])
+    })
+
+    // Red without the row as a fence: both commit. Red when what a zombie settles is settled for its successor.
+    test('traps T19 and A15: what a frozen process has in hand is done by another, and it cannot commit when it wakes', async () => {
+      await using stage = await openStage({ deadlineMs: 3_000 })
+      const owner = stage.spawn('owner')
+      const successor = stage.spawn('successor')
+      await stage.send([STALLED])
+      await owner.start()
+      await owner.heard('reached')
+      await owner.kill('SIGSTOP')
+      await successor.start()
+      await successor.heard('reached')
+      successor.say({ kind: 'go' })
+      await effectsReach(stage, 1)
+      await owner.kill('SIGCONT')
+      owner.say({ kind: 'go' })
+      await stage.until(async () => owner.settled.length > 0, { what: 'the owner to give up' })
+
+      expect(owner.settled.map(({ why }) => why)).not.toContain('processed')
+      expect(await stage.committed(STALLED.id)).toMatchObject([{ worker: 'successor' }])
+      await stage.send(orders(5))
+      await endsWithEverythingOnce(stage, [STALLED, ...orders(5)])
+    })
+
+    // Red when a drain gives up what it runs, or settles what it has not run.
+    test('a drain ends what runs, and what was not begun is done by another', async () => {
+      await using stage = await openStage({ concurrency: 1 })
+      const first = stage.spawn('first')
+      const other = stage.spawn('other')
+      await Promise.all([first.start(), other.heard('ready')])
+      await stage.send([STALLED])
+      await first.heard('reached')
+      await stage.send(orders(9))
+      first.say({ kind: 'drain' })
+      await stage.until(async () => (await first.health()).state === 'draining', {
+        what: 'a drain',
+      })
+      first.say({ kind: 'go' })
+      await first.heard('drained')
+      await other.start()
+
+      await endsWithEverythingOnce(stage, [STALLED, ...orders(9)])
+      expect(await stage.committed(STALLED.id)).toMatchObject([{ worker: 'first' }])
+      expect(await stage.runs()).toHaveLength(10)
+    })
+  })
+})

@@ -1,0 +1,31 @@
+/*
+ * A worker whose effect is a call to a payment API: the guard of docs/samples/effects-outside.ts in a process that can
+ * be killed. Its deliveries come from the test, over IPC.
+ */
+import { toDelivery } from '@onceward/core/memory'
+import { postgresLeases } from '@onceward/postgres'
+import { redisLeases } from '@onceward/redis'
+import { Redis } from 'ioredis'
+import { Pool } from 'pg'
+import { createPayments } from '../../../docs/samples/effects-outside.ts'
+import { dyingLeases } from './dying-leases.ts'
+import type { Order, PayerConfig } from './protocol.ts'
+
+const config = JSON.parse(process.argv[2] ?? '{}') as PayerConfig
+const { store } = config
+const leases =
+  store.kind === 'redis'
+    ? redisLeases(new Redis(store.port))
+    : postgresLeases(new Pool({ connectionString: store.url }))
+const payments = createPayments({
+  ...config,
+  leases: dyingLeases(leases, config.dies),
+  leaseMs: 1_000,
+})
+
+async function pay(order: Order): Promise<void> {
+  process.send?.(await payments.process(toDelivery(order, { messageId: order.orderId })))
+}
+
+process.on('message', (order: Order) => void pay(order))
+process.on('disconnect', () => process.exit())

@@ -1,0 +1,86 @@
+import {
+  type RedisConnection,
+  redis,
+  type Server,
+  type SqsConnection,
+  sqs,
+} from '@onceward/testing'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { everythingOnce } from '../../support/effects.ts'
+import { Stage } from '../../support/test-stage.ts'
+import type { CrashPoint } from '../../support/workers/protocol.ts'
+
+const STALLED = { id: 'order-stalled', deed: 'stall' } as const
+const VICTIM = { id: 'order-victim' }
+
+let queue: Server<SqsConnection>
+let cache: Server<RedisConnection>
+beforeAll(async () => {
+  ;[queue, cache] = await Promise.all([sqs({ process: true }), redis()])
+})
+afterAll(() => Promise.all([queue, cache].map((server) => server.stop())))
+
+const openStage = (transaction: 'each' | 'batch', longestHiddenMs?: number): Promise<Stage> =>
+  Stage.open({
+    ...{ sqs: queue.connection, longestHiddenMs },
+    worker: { transaction, deadlineMs: 3_000, redisPort: cache.connection.port },
+  })
+
+describe.concurrent.each(['each', 'batch'] as const)(
+  "leases in Redis beside the inbox, transaction '%s'",
+  (transaction) => {
+    // Red when the lease decides who may commit instead of the row: its owner changes twice here.
+    test('traps T5 and A4: an owner that wakes after SIGSTOP cannot commit over its successor', async () => {
+      await using stage = await openStage(transaction)
+      const owner = stage.spawn('owner')
+      const successor = stage.spawn('successor')
+      await stage.send([STALLED])
+      await owner.start()
+      await owner.heard('reached')
+      await owner.kill('SIGSTOP')
+
+      await successor.start()
+      await successor.heard('reached')
+      successor.say({ kind: 'go' })
+      await stage.until(async () => (await stage.state(STALLED.id)) === 'd', {
+        what: 'the commit of the successor',
+      })
+      await owner.kill('SIGCONT')
+      owner.say({ kind: 'go' })
+      await stage.until(async () => owner.settled.length > 0, { what: 'the owner to give up' })
+
+      expect(owner.settled.map(({ why }) => why)).not.toContain('processed')
+      await everythingOnce(stage, [STALLED])
+      expect(await stage.committed(STALLED.id)).toMatchObject([{ worker: 'successor' }])
+    })
+
+    async function die(stage: Stage, at: CrashPoint) {
+      const first = stage.spawn('first', { crash: { at, id: VICTIM.id } })
+      const successor = stage.spawn('successor')
+      await stage.send([VICTIM])
+      await first.start()
+      await first.heard('reached')
+      await successor.heard('ready')
+      first.say({ kind: 'go' })
+      expect(await first.ended()).toBe('SIGKILL')
+      return successor
+    }
+
+    // Red when what the row says is kept from Redis.
+    test('a lease whose owner died after its COMMIT is healed by the redelivery', async () => {
+      await using stage = await openStage(transaction, 500)
+      const successor = await die(stage, 'before-complete')
+      expect(await stage.state(VICTIM.id)).toBe('d')
+      await successor.start()
+      await everythingOnce(stage, [VICTIM])
+      expect(await stage.committed(VICTIM.id)).toMatchObject([{ worker: 'first' }])
+      expect(successor.settled.at(-1)).toMatchObject({ kind: 'ack', why: 'duplicate' })
+
+      // Redis is healed: it does not matter any more what Postgres has.
+      await stage.pool.query('delete from onceward.processed_events')
+      await stage.send([VICTIM])
+      await everythingOnce(stage, [VICTIM])
+      expect(successor.settled.at(-1)).toMatchObject({ kind: 'ack', why: 'duplicate' })
+    })
+  },
+)

@@ -1,0 +1,43 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { sqs } from '@onceward/testing'
+import { describe, test } from 'vitest'
+import { effectsReach, everythingOnce, orders, stillAlive } from '../../support/effects.ts'
+import { Stage } from '../../support/test-stage.ts'
+
+const DOWN_MS = 20_000
+const COUNT = 200
+
+describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
+  /*
+   * Red when an error of the receive ends the loop (trap T16), and when what was committed while SQS could not be
+   * told is run again afterwards.
+   */
+  test('SQS is down for 20 s in the middle of the work', async () => {
+    await using queue = await sqs({ process: true, native: true })
+    await using stage = await Stage.open({ sqs: queue.connection, worker: { transaction } })
+    const all = orders(COUNT, { takesMs: 20 })
+    await stage.send(all)
+    const workers = [stage.spawn('one'), stage.spawn('two')]
+    await Promise.all(workers.map((worker) => worker.start()))
+
+    await effectsReach(stage, COUNT / 10)
+    await queue.kill('SIGKILL')
+    // The length of the outage is what is tested.
+    const outage = sleep(DOWN_MS)
+    for (const worker of workers) {
+      await stage.until(async () => (await worker.health()).state === 'recovering', {
+        what: `${worker.name} to notice`,
+      })
+    }
+    await outage
+    await queue.restart()
+
+    await everythingOnce(stage, all)
+    for (const worker of workers) {
+      stillAlive([worker])
+      await stage.until(async () => (await worker.health()).state === 'running', {
+        what: `${worker.name} to recover`,
+      })
+    }
+  })
+})

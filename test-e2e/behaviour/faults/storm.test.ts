@@ -1,0 +1,96 @@
+import {
+  type PostgresServer,
+  postgres,
+  type Server,
+  type SqsConnection,
+  sqs,
+} from '@onceward/testing'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createDice, type Dice } from '../../support/dice.ts'
+import { effectsReach, everythingOnce, orders } from '../../support/effects.ts'
+import { Stage } from '../../support/test-stage.ts'
+import { Crew } from '../../support/workers/crew.ts'
+import type { Order } from '../../support/workers/protocol.ts'
+
+/** Events of one run; ONCEWARD_E2E_EVENTS makes it longer. */
+const COUNT = Number(process.env['ONCEWARD_E2E_EVENTS'] ?? 2_000)
+const BLOWS = Math.max(8, Math.round(COUNT / 200))
+
+let queue: Server<SqsConnection>
+let server: PostgresServer
+beforeAll(async () => {
+  queue = await sqs({ process: true })
+  server = await postgres({ native: true })
+})
+afterAll(() => Promise.all([queue.stop(), server.stop()]))
+
+/*
+ * Chance finds what nobody thought of. The seed is printed; ONCEWARD_E2E_SEED repeats the blows, though not the moment
+ * in which they fall.
+ */
+test.each(['each', 'batch'] as const)(
+  "workers killed and frozen, Postgres restarted, producers that repeat themselves: transaction '%s'",
+  async (transaction) => {
+    const dice = createDice()
+    await using stage = await Stage.open({
+      sqs: queue.connection,
+      databaseUrl: await server.createDatabase(),
+      longestHiddenMs: 2_000,
+      // Ten: a blow may hit an event that runs alone, and then it counts.
+      worker: { transaction, deadlineMs: 3_000, attempts: 10 },
+    })
+    const all = orders(COUNT, { takesMs: 2 })
+    const crew = await Crew.of(3, stage)
+    const sent = stage.send(withDuplicates(all, dice))
+
+    for (let blow = 1; blow <= BLOWS; blow += 1) {
+      await effectsReach(stage, Math.floor((COUNT * (blow - dice.next())) / (BLOWS + 1)))
+      await strike(crew, dice, KINDS[blow - 1] ?? dice.pick(KINDS))
+    }
+    await Promise.all([sent, thawAll(crew)])
+
+    await everythingOnce(stage, all)
+    crew.end()
+    // None ended by itself.
+    expect(new Set(crew.deaths), await stage.explain(['nothing'])).toEqual(new Set(['SIGKILL']))
+  },
+  120_000 + COUNT * 20,
+)
+
+/** Every tenth is sent twice, the copies anywhere among the others. */
+function withDuplicates(all: readonly Order[], dice: Dice): readonly Order[] {
+  const copies = all.filter((_, index) => index % 10 === 0)
+  return [...all, ...copies]
+    .map((order) => ({ order, place: dice.next() }))
+    .toSorted((a, b) => a.place - b.place)
+    .map(({ order }) => order)
+}
+
+/** Each once, then at random. */
+const KINDS = ['kill', 'freeze', 'restart', 'crash', 'kill'] as const
+
+const frozen = new WeakSet<Crew['members'][number]>()
+
+async function strike(crew: Crew, dice: Dice, kind: (typeof KINDS)[number] | undefined) {
+  await thawAll(crew)
+  const victim = dice.pick(crew.members)
+  switch (kind) {
+    case 'kill':
+      return victim?.kill('SIGKILL')
+    case 'freeze':
+      if (victim !== undefined) frozen.add(victim)
+      // Until the next blow.
+      return victim?.kill('SIGSTOP')
+    case 'crash':
+      await server.kill('SIGKILL')
+      return server.restart()
+    default:
+      return server.restart()
+  }
+}
+
+async function thawAll(crew: Crew): Promise<void> {
+  for (const member of crew.members) {
+    if (frozen.delete(member)) await member.kill('SIGCONT')
+  }
+}

@@ -1,0 +1,146 @@
+import { type Server, type SqsConnection, sqs } from '@onceward/testing'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  effectsReach,
+  everythingOnce,
+  onceEach,
+  orders,
+  stillAlive,
+} from '../../support/effects.ts'
+import { Stage } from '../../support/test-stage.ts'
+import type { Order } from '../../support/workers/protocol.ts'
+
+const DAY_MS = 86_400_000
+
+let queue: Server<SqsConnection>
+beforeAll(async () => {
+  queue = await sqs({ process: true })
+})
+afterAll(() => queue.stop())
+
+describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
+  /*
+   * Red when an instant of the worker's own clock is stored (a retry that one worker makes due tomorrow, the other
+   * never gets), or compared with one of the server's.
+   */
+  test('trap T32: two workers whose clocks are wrong by a day, one each way, share the work', async () => {
+    await using stage = await Stage.open({
+      sqs: queue.connection,
+      worker: { transaction, retryBaseMs: 1_000 },
+    })
+    const ahead = stage.spawn('ahead', { clockOffsetMs: DAY_MS })
+    const behind = stage.spawn('behind', { clockOffsetMs: -DAY_MS })
+    const workers = [ahead, behind]
+    await Promise.all(workers.map((worker) => worker.start()))
+    const all: Order[] = []
+    // Who receives what is the broker's choice: one that polls first may take a whole wave.
+    do {
+      const wave = orders(20, { deed: 'fail-once' }, `wave-${all.length}`)
+      all.push(...wave)
+      await stage.send(wave)
+      await effectsReach(stage, all.length)
+    } while (all.length < 400 && workers.some((worker) => worker.settled.length === 0))
+
+    await everythingOnce(stage, all)
+
+    stillAlive(workers)
+    for (const worker of workers) expect(worker.settled.length).toBeGreaterThan(0)
+    const waits = workers.flatMap(({ settled }) => settled.flatMap(({ waitMs = 0 }) => waitMs))
+    expect(Math.max(...waits)).toBeLessThan(60_000)
+  })
+
+  // Red when waiting for a connection has no end, or when it counts as a failure of the event.
+  test("a pool that the user's own code has exhausted defers everything until it is free", async () => {
+    await using stage = await Stage.open({
+      sqs: queue.connection,
+      worker: { transaction, poolMax: 5, concurrency: 3, attempts: 1 },
+    })
+    const worker = stage.spawn('worker')
+    await worker.start()
+    worker.say({ kind: 'take-pool' })
+    await worker.heard('pool-taken')
+    const all = orders(10)
+    await stage.send(all)
+    await stage.until(async () => worker.settled.some(({ why }) => why === 'store-down'), {
+      what: 'a delivery that waits for the store',
+    })
+    expect(await stage.effects()).toEqual({})
+    worker.say({ kind: 'free-pool' })
+
+    await everythingOnce(stage, all)
+    stillAlive([worker])
+    expect(worker.settled.map(({ error = '' }) => error).join()).toMatch(
+      /No connection of the pool/,
+    )
+  })
+
+  // Red when the error is taken for a failure of the event: with one attempt, all of them would be dead.
+  test('a full disk (53100) is no failure of the event', async () => {
+    await using stage = await Stage.open({
+      sqs: queue.connection,
+      worker: { transaction, attempts: 1 },
+    })
+    await stage.pool.query('insert into full_disk values (true)')
+    const worker = stage.spawn('worker')
+    await worker.start()
+    const all = orders(10, { deed: 'fill-disk' })
+    await stage.send(all)
+    await stage.until(async () => (await worker.health()).state === 'paused', {
+      what: 'a consumer that waits for the store',
+    })
+    expect(await stage.effects()).toEqual({})
+    await stage.pool.query('delete from full_disk')
+
+    await everythingOnce(stage, all)
+    stillAlive([worker])
+    expect(worker.settled.map(({ error = '' }) => error).join()).toMatch(/No space left on device/)
+  })
+
+  // Red when each of these runs counts as one without verdict: after three of them the event would be dead.
+  test('a disk that is full for long is held against no event, redelivered ones included', async () => {
+    await using stage = await Stage.open({
+      sqs: queue.connection,
+      longestHiddenMs: 2_000,
+      worker: { transaction, attempts: 1 },
+    })
+    await stage.pool.query('insert into full_disk values (true)')
+    const all = orders(1, { deed: 'fill-disk' })
+    await stage.send(all)
+    const first = stage.spawn('first')
+    await first.start()
+    await stage.until(async () => first.settled.length > 0, { what: 'a first run' })
+    await first.kill()
+    const second = stage.spawn('second')
+    await second.start()
+    await stage.until(async () => (await stage.runs()).length >= 6, { what: 'six runs' })
+    await stage.pool.query('delete from full_disk')
+
+    await everythingOnce(stage, all)
+    stillAlive([second])
+  })
+
+  /*
+   * Red when such a run counts for the neighbours too (all of a batch end dead), and when a delivery that was begun
+   * counts as a first one for ever (it never ends).
+   */
+  test('an event that breaks its connection in every run ends without verdict, alone', async () => {
+    await using stage = await Stage.open({
+      sqs: queue.connection,
+      longestHiddenMs: 2_000,
+      worker: { transaction, attempts: 1 },
+    })
+    const worker = stage.spawn('worker')
+    const innocent = orders(9)
+    const breaker = { id: 'order-breaker', deed: 'break-connection' } as const
+    await stage.send([...innocent.slice(0, 5), breaker, ...innocent.slice(5)])
+    await worker.start()
+
+    await stage.drained()
+    expect(await stage.effects()).toEqual(onceEach(innocent))
+    expect(await stage.troubles()).toMatchObject([
+      { id: breaker.id, state: 'x', reason: 'no-verdict', published: true },
+    ])
+    expect(await stage.place?.deadLetters()).toEqual([{ id: breaker.id, reason: 'no-verdict' }])
+    stillAlive([worker])
+  })
+})

@@ -1,0 +1,63 @@
+import { type KafkaCluster, kafkaCluster, skipped } from '@onceward/testing'
+import { type Admin, Kafka, logLevel } from 'kafkajs'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { endsWithEverythingOnce } from '../../support/audit.ts'
+import { createTopic } from '../../support/brokers/kafka-topic.ts'
+import { freshName } from '../../support/brokers/queue-under-test.ts'
+import { effectsReach, orders, stillAlive } from '../../support/effects.ts'
+import { Stage } from '../../support/test-stage.ts'
+
+const PER_STEP = 100
+
+let cluster: KafkaCluster
+let admin: Admin
+beforeAll(async () => {
+  if (skipped('kafka')) return
+  cluster = await kafkaCluster()
+  admin = new Kafka({ ...cluster.connection, logLevel: logLevel.NOTHING }).admin()
+  await admin.connect()
+})
+afterAll(async () => {
+  await admin?.disconnect()
+  await cluster?.[Symbol.asyncDispose]()
+})
+
+/*
+ * Twice whoever coordinates the group dies, and with it the leader of some partitions. Red when a consumer ends with
+ * its coordinator.
+ */
+test.skipIf(skipped('kafka'))(
+  'members whose coordinator and leaders move go on by themselves: 0 lost, 0 doubled',
+  async () => {
+    const place = await createTopic(cluster.connection, freshName(), { sessionMs: 6_000 })
+    await using stage = await Stage.open({
+      place,
+      worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000 },
+    })
+    const all = orders(3 * PER_STEP, { takesMs: 20 })
+    const workers = [stage.spawn('one'), stage.spawn('two')]
+    await Promise.all(workers.map((worker) => worker.start()))
+    await stage.send(all.slice(0, PER_STEP))
+    await effectsReach(stage, PER_STEP / 2)
+
+    for (const step of [1, 2]) {
+      const before = await coordinator()
+      await cluster.nodes[before - 1]?.kill('SIGKILL')
+      await stage.send(all.slice(step * PER_STEP, (step + 1) * PER_STEP))
+      await effectsReach(stage, (step + 1) * PER_STEP)
+      expect(await coordinator()).not.toBe(before)
+      await cluster.nodes[before - 1]?.restart()
+    }
+
+    stillAlive(workers)
+    // What they print is not judged: of a dead broker among living ones kafkajs disconnects more often than Node likes.
+    await endsWithEverythingOnce(stage, all)
+  },
+  300_000,
+)
+
+/** The id of the node that all groups have for coordinator: there is one partition of their offsets. */
+async function coordinator(): Promise<number> {
+  const { topics } = await admin.fetchTopicMetadata({ topics: ['__consumer_offsets'] })
+  return topics[0]?.partitions[0]?.leader ?? 0
+}

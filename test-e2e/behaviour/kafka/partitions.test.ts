@@ -1,0 +1,146 @@
+import { skipped } from '@onceward/testing'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { endsWithEverythingOnce } from '../../support/audit.ts'
+import { KAFKA, type RunningBroker } from '../../support/brokers/brokers.ts'
+import { PARTITIONS, type Topic, type TopicOptions } from '../../support/brokers/kafka-topic.ts'
+import { effectsReach, orders } from '../../support/effects.ts'
+import { Stage } from '../../support/test-stage.ts'
+import type { Order, WorkerConfig } from '../../support/workers/protocol.ts'
+
+const SESSION_MS = 2_000
+
+/** Its owner ends it long after its session would have ended. */
+const SLOW = { id: 'order-slow', takesMs: 3 * SESSION_MS } as const
+
+describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
+  let broker: RunningBroker<Topic, TopicOptions>
+  beforeAll(async () => {
+    broker = await KAFKA.start()
+  })
+  afterAll(() => broker?.server.stop())
+
+  const openTopic = (): Promise<Topic> => broker.createPlace({ sessionMs: SESSION_MS })
+  const openStage = (place: Topic, worker: Partial<WorkerConfig> = {}): Promise<Stage> =>
+    Stage.open({ place, worker: { transaction: 'each', concurrency: 4, ...worker } })
+
+  /*
+   * One order after the other goes to each of the other partitions, each after the effect of the one before. Red when
+   * an error reaches kafkajs: nothing is fetched then until its next try, so each step costs an attempt of the poison.
+   * A step without one is a delivery that the poison has not held up.
+   */
+  test('a poison leaves the others at least four fifths of their deliveries', async () => {
+    const topic = await openTopic()
+    await using stage = await openStage(topic, { attempts: 30, retryBaseMs: 2_000, random: 0.99 })
+    const worker = stage.spawn('worker')
+    await worker.start()
+    const poison = { id: 'order-poison', deed: 'fail-always' } as const
+    await topic.sendTo(0, [poison])
+    await stage.until(async () => (await stage.state(poison.id)) === 'w', { what: 'a failure' })
+    const steps = 50
+    for (let step = 0; step < steps; step += 1) {
+      for (let partition = 1; partition < PARTITIONS; partition += 1) {
+        await topic.sendTo(partition, [{ id: `order-${step}-${partition}` }])
+      }
+      await effectsReach(stage, (step + 1) * (PARTITIONS - 1))
+    }
+
+    const runs = (await stage.runs()).filter(({ id }) => id === poison.id)
+    expect(await stage.state(poison.id)).toBe('w')
+    expect(runs.length).toBeLessThan(steps / 5)
+  })
+
+  // Red when nothing beats while a handler runs: the event runs twice, its owner is thrown out.
+  test('a handler that is slower than the session stays in its group', async () => {
+    const topic = await openTopic()
+    await using stage = await openStage(topic)
+    const workers = [stage.spawn('one'), stage.spawn('two')]
+    for (const worker of workers) await worker.start()
+    await topic.sendTo(0, [SLOW])
+    await effectsReach(stage, 1)
+
+    expect(await stage.runs()).toHaveLength(1)
+    expect(await topic.members()).toBe(2)
+    await topic.sendTo(0, orders(3))
+    await endsWithEverythingOnce(stage, [SLOW, ...orders(3)])
+  })
+
+  // Red when what runs at a rebalance is acknowledged by nobody, or by both: the row decides, the owner commits.
+  test('acceptance A15: a member that joins in the middle of handlers doubles nothing and loses nothing', async () => {
+    const topic = await openTopic()
+    await using stage = await openStage(topic)
+    const all = orders(80, { takesMs: 400 })
+    const first = stage.spawn('first')
+    const second = stage.spawn('second')
+    await first.start()
+    await second.heard('ready')
+    await topic.send(all)
+    await effectsReach(stage, 5)
+    await second.start()
+    await effectsReach(stage, 20)
+    const third = stage.spawn('third')
+    await third.start()
+
+    await effectsReach(stage, all.length)
+    // One may be on its way back into the group.
+    await stage.until(async () => (await topic.members()) === 3, { what: 'three members' })
+    await endsWithEverythingOnce(stage, all)
+  })
+
+  // Red when a deferred record lets later ones of its key pass, or when attempts of one lane run side by side.
+  test('the order of each key is kept with sixteen handlers and events that fail', async () => {
+    const topic = await openTopic()
+    await using stage = await openStage(topic, { concurrency: 16, poolMax: 18, retryBaseMs: 20 })
+    const all = Array.from({ length: 200 }, (_, index): Order => {
+      const lane = `customer-${index % 20}`
+      const deed = index % 7 === 0 ? 'fail-once' : undefined
+      return { id: `order-${index}`, lane, deed }
+    })
+    const workers = [stage.spawn('one'), stage.spawn('two')]
+    await Promise.all(workers.map((worker) => worker.start()))
+    await topic.send(all)
+
+    await endsWithEverythingOnce(stage, all)
+    const { rows } = await stage.pool.query<{ id: string }>('select id from effects order by place')
+    for (let lane = 0; lane < 20; lane += 1) {
+      const done = rows.map(({ id }) => Number(id.slice('order-'.length)))
+      const ofLane = done.filter((index) => index % 20 === lane)
+      expect(ofLane).toEqual(ofLane.toSorted((a, b) => a - b))
+    }
+  })
+
+  // Red when the position of an event is where it stood: the offsets of a new topic begin where those of the old did.
+  test('trap T38: the events of a topic that was deleted and made anew are no duplicates of its former ones', async () => {
+    const topic = await openTopic()
+    await using stage = await openStage(topic)
+    const worker = stage.spawn('worker', { identity: 'position' })
+    await worker.start()
+    await topic.sendTo(0, orders(5))
+    await effectsReach(stage, 5)
+    await stage.drained()
+    await topic.remove()
+    await topic.create()
+    const others = Array.from({ length: 12 }, (_, index) => ({ id: `order-new-${index}` }))
+    await topic.sendTo(0, others)
+
+    await endsWithEverythingOnce(stage, [...orders(5), ...others])
+  })
+
+  // Red when two guards of different names share a group because they share a topic: each would see a half.
+  test('trap T39: two consumers on one topic each have all of it', async () => {
+    const topic = await openTopic()
+    await using stage = await openStage(topic)
+    const { groupId: _, ...source } = topic.source
+    const billing = stage.spawn('billing', { consumer: `${topic.source.topic}-billing`, source })
+    const mail = stage.spawn('mail', { consumer: `${topic.source.topic}-mail`, source })
+    await Promise.all([billing.start(), mail.start()])
+    await topic.send(orders(40))
+    const done = async (): Promise<boolean> =>
+      [billing, mail].every(
+        ({ settled }) => settled.filter(({ why }) => why === 'processed').length === 40,
+      )
+    await stage.until(done, { what: 'everything by both' })
+
+    expect(await Promise.all([billing.stop(), mail.stop()])).toEqual([0, 0])
+    expect(Object.values(await stage.effects())).toEqual(orders(40).map(() => 2))
+  })
+})

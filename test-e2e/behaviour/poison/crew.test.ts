@@ -1,0 +1,97 @@
+import { type Server, type SqsConnection, sqs } from '@onceward/testing'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { onceEach, orders } from '../../support/effects.ts'
+import { Stage } from '../../support/test-stage.ts'
+import { Crew } from '../../support/workers/crew.ts'
+
+const ATTEMPTS = 3
+
+let queue: Server<SqsConnection>
+beforeAll(async () => {
+  queue = await sqs({ process: true })
+})
+afterAll(() => queue.stop())
+
+describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
+  // Red when attempts are counted inside the business transaction: it is never dead, and the crew dies for ever.
+  test('trap T13: an attempt counter survives the rollback, and acceptance A14: a poison that kills every process is published as dead', async () => {
+    await using stage = await Stage.open({
+      sqs: queue.connection,
+      worker: { transaction, attempts: ATTEMPTS },
+    })
+    const innocent = orders(100)
+    await stage.send([...innocent.slice(0, 50), { id: 'order-poison', deed: 'poison' }])
+    await stage.send(innocent.slice(50))
+    const crew = await Crew.of(3, stage)
+
+    await stage.drained()
+    crew.end()
+
+    expect(crew.deaths.length).toBeLessThanOrEqual(ATTEMPTS + 1)
+    expect(new Set(crew.deaths)).toEqual(new Set(['SIGKILL']))
+    expect(await stage.effects()).toEqual(onceEach(innocent))
+    expect(await stage.troubles()).toEqual([
+      {
+        id: 'order-poison',
+        state: 'x',
+        attempt: ATTEMPTS,
+        reason: 'attempts-spent',
+        published: true,
+      },
+    ])
+    expect(await stage.place?.deadLetters()).toEqual([
+      { id: 'order-poison', reason: 'attempts-spent' },
+    ])
+    const counts = (await stage.runs()).filter(({ id }) => id !== 'order-poison')
+    expect(Math.max(...counts.map(({ attempt }) => attempt))).toBeLessThanOrEqual(2)
+  })
+
+  // Red when each process counts for itself.
+  test('trap T14: three processes together make as many attempts as one', async () => {
+    await using stage = await Stage.open({ sqs: queue.connection, worker: { transaction } })
+    const failing = orders(9, { deed: 'fail-always' })
+    await Crew.of(3, stage, { retryBaseMs: 10 })
+    await stage.send(failing)
+
+    await stage.drained()
+
+    const troubles = await stage.troubles()
+    expect(troubles.map(({ attempt, reason }) => [attempt, reason])).toEqual(
+      failing.map(() => [5, 'attempts-spent']),
+    )
+    const told = stage.workers.flatMap(({ settled }) => settled)
+    for (const { id } of failing) {
+      const failed = told.filter((each) => each.id === id && each.why === 'failed')
+      expect(failed.map(({ attempt }) => attempt).toSorted()).toEqual([1, 2, 3, 4])
+    }
+    expect(await stage.effects()).toEqual({})
+  })
+
+  // Red when redeliveries count as attempts, by the receive count of SQS or before the row is asked.
+  test('an event whose effect is committed never becomes dead, however often it is redelivered', async () => {
+    await using stage = await Stage.open({
+      sqs: queue.connection,
+      visibilityMs: 1_000,
+      worker: { transaction, attempts: ATTEMPTS },
+    })
+    await stage.send(orders(1))
+    for (let death = 0; death < 2 * ATTEMPTS; death += 1) {
+      const worker = stage.spawn(`doomed-${death}`, { crash: { at: 'before-ack', id: 'order-0' } })
+      await worker.start()
+      await worker.heard('reached')
+      worker.say({ kind: 'go' })
+      expect(await worker.ended()).toBe('SIGKILL')
+    }
+    const last = stage.spawn('last')
+    await last.start()
+
+    await stage.drained()
+
+    const told = stage.workers.flatMap(({ settled }) => settled.map(({ why }) => why))
+    expect(told.slice(1)).toEqual(Array.from({ length: 2 * ATTEMPTS }, () => 'duplicate'))
+    expect(await stage.effects()).toEqual({ 'order-0': 1 })
+    expect(await stage.runs()).toHaveLength(1)
+    expect(await stage.troubles()).toEqual([])
+    expect(await stage.place?.deadLetters()).toEqual([])
+  })
+})

@@ -1,0 +1,154 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { redis, until } from '@onceward/testing'
+import { expect, test } from 'vitest'
+
+const main = join(import.meta.dirname, '../demo/main.ts')
+
+const start = (...args: readonly string[]) => startWith(process.env, ...args)
+
+function startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]) {
+  const options = [
+    '--conditions=@onceward/source',
+    '--disable-warning=TimeoutNegativeWarning',
+    main,
+  ]
+  const child = spawn(process.execPath, [...options, ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env,
+  })
+  const output = Promise.all([once(child, 'close'), text(child.stdout), text(child.stderr)])
+  const done = output.then(([[code], stdout, stderr]) => ({ code, stdout, stderr }))
+  return { child, done }
+}
+
+test.each([
+  ['sqs', []],
+  ['kafka', ['stopped by SIGSTOP for']],
+  ['amqp', []],
+])(
+  'the demo on %s charges every order once with the guard and some twice without it',
+  { timeout: 300_000 },
+  async (broker, besides) => {
+    const args = ['--broker', broker, '--events', '60', '--kills', '2', '--json']
+    const { code, stdout, stderr } = await start(...args).done
+    const told = [
+      'killed by SIGKILL after its commit, before its acknowledgement',
+      'killed by SIGKILL inside a transaction',
+      ...besides,
+    ]
+    // Once without the guard and once with it.
+    for (const line of told) expect(stderr.split(line).length - 1, stderr).toBe(2)
+    const result = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '')
+    expect(result).toEqual({
+      broker,
+      events: 60,
+      deliveries: expect.any(Number),
+      kills: 2,
+      effects: 60,
+      lost: 0,
+      doubled: 0,
+      durationMs: expect.any(Number),
+      unguarded: { effects: expect.any(Number), lost: 0, doubled: expect.any(Number) },
+    })
+    expect(result.deliveries).toBeGreaterThan(66)
+    expect(result.unguarded.doubled).toBeGreaterThan(6)
+    expect(result.unguarded.effects).toBeGreaterThan(66)
+    expect(code).toBe(0)
+  },
+)
+
+test('with --redis every order is charged once, whatever Redis loses', async () => {
+  const { code, stdout, stderr } = await start(
+    '--events',
+    '40',
+    '--kills',
+    '2',
+    '--redis',
+    '--json',
+  ).done
+  expect(stderr).toMatch(/Redis flushed: [1-9]\d* keys gone/)
+  expect(stderr).toContain('Redis killed by SIGKILL')
+  expect(stderr).toContain('Redis restarted')
+  expect(JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '')).toMatchObject({
+    ...{ events: 40, kills: 2, effects: 40, lost: 0, doubled: 0 },
+    unguarded: { lost: 0, doubled: expect.any(Number) },
+  })
+  expect(code).toBe(0)
+})
+
+test('the demo neither flushes nor kills a Redis of the user', async () => {
+  await using server = await redis({ native: true })
+  const env = { ...process.env, ONCEWARD_REDIS_URL: server.connection.url }
+  const { code, stderr } = await startWith(env, '--redis').done
+  expect(code).toBe(2)
+  expect(stderr).toContain('unset ONCEWARD_REDIS_URL')
+})
+
+test('without any Redis to be had --redis says what to install', async () => {
+  const { PATH: _, ...env } = process.env
+  const { code, stderr } = await startWith({ ...env, PATH: '/nowhere' }, '--redis').done
+  expect(code).toBe(2)
+  expect(stderr).toContain('--redis needs a Redis of its own')
+  expect(stderr).toContain('redis-server')
+})
+
+test.each([
+  ['kafka', 'java'],
+  ['amqp', 'epmd'],
+])('without any server to be had --broker %s says what to install', async (broker, tool) => {
+  const {
+    PATH: _path,
+    ONCEWARD_KAFKA_BROKERS: _kafka,
+    ONCEWARD_RABBITMQ_URL: _rabbitmq,
+    ...env
+  } = process.env
+  const own = { ...env, PATH: '/nowhere', ONCEWARD_DOCKER: '0' }
+  const { code, stderr } = await startWith(own, '--broker', broker).done
+  expect(code).toBe(2)
+  expect(stderr).toContain(`--broker ${broker} needs`)
+  expect(stderr).toContain(tool)
+})
+
+function childrenOf(parent: number | undefined): number[] {
+  const lines = execFileSync('ps', ['-A', '-o', 'pid=,ppid=']).toString().trim().split('\n')
+  const processes = lines.map((line) => line.trim().split(/\s+/).map(Number))
+  return processes.flatMap(([pid = 0, ppid]) => (ppid === parent ? [pid] : []))
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
+test.each([
+  ['SIGINT', 130],
+  ['SIGKILL', null],
+] as const)('the demo leaves no process behind after %s', async (signal, code) => {
+  const { child, done } = start()
+  const seen: Buffer[] = []
+  child.stdout.on('data', (chunk: Buffer) => seen.push(chunk))
+  await until(() => Buffer.concat(seen).includes('SIGKILL inside a transaction'), {
+    deadlineMs: 60_000,
+  })
+  const children = childrenOf(child.pid)
+  expect(children.length).toBeGreaterThanOrEqual(4)
+  child.kill(signal)
+  expect((await done).code).toBe(code)
+  await until(() => !children.some(isAlive), { what: `the end of ${children.join(', ')}` })
+})
+
+test.each([
+  ['--broker nats', 'unknown broker: nats'],
+  ['--events many', 'Expected --events'],
+  ['--nonsense', '--nonsense'],
+])('the demo refuses %s', async (args, why) => {
+  const { code, stderr } = await start(...args.split(' ')).done
+  expect(code).toBe(2)
+  expect(stderr).toContain(why)
+})

@@ -1,0 +1,166 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const source = (name: string): string => join(root, 'packages', name, 'src')
+const isTest = (file: string): boolean => /\.test(-d)?\.ts$/.test(file)
+
+function filesIn(directory: string): string[] {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
+    .map((entry) => relative(directory, join(entry.parentPath, entry.name)))
+}
+
+const TITLE = /(?:\b(?:test|it)|\])\s*\)?\(\s*(['"`])(.*?)(?<!\\)\1/gs
+const TRAP = /^(?:traps? )?[A-Z]\d+(?:(?:, | and )[A-Z]\d+)*: /
+
+/** What an adapter promises under another title, by file and title, or why it cannot promise it. */
+const ELSEWHERE: Readonly<Record<string, string | readonly [string, string]>> = {
+  'kafka: a dead letter that cannot be published stays, and only an error is reported': [
+    'packages/kafka/src/settle.test.ts',
+    'a dead letter that cannot be published now comes back',
+  ],
+  'kafka: a drain settles what runs and has the rest back for another consumer within a second': [
+    'packages/kafka/src/handlers.int.test.ts',
+    'a drain ends what runs, commits it, leaves the rest, and leaves the group at once',
+  ],
+  'kafka: a failed handler is run again, a fatal one becomes a dead letter with its reason': [
+    'packages/kafka/src/consume.int.test.ts',
+    'a dead letter has key, value and headers of the original, and the original is passed',
+  ],
+  'kafka: a guard of batches waits a little for them to fill':
+    'There is no such wait: a fetch is a batch already.',
+  'kafka: a missing queue is named at the start, also the one for dead letters': [
+    'packages/kafka/src/start.int.test.ts',
+    'K24: %s that does not exist is told at the start',
+  ],
+  'kafka: a poison in the queue does not hold up the others': [
+    'test-e2e/behaviour/kafka/partitions.test.ts',
+    'a poison leaves the others at least four fifths of their deliveries',
+  ],
+  'kafka: a queue is not its own dead-letter queue': [
+    'packages/kafka/src/options.test.ts',
+    'dead letters in a circle',
+  ],
+  'kafka: a server that is killed and restarted finds its consumer again': [
+    'packages/kafka/src/recovery.int.test.ts',
+    'K13, K20: after %s and a restart every event has run once, without help',
+  ],
+  'kafka: ends handlers that run, settles them, and returns at once what was not begun': [
+    'packages/kafka/src/intake.test.ts',
+    'a stop ends what runs, commits it, and gives the rest back unread',
+  ],
+  'kafka: gives the message back, but not that of another broker or of a stored delivery': [
+    'packages/kafka/src/delivery.test.ts',
+    'a record becomes a delivery',
+  ],
+  'kafka: no hot loop: a copy of an event that runs for five seconds comes at most three times': [
+    'test-e2e/behaviour/brokers/acceptance.test.ts',
+    'an event that is in progress elsewhere for 5 s is delivered at most three times',
+  ],
+  'kafka: what was in hand when the store went away is run again as soon as it is back': [
+    'packages/kafka/src/intake.test.ts',
+    'while the store is down one record asks, the others wait, and kafkajs goes on',
+  ],
+}
+
+/** Whose options have the name: what two brokers call alike is alike. */
+const OPTIONS: Readonly<Record<string, string>> = {
+  deadLetter: 'kafka sqs amqp',
+  // Of the client itself, where it has such a thing.
+  consumer: 'kafka amqp',
+  topics: 'kafka',
+  groupId: 'kafka',
+  fromBeginning: 'kafka',
+  partitionsConsumedConcurrently: 'kafka',
+  queueUrl: 'sqs',
+  visibilityMs: 'sqs',
+  longPollMs: 'sqs',
+  queue: 'amqp',
+  prefetch: 'amqp',
+  holdMs: 'amqp',
+  retryLevelsMs: 'amqp',
+  deadLetterPolicy: 'amqp',
+  consumerTimeoutMs: 'amqp',
+}
+
+describe('broker packages are siblings', () => {
+  const brokers = ['kafka', 'sqs', 'amqp', 'redis-streams'].filter((name) =>
+    existsSync(source(name)),
+  )
+  // Files for one client library each, and for tests alone, are no part of what siblings share.
+  const namesOf = (name: string): string[] =>
+    filesIn(source(name)).filter((file) => !isTest(file) && !/^(clients|fixtures)\//.test(file))
+  const shared = [
+    'index.ts',
+    'options.ts',
+    'client.ts',
+    'errors.ts',
+    'doctor.ts',
+    'delivery.ts',
+    'consume.ts',
+    'settle.ts',
+    'dead-letter.ts',
+  ]
+
+  it.each(brokers)('%s has every file that a broker has', (name) => {
+    expect(namesOf(name)).toEqual(expect.arrayContaining(shared))
+  })
+
+  it.each(brokers)('%s has at most one file with a noun of its own', (name) => {
+    const others = brokers.filter((other) => other !== name).map(namesOf)
+    const own = namesOf(name).filter((file) => others.some((files) => !files.includes(file)))
+    expect(own.length, own.join(', ')).toBeLessThanOrEqual(1)
+  })
+
+  /** Titles of its tests, without the trap that they show. */
+  const titlesOf = (name: string): Set<string> => {
+    const texts = filesIn(source(name))
+      .filter(isTest)
+      .map((file) => readFileSync(join(source(name), file), 'utf8'))
+    const found = texts.flatMap((text) =>
+      [...text.matchAll(TITLE)].map(([, , title = '']) => title),
+    )
+    return new Set(found.map((title) => title.replace(TRAP, '')))
+  }
+  const titles = new Map(brokers.map((name) => [name, titlesOf(name)]))
+  const lacking = (title: string): readonly string[] =>
+    brokers.filter((name) => !titles.get(name)?.has(title))
+  const promises = [...new Set([...titles.values()].flatMap((each) => [...each]))].filter(
+    (title) => lacking(title).length < brokers.length - 1,
+  )
+
+  it('a promise that two of them make has one title, and the third one makes it too', () => {
+    const missing = promises.flatMap((title) => lacking(title).map((name) => `${name}: ${title}`))
+    expect(missing.toSorted()).toEqual(Object.keys(ELSEWHERE).toSorted())
+  })
+
+  it.each(Object.entries(ELSEWHERE).filter(([, where]) => typeof where !== 'string'))(
+    '%s: it is shown elsewhere',
+    (_promise, [file = '', title = '']) => {
+      expect(readFileSync(join(root, file), 'utf8')).toContain(title)
+    },
+  )
+
+  /** Names of the options of its own that a user can give. */
+  const optionsOf = (name: string): Set<string> => {
+    const text = readFileSync(join(source(name), 'options.ts'), 'utf8')
+    const blocks = [...text.matchAll(/^export interface \w+Options\b[^{]*\{\n(.*?)^\}/gms)]
+    const names = blocks.flatMap(([, block = '']) => [
+      ...block.matchAll(/^ {2}readonly (\w+)\??:/gm),
+    ])
+    return new Set(names.map(([, option = '']) => option))
+  }
+
+  it('options of two of them mean the same and are told by name, all others are of one broker alone', () => {
+    const options = new Map(brokers.map((name) => [name, optionsOf(name)]))
+    const all = new Set([...options.values()].flatMap((each) => [...each]))
+    const havingEach = [...all].map((option) => [
+      option,
+      brokers.filter((name) => options.get(name)?.has(option)).join(' '),
+    ])
+    expect(Object.fromEntries(havingEach)).toEqual(OPTIONS)
+  })
+})

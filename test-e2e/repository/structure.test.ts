@@ -1,0 +1,263 @@
+import { spawnSync } from 'node:child_process'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join, relative, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const packagesDirectory = join(root, 'packages')
+const packages = readdirSync(packagesDirectory).filter((name) =>
+  existsSync(join(packagesDirectory, name, 'package.json')),
+)
+const source = (name: string): string => join(packagesDirectory, name, 'src')
+const isTest = (file: string): boolean => /\.test(-d)?\.ts$/.test(file)
+
+function filesIn(directory: string): string[] {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
+    .map((entry) => relative(directory, join(entry.parentPath, entry.name)))
+}
+
+interface Manifest {
+  readonly dependencies?: Readonly<Record<string, string>>
+  readonly peerDependencies?: Readonly<Record<string, string>>
+}
+
+function onceward(name: string): string[] {
+  const file = join(packagesDirectory, name, 'package.json')
+  const manifest: Manifest = JSON.parse(readFileSync(file, 'utf8'))
+  const all = { ...manifest.dependencies, ...manifest.peerDependencies }
+  return Object.keys(all).filter((dependency) => dependency.startsWith('@onceward/'))
+}
+
+describe('packages', () => {
+  it.each(packages)('%s depends on no package of ours but the core', (name) => {
+    expect(onceward(name)).toEqual(name === 'core' ? [] : ['@onceward/core'])
+  })
+
+  it.each(packages)('%s imports by relative paths only what is its own', (name) => {
+    const leaving = filesIn(source(name)).filter((file) => {
+      const path = join(source(name), file)
+      const imports = readFileSync(path, 'utf8').matchAll(/(?:from|import\()\s*'(\.[^']*)'/g)
+      return [...imports].some(
+        ([, to = '']) => !resolve(dirname(path), to).startsWith(`${source(name)}/`),
+      )
+    })
+    expect(leaving).toEqual([])
+  })
+
+  it.each(packages)('%s has no source file of more than 300 lines', (name) => {
+    const long = filesIn(source(name))
+      .filter((file) => !isTest(file))
+      .filter((file) => readFileSync(join(source(name), file), 'utf8').split('\n').length > 301)
+    expect(long).toEqual([])
+  })
+
+  it.each(packages)('%s names every public export in its index', (name) => {
+    expect(readFileSync(join(source(name), 'index.ts'), 'utf8')).not.toMatch(/^export \*/m)
+  })
+})
+
+interface Locked {
+  readonly optionalDependencies?: Readonly<Record<string, string>>
+}
+
+describe('the lock file', () => {
+  it('holds the optional packages of every platform, without which npm ci refuses to start', () => {
+    const lock = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'))
+    const locked: Readonly<Record<string, Locked>> = lock.packages
+    const missing = Object.entries(locked).flatMap(([path, { optionalDependencies = {} }]) =>
+      Object.keys(optionalDependencies).filter(
+        (name) => !(`node_modules/${name}` in locked || `${path}/node_modules/${name}` in locked),
+      ),
+    )
+    expect(missing).toEqual([])
+  })
+
+  it.each(['.', 'mutation', 'bench/rivals'])('of %s names no registry', (directory) => {
+    const lock = readFileSync(join(root, directory, 'package-lock.json'), 'utf8')
+    expect(lock).not.toContain('"resolved": "http')
+  })
+})
+
+describe('mutation testing', () => {
+  const survivors = JSON.parse(
+    readFileSync(join(root, 'mutation/survivors.json'), 'utf8'),
+  ) as readonly Readonly<Record<'file' | 'line' | 'becomes' | 'why', string>>[]
+
+  it.each(survivors)('$file, "$line": the explained mutant still is one', ({ file, line, why }) => {
+    const lines = readFileSync(join(root, file), 'utf8').split('\n')
+    expect(lines.map((each) => each.trim())).toContain(line)
+    expect(why).not.toBe('')
+  })
+
+  const words = JSON.parse(
+    readFileSync(join(root, 'mutation/texts.json'), 'utf8'),
+  ) as readonly Readonly<Record<'file' | 'find', string>>[]
+
+  it.each(words)('$file, "$find": the words of the mutant still stand', ({ file, find }) => {
+    expect(readFileSync(join(root, file), 'utf8')).toContain(find)
+  })
+})
+
+describe('lease stores are siblings', () => {
+  const verbs = ['claim', 'complete', 'renew', 'fail', 'release', 'bury']
+  const files = ['index.ts', 'options.ts', 'client.ts', 'lease-store.ts', 'errors.ts']
+  const scripted = ['scripts.ts', 'keys.ts', 'doctor.ts']
+
+  it.each([
+    ['redis', [...files, ...scripted]],
+    ['postgres', files],
+  ])('%s has every file that a lease store has', (name, expected) => {
+    expect(filesIn(source(name))).toEqual(expect.arrayContaining(expected))
+  })
+
+  it('redis has a script for each verb of the state machine', () => {
+    const scripts = readdirSync(join(source('redis'), 'lua'))
+    expect(scripts).toEqual(expect.arrayContaining(verbs.map((verb) => `${verb}.lua`)))
+  })
+})
+
+const COMMANDS = {
+  biome: ['lint', '--colors=off', 'packages'],
+  oxlint: ['packages'],
+  tsc: ['-p', 'tsconfig.test.json'],
+} as const
+
+/** What a tool with the repository's own rules says of files that exist only outside it; `''` when all is well. */
+function lint(tool: keyof typeof COMMANDS, files: Readonly<Record<string, string>>): string {
+  const directory = mkdtempSync(join(tmpdir(), 'onceward-rules-'))
+  const kept = ['biome.json', '.oxlintrc.json', '.gitignore', 'tsconfig.base.json']
+  const copies = ['tsconfig.test.json', ...packages.flatMap(configurationOf)]
+  const bin = join(root, 'node_modules/.bin')
+  const env = { ...process.env, NO_COLOR: '1', PATH: `${bin}:${process.env['PATH']}` }
+  try {
+    for (const file of [...kept, ...copies]) cpSync(join(root, file), join(directory, file))
+    symlinkSync(join(root, 'node_modules'), join(directory, 'node_modules'))
+    for (const [file, text] of Object.entries(files)) {
+      mkdirSync(dirname(join(directory, file)), { recursive: true })
+      writeFileSync(join(directory, file), text)
+    }
+    const done = spawnSync(join(bin, tool), COMMANDS[tool], {
+      cwd: directory,
+      env,
+      encoding: 'utf8',
+    })
+    return done.status === 0 ? '' : done.stdout + done.stderr
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+const configurationOf = (name: string): string[] => [
+  `packages/${name}/package.json`,
+  `packages/${name}/tsconfig.json`,
+]
+
+const LEDGER = 'export async function commit(): Promise<void> {}\n'
+
+describe('the rules go red', () => {
+  it('accepts a file that keeps them', () => {
+    const good = `import { commit } from './ledger.ts'\n\nexport async function charge(): Promise<void> {\n  await commit()\n}\n`
+    const files = { 'packages/core/src/ledger.ts': LEDGER, 'packages/core/src/a.ts': good }
+    expect(lint('biome', files)).toBe('')
+    expect(lint('oxlint', files)).toBe('')
+  })
+
+  it.each(['a.ts', 'a.test.ts'])('reports a forgotten await in %s', (name) => {
+    const bad = `import { commit } from './ledger.ts'\n\nexport function charge(): void {\n  commit()\n}\n`
+    const files = { 'packages/core/src/ledger.ts': LEDGER, [`packages/core/src/${name}`]: bad }
+    expect(lint('oxlint', files)).toContain('no-floating-promises')
+  })
+
+  it('reports a forgotten await on a function of another package', () => {
+    const bad = `import { commit } from '@onceward/core'\n\nexport function charge(): void {\n  commit()\n}\n`
+    const core = { 'packages/core/src/index.ts': LEDGER }
+    const paths = { '@onceward/core': ['../core/src/index.ts'] }
+    const tsconfig = { extends: '../../tsconfig.test.json', compilerOptions: { paths } }
+    const files = { 'packages/sqs/tsconfig.json': JSON.stringify(tsconfig) }
+    const answer = lint('oxlint', { ...core, ...files, 'packages/sqs/src/a.ts': bad })
+    expect(answer).toContain('no-floating-promises')
+  })
+
+  it('reports an async function where its promise is dropped', () => {
+    const bad = `import { commit } from './ledger.ts'\n\nexport function charge(): void {\n  setTimeout(async () => {\n    await commit()\n  }, 1)\n}\n`
+    const files = { 'packages/core/src/ledger.ts': LEDGER, 'packages/core/src/a.ts': bad }
+    expect(lint('oxlint', files)).toContain('no-misused-promises')
+  })
+
+  it('reports a switch that forgets a member of its union', () => {
+    const bad = `export function settle(kind: 'ack' | 'defer'): number {\n  switch (kind) {\n    case 'ack':\n      return 1\n  }\n  return 0\n}\n`
+    expect(lint('oxlint', { 'packages/core/src/a.ts': bad })).toContain(
+      'switch-exhaustiveness-check',
+    )
+  })
+
+  it('reports a thrown value that is no error', () => {
+    const bad = `export function fail(): never {\n  throw 'no'\n}\n`
+    expect(lint('oxlint', { 'packages/core/src/a.ts': bad })).toContain('only-throw-error')
+  })
+
+  it('reports a compile error that a type test expects in vain', () => {
+    const bad = `// @ts-expect-error a number is no string\nexport const key: string = 'key'\n`
+    expect(lint('tsc', { 'packages/core/src/a.test-d.ts': bad })).toContain('TS2578')
+  })
+
+  it('reports a client library in the core', () => {
+    const answer = lint('biome', { 'packages/core/src/a.ts': `export { Pool } from 'pg'\n` })
+    expect(answer).toContain('lint/style/noRestrictedImports')
+    expect(answer).toContain('core knows no broker, no store and no client library')
+  })
+
+  it('reports a package that imports its sibling', () => {
+    const answer = lint('biome', {
+      'packages/sqs/src/a.ts': `export { pgInbox } from '@onceward/postgres/pg'\n`,
+    })
+    expect(answer).toContain('never on a sibling')
+  })
+
+  it('reports a dependency that the package does not declare', () => {
+    const answer = lint('biome', { 'packages/sqs/src/a.ts': `export { Pool } from 'pg'\n` })
+    expect(answer).toContain('lint/correctness/noUndeclaredDependencies')
+  })
+
+  it('reports a circle, also one of types alone', () => {
+    const answer = lint('biome', {
+      'packages/core/src/a.ts': `import type { B } from './b.ts'\n\nexport type A = B | 1\n`,
+      'packages/core/src/b.ts': `import type { A } from './a.ts'\n\nexport type B = A[]\n`,
+    })
+    expect(answer).toContain('lint/suspicious/noImportCycles')
+  })
+
+  it.each([
+    [
+      'a function of more than 50 lines',
+      'noExcessiveLinesPerFunction',
+      `export function a(): number[] {\n  return [\n${'    1,\n'.repeat(50)}  ]\n}\n`,
+    ],
+    ['a file of more than 300 lines', 'noExcessiveLinesPerFile', 'export type A = 1\n'.repeat(301)],
+    ['any', 'noExplicitAny', 'export const a: any = 1\n'],
+    ['a default export', 'noDefaultExport', 'export default 1\n'],
+    ['export *', 'noReExportAll', `export * from './b.ts'\n`],
+    ['an enum', 'noEnum', 'export enum A {\n  B = 1,\n}\n'],
+    ['console', 'noConsole', `console.log('a')\n`],
+    ['an import without its extension', 'useImportExtensions', `export { b } from './b'\n`],
+  ])('reports %s', (_what, rule, text) => {
+    const files = {
+      'packages/core/src/b.ts': 'export const b = 1\n',
+      'packages/core/src/a.ts': text,
+    }
+    expect(lint('biome', files)).toContain(rule)
+  })
+})

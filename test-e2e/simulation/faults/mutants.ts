@@ -1,0 +1,218 @@
+/** A historical bug, put back into the core: texts of its sources and what stood there in systems that had it. */
+export interface Mutant {
+  readonly name: string
+  /** Of docs/traps.md. */
+  readonly trap: string
+  readonly what: string
+  readonly edits: readonly {
+    /** In packages/core/src. */
+    readonly file: string
+    readonly find: string
+    readonly replace: string
+  }[]
+  /** Found too late for every run of the tests. */
+  readonly isSlow?: boolean | undefined
+}
+
+export const MUTANTS: readonly Mutant[] = [
+  {
+    name: 'T1-timeout-is-duplicate',
+    trap: 'T1',
+    what: 'a timeout on the dedup insert is taken for a duplicate',
+    edits: [
+      {
+        file: 'transaction/bisect.ts',
+        find: "finish(slice, pending, { kind: 'in-progress', delayMs })",
+        replace:
+          "finish(slice, pending, delayMs > 0 ? { kind: 'duplicate' } : { kind: 'skipped' })",
+      },
+    ],
+  },
+  {
+    name: 'T2-done-is-accepted-again',
+    trap: 'T2',
+    what: 'the state is part of the key, so a redelivery after done is inserted beside it',
+    edits: [
+      {
+        file: 'memory/transaction.ts',
+        find: 'row !== undefined && holder?.writes',
+        replace: "row !== undefined && row.state !== 'done' && holder?.writes",
+      },
+      {
+        file: 'memory/transaction.ts',
+        find: '? row === undefined',
+        replace: "? row === undefined || row.state === 'done'",
+      },
+    ],
+  },
+  {
+    name: 'T3-failed-is-remembered-as-done',
+    trap: 'T3',
+    what: 'the handler throws, and its redelivery is dropped inside the window',
+    edits: [
+      {
+        file: 'memory/attempts.ts',
+        find: "return this.#conclude(failure, 'waiting', { nextTryAtMs })",
+        replace: "return this.#conclude(failure, 'done' as 'waiting', { nextTryAtMs })",
+      },
+    ],
+  },
+  {
+    name: 'T4-mark-before-effect',
+    trap: 'T4',
+    what: 'the mark is committed before the handler runs, and the process dies in between',
+    edits: [
+      {
+        file: 'memory/transaction.ts',
+        find: 'if (isClaimable) this.claimed.set(event.id, event)',
+        replace:
+          "if (isClaimable) rows.set(event.id, { state: 'done', consumer: this.#session.consumer, fingerprint: event.fingerprint, processedAtMs: 0 }), this.claimed.set(event.id, event)",
+      },
+    ],
+  },
+  {
+    name: 'T5-paused-owner-commits',
+    trap: 'T5',
+    what: 'an owner that was paused between its claim and its transaction runs after its successor',
+    edits: [
+      {
+        file: 'memory/transaction.ts',
+        find: "row?.state === 'running' && troubles.get(event.id)?.token === token",
+        replace: 'row !== undefined',
+      },
+      {
+        file: 'transaction/transaction.ts',
+        find: 'LATEST_START_MS = 4_000',
+        replace: 'LATEST_START_MS = 4_000_000',
+      },
+    ],
+  },
+  {
+    name: 'T5-fence-of-the-lease',
+    trap: 'T5',
+    what: 'whoever asks may complete a lease, also after a takeover',
+    edits: [
+      {
+        file: 'model/state-machine.ts',
+        find: 'state.owner === command.ownerToken\n      ? { state: step',
+        replace: 'state.owner !== undefined\n      ? { state: step',
+      },
+    ],
+  },
+  {
+    name: 'T6-staleness-from-the-first-attempt',
+    trap: 'T6',
+    what: 'staleness is measured from the first attempt, so a live owner looks stale',
+    isSlow: true,
+    edits: [
+      {
+        file: 'memory/attempts.ts',
+        find: 'countedAtMs: this.#tables.nowMs(),\n    })',
+        replace: 'countedAtMs: before?.countedAtMs ?? this.#tables.nowMs(),\n    })',
+      },
+    ],
+  },
+  {
+    name: 'T6-no-age-at-all',
+    trap: 'T6',
+    what: 'an event that is running is claimed again at once',
+    edits: [
+      { file: 'transaction/stored-state.ts', find: 'YOUNG_MS = 5_000', replace: 'YOUNG_MS = 0' },
+      {
+        file: 'memory/tables.ts',
+        find: 'RUNNING_IS_LIVE_MS = 5_000',
+        replace: 'RUNNING_IS_LIVE_MS = 0',
+      },
+    ],
+  },
+  {
+    name: 'T7-two-at-once',
+    trap: 'T7',
+    what: 'two copies run at once, and both succeed',
+    edits: [
+      {
+        file: 'memory/tables.ts',
+        find: 'if (held !== undefined) return held.holder === holder',
+        replace: 'if (held !== undefined) return true',
+      },
+    ],
+  },
+  {
+    name: 'T8-in-flight-is-acked',
+    trap: 'T8',
+    what: 'the copy of an event in flight is acknowledged, and the first attempt fails',
+    edits: [
+      {
+        file: 'settlement/outcome.ts',
+        find: "'in-progress': ({ delayMs }, now) => defer('in-progress', now, delayMs)",
+        replace: "'in-progress': () => ({ kind: 'ack', by: 'duplicate' })",
+      },
+    ],
+  },
+  {
+    name: 'T9-any-23505-is-a-duplicate',
+    trap: 'T9',
+    what: "a unique violation of the business's own is taken for a duplicate",
+    edits: [
+      {
+        file: 'transaction/verdict.ts',
+        find: 'const { error, transaction } = failed',
+        replace:
+          "const { error, transaction } = failed\n  if ((error as { code?: string } | undefined)?.code === '23505') return transaction?.rollback().then(() => ({ kind: 'duplicate' }) as const)",
+      },
+    ],
+  },
+  {
+    name: 'T10-commit-that-rolled-back',
+    trap: 'T10',
+    what: 'a COMMIT that is answered by ROLLBACK counts as committed',
+    edits: [
+      {
+        file: 'transaction/transaction.ts',
+        find: "return { kind: 'handler', pending, error: new RetryableError(SWALLOWED) }",
+        replace: 'return undefined',
+      },
+      {
+        file: 'transaction/transaction.ts',
+        find: 'return failedStatement(running, answer.error, undefined)',
+        replace: 'return undefined',
+      },
+    ],
+  },
+  {
+    name: 'T11-serialization-is-an-attempt',
+    trap: 'T11',
+    what: 'a 40001 is charged as an attempt of the event',
+    edits: [
+      {
+        file: 'transaction/bisect.ts',
+        find: 'MOST_SERIALIZATION_RETRIES = 5',
+        replace: 'MOST_SERIALIZATION_RETRIES = 0',
+      },
+    ],
+  },
+  {
+    name: 'T12-waits-without-end',
+    trap: 'T12',
+    what: 'duplicates wait for the row without a bound, and drain the pool',
+    edits: [
+      {
+        file: 'transaction/bisect.ts',
+        find: 'end = await runPart(engine, { members, waitMs, signals })',
+        replace: 'end = await runPart(engine, { members, waitMs: waitMs * 1_000, signals })',
+      },
+    ],
+  },
+  {
+    name: 'T13-attempts-roll-back',
+    trap: 'T13',
+    what: 'attempts are counted inside the transaction, and a poison that kills the process is never counted',
+    edits: [
+      {
+        file: 'model/in-flight-event.ts',
+        find: "member.suspect ? 'suspect' : 'fresh'",
+        replace: "member.suspect ? 'fresh' : 'fresh'",
+      },
+    ],
+  },
+]

@@ -1,0 +1,87 @@
+import type { Member, World } from '../world/world.ts'
+import type { Fault } from './plan.ts'
+
+/** What a fault does. `member` is the process it strikes; undefined while that is between two lives. */
+type Strike = (world: World, fault: Fault, member: Member | undefined) => void
+
+/** Longer than a name of the inbox's history is believed without having been read again, ms. */
+const FAILOVER_MS = 6_000
+const LONGEST_RESTART_MS = 2_000
+const DRAIN_MS = 1_000
+
+const onProcess =
+  (strike: (world: World, fault: Fault, member: Member) => void): Strike =>
+  (world, fault, member) => {
+    if (member !== undefined) strike(world, fault, member)
+  }
+
+const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
+  crash: onProcess((world, _, { life }) => {
+    world.audit.disturbed(life)
+    world.crash(life)
+  }),
+  freeze: onProcess((world, { ms }, { life }) => {
+    world.audit.disturbed(life)
+    life.frozenUntilMs = world.scheduler.nowMs + ms
+    world.wake(ms)
+  }),
+  drain: onProcess((world, _, { consumer, life }) => {
+    world.audit.disturbed(life)
+    void consumer.drain(DRAIN_MS).then(() => world.ended(life))
+  }),
+  'clock-jump': onProcess((world, { ms }, { life }) => {
+    life.skewMs += ms * (world.dice.chance(0.5) ? 60 : -60)
+  }),
+  'pg-cut': onProcess((world, _, { life, links }) => {
+    world.audit.disturbed(life)
+    links.database.cut(() => world.dice.chance(0.5))
+    world.database.orphan(life)
+  }),
+  'lease-cut': onProcess((world, _, { links }) => links.leases.cut(() => world.dice.chance(0.5))),
+  'broker-cut': onProcess((world, _, { consumer, links }) => {
+    links.broker.cut(() => world.dice.chance(0.5))
+    consumer.reconnect()
+  }),
+  'pg-restart': (world, { ms }) => {
+    disconnectAll(world)
+    world.database.restart(Math.min(ms, LONGEST_RESTART_MS))
+  },
+  'pg-failover': (world, { ms, target }) => {
+    disconnectAll(world)
+    const { history } = world.database
+    world.database.failOver(1 + (target % 3), Math.max(FAILOVER_MS, ms))
+    world.audit.failedOver(history)
+  },
+  'lease-flush': ({ leases }) => leases.flush(),
+  'lease-rollback': ({ leases }, { target }) => leases.rollBack(1 + target),
+  'lease-down': ({ leases }, { ms }) => leases.goDown(ms),
+  duplicate: ({ broker }, { target }) => broker.duplicate(target),
+  expire: ({ audit, broker }, { target }) => {
+    audit.disturbedAll()
+    broker.expire(target)
+  },
+  rebalance: ({ audit, broker, plan }) => {
+    // Two processes have it in hand: one may count the run that a neighbour in the other's transaction has undone.
+    if (plan.transaction === 'batch') audit.disturbedAll()
+    broker.rebalance()
+  },
+  replay,
+}
+
+export function strike(world: World, fault: Fault, member: Member | undefined): void {
+  STRIKES[fault.kind](world, fault, member)
+}
+
+function disconnectAll({ audit, dice, members }: World): void {
+  for (const member of members) {
+    if (member === undefined) continue
+    audit.disturbed(member.life)
+    member.links.database.cut(() => dice.chance(0.5))
+  }
+}
+
+/** An operator puts a dead letter back. */
+function replay({ audit, database, plan }: World, { target }: Fault): void {
+  const one = audit.byKey(plan.events[target % plan.events.length]?.key ?? '')
+  if (database.history.store.replay({ kind: 'event', id: one.id })) audit.replayed(one.id)
+}

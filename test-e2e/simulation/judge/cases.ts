@@ -1,0 +1,51 @@
+import type { EventId } from '@onceward/core'
+import type { Message } from '../brokers/broker.ts'
+
+/** What is known of an event beside what the stores say of it. */
+export interface Case {
+  readonly key: string
+  readonly id: EventId
+  readonly index: number
+  /** Disturbances while a process had it in hand: each may cost an attempt. */
+  hits: number
+  /** Attempts burnt by a poison that killed the process beside it. */
+  burns: number
+  /** Those of them in which nothing had made the poison suspect yet. */
+  freshBurns: number
+  /** Runs of the handler that ended by an error or at their deadline. */
+  failures: number
+  kills: number
+  /** Deliveries that nothing made suspect: a kill in such a run is not counted. */
+  freshDeliveries: number
+  isReplayed: boolean
+  /** In any history; a failover may lose it again. */
+  wasDecided: boolean
+  /** Effects outside of any database. */
+  effects: number
+  /** What the dead-letter place has: payloads of buried events, and numbers of refused messages. */
+  letters: readonly string[]
+  /** Payloads whose commit a failover has lost, and when the survivor was up, ms. */
+  lostUntilMs: Readonly<Record<string, number>>
+}
+
+export const payloadOf = ({ key, plan }: Pick<Message, 'key' | 'plan'>): string =>
+  `${key}:${plan.variant}`
+
+export function toCase(key: string, id: EventId, index: number): Case {
+  return {
+    key,
+    id,
+    index,
+    hits: 0,
+    burns: 0,
+    freshBurns: 0,
+    failures: 0,
+    kills: 0,
+    freshDeliveries: 0,
+    isReplayed: false,
+    wasDecided: false,
+    effects: 0,
+    letters: [],
+    lostUntilMs: {},
+  }
+}

@@ -1,0 +1,118 @@
+import { Faults } from '../faults/faults.ts'
+import type { Fault, Plan } from '../faults/plan.ts'
+import { createDice, type Dice } from '../world/dice.ts'
+import { type Choose, type Options, quiet } from '../world/scheduler.ts'
+import { World } from '../world/world.ts'
+
+/** Steps after which a schedule counts as one that never ends. */
+const MOST_STEPS = 12_000
+/** More operations and timers than this in one small world are a leak. */
+const MOST_WAITING = 150
+
+export interface Verdict {
+  readonly plan: Plan
+  /** Undefined: every promise was kept. */
+  readonly violation: string | undefined
+  readonly steps: number
+  readonly virtualMs: number
+  /** Events that ended with their effect, and without. */
+  readonly processed: number
+  readonly dead: number
+  /** Faults that happened. */
+  readonly struck: readonly Fault['kind'][]
+  readonly traceHash: number
+  readonly trace: readonly string[]
+}
+
+/** Runs one schedule to its end. The same plan gives the same run, to the last step. */
+export async function runPlan(plan: Plan, isTraced = false): Promise<Verdict> {
+  const world = new World(plan, isTraced)
+  const faults = new Faults(world)
+  const choose = chooser(plan, createDice(plan.seed).apart('schedule'))
+  await live(world, faults, choose)
+  if (world.audit.violation === undefined) await endAll(world, choose)
+  const { scheduler, audit } = world
+  return {
+    plan,
+    violation: audit.violation,
+    steps: scheduler.steps,
+    virtualMs: scheduler.nowMs,
+    ...world.ends(),
+    struck: faults.struck,
+    traceHash: scheduler.traceHash,
+    trace: scheduler.trace ?? [],
+  }
+}
+
+/** Until every event has ended and no fault is to come. */
+async function live(world: World, faults: Faults, choose: Choose): Promise<void> {
+  const { audit, scheduler } = world
+  for (;;) {
+    await quiet()
+    faults.strike()
+    if (audit.violation !== undefined) return
+    if (world.isDone()) {
+      if (faults.isOver()) return
+      faults.hurry()
+      continue
+    }
+    if (scheduler.size > MOST_WAITING) return audit.violate(`${scheduler.size} things wait`)
+    if (scheduler.steps > MOST_STEPS) return audit.violate(unfinished(world))
+    if (!scheduler.step(choose)) {
+      if (faults.isOver()) return audit.violate(`nothing can go on: ${unfinished(world)}`)
+      faults.hurry()
+    }
+  }
+}
+
+function unfinished({ audit, broker, database }: World): string {
+  const states = [...audit.cases.values()].map(
+    ({ id, key }) => `${key} ${database.history.store.tables.rows.get(id)?.state ?? 'absent'}`,
+  )
+  const left = broker.isEmpty() ? 'empty' : 'not empty'
+  return `not every event has ended: ${states.join(', ')}; broker ${left}`
+}
+
+/** Everything is shut down; nothing may be held afterwards. */
+export async function endAll(world: World, choose: Choose): Promise<void> {
+  const { audit, database, members, scheduler } = world
+  world.isEnding = true
+  let left = 0
+  for (const member of members) {
+    if (member === undefined) continue
+    left += 1
+    void member.consumer.drain(1_000).then(() => {
+      left -= 1
+    })
+  }
+  await quiet()
+  for (let steps = 0; left > 0 && steps < MOST_STEPS; steps += 1) {
+    scheduler.step(choose)
+    await quiet()
+  }
+  if (left > 0) return audit.violate('a drain does not end')
+  for (const { life, links } of members.filter((member) => member !== undefined)) {
+    if (scheduler.waiting(life).length > 0)
+      audit.violate(`${life.name} still waits after its drain`)
+    if (scheduler.timersOf(life) > life.pauses)
+      audit.violate(`${life.name} has timers after its drain`)
+    for (const link of Object.values(links)) {
+      if (link.inFlight > 0) audit.violate(`${life.name} has calls in flight after its drain`)
+    }
+  }
+  if (database.backends.size > 0) audit.violate('a transaction is open after the drain')
+}
+
+function chooser(plan: Plan, dice: Dice): Choose {
+  const even = ({ operations, time }: Options): number =>
+    time && dice.chance(0.08) ? operations.length : dice.below(operations.length)
+  if (plan.policy === 'even') return even
+  let favourite = `P${dice.below(plan.processes)}`
+  const isStarving = plan.policy === 'starve'
+  return (options) => {
+    const { operations } = options
+    if (dice.chance(0.05)) favourite = `P${dice.below(plan.processes)}`
+    const at = operations.findIndex(({ actor }) => actor.name.startsWith(favourite) !== isStarving)
+    return at >= 0 && dice.chance(0.85) ? at : even(options)
+  }
+}

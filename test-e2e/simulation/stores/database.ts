@@ -1,0 +1,136 @@
+import type { EventId } from '@onceward/core'
+import { MemoryStore } from '../../../packages/core/src/memory/store.ts'
+import type { Actor, Scheduler } from '../world/scheduler.ts'
+
+/** What the simulated handlers have committed for an event, and what was recorded of its failures. */
+export interface Books {
+  /** Payloads whose effects are committed. */
+  readonly effects: readonly string[]
+  readonly failures: number
+  /** Not to be run before, ms of virtual time. */
+  readonly dueAtMs: number
+}
+
+const EMPTY: Books = { effects: [], failures: 0, dueAtMs: 0 }
+
+/** What is committed at one moment. */
+type Committed = Pick<History, 'books'> & {
+  readonly store: Pick<MemoryStore, 'refused' | 'rules'> & {
+    readonly tables: Pick<MemoryStore['tables'], 'rows' | 'troubles'>
+  }
+}
+
+/** One history of the database: the guard's tables and the business's own. */
+export class History {
+  readonly store: MemoryStore
+  readonly books: Map<EventId, Books>
+
+  constructor(from?: Committed) {
+    this.store = new MemoryStore()
+    this.books = new Map(from?.books)
+    if (from === undefined) return
+    const { rows, troubles } = this.store.tables
+    for (const [id, row] of from.store.tables.rows) rows.set(id, row)
+    for (const [id, trouble] of from.store.tables.troubles) troubles.set(id, trouble)
+    for (const [id, refused] of from.store.refused) this.store.refused.set(id, refused)
+    for (const [name, rule] of from.store.rules) this.store.rules.set(name, rule)
+  }
+
+  /** As it is now, for a later failover. */
+  copy(): Committed {
+    const { refused, rules, tables } = this.store
+    return {
+      books: new Map(this.books),
+      store: {
+        refused: new Map(refused),
+        rules: new Map(rules),
+        tables: { rows: new Map(tables.rows), troubles: new Map(tables.troubles) },
+      },
+    }
+  }
+
+  of(id: EventId): Books {
+    return this.books.get(id) ?? EMPTY
+  }
+
+  write(id: EventId, change: Partial<Books>): void {
+    this.books.set(id, { ...this.of(id), ...change })
+  }
+}
+
+/** A transaction as the server has it. */
+export interface Backend {
+  readonly owner: Actor
+  /** The server ends the connection, and with it what is open on it. */
+  kill(): void
+}
+
+/** States kept for a failover to fall back to. */
+const REMEMBERED = 8
+
+/**
+ * The simulated Postgres. Commits are serializable, because a commit is one step. A restart or a failover is a new
+ * history made of what was committed: whatever waits in the old one, waits there for ever.
+ */
+export class Database {
+  /** Names the history, as the identity of a Postgres cluster does. */
+  generation = 1
+  history: History = new History()
+  upAtMs = 0
+  readonly backends: Set<Backend> = new Set()
+  readonly #scheduler: Scheduler
+  readonly #servers: Actor
+  readonly #isRemembering: boolean
+  #past: Committed[] = []
+
+  constructor(scheduler: Scheduler, servers: Actor, isRemembering: boolean) {
+    this.#scheduler = scheduler
+    this.#servers = servers
+    this.#isRemembering = isRemembering
+  }
+
+  isUp(): boolean {
+    return this.#scheduler.nowMs >= this.upAtMs
+  }
+
+  /** Before something is written: what a failover may fall back to. */
+  remember(): void {
+    if (!this.#isRemembering) return
+    this.#past.push(this.history.copy())
+    if (this.#past.length > REMEMBERED) this.#past.shift()
+  }
+
+  /** Calls back on the server's clock; the answer cancels. */
+  after(delayMs: number, callback: () => void): () => void {
+    return this.#scheduler.setTimer(this.#servers, callback, delayMs)
+  }
+
+  /** The client is gone; the server notices sooner or later, and rolls back what is open by then. */
+  orphan(owner: Actor): void {
+    for (const backend of this.backends) {
+      if (backend.owner !== owner) continue
+      this.#scheduler.add(this.#servers, `backend of ${owner.name} ends`, () => backend.kill())
+    }
+  }
+
+  /** All that is committed stays; all that is open is rolled back. */
+  restart(downMs: number): void {
+    this.#begin(new History(this.history), downMs)
+  }
+
+  /** The standby takes over; it lacks the last `commits`. */
+  failOver(commits: number, downMs: number): void {
+    const survivor = this.#past.at(-commits) ?? this.#past[0] ?? this.history
+    this.#begin(new History(survivor), downMs)
+  }
+
+  #begin(history: History, downMs: number): void {
+    this.history = history
+    this.#past = []
+    this.generation += 1
+    this.upAtMs = this.#scheduler.nowMs + downMs
+    this.backends.clear()
+    // So that time has somewhere to go.
+    this.#scheduler.setTimer(this.#servers, () => undefined, downMs)
+  }
+}

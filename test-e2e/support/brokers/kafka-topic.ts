@@ -1,0 +1,121 @@
+import type { KafkaConnection } from '@onceward/testing'
+import { until } from '@onceward/testing'
+import { type Admin, Kafka, logLevel, type Producer } from 'kafkajs'
+import type { KafkaSource, Order } from '../workers/protocol.ts'
+import type { Place } from './queue-under-test.ts'
+
+/** How many of the records there are. */
+export const PARTITIONS = 4
+
+const SEND_SIZE = 500
+
+/** A topic with its dead-letter topic; the group of its workers bears its name. */
+export interface Topic extends Place {
+  readonly source: KafkaSource & { readonly groupId: string }
+  sendTo(partition: number, orders: readonly Order[]): Promise<void>
+  /** What the group has committed and where the log ends, for each partition. */
+  offsets(): Promise<readonly { readonly committed: number; readonly end: number }[]>
+  /** Client ids are the same for all workers; what tells members apart is their number. */
+  members(): Promise<number>
+  remove(): Promise<void>
+  create(): Promise<void>
+}
+
+export interface TopicOptions {
+  readonly sessionMs?: number | undefined
+  readonly groupId?: string | undefined
+}
+
+export async function createTopic(
+  connection: KafkaConnection,
+  name: string,
+  { sessionMs = 2_000, groupId = name }: TopicOptions = {},
+): Promise<Topic> {
+  // Patient: brokers are killed under it.
+  const retry = { initialRetryTime: 100, maxRetryTime: 1_000, retries: 1_000 }
+  const client = new Kafka({ ...connection, clientId: 'test', logLevel: logLevel.NOTHING, retry })
+  const admin = client.admin()
+  const producer = client.producer({ allowAutoTopicCreation: false })
+  await Promise.all([admin.connect(), producer.connect()])
+  const deadTopic = `${name}-dead`
+  const create = async (topic: string, numPartitions: number): Promise<void> => {
+    await admin.createTopics({ waitForLeaders: false, topics: [{ topic, numPartitions }] })
+    // kafkajs gives up at once when the broker does not know it yet.
+    const isThere = async (): Promise<boolean> =>
+      (await admin.fetchTopicOffsets(topic)).length === numPartitions
+    await until(isThere, { what: `the topic ${topic}`, deadlineMs: 60_000 })
+  }
+  await create(deadTopic, 1)
+  await create(name, PARTITIONS)
+  const source = { kind: 'kafka', connection, topic: name, groupId, deadTopic, sessionMs } as const
+  const offsets = (): ReturnType<Topic['offsets']> => offsetsOf(admin, source)
+  return {
+    source,
+    send: (orders) => send(producer, name, orders),
+    sendTo: (partition, orders) => send(producer, name, orders, partition),
+    offsets,
+    depth: async () =>
+      (await offsets()).reduce((sum, { committed, end }) => sum + end - committed, 0),
+    deadLetters: () => readAll(client, admin, deadTopic),
+    members: async () => (await admin.describeGroups([groupId])).groups[0]?.members.length ?? 0,
+    remove: () => admin.deleteTopics({ topics: [name] }),
+    create: () => create(name, PARTITIONS),
+    close: async () => {
+      await Promise.all([admin.disconnect(), producer.disconnect()])
+    },
+  }
+}
+
+async function send(
+  producer: Producer,
+  topic: string,
+  orders: readonly Order[],
+  partition?: number,
+): Promise<void> {
+  const messages = orders.map((order) => ({
+    key: order.lane ?? order.id,
+    value: JSON.stringify(order),
+    ...(partition === undefined ? {} : { partition }),
+  }))
+  for (let from = 0; from < messages.length; from += SEND_SIZE) {
+    await producer.send({ topic, acks: -1, messages: messages.slice(from, from + SEND_SIZE) })
+  }
+}
+
+async function offsetsOf(
+  admin: Admin,
+  { topic, groupId }: Topic['source'],
+): ReturnType<Topic['offsets']> {
+  const ends = await admin.fetchTopicOffsets(topic)
+  const [group] = await admin.fetchOffsets({ groupId, topics: [topic] })
+  const committed = new Map(group?.partitions.map((each) => [each.partition, Number(each.offset)]))
+  return ends
+    .toSorted((a, b) => a.partition - b.partition)
+    .map(({ partition, low, high }) => ({
+      // -1: nothing is committed yet.
+      committed: Math.max(Number(low), committed.get(partition) ?? -1),
+      end: Number(high),
+    }))
+}
+
+type DeadLetters = Awaited<ReturnType<Place['deadLetters']>>
+
+/** Each call reads from the start. */
+async function readAll(client: Kafka, admin: Admin, topic: string): Promise<DeadLetters> {
+  const ends = await admin.fetchTopicOffsets(topic)
+  const count = ends.reduce((sum, { high }) => sum + Number(high), 0)
+  const found: DeadLetters[number][] = []
+  if (count === 0) return found
+  const consumer = client.consumer({ groupId: `${topic}-${Date.now()}`, maxWaitTimeInMs: 100 })
+  await consumer.connect()
+  await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  await consumer.run({
+    eachMessage: async ({ message: { value, headers = {} } }) => {
+      const reason = headers['x-onceward-reason']?.toString()
+      found.push({ id: JSON.parse(String(value)).id, reason })
+    },
+  })
+  await until(() => found.length >= count, { what: `${count} dead letters`, deadlineMs: 60_000 })
+  await consumer.disconnect()
+  return found
+}

@@ -1,0 +1,43 @@
+import { eventIdOf, type LeaseSession, type LeaseStore } from '@onceward/core'
+import { redisLeases } from '@onceward/redis'
+import { Redis } from 'ioredis'
+import type { WorkerConfig } from '../workers/protocol.ts'
+import type { Crashes } from './crash.ts'
+
+const PATIENT_MS = 10_000
+const RECONNECT_MS = 50
+
+/** Leases in Redis that a crash may hook into, or none. */
+export function leasesOf(
+  { redisPort, redisBudgetMs = PATIENT_MS }: Pick<WorkerConfig, 'redisPort' | 'redisBudgetMs'>,
+  crash: Crashes,
+): LeaseStore | undefined {
+  if (redisPort === undefined) return undefined
+  const client = new Redis(redisPort, { retryStrategy: () => RECONNECT_MS })
+  // It connects again by itself, and says so at length when nobody listens.
+  client.on('error', () => undefined)
+  const leases = redisLeases(client, { budgetMs: redisBudgetMs })
+  return {
+    ...leases,
+    open: async (registration) => {
+      const session = (await leases.open?.(registration)) ?? leases
+      return watchedSession(session, crash, registration.consumer)
+    },
+  }
+}
+
+function watchedSession(session: LeaseSession, crash: Crashes, consumer: string): LeaseSession {
+  return {
+    claim: (claims) => session.claim(claims),
+    renew: (held, leaseMs) => session.renew(held, leaseMs),
+    complete: async (done, rememberMs) => {
+      const ids = new Set<string>(done.map(({ id }) => id))
+      const orders = crash.armed.filter((order) => ids.has(eventIdOf(consumer, undefined, order)))
+      await crash.at('before-complete', orders)
+      return session.complete(done, rememberMs)
+    },
+    fail: (failed) => session.fail(failed),
+    release: (held) => session.release(held),
+    bury: (dead, rememberMs) => session.bury(dead, rememberMs),
+  }
+}

@@ -1,0 +1,207 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Json } from '@onceward/core'
+import { migrate } from '@onceward/postgres'
+import { database, type SqsConnection, until } from '@onceward/testing'
+import { Pool } from 'pg'
+import { freshName, type Place } from './brokers/queue-under-test.ts'
+import { createQueues } from './brokers/queues.ts'
+import type { Order, QueueSource, WorkerConfig } from './workers/protocol.ts'
+import { WorkerProcess } from './workers/worker-process.ts'
+
+const TABLES = `
+create table effects (
+  id text not null, worker text not null, attempt int not null, place bigint generated always as identity
+);
+create table balances (account int primary key, cents bigint not null);
+create table afterwards (id text not null);
+create table mended (id text primary key);
+create table full_disk (yes boolean);
+create function fill_disk() returns void language plpgsql as $$
+begin
+  if exists (select from full_disk) then
+    raise sqlstate '53100' using message = 'could not extend file: No space left on device';
+  end if;
+end $$`
+
+export interface StageOptions {
+  /** A queue of SQS of its own. */
+  readonly sqs?: SqsConnection | undefined
+  /** Or the queue of any broker; it is closed with the stage. */
+  readonly place?: Place | undefined
+  /** Default: a fresh database on the shared server. */
+  readonly databaseUrl?: string | undefined
+  readonly worker: Pick<WorkerConfig, 'transaction'> & Partial<WorkerConfig>
+  readonly visibilityMs?: number | undefined
+  readonly longestHiddenMs?: number | undefined
+}
+
+/** What is known of an event that had trouble. */
+export interface Trouble {
+  readonly id: string
+  readonly state: string
+  readonly attempt: number
+  readonly reason: string | null
+  readonly published: boolean
+}
+
+/** A database, a queue with its dead-letter queue, and the workers on them: all of a test, gone with it. */
+export class Stage implements AsyncDisposable {
+  readonly pool: Pool
+  readonly place: Place | undefined
+  readonly workers: WorkerProcess[] = []
+  /** Its workers are being ended. */
+  isClosing = false
+  readonly #options: StageOptions
+  readonly #databaseUrl: string
+  readonly #directory: string
+
+  private constructor(parts: {
+    readonly options: StageOptions
+    readonly databaseUrl: string
+    readonly directory: string
+    readonly place: Place | undefined
+  }) {
+    this.#options = parts.options
+    this.#databaseUrl = parts.databaseUrl
+    this.#directory = parts.directory
+    this.place = parts.place
+    this.pool = new Pool({ connectionString: parts.databaseUrl, max: 3 })
+    this.pool.on('error', () => undefined)
+  }
+
+  static async open(options: StageOptions): Promise<Stage> {
+    const databaseUrl = options.databaseUrl ?? (await database()).url
+    const directory = await mkdtemp(join(tmpdir(), 'onceward-e2e-'))
+    const { sqs } = options
+    const place = sqs === undefined ? options.place : await createQueues(sqs, freshName(), options)
+    const stage = new Stage({ options, databaseUrl, directory, place })
+    await migrate(stage.pool)
+    await stage.pool.query(TABLES)
+    return stage
+  }
+
+  get databaseUrl(): string {
+    return this.#databaseUrl
+  }
+
+  /** A worker process; it is ready when it says so. */
+  spawn(name: string, own: Partial<WorkerConfig> = {}): WorkerProcess {
+    const worker = new WorkerProcess({
+      name,
+      databaseUrl: this.#databaseUrl,
+      source: this.place?.source ?? { kind: 'hand' },
+      runsFile: this.#runsFile,
+      ...this.#options.worker,
+      ...own,
+    })
+    this.workers.push(worker)
+    return worker
+  }
+
+  /** The queue of SQS that workers receive from, for a test that changes a part of it. */
+  source(): QueueSource | undefined {
+    const source = this.place?.source
+    return source?.kind === 'sqs' ? source : undefined
+  }
+
+  async send(orders: readonly Order[]): Promise<void> {
+    await this.place?.send(orders)
+  }
+
+  /** Committed effects by event; one that has none is not there. */
+  async effects(): Promise<Readonly<Record<string, number>>> {
+    const { rows } = await this.pool.query<{ id: string; n: number }>(
+      'select id, count(*)::int as n from effects group by id',
+    )
+    return Object.fromEntries(rows.map(({ id, n }) => [id, n]))
+  }
+
+  /** Who committed an effect, in which attempt. */
+  async committed(id: string): Promise<readonly { readonly worker: string; attempt: number }[]> {
+    const text = 'select worker, attempt from effects where id = $1'
+    return (await this.pool.query<{ worker: string; attempt: number }>(text, [id])).rows
+  }
+
+  /** What the inbox says of an event; undefined for one that it does not know. */
+  async state(id: string): Promise<string | undefined> {
+    const { rows } = await this.pool.query<{ state: string }>(
+      "select state from onceward.processed_events where event_id = onceward.event_id('orders', null, $1)",
+      [id],
+    )
+    return rows[0]?.state
+  }
+
+  async troubles(): Promise<readonly Trouble[]> {
+    const { rows } = await this.pool.query<Trouble>(
+      `select f.key as id, p.state, f.attempt, f.reason, f.published
+      from onceward.failed_events f join onceward.processed_events p using (event_id) order by f.key`,
+    )
+    return rows
+  }
+
+  /** Every run of the handler, also those that left nothing. */
+  async runs(): Promise<readonly { readonly worker: string; id: string; attempt: number }[]> {
+    const text = await readFile(this.#runsFile, 'utf8').catch(() => '')
+    return text
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => {
+        const [worker = '', id = '', attempt] = line.split(' ')
+        return { worker, id, attempt: Number(attempt) }
+      })
+  }
+
+  /** What happened to these, for the message of a failed test. */
+  async explain(ids: readonly string[]): Promise<string> {
+    const troubles = await this.troubles()
+    const runs = await this.runs()
+    const lines = ids.slice(0, 5).map((id) => {
+      const told = this.workers.map(({ name, settled }) => [
+        name,
+        ...settled
+          .filter((each) => each.id === id)
+          .map(({ kind, why, error }) => ({ kind, why, error })),
+      ])
+      const stored = troubles.find((trouble) => trouble.id === id)
+      return JSON.stringify({ id, told, stored, runs: runs.filter((run) => run.id === id) })
+    })
+    const logs = ids.length === 0 ? [] : this.workers.map(({ log }) => log.slice(-8_000))
+    return [...lines, ...logs].join('\n')
+  }
+
+  /** Waits until the queue holds nothing, hidden messages included. */
+  async drained(deadlineMs = 150_000): Promise<void> {
+    await this.until(async () => (await this.place?.depth()) === 0, {
+      what: 'an empty queue',
+      deadlineMs,
+    })
+  }
+
+  /** As `until`, and says what the workers said when the time is over. */
+  async until(
+    condition: () => Promise<Json | boolean | undefined>,
+    { what, deadlineMs = 150_000 }: { readonly what: string; readonly deadlineMs?: number },
+  ): Promise<void> {
+    try {
+      await until(condition, { what, deadlineMs, everyMs: 50 })
+    } catch (error) {
+      const logs = this.workers.map(({ log }) => log.slice(-4_000)).join('\n')
+      const states = await Promise.all(this.workers.map((worker) => worker.describe()))
+      throw new Error(`${String(error)}\n${logs}\n${states.join('\n')}`, { cause: error })
+    }
+  }
+
+  get #runsFile(): string {
+    return join(this.#directory, 'runs')
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.isClosing = true
+    await Promise.all(this.workers.map((worker) => worker[Symbol.asyncDispose]()))
+    await this.place?.close()
+    await this.pool.end()
+    await rm(this.#directory, { recursive: true, force: true })
+  }
+}

@@ -1,0 +1,53 @@
+import type { Stage } from '../test-stage.ts'
+import type { WorkerConfig } from './protocol.ts'
+import type { WorkerProcess } from './worker-process.ts'
+
+/** Some workers on one queue; one that dies is replaced by another process, as a platform does. */
+export class Crew {
+  readonly #stage: Stage
+  readonly #config: Partial<WorkerConfig>
+  readonly #members = new Set<WorkerProcess>()
+  #hired = 0
+  #isOver = false
+  /** How members ended; a process that ends by itself has a code. */
+  readonly deaths: (NodeJS.Signals | number | null)[] = []
+
+  private constructor(stage: Stage, config: Partial<WorkerConfig>) {
+    this.#stage = stage
+    this.#config = config
+  }
+
+  static async of(count: number, stage: Stage, config: Partial<WorkerConfig> = {}): Promise<Crew> {
+    const crew = new Crew(stage, config)
+    await Promise.all(Array.from({ length: count }, () => crew.#hire()))
+    return crew
+  }
+
+  get members(): readonly WorkerProcess[] {
+    return [...this.#members]
+  }
+
+  /** No more replacements. */
+  end(): void {
+    this.#isOver = true
+  }
+
+  async #hire(): Promise<void> {
+    this.#hired += 1
+    const worker = this.#stage.spawn(`worker-${this.#hired}`, this.#config)
+    this.#members.add(worker)
+    void worker.ended().then((how) => this.#replace(worker, how))
+    await worker.start().catch((error: unknown) => {
+      // Killed before it had started: somebody else is hired.
+      if (worker.isAlive) throw error
+    })
+  }
+
+  async #replace(worker: WorkerProcess, how: NodeJS.Signals | number | null): Promise<void> {
+    this.#members.delete(worker)
+    if (this.#isOver || this.#stage.isClosing) return
+    this.deaths.push(how)
+    // One that is slow to start, because the broker is away, goes on by itself; nobody waits for it here.
+    await this.#hire().catch(() => undefined)
+  }
+}

@@ -1,0 +1,77 @@
+import { appendFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { FatalError, type GuardEvent, type Handler } from '@onceward/core'
+import type { PoolClient } from 'pg'
+import { type Crashes, die } from '../crash/crash.ts'
+import type { Order, WorkerConfig } from './protocol.ts'
+import { reached } from './worker-channel.ts'
+
+const EFFECT = 'insert into effects (id, worker, attempt) values ($1, $2, $3)'
+const CHARGE = 'update balances set cents = cents + $2 where account = $1'
+
+/** An ordinary handler, one insert for each event, which does what its order says besides. */
+export function createHandler(
+  { name, runsFile }: WorkerConfig,
+  crash: Crashes,
+): Handler<Order, PoolClient> {
+  const handle = async (event: GuardEvent<Order>, tx: PoolClient): Promise<void> => {
+    const { id, takesMs, charge } = event.payload
+    await tx.query(EFFECT, [id, name, event.attempt])
+    if (charge !== undefined) await tx.query(CHARGE, [charge.account, charge.cents])
+    if (takesMs !== undefined) await sleep(takesMs)
+    await doDeed(event, tx)
+    await crash.at('in-transaction', [id])
+  }
+  return (event, { tx }) => {
+    const { id, deed } = event.payload
+    appendFileSync(runsFile, `${name} ${id} ${event.attempt}\n`)
+    if (deed === 'throw-at-once' && event.attempt === 1) throw new TypeError('no promise was made')
+    return handle(event, tx)
+  }
+}
+
+async function doDeed({ payload, attempt }: GuardEvent<Order>, tx: PoolClient): Promise<void> {
+  const { id, deed } = payload
+  switch (deed) {
+    case undefined:
+    case 'throw-at-once':
+      return
+    case 'poison':
+      return die()
+    case 'fail-once':
+      if (attempt === 1) throw new Error('the first attempt fails')
+      return
+    case 'fail-always':
+      throw new Error('every attempt fails')
+    case 'fatal-until-mended': {
+      const { rowCount } = await tx.query('select from mended where id = $1', [id])
+      if (rowCount === 0) throw new FatalError('not mended yet')
+      return
+    }
+    case 'stall':
+      await reached('stall')
+      await tx.query('insert into afterwards (id) values ($1)', [id])
+      return
+    case 'break-connection':
+      await tx.query('select pg_terminate_backend(pg_backend_pid())')
+      return
+    case 'fill-disk':
+      await tx.query('select fill_disk()')
+      return
+    case 'throw-type-error':
+      if (attempt === 1) throw new TypeError('undefined has no properties')
+      return
+    case 'throw-unretriable':
+      if (attempt === 1) throw Object.assign(new Error('not again'), { retriable: false })
+      return
+    case 'throw-undefined':
+      // What user code rejects with is not ours to choose.
+      if (attempt === 1) await Promise.reject(undefined)
+      return
+    case 'never-end':
+      if (attempt === 1) await new Promise(() => undefined)
+      return
+    default:
+      return deed satisfies never
+  }
+}

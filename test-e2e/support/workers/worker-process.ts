@@ -1,0 +1,154 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { until } from '@onceward/testing'
+import type { Vitals } from './process-usage.ts'
+import type { FromWorker, Settled, ToWorker, WorkerConfig } from './protocol.ts'
+
+/** Tests start hundreds of workers: what one of them has compiled, the next one need not. */
+const NODE_COMPILE_CACHE = join(tmpdir(), 'onceward-e2e-compiled')
+
+const WORKER = fileURLToPath(new URL('../../worker.ts', import.meta.url))
+
+/**
+ * What is no fault of ours: kafkajs sets a timer of less than nothing (brokers.md K26), and Node says so. Every other
+ * warning is seen.
+ */
+const QUIET = ['--disable-warning=TimeoutNegativeWarning', '--disable-warning=ExperimentalWarning']
+
+type Of<Kind extends FromWorker['kind']> = Extract<FromWorker, { readonly kind: Kind }>
+
+/** A worker as its test sees it. */
+export class WorkerProcess implements AsyncDisposable {
+  readonly name: string
+  readonly #child: ChildProcess
+  readonly #ended: Promise<unknown>
+  readonly #messages: FromWorker[] = []
+  #stderr = ''
+
+  constructor(config: WorkerConfig) {
+    this.name = config.name
+    const { NODE_OPTIONS: _, ...env } = process.env
+    this.#child = spawn(
+      process.execPath,
+      ['--conditions=@onceward/source', ...QUIET, WORKER, JSON.stringify(config)],
+      { stdio: ['ignore', 'ignore', 'pipe', 'ipc'], env: { ...env, NODE_COMPILE_CACHE } },
+    )
+    this.#child.stderr?.on('data', (chunk: Buffer) => {
+      this.#stderr += chunk.toString()
+    })
+    this.#child.on('message', (message: FromWorker) => this.#messages.push(message))
+    this.#ended = once(this.#child, 'exit')
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0
+  }
+
+  get isAlive(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null
+  }
+
+  /** What was settled so far, in order. */
+  get settled(): readonly Settled[] {
+    return this.all('settled').map(({ settled }) => settled)
+  }
+
+  get log(): string {
+    const lines = this.all('log').map(({ level, text }) => `${this.name} ${level} ${text}`)
+    return [...lines, this.#stderr].join('\n')
+  }
+
+  /** What the process wrote there: warnings of Node, and whatever a library prints. */
+  get stderr(): string {
+    return this.#stderr
+  }
+
+  all<Kind extends FromWorker['kind']>(kind: Kind): readonly Of<Kind>[] {
+    return this.#messages.filter((message): message is Of<Kind> => message.kind === kind)
+  }
+
+  say(message: ToWorker): void {
+    // It may be dead already; then nobody waits for the answer.
+    if (this.isAlive) this.#child.send(message, () => undefined)
+  }
+
+  /** The first message of a kind, past or future; it is an error when the worker ends before. */
+  async heard<Kind extends FromWorker['kind']>(kind: Kind, count = 1): Promise<Of<Kind>> {
+    const isOver = (): boolean => this.all(kind).length >= count
+    await until(() => isOver() || !this.isAlive, {
+      what: `${this.name} to say ${kind}`,
+      deadlineMs: 150_000,
+      everyMs: 5,
+    })
+    const message = this.all(kind)[count - 1]
+    if (message === undefined) throw new Error(`${this.name} ended before ${kind}\n${this.log}`)
+    return message
+  }
+
+  /** How it is now, for the message of a failed test. */
+  async describe(): Promise<string> {
+    const { exitCode, signalCode } = this.#child
+    if (!this.isAlive) return `${this.name} ended: ${signalCode ?? exitCode}`
+    const patience = AbortSignal.timeout(2_000)
+    const silence = once(patience, 'abort').then(() => 'silent')
+    return `${this.name} lives: ${JSON.stringify(await Promise.race([this.health(), silence]))}`
+  }
+
+  health(): Promise<Of<'health'>> {
+    const asked = this.all('health').length
+    this.say({ kind: 'ask-health' })
+    return this.heard('health', asked + 1)
+  }
+
+  /** How often the broker has handed it the message of this order. */
+  async received(id: string): Promise<number> {
+    const asked = this.all('received').length
+    this.say({ kind: 'ask-received', id })
+    return (await this.heard('received', asked + 1)).count
+  }
+
+  /** What it holds on to, when it has nothing in hand. */
+  async vitals(): Promise<Vitals> {
+    const asked = this.all('vitals').length
+    this.say({ kind: 'ask-vitals' })
+    return (await this.heard('vitals', asked + 1)).vitals
+  }
+
+  /** Ends its consumption; the process goes on. */
+  async drain(): Promise<void> {
+    this.say({ kind: 'drain' })
+    await this.heard('drained')
+  }
+
+  /** Lets it end what it has in hand; answers how it ended. */
+  async stop(): Promise<NodeJS.Signals | number | null> {
+    this.say({ kind: 'stop' })
+    return this.ended()
+  }
+
+  async start(): Promise<void> {
+    await this.heard('ready')
+    this.say({ kind: 'start' })
+    await this.heard('started')
+  }
+
+  /** Sends the signal; for SIGKILL it resolves when the process is gone. */
+  async kill(signal: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT' = 'SIGKILL'): Promise<void> {
+    if (!this.isAlive) return
+    this.#child.kill(signal)
+    if (signal === 'SIGKILL') await this.#ended
+  }
+
+  /** The end that it brings about itself. */
+  async ended(): Promise<NodeJS.Signals | number | null> {
+    await this.#ended
+    return this.#child.signalCode ?? this.#child.exitCode
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill('SIGKILL')
+  }
+}
