@@ -110,7 +110,7 @@ it.each(['README.md', 'docs/sqs.md'])(
   (file) => {
     const guard = {
       ...DEFAULTS,
-      ...{ consumer: 'billing', hasInbox: true, hasLeases: false, ownLanes: false },
+      ...{ consumer: 'billing', hasInbox: true, hasLeases: false, lanesAreUsers: false },
       ...{ maxAttempts: DEFAULTS.retry.attempts, retryMaxMs: DEFAULTS.retry.maxMs },
     }
     const { visibilityMs } = resolveSettings({ queueUrl: 'https://sqs.test/1/orders' }, guard)

@@ -1,5 +1,5 @@
 import type { Runtime } from '@onceward/core'
-import { endsWithin, within } from '@onceward/core/adapter'
+import { endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { Channel, ConfirmChannel } from 'amqplib'
 import { isConnectionClosed } from './errors.ts'
 
@@ -97,7 +97,10 @@ export class Connector {
     const { source, runtime } = this.#options
     const opening = typeof source === 'function' ? called(source) : Promise.resolve(source)
     try {
-      const connection = await within(runtime, opening, { call: 'connect', budgetMs: CONNECT_MS })
+      const connection = await withTimeout(runtime, opening, {
+        call: 'connect',
+        budgetMs: CONNECT_MS,
+      })
       if (this.#isClosed) throw new Error('the consumer was stopped while it connected')
       this.#attach(connection)
       this.#current = connection

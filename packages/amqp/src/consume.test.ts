@@ -66,7 +66,7 @@ test('messages of one order key never run in two calls at once', async () => {
 
 // Red when slots are filled one by one: two calls of the guard know nothing of each other's lanes.
 test('a guard with ordering keys of its own has one call at a time, of all that is in hand', async () => {
-  const { connection, clock, handed, batches } = await consuming({}, { ownLanes: true })
+  const { connection, clock, handed, batches } = await consuming({}, { lanesAreUsers: true })
   connection.consuming.deliver('a', 'b', 'c', 'd', 'e')
   await clock.advance(0)
   connection.consuming.deliver('f', 'g')

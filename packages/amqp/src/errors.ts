@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import type { Pauses } from '@onceward/core/adapter'
+import type { BackoffRange } from '@onceward/core/adapter'
 
 /**
  * What a failed call to the broker means for the one who made it.
@@ -22,7 +22,7 @@ export interface Trouble {
 }
 
 /** Longest pauses between two tries of the loop, milliseconds; the first is `baseMs`, then doubled, full jitter. */
-export const BACKOFF: Readonly<Record<TroubleKind, Pauses>> = {
+export const BACKOFF: Readonly<Record<TroubleKind, BackoffRange>> = {
   missing: { baseMs: 500, maxMs: 5_000 },
   denied: { baseMs: 1_000, maxMs: 30_000 },
   locked: { baseMs: 1_000, maxMs: 30_000 },

@@ -1,5 +1,5 @@
 import type { Settlement } from '@onceward/core'
-import { type GuardPort, handOver, type RunHooks } from '@onceward/core/adapter'
+import { type GuardPort, processAndSettle, type RunHooks } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { Line, Publisher } from './clients/amqplib.ts'
 import { createPublisher } from './dead-letter.ts'
@@ -81,7 +81,7 @@ export class Handover {
     batch: readonly Received[],
     { stop, abort, onKnown, onSettled }: HandoverHooks,
   ): Promise<void> {
-    return handOver(this.#port, batch, {
+    return processAndSettle(this.#port, batch, {
       stop,
       abort,
       settle: async (received, settlement) => {

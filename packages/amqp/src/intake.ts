@@ -1,5 +1,5 @@
 import type { Settlement } from '@onceward/core'
-import { type GuardPort, Slots } from '@onceward/core/adapter'
+import { type GuardPort, SharedSlots } from '@onceward/core/adapter'
 import type { Line } from './clients/amqplib.ts'
 import type { Handover } from './handover.ts'
 import type { Settings } from './options.ts'
@@ -156,7 +156,7 @@ export class Intake {
   #run(groups: readonly (readonly Received[])[]): void {
     const { handover, stop, abort, onKnown } = this.#options
     const batch = groups.flat()
-    const slots = new Slots(this.#isBatch ? [batch] : groups)
+    const slots = new SharedSlots(this.#isBatch ? [batch] : groups)
     this.#busySlots += slots.busy
     this.#running += batch.length
     for (const received of batch) this.#order(received, 1)
@@ -176,7 +176,7 @@ export class Intake {
 
   /** The guard alone knows its own lanes: then all that it is handed at once is all that it may run at once. */
   #orderOf({ delivery }: Received): string | undefined {
-    return this.#options.port.settings.ownLanes ? '' : delivery.orderingKey
+    return this.#options.port.settings.lanesAreUsers ? '' : delivery.orderingKey
   }
 
   #order(received: Received, more: 1 | -1): void {

@@ -1,13 +1,13 @@
 import { OncewardError, type Settlement } from '@onceward/core'
 import {
-  type End,
+  type BackoffRange,
+  type ConsumptionEnd,
   endsWithin,
   type GuardPort,
-  type Pauses,
+  type Outage,
   pauseMs,
-  type Setback,
-  Setbacks,
-  within,
+  Recovery,
+  withTimeout,
 } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpConnection, Connector } from './client.ts'
@@ -25,7 +25,7 @@ export interface SubscriberOptions {
   readonly intake: Pick<Intake, 'take' | 'drop' | 'resume' | 'inFlight'>
   /** What must be looked at on a new connection before anything is consumed. */
   readonly check: (connection: AmqpConnection) => Promise<void>
-  readonly onEnd: (end: End) => void
+  readonly onEnd: (end: ConsumptionEnd) => void
 }
 
 /** The availability of the store is a local answer, looked at this often while it is down. */
@@ -44,7 +44,7 @@ const STABLE_MS = 10_000
 export class Subscriber {
   lastProgressAt: Date | undefined
   readonly #options: SubscriberOptions
-  readonly #setbacks: Setbacks
+  readonly #setbacks: Recovery
   /** Cancelled by the server, and yet to be told about what is in hand. */
   readonly #retired = new Set<Link>()
   #blocked: string | undefined
@@ -57,10 +57,10 @@ export class Subscriber {
 
   constructor(options: SubscriberOptions) {
     this.#options = options
-    this.#setbacks = new Setbacks(options.port.logger, { queue: options.settings.queue })
+    this.#setbacks = new Recovery(options.port.logger, { queue: options.settings.queue })
   }
 
-  get setback(): Setback | undefined {
+  get setback(): Outage | undefined {
     const { current } = this.#setbacks
     if (current !== undefined || this.#blocked === undefined) return current
     return { state: 'recovering', reason: `the broker blocks publishers: ${this.#blocked}` }
@@ -159,7 +159,7 @@ export class Subscriber {
     const opening = this.#openOn(connection)
     if (!connector.isOurs) return opening
     try {
-      return await within(port.runtime, opening, { call: 'a new channel', budgetMs: OPEN_MS })
+      return await withTimeout(port.runtime, opening, { call: 'a new channel', budgetMs: OPEN_MS })
     } catch (error) {
       const { kind } = troubleOf(error)
       if (kind === 'network') connector.discard()
@@ -262,7 +262,7 @@ export class Subscriber {
     return undefined
   }
 
-  #backOff(pauses: Pauses): void {
+  #backOff(pauses: BackoffRange): void {
     const { runtime } = this.#options.port
     this.#wait(pauseMs(pauses, this.#failures, () => runtime.random()))
     this.#failures += 1

@@ -1,12 +1,12 @@
 import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
 import {
   type GuardSettings,
+  quoted,
   RUN_DEFAULTS,
   type RunSettings,
   rangeProblems,
   resolveRunOptions,
   runOptionProblems,
-  shown,
 } from '@onceward/core/adapter'
 import type { Options } from 'amqplib'
 
@@ -128,7 +128,7 @@ export function resolveSettings(options: ConsumeAmqpOptions, guard: GuardSetting
 /** The problems of a list of levels, each with its fix. */
 export function levelProblems(name: string, levels: unknown): readonly string[] {
   if (!Array.isArray(levels) || levels.length === 0) {
-    return [`Expected \`${name}\` to be a list of milliseconds, got ${shown(levels)}.`]
+    return [`Expected \`${name}\` to be a list of milliseconds, got ${quoted(levels)}.`]
   }
   const wrong = levels.flatMap((level) => rangeProblems(name, level, [1, LONGEST_TTL_MS]))
   const isTwice = new Set(levels).size < levels.length
@@ -139,7 +139,7 @@ export function levelProblems(name: string, levels: unknown): readonly string[] 
 export function nameProblems(name: string, value: unknown, reserved = 0): readonly string[] {
   const most = NAME_BYTES - reserved
   if (typeof value === 'string' && value !== '' && Buffer.byteLength(value) <= most) return []
-  return [`Expected \`${name}\` to be a name of at most ${most} bytes, got ${shown(value)}.`]
+  return [`Expected \`${name}\` to be a name of at most ${most} bytes, got ${quoted(value)}.`]
 }
 
 function problemsOf(options: ConsumeAmqpOptions, guard: GuardSettings): readonly string[] {
@@ -189,7 +189,7 @@ function deadLetterProblems(options: ConsumeAmqpOptions, guard: GuardSettings): 
     ]
   }
   if (typeof deadLetter !== 'object' || deadLetter === null) {
-    return [`Expected \`deadLetter\` to be a target or 'dlx', got ${shown(deadLetter)}.`]
+    return [`Expected \`deadLetter\` to be a target or 'dlx', got ${quoted(deadLetter)}.`]
   }
   if ('exchange' in deadLetter) {
     return typeof deadLetter.exchange === 'string' && typeof deadLetter.routingKey === 'string'

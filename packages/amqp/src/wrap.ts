@@ -1,5 +1,5 @@
 import { ConfigurationError, type Runtime } from '@onceward/core'
-import { type Guard, portOf, shown } from '@onceward/core/adapter'
+import { type Guard, portOf, quoted } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpChannel, AmqpConfirmChannel } from './client.ts'
 import { Line, Publisher } from './clients/amqplib.ts'
@@ -113,7 +113,7 @@ function declaredOnce(open: OpenChannel, { queue, levelsMs }: Settings): () => P
 }
 
 function withoutConfirms(channel: unknown): ConfigurationError {
-  const name = (channel as object | undefined)?.constructor?.name ?? shown(channel)
+  const name = (channel as object | undefined)?.constructor?.name ?? quoted(channel)
   return new ConfigurationError(
     `Expected a confirm channel, got ${name}: without confirms nobody knows whether a dead letter or a deferred ` +
       'message arrived. Create it with `connection.createConfirmChannel()`.',

@@ -1,5 +1,5 @@
 import type { Runtime } from '@onceward/core'
-import { endsWithin, within } from '@onceward/core/adapter'
+import { endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { Admin, Consumer, Kafka } from 'kafkajs'
 
 /** What this package calls of a client of kafkajs. Brokers, credentials, retries and sockets are the user's. */
@@ -30,7 +30,7 @@ export async function askCluster<Answer>(
     return ask(admin)
   })()
   try {
-    return await within(runtime, asking, { call: 'the cluster', budgetMs: VISIT_MS })
+    return await withTimeout(runtime, asking, { call: 'the cluster', budgetMs: VISIT_MS })
   } finally {
     // Not before: what connects after it was hung up keeps the process alive.
     const hangUp = (): Promise<void> => admin.disconnect()

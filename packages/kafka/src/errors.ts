@@ -1,4 +1,4 @@
-import type { Pauses } from '@onceward/core/adapter'
+import type { BackoffRange } from '@onceward/core/adapter'
 
 /** What an error of kafkajs means for the one who consumes. */
 export type TroubleKind =
@@ -20,7 +20,7 @@ export interface Trouble {
 }
 
 /** Longest pauses between two tries, milliseconds; the first is `baseMs`, then doubled, full jitter. */
-export const BACKOFF: Readonly<Record<TroubleKind, Pauses>> = {
+export const BACKOFF: Readonly<Record<TroubleKind, BackoffRange>> = {
   rebalance: { baseMs: 100, maxMs: 1_000 },
   'topic-missing': { baseMs: 500, maxMs: 5_000 },
   'too-large': { baseMs: 500, maxMs: 10_000 },

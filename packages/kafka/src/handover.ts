@@ -1,5 +1,5 @@
 import type { Publish, Settlement } from '@onceward/core'
-import { type GuardPort, handOver, Pace } from '@onceward/core/adapter'
+import { type GuardPort, Prefetch, processAndSettle } from '@onceward/core/adapter'
 import type { FetchedBatch } from './clients/kafkajs.ts'
 import { createPublisher } from './dead-letter.ts'
 import { type InHand, nameOf } from './offsets.ts'
@@ -32,7 +32,7 @@ export class Handover {
   readonly #context: SettleContext
   readonly #publish: Publish | undefined
   readonly #registered = new Map<string, () => void>()
-  readonly #pace: Pace
+  readonly #pace: Prefetch
   readonly #isBatch: boolean
   #calls = 0
   #running = 0
@@ -49,7 +49,7 @@ export class Handover {
     const { batchSize, deadLetter } = settings
     this.#options = options
     this.#isBatch = transaction === 'batch'
-    this.#pace = new Pace(concurrency, batchSize)
+    this.#pace = new Prefetch(concurrency, batchSize)
     const publish = deadLetter && createPublisher(deadLetter.producer, deadLetter.topic)
     this.#publish = publish
     const place = publish && ({ kind: 'topic', publish } as const)
@@ -137,7 +137,7 @@ export class Handover {
     }
     this.#calls += 1
     this.#running += items.length
-    await handOver(port, items, {
+    await processAndSettle(port, items, {
       stop: batch.stop.signal,
       abort: batch.abort.signal,
       settle: async (item, settlement) => {

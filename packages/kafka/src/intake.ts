@@ -177,7 +177,7 @@ export class Intake {
     const { port } = this.#options
     const batch = new FetchedBatch(payload, {
       clusterId: this.clusterId,
-      sharedLane: port.settings.ownLanes ? '' : undefined,
+      sharedLane: port.settings.lanesAreUsers ? '' : undefined,
       nowMs: this.#nowMs,
     })
     this.#open.set(nameOf(batch), batch)

@@ -1,12 +1,12 @@
 import { ConfigurationError, OncewardError, type Settlement } from '@onceward/core'
 import {
   CallTimeoutError,
-  type End,
+  type ConsumptionEnd,
   endsWithin,
   type GuardPort,
+  type Outage,
   pauseMs,
-  type Setback,
-  Setbacks,
+  Recovery,
 } from '@onceward/core/adapter'
 import type { Cluster, Consumer, ConsumerCrashEvent } from 'kafkajs'
 import type { KafkaClient } from './client.ts'
@@ -24,7 +24,7 @@ export interface ConsumerLifeOptions {
   readonly intake: Intake
   /** What must have been looked at before the first consumer. */
   readonly check: () => Promise<void>
-  readonly onEnd: (end: End) => void
+  readonly onEnd: (end: ConsumptionEnd) => void
 }
 
 /** Not an error: the consumer is replaced by one that reads more topics. */
@@ -34,7 +34,7 @@ const LIVELY_MS = 2_000
 /** Leaving the group and hanging up, all together; kafkajs itself waits as long as an outage lasts (K21). */
 const GOODBYE_MS = 3_000
 
-const JOINING: Setback = { state: 'recovering', reason: 'joining the group' }
+const JOINING: Outage = { state: 'recovering', reason: 'joining the group' }
 
 /**
  * One consumer after the other, for ever.
@@ -51,7 +51,7 @@ const JOINING: Setback = { state: 'recovering', reason: 'joining the group' }
 export class ConsumerLife {
   lastProgressAt: Date | undefined
   readonly #options: ConsumerLifeOptions
-  readonly #setbacks: Setbacks
+  readonly #setbacks: Recovery
   readonly #started = Promise.withResolvers<void>()
   #consumer: Consumer | undefined
   readonly #watch: TopicWatch
@@ -70,7 +70,7 @@ export class ConsumerLife {
   constructor(options: ConsumerLifeOptions) {
     this.#options = options
     const { port, settings } = options
-    this.#setbacks = new Setbacks(port.logger, this.#fields)
+    this.#setbacks = new Recovery(port.logger, this.#fields)
     this.#watchdog = new Watchdog(port.runtime, silenceOf(settings.consumer))
     this.#watch = new TopicWatch({
       runtime: port.runtime,
@@ -86,7 +86,7 @@ export class ConsumerLife {
   }
 
   /** `paused` while the store is down, whatever the broker does. */
-  get setback(): Setback | undefined {
+  get setback(): Outage | undefined {
     const { current } = this.#setbacks
     if (current !== undefined) return current
     if (!this.#hasStarted) return JOINING

@@ -1,12 +1,12 @@
 import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
 import {
   type GuardSettings,
+  quoted,
   RUN_DEFAULTS,
   type RunSettings,
   rangeProblems,
   resolveRunOptions,
   runOptionProblems,
-  shown,
 } from '@onceward/core/adapter'
 import type { ConsumerConfig, Producer } from 'kafkajs'
 
@@ -204,7 +204,7 @@ function deadLetterProblems({ deadLetter }: KafkaOptions, guard: GuardSettings):
   return [
     ...(isName(topic)
       ? []
-      : [`Expected \`deadLetter.topic\` to be the name of a topic, got ${shown(topic)}.`]),
+      : [`Expected \`deadLetter.topic\` to be the name of a topic, got ${quoted(topic)}.`]),
     ...(typeof (producer as Producer | undefined)?.send === 'function'
       ? []
       : ['Expected `deadLetter.producer` to be a producer of kafkajs.']),
@@ -217,7 +217,7 @@ function topicProblems({ topics, deadLetter }: ConsumeKafkaOptions): readonly st
   if (!(isList && given.every((topic) => isName(topic) || topic instanceof RegExp))) {
     return [
       'Expected `topics` to be a list of at least one topic, by name or by RegExp, got ' +
-        `${Array.isArray(given) ? `[${given.map(String).join(', ')}]` : shown(given)}.`,
+        `${Array.isArray(given) ? `[${given.map(String).join(', ')}]` : quoted(given)}.`,
     ]
   }
   if (deadLetter === undefined || !topics.some((topic) => matches(topic, deadLetter.topic))) {
@@ -241,7 +241,7 @@ function groupProblems({ groupId, consumer }: ConsumeKafkaOptions): readonly str
   return [
     ...(groupId === undefined || isName(groupId)
       ? []
-      : [`Expected \`groupId\` to be a string that is not empty, got ${shown(groupId)}.`]),
+      : [`Expected \`groupId\` to be a string that is not empty, got ${quoted(groupId)}.`]),
     ...(isDifferent
       ? [`Expected one group id, got \`groupId\` '${groupId}' and \`consumer.groupId\` '${inner}'.`]
       : []),
@@ -260,7 +260,7 @@ function timeProblems({
       ? []
       : [
           `Expected \`consumer.${name}\` to be below the sessionTimeout of ${sessionTimeout} ms, a third of it or ` +
-            `less, got ${shown(value)}: ${why}`,
+            `less, got ${quoted(value)}: ${why}`,
         ]
   return [
     ...tooLong('heartbeatInterval', heartbeatInterval, 'the group would expel this member.'),

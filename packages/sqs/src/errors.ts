@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import type { Pauses } from '@onceward/core/adapter'
+import type { BackoffRange } from '@onceward/core/adapter'
 
 /**
  * What a failed call to SQS means for the one who made it.
@@ -23,7 +23,7 @@ export interface Trouble {
 }
 
 /** Longest pauses between two tries of the loop, milliseconds; the first is `baseMs`, then doubled, full jitter. */
-export const BACKOFF: Readonly<Record<TroubleKind, Pauses>> = {
+export const BACKOFF: Readonly<Record<TroubleKind, BackoffRange>> = {
   'queue-missing': { baseMs: 1_000, maxMs: 5_000 },
   denied: { baseMs: 1_000, maxMs: 30_000 },
   credentials: { baseMs: 1_000, maxMs: 30_000 },

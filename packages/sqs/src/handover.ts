@@ -1,6 +1,6 @@
 import type { Message } from '@aws-sdk/client-sqs'
 import type { Settlement } from '@onceward/core'
-import { type GuardPort, handOver, type RunHooks } from '@onceward/core/adapter'
+import { type GuardPort, processAndSettle, type RunHooks } from '@onceward/core/adapter'
 import { Grouping, type Wire } from './client.ts'
 import { createPublisher } from './dead-letter.ts'
 import { toDelivery } from './delivery.ts'
@@ -106,7 +106,7 @@ export class Handover {
     batch: readonly Received[],
     { stop, abort, onKnown, onSettled }: HandoverHooks,
   ): Promise<void> {
-    return handOver(this.#port, batch, {
+    return processAndSettle(this.#port, batch, {
       stop,
       abort,
       settle: async (received, settlement) => {

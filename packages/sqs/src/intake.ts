@@ -1,5 +1,5 @@
 import type { Settlement } from '@onceward/core'
-import { bundles, type GuardPort, Pace, Slots } from '@onceward/core/adapter'
+import { byOrderingKey, type GuardPort, Prefetch, SharedSlots } from '@onceward/core/adapter'
 import type { Handover } from './handover.ts'
 import type { Settings } from './options.ts'
 import type { Hidden } from './settle.ts'
@@ -30,7 +30,7 @@ interface Parked extends Received {
 /** The messages in hand, from the receive to the last word to SQS. */
 export class Intake {
   readonly #options: IntakeOptions
-  readonly #pace: Pace
+  readonly #pace: Prefetch
   readonly #isBatch: boolean
   readonly #tasks = new Set<Promise<unknown>>()
   #pending: (readonly Received[])[] = []
@@ -50,8 +50,8 @@ export class Intake {
     const { batchSize } = options.settings
     this.#isBatch = transaction === 'batch'
     this.#pace = this.#isBatch
-      ? new Pace(concurrency * batchSize, batchSize)
-      : new Pace(concurrency, Math.max(concurrency, 10))
+      ? new Prefetch(concurrency * batchSize, batchSize)
+      : new Prefetch(concurrency, Math.max(concurrency, 10))
   }
 
   get inFlight(): number {
@@ -79,7 +79,7 @@ export class Intake {
     const { runtime } = this.#options.port
     const { lingerMs } = this.#options.settings
     this.#inHand += received.length
-    this.#pending.push(...bundles(received))
+    this.#pending.push(...byOrderingKey(received))
     if (lingerMs === 0) this.#lingered = true
     else this.#cancelLinger ??= runtime.setTimer(() => this.#endLinger(), lingerMs)
     this.#dispatch()
@@ -104,7 +104,8 @@ export class Intake {
     const { handover, port } = this.#options
     const nowMs = port.runtime.monotonic()
     const hidden = this.#waiting.filter(({ hiddenUntilMs }) => hiddenUntilMs > nowMs + MARGIN_MS)
-    const group = most === 'all' ? hidden.filter(({ isRested }) => isRested) : bundles(hidden)[0]
+    const group =
+      most === 'all' ? hidden.filter(({ isRested }) => isRested) : byOrderingKey(hidden)[0]
     const chosen = (group ?? []).toSorted((a, b) => a.sequence - b.sequence)
     this.#waiting = hidden.filter((each) => !chosen.includes(each))
     for (const received of chosen) handover.hold(received)
@@ -187,7 +188,7 @@ export class Intake {
   #run(groups: readonly (readonly Received[])[]): void {
     const { handover, port, stop, abort, onKnown } = this.#options
     const startedAtMs = port.runtime.monotonic()
-    const slots = new Slots(this.#isBatch ? [groups.flat()] : groups)
+    const slots = new SharedSlots(this.#isBatch ? [groups.flat()] : groups)
     this.#busySlots += slots.busy
     const run = handover.run(groups.flat(), {
       stop,

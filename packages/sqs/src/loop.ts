@@ -2,12 +2,12 @@ import type { Message } from '@aws-sdk/client-sqs'
 import { OncewardError, type Settlement } from '@onceward/core'
 import {
   type Availability,
-  bundles,
-  type End,
+  byOrderingKey,
+  type ConsumptionEnd,
   type GuardPort,
+  type Outage,
   pauseMs,
-  type Setback,
-  Setbacks,
+  Recovery,
 } from '@onceward/core/adapter'
 import { ENTRIES, type Wire } from './client.ts'
 import { BACKOFF, type Trouble, troubleOf } from './errors.ts'
@@ -24,7 +24,7 @@ export interface PollerOptions {
   readonly intake: Intake
   /** What must have been looked at before the first receive. */
   readonly check: () => Promise<void>
-  readonly onEnd: (end: End) => void
+  readonly onEnd: (end: ConsumptionEnd) => void
 }
 
 interface Poll {
@@ -51,7 +51,7 @@ const LOOK_MS = 1_000
 export class Poller {
   lastProgressAt: Date | undefined
   readonly #options: PollerOptions
-  readonly #setbacks: Setbacks
+  readonly #setbacks: Recovery
   readonly #receiving = new AbortController()
   readonly #polls = new Set<Promise<void>>()
   #isStopped = false
@@ -65,10 +65,10 @@ export class Poller {
 
   constructor(options: PollerOptions) {
     this.#options = options
-    this.#setbacks = new Setbacks(options.port.logger, { queue: options.settings.queueUrl })
+    this.#setbacks = new Recovery(options.port.logger, { queue: options.settings.queueUrl })
   }
 
-  get setback(): Setback | undefined {
+  get setback(): Outage | undefined {
     return this.#setbacks.current
   }
 
@@ -187,7 +187,7 @@ export class Poller {
   #takeLate(received: readonly Received[], { retryAt }: Down): void {
     const { port, intake } = this.#options
     const mayProbe = !this.#isProbing && retryAt <= port.runtime.now()
-    const probe = mayProbe ? (bundles(received)[0] ?? []) : []
+    const probe = mayProbe ? (byOrderingKey(received)[0] ?? []) : []
     this.#isProbing ||= probe.length > 0
     intake.take(probe)
     intake.park(received.filter((each) => !probe.includes(each)))

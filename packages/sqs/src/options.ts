@@ -2,12 +2,12 @@ import type { Message } from '@aws-sdk/client-sqs'
 import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
 import {
   type GuardSettings,
+  quoted,
   RUN_DEFAULTS,
   type RunSettings,
   rangeProblems,
   resolveRunOptions,
   runOptionProblems,
-  shown,
 } from '@onceward/core/adapter'
 
 export interface SqsOptions {
@@ -113,7 +113,7 @@ function problemsOf(options: ConsumeSqsOptions, guard: GuardSettings): string[] 
 
 function urlProblems(name: string, value: unknown): string[] {
   if (typeof value === 'string' && URL.canParse(value)) return []
-  return [`Expected \`${name}\` to be the URL of a queue, got ${shown(value)}.`]
+  return [`Expected \`${name}\` to be the URL of a queue, got ${quoted(value)}.`]
 }
 
 function deadLetterProblems(options: ConsumeSqsOptions, guard: GuardSettings): string[] {

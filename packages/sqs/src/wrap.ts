@@ -1,5 +1,5 @@
 import type { Message } from '@aws-sdk/client-sqs'
-import { bundles, type Guard, portOf, slices } from '@onceward/core/adapter'
+import { byOrderingKey, type Guard, portOf, toBatches } from '@onceward/core/adapter'
 import { createWire, type SqsClient } from './client.ts'
 import { Handover } from './handover.ts'
 import { resolveSettings, type WrapSqsOptions } from './options.ts'
@@ -31,7 +31,7 @@ export function wrapSqs(
   handover.registerPublisher()
   return async (messages) => {
     const received = handover.accept(messages ?? [], port.runtime.monotonic())
-    for (const slice of slices(bundles(received), settings.batchSize)) {
+    for (const slice of toBatches(byOrderingKey(received), settings.batchSize)) {
       await handover.run(slice, {})
     }
     return undefined

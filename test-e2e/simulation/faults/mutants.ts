@@ -22,9 +22,9 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'transaction/bisect.ts',
-        find: "finish(slice, pending, { kind: 'in-progress', delayMs })",
+        find: "conclude(batch, pending, { kind: 'in-progress', delayMs })",
         replace:
-          "finish(slice, pending, delayMs > 0 ? { kind: 'duplicate' } : { kind: 'skipped' })",
+          "conclude(batch, pending, delayMs > 0 ? { kind: 'duplicate' } : { kind: 'skipped' })",
       },
     ],
   },
@@ -185,7 +185,7 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'a 40001 is charged as an attempt of the event',
     edits: [
       {
-        file: 'transaction/bisect.ts',
+        file: 'transaction/after-failure.ts',
         find: 'MOST_SERIALIZATION_RETRIES = 5',
         replace: 'MOST_SERIALIZATION_RETRIES = 0',
       },
@@ -198,8 +198,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'transaction/bisect.ts',
-        find: 'end = await runPart(engine, { members, waitMs, signals })',
-        replace: 'end = await runPart(engine, { members, waitMs: waitMs * 1_000, signals })',
+        find: 'end = await runTransaction(engine, { members, waitMs, signals })',
+        replace: 'end = await runTransaction(engine, { members, waitMs: waitMs * 1_000, signals })',
       },
     ],
   },

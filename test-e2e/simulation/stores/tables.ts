@@ -1,5 +1,5 @@
 import type { EventId } from '@onceward/core'
-import type { Row, Trouble } from '../../../packages/core/src/memory/tables.ts'
+import type { FailedEventRow, ProcessedEventRow } from '../../../packages/core/src/memory/tables.ts'
 import type { Behaviour, Plan } from '../faults/plan.ts'
 import type { Audit } from '../judge/audit.ts'
 import type { Case } from '../judge/cases.ts'
@@ -14,7 +14,10 @@ export class TableWatch {
   readonly #audit: Audit
   readonly #plan: Plan
   #history: History
-  readonly #seen = new Map<EventId, { readonly row: Row; readonly trouble: Trouble | undefined }>()
+  readonly #seen = new Map<
+    EventId,
+    { readonly row: ProcessedEventRow; readonly trouble: FailedEventRow | undefined }
+  >()
 
   constructor(database: Database, audit: Audit, plan: Plan) {
     this.#database = database
@@ -49,8 +52,10 @@ export class TableWatch {
 
   #changed(
     one: Case,
-    before: { readonly row: Row; readonly trouble: Trouble | undefined } | undefined,
-    now: { readonly row: Row; readonly trouble: Trouble | undefined },
+    before:
+      | { readonly row: ProcessedEventRow; readonly trouble: FailedEventRow | undefined }
+      | undefined,
+    now: { readonly row: ProcessedEventRow; readonly trouble: FailedEventRow | undefined },
   ): void {
     const audit = this.#audit
     const from = before?.row.state
@@ -74,7 +79,7 @@ export class TableWatch {
   }
 
   /** An innocent event ends dead only when faults met each of its attempts. */
-  #buried(one: Case, trouble: Trouble | undefined): void {
+  #buried(one: Case, trouble: FailedEventRow | undefined): void {
     const behaviour = this.#plan.events[one.index]?.behaviour
     if (behaviour === undefined || DOOMED.includes(behaviour.kind)) return
     const { maxAttempts } = this.#plan

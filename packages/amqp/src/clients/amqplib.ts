@@ -1,5 +1,5 @@
 import type { Runtime } from '@onceward/core'
-import { CallTimeoutError, endsWithin, within } from '@onceward/core/adapter'
+import { CallTimeoutError, endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { ConsumeMessage, Options } from 'amqplib'
 import type { AmqpChannel, AmqpConfirmChannel } from '../client.ts'
 import { PublishError } from '../errors.ts'
@@ -210,7 +210,7 @@ export class Publisher {
     const { runtime, before } = this.#options
     await before?.(outgoing)
     const limits = { call: 'createConfirmChannel', budgetMs: OPEN_MS }
-    const outlet = await within(runtime, this.#open(), limits)
+    const outlet = await withTimeout(runtime, this.#open(), limits)
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const sent = this.#send(outlet, outgoing, (error) => {
       if (error === undefined) resolve()

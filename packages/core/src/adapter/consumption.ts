@@ -27,18 +27,20 @@ export interface Consumption extends AsyncDisposable {
 }
 
 /** Why nothing is received at the moment. */
-export interface Setback {
+export interface Outage {
   readonly state: 'paused' | 'recovering'
   readonly reason: string
 }
 
 /** Why a consumer ends by itself. */
-export type End = { readonly kind: 'closed' } | { readonly kind: 'fatal'; readonly error: unknown }
+export type ConsumptionEnd =
+  | { readonly kind: 'closed' }
+  | { readonly kind: 'fatal'; readonly error: unknown }
 
 /** What an adapter does between the start and the end of a consumption. */
 export interface ConsumerLoop {
   /** What brings messages. */
-  readonly feed: Pick<Health, 'lastProgressAt'> & { readonly setback: Setback | undefined }
+  readonly feed: Pick<Health, 'lastProgressAt'> & { readonly setback: Outage | undefined }
   readonly intake: Pick<Health, 'inFlight'>
   /** What tells the broker. */
   readonly settling: Pick<Health, 'settleFailures'>
@@ -61,7 +63,7 @@ export interface LoopSignals {
   readonly stop: AbortSignal
   /** Aborted: handlers had their time. */
   readonly abort: AbortSignal
-  readonly onEnd: (end: End) => void
+  readonly onEnd: (end: ConsumptionEnd) => void
 }
 
 export interface ConsumptionOptions {
@@ -166,7 +168,7 @@ class Running implements Consumption {
     else this.#end.reject(this.#fatal.error)
   }
 
-  #ends(end: End): void {
+  #ends(end: ConsumptionEnd): void {
     const { port, queue } = this.#options
     if (this.#phase !== 'running') return
     const fields = { queue, consumer: port.settings.consumer }

@@ -1,7 +1,7 @@
 // What adapters are made of; not for users.
 
-export { type Pauses, pauseMs } from '../concurrency/backoff.ts'
-export { CallTimeoutError, within } from '../concurrency/timeout.ts'
+export { type BackoffRange, pauseMs } from '../concurrency/backoff.ts'
+export { CallTimeoutError, withTimeout } from '../concurrency/timeout.ts'
 export {
   type Availability,
   attachPort,
@@ -13,23 +13,23 @@ export {
 } from '../model/guard-port.ts'
 export {
   type ConsumerLoop,
+  type ConsumptionEnd,
   type ConsumptionOptions,
-  type End,
   endsWithin,
   type LoopSignals,
-  type Setback,
+  type Outage,
   startConsumption,
 } from './consumption.ts'
-export { bundles, type Delivered, slices } from './ordering.ts'
-export { Pace } from './prefetch.ts'
-export { type HandOverHooks, handOver } from './process-and-settle.ts'
-export { Setbacks } from './recovery.ts'
+export { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
+export { Prefetch } from './prefetch.ts'
+export { type ProcessHooks, processAndSettle } from './process-and-settle.ts'
+export { Recovery } from './recovery.ts'
 export {
+  quoted,
   RUN_DEFAULTS,
   type RunSettings,
   rangeProblems,
   resolveRunOptions,
   runOptionProblems,
-  shown,
 } from './run-options.ts'
-export { Slots } from './slots.ts'
+export { SharedSlots } from './slots.ts'

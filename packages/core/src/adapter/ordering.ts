@@ -10,7 +10,7 @@ export interface Delivered {
  *
  * In order of arrival; a delivery without a key is a bundle of its own.
  */
-export function bundles<Each extends Delivered>(
+export function byOrderingKey<Each extends Delivered>(
   received: readonly Each[],
 ): readonly (readonly Each[])[] {
   const groups = new Map<string | symbol, Each[]>()
@@ -24,7 +24,7 @@ export function bundles<Each extends Delivered>(
 }
 
 /** At most `size` deliveries each, more only where one bundle alone has more. */
-export function slices<Each extends Delivered>(
+export function toBatches<Each extends Delivered>(
   groups: readonly (readonly Each[])[],
   size: number,
 ): readonly (readonly Each[])[] {

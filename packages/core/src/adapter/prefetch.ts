@@ -4,7 +4,7 @@ const SOON_MS = 1_000
 const NEWEST = 0.2
 
 /** How many messages may be in hand: those that run, and those that can start soon. */
-export class Pace {
+export class Prefetch {
   readonly #slots: number
   readonly #mostAhead: number
   #messageMs: number | undefined

@@ -2,17 +2,17 @@ import type { GuardPort, RunHooks } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { Delivered } from './ordering.ts'
 
-/** Hooks of one {@link handOver}. */
-export interface HandOverHooks<Each extends Delivered> extends Pick<RunHooks, 'stop' | 'abort'> {
+/** Hooks of one {@link processAndSettle}. */
+export interface ProcessHooks<Each extends Delivered> extends Pick<RunHooks, 'stop' | 'abort'> {
   /** The settlement is stored; carry it out with the broker. Must not reject. */
   readonly settle: (each: Each, settlement: Settlement) => Promise<void>
 }
 
 /** Runs a batch under the guard and settles each delivery as soon as it is decided; resolves when all are. Never rejects. */
-export async function handOver<Each extends Delivered>(
+export async function processAndSettle<Each extends Delivered>(
   port: Pick<GuardPort, 'run' | 'logger'>,
   batch: readonly Each[],
-  { settle, stop, abort }: HandOverHooks<Each>,
+  { settle, stop, abort }: ProcessHooks<Each>,
 ): Promise<void> {
   const settling = new Map<number, Promise<void>>()
   const onSettlement = (index: number, settlement: Settlement): void => {

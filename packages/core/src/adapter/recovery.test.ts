@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
-import { Setbacks } from './recovery.ts'
+import { Recovery } from './recovery.ts'
 
 function recorded() {
   const said: [string, object][] = []
   const say = (fields: object, text: string): void => void said.push([text, fields])
   const logger = { debug: say, info: say, warn: say, error: say }
-  return { said, setbacks: new Setbacks(logger, { queue: 'orders' }) }
+  return { said, setbacks: new Recovery(logger, { queue: 'orders' }) }
 }
 
 test('is logged when it begins, when it changes and when it is over, not at each try', () => {

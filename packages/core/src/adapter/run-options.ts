@@ -75,11 +75,11 @@ export function rangeProblems(
   if (value === undefined) return []
   if (Number.isInteger(value) && Number(value) >= least && Number(value) <= most) return []
   return [
-    `Expected \`${name}\` to be an integer from ${least} to ${most}, got ${shown(value)}. Units are ${unit}.`,
+    `Expected \`${name}\` to be an integer from ${least} to ${most}, got ${quoted(value)}. Units are ${unit}.`,
   ]
 }
 
 /** A value as it stands in an error of configuration. */
-export function shown(value: unknown): string {
+export function quoted(value: unknown): string {
   return value === undefined ? 'undefined' : `\`${String(value)}\` (${typeof value})`
 }

@@ -1,5 +1,5 @@
 /** Which deliveries of one call of the guard share a slot: a batch, or an ordering key whose deliveries run in order. */
-export class Slots<Each> {
+export class SharedSlots<Each> {
   readonly #open = new Map<Each, { left: number }>()
   readonly busy: number
 

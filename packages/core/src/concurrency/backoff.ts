@@ -22,12 +22,16 @@ export function backoffMs({ attempt, baseMs, maxMs, random }: Backoff): number {
 }
 
 /** Of a loop that never gives up, milliseconds: the first pause is about `baseMs`, none is much longer than `maxMs`. */
-export interface Pauses {
+export interface BackoffRange {
   readonly baseMs: number
   readonly maxMs: number
 }
 
 /** Milliseconds until a loop tries again that has failed so often in a row before: full jitter, but never a hot loop. */
-export function pauseMs({ baseMs, maxMs }: Pauses, failures: number, random: () => number): number {
+export function pauseMs(
+  { baseMs, maxMs }: BackoffRange,
+  failures: number,
+  random: () => number,
+): number {
   return baseMs / 2 + backoffMs({ attempt: failures + 1, baseMs, maxMs, random })
 }

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
 import { createShift } from '../fixtures/shift.ts'
 import type { EventId } from '../model/brands.ts'
-import { createDeferrals } from './deferrals.ts'
+import { createHeldBackoff } from './deferrals.ts'
 
 test('doubles from one second to thirty, with jitter, never below a second', () => {
-  const highest = createDeferrals(createShift(() => 1).runtime)
-  const lowest = createDeferrals(createShift(() => 0).runtime)
+  const highest = createHeldBackoff(createShift(() => 1).runtime)
+  const lowest = createHeldBackoff(createShift(() => 0).runtime)
   const id = 'event' as EventId
   expect(Array.from({ length: 7 }, () => highest.nextMs(id) / 1_000)).toEqual([
     1, 2, 4, 8, 16, 30, 30,
@@ -16,7 +16,7 @@ test('doubles from one second to thirty, with jitter, never below a second', () 
 })
 
 test('remembers ten thousand events, and forgets the one that was longest not asked for', () => {
-  const deferrals = createDeferrals(createShift(() => 1).runtime)
+  const deferrals = createHeldBackoff(createShift(() => 1).runtime)
   const [oldest, again] = ['oldest', 'again'] as EventId[] as [EventId, EventId]
   deferrals.nextMs(again)
   deferrals.nextMs(oldest)

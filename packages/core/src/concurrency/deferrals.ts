@@ -10,12 +10,12 @@ const REMEMBERED = 10_000
  * How long to leave an event alone that another transaction holds: 1 s, doubling to 30 s, with jitter, never less
  * than 1 s (design.md §5; brokers.md §5.9).
  */
-export interface Deferrals {
+export interface HeldBackoff {
   nextMs(id: EventId): number
   forget(id: EventId): void
 }
 
-export function createDeferrals(runtime: Runtime): Deferrals {
+export function createHeldBackoff(runtime: Runtime): HeldBackoff {
   const counts = new Map<EventId, number>()
   return {
     nextMs: (id) => {

@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import type { EventId } from '../model/brands.ts'
-import { createSingleFlight } from './in-flight.ts'
+import { createInFlight } from './in-flight.ts'
 
 const id = 'event' as EventId
 const other = 'other' as EventId
 
 function setUp() {
   const clock = new Clock()
-  return { clock, flights: createSingleFlight(clock.runtime) }
+  return { clock, flights: createInFlight(clock.runtime) }
 }
 
 test('an event is in hand from its start to its end, and no other one with it', () => {
@@ -22,14 +22,14 @@ test('an event is in hand from its start to its end, and no other one with it', 
 
 test('who asks for what nobody has in hand does not wait', async () => {
   const { clock, flights } = setUp()
-  expect(await flights.ended(id, 250)).toBe(true)
+  expect(await flights.waitFor(id, 250)).toBe(true)
   expect(clock.timers).toBe(0)
 })
 
 test('all who wait are told as soon as it ends, and no timer is left', async () => {
   const { clock, flights } = setUp()
   const land = flights.start(id)
-  const waiting = [flights.ended(id, 250), flights.ended(id, 250)]
+  const waiting = [flights.waitFor(id, 250), flights.waitFor(id, 250)]
   land()
   expect(await Promise.all(waiting)).toEqual([true, true])
   expect(clock.timers).toBe(0)
@@ -38,7 +38,7 @@ test('all who wait are told as soon as it ends, and no timer is left', async () 
 test('who has waited long enough is told that it goes on', async () => {
   const { clock, flights } = setUp()
   const land = flights.start(id)
-  const waiting = flights.ended(id, 250)
+  const waiting = flights.waitFor(id, 250)
   clock.advance(250)
   expect(await waiting).toBe(false)
   land()
@@ -51,7 +51,7 @@ test('the end of an earlier flight does not end a later one', async () => {
   const second = flights.start(id)
   first()
   expect(flights.has(id)).toBe(true)
-  const waiting = flights.ended(id, 250)
+  const waiting = flights.waitFor(id, 250)
   first()
   clock.advance(250)
   expect(await waiting).toBe(false)

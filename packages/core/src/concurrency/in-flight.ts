@@ -5,15 +5,15 @@ import type { Runtime } from '../model/runtime.ts'
  * Events this process has in hand. The same process gets the same event twice when a visibility runs out or a
  * channel is lost (brokers.md X1); the second delivery waits a little, instead of fighting for a row with itself.
  */
-export interface SingleFlight {
+export interface InFlight {
   has(id: EventId): boolean
   /** Registers `id`; the answer ends the flight. */
   start(id: EventId): () => void
   /** Whether the flight of `id` ended within `waitMs`. */
-  ended(id: EventId, waitMs: number): Promise<boolean>
+  waitFor(id: EventId, waitMs: number): Promise<boolean>
 }
 
-export function createSingleFlight(runtime: Runtime): SingleFlight {
+export function createInFlight(runtime: Runtime): InFlight {
   const flights = new Map<EventId, Flight>()
   return {
     has: (id) => flights.has(id),
@@ -25,7 +25,7 @@ export function createSingleFlight(runtime: Runtime): SingleFlight {
         flight.awaited?.resolve()
       }
     },
-    ended: async (id, waitMs) => {
+    waitFor: async (id, waitMs) => {
       const flight = flights.get(id)
       if (flight === undefined) return true
       flight.awaited ??= Promise.withResolvers<void>()

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { toLanes, toSlices } from './lanes.ts'
+import { chunks, toLanes } from './lanes.ts'
 
 test('groups by lane in order; items without a lane stand alone', () => {
   const items = ['a1', 'x', 'b1', 'a2', 'y', 'b2']
@@ -8,6 +8,6 @@ test('groups by lane in order; items without a lane stand alone', () => {
 })
 
 test('cuts into slices that keep the order and lose nothing', () => {
-  expect(toSlices([1, 2, 3, 4, 5], 2)).toEqual([[1, 2], [3, 4], [5]])
-  expect(toSlices([], 2)).toEqual([])
+  expect(chunks([1, 2, 3, 4, 5], 2)).toEqual([[1, 2], [3, 4], [5]])
+  expect(chunks([], 2)).toEqual([])
 })

@@ -1,4 +1,4 @@
-import type { Pending } from '../model/in-flight-event.ts'
+import type { PendingEvent } from '../model/in-flight-event.ts'
 
 /** Groups items by lane, in order; an item without a lane is a lane of its own. */
 export function toLanes<Item>(
@@ -22,17 +22,20 @@ export function toLanes<Item>(
 }
 
 /** Slices of at most `size` items, in order. */
-export function toSlices<Item>(items: readonly Item[], size: number): readonly (readonly Item[])[] {
+export function chunks<Item>(items: readonly Item[], size: number): readonly (readonly Item[])[] {
   const slices: (readonly Item[])[] = []
   for (let at = 0; at < items.length; at += size) slices.push(items.slice(at, at + size))
   return slices
 }
 
 /** Those of `some` that have an earlier one of their lane among the others of `all`. Both are in delivery order. */
-export function overtaking(all: Iterable<Pending>, some: readonly Pending[]): readonly Pending[] {
+export function overtaking(
+  all: Iterable<PendingEvent>,
+  some: readonly PendingEvent[],
+): readonly PendingEvent[] {
   const going = new Set(some)
   const blocked = new Set<string>()
-  const early: Pending[] = []
+  const early: PendingEvent[] = []
   for (const pending of all) {
     const { lane } = pending.member
     if (lane === undefined) continue

@@ -2,9 +2,9 @@
  * A value, or a promise of it. Most functions of a user are not asynchronous, and to await what is no promise costs
  * a turn of the queue, several times per delivery.
  */
-export type Maybe<Value> = Value | Promise<Value>
+export type MaybeAsync<Value> = Value | Promise<Value>
 
-export function isPromise<Value>(value: Maybe<Value>): value is Promise<Value> {
+export function isPromise<Value>(value: MaybeAsync<Value>): value is Promise<Value> {
   return value instanceof Promise
 }
 
@@ -14,9 +14,9 @@ export function isThenable<Value>(value: Value | PromiseLike<Value>): value is P
 }
 
 /** `next` of the value: at once, unless it must be waited for. */
-export function after<Value, Next>(
-  value: Maybe<Value>,
-  next: (value: Value) => Maybe<Next>,
-): Maybe<Next> {
+export function andThen<Value, Next>(
+  value: MaybeAsync<Value>,
+  next: (value: Value) => MaybeAsync<Next>,
+): MaybeAsync<Next> {
   return isPromise(value) ? value.then(next) : next(value)
 }

@@ -1,12 +1,12 @@
 /** Tells a waiter that there is no use in waiting any more; the answer unsubscribes. */
-export type Subscribe = (onStop: () => void) => () => void
+export type OnStop = (onStop: () => void) => () => void
 
 /** A fair counting semaphore. */
 export interface Semaphore {
   /** The release at once, where a slot is free. */
   tryAcquire(): (() => void) | undefined
   /** Resolves with the release; undefined when it was told to stop while it waited. */
-  acquire(whenStopping: Subscribe): Promise<(() => void) | undefined>
+  acquire(whenStopping: OnStop): Promise<(() => void) | undefined>
 }
 
 export function createSemaphore(slots: number): Semaphore {

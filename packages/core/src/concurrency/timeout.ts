@@ -12,7 +12,7 @@ export class CallTimeoutError extends Error {
 }
 
 /** The call's answer, or {@link CallTimeoutError} when its time is over. */
-export async function within<T>(
+export async function withTimeout<T>(
   runtime: Runtime,
   promise: Promise<T>,
   { call, budgetMs }: { readonly call: string; readonly budgetMs: number },

@@ -1,6 +1,6 @@
 import { stopSignals } from '../concurrency/stop-signals.ts'
 import type { Runtime } from '../model/runtime.ts'
-import { describe } from '../transaction/verdict.ts'
+import { describeError } from '../transaction/verdict.ts'
 import { type BackgroundContext, POLL_LIMIT, runParked } from './parked.ts'
 
 /** design.md §6: parked events are looked for this often, with jitter. */
@@ -17,16 +17,16 @@ export function startBackground(context: BackgroundContext): () => Promise<void>
   const { runtime } = context.engine.options
   const stop = new AbortController()
   const signals = stopSignals([stop.signal])
-  const stopPolling = repeat(runtime, async () => {
+  const stopPolling = every(runtime, async () => {
     const found = await guarded(context, () => runParked(context, signals))
     return found === POLL_LIMIT ? 0 : POLL_MS * (0.75 + runtime.random() / 2)
   })
-  const stopSweeping = repeat(runtime, async () => {
+  const stopSweeping = every(runtime, async () => {
     const step = await guarded(context, () => context.engine.session.sweep())
     return step?.finished === false ? SWEEP_STEP_MS : SWEEP_REST_MS * (0.5 + runtime.random())
   })
-  const stopReleasing = repeat(runtime, async () => {
-    await context.engine.unreleased.flush()
+  const stopReleasing = every(runtime, async () => {
+    await context.engine.lateReleases.flush()
     return RELEASE_MS
   })
   return async () => {
@@ -36,7 +36,7 @@ export function startBackground(context: BackgroundContext): () => Promise<void>
 }
 
 /** Calls `task` again and again, after the milliseconds that it answers; it never keeps the process alive. */
-function repeat(runtime: Runtime, task: () => Promise<number>): () => Promise<void> {
+function every(runtime: Runtime, task: () => Promise<number>): () => Promise<void> {
   let stopped = false
   let current: Promise<void> = Promise.resolve()
   let cancel: (() => void) | undefined
@@ -66,7 +66,7 @@ async function guarded<Answer>(
     return await task()
   } catch (error) {
     engine.options.logger.warn(
-      { err: describe(error) },
+      { err: describeError(error) },
       'background work failed, it is tried again',
     )
     return undefined

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { stopSignals } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { newEvent, noop, silent } from '../fixtures/inbox.ts'
-import type { Claimed, LeaseContext } from '../lease/claim.ts'
+import type { Claimed, Leases } from '../lease/claim.ts'
 import { memoryLeases } from '../memory/index.ts'
 import type { OwnerToken } from '../model/brands.ts'
 import {
@@ -11,10 +11,10 @@ import {
   LeaseLostError,
   StoreUnavailableError,
 } from '../model/errors.ts'
-import type { Member } from '../model/in-flight-event.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { HeldAnswer } from '../model/lease-store.ts'
 import type { LeaseGuardOptions } from '../options/options.ts'
-import { type LeasedEngine, runLeased, runUnleased } from './lease-only.ts'
+import { type LeasedEngine, runLeased, runWithoutKey } from './lease-only.ts'
 import { resolveOptions } from './resolve-options.ts'
 
 type Given = Partial<LeaseGuardOptions<unknown>>
@@ -40,17 +40,17 @@ function setUp(
     ...given,
   })
   const completed: unknown[] = []
-  const complete: LeaseContext['store']['complete'] = async (...args) => {
+  const complete: Leases['store']['complete'] = async (...args) => {
     completed.push(args)
     const answer = answers[completed.length - 1]
     if (answer instanceof Error) throw answer
     return [answer as HeldAnswer]
   }
-  const store = { complete } as LeaseContext['store']
+  const store = { complete } as Leases['store']
   const attempts: number[] = []
   const engine: LeasedEngine = {
     options,
-    leases: { options, store, keeper: {} as LeaseContext['keeper'] },
+    leases: { options, store, renewer: {} as Leases['renewer'] },
     handler: (seen, context) => {
       attempts.push(seen.attempt)
       return handler(seen, context)
@@ -59,7 +59,13 @@ function setUp(
   const lost = new AbortController()
   const drain = new AbortController()
   const signals = stopSignals([], drain.signal)
-  const member: Member = { event, payload: 1, lane: undefined, suspect: false, leaseAttempt: 2 }
+  const member: InFlightEvent = {
+    event,
+    payload: 1,
+    lane: undefined,
+    suspect: false,
+    leaseAttempt: 2,
+  }
   const claimed = (takeover: boolean): Claimed => ({
     ...{ kind: 'run', takeover },
     member: { ...member, lease: { ownerToken, lost: lost.signal } },
@@ -71,7 +77,7 @@ function setUp(
     runUnleased: (deliveryCount?: number) => {
       const { leaseAttempt: _, ...unleased } = member
       const delivery = { ...event.delivery, deliveryCount }
-      return runUnleased(engine, { ...unleased, event: { ...event, delivery } }, signals)
+      return runWithoutKey(engine, { ...unleased, event: { ...event, delivery } }, signals)
     },
   }
 }

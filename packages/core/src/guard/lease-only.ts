@@ -1,21 +1,21 @@
-import { type Claimed, type LeaseContext, unrecordedConflict } from '../lease/claim.ts'
+import { type Claimed, type Leases, unrecordedConflict } from '../lease/claim.ts'
 import type { Json } from '../model/brands.ts'
 import { LeaseLostError, StoreUnavailableError } from '../model/errors.ts'
-import { type Member, toGuardEvent } from '../model/in-flight-event.ts'
+import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { Held } from '../model/lease-store.ts'
 import type { Handler, HandlerContext, Takeover } from '../options/options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { StopSignals } from '../transaction/engine.ts'
 import { toResultText } from '../transaction/result.ts'
 import { type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
-import { sentenceOf } from '../transaction/verdict.ts'
+import { decideRetry } from '../transaction/verdict.ts'
 import type { ResolvedOptions } from './resolve-options.ts'
 
 /** A guard whose effects are not in Postgres: one owner at a time, results replayed, a policy for takeovers. */
 export interface LeasedEngine {
   readonly options: ResolvedOptions
   readonly handler: Handler<unknown, undefined>
-  readonly leases: LeaseContext
+  readonly leases: Leases
 }
 
 export interface LeasedRun {
@@ -39,14 +39,14 @@ export async function runLeased(
     return { outcome: unrecordedConflict(engine.options), handlerMs: undefined }
   }
   let isDecided = false
-  const run = await call(engine, claimed.member, signals, async (event, context) => {
+  const run = await runLeaseHandler(engine, claimed.member, signals, async (event, context) => {
     const decision = claimed.takeover ? await takeOver(engine, event, context) : RETRY
     // An answer that came too late decides nothing: others may have been asked meanwhile.
     context.signal.throwIfAborted()
     isDecided = true
     return decision.kind === 'retry' ? handle(engine, event, context) : decision
   })
-  const outcome = await store(engine, claimed.member, run)
+  const outcome = await recordOutcome(engine, claimed.member, run)
   return { outcome, handlerMs: run.handlerMs, isDecided }
 }
 
@@ -56,12 +56,12 @@ type Call = (
 ) => Promise<Takeover>
 
 /** Runs the handler without any claim: no key (`onMissingKey`) or no store (`onStoreDown`), by the user's policy. */
-export async function runUnleased(
+export async function runWithoutKey(
   engine: Omit<LeasedEngine, 'leases'>,
-  member: Member,
+  member: InFlightEvent,
   signals: StopSignals,
 ): Promise<LeasedRun> {
-  const end = await call(engine, member, signals, (event, context) =>
+  const end = await runLeaseHandler(engine, member, signals, (event, context) =>
     handle(engine, event, context),
   )
   return { outcome: unguardedOutcome(engine.options, member, end), handlerMs: end.handlerMs }
@@ -69,20 +69,20 @@ export async function runUnleased(
 
 export function unguardedOutcome(
   options: ResolvedOptions,
-  { event }: Pick<Member, 'event'>,
+  { event }: Pick<InFlightEvent, 'event'>,
   end: HandlerEnd,
 ): Outcome {
   if (end.kind === 'returned') return { kind: 'unguarded' }
   if (end.kind === 'drained') return { kind: 'abandoned', reason: 'closing' }
   const attempt = attemptOf({ event })
-  const sentence = sentenceOf(options, attempt, end.error)
+  const sentence = decideRetry(options, attempt, end.error)
   return sentence.kind === 'retry'
     ? { kind: 'failed', attempt, delayMs: sentence.delayMs, error: end.error }
     : { kind: 'dead', reason: sentence.reason, attempt, error: end.error }
 }
 
 /** Of an event that nothing is stored of: only the broker counts. */
-function attemptOf({ event }: Pick<Member, 'event'>): number {
+function attemptOf({ event }: Pick<InFlightEvent, 'event'>): number {
   return event.delivery.deliveryCount ?? 1
 }
 
@@ -103,9 +103,9 @@ async function takeOver(
   return typeof onTakeover === 'function' ? await onTakeover(event, context) : { kind: onTakeover }
 }
 
-function call(
+function runLeaseHandler(
   engine: Pick<LeasedEngine, 'options'>,
-  member: Member,
+  member: InFlightEvent,
   signals: StopSignals,
   run: Call,
 ): Promise<HandlerEnd & { readonly handlerMs: number }> {
@@ -123,18 +123,22 @@ function call(
   )
 }
 
-async function store(engine: LeasedEngine, member: Member, end: HandlerEnd): Promise<Outcome> {
+async function recordOutcome(
+  engine: LeasedEngine,
+  member: InFlightEvent,
+  end: HandlerEnd,
+): Promise<Outcome> {
   const attempt = member.leaseAttempt ?? 1
   switch (end.kind) {
     case 'returned':
-      return decided(engine, member, end.value as Takeover)
+      return completeLeased(engine, member, end.value as Takeover)
     case 'lease-lost':
       return { kind: 'abandoned', reason: 'lease-lost', error: end.error, stillRunning: true }
     case 'drained':
       return { kind: 'abandoned', reason: 'closing', stillRunning: end.ended ? undefined : true }
     case 'threw':
     case 'deadline': {
-      const sentence = sentenceOf(engine.options, attempt, end.error)
+      const sentence = decideRetry(engine.options, attempt, end.error)
       return sentence.kind === 'retry'
         ? { kind: 'failed', attempt, delayMs: sentence.delayMs, error: end.error }
         : { kind: 'dead', reason: sentence.reason, attempt, error: end.error }
@@ -143,7 +147,11 @@ async function store(engine: LeasedEngine, member: Member, end: HandlerEnd): Pro
 }
 
 /** The store must know before the broker does: a lost `complete` would let the effect happen again. */
-async function decided(engine: LeasedEngine, member: Member, value: Takeover): Promise<Outcome> {
+async function completeLeased(
+  engine: LeasedEngine,
+  member: InFlightEvent,
+  value: Takeover,
+): Promise<Outcome> {
   const attempt = member.leaseAttempt ?? 1
   if (value.kind !== 'done') return { kind: 'dead', reason: 'takeover', attempt }
   const { result } = value

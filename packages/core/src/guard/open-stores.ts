@@ -1,31 +1,31 @@
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
-import { createDeferrals } from '../concurrency/deferrals.ts'
-import { during } from '../concurrency/during.ts'
+import { createHeldBackoff } from '../concurrency/deferrals.ts'
+import { track } from '../concurrency/during.ts'
 import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
-import type { LeaseContext } from '../lease/claim.ts'
+import type { Leases } from '../lease/claim.ts'
 import { gatheredLeases } from '../lease/gathered-leases.ts'
-import { createLeaseKeeper } from '../lease/renew.ts'
+import { createLeaseRenewer } from '../lease/renew.ts'
 import { watchedLeases } from '../lease/watched-leases.ts'
 import type { InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration } from '../model/lease-store.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
-import { createUnreleased } from '../transaction/release-later.ts'
-import { describe } from '../transaction/verdict.ts'
+import { createLateReleases } from '../transaction/release-later.ts'
+import { describeError } from '../transaction/verdict.ts'
 import type { ResolvedOptions } from './resolve-options.ts'
 
 /** A guard's stores, open. */
-export type Opened = OpenedInbox | OpenedLeases
+export type OpenStores = OpenedInbox | OpenedLeases
 
 interface OpenedInbox extends OpenedStores {
   readonly engine: Engine
-  readonly leases: LeaseContext | undefined
+  readonly leases: Leases | undefined
 }
 
 /** Without an inbox the lease store is the only one. */
 export interface OpenedLeases extends OpenedStores {
   readonly engine: undefined
-  readonly leases: LeaseContext
+  readonly leases: Leases
 }
 
 interface OpenedStores {
@@ -38,12 +38,12 @@ interface OpenedStores {
 }
 
 /** Opens the stores once; a failure is not kept, the next call tries again. */
-export function createOpener(
+export function createStoreOpener(
   options: ResolvedOptions,
   call: HandlerCall,
   breaker: Breaker = createBreaker(options.runtime),
-): () => Promise<Opened> {
-  let opening: Promise<Opened> | undefined
+): () => Promise<OpenStores> {
+  let opening: Promise<OpenStores> | undefined
   return () => {
     opening ??= open(options, call, breaker).catch((error: unknown) => {
       opening = undefined
@@ -57,7 +57,7 @@ async function open(
   options: ResolvedOptions,
   call: HandlerCall,
   breaker: Breaker,
-): Promise<Opened> {
+): Promise<OpenStores> {
   if (options.inbox === undefined) {
     const leases = await openLeases(options)
     if (leases === undefined) throw new Error('A guard has an inbox or a lease store.')
@@ -67,28 +67,36 @@ async function open(
   }
   const session = await openInbox(options)
   const reads = new Set<Promise<unknown>>()
-  const leases = await openLeases(options, () => during(reads, session.identity()))
+  const leases = await openLeases(options, () => track(reads, session.identity()))
   const slots = createSemaphore(session.concurrency)
-  const deferrals = createDeferrals(options.runtime)
-  const unreleased = createUnreleased(session, (error, runs) => {
+  const deferrals = createHeldBackoff(options.runtime)
+  const unreleased = createLateReleases(session, (error, runs) => {
     options.logger.warn(
-      { err: describe(error), runs },
+      { err: describeError(error), runs },
       'runs without a verdict are given back later',
     )
   })
-  const engine: Engine = { options, session, call, breaker, slots, deferrals, unreleased }
+  const engine: Engine = {
+    options,
+    session,
+    call,
+    breaker,
+    slots,
+    heldBackoff: deferrals,
+    lateReleases: unreleased,
+  }
   return { engine, leases, secret: session.secret, slots, reads }
 }
 
 async function openLeases(
   options: ResolvedOptions,
   identity?: LeaseRegistration['identity'],
-): Promise<LeaseContext | undefined> {
+): Promise<Leases | undefined> {
   const { consumer, dedupWindowMs, leaseMs, leases, logger, runtime } = options
   if (leases === undefined) return undefined
   const registration = { consumer, dedupWindowMs, leaseMs, identity, logger, runtime }
   const store = gatheredLeases(watchedLeases((await leases.open?.(registration)) ?? leases, logger))
-  return { options, store, keeper: createLeaseKeeper(options, store) }
+  return { options, store, renewer: createLeaseRenewer(options, store) }
 }
 
 function openInbox(options: ResolvedOptions): Promise<InboxSession<unknown>> {

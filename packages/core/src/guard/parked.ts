@@ -1,27 +1,27 @@
-import type { SingleFlight } from '../concurrency/in-flight.ts'
+import type { InFlight } from '../concurrency/in-flight.ts'
 import { identify } from '../identity/identify.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
-import type { Member } from '../model/in-flight-event.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DueEvent } from '../model/inbox.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import type { Publishing } from '../settlement/publish-dead-letter.ts'
+import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
 import type { Engine, StopSignals } from '../transaction/engine.ts'
-import { unguardedMember } from './receive.ts'
-import { runMembers, runUnguarded } from './with-inbox.ts'
+import { eventWithoutKey } from './receive.ts'
+import { runUnguarded, runWithInbox } from './with-inbox.ts'
 
 /** Parked events taken at once: few, so that the consumers' deliveries come first. */
 export const POLL_LIMIT = 10
 
 export interface BackgroundContext {
   readonly engine: Engine
-  readonly publishing: Publishing
-  readonly flights: SingleFlight
+  readonly publishing: DeadLetterPublisher
+  readonly flights: InFlight
 }
 
 /** A stored delivery by today's options. */
 type Stored =
-  | { readonly kind: 'run'; readonly member: Member }
-  | { readonly kind: 'unguarded'; readonly member: Member }
+  | { readonly kind: 'run'; readonly member: InFlightEvent }
+  | { readonly kind: 'unguarded'; readonly member: InFlightEvent }
   /** Nothing to run: refused again, or to be looked at again later. */
   | { readonly kind: 'none' }
 
@@ -33,7 +33,7 @@ export async function runParked(context: BackgroundContext, signals: StopSignals
     if (event.what === 'publish') await publishing.publishDue(event, engine.session)
   }
   const running = due.filter(({ what }) => what === 'run')
-  const stored = await Promise.all(running.map((event) => toStored(engine, event)))
+  const stored = await Promise.all(running.map((event) => identifyStored(engine, event)))
   const members = stored.flatMap((one) => (one.kind === 'run' ? [one.member] : []))
   await runStored(context, members, signals)
   for (const one of stored) {
@@ -44,19 +44,19 @@ export async function runParked(context: BackgroundContext, signals: StopSignals
 
 async function runStored(
   context: BackgroundContext,
-  members: readonly Member[],
+  members: readonly InFlightEvent[],
   signals: StopSignals,
 ): Promise<void> {
   const { engine, flights } = context
   const free = members.filter(({ event }) => !flights.has(event.id))
   const landings = new Map(free.map(({ event }) => [event.id, flights.start(event.id)]))
   const tails: Promise<void>[] = []
-  const settle = (member: Member, outcome: Outcome): void => {
+  const settle = (member: InFlightEvent, outcome: Outcome): void => {
     landings.get(member.event.id)?.()
     tails.push(resolveRefused(context, member, outcome))
   }
   try {
-    await runMembers({ engine, leases: undefined, signals, settle }, free)
+    await runWithInbox({ engine, leases: undefined, signals, onOutcome: settle }, free)
   } finally {
     for (const land of landings.values()) land()
   }
@@ -65,7 +65,7 @@ async function runStored(
 
 async function runKeyless(
   context: BackgroundContext,
-  member: Member,
+  member: InFlightEvent,
   signals: StopSignals,
 ): Promise<void> {
   const { outcome } = await runUnguarded(context.engine, member, signals)
@@ -73,7 +73,10 @@ async function runKeyless(
 }
 
 /** A stored event keeps its identity; a refused message is identified anew, maybe by better code. */
-async function toStored(engine: Engine, { delivery, identity, ref }: DueEvent): Promise<Stored> {
+async function identifyStored(
+  engine: Engine,
+  { delivery, identity, ref }: DueEvent,
+): Promise<Stored> {
   const identified = await identify(delivery, engine.options)
   if (identified.kind === 'retry') return { kind: 'none' }
   if (identified.kind === 'identified') {
@@ -92,7 +95,7 @@ async function toStored(engine: Engine, { delivery, identity, ref }: DueEvent): 
     return { kind: 'run', member: { ...member, parked: ref, refusal } }
   }
   if (identified.kind === 'unguarded') {
-    const member = unguardedMember(engine.options, delivery, identified)
+    const member = eventWithoutKey(engine.options, delivery, identified)
     return { kind: 'unguarded', member: { ...member, parked: ref } }
   }
   if (identified.kind === 'refused') {
@@ -108,7 +111,7 @@ async function toStored(engine: Engine, { delivery, identity, ref }: DueEvent): 
  */
 async function resolveRefused(
   { engine, publishing }: BackgroundContext,
-  { event, parked }: Member,
+  { event, parked }: InFlightEvent,
   outcome: Outcome,
 ): Promise<void> {
   if (parked?.kind !== 'refused') return

@@ -1,5 +1,5 @@
 import type { Breaker } from '../concurrency/breaker.ts'
-import type { SingleFlight } from '../concurrency/in-flight.ts'
+import type { InFlight } from '../concurrency/in-flight.ts'
 import { toLanes } from '../concurrency/lanes.ts'
 import { isPromise } from '../concurrency/maybe-async.ts'
 import { unrecordedConflict } from '../lease/claim.ts'
@@ -8,16 +8,16 @@ import type { EventId } from '../model/brands.ts'
 import { isConflict } from '../model/conflict.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
-import { type Member, toGuardEvent } from '../model/in-flight-event.ts'
-import { followerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
+import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
+import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
 import type { HandlerCall, StopSignals } from '../transaction/engine.ts'
 import { conflictOutcome } from '../transaction/stored-state.ts'
-import { describe } from '../transaction/verdict.ts'
-import type { Opened } from './open-stores.ts'
-import { type Arrival, type Group, type IntakeContext, takeIn } from './receive.ts'
+import { describeError } from '../transaction/verdict.ts'
+import type { OpenStores } from './open-stores.ts'
+import { type Arrival, type DeliveryGroup, type ReceiveContext, receive } from './receive.ts'
 import type { ResolvedOptions } from './resolve-options.ts'
-import { runMembers, runUnguarded } from './with-inbox.ts'
-import { runLeasedMembers, runUnleasedMember } from './without-inbox.ts'
+import { runUnguarded, runWithInbox } from './with-inbox.ts'
+import { runUnleasedMember, runWithoutInbox } from './without-inbox.ts'
 
 /** Deferral of deliveries that a store could not judge, ms, when the breaker knows no better. */
 const STORE_DOWN_MS = 1_000
@@ -25,9 +25,9 @@ const STORE_DOWN_MS = 1_000
 export interface RunContext {
   readonly options: ResolvedOptions
   readonly call: HandlerCall
-  readonly opened: Opened
+  readonly opened: OpenStores
   readonly breaker: Breaker
-  readonly flights: SingleFlight
+  readonly flights: InFlight
   readonly signals: StopSignals
   /** Called once per delivery; everything is stored by then. */
   readonly emit: (arrival: Arrival, outcome: Outcome, facts: Facts) => void
@@ -39,11 +39,11 @@ export interface Facts {
 }
 
 /** Steps 1 to 4 for the deliveries of one call. Never rejects. */
-export async function runArrivals(
+export async function processDeliveries(
   context: RunContext,
   arrivals: readonly Arrival[],
 ): Promise<void> {
-  const taking = takeIn(intakeContext(context), arrivals)
+  const taking = receive(intakeContext(context), arrivals)
   const intake = isPromise(taking) ? await taking : taking
   for (const { arrival, outcome, key } of intake.settled) context.emit(arrival, outcome, { key })
   if (intake.unguarded.length === 0) {
@@ -56,21 +56,25 @@ export async function runArrivals(
   ])
 }
 
-function intakeContext(context: RunContext): IntakeContext {
+function intakeContext(context: RunContext): ReceiveContext {
   return {
     options: context.options,
     session: context.opened.engine?.session,
-    fault: (error) => storeFault(context, error),
+    fault: (error) => storeFailure(context, error),
   }
 }
 
-function storeFault({ breaker, options }: RunContext, error: unknown): Outcome {
+function storeFailure({ breaker, options }: RunContext, error: unknown): Outcome {
   if (error instanceof StoreUnavailableError) breaker.failed(error)
-  else options.logger.error({ err: describe(error) }, 'a store call failed')
+  else options.logger.error({ err: describeError(error) }, 'a store call failed')
   return { kind: 'store-down', delayMs: STORE_DOWN_MS, error }
 }
 
-async function runWithoutKey(context: RunContext, arrival: Arrival, member: Member): Promise<void> {
+async function runWithoutKey(
+  context: RunContext,
+  arrival: Arrival,
+  member: InFlightEvent,
+): Promise<void> {
   const { engine } = context.opened
   const { outcome, handlerMs } =
     engine === undefined
@@ -92,61 +96,67 @@ async function recorded(
     const [ref] = await session.refuse([{ delivery, reason, error }])
     return { ...outcome, ref }
   } catch (failure) {
-    return storeFault(context, failure)
+    return storeFailure(context, failure)
   }
 }
 
 /** Events this process has in hand already wait for that flight, with the rest of their lane. */
-function runGroups(context: RunContext, groups: readonly Group[]): Promise<void> {
-  const isFlying = ({ member }: Group): boolean => context.flights.has(member.event.id)
+function runGroups(context: RunContext, groups: readonly DeliveryGroup[]): Promise<void> {
+  const isFlying = ({ member }: DeliveryGroup): boolean => context.flights.has(member.event.id)
   return groups.some(isFlying)
-    ? runFlyingAndFree(context, groups, isFlying)
-    : runFree(context, groups)
+    ? runBesideFlights(context, groups, isFlying)
+    : runUnlessInFlight(context, groups)
 }
 
-async function runFlyingAndFree(
+async function runBesideFlights(
   context: RunContext,
-  groups: readonly Group[],
-  isFlying: (group: Group) => boolean,
+  groups: readonly DeliveryGroup[],
+  isFlying: (group: DeliveryGroup) => boolean,
 ): Promise<void> {
   const lanes = toLanes(groups, ({ member }) => member.lane)
   const flying = lanes.filter((lane) => lane.some(isFlying))
   const flyingGroups = new Set(flying.flat())
   const free = groups.filter((group) => !flyingGroups.has(group))
-  await Promise.all([runFree(context, free), ...flying.map((lane) => runFlying(context, lane))])
+  await Promise.all([
+    runUnlessInFlight(context, free),
+    ...flying.map((lane) => waitForFlights(context, lane)),
+  ])
 }
 
-async function runFlying(context: RunContext, lane: readonly Group[]): Promise<void> {
+async function waitForFlights(context: RunContext, lane: readonly DeliveryGroup[]): Promise<void> {
   const { flights, options } = context
-  const landed: Group[] = []
+  const landed: DeliveryGroup[] = []
   let stoppedBy: Outcome | undefined
   for (const group of lane) {
     const { id } = group.member.event
-    if (stoppedBy === undefined && (await flights.ended(id, options.claimWaitMs))) {
+    if (stoppedBy === undefined && (await flights.waitFor(id, options.claimWaitMs))) {
       landed.push(group)
       continue
     }
-    const delayMs = context.opened.engine?.deferrals.nextMs(id) ?? STORE_DOWN_MS
+    const delayMs = context.opened.engine?.heldBackoff.nextMs(id) ?? STORE_DOWN_MS
     stoppedBy ??= { kind: 'in-progress', delayMs }
-    await settleGroup(context, group, { member: group.member, outcome: stoppedBy })
+    await concludeGroup(context, group, { member: group.member, outcome: stoppedBy })
   }
-  await runFree(context, landed)
+  await runUnlessInFlight(context, landed)
 }
 
 interface Flying {
-  readonly group: Group
+  readonly group: DeliveryGroup
   readonly land: () => void
 }
 
-async function runFree(context: RunContext, groups: readonly Group[]): Promise<void> {
+async function runUnlessInFlight(
+  context: RunContext,
+  groups: readonly DeliveryGroup[],
+): Promise<void> {
   if (groups.length === 0) return
   const open = new Map<EventId, Flying>()
   for (const group of groups) {
     const { id } = group.member.event
     open.set(id, { group, land: context.flights.start(id) })
   }
-  const tails: Promise<readonly Group[]>[] = []
-  const settle = (member: Member, outcome: Outcome, handlerMs: number | undefined): void => {
+  const tails: Promise<readonly DeliveryGroup[]>[] = []
+  const settle = (member: InFlightEvent, outcome: Outcome, handlerMs: number | undefined): void => {
     const flying = open.get(member.event.id)
     if (flying === undefined) return
     open.delete(member.event.id)
@@ -156,17 +166,17 @@ async function runFree(context: RunContext, groups: readonly Group[]): Promise<v
       land()
       return
     }
-    tails.push(settleGroup(context, group, { member, outcome, handlerMs }).finally(land))
+    tails.push(concludeGroup(context, group, { member, outcome, handlerMs }).finally(land))
   }
   const members = groups.map(({ member }) => member)
   const { opened, signals } = context
   try {
     await (opened.engine === undefined
-      ? runLeasedMembers({ ...context, opened }, members, settle)
-      : runMembers({ ...opened, signals, settle }, members))
+      ? runWithoutInbox({ ...context, opened }, members, settle)
+      : runWithInbox({ ...opened, signals, onOutcome: settle }, members))
   } catch (error) {
     // Nobody foresaw this; what has no outcome comes back.
-    const outcome = storeFault(context, error)
+    const outcome = storeFailure(context, error)
     for (const { group } of [...open.values()]) settle(group.member, outcome, undefined)
   }
   if (tails.length === 0) return
@@ -174,18 +184,26 @@ async function runFree(context: RunContext, groups: readonly Group[]): Promise<v
 }
 
 /** Nobody else has to hear of it. */
-function isSimple({ opened }: RunContext, { followers }: Group, { kind }: Outcome): boolean {
+function isSimple(
+  { opened }: RunContext,
+  { followers }: DeliveryGroup,
+  { kind }: Outcome,
+): boolean {
   return opened.leases === undefined && followers.length === 0 && kind !== 'duplicate'
 }
 
 interface End {
-  readonly member: Member
+  readonly member: InFlightEvent
   readonly outcome: Outcome
   readonly handlerMs?: number | undefined
 }
 
 /** Step 4, then every delivery of the event. Answers those that must still run under another fingerprint. */
-async function settleGroup(context: RunContext, group: Group, end: End): Promise<readonly Group[]> {
+async function concludeGroup(
+  context: RunContext,
+  group: DeliveryGroup,
+  end: End,
+): Promise<readonly DeliveryGroup[]> {
   const { leases } = context.opened
   if (leases !== undefined) await completeLease(leases, end.member, end.outcome)
   const { key } = group.member.event
@@ -200,7 +218,7 @@ async function settleGroup(context: RunContext, group: Group, end: End): Promise
 }
 
 /** The followers are still one event: run side by side, the second would hide that the first is in hand. */
-function leadByNext({ followers: [next, ...followers] }: Group): readonly Group[] {
+function leadByNext({ followers: [next, ...followers] }: DeliveryGroup): readonly DeliveryGroup[] {
   return next === undefined ? [] : [{ ...next, followers }]
 }
 
@@ -211,8 +229,8 @@ function leadConflicts(outcome: Outcome): boolean {
 
 interface Follower {
   readonly arrival: Arrival
-  readonly member: Member
-  readonly lead: Member
+  readonly member: InFlightEvent
+  readonly lead: InFlightEvent
   readonly outcome: Outcome
 }
 
@@ -226,25 +244,32 @@ async function settleFollower(context: RunContext, follower: Follower): Promise<
     await tellDuplicate(context, member, outcome.result)
     return context.emit(arrival, { kind: 'duplicate', result: outcome.result }, { key })
   }
-  context.emit(arrival, followerOutcome(outcome), { key })
+  context.emit(arrival, laneFollowerOutcome(outcome), { key })
 }
 
-async function conflict(context: RunContext, member: Member): Promise<Outcome> {
+async function conflict(context: RunContext, member: InFlightEvent): Promise<Outcome> {
   const { engine } = context.opened
   try {
     return await (engine === undefined
       ? unrecordedConflict(context.options)
       : conflictOutcome(engine, member))
   } catch (error) {
-    return storeFault(context, error)
+    return storeFailure(context, error)
   }
 }
 
-async function tellDuplicate(context: RunContext, member: Member, result: unknown): Promise<void> {
+async function tellDuplicate(
+  context: RunContext,
+  member: InFlightEvent,
+  result: unknown,
+): Promise<void> {
   const { logger, onDuplicate } = context.options
   try {
     await onDuplicate?.(toGuardEvent(member, 1), result)
   } catch (error) {
-    logger.error({ err: describe(error) }, 'onDuplicate threw; the duplicate is acked all the same')
+    logger.error(
+      { err: describeError(error) },
+      'onDuplicate threw; the duplicate is acked all the same',
+    )
   }
 }

@@ -8,7 +8,7 @@ import { InvalidPayloadError, MissingKeyError, RetryableError } from '../model/e
 import type { InboxSession, Refusal } from '../model/inbox.ts'
 import type { InboxGuardOptions } from '../options/options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import { takeIn } from './receive.ts'
+import { receive } from './receive.ts'
 import { resolveOptions } from './resolve-options.ts'
 
 type Given = Partial<InboxGuardOptions<unknown, undefined>>
@@ -29,7 +29,7 @@ function setUp(given: Given = {}, down?: Error | 'no session') {
   const fault = (error: unknown): Outcome => ({ kind: 'store-down', delayMs: 5, error })
   const context = { options, fault, session: down === 'no session' ? undefined : session }
   const take = (deliveries: readonly Delivery[]) =>
-    takeIn(
+    receive(
       context,
       deliveries.map((delivery, index) => ({ index, delivery })),
     )

@@ -1,8 +1,8 @@
-import { after, isPromise, type Maybe } from '../concurrency/maybe-async.ts'
+import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { type Identified, identify } from '../identity/identify.ts'
 import type { EventId, EventKey, Fingerprint } from '../model/brands.ts'
 import type { Delivery } from '../model/delivery.ts'
-import type { Member } from '../model/in-flight-event.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DeadLetterRef, InboxSession, Refusal } from '../model/inbox.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { retryDelayMs } from '../transaction/verdict.ts'
@@ -15,16 +15,16 @@ export interface Arrival {
 }
 
 /** Deliveries of one event in one call: the first leads, the others are judged by how it ended. */
-export interface Group {
+export interface DeliveryGroup {
   readonly arrival: Arrival
-  readonly member: Member
-  readonly followers: readonly { readonly arrival: Arrival; readonly member: Member }[]
+  readonly member: InFlightEvent
+  readonly followers: readonly { readonly arrival: Arrival; readonly member: InFlightEvent }[]
 }
 
-export interface Intake {
-  readonly groups: readonly Group[]
+export interface Received {
+  readonly groups: readonly DeliveryGroup[]
   /** No key and the policy `unguarded`. */
-  readonly unguarded: readonly { readonly arrival: Arrival; readonly member: Member }[]
+  readonly unguarded: readonly { readonly arrival: Arrival; readonly member: InFlightEvent }[]
   readonly settled: readonly {
     readonly arrival: Arrival
     readonly outcome: Outcome
@@ -32,7 +32,7 @@ export interface Intake {
   }[]
 }
 
-export interface IntakeContext {
+export interface ReceiveContext {
   readonly options: ResolvedOptions
   readonly session: InboxSession<unknown> | undefined
   /** The outcome of what could not be recorded. */
@@ -42,19 +42,22 @@ export interface IntakeContext {
 type Sighted = { readonly arrival: Arrival; readonly identified: Identified }
 
 /** Step 1 for all deliveries of a call: identify, record what is refused, bring equal events together. */
-export function takeIn(context: IntakeContext, arrivals: readonly Arrival[]): Maybe<Intake> {
+export function receive(
+  context: ReceiveContext,
+  arrivals: readonly Arrival[],
+): MaybeAsync<Received> {
   const { options } = context
   const identifying = arrivals.map(({ delivery }) => identify(delivery, options))
   const identified = identifying.some(isPromise)
     ? Promise.all(identifying)
     : (identifying as readonly Identified[])
-  return after(identified, (all) => {
+  return andThen(identified, (all) => {
     const sighted = arrivals.map((arrival, index) => ({
       arrival,
       identified: all[index] as Identified,
     }))
     const refusing = sighted.some(isRefused) ? refuse(context, sighted) : []
-    return after(refusing, (refused) => ({
+    return andThen(refusing, (refused) => ({
       groups: toGroups(sighted),
       unguarded: sighted.flatMap((one) => toUnguarded(options, one)),
       settled: [...sighted.flatMap((one) => toSettled(options, one)), ...refused],
@@ -62,11 +65,14 @@ export function takeIn(context: IntakeContext, arrivals: readonly Arrival[]): Ma
   })
 }
 
-function toGroups(sighted: readonly Sighted[]): readonly Group[] {
-  const groups = new Map<string, { first: Group; followers: Group['followers'][number][] }>()
+function toGroups(sighted: readonly Sighted[]): readonly DeliveryGroup[] {
+  const groups = new Map<
+    string,
+    { first: DeliveryGroup; followers: DeliveryGroup['followers'][number][] }
+  >()
   for (const { arrival, identified } of sighted) {
     if (identified.kind !== 'identified') continue
-    const member: Member = {
+    const member: InFlightEvent = {
       event: identified.event,
       payload: identified.payload,
       lane: identified.orderingKey,
@@ -75,7 +81,7 @@ function toGroups(sighted: readonly Sighted[]): readonly Group[] {
     const known = groups.get(member.event.id)
     if (known !== undefined) known.followers.push({ arrival, member })
     else {
-      const followers: Group['followers'][number][] = []
+      const followers: DeliveryGroup['followers'][number][] = []
       groups.set(member.event.id, { first: { arrival, member, followers }, followers })
     }
   }
@@ -90,23 +96,26 @@ function isSuspect(delivery: Delivery): boolean {
 function toUnguarded(
   options: ResolvedOptions,
   { arrival, identified }: Sighted,
-): Intake['unguarded'] {
+): Received['unguarded'] {
   if (identified.kind !== 'unguarded') return []
-  return [{ arrival, member: unguardedMember(options, arrival.delivery, identified) }]
+  return [{ arrival, member: eventWithoutKey(options, arrival.delivery, identified) }]
 }
 
 /** Without a key it is an event of its own each time. */
-export function unguardedMember(
+export function eventWithoutKey(
   { runtime }: ResolvedOptions,
   delivery: Delivery,
   { orderingKey: lane, payload }: Extract<Identified, { kind: 'unguarded' }>,
-): Member {
+): InFlightEvent {
   const id = runtime.uuid() as EventId
   const event = { id, key: '' as EventKey, fingerprint: 0n as Fingerprint, delivery }
   return { event, payload, lane, suspect: false }
 }
 
-function toSettled(options: ResolvedOptions, { arrival, identified }: Sighted): Intake['settled'] {
+function toSettled(
+  options: ResolvedOptions,
+  { arrival, identified }: Sighted,
+): Received['settled'] {
   if (identified.kind === 'skipped') {
     return [{ arrival, outcome: { kind: 'skipped' }, key: undefined }]
   }
@@ -124,9 +133,9 @@ function isRefused({ identified }: Sighted): boolean {
 
 /** The durable record first, then the settlement. */
 async function refuse(
-  { fault, session }: IntakeContext,
+  { fault, session }: ReceiveContext,
   sighted: readonly Sighted[],
-): Promise<Intake['settled']> {
+): Promise<Received['settled']> {
   const refused = sighted.flatMap(({ arrival, identified }) =>
     identified.kind === 'refused' ? [{ arrival, identified }] : [],
   )

@@ -203,7 +203,7 @@ test('adapters see the settings after their defaults', () => {
   expect(settingsOf(port)).toEqual({
     ...defaults,
     ...{ concurrency: 3, transaction: 'batch', leaseMs: 20_000 },
-    ...{ hasInbox: true, hasLeases: false, ownLanes: false },
+    ...{ hasInbox: true, hasLeases: false, lanesAreUsers: false },
   })
   const leased = createGuard(
     {
@@ -215,7 +215,7 @@ test('adapters see the settings after their defaults', () => {
   expect(settingsOf(portOf(leased))).toEqual({
     ...defaults,
     ...{ concurrency: 8, transaction: 'each', leaseMs: 30_000 },
-    ...{ hasInbox: false, hasLeases: true, ownLanes: true },
+    ...{ hasInbox: false, hasLeases: true, lanesAreUsers: true },
   })
 })
 

@@ -1,19 +1,22 @@
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
-import { during } from '../concurrency/during.ts'
-import { createSingleFlight, type SingleFlight } from '../concurrency/in-flight.ts'
+import { track } from '../concurrency/during.ts'
+import { createInFlight, type InFlight } from '../concurrency/in-flight.ts'
 import { stopSignals } from '../concurrency/stop-signals.ts'
 import type { Delivery } from '../model/delivery.ts'
 import type { Availability, GuardPort, GuardSettings, RunHooks } from '../model/guard-port.ts'
 import type { Publish } from '../model/inbox.ts'
 import type { Settlement } from '../model/settlement.ts'
-import { report } from '../settlement/observe.ts'
+import { observeOutcome } from '../settlement/observe.ts'
 import { type Outcome, settlementOf } from '../settlement/outcome.ts'
-import { createPublishing, type Publishing } from '../settlement/publish-dead-letter.ts'
+import {
+  createDeadLetterPublisher,
+  type DeadLetterPublisher,
+} from '../settlement/publish-dead-letter.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
-import { describe } from '../transaction/verdict.ts'
+import { describeError } from '../transaction/verdict.ts'
 import { startBackground } from './background.ts'
-import { createOpener, type Opened } from './open-stores.ts'
-import { type Facts, runArrivals } from './process.ts'
+import { createStoreOpener, type OpenStores } from './open-stores.ts'
+import { type Facts, processDeliveries } from './process.ts'
 import type { Arrival } from './receive.ts'
 import type { ResolvedOptions } from './resolve-options.ts'
 
@@ -25,13 +28,13 @@ export class RunningGuard implements GuardPort {
   readonly #options: ResolvedOptions
   readonly #call: HandlerCall
   readonly #breaker: Breaker
-  readonly #openStores: () => Promise<Opened>
-  readonly #flights: SingleFlight
-  readonly #publishing: Publishing
+  readonly #openStores: () => Promise<OpenStores>
+  readonly #flights: InFlight
+  readonly #publishing: DeadLetterPublisher
   readonly #running = new Set<Promise<unknown>>()
   readonly #deadLetters = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
-  #opened: Opened | undefined
+  #opened: OpenStores | undefined
   #stopBackground: (() => Promise<void>) | undefined
 
   constructor(options: ResolvedOptions, call: HandlerCall) {
@@ -41,9 +44,9 @@ export class RunningGuard implements GuardPort {
     this.#options = options
     this.#call = call
     this.#breaker = createBreaker(options.runtime)
-    this.#openStores = createOpener(options, call, this.#breaker)
-    this.#flights = createSingleFlight(options.runtime)
-    this.#publishing = createPublishing(options)
+    this.#openStores = createStoreOpener(options, call, this.#breaker)
+    this.#flights = createInFlight(options.runtime)
+    this.#publishing = createDeadLetterPublisher(options)
   }
 
   async open(): Promise<void> {
@@ -51,14 +54,14 @@ export class RunningGuard implements GuardPort {
   }
 
   run(deliveries: readonly Delivery[], hooks: RunHooks = {}): Promise<readonly Settlement[]> {
-    return during(this.#running, this.#run(deliveries, hooks))
+    return track(this.#running, this.#run(deliveries, hooks))
   }
 
   publishDeadLetter(
     settlement: Settlement,
     publish: Publish,
   ): ReturnType<GuardPort['publishDeadLetter']> {
-    return during(this.#deadLetters, this.#publish(settlement, publish))
+    return track(this.#deadLetters, this.#publish(settlement, publish))
   }
 
   registerPublisher(...args: Parameters<GuardPort['registerPublisher']>): () => void {
@@ -75,7 +78,7 @@ export class RunningGuard implements GuardPort {
     await Promise.all([this.#stopBackground?.(), ...this.#running])
     // What the last runs left under way: its pool or client may be closed next.
     const { leases, reads = [] } = this.#opened ?? {}
-    await Promise.allSettled([...this.#deadLetters, ...reads, leases?.keeper.idle()])
+    await Promise.allSettled([...this.#deadLetters, ...reads, leases?.renewer.idle()])
   }
 
   async #publish(
@@ -86,7 +89,7 @@ export class RunningGuard implements GuardPort {
     return this.#publishing.publish(settlement, publish, engine?.session)
   }
 
-  async #open(): Promise<Opened> {
+  async #open(): Promise<OpenStores> {
     const opened = await this.#openStores()
     const { engine } = opened
     this.#opened = opened
@@ -120,7 +123,7 @@ export class RunningGuard implements GuardPort {
       return settlements
     }
     secret = opened.secret
-    await runArrivals(
+    await processDeliveries(
       {
         options: this.#options,
         call: this.#call,
@@ -142,17 +145,17 @@ export class RunningGuard implements GuardPort {
     this.#publishing.note(settlement, { delivery, outcome, key })
     const totalMs = this.runtime.monotonic() - startedAt
     const entry = { delivery, key, outcome, settlement, handlerMs, totalMs }
-    report(this.#options, secret, entry)
+    observeOutcome(this.#options, secret, entry)
     return settlement
   }
 
   /** The stores, where they are open and answer. */
-  #openNow(): Opened | undefined {
+  #openNow(): OpenStores | undefined {
     return this.#breaker.state() === undefined ? this.#opened : undefined
   }
 
   /** The stores, or how everything is settled while they are down or cannot be used. */
-  async #openOrOutcome(): Promise<Opened | Extract<Outcome, { kind: 'store-down' }>> {
+  async #openOrOutcome(): Promise<OpenStores | Extract<Outcome, { kind: 'store-down' }>> {
     const admission = this.#breaker.admit()
     if (admission !== 'go') {
       return { kind: 'store-down', delayMs: admission, error: this.#breaker.state()?.error }
@@ -161,7 +164,10 @@ export class RunningGuard implements GuardPort {
       return await this.#open()
     } catch (error) {
       this.#breaker.failed(error)
-      this.logger.error({ err: describe(error) }, 'the stores of the guard could not be opened')
+      this.logger.error(
+        { err: describeError(error) },
+        'the stores of the guard could not be opened',
+      )
       const retryAt = this.#breaker.state()?.retryAt ?? this.runtime.now()
       return { kind: 'store-down', delayMs: retryAt - this.runtime.now(), error }
     }
@@ -189,6 +195,6 @@ function settingsOf(options: ResolvedOptions): GuardSettings {
     transaction: options.transaction,
     hasInbox: options.inbox !== undefined,
     hasLeases: options.leases !== undefined,
-    ownLanes: options.orderingKeyChosen,
+    lanesAreUsers: options.orderingKeyChosen,
   }
 }

@@ -1,11 +1,11 @@
-import { toLanes, toSlices } from '../concurrency/lanes.ts'
-import { type Claimed, claimMembers, type LeaseContext } from '../lease/claim.ts'
-import { afterTwin, isHeld } from '../lease/wait-for-holder.ts'
-import type { Member } from '../model/in-flight-event.ts'
+import { chunks, toLanes } from '../concurrency/lanes.ts'
+import { type Claimed, claimLeases, type Leases } from '../lease/claim.ts'
+import { isHeldElsewhere, waitForHolder } from '../lease/wait-for-holder.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import { toGuardEvent } from '../model/in-flight-event.ts'
 import type { InboxTransaction } from '../model/inbox.ts'
-import { followerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
-import { runSlice } from '../transaction/batch.ts'
+import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
+import { runBatch } from '../transaction/batch.ts'
 import type { Engine, StopSignals } from '../transaction/engine.ts'
 import { runHandler } from '../transaction/run-handler.ts'
 import { unguardedOutcome } from './lease-only.ts'
@@ -13,20 +13,24 @@ import { unguardedOutcome } from './lease-only.ts'
 /** Members of one shared transaction at most (design.md §9). */
 const LARGEST_SLICE = 100
 
-export interface MembersRun {
+export interface InboxRun {
   readonly engine: Engine
-  readonly leases: LeaseContext | undefined
+  readonly leases: Leases | undefined
   readonly signals: StopSignals
-  readonly settle: (member: Member, outcome: Outcome, handlerMs: number | undefined) => void
+  readonly onOutcome: (
+    member: InFlightEvent,
+    outcome: Outcome,
+    handlerMs: number | undefined,
+  ) => void
 }
 
 /** Steps 2 and 3 for events whose effects are in the inbox's database. Every member is settled once. */
-export function runMembers(run: MembersRun, members: readonly Member[]): Promise<unknown> {
+export function runWithInbox(run: InboxRun, members: readonly InFlightEvent[]): Promise<unknown> {
   const { leases } = run
   return leases === undefined ? runClaimed(run, members) : runLeasing(run, leases, members)
 }
 
-function runClaimed(run: MembersRun, claimed: readonly Member[]): Promise<unknown> {
+function runClaimed(run: InboxRun, claimed: readonly InFlightEvent[]): Promise<unknown> {
   if (run.engine.options.transaction === 'batch') return runInSlices(run, claimed)
   const lanes = toLanes(claimed, ({ lane }) => lane)
   const [only] = lanes
@@ -35,54 +39,58 @@ function runClaimed(run: MembersRun, claimed: readonly Member[]): Promise<unknow
     : Promise.all(lanes.map((lane) => runLane(run, lane)))
 }
 
-async function runInSlices(run: MembersRun, claimed: readonly Member[]): Promise<void> {
-  for (const slice of toSlices(claimed, LARGEST_SLICE)) await inSlot(run.engine, slice, run)
+async function runInSlices(run: InboxRun, claimed: readonly InFlightEvent[]): Promise<void> {
+  for (const slice of chunks(claimed, LARGEST_SLICE)) await withSlot(run.engine, slice, run)
 }
 
-function runLane(run: MembersRun, lane: readonly Member[]): Promise<void> {
-  return lane.length === 1 ? inSlot(run.engine, lane, run) : runInOrder(run, lane)
+function runLane(run: InboxRun, lane: readonly InFlightEvent[]): Promise<void> {
+  return lane.length === 1 ? withSlot(run.engine, lane, run) : runInOrder(run, lane)
 }
 
-async function inSlot(engine: Engine, slice: readonly Member[], run: MembersRun): Promise<void> {
+async function withSlot(
+  engine: Engine,
+  slice: readonly InFlightEvent[],
+  run: InboxRun,
+): Promise<void> {
   const { slots } = engine
   const release = slots.tryAcquire() ?? (await slots.acquire(run.signals.whenStopping))
   if (release === undefined) {
     const outcome: Outcome = { kind: 'abandoned', reason: 'closing' }
-    for (const member of slice) run.settle(member, outcome, undefined)
+    for (const member of slice) run.onOutcome(member, outcome, undefined)
     return
   }
   try {
-    await runSlice(run, slice)
+    await runBatch(run, slice)
   } finally {
     release()
   }
 }
 
 /** One transaction per event, in delivery order; the lane stops at its first defer or abandon. */
-async function runInOrder(run: MembersRun, lane: readonly Member[]): Promise<void> {
+async function runInOrder(run: InboxRun, lane: readonly InFlightEvent[]): Promise<void> {
   let stoppedBy: Outcome | undefined
   for (const member of lane) {
     if (stoppedBy !== undefined) {
-      run.settle(member, followerOutcome(stoppedBy), undefined)
+      run.onOutcome(member, laneFollowerOutcome(stoppedBy), undefined)
       continue
     }
-    const settle: MembersRun['settle'] = (settled, outcome, handlerMs) => {
+    const onOutcome: InboxRun['onOutcome'] = (event, outcome, handlerMs) => {
       if (stopsLane(outcome)) stoppedBy = outcome
-      run.settle(settled, outcome, handlerMs)
+      run.onOutcome(event, outcome, handlerMs)
     }
-    await inSlot(run.engine, [member], { ...run, settle })
+    await withSlot(run.engine, [member], { ...run, onOutcome })
   }
 }
 
 /** The fast path. A lease store that does not answer is no obstacle: Postgres decides. */
 async function runLeasing(
-  run: MembersRun,
-  leases: LeaseContext,
-  members: readonly Member[],
+  run: InboxRun,
+  leases: Leases,
+  members: readonly InFlightEvent[],
 ): Promise<unknown> {
   let claims: readonly Claimed[]
   try {
-    claims = await claimMembers(leases, members)
+    claims = await claimLeases(leases, members)
   } catch {
     return runClaimed(run, members)
   }
@@ -92,7 +100,7 @@ async function runLeasing(
       claimed: claims[index] as Claimed,
     }),
   )
-  const isWaiting = ({ claimed }: Entry): boolean => isHeld(claimed)
+  const isWaiting = ({ claimed }: Entry): boolean => isHeldElsewhere(claimed)
   if (!entries.some(isWaiting)) return runClaimed(run, settleClaimed(run, entries))
   const lanes = toLanes(entries, ({ member }) => member.lane)
   const waiting = lanes.filter((lane) => lane.some(isWaiting))
@@ -105,13 +113,13 @@ async function runLeasing(
 
 /** A member and what the lease store said of it. */
 interface Entry {
-  readonly member: Member
+  readonly member: InFlightEvent
   readonly claimed: Claimed
 }
 
 /** Settles what needs no run; answers the rest. */
-function settleClaimed(run: MembersRun, entries: readonly Entry[]): readonly Member[] {
-  const running: Member[] = []
+function settleClaimed(run: InboxRun, entries: readonly Entry[]): readonly InFlightEvent[] {
+  const running: InFlightEvent[] = []
   const stopped = new Map<string | undefined, Outcome>()
   for (const { member, claimed } of entries) {
     const before = stopped.get(member.lane)
@@ -122,35 +130,31 @@ function settleClaimed(run: MembersRun, entries: readonly Entry[]): readonly Mem
     else {
       const { outcome } = claimed
       if (member.lane !== undefined && stopsLane(outcome)) stopped.set(member.lane, outcome)
-      run.settle(member, outcome, undefined)
+      run.onOutcome(member, outcome, undefined)
     }
   }
   return running
 }
 
-function settleFollower(run: MembersRun, { member, claimed }: Entry, before: Outcome): void {
+function settleFollower(run: InboxRun, { member, claimed }: Entry, before: Outcome): void {
   const held = claimed.kind === 'run' ? claimed.member : member
-  run.settle(held, followerOutcome(before), undefined)
+  run.onOutcome(held, laneFollowerOutcome(before), undefined)
 }
 
 /** A lane of which another process has an event in hand: in order, with a wait for that one. */
-async function runWaiting(
-  run: MembersRun,
-  leases: LeaseContext,
-  lane: readonly Entry[],
-): Promise<void> {
+async function runWaiting(run: InboxRun, leases: Leases, lane: readonly Entry[]): Promise<void> {
   let stoppedBy: Outcome | undefined
-  const settle: MembersRun['settle'] = (settled, outcome, handlerMs) => {
+  const onOutcome: InboxRun['onOutcome'] = (event, outcome, handlerMs) => {
     if (stopsLane(outcome)) stoppedBy = outcome
-    run.settle(settled, outcome, handlerMs)
+    run.onOutcome(event, outcome, handlerMs)
   }
-  const watched = { ...run, settle }
+  const watched = { ...run, onOutcome }
   for (const entry of lane) {
     if (stoppedBy !== undefined) {
       settleFollower(run, entry, stoppedBy)
       continue
     }
-    const claimed = await afterTwin(leases, entry, run.signals)
+    const claimed = await waitForHolder(leases, entry, run.signals)
     await runClaimed(watched, settleClaimed(watched, [{ member: entry.member, claimed }]))
   }
 }
@@ -158,7 +162,7 @@ async function runWaiting(
 /** No key, by the user's policy no guard: the handler in a transaction of its own, without a claim. */
 export async function runUnguarded(
   engine: Engine,
-  member: Member,
+  member: InFlightEvent,
   signals: StopSignals,
 ): Promise<{ readonly outcome: Outcome; readonly handlerMs: number | undefined }> {
   const release = await engine.slots.acquire(signals.whenStopping)
@@ -176,7 +180,7 @@ export async function runUnguarded(
     engine.breaker.failed(error)
     const outcome: Outcome = {
       kind: 'store-down',
-      delayMs: engine.deferrals.nextMs(member.event.id),
+      delayMs: engine.heldBackoff.nextMs(member.event.id),
       error,
     }
     return { outcome, handlerMs: undefined }
@@ -186,7 +190,7 @@ export async function runUnguarded(
 }
 
 async function inTransaction(
-  run: { readonly engine: Engine; readonly member: Member; readonly signals: StopSignals },
+  run: { readonly engine: Engine; readonly member: InFlightEvent; readonly signals: StopSignals },
   transaction: InboxTransaction<unknown>,
 ): Promise<{ readonly outcome: Outcome; readonly handlerMs: number | undefined }> {
   const { call, options } = run.engine

@@ -4,21 +4,21 @@ import { Clock } from '../fixtures/clock.ts'
 import { newEvent, silent } from '../fixtures/inbox.ts'
 import { memoryLeases } from '../memory/index.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
-import type { Member } from '../model/in-flight-event.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { ClaimResult, LeaseStore } from '../model/lease-store.ts'
 import type { LeaseGuardOptions } from '../options/options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import { createOpener } from './open-stores.ts'
+import { createStoreOpener } from './open-stores.ts'
 import { resolveOptions } from './resolve-options.ts'
-import { runLeasedMembers, runUnleasedMember } from './without-inbox.ts'
+import { runUnleasedMember, runWithoutInbox } from './without-inbox.ts'
 
-type Settled = readonly [string, Outcome, Pick<Member, 'isUndecided' | 'lease'>]
+type Settled = readonly [string, Outcome, Pick<InFlightEvent, 'isUndecided' | 'lease'>]
 
 const down = new StoreUnavailableError('down')
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 const acquired: ClaimResult = { kind: 'acquired', by: 'first', attempt: 1 }
 
-function member(name: string, lane?: string): Member {
+function member(name: string, lane?: string): InFlightEvent {
   return { event: newEvent(), payload: name, lane, suspect: false }
 }
 
@@ -49,13 +49,13 @@ async function setUp(
       await handler(payload)
     },
   } as const
-  const opened = await createOpener(options, call)()
+  const opened = await createStoreOpener(options, call)()
   if (opened.engine !== undefined) throw new Error('a guard without an inbox has no engine')
   const stop = new AbortController()
   const context = { options, call, opened, signals: stopSignals([stop.signal]) }
   const settled: Settled[] = []
-  const run = (...members: readonly Member[]) =>
-    runLeasedMembers(context, members, (held, outcome) => {
+  const run = (...members: readonly InFlightEvent[]) =>
+    runWithoutInbox(context, members, (held, outcome) => {
       settled.push([String(held.payload), outcome, held])
     })
   return { ...{ clock, context, settled, stop, ran, run }, claims: () => claims }

@@ -1,11 +1,11 @@
 import { toLanes } from '../concurrency/lanes.ts'
-import { type Claimed, claimMembers, type LeaseContext } from '../lease/claim.ts'
-import { afterTwin } from '../lease/wait-for-holder.ts'
-import type { Member } from '../model/in-flight-event.ts'
+import { type Claimed, claimLeases, type Leases } from '../lease/claim.ts'
+import { waitForHolder } from '../lease/wait-for-holder.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Handler } from '../options/options.ts'
-import { followerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
+import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
 import type { HandlerCall, StopSignals } from '../transaction/engine.ts'
-import { type LeasedRun, runLeased, runUnleased } from './lease-only.ts'
+import { type LeasedRun, runLeased, runWithoutKey } from './lease-only.ts'
 import type { OpenedLeases } from './open-stores.ts'
 import type { ResolvedOptions } from './resolve-options.ts'
 
@@ -19,12 +19,12 @@ export interface LeasedContext {
   readonly signals: StopSignals
 }
 
-type Settle = (member: Member, outcome: Outcome, handlerMs: number | undefined) => void
+type Settle = (member: InFlightEvent, outcome: Outcome, handlerMs: number | undefined) => void
 
 /** Steps 2 and 3 for a guard without an inbox. Every member is settled once. */
-export async function runLeasedMembers(
+export async function runWithoutInbox(
   context: LeasedContext,
-  members: readonly Member[],
+  members: readonly InFlightEvent[],
   settle: Settle,
 ): Promise<void> {
   const entries = await claimOrFault(context.opened.leases, members)
@@ -35,7 +35,7 @@ export async function runLeasedMembers(
       for (const { member, claim: first } of lane) {
         const claim = stoppedBy ? first : await waitedFor(context, member, first)
         const run = stoppedBy
-          ? { outcome: followerOutcome(stoppedBy), handlerMs: undefined }
+          ? { outcome: laneFollowerOutcome(stoppedBy), handlerMs: undefined }
           : await runClaimed(context, member, claim)
         if (stopsLane(run.outcome)) stoppedBy ??= run.outcome
         const held = claim.kind === 'run' ? claim.member : member
@@ -49,26 +49,26 @@ export async function runLeasedMembers(
 /** An event that another process has in hand may be over soon. */
 async function waitedFor(
   { opened, signals }: LeasedContext,
-  member: Member,
+  member: InFlightEvent,
   claim: ClaimOrFault,
 ): Promise<ClaimOrFault> {
   if (claim.kind === 'fault') return claim
-  return afterTwin(opened.leases, { member, claimed: claim }, signals)
+  return waitForHolder(opened.leases, { member, claimed: claim }, signals)
 }
 
 type ClaimOrFault = Claimed | { readonly kind: 'fault'; readonly error: unknown }
 
 interface Entry {
-  readonly member: Member
+  readonly member: InFlightEvent
   readonly claim: ClaimOrFault
 }
 
 async function claimOrFault(
-  leases: LeaseContext,
-  members: readonly Member[],
+  leases: Leases,
+  members: readonly InFlightEvent[],
 ): Promise<readonly Entry[]> {
   try {
-    const claims = await claimMembers(leases, members)
+    const claims = await claimLeases(leases, members)
     return members.map((member, index) => ({ member, claim: claims[index] as Claimed }))
   } catch (error) {
     return members.map((member) => ({ member, claim: { kind: 'fault', error } }))
@@ -77,7 +77,7 @@ async function claimOrFault(
 
 async function runClaimed(
   context: LeasedContext,
-  member: Member,
+  member: InFlightEvent,
   claim: ClaimOrFault,
 ): Promise<LeasedRun> {
   const { opened, options, signals } = context
@@ -92,7 +92,7 @@ async function runClaimed(
   }
   try {
     if (claim.kind === 'fault') {
-      return await runUnleased({ options, handler: handlerOf(context) }, member, signals)
+      return await runWithoutKey({ options, handler: handlerOf(context) }, member, signals)
     }
     const engine = { options, handler: handlerOf(context), leases: opened.leases }
     return await runLeased(engine, claim, signals)
@@ -104,9 +104,9 @@ async function runClaimed(
 /** No key, and the policy says: unguarded. */
 export function runUnleasedMember(
   context: Omit<LeasedContext, 'opened'>,
-  member: Member,
+  member: InFlightEvent,
 ): Promise<LeasedRun> {
-  return runUnleased(
+  return runWithoutKey(
     { options: context.options, handler: handlerOf(context) },
     member,
     context.signals,

@@ -1,4 +1,4 @@
-import type { Maybe } from '../concurrency/maybe-async.ts'
+import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
 import type { CommonOptions } from '../options/options.ts'
@@ -18,7 +18,7 @@ export interface Decoded {
 export function decodeDelivery(
   delivery: Delivery,
   decode: CommonOptions<unknown, unknown>['decode'],
-): Maybe<Decoded> {
+): MaybeAsync<Decoded> {
   return decode === undefined ? decodeJson(delivery.body) : decodeBy(decode, delivery)
 }
 
@@ -65,10 +65,12 @@ function hasRoundedNumber(text: string): boolean {
   if (!MAY_BE_ROUNDED.test(text)) return false
   // Digits inside strings say nothing, and ids are full of them.
   const bare = text.replace(STRING, '')
-  return MAY_BE_ROUNDED.test(bare) && (bare.match(NUMBER) ?? []).some((token) => !isHeld(token))
+  return (
+    MAY_BE_ROUNDED.test(bare) && (bare.match(NUMBER) ?? []).some((token) => !isExactNumber(token))
+  )
 }
 
-const isHeld = (literal: string): boolean => {
+const isExactNumber = (literal: string): boolean => {
   const value = Number(literal)
   return Number.isFinite(value) && toScientific(literal) === toScientific(String(value))
 }

@@ -1,4 +1,4 @@
-import { after, isPromise, isThenable, type Maybe } from '../concurrency/maybe-async.ts'
+import { andThen, isPromise, isThenable, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { EventKey } from '../model/brands.ts'
 import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
@@ -41,7 +41,7 @@ export type Identified =
  *
  * @see design.md §2, §8
  */
-export function identify(delivery: Delivery, options: ResolvedOptions): Maybe<Identified> {
+export function identify(delivery: Delivery, options: ResolvedOptions): MaybeAsync<Identified> {
   const found: Found = {}
   const refuse = (thrown: unknown): Identified => refusal(thrown, found.key)
   try {
@@ -70,17 +70,17 @@ function identifyOrThrow(
   delivery: Delivery,
   options: ResolvedOptions,
   found: Found,
-): Maybe<Identified> {
+): MaybeAsync<Identified> {
   const { schema } = options
-  const decoding = blame('decode', () => decodeDelivery(delivery, options.decode))
-  return after(decoding, (decoded) =>
-    after(isSkipped(delivery, decoded, options), (skipped) => {
+  const decoding = callUserFunction('decode', () => decodeDelivery(delivery, options.decode))
+  return andThen(decoding, (decoded) =>
+    andThen(isSkipped(delivery, decoded, options), (skipped) => {
       if (skipped) return { kind: 'skipped' }
       const payload =
         schema === undefined
           ? decoded.value
-          : blame('schema', () => validate(schema, decoded.value))
-      return after(payload, (payload) =>
+          : callUserFunction('schema', () => validate(schema, decoded.value))
+      return andThen(payload, (payload) =>
         identifySeen({ delivery, decoded, payload }, options, found),
       )
     }),
@@ -91,8 +91,8 @@ function isSkipped(
   delivery: Delivery,
   { value: payload }: Decoded,
   { skip }: ResolvedOptions,
-): Maybe<unknown> {
-  return skip === undefined ? false : blame('skip', () => skip({ ...delivery, payload }))
+): MaybeAsync<unknown> {
+  return skip === undefined ? false : callUserFunction('skip', () => skip({ ...delivery, payload }))
 }
 
 interface Seen {
@@ -105,15 +105,17 @@ function identifySeen(
   { delivery, decoded, payload }: Seen,
   options: ResolvedOptions,
   found: Found,
-): Maybe<Identified> {
+): MaybeAsync<Identified> {
   const seen = withDecoded({ ...delivery, payload }, decoded.value)
-  return after(findIdentity(seen, options, found), (identity) =>
-    after(findOrderingKey(seen, options), (orderingKey): Maybe<Identified> => {
+  return andThen(findIdentity(seen, options, found), (identity) =>
+    andThen(findOrderingKey(seen, options), (orderingKey): MaybeAsync<Identified> => {
       if (identity === undefined) return { kind: 'unguarded', payload, orderingKey }
       const { key, tenant } = identity
       const content = { body: delivery.body, decoded, payload }
-      const taking = blame('fingerprint', () => fingerprintOf(options.fingerprint, content))
-      return after(taking, (fingerprint) => {
+      const taking = callUserFunction('fingerprint', () =>
+        fingerprintOf(options.fingerprint, content),
+      )
+      return andThen(taking, (fingerprint) => {
         const id = eventIdOf(options.consumer, tenant, key)
         const event: IdentifiedEvent = { id, key, tenant, fingerprint, delivery }
         return { kind: 'identified', event, payload, orderingKey }
@@ -132,11 +134,11 @@ function findIdentity(
   seen: DecodedDelivery<unknown>,
   options: ResolvedOptions,
   found: Found,
-): Maybe<Identity | undefined> {
+): MaybeAsync<Identity | undefined> {
   const { eventKey, onMissingKey } = options
-  return after(findKey(seen, eventKey), (key) => {
+  return andThen(findKey(seen, eventKey), (key) => {
     found.key = key
-    return after(findTenant(seen, options), (tenant) => {
+    return andThen(findTenant(seen, options), (tenant) => {
       const isTenantMissing = options.tenant !== undefined && tenant === undefined
       if (key !== undefined && !isTenantMissing) return { key, tenant }
       if (onMissingKey === 'unguarded') return undefined
@@ -152,20 +154,20 @@ function findKey(
   seen: DecodedDelivery<unknown>,
   resolvers: ResolvedOptions['eventKey'],
   index = 0,
-): Maybe<EventKey | undefined> {
+): MaybeAsync<EventKey | undefined> {
   const resolver = resolvers[index]
   if (resolver === undefined) return undefined
-  const value = blame('eventKey', () => resolver(seen))
-  return after(value, (value) => toEventKey(value) ?? findKey(seen, resolvers, index + 1))
+  const value = callUserFunction('eventKey', () => resolver(seen))
+  return andThen(value, (value) => toEventKey(value) ?? findKey(seen, resolvers, index + 1))
 }
 
 function findTenant(
   seen: DecodedDelivery<unknown>,
   { tenant: resolver }: ResolvedOptions,
-): Maybe<EventKey | undefined> {
+): MaybeAsync<EventKey | undefined> {
   if (resolver === undefined) return undefined
-  return after(
-    blame('tenant', () => resolver(seen)),
+  return andThen(
+    callUserFunction('tenant', () => resolver(seen)),
     (value) => toEventKey(value, 'tenant'),
   )
 }
@@ -173,9 +175,9 @@ function findTenant(
 function findOrderingKey(
   seen: DecodedDelivery<unknown>,
   { orderingKey }: ResolvedOptions,
-): Maybe<string | undefined> {
-  return after<unknown, string | undefined>(
-    blame('orderingKey', () => orderingKey(seen)),
+): MaybeAsync<string | undefined> {
+  return andThen<unknown, string | undefined>(
+    callUserFunction('orderingKey', () => orderingKey(seen)),
     (value) => {
       if (value === undefined || value === null || value === '') return undefined
       if (typeof value === 'string' || typeof value === 'number') return String(value)
@@ -188,7 +190,7 @@ function findOrderingKey(
  * Calls a function of the user's and names it when it throws. Awaits what it returns, also where its type is not
  * a promise: a promise taken for a value would skip every message, or make all payloads alike.
  */
-function blame<Value>(name: string, call: () => Value): Maybe<Awaited<Value>> {
+function callUserFunction<Value>(name: string, call: () => Value): MaybeAsync<Awaited<Value>> {
   try {
     const value = call()
     return isThenable(value) ? settled(name, value) : (value as Awaited<Value>)

@@ -1,5 +1,5 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import { isThenable, type Maybe } from '../concurrency/maybe-async.ts'
+import { isThenable, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
 
 const ISSUES_NAMED = 5
@@ -13,7 +13,7 @@ const ISSUES_NAMED = 5
 export function validate<Payload>(
   schema: StandardSchemaV1<unknown, Payload>,
   value: unknown,
-): Maybe<Payload> {
+): MaybeAsync<Payload> {
   const result = schema['~standard'].validate(value)
   return isThenable(result) ? Promise.resolve(result).then(toPayload) : toPayload(result)
 }

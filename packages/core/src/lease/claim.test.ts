@@ -3,10 +3,10 @@ import { newEvent } from '../fixtures/inbox.ts'
 import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { OwnerToken } from '../model/brands.ts'
 import { ConflictError, StoreUnavailableError } from '../model/errors.ts'
-import type { Member, MemberLease } from '../model/in-flight-event.ts'
+import type { InFlightEvent, MemberLease } from '../model/in-flight-event.ts'
 import type { Claim, ClaimResult, LeaseSession } from '../model/lease-store.ts'
-import { type Claimed, claimMembers, unrecordedConflict } from './claim.ts'
-import type { LeaseKeeper } from './renew.ts'
+import { type Claimed, claimLeases, unrecordedConflict } from './claim.ts'
+import type { LeaseRenewer } from './renew.ts'
 
 const LEASE_MS = 30_000
 const error = expect.any(StoreUnavailableError)
@@ -16,7 +16,7 @@ const acquired = (by: 'first' | 'takeover' | 'retry', attempt: number): ClaimRes
   attempt,
 })
 
-function newMember(over: Partial<Member> = {}): Member {
+function newMember(over: Partial<InFlightEvent> = {}): InFlightEvent {
   return { event: newEvent(), payload: 1, lane: undefined, suspect: false, ...over }
 }
 
@@ -29,19 +29,19 @@ function setUp(inbox?: 'inbox') {
   const asked: Claim[] = []
   const held: string[] = []
   const keeper = {
-    hold: (id, ownerToken): MemberLease => {
+    keepRenewed: (id, ownerToken): MemberLease => {
       held.push(id, ownerToken)
       return { ownerToken, lost: new AbortController().signal }
     },
-  } as LeaseKeeper
-  const claim = (members: readonly Member[], ...answers: readonly ClaimResult[]) => {
+  } as LeaseRenewer
+  const claim = (members: readonly InFlightEvent[], ...answers: readonly ClaimResult[]) => {
     const store = {
       claim: async (claims) => {
         asked.push(...claims)
         return answers
       },
     } as LeaseSession
-    return claimMembers({ options, store, keeper }, members)
+    return claimLeases({ options, store, renewer: keeper }, members)
   }
   const claimOne = async (answer: ClaimResult, member = newMember()) =>
     (await claim([member], answer))[0] as Claimed

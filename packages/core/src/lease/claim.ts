@@ -1,23 +1,23 @@
 import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { OwnerToken } from '../model/brands.ts'
 import { ConflictError, StoreUnavailableError } from '../model/errors.ts'
-import type { Member } from '../model/in-flight-event.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { ClaimResult, LeaseSession } from '../model/lease-store.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import type { LeaseKeeper } from './renew.ts'
+import type { LeaseRenewer } from './renew.ts'
 
 /** Duplicates of an event in flight are not polled faster than this, ms (brokers.md §5.9). */
 const LEAST_DEFER_MS = 1_000
 
-export interface LeaseContext {
+export interface Leases {
   readonly options: ResolvedOptions
   readonly store: LeaseSession
-  readonly keeper: LeaseKeeper
+  readonly renewer: LeaseRenewer
 }
 
 /** What the lease store said of one member. Beside an inbox a `conflict` is for its row to judge. */
 export type Claimed =
-  | { readonly kind: 'run'; readonly member: Member; readonly takeover: boolean }
+  | { readonly kind: 'run'; readonly member: InFlightEvent; readonly takeover: boolean }
   | { readonly kind: 'outcome'; readonly outcome: Outcome }
   | { readonly kind: 'conflict' }
 
@@ -26,9 +26,9 @@ export type Claimed =
  *
  * @throws {@link StoreUnavailableError} what was claimed runs out by itself.
  */
-export async function claimMembers(
-  context: LeaseContext,
-  members: readonly Member[],
+export async function claimLeases(
+  context: Leases,
+  members: readonly InFlightEvent[],
 ): Promise<readonly Claimed[]> {
   const { options, store } = context
   const { inbox, leaseMs, retry, runtime } = options
@@ -49,14 +49,14 @@ export async function claimMembers(
 }
 
 function toClaimed(
-  { keeper, options }: LeaseContext,
-  claim: { readonly member: Member; readonly token: OwnerToken },
+  { renewer: keeper, options }: Leases,
+  claim: { readonly member: InFlightEvent; readonly token: OwnerToken },
   result: ClaimResult | undefined,
 ): Claimed {
   const { member, token } = claim
   switch (result?.kind) {
     case 'acquired': {
-      const lease = keeper.hold(member.event.id, token)
+      const lease = keeper.keepRenewed(member.event.id, token)
       const suspect = member.suspect || result.by !== 'first'
       const takeover = result.by === 'takeover'
       const isUndecided = takeover && options.inbox === undefined

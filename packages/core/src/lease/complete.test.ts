@@ -3,15 +3,15 @@ import { newEvent } from '../fixtures/inbox.ts'
 import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
-import type { Member } from '../model/in-flight-event.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import type { LeaseContext } from './claim.ts'
+import type { Leases } from './claim.ts'
 import { completeLease } from './complete.ts'
 
 const error = new Error('why')
 const event = { ...newEvent(), id: 'e' as EventId }
 const lease = { ownerToken: 'mine' as OwnerToken, lost: new AbortController().signal }
-const leased: Member = { event, payload: 1, lane: undefined, suspect: false, lease }
+const leased: InFlightEvent = { event, payload: 1, lane: undefined, suspect: false, lease }
 const held = { id: 'e', ownerToken: 'mine' }
 
 /** What the store and the keeper of leases hear. */
@@ -29,35 +29,38 @@ async function told(outcome: Outcome, member = leased, fails = false) {
     fail: hear('fail'),
     release: hear('release'),
     bury: hear('bury'),
-  } as unknown as LeaseContext['store']
+  } as unknown as Leases['store']
   const keeper = {
-    letGo: ({ event: { id } }: Member) => heard.push(['letGo', id]),
-  } as unknown as LeaseContext['keeper']
+    stopRenewing: ({ event: { id } }: InFlightEvent) => heard.push(['stopRenewing', id]),
+  } as unknown as Leases['renewer']
   const options = { dedupWindowMs: 60_000 } as ResolvedOptions
-  await completeLease({ options, store, keeper }, member, outcome)
+  await completeLease({ options, store, renewer: keeper }, member, outcome)
   return heard
 }
 
-const LET_GO = ['letGo', 'e']
-const RELEASED = [['release', [held]], LET_GO]
+const STOPPED_RENEWING = ['stopRenewing', 'e']
+const RELEASED = [['release', [held]], STOPPED_RENEWING]
 
 const ROWS: readonly (readonly [Outcome, readonly unknown[]])[] = [
   [
     { kind: 'processed', attempt: 1, result: 7 },
-    [['complete', [{ ...held, result: 7 }], 60_000], LET_GO],
+    [['complete', [{ ...held, result: 7 }], 60_000], STOPPED_RENEWING],
   ],
-  [{ kind: 'duplicate' }, [['complete', [{ ...held, result: undefined }], 60_000], LET_GO]],
+  [
+    { kind: 'duplicate' },
+    [['complete', [{ ...held, result: undefined }], 60_000], STOPPED_RENEWING],
+  ],
   [
     { kind: 'failed', attempt: 1, delayMs: 5, error },
-    [['fail', [{ ...held, delayMs: 5 }]], LET_GO],
+    [['fail', [{ ...held, delayMs: 5 }]], STOPPED_RENEWING],
   ],
   [
     { kind: 'dead', reason: 'fatal', attempt: 1, ref: { kind: 'event', id: event.id } },
-    [['bury', [{ ...held, reason: 'fatal' }], 60_000], LET_GO],
+    [['bury', [{ ...held, reason: 'fatal' }], 60_000], STOPPED_RENEWING],
   ],
   [
     { kind: 'dead', reason: 'takeover', attempt: 1 },
-    [['bury', [{ ...held, reason: 'takeover' }], 60_000], LET_GO],
+    [['bury', [{ ...held, reason: 'takeover' }], 60_000], STOPPED_RENEWING],
   ],
   [
     { kind: 'dead', reason: 'fingerprint-mismatch', attempt: 0, ref: { kind: 'refused', id: 'r' } },
@@ -69,7 +72,7 @@ const ROWS: readonly (readonly [Outcome, readonly unknown[]])[] = [
   [{ kind: 'store-down', delayMs: 5, error }, RELEASED],
   [{ kind: 'abandoned', reason: 'closing' }, RELEASED],
   // The handler goes on, so a successor must wait until the lease runs out.
-  [{ kind: 'abandoned', reason: 'closing', stillRunning: true }, [LET_GO]],
+  [{ kind: 'abandoned', reason: 'closing', stillRunning: true }, [STOPPED_RENEWING]],
 ]
 
 test.each(ROWS)('after %o the lease store hears what it needs, once', async (outcome, heard) => {
@@ -85,11 +88,11 @@ test('a takeover that nobody has decided keeps its lease, unless it ended', asyn
   const undecided = { ...leased, isUndecided: true }
   for (const [outcome, heard] of ROWS) {
     const hasEnded = outcome.kind === 'processed' || outcome.kind === 'dead'
-    expect(await told(outcome, undecided)).toEqual(hasEnded ? heard : [LET_GO])
+    expect(await told(outcome, undecided)).toEqual(hasEnded ? heard : [STOPPED_RENEWING])
   }
 })
 
 test('a lease store that does not answer hurts nobody, and the lease is renewed no more', async () => {
   const heard = await told({ kind: 'failed', attempt: 1, delayMs: 5, error }, leased, true)
-  expect(heard).toEqual([['fail', [{ ...held, delayMs: 5 }]], LET_GO])
+  expect(heard).toEqual([['fail', [{ ...held, delayMs: 5 }]], STOPPED_RENEWING])
 })

@@ -3,9 +3,9 @@ import { Clock } from '../fixtures/clock.ts'
 import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
-import type { Member, MemberLease } from '../model/in-flight-event.ts'
+import type { InFlightEvent, MemberLease } from '../model/in-flight-event.ts'
 import type { HeldAnswer, LeaseSession } from '../model/lease-store.ts'
-import { createLeaseKeeper, type LeaseKeeper } from './renew.ts'
+import { createLeaseRenewer, type LeaseRenewer } from './renew.ts'
 
 const LEASE_MS = 30_000
 const RENEW_MS = LEASE_MS / 3
@@ -37,15 +37,15 @@ function setUp(inbox?: 'inbox') {
   }
   const runtime = { ...clock.runtime, setTimer }
   const options = { leaseMs: LEASE_MS, runtime, inbox } as unknown as ResolvedOptions
-  const keeper = createLeaseKeeper(options, { renew } as LeaseSession)
+  const keeper = createLeaseRenewer(options, { renew } as LeaseSession)
   const last = (): Renewal => renewals.at(-1) as Renewal
   return { clock, keeper, renewals, last, keepsAlive }
 }
 
-const hold = (keeper: LeaseKeeper, name: string): MemberLease =>
-  keeper.hold(`id of ${name}` as EventId, name as OwnerToken)
-const letGo = (keeper: LeaseKeeper, lease: MemberLease | undefined): void =>
-  keeper.letGo({ lease } as Member)
+const hold = (keeper: LeaseRenewer, name: string): MemberLease =>
+  keeper.keepRenewed(`id of ${name}` as EventId, name as OwnerToken)
+const letGo = (keeper: LeaseRenewer, lease: MemberLease | undefined): void =>
+  keeper.stopRenewing({ lease } as InFlightEvent)
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 async function pass({ clock }: { readonly clock: Clock }, ms: number): Promise<void> {

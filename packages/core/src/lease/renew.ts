@@ -1,14 +1,14 @@
-import { during } from '../concurrency/during.ts'
+import { track } from '../concurrency/during.ts'
 import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
-import type { Member, MemberLease } from '../model/in-flight-event.ts'
+import type { InFlightEvent, MemberLease } from '../model/in-flight-event.ts'
 import type { HeldAnswer, LeaseSession } from '../model/lease-store.ts'
 
 /** Renews all live leases of a guard in one call, at a third of the lease; tells a run that its lease is lost. */
-export interface LeaseKeeper {
-  hold(id: EventId, ownerToken: OwnerToken): MemberLease
-  letGo(member: Member): void
+export interface LeaseRenewer {
+  keepRenewed(id: EventId, ownerToken: OwnerToken): MemberLease
+  stopRenewing(member: InFlightEvent): void
   /** Resolves when no renewal is under way, given up or not: the store's client may be ended then. */
   idle(): Promise<void>
 }
@@ -21,7 +21,7 @@ interface Held {
   validUntilMs: number
 }
 
-export function createLeaseKeeper(options: ResolvedOptions, store: LeaseSession): LeaseKeeper {
+export function createLeaseRenewer(options: ResolvedOptions, store: LeaseSession): LeaseRenewer {
   const { leaseMs, runtime } = options
   const held = new Map<OwnerToken, Held>()
   let cancel: (() => void) | undefined
@@ -56,7 +56,7 @@ export function createLeaseKeeper(options: ResolvedOptions, store: LeaseSession)
       const late = (): void => reject(new StoreUnavailableError('No lease was renewed in time.'))
       const answered = runtime.setTimer(late, leaseMs / 3, { keepAlive: false })
       const call = store.renew(all, leaseMs).then(resolve, reject)
-      void during(calls, call).finally(answered)
+      void track(calls, call).finally(answered)
     })
   /** Without an inbox nothing else decides: who cannot renew stops before its lease can run out. */
   const expire = (all: readonly Held[]): void => {
@@ -67,13 +67,13 @@ export function createLeaseKeeper(options: ResolvedOptions, store: LeaseSession)
   }
 
   return {
-    hold: (id, ownerToken) => {
+    keepRenewed: (id, ownerToken) => {
       const lost = new AbortController()
       held.set(ownerToken, { id, ownerToken, lost, validUntilMs: runtime.monotonic() + leaseMs })
       schedule()
       return { ownerToken, lost: lost.signal }
     },
-    letGo: ({ lease }) => {
+    stopRenewing: ({ lease }) => {
       if (lease !== undefined) held.delete(lease.ownerToken)
       if (held.size > 0) return
       cancel?.()

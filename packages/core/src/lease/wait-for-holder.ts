@@ -1,13 +1,13 @@
-import type { Member } from '../model/in-flight-event.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { StopSignals } from '../transaction/engine.ts'
-import { type Claimed, claimMembers, type LeaseContext } from './claim.ts'
+import { type Claimed, claimLeases, type Leases } from './claim.ts'
 
 /** When a twin is asked for again, in shares of `claimWaitMs`: most are over soon, and a waiter must not poll. */
 const PAUSES = [0.1, 0.3, 0.6] as const
 
 /** Whether another process has the event in hand. */
-export function isHeld(claimed: Claimed | undefined): boolean {
+export function isHeldElsewhere(claimed: Claimed | undefined): boolean {
   return claimed?.kind === 'outcome' && claimed.outcome.kind === 'in-progress'
 }
 
@@ -17,18 +17,18 @@ export function isHeld(claimed: Claimed | undefined): boolean {
  *
  * @param claimed - What the store has said; answered again when it says nothing better, or nothing at all.
  */
-export async function afterTwin(
-  leases: LeaseContext,
-  { member, claimed }: { readonly member: Member; readonly claimed: Claimed },
+export async function waitForHolder(
+  leases: Leases,
+  { member, claimed }: { readonly member: InFlightEvent; readonly claimed: Claimed },
   signals: StopSignals,
 ): Promise<Claimed> {
   const { claimWaitMs, runtime } = leases.options
   let last = claimed
   for (const share of PAUSES) {
-    if (!isHeld(last)) break
+    if (!isHeldElsewhere(last)) break
     await pause(runtime, share * claimWaitMs, signals)
     if (signals.isStopping()) break
-    const [next] = await claimMembers(leases, [member]).catch(() => [])
+    const [next] = await claimLeases(leases, [member]).catch(() => [])
     last = next ?? last
   }
   return last

@@ -1,6 +1,6 @@
 import type { LeaseSession } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
-import { describe } from '../transaction/verdict.ts'
+import { describeError } from '../transaction/verdict.ts'
 
 /** Says once that the store stopped answering, and once that it answers again: an outage must not flood the log. */
 export function watchedLeases(session: LeaseSession, logger: Logger): LeaseSession {
@@ -12,7 +12,7 @@ export function watchedLeases(session: LeaseSession, logger: Logger): LeaseSessi
       isDown = false
       return answered
     } catch (error) {
-      if (!isDown) logger.warn({ err: describe(error) }, 'the lease store does not answer')
+      if (!isDown) logger.warn({ err: describeError(error) }, 'the lease store does not answer')
       isDown = true
       throw error
     }

@@ -10,13 +10,18 @@ import type {
   VerdictAnswer,
 } from '../model/inbox.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
-import { type MemoryTables, type Row, RUNNING_IS_LIVE_MS, type Trouble } from './tables.ts'
+import {
+  type FailedEventRow,
+  type MemoryTables,
+  type ProcessedEventRow,
+  RUNNING_IS_LIVE_MS,
+} from './tables.ts'
 
 /** Runs without a verdict may be as many times the attempts. */
 const NO_VERDICT_FACTOR = 3
 
 /** One consumer's short transactions: what `fail`, `bury`, `release`, `suspect` and `count` do to the tables. */
-export class Verdicts {
+export class Attempts {
   readonly #tables: MemoryTables
   readonly #registration: ConsumerRegistration
 
@@ -101,7 +106,7 @@ export class Verdicts {
     return 'recorded'
   }
 
-  #spent(trouble: Trouble): DeadLetterReason | undefined {
+  #spent(trouble: FailedEventRow): DeadLetterReason | undefined {
     const { maxAttempts } = this.#registration
     if (trouble.attempt >= maxAttempts) return 'attempts-spent'
     return trouble.noVerdicts >= NO_VERDICT_FACTOR * maxAttempts ? 'no-verdict' : undefined
@@ -110,7 +115,7 @@ export class Verdicts {
   /** One more attempt, with a token of its own. */
   #begin(
     event: IdentifiedEvent,
-    before: Trouble | undefined,
+    before: FailedEventRow | undefined,
   ): { readonly token: OwnerToken; readonly attempt: number } {
     const token = this.#registration.runtime.uuid() as OwnerToken
     const attempt = (before?.attempt ?? 0) + 1
@@ -126,7 +131,7 @@ export class Verdicts {
   #conclude(
     verdict: Failure | Burial,
     state: 'waiting' | 'dead',
-    change: Partial<Trouble>,
+    change: Partial<FailedEventRow>,
   ): VerdictAnswer {
     const { event, token, attempt, error } = verdict
     if (token !== undefined) {
@@ -142,13 +147,13 @@ export class Verdicts {
     return 'recorded'
   }
 
-  #owned(event: IdentifiedEvent, token: OwnerToken): Trouble | undefined {
+  #owned(event: IdentifiedEvent, token: OwnerToken): FailedEventRow | undefined {
     const isRunning = this.#tables.rows.get(event.id)?.state === 'running'
     const trouble = this.#tables.troubles.get(event.id)
     return isRunning && trouble?.token === token ? trouble : undefined
   }
 
-  #put(event: IdentifiedEvent, state: Row['state'], trouble: Trouble): void {
+  #put(event: IdentifiedEvent, state: ProcessedEventRow['state'], trouble: FailedEventRow): void {
     this.#tables.rows.set(event.id, {
       state,
       consumer: this.#registration.consumer,
@@ -158,7 +163,7 @@ export class Verdicts {
     this.#tables.troubles.set(event.id, trouble)
   }
 
-  #firstTrouble(event: IdentifiedEvent, error: unknown): Trouble {
+  #firstTrouble(event: IdentifiedEvent, error: unknown): FailedEventRow {
     const firstFailedAt = this.#tables.now()
     return {
       event,
@@ -174,14 +179,14 @@ export class Verdicts {
     }
   }
 
-  #failedNow(error: unknown): Pick<Trouble, 'error' | 'lastFailedAt'> {
+  #failedNow(error: unknown): Pick<FailedEventRow, 'error' | 'lastFailedAt'> {
     return { error: toErrorText(error), lastFailedAt: this.#tables.now() }
   }
 }
 
 function isToBeRun(
-  { state }: Row,
-  { nextTryAtMs, alone }: Trouble,
+  { state }: ProcessedEventRow,
+  { nextTryAtMs, alone }: FailedEventRow,
   { run, nowMs }: { readonly run: 'together' | 'alone'; readonly nowMs: number },
 ): boolean {
   if (state === 'running') return run === 'alone'

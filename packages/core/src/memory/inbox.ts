@@ -22,9 +22,14 @@ import type {
   SweepStep,
   VerdictAnswer,
 } from '../model/inbox.ts'
-import { Verdicts } from './attempts.ts'
+import { Attempts } from './attempts.ts'
 import { MemoryStore } from './store.ts'
-import { type MemoryTables, type Row, RUNNING_IS_LIVE_MS, type Trouble } from './tables.ts'
+import {
+  type FailedEventRow,
+  type MemoryTables,
+  type ProcessedEventRow,
+  RUNNING_IS_LIVE_MS,
+} from './tables.ts'
 import { begin } from './transaction.ts'
 
 /** An inbox for unit tests: the semantics of the Postgres one, in this process's memory. */
@@ -64,7 +69,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
   readonly #store: MemoryStore
   readonly #tables: MemoryTables
   readonly #registration: ConsumerRegistration
-  readonly #verdicts: Verdicts
+  readonly #verdicts: Attempts
   readonly #tx: Tx
 
   constructor(store: MemoryStore, registration: ConsumerRegistration, tx: Tx) {
@@ -81,7 +86,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     this.#store = store
     this.#tables = store.tables
     this.#registration = registration
-    this.#verdicts = new Verdicts(store.tables, registration)
+    this.#verdicts = new Attempts(store.tables, registration)
     this.#tx = tx
   }
 
@@ -170,7 +175,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
   async sweep(): Promise<SweepStep> {
     const { consumer, dedupWindowMs } = this.#registration
     const oldestMs = this.#tables.nowMs() - dedupWindowMs
-    const isOver = (row: Row): boolean =>
+    const isOver = (row: ProcessedEventRow): boolean =>
       row.consumer === consumer && row.state === 'done' && row.processedAtMs < oldestMs
     const over = [...this.#tables.rows].filter(([, row]) => isOver(row))
     const step = over.slice(0, SWEEP_STEP_ROWS)
@@ -195,7 +200,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     return trouble === undefined ? { kind: 'absent' } : this.#knownTrouble(row, trouble)
   }
 
-  #knownTrouble(row: Row, trouble: Trouble): Known {
+  #knownTrouble(row: ProcessedEventRow, trouble: FailedEventRow): Known {
     const { fingerprint } = row
     const { attempt, alone, published, reason = 'attempts-spent' } = trouble
     const nowMs = this.#tables.nowMs()
@@ -207,7 +212,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     return { kind: 'waiting', fingerprint, remainingMs, attempt, alone }
   }
 
-  #dueEvent(id: EventId, row: Row): DueEvent | undefined {
+  #dueEvent(id: EventId, row: ProcessedEventRow): DueEvent | undefined {
     const trouble = this.#tables.troubles.get(id)
     if (row.consumer !== this.#registration.consumer || trouble?.parked !== true) return undefined
     if (this.#tables.locks.holderOf(id) !== undefined) return undefined

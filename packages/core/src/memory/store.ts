@@ -3,7 +3,7 @@ import type { EventId } from '../model/brands.ts'
 import type { Delivery } from '../model/delivery.ts'
 import type { DeadLetter, DeadLetterRef, Refusal } from '../model/inbox.ts'
 import { toErrorText } from './attempts.ts'
-import { MemoryTables, type Row } from './tables.ts'
+import { MemoryTables, type ProcessedEventRow } from './tables.ts'
 
 /** A row of `refused_messages`. */
 interface RefusedRow {
@@ -26,7 +26,7 @@ export class MemoryStore {
     return [...buried, ...refused].sort((a, b) => Number(a.firstFailedAt) - Number(b.firstFailedAt))
   }
 
-  letterOf(id: EventId, row: Row | undefined): DeadLetter | undefined {
+  letterOf(id: EventId, row: ProcessedEventRow | undefined): DeadLetter | undefined {
     const trouble = this.tables.troubles.get(id)
     if (row?.state !== 'dead' || trouble?.reason === undefined) return undefined
     const { event, reason, error, attempt, firstFailedAt, lastFailedAt } = trouble

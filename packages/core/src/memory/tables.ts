@@ -7,7 +7,7 @@ import type { DeadLetterReason } from '../model/settlement.ts'
 export const RUNNING_IS_LIVE_MS = 5_000
 
 /** A row of `processed_events`. */
-export interface Row {
+export interface ProcessedEventRow {
   readonly state: 'done' | 'running' | 'waiting' | 'dead'
   readonly consumer: string
   readonly fingerprint: Fingerprint
@@ -18,7 +18,7 @@ export interface Row {
 }
 
 /** A row of `failed_events`: the details of an event that had trouble. Instants are the store's. */
-export interface Trouble {
+export interface FailedEventRow {
   readonly event: IdentifiedEvent
   readonly attempt: number
   /** Runs that the living process knows to have ended without a verdict. */
@@ -96,8 +96,8 @@ export class RowLocks {
 
 /** The tables. Everything in them is committed; what a transaction has staged is the transaction's. */
 export class MemoryTables {
-  readonly rows: Map<EventId, Row> = new Map()
-  readonly troubles: Map<EventId, Trouble> = new Map()
+  readonly rows: Map<EventId, ProcessedEventRow> = new Map()
+  readonly troubles: Map<EventId, FailedEventRow> = new Map()
   readonly locks: RowLocks = new RowLocks()
   #clock: Runtime | undefined
 
@@ -114,7 +114,7 @@ export class MemoryTables {
     return new Date((this.#clock ?? systemRuntime).now())
   }
 
-  change(id: EventId, row: Partial<Row>, trouble: Partial<Trouble>): void {
+  change(id: EventId, row: Partial<ProcessedEventRow>, trouble: Partial<FailedEventRow>): void {
     const oldRow = this.rows.get(id)
     const oldTrouble = this.troubles.get(id)
     if (oldRow !== undefined) this.rows.set(id, { ...oldRow, ...row })

@@ -13,14 +13,14 @@ import type {
   VerdictAnswer,
 } from '../model/inbox.ts'
 import type { Runtime } from '../model/runtime.ts'
-import type { Verdicts } from './attempts.ts'
+import type { Attempts } from './attempts.ts'
 import type { Holder, MemoryTables } from './tables.ts'
 
 interface Session<Tx> {
   readonly tx: Tx
   readonly consumer: string
   readonly tables: MemoryTables
-  readonly verdicts: Verdicts
+  readonly verdicts: Attempts
   readonly runtime: Runtime
 }
 

@@ -1,6 +1,6 @@
 import { pino } from 'pino'
 import { afterEach, expect, test, vi } from 'vitest'
-import { defaultLogger, isHeard } from './default-logger.ts'
+import { defaultLogger, isLevelEnabled } from './default-logger.ts'
 
 const emitWarning = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined)
 afterEach(() => emitWarning.mockClear())
@@ -25,7 +25,10 @@ test.each(['debug', 'info'] as const)('%s says nothing', (level) => {
 
 test('pino says which of its levels go nowhere; the console and others hear everything', () => {
   const logger = pino({ level: 'warn' })
-  expect([isHeard(logger, 'debug'), isHeard(logger, 'warn')]).toEqual([false, true])
-  expect([isHeard(defaultLogger, 'debug'), isHeard(defaultLogger, 'warn')]).toEqual([false, true])
-  expect(isHeard(console, 'debug')).toBe(true)
+  expect([isLevelEnabled(logger, 'debug'), isLevelEnabled(logger, 'warn')]).toEqual([false, true])
+  expect([isLevelEnabled(defaultLogger, 'debug'), isLevelEnabled(defaultLogger, 'warn')]).toEqual([
+    false,
+    true,
+  ])
+  expect(isLevelEnabled(console, 'debug')).toBe(true)
 })

@@ -9,7 +9,7 @@ const warn = (fields: object, message: string): void => {
 }
 
 /** Whether a line of that level goes anywhere, as far as the logger tells; pino does. */
-export function isHeard(logger: Logger, level: keyof Logger): boolean {
+export function isLevelEnabled(logger: Logger, level: keyof Logger): boolean {
   if (logger[level] === ignore) return false
   const ask: unknown = Reflect.get(logger, 'isLevelEnabled')
   return typeof ask !== 'function' || Reflect.apply(ask, logger, [level]) !== false

@@ -28,7 +28,7 @@ export interface GuardSettings {
   readonly hasInbox: boolean
   readonly hasLeases: boolean
   /** Lanes come from the `orderingKey` option: an adapter cannot tell which deliveries share one. */
-  readonly ownLanes: boolean
+  readonly lanesAreUsers: boolean
 }
 
 export interface RunHooks {

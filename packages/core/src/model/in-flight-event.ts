@@ -3,7 +3,7 @@ import type { GuardEvent } from './delivery.ts'
 import type { CountedEvent, DeadLetterRef, IdentifiedEvent } from './inbox.ts'
 
 /** An event in hand: identified, and claimed where there is a lease store. */
-export interface Member {
+export interface InFlightEvent {
   readonly event: IdentifiedEvent
   readonly payload: unknown
   /** Members of one lane run in delivery order; without a lane, an event is on its own. */
@@ -31,12 +31,12 @@ export interface MemberLease {
  * Where a member stands inside its slice: `fresh` nothing is known; `suspect` to be counted first; `read` to be
  * classified; `due` again; `alone`: due too, but its last attempt gave no verdict, or it is replayed.
  */
-export type Path = 'fresh' | 'suspect' | 'read' | 'due' | 'alone'
+export type Standing = 'fresh' | 'suspect' | 'read' | 'due' | 'alone'
 
 /** A member on its way through a slice. Mutable, and owned by that slice alone. */
-export interface Pending {
-  readonly member: Member
-  path: Path
+export interface PendingEvent {
+  readonly member: InFlightEvent
+  standing: Standing
   counted: (CountedEvent & { readonly countedAtMs: number }) | undefined
   serializationFailures: number
   /** Its COMMIT got no answer, so it is claimed again, once. */
@@ -45,10 +45,10 @@ export interface Pending {
   handlerMs: number | undefined
 }
 
-export function toPending(member: Member): Pending {
+export function toPendingEvent(member: InFlightEvent): PendingEvent {
   return {
     member,
-    path: member.parked?.kind === 'event' ? 'read' : member.suspect ? 'suspect' : 'fresh',
+    standing: member.parked?.kind === 'event' ? 'read' : member.suspect ? 'suspect' : 'fresh',
     counted: undefined,
     serializationFailures: 0,
     commitUnknown: false,
@@ -57,7 +57,7 @@ export function toPending(member: Member): Pending {
   }
 }
 
-export function toGuardEvent(member: Member, attempt: number): GuardEvent<unknown> {
+export function toGuardEvent(member: InFlightEvent, attempt: number): GuardEvent<unknown> {
   const { event, payload } = member
   return {
     ...event.delivery,

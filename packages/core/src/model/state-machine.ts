@@ -136,7 +136,7 @@ const giveBack = mine((state, _command: CommandOf<'release'>, nowMs) =>
     : toWaiting(state, Math.max(0, state.attempt - 1), nowMs),
 )
 
-const entomb = mine((state, command: CommandOf<'bury'>) => toDead(state, command.reason))
+const toDeadState = mine((state, command: CommandOf<'bury'>) => toDead(state, command.reason))
 
 const toWaiting = (state: InProgress, attempt: number, notBefore: number): EventState => ({
   kind: 'waiting',
@@ -240,7 +240,7 @@ const dead = unlessConflict((state: StateOf<'dead'>) => ({
 export const MACHINE: Machine = {
   //              claim              renew          complete          fail        release            bury
   absent:        { claim: claimFirst, renew: lost,   complete: lost,   fail: lost, release: lost,     bury: lost },
-  'in-progress': { claim: claimHeld,  renew: extend, complete: finish, fail: wait, release: giveBack, bury: entomb },
+  'in-progress': { claim: claimHeld,  renew: extend, complete: finish, fail: wait, release: giveBack, bury: toDeadState },
   waiting:       { claim: claimDue,   renew: lost,   complete: lost,   fail: lost, release: lost,     bury: lost },
   done:          { claim: duplicate,  renew: lost,   complete: lost,   fail: lost, release: lost,     bury: lost },
   dead:          { claim: dead,       renew: lost,   complete: lost,   fail: lost, release: lost,     bury: lost },

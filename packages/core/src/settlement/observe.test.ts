@@ -5,7 +5,7 @@ import { memoryInbox, toDelivery } from '../memory/index.ts'
 import { toEpochMs } from '../model/brands.ts'
 import { LeaseLostError } from '../model/errors.ts'
 import type { Logger } from '../model/logger.ts'
-import { report } from './observe.ts'
+import { observeOutcome } from './observe.ts'
 import { type Outcome, settlementOf } from './outcome.ts'
 
 const error = new LeaseLostError('The lease was lost.')
@@ -17,7 +17,7 @@ function levelOf(outcome: Outcome): string | undefined {
     heard = level
   }
   const logger = { debug: hear('debug'), info: noop, warn: hear('warn'), error: hear('error') }
-  report(resolveOptions({ consumer: 'billing', inbox: memoryInbox(), logger }), undefined, {
+  observeOutcome(resolveOptions({ consumer: 'billing', inbox: memoryInbox(), logger }), undefined, {
     delivery: toDelivery({}),
     key: undefined,
     outcome,

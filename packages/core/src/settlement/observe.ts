@@ -1,9 +1,9 @@
 import type { ResolvedOptions } from '../guard/resolve-options.ts'
-import { isHeard } from '../model/default-logger.ts'
+import { isLevelEnabled } from '../model/default-logger.ts'
 import type { Delivery } from '../model/delivery.ts'
 import type { Logger } from '../model/logger.ts'
 import type { Settlement } from '../model/settlement.ts'
-import { describe } from '../transaction/verdict.ts'
+import { describeError } from '../transaction/verdict.ts'
 import { hashKey } from './key-hash.ts'
 import type { Outcome } from './outcome.ts'
 
@@ -18,7 +18,7 @@ export interface Report {
 }
 
 /** The one hook and the log line. Neither can fail a delivery. */
-export function report(
+export function observeOutcome(
   options: ResolvedOptions,
   secret: Uint8Array | undefined,
   entry: Report,
@@ -26,7 +26,7 @@ export function report(
   const { delivery, key, outcome, settlement, handlerMs, totalMs } = entry
   const [level] = lineOf(outcome)
   // This runs once per delivery, and a hash that nobody reads would be a tenth of what the guard costs.
-  if (options.observe === undefined && !isHeard(options.logger, level)) return
+  if (options.observe === undefined && !isLevelEnabled(options.logger, level)) return
   const keyHash = key === undefined || secret === undefined ? undefined : hashKey(secret, key)
   const attempt = 'attempt' in outcome ? outcome.attempt : 0
   const { consumer, logger, observe } = options
@@ -42,7 +42,7 @@ export function report(
         totalMs,
       })
     } catch (error) {
-      logger.error({ err: describe(error) }, 'observe threw')
+      logger.error({ err: describeError(error) }, 'observe threw')
     }
   }
   log(options, entry, { consumer, keyHash, attempt, source: delivery.source })
@@ -76,7 +76,7 @@ function log(options: ResolvedOptions, { outcome, settlement }: Report, fields: 
   const { kind } = outcome
   const detail = 'reason' in settlement ? { ...fields, reason: settlement.reason } : fields
   const error =
-    'error' in outcome && outcome.error !== undefined ? describe(outcome.error) : undefined
+    'error' in outcome && outcome.error !== undefined ? describeError(outcome.error) : undefined
   const record = error === undefined ? detail : { ...detail, err: error }
   const [level, message] = lineOf(outcome)
   options.logger[level]({ ...record, outcome: kind }, message)

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { toEpochMs } from '../model/brands.ts'
-import { followerOutcome, type Outcome, settlementOf, stopsLane } from './outcome.ts'
+import { laneFollowerOutcome, type Outcome, settlementOf, stopsLane } from './outcome.ts'
 
 const error = new Error('why')
 const NOW = toEpochMs(1_000)
@@ -73,8 +73,8 @@ test('who follows one that stopped its lane settles with the same time', () => {
     // Nothing of the follower itself is still running: it may be given back.
     [running, { kind: 'abandoned', reason: 'deadline', error }],
   ]
-  for (const [leader, follower] of followers) expect(followerOutcome(leader)).toEqual(follower)
+  for (const [leader, follower] of followers) expect(laneFollowerOutcome(leader)).toEqual(follower)
   for (const kind of ['in-progress', 'not-due'] as const) {
-    expect(followerOutcome({ kind, delayMs: 5 })).toEqual({ kind, delayMs: 5 })
+    expect(laneFollowerOutcome({ kind, delayMs: 5 })).toEqual({ kind, delayMs: 5 })
   }
 })

@@ -86,7 +86,7 @@ export function stopsLane(outcome: Outcome): boolean {
 }
 
 /** How a follower of a lane that stopped settles: with the same time. */
-export function followerOutcome(leader: Outcome): Outcome {
+export function laneFollowerOutcome(leader: Outcome): Outcome {
   switch (leader.kind) {
     case 'failed':
       return { kind: 'not-due', delayMs: leader.delayMs }

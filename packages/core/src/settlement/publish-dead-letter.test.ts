@@ -13,7 +13,7 @@ import type {
 } from '../model/inbox.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { Outcome } from './outcome.ts'
-import { createPublishing } from './publish-dead-letter.ts'
+import { createDeadLetterPublisher } from './publish-dead-letter.ts'
 
 const error = new Error('no such customer')
 const delivery = toDelivery({ order: 1 })
@@ -43,7 +43,7 @@ function setUp(answer: PublishAnswer | Error = 'published') {
   } as unknown as InboxSession<unknown>
   const letters: unknown[] = []
   const publish: Publish = async (letter) => void letters.push(letter)
-  const publishing = createPublishing(options)
+  const publishing = createDeadLetterPublisher(options)
   const settle = (outcome: Outcome, kind: Settlement['kind'] = 'dead-letter'): Settlement => {
     const settlement = { kind, reason: 'fatal' } as Settlement
     publishing.note(settlement, { delivery, key: 'k', outcome })

@@ -3,13 +3,13 @@ import type { Delivery } from '../model/delivery.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { DeadLetter, DueEvent, InboxSession, Publish } from '../model/inbox.ts'
 import type { Settlement } from '../model/settlement.ts'
-import { describe } from '../transaction/verdict.ts'
+import { describeError } from '../transaction/verdict.ts'
 import type { Outcome } from './outcome.ts'
 
 /** Longest time a dead letter may take to be confirmed, ms; its row is locked meanwhile. */
 const PUBLISH_BUDGET_MS = 10_000
 
-interface Note<Ended extends Outcome = Outcome> {
+interface PendingDeadLetter<Ended extends Outcome = Outcome> {
   readonly delivery: Delivery
   readonly key: string | undefined
   readonly outcome: Ended
@@ -20,9 +20,9 @@ type Dead = Extract<Outcome, { kind: 'dead' }>
 type Published = Awaited<ReturnType<GuardPort['publishDeadLetter']>>
 
 /** Brings dead letters to the broker's dead-letter place: by the adapter when it settles, or by the poller. */
-export interface Publishing {
+export interface DeadLetterPublisher {
   /** Remembers what a settlement stands for, as long as somebody holds it. */
-  note(settlement: Settlement, note: Note): void
+  note(settlement: Settlement, note: PendingDeadLetter): void
   publish(
     settlement: Settlement,
     publish: Publish,
@@ -33,8 +33,8 @@ export interface Publishing {
   publishDue(due: DueEvent, session: InboxSession<unknown>): Promise<void>
 }
 
-export function createPublishing(options: ResolvedOptions): Publishing {
-  const notes = new WeakMap<Settlement, Note>()
+export function createDeadLetterPublisher(options: ResolvedOptions): DeadLetterPublisher {
+  const notes = new WeakMap<Settlement, PendingDeadLetter>()
   const publishers = new Map<string, Publish>()
   const nameOf = (source: { readonly broker: string; readonly queue: string }): string =>
     JSON.stringify([source.broker, source.queue])
@@ -57,7 +57,7 @@ export function createPublishing(options: ResolvedOptions): Publishing {
         await publish(unrecorded(options, { ...note, outcome: note.outcome }))
         return { kind: 'published' }
       } catch (error) {
-        options.logger.error({ err: describe(error) }, 'a dead letter could not be published')
+        options.logger.error({ err: describeError(error) }, 'a dead letter could not be published')
         return { kind: 'retry', error }
       }
     },
@@ -76,10 +76,10 @@ export function createPublishing(options: ResolvedOptions): Publishing {
 }
 
 /** Without an inbox the broker's dead-letter place is the only record. */
-function unrecorded(options: ResolvedOptions, note: Note<Dead>): DeadLetter {
+function unrecorded(options: ResolvedOptions, note: PendingDeadLetter<Dead>): DeadLetter {
   const { delivery, key, outcome } = note
   const now = new Date(options.runtime.now())
-  const error = outcome.error === undefined ? undefined : describe(outcome.error).message
+  const error = outcome.error === undefined ? undefined : describeError(outcome.error).message
   return {
     ref: outcome.ref ?? { kind: 'refused', id: options.runtime.uuid() },
     consumer: options.consumer,

@@ -1,8 +1,14 @@
-import { type Member, type Path, type Pending, toPending } from '../model/in-flight-event.ts'
+import {
+  type InFlightEvent,
+  type PendingEvent,
+  type Standing,
+  toPendingEvent,
+} from '../model/in-flight-event.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import { fault, finish, finishAll, type Slice, type SliceRun } from './batch-state.ts'
-import { runSplitting, SINGLE_WAIT_MS } from './bisect.ts'
-import { judge } from './stored-state.ts'
+import { type Batch, type BatchRun, conclude, concludeAll, failBatch } from './batch-state.ts'
+import { runBisecting } from './bisect.ts'
+import { SINGLE_WAIT_MS } from './bisect-queue.ts'
+import { fromStoredState } from './stored-state.ts'
 
 /** Readings of one event before it is left to its redelivery: each needs another process to have changed it. */
 const MOST_READS = 4
@@ -11,57 +17,57 @@ const MOST_READS = 4
  * Brings every member to an outcome. Members whose rows can share a transaction run in one, in delivery order;
  * of a lane, only the part goes on whose predecessors are done. With one member this is *a transaction each*.
  */
-export async function runSlice(run: SliceRun, members: readonly Member[]): Promise<void> {
-  const slice: Slice = { run, pending: new Set(members.map(toPending)) }
-  while (slice.pending.size > 0) {
+export async function runBatch(run: BatchRun, members: readonly InFlightEvent[]): Promise<void> {
+  const batch: Batch = { run, pending: new Set(members.map(toPendingEvent)) }
+  while (batch.pending.size > 0) {
     if (run.signals.isStopping()) {
-      finishAll(slice, [...slice.pending], { kind: 'abandoned', reason: 'closing' })
+      concludeAll(batch, [...batch.pending], { kind: 'abandoned', reason: 'closing' })
       return
     }
-    const part = nextPart(slice)
+    const part = nextStep(batch)
     try {
-      await takeStep(slice, part)
+      await takeStep(batch, part)
     } catch (error) {
-      fault(slice, part.members, error)
+      failBatch(batch, part.members, error)
     }
   }
 }
 
-interface Part {
-  readonly path: Path
-  readonly members: readonly Pending[]
+interface NextStep {
+  readonly standing: Standing
+  readonly members: readonly PendingEvent[]
 }
 
-const PRIORITY: readonly Path[] = ['fresh', 'suspect', 'read', 'due', 'alone']
+const PRIORITY: readonly Standing[] = ['fresh', 'suspect', 'read', 'due', 'alone']
 
 /** Of each lane the first members that stand alike; of those, the kind that goes first. */
-function nextPart(slice: Slice): Part {
-  const heads = laneHeads(slice.pending)
-  const path = PRIORITY.find((wanted) => heads.some((pending) => pending.path === wanted))
-  const members = heads.filter((pending) => pending.path === path)
-  const alone = path === 'alone'
-  return { path: path ?? 'fresh', members: alone ? members.slice(0, 1) : members }
+function nextStep(batch: Batch): NextStep {
+  const heads = laneHeads(batch.pending)
+  const standing = PRIORITY.find((wanted) => heads.some((pending) => pending.standing === wanted))
+  const members = heads.filter((pending) => pending.standing === standing)
+  const alone = standing === 'alone'
+  return { standing: standing ?? 'fresh', members: alone ? members.slice(0, 1) : members }
 }
 
-function laneHeads(members: Iterable<Pending>): readonly Pending[] {
-  const paths = new Map<string, Path | 'blocked'>()
-  return [...members].filter(({ member: { lane }, path }) => {
+function laneHeads(members: Iterable<PendingEvent>): readonly PendingEvent[] {
+  const standings = new Map<string, Standing | 'blocked'>()
+  return [...members].filter(({ member: { lane }, standing }) => {
     if (lane === undefined) return true
-    const first = paths.get(lane) ?? path
-    paths.set(lane, first === path ? path : 'blocked')
-    return first === path
+    const first = standings.get(lane) ?? standing
+    standings.set(lane, first === standing ? standing : 'blocked')
+    return first === standing
   })
 }
 
-async function takeStep(slice: Slice, { path, members }: Part): Promise<void> {
-  const { alone } = slice.run.engine.options.runtime
-  if (path === 'read') return read(slice, members)
-  const isAlone = path === 'alone'
+async function takeStep(batch: Batch, { standing, members }: NextStep): Promise<void> {
+  const { alone } = batch.run.engine.options.runtime
+  if (standing === 'read') return read(batch, members)
+  const isAlone = standing === 'alone'
   const release = isAlone ? await alone.exclusive() : (alone.tryShared() ?? (await alone.shared()))
   try {
-    if (slice.run.signals.isStopping()) return
-    const ready = path === 'fresh' ? members : await prepare(slice, path, members)
-    await runSplitting(slice, ready)
+    if (batch.run.signals.isStopping()) return
+    const ready = standing === 'fresh' ? members : await prepare(batch, standing, members)
+    await runBisecting(batch, ready)
   } finally {
     release()
   }
@@ -69,80 +75,80 @@ async function takeStep(slice: Slice, { path, members }: Part): Promise<void> {
 
 /** Counts what must be counted before its run; the count comes directly before it. */
 function prepare(
-  slice: Slice,
-  path: Exclude<Path, 'fresh' | 'read'>,
-  members: readonly Pending[],
-): Promise<readonly Pending[]> {
-  switch (path) {
+  batch: Batch,
+  standing: Exclude<Standing, 'fresh' | 'read'>,
+  members: readonly PendingEvent[],
+): Promise<readonly PendingEvent[]> {
+  switch (standing) {
     case 'suspect':
-      return countSuspects(slice, members)
+      return countSuspects(batch, members)
     case 'due':
-      return count(slice, members, 'together')
+      return count(batch, members, 'together')
     case 'alone':
-      return count(slice, members, 'alone')
+      return count(batch, members, 'alone')
   }
 }
 
-async function read(slice: Slice, members: readonly Pending[]): Promise<void> {
-  const { engine } = slice.run
+async function read(batch: Batch, members: readonly PendingEvent[]): Promise<void> {
+  const { engine } = batch.run
   // What this process itself has not given back yet would look like the run of another one.
-  await engine.unreleased.flush()
+  await engine.lateReleases.flush()
   const known = await engine.session.classify(members.map(({ member }) => member.event))
   engine.breaker.succeeded()
   for (const [index, pending] of members.entries()) {
     pending.reads += 1
-    const next = await judge(engine, pending, known[index] ?? { kind: 'absent' })
-    if (next.kind === 'outcome') finish(slice, pending, next.outcome)
-    else if (pending.reads > MOST_READS) finish(slice, pending, leftAlone(slice, pending))
-    else pending.path = next.path
+    const next = await fromStoredState(engine, pending, known[index] ?? { kind: 'absent' })
+    if (next.kind === 'outcome') conclude(batch, pending, next.outcome)
+    else if (pending.reads > MOST_READS) conclude(batch, pending, heldOutcome(batch, pending))
+    else pending.standing = next.standing
   }
 }
 
-function leftAlone(slice: Slice, { member }: Pending): Outcome {
-  return { kind: 'in-progress', delayMs: slice.run.engine.deferrals.nextMs(member.event.id) }
+function heldOutcome(batch: Batch, { member }: PendingEvent): Outcome {
+  return { kind: 'in-progress', delayMs: batch.run.engine.heldBackoff.nextMs(member.event.id) }
 }
 
 async function countSuspects(
-  slice: Slice,
-  members: readonly Pending[],
-): Promise<readonly Pending[]> {
-  const { options } = slice.run.engine
-  const counted = await suspect(slice, members, options.claimWaitMs)
+  batch: Batch,
+  members: readonly PendingEvent[],
+): Promise<readonly PendingEvent[]> {
+  const { options } = batch.run.engine
+  const counted = await suspect(batch, members, options.claimWaitMs)
   if (counted !== 'held') return counted
-  const ready: Pending[] = []
+  const ready: PendingEvent[] = []
   for (const pending of members) {
     // Which one is held nobody says: each is tried by itself.
-    const one = members.length === 1 ? 'held' : await suspect(slice, [pending], SINGLE_WAIT_MS)
-    if (one === 'held') finish(slice, pending, leftAlone(slice, pending))
+    const one = members.length === 1 ? 'held' : await suspect(batch, [pending], SINGLE_WAIT_MS)
+    if (one === 'held') conclude(batch, pending, heldOutcome(batch, pending))
     else ready.push(...one)
   }
   return ready
 }
 
 async function suspect(
-  slice: Slice,
-  members: readonly Pending[],
+  batch: Batch,
+  members: readonly PendingEvent[],
   waitMs: number,
-): Promise<readonly Pending[] | 'held'> {
-  const { options, session } = slice.run.engine
+): Promise<readonly PendingEvent[] | 'held'> {
+  const { options, session } = batch.run.engine
   const countedAtMs = options.runtime.monotonic()
   const events = members.map(({ member }) => member.event)
   const answer = await session.suspect(events, waitMs)
   if (answer.kind === 'held') return 'held'
   return members.filter((pending, index) => {
     const counted = answer.counted[index]
-    if (counted === undefined) pending.path = 'read'
+    if (counted === undefined) pending.standing = 'read'
     else pending.counted = { ...counted, countedAtMs }
     return counted !== undefined
   })
 }
 
 async function count(
-  slice: Slice,
-  members: readonly Pending[],
+  batch: Batch,
+  members: readonly PendingEvent[],
   run: 'together' | 'alone',
-): Promise<readonly Pending[]> {
-  const { options, session } = slice.run.engine
+): Promise<readonly PendingEvent[]> {
+  const { options, session } = batch.run.engine
   const countedAtMs = options.runtime.monotonic()
   const answers = await session.count(
     members.map(({ member }) => member.event),
@@ -159,9 +165,9 @@ async function count(
     if (answer?.kind === 'buried') {
       const ref = { kind: 'event', id: event.id } as const
       const { reason, attempt } = answer
-      finish(slice, pending, { kind: 'dead', reason, attempt, ref })
-    } else if (answer?.kind === 'held') finish(slice, pending, leftAlone(slice, pending))
-    else pending.path = 'read'
+      conclude(batch, pending, { kind: 'dead', reason, attempt, ref })
+    } else if (answer?.kind === 'held') conclude(batch, pending, heldOutcome(batch, pending))
+    else pending.standing = 'read'
     return false
   })
 }

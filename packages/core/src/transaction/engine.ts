@@ -1,10 +1,10 @@
 import type { Breaker } from '../concurrency/breaker.ts'
-import type { Deferrals } from '../concurrency/deferrals.ts'
-import type { Semaphore, Subscribe } from '../concurrency/semaphore.ts'
+import type { HeldBackoff } from '../concurrency/deferrals.ts'
+import type { OnStop, Semaphore } from '../concurrency/semaphore.ts'
 import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { InboxSession } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
-import type { Unreleased } from './release-later.ts'
+import type { LateReleases } from './release-later.ts'
 
 /** The user's function: one event at a time, or all that share a transaction. */
 export type HandlerCall =
@@ -19,8 +19,8 @@ export interface Engine {
   readonly breaker: Breaker
   /** As many transactions at once as the pool carries for this guard. */
   readonly slots: Semaphore
-  readonly deferrals: Deferrals
-  readonly unreleased: Unreleased
+  readonly heldBackoff: HeldBackoff
+  readonly lateReleases: LateReleases
 }
 
 /** How one call of `run` is told to stop. */
@@ -28,7 +28,7 @@ export interface StopSignals {
   /** Start nothing more. */
   readonly isStopping: () => boolean
   /** Calls back once that is so; the answer unsubscribes. */
-  readonly whenStopping: Subscribe
+  readonly whenStopping: OnStop
   /** Abort what runs. */
   readonly drain: AbortSignal | undefined
 }

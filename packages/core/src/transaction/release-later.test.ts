@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { newEvent, openInbox } from '../fixtures/inbox.ts'
 import type { InboxSession, Release } from '../model/inbox.ts'
-import { createUnreleased } from './release-later.ts'
+import { createLateReleases } from './release-later.ts'
 
 /** A session whose store can be away. */
 async function flaky(): Promise<{
@@ -27,7 +27,7 @@ async function flaky(): Promise<{
 test('a run without verdict is given back once the store that was away is there again', async () => {
   const { session, release, store, releaseOne } = await flaky()
   const late: number[] = []
-  const unreleased = createUnreleased({ release }, (_error, runs) => late.push(runs))
+  const unreleased = createLateReleases({ release }, (_error, runs) => late.push(runs))
   const [first, second] = [await releaseOne(), await releaseOne()]
   store.isAway = true
   await unreleased.release([first])
@@ -51,7 +51,7 @@ test('nothing is asked of the store when nothing is left', async () => {
     asked.push(releases)
     return []
   }
-  const unreleased = createUnreleased({ release }, () => undefined)
+  const unreleased = createLateReleases({ release }, () => undefined)
   await unreleased.flush()
   await unreleased.release([])
   expect(asked).toEqual([])
@@ -68,7 +68,7 @@ test('of what cannot be given back for long the oldest is forgotten', async () =
     asked.push(all)
     return Promise.reject(new Error('away'))
   }
-  const unreleased = createUnreleased({ release }, (_error, runs) => late.push(runs))
+  const unreleased = createLateReleases({ release }, (_error, runs) => late.push(runs))
   await unreleased.release(releases)
   await unreleased.flush()
   expect(late).toEqual([10_000])
@@ -79,7 +79,7 @@ test('what is given back while the store fails for others is not lost', async ()
   const { session, release, store, releaseOne } = await flaky()
   const gate = Promise.withResolvers<never>()
   let calls = 0
-  const unreleased = createUnreleased(
+  const unreleased = createLateReleases(
     {
       release: (releases) => {
         calls += 1

@@ -7,17 +7,17 @@ const REMEMBERED = 10_000
  * Runs without a verdict whose release the store was not there to record. They are recorded once it is back, or an
  * outage would count as an attempt of every event that was under way.
  */
-export interface Unreleased {
+export interface LateReleases {
   /** Records them now or, when the store is away, later; never throws. */
   release(releases: readonly Release[]): Promise<void>
   /** Records what is left, if there is any; never throws. */
   flush(): Promise<void>
 }
 
-export function createUnreleased(
+export function createLateReleases(
   session: Pick<InboxSession<unknown>, 'release'>,
   onLate: (error: unknown, runs: number) => void,
-): Unreleased {
+): LateReleases {
   let left: readonly Release[] = []
   const release = async (releases: readonly Release[]): Promise<void> => {
     const all = [...left, ...releases]

@@ -1,6 +1,6 @@
 import { isConflict } from '../model/conflict.ts'
 import { ConflictError } from '../model/errors.ts'
-import type { Member, Path, Pending } from '../model/in-flight-event.ts'
+import type { InFlightEvent, PendingEvent, Standing } from '../model/in-flight-event.ts'
 import type { Known } from '../model/inbox.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { Engine } from './engine.ts'
@@ -11,21 +11,25 @@ const YOUNG_MS = 5_000
 /** What follows from the stored state: the end of this delivery, or how its run must begin. */
 export type Next =
   | { readonly kind: 'outcome'; readonly outcome: Outcome }
-  | { readonly kind: 'path'; readonly path: Path }
+  | { readonly kind: 'standing'; readonly standing: Standing }
 
 const CONFLICT =
   'The event key was used before with another payload. Check the key resolver and the producer; ' +
   'the message is kept in refused_messages.'
 
 /** Judges an event by what is stored of it. */
-export async function judge(engine: Engine, pending: Pending, known: Known): Promise<Next> {
+export async function fromStoredState(
+  engine: Engine,
+  pending: PendingEvent,
+  known: Known,
+): Promise<Next> {
   const { member } = pending
   if (known.kind !== 'absent' && isConflict(known.fingerprint, member.event.fingerprint)) {
     return { kind: 'outcome', outcome: await conflictOutcome(engine, member) }
   }
   switch (known.kind) {
     case 'absent':
-      return absent(engine, pending)
+      return vanished(engine, pending)
     case 'done':
       return { kind: 'outcome', outcome: doneOutcome(pending, known) }
     case 'dead':
@@ -42,26 +46,26 @@ export async function judge(engine: Engine, pending: Pending, known: Known): Pro
       if (known.remainingMs > 0) {
         return { kind: 'outcome', outcome: { kind: 'not-due', delayMs: known.remainingMs } }
       }
-      return { kind: 'path', path: known.alone ? 'alone' : 'due' }
+      return { kind: 'standing', standing: known.alone ? 'alone' : 'due' }
     case 'running':
       if (known.ageMs < YOUNG_MS) {
-        const delayMs = Math.max(YOUNG_MS - known.ageMs, engine.deferrals.nextMs(member.event.id))
+        const delayMs = Math.max(YOUNG_MS - known.ageMs, engine.heldBackoff.nextMs(member.event.id))
         return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs } }
       }
-      return { kind: 'path', path: 'alone' }
+      return { kind: 'standing', standing: 'alone' }
     default:
       return known satisfies never
   }
 }
 
 /** No row any more: released meanwhile. After an unknown commit it says that nothing was committed. */
-function absent(engine: Engine, pending: Pending): Next {
-  if (pending.commitUnknown) return { kind: 'path', path: 'fresh' }
-  const delayMs = engine.deferrals.nextMs(pending.member.event.id)
+function vanished(engine: Engine, pending: PendingEvent): Next {
+  if (pending.commitUnknown) return { kind: 'standing', standing: 'fresh' }
+  const delayMs = engine.heldBackoff.nextMs(pending.member.event.id)
   return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs } }
 }
 
-function doneOutcome(pending: Pending, known: Extract<Known, { kind: 'done' }>): Outcome {
+function doneOutcome(pending: PendingEvent, known: Extract<Known, { kind: 'done' }>): Outcome {
   if (!pending.commitUnknown) return { kind: 'duplicate', result: known.result }
   return { kind: 'processed', attempt: pending.counted?.attempt ?? 1, result: known.result }
 }
@@ -69,7 +73,7 @@ function doneOutcome(pending: Pending, known: Extract<Known, { kind: 'done' }>):
 /** Same key, other payload: recorded apart, the state of the event whose key it bears is not touched. */
 export async function conflictOutcome(
   engine: Pick<Engine, 'options' | 'session'>,
-  member: Member,
+  member: InFlightEvent,
 ): Promise<Outcome> {
   const { onConflict } = engine.options
   const error = new ConflictError(CONFLICT)

@@ -1,7 +1,7 @@
 import { overtaking } from '../concurrency/lanes.ts'
 import type { EventId, Json } from '../model/brands.ts'
 import { type OncewardError, RetryableError } from '../model/errors.ts'
-import { type Pending, toGuardEvent } from '../model/in-flight-event.ts'
+import { type PendingEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { BeginClaim, DoneEvent, InboxTransaction } from '../model/inbox.ts'
 import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
 import type { Engine, StopSignals } from './engine.ts'
@@ -15,22 +15,26 @@ import { type HandlerBounds, type HandlerEnd, runHandler, startLimits } from './
 const LATEST_START_MS = 4_000
 
 /** Why a transaction over a part was given up. Nothing of it is committed, unless `ended`. */
-export type PartFailure =
+export type TransactionFailure =
   /** A verdict about `pending`; undefined where it is about the whole part. */
-  | { readonly kind: 'handler'; readonly pending: Pending | undefined; readonly error: unknown }
+  | {
+      readonly kind: 'handler'
+      readonly pending: PendingEvent | undefined
+      readonly error: unknown
+    }
   /** The transaction's time was used up by several members together. */
   | { readonly kind: 'budget' }
   | { readonly kind: 'serialization'; readonly error: unknown }
   /** The connection or the server failed: says nothing about the events. */
   | { readonly kind: 'store'; readonly error: unknown }
-  | { readonly kind: 'lease-lost'; readonly pending: Pending; readonly error: unknown }
+  | { readonly kind: 'lease-lost'; readonly pending: PendingEvent; readonly error: unknown }
   | { readonly kind: 'drained'; readonly ended: boolean }
   /** A handler ended the transaction itself; the first `ran` members have run. */
   | { readonly kind: 'ended'; readonly ran: number; readonly error: unknown }
   | { readonly kind: 'not-replicated'; readonly error: unknown }
   | { readonly kind: 'commit-unknown'; readonly error: unknown }
 
-export type PartEnd =
+export type TransactionEnd =
   | { readonly kind: 'held' }
   /** No member could be claimed. `done`: in their order those that are done, where the inbox looked. */
   | { readonly kind: 'none'; readonly done?: readonly (DoneEvent | undefined)[] | undefined }
@@ -39,40 +43,43 @@ export type PartEnd =
   /** Members that were claimed would overtake others of their lane that were not. */
   | {
       readonly kind: 'overtaking'
-      readonly claimed: readonly Pending[]
-      readonly unclaimed: readonly Pending[]
+      readonly claimed: readonly PendingEvent[]
+      readonly unclaimed: readonly PendingEvent[]
     }
   | {
       readonly kind: 'committed'
-      readonly claimed: readonly Pending[]
-      readonly unclaimed: readonly Pending[]
+      readonly claimed: readonly PendingEvent[]
+      readonly unclaimed: readonly PendingEvent[]
       readonly results: ReadonlyMap<EventId, Json>
     }
   | {
       readonly kind: 'failed'
-      readonly failure: PartFailure
-      readonly claimed: readonly Pending[]
-      readonly unclaimed: readonly Pending[]
+      readonly failure: TransactionFailure
+      readonly claimed: readonly PendingEvent[]
+      readonly unclaimed: readonly PendingEvent[]
       /** Still open: who records the verdict ends it. */
       readonly transaction: InboxTransaction<unknown>
     }
 
 /** A server that takes a claim and then fails, its disk full, is no better than one that takes none. */
-export function hasStoreFailed(end: PartEnd): boolean {
+export function hasStoreFailed(end: TransactionEnd): boolean {
   return (
     end.kind === 'failed' && (end.failure.kind === 'store' || end.failure.kind === 'commit-unknown')
   )
 }
 
 export interface PartRequest {
-  readonly members: readonly Pending[]
+  readonly members: readonly PendingEvent[]
   /** Longest wait for one row, ms. */
   readonly waitMs: number
   readonly signals: StopSignals
 }
 
 /** One transaction over one or more events: claim their rows, run the handler for each, commit. */
-export async function runPart(engine: Engine, request: PartRequest): Promise<PartEnd> {
+export async function runTransaction(
+  engine: Engine,
+  request: PartRequest,
+): Promise<TransactionEnd> {
   const { options, session } = engine
   const askedAtMs = options.runtime.monotonic()
   const begun = await session.begin({
@@ -82,10 +89,10 @@ export async function runPart(engine: Engine, request: PartRequest): Promise<Par
   })
   if (begun.kind !== 'open') return begun
   const { transaction } = begun
-  const isClaimed = ({ member }: Pending): boolean => begun.claimed.has(member.event.id)
+  const isClaimed = ({ member }: PendingEvent): boolean => begun.claimed.has(member.event.id)
   const claimed = request.members.filter(isClaimed)
   const unclaimed = request.members.filter((pending) => !isClaimed(pending))
-  if (isSpent(engine, askedAtMs) || claimed.some((pending) => isLate(engine, pending))) {
+  if (isPastDeadline(engine, askedAtMs) || claimed.some((pending) => isLate(engine, pending))) {
     await transaction.rollback()
     return { kind: 'late' }
   }
@@ -101,7 +108,7 @@ export async function runPart(engine: Engine, request: PartRequest): Promise<Par
   return { kind: 'failed', failure, claimed, unclaimed, transaction }
 }
 
-function claimOf(members: readonly Pending[]): BeginClaim {
+function claimOf(members: readonly PendingEvent[]): BeginClaim {
   const counted = members.flatMap(({ counted }) => (counted === undefined ? [] : [counted]))
   return counted.length > 0
     ? { kind: 'counted', events: counted }
@@ -109,11 +116,11 @@ function claimOf(members: readonly Pending[]): BeginClaim {
 }
 
 /** Frozen meanwhile: the server has ended the transaction, and a successor may have run the event. */
-function isSpent({ options }: Engine, askedAtMs: number): boolean {
+function isPastDeadline({ options }: Engine, askedAtMs: number): boolean {
   return options.runtime.monotonic() - askedAtMs >= options.deadlineMs
 }
 
-function isLate({ options }: Engine, { counted }: Pending): boolean {
+function isLate({ options }: Engine, { counted }: PendingEvent): boolean {
   if (counted === undefined) return false
   return options.runtime.monotonic() - counted.countedAtMs > LATEST_START_MS
 }
@@ -121,13 +128,13 @@ function isLate({ options }: Engine, { counted }: Pending): boolean {
 interface Running {
   readonly engine: Engine
   readonly transaction: InboxTransaction<unknown>
-  readonly claimed: readonly Pending[]
+  readonly claimed: readonly PendingEvent[]
   readonly signals: StopSignals
   readonly results: Map<EventId, Json>
   readonly texts: Map<EventId, string>
 }
 
-function runHandlers(running: Running): Promise<PartFailure | undefined> {
+function runHandlers(running: Running): Promise<TransactionFailure | undefined> {
   const { call } = running.engine
   return call.kind === 'single'
     ? runOneByOne(running, call.handler)
@@ -138,7 +145,7 @@ function runHandlers(running: Running): Promise<PartFailure | undefined> {
 async function runOneByOne(
   running: Running,
   handler: Handler<unknown, unknown>,
-): Promise<PartFailure | undefined> {
+): Promise<TransactionFailure | undefined> {
   const limits = startLimits(boundsOf(running))
   try {
     for (const [index, pending] of running.claimed.entries()) {
@@ -162,7 +169,7 @@ async function runOneByOne(
 async function runTogether(
   running: Running,
   handler: BatchHandler<unknown, unknown>,
-): Promise<PartFailure | undefined> {
+): Promise<TransactionFailure | undefined> {
   const { claimed } = running
   const events = claimed.map((pending) =>
     toGuardEvent(pending.member, pending.counted?.attempt ?? 1),
@@ -191,7 +198,11 @@ function contextOf(
   return { tx: transaction.tx, signal, deadlineAt, logger: engine.options.logger }
 }
 
-function keepResult(running: Running, pending: Pending, end: HandlerEnd): PartFailure | undefined {
+function keepResult(
+  running: Running,
+  pending: PendingEvent,
+  end: HandlerEnd,
+): TransactionFailure | undefined {
   if (end.kind !== 'returned') return undefined
   const { id } = pending.member.event
   try {
@@ -207,7 +218,7 @@ function keepResult(running: Running, pending: Pending, end: HandlerEnd): PartFa
 
 interface Ended {
   readonly end: HandlerEnd
-  readonly pending: Pending | undefined
+  readonly pending: PendingEvent | undefined
   readonly ran: number
 }
 
@@ -217,7 +228,7 @@ const SWALLOWED =
 const ENDED =
   'The handler ended the transaction that onceward owns. Remove the transaction control from the handler.'
 
-function failureOf(running: Running, { end, pending, ran }: Ended): PartFailure | undefined {
+function failureOf(running: Running, { end, pending, ran }: Ended): TransactionFailure | undefined {
   if (end.kind === 'lease-lost' && pending !== undefined) {
     return { kind: 'lease-lost', pending, error: end.error }
   }
@@ -244,13 +255,13 @@ function failureOf(running: Running, { end, pending, ran }: Ended): PartFailure 
 function failedStatement(
   running: Running,
   error: unknown,
-  pending: Pending | undefined,
-): PartFailure {
+  pending: PendingEvent | undefined,
+): TransactionFailure {
   const meaning = running.engine.session.diagnose(error)
   return meaning === 'other' ? { kind: 'handler', pending, error } : { kind: meaning, error }
 }
 
-async function commit(running: Running): Promise<PartFailure | undefined> {
+async function commit(running: Running): Promise<TransactionFailure | undefined> {
   const { transaction, claimed, texts } = running
   const recovered = claimed.flatMap(({ counted }) => counted?.event.id ?? [])
   const answer = await transaction.commit({ results: texts, recovered })

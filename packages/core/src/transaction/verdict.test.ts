@@ -11,7 +11,7 @@ import {
 } from '../model/errors.ts'
 import type { VerdictAnswer } from '../model/inbox.ts'
 import { systemRuntime } from '../model/runtime.ts'
-import { describe, retryDelayMs, sentenceOf } from './verdict.ts'
+import { decideRetry, describeError, retryDelayMs } from './verdict.ts'
 
 const logged: object[] = []
 const options = resolveOptions({
@@ -39,16 +39,16 @@ test.each([
   [1, new SyntaxError('no'), { kind: 'bury', reason: 'fatal' }],
   [1, undefined, { kind: 'retry', delayMs: 500 }],
 ])('after attempt %i that threw %s the sentence is %j', (attempt, error, sentence) => {
-  expect(sentenceOf(options, attempt, error)).toEqual(sentence)
+  expect(decideRetry(options, attempt, error)).toEqual(sentence)
 })
 
 test('an isFatal that throws is told, and the error counts as retryable', () => {
-  expect(sentenceOf(options, 1, new RangeError('no'))).toEqual({ kind: 'retry', delayMs: 500 })
+  expect(decideRetry(options, 1, new RangeError('no'))).toEqual({ kind: 'retry', delayMs: 500 })
   expect(logged).toEqual([{ err: { name: 'TypeError', message: 'a bug in isFatal' } }])
 })
 
 test('without isFatal nothing but what onceward knows is fatal', () => {
-  const sentence = sentenceOf({ ...options, isFatal: undefined }, 1, new SyntaxError('no'))
+  const sentence = decideRetry({ ...options, isFatal: undefined }, 1, new SyntaxError('no'))
   expect(sentence).toMatchObject({ kind: 'retry' })
 })
 
@@ -61,14 +61,14 @@ test.each([
 })
 
 test('logs have of an error its name, its message and its code, and of anything else a bit of text', () => {
-  expect(describe(new TypeError('no', { cause: 'secret' }))).toStrictEqual({
+  expect(describeError(new TypeError('no', { cause: 'secret' }))).toStrictEqual({
     name: 'TypeError',
     message: 'no',
   })
   const coded = Object.assign(new Error('no'), { code: '23505', detail: 'Key (card)=(4111)' })
-  expect(describe(coded)).toEqual({ name: 'Error', message: 'no', code: '23505' })
-  expect(describe('x'.repeat(300))).toEqual({ name: 'string', message: 'x'.repeat(200) })
-  expect(describe(undefined)).toEqual({ name: 'undefined', message: 'undefined' })
+  expect(describeError(coded)).toEqual({ name: 'Error', message: 'no', code: '23505' })
+  expect(describeError('x'.repeat(300))).toEqual({ name: 'string', message: 'x'.repeat(200) })
+  expect(describeError(undefined)).toEqual({ name: 'undefined', message: 'undefined' })
 })
 
 test("a verdict about a row that is not its owner's any more changes nothing: what is stored decides", async () => {

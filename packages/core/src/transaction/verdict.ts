@@ -1,21 +1,25 @@
 import { backoffMs } from '../concurrency/backoff.ts'
 import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import { type ErrorCode, OncewardError, RetryableError } from '../model/errors.ts'
-import type { Pending } from '../model/in-flight-event.ts'
+import type { PendingEvent } from '../model/in-flight-event.ts'
 import type { Burial, Failure, InboxTransaction } from '../model/inbox.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { Engine } from './engine.ts'
 
 /** What a handler's failure means for its event: total, never throws. */
-export type Sentence =
+export type RetryDecision =
   | { readonly kind: 'retry'; readonly delayMs: number }
   | {
       readonly kind: 'bury'
       readonly reason: Extract<DeadLetterReason, 'fatal' | 'attempts-spent'>
     }
 
-export function sentenceOf(options: ResolvedOptions, attempt: number, error: unknown): Sentence {
+export function decideRetry(
+  options: ResolvedOptions,
+  attempt: number,
+  error: unknown,
+): RetryDecision {
   if (isFatal(options, error)) return { kind: 'bury', reason: 'fatal' }
   if (attempt >= options.retry.attempts) return { kind: 'bury', reason: 'attempts-spent' }
   return { kind: 'retry', delayMs: retryDelayMs(options, attempt, error) }
@@ -41,7 +45,10 @@ function isFatal(options: ResolvedOptions, error: unknown): boolean {
   try {
     return options.isFatal?.(error) ?? false
   } catch (thrown) {
-    options.logger.error({ err: describe(thrown) }, 'isFatal threw; the error counts as retryable')
+    options.logger.error(
+      { err: describeError(thrown) },
+      'isFatal threw; the error counts as retryable',
+    )
     return false
   }
 }
@@ -52,12 +59,12 @@ function isFatal(options: ResolvedOptions, error: unknown): boolean {
  */
 export async function recordFailure(
   engine: Engine,
-  pending: Pending,
+  pending: PendingEvent,
   failed: { readonly transaction?: InboxTransaction<unknown>; readonly error: unknown },
 ): Promise<Outcome | undefined> {
   const { error, transaction } = failed
   const attempt = pending.counted?.attempt ?? 1
-  const sentence = sentenceOf(engine.options, attempt, error)
+  const sentence = decideRetry(engine.options, attempt, error)
   const { event } = pending.member
   const verdict = { event, token: pending.counted?.token, attempt, error }
   if (sentence.kind === 'bury') {
@@ -78,23 +85,26 @@ export async function recordFailure(
 /** Gives counted runs back that ended without a verdict while this process lives; never throws. */
 export async function giveBack(
   engine: Engine,
-  members: readonly Pending[],
+  members: readonly PendingEvent[],
   as: 'given-back' | 'no-verdict',
 ): Promise<void> {
   const releases = members.flatMap(({ counted }) =>
     counted === undefined ? [] : [{ event: counted.event, token: counted.token, as }],
   )
-  if (releases.length > 0) await engine.unreleased.release(releases)
+  if (releases.length > 0) await engine.lateReleases.release(releases)
 }
 
 /** Their runs have not begun: nothing is counted, and each takes the same step again later. */
-export async function putBack(engine: Engine, members: readonly Pending[]): Promise<void> {
+export async function giveBackUnstarted(
+  engine: Engine,
+  members: readonly PendingEvent[],
+): Promise<void> {
   await giveBack(engine, members, 'given-back')
   for (const pending of members) pending.counted = undefined
 }
 
 /** What logs may say of an error: no cause, no payload, no driver detail. */
-export function describe(error: unknown): { name: string; message: string; code?: unknown } {
+export function describeError(error: unknown): { name: string; message: string; code?: unknown } {
   if (!(error instanceof Error)) return { name: typeof error, message: String(error).slice(0, 200) }
   const code: unknown = Reflect.get(error, 'code')
   const { name, message } = error

@@ -33,7 +33,7 @@ const SETTINGS: GuardSettings = {
   transaction: 'each',
   hasInbox: true,
   hasLeases: false,
-  ownLanes: false,
+  lanesAreUsers: false,
 }
 
 export interface HandMadeGuard {

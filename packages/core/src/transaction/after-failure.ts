@@ -1,0 +1,194 @@
+import { StoreUnavailableError } from '../model/errors.ts'
+import type { PendingEvent } from '../model/in-flight-event.ts'
+import type { Outcome } from '../settlement/outcome.ts'
+import { type Batch, conclude, concludeAll, deferAll, failBatch } from './batch-state.ts'
+import { abandon, type BisectQueue, readAgain, requeue, toSingles } from './bisect-queue.ts'
+import type { TransactionEnd, TransactionFailure } from './transaction.ts'
+import { describeError, giveBack, recordFailure } from './verdict.ts'
+
+/** A serialization failure of one event is retried this often before it is a failure. */
+const MOST_SERIALIZATION_RETRIES = 5
+const SERIALIZATION_PAUSE_MS = 20
+/** After this many failing members, or serialization failures of a shared transaction, each event has its own. */
+const FAILURES_BEFORE_SINGLES = 2
+
+type Failed = Extract<TransactionEnd, { kind: 'failed' }>
+
+/** What follows when a transaction failed: its members are run again in parts, or each has its outcome. */
+export async function afterFailure(queue: BisectQueue, end: Failed): Promise<void> {
+  const { failure, claimed, transaction } = end
+  const only = claimed.length === 1 ? claimed[0] : undefined
+  if (failure.kind === 'handler' && only !== undefined) {
+    return concludeFailure(queue.batch, only, { transaction, error: failure.error })
+  }
+  await transaction.rollback()
+  switch (failure.kind) {
+    case 'handler':
+      return splitAt(queue, claimed, failure.pending)
+    case 'budget':
+      return splitAt(queue, claimed, undefined)
+    case 'serialization':
+      return serialization(queue, end, failure.error)
+    case 'ended':
+      return ended(queue, end, failure)
+    default:
+      return withoutVerdict(queue, end, failure)
+  }
+}
+
+async function concludeFailure(
+  batch: Batch,
+  pending: PendingEvent,
+  end: Parameters<typeof recordFailure>[2],
+): Promise<void> {
+  const outcome = await recordFailure(batch.run.engine, pending, end)
+  if (outcome === undefined) readAgain([pending])
+  else conclude(batch, pending, outcome)
+}
+
+function splitAt(
+  queue: BisectQueue,
+  claimed: readonly PendingEvent[],
+  at: PendingEvent | undefined,
+): void {
+  queue.failures += 1
+  if (queue.failures >= FAILURES_BEFORE_SINGLES) {
+    toSingles(queue, claimed)
+    return
+  }
+  if (at === undefined) {
+    const middle = Math.ceil(claimed.length / 2)
+    requeue(queue, [claimed.slice(0, middle), claimed.slice(middle)])
+    return
+  }
+  const index = claimed.indexOf(at)
+  requeue(queue, [claimed.slice(0, index), [at], claimed.slice(index + 1)])
+}
+
+async function serialization(queue: BisectQueue, end: Failed, error: unknown): Promise<void> {
+  const { engine } = queue.batch.run
+  const only = end.claimed.length === 1 ? end.claimed[0] : undefined
+  if (only !== undefined) {
+    only.serializationFailures += 1
+    if (only.serializationFailures > MOST_SERIALIZATION_RETRIES) {
+      return concludeFailure(queue.batch, only, { error })
+    }
+  } else {
+    queue.serializations += 1
+    if (queue.serializations >= FAILURES_BEFORE_SINGLES) return toSingles(queue, end.claimed)
+  }
+  await pause(queue, SERIALIZATION_PAUSE_MS * (only?.serializationFailures ?? 1))
+  engine.options.logger.debug({ members: end.claimed.length }, 'serialization failure; run again')
+  requeue(queue, [end.claimed])
+}
+
+function pause({ batch }: BisectQueue, longestMs: number): Promise<void> {
+  const { runtime } = batch.run.engine.options
+  return new Promise((resolve) => {
+    runtime.setTimer(resolve, runtime.random() * longestMs)
+  })
+}
+
+/** Committed by the handler or rolled back by it: what the rows say decides, for those that ran. */
+async function ended(
+  queue: BisectQueue,
+  end: Failed,
+  failure: Extract<TransactionFailure, { kind: 'ended' }>,
+): Promise<void> {
+  const { batch } = queue
+  const { engine } = batch.run
+  const ran = end.claimed.slice(0, failure.ran)
+  const left = end.claimed.slice(failure.ran)
+  const ids = end.claimed.map(({ member }) => member.event.id)
+  engine.options.logger.error(
+    { err: describeError(failure.error), events: ids },
+    'a handler ended the transaction',
+  )
+  await end.transaction.retract(left.map(({ member }) => member.event))
+  const known = await engine.session.classify(ran.map(({ member }) => member.event))
+  const again = ran.filter((pending, index) => {
+    const state = known[index]
+    if (state?.kind !== 'done') return true
+    const attempt = pending.counted?.attempt ?? 1
+    conclude(batch, pending, { kind: 'processed', attempt, result: state.result })
+    return false
+  })
+  const [only] = again
+  if (only !== undefined && end.claimed.length === 1) {
+    return concludeFailure(batch, only, { error: failure.error })
+  }
+  toSingles(queue, [...again, ...left])
+}
+
+/** Ends that say nothing about the events themselves. */
+async function withoutVerdict(
+  queue: BisectQueue,
+  end: Failed,
+  failure: Exclude<TransactionFailure, { kind: 'handler' | 'budget' | 'serialization' | 'ended' }>,
+): Promise<void> {
+  const { batch } = queue
+  const { claimed } = end
+  const { engine } = batch.run
+  switch (failure.kind) {
+    case 'store':
+      return storeFailed(batch, end, failure.error)
+    case 'drained':
+      if (failure.ended) return abandon(batch, claimed)
+      return concludeAll(batch, claimed, {
+        kind: 'abandoned',
+        reason: 'closing',
+        stillRunning: true,
+      })
+    case 'not-replicated':
+      return concludeAll(batch, claimed, abandonedUnknown(failure.error))
+    case 'commit-unknown':
+      return claimAgain(queue, claimed, failure.error)
+    case 'lease-lost': {
+      const { pending, error } = failure
+      await giveBack(engine, [pending], 'given-back')
+      conclude(batch, pending, { kind: 'abandoned', reason: 'lease-lost', error })
+      requeue(queue, [claimed.filter((other) => other !== pending)])
+    }
+  }
+}
+
+function abandonedUnknown(error: unknown): Outcome {
+  return { kind: 'abandoned', reason: 'commit-unknown', error }
+}
+
+/** Never guess: once, on another connection. What then finds its row done was committed. */
+async function claimAgain(
+  queue: BisectQueue,
+  claimed: readonly PendingEvent[],
+  error: unknown,
+): Promise<void> {
+  // Where COMMIT arrived, the row is done and this changes nothing.
+  await giveBack(queue.batch.run.engine, claimed, 'no-verdict')
+  for (const pending of claimed) {
+    if (pending.commitUnknown) {
+      conclude(queue.batch, pending, abandonedUnknown(error))
+      continue
+    }
+    pending.commitUnknown = true
+    pending.standing = pending.counted === undefined ? 'fresh' : 'read'
+  }
+  requeue(queue, [claimed.filter(({ standing }) => standing === 'fresh')])
+}
+
+/**
+ * One connection that was lost says nothing about the store: were it to stop the consumer, an event that breaks its
+ * connection in every run would. An answer such as *disk full* is the store's, and says nothing about the event.
+ */
+export async function storeFailed(batch: Batch, end: Failed, error: unknown): Promise<void> {
+  const { engine } = batch.run
+  const isLost = end.transaction.status() === 'broken'
+  await giveBack(engine, end.claimed, isLost ? 'no-verdict' : 'given-back')
+  const message = `The store failed while the handler ran: ${describeError(error).message}`
+  const unavailable = new StoreUnavailableError(message, { cause: error })
+  if (!isLost) return failBatch(batch, end.claimed, unavailable)
+  engine.options.logger.warn(
+    { err: describeError(error) },
+    'a connection was lost under its handler',
+  )
+  deferAll(batch, end.claimed, unavailable)
+}
