@@ -20,8 +20,8 @@ export const GROUPS = {
       'model/state-machine guard/running-guard guard/process guard/receive guard/with-inbox',
       'guard/lease-only guard/without-inbox guard/parked transaction/batch transaction/batch-state',
       'transaction/bisect transaction/transaction transaction/stored-state transaction/verdict',
-      'transaction/after-failure transaction/bisect-queue transaction/release-later settlement/outcome',
-      'settlement/publish-dead-letter lease/renew lease/claim lease/complete concurrency/deferrals',
+      'transaction/after-failure transaction/bisect-queue transaction/release-later settlement/outcome settlement/retry-rule transaction/pending-event',
+      'settlement/publish-dead-letter lease/renew lease/claim lease/complete concurrency/backoff',
       'concurrency/in-flight concurrency/breaker identity/identify',
     ]
       .join(' ')

@@ -103,6 +103,8 @@ export type {
   VerdictAnswer,
 } from './model/inbox.ts'
 export { deadLetterHeaders } from './settlement/dead-letter-headers.ts'
-export { type Runtime, systemRuntime } from './model/runtime.ts'
+export type { Runtime } from './model/runtime.ts'
 export { type Breaker, createBreaker } from './concurrency/breaker.ts'
-export { type AloneLock, createAloneLock } from './concurrency/alone-lock.ts'
+export { createAloneLock } from './concurrency/alone-lock.ts'
+export { systemRuntime } from './concurrency/system-runtime.ts'
+export type { AloneLock } from './model/runtime.ts'

@@ -209,7 +209,7 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'attempts are counted inside the transaction, and a poison that kills the process is never counted',
     edits: [
       {
-        file: 'model/in-flight-event.ts',
+        file: 'transaction/pending-event.ts',
         find: "member.suspect ? 'suspect' : 'fresh'",
         replace: "member.suspect ? 'fresh' : 'fresh'",
       },

@@ -1,14 +1,4 @@
-/**
- * "Alone": a fair read/write lock. A run holds it shared; the run of an event whose last attempt gave no
- * verdict holds it exclusively, so that a poison that kills the process takes nobody with it (design.md §6).
- */
-export interface AloneLock {
-  /** The release at once, where nobody stands in the way. */
-  tryShared(): (() => void) | undefined
-  /** Resolves with the release once no exclusive holder or earlier waiter is left. */
-  shared(): Promise<() => void>
-  exclusive(): Promise<() => void>
-}
+import type { AloneLock } from '../model/runtime.ts'
 
 interface Waiter {
   readonly mode: 'shared' | 'exclusive'

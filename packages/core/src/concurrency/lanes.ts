@@ -1,5 +1,3 @@
-import type { PendingEvent } from '../model/in-flight-event.ts'
-
 /** Groups items by lane, in order; an item without a lane is a lane of its own. */
 export function toLanes<Item>(
   items: readonly Item[],
@@ -26,21 +24,4 @@ export function chunks<Item>(items: readonly Item[], size: number): readonly (re
   const slices: (readonly Item[])[] = []
   for (let at = 0; at < items.length; at += size) slices.push(items.slice(at, at + size))
   return slices
-}
-
-/** Those of `some` that have an earlier one of their lane among the others of `all`. Both are in delivery order. */
-export function overtaking(
-  all: Iterable<PendingEvent>,
-  some: readonly PendingEvent[],
-): readonly PendingEvent[] {
-  const going = new Set(some)
-  const blocked = new Set<string>()
-  const early: PendingEvent[] = []
-  for (const pending of all) {
-    const { lane } = pending.member
-    if (lane === undefined) continue
-    if (!going.has(pending)) blocked.add(lane)
-    else if (blocked.has(lane)) early.push(pending)
-  }
-  return early
 }

@@ -1,4 +1,4 @@
-import type { StopSignals } from '../transaction/engine.ts'
+import type { OnStop } from './semaphore.ts'
 
 /** Stops as soon as one of the signals aborts; listens only where somebody waits, because most runs never do. */
 export function stopSignals(
@@ -15,4 +15,14 @@ export function stopSignals(
     },
     drain,
   }
+}
+
+/** How one call of `run` is told to stop. */
+export interface StopSignals {
+  /** Start nothing more. */
+  readonly isStopping: () => boolean
+  /** Calls back once that is so; the answer unsubscribes. */
+  readonly whenStopping: OnStop
+  /** Abort what runs. */
+  readonly drain: AbortSignal | undefined
 }

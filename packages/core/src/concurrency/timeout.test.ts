@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { systemRuntime } from '../model/runtime.ts'
+import { systemRuntime } from './system-runtime.ts'
 import { CallTimeoutError, withTimeout } from './timeout.ts'
 
 const call = { call: 'connect', budgetMs: 5 }

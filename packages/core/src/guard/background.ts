@@ -1,6 +1,6 @@
 import { stopSignals } from '../concurrency/stop-signals.ts'
+import { describeError } from '../model/errors.ts'
 import type { Runtime } from '../model/runtime.ts'
-import { describeError } from '../transaction/verdict.ts'
 import { type BackgroundContext, POLL_LIMIT, runParked } from './parked.ts'
 
 /** design.md §6: parked events are looked for this often, with jitter. */

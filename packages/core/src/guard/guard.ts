@@ -3,8 +3,9 @@ import { ConfigurationError, ConflictError } from '../model/errors.ts'
 import { attachPort, type Guard } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { BatchHandler, GuardOptions, Handler, InboxGuardOptions } from '../options/options.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
-import { type ResolvedOptions, resolveOptions } from './resolve-options.ts'
+import { resolveOptions } from './resolve-options.ts'
 import { RunningGuard } from './running-guard.ts'
 
 /**

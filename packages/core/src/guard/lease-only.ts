@@ -1,15 +1,14 @@
+import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { type Claimed, type Leases, unrecordedConflict } from '../lease/claim.ts'
 import type { Json } from '../model/brands.ts'
 import { LeaseLostError, StoreUnavailableError } from '../model/errors.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { Held } from '../model/lease-store.ts'
 import type { Handler, HandlerContext, Takeover } from '../options/options.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import type { StopSignals } from '../transaction/engine.ts'
-import { toResultText } from '../transaction/result.ts'
-import { type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
-import { decideRetry } from '../transaction/verdict.ts'
-import type { ResolvedOptions } from './resolve-options.ts'
+import { decideRetry } from '../settlement/retry-rule.ts'
+import { type HandlerEnd, runHandler, toResultText } from '../transaction/run-handler.ts'
 
 /** A guard whose effects are not in Postgres: one owner at a time, results replayed, a policy for takeovers. */
 export interface LeasedEngine {
@@ -75,10 +74,10 @@ export function unguardedOutcome(
   if (end.kind === 'returned') return { kind: 'unguarded' }
   if (end.kind === 'drained') return { kind: 'abandoned', reason: 'closing' }
   const attempt = attemptOf({ event })
-  const sentence = decideRetry(options, attempt, end.error)
-  return sentence.kind === 'retry'
-    ? { kind: 'failed', attempt, delayMs: sentence.delayMs, error: end.error }
-    : { kind: 'dead', reason: sentence.reason, attempt, error: end.error }
+  const decision = decideRetry(options, attempt, end.error)
+  return decision.kind === 'retry'
+    ? { kind: 'failed', attempt, delayMs: decision.delayMs, error: end.error }
+    : { kind: 'dead', reason: decision.reason, attempt, error: end.error }
 }
 
 /** Of an event that nothing is stored of: only the broker counts. */
@@ -138,10 +137,10 @@ async function recordOutcome(
       return { kind: 'abandoned', reason: 'closing', stillRunning: end.ended ? undefined : true }
     case 'threw':
     case 'deadline': {
-      const sentence = decideRetry(engine.options, attempt, end.error)
-      return sentence.kind === 'retry'
-        ? { kind: 'failed', attempt, delayMs: sentence.delayMs, error: end.error }
-        : { kind: 'dead', reason: sentence.reason, attempt, error: end.error }
+      const decision = decideRetry(engine.options, attempt, end.error)
+      return decision.kind === 'retry'
+        ? { kind: 'failed', attempt, delayMs: decision.delayMs, error: end.error }
+        : { kind: 'dead', reason: decision.reason, attempt, error: end.error }
     }
   }
 }

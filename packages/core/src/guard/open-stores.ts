@@ -1,5 +1,5 @@
+import { createHeldBackoff } from '../concurrency/backoff.ts'
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
-import { createHeldBackoff } from '../concurrency/deferrals.ts'
 import { track } from '../concurrency/during.ts'
 import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
@@ -7,12 +7,12 @@ import type { Leases } from '../lease/claim.ts'
 import { gatheredLeases } from '../lease/gathered-leases.ts'
 import { createLeaseRenewer } from '../lease/renew.ts'
 import { watchedLeases } from '../lease/watched-leases.ts'
+import { describeError } from '../model/errors.ts'
 import type { InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration } from '../model/lease-store.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
-import { describeError } from '../transaction/verdict.ts'
-import type { ResolvedOptions } from './resolve-options.ts'
 
 /** A guard's stores, open. */
 export type OpenStores = OpenedInbox | OpenedLeases

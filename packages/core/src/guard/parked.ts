@@ -1,11 +1,12 @@
 import type { InFlight } from '../concurrency/in-flight.ts'
+import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { identify } from '../identity/identify.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DueEvent } from '../model/inbox.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
-import type { Engine, StopSignals } from '../transaction/engine.ts'
+import type { Engine } from '../transaction/engine.ts'
 import { eventWithoutKey } from './receive.ts'
 import { runUnguarded, runWithInbox } from './with-inbox.ts'
 

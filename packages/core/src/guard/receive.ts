@@ -4,9 +4,9 @@ import type { EventId, EventKey, Fingerprint } from '../model/brands.ts'
 import type { Delivery } from '../model/delivery.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DeadLetterRef, InboxSession, Refusal } from '../model/inbox.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import { retryDelayMs } from '../transaction/verdict.ts'
-import type { ResolvedOptions } from './resolve-options.ts'
+import { retryDelayMs } from '../settlement/retry-rule.ts'
 
 /** A delivery of the call in hand. */
 export interface Arrival {

@@ -1,11 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
+import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { memoryInbox, memoryLeases } from '../memory/index.ts'
 import { ConfigurationError } from '../model/errors.ts'
-import { systemRuntime } from '../model/runtime.ts'
 import { DEFAULTS } from '../options/defaults.ts'
-import { type ResolvedOptions, resolveOptions } from './resolve-options.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { resolveOptions } from './resolve-options.ts'
 
 const inbox = memoryInbox()
 const leases = memoryLeases()

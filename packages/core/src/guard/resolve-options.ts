@@ -1,53 +1,12 @@
-import { type FingerprintRule, fingerprintRuleOf } from '../identity/fingerprint.ts'
+import { systemRuntime } from '../concurrency/system-runtime.ts'
+import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import { cloudEventKey, idempotencyKeyHeader } from '../identity/resolvers.ts'
-import { defaultLogger } from '../model/default-logger.ts'
 import { ConfigurationError } from '../model/errors.ts'
-import type { Inbox } from '../model/inbox.ts'
-import type { LeaseStore } from '../model/lease-store.ts'
-import type { Logger } from '../model/logger.ts'
-import { type Runtime, systemRuntime } from '../model/runtime.ts'
+import { defaultLogger } from '../model/logger.ts'
 import { DEFAULTS } from '../options/defaults.ts'
-import type {
-  CommonOptions,
-  GuardOptions,
-  LeaseGuardOptions,
-  Resolver,
-} from '../options/options.ts'
+import type { GuardOptions } from '../options/options.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { brokenRules } from '../options/rules.ts'
-
-type Common = CommonOptions<unknown, unknown>
-
-/** What the engine works with: validated, with all defaults; the types of the user's payload are forgotten. */
-export interface ResolvedOptions
-  extends Pick<
-    Common,
-    'consumer' | 'decode' | 'skip' | 'schema' | 'tenant' | 'isFatal' | 'onDuplicate' | 'observe'
-  > {
-  readonly inbox: Inbox<unknown> | undefined
-  readonly leases: LeaseStore | undefined
-  readonly eventKey: readonly Resolver[]
-  readonly orderingKey: Resolver
-  /** Whether the user gave one, or lanes are the broker's. */
-  readonly orderingKeyChosen: boolean
-  readonly fingerprint: FingerprintRule
-  /** Its version, as it is registered and stored; 0 = none. */
-  readonly fingerprintRule: number
-  readonly transaction: 'each' | 'batch'
-  readonly concurrency: number
-  /** Whether the user asked for that concurrency, or it is the default. */
-  readonly concurrencyChosen: boolean
-  readonly dedupWindowMs: number
-  readonly leaseMs: number
-  readonly deadlineMs: number
-  readonly claimWaitMs: number
-  readonly retry: { readonly attempts: number; readonly baseMs: number; readonly maxMs: number }
-  readonly onMissingKey: 'dead-letter' | 'position' | 'unguarded'
-  readonly onConflict: 'dead-letter' | 'ack' | 'throw'
-  readonly onTakeover: LeaseGuardOptions<unknown>['onTakeover'] | undefined
-  readonly onStoreDown: 'wait' | 'unguarded'
-  readonly logger: Logger
-  readonly runtime: Runtime
-}
 
 /**
  * Checks the options of a guard and merges the defaults in, once.

@@ -3,9 +3,11 @@ import { track } from '../concurrency/during.ts'
 import { createInFlight, type InFlight } from '../concurrency/in-flight.ts'
 import { stopSignals } from '../concurrency/stop-signals.ts'
 import type { Delivery } from '../model/delivery.ts'
+import { describeError } from '../model/errors.ts'
 import type { Availability, GuardPort, GuardSettings, RunHooks } from '../model/guard-port.ts'
 import type { Publish } from '../model/inbox.ts'
 import type { Settlement } from '../model/settlement.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { observeOutcome } from '../settlement/observe.ts'
 import { type Outcome, settlementOf } from '../settlement/outcome.ts'
 import {
@@ -13,12 +15,10 @@ import {
   type DeadLetterPublisher,
 } from '../settlement/publish-dead-letter.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
-import { describeError } from '../transaction/verdict.ts'
 import { startBackground } from './background.ts'
 import { createStoreOpener, type OpenStores } from './open-stores.ts'
 import { type Facts, processDeliveries } from './process.ts'
 import type { Arrival } from './receive.ts'
-import type { ResolvedOptions } from './resolve-options.ts'
 
 /** A guard at work: opens its stores, runs deliveries, and ends. */
 export class RunningGuard implements GuardPort {

@@ -1,13 +1,14 @@
 import { toLanes } from '../concurrency/lanes.ts'
+import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { type Claimed, claimLeases, type Leases } from '../lease/claim.ts'
 import { waitForHolder } from '../lease/wait-for-holder.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Handler } from '../options/options.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
-import type { HandlerCall, StopSignals } from '../transaction/engine.ts'
+import type { HandlerCall } from '../transaction/engine.ts'
 import { type LeasedRun, runLeased, runWithoutKey } from './lease-only.ts'
 import type { OpenedLeases } from './open-stores.ts'
-import type { ResolvedOptions } from './resolve-options.ts'
 
 /** Deferral while the only store is down, ms. */
 const STORE_DOWN_MS = 1_000

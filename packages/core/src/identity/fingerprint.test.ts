@@ -2,14 +2,10 @@ import { describe, expect, test } from 'vitest'
 import { randomText, seededRandom } from '../fixtures/random.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
 import type { Fingerprint } from '../model/brands.ts'
-import { isConflict } from '../model/conflict.ts'
+import { isConflict } from '../model/state-machine.ts'
+import type { FingerprintRule } from '../options/resolved-options.ts'
 import { decodeDelivery } from './decode.ts'
-import {
-  FINGERPRINT_RULES,
-  type FingerprintRule,
-  fingerprintOf,
-  fingerprintRuleOf,
-} from './fingerprint.ts'
+import { FINGERPRINT_RULES, fingerprintOf, fingerprintRuleOf } from './fingerprint.ts'
 
 interface Given {
   readonly rule?: FingerprintRule | undefined

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import type { Fingerprint } from '../model/brands.ts'
+import type { FingerprintRule } from '../options/resolved-options.ts'
 import type { Decoded } from './decode.ts'
 
 /**
@@ -20,10 +21,6 @@ export const FINGERPRINT_RULES: Readonly<Record<'none' | 'body' | 'function', nu
 const RULE_BITS = 8n
 /** 56 bits. */
 const DIGEST_HEX_DIGITS = 14
-
-/** The option `fingerprint`. */
-export type FingerprintRule = 'body' | 'none' | ((payload: unknown) => unknown)
-
 /** What a guard registers: fingerprints of different rules say nothing about each other. */
 export const fingerprintRuleOf = (rule: FingerprintRule): number =>
   FINGERPRINT_RULES[typeof rule === 'function' ? 'function' : rule]

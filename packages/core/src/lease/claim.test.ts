@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
 import { newEvent } from '../fixtures/inbox.ts'
-import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { OwnerToken } from '../model/brands.ts'
 import { ConflictError, StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent, MemberLease } from '../model/in-flight-event.ts'
 import type { Claim, ClaimResult, LeaseSession } from '../model/lease-store.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { type Claimed, claimLeases, unrecordedConflict } from './claim.ts'
 import type { LeaseRenewer } from './renew.ts'
 

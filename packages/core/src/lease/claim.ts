@@ -1,8 +1,8 @@
-import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { OwnerToken } from '../model/brands.ts'
 import { ConflictError, StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { ClaimResult, LeaseSession } from '../model/lease-store.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { LeaseRenewer } from './renew.ts'
 

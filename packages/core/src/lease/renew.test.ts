@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
-import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent, MemberLease } from '../model/in-flight-event.ts'
 import type { HeldAnswer, LeaseSession } from '../model/lease-store.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { createLeaseRenewer, type LeaseRenewer } from './renew.ts'
 
 const LEASE_MS = 30_000

@@ -1,9 +1,9 @@
 import { track } from '../concurrency/during.ts'
-import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent, MemberLease } from '../model/in-flight-event.ts'
 import type { HeldAnswer, LeaseSession } from '../model/lease-store.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 
 /** Renews all live leases of a guard in one call, at a third of the lease; tells a run that its lease is lost. */
 export interface LeaseRenewer {

@@ -1,6 +1,6 @@
+import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Runtime } from '../model/runtime.ts'
-import type { StopSignals } from '../transaction/engine.ts'
 import { type Claimed, claimLeases, type Leases } from './claim.ts'
 
 /** When a twin is asked for again, in shares of `claimWaitMs`: most are over soon, and a waiter must not poll. */

@@ -1,6 +1,6 @@
+import { describeError } from '../model/errors.ts'
 import type { LeaseSession } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
-import { describeError } from '../transaction/verdict.ts'
 
 /** Says once that the store stopped answering, and once that it answers again: an outage must not flood the log. */
 export function watchedLeases(session: LeaseSession, logger: Logger): LeaseSession {

@@ -1,7 +1,8 @@
+import { systemRuntime } from '../concurrency/system-runtime.ts'
 import type { EventId } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type { LeaseOperators, LeaseStore } from '../model/lease-store.ts'
-import { type Runtime, systemRuntime } from '../model/runtime.ts'
+import type { Runtime } from '../model/runtime.ts'
 import {
   type AnswerTo,
   type Command,

@@ -1,6 +1,7 @@
+import { systemRuntime } from '../concurrency/system-runtime.ts'
 import type { EventId, Fingerprint, OwnerToken } from '../model/brands.ts'
 import type { IdentifiedEvent } from '../model/inbox.ts'
-import { type Runtime, systemRuntime } from '../model/runtime.ts'
+import type { Runtime } from '../model/runtime.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
 
 /** A running row that was counted more recently belongs to a live owner, locked or not (design.md §6). */

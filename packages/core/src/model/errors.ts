@@ -95,3 +95,11 @@ export class StoreUnavailableError extends OncewardError {
 export class ConfigurationError extends OncewardError {
   readonly code = 'ONCEWARD_CONFIGURATION'
 }
+
+/** What logs may say of an error: no cause, no payload, no driver detail. */
+export function describeError(error: unknown): { name: string; message: string; code?: unknown } {
+  if (!(error instanceof Error)) return { name: typeof error, message: String(error).slice(0, 200) }
+  const code: unknown = Reflect.get(error, 'code')
+  const { name, message } = error
+  return code === undefined ? { name, message } : { name, message, code }
+}

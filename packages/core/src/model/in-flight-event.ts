@@ -1,6 +1,6 @@
 import type { OwnerToken } from './brands.ts'
 import type { GuardEvent } from './delivery.ts'
-import type { CountedEvent, DeadLetterRef, IdentifiedEvent } from './inbox.ts'
+import type { DeadLetterRef, IdentifiedEvent } from './inbox.ts'
 
 /** An event in hand: identified, and claimed where there is a lease store. */
 export interface InFlightEvent {
@@ -25,36 +25,6 @@ export interface MemberLease {
   readonly ownerToken: OwnerToken
   /** Aborted once the lease is lost. */
   readonly lost: AbortSignal
-}
-
-/**
- * Where a member stands inside its slice: `fresh` nothing is known; `suspect` to be counted first; `read` to be
- * classified; `due` again; `alone`: due too, but its last attempt gave no verdict, or it is replayed.
- */
-export type Standing = 'fresh' | 'suspect' | 'read' | 'due' | 'alone'
-
-/** A member on its way through a slice. Mutable, and owned by that slice alone. */
-export interface PendingEvent {
-  readonly member: InFlightEvent
-  standing: Standing
-  counted: (CountedEvent & { readonly countedAtMs: number }) | undefined
-  serializationFailures: number
-  /** Its COMMIT got no answer, so it is claimed again, once. */
-  commitUnknown: boolean
-  reads: number
-  handlerMs: number | undefined
-}
-
-export function toPendingEvent(member: InFlightEvent): PendingEvent {
-  return {
-    member,
-    standing: member.parked?.kind === 'event' ? 'read' : member.suspect ? 'suspect' : 'fresh',
-    counted: undefined,
-    serializationFailures: 0,
-    commitUnknown: false,
-    reads: 0,
-    handlerMs: undefined,
-  }
 }
 
 export function toGuardEvent(member: InFlightEvent, attempt: number): GuardEvent<unknown> {

@@ -1,6 +1,4 @@
-import { randomUUID } from 'node:crypto'
-import { type AloneLock, processAloneLock } from '../concurrency/alone-lock.ts'
-import { type EpochMs, toEpochMs } from './brands.ts'
+import type { EpochMs } from './brands.ts'
 
 /**
  * Time, randomness and ids: the only way the engine reaches any of them, so that it runs
@@ -25,15 +23,14 @@ export interface Runtime {
   ): () => void
 }
 
-export const systemRuntime: Runtime = {
-  now: () => toEpochMs(Date.now()),
-  monotonic: () => performance.now(),
-  random: () => Math.random(),
-  uuid: () => randomUUID(),
-  alone: processAloneLock(),
-  setTimer: (callback, delayMs, options) => {
-    const timer = setTimeout(callback, delayMs)
-    if (options?.keepAlive === false) timer.unref()
-    return () => clearTimeout(timer)
-  },
+/**
+ * "Alone": a fair read/write lock. A run holds it shared; the run of an event whose last attempt gave no
+ * verdict holds it exclusively, so that a poison that kills the process takes nobody with it (design.md §6).
+ */
+export interface AloneLock {
+  /** The release at once, where nobody stands in the way. */
+  tryShared(): (() => void) | undefined
+  /** Resolves with the release once no exclusive holder or earlier waiter is left. */
+  shared(): Promise<() => void>
+  exclusive(): Promise<() => void>
 }

@@ -17,7 +17,6 @@
  */
 
 import type { Fingerprint, Json, OwnerToken } from './brands.ts'
-import { isConflict } from './conflict.ts'
 import type { ClaimResult, HeldAnswer } from './lease-store.ts'
 import type { DeadLetterReason } from './settlement.ts'
 
@@ -270,4 +269,12 @@ export function transition<C extends Command>(
   // The row fits the state and the column fits the command, which the compiler cannot follow.
   const step = MACHINE[state.kind][command.kind] as unknown as Step<C>
   return step(state, command, nowMs)
+}
+
+const VERSION_BITS = 8
+
+/** Whether two fingerprints made by the same rule say that the payloads differ. */
+export function isConflict(stored: Fingerprint, seen: Fingerprint): boolean {
+  const version = BigInt.asUintN(VERSION_BITS, stored)
+  return version !== 0n && version === BigInt.asUintN(VERSION_BITS, seen) && stored !== seen
 }

@@ -1,9 +1,8 @@
-import type { ResolvedOptions } from '../guard/resolve-options.ts'
-import { isLevelEnabled } from '../model/default-logger.ts'
 import type { Delivery } from '../model/delivery.ts'
-import type { Logger } from '../model/logger.ts'
+import { describeError } from '../model/errors.ts'
+import { isLevelEnabled, type Logger } from '../model/logger.ts'
 import type { Settlement } from '../model/settlement.ts'
-import { describeError } from '../transaction/verdict.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { hashKey } from './key-hash.ts'
 import type { Outcome } from './outcome.ts'
 

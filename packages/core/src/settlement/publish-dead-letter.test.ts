@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import { newEvent, silent } from '../fixtures/inbox.ts'
-import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
 import type { EventId } from '../model/brands.ts'
 import type {
@@ -12,6 +11,7 @@ import type {
   PublishAnswer,
 } from '../model/inbox.ts'
 import type { Settlement } from '../model/settlement.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from './outcome.ts'
 import { createDeadLetterPublisher } from './publish-dead-letter.ts'
 

@@ -1,9 +1,9 @@
-import type { ResolvedOptions } from '../guard/resolve-options.ts'
 import type { Delivery } from '../model/delivery.ts'
+import { describeError } from '../model/errors.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { DeadLetter, DueEvent, InboxSession, Publish } from '../model/inbox.ts'
 import type { Settlement } from '../model/settlement.ts'
-import { describeError } from '../transaction/verdict.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from './outcome.ts'
 
 /** Longest time a dead letter may take to be confirmed, ms; its row is locked meanwhile. */

@@ -1,10 +1,10 @@
-import { StoreUnavailableError } from '../model/errors.ts'
-import type { PendingEvent } from '../model/in-flight-event.ts'
+import { describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { type Batch, conclude, concludeAll, deferAll, failBatch } from './batch-state.ts'
 import { abandon, type BisectQueue, readAgain, requeue, toSingles } from './bisect-queue.ts'
+import type { PendingEvent } from './pending-event.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction.ts'
-import { describeError, giveBack, recordFailure } from './verdict.ts'
+import { giveBack, recordFailure } from './verdict.ts'
 
 /** A serialization failure of one event is retried this often before it is a failure. */
 const MOST_SERIALIZATION_RETRIES = 5

@@ -1,10 +1,11 @@
-import { StoreUnavailableError } from '../model/errors.ts'
-import type { InFlightEvent, PendingEvent } from '../model/in-flight-event.ts'
+import type { StopSignals } from '../concurrency/stop-signals.ts'
+import { describeError, StoreUnavailableError } from '../model/errors.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DoneEvent } from '../model/inbox.ts'
 import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
-import type { Engine, StopSignals } from './engine.ts'
+import type { Engine } from './engine.ts'
+import type { PendingEvent } from './pending-event.ts'
 import { fromStoredState } from './stored-state.ts'
-import { describeError } from './verdict.ts'
 
 export interface BatchRun {
   readonly engine: Engine

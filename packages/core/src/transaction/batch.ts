@@ -1,13 +1,9 @@
-import {
-  type InFlightEvent,
-  type PendingEvent,
-  type Standing,
-  toPendingEvent,
-} from '../model/in-flight-event.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { type Batch, type BatchRun, conclude, concludeAll, failBatch } from './batch-state.ts'
 import { runBisecting } from './bisect.ts'
 import { SINGLE_WAIT_MS } from './bisect-queue.ts'
+import { type PendingEvent, type Standing, toPendingEvent } from './pending-event.ts'
 import { fromStoredState } from './stored-state.ts'
 
 /** Readings of one event before it is left to its redelivery: each needs another process to have changed it. */

@@ -1,5 +1,5 @@
-import type { PendingEvent } from '../model/in-flight-event.ts'
 import { type Batch, concludeAll } from './batch-state.ts'
+import type { PendingEvent } from './pending-event.ts'
 import { giveBack } from './verdict.ts'
 
 /** The wait for a row of an event whose batch was held up already, ms. */

@@ -1,8 +1,7 @@
-import { overtaking } from '../concurrency/lanes.ts'
-import type { PendingEvent } from '../model/in-flight-event.ts'
 import { afterFailure } from './after-failure.ts'
 import { type Batch, conclude, concludeDuplicates, failBatch } from './batch-state.ts'
 import { abandon, type BisectQueue, readAgain, SINGLE_WAIT_MS, toSingles } from './bisect-queue.ts'
+import { overtaking, type PendingEvent } from './pending-event.ts'
 import { hasStoreFailed, runTransaction, type TransactionEnd } from './transaction.ts'
 import { giveBack, giveBackUnstarted } from './verdict.ts'
 

@@ -1,9 +1,9 @@
+import type { HeldBackoff } from '../concurrency/backoff.ts'
 import type { Breaker } from '../concurrency/breaker.ts'
-import type { HeldBackoff } from '../concurrency/deferrals.ts'
-import type { OnStop, Semaphore } from '../concurrency/semaphore.ts'
-import type { ResolvedOptions } from '../guard/resolve-options.ts'
+import type { Semaphore } from '../concurrency/semaphore.ts'
 import type { InboxSession } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { LateReleases } from './release-later.ts'
 
 /** The user's function: one event at a time, or all that share a transaction. */
@@ -21,14 +21,4 @@ export interface Engine {
   readonly slots: Semaphore
   readonly heldBackoff: HeldBackoff
   readonly lateReleases: LateReleases
-}
-
-/** How one call of `run` is told to stop. */
-export interface StopSignals {
-  /** Start nothing more. */
-  readonly isStopping: () => boolean
-  /** Calls back once that is so; the answer unsubscribes. */
-  readonly whenStopping: OnStop
-  /** Abort what runs. */
-  readonly drain: AbortSignal | undefined
 }

@@ -1,9 +1,10 @@
-import { isConflict } from '../model/conflict.ts'
 import { ConflictError } from '../model/errors.ts'
-import type { InFlightEvent, PendingEvent, Standing } from '../model/in-flight-event.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Known } from '../model/inbox.ts'
+import { isConflict } from '../model/state-machine.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { Engine } from './engine.ts'
+import type { PendingEvent, Standing } from './pending-event.ts'
 
 /** An event found without a verdict younger than this belongs to a live owner (design.md §6). */
 const YOUNG_MS = 5_000

@@ -1,12 +1,18 @@
-import { overtaking } from '../concurrency/lanes.ts'
+import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { EventId, Json } from '../model/brands.ts'
 import { type OncewardError, RetryableError } from '../model/errors.ts'
-import { type PendingEvent, toGuardEvent } from '../model/in-flight-event.ts'
+import { toGuardEvent } from '../model/in-flight-event.ts'
 import type { BeginClaim, DoneEvent, InboxTransaction } from '../model/inbox.ts'
 import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
-import type { Engine, StopSignals } from './engine.ts'
-import { toResultText } from './result.ts'
-import { type HandlerBounds, type HandlerEnd, runHandler, startLimits } from './run-handler.ts'
+import type { Engine } from './engine.ts'
+import { overtaking, type PendingEvent } from './pending-event.ts'
+import {
+  type HandlerBounds,
+  type HandlerEnd,
+  runHandler,
+  startLimits,
+  toResultText,
+} from './run-handler.ts'
 
 /**
  * A counted run that could not begin within this time does not start: after five seconds another process may

@@ -1,17 +1,18 @@
 import { expect, test } from 'vitest'
+import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { troubled } from '../fixtures/troubled.ts'
 import { resolveOptions } from '../guard/resolve-options.ts'
 import { memoryInbox, toDelivery } from '../memory/index.ts'
 import {
+  describeError,
   FatalError,
   InvalidPayloadError,
   MissingKeyError,
   RetryableError,
 } from '../model/errors.ts'
 import type { VerdictAnswer } from '../model/inbox.ts'
-import { systemRuntime } from '../model/runtime.ts'
-import { decideRetry, describeError, retryDelayMs } from './verdict.ts'
+import { decideRetry, retryDelayMs } from '../settlement/retry-rule.ts'
 
 const logged: object[] = []
 const options = resolveOptions({

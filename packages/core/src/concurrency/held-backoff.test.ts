@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { createShift } from '../fixtures/shift.ts'
 import type { EventId } from '../model/brands.ts'
-import { createHeldBackoff } from './deferrals.ts'
+import { createHeldBackoff } from './backoff.ts'
 
 test('doubles from one second to thirty, with jitter, never below a second', () => {
   const highest = createHeldBackoff(createShift(() => 1).runtime)

@@ -4,11 +4,11 @@ import { expect, test } from 'vitest'
 const AMBIENT =
   /\b(setTimeout|setInterval|setImmediate|Date\.now|new Date\(\)|Math\.random|performance\.now|randomUUID|getRandomValues|hrtime)\b/
 
-test('nothing but runtime.ts reaches for time, randomness or ids', () => {
+test('nothing but system-runtime.ts reaches for time, randomness or ids', () => {
   const folder = new URL('..', import.meta.url)
   const offenders = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
-    .filter((name) => name !== 'model/runtime.ts' && !name.startsWith('fixtures/'))
+    .filter((name) => name !== 'concurrency/system-runtime.ts' && !name.startsWith('fixtures/'))
     .filter((name) => AMBIENT.test(readFileSync(new URL(name, folder), 'utf8')))
   // A delivery for unit tests is made outside of any guard.
   expect(offenders).toEqual(['memory/to-delivery.ts'])

@@ -1,6 +1,6 @@
 import { pino } from 'pino'
 import { afterEach, expect, test, vi } from 'vitest'
-import { defaultLogger, isLevelEnabled } from './default-logger.ts'
+import { defaultLogger, isLevelEnabled } from './logger.ts'
 
 const emitWarning = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined)
 afterEach(() => emitWarning.mockClear())

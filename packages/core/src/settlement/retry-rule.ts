@@ -1,0 +1,50 @@
+import { backoffMs } from '../concurrency/backoff.ts'
+import { describeError, type ErrorCode, OncewardError, RetryableError } from '../model/errors.ts'
+import type { DeadLetterReason } from '../model/settlement.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
+
+/** What a handler's failure means for its event: total, never throws. */
+export type RetryDecision =
+  | { readonly kind: 'retry'; readonly delayMs: number }
+  | {
+      readonly kind: 'bury'
+      readonly reason: Extract<DeadLetterReason, 'fatal' | 'attempts-spent'>
+    }
+
+/** Backoff with full jitter, or what the error asks for, within `retry.maxMs`. */
+export function retryDelayMs(options: ResolvedOptions, attempt: number, error: unknown): number {
+  const { baseMs, maxMs } = options.retry
+  const afterMs = error instanceof RetryableError ? error.afterMs : undefined
+  if (afterMs !== undefined) return Math.min(maxMs, Math.max(0, afterMs))
+  return backoffMs({ attempt, baseMs, maxMs, random: () => options.runtime.random() })
+}
+
+/** It will be no better next time. */
+const FATAL_CODES: readonly ErrorCode[] = [
+  'ONCEWARD_FATAL',
+  'ONCEWARD_INVALID_PAYLOAD',
+  'ONCEWARD_MISSING_KEY',
+]
+
+function isFatal(options: ResolvedOptions, error: unknown): boolean {
+  if (OncewardError.is(error) && FATAL_CODES.includes(error.code)) return true
+  try {
+    return options.isFatal?.(error) ?? false
+  } catch (thrown) {
+    options.logger.error(
+      { err: describeError(thrown) },
+      'isFatal threw; the error counts as retryable',
+    )
+    return false
+  }
+}
+
+export function decideRetry(
+  options: ResolvedOptions,
+  attempt: number,
+  error: unknown,
+): RetryDecision {
+  if (isFatal(options, error)) return { kind: 'bury', reason: 'fatal' }
+  if (attempt >= options.retry.attempts) return { kind: 'bury', reason: 'attempts-spent' }
+  return { kind: 'retry', delayMs: retryDelayMs(options, attempt, error) }
+}
