@@ -22,7 +22,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'transaction/bisect.ts',
-        find: "conclude(batch, pending, { kind: 'in-progress', delayMs })",
+        find: "conclude(batch, pending, { kind: 'in-progress', delayMs, cause: 'held-by-row' })",
         replace:
           "conclude(batch, pending, delayMs > 0 ? { kind: 'duplicate' } : { kind: 'skipped' })",
       },
@@ -144,7 +144,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'settlement/outcome.ts',
-        find: "'in-progress': ({ delayMs }, now) => defer('in-progress', now, delayMs)",
+        find: "'in-progress': (outcome, now) => defer('in-progress', outcome, now)",
         replace: "'in-progress': () => ({ kind: 'ack', by: 'duplicate' })",
       },
     ],

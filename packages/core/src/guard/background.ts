@@ -1,7 +1,7 @@
 import { stopSignals } from '../concurrency/stop-signals.ts'
 import { describeError } from '../model/errors.ts'
 import type { Runtime } from '../model/runtime.ts'
-import { type BackgroundContext, POLL_LIMIT, runParked } from './parked.ts'
+import { type Background, POLL_LIMIT, runParked } from './parked.ts'
 
 /** design.md §6: parked events are looked for this often, with jitter. */
 const POLL_MS = 5_000
@@ -13,8 +13,9 @@ const SWEEP_STEP_MS = 200
 const SWEEP_REST_MS = 10 * 60_000
 
 /** What a guard does beside its deliveries: parked events and the sweep. The answer ends both. */
-export function startBackground(context: BackgroundContext): () => Promise<void> {
-  const { runtime } = context.engine.options
+export function startBackground(context: Background): () => Promise<void> {
+  const { runtime } = context.options
+  const { engine } = context.stores
   const stop = new AbortController()
   const signals = stopSignals([stop.signal])
   const stopPolling = every(runtime, async () => {
@@ -22,11 +23,11 @@ export function startBackground(context: BackgroundContext): () => Promise<void>
     return found === POLL_LIMIT ? 0 : POLL_MS * (0.75 + runtime.random() / 2)
   })
   const stopSweeping = every(runtime, async () => {
-    const step = await guarded(context, () => context.engine.session.sweep())
+    const step = await guarded(context, () => engine.session.sweep())
     return step?.finished === false ? SWEEP_STEP_MS : SWEEP_REST_MS * (0.5 + runtime.random())
   })
   const stopReleasing = every(runtime, async () => {
-    await context.engine.lateReleases.flush()
+    await engine.lateReleases.flush()
     return RELEASE_MS
   })
   return async () => {
@@ -59,16 +60,13 @@ function every(runtime: Runtime, task: () => Promise<number>): () => Promise<voi
 }
 
 async function guarded<Answer>(
-  { engine }: BackgroundContext,
+  { options: { logger } }: Background,
   task: () => Promise<Answer>,
 ): Promise<Answer | undefined> {
   try {
     return await task()
   } catch (error) {
-    engine.options.logger.warn(
-      { err: describeError(error) },
-      'background work failed, it is tried again',
-    )
+    logger.warn({ err: describeError(error) }, 'background work failed, it is tried again')
     return undefined
   }
 }

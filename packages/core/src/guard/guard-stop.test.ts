@@ -9,7 +9,7 @@ import { portOf } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
 import { createGuard } from './guard.ts'
 
-const CLOSING = { kind: 'abandon', reason: 'closing' }
+const CLOSING = { kind: 'abandon', reason: 'closing', cause: 'draining' }
 
 test('deliveries that wait for a slot come back at once when told to stop', async () => {
   const gate = Promise.withResolvers<void>()

@@ -273,7 +273,11 @@ test('tells every delivery to observe, with a hashed key', async () => {
 test('after close nothing is claimed any more', async () => {
   const { guard } = setUp(() => undefined)
   await guard.close()
-  expect(await guard.process(toDelivery({}))).toEqual({ kind: 'abandon', reason: 'closing' })
+  expect(await guard.process(toDelivery({}))).toEqual({
+    kind: 'abandon',
+    reason: 'closing',
+    cause: 'draining',
+  })
 })
 
 test('a replayed dead letter runs without the broker, and copies find its state', async () => {

@@ -4,9 +4,8 @@ import { track } from '../concurrency/during.ts'
 import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import type { Leases } from '../lease/claim.ts'
-import { gatheredLeases } from '../lease/gathered-leases.ts'
 import { createLeaseRenewer } from '../lease/renew.ts'
-import { watchedLeases } from '../lease/watched-leases.ts'
+import { sharedLeaseStore } from '../lease/shared-lease-store.ts'
 import { describeError } from '../model/errors.ts'
 import type { InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration } from '../model/lease-store.ts'
@@ -15,15 +14,15 @@ import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
 
 /** A guard's stores, open. */
-export type OpenStores = OpenedInbox | OpenedLeases
+export type OpenStores = OpenInbox | OpenLeases
 
-interface OpenedInbox extends OpenedStores {
+export interface OpenInbox extends OpenedStores {
   readonly engine: Engine
   readonly leases: Leases | undefined
 }
 
 /** Without an inbox the lease store is the only one. */
-export interface OpenedLeases extends OpenedStores {
+export interface OpenLeases extends OpenedStores {
   readonly engine: undefined
   readonly leases: Leases
 }
@@ -69,8 +68,8 @@ async function open(
   const reads = new Set<Promise<unknown>>()
   const leases = await openLeases(options, () => track(reads, session.identity()))
   const slots = createSemaphore(session.concurrency)
-  const deferrals = createHeldBackoff(options.runtime)
-  const unreleased = createLateReleases(session, (error, runs) => {
+  const heldBackoff = createHeldBackoff(options.runtime)
+  const lateReleases = createLateReleases(session, (error, runs) => {
     options.logger.warn(
       { err: describeError(error), runs },
       'runs without a verdict are given back later',
@@ -82,8 +81,8 @@ async function open(
     call,
     breaker,
     slots,
-    heldBackoff: deferrals,
-    lateReleases: unreleased,
+    heldBackoff,
+    lateReleases,
   }
   return { engine, leases, secret: session.secret, slots, reads }
 }
@@ -95,7 +94,7 @@ async function openLeases(
   const { consumer, dedupWindowMs, leaseMs, leases, logger, runtime } = options
   if (leases === undefined) return undefined
   const registration = { consumer, dedupWindowMs, leaseMs, identity, logger, runtime }
-  const store = gatheredLeases(watchedLeases((await leases.open?.(registration)) ?? leases, logger))
+  const store = sharedLeaseStore((await leases.open?.(registration)) ?? leases, logger)
   return { options, store, renewer: createLeaseRenewer(options, store) }
 }
 

@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest'
 import { kindOf, newEvent, silent } from '../fixtures/inbox.ts'
-import { REFUSED, RETRY, SKIPPED, setUp, UNGUARDED } from '../fixtures/parked.ts'
+import { named, REFUSED, RETRY, SKIPPED, setUp, UNGUARDED } from '../fixtures/parked.ts'
 import { toDelivery } from '../memory/index.ts'
 import type { EventKey } from '../model/brands.ts'
 import { FatalError } from '../model/errors.ts'
+import type { OutcomeRecord } from '../options/options.ts'
 
 test('a replayed event runs under the identity it was stored with, whatever the options say today', async () => {
   const { session, replayed, poll, ran, resolved } = await setUp(undefined, {
@@ -17,6 +18,31 @@ test('a replayed event runs under the identity it was stored with, whatever the 
   expect(await poll()).toBe(0)
   // Its record is that of an event, not of a refused message.
   expect(resolved).toEqual([])
+})
+
+// Red before: an event that died, was replayed and died again left no record and no line after its first death.
+test('a parked run is reported to the hook and the log like any other', async () => {
+  const records: OutcomeRecord[] = []
+  const lines: unknown[] = []
+  const hear = (fields: object, message: string): void => void lines.push([message, fields])
+  const observe = (record: OutcomeRecord): void => void records.push(record)
+  const { replayed, refused, poll } = await setUp(
+    ({ payload }) => {
+      if (payload === 'bad') throw new FatalError('still broken')
+    },
+    { observe, logger: { ...silent, error: hear } },
+  )
+  const event = { ...newEvent(), delivery: toDelivery('bad') }
+  await replayed(event)
+  await refused(named, 'good')
+  await poll()
+  const byKind = records.toSorted((a, b) => a.settlement.kind.localeCompare(b.settlement.kind))
+  expect(byKind).toMatchObject([
+    { parked: true, settlement: { kind: 'ack', by: 'processed' } },
+    { parked: true, eventId: event.id, settlement: { kind: 'dead-letter', reason: 'fatal' } },
+  ])
+  const line = { parked: true, eventId: event.id, source: event.delivery.source, reason: 'fatal' }
+  expect(lines).toMatchObject([['event is dead', line]])
 })
 
 test('a replayed event that dies again is published by the next look, once, and not looked into', async () => {

@@ -1,22 +1,24 @@
-import type { InFlight } from '../concurrency/in-flight.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { identify } from '../identity/identify.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DueEvent } from '../model/inbox.ts'
-import type { Outcome } from '../settlement/outcome.ts'
+import { observeOutcome } from '../settlement/observe.ts'
+import { type Outcome, settlementOf } from '../settlement/outcome.ts'
 import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
-import type { Engine } from '../transaction/engine.ts'
-import { eventWithoutKey } from './receive.ts'
-import { runUnguarded, runWithInbox } from './with-inbox.ts'
+import type { OpenInbox } from './open-stores.ts'
+import { processEvents } from './process.ts'
+import type { Facts, Processing } from './processing.ts'
+import { eventWithoutKey, runUnguarded } from './unguarded.ts'
 
 /** Parked events taken at once: few, so that the consumers' deliveries come first. */
 export const POLL_LIMIT = 10
 
-export interface BackgroundContext {
-  readonly engine: Engine
-  readonly publishing: DeadLetterPublisher
-  readonly flights: InFlight
+/** What a guard's poller and sweep work with. */
+export interface Background extends Pick<Processing, 'options' | 'call' | 'breaker' | 'inFlight'> {
+  /** Parked events take no lease: their row decides. */
+  readonly stores: OpenInbox
+  readonly publisher: DeadLetterPublisher
 }
 
 /** A stored delivery by today's options. */
@@ -26,59 +28,75 @@ type Stored =
   /** Nothing to run: refused again, or to be looked at again later. */
   | { readonly kind: 'none' }
 
-/** Publishes and runs what is parked and due, through the same engine; answers how much was found. */
-export async function runParked(context: BackgroundContext, signals: StopSignals): Promise<number> {
-  const { engine, publishing } = context
-  const due = await engine.session.due(POLL_LIMIT)
+/** Publishes and runs what is parked and due, through the same steps; answers how much was found. */
+export async function runParked(background: Background, signals: StopSignals): Promise<number> {
+  const { publisher, stores } = background
+  const { session } = stores.engine
+  const due = await session.due(POLL_LIMIT)
   for (const event of due) {
-    if (event.what === 'publish') await publishing.publishDue(event, engine.session)
+    if (event.what === 'publish') await publisher.publishDue(event, session)
   }
   const running = due.filter(({ what }) => what === 'run')
-  const stored = await Promise.all(running.map((event) => identifyStored(engine, event)))
+  const stored = await Promise.all(running.map((event) => identifyStored(background, event)))
   const members = stored.flatMap((one) => (one.kind === 'run' ? [one.member] : []))
-  await runStored(context, members, signals)
+  await runStored(background, members, signals)
   for (const one of stored) {
-    if (one.kind === 'unguarded') await runKeyless(context, one.member, signals)
+    if (one.kind === 'unguarded') await runKeyless(background, one.member, signals)
   }
   return due.length
 }
 
+/** An event that this process has in flight is left to the next poll. */
 async function runStored(
-  context: BackgroundContext,
+  background: Background,
   members: readonly InFlightEvent[],
   signals: StopSignals,
 ): Promise<void> {
-  const { engine, flights } = context
-  const free = members.filter(({ event }) => !flights.has(event.id))
-  const landings = new Map(free.map(({ event }) => [event.id, flights.start(event.id)]))
-  const tails: Promise<void>[] = []
-  const settle = (member: InFlightEvent, outcome: Outcome): void => {
-    landings.get(member.event.id)?.()
-    tails.push(resolveRefused(context, member, outcome))
+  const free = members.filter(({ event }) => !background.inFlight.has(event.id))
+  if (free.length === 0) return
+  const report = createReporter(background)
+  const resolving: Promise<void>[] = []
+  const observe: Processing['observe'] = (index, outcome, facts) => {
+    const member = free[index] as InFlightEvent
+    resolving.push(resolveRefused(background, member, outcome))
+    report(member, outcome, facts)
   }
-  try {
-    await runWithInbox({ engine, leases: undefined, signals, onOutcome: settle }, free)
-  } finally {
-    for (const land of landings.values()) land()
-  }
-  await Promise.all(tails)
+  const groups = free.map((member, index) => ({ index, member, copies: [] }))
+  await processEvents({ ...background, signals, observe }, groups)
+  await Promise.all(resolving)
 }
 
 async function runKeyless(
-  context: BackgroundContext,
+  background: Background,
   member: InFlightEvent,
   signals: StopSignals,
 ): Promise<void> {
-  const { outcome } = await runUnguarded(context.engine, member, signals)
-  await resolveRefused(context, member, outcome)
+  const report = createReporter(background)
+  const { handlerMs, outcome } = await runUnguarded(background.stores.engine, member, signals)
+  report(member, outcome, { handlerMs })
+  await resolveRefused(background, member, outcome)
+}
+
+/** A parked run reaches the hook and the log like any other, though no broker waits for its settlement. */
+function createReporter({ options, stores }: Background) {
+  const { runtime } = options
+  const startedAt = runtime.monotonic()
+  return ({ event }: InFlightEvent, outcome: Outcome, facts: Facts): void => {
+    const settlement = settlementOf(outcome, runtime.now())
+    const totalMs = runtime.monotonic() - startedAt
+    const { delivery } = event
+    const report = { ...facts, delivery, outcome, settlement, totalMs, parked: true }
+    observeOutcome(options, stores.secret, report)
+  }
 }
 
 /** A stored event keeps its identity; a refused message is identified anew, maybe by better code. */
 async function identifyStored(
-  engine: Engine,
+  { options, stores }: Background,
   { delivery, identity, ref }: DueEvent,
 ): Promise<Stored> {
-  const identified = await identify(delivery, engine.options)
+  const { session } = stores.engine
+  const identified = await identify(delivery, options)
   if (identified.kind === 'retry') return { kind: 'none' }
   if (identified.kind === 'identified') {
     const event = identity === undefined ? identified.event : { ...identity, delivery }
@@ -96,33 +114,34 @@ async function identifyStored(
     return { kind: 'run', member: { ...member, parked: ref, refusal } }
   }
   if (identified.kind === 'unguarded') {
-    const member = eventWithoutKey(engine.options, delivery, identified)
+    const member = eventWithoutKey(options.runtime, delivery, identified)
     return { kind: 'unguarded', member: { ...member, parked: ref } }
   }
   if (identified.kind === 'refused') {
     const { error, key, reason } = identified
-    await engine.session.refuse([{ delivery, reason, error, key }])
-  } else await engine.session.resolveRefused(ref.id)
+    await session.refuse([{ delivery, reason, error, key }])
+  } else await session.resolveRefused(ref.id)
   return { kind: 'none' }
 }
 
 /**
- * Its record goes once its effect is committed, or it has a record as an event of its own. One that is dead as what
- * it is gets its record anew, and waits for the next replay.
+ * The record of a refused message goes once the effect is committed, or once the event has a record of its own. A
+ * message that is dead as the message it is gets its record anew, and waits for the next replay.
  */
 async function resolveRefused(
-  { engine, publishing }: BackgroundContext,
+  { publisher, stores }: Background,
   { event, parked }: InFlightEvent,
   outcome: Outcome,
 ): Promise<void> {
   if (parked?.kind !== 'refused') return
   const { delivery } = event
+  const { session } = stores.engine
   if (outcome.kind === 'dead') {
     const { ref, reason, error } = outcome
-    if (ref === undefined) await engine.session.refuse([{ delivery, reason, error }])
+    if (ref === undefined) await session.refuse([{ delivery, reason, error }])
     if (ref?.kind !== 'event') return
     // No broker brings it and it is not parked itself: nobody else would publish it.
-    await publishing.publishDue({ ref, what: 'publish', delivery }, engine.session)
+    await publisher.publishDue({ ref, what: 'publish', delivery }, session)
   } else if (!['processed', 'duplicate', 'unguarded'].includes(outcome.kind)) return
-  await engine.session.resolveRefused(parked.id)
+  await session.resolveRefused(parked.id)
 }

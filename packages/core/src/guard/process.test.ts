@@ -104,7 +104,7 @@ describe('without a key, by policy', () => {
       session: () => ({ refuse }),
       handler: () => Promise.reject(error),
     })
-    const failed = { kind: 'failed', attempt: 1, delayMs: 5, error }
+    const failed = { kind: 'failed', attempt: 1, delayMs: 5, error, cause: 'handler-failed' }
     expect(await outcomes([keyless()])).toEqual([failed])
     expect(refusals).toBe(0)
   })
@@ -186,7 +186,9 @@ describe('an event that this process has in hand', () => {
     const running = outcomes([named('a')])
     await expect.poll(() => clock.timers).toBeGreaterThan(0)
     clock.advance(250)
-    expect(await running).toEqual([{ kind: 'in-progress', delayMs: 1_000 }])
+    expect(await running).toEqual([
+      { kind: 'in-progress', delayMs: 1_000, cause: 'in-flight-here' },
+    ])
   })
 
   test('is in hand from before its run until it is settled', async () => {
@@ -220,16 +222,16 @@ describe('when the run of some ends in a way that nobody foresaw', () => {
   /** The second slot that is asked for cannot be had. */
   async function broken(handler: () => unknown) {
     const kit = await setUp({ handler })
-    const { opened } = kit.context
-    if (opened.engine === undefined) throw new Error('a guard with an inbox has an engine')
+    const { stores } = kit.context
+    if (stores.engine === undefined) throw new Error('a guard with an inbox has an engine')
     let asked = 0
     const tryAcquire = () => {
       asked += 1
       if (asked === 2) throw bug
       return () => undefined
     }
-    const slots = { ...opened.engine.slots, tryAcquire }
-    const change = { opened: { ...opened, engine: { ...opened.engine, slots } } }
+    const slots = { ...stores.engine.slots, tryAcquire }
+    const change = { stores: { ...stores, engine: { ...stores.engine, slots } } }
     return { ...kit, run: (deliveries: readonly Delivery[]) => kit.run(deliveries, change) }
   }
 

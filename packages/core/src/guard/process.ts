@@ -1,275 +1,171 @@
-import type { Breaker } from '../concurrency/breaker.ts'
-import type { InFlight } from '../concurrency/in-flight.ts'
 import { toLanes } from '../concurrency/lanes.ts'
-import { isPromise } from '../concurrency/maybe-async.ts'
-import type { StopSignals } from '../concurrency/stop-signals.ts'
-import { unrecordedConflict } from '../lease/claim.ts'
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { type Claimed, claimLeases } from '../lease/claim.ts'
 import { completeLease } from '../lease/complete.ts'
-import type { EventId } from '../model/brands.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { describeError, StoreUnavailableError } from '../model/errors.ts'
-import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
-import { isConflict } from '../model/state-machine.ts'
-import type { ResolvedOptions } from '../options/resolved-options.ts'
-import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
-import type { HandlerCall } from '../transaction/engine.ts'
-import { conflictOutcome } from '../transaction/stored-state.ts'
-import type { OpenStores } from './open-stores.ts'
-import { type Arrival, type DeliveryGroup, type ReceiveContext, receive } from './receive.ts'
-import { runUnguarded, runWithInbox } from './with-inbox.ts'
-import { runUnleasedMember, runWithoutInbox } from './without-inbox.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
+import { laneFollowerOutcome, type Outcome } from '../settlement/outcome.ts'
+import { concludeCopies, tellDuplicate } from './copies.ts'
+import { factsOf, type Processing, STORE_DOWN_MS, storeFailure } from './processing.ts'
+import { type DeliveryGroup, type Received, receive } from './receive.ts'
+import { takeOff } from './take-off.ts'
+import { runUnguarded, runWithoutClaim } from './unguarded.ts'
+import { runWithInbox } from './with-inbox.ts'
+import { runWithoutInbox } from './without-inbox.ts'
 
-/** Deferral of deliveries that a store could not judge, ms, when the breaker knows no better. */
-const STORE_DOWN_MS = 1_000
-
-export interface RunContext {
-  readonly options: ResolvedOptions
-  readonly call: HandlerCall
-  readonly opened: OpenStores
-  readonly breaker: Breaker
-  readonly flights: InFlight
-  readonly signals: StopSignals
-  /** Called once per delivery; everything is stored by then. */
-  readonly emit: (arrival: Arrival, outcome: Outcome, facts: Facts) => void
-}
-
-export interface Facts {
-  readonly key?: string | undefined
-  readonly handlerMs?: number | undefined
-}
-
-/** Steps 1 to 4 for the deliveries of one call. Never rejects. */
+/** The way of a message in five steps: receive, claim, run, complete, observe. Never rejects. */
 export async function processDeliveries(
-  context: RunContext,
-  arrivals: readonly Arrival[],
+  processing: Processing,
+  deliveries: readonly Delivery[],
 ): Promise<void> {
-  const taking = receive(intakeContext(context), arrivals)
-  const intake = isPromise(taking) ? await taking : taking
-  for (const { arrival, outcome, key } of intake.settled) context.emit(arrival, outcome, { key })
-  if (intake.unguarded.length === 0) {
-    await runGroups(context, intake.groups)
-    return
+  // 1. Receive: decode, identify, record what is refused, bring the copies of one event together.
+  const received = await receive(processing, deliveries)
+  for (const { index, outcome, key } of received.decided)
+    processing.observe(index, outcome, { key })
+  const keyless = received.unguarded.map((each) => processWithoutKey(processing, each))
+  await Promise.all([processGroups(processing, received.groups), ...keyless])
+}
+
+/** Steps 2 to 5 for events of which this process has no other delivery in flight. */
+export async function processEvents(
+  processing: Processing,
+  groups: readonly DeliveryGroup[],
+): Promise<void> {
+  const flight = takeOff(processing.inFlight, groups)
+  const onOutcome: OnOutcome = (member, outcome, handlerMs) =>
+    flight.land(member, (group) =>
+      // 4. Complete: tell the lease store, after the commit and never before.
+      andThen(complete(processing, member, outcome), () => {
+        // 5. Observe: settlement, hook and log line, as soon as this event is decided.
+        processing.observe(group.index, outcome, factsOf(member, handlerMs))
+        return concludeCopies(processing, group, outcome)
+      }),
+    )
+  try {
+    const members = groups.map(({ member }) => member)
+    // 2. Claim: leases for all events in one round trip, where there is a lease store.
+    const claims = await claim(processing, members)
+    // 3. Run: the event's row, the handler and the commit in one transaction.
+    await run(processing, { members, claims, onOutcome })
+  } catch (error) {
+    // A defect of ours: an event that has no outcome yet comes back.
+    const outcome = storeFailure(processing, error)
+    for (const member of flight.inTheAir()) onOutcome(member, outcome, undefined)
+  } finally {
+    flight.landRest()
   }
+  const copies = await flight.landed()
+  if (copies.length > 0) await processGroups(processing, copies)
+}
+
+type OnOutcome = (member: InFlightEvent, outcome: Outcome, handlerMs: number | undefined) => void
+
+function claim(
+  { stores: { leases } }: Processing,
+  members: readonly InFlightEvent[],
+): MaybeAsync<readonly Claimed[] | undefined> {
+  return leases === undefined ? undefined : claimLeases(leases, members)
+}
+
+interface ClaimedEvents {
+  readonly members: readonly InFlightEvent[]
+  readonly claims: readonly Claimed[] | undefined
+  readonly onOutcome: OnOutcome
+}
+
+function run(processing: Processing, { claims, members, onOutcome }: ClaimedEvents): Promise<void> {
+  const { call, options, signals, stores } = processing
+  return stores.engine === undefined
+    ? runWithoutInbox({ options, call, stores, signals, onOutcome }, members, claims ?? [])
+    : runWithInbox({ ...stores, signals, onOutcome }, members, claims)
+}
+
+function complete(
+  processing: Processing,
+  member: InFlightEvent,
+  outcome: Outcome,
+): MaybeAsync<void> {
+  const { leases } = processing.stores
+  const completing = leases === undefined ? undefined : completeLease(leases, member, outcome)
+  return outcome.kind === 'duplicate'
+    ? andThen(completing, () => tellDuplicate(processing, member, outcome.result))
+    : completing
+}
+
+/** An event that this process has in flight already is waited for, with the rest of its lane. */
+function processGroups(processing: Processing, groups: readonly DeliveryGroup[]): Promise<void> {
+  if (groups.length === 0) return Promise.resolve()
+  const isInFlight = ({ member }: DeliveryGroup): boolean =>
+    processing.inFlight.has(member.event.id)
+  return groups.some(isInFlight)
+    ? processBesideFlights(processing, groups, isInFlight)
+    : processEvents(processing, groups)
+}
+
+async function processBesideFlights(
+  processing: Processing,
+  groups: readonly DeliveryGroup[],
+  isInFlight: (group: DeliveryGroup) => boolean,
+): Promise<void> {
+  const lanes = toLanes(groups, ({ member }) => member.lane)
+  const waiting = lanes.filter((lane) => lane.some(isInFlight))
+  const waitingGroups = new Set(waiting.flat())
+  const free = groups.filter((group) => !waitingGroups.has(group))
   await Promise.all([
-    runGroups(context, intake.groups),
-    ...intake.unguarded.map(({ arrival, member }) => runWithoutKey(context, arrival, member)),
+    free.length === 0 ? undefined : processEvents(processing, free),
+    ...waiting.map((lane) => waitForFlights(processing, lane)),
   ])
 }
 
-function intakeContext(context: RunContext): ReceiveContext {
-  return {
-    options: context.options,
-    session: context.opened.engine?.session,
-    fault: (error) => storeFailure(context, error),
-  }
-}
-
-function storeFailure({ breaker, options }: RunContext, error: unknown): Outcome {
-  if (error instanceof StoreUnavailableError) breaker.failed(error)
-  else options.logger.error({ err: describeError(error) }, 'a store call failed')
-  return { kind: 'store-down', delayMs: STORE_DOWN_MS, error }
-}
-
-async function runWithoutKey(
-  context: RunContext,
-  arrival: Arrival,
-  member: InFlightEvent,
+async function waitForFlights(
+  processing: Processing,
+  lane: readonly DeliveryGroup[],
 ): Promise<void> {
-  const { engine } = context.opened
-  const { outcome, handlerMs } =
-    engine === undefined
-      ? await runUnleasedMember(context, member)
-      : await runUnguarded(engine, member, context.signals)
-  context.emit(arrival, await recorded(context, arrival.delivery, outcome), { handlerMs })
+  const { inFlight, options, stores } = processing
+  const free: DeliveryGroup[] = []
+  let stoppedBy: Outcome | undefined
+  for (const group of lane) {
+    const { id } = group.member.event
+    if (stoppedBy === undefined && (await inFlight.waitFor(id, options.claimWaitMs))) {
+      free.push(group)
+      continue
+    }
+    const delayMs = stores.engine?.heldBackoff.nextMs(id) ?? STORE_DOWN_MS
+    const outcome: Outcome = stoppedBy
+      ? laneFollowerOutcome(stoppedBy)
+      : { kind: 'in-progress', delayMs, cause: 'in-flight-here' }
+    stoppedBy ??= outcome
+    processing.observe(group.index, outcome, factsOf(group.member))
+    await concludeCopies(processing, group, outcome)
+  }
+  if (free.length > 0) await processEvents(processing, free)
+}
+
+async function processWithoutKey(
+  processing: Processing,
+  { index, member }: Received,
+): Promise<void> {
+  const { signals, stores } = processing
+  const { handlerMs, outcome } =
+    stores.engine === undefined
+      ? await runWithoutClaim(processing, member)
+      : await runUnguarded(stores.engine, member, signals)
+  processing.observe(index, await recorded(processing, member, outcome), { handlerMs })
 }
 
 /** A dead letter has its durable record before it is settled. */
 async function recorded(
-  context: RunContext,
-  delivery: Delivery,
+  processing: Processing,
+  { event: { delivery } }: InFlightEvent,
   outcome: Outcome,
 ): Promise<Outcome> {
-  const session = context.opened.engine?.session
+  const session = processing.stores.engine?.session
   if (outcome.kind !== 'dead' || session === undefined) return outcome
   const { error, reason } = outcome
   try {
     const [ref] = await session.refuse([{ delivery, reason, error }])
     return { ...outcome, ref }
   } catch (failure) {
-    return storeFailure(context, failure)
-  }
-}
-
-/** Events this process has in hand already wait for that flight, with the rest of their lane. */
-function runGroups(context: RunContext, groups: readonly DeliveryGroup[]): Promise<void> {
-  const isFlying = ({ member }: DeliveryGroup): boolean => context.flights.has(member.event.id)
-  return groups.some(isFlying)
-    ? runBesideFlights(context, groups, isFlying)
-    : runUnlessInFlight(context, groups)
-}
-
-async function runBesideFlights(
-  context: RunContext,
-  groups: readonly DeliveryGroup[],
-  isFlying: (group: DeliveryGroup) => boolean,
-): Promise<void> {
-  const lanes = toLanes(groups, ({ member }) => member.lane)
-  const flying = lanes.filter((lane) => lane.some(isFlying))
-  const flyingGroups = new Set(flying.flat())
-  const free = groups.filter((group) => !flyingGroups.has(group))
-  await Promise.all([
-    runUnlessInFlight(context, free),
-    ...flying.map((lane) => waitForFlights(context, lane)),
-  ])
-}
-
-async function waitForFlights(context: RunContext, lane: readonly DeliveryGroup[]): Promise<void> {
-  const { flights, options } = context
-  const landed: DeliveryGroup[] = []
-  let stoppedBy: Outcome | undefined
-  for (const group of lane) {
-    const { id } = group.member.event
-    if (stoppedBy === undefined && (await flights.waitFor(id, options.claimWaitMs))) {
-      landed.push(group)
-      continue
-    }
-    const delayMs = context.opened.engine?.heldBackoff.nextMs(id) ?? STORE_DOWN_MS
-    stoppedBy ??= { kind: 'in-progress', delayMs }
-    await concludeGroup(context, group, { member: group.member, outcome: stoppedBy })
-  }
-  await runUnlessInFlight(context, landed)
-}
-
-interface Flying {
-  readonly group: DeliveryGroup
-  readonly land: () => void
-}
-
-async function runUnlessInFlight(
-  context: RunContext,
-  groups: readonly DeliveryGroup[],
-): Promise<void> {
-  if (groups.length === 0) return
-  const open = new Map<EventId, Flying>()
-  for (const group of groups) {
-    const { id } = group.member.event
-    open.set(id, { group, land: context.flights.start(id) })
-  }
-  const tails: Promise<readonly DeliveryGroup[]>[] = []
-  const settle = (member: InFlightEvent, outcome: Outcome, handlerMs: number | undefined): void => {
-    const flying = open.get(member.event.id)
-    if (flying === undefined) return
-    open.delete(member.event.id)
-    const { group, land } = flying
-    if (isSimple(context, group, outcome)) {
-      context.emit(group.arrival, outcome, { key: member.event.key, handlerMs })
-      land()
-      return
-    }
-    tails.push(concludeGroup(context, group, { member, outcome, handlerMs }).finally(land))
-  }
-  const members = groups.map(({ member }) => member)
-  const { opened, signals } = context
-  try {
-    await (opened.engine === undefined
-      ? runWithoutInbox({ ...context, opened }, members, settle)
-      : runWithInbox({ ...opened, signals, onOutcome: settle }, members))
-  } catch (error) {
-    // Nobody foresaw this; what has no outcome comes back.
-    const outcome = storeFailure(context, error)
-    for (const { group } of [...open.values()]) settle(group.member, outcome, undefined)
-  }
-  if (tails.length === 0) return
-  await runGroups(context, (await Promise.all(tails)).flat())
-}
-
-/** Nobody else has to hear of it. */
-function isSimple(
-  { opened }: RunContext,
-  { followers }: DeliveryGroup,
-  { kind }: Outcome,
-): boolean {
-  return opened.leases === undefined && followers.length === 0 && kind !== 'duplicate'
-}
-
-interface End {
-  readonly member: InFlightEvent
-  readonly outcome: Outcome
-  readonly handlerMs?: number | undefined
-}
-
-/** Step 4, then every delivery of the event. Answers those that must still run under another fingerprint. */
-async function concludeGroup(
-  context: RunContext,
-  group: DeliveryGroup,
-  end: End,
-): Promise<readonly DeliveryGroup[]> {
-  const { leases } = context.opened
-  if (leases !== undefined) await completeLease(leases, end.member, end.outcome)
-  const { key } = group.member.event
-  if (end.outcome.kind === 'duplicate')
-    await tellDuplicate(context, group.member, end.outcome.result)
-  context.emit(group.arrival, end.outcome, { key, handlerMs: end.handlerMs })
-  if (leadConflicts(end.outcome)) return leadByNext(group)
-  for (const follower of group.followers) {
-    await settleFollower(context, { ...follower, lead: group.member, outcome: end.outcome })
-  }
-  return []
-}
-
-/** The followers are still one event: run side by side, the second would hide that the first is in hand. */
-function leadByNext({ followers: [next, ...followers] }: DeliveryGroup): readonly DeliveryGroup[] {
-  return next === undefined ? [] : [{ ...next, followers }]
-}
-
-/** The first was refused for its own payload: that says nothing about the event. */
-function leadConflicts(outcome: Outcome): boolean {
-  return outcome.kind === 'conflict' || (outcome.kind === 'dead' && outcome.ref?.kind === 'refused')
-}
-
-interface Follower {
-  readonly arrival: Arrival
-  readonly member: InFlightEvent
-  readonly lead: InFlightEvent
-  readonly outcome: Outcome
-}
-
-async function settleFollower(context: RunContext, follower: Follower): Promise<void> {
-  const { arrival, lead, member, outcome } = follower
-  const { key, fingerprint } = member.event
-  if (!stopsLane(outcome) && isConflict(lead.event.fingerprint, fingerprint)) {
-    return context.emit(arrival, await conflict(context, member), { key })
-  }
-  if (outcome.kind === 'processed' || outcome.kind === 'duplicate') {
-    await tellDuplicate(context, member, outcome.result)
-    return context.emit(arrival, { kind: 'duplicate', result: outcome.result }, { key })
-  }
-  context.emit(arrival, laneFollowerOutcome(outcome), { key })
-}
-
-async function conflict(context: RunContext, member: InFlightEvent): Promise<Outcome> {
-  const { engine } = context.opened
-  try {
-    return await (engine === undefined
-      ? unrecordedConflict(context.options)
-      : conflictOutcome(engine, member))
-  } catch (error) {
-    return storeFailure(context, error)
-  }
-}
-
-async function tellDuplicate(
-  context: RunContext,
-  member: InFlightEvent,
-  result: unknown,
-): Promise<void> {
-  const { logger, onDuplicate } = context.options
-  try {
-    await onDuplicate?.(toGuardEvent(member, 1), result)
-  } catch (error) {
-    logger.error(
-      { err: describeError(error) },
-      'onDuplicate threw; the duplicate is acked all the same',
-    )
+    return storeFailure(processing, failure)
   }
 }

@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest'
+import { createBreaker } from '../concurrency/breaker.ts'
 import { isPromise } from '../concurrency/maybe-async.ts'
 import { Clock } from '../fixtures/clock.ts'
+import { storeDown } from '../fixtures/run.ts'
 import { eventIdOf } from '../identity/event-id.ts'
 import { memoryInbox, toDelivery } from '../memory/index.ts'
 import type { Delivery } from '../model/delivery.ts'
@@ -8,6 +10,7 @@ import { InvalidPayloadError, MissingKeyError, RetryableError } from '../model/e
 import type { InboxSession, Refusal } from '../model/inbox.ts'
 import type { InboxGuardOptions } from '../options/options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
+import type { Processing } from './processing.ts'
 import { receive } from './receive.ts'
 import { resolveOptions } from './resolve-options.ts'
 
@@ -26,14 +29,11 @@ function setUp(given: Given = {}, down?: Error | 'no session') {
       return refusals.map((_, index) => ({ kind: 'refused', id: `r-${index}` }))
     },
   } as unknown as InboxSession<unknown>
-  const fault = (error: unknown): Outcome => ({ kind: 'store-down', delayMs: 5, error })
-  const context = { options, fault, session: down === 'no session' ? undefined : session }
-  const take = (deliveries: readonly Delivery[]) =>
-    receive(
-      context,
-      deliveries.map((delivery, index) => ({ index, delivery })),
-    )
-  return { take, refused, fault }
+  const engine = down === 'no session' ? undefined : { session }
+  const stores = { engine } as unknown as Processing['stores']
+  const context = { options, stores, breaker: createBreaker(runtime) }
+  const take = (deliveries: readonly Delivery[]) => receive(context, deliveries)
+  return { take, refused }
 }
 
 const named = (key: string, over: Partial<Delivery> = {}): Delivery =>
@@ -44,17 +44,17 @@ const keyless = (payload = 'keyless', over: Partial<Delivery> = {}): Delivery =>
 test('deliveries of one event are one group, in the order of their first; each keeps its own payload', async () => {
   const { take } = setUp()
   const deliveries = [named('a'), named('b'), toDelivery(2, { headers: named('a').headers })]
-  const { groups, settled, unguarded } = await take(deliveries)
-  const seen = groups.map(({ arrival, followers, member }) => [
-    arrival.index,
+  const { groups, decided, unguarded } = await take(deliveries)
+  const seen = groups.map(({ index, copies, member }) => [
+    index,
     member.event.key,
-    followers.map((follower) => [follower.arrival.index, follower.member.payload]),
+    copies.map((copy) => [copy.index, copy.member.payload]),
   ])
   expect(seen).toEqual([
     [0, 'a', [[2, 2]]],
     [1, 'b', []],
   ])
-  expect([settled, unguarded]).toEqual([[], []])
+  expect([decided, unguarded]).toEqual([[], []])
   expect(groups[0]?.member).toMatchObject({
     event: { id: eventIdOf('billing', undefined, 'a') },
     payload: 'a',
@@ -91,18 +91,18 @@ test.each([
 test('without a key, by policy, each is an event of its own that nothing is known of', async () => {
   const { take } = setUp({ onMissingKey: 'unguarded' })
   const delivery = keyless('keyless', { redelivered: true, orderingKey: 'lane' })
-  const { groups, settled, unguarded } = await take([named('a'), delivery])
+  const { groups, decided, unguarded } = await take([named('a'), delivery])
   const event = { id: 'a-uuid', key: '', fingerprint: 0n, delivery }
   expect(unguarded).toEqual([
     {
-      arrival: { index: 1, delivery },
+      index: 1,
       member: { event, payload: 'keyless', lane: 'lane', suspect: false },
     },
   ])
-  expect([groups.length, settled]).toEqual([1, []])
+  expect([groups.length, decided]).toEqual([1, []])
 })
 
-test('what is skipped or must be tried again is settled here, and nothing is stored of it', async () => {
+test('what is skipped or must be tried again is decided here, and nothing is stored of it', async () => {
   const error = new RetryableError('the registry is down')
   const { take, refused } = setUp({
     skip: ({ payload }) => {
@@ -111,11 +111,11 @@ test('what is skipped or must be tried again is settled here, and nothing is sto
     },
   })
   const late = (over: Partial<Delivery>) => toDelivery('late', over)
-  const { settled, groups } = await take([toDelivery('skip'), late({}), late({ deliveryCount: 3 })])
+  const { decided, groups } = await take([toDelivery('skip'), late({}), late({ deliveryCount: 3 })])
   const failed = (attempt: number, delayMs: number): Outcome => ({
-    ...{ kind: 'failed', attempt, delayMs, error },
+    ...{ kind: 'failed', attempt, delayMs, error, cause: 'identify-failed' },
   })
-  expect(settled.map(({ arrival, outcome, key }) => [arrival.index, outcome, key])).toEqual([
+  expect(decided.map(({ index, outcome, key }) => [index, outcome, key])).toEqual([
     [0, { kind: 'skipped' }, undefined],
     [1, failed(1, 500), undefined],
     [2, failed(3, 2_000), undefined],
@@ -123,10 +123,10 @@ test('what is skipped or must be tried again is settled here, and nothing is sto
   expect([groups, refused]).toEqual([[], []])
 })
 
-test('what is refused has its record before it is settled, each its own', async () => {
+test('what is refused has its record before it is decided, each its own', async () => {
   const { take, refused } = setUp({ tenant: ({ payload }) => String(payload) })
   const [bad, fine, unnamed] = [named('', { body: Buffer.from('{') }), named('a'), keyless()]
-  const { settled, groups } = await take([bad, fine, unnamed])
+  const { decided, groups } = await take([bad, fine, unnamed])
   const invalid = expect.any(InvalidPayloadError)
   const missing = expect.any(MissingKeyError)
   expect(refused).toEqual([
@@ -136,7 +136,7 @@ test('what is refused has its record before it is settled, each its own', async 
   const dead = (reason: string, error: unknown, id: string) => ({
     ...{ kind: 'dead', reason, attempt: 0, error, ref: { kind: 'refused', id } },
   })
-  expect(settled.map(({ arrival, outcome }) => [arrival.index, outcome])).toEqual([
+  expect(decided.map(({ index, outcome }) => [index, outcome])).toEqual([
     [0, dead('invalid-payload', invalid, 'r-0')],
     [2, dead('missing-event-key', missing, 'r-1')],
   ])
@@ -145,25 +145,25 @@ test('what is refused has its record before it is settled, each its own', async 
 
 test('what is refused names the key that was found', async () => {
   const { take, refused } = setUp({ tenant: () => undefined })
-  const { settled } = await take([named('a')])
+  const { decided } = await take([named('a')])
   expect(refused).toMatchObject([{ key: 'a' }])
-  expect(settled).toMatchObject([{ key: 'a', outcome: { kind: 'dead' } }])
+  expect(decided).toMatchObject([{ key: 'a', outcome: { kind: 'dead' } }])
 })
 
 test('without a session what is refused is a dead letter without a record', async () => {
   const { take, refused } = setUp({}, 'no session')
-  const { settled } = await take([keyless()])
-  expect(settled).toMatchObject([{ outcome: { kind: 'dead', reason: 'missing-event-key' } }])
-  expect(settled[0]?.outcome).toHaveProperty('ref', undefined)
+  const { decided } = await take([keyless()])
+  expect(decided).toMatchObject([{ outcome: { kind: 'dead', reason: 'missing-event-key' } }])
+  expect(decided[0]?.outcome).toHaveProperty('ref', undefined)
   expect(refused).toEqual([])
 })
 
-test('what could not be recorded is not settled as dead, so it comes back', async () => {
+test('what could not be recorded is not decided as dead, so it comes back', async () => {
   const down = new Error('down')
-  const { take, fault } = setUp({ tenant: () => undefined }, down)
-  const { settled } = await take([named('a'), keyless()])
-  expect(settled.map(({ arrival, outcome, key }) => [arrival.index, outcome, key])).toEqual([
-    [0, fault(down), 'a'],
-    [1, fault(down), undefined],
+  const { take } = setUp({ tenant: () => undefined }, down)
+  const { decided } = await take([named('a'), keyless()])
+  expect(decided.map(({ index, outcome, key }) => [index, outcome, key])).toEqual([
+    [0, storeDown(down), 'a'],
+    [1, storeDown(down), undefined],
   ])
 })

@@ -1,91 +1,99 @@
 import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { type Identified, identify } from '../identity/identify.ts'
-import type { EventId, EventKey, Fingerprint } from '../model/brands.ts'
 import type { Delivery } from '../model/delivery.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { DeadLetterRef, InboxSession, Refusal } from '../model/inbox.ts'
+import type { DeadLetterRef } from '../model/inbox.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { retryDelayMs } from '../settlement/retry-rule.ts'
+import { type Processing, storeFailure } from './processing.ts'
+import { eventWithoutKey } from './unguarded.ts'
 
-/** A delivery of the call in hand. */
-export interface Arrival {
-  readonly index: number
-  readonly delivery: Delivery
-}
-
-/** Deliveries of one event in one call: the first leads, the others are judged by how it ended. */
-export interface DeliveryGroup {
-  readonly arrival: Arrival
-  readonly member: InFlightEvent
-  readonly followers: readonly { readonly arrival: Arrival; readonly member: InFlightEvent }[]
-}
-
+/** A delivery by its place in the call, and its event. */
 export interface Received {
+  readonly index: number
+  readonly member: InFlightEvent
+}
+
+/** Deliveries of one event in one call: the first leads, its copies are judged by how it ended. */
+export interface DeliveryGroup extends Received {
+  readonly copies: readonly Received[]
+}
+
+/** What step 1 makes of the deliveries of one call. */
+export interface ReceivedDeliveries {
   readonly groups: readonly DeliveryGroup[]
-  /** No key and the policy `unguarded`. */
-  readonly unguarded: readonly { readonly arrival: Arrival; readonly member: InFlightEvent }[]
-  readonly settled: readonly {
-    readonly arrival: Arrival
-    readonly outcome: Outcome
-    readonly key: string | undefined
-  }[]
+  /** No key, and the policy is `unguarded`. */
+  readonly unguarded: readonly Received[]
+  readonly decided: readonly Decided[]
 }
 
-export interface ReceiveContext {
-  readonly options: ResolvedOptions
-  readonly session: InboxSession<unknown> | undefined
-  /** The outcome of what could not be recorded. */
-  readonly fault: (error: unknown) => Outcome
+/** A delivery whose outcome step 1 knows: skipped, refused, or identified later. */
+export interface Decided {
+  readonly index: number
+  readonly outcome: Outcome
+  readonly key: string | undefined
 }
 
-type Sighted = { readonly arrival: Arrival; readonly identified: Identified }
+type ReceiveContext = Pick<Processing, 'options' | 'stores' | 'breaker'>
 
 /** Step 1 for all deliveries of a call: identify, record what is refused, bring equal events together. */
 export function receive(
   context: ReceiveContext,
-  arrivals: readonly Arrival[],
-): MaybeAsync<Received> {
+  deliveries: readonly Delivery[],
+): MaybeAsync<ReceivedDeliveries> {
   const { options } = context
-  const identifying = arrivals.map(({ delivery }) => identify(delivery, options))
+  const identifying = deliveries.map((delivery) => identify(delivery, options))
   const identified = identifying.some(isPromise)
     ? Promise.all(identifying)
     : (identifying as readonly Identified[])
   return andThen(identified, (all) => {
-    const sighted = arrivals.map((arrival, index) => ({
-      arrival,
-      identified: all[index] as Identified,
-    }))
-    const refusing = sighted.some(isRefused) ? refuse(context, sighted) : []
-    return andThen(refusing, (refused) => ({
-      groups: toGroups(sighted),
-      unguarded: sighted.flatMap((one) => toUnguarded(options, one)),
-      settled: [...sighted.flatMap((one) => toSettled(options, one)), ...refused],
-    }))
+    const refusing = all.some(({ kind }) => kind === 'refused')
+      ? refuse(context, deliveries, all)
+      : []
+    return andThen(refusing, (refused) => sort(options, deliveries, { all, refused }))
   })
 }
 
-function toGroups(sighted: readonly Sighted[]): readonly DeliveryGroup[] {
-  const groups = new Map<
-    string,
-    { first: DeliveryGroup; followers: DeliveryGroup['followers'][number][] }
-  >()
-  for (const { arrival, identified } of sighted) {
-    if (identified.kind !== 'identified') continue
-    const member: InFlightEvent = {
-      event: identified.event,
-      payload: identified.payload,
-      lane: identified.orderingKey,
-      suspect: isSuspect(arrival.delivery),
-    }
-    const known = groups.get(member.event.id)
-    if (known !== undefined) known.followers.push({ arrival, member })
-    else {
-      const followers: DeliveryGroup['followers'][number][] = []
-      groups.set(member.event.id, { first: { arrival, member, followers }, followers })
+function sort(
+  options: ResolvedOptions,
+  deliveries: readonly Delivery[],
+  { all, refused }: { readonly all: readonly Identified[]; readonly refused: readonly Decided[] },
+): ReceivedDeliveries {
+  const groups = new Map<string, Received & { readonly copies: Received[] }>()
+  const unguarded: Received[] = []
+  const decided: Decided[] = []
+  for (const [index, identified] of all.entries()) {
+    const delivery = deliveries[index] as Delivery
+    switch (identified.kind) {
+      case 'identified': {
+        const member = toInFlight(delivery, identified)
+        const group = groups.get(member.event.id)
+        if (group === undefined) groups.set(member.event.id, { index, member, copies: [] })
+        else group.copies.push({ index, member })
+        break
+      }
+      case 'unguarded':
+        unguarded.push({ index, member: eventWithoutKey(options.runtime, delivery, identified) })
+        break
+      case 'skipped':
+        decided.push({ index, outcome: { kind: 'skipped' }, key: undefined })
+        break
+      case 'retry':
+        decided.push({ index, outcome: later(options, delivery, identified), key: undefined })
+        break
+      case 'refused':
+        break
     }
   }
-  return [...groups.values()].map(({ first }) => first)
+  return { groups: [...groups.values()], unguarded, decided: [...decided, ...refused] }
+}
+
+function toInFlight(
+  delivery: Delivery,
+  { event, orderingKey, payload }: Extract<Identified, { kind: 'identified' }>,
+): InFlightEvent {
+  return { event, payload, lane: orderingKey, suspect: isSuspect(delivery) }
 }
 
 /** The broker may have delivered it before: an earlier run may have begun and left nothing. */
@@ -93,67 +101,37 @@ function isSuspect(delivery: Delivery): boolean {
   return delivery.redelivered === true || (delivery.deliveryCount ?? 1) > 1
 }
 
-function toUnguarded(
+/** Nothing is stored of such a message: only the broker counts its attempts, and only the broker ends them. */
+function later(
   options: ResolvedOptions,
-  { arrival, identified }: Sighted,
-): Received['unguarded'] {
-  if (identified.kind !== 'unguarded') return []
-  return [{ arrival, member: eventWithoutKey(options, arrival.delivery, identified) }]
-}
-
-/** Without a key it is an event of its own each time. */
-export function eventWithoutKey(
-  { runtime }: ResolvedOptions,
   delivery: Delivery,
-  { orderingKey: lane, payload }: Extract<Identified, { kind: 'unguarded' }>,
-): InFlightEvent {
-  const id = runtime.uuid() as EventId
-  const event = { id, key: '' as EventKey, fingerprint: 0n as Fingerprint, delivery }
-  return { event, payload, lane, suspect: false }
-}
-
-function toSettled(
-  options: ResolvedOptions,
-  { arrival, identified }: Sighted,
-): Received['settled'] {
-  if (identified.kind === 'skipped') {
-    return [{ arrival, outcome: { kind: 'skipped' }, key: undefined }]
-  }
-  if (identified.kind !== 'retry') return []
-  // Nothing is stored of it, so only the broker counts its attempts, and nothing ends them but the broker.
-  const attempt = arrival.delivery.deliveryCount ?? 1
-  const delayMs = retryDelayMs(options, attempt, identified.error)
-  const outcome = { kind: 'failed', attempt, delayMs, error: identified.error } as const
-  return [{ arrival, outcome, key: undefined }]
-}
-
-function isRefused({ identified }: Sighted): boolean {
-  return identified.kind === 'refused'
+  { error }: Extract<Identified, { kind: 'retry' }>,
+): Outcome {
+  const attempt = delivery.deliveryCount ?? 1
+  const delayMs = retryDelayMs(options, attempt, error)
+  return { kind: 'failed', attempt, delayMs, error, cause: 'identify-failed' }
 }
 
 /** The durable record first, then the settlement. */
 async function refuse(
-  { fault, session }: ReceiveContext,
-  sighted: readonly Sighted[],
-): Promise<Received['settled']> {
-  const refused = sighted.flatMap(({ arrival, identified }) =>
-    identified.kind === 'refused' ? [{ arrival, identified }] : [],
+  context: ReceiveContext,
+  deliveries: readonly Delivery[],
+  all: readonly Identified[],
+): Promise<readonly Decided[]> {
+  const refused = all.flatMap((identified, index) =>
+    identified.kind === 'refused' ? [{ index, ...identified }] : [],
   )
-  const refusals: Refusal[] = refused.map(({ arrival, identified }) => ({
-    delivery: arrival.delivery,
-    reason: identified.reason,
-    error: identified.error,
-    key: identified.key,
-  }))
   let refs: readonly (DeadLetterRef | undefined)[]
   try {
-    refs = (await session?.refuse(refusals)) ?? []
+    const refusals = refused.map(({ error, index, key, reason }) => {
+      return { delivery: deliveries[index] as Delivery, reason, error, key }
+    })
+    refs = (await context.stores.engine?.session.refuse(refusals)) ?? []
   } catch (error) {
-    const outcome = fault(error)
-    return refused.map(({ arrival, identified }) => ({ arrival, key: identified.key, outcome }))
+    const outcome = storeFailure(context, error)
+    return refused.map(({ index, key }) => ({ index, key, outcome }))
   }
-  return refused.map(({ arrival, identified }, index) => {
-    const { reason, error, key } = identified
-    return { arrival, key, outcome: { kind: 'dead', reason, attempt: 0, error, ref: refs[index] } }
+  return refused.map(({ error, index, key, reason }, n) => {
+    return { index, key, outcome: { kind: 'dead', reason, attempt: 0, error, ref: refs[n] } }
   })
 }

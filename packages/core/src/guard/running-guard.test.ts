@@ -58,11 +58,12 @@ test('stores that cannot be opened are asked again after a pause, and until then
   const first = await guard.process(toDelivery({}))
   // One second, half of it and half of the other half.
   const retryAt = 1_000_000 + 750
-  expect(first).toEqual({ kind: 'defer', reason: 'store-down', until: retryAt, error: down })
+  const deferred = { kind: 'defer', reason: 'store-down', until: retryAt, error: down }
+  expect(first).toEqual({ ...deferred, cause: 'store-error' })
   expect(port.availability()).toEqual({ kind: 'down', retryAt, error: down })
   expect(logged).toMatchObject([{ err: { message: down.message } }])
   clock.advance(700)
-  expect(await guard.process(toDelivery({}))).toEqual(first)
+  expect(await guard.process(toDelivery({}))).toEqual({ ...deferred, cause: 'breaker-open' })
   expect(state.opened).toBe(1)
   state.isDown = false
   clock.advance(50)
@@ -79,7 +80,7 @@ test('stores that are open and fail are not asked until the pause is over', asyn
   expect(await guard.process(toDelivery({}))).toMatchObject({ kind: 'defer', reason: 'store-down' })
   const { begun } = state
   const answer = await guard.process(toDelivery({}))
-  expect(answer).toMatchObject({ kind: 'defer', reason: 'store-down', until: 1_000_750 })
+  expect(answer).toMatchObject({ kind: 'defer', until: 1_000_750, cause: 'breaker-open' })
   expect(state.begun).toBe(begun)
   state.isDown = false
   clock.advance(750)
@@ -111,8 +112,8 @@ test('a closed guard begins nothing, and nothing runs beside', async () => {
   const { clock, state, guard, port } = setUp()
   await guard.close()
   expect(await guard.processBatch([toDelivery({}), toDelivery({})])).toEqual([
-    { kind: 'abandon', reason: 'closing' },
-    { kind: 'abandon', reason: 'closing' },
+    { kind: 'abandon', reason: 'closing', cause: 'draining' },
+    { kind: 'abandon', reason: 'closing', cause: 'draining' },
   ])
   expect(state.opened).toBe(0)
   await port.open()

@@ -17,8 +17,8 @@ import {
 import type { HandlerCall } from '../transaction/engine.ts'
 import { startBackground } from './background.ts'
 import { createStoreOpener, type OpenStores } from './open-stores.ts'
-import { type Facts, processDeliveries } from './process.ts'
-import type { Arrival } from './receive.ts'
+import { processDeliveries } from './process.ts'
+import type { Processing } from './processing.ts'
 
 /** A guard at work: opens its stores, runs deliveries, and ends. */
 export class RunningGuard implements GuardPort {
@@ -29,12 +29,12 @@ export class RunningGuard implements GuardPort {
   readonly #call: HandlerCall
   readonly #breaker: Breaker
   readonly #openStores: () => Promise<OpenStores>
-  readonly #flights: InFlight
-  readonly #publishing: DeadLetterPublisher
+  readonly #inFlight: InFlight
+  readonly #publisher: DeadLetterPublisher
   readonly #running = new Set<Promise<unknown>>()
   readonly #deadLetters = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
-  #opened: OpenStores | undefined
+  #stores: OpenStores | undefined
   #stopBackground: (() => Promise<void>) | undefined
 
   constructor(options: ResolvedOptions, call: HandlerCall) {
@@ -45,8 +45,8 @@ export class RunningGuard implements GuardPort {
     this.#call = call
     this.#breaker = createBreaker(options.runtime)
     this.#openStores = createStoreOpener(options, call, this.#breaker)
-    this.#flights = createInFlight(options.runtime)
-    this.#publishing = createDeadLetterPublisher(options)
+    this.#inFlight = createInFlight(options.runtime)
+    this.#publisher = createDeadLetterPublisher(options)
   }
 
   async open(): Promise<void> {
@@ -65,7 +65,7 @@ export class RunningGuard implements GuardPort {
   }
 
   registerPublisher(...args: Parameters<GuardPort['registerPublisher']>): () => void {
-    return this.#publishing.register(...args)
+    return this.#publisher.register(...args)
   }
 
   availability(): Availability {
@@ -77,7 +77,7 @@ export class RunningGuard implements GuardPort {
     this.#closing.abort()
     await Promise.all([this.#stopBackground?.(), ...this.#running])
     // What the last runs left under way: its pool or client may be closed next.
-    const { leases, reads = [] } = this.#opened ?? {}
+    const { leases, reads = [] } = this.#stores ?? {}
     await Promise.allSettled([...this.#deadLetters, ...reads, leases?.renewer.idle()])
   }
 
@@ -86,79 +86,71 @@ export class RunningGuard implements GuardPort {
     publish: Publish,
   ): ReturnType<GuardPort['publishDeadLetter']> {
     const { engine } = await this.#openStores()
-    return this.#publishing.publish(settlement, publish, engine?.session)
+    return this.#publisher.publish(settlement, publish, engine?.session)
   }
 
   async #open(): Promise<OpenStores> {
-    const opened = await this.#openStores()
-    const { engine } = opened
-    this.#opened = opened
+    const stores = await this.#openStores()
+    this.#stores = stores
     if (
       this.#stopBackground === undefined &&
       !this.#closing.signal.aborted &&
-      engine !== undefined
+      stores.engine !== undefined
     ) {
-      const flights = this.#flights
-      this.#stopBackground = startBackground({ engine, publishing: this.#publishing, flights })
+      const shared = { ...this.#shared(), stores: { ...stores, leases: undefined } }
+      this.#stopBackground = startBackground({ ...shared, publisher: this.#publisher })
     }
-    return opened
+    return stores
+  }
+
+  #shared(): Pick<Processing, 'options' | 'call' | 'breaker' | 'inFlight'> {
+    const [options, call] = [this.#options, this.#call]
+    return { options, call, breaker: this.#breaker, inFlight: this.#inFlight }
   }
 
   async #run(deliveries: readonly Delivery[], hooks: RunHooks): Promise<readonly Settlement[]> {
-    const arrivals = deliveries.map((delivery, index) => ({ index, delivery }))
     const settlements: Settlement[] = []
     const startedAt = this.runtime.monotonic()
     let secret: Uint8Array | undefined
-    const emit = (arrival: Arrival, outcome: Outcome, facts: Facts): void => {
-      const settlement = this.#settle(arrival, outcome, { ...facts, secret, startedAt })
-      settlements[arrival.index] = settlement
-      hooks.onSettlement?.(arrival.index, settlement)
+    const observe: Processing['observe'] = (index, outcome, facts) => {
+      const delivery = deliveries[index] as Delivery
+      const settlement = this.#settlementOf(delivery, outcome, facts.key)
+      const totalMs = this.runtime.monotonic() - startedAt
+      // The settlement stands before anything is reported.
+      settlements[index] = settlement
+      hooks.onSettlement?.(index, settlement)
+      observeOutcome(this.#options, secret, { ...facts, delivery, outcome, settlement, totalMs })
     }
     const signals = stopSignals([this.#closing.signal, hooks.stop], hooks.abort)
-    const opened = signals.isStopping()
+    const stores = signals.isStopping()
       ? closing()
       : (this.#openNow() ?? (await this.#openOrOutcome()))
-    if ('kind' in opened) {
-      for (const arrival of arrivals) emit(arrival, opened, {})
+    if ('kind' in stores) {
+      for (const index of deliveries.keys()) observe(index, stores, {})
       return settlements
     }
-    secret = opened.secret
-    await processDeliveries(
-      {
-        options: this.#options,
-        call: this.#call,
-        opened,
-        breaker: this.#breaker,
-        flights: this.#flights,
-        signals,
-        emit,
-      },
-      arrivals,
-    )
+    secret = stores.secret
+    await processDeliveries({ ...this.#shared(), stores, signals, observe }, deliveries)
     return settlements
   }
 
-  #settle(arrival: Arrival, outcome: Outcome, facts: EmitFacts): Settlement {
-    const { delivery } = arrival
-    const { handlerMs, key, secret, startedAt } = facts
+  #settlementOf(delivery: Delivery, outcome: Outcome, key: string | undefined): Settlement {
     const settlement = settlementOf(outcome, this.runtime.now())
-    this.#publishing.note(settlement, { delivery, outcome, key })
-    const totalMs = this.runtime.monotonic() - startedAt
-    const entry = { delivery, key, outcome, settlement, handlerMs, totalMs }
-    observeOutcome(this.#options, secret, entry)
+    this.#publisher.note(settlement, { delivery, outcome, key })
     return settlement
   }
 
   /** The stores, where they are open and answer. */
   #openNow(): OpenStores | undefined {
-    return this.#breaker.state() === undefined ? this.#opened : undefined
+    return this.#breaker.state() === undefined ? this.#stores : undefined
   }
 
   /** The stores, or how everything is settled while they are down or cannot be used. */
   async #openOrOutcome(): Promise<OpenStores | Extract<Outcome, { kind: 'store-down' }>> {
     const admission = this.#breaker.admit()
     if (admission !== 'go') {
-      return { kind: 'store-down', delayMs: admission, error: this.#breaker.state()?.error }
+      const error = this.#breaker.state()?.error
+      return { kind: 'store-down', delayMs: admission, error, cause: 'breaker-open' }
     }
     try {
       return await this.#open()
@@ -169,14 +161,10 @@ export class RunningGuard implements GuardPort {
         'the stores of the guard could not be opened',
       )
       const retryAt = this.#breaker.state()?.retryAt ?? this.runtime.now()
-      return { kind: 'store-down', delayMs: retryAt - this.runtime.now(), error }
+      const delayMs = retryAt - this.runtime.now()
+      return { kind: 'store-down', delayMs, error, cause: 'store-error' }
     }
   }
-}
-
-interface EmitFacts extends Facts {
-  readonly secret: Uint8Array | undefined
-  readonly startedAt: number
 }
 
 function closing(): Extract<Outcome, { kind: 'abandoned' }> {

@@ -8,7 +8,7 @@ import type { CommitAnswer } from '../model/inbox.ts'
 const keyless = (payload: unknown) => toDelivery(payload, { headers: {} })
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 const unguarded = { kind: 'ack', by: 'unguarded' } as const
-const closing = { kind: 'abandon', reason: 'closing' } as const
+const closing = { kind: 'abandon', reason: 'closing', cause: 'draining' } as const
 const policy = { concurrency: 1, onMissingKey: 'unguarded' } as const
 
 const answering = (answer: CommitAnswer): Troubles => ({
@@ -109,11 +109,11 @@ test.each([
   ],
   [
     { kind: 'unknown', error: unknown },
-    { kind: 'abandon', reason: 'commit-unknown', error: unknown },
+    { kind: 'abandon', reason: 'commit-unknown', cause: 'commit-unknown', error: unknown },
   ],
   [
     { kind: 'not-replicated', error: unknown },
-    { kind: 'abandon', reason: 'commit-unknown', error: unknown },
+    { kind: 'abandon', reason: 'commit-unknown', cause: 'commit-unknown', error: unknown },
   ],
 ] as const)('without a key a COMMIT that is answered %j', async (answer, settlement) => {
   const { guard } = troubled(() => undefined, answering(answer), policy)

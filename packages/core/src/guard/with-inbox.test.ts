@@ -140,7 +140,8 @@ test('who follows one of its lane that is not due settles alike, and its claim i
   const until = 1_000_700
   expect(settlements).toEqual([
     processed,
-    ...Array(3).fill({ ...beforeFollower, until }),
+    { ...beforeFollower, until, cause: 'not-due' },
+    ...Array(2).fill({ ...beforeFollower, until, cause: 'lane-waits' }),
     processed,
   ])
   expect(runs.toSorted()).toEqual(['a1', 'b1'])
@@ -160,7 +161,10 @@ test('a dead one or a duplicate of the lease store stops no lane', async () => {
 test('one that is not due and has no lane stops nobody', async () => {
   const { guard } = leased([{ kind: 'not-due', remainingMs: 700 }, acquired])
   const settlements = await guard.processBatch([named('a'), named('b')])
-  expect(settlements).toEqual([{ ...beforeFollower, until: 1_000_700 }, processed])
+  expect(settlements).toEqual([
+    { ...beforeFollower, until: 1_000_700, cause: 'not-due' },
+    processed,
+  ])
   await guard.close()
 })
 
@@ -212,7 +216,9 @@ test('a slice that waits for a slot goes back when told to stop', async () => {
   const others = portOf(guard).run(['b', 'c'].map(named), { stop: stop.signal })
   await turn()
   stop.abort()
-  expect(await others).toEqual(Array(2).fill({ kind: 'abandon', reason: 'closing' }))
+  expect(await others).toEqual(
+    Array(2).fill({ kind: 'abandon', reason: 'closing', cause: 'draining' }),
+  )
   gate.resolve()
   expect(await first).toEqual(processed)
   expect(asked.begins).toHaveLength(1)

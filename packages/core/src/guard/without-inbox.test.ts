@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { stopSignals } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { newEvent, silent } from '../fixtures/inbox.ts'
+import { claimLeases } from '../lease/claim.ts'
 import { memoryLeases } from '../memory/index.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
@@ -10,7 +11,8 @@ import type { LeaseGuardOptions } from '../options/options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { createStoreOpener } from './open-stores.ts'
 import { resolveOptions } from './resolve-options.ts'
-import { runUnleasedMember, runWithoutInbox } from './without-inbox.ts'
+import { runWithoutClaim } from './unguarded.ts'
+import { runWithoutInbox } from './without-inbox.ts'
 
 type Settled = readonly [string, Outcome, Pick<InFlightEvent, 'isUndecided' | 'lease'>]
 
@@ -49,15 +51,17 @@ async function setUp(
       await handler(payload)
     },
   } as const
-  const opened = await createStoreOpener(options, call)()
-  if (opened.engine !== undefined) throw new Error('a guard without an inbox has no engine')
+  const stores = await createStoreOpener(options, call)()
+  if (stores.engine !== undefined) throw new Error('a guard without an inbox has no engine')
   const stop = new AbortController()
-  const context = { options, call, opened, signals: stopSignals([stop.signal]) }
+  const context = { options, call, stores, signals: stopSignals([stop.signal]) }
   const settled: Settled[] = []
-  const run = (...members: readonly InFlightEvent[]) =>
-    runWithoutInbox(context, members, (held, outcome) => {
-      settled.push([String(held.payload), outcome, held])
-    })
+  const onOutcome = (held: InFlightEvent, outcome: Outcome): void =>
+    void settled.push([String(held.payload), outcome, held])
+  const run = async (...members: readonly InFlightEvent[]) => {
+    const claimed = await claimLeases(stores.leases, members)
+    await runWithoutInbox({ ...context, onOutcome }, members, claimed)
+  }
   return { ...{ clock, context, settled, stop, ran, run }, claims: () => claims }
 }
 
@@ -101,11 +105,11 @@ test('the first that stops a lane says why, to all that follow', async () => {
   const later: ClaimResult = { kind: 'not-due', remainingMs: 9 }
   const kit = await setUp(undefined, {}, [[held, later, acquired]])
   await kit.run(member('a1', 'a'), member('a2', 'a'), member('a3', 'a'))
-  const notDue = { kind: 'not-due', delayMs: 5 }
+  const notDue = { kind: 'not-due', delayMs: 5, cause: 'not-due' }
   expect(kit.settled.map(([name, outcome]) => [name, outcome])).toEqual([
     ['a1', notDue],
-    ['a2', notDue],
-    ['a3', notDue],
+    ['a2', { ...notDue, cause: 'lane-waits' }],
+    ['a3', { ...notDue, cause: 'lane-waits' }],
   ])
   expect(kit.ran).toEqual([])
 })
@@ -166,7 +170,7 @@ describe('while the store is down', () => {
   test('nothing runs, and all come back in a second', async () => {
     const kit = await setUp(undefined, { onStoreDown: 'wait' }, [down])
     await kit.run(member('a'), member('b'))
-    const outcome = { kind: 'store-down', delayMs: 1_000, error: down }
+    const outcome = { kind: 'store-down', delayMs: 1_000, error: down, cause: 'store-error' }
     expect(kit.settled).toMatchObject([
       ['a', outcome, {}],
       ['b', outcome, {}],
@@ -211,12 +215,12 @@ test('a slot is given back after each run, and by who was told to stop', async (
   await kit.run(member('e'))
   expect(kinds(kit.settled.slice(4))).toEqual([['e', 'abandoned']])
   expect(kit.ran).toHaveLength(4)
-  expect(kit.context.opened.slots.tryAcquire()).toBeTypeOf('function')
+  expect(kit.context.stores.slots.tryAcquire()).toBeTypeOf('function')
 })
 
 test('without a key an event runs as it is', async () => {
   const kit = await setUp()
-  const run = await runUnleasedMember(kit.context, member('a'))
+  const run = await runWithoutClaim(kit.context, member('a'))
   expect(run).toEqual({ outcome: { kind: 'unguarded' }, handlerMs: 0 })
   expect([kit.ran, kit.claims()]).toEqual([['a'], 0])
 })

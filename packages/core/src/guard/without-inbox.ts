@@ -1,120 +1,201 @@
 import { toLanes } from '../concurrency/lanes.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
-import { type Claimed, claimLeases, type Leases } from '../lease/claim.ts'
+import { type Claimed, type Leases, unrecordedConflict } from '../lease/claim.ts'
 import { waitForHolder } from '../lease/wait-for-holder.ts'
-import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { Handler } from '../options/options.ts'
+import type { Json } from '../model/brands.ts'
+import { LeaseLostError, StoreUnavailableError } from '../model/errors.ts'
+import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
+import type { Handler, HandlerContext, Takeover } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
+import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
-import { type LeasedRun, runLeased, runWithoutKey } from './lease-only.ts'
-import type { OpenedLeases } from './open-stores.ts'
+import { type HandlerEnd, runHandler, toResultText } from '../transaction/run-handler.ts'
+import type { OpenLeases } from './open-stores.ts'
+import { attemptWithoutRecord, type Ended, runWithoutClaim, withSlot } from './unguarded.ts'
 
 /** Deferral while the only store is down, ms. */
 const STORE_DOWN_MS = 1_000
+/** Tries to store a result, each after the store did not answer the one before. */
+const COMPLETE_TRIES = 3
 
-export interface LeasedContext {
+/** A guard whose effects are not in Postgres: one owner at a time, results replayed, a policy for takeovers. */
+export interface WithoutInbox {
   readonly options: ResolvedOptions
   readonly call: HandlerCall
-  readonly opened: OpenedLeases
+  readonly stores: OpenLeases
   readonly signals: StopSignals
+  /** Called once for each event. */
+  readonly onOutcome: (
+    event: InFlightEvent,
+    outcome: Outcome,
+    handlerMs: number | undefined,
+  ) => void
 }
-
-type Settle = (member: InFlightEvent, outcome: Outcome, handlerMs: number | undefined) => void
-
-/** Steps 2 and 3 for a guard without an inbox. Every member is settled once. */
-export async function runWithoutInbox(
-  context: LeasedContext,
-  members: readonly InFlightEvent[],
-  settle: Settle,
-): Promise<void> {
-  const entries = await claimOrFault(context.opened.leases, members)
-  const lanes = toLanes(entries, ({ member }) => member.lane)
-  await Promise.all(
-    lanes.map(async (lane) => {
-      let stoppedBy: Outcome | undefined
-      for (const { member, claim: first } of lane) {
-        const claim = stoppedBy ? first : await waitedFor(context, member, first)
-        const run = stoppedBy
-          ? { outcome: laneFollowerOutcome(stoppedBy), handlerMs: undefined }
-          : await runClaimed(context, member, claim)
-        if (stopsLane(run.outcome)) stoppedBy ??= run.outcome
-        const held = claim.kind === 'run' ? claim.member : member
-        const isUndecided = held.isUndecided === true && run.isDecided !== true
-        settle({ ...held, isUndecided }, run.outcome, run.handlerMs)
-      }
-    }),
-  )
-}
-
-/** An event that another process has in hand may be over soon. */
-async function waitedFor(
-  { opened, signals }: LeasedContext,
-  member: InFlightEvent,
-  claim: ClaimOrFault,
-): Promise<ClaimOrFault> {
-  if (claim.kind === 'fault') return claim
-  return waitForHolder(opened.leases, { member, claimed: claim }, signals)
-}
-
-type ClaimOrFault = Claimed | { readonly kind: 'fault'; readonly error: unknown }
 
 interface Entry {
   readonly member: InFlightEvent
-  readonly claim: ClaimOrFault
+  readonly claimed: Claimed
 }
 
-async function claimOrFault(
-  leases: Leases,
+/** Step 3 without an inbox: lanes run side by side, the events of one lane in delivery order. */
+export async function runWithoutInbox(
+  run: WithoutInbox,
   members: readonly InFlightEvent[],
-): Promise<readonly Entry[]> {
-  try {
-    const claims = await claimLeases(leases, members)
-    return members.map((member, index) => ({ member, claim: claims[index] as Claimed }))
-  } catch (error) {
-    return members.map((member) => ({ member, claim: { kind: 'fault', error } }))
+  claims: readonly Claimed[],
+): Promise<void> {
+  const entries = members.map((member, index) => ({ member, claimed: claims[index] as Claimed }))
+  const lanes = toLanes(entries, ({ member }) => member.lane)
+  await Promise.all(lanes.map((lane) => runLane(run, lane)))
+}
+
+async function runLane(run: WithoutInbox, lane: readonly Entry[]): Promise<void> {
+  let stoppedBy: Outcome | undefined
+  for (const { member, claimed: first } of lane) {
+    // Another process that holds the event may be done with it soon.
+    const claimed = stoppedBy
+      ? first
+      : await waitForHolder(run.stores.leases, member, { claimed: first, signals: run.signals })
+    const ended: LeasedEnd = stoppedBy
+      ? { outcome: laneFollowerOutcome(stoppedBy), handlerMs: undefined }
+      : await runClaimed(run, member, claimed)
+    if (stopsLane(ended.outcome)) stoppedBy ??= ended.outcome
+    const held = claimed.kind === 'run' ? claimed.member : member
+    const isUndecided = held.isUndecided === true && ended.isDecided !== true
+    run.onOutcome({ ...held, isUndecided }, ended.outcome, ended.handlerMs)
   }
+}
+
+interface LeasedEnd extends Ended {
+  /** `onTakeover` has answered. */
+  readonly isDecided?: boolean | undefined
 }
 
 async function runClaimed(
-  context: LeasedContext,
+  run: WithoutInbox,
   member: InFlightEvent,
-  claim: ClaimOrFault,
-): Promise<LeasedRun> {
-  const { opened, options, signals } = context
-  if (claim.kind === 'fault' && options.onStoreDown !== 'unguarded') {
-    const outcome: Outcome = { kind: 'store-down', delayMs: STORE_DOWN_MS, error: claim.error }
-    return { outcome, handlerMs: undefined }
+  claimed: Claimed,
+): Promise<LeasedEnd> {
+  if (claimed.kind === 'unavailable' && run.options.onStoreDown !== 'unguarded') {
+    const { error } = claimed
+    const outcome = { kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' }
+    return { outcome: outcome as Outcome, handlerMs: undefined }
   }
-  const release = await opened.slots.acquire(signals.whenStopping)
-  if (release === undefined || signals.isStopping()) {
-    release?.()
-    return { outcome: { kind: 'abandoned', reason: 'closing' }, handlerMs: undefined }
-  }
-  try {
-    if (claim.kind === 'fault') {
-      return await runWithoutKey({ options, handler: handlerOf(context) }, member, signals)
+  return withSlot(run.stores.slots, run.signals, (): Promise<LeasedEnd> | LeasedEnd => {
+    switch (claimed.kind) {
+      case 'unavailable':
+        return runWithoutClaim(run, member)
+      case 'outcome':
+        return { outcome: claimed.outcome, handlerMs: undefined }
+      case 'conflict':
+        return { outcome: unrecordedConflict(run.options), handlerMs: undefined }
+      case 'run':
+        return runLeased(run, claimed)
     }
-    const engine = { options, handler: handlerOf(context), leases: opened.leases }
-    return await runLeased(engine, claim, signals)
-  } finally {
-    release()
-  }
-}
-
-/** No key, and the policy says: unguarded. */
-export function runUnleasedMember(
-  context: Omit<LeasedContext, 'opened'>,
-  member: InFlightEvent,
-): Promise<LeasedRun> {
-  return runWithoutKey(
-    { options: context.options, handler: handlerOf(context) },
-    member,
-    context.signals,
-  )
+  })
 }
 
 /** Never one for batches: those need an inbox, or their options are refused. */
-function handlerOf({ call }: Pick<LeasedContext, 'call'>): Handler<unknown, undefined> {
+function handlerOf({ call }: WithoutInbox): Handler<unknown, undefined> {
   return call.handler as Handler<unknown, undefined>
+}
+
+const RETRY: Takeover = { kind: 'retry' }
+
+async function runLeased(
+  run: WithoutInbox,
+  { member, takeover }: Extract<Claimed, { kind: 'run' }>,
+): Promise<LeasedEnd> {
+  const { options, stores } = run
+  let isDecided = false
+  const end = await runLeaseHandler(run, member, async (context) => {
+    const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))
+    const decision = takeover ? await takeOver(options, event, context) : RETRY
+    // An answer that came too late decides nothing: others may have been asked meanwhile.
+    context.signal.throwIfAborted()
+    isDecided = true
+    return decision.kind === 'retry' ? handle(handlerOf(run), event, context) : decision
+  })
+  const outcome = await recordOutcome(stores.leases, member, end)
+  return { outcome, handlerMs: end.handlerMs, isDecided }
+}
+
+type Event = Parameters<Handler<unknown, undefined>>[0]
+
+async function takeOver(
+  { onTakeover = 'dead-letter' }: ResolvedOptions,
+  event: Event,
+  context: HandlerContext<undefined>,
+): Promise<Takeover> {
+  return typeof onTakeover === 'function' ? await onTakeover(event, context) : { kind: onTakeover }
+}
+
+async function handle(
+  handler: Handler<unknown, undefined>,
+  event: Event,
+  context: HandlerContext<undefined>,
+): Promise<Takeover> {
+  const value: unknown = await handler(event, context)
+  toResultText(value)
+  return { kind: 'done', result: value as Json | undefined }
+}
+
+function runLeaseHandler(
+  { options, signals }: WithoutInbox,
+  member: InFlightEvent,
+  handler: (context: HandlerContext<undefined>) => Promise<Takeover>,
+): Promise<HandlerEnd & { readonly handlerMs: number }> {
+  const { deadlineMs, logger, runtime } = options
+  return runHandler(
+    {
+      runtime,
+      deadlineMs,
+      drain: signals.drain,
+      leaseLost: member.lease?.lost,
+      revoke: () => undefined,
+    },
+    (signal, deadlineAt) => handler({ tx: undefined, signal, deadlineAt, logger }),
+  )
+}
+
+async function recordOutcome(
+  leases: Leases,
+  member: InFlightEvent,
+  end: HandlerEnd,
+): Promise<Outcome> {
+  switch (end.kind) {
+    case 'returned':
+      return completeLeased(leases, member, end.value as Takeover)
+    case 'lease-lost':
+      return { kind: 'abandoned', reason: 'lease-lost', error: end.error, stillRunning: true }
+    case 'drained':
+      return { kind: 'abandoned', reason: 'closing', stillRunning: end.ended ? undefined : true }
+    case 'threw':
+    case 'deadline':
+      return failureOutcome(leases.options, member.leaseAttempt ?? 1, end.error)
+  }
+}
+
+/** The store must know before the broker does: a lost `complete` would let the effect happen again. */
+async function completeLeased(
+  { options, store }: Leases,
+  member: InFlightEvent,
+  value: Takeover,
+): Promise<Outcome> {
+  const attempt = member.leaseAttempt ?? 1
+  if (value.kind !== 'done') return { kind: 'dead', reason: 'takeover', attempt }
+  const { result } = value
+  if (member.lease === undefined) return { kind: 'unguarded' }
+  const held = { id: member.event.id, ownerToken: member.lease.ownerToken, result }
+  for (let left = COMPLETE_TRIES; ; left -= 1) {
+    try {
+      const [answer] = await store.complete([held], options.dedupWindowMs)
+      if (answer === 'held') return { kind: 'processed', attempt, result }
+      const error = new LeaseLostError('The lease was lost before the result could be stored.')
+      return { kind: 'abandoned', reason: 'lease-lost', error, stillRunning: true }
+    } catch (error) {
+      if (left > 1 && error instanceof StoreUnavailableError) continue
+      return { kind: 'abandoned', reason: 'lease-lost', error, stillRunning: true }
+    }
+  }
 }

@@ -96,23 +96,23 @@ test('who is told to wait comes back after the lease, a second at least, and up 
   const { claimOne } = setUp()
   const outcome = (delayMs: number) => ({
     kind: 'outcome',
-    outcome: { kind: 'in-progress', delayMs },
+    outcome: { kind: 'in-progress', delayMs, cause: 'held-by-lease' },
   })
   expect(await claimOne({ kind: 'in-progress', remainingMs: 4_000 })).toEqual(outcome(9_000))
   expect(await claimOne({ kind: 'in-progress', remainingMs: 10 })).toEqual(outcome(6_000))
 })
 
 test.each([
-  [{ kind: 'not-due', remainingMs: 5 } as const, { kind: 'not-due', delayMs: 5 }],
+  [{ kind: 'not-due', remainingMs: 5 } as const, { kind: 'not-due', delayMs: 5, cause: 'not-due' }],
   [
     { kind: 'duplicate', result: 7 },
     { kind: 'duplicate', result: 7 },
   ],
   [
     { kind: 'dead', reason: 'fatal' },
-    { kind: 'dead', reason: 'fatal', attempt: 0 },
+    { kind: 'dead', reason: 'fatal', attempt: 0, repeated: true },
   ],
-  [{ kind: 'unknown' }, { kind: 'store-down', delayMs: 1_000, error }],
+  [{ kind: 'unknown' }, { kind: 'store-down', delayMs: 1_000, error, cause: 'store-error' }],
 ] satisfies (readonly [ClaimResult, object])[])(
   'without an inbox %o is the end of it',
   async (answer, outcome) => {
@@ -123,7 +123,8 @@ test.each([
 // Red when an event runs that nobody has claimed: the store may have said `duplicate`.
 test('a store that answers too few has not told, and nothing runs without a claim', async () => {
   const members = [newMember(), newMember()]
-  const down = { kind: 'outcome', outcome: { kind: 'store-down', delayMs: 1_000, error } }
+  const outcome = { kind: 'store-down', delayMs: 1_000, error, cause: 'store-error' }
+  const down = { kind: 'outcome', outcome }
   expect((await setUp().claim(members, acquired('first', 1)))[1]).toEqual(down)
   const [, beside] = await setUp('inbox').claim(members, acquired('first', 1))
   expect(beside).toEqual({ kind: 'run', member: members[1], takeover: false })

@@ -15,17 +15,16 @@ export interface Leases {
   readonly renewer: LeaseRenewer
 }
 
-/** What the lease store said of one member. Beside an inbox a `conflict` is for its row to judge. */
+/** What the lease store answers about one event. */
 export type Claimed =
   | { readonly kind: 'run'; readonly member: InFlightEvent; readonly takeover: boolean }
   | { readonly kind: 'outcome'; readonly outcome: Outcome }
+  /** Another payload under a used key. Beside an inbox, the event's row decides whether that is so. */
   | { readonly kind: 'conflict' }
+  /** The store did not answer. A claim that it took all the same runs out by itself. */
+  | { readonly kind: 'unavailable'; readonly error: unknown }
 
-/**
- * Step 2: takes the exclusive right to process each member, one round trip for all.
- *
- * @throws {@link StoreUnavailableError} what was claimed runs out by itself.
- */
+/** Step 2: takes the exclusive right to process each event, one round trip for all. Never rejects. */
 export async function claimLeases(
   context: Leases,
   members: readonly InFlightEvent[],
@@ -33,16 +32,20 @@ export async function claimLeases(
   const { options, store } = context
   const { inbox, leaseMs, retry, runtime } = options
   const tokens = members.map(() => runtime.uuid() as OwnerToken)
-  const results = await store.claim(
-    members.map(({ event }, index) => ({
-      id: event.id,
-      fingerprint: event.fingerprint,
-      ownerToken: tokens[index] as OwnerToken,
-      leaseMs,
-      // Beside an inbox the store's count is a hint: Postgres has the truth.
-      maxAttempts: inbox === undefined ? retry.attempts : undefined,
-    })),
-  )
+  const claims = members.map(({ event }, index) => ({
+    id: event.id,
+    fingerprint: event.fingerprint,
+    ownerToken: tokens[index] as OwnerToken,
+    leaseMs,
+    // Beside an inbox the store's count is a hint: Postgres has the truth.
+    maxAttempts: inbox === undefined ? retry.attempts : undefined,
+  }))
+  let results: readonly ClaimResult[]
+  try {
+    results = await store.claim(claims)
+  } catch (error) {
+    return members.map(() => ({ kind: 'unavailable', error }))
+  }
   return members.map((member, index) =>
     toClaimed(context, { member, token: tokens[index] as OwnerToken }, results[index]),
   )
@@ -66,16 +69,22 @@ function toClaimed(
     case 'in-progress': {
       const jitterMs = options.runtime.random() * (options.leaseMs / 3)
       const delayMs = Math.max(LEAST_DEFER_MS, result.remainingMs) + jitterMs
-      return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs } }
+      return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs, cause: 'held-by-lease' } }
     }
     case 'not-due':
-      return { kind: 'outcome', outcome: { kind: 'not-due', delayMs: result.remainingMs } }
+      return {
+        kind: 'outcome',
+        outcome: { kind: 'not-due', delayMs: result.remainingMs, cause: 'not-due' },
+      }
     case 'duplicate':
       return { kind: 'outcome', outcome: { kind: 'duplicate', result: result.result } }
     case 'dead':
       // Beside an inbox only its row may say so.
       return options.inbox === undefined
-        ? { kind: 'outcome', outcome: { kind: 'dead', reason: result.reason, attempt: 0 } }
+        ? {
+            kind: 'outcome',
+            outcome: { kind: 'dead', reason: result.reason, attempt: 0, repeated: true },
+          }
         : { kind: 'run', member: { ...member, suspect: true }, takeover: false }
     case 'conflict':
       return { kind: 'conflict' }
@@ -90,7 +99,7 @@ function toClaimed(
 /** Without an inbox nobody else can tell whether the event was processed. */
 function unknownOutcome(): Outcome {
   const error = new StoreUnavailableError('The lease store cannot read what it has of the event.')
-  return { kind: 'store-down', delayMs: LEAST_DEFER_MS, error }
+  return { kind: 'store-down', delayMs: LEAST_DEFER_MS, error, cause: 'store-error' }
 }
 
 /** Without an inbox there is no place to record a refused message: the broker's dead-letter place has it. */

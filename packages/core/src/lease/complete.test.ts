@@ -51,7 +51,7 @@ const ROWS: readonly (readonly [Outcome, readonly unknown[]])[] = [
     [['complete', [{ ...held, result: undefined }], 60_000], STOPPED_RENEWING],
   ],
   [
-    { kind: 'failed', attempt: 1, delayMs: 5, error },
+    { kind: 'failed', attempt: 1, delayMs: 5, error, cause: 'handler-failed' },
     [['fail', [{ ...held, delayMs: 5 }]], STOPPED_RENEWING],
   ],
   [
@@ -66,10 +66,10 @@ const ROWS: readonly (readonly [Outcome, readonly unknown[]])[] = [
     { kind: 'dead', reason: 'fingerprint-mismatch', attempt: 0, ref: { kind: 'refused', id: 'r' } },
     RELEASED,
   ],
-  [{ kind: 'in-progress', delayMs: 5 }, RELEASED],
-  [{ kind: 'not-due', delayMs: 5 }, RELEASED],
+  [{ kind: 'in-progress', delayMs: 5, cause: 'held-by-row' }, RELEASED],
+  [{ kind: 'not-due', delayMs: 5, cause: 'not-due' }, RELEASED],
   [{ kind: 'conflict', policy: 'ack', error }, RELEASED],
-  [{ kind: 'store-down', delayMs: 5, error }, RELEASED],
+  [{ kind: 'store-down', delayMs: 5, error, cause: 'store-error' }, RELEASED],
   [{ kind: 'abandoned', reason: 'closing' }, RELEASED],
   // The handler goes on, so a successor must wait until the lease runs out.
   [{ kind: 'abandoned', reason: 'closing', stillRunning: true }, [STOPPED_RENEWING]],
@@ -93,6 +93,10 @@ test('a takeover that nobody has decided keeps its lease, unless it ended', asyn
 })
 
 test('a lease store that does not answer hurts nobody, and the lease is renewed no more', async () => {
-  const heard = await told({ kind: 'failed', attempt: 1, delayMs: 5, error }, leased, true)
+  const heard = await told(
+    { kind: 'failed', attempt: 1, delayMs: 5, error, cause: 'handler-failed' },
+    leased,
+    true,
+  )
   expect(heard).toEqual([['fail', [{ ...held, delayMs: 5 }]], STOPPED_RENEWING])
 })

@@ -19,8 +19,8 @@ export function isHeldElsewhere(claimed: Claimed | undefined): boolean {
  */
 export async function waitForHolder(
   leases: Leases,
-  { member, claimed }: { readonly member: InFlightEvent; readonly claimed: Claimed },
-  signals: StopSignals,
+  member: InFlightEvent,
+  { claimed, signals }: { readonly claimed: Claimed; readonly signals: StopSignals },
 ): Promise<Claimed> {
   const { claimWaitMs, runtime } = leases.options
   let last = claimed
@@ -28,8 +28,8 @@ export async function waitForHolder(
     if (!isHeldElsewhere(last)) break
     await pause(runtime, share * claimWaitMs, signals)
     if (signals.isStopping()) break
-    const [next] = await claimLeases(leases, [member]).catch(() => [])
-    last = next ?? last
+    const [next] = await claimLeases(leases, [member])
+    if (next !== undefined && next.kind !== 'unavailable') last = next
   }
   return last
 }

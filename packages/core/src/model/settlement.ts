@@ -9,6 +9,45 @@ export type DeadLetterReason =
   | 'fingerprint-mismatch'
   | 'missing-event-key'
   | 'takeover'
+/**
+ * Why a delivery was deferred or abandoned, closed. It stands in the settlement, in the record for `observe`, and in the
+ * log line, so that an operator can tell the reason from one of them.
+ */
+export type DeferCause =
+  /** Another owner's lease of the event is running. */
+  | 'held-by-lease'
+  /** Another transaction holds the event's row. */
+  | 'held-by-row'
+  /** Another process counted a run of the event less than five seconds ago, or changed its state meanwhile. */
+  | 'running-elsewhere'
+  /** This process has the event in hand: an earlier delivery of it, or its stored copy, runs. */
+  | 'in-flight-here'
+  /** An earlier event with the same ordering key was deferred or abandoned. */
+  | 'lane-waits'
+  /** The event failed before, and its next attempt is not due yet. */
+  | 'not-due'
+  /** The handler failed; attempts are left. */
+  | 'handler-failed'
+  /** A function of the user's that identifies the event (`decode`, `schema`, a resolver) asked for a retry. */
+  | 'identify-failed'
+  /** The event key was used with another payload, and `onConflict` is `'throw'`. */
+  | 'conflict'
+  /** The breaker keeps calls from a store that failed before. */
+  | 'breaker-open'
+  /** A store did not answer, or answered with an error. */
+  | 'store-error'
+  /** The event must run alone, and other runs did not end in time. */
+  | 'waiting-alone'
+  /** The consumer is shutting down. */
+  | 'draining'
+  /** The lease was lost: another owner may have taken the event over. */
+  | 'lease-lost'
+  /** The handler's deadline passed. */
+  | 'deadline'
+  /** COMMIT got no answer. */
+  | 'commit-unknown'
+  /** The commit was not replicated as the server demands (warning 01000). */
+  | 'not-replicated'
 export type AbandonReason = 'lease-lost' | 'deadline' | 'commit-unknown' | 'closing'
 
 /** What the adapter must do with a delivery. Carried out after the stores know, never before. */
@@ -23,6 +62,7 @@ export type Settlement =
       readonly reason: DeferReason
       /** When the delivery may come back, on this process's clock. */
       readonly until: EpochMs
+      readonly cause?: DeferCause
       readonly error?: unknown
     }
   | {
@@ -33,5 +73,6 @@ export type Settlement =
   | {
       readonly kind: 'abandon'
       readonly reason: AbandonReason
+      readonly cause?: DeferCause
       readonly error?: unknown
     }

@@ -5,7 +5,7 @@ import type { Inbox } from '../model/inbox.ts'
 import type { LeaseStore } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
 import type { Runtime } from '../model/runtime.ts'
-import type { Settlement } from '../model/settlement.ts'
+import type { DeferCause, Settlement } from '../model/settlement.ts'
 
 export interface HandlerContext<Tx> {
   /** The transaction that holds the event's row: write through it. `undefined` without an inbox. */
@@ -30,15 +30,27 @@ export type BatchHandler<Payload, Tx> = (
 /** Finds something in a delivery: its key, tenant or ordering key. */
 export type Resolver<Payload = unknown> = (delivery: DecodedDelivery<Payload>) => string | undefined
 
-/** One record per delivery, after its settlement is known. */
+/** One record per delivery, and per run of a parked event, after its settlement is known. */
 export interface OutcomeRecord {
   readonly consumer: string
   readonly source: Delivery['source']
+  /** Name of the event in every store, in log lines and in dead letters; none before the event is identified. */
+  readonly eventId?: string | undefined
   /** HMAC of the key; the key itself never leaves the guard. */
   readonly keyHash?: string | undefined
   readonly attempt: number
   readonly settlement: Settlement
+  /** Why the delivery was deferred or abandoned; none for other settlements. */
+  readonly cause?: DeferCause | undefined
+  /** The event was dead before this delivery: do not count its death again. */
+  readonly repeated?: boolean | undefined
+  /** The event ran from the store; no broker waits for this settlement. */
+  readonly parked?: boolean | undefined
+  /** Milliseconds since the message was produced, by the producer's clock; none where the broker does not say. */
+  readonly messageAgeMs?: number | undefined
+  /** Milliseconds in the handler; none when it did not run. */
   readonly handlerMs?: number | undefined
+  /** Milliseconds from the delivery to its settlement. */
   readonly totalMs: number
 }
 

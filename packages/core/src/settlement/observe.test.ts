@@ -1,10 +1,12 @@
 import { expect, test } from 'vitest'
+import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { noop } from '../fixtures/inbox.ts'
 import { resolveOptions } from '../guard/resolve-options.ts'
 import { memoryInbox, toDelivery } from '../memory/index.ts'
-import { toEpochMs } from '../model/brands.ts'
+import { type EventId, toEpochMs } from '../model/brands.ts'
 import { LeaseLostError } from '../model/errors.ts'
 import type { Logger } from '../model/logger.ts'
+import type { OutcomeRecord } from '../options/options.ts'
 import { observeOutcome } from './observe.ts'
 import { type Outcome, settlementOf } from './outcome.ts'
 
@@ -40,6 +42,58 @@ test.each<[string, string, Outcome]>([
   ['warn', 'may have been committed', { kind: 'abandoned', reason: 'commit-unknown', error }],
   ['debug', 'is processed', { kind: 'processed', attempt: 1 }],
   ['error', 'is dead', { kind: 'dead', reason: 'fatal', attempt: 1, error }],
+  ['debug', 'was dead before', { kind: 'dead', reason: 'fatal', attempt: 1, repeated: true }],
 ])('%s says that a delivery %s', (level, _what, outcome) => {
   expect(levelOf(outcome)).toBe(level)
+})
+
+/** The record and the log line of a delivery with that outcome. */
+function reportOf(outcome: Outcome, over: { readonly parked?: boolean } = {}) {
+  const lines: object[] = []
+  const records: OutcomeRecord[] = []
+  const hear = (fields: object): void => void lines.push(fields)
+  const logger = { debug: hear, info: hear, warn: hear, error: hear }
+  const observe = (record: OutcomeRecord): void => void records.push(record)
+  const options = resolveOptions({ consumer: 'billing', inbox: memoryInbox(), logger, observe })
+  observeOutcome(options, new Uint8Array(32), {
+    ...{ delivery: toDelivery({}), outcome, settlement: settlementOf(outcome, toEpochMs(0)) },
+    ...{ key: 'k', eventId: 'an-event' as EventId, totalMs: 1 },
+    ...over,
+  })
+  return { record: records[0], line: lines[0] }
+}
+
+test.each<Outcome>([
+  { kind: 'in-progress', delayMs: 5, cause: 'held-by-lease' },
+  { kind: 'not-due', delayMs: 5, cause: 'lane-waits' },
+  { kind: 'failed', attempt: 1, delayMs: 5, error, cause: 'handler-failed' },
+  { kind: 'store-down', delayMs: 5, error, cause: 'breaker-open' },
+  { kind: 'abandoned', reason: 'closing', cause: 'draining' },
+])('record and line say why a delivery is not settled for good: $cause', (outcome) => {
+  const { record, line } = reportOf(outcome)
+  const { cause } = outcome as { readonly cause: string }
+  expect(record).toMatchObject({ cause, eventId: 'an-event', settlement: { cause } })
+  expect(line).toMatchObject({ cause, eventId: 'an-event', outcome: outcome.kind })
+})
+
+test('a record tells a death that was reported before, and a run that no broker waits for', () => {
+  const dead = { kind: 'dead', reason: 'fatal', attempt: 1 } as const
+  expect(reportOf(dead).record).not.toHaveProperty('repeated')
+  expect(reportOf({ ...dead, repeated: true }).record).toHaveProperty('repeated', true)
+  expect(reportOf(dead).record).not.toHaveProperty('parked')
+  expect(reportOf(dead, { parked: true }).record).toHaveProperty('parked', true)
+  expect(reportOf(dead, { parked: true }).line).toHaveProperty('parked', true)
+})
+
+test('a record has the age of a message whose producer says when it was made', () => {
+  const records: OutcomeRecord[] = []
+  const observe = (record: OutcomeRecord): void => void records.push(record)
+  const runtime = { ...systemRuntime, now: () => toEpochMs(5_000) }
+  const options = resolveOptions({ consumer: 'billing', inbox: memoryInbox(), observe, runtime })
+  const outcome = { kind: 'processed', attempt: 1 } as const
+  for (const over of [{ producedAt: new Date(2_000) }, {}]) {
+    const report = { outcome, settlement: settlementOf(outcome, toEpochMs(0)), totalMs: 1 }
+    observeOutcome(options, undefined, { ...report, delivery: toDelivery({}, over) })
+  }
+  expect(records.map(({ messageAgeMs }) => messageAgeMs)).toEqual([3_000, undefined])
 })

@@ -1,7 +1,9 @@
+import type { EventId } from '../model/brands.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
 import { isLevelEnabled, type Logger } from '../model/logger.ts'
 import type { Settlement } from '../model/settlement.ts'
+import type { OutcomeRecord } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { hashKey } from './key-hash.ts'
 import type { Outcome } from './outcome.ts'
@@ -9,42 +11,74 @@ import type { Outcome } from './outcome.ts'
 /** What is known of a delivery when its settlement is. */
 export interface Report {
   readonly delivery: Delivery
-  readonly key: string | undefined
+  readonly key?: string | undefined
+  readonly eventId?: EventId | undefined
   readonly outcome: Outcome
   readonly settlement: Settlement
-  readonly handlerMs: number | undefined
+  /** The event ran from the store; no broker waits for this settlement. */
+  readonly parked?: boolean | undefined
+  readonly handlerMs?: number | undefined
   readonly totalMs: number
 }
 
-/** The one hook and the log line. Neither can fail a delivery. */
+/** Step 5: the hook `observe` and the log line. Neither can fail a delivery. */
 export function observeOutcome(
   options: ResolvedOptions,
   secret: Uint8Array | undefined,
-  entry: Report,
+  report: Report,
 ): void {
-  const { delivery, key, outcome, settlement, handlerMs, totalMs } = entry
-  const [level] = lineOf(outcome)
-  // This runs once per delivery, and a hash that nobody reads would be a tenth of what the guard costs.
-  if (options.observe === undefined && !isLevelEnabled(options.logger, level)) return
-  const keyHash = key === undefined || secret === undefined ? undefined : hashKey(secret, key)
-  const attempt = 'attempt' in outcome ? outcome.attempt : 0
-  const { consumer, logger, observe } = options
+  const [level, message] = lineOf(report.outcome)
+  const { logger, observe } = options
+  const isLogged = isLevelEnabled(logger, level)
+  // A hash that nobody reads would be a tenth of what the guard costs per delivery.
+  if (observe === undefined && !isLogged) return
+  const record = toRecord(options, secret, report)
   if (observe !== undefined) {
     try {
-      observe({
-        consumer,
-        source: delivery.source,
-        keyHash,
-        attempt,
-        settlement,
-        handlerMs,
-        totalMs,
-      })
+      observe(record)
     } catch (error) {
       logger.error({ err: describeError(error) }, 'observe threw')
     }
   }
-  log(options, entry, { consumer, keyHash, attempt, source: delivery.source })
+  if (isLogged) logger[level](toFields(record, report.outcome), message)
+}
+
+function toRecord(
+  { consumer, runtime }: ResolvedOptions,
+  secret: Uint8Array | undefined,
+  report: Report,
+): OutcomeRecord {
+  const { delivery, eventId, handlerMs, key, outcome, parked, settlement, totalMs } = report
+  const { producedAt } = delivery
+  return {
+    consumer,
+    source: delivery.source,
+    eventId,
+    keyHash: key === undefined || secret === undefined ? undefined : hashKey(secret, key),
+    attempt: 'attempt' in outcome ? outcome.attempt : 0,
+    settlement,
+    ...('cause' in settlement ? { cause: settlement.cause } : {}),
+    ...('repeated' in outcome && outcome.repeated === true ? { repeated: true } : {}),
+    ...(parked === true ? { parked: true } : {}),
+    ...(producedAt === undefined ? {} : { messageAgeMs: runtime.now() - producedAt.getTime() }),
+    handlerMs,
+    totalMs,
+  }
+}
+
+/** What a log line carries: no key, no payload, no timings. */
+function toFields(
+  { attempt, cause, consumer, eventId, keyHash, parked, settlement, source }: OutcomeRecord,
+  outcome: Outcome,
+): object {
+  const isFailure = 'error' in outcome && outcome.error !== undefined
+  return {
+    ...{ consumer, eventId, keyHash, attempt, source, outcome: outcome.kind },
+    ...('reason' in settlement ? { reason: settlement.reason } : {}),
+    ...(cause === undefined ? {} : { cause }),
+    ...(parked === undefined ? {} : { parked }),
+    ...(isFailure ? { err: describeError(outcome.error) } : {}),
+  }
 }
 
 type Line = readonly [keyof Logger, string]
@@ -64,19 +98,14 @@ const LINES: { readonly [Kind in Outcome['kind']]: Line } = {
   dead: ['error', 'event is dead'],
 }
 
-/** What a drain or a rebalance never began is nobody's trouble: whoever has it next begins it. */
-const lineOf = (outcome: Outcome): Line =>
-  outcome.kind === 'abandoned' && outcome.reason === 'closing' && outcome.stillRunning !== true
-    ? SETTLED
-    : LINES[outcome.kind]
-
-/** Duplicates and deferrals are the daily business of a consumer; only what lost its way is a warning. */
-function log(options: ResolvedOptions, { outcome, settlement }: Report, fields: object): void {
+/**
+ * Duplicates and deferrals are routine, and so are messages that a drain or a rebalance returns unstarted and copies of
+ * an event whose death was reported before.
+ */
+function lineOf(outcome: Outcome): Line {
   const { kind } = outcome
-  const detail = 'reason' in settlement ? { ...fields, reason: settlement.reason } : fields
-  const error =
-    'error' in outcome && outcome.error !== undefined ? describeError(outcome.error) : undefined
-  const record = error === undefined ? detail : { ...detail, err: error }
-  const [level, message] = lineOf(outcome)
-  options.logger[level]({ ...record, outcome: kind }, message)
+  const isReturnedUnstarted =
+    kind === 'abandoned' && outcome.reason === 'closing' && outcome.stillRunning !== true
+  const isRepeated = kind === 'dead' && outcome.repeated === true
+  return isReturnedUnstarted || isRepeated ? SETTLED : LINES[kind]
 }

@@ -1,6 +1,12 @@
 import { expect, test } from 'vitest'
 import { toEpochMs } from '../model/brands.ts'
-import { laneFollowerOutcome, type Outcome, settlementOf, stopsLane } from './outcome.ts'
+import {
+  copyOutcome,
+  laneFollowerOutcome,
+  type Outcome,
+  settlementOf,
+  stopsLane,
+} from './outcome.ts'
 
 const error = new Error('why')
 const NOW = toEpochMs(1_000)
@@ -15,16 +21,16 @@ const ROWS: readonly (readonly [Outcome, object])[] = [
   [{ kind: 'skipped' }, { kind: 'ack', by: 'skipped' }],
   [{ kind: 'unguarded' }, { kind: 'ack', by: 'unguarded' }],
   [
-    { kind: 'in-progress', delayMs: 5 },
-    { kind: 'defer', reason: 'in-progress', until: 1_005 },
+    { kind: 'in-progress', delayMs: 5, cause: 'held-by-row' },
+    { kind: 'defer', reason: 'in-progress', until: 1_005, cause: 'held-by-row' },
   ],
   [
-    { kind: 'not-due', delayMs: 7.2 },
-    { kind: 'defer', reason: 'not-due', until: 1_008 },
+    { kind: 'not-due', delayMs: 7.2, cause: 'not-due' },
+    { kind: 'defer', reason: 'not-due', until: 1_008, cause: 'not-due' },
   ],
   [
-    { kind: 'failed', attempt: 1, delayMs: 10, error },
-    { kind: 'defer', reason: 'failed', until: 1_010, error },
+    { kind: 'failed', attempt: 1, delayMs: 10, error, cause: 'handler-failed' },
+    { kind: 'defer', reason: 'failed', until: 1_010, error, cause: 'handler-failed' },
   ],
   [
     { kind: 'dead', reason: 'fatal', attempt: 1, error },
@@ -36,15 +42,27 @@ const ROWS: readonly (readonly [Outcome, object])[] = [
   ],
   [
     { kind: 'conflict', policy: 'throw', error },
-    { kind: 'defer', reason: 'failed', until: 2_000, error },
+    { kind: 'defer', reason: 'failed', until: 2_000, error, cause: 'conflict' },
   ],
   [
-    { kind: 'store-down', delayMs: 3, error },
-    { kind: 'defer', reason: 'store-down', until: 1_003, error },
+    { kind: 'store-down', delayMs: 3, error, cause: 'store-error' },
+    { kind: 'defer', reason: 'store-down', until: 1_003, error, cause: 'store-error' },
   ],
   [
     { kind: 'abandoned', reason: 'commit-unknown', error },
-    { kind: 'abandon', reason: 'commit-unknown', error },
+    { kind: 'abandon', reason: 'commit-unknown', error, cause: 'commit-unknown' },
+  ],
+  [
+    { kind: 'abandoned', reason: 'commit-unknown', error, cause: 'not-replicated' },
+    { kind: 'abandon', reason: 'commit-unknown', error, cause: 'not-replicated' },
+  ],
+  [
+    { kind: 'abandoned', reason: 'closing' },
+    { kind: 'abandon', reason: 'closing', cause: 'draining' },
+  ],
+  [
+    { kind: 'abandoned', reason: 'lease-lost' },
+    { kind: 'abandon', reason: 'lease-lost', cause: 'lease-lost' },
   ],
 ]
 
@@ -59,22 +77,45 @@ test('a lane stops exactly at defer and abandon', () => {
   }
 })
 
-test('who follows one that stopped its lane settles with the same time', () => {
+test('a later event of a lane that stopped settles with the same time, because the lane waits', () => {
   const running = { kind: 'abandoned', reason: 'deadline', error, stillRunning: true } as const
+  const cause = 'lane-waits'
   const followers: readonly (readonly [Outcome, Outcome])[] = [
     [
-      { kind: 'failed', attempt: 1, delayMs: 10, error },
-      { kind: 'not-due', delayMs: 10 },
+      { kind: 'failed', attempt: 1, delayMs: 10, error, cause: 'handler-failed' },
+      { kind: 'not-due', delayMs: 10, cause },
     ],
     [
       { kind: 'conflict', policy: 'throw', error },
-      { kind: 'not-due', delayMs: 1_000 },
+      { kind: 'not-due', delayMs: 1_000, cause },
+    ],
+    [
+      { kind: 'store-down', delayMs: 3, error, cause: 'breaker-open' },
+      { kind: 'store-down', delayMs: 3, error, cause },
     ],
     // Nothing of the follower itself is still running: it may be given back.
-    [running, { kind: 'abandoned', reason: 'deadline', error }],
+    [running, { kind: 'abandoned', reason: 'deadline', error, cause }],
   ]
   for (const [leader, follower] of followers) expect(laneFollowerOutcome(leader)).toEqual(follower)
   for (const kind of ['in-progress', 'not-due'] as const) {
-    expect(laneFollowerOutcome({ kind, delayMs: 5 })).toEqual({ kind, delayMs: 5 })
+    const leader = { kind, delayMs: 5, cause: 'held-by-lease' } as const
+    expect(laneFollowerOutcome(leader)).toEqual({ kind, delayMs: 5, cause })
   }
+})
+
+test('a copy settles as the delivery that led, for the same cause, and a death counts once', () => {
+  const held = { kind: 'in-progress', delayMs: 5, cause: 'held-by-lease' } as const
+  const failed = {
+    kind: 'failed',
+    attempt: 1,
+    delayMs: 10,
+    error,
+    cause: 'handler-failed',
+  } as const
+  const dead = { kind: 'dead', reason: 'fatal', attempt: 1, error } as const
+  const running = { kind: 'abandoned', reason: 'closing', stillRunning: true } as const
+  expect(copyOutcome(held)).toEqual(held)
+  expect(copyOutcome(failed)).toEqual({ kind: 'not-due', delayMs: 10, cause: 'not-due' })
+  expect(copyOutcome(dead)).toEqual({ ...dead, repeated: true })
+  expect(copyOutcome(running)).toEqual({ kind: 'abandoned', reason: 'closing' })
 })

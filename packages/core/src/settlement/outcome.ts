@@ -1,6 +1,11 @@
 import { type EpochMs, type Json, toEpochMs } from '../model/brands.ts'
 import type { DeadLetterRef } from '../model/inbox.ts'
-import type { AbandonReason, DeadLetterReason, Settlement } from '../model/settlement.ts'
+import type {
+  AbandonReason,
+  DeadLetterReason,
+  DeferCause,
+  Settlement,
+} from '../model/settlement.ts'
 
 /** How the processing of one delivery ended. The stores know it already. */
 export type Outcome =
@@ -8,13 +13,14 @@ export type Outcome =
   | { readonly kind: 'duplicate'; readonly result?: Json | undefined }
   | { readonly kind: 'skipped' }
   | { readonly kind: 'unguarded' }
-  | { readonly kind: 'in-progress'; readonly delayMs: number }
-  | { readonly kind: 'not-due'; readonly delayMs: number }
+  | { readonly kind: 'in-progress'; readonly delayMs: number; readonly cause: DeferCause }
+  | { readonly kind: 'not-due'; readonly delayMs: number; readonly cause: DeferCause }
   | {
       readonly kind: 'failed'
       readonly attempt: number
       readonly delayMs: number
       readonly error: unknown
+      readonly cause: DeferCause
     }
   | {
       readonly kind: 'dead'
@@ -23,14 +29,23 @@ export type Outcome =
       readonly error?: unknown
       /** The durable record; none without an inbox. */
       readonly ref?: DeadLetterRef | undefined
+      /** An earlier delivery has died already: this one is counted by nobody. */
+      readonly repeated?: true | undefined
     }
   /** Fingerprints differ and the policy is `ack` or `throw`; with `dead-letter` it is `dead`. */
   | { readonly kind: 'conflict'; readonly policy: 'ack' | 'throw'; readonly error: unknown }
-  | { readonly kind: 'store-down'; readonly delayMs: number; readonly error: unknown }
+  | {
+      readonly kind: 'store-down'
+      readonly delayMs: number
+      readonly error: unknown
+      readonly cause: DeferCause
+    }
   | {
       readonly kind: 'abandoned'
       readonly reason: AbandonReason
       readonly error?: unknown
+      /** Left out where the reason says it: see {@link ABANDON_CAUSES}. */
+      readonly cause?: DeferCause | undefined
       /** The handler did not end: nobody may release its claim. */
       readonly stillRunning?: true | undefined
     }
@@ -44,60 +59,90 @@ type SettlementTable = {
 
 const CONFLICT_DELAY_MS = 1_000
 
-/** design.md §5. An error that is undefined is left out, so that settlements compare well in tests. */
+const ABANDON_CAUSES: Readonly<Record<AbandonReason, DeferCause>> = {
+  'lease-lost': 'lease-lost',
+  deadline: 'deadline',
+  'commit-unknown': 'commit-unknown',
+  closing: 'draining',
+}
+
+/** design.md §5. A field that is undefined is left out, so that settlements compare well in tests. */
 const SETTLEMENTS = {
   processed: ({ result }) => ({ kind: 'ack', by: 'processed', ...given('result', result) }),
   duplicate: ({ result }) => ({ kind: 'ack', by: 'duplicate', ...given('result', result) }),
   skipped: () => ({ kind: 'ack', by: 'skipped' }),
   unguarded: () => ({ kind: 'ack', by: 'unguarded' }),
-  'in-progress': ({ delayMs }, now) => defer('in-progress', now, delayMs),
-  'not-due': ({ delayMs }, now) => defer('not-due', now, delayMs),
-  failed: ({ delayMs, error }, now) => ({ ...defer('failed', now, delayMs), error }),
+  'in-progress': (outcome, now) => defer('in-progress', outcome, now),
+  'not-due': (outcome, now) => defer('not-due', outcome, now),
+  failed: (outcome, now) => ({ ...defer('failed', outcome, now), error: outcome.error }),
   dead: ({ reason, error }) => ({ kind: 'dead-letter', reason, ...given('error', error) }),
-  conflict: ({ policy, error }, now) =>
-    policy === 'ack'
+  conflict: ({ policy, error }, now) => {
+    const deferral = { delayMs: CONFLICT_DELAY_MS, cause: 'conflict' } as const
+    return policy === 'ack'
       ? { kind: 'ack', by: 'conflict' }
-      : { ...defer('failed', now, CONFLICT_DELAY_MS), error },
-  'store-down': ({ delayMs, error }, now) => ({ ...defer('store-down', now, delayMs), error }),
-  abandoned: ({ reason, error }) => ({ kind: 'abandon', reason, ...given('error', error) }),
+      : { ...defer('failed', deferral, now), error }
+  },
+  'store-down': (outcome, now) => ({ ...defer('store-down', outcome, now), error: outcome.error }),
+  abandoned: ({ reason, error, cause = ABANDON_CAUSES[reason] }) => ({
+    kind: 'abandon',
+    reason,
+    cause,
+    ...given('error', error),
+  }),
 } satisfies SettlementTable
 
 export function settlementOf(outcome: Outcome, now: EpochMs): Settlement {
-  const settle = SETTLEMENTS[outcome.kind] as (outcome: Outcome, now: EpochMs) => Settlement
-  return settle(outcome, now)
+  const settlement = SETTLEMENTS[outcome.kind] as (outcome: Outcome, now: EpochMs) => Settlement
+  return settlement(outcome, now)
 }
 
 function given<Name extends string>(name: Name, value: unknown): { [N in Name]?: unknown } {
   return (value === undefined ? {} : { [name]: value }) as { [N in Name]?: unknown }
 }
 
+type Deferral = Extract<Settlement, { kind: 'defer' }>
+
 function defer(
-  reason: 'in-progress' | 'not-due' | 'failed' | 'store-down',
+  reason: Deferral['reason'],
+  { delayMs, cause }: { readonly delayMs: number; readonly cause: DeferCause },
   now: EpochMs,
-  delayMs: number,
-): Extract<Settlement, { kind: 'defer' }> {
-  return { kind: 'defer', reason, until: toEpochMs(now + Math.max(0, Math.ceil(delayMs))) }
+): Deferral {
+  return { kind: 'defer', reason, cause, until: toEpochMs(now + Math.max(0, Math.ceil(delayMs))) }
 }
 
-/** A lane stops at its first defer or abandon: what came after it must not overtake it. */
+const STOPS_LANE = {
+  processed: false,
+  duplicate: false,
+  skipped: false,
+  unguarded: false,
+  'in-progress': true,
+  'not-due': true,
+  failed: true,
+  dead: false,
+  conflict: false,
+  'store-down': true,
+  abandoned: true,
+} as const satisfies Readonly<Record<Outcome['kind'], boolean>>
+
+/** A lane stops at its first defer or abandon: later events of the lane must not overtake that one. */
 export function stopsLane(outcome: Outcome): boolean {
-  const { kind } = settlementOf(outcome, toEpochMs(0))
-  return kind === 'defer' || kind === 'abandon'
+  return STOPS_LANE[outcome.kind] || (outcome.kind === 'conflict' && outcome.policy === 'throw')
 }
 
-/** How a follower of a lane that stopped settles: with the same time. */
+/** How a later event of a lane that stopped settles: with the same time. */
 export function laneFollowerOutcome(leader: Outcome): Outcome {
+  const cause = 'lane-waits'
   switch (leader.kind) {
     case 'failed':
-      return { kind: 'not-due', delayMs: leader.delayMs }
+      return { kind: 'not-due', delayMs: leader.delayMs, cause }
     case 'conflict':
-      return { kind: 'not-due', delayMs: CONFLICT_DELAY_MS }
+      return { kind: 'not-due', delayMs: CONFLICT_DELAY_MS, cause }
     case 'in-progress':
     case 'not-due':
     case 'store-down':
-      return leader
+      return { ...leader, cause }
     case 'abandoned':
-      return { kind: 'abandoned', reason: leader.reason, error: leader.error }
+      return { kind: 'abandoned', reason: leader.reason, error: leader.error, cause }
     case 'processed':
     case 'duplicate':
     case 'skipped':
@@ -106,5 +151,20 @@ export function laneFollowerOutcome(leader: Outcome): Outcome {
       return leader
     default:
       return leader satisfies never
+  }
+}
+
+/** How a copy settles when the delivery of its event that led was not processed. */
+export function copyOutcome(leader: Outcome): Outcome {
+  switch (leader.kind) {
+    case 'dead':
+      return { ...leader, repeated: true }
+    case 'failed':
+    case 'conflict':
+      return { ...laneFollowerOutcome(leader), cause: 'not-due' } as Outcome
+    case 'abandoned':
+      return { ...leader, stillRunning: undefined }
+    default:
+      return leader
   }
 }

@@ -2,6 +2,7 @@ import { backoffMs } from '../concurrency/backoff.ts'
 import { describeError, type ErrorCode, OncewardError, RetryableError } from '../model/errors.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { Outcome } from './outcome.ts'
 
 /** What a handler's failure means for its event: total, never throws. */
 export type RetryDecision =
@@ -47,4 +48,16 @@ export function decideRetry(
   if (isFatal(options, error)) return { kind: 'bury', reason: 'fatal' }
   if (attempt >= options.retry.attempts) return { kind: 'bury', reason: 'attempts-spent' }
   return { kind: 'retry', delayMs: retryDelayMs(options, attempt, error) }
+}
+
+/** What follows from a failure where nothing but the outcome records it: a retry, or a dead letter. */
+export function failureOutcome(
+  options: ResolvedOptions,
+  attempt: number,
+  error: unknown,
+): Extract<Outcome, { kind: 'failed' | 'dead' }> {
+  const decision = decideRetry(options, attempt, error)
+  return decision.kind === 'retry'
+    ? { kind: 'failed', attempt, delayMs: decision.delayMs, error, cause: 'handler-failed' }
+    : { kind: 'dead', reason: decision.reason, attempt, error }
 }

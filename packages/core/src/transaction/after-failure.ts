@@ -140,7 +140,10 @@ async function withoutVerdict(
         stillRunning: true,
       })
     case 'not-replicated':
-      return concludeAll(batch, claimed, abandonedUnknown(failure.error))
+      return concludeAll(batch, claimed, {
+        ...abandonedUnknown(failure.error),
+        cause: 'not-replicated',
+      })
     case 'commit-unknown':
       return claimAgain(queue, claimed, failure.error)
     case 'lease-lost': {
@@ -152,7 +155,7 @@ async function withoutVerdict(
   }
 }
 
-function abandonedUnknown(error: unknown): Outcome {
+function abandonedUnknown(error: unknown): Extract<Outcome, { kind: 'abandoned' }> {
   return { kind: 'abandoned', reason: 'commit-unknown', error }
 }
 

@@ -58,7 +58,7 @@ export function deferAll(batch: Batch, members: readonly PendingEvent[], error: 
     const delayMs = engine.heldBackoff.nextMs(pending.member.event.id)
     const outcome: Outcome = pending.commitUnknown
       ? { kind: 'abandoned', reason: 'commit-unknown', error }
-      : { kind: 'store-down', delayMs, error }
+      : { kind: 'store-down', delayMs, error, cause: 'store-error' }
     conclude(batch, pending, outcome)
   }
 }

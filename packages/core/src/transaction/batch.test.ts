@@ -110,7 +110,7 @@ test('an event that waits to run alone goes back when the consumer stops, and is
   await turn()
   stop.abort()
   gate.resolve()
-  expect(await crashed).toEqual([{ kind: 'abandon', reason: 'closing' }])
+  expect(await crashed).toEqual([{ kind: 'abandon', reason: 'closing', cause: 'draining' }])
   expect(asked.releases).toEqual([])
   expect(await before).toEqual(processed)
   expect(await guard.process(suspect('crashed'))).toEqual(processed)

@@ -1,4 +1,5 @@
 import type { InFlightEvent } from '../model/in-flight-event.ts'
+import type { DeferCause } from '../model/settlement.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { type Batch, type BatchRun, conclude, concludeAll, failBatch } from './batch-state.ts'
 import { runBisecting } from './bisect.ts'
@@ -95,13 +96,19 @@ async function read(batch: Batch, members: readonly PendingEvent[]): Promise<voi
     pending.reads += 1
     const next = await fromStoredState(engine, pending, known[index] ?? { kind: 'absent' })
     if (next.kind === 'outcome') conclude(batch, pending, next.outcome)
-    else if (pending.reads > MOST_READS) conclude(batch, pending, heldOutcome(batch, pending))
-    else pending.standing = next.standing
+    else if (pending.reads > MOST_READS) {
+      conclude(batch, pending, heldOutcome(batch, pending, 'running-elsewhere'))
+    } else pending.standing = next.standing
   }
 }
 
-function heldOutcome(batch: Batch, { member }: PendingEvent): Outcome {
-  return { kind: 'in-progress', delayMs: batch.run.engine.heldBackoff.nextMs(member.event.id) }
+function heldOutcome(
+  batch: Batch,
+  { member }: PendingEvent,
+  cause: DeferCause = 'held-by-row',
+): Outcome {
+  const delayMs = batch.run.engine.heldBackoff.nextMs(member.event.id)
+  return { kind: 'in-progress', delayMs, cause }
 }
 
 async function countSuspects(

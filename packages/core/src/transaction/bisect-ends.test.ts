@@ -15,7 +15,7 @@ const sizeOf = ({ claim }: BeginRequest) => (claim.kind === 'none' ? 0 : claim.e
 
 const processed = { kind: 'ack', by: 'processed' } as const
 const failed = { kind: 'defer', reason: 'failed' } as const
-const closing = { kind: 'abandon', reason: 'closing' } as const
+const closing = { kind: 'abandon', reason: 'closing', cause: 'draining' } as const
 const batch = { transaction: 'batch' } as const
 
 /** A statement failed in each of these transactions. */

@@ -100,7 +100,8 @@ test('a counted event whose row has changed hands is not given back', async () =
   const { asked, guard } = troubled(() => undefined, {
     session: () => ({ begin: async () => ({ kind: 'none' }) }),
   })
-  const settlement = { kind: 'defer', reason: 'in-progress', until: 1_005_000 }
+  const cause = 'running-elsewhere'
+  const settlement = { kind: 'defer', reason: 'in-progress', until: 1_005_000, cause }
   expect(await guard.process(suspect('a'))).toEqual(settlement)
   expect(asked.releases).toEqual([])
   await guard.close()

@@ -106,7 +106,7 @@ function held(queue: BisectQueue, members: readonly PendingEvent[]): void {
   if (members.length === 1) {
     for (const pending of members) {
       const delayMs = batch.run.engine.heldBackoff.nextMs(pending.member.event.id)
-      conclude(batch, pending, { kind: 'in-progress', delayMs })
+      conclude(batch, pending, { kind: 'in-progress', delayMs, cause: 'held-by-row' })
     }
     return
   }

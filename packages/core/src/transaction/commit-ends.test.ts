@@ -62,7 +62,7 @@ test('what was committed but not replicated is left to its redelivery', async ()
     () => undefined,
     answering({ kind: 'not-replicated', error }, { arrives: true }),
   )
-  const abandoned = { kind: 'abandon', reason: 'commit-unknown', error }
+  const abandoned = { kind: 'abandon', reason: 'commit-unknown', cause: 'not-replicated', error }
   expect(await guard.process(named('a'))).toEqual(abandoned)
   expect(asked.begins).toHaveLength(1)
   expect(await guard.process(named('a'))).toEqual({ kind: 'ack', by: 'duplicate' })
@@ -98,7 +98,12 @@ for (const [what, delivery] of [
 
   test(`two COMMITs without an answer: the ${what} is left to its redelivery`, async () => {
     const { asked, guard } = troubled(() => undefined, answering(unknown, { times: 2 }))
-    const abandoned = { kind: 'abandon', reason: 'commit-unknown', error: unknown.error }
+    const abandoned = {
+      kind: 'abandon',
+      reason: 'commit-unknown',
+      cause: 'commit-unknown',
+      error: unknown.error,
+    }
     expect(await guard.process(delivery)).toEqual(abandoned)
     expect(asked.begins).toHaveLength(2)
     expect(await guard.process(delivery)).toEqual(processed)
@@ -118,7 +123,7 @@ test('a COMMIT without an answer, and then no store to ask: it is left to its re
       },
     }),
   })
-  const abandoned = { kind: 'abandon', reason: 'commit-unknown', error }
+  const abandoned = { kind: 'abandon', reason: 'commit-unknown', cause: 'commit-unknown', error }
   expect(await guard.process(named('a'))).toEqual(abandoned)
   await guard.close()
 })

@@ -11,9 +11,18 @@ const processed = { kind: 'ack', by: 'processed' } as const
 
 // The deferral is at least as long as what is left of the five seconds.
 test.each([
-  [0, { kind: 'defer', reason: 'in-progress', until: 1_000_000 + 5_000 }],
-  [4_000, { kind: 'defer', reason: 'in-progress', until: 1_004_000 + 1_000 }],
-  [4_999, { kind: 'defer', reason: 'in-progress', until: 1_004_999 + 1_000 }],
+  [
+    0,
+    { kind: 'defer', reason: 'in-progress', until: 1_000_000 + 5_000, cause: 'running-elsewhere' },
+  ],
+  [
+    4_000,
+    { kind: 'defer', reason: 'in-progress', until: 1_004_000 + 1_000, cause: 'running-elsewhere' },
+  ],
+  [
+    4_999,
+    { kind: 'defer', reason: 'in-progress', until: 1_004_999 + 1_000, cause: 'running-elsewhere' },
+  ],
   [5_000, processed],
 ])('an event begun %i ms ago without a verdict is settled as %j', async (ageMs, settlement) => {
   const { clock, crash, guard } = troubled(() => undefined)
@@ -32,7 +41,7 @@ test('a waiting event is run when it is due, not a millisecond before', async ()
   isReady = true
   // Half of a second.
   clock.advance(499)
-  const notDue = { kind: 'defer', reason: 'not-due', until: 1_000_500 }
+  const notDue = { kind: 'defer', reason: 'not-due', until: 1_000_500, cause: 'not-due' }
   expect(await guard.process(named('a'))).toEqual(notDue)
   clock.advance(1)
   expect(await guard.process(named('a'))).toEqual(processed)
@@ -111,7 +120,12 @@ test.each([
   const { guard } = troubled(() => undefined, {
     session: () => ({ begin: async () => ({ kind: 'none' }), classify }),
   })
-  const settlement = { kind: 'defer', reason: 'in-progress', until: 1_001_000 }
+  const settlement = {
+    kind: 'defer',
+    reason: 'in-progress',
+    until: 1_001_000,
+    cause: 'running-elsewhere',
+  }
   expect(await guard.process(named('a'))).toEqual(settlement)
   await guard.close()
 })

@@ -41,17 +41,24 @@ export async function fromStoredState(
           reason: known.reason,
           attempt: known.attempt,
           ref: { kind: 'event', id: member.event.id },
+          repeated: true,
         },
       }
     case 'waiting':
       if (known.remainingMs > 0) {
-        return { kind: 'outcome', outcome: { kind: 'not-due', delayMs: known.remainingMs } }
+        return {
+          kind: 'outcome',
+          outcome: { kind: 'not-due', delayMs: known.remainingMs, cause: 'not-due' },
+        }
       }
       return { kind: 'standing', standing: known.alone ? 'alone' : 'due' }
     case 'running':
       if (known.ageMs < YOUNG_MS) {
         const delayMs = Math.max(YOUNG_MS - known.ageMs, engine.heldBackoff.nextMs(member.event.id))
-        return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs } }
+        return {
+          kind: 'outcome',
+          outcome: { kind: 'in-progress', delayMs, cause: 'running-elsewhere' },
+        }
       }
       return { kind: 'standing', standing: 'alone' }
     default:
@@ -63,7 +70,7 @@ export async function fromStoredState(
 function vanished(engine: Engine, pending: PendingEvent): Next {
   if (pending.commitUnknown) return { kind: 'standing', standing: 'fresh' }
   const delayMs = engine.heldBackoff.nextMs(pending.member.event.id)
-  return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs } }
+  return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs, cause: 'running-elsewhere' } }
 }
 
 function doneOutcome(pending: PendingEvent, known: Extract<Known, { kind: 'done' }>): Outcome {

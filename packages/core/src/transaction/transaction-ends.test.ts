@@ -163,7 +163,12 @@ for (const [kind, make] of [
     )
     expect(await setUp.guard.processBatch(['a', 'b', 'c'].map(suspect))).toMatchObject([
       processed,
-      { kind: 'abandon', reason: 'lease-lost', error: { code: 'ONCEWARD_LEASE_LOST' } },
+      {
+        kind: 'abandon',
+        reason: 'lease-lost',
+        cause: 'lease-lost',
+        error: { code: 'ONCEWARD_LEASE_LOST' },
+      },
       processed,
     ])
     expect(runs).toEqual(kind === 'together' ? ['a,b,c', 'a,c'] : ['a', 'b', 'a', 'c'])

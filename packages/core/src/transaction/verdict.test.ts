@@ -89,7 +89,8 @@ test("a verdict about a row that is not its owner's any more changes nothing: wh
     })
     // As read: begun just now, by whom it belongs to.
     const until = clock.runtime.now() + 5_000
-    expect(settlement).toEqual({ kind: 'defer', reason: 'in-progress', until })
+    const cause = 'running-elsewhere'
+    expect(settlement).toEqual({ kind: 'defer', reason: 'in-progress', until, cause })
     expect(records).toMatchObject([{ attempt: 0 }])
     expect(inbox.deadLetters()).toEqual([])
     await guard.close()

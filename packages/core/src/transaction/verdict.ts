@@ -30,7 +30,7 @@ export async function recordFailure(
   const [answer] = await (transaction?.rollbackAndFail([failure]) ?? engine.session.fail([failure]))
   return answer === 'lost'
     ? undefined
-    : { kind: 'failed', attempt, delayMs: decision.delayMs, error }
+    : { kind: 'failed', attempt, delayMs: decision.delayMs, error, cause: 'handler-failed' }
 }
 
 /** Gives counted runs back that ended without a verdict while this process lives; never throws. */

@@ -1,102 +1,32 @@
 import { describe, expect, test } from 'vitest'
-import { stopSignals } from '../concurrency/stop-signals.ts'
-import { Clock } from '../fixtures/clock.ts'
-import { newEvent, noop, silent } from '../fixtures/inbox.ts'
-import type { Claimed, Leases } from '../lease/claim.ts'
-import { memoryLeases } from '../memory/index.ts'
-import type { OwnerToken } from '../model/brands.ts'
+import { noop, silent } from '../fixtures/inbox.ts'
+import { event, ownerToken, setUp } from '../fixtures/leased.ts'
 import {
   ConflictError,
   FatalError,
   LeaseLostError,
   StoreUnavailableError,
 } from '../model/errors.ts'
-import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { HeldAnswer } from '../model/lease-store.ts'
-import type { LeaseGuardOptions } from '../options/options.ts'
-import { type LeasedEngine, runLeased, runWithoutKey } from './lease-only.ts'
-import { resolveOptions } from './resolve-options.ts'
+import type { Handler } from '../options/options.ts'
 
-type Given = Partial<LeaseGuardOptions<unknown>>
-
-const event = newEvent()
 const error = new Error('why')
-const ownerToken = 'mine' as OwnerToken
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-/** One event of a guard without an inbox, on a clock that stands still. */
-function setUp(
-  handler: LeasedEngine['handler'] = () => 'sent',
-  given: Given = {},
-  answers: readonly (HeldAnswer | Error)[] = ['held'],
-) {
-  const clock = new Clock()
-  const { runtime } = clock
-  const common = { consumer: 'mailing', leases: memoryLeases(), logger: silent, runtime }
-  const options = resolveOptions({
-    ...common,
-    ...{ onTakeover: 'retry', deadlineMs: 10_000, dedupWindowMs: 5_000 },
-    ...{ retry: { attempts: 3, baseMs: 0 } },
-    ...given,
-  })
-  const completed: unknown[] = []
-  const complete: Leases['store']['complete'] = async (...args) => {
-    completed.push(args)
-    const answer = answers[completed.length - 1]
-    if (answer instanceof Error) throw answer
-    return [answer as HeldAnswer]
-  }
-  const store = { complete } as Leases['store']
-  const attempts: number[] = []
-  const engine: LeasedEngine = {
-    options,
-    leases: { options, store, renewer: {} as Leases['renewer'] },
-    handler: (seen, context) => {
-      attempts.push(seen.attempt)
-      return handler(seen, context)
-    },
-  }
-  const lost = new AbortController()
-  const drain = new AbortController()
-  const signals = stopSignals([], drain.signal)
-  const member: InFlightEvent = {
-    event,
-    payload: 1,
-    lane: undefined,
-    suspect: false,
-    leaseAttempt: 2,
-  }
-  const claimed = (takeover: boolean): Claimed => ({
-    ...{ kind: 'run', takeover },
-    member: { ...member, lease: { ownerToken, lost: lost.signal } },
-  })
-  return {
-    ...{ clock, completed, attempts, lost, drain },
-    run: (takeover = false) => runLeased(engine, claimed(takeover), signals),
-    settle: (claim: Claimed) => runLeased(engine, claim, signals),
-    runUnleased: (deliveryCount?: number) => {
-      const { leaseAttempt: _, ...unleased } = member
-      const delivery = { ...event.delivery, deliveryCount }
-      return runWithoutKey(engine, { ...unleased, event: { ...event, delivery } }, signals)
-    },
-  }
-}
-
-const failed = { kind: 'failed', attempt: 2, delayMs: 0, error }
+const failed = { kind: 'failed', attempt: 2, delayMs: 0, error, cause: 'handler-failed' }
 const abandoned = { kind: 'abandoned', stillRunning: true }
 
 describe('what was not acquired does not run', () => {
   test('but has the outcome that the store gave', async () => {
     const { settle, attempts } = setUp()
-    const outcome = { kind: 'not-due', delayMs: 5 } as const
-    expect(await settle({ kind: 'outcome', outcome })).toEqual({ outcome, handlerMs: undefined })
+    const outcome = { kind: 'not-due', delayMs: 5, cause: 'not-due' } as const
+    expect(await settle({ kind: 'outcome', outcome })).toEqual(outcome)
     expect(attempts).toEqual([])
   })
 
   test('or is a conflict by the policy', async () => {
     const { settle, attempts } = setUp(undefined, { onConflict: 'ack' })
     const conflict = { kind: 'conflict', policy: 'ack', error: expect.any(ConflictError) }
-    expect(await settle({ kind: 'conflict' })).toEqual({ outcome: conflict, handlerMs: undefined })
+    expect(await settle({ kind: 'conflict' })).toEqual(conflict)
     expect(attempts).toEqual([])
   })
 })
@@ -116,7 +46,7 @@ test('a run has the attempt of its lease, and its result is stored before it is 
 })
 
 test('what no store could give back is a dead letter, and no result', async () => {
-  const { run, completed } = setUp((() => 5n) as unknown as LeasedEngine['handler'])
+  const { run, completed } = setUp((() => 5n) as unknown as Handler<unknown, undefined>)
   expect(await run()).toMatchObject({ outcome: { kind: 'dead', reason: 'fatal', attempt: 2 } })
   expect(completed).toEqual([])
 })
@@ -144,6 +74,7 @@ describe('a handler that is cut short', () => {
   test('by its deadline has failed', async () => {
     const { run, clock } = setUp(hangs)
     const running = run()
+    await turn()
     clock.advance(10_000)
     const outcome = { kind: 'failed', error: { code: 'ONCEWARD_DEADLINE_EXCEEDED' } }
     expect(await running).toMatchObject({ outcome })
@@ -152,6 +83,7 @@ describe('a handler that is cut short', () => {
   test('by the loss of its lease still runs: nothing may be released', async () => {
     const { run, lost } = setUp(hangs)
     const running = run()
+    await turn()
     lost.abort()
     const outcome = { ...abandoned, reason: 'lease-lost', error: expect.any(LeaseLostError) }
     expect(await running).toMatchObject({ outcome })
@@ -160,6 +92,7 @@ describe('a handler that is cut short', () => {
   test('by a drain still runs, unless it ended', async () => {
     const one = setUp(hangs)
     const running = one.run()
+    await turn()
     one.drain.abort()
     one.clock.advance(2_000)
     expect((await running).outcome).toEqual({ ...abandoned, reason: 'closing' })
@@ -170,6 +103,7 @@ describe('a handler that is cut short', () => {
         }),
     )
     const ending = other.run()
+    await turn()
     other.drain.abort()
     const ended = { kind: 'abandoned', reason: 'closing', stillRunning: undefined }
     expect((await ending).outcome).toEqual(ended)
@@ -246,6 +180,7 @@ describe('a takeover', () => {
     const gate = Promise.withResolvers<{ kind: 'retry' }>()
     const { run, attempts, clock } = setUp(undefined, { onTakeover: () => gate.promise })
     const running = run(true)
+    await turn()
     clock.advance(10_000)
     expect(await running).toMatchObject({ outcome: { kind: 'failed' }, isDecided: false })
     gate.resolve({ kind: 'retry' })
@@ -278,7 +213,7 @@ describe('without any lease', () => {
 
   test('attempts are those that the broker counts', async () => {
     const { runUnleased, attempts } = setUp(() => Promise.reject(error))
-    const first = { kind: 'failed', attempt: 1, delayMs: 0, error }
+    const first = { ...failed, attempt: 1 }
     expect((await runUnleased()).outcome).toEqual(first)
     expect((await runUnleased(2)).outcome).toEqual({ ...first, attempt: 2 })
     const spent = { kind: 'dead', reason: 'attempts-spent', attempt: 3, error }

@@ -5,7 +5,7 @@ import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
 import type { EventId, Fingerprint, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type { Held, LeaseStore } from '../model/lease-store.ts'
-import { gatheredLeases } from './gathered-leases.ts'
+import { sharedLeaseStore } from './shared-lease-store.ts'
 
 const held = (name: string): Held => ({ id: name as EventId, ownerToken: name as OwnerToken })
 
@@ -20,13 +20,16 @@ async function claimed(store: LeaseStore, ...names: readonly string[]): Promise<
 test('what is told in one moment is one call, and each is answered for its own', async () => {
   const store = memoryLeases()
   const calls: number[] = []
-  const gathered = gatheredLeases({
-    ...store,
-    complete: (done, rememberMs) => {
-      calls.push(done.length)
-      return store.complete(done, rememberMs)
+  const gathered = sharedLeaseStore(
+    {
+      ...store,
+      complete: (done, rememberMs) => {
+        calls.push(done.length)
+        return store.complete(done, rememberMs)
+      },
     },
-  })
+    silent,
+  )
   const [a, b, c] = (await claimed(store, 'a', 'b', 'c')) as [Held, Held, Held]
   const answers = await Promise.all([
     gathered.complete([a, held('stranger')], 1_000),
@@ -41,7 +44,7 @@ test('what is told in one moment is one call, and each is answered for its own',
 
 test('every verb reaches the store', async () => {
   const store = memoryLeases()
-  const gathered = gatheredLeases(store)
+  const gathered = sharedLeaseStore(store, silent)
   const [a, b, c] = (await claimed(store, 'a', 'b', 'c')) as [Held, Held, Held]
   expect(await gathered.renew([a], 1_000)).toEqual(['held'])
   expect(await gathered.fail([{ ...a, delayMs: 5_000 }])).toEqual(['held'])
@@ -59,11 +62,14 @@ test('every verb reaches the store', async () => {
 test('a failure is told to all who waited for it, and to nobody after', async () => {
   const store = memoryLeases()
   let isDown = true
-  const gathered = gatheredLeases({
-    ...store,
-    release: (all) =>
-      isDown ? Promise.reject(new StoreUnavailableError('down')) : store.release(all),
-  })
+  const gathered = sharedLeaseStore(
+    {
+      ...store,
+      release: (all) =>
+        isDown ? Promise.reject(new StoreUnavailableError('down')) : store.release(all),
+    },
+    silent,
+  )
   const [a, b] = (await claimed(store, 'a', 'b')) as [Held, Held]
   const failed = await Promise.allSettled([gathered.release([a]), gathered.release([b])])
   expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected'])

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { memoryLeases } from '../memory/index.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
-import { watchedLeases } from './watched-leases.ts'
+import { sharedLeaseStore } from './shared-lease-store.ts'
 
 test('an outage is said once at its beginning and once at its end', async () => {
   const lines: string[] = []
@@ -14,7 +14,7 @@ test('an outage is said once at its beginning and once at its end', async () => 
   }
   const store = memoryLeases()
   let isAway = false
-  const leases = watchedLeases(
+  const leases = sharedLeaseStore(
     {
       ...store,
       claim: (claims) =>
@@ -28,7 +28,7 @@ test('an outage is said once at its beginning and once at its end', async () => 
   isAway = false
   for (let n = 0; n < 3; n += 1) await leases.claim([])
   expect(lines).toEqual([
-    'warn: the lease store does not answer',
+    'warn: the lease store does not answer: check the server and its connection',
     'info: the lease store answers again',
   ])
 })

@@ -1,0 +1,87 @@
+import type { MaybeAsync } from '../concurrency/maybe-async.ts'
+import { unrecordedConflict } from '../lease/claim.ts'
+import { describeError } from '../model/errors.ts'
+import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
+import { isConflict } from '../model/state-machine.ts'
+import { copyOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
+import { conflictOutcome } from '../transaction/stored-state.ts'
+import { factsOf, type Processing, storeFailure } from './processing.ts'
+import type { DeliveryGroup, Received } from './receive.ts'
+
+/** Judges the copies of an event by how their leader ended; answers the copies that must still run. */
+export function concludeCopies(
+  processing: Processing,
+  group: DeliveryGroup,
+  outcome: Outcome,
+): MaybeAsync<readonly DeliveryGroup[]> {
+  if (group.copies.length === 0) return []
+  return leaderConflicts(outcome)
+    ? leadByNext(group)
+    : concludeEach(processing, group, outcome).then(() => [])
+}
+
+/** The leader was refused for its own payload: that says nothing about the event. */
+function leaderConflicts(outcome: Outcome): boolean {
+  return outcome.kind === 'conflict' || (outcome.kind === 'dead' && outcome.ref?.kind === 'refused')
+}
+
+/** The copies are still one event: run side by side, the second would hide that the first is in hand. */
+function leadByNext({ copies: [next, ...copies] }: DeliveryGroup): readonly DeliveryGroup[] {
+  return next === undefined ? [] : [{ ...next, copies }]
+}
+
+async function concludeEach(
+  processing: Processing,
+  { copies, member: leader }: DeliveryGroup,
+  outcome: Outcome,
+): Promise<void> {
+  for (const copy of copies) {
+    const facts = factsOf(copy.member)
+    processing.observe(copy.index, await copyEnd(processing, { copy, leader, outcome }), facts)
+  }
+}
+
+interface Copy {
+  readonly copy: Received
+  readonly leader: InFlightEvent
+  readonly outcome: Outcome
+}
+
+async function copyEnd(
+  processing: Processing,
+  { copy: { member }, leader, outcome }: Copy,
+): Promise<Outcome> {
+  if (!stopsLane(outcome) && isConflict(leader.event.fingerprint, member.event.fingerprint)) {
+    return conflictOf(processing, member)
+  }
+  if (outcome.kind !== 'processed' && outcome.kind !== 'duplicate') return copyOutcome(outcome)
+  await tellDuplicate(processing, member, outcome.result)
+  return { kind: 'duplicate', result: outcome.result }
+}
+
+async function conflictOf(processing: Processing, member: InFlightEvent): Promise<Outcome> {
+  const { engine } = processing.stores
+  try {
+    return await (engine === undefined
+      ? unrecordedConflict(processing.options)
+      : conflictOutcome(engine, member))
+  } catch (error) {
+    return storeFailure(processing, error)
+  }
+}
+
+/** Hands the stored result of a duplicate to the user; a parked event is no broker's delivery, so nobody asked. */
+export function tellDuplicate(
+  { options: { logger, onDuplicate } }: Processing,
+  member: InFlightEvent,
+  result: unknown,
+): MaybeAsync<void> {
+  if (onDuplicate === undefined || member.parked !== undefined) return undefined
+  const call = async (): Promise<void> => onDuplicate(toGuardEvent(member, 1), result)
+  return call().catch((error: unknown) => {
+    logger.error(
+      { err: describeError(error) },
+      'onDuplicate threw; the duplicate is acked all the same',
+    )
+  })
+}

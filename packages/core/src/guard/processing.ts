@@ -1,0 +1,46 @@
+import type { Breaker } from '../concurrency/breaker.ts'
+import type { InFlight } from '../concurrency/in-flight.ts'
+import type { StopSignals } from '../concurrency/stop-signals.ts'
+import type { EventId } from '../model/brands.ts'
+import { describeError, StoreUnavailableError } from '../model/errors.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { Outcome } from '../settlement/outcome.ts'
+import type { HandlerCall } from '../transaction/engine.ts'
+import type { OpenStores } from './open-stores.ts'
+
+/** What the five steps share for the deliveries of one call. */
+export interface Processing {
+  readonly options: ResolvedOptions
+  readonly call: HandlerCall
+  readonly stores: OpenStores
+  readonly breaker: Breaker
+  readonly inFlight: InFlight
+  readonly signals: StopSignals
+  /** Step 5: called once for each delivery, by its place in the call. Everything is stored by then. */
+  readonly observe: (index: number, outcome: Outcome, facts: Facts) => void
+}
+
+/** What is known of a delivery beside its outcome. */
+export interface Facts {
+  readonly key?: string | undefined
+  readonly eventId?: EventId | undefined
+  readonly handlerMs?: number | undefined
+}
+
+export function factsOf({ event }: InFlightEvent, handlerMs?: number | undefined): Facts {
+  return { key: event.key, eventId: event.id, handlerMs }
+}
+
+/** Deferral of deliveries that a store could not judge, ms, when the breaker knows no better. */
+export const STORE_DOWN_MS = 1_000
+
+/** A store failed outside of any transaction, or onceward has a defect: nothing is settled, so nothing is lost. */
+export function storeFailure(
+  { breaker, options }: Pick<Processing, 'breaker' | 'options'>,
+  error: unknown,
+): Outcome {
+  if (error instanceof StoreUnavailableError) breaker.failed(error)
+  else options.logger.error({ err: describeError(error) }, 'a store call failed')
+  return { kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' }
+}

@@ -1,0 +1,142 @@
+import type { Semaphore } from '../concurrency/semaphore.ts'
+import type { StopSignals } from '../concurrency/stop-signals.ts'
+import type { Identified } from '../identity/identify.ts'
+import type { EventId, EventKey, Fingerprint } from '../model/brands.ts'
+import type { Delivery } from '../model/delivery.ts'
+import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
+import type { InboxTransaction } from '../model/inbox.ts'
+import type { Runtime } from '../model/runtime.ts'
+import type { Handler } from '../options/options.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { Outcome } from '../settlement/outcome.ts'
+import { failureOutcome } from '../settlement/retry-rule.ts'
+import type { Engine, HandlerCall } from '../transaction/engine.ts'
+import { type HandlerEnd, runHandler, toResultText } from '../transaction/run-handler.ts'
+
+/** How the run of one event ended. */
+export interface Ended {
+  readonly outcome: Outcome
+  readonly handlerMs: number | undefined
+}
+
+/** Runs when a slot is free; a guard that closes meanwhile abandons the event. */
+export async function withSlot<End extends Ended>(
+  slots: Semaphore,
+  { isStopping, whenStopping }: StopSignals,
+  run: () => Promise<End> | End,
+): Promise<End | Ended> {
+  const release = slots.tryAcquire() ?? (await slots.acquire(whenStopping))
+  if (release === undefined || isStopping()) {
+    release?.()
+    return { outcome: { kind: 'abandoned', reason: 'closing' }, handlerMs: undefined }
+  }
+  try {
+    return await run()
+  } finally {
+    release()
+  }
+}
+
+/** Without a key, each delivery is an event of its own. */
+export function eventWithoutKey(
+  runtime: Runtime,
+  delivery: Delivery,
+  { orderingKey: lane, payload }: Extract<Identified, { kind: 'unguarded' }>,
+): InFlightEvent {
+  const id = runtime.uuid() as EventId
+  const event = { id, key: '' as EventKey, fingerprint: 0n as Fingerprint, delivery }
+  return { event, payload, lane, suspect: false }
+}
+
+/** The attempt of an event of which no store has a record: the broker counts. */
+export function attemptWithoutRecord({ event }: Pick<InFlightEvent, 'event'>): number {
+  return event.delivery.deliveryCount ?? 1
+}
+
+interface WithoutClaim {
+  readonly options: ResolvedOptions
+  readonly call: HandlerCall
+  readonly signals: StopSignals
+}
+
+/** Runs the handler without a claim and without a transaction: no key (`onMissingKey`) or no store (`onStoreDown`). */
+export async function runWithoutClaim(
+  { call, options, signals }: WithoutClaim,
+  member: InFlightEvent,
+): Promise<Ended> {
+  const { deadlineMs, logger, runtime } = options
+  const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))
+  const handler = call.handler as Handler<unknown, undefined>
+  const end = await runHandler(
+    { runtime, deadlineMs, drain: signals.drain, revoke: () => undefined },
+    async (signal, deadlineAt) => {
+      const value: unknown = await handler(event, { tx: undefined, signal, deadlineAt, logger })
+      toResultText(value)
+    },
+  )
+  return { outcome: unguardedOutcome(options, member, end), handlerMs: end.handlerMs }
+}
+
+/** Runs the handler in a transaction of its own, without a claim: no key, and the policy is `'unguarded'`. */
+export async function runUnguarded(
+  engine: Engine,
+  member: InFlightEvent,
+  signals: StopSignals,
+): Promise<Ended> {
+  return withSlot(engine.slots, signals, async () => {
+    try {
+      const { deadlineMs } = engine.options
+      const claim = { kind: 'none' } as const
+      const begun = await engine.session.begin({ claim, waitMs: 0, budgetMs: deadlineMs })
+      if (begun.kind !== 'open') throw new Error('A transaction without a claim did not open.')
+      return await runInTransaction({ engine, member, signals }, begun.transaction)
+    } catch (error) {
+      engine.breaker.failed(error)
+      const delayMs = engine.heldBackoff.nextMs(member.event.id)
+      const outcome: Outcome = { kind: 'store-down', delayMs, error, cause: 'store-error' }
+      return { outcome, handlerMs: undefined }
+    }
+  })
+}
+
+async function runInTransaction(
+  run: {
+    readonly engine: Engine
+    readonly member: InFlightEvent
+    readonly signals: StopSignals
+  },
+  transaction: InboxTransaction<unknown>,
+): Promise<Ended> {
+  const { call, options } = run.engine
+  const { deadlineMs, logger, runtime } = options
+  const event = toGuardEvent(run.member, attemptWithoutRecord(run.member))
+  const end = await runHandler(
+    { runtime, deadlineMs, drain: run.signals.drain, revoke: (error) => transaction.revoke(error) },
+    (signal, deadlineAt) => {
+      const context = { tx: transaction.tx, signal, deadlineAt, logger }
+      return call.kind === 'single' ? call.handler(event, context) : call.handler([event], context)
+    },
+  )
+  const { handlerMs } = end
+  if (end.kind !== 'returned') {
+    await transaction.rollback()
+    return { outcome: unguardedOutcome(options, run.member, end), handlerMs }
+  }
+  const answer = await transaction.commit({ results: new Map(), recovered: [] })
+  if (answer.kind === 'committed') return { outcome: { kind: 'unguarded' }, handlerMs }
+  const outcome: Outcome =
+    answer.kind === 'rolled-back'
+      ? unguardedOutcome(options, run.member, { kind: 'threw', error: answer.error })
+      : { kind: 'abandoned', reason: 'commit-unknown', error: answer.error }
+  return { outcome, handlerMs }
+}
+
+function unguardedOutcome(
+  options: ResolvedOptions,
+  member: InFlightEvent,
+  end: HandlerEnd,
+): Outcome {
+  if (end.kind === 'returned') return { kind: 'unguarded' }
+  if (end.kind === 'drained') return { kind: 'abandoned', reason: 'closing' }
+  return failureOutcome(options, attemptWithoutRecord(member), end.error)
+}
