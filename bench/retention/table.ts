@@ -26,7 +26,7 @@ export async function fill(connection: Pick<Pool, 'query'>, events: number): Pro
  * Fills the table with events that were remembered before, and leaves it as if they had come one by one: the index
  * is built at once, with its pages as full as random inserts leave them, and vacuum has been here.
  */
-export async function remember(pool: Pool, events: number): Promise<void> {
+export async function fillAsSwept(pool: Pool, events: number): Promise<void> {
   const connection = await pool.connect()
   try {
     await connection.query(`set synchronous_commit = off; set maintenance_work_mem = '1GB'`)

@@ -7,7 +7,7 @@ import { postgres, rabbitmq } from '@onceward/testing/servers'
 import { type Channel, type ChannelModel, type ConsumeMessage, connect } from 'amqplib'
 import { Pool } from 'pg'
 import { createEffects, DURABLE, inTransaction, type Order, write } from '../load/effects.ts'
-import { publisherAside } from '../load/proxy-process.ts'
+import { startPublisherProcess } from '../load/proxy-process.ts'
 import { countingObserver, type Observer, QUIET, weighing } from '../runner/observer.ts'
 import type { Benchmark } from '../runner/report.ts'
 import { alternate, CONCURRENCY, type Contestant, median, ratioOf } from '../runner/rounds.ts'
@@ -70,7 +70,7 @@ async function openStage(connectionString: string, url: string): Promise<Stage> 
   const pools = [CONCURRENCY + 2, CONCURRENCY].map((max) => new Pool({ connectionString, max }))
   for (const pool of pools) pool.on('error', () => undefined)
   const [pool, barePool] = pools as [Pool, Pool]
-  const publisher = await publisherAside(url)
+  const publisher = await startPublisherProcess(url)
   return {
     pool,
     barePool,

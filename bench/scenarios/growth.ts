@@ -4,7 +4,7 @@ import { postgres } from '@onceward/testing/servers'
 import { DURABLE } from '../load/effects.ts'
 import { roundsAfterCheckpoint, roundsBeside } from '../retention/rounds.ts'
 import { openStage } from '../retention/stage.ts'
-import { fill, indexBytes, remember } from '../retention/table.ts'
+import { fill, fillAsSwept, indexBytes } from '../retention/table.ts'
 import type { Benchmark } from '../runner/report.ts'
 import type { Scale } from '../runner/scale.ts'
 
@@ -45,7 +45,7 @@ export async function growthBenchmark(scale: Scale): Promise<Benchmark> {
     const lasts = remembered === 0 ? 0 : (tookMs * added) / remembered
     if (performance.now() + lasts > endsAt || !(await hasRoom(added * BYTES_PER_EVENT))) break
     const startedAt = performance.now()
-    await remember(full.pool, added)
+    await fillAsSwept(full.pool, added)
     tookMs = performance.now() - startedAt
     remembered = size
     const label = `${size / 1_000_000} M`

@@ -20,7 +20,7 @@ import {
   writeAll,
 } from '../load/effects.ts'
 import { grow } from '../load/growth.ts'
-import { proxyAside } from '../load/proxy-process.ts'
+import { startProxyProcess } from '../load/proxy-process.ts'
 import type { Benchmark } from '../runner/report.ts'
 import {
   alternate,
@@ -42,7 +42,7 @@ export async function guardBenchmark(scale: Scale): Promise<Benchmark> {
   await using server = await postgres({ settings: DURABLE })
   const url = await server.createDatabase()
   const { host, port } = server.connection
-  await using far = await proxyAside({ host, port }, LATENCY_MS)
+  await using far = await startProxyProcess({ host, port }, LATENCY_MS)
   const farUrl = Object.assign(new URL(url), { port: String(far.connection.port) }).href
   await using near = await openStage(url)
   await using distant = await openStage(farUrl)

@@ -1,6 +1,6 @@
 import { postgres } from '@onceward/testing/servers'
 import { createEffects, DURABLE } from '../load/effects.ts'
-import { sqsAside } from '../load/proxy-process.ts'
+import { startSqsProcess } from '../load/proxy-process.ts'
 import { openCache } from '../redis/stage.ts'
 import { costsOf } from '../rivals/costs.ts'
 import { withPool } from '../rivals/database.ts'
@@ -97,7 +97,7 @@ async function handedOut(rivals: readonly Rival[], scale: Scale): Promise<Handed
 /** Lost and doubled of 300 events under ten SIGKILLs; without Redis its fate changes nothing. */
 async function allKilled(rivals: readonly Rival[]): Promise<Readonly<Record<string, number>>> {
   await using server = await postgres()
-  await using queues = await sqsAside()
+  await using queues = await startSqsProcess()
   const place = { server, connection: queues.connection }
   const values: Record<string, number> = {}
   for (const rival of rivals) {

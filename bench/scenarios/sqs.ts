@@ -21,7 +21,7 @@ import {
   toDelivery,
   write,
 } from '../load/effects.ts'
-import { sqsAside } from '../load/proxy-process.ts'
+import { startSqsProcess } from '../load/proxy-process.ts'
 import type { Benchmark } from '../runner/report.ts'
 import {
   alternate,
@@ -42,7 +42,7 @@ const POLLS = 2
 /** A queue that is drained by consumeSqs, and by the loop that one writes by hand. */
 export async function sqsBenchmark(scale: Scale): Promise<Benchmark> {
   await using server = await postgres({ settings: DURABLE })
-  await using queues = await sqsAside()
+  await using queues = await startSqsProcess()
   await using stage = await openStage(await server.createDatabase(), queues.connection)
   await migrate(stage.pool)
   await createEffects(stage.pool)

@@ -1,6 +1,6 @@
+import type { BrokerName } from '../brokers/index.ts'
 import { type Dice, diceOf } from '../support/dice.ts'
 import type { Order } from '../support/workers/protocol.ts'
-import type { BrokerName } from './matrix.ts'
 
 /** What is struck, and how. */
 export const BLOWS = {

@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { Stage } from '../support/test-stage.ts'
+import { TestStage } from '../support/test-stage.ts'
 import { Crew } from '../support/workers/crew.ts'
 import { audit, type Books, openBooks } from './books.ts'
 import type { Plan } from './plan.ts'
@@ -34,8 +34,8 @@ const DEALT_WITH = `select ((select count(distinct id) from effects)
 export async function playRound(plan: Plan, servers: Servers): Promise<RoundResult> {
   const startedAt = performance.now()
   const broker = await servers.broker(plan.broker)
-  await using stage = await Stage.open({
-    place: await broker.createPlace(),
+  await using stage = await TestStage.open({
+    queue: await broker.createQueue(),
     databaseUrl: await servers.postgres.createDatabase(),
     worker: {
       transaction: plan.transaction,
@@ -70,13 +70,13 @@ export async function playRound(plan: Plan, servers: Servers): Promise<RoundResu
 
 /** How many of the events have an effect, or a dead letter that is published. One question answers all who wait. */
 class Progress {
-  readonly #stage: Stage
+  readonly #stage: TestStage
   readonly #total: number
   #dealtWith = 0
   #movedAtMs = performance.now()
   #look: Promise<void> | undefined
 
-  constructor(stage: Stage, { events }: Plan) {
+  constructor(stage: TestStage, { events }: Plan) {
     this.#stage = stage
     this.#total = events.length
   }
@@ -112,7 +112,11 @@ class Progress {
   }
 }
 
-async function send(stage: Stage, { messages, events }: Plan, progress: Progress): Promise<void> {
+async function send(
+  stage: TestStage,
+  { messages, events }: Plan,
+  progress: Progress,
+): Promise<void> {
   const ratio = events.length / messages.length
   for (let from = 0; from < messages.length; from += CHUNK) {
     await progress.count(Math.floor((from - BACKLOG) * ratio))
@@ -124,7 +128,7 @@ async function send(stage: Stage, { messages, events }: Plan, progress: Progress
 }
 
 /** Only when nobody has anything in hand, every broker tells all that is left; one more worker settles that. */
-async function endAll(stage: Stage, crew: Crew): Promise<void> {
+async function endAll(stage: TestStage, crew: Crew): Promise<void> {
   crew.end()
   await Promise.all(crew.members.map((worker) => worker.stop()))
   for (let left = await depthOf(stage); left > 0; left = await depthOf(stage)) {
@@ -140,4 +144,4 @@ async function endAll(stage: Stage, crew: Crew): Promise<void> {
   }
 }
 
-const depthOf = async ({ place }: Stage): Promise<number> => (await place?.depth()) ?? 0
+const depthOf = async ({ queue }: TestStage): Promise<number> => (await queue?.depth()) ?? 0

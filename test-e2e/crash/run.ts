@@ -1,3 +1,4 @@
+import { DEFAULT_BROKER } from '../brokers/index.ts'
 import type { RunOptions } from './options.ts'
 import { planRound } from './plan.ts'
 import { again, isFine } from './report.ts'
@@ -20,7 +21,7 @@ export async function run(
   await using servers = await Servers.start()
   while (goesOn(results.length) && results.every(isFine)) {
     const index = results.length
-    const broker = brokers[index % brokers.length] ?? 'sqs'
+    const broker = brokers[index % brokers.length] ?? DEFAULT_BROKER
     const plan = planRound({ seed: seed + index, broker, events })
     const result = await playRound(plan, servers).catch((error: unknown) => {
       throw new Error(`a round did not end; once more: ${again(plan)}`, { cause: error })

@@ -1,8 +1,9 @@
 import { deadLetters } from '@onceward/postgres'
 import { expect } from 'vitest'
-import type { RunningBroker } from '../support/brokers/brokers.ts'
+import type { RunningBroker } from '../brokers/broker.ts'
+import { BROKERS } from '../brokers/index.ts'
 import { severCommit, targetOf, through } from '../support/crash/wire-faults.ts'
-import { Stage } from '../support/test-stage.ts'
+import { TestStage } from '../support/test-stage.ts'
 import type { Order } from '../support/workers/protocol.ts'
 import type { WorkerProcess } from '../support/workers/worker-process.ts'
 import { type Cache, openCache } from './cache.ts'
@@ -23,8 +24,8 @@ const LONGEST_DEFER_MS = 2_000
 export async function play(scene: Scene, broker: RunningBroker): Promise<void> {
   const { row, fate, transaction } = scene
   await using cache = await openCache(fate)
-  await using stage = await Stage.open({
-    place: await broker.createPlace(),
+  await using stage = await TestStage.open({
+    queue: await broker.createQueue(),
     worker: {
       ...{ transaction, retryBaseMs: RETRY_MS, random: 0.5, longestDeferMs: LONGEST_DEFER_MS },
       ...cache.config,
@@ -43,7 +44,7 @@ export async function play(scene: Scene, broker: RunningBroker): Promise<void> {
   const started = other?.start()
   await first.die()
   await started
-  const successor = other ?? (await restarted(stage, row, () => stage.spawn('restarted', next)))
+  const successor = other ?? (await restarted(stage, scene, () => stage.spawn('restarted', next)))
 
   if (row.finds === 'not-due') await makeDue({ stage, cache, successor })
   await becomesTrue(stage, row)
@@ -59,7 +60,7 @@ interface Beginning {
 }
 
 /** The victim comes in the midst of the others; after them where what is said of it alone must be on the wire. */
-async function begin(stage: Stage, { row, first }: Beginning): Promise<void> {
+async function begin(stage: TestStage, { row, first }: Beginning): Promise<void> {
   const victim = victimOf(row)
   const isAlone = wordOf(row) !== undefined
   await stage.send(isAlone ? OTHERS : [...OTHERS.slice(0, 2), victim, ...OTHERS.slice(2)])
@@ -79,7 +80,7 @@ interface Doomed extends AsyncDisposable {
   die(): Promise<void>
 }
 
-async function firstWorker(stage: Stage, { death }: Row): Promise<Doomed> {
+async function firstWorker(stage: TestStage, { death }: Row): Promise<Doomed> {
   if (death.kind === 'at') {
     const worker = stage.spawn('first', { crash: { at: death.point, id: VICTIM } })
     return {
@@ -104,14 +105,14 @@ async function firstWorker(stage: Stage, { death }: Row): Promise<Doomed> {
   }
 }
 
-async function effectsAre(stage: Stage, count: number): Promise<void> {
+async function effectsAre(stage: TestStage, count: number): Promise<void> {
   await stage.until(async () => Object.keys(await stage.effects()).length === count, {
     what: `${count} effects`,
   })
 }
 
 /** The victim is dead, published and out of the queue; then an operator has mended what failed. */
-async function replay(stage: Stage): Promise<void> {
+async function replay(stage: TestStage): Promise<void> {
   await stage.until(async () => (await stage.troubles())[0]?.published, { what: 'a dead letter' })
   await stage.drained()
   expect(await stage.troubles()).toMatchObject([{ id: VICTIM, state: 'x', published: true }])
@@ -122,11 +123,11 @@ async function replay(stage: Stage): Promise<void> {
 
 /** Between the two lives nobody touches anything, so what was left behind can be seen. */
 async function restarted(
-  stage: Stage,
-  row: Row,
+  stage: TestStage,
+  { row, broker }: Scene,
   spawn: () => WorkerProcess,
 ): Promise<WorkerProcess> {
-  const maySuspect = row.begun && stage.place?.source.kind === 'kafka'
+  const maySuspect = row.begun && BROKERS[broker].traits.firstDeliveryIsSuspect
   const leaves = maySuspect ? [row.leaves, 'r'] : [row.leaves]
   await stage.until(async () => leaves.includes(await stage.state(VICTIM)), {
     what: `a row in state ${leaves.join(' or ')}`,
@@ -137,7 +138,7 @@ async function restarted(
 }
 
 interface Waiting {
-  readonly stage: Stage
+  readonly stage: TestStage
   readonly cache: Cache
   readonly successor: WorkerProcess
 }
@@ -150,7 +151,7 @@ async function makeDue({ stage, cache, successor }: Waiting): Promise<void> {
   await cache.makeDue()
 }
 
-async function becomesTrue(stage: Stage, row: Row): Promise<void> {
+async function becomesTrue(stage: TestStage, row: Row): Promise<void> {
   const ids = [...OTHERS.map(({ id }) => id), ...(row.effects === 1 ? [VICTIM] : [])]
   await effectsAre(stage, ids.length)
   await stage.drained()
@@ -160,7 +161,7 @@ async function becomesTrue(stage: Stage, row: Row): Promise<void> {
 /** Until the lease of the dead one is over, its successor only waits. */
 const isWaiting = (why: string): boolean => why === 'in-progress' || why === 'store-down'
 
-async function settledAs(stage: Stage, row: Row, successor: WorkerProcess): Promise<void> {
+async function settledAs(stage: TestStage, row: Row, successor: WorkerProcess): Promise<void> {
   const finds = (): string | undefined =>
     successor.settled.find(({ id, why }) => id === VICTIM && !isWaiting(why))?.why
   await stage.until(async () => row.finds === undefined || finds(), { what: 'a redelivery' })
@@ -172,5 +173,5 @@ async function settledAs(stage: Stage, row: Row, successor: WorkerProcess): Prom
   })
   expect(await stage.troubles()).toMatchObject(dead)
   const letters = Array.from({ length: row.deadLetters }, () => ({ id: VICTIM, reason: 'fatal' }))
-  expect(await stage.place?.deadLetters()).toEqual(letters)
+  expect(await stage.queue?.deadLetters()).toEqual(letters)
 }

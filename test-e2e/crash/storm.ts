@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Server } from '@onceward/testing'
 import { Redis } from 'ioredis'
-import type { RunningBroker } from '../support/brokers/brokers.ts'
+import type { RunningBroker } from '../brokers/broker.ts'
 import type { Crew } from '../support/workers/crew.ts'
 import type { Blow, Plan, Target } from './plan.ts'
 import type { Servers } from './servers.ts'

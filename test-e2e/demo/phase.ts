@@ -1,10 +1,10 @@
 import { migrate } from '@onceward/postgres'
 import { type PostgresServer, until } from '@onceward/testing'
 import { Pool } from 'pg'
-import type { DemoQueue, DemoServer } from './brokers/broker.ts'
-import type { BrokerName } from './brokers/index.ts'
+import type { BrokerName } from '../brokers/index.ts'
 import { Crew } from './crew.ts'
 import { audit, type Books, countCharged, createOrders } from './database.ts'
+import type { DemoQueue, DemoServer } from './demo-broker.ts'
 import type { HurtRedis } from './hurt-redis.ts'
 import type { PlannedBlow } from './plan.ts'
 import { bar, type Progress } from './progress.ts'
@@ -48,7 +48,7 @@ export async function runPhase(scene: Scene, guard: 'with' | 'without'): Promise
     progress.line(`\n${guard} the guard${redis === undefined ? '' : ', leases in Redis'}`)
     await using crew = new Crew({
       file: `${guard}-guard.ts`,
-      settings: { databaseUrl, broker, place: queue.place, redisUrl: redis?.url },
+      settings: { databaseUrl, broker, address: queue.address, redisUrl: redis?.url },
       plan: scene.plan,
       pauseMs: server.pauseMs,
       onBlow: (worker, blow) => progress.line(`  worker ${worker} ${told(blow, server)}`),
@@ -67,7 +67,7 @@ function told({ kind, moment }: PlannedBlow, { pauseMs = 0 }: DemoServer): strin
   return `stopped by SIGSTOP for ${pauseMs / 1_000} s ${MOMENTS[moment]}, longer than its session`
 }
 
-interface Stage {
+interface Phase {
   readonly pool: Pool
   readonly queue: DemoQueue
   readonly crew: Crew
@@ -75,7 +75,7 @@ interface Stage {
 }
 
 /** Announces the orders, and resolves when the workers have ended and nothing is left in the queue. */
-async function work(scene: Scene, stage: Stage): Promise<void> {
+async function work(scene: Scene, stage: Phase): Promise<void> {
   const { queue, crew } = stage
   const announcing = announce(scene, queue)
   let announced = false
@@ -94,7 +94,7 @@ async function work(scene: Scene, stage: Stage): Promise<void> {
   }
 }
 
-async function emptied(scene: Scene, stage: Stage, announced: () => boolean): Promise<void> {
+async function emptied(scene: Scene, stage: Phase, announced: () => boolean): Promise<void> {
   const { events, plan, progress, signal, server } = scene
   const { pool, queue, crew, redis } = stage
   const kills = plan.filter(({ kind }) => kind === 'kill').length

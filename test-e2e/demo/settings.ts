@@ -1,11 +1,11 @@
-import type { BrokerName } from './brokers/index.ts'
+import type { BrokerName } from '../brokers/index.ts'
 
 /** What the parent gives a worker. */
 export interface WorkerSettings {
   readonly databaseUrl: string
   readonly broker: BrokerName
   /** Where the queue is, as its broker tells it. */
-  readonly place: string
+  readonly address: string
   /** With `--redis`: where leases are. */
   readonly redisUrl?: string | undefined
 }

@@ -23,6 +23,7 @@ describe('what a document names', () => {
     '`packages/sqs|kafka|amqp/src/settle.ts`',
     '`packages/<broker>/src/settle.ts`',
     '`@onceward/core`',
+    '`@onceward/core/adapter`',
     '`GuardPort.run`',
     '`portOf`',
     '`createGuard()`',
@@ -37,6 +38,8 @@ describe('what a document names', () => {
     ['`packages/sqs|nats/src/settle.ts`', 'packages/sqs|nats/src/settle.ts'],
     ['`packages/<broker>/src/poll.ts`', 'packages/<broker>/src/poll.ts'],
     ['`rooms/`', 'rooms/'],
+    ['`@onceward/core/rooms`', '@onceward/core/rooms'],
+    ['`@onceward/nats`', '@onceward/nats'],
     ['`GuardPort.walk`', 'walk'],
     ['`createGuards()`', 'createGuards'],
   ])('misses %s, which is gone', (text, missing) => {

@@ -76,7 +76,9 @@ function namesOf(span: string): readonly string[] {
 
 /** A path from the root or the end of one; `<word>` stands for any one segment, `a|b` for each of the two. */
 function exists(path: string): boolean {
-  const own = path.replace(/^@onceward\//, 'packages/')
+  const [, name, entry] = /^@onceward\/([\w-]+)(?:\/([\w-]+))?$/.exec(path) ?? []
+  if (entry !== undefined) return hasEntry(`packages/${name}/package.json`, `./${entry}`)
+  const own = name === undefined ? path : `packages/${name}/`
   return alternativesOf(own).every((each) => {
     const pattern = each.replaceAll(/[.$]/g, '\\$&').replaceAll(/<[\w-]+>/g, '[^/\\n]+')
     return new RegExp(
@@ -84,6 +86,12 @@ function exists(path: string): boolean {
       'm',
     ).test(repositoryFiles())
   })
+}
+
+function hasEntry(manifest: string, entry: string): boolean {
+  if (!exists(manifest)) return false
+  const { exports } = JSON.parse(readFileSync(join(root, manifest), 'utf8'))
+  return entry in exports
 }
 
 function alternativesOf(path: string): readonly string[] {

@@ -1,18 +1,15 @@
+import type { RunningBroker } from '../brokers/broker.ts'
+import { BROKERS, type BrokerName } from '../brokers/index.ts'
 import { wrongDead } from '../crash/books.ts'
-import type { BrokerName } from '../crash/matrix.ts'
 import { isFatal } from '../crash/plan.ts'
 import type { Servers } from '../crash/servers.ts'
-import type { RunningBroker } from '../support/brokers/brokers.ts'
-import { Stage } from '../support/test-stage.ts'
+import { TestStage } from '../support/test-stage.ts'
 import type { Order } from '../support/workers/protocol.ts'
 import type { WorkerProcess } from '../support/workers/worker-process.ts'
 import type { Sample } from './trend.ts'
 
 /** So long without an end of a cycle is a hang: a busy machine may take a minute to bring a broker back. */
 const HANG_MS = 300_000
-
-/** Both are endured. */
-const TRANSACTION = { sqs: 'batch', kafka: 'each', amqp: 'batch' } as const
 
 /** A broker with one worker that is never killed: what it holds on to at the end is what it has gathered. */
 export class Post implements AsyncDisposable {
@@ -23,10 +20,10 @@ export class Post implements AsyncDisposable {
   readonly lost: string[] = []
   readonly doubled: string[] = []
   events = 0
-  readonly #stage: Stage
+  readonly #stage: TestStage
   readonly #dead: string[] = []
 
-  private constructor(name: BrokerName, broker: RunningBroker, stage: Stage) {
+  private constructor(name: BrokerName, broker: RunningBroker, stage: TestStage) {
     this.name = name
     this.broker = broker
     this.worker = stage.spawn(name)
@@ -35,11 +32,11 @@ export class Post implements AsyncDisposable {
 
   static async open(name: BrokerName, servers: Servers): Promise<Post> {
     const broker = await servers.broker(name)
-    const stage = await Stage.open({
-      place: await broker.createPlace(),
+    const stage = await TestStage.open({
+      queue: await broker.createQueue(),
       databaseUrl: await servers.postgres.createDatabase(),
       worker: {
-        transaction: TRANSACTION[name],
+        transaction: BROKERS[name].traits.soakTransaction,
         ...{ leaseMs: 3_000, deadlineMs: 5_000, longestDeferMs: 2_000, concurrency: 4 },
         // A blow may hit an event that runs alone, and then it counts.
         attempts: 10,
@@ -63,7 +60,7 @@ export class Post implements AsyncDisposable {
   }
 
   async sample(atMs: number): Promise<void> {
-    this.samples.push({ ...(await this.worker.vitals()), atMs })
+    this.samples.push({ ...(await this.worker.usage()), atMs })
   }
 
   wrongDead(): Promise<readonly string[]> {
@@ -81,7 +78,7 @@ export class Post implements AsyncDisposable {
     )
     const [counted] = rows
     if (counted === undefined || counted.effects < alive) return false
-    if (counted.dead < this.#dead.length || (await this.#stage.place?.depth()) !== 0) return false
+    if (counted.dead < this.#dead.length || (await this.#stage.queue?.depth()) !== 0) return false
     const { state, inFlight } = await this.worker.health()
     return state === 'running' && inFlight === 0
   }

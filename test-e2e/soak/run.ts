@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import type { BrokerName } from '../crash/matrix.ts'
+import type { BrokerName } from '../brokers/index.ts'
 import { type Blow, blowOf, planRound } from '../crash/plan.ts'
 import { Servers } from '../crash/servers.ts'
 import { STRIKES } from '../crash/storm.ts'

@@ -1,12 +1,11 @@
 import { skipped } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
-import { BROKERS, type BrokerName } from '../crash/matrix.ts'
+import { brokersWith } from '../brokers/index.ts'
 import { createDice } from '../support/dice.ts'
 import { findingsOf } from './report.ts'
 import { soak } from './run.ts'
 import { type Sample, type Trend, trendsOf } from './trend.ts'
 
-const NAMES = Object.keys(BROKERS) as readonly BrokerName[]
 /** A cycle that hangs says so itself, long before. */
 const LONGEST_MS = 900_000
 
@@ -15,7 +14,7 @@ test(
   'workers on all brokers live through blows at every server, and say nothing on standard error',
   async () => {
     const { seed } = createDice()
-    const brokers = NAMES.filter((name) => !skipped(BROKERS[name].service) && !skipped('redis'))
+    const brokers = brokersWith(({ service }) => !skipped(service) && !skipped('redis'))
     const options = { brokers, minutes: 0, cycles: 3, events: 60, seed }
     const { results } = await soak(options, () => undefined)
     expect(results.flatMap(findingsOf)).toEqual([])

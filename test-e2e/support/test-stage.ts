@@ -3,11 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Json } from '@onceward/core'
 import { migrate } from '@onceward/postgres'
-import { database, type SqsConnection, until } from '@onceward/testing'
+import { database, until } from '@onceward/testing'
 import { Pool } from 'pg'
-import { freshName, type Place } from './brokers/queue-under-test.ts'
-import { createQueues } from './brokers/queues.ts'
-import type { Order, QueueSource, WorkerConfig } from './workers/protocol.ts'
+import type { QueueUnderTest } from '../brokers/queue-under-test.ts'
+import type { Order, WorkerConfig } from './workers/protocol.ts'
 import { WorkerProcess } from './workers/worker-process.ts'
 
 const TABLES = `
@@ -25,16 +24,12 @@ begin
   end if;
 end $$`
 
-export interface StageOptions {
-  /** A queue of SQS of its own. */
-  readonly sqs?: SqsConnection | undefined
-  /** Or the queue of any broker; it is closed with the stage. */
-  readonly place?: Place | undefined
+export interface TestStageOptions {
+  /** Where workers receive from; closed with the stage. Default: deliveries come from the test itself. */
+  readonly queue?: QueueUnderTest | undefined
   /** Default: a fresh database on the shared server. */
   readonly databaseUrl?: string | undefined
   readonly worker: Pick<WorkerConfig, 'transaction'> & Partial<WorkerConfig>
-  readonly visibilityMs?: number | undefined
-  readonly longestHiddenMs?: number | undefined
 }
 
 /** What is known of an event that had trouble. */
@@ -47,36 +42,33 @@ export interface Trouble {
 }
 
 /** A database, a queue with its dead-letter queue, and the workers on them: all of a test, gone with it. */
-export class Stage implements AsyncDisposable {
+export class TestStage implements AsyncDisposable {
   readonly pool: Pool
-  readonly place: Place | undefined
+  readonly queue: QueueUnderTest | undefined
   readonly workers: WorkerProcess[] = []
   /** Its workers are being ended. */
   isClosing = false
-  readonly #options: StageOptions
+  readonly #options: TestStageOptions
   readonly #databaseUrl: string
   readonly #directory: string
 
   private constructor(parts: {
-    readonly options: StageOptions
+    readonly options: TestStageOptions
     readonly databaseUrl: string
     readonly directory: string
-    readonly place: Place | undefined
   }) {
     this.#options = parts.options
     this.#databaseUrl = parts.databaseUrl
     this.#directory = parts.directory
-    this.place = parts.place
+    this.queue = parts.options.queue
     this.pool = new Pool({ connectionString: parts.databaseUrl, max: 3 })
     this.pool.on('error', () => undefined)
   }
 
-  static async open(options: StageOptions): Promise<Stage> {
+  static async open(options: TestStageOptions): Promise<TestStage> {
     const databaseUrl = options.databaseUrl ?? (await database()).url
     const directory = await mkdtemp(join(tmpdir(), 'onceward-e2e-'))
-    const { sqs } = options
-    const place = sqs === undefined ? options.place : await createQueues(sqs, freshName(), options)
-    const stage = new Stage({ options, databaseUrl, directory, place })
+    const stage = new TestStage({ options, databaseUrl, directory })
     await migrate(stage.pool)
     await stage.pool.query(TABLES)
     return stage
@@ -91,7 +83,7 @@ export class Stage implements AsyncDisposable {
     const worker = new WorkerProcess({
       name,
       databaseUrl: this.#databaseUrl,
-      source: this.place?.source ?? { kind: 'hand' },
+      source: this.queue?.source ?? { kind: 'manual' },
       runsFile: this.#runsFile,
       ...this.#options.worker,
       ...own,
@@ -100,14 +92,8 @@ export class Stage implements AsyncDisposable {
     return worker
   }
 
-  /** The queue of SQS that workers receive from, for a test that changes a part of it. */
-  source(): QueueSource | undefined {
-    const source = this.place?.source
-    return source?.kind === 'sqs' ? source : undefined
-  }
-
   async send(orders: readonly Order[]): Promise<void> {
-    await this.place?.send(orders)
+    await this.queue?.send(orders)
   }
 
   /** Committed effects by event; one that has none is not there. */
@@ -173,7 +159,7 @@ export class Stage implements AsyncDisposable {
 
   /** Waits until the queue holds nothing, hidden messages included. */
   async drained(deadlineMs = 150_000): Promise<void> {
-    await this.until(async () => (await this.place?.depth()) === 0, {
+    await this.until(async () => (await this.queue?.depth()) === 0, {
       what: 'an empty queue',
       deadlineMs,
     })
@@ -200,7 +186,7 @@ export class Stage implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.isClosing = true
     await Promise.all(this.workers.map((worker) => worker[Symbol.asyncDispose]()))
-    await this.place?.close()
+    await this.queue?.close()
     await this.pool.end()
     await rm(this.#directory, { recursive: true, force: true })
   }

@@ -1,11 +1,12 @@
 import { skipped } from '@onceward/testing'
 import { type Rabbitmqctl, rabbitmqctl } from '@onceward/testing/adapter'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { AmqpQueue, AmqpQueueOptions } from '../../brokers/amqp/queue.ts'
+import { startRabbitmq } from '../../brokers/amqp/server.ts'
+import type { RunningBroker } from '../../brokers/broker.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import type { Queue, QueueOptions } from '../../support/brokers/amqp-queue.ts'
-import { type RunningBroker, rabbitOf } from '../../support/brokers/brokers.ts'
 import { effectsReach, orders } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
 
@@ -16,10 +17,10 @@ const TIMEOUTS = `
   application:set_env(rabbit, channel_tick_interval, 500).`
 
 describe.skipIf(skipped('rabbitmq'))('RabbitMQ, a node that is told what to do', () => {
-  let broker: RunningBroker<Queue, QueueOptions>
+  let broker: RunningBroker<AmqpQueue, AmqpQueueOptions>
   let ctl: Rabbitmqctl | undefined
   beforeAll(async () => {
-    broker = await rabbitOf('quorum').start()
+    broker = await startRabbitmq({ type: 'quorum' })
     ctl = rabbitmqctl(broker.server)
   })
   afterAll(() => broker?.server.stop())
@@ -31,8 +32,8 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ, a node that is told what to do',
     if (ctl === undefined) return skip('there is no rabbitmqctl for this server')
     // Every first attempt fails, and its copy is published to a delay queue.
     const all = orders(200, { deed: 'fail-once', takesMs: 50 })
-    await using stage = await Stage.open({
-      place: await broker.createPlace({ holdMs: 0 }),
+    await using stage = await TestStage.open({
+      queue: await broker.createQueue({ holdMs: 0 }),
       worker: { transaction: 'each', concurrency: 1, retryBaseMs: 100 },
     })
     await stage.send(all)
@@ -61,8 +62,8 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ, a node that is told what to do',
   }) => {
     if (ctl === undefined) return skip('there is no rabbitmqctl for this server')
     await ctl('eval', TIMEOUTS)
-    await using stage = await Stage.open({
-      place: await broker.createPlace(),
+    await using stage = await TestStage.open({
+      queue: await broker.createQueue(),
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 600_000 },
     })
     const worker = stage.spawn('worker')

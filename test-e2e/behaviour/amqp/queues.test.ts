@@ -1,28 +1,29 @@
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { AmqpQueue, AmqpQueueOptions } from '../../brokers/amqp/queue.ts'
+import { startRabbitmq } from '../../brokers/amqp/server.ts'
+import type { RunningBroker } from '../../brokers/broker.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import type { Queue, QueueOptions } from '../../support/brokers/amqp-queue.ts'
-import { type RunningBroker, rabbitOf } from '../../support/brokers/brokers.ts'
 import { effectsReach, onceEach, orders } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import { Crew } from '../../support/workers/crew.ts'
 import type { WorkerConfig } from '../../support/workers/protocol.ts'
 
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
 
 describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
-  let broker: RunningBroker<Queue, QueueOptions>
+  let broker: RunningBroker<AmqpQueue, AmqpQueueOptions>
   beforeAll(async () => {
-    broker = await rabbitOf('quorum').start()
+    broker = await startRabbitmq({ type: 'quorum' })
   })
   afterAll(() => broker?.server.stop())
 
   const openStage = async (
-    options: QueueOptions = {},
+    options: AmqpQueueOptions = {},
     worker: Partial<WorkerConfig> = {},
-  ): Promise<Stage> =>
-    Stage.open({
-      place: await broker.createPlace(options),
+  ): Promise<TestStage> =>
+    TestStage.open({
+      queue: await broker.createQueue(options),
       worker: { transaction: 'each', concurrency: 4, ...worker },
     })
 
@@ -102,7 +103,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
     await stage.until(async () => (await stage.troubles())[0]?.published, { what: 'a dead letter' })
     crew.end()
     expect(await stage.effects()).toEqual(onceEach(innocent))
-    expect(await stage.place?.deadLetters()).toEqual([
+    expect(await stage.queue?.deadLetters()).toEqual([
       { id: 'order-poison', reason: 'attempts-spent' },
     ])
   })

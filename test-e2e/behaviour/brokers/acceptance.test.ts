@@ -1,20 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { RunningBroker } from '../../brokers/broker.ts'
+import { BROKER_NAMES, BROKERS } from '../../brokers/index.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import {
-  type Broker,
-  KAFKA,
-  RABBITMQ,
-  type RunningBroker,
-  SQS,
-} from '../../support/brokers/brokers.ts'
 import { effectsReach, onceEach, orders, stillAlive } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import { Crew } from '../../support/workers/crew.ts'
 import type { Deed, Order, WorkerConfig } from '../../support/workers/protocol.ts'
 
-const BROKERS: readonly Broker[] = [KAFKA, RABBITMQ, SQS]
+const SERVERS = BROKER_NAMES.map((name) => BROKERS[name].servers.acceptance)
 
 /** How long another one has an event in hand. */
 const BUSY_MS = 5_000
@@ -30,16 +25,16 @@ const OUTRAGES: readonly Deed[] = [
   'never-end',
 ]
 
-describe.each(BROKERS)('$title', ({ service, start }) => {
+describe.each(SERVERS)('$title', ({ service, start }) => {
   let broker: RunningBroker
   beforeAll(async () => {
     if (!skipped(service)) broker = await start()
   })
   afterAll(() => broker?.server.stop())
 
-  const openStage = async (worker: Partial<WorkerConfig> = {}): Promise<Stage> =>
-    Stage.open({
-      place: await broker.createPlace(),
+  const openStage = async (worker: Partial<WorkerConfig> = {}): Promise<TestStage> =>
+    TestStage.open({
+      queue: await broker.createQueue(),
       worker: { transaction: 'each', concurrency: 4, ...worker },
     })
 
@@ -66,7 +61,7 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
     // Red when what is in progress goes back to the broker at once: thousands of deliveries.
     test('an event that is in progress elsewhere for 5 s is delivered at most three times', async () => {
       await using stage = await openStage()
-      const owner = stage.spawn('owner', { source: { kind: 'hand' } })
+      const owner = stage.spawn('owner', { source: { kind: 'manual' } })
       const worker = stage.spawn('worker')
       await Promise.all([owner.heard('ready'), worker.start()])
       owner.say({ kind: 'deliver', deliveries: [{ order: STALLED, deliveryCount: 1 }] })
@@ -171,7 +166,7 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
           ...{ reason: 'attempts-spent', published: true },
         },
       ])
-      expect(await stage.place?.deadLetters()).toEqual([
+      expect(await stage.queue?.deadLetters()).toEqual([
         { id: 'order-poison', reason: 'attempts-spent' },
       ])
     })
@@ -191,7 +186,7 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
       expect(crew.deaths.length).toBeLessThanOrEqual(4)
       expect(new Set(crew.deaths)).toEqual(new Set(['SIGKILL']))
       expect(await stage.effects()).toEqual(onceEach(orders(10)))
-      expect(await stage.place?.deadLetters()).toEqual([
+      expect(await stage.queue?.deadLetters()).toEqual([
         { id: 'order-poison', reason: 'attempts-spent' },
       ])
     })

@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { proxy, skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { RunningBroker } from '../../brokers/broker.ts'
+import { BROKER_NAMES, BROKERS } from '../../brokers/index.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import { type Broker, KAFKA, type RunningBroker, rabbitOf } from '../../support/brokers/brokers.ts'
 import { targetOf, through } from '../../support/crash/wire-faults.ts'
 import { effectsReach, orders, stillAlive } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import type { WorkerConfig } from '../../support/workers/protocol.ts'
 
 /** How long the store is away; ONCEWARD_E2E_OUTAGE_MS=60000 is what the issues ask for. */
@@ -16,19 +17,18 @@ const REVIVAL_MS = 6_000
 
 const COUNT = 300
 
-/** A queue that drops a message at its fourth delivery, or calls it dead. */
-const LIMITED = rabbitOf('quorum', { deliveryLimit: 3 })
+const SERVERS = BROKER_NAMES.flatMap((name) => BROKERS[name].servers.outage)
 
-describe.each<Broker>([KAFKA, LIMITED])('$title', ({ service, start }) => {
+describe.each(SERVERS)('$title', ({ service, start }) => {
   let broker: RunningBroker
   beforeAll(async () => {
     if (!skipped(service)) broker = await start()
   })
   afterAll(() => broker?.server.stop())
 
-  const openStage = async (worker: Partial<WorkerConfig> = {}): Promise<Stage> =>
-    Stage.open({
-      place: await broker.createPlace(),
+  const openStage = async (worker: Partial<WorkerConfig> = {}): Promise<TestStage> =>
+    TestStage.open({
+      queue: await broker.createQueue(),
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000, ...worker },
     })
 
@@ -111,7 +111,7 @@ describe.each<Broker>([KAFKA, LIMITED])('$title', ({ service, start }) => {
       })
       // The length of the outage is what is tested.
       await sleep(OUTAGE_MS)
-      expect(await stage.place?.deadLetters()).toEqual([])
+      expect(await stage.queue?.deadLetters()).toEqual([])
       link.refuse(false)
 
       await endsWithEverythingOnce(stage, all)

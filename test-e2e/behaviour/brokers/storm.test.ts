@@ -1,16 +1,11 @@
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { RunningBroker } from '../../brokers/broker.ts'
+import { BROKER_NAMES, BROKERS } from '../../brokers/index.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import {
-  type Broker,
-  KAFKA,
-  RABBITMQ,
-  type RunningBroker,
-  rabbitOf,
-} from '../../support/brokers/brokers.ts'
 import { createDice, type Dice } from '../../support/dice.ts'
 import { effectsReach, orders } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import { Crew } from '../../support/workers/crew.ts'
 import type { Order } from '../../support/workers/protocol.ts'
 
@@ -23,9 +18,9 @@ const ROUNDS = Math.max(1, Math.round(COUNT / 6_000))
 
 type Blow = (typeof BLOWS)[number]
 
-const BROKERS: readonly Broker[] = [KAFKA, RABBITMQ, rabbitOf('quorum')]
+const SERVERS = BROKER_NAMES.flatMap((name) => BROKERS[name].servers.storm)
 
-describe.each(BROKERS)('$title', ({ service, start }) => {
+describe.each(SERVERS)('$title', ({ service, start }) => {
   let broker: RunningBroker
   beforeAll(async () => {
     if (!skipped(service)) broker = await start()
@@ -41,9 +36,9 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
     'three workers killed, frozen and rolled, the broker killed under load, producers that repeat themselves',
     async () => {
       const dice = createDice()
-      const place = await broker.createPlace()
-      await using stage = await Stage.open({
-        place,
+      const queue = await broker.createQueue()
+      await using stage = await TestStage.open({
+        queue,
         // Ten: a blow may hit an event that runs alone, and then it counts.
         worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000, attempts: 10 },
       })
@@ -72,7 +67,7 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
 })
 
 /** How many deliveries ended how, of all that workers lived to tell. */
-function settlementsOf({ workers }: Stage): Readonly<Record<string, number>> {
+function settlementsOf({ workers }: TestStage): Readonly<Record<string, number>> {
   const counts: Record<string, number> = {}
   for (const { why } of workers.flatMap(({ settled }) => settled)) {
     counts[why] = (counts[why] ?? 0) + 1

@@ -6,8 +6,9 @@ import {
   sqs,
 } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { everythingOnce } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import type { CrashPoint } from '../../support/workers/protocol.ts'
 
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
@@ -20,9 +21,12 @@ beforeAll(async () => {
 })
 afterAll(() => Promise.all([queue, cache].map((server) => server.stop())))
 
-const openStage = (transaction: 'each' | 'batch', longestHiddenMs?: number): Promise<Stage> =>
-  Stage.open({
-    ...{ sqs: queue.connection, longestHiddenMs },
+const openStage = async (
+  transaction: 'each' | 'batch',
+  longestHiddenMs?: number,
+): Promise<TestStage> =>
+  TestStage.open({
+    queue: await createSqsQueue(queue.connection, { longestHiddenMs }),
     worker: { transaction, deadlineMs: 3_000, redisPort: cache.connection.port },
   })
 
@@ -54,7 +58,7 @@ describe.concurrent.each(['each', 'batch'] as const)(
       expect(await stage.committed(STALLED.id)).toMatchObject([{ worker: 'successor' }])
     })
 
-    async function die(stage: Stage, at: CrashPoint) {
+    async function die(stage: TestStage, at: CrashPoint) {
       const first = stage.spawn('first', { crash: { at, id: VICTIM.id } })
       const successor = stage.spawn('successor')
       await stage.send([VICTIM])

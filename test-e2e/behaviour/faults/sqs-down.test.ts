@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sqs } from '@onceward/testing'
 import { describe, test } from 'vitest'
+import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { effectsReach, everythingOnce, orders, stillAlive } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 
 const DOWN_MS = 20_000
 const COUNT = 200
@@ -14,7 +15,10 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
    */
   test('SQS is down for 20 s in the middle of the work', async () => {
     await using queue = await sqs({ process: true, native: true })
-    await using stage = await Stage.open({ sqs: queue.connection, worker: { transaction } })
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection),
+      worker: { transaction },
+    })
     const all = orders(COUNT, { takesMs: 20 })
     await stage.send(all)
     const workers = [stage.spawn('one'), stage.spawn('two')]

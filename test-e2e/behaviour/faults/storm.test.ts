@@ -6,9 +6,10 @@ import {
   sqs,
 } from '@onceward/testing'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { createDice, type Dice } from '../../support/dice.ts'
 import { effectsReach, everythingOnce, orders } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import { Crew } from '../../support/workers/crew.ts'
 import type { Order } from '../../support/workers/protocol.ts'
 
@@ -32,10 +33,9 @@ test.each(['each', 'batch'] as const)(
   "workers killed and frozen, Postgres restarted, producers that repeat themselves: transaction '%s'",
   async (transaction) => {
     const dice = createDice()
-    await using stage = await Stage.open({
-      sqs: queue.connection,
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection, { longestHiddenMs: 2_000 }),
       databaseUrl: await server.createDatabase(),
-      longestHiddenMs: 2_000,
       // Ten: a blow may hit an event that runs alone, and then it counts.
       worker: { transaction, deadlineMs: 3_000, attempts: 10 },
     })

@@ -1,11 +1,11 @@
 import { type KafkaCluster, kafkaCluster, skipped } from '@onceward/testing'
 import { type Admin, Kafka, logLevel } from 'kafkajs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createTopic } from '../../brokers/kafka/queue.ts'
+import { freshName } from '../../brokers/queue-under-test.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import { createTopic } from '../../support/brokers/kafka-topic.ts'
-import { freshName } from '../../support/brokers/queue-under-test.ts'
 import { effectsReach, orders, stillAlive } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 
 const PER_STEP = 100
 
@@ -29,9 +29,9 @@ afterAll(async () => {
 test.skipIf(skipped('kafka'))(
   'members whose coordinator and leaders move go on by themselves: 0 lost, 0 doubled',
   async () => {
-    const place = await createTopic(cluster.connection, freshName(), { sessionMs: 6_000 })
-    await using stage = await Stage.open({
-      place,
+    const queue = await createTopic(cluster.connection, freshName(), { sessionMs: 6_000 })
+    await using stage = await TestStage.open({
+      queue,
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000 },
     })
     const all = orders(3 * PER_STEP, { takesMs: 20 })

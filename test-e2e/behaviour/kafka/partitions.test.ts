@@ -1,10 +1,11 @@
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { RunningBroker } from '../../brokers/broker.ts'
+import { PARTITIONS, type Topic, type TopicOptions } from '../../brokers/kafka/queue.ts'
+import { startKafka } from '../../brokers/kafka/server.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import { KAFKA, type RunningBroker } from '../../support/brokers/brokers.ts'
-import { PARTITIONS, type Topic, type TopicOptions } from '../../support/brokers/kafka-topic.ts'
 import { effectsReach, orders } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import type { Order, WorkerConfig } from '../../support/workers/protocol.ts'
 
 const SESSION_MS = 2_000
@@ -15,13 +16,13 @@ const SLOW = { id: 'order-slow', takesMs: 3 * SESSION_MS } as const
 describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
   let broker: RunningBroker<Topic, TopicOptions>
   beforeAll(async () => {
-    broker = await KAFKA.start()
+    broker = await startKafka()
   })
   afterAll(() => broker?.server.stop())
 
-  const openTopic = (): Promise<Topic> => broker.createPlace({ sessionMs: SESSION_MS })
-  const openStage = (place: Topic, worker: Partial<WorkerConfig> = {}): Promise<Stage> =>
-    Stage.open({ place, worker: { transaction: 'each', concurrency: 4, ...worker } })
+  const openTopic = (): Promise<Topic> => broker.createQueue({ sessionMs: SESSION_MS })
+  const openStage = (queue: Topic, worker: Partial<WorkerConfig> = {}): Promise<TestStage> =>
+    TestStage.open({ queue, worker: { transaction: 'each', concurrency: 4, ...worker } })
 
   /*
    * One order after the other goes to each of the other partitions, each after the effect of the one before. Red when

@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { RunningBroker } from '../../brokers/broker.ts'
+import type { Topic, TopicOptions } from '../../brokers/kafka/queue.ts'
+import { startKafka } from '../../brokers/kafka/server.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import { KAFKA, type RunningBroker } from '../../support/brokers/brokers.ts'
-import type { Topic, TopicOptions } from '../../support/brokers/kafka-topic.ts'
 import { createDice, type Dice } from '../../support/dice.ts'
 import { effectsReach, orders, stillAlive } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 
 /** ONCEWARD_E2E_RESTARTS=30 is the number that the issue asks for. */
 const RESTARTS = Number(process.env['ONCEWARD_E2E_RESTARTS'] ?? 2)
@@ -22,7 +23,7 @@ const LONGEST_OUTAGE_MS = 12_000
 
 let broker: RunningBroker<Topic, TopicOptions>
 beforeAll(async () => {
-  if (!skipped('kafka')) broker = await KAFKA.start()
+  if (!skipped('kafka')) broker = await startKafka()
 })
 afterAll(() => broker?.server.stop())
 
@@ -34,9 +35,9 @@ test.skipIf(skipped('kafka'))(
   'two members consume again after each of many restarts, by themselves and without a warning',
   async () => {
     const dice = createDice()
-    const place = await broker.createPlace({ sessionMs: SESSION_MS })
-    await using stage = await Stage.open({
-      place,
+    const queue = await broker.createQueue({ sessionMs: SESSION_MS })
+    await using stage = await TestStage.open({
+      queue,
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000 },
     })
     const all = orders(COUNT * (RESTARTS + 1), { takesMs: 20 })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { HandBroker } from '../../support/brokers/manual-broker.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { ManualBroker } from '../../support/manual-broker.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import type { Order } from '../../support/workers/protocol.ts'
 
 const POISON = 'order-poison'
@@ -17,9 +17,9 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
   test.each(Object.keys(PLACES) as Place[])(
     'a poison that stands %s ends dead alone',
     async (place) => {
-      await using stage = await Stage.open({ worker: { transaction, attempts: ATTEMPTS } })
+      await using stage = await TestStage.open({ worker: { transaction, attempts: ATTEMPTS } })
       const orders = hundred(place)
-      const broker = new HandBroker(stage, orders)
+      const broker = new ManualBroker(stage, orders)
 
       const deaths = await broker.run()
 

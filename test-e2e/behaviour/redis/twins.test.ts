@@ -1,7 +1,7 @@
 import { type RedisConnection, redis, type Server, until } from '@onceward/testing'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import type { Order, WorkerConfig } from '../../support/workers/protocol.ts'
 import type { WorkerProcess } from '../../support/workers/worker-process.ts'
 
@@ -38,7 +38,7 @@ interface Pair {
 }
 
 /** Two processes, one of which has the event in hand; from here on Redis counts. */
-async function openPair(stage: Stage, own: Partial<WorkerConfig>): Promise<Pair> {
+async function openPair(stage: TestStage, own: Partial<WorkerConfig>): Promise<Pair> {
   const [owner, waiter] = [stage.spawn('owner', own), stage.spawn('waiter', own)]
   await Promise.all([owner.heard('ready'), waiter.heard('ready')])
   deliver(owner, [STALLED])
@@ -60,15 +60,17 @@ const answersOf = (worker: WorkerProcess): readonly string[] =>
 const hasAsked = (): Promise<boolean> =>
   until(async () => (await calls()) > 0, { what: 'the waiter to ask Redis', everyMs: 5 })
 
-async function oneEffect(stage: Stage, worker: string): Promise<void> {
+async function oneEffect(stage: TestStage, worker: string): Promise<void> {
   expect(await stage.committed(STALLED.id)).toMatchObject([{ worker }])
 }
 
 describe.each(['each', 'batch'] as const)(
   "an event that another process has in hand, transaction '%s'",
   (transaction) => {
-    const openStage = (): Promise<Stage> =>
-      Stage.open({ worker: { transaction, redisPort: server.connection.port, leaseMs: LEASE_MS } })
+    const openStage = (): Promise<TestStage> =>
+      TestStage.open({
+        worker: { transaction, redisPort: server.connection.port, leaseMs: LEASE_MS },
+      })
 
     // Red when a claim that is in progress is deferred at once.
     test('is waited for: its copies are duplicates as soon as its owner has committed', async () => {

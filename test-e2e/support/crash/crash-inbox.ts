@@ -1,5 +1,5 @@
 import type { BeginRequest, Inbox, InboxSession } from '@onceward/core'
-import { replacing } from './with-replaced-methods.ts'
+import { withReplacedMethods } from './with-replaced-methods.ts'
 
 /** What a crash may hook into, from outside: the port that every inbox implements. */
 export interface InboxWatch {
@@ -25,7 +25,7 @@ function watchedSession<Tx>(session: InboxSession<Tx>, watch: InboxWatch): Inbox
       return session.suspect(events, waitMs)
     },
   }
-  return replacing(session, replaced)
+  return withReplacedMethods(session, replaced)
 }
 
 function keysOf({ claim }: BeginRequest): readonly string[] {

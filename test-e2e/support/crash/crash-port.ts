@@ -2,7 +2,7 @@ import type { Delivery, Publish, Settlement } from '@onceward/core'
 import { attachPort, type Guard, type GuardPort, portOf } from '@onceward/core/adapter'
 import type { CrashPoint, Order, Word } from '../workers/protocol.ts'
 import type { Crashes } from './crash.ts'
-import { replacing } from './with-replaced-methods.ts'
+import { withReplacedMethods } from './with-replaced-methods.ts'
 
 export interface PortWatch {
   readonly crash: Crashes
@@ -30,7 +30,7 @@ function watchedPort(port: GuardPort, { crash, longestDeferMs }: PortWatch): Gua
     settlement.kind === 'defer' && longestDeferMs !== undefined
       ? { ...settlement, until: earlier(settlement.until, port.runtime.now(), longestDeferMs) }
       : settlement
-  return replacing(port, {
+  return withReplacedMethods(port, {
     run: async (deliveries, hooks = {}) => {
       const orders = deliveries.map(orderOf)
       await crash.at('before-claim', orders)

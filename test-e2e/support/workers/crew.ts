@@ -1,10 +1,10 @@
-import type { Stage } from '../test-stage.ts'
+import type { TestStage } from '../test-stage.ts'
 import type { WorkerConfig } from './protocol.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
 /** Some workers on one queue; one that dies is replaced by another process, as a platform does. */
 export class Crew {
-  readonly #stage: Stage
+  readonly #stage: TestStage
   readonly #config: Partial<WorkerConfig>
   readonly #members = new Set<WorkerProcess>()
   #hired = 0
@@ -12,12 +12,16 @@ export class Crew {
   /** How members ended; a process that ends by itself has a code. */
   readonly deaths: (NodeJS.Signals | number | null)[] = []
 
-  private constructor(stage: Stage, config: Partial<WorkerConfig>) {
+  private constructor(stage: TestStage, config: Partial<WorkerConfig>) {
     this.#stage = stage
     this.#config = config
   }
 
-  static async of(count: number, stage: Stage, config: Partial<WorkerConfig> = {}): Promise<Crew> {
+  static async of(
+    count: number,
+    stage: TestStage,
+    config: Partial<WorkerConfig> = {},
+  ): Promise<Crew> {
     const crew = new Crew(stage, config)
     await Promise.all(Array.from({ length: count }, () => crew.#hire()))
     return crew

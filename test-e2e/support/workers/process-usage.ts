@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs'
 import { heapBytes } from '@onceward/testing/heap'
 
 /** What a process holds on to. */
-export interface Vitals {
+export interface ProcessUsage {
   /** In use after a collection of all garbage. */
   readonly heapBytes: number
   /** What the event loop knows of: sockets, timers, pipes. */
@@ -16,7 +16,7 @@ export interface Vitals {
 }
 
 /** Of this process. */
-export function takeVitals(): Vitals {
+export function measureUsage(): ProcessUsage {
   const resources = process.getActiveResourcesInfo()
   return {
     heapBytes: heapBytes(),

@@ -1,5 +1,4 @@
-import type { KafkaConnection, SqsConnection } from '@onceward/testing'
-import type { Vitals } from './process-usage.ts'
+import type { ProcessUsage } from './process-usage.ts'
 
 /** What the handler of the worker does with an event, beside writing its effect. */
 export type Deed =
@@ -66,46 +65,11 @@ export type Word =
   | 'release-on-wire'
   | 'dead-letter-on-wire'
 
-export interface QueueSource {
-  readonly kind: 'sqs'
-  readonly connection: SqsConnection
-  readonly queueUrl: string
-  readonly deadUrl: string
-  readonly visibilityMs: number
-  /** No message is hidden longer than this: a test need not wait for what a killed worker deferred. */
-  readonly longestHiddenMs?: number | undefined
+/** Where a worker's deliveries come from: a queue of the broker `kind`, which adds its own fields, or the test. */
+export interface Source {
+  /** A name of the registry of brokers, or `manual`: the test sends deliveries over IPC. */
+  readonly kind: string
 }
-
-/** A topic. */
-export interface KafkaSource {
-  readonly kind: 'kafka'
-  readonly connection: KafkaConnection
-  readonly topic: string
-  /** Default: as the adapter names it. */
-  readonly groupId?: string | undefined
-  readonly deadTopic: string
-  /** A member that is silent for so long is thrown out of its group, ms. */
-  readonly sessionMs: number
-}
-
-/** A queue of RabbitMQ. */
-export interface AmqpSource {
-  readonly kind: 'amqp'
-  readonly url: string
-  readonly queue: string
-  readonly deadQueue: string
-  readonly retryLevelsMs: readonly number[]
-  readonly holdMs?: number | undefined
-  readonly prefetch?: number | undefined
-}
-
-/** Deliveries come from the test, over IPC. */
-export interface HandSource {
-  readonly kind: 'hand'
-}
-
-/** Where a worker's deliveries come from. */
-export type Source = QueueSource | KafkaSource | AmqpSource | HandSource
 
 export interface WorkerConfig {
   readonly name: string
@@ -140,7 +104,7 @@ export interface WorkerConfig {
 }
 
 /** A delivery that the test makes itself. */
-export interface HandDelivery {
+export interface ManualDelivery {
   readonly order: Order
   readonly deliveryCount: number
 }
@@ -149,7 +113,7 @@ export type ToWorker =
   | { readonly kind: 'start' }
   /** Go on from the point that was announced with `reached`. */
   | { readonly kind: 'go' }
-  | { readonly kind: 'deliver'; readonly deliveries: readonly HandDelivery[] }
+  | { readonly kind: 'deliver'; readonly deliveries: readonly ManualDelivery[] }
   /** User code takes every connection of the pool, or gives them back. */
   | { readonly kind: 'take-pool' }
   | { readonly kind: 'free-pool' }
@@ -157,7 +121,7 @@ export type ToWorker =
   /** How often the broker has handed the message of this order to this worker. */
   | { readonly kind: 'ask-received'; readonly id: string }
   /** What the process holds on to; asked when it has nothing in hand. It forgets its own notes of orders first. */
-  | { readonly kind: 'ask-vitals' }
+  | { readonly kind: 'ask-usage' }
   /** Ends the consumption; the process and its guard go on. */
   | { readonly kind: 'drain' }
   | { readonly kind: 'stop' }
@@ -184,7 +148,7 @@ export type FromWorker =
   | { readonly kind: 'pool-taken' }
   | { readonly kind: 'pool-freed' }
   | { readonly kind: 'received'; readonly id: string; readonly count: number }
-  | { readonly kind: 'vitals'; readonly vitals: Vitals }
+  | { readonly kind: 'usage'; readonly usage: ProcessUsage }
   | { readonly kind: 'drained' }
   | {
       readonly kind: 'health'

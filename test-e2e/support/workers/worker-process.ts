@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { until } from '@onceward/testing'
-import type { Vitals } from './process-usage.ts'
+import type { ProcessUsage } from './process-usage.ts'
 import type { FromWorker, Settled, ToWorker, WorkerConfig } from './protocol.ts'
 
 /** Tests start hundreds of workers: what one of them has compiled, the next one need not. */
@@ -111,10 +111,10 @@ export class WorkerProcess implements AsyncDisposable {
   }
 
   /** What it holds on to, when it has nothing in hand. */
-  async vitals(): Promise<Vitals> {
-    const asked = this.all('vitals').length
-    this.say({ kind: 'ask-vitals' })
-    return (await this.heard('vitals', asked + 1)).vitals
+  async usage(): Promise<ProcessUsage> {
+    const asked = this.all('usage').length
+    this.say({ kind: 'ask-usage' })
+    return (await this.heard('usage', asked + 1)).usage
   }
 
   /** Ends its consumption; the process goes on. */

@@ -1,11 +1,11 @@
 import { assertRetryTopology, consumeAmqp } from '@onceward/amqp'
 import { rabbitmq } from '@onceward/testing/servers'
 import { type Channel, type ChannelModel, type ConsumeMessage, connect } from 'amqplib'
-import { slowAcks } from '../network.ts'
-import { tell } from '../signals.ts'
-import { aborted, type DemoBroker, type DemoQueue, eventKey } from './broker.ts'
+import { aborted, type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import { slowAcks } from '../../demo/network.ts'
+import { tell } from '../../demo/signals.ts'
 
-interface Place {
+interface Address {
   readonly url: string
   readonly queue: string
 }
@@ -29,8 +29,8 @@ export const amqpDemo: DemoBroker = {
       [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
     }
   },
-  guarded: async ({ place, billing, signal }) => {
-    const { url, queue } = placeOf(place)
+  guarded: async ({ address, billing, signal }) => {
+    const { url, queue } = addressOf(address)
     slowAcks(isAck)
     const { stopped } = await consumeAmqp(() => overNetwork(url), billing, {
       queue,
@@ -39,8 +39,8 @@ export const amqpDemo: DemoBroker = {
     })
     await stopped
   },
-  unguarded: async ({ place, charge, signal }) => {
-    const { url, queue } = placeOf(place)
+  unguarded: async ({ address, charge, signal }) => {
+    const { url, queue } = addressOf(address)
     slowAcks(isAck)
     const connection = await overNetwork(url)
     const channel = await connection.createChannel()
@@ -63,7 +63,7 @@ export const amqpDemo: DemoBroker = {
   },
 }
 
-const placeOf = (place: string): Place => JSON.parse(place)
+const addressOf = (address: string): Address => JSON.parse(address)
 
 function isAck(bytes: Uint8Array): boolean {
   const frame = Buffer.from(bytes)
@@ -85,14 +85,14 @@ async function overNetwork(url: string): Promise<ChannelModel> {
   return connection
 }
 
-async function openQueue(place: Place): Promise<DemoQueue> {
-  const { url, queue } = place
+async function openQueue(address: Address): Promise<DemoQueue> {
+  const { url, queue } = address
   const connection = await connect(url)
   const channel = await connection.createConfirmChannel()
   await channel.assertQueue(queue)
   const levels = await assertRetryTopology(connection, queue, RETRY_LEVELS_MS)
   return {
-    place: JSON.stringify(place),
+    address: JSON.stringify(address),
     send: async (orders) => {
       for (const orderId of orders) {
         channel.sendToQueue(queue, Buffer.from(JSON.stringify({ orderId })), {

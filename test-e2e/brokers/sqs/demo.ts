@@ -10,11 +10,11 @@ import {
 import { consumeSqs } from '@onceward/sqs'
 import type { SqsConnection } from '@onceward/testing'
 import { sqs } from '@onceward/testing/servers'
-import { ACK_LATENCY_MS } from '../network.ts'
-import { tell } from '../signals.ts'
-import { type DemoBroker, type DemoQueue, eventKey } from './broker.ts'
+import { type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import { ACK_LATENCY_MS } from '../../demo/network.ts'
+import { tell } from '../../demo/signals.ts'
 
-interface Place {
+interface Address {
   readonly connection: SqsConnection
   readonly queueUrl: string
 }
@@ -31,13 +31,13 @@ export const sqsDemo: DemoBroker = {
       [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
     }
   },
-  guarded: async ({ place, billing, signal }) => {
-    const { connection, queueUrl } = placeOf(place)
+  guarded: async ({ address, billing, signal }) => {
+    const { connection, queueUrl } = addressOf(address)
     const { stopped } = await consumeSqs(overNetwork(connection), billing, { queueUrl, signal })
     await stopped
   },
-  unguarded: async ({ place, charge, signal }) => {
-    const { connection, queueUrl: QueueUrl } = placeOf(place)
+  unguarded: async ({ address, charge, signal }) => {
+    const { connection, queueUrl: QueueUrl } = addressOf(address)
     const client = overNetwork(connection)
     const handle = async ({ Body = '', ReceiptHandle }: Message): Promise<void> => {
       await charge(JSON.parse(Body))
@@ -52,7 +52,7 @@ export const sqsDemo: DemoBroker = {
   },
 }
 
-const placeOf = (place: string): Place => JSON.parse(place)
+const addressOf = (address: string): Address => JSON.parse(address)
 
 /** The client of both workers: an ordinary one over a slow network, which tells the parent what passes. */
 function overNetwork(connection: SqsConnection): SQSClient {
@@ -79,7 +79,7 @@ async function openQueue(connection: SqsConnection, name: string): Promise<DemoQ
   const client = new SQSClient(connection)
   const queueUrl = await createQueue(client, name)
   return {
-    place: JSON.stringify({ connection, queueUrl } satisfies Place),
+    address: JSON.stringify({ connection, queueUrl } satisfies Address),
     send: (orders) => send(client, queueUrl, orders),
     waiting: () => countMessages(client, queueUrl),
     [Symbol.asyncDispose]: async () => client.destroy(),

@@ -1,11 +1,11 @@
 import { consumeKafka } from '@onceward/kafka'
 import { type KafkaConnection, kafka } from '@onceward/testing/servers'
 import { type ConsumerConfig, Kafka, logLevel } from 'kafkajs'
-import { slowAcks } from '../network.ts'
-import { tell } from '../signals.ts'
-import { aborted, type DemoBroker, type DemoQueue, eventKey } from './broker.ts'
+import { aborted, type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import { slowAcks } from '../../demo/network.ts'
+import { tell } from '../../demo/signals.ts'
 
-interface Place {
+interface Address {
   readonly connection: KafkaConnection
   readonly topic: string
   readonly groupId: string
@@ -34,8 +34,8 @@ export const kafkaDemo: DemoBroker = {
       [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
     }
   },
-  guarded: async ({ place, billing, signal }) => {
-    const { connection, topic, groupId, sessionMs } = placeOf(place)
+  guarded: async ({ address, billing, signal }) => {
+    const { connection, topic, groupId, sessionMs } = addressOf(address)
     const { stopped } = await consumeKafka(overNetwork(connection), billing, {
       topics: [topic],
       groupId,
@@ -45,8 +45,8 @@ export const kafkaDemo: DemoBroker = {
     })
     await stopped
   },
-  unguarded: async ({ place, charge, signal }) => {
-    const { connection, topic, groupId, sessionMs } = placeOf(place)
+  unguarded: async ({ address, charge, signal }) => {
+    const { connection, topic, groupId, sessionMs } = addressOf(address)
     const consumer = overNetwork(connection).consumer({ groupId, ...timing(sessionMs) })
     await consumer.connect()
     await consumer.subscribe({ topics: [topic], fromBeginning: true })
@@ -58,7 +58,7 @@ export const kafkaDemo: DemoBroker = {
   },
 }
 
-const placeOf = (place: string): Place => JSON.parse(place)
+const addressOf = (address: string): Address => JSON.parse(address)
 
 const timing = (sessionMs: number): Omit<ConsumerConfig, 'groupId'> => ({
   sessionTimeout: sessionMs,
@@ -92,7 +92,7 @@ function overNetwork(connection: KafkaConnection): Kafka {
 
 async function openTopic(
   connection: KafkaConnection,
-  { topic, groupId, sessionMs }: Omit<Place, 'connection'>,
+  { topic, groupId, sessionMs }: Omit<Address, 'connection'>,
 ): Promise<DemoQueue> {
   const client = clientOf(connection)
   const admin = client.admin()
@@ -100,7 +100,7 @@ async function openTopic(
   await Promise.all([admin.connect(), producer.connect()])
   await admin.createTopics({ topics: [{ topic, numPartitions: PARTITIONS }] })
   return {
-    place: JSON.stringify({ connection, topic, groupId, sessionMs } satisfies Place),
+    address: JSON.stringify({ connection, topic, groupId, sessionMs } satisfies Address),
     send: async (orders) => {
       const messages = orders.map((orderId) => ({
         key: String(orderId),

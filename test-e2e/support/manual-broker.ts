@@ -1,7 +1,7 @@
 import { until } from '@onceward/testing'
-import type { Stage } from '../test-stage.ts'
-import type { Order, Settled } from '../workers/protocol.ts'
-import type { WorkerProcess } from '../workers/worker-process.ts'
+import type { TestStage } from './test-stage.ts'
+import type { Order, Settled } from './workers/protocol.ts'
+import type { WorkerProcess } from './workers/worker-process.ts'
 
 interface Message {
   readonly order: Order
@@ -13,13 +13,13 @@ interface Message {
  * A broker without a network, so that a test says in which order and in whose hands: everything that is visible goes
  * to one worker as one batch, in order; what a worker had in hand when it died goes to the next one.
  */
-export class HandBroker {
+export class ManualBroker {
   readonly dead: string[] = []
   readonly #messages: Message[]
-  readonly #stage: Stage
+  readonly #stage: TestStage
   #workers = 0
 
-  constructor(stage: Stage, orders: readonly Order[]) {
+  constructor(stage: TestStage, orders: readonly Order[]) {
     this.#stage = stage
     this.#messages = orders.map((order) => ({ order, deliveryCount: 0, visibleAtMs: 0 }))
   }

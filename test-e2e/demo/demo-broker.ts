@@ -1,5 +1,5 @@
 import type { Guard } from '@onceward/core'
-import type { OrderPlaced } from '../order.ts'
+import type { OrderPlaced } from './order.ts'
 
 /** All that the demo knows of a broker: what its parent does with it, and what its workers do. */
 export interface DemoBroker {
@@ -30,7 +30,7 @@ export interface DemoServer extends AsyncDisposable {
 
 export interface DemoQueue extends AsyncDisposable {
   /** Where workers find it; each broker reads its own. */
-  readonly place: string
+  readonly address: string
   /** Announces orders; the key of each travels in the header `idempotency-key`. */
   send(orders: readonly number[]): Promise<void>
   /** Messages that nobody has acknowledged; with `silenceMs` without those in the hands of workers. */
@@ -39,7 +39,7 @@ export interface DemoQueue extends AsyncDisposable {
 
 interface Work {
   /** Of the queue. */
-  readonly place: string
+  readonly address: string
   readonly signal: AbortSignal
 }
 
