@@ -1,5 +1,5 @@
 /*
- * The process that gets killed: an ordinary consumer of orders whose handler writes one effect each. Started by
+ * The process that tests kill: an ordinary consumer of orders whose handler writes one effect each. Started by
  * support/worker-process.ts with its configuration as the only argument, it talks to the test over IPC.
  */
 import { flushCompileCache } from 'node:module'
@@ -78,7 +78,7 @@ function toSettled({ settlement, attempt, source: from }: OutcomeRecord): Settle
   }
 }
 
-/** What an adapter gets. */
+/** The guard that the adapter gets. */
 const adapted = watchedGuard(guard, { crash, longestDeferMs: config.longestDeferMs })
 
 /** Loads the one adapter that the source needs, so that the process starts sooner. */
@@ -95,7 +95,7 @@ async function consume(): Promise<Consumption | undefined> {
   })
 }
 
-/** As an adapter does: each settlement is told as soon as it is known. */
+/** Processes deliveries of the test as an adapter does: each settlement is reported as soon as it is known. */
 async function processManually(deliveries: readonly ManualDelivery[]): Promise<void> {
   const made = deliveries.map(({ order, deliveryCount }) => {
     orders.set(order.id, order.id)
@@ -120,7 +120,7 @@ async function takePool(): Promise<void> {
 }
 
 async function stop(): Promise<void> {
-  // It may still be starting.
+  // The consumption may still be starting.
   await (await consuming)?.drain()
   await guard.close()
   await pool.end()
@@ -148,7 +148,7 @@ listen({
     say({ kind: 'received', id, count: received.get(id) ?? 0 })
   },
   'ask-usage': async () => {
-    // They grow with every order, and nobody asks about those that are over.
+    // These maps grow with every order, and settled orders are not needed any more.
     for (const notes of [orders, received]) notes.clear()
     say({ kind: 'usage', usage: measureUsage() })
   },
@@ -159,7 +159,7 @@ listen({
   stop,
 })
 
-// A process that is killed writes no cache at its end.
+// A killed process cannot write the cache at its end.
 flushCompileCache()
-// Nothing is opened yet: an open guard runs parked events.
+// No store is opened yet, because an open guard would run parked events.
 say({ kind: 'ready' })

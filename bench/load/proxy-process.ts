@@ -13,7 +13,7 @@ export interface SideProcess<Connection> extends AsyncDisposable {
   readonly connection: Connection
 }
 
-/** A proxy in a process of its own, so that it takes no time of the event loop that is measured. */
+/** Starts a proxy in a process of its own, so that it takes no time from the measured event loop. */
 export function startProxyProcess(
   target: Address,
   latencyMs: number,
@@ -21,7 +21,7 @@ export function startProxyProcess(
   return start(['proxy', target.host, String(target.port), String(latencyMs)])
 }
 
-/** fauxqs in a process of its own. */
+/** Starts fauxqs in a process of its own. */
 export function startSqsProcess(): Promise<SideProcess<SqsConnection>> {
   return start(['sqs'])
 }
@@ -43,7 +43,7 @@ export interface Publisher {
   publish(queue: string, events: number): Promise<void>
 }
 
-/** What fills queues of RabbitMQ, in a process of its own. */
+/** Starts a publisher for RabbitMQ queues in a process of its own. */
 export async function startPublisherProcess(url: string): Promise<SideProcess<Publisher>> {
   const child = fork(join(import.meta.dirname, 'publisher-main.ts'), [url])
   const gone = new AbortController()

@@ -92,7 +92,7 @@ export interface Stage extends AsyncDisposable {
 }
 
 async function openStage(connectionString: string): Promise<Stage> {
-  // Two connections are the guard's own, and idle here.
+  // The guard keeps two connections for itself, which are idle here.
   const pool = new Pool({ connectionString, max: CONCURRENCY + 2 })
   pool.on('error', () => undefined)
   const guard = (transaction: 'each' | 'batch'): Guard =>
@@ -177,7 +177,7 @@ function contestants({ pool, each, batch, bulk }: Stage): readonly Contestant[] 
   ]
 }
 
-/** @throws when a delivery was settled in another way: what was measured then is not what it is called. */
+/** @throws if a delivery was settled in another way: then something else was measured. */
 export async function settle(
   guard: Guard,
   slice: readonly Delivery[],

@@ -1,7 +1,7 @@
 import type { TestStage } from '../support/test-stage.ts'
 import { ACCOUNTS, isFatal, type Plan } from './plan.ts'
 
-/** What a round has left in the database and in the dead-letter place. */
+/** The state of the database and of the dead-letter queue after a round. */
 export interface Books {
   /** Events without an effect that should have one. */
   readonly lost: readonly string[]
@@ -9,7 +9,7 @@ export interface Books {
   readonly doubled: readonly string[]
   /** Accounts whose balance is not the sum of what was charged to them. */
   readonly wrongBalances: readonly string[]
-  /** Events that should be dead, recorded and published, and are not; or the other way round. */
+  /** Events whose dead letter should be recorded and published and is not, and those with a dead letter too many. */
   readonly wrongDead: readonly string[]
   readonly dead: number
 }
@@ -51,8 +51,8 @@ async function wrongBalances(stage: TestStage, plan: Plan): Promise<readonly str
 }
 
 /**
- * Of events that should be dead: those that are not recorded and published; and others that are. A dead letter may be
- * published twice, when the worker dies between the confirmation and its record.
+ * The expected dead events that are not recorded or not published, and the other way round. A dead letter may be
+ * published twice, if the worker dies between the broker's confirmation and the record of it.
  */
 export async function wrongDead(
   stage: TestStage,

@@ -6,7 +6,7 @@ import { planRound } from './plan.ts'
 import { failureOf, totalsOf } from './report.ts'
 import { run } from './run.ts'
 
-/** A round that hangs says so itself, long before. */
+/** A round that hangs fails by itself long before this. */
 const LONGEST_MS = 600_000
 
 // Red when the claim ignores `on conflict`, and when the row is written after the business transaction.

@@ -6,9 +6,9 @@ import { playRound, type RoundResult } from './round.ts'
 import { Servers } from './servers.ts'
 
 /**
- * Rounds until the time is over; ends with the first one that went wrong.
+ * Plays rounds until the time is over or a round goes wrong.
  *
- * @throws when a round does not end, with the command that plays it again.
+ * @throws if a round does not end, with the command that repeats it.
  */
 export async function run(
   { brokers, events, minutes, rounds, seed }: RunOptions,

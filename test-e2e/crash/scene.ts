@@ -10,17 +10,17 @@ import { type Cache, openCache } from './cache.ts'
 import type { Scene } from './matrix.ts'
 import { type Row, wordOf } from './rows.ts'
 
-/** The event in whose run the process dies; the others are around it. */
+/** The event in whose run the process dies. The others are sent around it. */
 const VICTIM = 'order-victim'
 const OTHERS: readonly Order[] = ['order-1', 'order-2', 'order-3', 'order-4'].map((id) => ({ id }))
-/** Its effect on the wire: two parameters, each with its length before it. Other transactions name the victim too. */
+/** The victim's effect on the wire: two parameters, each after its length. Other transactions name the victim too. */
 const EFFECT = `${VICTIM}\0\0\0\u0005first`
-/** A failed event is due when the test says so, not when a slow machine has slept long enough. */
+/** Long: a failed event becomes due when the test says so, not by the time that passes on a slow machine. */
 const RETRY_MS = 300_000
-/** What a dead worker has deferred comes back as soon. */
+/** The longest wait of a message that the dead worker deferred. */
 const LONGEST_DEFER_MS = 2_000
 
-/** One worker dies at the point, another one goes on, and then the facts are looked at. */
+/** One worker dies at the point, another one takes over, and then the database and the broker are checked. */
 export async function play(scene: Scene, broker: RunningBroker): Promise<void> {
   const { row, fate, transaction } = scene
   await using cache = await openCache(fate)
@@ -32,7 +32,7 @@ export async function play(scene: Scene, broker: RunningBroker): Promise<void> {
     },
   })
   await using first = await firstWorker(stage, row)
-  // A Redis that is down is asked for as short a time as in life.
+  // If Redis is down, the budget for it is as short as in production.
   const next = fate === 'down' ? { redisBudgetMs: 20 } : {}
   const other = scene.to === 'another process' ? stage.spawn('other', next) : undefined
   await other?.heard('ready')
@@ -40,7 +40,7 @@ export async function play(scene: Scene, broker: RunningBroker): Promise<void> {
 
   await first.reached()
   await cache.strike()
-  // A member that joins a group waits for the one that is in it, so this is not awaited.
+  // Not awaited: a member that joins a Kafka group waits for the member that is in it.
   const started = other?.start()
   await first.die()
   await started
@@ -59,7 +59,7 @@ interface Beginning {
   readonly first: WorkerProcess
 }
 
-/** The victim comes in the midst of the others; after them where what is said of it alone must be on the wire. */
+/** Sends the victim among the others; alone after them if the crash point is a word on the wire. */
 async function begin(stage: TestStage, { row, first }: Beginning): Promise<void> {
   const victim = victimOf(row)
   const isAlone = wordOf(row) !== undefined
@@ -75,7 +75,7 @@ async function begin(stage: TestStage, { row, first }: Beginning): Promise<void>
 
 interface Doomed extends AsyncDisposable {
   readonly worker: WorkerProcess
-  /** Resolves at the point; the worker stands still there. */
+  /** Resolves when the worker has reached the point, where it waits. */
   reached(): Promise<unknown>
   die(): Promise<void>
 }
@@ -111,7 +111,7 @@ async function effectsAre(stage: TestStage, count: number): Promise<void> {
   })
 }
 
-/** The victim is dead, published and out of the queue; then an operator has mended what failed. */
+/** Waits until the victim is dead-lettered and gone from the queue, mends the cause, and replays it. */
 async function replay(stage: TestStage): Promise<void> {
   await stage.until(async () => (await stage.troubles())[0]?.published, { what: 'a dead letter' })
   await stage.drained()
@@ -121,7 +121,7 @@ async function replay(stage: TestStage): Promise<void> {
   expect(done).toHaveLength(1)
 }
 
-/** Between the two lives nobody touches anything, so what was left behind can be seen. */
+/** No worker runs between the two lives, so the row that the dead worker left can be checked. */
 async function restarted(
   stage: TestStage,
   { row, broker }: Scene,
@@ -158,7 +158,7 @@ async function becomesTrue(stage: TestStage, row: Row): Promise<void> {
   expect(await stage.effects()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])))
 }
 
-/** Until the lease of the dead one is over, its successor only waits. */
+/** Until the dead worker's lease expires, its successor defers the event. */
 const isWaiting = (why: string): boolean => why === 'in-progress' || why === 'store-down'
 
 async function settledAs(stage: TestStage, row: Row, successor: WorkerProcess): Promise<void> {
@@ -167,7 +167,7 @@ async function settledAs(stage: TestStage, row: Row, successor: WorkerProcess): 
   await stage.until(async () => row.finds === undefined || finds(), { what: 'a redelivery' })
   expect(finds()).toBe(row.finds)
   const dead = row.effects === 0 ? [{ id: VICTIM, state: 'x', reason: 'fatal' }] : []
-  // RabbitMQ does not tell of what is in hand, so an empty queue does not say that this is over.
+  // RabbitMQ does not count messages in flight, so an empty queue does not mean that all are settled.
   await stage.until(async () => (await stage.troubles()).every(({ published }) => published), {
     what: 'dead letters to be published',
   })

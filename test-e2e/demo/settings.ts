@@ -4,7 +4,7 @@ import type { BrokerName } from '../brokers/index.ts'
 export interface WorkerSettings {
   readonly databaseUrl: string
   readonly broker: BrokerName
-  /** Where the queue is, as its broker tells it. */
+  /** Where the queue is, as {@link DemoQueue.address} says it. */
   readonly address: string
   /** With `--redis`: where leases are. */
   readonly redisUrl?: string | undefined
@@ -13,7 +13,7 @@ export interface WorkerSettings {
 export const SETTINGS_VARIABLE = 'ONCEWARD_DEMO'
 
 export function settings(): WorkerSettings {
-  // A worker whose parent is gone has nobody to stop it.
+  // Ends a worker whose parent process is gone.
   process.on('disconnect', () => process.exit())
   return JSON.parse(process.env[SETTINGS_VARIABLE] ?? '')
 }

@@ -11,10 +11,10 @@ const { databaseUrl, broker, address, redisUrl } = settings()
 const pool = new Pool({ connectionString: databaseUrl })
 
 const redis = redisUrl === undefined ? undefined : new Redis(redisUrl)
-// ioredis connects again by itself, and says so at length when nobody listens.
+// ioredis reconnects by itself, and prints every error if there is no listener.
 redis?.on('error', () => undefined)
 
-// That Redis is away is told by the parent; every claim without it would be a line more.
+// The parent reports that Redis is down. Without this filter every claim would print a warning.
 const nothing = (): void => undefined
 const errorsOnly = { debug: nothing, info: nothing, warn: nothing, error: console.error }
 

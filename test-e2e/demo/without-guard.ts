@@ -6,7 +6,7 @@ import { settings } from './settings.ts'
 const { databaseUrl, broker, address } = settings()
 const pool = new Pool({ connectionString: databaseUrl })
 
-/** The handler in a transaction, as one writes it by hand. */
+/** The handler in a hand-written transaction. */
 async function charge(order: OrderPlaced): Promise<void> {
   const tx = await pool.connect()
   try {

@@ -8,10 +8,10 @@ import type { Order } from '../support/workers/protocol.ts'
 import type { WorkerProcess } from '../support/workers/worker-process.ts'
 import type { Sample } from './trend.ts'
 
-/** So long without an end of a cycle is a hang: a busy machine may take a minute to bring a broker back. */
+/** A cycle that takes this long is a hang. A busy machine may take a minute to restart a broker. */
 const HANG_MS = 300_000
 
-/** A broker with one worker that is never killed: what it holds on to at the end is what it has gathered. */
+/** A broker with one worker that is never killed, so that whatever it leaks adds up. */
 export class Post implements AsyncDisposable {
   readonly name: BrokerName
   readonly broker: RunningBroker
@@ -48,7 +48,7 @@ export class Post implements AsyncDisposable {
     return post
   }
 
-  /** Sends these and waits until the worker has dealt with all of them and has nothing in hand. */
+  /** Sends these, and waits until all of them are settled and nothing is in flight. */
   async play(messages: readonly Order[], events: readonly Order[]): Promise<void> {
     const isSent = (): Promise<true> => this.#stage.send(messages).then(() => true)
     await this.#until(isSent, 'the broker to take messages')
@@ -83,9 +83,9 @@ export class Post implements AsyncDisposable {
     return state === 'running' && inFlight === 0
   }
 
-  /** The effects of a cycle are counted and removed: one that comes later is found by the next cycle. */
+  /** Counts the effects of a cycle and removes them. A late effect is found in the next cycle. */
   async #audit(alive: readonly Order[]): Promise<void> {
-    // The last blows of the cycle may still strike Postgres.
+    // Postgres may still be down from the last blow of the cycle.
     const effects = await this.#answer(() => this.#stage.effects(), 'the effects of a cycle')
     const ids = new Set(alive.map(({ id }) => id))
     this.lost.push(...[...ids].filter((id) => effects[id] === undefined))
@@ -96,7 +96,7 @@ export class Post implements AsyncDisposable {
     )
   }
 
-  /** Asks again when the database is away. */
+  /** Repeats the query while the database is down. */
   async #answer<Answer>(ask: () => Promise<Answer>, what: string): Promise<Answer> {
     const { promise, resolve } = Promise.withResolvers<Answer>()
     await this.#until(async () => {

@@ -6,10 +6,10 @@ import { findingsOf } from './report.ts'
 import { soak } from './run.ts'
 import { type Sample, type Trend, trendsOf } from './trend.ts'
 
-/** A cycle that hangs says so itself, long before. */
+/** A cycle that hangs fails by itself long before this. */
 const LONGEST_MS = 900_000
 
-// Red when a worker prints a warning, ends by itself, loses or doubles; growth needs more cycles than a test has.
+// Red when a worker prints a warning, ends by itself, loses or doubles. To detect growth takes more cycles than this.
 test(
   'workers on all brokers live through blows at every server, and say nothing on standard error',
   async () => {

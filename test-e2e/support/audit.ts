@@ -5,8 +5,8 @@ import type { Order } from './workers/protocol.ts'
 import type { WorkerProcess } from './workers/worker-process.ts'
 
 /**
- * Nothing lost, nothing doubled, nothing dead, nothing left in the broker; every worker that nobody killed lives and
- * ends when it is told to. Ends the workers: only then every broker tells all that is left.
+ * Nothing is lost, doubled, dead or left in the broker. Every worker that was not killed lives, and ends when it is
+ * told to. Ends the workers, because some brokers count all that is left only then.
  */
 export async function endsWithEverythingOnce(
   stage: TestStage,
@@ -24,7 +24,7 @@ export async function endsWithEverythingOnce(
   expect(await stage.queue?.deadLetters()).toEqual([])
 }
 
-/** They end with what they have in hand; what comes back to the broker then is settled by one more worker. */
+/** Ends the workers after what is in flight. One more worker settles what they gave back to the broker. */
 async function endAll(stage: TestStage, workers: readonly WorkerProcess[]): Promise<void> {
   stillAlive(workers)
   const ends = await Promise.all(workers.map((worker) => worker.stop()))

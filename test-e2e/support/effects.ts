@@ -11,11 +11,11 @@ export function orders(
   return Array.from({ length: count }, (_, index) => ({ id: `${prefix}-${index}`, ...each }))
 }
 
-/** One effect for each. */
+/** One effect for each order. */
 export const onceEach = (of: readonly Order[]): Readonly<Record<string, number>> =>
   Object.fromEntries(of.map(({ id }) => [id, 1]))
 
-/** Nothing lost, nothing doubled, nothing dead, nothing left to do; every worker that nobody killed lives. */
+/** Nothing is lost, doubled, dead or left in the queue. */
 export async function everythingOnce(stage: TestStage, of: readonly Order[]): Promise<void> {
   await stage.drained()
   const effects = await stage.effects()
@@ -26,7 +26,7 @@ export async function everythingOnce(stage: TestStage, of: readonly Order[]): Pr
   expect(await stage.queue?.deadLetters()).toEqual([])
 }
 
-/** None of them ended, by a signal or by itself. */
+/** None of the workers has ended, by a signal or by itself. */
 export function stillAlive(workers: readonly WorkerProcess[]): void {
   for (const worker of workers) expect(worker.isAlive, worker.log.slice(-4_000)).toBe(true)
 }

@@ -10,8 +10,8 @@ interface Message {
 }
 
 /**
- * A broker without a network, so that a test says in which order and in whose hands: everything that is visible goes
- * to one worker as one batch, in order; what a worker had in hand when it died goes to the next one.
+ * A broker without a network, so that the test decides the order and the receiver of deliveries. All visible messages
+ * go to one worker as one batch, in order. Messages in flight in a worker that dies go to the next one.
  */
 export class ManualBroker {
   readonly dead: string[] = []
@@ -24,11 +24,11 @@ export class ManualBroker {
     this.#messages = orders.map((order) => ({ order, deliveryCount: 0, visibleAtMs: 0 }))
   }
 
-  /** Delivers until every message is settled for good; answers how many workers died. */
+  /** Delivers until every message is acked or dead-lettered; resolves with the number of workers that died. */
   async run(): Promise<number> {
     let deaths = 0
     let worker = this.#nextWorker()
-    // It stands ready while the other one works.
+    // The successor starts while the other worker is still running, so that nobody waits for it.
     let successor = this.#nextWorker()
     while (this.#messages.length > 0) {
       const due = await this.#due()

@@ -32,7 +32,7 @@ export interface TestStageOptions {
   readonly worker: Pick<WorkerConfig, 'transaction'> & Partial<WorkerConfig>
 }
 
-/** What is known of an event that had trouble. */
+/** A row of `failed_events` with the state of its event. */
 export interface Trouble {
   readonly id: string
   readonly state: string
@@ -41,12 +41,12 @@ export interface Trouble {
   readonly published: boolean
 }
 
-/** A database, a queue with its dead-letter queue, and the workers on them: all of a test, gone with it. */
+/** A database, a queue with its dead-letter queue, and the workers on them. Disposing the stage removes all of it. */
 export class TestStage implements AsyncDisposable {
   readonly pool: Pool
   readonly queue: QueueUnderTest | undefined
   readonly workers: WorkerProcess[] = []
-  /** Its workers are being ended. */
+  /** The stage is being disposed. */
   isClosing = false
   readonly #options: TestStageOptions
   readonly #databaseUrl: string
@@ -78,7 +78,7 @@ export class TestStage implements AsyncDisposable {
     return this.#databaseUrl
   }
 
-  /** A worker process; it is ready when it says so. */
+  /** Starts a worker process, which reports `ready`. */
   spawn(name: string, own: Partial<WorkerConfig> = {}): WorkerProcess {
     const worker = new WorkerProcess({
       name,
@@ -96,7 +96,7 @@ export class TestStage implements AsyncDisposable {
     await this.queue?.send(orders)
   }
 
-  /** Committed effects by event; one that has none is not there. */
+  /** Committed effects by event. Events without an effect are left out. */
   async effects(): Promise<Readonly<Record<string, number>>> {
     const { rows } = await this.pool.query<{ id: string; n: number }>(
       'select id, count(*)::int as n from effects group by id',
@@ -110,7 +110,7 @@ export class TestStage implements AsyncDisposable {
     return (await this.pool.query<{ worker: string; attempt: number }>(text, [id])).rows
   }
 
-  /** What the inbox says of an event; undefined for one that it does not know. */
+  /** The state of the event's row; undefined if the inbox has none. */
   async state(id: string): Promise<string | undefined> {
     const { rows } = await this.pool.query<{ state: string }>(
       "select state from onceward.processed_events where event_id = onceward.event_id('orders', null, $1)",
@@ -127,7 +127,7 @@ export class TestStage implements AsyncDisposable {
     return rows
   }
 
-  /** Every run of the handler, also those that left nothing. */
+  /** Every run of the handler, including runs that were rolled back. */
   async runs(): Promise<readonly { readonly worker: string; id: string; attempt: number }[]> {
     const text = await readFile(this.#runsFile, 'utf8').catch(() => '')
     return text
@@ -139,7 +139,7 @@ export class TestStage implements AsyncDisposable {
       })
   }
 
-  /** What happened to these, for the message of a failed test. */
+  /** What happened to these events, for the message of a failed test. */
   async explain(ids: readonly string[]): Promise<string> {
     const troubles = await this.troubles()
     const runs = await this.runs()
@@ -165,7 +165,7 @@ export class TestStage implements AsyncDisposable {
     })
   }
 
-  /** As `until`, and says what the workers said when the time is over. */
+  /** Like `until`, with the logs of the workers in the error. */
   async until(
     condition: () => Promise<Json | boolean | undefined>,
     { what, deadlineMs = 150_000 }: { readonly what: string; readonly deadlineMs?: number },

@@ -11,7 +11,7 @@ import { TestStage } from '../../support/test-stage.ts'
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
 
 const TIMEOUT_MS = 3_000
-/** The server looks at its timeouts once a minute, unless it is told to look more often. */
+/** The server checks its timeouts once a minute; these settings make it check every half second. */
 const TIMEOUTS = `
   application:set_env(rabbit, consumer_timeout, ${TIMEOUT_MS}),
   application:set_env(rabbit, channel_tick_interval, 500).`
@@ -25,7 +25,7 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ, a node that is told what to do',
   })
   afterAll(() => broker?.server.stop())
 
-  // Red when what cannot be published is acked all the same, and when nobody goes on after the alarm.
+  // Red when a message is acked although its copy was not published, and when the consumer stays blocked.
   test('a memory alarm of the broker is told by health; nothing is lost, and it goes on after', async ({
     skip,
   }) => {
@@ -56,7 +56,7 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ, a node that is told what to do',
     await endsWithEverythingOnce(stage, all)
   })
 
-  // Red when the acknowledgement of a channel that the server closed ends the consumer, or when the message is run again.
+  // Red when an acknowledgement on a channel that the server closed ends the consumer, or when the message runs again.
   test('a handler that outlasts the consumer timeout of the server has its message back, and one effect', async ({
     skip,
   }) => {

@@ -27,7 +27,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
       worker: { transaction: 'each', concurrency: 4, ...worker },
     })
 
-  // Red when a poison is requeued: it comes back at once, thousands of times, and takes the places of the others.
+  // Red when a poison message is requeued: it comes back at once, thousands of times, in place of the others.
   test('a poison leaves the others at least four fifths of their deliveries', async () => {
     await using stage = await openStage(
       { prefetch: 8 },
@@ -54,7 +54,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
     expect(runs.length / poisons.length).toBeLessThan(steps / 5)
   })
 
-  // Red when what is longer than the longest level waits for ever, or runs when that level is over.
+  // Red when a wait beyond the longest level never ends, or ends with that level.
   test('acceptance A13: a retry that waits longer than the longest delay queue takes several turns, and runs when it is due', async () => {
     const levels = { retryLevelsMs: [300, 600], holdMs: 0 }
     await using stage = await openStage(levels, { retryBaseMs: 8_000, random: 0.99 })
@@ -82,7 +82,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
     await other.start()
     first.say({ kind: 'drain' })
 
-    // The first one still runs.
+    // The first message is still running.
     await effectsReach(stage, 9)
     expect(first.all('drained')).toEqual([])
     first.say({ kind: 'go' })
@@ -91,7 +91,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
     expect(await stage.runs()).toHaveLength(10)
   })
 
-  // Each lost connection counts against everything in hand. Red when the count of the queue decides what is dead.
+  // Each lost connection counts for all messages in flight. Red when the count of the queue decides what is dead.
   test('trap T22: processes that die beside a queue with a delivery limit cost none of their neighbours', async () => {
     await using stage = await openStage({ deliveryLimit: 6, prefetch: 8 }, { attempts: 3 })
     const innocent = orders(30)

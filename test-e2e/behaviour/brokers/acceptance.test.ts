@@ -11,12 +11,12 @@ import type { Deed, Order, WorkerConfig } from '../../support/workers/protocol.t
 
 const SERVERS = BROKER_NAMES.map((name) => BROKERS[name].servers.acceptance)
 
-/** How long another one has an event in hand. */
+/** How long another worker processes the event. */
 const BUSY_MS = 5_000
 
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
 
-/** What a handler may do to a client library that calls it. */
+/** Ways in which a handler may upset the client library that calls it. */
 const OUTRAGES: readonly Deed[] = [
   'throw-type-error',
   'throw-unretriable',
@@ -39,7 +39,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
     })
 
   describe.skipIf(skipped(service)).concurrent('the adapter', () => {
-    // Red when the adapter settles later than it says, or not at all.
+    // Red when the adapter counts a message as settled before the broker knows, or does not settle it at all.
     test('a process that dies after its acknowledgement leaves nothing to do', async () => {
       await using stage = await openStage()
       const all = orders(3)
@@ -58,7 +58,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       expect(other.settled.map(({ why }) => why)).toEqual(['processed'])
     })
 
-    // Red when what is in progress goes back to the broker at once: thousands of deliveries.
+    // Red when a delivery of an event in progress goes back to the broker at once: thousands of deliveries.
     test('an event that is in progress elsewhere for 5 s is delivered at most three times', async () => {
       await using stage = await openStage()
       const owner = stage.spawn('owner', { source: { kind: 'manual' } })
@@ -70,7 +70,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       await stage.until(async () => worker.settled.some(({ why }) => why === 'in-progress'), {
         what: 'a delivery that meets the owner',
       })
-      // The length of it is what is tested.
+      // The test is about this time.
       await sleep(BUSY_MS)
       owner.say({ kind: 'go' })
 
@@ -81,7 +81,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       await endsWithEverythingOnce(stage, [STALLED, ...orders(3)])
     })
 
-    // Red when any of it reaches the client, which ends the consumer, its channel or the process.
+    // Red when an error of the handler reaches the client, which ends the consumer, its channel or the process.
     test('handlers that throw anything or never end leave the consumer consuming', async () => {
       await using stage = await openStage({ deadlineMs: 2_000 })
       const worker = stage.spawn('worker')
@@ -98,7 +98,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       expect(worker.stderr).toBe('')
     })
 
-    // Red when an acknowledgement covers what came before it: the one in flight is gone with its process.
+    // Red when an acknowledgement also covers an earlier event in flight, which is lost with its process.
     test('trap T18: what is done behind an event in flight does not carry it off', async () => {
       await using stage = await openStage()
       const first = stage.spawn('first')
@@ -115,7 +115,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       await endsWithEverythingOnce(stage, [STALLED, ...orders(20)])
     })
 
-    // Red when a failure is neither deferred nor given back, and when what comes after it is acknowledged past it.
+    // Red when a failed event is neither deferred nor given back, and when a later acknowledgement covers it.
     test('trap T17: an event that failed and waits is not passed by those after it', async () => {
       await using stage = await openStage({ retryBaseMs: 3_000, random: 0.99 })
       const failing = { id: 'order-failing', deed: 'fail-once' } as const
@@ -133,7 +133,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       await endsWithEverythingOnce(stage, [failing, ...orders(20)])
     })
 
-    // Red when the claim of a failed run outlives it, or when its writes do.
+    // Red when the claim or the writes of a failed run survive it.
     test('acceptance A19: a handler that throws after it has written leaves nothing, and its redelivery goes through', async () => {
       await using stage = await openStage()
       const failing = orders(10, { deed: 'fail-once' })
@@ -146,7 +146,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       expect(new Set(attempts.flat().map(({ attempt }) => attempt))).toEqual(new Set([2]))
     })
 
-    // Red when a dead event is acknowledged without its letter, or published at each delivery.
+    // Red when a dead event is acknowledged without a dead letter, or when each delivery publishes one.
     test('an event whose attempts are spent is published as dead, once, and is out of the way', async () => {
       await using stage = await openStage({ attempts: 3, retryBaseMs: 10 })
       const worker = stage.spawn('worker')
@@ -191,7 +191,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       ])
     })
 
-    // Red without the row as a fence: both commit. Red when what a zombie settles is settled for its successor.
+    // Red without the row as a fence: both commit. Red when a settlement of the frozen process has an effect.
     test('traps T19 and A15: what a frozen process has in hand is done by another, and it cannot commit when it wakes', async () => {
       await using stage = await openStage({ deadlineMs: 3_000 })
       const owner = stage.spawn('owner')
@@ -214,7 +214,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       await endsWithEverythingOnce(stage, [STALLED, ...orders(5)])
     })
 
-    // Red when a drain gives up what it runs, or settles what it has not run.
+    // Red when a drain aborts running handlers at once, or settles messages that it has not run.
     test('a drain ends what runs, and what was not begun is done by another', async () => {
       await using stage = await openStage({ concurrency: 1 })
       const first = stage.spawn('first')

@@ -9,10 +9,10 @@ import { effectsReach, orders, stillAlive } from '../../support/effects.ts'
 import { TestStage } from '../../support/test-stage.ts'
 import type { WorkerConfig } from '../../support/workers/protocol.ts'
 
-/** How long the store is away; ONCEWARD_E2E_OUTAGE_MS=60000 is what the issues ask for. */
+/** How long the store is down; ONCEWARD_E2E_OUTAGE_MS=60000 is what the issues ask for. */
 const OUTAGE_MS = Number(process.env['ONCEWARD_E2E_OUTAGE_MS'] ?? 8_000)
 
-/** After this a broker that is back has heard of everybody who wants to come back by himself. */
+/** After this time every consumer that reconnects by itself has reached a restarted broker. */
 const REVIVAL_MS = 6_000
 
 const COUNT = 300
@@ -32,7 +32,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000, ...worker },
     })
 
-  // Red when the client gives up for good, when a member waits for its own ghost, and when a timer outlives its channel.
+  // Red when the client gives up for good, a member waits for its own former session, or a timer outlives its channel.
   test.skipIf(skipped(service))(
     'a broker that is killed under load and comes back on its data is consumed again without help and without a warning',
     async () => {
@@ -49,7 +49,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
         })
       }
       await broker.server.restart()
-      // What was in hand goes on without a broker, so only new ones show that it is consumed again.
+      // Messages in flight are processed without the broker; only new ones show that the consumer is back.
       await stage.send(all.slice(COUNT))
       await effectsReach(stage, 2 * COUNT)
       stillAlive(workers)
@@ -63,7 +63,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
     },
   )
 
-  // Red when a reconnect that is under way is not ended by the drain: kafkajs joins its group again after `stop()`.
+  // Red when a drain does not end a reconnect that is under way: kafkajs joins its group again after `stop()`.
   test.skipIf(skipped(service))(
     'a consumer that is drained while its broker is away does not come back with it',
     async () => {
@@ -80,7 +80,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       await broker.server.restart()
       const told = drained.settled.length
       await stage.send([{ id: 'order-after' }])
-      // The time in which it would come back is what is tested.
+      // The test is that the consumer does not come back in this time.
       await sleep(REVIVAL_MS)
 
       expect(drained.settled).toHaveLength(told)
@@ -92,7 +92,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
     },
   )
 
-  // Red when a store that is down counts as a failure, or when each delivery that meets it goes back to the broker.
+  // Red when an outage of the store counts as a failure, or when each delivery goes back to the broker during it.
   test.skipIf(skipped(service))(
     'a store that is away for long drops nothing and buries nothing',
     async () => {
@@ -109,7 +109,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       await stage.until(async () => (await worker.health()).state === 'paused', {
         what: 'a consumer that waits for the store',
       })
-      // The length of the outage is what is tested.
+      // The test is about the length of the outage.
       await sleep(OUTAGE_MS)
       expect(await stage.queue?.deadLetters()).toEqual([])
       link.refuse(false)

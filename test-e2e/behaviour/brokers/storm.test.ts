@@ -12,7 +12,7 @@ import type { Order } from '../../support/workers/protocol.ts'
 /** Events of one run; ONCEWARD_E2E_EVENTS=20000 is the number that the issues ask for. */
 const COUNT = Number(process.env['ONCEWARD_E2E_EVENTS'] ?? 3_000)
 
-/** Each once, in an order that chance decides; more of them in a longer run. */
+/** Each once, in random order; a longer run has several rounds of them. */
 const BLOWS = ['kill', 'freeze', 'roll', 'crash', 'disconnect', 'kill'] as const
 const ROUNDS = Math.max(1, Math.round(COUNT / 6_000))
 
@@ -29,8 +29,8 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
 
   /*
    * Red when an adapter acknowledges before the commit (lost), without the guard (doubled), and when a member that
-   * lost its broker does not come back by itself (never drained). The seed is printed; ONCEWARD_E2E_SEED repeats the
-   * blows, though not the moment in which they fall.
+   * lost its broker does not reconnect by itself (never drained). The seed is printed. ONCEWARD_E2E_SEED repeats the
+   * blows, but their timing differs between runs.
    */
   test.skipIf(skipped(service))(
     'three workers killed, frozen and rolled, the broker killed under load, producers that repeat themselves',
@@ -39,7 +39,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       const queue = await broker.createQueue()
       await using stage = await TestStage.open({
         queue,
-        // Ten: a blow may hit an event that runs alone, and then it counts.
+        // Ten, because a blow may interrupt an event that runs alone, and then it counts as an attempt.
         worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000, attempts: 10 },
       })
       const all = orders(COUNT, { takesMs: 2 })
@@ -59,14 +59,14 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       await endsWithEverythingOnce(stage, all)
       const seconds = Math.round((performance.now() - startedAt) / 1_000)
       console.log(`${COUNT} events in ${seconds} s, settled as`, settlementsOf(stage))
-      // None ended but by a signal, or because it was told to.
+      // No worker ended except by SIGKILL or because it was told to.
       expect(crew.deaths.filter((how) => how !== 'SIGKILL' && how !== 0)).toEqual([])
     },
     600_000 + COUNT * 60,
   )
 })
 
-/** How many deliveries ended how, of all that workers lived to tell. */
+/** The number of settlements by their reason, as far as workers could report them. */
 function settlementsOf({ workers }: TestStage): Readonly<Record<string, number>> {
   const counts: Record<string, number> = {}
   for (const { why } of workers.flatMap(({ settled }) => settled)) {
@@ -82,7 +82,7 @@ function shuffled<Item>(items: readonly Item[], dice: Dice): readonly Item[] {
     .map(({ item }) => item)
 }
 
-/** Every tenth is sent twice, the copies anywhere among the others. */
+/** Every tenth order is sent twice, with its copy anywhere among the others. */
 function withDuplicates(all: readonly Order[], dice: Dice): readonly Order[] {
   return shuffled([...all, ...all.filter((_, index) => index % 10 === 0)], dice)
 }

@@ -30,7 +30,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
     readonly duplicate: PayerProcess
   }
 
-  /** The first worker is killed with the order in hand; two others are there. */
+  /** The first worker is killed while it processes the order; two others are running. */
   async function afterDeath(
     payments: Payments,
     { onTakeover, dies = 'before-complete' }: Pick<PayerConfig, 'onTakeover' | 'dies'>,
@@ -67,7 +67,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
     expect(counts(payments)).toEqual([1])
   })
 
-  // What the others are measured by: the first worker did charge before it died.
+  // The control: it shows that the first worker charged before it died.
   test("'retry': an API that knows no keys charges twice", async () => {
     await using payments = await openPayments({ dedups: false })
     await using scene = await afterDeath(payments, { onTakeover: 'retry' })
@@ -75,7 +75,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
     expect(counts(payments)).toEqual([2])
   })
 
-  // Red when a takeover is run as a retry.
+  // Red when a takeover runs the handler as a retry does.
   test("'dead-letter': nobody calls again, and the event is dead for all", async () => {
     await using payments = await openPayments({ dedups: false })
     await using scene = await afterDeath(payments, { onTakeover: 'dead-letter' })
@@ -86,7 +86,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
     expect(counts(payments)).toEqual([1])
   })
 
-  // Red when what reconcile finds is not stored as the result.
+  // Red when the result of `reconcile` is not stored.
   test('reconcile: the charge that the API has is the result, for duplicates too', async () => {
     await using payments = await openPayments({ dedups: false })
     await using scene = await afterDeath(payments, { onTakeover: 'ask-payments' })
@@ -112,7 +112,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
     expect(counts(payments)).toEqual([1])
   })
 
-  // Red when a failed question counts as a failed attempt: the next claim would be a retry, and charge again.
+  // Red when a failed `reconcile` counts as a failed attempt: the next claim would be a retry, and charge again.
   test('reconcile: an API that cannot answer now is asked again before anything is charged', async () => {
     await using payments = await openPayments({ dedups: false })
     await using scene = await afterDeath(payments, { onTakeover: 'ask-payments' })

@@ -33,7 +33,7 @@ const openStage = async (
 describe.concurrent.each(['each', 'batch'] as const)(
   "leases in Redis beside the inbox, transaction '%s'",
   (transaction) => {
-    // Red when the lease decides who may commit instead of the row: its owner changes twice here.
+    // Red when the lease instead of the row decides who may commit: the lease changes its owner twice here.
     test('traps T5 and A4: an owner that wakes after SIGSTOP cannot commit over its successor', async () => {
       await using stage = await openStage(transaction)
       const owner = stage.spawn('owner')
@@ -70,7 +70,7 @@ describe.concurrent.each(['each', 'batch'] as const)(
       return successor
     }
 
-    // Red when what the row says is kept from Redis.
+    // Red when Redis is not told the state of the row.
     test('a lease whose owner died after its COMMIT is healed by the redelivery', async () => {
       await using stage = await openStage(transaction, 500)
       const successor = await die(stage, 'before-complete')
@@ -80,7 +80,7 @@ describe.concurrent.each(['each', 'batch'] as const)(
       expect(await stage.committed(VICTIM.id)).toMatchObject([{ worker: 'first' }])
       expect(successor.settled.at(-1)).toMatchObject({ kind: 'ack', why: 'duplicate' })
 
-      // Redis is healed: it does not matter any more what Postgres has.
+      // Redis has the done mark again, so that the row in Postgres does not matter any more.
       await stage.pool.query('delete from onceward.processed_events')
       await stage.send([VICTIM])
       await everythingOnce(stage, [VICTIM])

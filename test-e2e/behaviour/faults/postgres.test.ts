@@ -17,7 +17,7 @@ let queue: Server<SqsConnection>
 let server: PostgresServer
 beforeAll(async () => {
   queue = await sqs({ process: true })
-  // Not the shared one: it is going to be hurt.
+  // Not the shared server, because this one is killed.
   server = await postgres({ native: true })
 })
 afterAll(() => Promise.all([queue.stop(), server.stop()]))

@@ -10,8 +10,8 @@ const COUNT = 200
 
 describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
   /*
-   * Red when an error of the receive ends the loop (trap T16), and when what was committed while SQS could not be
-   * told is run again afterwards.
+   * Red when an error of the receive ends the loop (trap T16), and when an event that was committed while SQS was
+   * down runs again afterwards.
    */
   test('SQS is down for 20 s in the middle of the work', async () => {
     await using queue = await sqs({ process: true, native: true })

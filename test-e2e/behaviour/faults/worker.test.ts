@@ -34,7 +34,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     const workers = [ahead, behind]
     await Promise.all(workers.map((worker) => worker.start()))
     const all: Order[] = []
-    // Who receives what is the broker's choice: one that polls first may take a whole wave.
+    // The broker decides who receives what: the first worker that polls may take a whole wave.
     do {
       const wave = orders(20, { deed: 'fail-once' }, `wave-${all.length}`)
       all.push(...wave)
@@ -50,7 +50,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     expect(Math.max(...waits)).toBeLessThan(60_000)
   })
 
-  // Red when waiting for a connection has no end, or when it counts as a failure of the event.
+  // Red when the wait for a connection has no limit, or when it counts as a failure of the event.
   test("a pool that the user's own code has exhausted defers everything until it is free", async () => {
     await using stage = await TestStage.open({
       queue: await createSqsQueue(queue.connection),
@@ -97,7 +97,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     expect(worker.settled.map(({ error = '' }) => error).join()).toMatch(/No space left on device/)
   })
 
-  // Red when each of these runs counts as one without verdict: after three of them the event would be dead.
+  // Red when each of these runs counts as an attempt without a recorded result: three of them would make it dead.
   test('a disk that is full for long is held against no event, redelivered ones included', async () => {
     await using stage = await TestStage.open({
       queue: await createSqsQueue(queue.connection, { longestHiddenMs: 2_000 }),

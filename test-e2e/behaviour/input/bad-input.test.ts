@@ -11,7 +11,7 @@ beforeAll(async () => {
 })
 afterAll(() => billing[Symbol.asyncDispose]())
 
-/** Whatever came before: the consumer is alive. */
+/** The consumer is still alive after everything before. */
 let alive = 0
 afterEach(async () => {
   alive += 1

@@ -23,8 +23,8 @@ afterAll(async () => {
 })
 
 /*
- * Twice whoever coordinates the group dies, and with it the leader of some partitions. Red when a consumer ends with
- * its coordinator.
+ * Kills the coordinator of the group twice, which also leads some partitions. Red when a consumer ends with its
+ * coordinator.
  */
 test.skipIf(skipped('kafka'))(
   'members whose coordinator and leaders move go on by themselves: 0 lost, 0 doubled',
@@ -50,13 +50,13 @@ test.skipIf(skipped('kafka'))(
     }
 
     stillAlive(workers)
-    // What they print is not judged: of a dead broker among living ones kafkajs disconnects more often than Node likes.
+    // Warnings are not checked: kafkajs adds too many listeners while one broker of the cluster is dead.
     await endsWithEverythingOnce(stage, all)
   },
   300_000,
 )
 
-/** The id of the node that all groups have for coordinator: there is one partition of their offsets. */
+/** The id of the node that coordinates all groups: the topic of their offsets has one partition. */
 async function coordinator(): Promise<number> {
   const { topics } = await admin.fetchTopicMetadata({ topics: ['__consumer_offsets'] })
   return topics[0]?.partitions[0]?.leader ?? 0

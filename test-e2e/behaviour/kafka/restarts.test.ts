@@ -12,13 +12,13 @@ import { TestStage } from '../../support/test-stage.ts'
 /** ONCEWARD_E2E_RESTARTS=30 is the number that the issue asks for. */
 const RESTARTS = Number(process.env['ONCEWARD_E2E_RESTARTS'] ?? 2)
 
-/** Orders after each. */
+/** Orders that are sent after each restart. */
 const COUNT = 40
 
-/** The shortest that a broker accepts as it comes. */
+/** The shortest session that a broker with default settings accepts. */
 const SESSION_MS = 6_000
 
-/** At most; from a blink to longer than kafkajs keeps trying. */
+/** The longest outage. It is longer than kafkajs retries. */
 const LONGEST_OUTAGE_MS = 12_000
 
 let broker: RunningBroker<Topic, TopicOptions>
@@ -28,8 +28,8 @@ beforeAll(async () => {
 afterAll(() => broker?.server.stop())
 
 /*
- * Red when a consumer that kafkajs has given up is not replaced, when one of the tries to come back gives up or warns, and
- * when a member waits for its own ghost. How long each restart took until the first new effect is printed.
+ * Red when a consumer that kafkajs has given up is not replaced, when a try to reconnect fails for good or warns, and
+ * when a member waits for its own former session. Prints the time from each restart to the first new effect.
  */
 test.skipIf(skipped('kafka'))(
   'two members consume again after each of many restarts, by themselves and without a warning',

@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => queue.stop())
 
 describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
-  // Red when attempts are counted inside the business transaction: it is never dead, and the crew dies for ever.
+  // Red when attempts are counted inside the business transaction: the poison never dies, and kills workers for ever.
   test('trap T13: an attempt counter survives the rollback, and acceptance A14: a poison that kills every process is published as dead', async () => {
     await using stage = await TestStage.open({
       queue: await createSqsQueue(queue.connection),
@@ -47,7 +47,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     expect(Math.max(...counts.map(({ attempt }) => attempt))).toBeLessThanOrEqual(2)
   })
 
-  // Red when each process counts for itself.
+  // Red when each process has a count of its own.
   test('trap T14: three processes together make as many attempts as one', async () => {
     await using stage = await TestStage.open({
       queue: await createSqsQueue(queue.connection),

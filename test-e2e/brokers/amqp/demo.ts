@@ -15,7 +15,7 @@ const PREFETCH = 8
 /** Delay queues of the guarded consumer. */
 const RETRY_LEVELS_MS = [1_000, 5_000]
 
-/** How a frame of AMQP begins that carries basic.ack: a method, on any channel, of class 60, number 80. */
+/** An AMQP frame with basic.ack: a method frame, on any channel, with class 60 and method 80. */
 const METHOD_FRAME = 1
 const BASIC_ACK = (60 << 16) | 80
 
@@ -70,7 +70,7 @@ function isAck(bytes: Uint8Array): boolean {
   return frame.length > 11 && frame[0] === METHOD_FRAME && frame.readInt32BE(7) === BASIC_ACK
 }
 
-/** The connection of both workers: an ordinary one, which tells the parent what passes. */
+/** The connection of both workers: an ordinary one that reports deliveries to the parent. */
 async function overNetwork(url: string): Promise<ChannelModel> {
   const connection = await connect(url)
   const telling =

@@ -14,13 +14,13 @@ interface Address {
 
 const PARTITIONS = 4
 
-/** A member that is silent for so long loses its partitions: short, so that the work of a dead process returns soon. */
+/** A member that is silent for this long loses its partitions. Short, so that a dead process is replaced soon. */
 const SESSION_MS = 4_000
 
-/** The least that a Kafka with default settings accepts. */
+/** The shortest session that a Kafka with default settings accepts. */
 const LEAST_SESSION_MS = 6_000
 
-/** What OffsetCommit is in the protocol of Kafka. */
+/** The API key of OffsetCommit in the Kafka protocol. */
 const OFFSET_COMMIT = 8
 
 export const kafkaDemo: DemoBroker = {
@@ -75,7 +75,7 @@ function isCommit(bytes: Uint8Array): boolean {
   return request.readInt16BE(4) === OFFSET_COMMIT
 }
 
-/** The client of both workers: an ordinary one over a slow network, which tells the parent what passes. */
+/** The client of both workers: an ordinary one over a slow network that reports deliveries to the parent. */
 function overNetwork(connection: KafkaConnection): Kafka {
   slowAcks(isCommit)
   const client = clientOf(connection)

@@ -111,7 +111,7 @@ async function offsetsOf(
 
 type DeadLetters = Awaited<ReturnType<QueueUnderTest['deadLetters']>>
 
-/** Each call reads from the start. */
+/** Reads all dead letters, in each call from the start. */
 async function readAll(client: Kafka, admin: Admin, topic: string): Promise<DeadLetters> {
   const ends = await admin.fetchTopicOffsets(topic)
   const count = ends.reduce((sum, { high }) => sum + Number(high), 0)

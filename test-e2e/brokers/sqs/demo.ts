@@ -19,7 +19,7 @@ interface Address {
   readonly queueUrl: string
 }
 
-/** How long SQS hides a message after a receive: short, so that the work of a dead process returns soon. */
+/** The visibility timeout. Short, so that messages of a dead process come back soon. */
 const VISIBILITY_S = 2
 
 export const sqsDemo: DemoBroker = {
@@ -54,7 +54,7 @@ export const sqsDemo: DemoBroker = {
 
 const addressOf = (address: string): Address => JSON.parse(address)
 
-/** The client of both workers: an ordinary one over a slow network, which tells the parent what passes. */
+/** The client of both workers: an ordinary one over a slow network that reports deliveries to the parent. */
 function overNetwork(connection: SqsConnection): SQSClient {
   const client = new SQSClient(connection)
   client.middlewareStack.add(
@@ -116,7 +116,7 @@ async function send(client: SQSClient, QueueUrl: string, orders: readonly number
   if (Failed.length > 0) throw new Error(`SQS refused ${Failed.length} messages`)
 }
 
-/** Messages that are not deleted yet, hidden ones included. */
+/** Messages that are not deleted yet, including hidden ones. */
 async function countMessages(client: SQSClient, QueueUrl: string): Promise<number> {
   const { Attributes = {} } = await client.send(
     new GetQueueAttributesCommand({ QueueUrl, AttributeNames: ['All'] }),

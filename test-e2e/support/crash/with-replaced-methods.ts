@@ -1,4 +1,4 @@
-/** `target` with some methods replaced; the others run on the target itself, where its private fields are. */
+/** `target` with some methods replaced. The others run on the target itself, which has the private fields. */
 export function withReplacedMethods<Target extends object>(
   target: Target,
   methods: Partial<Target>,
