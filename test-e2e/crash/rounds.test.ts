@@ -30,7 +30,7 @@ describe('workers, Postgres, Redis and the broker killed at random', () => {
   }
 })
 
-test('a seed plans the same round again, and another one another', () => {
+test('a seed always plans the same round, and another seed another one', () => {
   const plan = planRound({ seed: 7, broker: DEFAULT_BROKER, events: 500 })
   expect(planRound({ seed: 7, broker: DEFAULT_BROKER, events: 500 })).toEqual(plan)
   expect(planRound({ seed: 8, broker: DEFAULT_BROKER, events: 500 }).blows).not.toEqual(plan.blows)

@@ -26,7 +26,7 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ, a node that is told what to do',
   afterAll(() => broker?.server.stop())
 
   // Red when a message is acked although its copy was not published, and when the consumer stays blocked.
-  test('a memory alarm of the broker is told by health; nothing is lost, and it goes on after', async ({
+  test('health reports a memory alarm of the broker; nothing is lost, and the consumer continues afterwards', async ({
     skip,
   }) => {
     if (ctl === undefined) return skip('there is no rabbitmqctl for this server')
@@ -57,7 +57,7 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ, a node that is told what to do',
   })
 
   // Red when an acknowledgement on a channel that the server closed ends the consumer, or when the message runs again.
-  test('a handler that outlasts the consumer timeout of the server has its message back, and one effect', async ({
+  test('a message whose handler outlasts the consumer timeout of the server comes back and has one effect', async ({
     skip,
   }) => {
     if (ctl === undefined) return skip('there is no rabbitmqctl for this server')

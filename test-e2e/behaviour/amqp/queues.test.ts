@@ -70,7 +70,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
   })
 
   // Red when unstarted messages wait in a draining process until its last handler has ended.
-  test('a drain gives back at once what it has not begun', async () => {
+  test('a drain gives back messages that it has not started at once', async () => {
     await using stage = await openStage({ prefetch: 20 }, { concurrency: 1 })
     const first = stage.spawn('first')
     const other = stage.spawn('other')
@@ -92,7 +92,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
   })
 
   // Each lost connection counts for all messages in flight. Red when the count of the queue decides what is dead.
-  test('trap T22: processes that die beside a queue with a delivery limit cost none of their neighbours', async () => {
+  test('trap T22: processes that die on a queue with a delivery limit drop no other messages', async () => {
     await using stage = await openStage({ deliveryLimit: 6, prefetch: 8 }, { attempts: 3 })
     const innocent = orders(30)
     await stage.send([...innocent.slice(0, 10), { id: 'order-poison', deed: 'poison' }])

@@ -82,7 +82,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
     })
 
     // Red when an error of the handler reaches the client, which ends the consumer, its channel or the process.
-    test('handlers that throw anything or never end leave the consumer consuming', async () => {
+    test('handlers that throw anything or never end do not stop the consumer', async () => {
       await using stage = await openStage({ deadlineMs: 2_000 })
       const worker = stage.spawn('worker')
       await worker.start()
@@ -99,7 +99,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
     })
 
     // Red when an acknowledgement also covers an earlier event in flight, which is lost with its process.
-    test('trap T18: what is done behind an event in flight does not carry it off', async () => {
+    test('trap T18: acknowledging later events does not acknowledge an event in flight', async () => {
       await using stage = await openStage()
       const first = stage.spawn('first')
       await first.start()
@@ -116,7 +116,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
     })
 
     // Red when a failed event is neither deferred nor given back, and when a later acknowledgement covers it.
-    test('trap T17: an event that failed and waits is not passed by those after it', async () => {
+    test('trap T17: acknowledging later events does not acknowledge a failed event that waits', async () => {
       await using stage = await openStage({ retryBaseMs: 3_000, random: 0.99 })
       const failing = { id: 'order-failing', deed: 'fail-once' } as const
       const first = stage.spawn('first')
@@ -134,7 +134,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
     })
 
     // Red when the claim or the writes of a failed run survive it.
-    test('acceptance A19: a handler that throws after it has written leaves nothing, and its redelivery goes through', async () => {
+    test('acceptance A19: the writes of a handler that throws are rolled back, and the redelivery is processed', async () => {
       await using stage = await openStage()
       const failing = orders(10, { deed: 'fail-once' })
       const workers = [stage.spawn('one'), stage.spawn('two')]
@@ -147,7 +147,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
     })
 
     // Red when a dead event is acknowledged without a dead letter, or when each delivery publishes one.
-    test('an event whose attempts are spent is published as dead, once, and is out of the way', async () => {
+    test('an event whose attempts are spent is dead-lettered once', async () => {
       await using stage = await openStage({ attempts: 3, retryBaseMs: 10 })
       const worker = stage.spawn('worker')
       await worker.start()
@@ -172,7 +172,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
     })
 
     // Red when attempts are counted inside the business transaction, or by the broker alone.
-    test('acceptance A14: a poison that kills every process is published as dead', async () => {
+    test('acceptance A14: a poison message that kills every process is dead-lettered', async () => {
       await using stage = await openStage({ attempts: 3 })
       await stage.send([...orders(10), { id: 'order-poison', deed: 'poison' }])
       const crew = await Crew.of(2, stage)
@@ -192,7 +192,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
     })
 
     // Red without the row as a fence: both commit. Red when a settlement of the frozen process has an effect.
-    test('traps T19 and A15: what a frozen process has in hand is done by another, and it cannot commit when it wakes', async () => {
+    test('traps T19 and A15: another process takes over the event of a frozen one, which cannot commit when it continues', async () => {
       await using stage = await openStage({ deadlineMs: 3_000 })
       const owner = stage.spawn('owner')
       const successor = stage.spawn('successor')
@@ -215,7 +215,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
     })
 
     // Red when a drain aborts running handlers at once, or settles messages that it has not run.
-    test('a drain ends what runs, and what was not begun is done by another', async () => {
+    test('a drain finishes running handlers, and another process gets messages that were not started', async () => {
       await using stage = await openStage({ concurrency: 1 })
       const first = stage.spawn('first')
       const other = stage.spawn('other')

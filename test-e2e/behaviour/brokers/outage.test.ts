@@ -34,7 +34,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
 
   // Red when the client gives up for good, a member waits for its own former session, or a timer outlives its channel.
   test.skipIf(skipped(service))(
-    'a broker that is killed under load and comes back on its data is consumed again without help and without a warning',
+    'consumers recover by themselves and without a warning from a broker that is killed under load and restarted with its data',
     async () => {
       await using stage = await openStage()
       const all = orders(2 * COUNT, { takesMs: 20 })
@@ -65,7 +65,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
 
   // Red when a drain does not end a reconnect that is under way: kafkajs joins its group again after `stop()`.
   test.skipIf(skipped(service))(
-    'a consumer that is drained while its broker is away does not come back with it',
+    'a consumer that is drained while its broker is down does not reconnect when the broker is back',
     async () => {
       await using stage = await openStage()
       const drained = stage.spawn('drained')
@@ -94,17 +94,19 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
 
   // Red when an outage of the store counts as a failure, or when each delivery goes back to the broker during it.
   test.skipIf(skipped(service))(
-    'a store that is away for long drops nothing and buries nothing',
+    'a long outage of the store loses nothing and dead-letters nothing',
     async () => {
       await using stage = await openStage({ attempts: 1 })
-      await using link = await proxy(targetOf(stage.databaseUrl))
-      const worker = stage.spawn('worker', { databaseUrl: through(stage.databaseUrl, link) })
+      await using databaseProxy = await proxy(targetOf(stage.databaseUrl))
+      const worker = stage.spawn('worker', {
+        databaseUrl: through(stage.databaseUrl, databaseProxy),
+      })
       await worker.start()
       const all = orders(100)
       await stage.send(all.slice(0, 1))
       await effectsReach(stage, 1)
-      link.refuse(true)
-      link.cut()
+      databaseProxy.refuse(true)
+      databaseProxy.cut()
       await stage.send(all.slice(1))
       await stage.until(async () => (await worker.health()).state === 'paused', {
         what: 'a consumer that waits for the store',
@@ -112,7 +114,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       // The test is about the length of the outage.
       await sleep(OUTAGE_MS)
       expect(await stage.queue?.deadLetters()).toEqual([])
-      link.refuse(false)
+      databaseProxy.refuse(false)
 
       await endsWithEverythingOnce(stage, all)
     },

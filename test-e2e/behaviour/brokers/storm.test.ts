@@ -33,7 +33,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
    * blows, but their timing differs between runs.
    */
   test.skipIf(skipped(service))(
-    'three workers killed, frozen and rolled, the broker killed under load, producers that repeat themselves',
+    'with three workers killed, frozen and restarted, the broker killed under load, and messages sent twice, every event has one effect',
     async () => {
       const dice = createDice()
       const queue = await broker.createQueue()

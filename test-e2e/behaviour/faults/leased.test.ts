@@ -34,7 +34,7 @@ describe.concurrent.each(['each', 'batch'] as const)(
   "leases in Redis beside the inbox, transaction '%s'",
   (transaction) => {
     // Red when the lease instead of the row decides who may commit: the lease changes its owner twice here.
-    test('traps T5 and A4: an owner that wakes after SIGSTOP cannot commit over its successor', async () => {
+    test('traps T5 and A4: an owner that continues after SIGSTOP cannot commit after its successor', async () => {
       await using stage = await openStage(transaction)
       const owner = stage.spawn('owner')
       const successor = stage.spawn('successor')
@@ -71,7 +71,7 @@ describe.concurrent.each(['each', 'batch'] as const)(
     }
 
     // Red when Redis is not told the state of the row.
-    test('a lease whose owner died after its COMMIT is healed by the redelivery', async () => {
+    test('the redelivery completes a lease whose owner died after its COMMIT', async () => {
       await using stage = await openStage(transaction, 500)
       const successor = await die(stage, 'before-complete')
       expect(await stage.state(VICTIM.id)).toBe('d')

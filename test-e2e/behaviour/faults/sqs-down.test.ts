@@ -13,7 +13,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
    * Red when an error of the receive ends the loop (trap T16), and when an event that was committed while SQS was
    * down runs again afterwards.
    */
-  test('SQS is down for 20 s in the middle of the work', async () => {
+  test('an outage of SQS for 20 s under load loses and doubles nothing', async () => {
     await using queue = await sqs({ process: true, native: true })
     await using stage = await TestStage.open({
       queue: await createSqsQueue(queue.connection),

@@ -19,7 +19,7 @@ describe.concurrent('a process that is frozen inside its transaction', () => {
    * a lease or an advisory lock decides instead of the row: both commit.
    */
   test.each(['each', 'batch'] as const)(
-    "trap T5, acceptance A4: its successor commits, and the owner that thaws cannot (transaction '%s')",
+    "trap T5, acceptance A4: the successor commits, and the owner that continues cannot (transaction '%s')",
     async (transaction) => {
       await using stage = await TestStage.open({
         queue: await createSqsQueue(queue.connection),

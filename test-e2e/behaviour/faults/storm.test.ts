@@ -30,7 +30,7 @@ afterAll(() => Promise.all([queue.stop(), server.stop()]))
  * between runs.
  */
 test.each(['each', 'batch'] as const)(
-  "workers killed and frozen, Postgres restarted, producers that repeat themselves: transaction '%s'",
+  "with workers killed and frozen, Postgres restarted, and messages sent twice, every event has one effect: transaction '%s'",
   async (transaction) => {
     const dice = createDice()
     await using stage = await TestStage.open({

@@ -76,7 +76,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
   })
 
   // Red when the error is taken for a failure of the event: with one attempt, all of them would be dead.
-  test('a full disk (53100) is no failure of the event', async () => {
+  test('a full disk (53100) does not count as a failure of the event', async () => {
     await using stage = await TestStage.open({
       queue: await createSqsQueue(queue.connection),
       worker: { transaction, attempts: 1 },
@@ -98,7 +98,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
   })
 
   // Red when each of these runs counts as an attempt without a recorded result: three of them would make it dead.
-  test('a disk that is full for long is held against no event, redelivered ones included', async () => {
+  test('a disk that is full for long counts against no event, including redelivered ones', async () => {
     await using stage = await TestStage.open({
       queue: await createSqsQueue(queue.connection, { longestHiddenMs: 2_000 }),
       worker: { transaction, attempts: 1 },
@@ -123,7 +123,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
    * Red when such a run counts for the neighbours too (all of a batch end dead), and when a delivery that was begun
    * counts as a first one for ever (it never ends).
    */
-  test('an event that breaks its connection in every run ends without verdict, alone', async () => {
+  test('an event that breaks its connection in every run is dead-lettered alone, with reason no-verdict', async () => {
     await using stage = await TestStage.open({
       queue: await createSqsQueue(queue.connection, { longestHiddenMs: 2_000 }),
       worker: { transaction, attempts: 1 },

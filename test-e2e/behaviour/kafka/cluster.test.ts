@@ -27,7 +27,7 @@ afterAll(async () => {
  * coordinator.
  */
 test.skipIf(skipped('kafka'))(
-  'members whose coordinator and leaders move go on by themselves: 0 lost, 0 doubled',
+  'members continue by themselves when their coordinator and leaders move: 0 lost, 0 doubled',
   async () => {
     const queue = await createTopic(cluster.connection, freshName(), { sessionMs: 6_000 })
     await using stage = await TestStage.open({

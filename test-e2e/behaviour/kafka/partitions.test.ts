@@ -66,7 +66,7 @@ describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
   })
 
   // Red when an event that runs during a rebalance is acknowledged by no member, or by two.
-  test('acceptance A15: a member that joins in the middle of handlers doubles nothing and loses nothing', async () => {
+  test('acceptance A15: a member that joins while handlers run doubles nothing and loses nothing', async () => {
     const topic = await openTopic()
     await using stage = await openStage(topic)
     const all = orders(80, { takesMs: 400 })
@@ -110,7 +110,7 @@ describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
   })
 
   // Red when a position is only topic, partition and offset: a topic that is created again has the same offsets.
-  test('trap T38: the events of a topic that was deleted and made anew are no duplicates of its former ones', async () => {
+  test('trap T38: events of a topic that is deleted and created again are not duplicates of the former ones', async () => {
     const topic = await openTopic()
     await using stage = await openStage(topic)
     const worker = stage.spawn('worker', { identity: 'position' })
@@ -127,7 +127,7 @@ describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
   })
 
   // Red when two guards of one topic share a consumer group: each would see half of the records.
-  test('trap T39: two consumers on one topic each have all of it', async () => {
+  test('trap T39: two consumers on one topic get all events each', async () => {
     const topic = await openTopic()
     await using stage = await openStage(topic)
     const { groupId: _, ...source } = topic.source

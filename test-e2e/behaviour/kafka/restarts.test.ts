@@ -32,7 +32,7 @@ afterAll(() => broker?.server.stop())
  * when a member waits for its own former session. Prints the time from each restart to the first new effect.
  */
 test.skipIf(skipped('kafka'))(
-  'two members consume again after each of many restarts, by themselves and without a warning',
+  'two members recover from each of many restarts, by themselves and without a warning',
   async () => {
     const dice = createDice()
     const queue = await broker.createQueue({ sessionMs: SESSION_MS })

@@ -15,7 +15,7 @@ type Place = keyof typeof PLACES
  */
 describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
   test.each(Object.keys(PLACES) as Place[])(
-    'a poison that stands %s ends dead alone',
+    'only the poison message dies when it stands %s',
     async (place) => {
       await using stage = await TestStage.open({ worker: { transaction, attempts: ATTEMPTS } })
       const orders = hundred(place)

@@ -15,7 +15,7 @@ afterAll(() => queue.stop())
 
 describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
   // Red when attempts are counted inside the business transaction: the poison never dies, and kills workers for ever.
-  test('trap T13: an attempt counter survives the rollback, and acceptance A14: a poison that kills every process is published as dead', async () => {
+  test('trap T13: an attempt counter survives the rollback, and acceptance A14: a poison message that kills every process is dead-lettered', async () => {
     await using stage = await TestStage.open({
       queue: await createSqsQueue(queue.connection),
       worker: { transaction, attempts: ATTEMPTS },

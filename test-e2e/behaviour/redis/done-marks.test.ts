@@ -77,7 +77,7 @@ async function done(): Promise<readonly string[]> {
 }
 
 // Red when Redis is told of a completion before the commit has answered.
-test.each(WAYS)('a run that ends %s leaves nothing done in Redis', async (where, way) => {
+test.each(WAYS)('a run that ends %s leaves no done mark in Redis', async (where, way) => {
   await client.flushall()
   let isBroken = true
   const guard = billing.guard((event, context) => (isBroken ? way : charge)(event, context), {

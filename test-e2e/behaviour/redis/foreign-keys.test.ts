@@ -63,7 +63,7 @@ describe.each([
   })
 
   // Red when an unreadable value in Redis counts as no value.
-  test('is waited for without an inbox, because nobody else knows what was done', async () => {
+  test('is waited for without an inbox, because only Redis knows what was processed', async () => {
     const { warned, logger } = listener()
     const sent: string[] = []
     const guard = createGuard(

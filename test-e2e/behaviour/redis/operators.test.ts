@@ -26,7 +26,7 @@ afterAll(async () => {
 const idOf = async (key: string): Promise<EventId> =>
   (await billing.value(`select onceward.event_id('billing', null, $1)`, [key])) as EventId
 
-test('an operator replays a dead event that Redis believes to be waiting', async () => {
+test('an operator replays a dead event that Redis has as waiting', async () => {
   let isBroken = true
   const guard = billing.guard(
     async (event, context) => {
@@ -63,7 +63,7 @@ test('an operator replays a dead event that Redis believes to be waiting', async
   expect(await billing.charges('order')).toBe(1)
 })
 
-test('a discarded event stays dead for its copies, whatever Redis has of it', async () => {
+test('copies of a discarded event find it dead, whatever Redis has', async () => {
   const guard = billing.guard(() => Promise.reject(new Error('no such customer')), {
     options: { leases: redisLeases(client, { budgetMs: 10_000 }), retry: { attempts: 1 } },
   })

@@ -58,7 +58,7 @@ describe('Redis loses what it had', () => {
   })
 
   // Red when an event that Redis does not know is new.
-  test('trap T31: a done event that Redis lost is a duplicate still, and Redis learns of it', async () => {
+  test('trap T31: copies of a done event that Redis lost are still duplicates, and Redis gets its mark again', async () => {
     const guard = billing.guard(charge, leased())
     const delivery = orderPlaced('order')
     expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
@@ -133,7 +133,7 @@ describe('acceptance A10: Redis goes away', () => {
 })
 
 // Red when a waiting copy polls the lease until it is free.
-test('acceptance A18: who waits for a twin asks Redis a handful of times', async () => {
+test('acceptance A18: a copy that waits for another run asks Redis a handful of times', async () => {
   const gate = createGate()
   const slow = billing.guard(async (event, context) => {
     await gate.pass()

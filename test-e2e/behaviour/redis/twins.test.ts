@@ -65,7 +65,7 @@ async function oneEffect(stage: TestStage, worker: string): Promise<void> {
 }
 
 describe.each(['each', 'batch'] as const)(
-  "an event that another process has in hand, transaction '%s'",
+  "an event that another process is running, transaction '%s'",
   (transaction) => {
     const openStage = (): Promise<TestStage> =>
       TestStage.open({
@@ -106,7 +106,7 @@ describe.each(['each', 'batch'] as const)(
     })
 
     // Red when the claim of a waiting copy is run as a first attempt although another process had the event.
-    test('is taken over by who waits for it when its owner is killed', async () => {
+    test('is taken over by the waiting copy when its owner is killed', async () => {
       await using stage = await openStage()
       const { owner, waiter } = await openPair(stage, { claimWaitMs: 20_000, leaseMs: 1_000 })
       deliver(waiter, [STALLED])

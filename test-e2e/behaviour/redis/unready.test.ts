@@ -52,7 +52,7 @@ function connect({ port }: { readonly port: number } = server.connection): Redis
 const none = { lost: 0, doubled: 0 }
 
 // Red when a claim whose answer came too late, after Postgres had been asked instead, stays in Redis.
-test('Redis behind a network that takes 2 s, and then none: 0 lost, 0 doubled', async () => {
+test('Redis behind a network with a latency of 2 s, and then without: 0 lost, 0 doubled', async () => {
   const guards = [0, 1].map(() =>
     billing.guard(charge, { options: { leases: redisLeases(connect(link)) } }),
   )
@@ -72,7 +72,7 @@ test('Redis behind a network that takes 2 s, and then none: 0 lost, 0 doubled', 
   await until(async () => (await claims()) === 0, { what: 'all late claims to be given back' })
 })
 
-test('Redis that is loading its snapshot is not waited for, and used once it has it', async () => {
+test('a guard does not wait for a Redis that is loading its snapshot, and uses it afterwards', async () => {
   const admin = connect()
   const texts = Array.from({ length: KEYS }, (_, index) => [`theirs:${index}`, 'x'.repeat(100)])
   await admin.mset(...texts.flat())
