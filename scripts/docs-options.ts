@@ -7,47 +7,9 @@ import {
   DEFAULTS as REDIS_DEFAULTS,
   type RedisLeasesOptions,
 } from '../packages/redis/src/options.ts'
-import {
-  type ConsumeSqsOptions,
-  DEFAULTS,
-  LONGEST_VISIBILITY_MS,
-} from '../packages/sqs/src/options.ts'
-import { AMQP, type Docs, KAFKA, MS, SHARED } from './docs-brokers.ts'
+import { BROKER_NAMES, BROKERS } from '../test-e2e/brokers/index.ts'
+import { type Docs, MS } from './docs-brokers.ts'
 import { code, table, withDuration } from './docs-table.ts'
-
-type SqsOption = Exclude<keyof ConsumeSqsOptions, 'batch'> | 'batch.size' | 'batch.lingerMs'
-
-const SQS: Docs<SqsOption> = {
-  queueUrl: {
-    type: 'string',
-    meaning: 'URL of the queue to read.',
-    reason: 'Required.',
-  },
-  deadLetter: {
-    type: "{ queueUrl } | 'redrive'",
-    meaning:
-      "Where dead messages go: to that queue, with headers that say why; or `'redrive'`, left to the queue's own redrive policy.",
-    reason:
-      'Left out, the record in Postgres is the place and the message is deleted. Required without an inbox.',
-  },
-  visibilityMs: {
-    type: `integer, 1000–${LONGEST_VISIBILITY_MS}`,
-    unit: MS,
-    default: "the guard's `leaseMs` and a tenth more, in whole seconds",
-    meaning:
-      'How long SQS hides a message after each receive and each renewal. Renewed while the message is in hand.',
-    reason:
-      'It bounds how soon the message of a dead process comes back, not how long a handler may take. A little more than the lease, so that the lease is free by then.',
-  },
-  longPollMs: {
-    type: 'integer, 0–20000',
-    unit: MS,
-    default: DEFAULTS.longPollMs,
-    meaning: 'How long a receive waits for a message.',
-    reason: 'The most that SQS allows: an idle queue costs the fewest requests.',
-  },
-  ...SHARED,
-}
 
 const INBOX: Docs<keyof KyselyInboxOptions> = {
   schema: {
@@ -109,12 +71,17 @@ const REDIS: Docs<keyof RedisLeasesOptions> = {
 const named = (docs: Docs<string>): readonly OptionDoc[] =>
   Object.entries(docs).map(([name, doc]) => ({ name, ...doc }))
 
-/** Tables of options by the name that a document asks for. */
+const BROKER_TABLES = await Promise.all(
+  BROKER_NAMES.map(async (name) => {
+    const { options } = await BROKERS[name].docs()
+    return [name, () => optionTable(named(options))] as const
+  }),
+)
+
+/** Tables of options by the name that a document asks for; a broker's table has the name of its package. */
 export const OPTION_TABLES: Readonly<Record<string, () => string>> = {
   guard: () => optionTable(OPTION_DOCS.map(withRange)),
-  sqs: () => optionTable(named(SQS)),
-  kafka: () => optionTable(named(KAFKA)),
-  amqp: () => optionTable(named(AMQP)),
+  ...Object.fromEntries(BROKER_TABLES),
   redis: () => optionTable(named(REDIS)),
   inbox: () => optionTable(named(INBOX)),
 }

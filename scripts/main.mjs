@@ -1,3 +1,4 @@
+import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { turbo } from './build.mjs'
 import { runChecks } from './checks.mjs'
@@ -9,7 +10,12 @@ import { test } from './test.mjs'
 // kafkajs sets timers of negative length; Node would say so once per process, and nobody can change it.
 const QUIET = '--disable-warning=TimeoutNegativeWarning'
 
-const CRASH_TESTS = ['sqs', 'kafka', 'amqp'].map((broker) => `test-e2e/crash/${broker}.test.ts`)
+/** The registry has one crash test for each broker. */
+const crashTestOf = (broker) => `test-e2e/brokers/${broker}/crash.test.ts`
+const crashTests = () =>
+  readdirSync(join(root, 'test-e2e/brokers'))
+    .map(crashTestOf)
+    .filter((file) => existsSync(join(root, file)))
 
 async function runFromSource(file, args) {
   const { code } = await run(pinnedNode, [fromSource, QUIET, join(root, file), ...args])
@@ -20,7 +26,7 @@ async function runFromSource(file, args) {
 async function crashMatrix(args) {
   const broker = args[args.indexOf('--broker') + 1]
   const isOne = args.includes('--broker') && broker !== 'all'
-  const files = isOne ? [`test-e2e/crash/${broker}.test.ts`] : CRASH_TESTS
+  const files = isOne ? [crashTestOf(broker)] : crashTests()
   const env = { ONCEWARD_CRASH_MATRIX: 'all' }
   const { code } = await run(tool('vitest'), ['run', '--project=e2e', ...files], { env })
   return code

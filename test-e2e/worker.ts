@@ -1,5 +1,5 @@
 /*
- * The process that gets killed: an ordinary consumer of orders whose handler writes one effect each. Started by
+ * The process that tests kill: an ordinary consumer of orders whose handler writes one effect each. Started by
  * support/worker-process.ts with its configuration as the only argument, it talks to the test over IPC.
  */
 import { flushCompileCache } from 'node:module'
@@ -13,15 +13,15 @@ import {
 import { portOf } from '@onceward/core/adapter'
 import { pgInbox } from '@onceward/postgres/pg'
 import { Pool, type PoolClient } from 'pg'
-import type { Watch } from './support/brokers/consume-sqs.ts'
+import { BROKERS, isBrokerName } from './brokers/index.ts'
 import { crashes } from './support/crash/crash.ts'
 import { watched } from './support/crash/crash-inbox.ts'
 import { leasesOf } from './support/crash/crash-leases.ts'
 import { watchedGuard } from './support/crash/crash-port.ts'
 import { watchWire } from './support/crash/crash-wire.ts'
 import { createHandler } from './support/workers/handler.ts'
-import { takeVitals } from './support/workers/process-usage.ts'
-import type { HandDelivery, Order, Settled, WorkerConfig } from './support/workers/protocol.ts'
+import { measureUsage } from './support/workers/process-usage.ts'
+import type { ManualDelivery, Order, Settled, WorkerConfig } from './support/workers/protocol.ts'
 import { listen, logger, say } from './support/workers/worker-channel.ts'
 import { runtimeOf } from './support/workers/wrong-clock.ts'
 
@@ -78,40 +78,31 @@ function toSettled({ settlement, attempt, source: from }: OutcomeRecord): Settle
   }
 }
 
-/** What an adapter gets. */
+/** The guard that the adapter gets. */
 const adapted = watchedGuard(guard, { crash, longestDeferMs: config.longestDeferMs })
 
-/** Each adapter is loaded when it is asked for: a process begins sooner with one client than with three. */
+/** Loads the one adapter that the source needs, so that the process starts sooner. */
 async function consume(): Promise<Consumption | undefined> {
-  watchWire(source.kind, crash)
-  const watch: Watch = {
+  if (!isBrokerName(source.kind)) return undefined
+  const broker = BROKERS[source.kind]
+  watchWire(broker.words, crash)
+  const { consume: consumeFrom } = await broker.consumer()
+  return consumeFrom(source, adapted, {
     onReceive: (order, position) => {
       received.set(order, (received.get(order) ?? 0) + 1)
       if (position !== undefined) orders.set(position, order)
     },
-  }
-  switch (source.kind) {
-    case 'hand':
-      return undefined
-    case 'sqs':
-      return (await import('./support/brokers/consume-sqs.ts')).fromSqs(source, adapted, watch)
-    case 'kafka':
-      return (await import('./support/brokers/consume-kafka.ts')).fromKafka(source, adapted, watch)
-    case 'amqp':
-      return (await import('./support/brokers/consume-amqp.ts')).fromAmqp(source, adapted, watch)
-    default:
-      return source satisfies never
-  }
+  })
 }
 
-/** As an adapter does: each settlement is told as soon as it is known. */
-async function processByHand(deliveries: readonly HandDelivery[]): Promise<void> {
+/** Processes deliveries of the test as an adapter does: each settlement is reported as soon as it is known. */
+async function processManually(deliveries: readonly ManualDelivery[]): Promise<void> {
   const made = deliveries.map(({ order, deliveryCount }) => {
     orders.set(order.id, order.id)
     return {
       body: Buffer.from(JSON.stringify(order)),
       headers: {},
-      source: { broker: 'hand', queue: 'hand', position: order.id },
+      source: { broker: 'manual', queue: 'manual', position: order.id },
       deliveryCount,
       redelivered: deliveryCount > 1,
     }
@@ -129,7 +120,7 @@ async function takePool(): Promise<void> {
 }
 
 async function stop(): Promise<void> {
-  // It may still be starting.
+  // The consumption may still be starting.
   await (await consuming)?.drain()
   await guard.close()
   await pool.end()
@@ -143,7 +134,7 @@ listen({
     flushCompileCache()
     say({ kind: 'started' })
   },
-  deliver: ({ deliveries }) => processByHand(deliveries),
+  deliver: ({ deliveries }) => processManually(deliveries),
   'take-pool': takePool,
   'free-pool': async () => {
     for (const client of taken.splice(0)) client.release()
@@ -156,10 +147,10 @@ listen({
   'ask-received': async ({ id }) => {
     say({ kind: 'received', id, count: received.get(id) ?? 0 })
   },
-  'ask-vitals': async () => {
-    // They grow with every order, and nobody asks about those that are over.
+  'ask-usage': async () => {
+    // These maps grow with every order, and settled orders are not needed any more.
     for (const notes of [orders, received]) notes.clear()
-    say({ kind: 'vitals', vitals: takeVitals() })
+    say({ kind: 'usage', usage: measureUsage() })
   },
   drain: async () => {
     await (await consuming)?.drain()
@@ -168,7 +159,7 @@ listen({
   stop,
 })
 
-// A process that is killed writes no cache at its end.
+// A killed process cannot write the cache at its end.
 flushCompileCache()
-// Nothing is opened yet: an open guard runs parked events.
+// No store is opened yet, because an open guard would run parked events.
 say({ kind: 'ready' })

@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto'
 import type { Delivery } from '@onceward/core'
 import type { Pool, PoolClient } from 'pg'
 
-/** As a server is that nobody has tuned; that of the tests is told not to wait for its disk. */
+/** The settings of an untuned server. The servers of the tests do not wait for the disk. */
 export const DURABLE: Readonly<Record<string, string>> = { fsync: 'on', full_page_writes: 'on' }
 
-/** The event of all benchmarks, and the one write it leads to. */
+/** The event of all benchmarks. Its handler writes one row. */
 export interface Order {
   readonly orderId: string
   readonly cents: number

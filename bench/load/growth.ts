@@ -6,7 +6,7 @@ import { toDelivery } from './effects.ts'
 
 const BATCH = 100
 
-/** Runs very many events, one tenth of them in transactions of their own, and weighs heap and tables. */
+/** Runs very many events, one tenth of them in transactions of their own, and measures heap and tables. */
 export async function grow(
   { pool, each, batch }: { readonly pool: Pool; readonly each: Guard; readonly batch: Guard },
   events: number,

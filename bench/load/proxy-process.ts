@@ -9,22 +9,25 @@ interface Address {
   readonly port: number
 }
 
-export interface Aside<Connection> extends AsyncDisposable {
+export interface SideProcess<Connection> extends AsyncDisposable {
   readonly connection: Connection
 }
 
-/** A proxy in a process of its own, so that it takes no time of the event loop that is measured. */
-export function proxyAside(target: Address, latencyMs: number): Promise<Aside<Address>> {
-  return aside(['proxy', target.host, String(target.port), String(latencyMs)])
+/** Starts a proxy in a process of its own, so that it takes no time from the measured event loop. */
+export function startProxyProcess(
+  target: Address,
+  latencyMs: number,
+): Promise<SideProcess<Address>> {
+  return start(['proxy', target.host, String(target.port), String(latencyMs)])
 }
 
-/** fauxqs in a process of its own. */
-export function sqsAside(): Promise<Aside<SqsConnection>> {
-  return aside(['sqs'])
+/** Starts fauxqs in a process of its own. */
+export function startSqsProcess(): Promise<SideProcess<SqsConnection>> {
+  return start(['sqs'])
 }
 
-async function aside<Connection>(args: readonly string[]): Promise<Aside<Connection>> {
-  const child = fork(join(import.meta.dirname, 'aside-main.ts'), args)
+async function start<Connection>(args: readonly string[]): Promise<SideProcess<Connection>> {
+  const child = fork(join(import.meta.dirname, 'side-process-main.ts'), args)
   const [connection] = await once(child, 'message')
   return {
     connection,
@@ -40,8 +43,8 @@ export interface Publisher {
   publish(queue: string, events: number): Promise<void>
 }
 
-/** What fills queues of RabbitMQ, in a process of its own. */
-export async function publisherAside(url: string): Promise<Aside<Publisher>> {
+/** Starts a publisher for RabbitMQ queues in a process of its own. */
+export async function startPublisherProcess(url: string): Promise<SideProcess<Publisher>> {
   const child = fork(join(import.meta.dirname, 'publisher-main.ts'), [url])
   const gone = new AbortController()
   child.once('exit', () => gone.abort(new Error('the publisher has ended')))

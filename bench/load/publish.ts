@@ -6,7 +6,7 @@ export interface PublishOrder {
   readonly events: number
 }
 
-/** Confirms are awaited now and then, so that what waits for them stays small. */
+/** Confirms are awaited after this many messages, which bounds the memory for unconfirmed ones. */
 const BETWEEN_CONFIRMS = 1_000
 
 /** Publishes so many events, persistent; resolves when all are confirmed. */

@@ -5,17 +5,17 @@ import { alternate, type Contestant, inLanes } from '../runner/rounds.ts'
 import { type Cache, openCache, openLeases } from './stage.ts'
 
 const BATCH = 100
-/** Batches on their way at the same time. */
+/** Concurrent batches. */
 const LANES = 4
 const HOUR_MS = 3_600_000
-/** Longer than a round takes on the slowest machine: none of the keys may be gone when it is asked for again. */
+/** Longer than a round on the slowest machine, because no key may expire before its second use. */
 const LEASE_MS = HOUR_MS
-/** Numbers of marks at which their memory is told. */
+/** The numbers of marks at which their memory is measured. */
 const WEIGHED = [1_000_000, 5_000_000]
 
 /**
- * Claim and completion of an event, and its duplicates, each beside the least that Redis can be asked: of `bare`, another
- * Redis, because the million keys that this leaves there would be in the way of our few.
+ * Claim and completion of an event, and its duplicates, each beside the least work that Redis can do for it. `bare` is
+ * another Redis, because the million keys of this contestant would slow down the first one.
  */
 export async function bareContestants(own: Cache, bare: Cache): Promise<readonly Contestant[]> {
   const session = await openLeases(own.client)
@@ -66,15 +66,15 @@ export async function bareContestants(own: Cache, bare: Cache): Promise<readonly
   ]
 }
 
-/** What many done marks weigh, and whether the last million is as fast as the first. */
+/** The memory of many done marks, and whether the last million is as fast as the first. */
 export interface MarkFigures {
   readonly bytes: Readonly<Record<string, number>>
   readonly rates: ReadonlyMap<string, readonly number[]>
 }
 
 /**
- * Fills one Redis up to its last tenth; then that tenth and the first one of an empty Redis take turns, so that a
- * machine that gets slower does it to both.
+ * Fills one Redis up to its last tenth. Then that tenth and the first one of an empty Redis take turns, so that a
+ * machine that gets slower affects both.
  */
 export async function growMarks(keys: number, rounds: number): Promise<MarkFigures> {
   await using full = await openCache()

@@ -19,7 +19,7 @@ import { CONCURRENCY } from '../runner/rounds.ts'
 /** Beside an inbox Redis needs no disk. */
 const VOLATILE = { appendonly: 'no', save: '' }
 
-/** As patient as it takes: a slow minute of this machine must not measure the way around Redis. */
+/** A long budget: on a slow machine the benchmark must not measure the fallback to Postgres. */
 export const PATIENT: RedisLeasesOptions = { budgetMs: 10_000 }
 
 const quiet = {
@@ -29,13 +29,13 @@ const quiet = {
   error: () => undefined,
 }
 
-/** A Redis of its own and a client on it. */
+/** A new Redis and a client for it. */
 export interface Cache extends AsyncDisposable {
   readonly client: Redis
   readonly url: string
-  /** From now on nobody answers. */
+  /** Kills Redis. */
   kill(): Promise<void>
-  /** Empty, on the same port. */
+  /** Restarts Redis without data, on the same port. */
   restart(): Promise<void>
   /** Bytes that Redis uses for what it keeps. */
   usedBytes(): Promise<number>
@@ -84,7 +84,7 @@ export interface GuardSet {
   readonly consumer: string
   readonly transaction: 'each' | 'batch'
   readonly leases?: LeaseStore | undefined
-  /** Told how many events Postgres is asked about. */
+  /** Called with the number of events that Postgres is asked about. */
   readonly onAsked?: ((events: number) => void) | undefined
 }
 
@@ -92,7 +92,7 @@ export async function openDatabase(): Promise<Database> {
   const server = await postgres({ settings: DURABLE })
   const pool = new Pool({
     connectionString: await server.createDatabase(),
-    // Two connections are the guard's own.
+    // The guard keeps two connections for itself.
     max: CONCURRENCY + 2,
   })
   pool.on('error', () => undefined)
@@ -121,7 +121,7 @@ export async function openDatabase(): Promise<Database> {
 
 type PgInbox = ReturnType<typeof pgInbox>
 
-/** The same inbox, which tells of how many events a claim in Postgres is made: every way to Postgres begins so. */
+/** The same inbox, with the number of events in each claim reported: every use of Postgres begins with one. */
 function asked(inbox: PgInbox, onAsked: (events: number) => void): PgInbox {
   return {
     open: async (registration) => {

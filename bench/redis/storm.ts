@@ -9,7 +9,7 @@ import { settle } from '../scenarios/guard.ts'
 import { type Cache, type Database, PATIENT } from './stage.ts'
 
 const SLICE = 100
-/** Done events, of which all duplicates are copies. */
+/** The number of done events that all duplicates are copies of. */
 const DONE = 20_000
 const CONSUMER = 'bench-storm'
 const queueUrl = 'http://127.0.0.1/000000000000/bench'
@@ -20,7 +20,7 @@ export interface Asked {
   deliveries: number
 }
 
-/** Duplicates of done events on SQS messages that are in hand: the whole way through, but for SQS. */
+/** Duplicates of done events as SQS messages: the whole way through the adapter, without SQS itself. */
 export async function stormContestants(
   database: Database,
   { client }: Cache,
@@ -100,7 +100,7 @@ function copyOf({ body, headers }: Delivery): Message {
 
 type SqsClient = Parameters<typeof wrapSqs>[0]
 
-/** SQS that answers everything at once: what is measured is not the broker. */
+/** An SQS that answers at once, so that the broker is not measured. */
 function answering(): { readonly client: SqsClient; deleted(): number } {
   let deleted = 0
   const send = async (command: { readonly input: object }): Promise<object> => {

@@ -14,10 +14,10 @@ import type { Stage } from './stage.ts'
 import { logBytes } from './table.ts'
 
 const BATCH = 100
-/** Events of a round, times those of the scale: batches are fast. */
+/** A multiple of the events of a round, because batches are fast. */
 const FACTOR = 5
 
-/** Figures of one contestant, one of each round; the first round warms up. */
+/** The figures of one contestant, one for each round. The first round warms up. */
 class Notes {
   readonly #figures = new Map<string, number[]>()
 
@@ -42,7 +42,7 @@ interface Stages {
   readonly full: Stage
 }
 
-/** The log takes every page whole that is written for the first time since a checkpoint: the worst minute there is. */
+/** After a checkpoint the log takes every page as a whole when it is first written: the slowest minute. */
 export async function roundsAfterCheckpoint(
   { empty, full }: Stages,
   { rounds, events }: Scale,
@@ -134,7 +134,7 @@ function contestant(name: string, { stage, notes, isSwept = false }: Beside): Co
   }
 }
 
-/** How long all took, the slow ones, and the longest time in which none of them ended; milliseconds. */
+/** The total time, the 99th percentile, and the longest time in which no batch ended; milliseconds. */
 async function timedBatches(
   slices: readonly (readonly Delivery[])[],
   work: (slice: readonly Delivery[]) => Promise<void>,

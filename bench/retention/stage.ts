@@ -10,19 +10,19 @@ import { settle } from '../scenarios/guard.ts'
 type PgInbox = ReturnType<typeof pgInbox>
 type Session = Awaited<ReturnType<PgInbox['open']>>
 
-/** As long as a guard waits between two steps of its sweep, ms. */
+/** How long a guard waits between two steps of its sweep, ms. */
 const STEP_MS = 200
 
-/** A database with a guard in batches, whose sweep runs when it is told to. */
+/** A database with a guard that processes batches, and a sweep that the benchmark runs. */
 export interface Stage extends AsyncDisposable {
   readonly pool: Pool
   readonly guard: Guard
-  /** Sweeps until the signal, again and again; answers what the longest step took, ms. */
+  /** Sweeps repeatedly until the signal; resolves with the time of the longest step, ms. */
   sweep(signal: AbortSignal): Promise<number>
 }
 
 export async function openStage(connectionString: string): Promise<Stage> {
-  // Two connections are the guard's own.
+  // The guard keeps two connections for itself.
   const pool = new Pool({ connectionString, max: CONCURRENCY + 2 })
   pool.on('error', () => undefined)
   await migrate(pool)
@@ -59,7 +59,7 @@ export async function openStage(connectionString: string): Promise<Stage> {
   }
 }
 
-/** The same inbox; its guard finds that there is nothing to sweep. */
+/** The same inbox, with a sweep that finds nothing for the guard itself. */
 function restingInbox(inbox: PgInbox, onOpened: (session: Session) => void): PgInbox {
   return {
     open: async (registration) => {

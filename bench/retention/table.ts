@@ -3,10 +3,10 @@ import type { Pool } from 'pg'
 const TABLE = 'onceward.processed_events'
 const KEY = 'processed_events_pkey'
 
-/** What inserts in random order leave of the pages of an index, percent. */
+/** How full inserts in random order leave the pages of an index, percent. */
 const FILLED = 70
 
-/** Older than the window of 15 days is one row of ten: what a sweep finds when it comes once a day or later. */
+/** With this, one row of ten is older than the window of 15 days: what a daily sweep finds. */
 const OLDEST_DAYS = 16.5
 
 const INSERT = `insert into ${TABLE} (event_id, fingerprint, processed_at, consumer_id)
@@ -15,7 +15,7 @@ const INSERT = `insert into ${TABLE} (event_id, fingerprint, processed_at, consu
 
 const ROWS_PER_INSERT = 1_000_000
 
-/** Inserts events as they are remembered, with random ids. */
+/** Inserts processed events with random ids. */
 export async function fill(connection: Pick<Pool, 'query'>, events: number): Promise<void> {
   for (let left = events; left > 0; left -= ROWS_PER_INSERT) {
     await connection.query(INSERT, [Math.min(left, ROWS_PER_INSERT), OLDEST_DAYS])
@@ -23,10 +23,10 @@ export async function fill(connection: Pick<Pool, 'query'>, events: number): Pro
 }
 
 /**
- * Fills the table with events that were remembered before, and leaves it as if they had come one by one: the index
- * is built at once, with its pages as full as random inserts leave them, and vacuum has been here.
+ * Fills the table with processed events and leaves it as if they had come one by one: the index is built at once,
+ * with its pages as full as random inserts leave them, and the table is vacuumed.
  */
-export async function remember(pool: Pool, events: number): Promise<void> {
+export async function fillAsSwept(pool: Pool, events: number): Promise<void> {
   const connection = await pool.connect()
   try {
     await connection.query(`set synchronous_commit = off; set maintenance_work_mem = '1GB'`)
@@ -39,7 +39,7 @@ export async function remember(pool: Pool, events: number): Promise<void> {
     await connection.query(`vacuum (freeze, analyze) ${TABLE}`)
     await connection.query('checkpoint')
   } finally {
-    // Its settings are its own.
+    // The connection is closed, because its settings were changed.
     connection.release(true)
   }
 }

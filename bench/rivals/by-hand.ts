@@ -1,13 +1,13 @@
 import { DeleteMessageBatchCommand, type Message, ReceiveMessageCommand } from '@aws-sdk/client-sqs'
 import type { Surroundings } from './rival.ts'
 
-/** What SQS gives in one receive and takes in one delete. */
+/** The most messages that SQS allows in one receive and one delete. */
 export const MOST = 10
 
-/** Receives in flight: 20 messages in hand for 16 connections. */
+/** Concurrent receives: 20 messages in flight for 16 connections. */
 export const POLLS = 2
 
-/** The loop that one writes by hand: what was handled is deleted, what threw comes back. */
+/** The hand-written loop: handled messages are deleted, failed ones come back. */
 export function consumeByHand(
   { sqs, queueUrl }: Pick<Surroundings, 'sqs' | 'queueUrl'>,
   handle: (message: Message) => Promise<void>,

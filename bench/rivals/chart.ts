@@ -7,7 +7,7 @@ type Values = Benchmark['values']
 /** Wide enough for the page of a document. */
 const WIDTH = 480
 
-/** Draws the rates of `rivals`, and what ten SIGKILLs doubled: the worst of what became of Redis. */
+/** Draws the rates of `rivals`, and how many effects ten SIGKILLs doubled in the worst case for Redis. */
 export async function drawRivals(values: Values, file: string): Promise<void> {
   await installRivals()
   const [{ compile }, { parse, View }] = await Promise.all([import('vega-lite'), import('vega')])

@@ -9,7 +9,7 @@ export type Costs = Readonly<
   Record<'statements' | 'commits' | 'Redis calls' | 'bytes in Postgres' | 'bytes in Redis', number>
 >
 
-/** Runs so many fresh events through proxies that count; nothing of it is timed. */
+/** Runs new events through proxies that count. Nothing of this is timed. */
 export async function costsOf(entrant: Entrant, events: number): Promise<Costs> {
   const { databaseUrl, redisUrl } = entrant
   const traffic: Traffic = { statements: 0, commits: 0, redisCalls: 0 }

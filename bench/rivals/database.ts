@@ -2,7 +2,7 @@ import { Pool } from 'pg'
 import { CONCURRENCY } from '../runner/rounds.ts'
 import type { Surroundings } from './rival.ts'
 
-/** As many connections for each of them; two of the guard's are its own. */
+/** The same number of connections for each contestant. The guard keeps two more for itself. */
 export function openPool(
   { databaseUrl }: Pick<Surroundings, 'databaseUrl'>,
   stack: AsyncDisposableStack,

@@ -2,7 +2,7 @@ import type { Message } from '@aws-sdk/client-sqs'
 import { type OrderMessage, toMessage, toOrder } from './orders.ts'
 import type { Sqs } from './rival.ts'
 
-/** As a queue is for which `consumeSqs` has nothing to say. */
+/** Attributes of a queue about which `consumeSqs` warns of nothing. */
 const ATTRIBUTES = {
   QueueArn: 'arn:aws:sqs:us-east-1:000000000000:bench',
   VisibilityTimeout: '60',
@@ -16,7 +16,7 @@ interface Entry {
   readonly VisibilityTimeout?: number
 }
 
-/** A message that is in hand, and what brings it back if it is not deleted. */
+/** A message in flight, and the timer that makes it visible again if it is not deleted. */
 interface InHand {
   readonly message: Message
   readonly timer?: NodeJS.Timeout
@@ -27,7 +27,7 @@ interface Command {
   readonly input: Readonly<Record<string, unknown>>
 }
 
-/** SQS that answers at once, from messages in hand: what is measured is not the broker. */
+/** An SQS that answers at once from memory, so that the broker is not measured. */
 export class HandQueue {
   readonly queueUrl = 'http://127.0.0.1/000000000000/bench'
   /** When each event was first handed out; milliseconds of the wall clock. */

@@ -5,26 +5,26 @@ import { HandQueue } from './hand-queue.ts'
 import { newOrder, type OrderMessage } from './orders.ts'
 import type { Rival } from './rival.ts'
 
-/** Longer than any round takes: nothing comes back by itself. */
+/** Longer than any round, so that no message comes back by itself. */
 const HIDDEN_MS = 60_000
 
-/** Before a round is timed: connections are open then, and what starts slowly has started. */
+/** Events before a round is timed, so that connections are open and everything has started. */
 const WARM = 200
 
 const BATCH = 100
 
-/** A rival with a database of its own and what it may use. */
+/** A rival, its database, and the servers that it may use. */
 export interface Entrant {
   readonly rival: Rival
   readonly databaseUrl: string
   readonly redisUrl: string
 }
 
-/** A rival that consumes messages in hand. */
+/** A rival that consumes messages from memory. */
 export interface Run extends AsyncDisposable {
-  /** Milliseconds until all messages are deleted and so many effects of them committed; its end when they are not. */
+  /** Milliseconds until all messages are deleted and their effects committed; rejects if that takes too long. */
   deliver(orders: readonly OrderMessage[], effects: number): Promise<number>
-  /** Of each effect of the last delivery: from being handed out to its commit, milliseconds. */
+  /** For each effect the time from the last delivery to the commit, milliseconds. */
   latencies(): Promise<readonly number[]>
 }
 
@@ -32,7 +32,7 @@ export function ordersOf(events: number): readonly OrderMessage[] {
   return Array.from({ length: events }, () => newOrder(HIDDEN_MS))
 }
 
-/** @param observedUrl - where effects are counted: the database, where the entrant has a proxy before it. */
+/** @param observedUrl - Where effects are counted: the database itself if the contestant uses a proxy. */
 export async function startRun(
   { rival, databaseUrl, redisUrl }: Entrant,
   observedUrl: string = databaseUrl,
@@ -77,7 +77,7 @@ export async function startRun(
   return run
 }
 
-/** When the last of so many effects was committed: some are written after their message was deleted. */
+/** When the last effect was committed. Some contestants write effects after they delete the message. */
 async function lastCommit(pool: Pool, effects: number): Promise<number | undefined> {
   const { rows } = await pool.query('select count(*)::int as count from effects')
   if (rows[0].count < effects) return undefined
@@ -94,10 +94,10 @@ async function commits(
   return rows
 }
 
-/** One that is stuck may wait for ever to be ended. */
+/** A stuck consumer may never end. */
 const END_MS = 10_000
 
-/** Something is wrong then; on a busy machine a round takes less. */
+/** A round that takes this long fails. Even on a busy machine it takes less. */
 const DEADLINE_MS = 30_000
 
 async function inTime<Result>(work: Promise<Result>, trouble: () => string): Promise<Result> {

@@ -10,7 +10,7 @@ interface Manifest {
   readonly dependencies: Readonly<Record<string, string>>
 }
 
-/** Installs the rivals when they are missing or not those of the lock file, and says which they are. */
+/** Installs the rivals if they are missing or differ from the lock file; resolves with their versions. */
 export async function installRivals(): Promise<Readonly<Record<string, string>>> {
   const { dependencies } = manifest('package.json')
   const names = Object.keys(dependencies)

@@ -17,7 +17,7 @@ import { newOrder, toEntry } from './orders.ts'
 import type { Rival, Surroundings } from './rival.ts'
 import { type Moment, through, watchingPostgres } from './wire.ts'
 
-/** What becomes of Redis: nothing, emptied at each kill, or dead from the first kill to the last. */
+/** What happens to Redis: nothing, FLUSHALL at each kill, or dead from the first kill to the last. */
 export const FATES = ['up', 'flushed', 'down'] as const
 export type Fate = (typeof FATES)[number]
 
@@ -33,12 +33,12 @@ export interface WorkerSettings extends Omit<Surroundings, 'sqs'> {
 
 const EVENTS = 300
 const HIDDEN_MS = 3_000
-/** Small, so that there are as many commits to aim at as kills. */
+/** Small, so that there are as many commits as kills. */
 const BATCH = 10
-/** Each worker writes some effects before it is hit; more and fewer, so that no kill is like another. */
+/** How many effects each worker writes before it is killed. The numbers differ, so that the kills do. */
 const WRITES_BEFORE = [3, 11, 7, 16, 1, 13, 5, 9, 2, 14] as const
 
-/** A worker that writes nothing for so long, because its Redis is down, is killed all the same. */
+/** A worker that writes nothing for this long, because its Redis is down, is killed nevertheless. */
 const STANDSTILL_MS = 5_000
 
 export interface Place {
@@ -82,7 +82,7 @@ export async function killTenTimes(rival: Rival, fate: Fate, place: Place): Prom
   return await damageOf(databaseUrl)
 }
 
-/** Kills one worker after the other, each at its moment. */
+/** Kills one worker after the other, each at its planned moment. */
 class Aim {
   #writes = 0
   #plan: { readonly moment: Moment; readonly after: number } | undefined
@@ -101,7 +101,7 @@ class Aim {
     }
   }
 
-  /** Comes before the worker learns of it, so that it never does. */
+  /** Called before the worker learns of the moment, so that it can be killed first. */
   at(moment: Moment): void {
     if (moment === 'written') this.#writes += 1
     if (this.#plan?.moment !== moment || this.#writes < this.#plan.after) return
@@ -118,7 +118,7 @@ async function strike(cache: Cache, fate: Fate, kill: number): Promise<void> {
 
 function startWorker(settings: WorkerSettings): ChildProcess {
   return fork(join(import.meta.dirname, 'worker-main.ts'), [JSON.stringify(settings)], {
-    // Warnings of the libraries about themselves are no news here.
+    // Warnings of the libraries are left out.
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   })
 }
@@ -140,7 +140,7 @@ async function filledQueue(client: SQSClient): Promise<string> {
   return QueueUrl
 }
 
-/** Nothing is left in the queue, and every event has its effect; one that is lost never gets it. */
+/** Resolves when the queue is empty and every event has its effect. A lost event never gets one. */
 async function isOver(client: SQSClient, QueueUrl: string, databaseUrl: string): Promise<boolean> {
   const { Attributes } = await client.send(
     new GetQueueAttributesCommand({ QueueUrl, AttributeNames: ['All'] }),

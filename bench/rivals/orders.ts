@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto'
 import type { Message, SendMessageBatchRequestEntry } from '@aws-sdk/client-sqs'
 import type { Order } from '../load/effects.ts'
 
-/** How long Redis remembers, where that is told by message or by event: longer than a run. */
+/** How long Redis keeps what is set by message or by event: longer than a run. */
 export const REMEMBERED_S = 3_600
 
-/** The same content for all: what one of them wants of a message, all of them carry. */
+/** The same message for all contestants, with the fields that any of them needs. */
 export interface OrderMessage extends Order {
   readonly id: string
   readonly type: 'order.placed'
@@ -14,7 +14,7 @@ export interface OrderMessage extends Order {
   readonly deduplicationOptions: Readonly<Record<string, number>>
 }
 
-/** @param hiddenMs - as long as SQS hides a message, a lock of message-queue-toolkit lasts. */
+/** @param hiddenMs - The visibility timeout, which is also how long a lock of message-queue-toolkit lasts. */
 export function newOrder(hiddenMs: number): OrderMessage {
   const id = randomUUID()
   const lockTimeoutSeconds = hiddenMs / 1_000
@@ -42,7 +42,7 @@ export function toEntry(order: OrderMessage, index: number): SendMessageBatchReq
   }
 }
 
-/** A message in hand, as SQS gives it. */
+/** A received message, as SQS returns it. */
 export function toMessage(order: OrderMessage, number: number): Message {
   return {
     MessageId: String(number),

@@ -8,20 +8,20 @@ export interface Surroundings {
   readonly redisUrl: string
   readonly sqs: Sqs
   readonly queueUrl: string
-  /** How soon what a dead process had in hand comes back, milliseconds. */
+  /** How soon messages in flight in a dead process come back, milliseconds. */
   readonly hiddenMs: number
-  /** Most events of one transaction, where one has many. */
+  /** The most events of one transaction, if a transaction has several. */
   readonly batch: number
 }
 
 /** One way to consume orders from SQS and write one effect each. */
 export interface Rival {
-  /** It is told to users under this name. */
+  /** The name in the output. */
   readonly name: string
   readonly hasRedis: boolean
-  /** Times the events of a round: more for the fast ones, so that a round is no blink. */
+  /** A multiple of the events of a round, so that rounds of fast contestants last long enough. */
   readonly factor?: number
-  /** What it needs in the database, once. */
+  /** Creates what the rival needs in the database. */
   setUp(databaseUrl: string): Promise<void>
   /** Consumes until it is disposed of. */
   consume(surroundings: Surroundings): Promise<AsyncDisposable>

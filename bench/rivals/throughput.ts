@@ -1,7 +1,7 @@
 import { type Contestant, median } from '../runner/rounds.ts'
 import { type Entrant, ordersOf, type Run, startRun } from './handed.ts'
 
-/** Milliseconds from being handed out to the commit of the effect, one figure of each round. */
+/** Milliseconds from the delivery to the commit of the effect, one figure for each round. */
 export class Latencies {
   readonly #rounds = new Map<string, { readonly p50: number[]; readonly p99: number[] }>()
 
@@ -19,15 +19,15 @@ export class Latencies {
   }
 }
 
-/** What a round took that did not end: 0 events a second. */
+/** The time of a round that did not end: 0 events per second. */
 const NEVER = Number.POSITIVE_INFINITY
 
-/** One that is stuck must not end the run of the others. */
+/** A stuck contestant must not end the run of the others. */
 function stuck(error: unknown): undefined {
   console.log(`stuck: ${error instanceof Error ? error.message : error}`)
 }
 
-/** Events that nobody has seen. */
+/** New events. */
 export function fresh(entrant: Entrant, latencies: Latencies): Contestant {
   const { name, factor } = entrant.rival
   return {
@@ -47,7 +47,7 @@ export function fresh(entrant: Entrant, latencies: Latencies): Contestant {
   }
 }
 
-/** Of two messages in turn one is a copy of an event that was done before. */
+/** Every second message is a copy of an event that was processed before. */
 export function halfDuplicates(entrant: Entrant): Contestant {
   const { name, factor } = entrant.rival
   return {

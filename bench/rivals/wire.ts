@@ -1,6 +1,6 @@
 import { type Direction, type ProxiedConnection, proxy, type TcpProxy } from '@onceward/testing'
 
-/** One message of Postgres to its client: its type, and its text as far as anybody asks. */
+/** One message of Postgres to its client: the type, and the text that is needed here. */
 interface Answer {
   readonly type: string
   readonly text: string
@@ -8,7 +8,7 @@ interface Answer {
 
 const HEAD = 5
 
-/** Cuts what Postgres sends into its messages. */
+/** Splits the bytes that Postgres sends into messages. */
 class Answers {
   #rest: Buffer = Buffer.alloc(0)
 
@@ -26,7 +26,7 @@ class Answers {
   }
 }
 
-/** What goes by between consumer and servers. */
+/** What passes between consumer and servers. */
 export interface Traffic {
   statements: number
   commits: number
@@ -37,7 +37,7 @@ const COMMAND_COMPLETE = 'C'
 const READY = 'Z'
 const IDLE = 'I'
 
-/** Counts what Postgres did: commands it completed, and how often it was out of a transaction then. */
+/** Counts the commands that Postgres completed, and how many of them ended a transaction. */
 export function countingPostgres(url: string, traffic: Traffic): Promise<TcpProxy> {
   return proxyTo(url, (direction, chunk, { notes }) => {
     if (direction === 'up') return
@@ -50,7 +50,7 @@ export function countingPostgres(url: string, traffic: Traffic): Promise<TcpProx
 
 const COMMAND = /\*\d+\r\n\$/g
 
-/** Counts what Redis is told, in pipelines too. */
+/** Counts the commands to Redis, including pipelined ones. */
 export function countingRedis(url: string, traffic: Traffic): Promise<TcpProxy> {
   return proxyTo(url, (direction, chunk) => {
     if (direction === 'up')
@@ -58,12 +58,12 @@ export function countingRedis(url: string, traffic: Traffic): Promise<TcpProxy> 
   })
 }
 
-/** What a consumer was seen at: an effect was written, or is committed. Postgres knows; the consumer does not yet. */
+/** An effect was written or committed. Postgres has done it; the consumer does not know yet. */
 export type Moment = 'written' | 'committed'
 
 const WRITE = 'insert into effects'
 
-/** Tells of each moment before the consumer learns of it. */
+/** Reports each moment before the consumer learns of it. */
 export function watchingPostgres(
   url: string,
   onMoment: (moment: Moment) => void,

@@ -1,7 +1,7 @@
 import { enableCompileCache, flushCompileCache } from 'node:module'
 import type { WorkerSettings } from './kills.ts'
 
-/* The process that gets killed. Each is started as fast as it can be: what it does is what is looked at. */
+/* The process that is killed. */
 enableCompileCache()
 const { name, connection, ...surroundings }: WorkerSettings = JSON.parse(process.argv[2] ?? '{}')
 process.on('disconnect', () => process.exit())

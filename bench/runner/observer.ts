@@ -4,7 +4,7 @@ import type { Stopwatch } from './stopwatch.ts'
 
 const nothing = (): void => undefined
 
-/** What a drain gives back would be a warning each. */
+/** Without this, each message that a drain gives back would print a warning. */
 export const QUIET: Logger = {
   debug: nothing,
   info: nothing,
@@ -15,8 +15,8 @@ export const QUIET: Logger = {
 export type Observer = (record: OutcomeRecord) => void
 
 /**
- * Counts deliveries that were settled as expected. Another verdict fails the round, which then was not what it is
- * called; but what was processed may be delivered once more, and takes its time.
+ * Counts deliveries that were settled as expected. Another outcome fails the round, which then measured something
+ * else. Deferrals and duplicates are accepted and not counted, because messages may be redelivered.
  */
 export function countingObserver(by: 'processed' | 'duplicate', watch: Stopwatch): Observer {
   return ({ settlement }) => {
@@ -28,7 +28,7 @@ export function countingObserver(by: 'processed' | 'duplicate', watch: Stopwatch
   }
 }
 
-/** Weighs the heap when half of the events are settled, and when all are. */
+/** Measures the heap when half of the events are settled, and when all are. */
 export function weighing(
   events: number,
   observe: Observer,

@@ -5,7 +5,7 @@ export interface Benchmark {
   readonly unit: string
   readonly values: Readonly<Record<string, number>>
   readonly ratios: Readonly<Record<string, number>>
-  /** What issue and README want of a ratio or value: at least, or at most. */
+  /** The least or the most that the README promises of a ratio or value. */
   readonly goals: readonly Goal[]
 }
 

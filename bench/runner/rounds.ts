@@ -1,21 +1,21 @@
-/** Events or batches in hand at the same time, and connections to carry them. */
+/** Events or batches in flight, and connections for them. */
 export const CONCURRENCY = 16
 
-/** One way to do the work; resolves when it is done. Set-up that is not to be timed comes before. */
+/** One way to do the work. `prepare` does the set-up that is not timed. */
 export interface Contestant {
   readonly name: string
   /**
-   * Prepares a round and returns what is timed; where that holds a watch itself, it answers what it took, in
+   * Prepares a round and returns the work that is timed. Work that measures its own time resolves with it, in
    * milliseconds.
    */
   prepare(events: number): Promise<(() => Promise<void>) | (() => Promise<number>)>
-  /** Times the events of a round: for the fast ones, so that a round is no blink. */
+  /** A multiple of the events of a round, so that rounds of fast contestants last long enough. */
   readonly factor?: number | undefined
 }
 
 /**
- * Events per second of each contestant, by round. They take turns, so that a machine that gets slower or faster does
- * it to all; the first round warms up and does not count.
+ * Events per second of each contestant, by round. Contestants take turns, so that a machine that gets slower or
+ * faster affects all of them. The first round warms up and does not count.
  */
 export async function alternate(
   contestants: readonly Contestant[],

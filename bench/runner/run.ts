@@ -1,17 +1,31 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
+import { BROKER_NAMES, BROKERS } from '../../test-e2e/brokers/index.ts'
 import { drawRivals } from '../rivals/chart.ts'
-import { amqpBenchmark } from '../scenarios/amqp.ts'
 import { growthBenchmark } from '../scenarios/growth.ts'
 import { guardBenchmark } from '../scenarios/guard.ts'
-import { kafkaBenchmark } from '../scenarios/kafka.ts'
 import { redisBenchmark } from '../scenarios/redis.ts'
 import { rivalsBenchmark } from '../scenarios/rivals.ts'
-import { sqsBenchmark } from '../scenarios/sqs.ts'
 import { type Benchmark, machine, tables, toJson } from './report.ts'
 import type { Scale } from './scale.ts'
 
-const USAGE = `npm run bench -- [--only guard|redis|sqs|kafka|amqp|rivals|growth] [--rounds N] [--keys N] [--minutes N] [--quick] [--json]
+type Scenario = (scale: Scale) => Promise<Benchmark>
+
+/** A broker's scenario is imported when it runs. */
+const brokerScenarios: readonly (readonly [string, Scenario])[] = BROKER_NAMES.map((name) => [
+  name,
+  async (scale) => (await BROKERS[name].benchmark())(scale),
+])
+
+const BENCHMARKS: Readonly<Record<string, Scenario>> = {
+  guard: guardBenchmark,
+  redis: redisBenchmark,
+  ...Object.fromEntries(brokerScenarios),
+  rivals: rivalsBenchmark,
+  growth: growthBenchmark,
+}
+
+const USAGE = `npm run bench -- [--only ${Object.keys(BENCHMARKS).join('|')}] [--rounds N] [--keys N] [--minutes N] [--quick] [--json]
 npm run bench -- --chart FILE --from FILE
 
   --only NAME   one benchmark
@@ -21,16 +35,6 @@ npm run bench -- --chart FILE --from FILE
   --quick       fewer rounds and events: for a look, not for quoting
   --json        one line of JSON at the end
   --chart FILE  draws what \`--only rivals --json\` printed as SVG; --from has that output`
-
-const BENCHMARKS: Readonly<Record<string, (scale: Scale) => Promise<Benchmark>>> = {
-  guard: guardBenchmark,
-  redis: redisBenchmark,
-  sqs: sqsBenchmark,
-  kafka: kafkaBenchmark,
-  amqp: amqpBenchmark,
-  rivals: rivalsBenchmark,
-  growth: growthBenchmark,
-}
 
 const FULL: Scale = {
   rounds: 9,

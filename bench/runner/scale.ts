@@ -2,13 +2,13 @@
 export interface Scale {
   /** Alternating rounds; a figure is the median of its rounds. */
   readonly rounds: number
-  /** Rounds among the rivals, of which there are many. */
+  /** Rounds of the comparison with rivals; fewer, because there are many of them. */
   readonly rivalRounds: number
   /** Events per round and contestant. */
   readonly events: number
   /** Events after which heap and tables are weighed. */
   readonly growth: number
-  /** Done marks that a Redis is filled with. */
+  /** How many done marks a Redis is filled with. */
   readonly keys: number
   /** Duplicates of a storm. */
   readonly storm: number

@@ -1,4 +1,4 @@
-/** Times a consumer from its first delivery to its last event: joining a group and leaving it is not what is measured. */
+/** Times a consumer from its first delivery to its last event, without joining and leaving the group. */
 export class Stopwatch {
   readonly #done = Promise.withResolvers<number>()
   #left: number
@@ -6,7 +6,7 @@ export class Stopwatch {
 
   constructor(events: number) {
     this.#left = events
-    // A round may fail before anybody waits for its end.
+    // A round may fail before its end is awaited.
     this.#done.promise.catch(() => undefined)
   }
 
@@ -15,7 +15,7 @@ export class Stopwatch {
     this.#startedAt ??= performance.now()
   }
 
-  /** So many events more have come to their end; the last one stops it. */
+  /** Counts finished events. The last one stops the watch. */
   count(events = 1): void {
     this.#left -= events
     if (this.#left > 0) return

@@ -7,23 +7,23 @@ import { postgres, rabbitmq } from '@onceward/testing/servers'
 import { type Channel, type ChannelModel, type ConsumeMessage, connect } from 'amqplib'
 import { Pool } from 'pg'
 import { createEffects, DURABLE, inTransaction, type Order, write } from '../load/effects.ts'
-import { publisherAside } from '../load/proxy-process.ts'
+import { startPublisherProcess } from '../load/proxy-process.ts'
 import { countingObserver, type Observer, QUIET, weighing } from '../runner/observer.ts'
 import type { Benchmark } from '../runner/report.ts'
 import { alternate, CONCURRENCY, type Contestant, median, ratioOf } from '../runner/rounds.ts'
 import type { Scale } from '../runner/scale.ts'
 import { Stopwatch } from '../runner/stopwatch.ts'
 
-/** Of both: two batches are more than the guard has in hand at a time. */
+/** For both contestants. Two batches are more than the guard has in flight. */
 const PREFETCH = 100
 
-/** Batches are so fast that a round of the usual size would be a blink. */
+/** Batches are so fast that a round of the usual size would be too short. */
 const MORE = 3
 
 /** Most events in the queue while the heap is watched. */
 const AHEAD = 20_000
 
-/** A queue that is drained by consumeAmqp, and by the consumer that one writes by hand. */
+/** A queue that is consumed by consumeAmqp and by a hand-written consumer. */
 export async function amqpBenchmark(scale: Scale): Promise<Benchmark> {
   await using server = await postgres({ settings: DURABLE })
   await using broker = await rabbitmq()
@@ -59,7 +59,7 @@ const contestants = (stage: Stage): readonly Contestant[] => [
 
 interface Stage extends AsyncDisposable {
   readonly pool: Pool
-  /** The bare consumer has no other bound of its concurrency. */
+  /** The only limit of the bare consumer's concurrency. */
   readonly barePool: Pool
   readonly url: string
   /** Publishes that many events, persistent and confirmed, in a process of its own. */
@@ -70,7 +70,7 @@ async function openStage(connectionString: string, url: string): Promise<Stage> 
   const pools = [CONCURRENCY + 2, CONCURRENCY].map((max) => new Pool({ connectionString, max }))
   for (const pool of pools) pool.on('error', () => undefined)
   const [pool, barePool] = pools as [Pool, Pool]
-  const publisher = await publisherAside(url)
+  const publisher = await startPublisherProcess(url)
   return {
     pool,
     barePool,
@@ -86,11 +86,11 @@ async function openStage(connectionString: string, url: string): Promise<Stage> 
 interface Run {
   readonly queue: string
   readonly watch: Stopwatch
-  /** Told of each settled delivery, where a guard runs. */
+  /** Called for each settled delivery, if a guard runs. */
   readonly observe: Observer
 }
 
-/** A consumer that has begun; answers how to end it. */
+/** Starts a consumer; resolves with the function that ends it. */
 type Consume = (stage: Stage, run: Run) => Promise<() => Promise<void>>
 
 /** From a full queue. */
@@ -182,11 +182,11 @@ const guarded =
     }
   }
 
-/** The bare consumer's, and for batches of a hundred what keeps all lanes busy. */
+/** For the bare consumer, and for batches of a hundred as many as keep all lanes busy. */
 const prefetchOf = (transaction: 'each' | 'batch'): number | undefined =>
   transaction === 'each' ? PREFETCH : undefined
 
-/** The same connection, whose channels tell of their first delivery. */
+/** The same connection, whose channels report their first delivery. */
 function watched(connection: ChannelModel, watch: Stopwatch): ChannelModel {
   const watching =
     <Opened extends Channel>(open: () => Promise<Opened>) =>
@@ -200,7 +200,7 @@ function watched(connection: ChannelModel, watch: Stopwatch): ChannelModel {
   return connection
 }
 
-/** What very many deliveries leave behind in the heap. */
+/** How much the heap grows with very many deliveries. */
 async function grow(stage: Stage, events: number): Promise<Readonly<Record<string, number>>> {
   const queue = await newQueue(stage.url)
   const watch = new Stopwatch(events)

@@ -4,19 +4,19 @@ import { postgres } from '@onceward/testing/servers'
 import { DURABLE } from '../load/effects.ts'
 import { roundsAfterCheckpoint, roundsBeside } from '../retention/rounds.ts'
 import { openStage } from '../retention/stage.ts'
-import { fill, indexBytes, remember } from '../retention/table.ts'
+import { fill, fillAsSwept, indexBytes } from '../retention/table.ts'
 import type { Benchmark } from '../runner/report.ts'
 import type { Scale } from '../runner/scale.ts'
 
-/** Events that are remembered when it is measured. */
+/** The number of processed events in the table when it is measured. */
 const SIZES = [1_000_000, 10_000_000, 50_000_000]
 
-/** What an event takes on the disk while the table grows, its log included. */
+/** Disk space per event while the table grows, including the log. */
 const BYTES_PER_EVENT = 500
 
 const MINUTE_MS = 60_000
 
-/** An index has a page for some 200 events: so many inserts touch nearly every one of them. */
+/** An index page holds some 200 events, so that this many inserts touch nearly every page. */
 const TOUCHING = 1 / 20
 
 /**
@@ -29,7 +29,7 @@ const OF_A_SERVER = {
   checkpoint_timeout: '30min',
 }
 
-/** Batches beside more and more remembered events, as far as time and disk allow. */
+/** Batches beside a growing table of processed events, as far as time and disk allow. */
 export async function growthBenchmark(scale: Scale): Promise<Benchmark> {
   await using server = await postgres({ settings: { ...DURABLE, ...OF_A_SERVER } })
   await using empty = await openStage(await server.createDatabase())
@@ -41,11 +41,11 @@ export async function growthBenchmark(scale: Scale): Promise<Benchmark> {
   let tookMs = 0
   for (const size of SIZES) {
     const added = size - remembered
-    // The rows of the next size take as many times longer than those before as they are more.
+    // The time to fill the table grows in proportion to the rows.
     const lasts = remembered === 0 ? 0 : (tookMs * added) / remembered
     if (performance.now() + lasts > endsAt || !(await hasRoom(added * BYTES_PER_EVENT))) break
     const startedAt = performance.now()
-    await remember(full.pool, added)
+    await fillAsSwept(full.pool, added)
     tookMs = performance.now() - startedAt
     remembered = size
     const label = `${size / 1_000_000} M`

@@ -20,7 +20,7 @@ import {
   writeAll,
 } from '../load/effects.ts'
 import { grow } from '../load/growth.ts'
-import { proxyAside } from '../load/proxy-process.ts'
+import { startProxyProcess } from '../load/proxy-process.ts'
 import type { Benchmark } from '../runner/report.ts'
 import {
   alternate,
@@ -42,7 +42,7 @@ export async function guardBenchmark(scale: Scale): Promise<Benchmark> {
   await using server = await postgres({ settings: DURABLE })
   const url = await server.createDatabase()
   const { host, port } = server.connection
-  await using far = await proxyAside({ host, port }, LATENCY_MS)
+  await using far = await startProxyProcess({ host, port }, LATENCY_MS)
   const farUrl = Object.assign(new URL(url), { port: String(far.connection.port) }).href
   await using near = await openStage(url)
   await using distant = await openStage(farUrl)
@@ -92,7 +92,7 @@ export interface Stage extends AsyncDisposable {
 }
 
 async function openStage(connectionString: string): Promise<Stage> {
-  // Two connections are the guard's own, and idle here.
+  // The guard keeps two connections for itself, which are idle here.
   const pool = new Pool({ connectionString, max: CONCURRENCY + 2 })
   pool.on('error', () => undefined)
   const guard = (transaction: 'each' | 'batch'): Guard =>
@@ -177,7 +177,7 @@ function contestants({ pool, each, batch, bulk }: Stage): readonly Contestant[] 
   ]
 }
 
-/** @throws when a delivery was settled in another way: what was measured then is not what it is called. */
+/** @throws if a delivery was settled in another way: then something else was measured. */
 export async function settle(
   guard: Guard,
   slice: readonly Delivery[],

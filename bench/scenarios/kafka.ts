@@ -31,13 +31,13 @@ import { Stopwatch } from '../runner/stopwatch.ts'
 const PARTITIONS = 4
 
 /**
- * Rounds long enough that the careful moment after an assignment, which each begins with, is a small part of them; for
- * that there are fewer. Each kind of work has its length, in rounds of the usual size.
+ * Rounds are long, so that the suspect deliveries after an assignment, with which each round begins, are a small part
+ * of them. Therefore there are fewer rounds. Each kind of work has its length, in rounds of the usual size.
  */
 const MOST_ROUNDS = 3
 const LENGTHS = { each: 5, batch: 10, read: 25 } as const
 
-/** A topic that is read by consumeKafka, and by the consumers that one writes by hand. */
+/** A topic that is consumed by consumeKafka and by hand-written consumers. */
 export async function kafkaBenchmark(scale: Scale): Promise<Benchmark> {
   await using server = await postgres({ settings: DURABLE })
   await using broker = await kafka()
@@ -154,7 +154,7 @@ async function filledTopic(client: Kafka, events: number): Promise<string> {
 
 const unique = (): string => `bench-${crypto.randomUUID()}`
 
-/** The same client, whose consumers tell of their first batch. */
+/** The same client, whose consumers report their first batch. */
 function watched(client: Kafka, watch: Stopwatch): Kafka {
   const watching = Object.create(client) as Kafka
   watching.consumer = (config) => {
@@ -237,7 +237,7 @@ async function consumed({ kafka: client }: Stage, { topic, guard, watch }: Run):
   return took
 }
 
-/** Reads from offset 0 what is done already. */
+/** Reads processed records again from offset 0. */
 function replayed(stage: Stage, name: string, options: GuardedOptions): Contestant {
   const consumer = `bench-${name}`
   const again = guarded(stage, name, { ...options, consumer }, 'duplicate')
@@ -253,7 +253,7 @@ function replayed(stage: Stage, name: string, options: GuardedOptions): Contesta
   }
 }
 
-/** What very many records leave behind in the heap. */
+/** How much the heap grows with very many records. */
 async function grow(stage: Stage, events: number): Promise<Readonly<Record<string, number>>> {
   const topic = await stage.topicOf(events)
   const watch = new Stopwatch(events)

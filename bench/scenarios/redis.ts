@@ -20,7 +20,7 @@ const BATCH = 100
 
 type Rates = ReadonlyMap<string, readonly number[]>
 
-/** Leases on Redis: alone, in front of Postgres, dead, and full of what was done. */
+/** Leases on Redis: alone, in front of Postgres, on a dead Redis, and on one full of done marks. */
 export async function redisBenchmark(scale: Scale): Promise<Benchmark> {
   const { rounds } = scale
   const marks = await growMarks(scale.keys, rounds)
@@ -30,7 +30,7 @@ export async function redisBenchmark(scale: Scale): Promise<Benchmark> {
   const asked: Asked = { events: 0, deliveries: 0 }
   const storm = await alternate(await stormContestants(database, cache, asked), {
     rounds,
-    // The first round warms up and counts here: it is part of the storm all the same.
+    // The warm-up round counts here too, because it is part of the storm.
     events: Math.ceil(scale.storm / (rounds + 1) / 2_000) * 2_000,
   })
   const fresh = await freshRates(database, cache, scale)
@@ -73,14 +73,14 @@ async function bareRates(cache: Cache, { rounds, events }: Scale): Promise<Rates
 const medians = (all: readonly Rates[]): Readonly<Record<string, number>> =>
   Object.fromEntries(all.flatMap((rates) => [...rates].map(([name, of]) => [name, median(of)])))
 
-/** Events that nobody has seen, 100 in a transaction: without Redis, with it, and with one that is dead. */
+/** New events, 100 in a transaction: without Redis, with Redis, and with a dead Redis. */
 async function freshRates(database: Database, cache: Cache, scale: Scale): Promise<Rates> {
   await using dead = await openCache()
   const batch = (consumer: string, of?: Cache): Guard =>
     database.guard({
       consumer,
       transaction: 'batch',
-      // As patient as the default with the dead one: that is what is measured.
+      // The default budget for the dead Redis, because that is what is measured.
       leases: of && redisLeases(of.client, of === dead ? {} : PATIENT),
     })
   const guards = {

@@ -1,6 +1,6 @@
 import { postgres } from '@onceward/testing/servers'
 import { createEffects, DURABLE } from '../load/effects.ts'
-import { sqsAside } from '../load/proxy-process.ts'
+import { startSqsProcess } from '../load/proxy-process.ts'
 import { openCache } from '../redis/stage.ts'
 import { costsOf } from '../rivals/costs.ts'
 import { withPool } from '../rivals/database.ts'
@@ -21,7 +21,7 @@ export async function rivalsBenchmark(scale: Scale): Promise<Benchmark> {
       .map(([name, version]) => `${name} ${version}`)
       .join(', '),
   )
-  // Only now is there something to import.
+  // The rivals can be imported only after they are installed.
   const { OTHERS, RIVALS } = await import('../rivals/contestants/index.ts')
   const handed = await handedOut(RIVALS, scale)
   const killed = await allKilled(RIVALS)
@@ -42,7 +42,7 @@ export async function rivalsBenchmark(scale: Scale): Promise<Benchmark> {
   }
 }
 
-/** What is kept of it in Postgres: the times of commits are what an event's own time is told by. */
+/** Settings of Postgres: the time of an event is measured by commit timestamps. */
 const SETTINGS = { ...DURABLE, track_commit_timestamp: 'on' }
 
 interface Handed {
@@ -50,7 +50,7 @@ interface Handed {
   ratios(others: readonly string[]): Readonly<Record<string, number>>
 }
 
-/** Rates and costs: messages in hand, each rival with a database of its own on one server, and all with one Redis. */
+/** Rates and costs: messages from memory, a database for each rival on one server, and one Redis for all. */
 async function handedOut(rivals: readonly Rival[], scale: Scale): Promise<Handed> {
   await using server = await postgres({ settings: SETTINGS })
   await using cache = await openCache()
@@ -94,10 +94,10 @@ async function handedOut(rivals: readonly Rival[], scale: Scale): Promise<Handed
   }
 }
 
-/** Lost and doubled of 300 events under ten SIGKILLs; without Redis its fate changes nothing. */
+/** Lost and doubled of 300 events under ten SIGKILLs. For contestants without Redis there is one case. */
 async function allKilled(rivals: readonly Rival[]): Promise<Readonly<Record<string, number>>> {
   await using server = await postgres()
-  await using queues = await sqsAside()
+  await using queues = await startSqsProcess()
   const place = { server, connection: queues.connection }
   const values: Record<string, number> = {}
   for (const rival of rivals) {

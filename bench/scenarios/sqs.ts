@@ -21,7 +21,7 @@ import {
   toDelivery,
   write,
 } from '../load/effects.ts'
-import { sqsAside } from '../load/proxy-process.ts'
+import { startSqsProcess } from '../load/proxy-process.ts'
 import type { Benchmark } from '../runner/report.ts'
 import {
   alternate,
@@ -33,16 +33,16 @@ import {
 } from '../runner/rounds.ts'
 import type { Scale } from '../runner/scale.ts'
 
-/** What SQS gives in one receive and takes in one delete. */
+/** The most messages that SQS allows in one receive and one delete. */
 const MOST = 10
 
-/** Receives in flight of the bare loop: 20 messages in hand for 16 connections. */
+/** Concurrent receives of the bare loop: 20 messages in flight for 16 connections. */
 const POLLS = 2
 
-/** A queue that is drained by consumeSqs, and by the loop that one writes by hand. */
+/** A queue that is consumed by consumeSqs and by a hand-written loop. */
 export async function sqsBenchmark(scale: Scale): Promise<Benchmark> {
   await using server = await postgres({ settings: DURABLE })
-  await using queues = await sqsAside()
+  await using queues = await startSqsProcess()
   await using stage = await openStage(await server.createDatabase(), queues.connection)
   await migrate(stage.pool)
   await createEffects(stage.pool)
@@ -142,7 +142,7 @@ async function deleteAll(
   if (Failed.length > 0) throw new Error(`SQS refused ${Failed.length} deletes`)
 }
 
-/** The same client, which says when that many messages are deleted. */
+/** The same client, with a promise that resolves when that many messages are deleted. */
 function countDeletes(
   client: SQSClient,
   events: number,

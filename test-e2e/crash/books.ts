@@ -1,7 +1,7 @@
-import type { Stage } from '../support/test-stage.ts'
+import type { TestStage } from '../support/test-stage.ts'
 import { ACCOUNTS, isFatal, type Plan } from './plan.ts'
 
-/** What a round has left in the database and in the dead-letter place. */
+/** The state of the database and of the dead-letter queue after a round. */
 export interface Books {
   /** Events without an effect that should have one. */
   readonly lost: readonly string[]
@@ -9,19 +9,19 @@ export interface Books {
   readonly doubled: readonly string[]
   /** Accounts whose balance is not the sum of what was charged to them. */
   readonly wrongBalances: readonly string[]
-  /** Events that should be dead, recorded and published, and are not; or the other way round. */
+  /** Events whose dead letter should be recorded and published and is not, and those with a dead letter too many. */
   readonly wrongDead: readonly string[]
   readonly dead: number
 }
 
-export async function openBooks(stage: Stage): Promise<void> {
+export async function openBooks(stage: TestStage): Promise<void> {
   await stage.pool.query(
     'insert into balances select account, 0 from generate_series(0, $1) account',
     [ACCOUNTS - 1],
   )
 }
 
-export async function audit(stage: Stage, plan: Plan): Promise<Books> {
+export async function audit(stage: TestStage, plan: Plan): Promise<Books> {
   const effects = await stage.effects()
   const alive = plan.events.filter((event) => !isFatal(event))
   const dead = plan.events.filter(isFatal).map(({ id }) => id)
@@ -36,7 +36,7 @@ export async function audit(stage: Stage, plan: Plan): Promise<Books> {
   }
 }
 
-async function wrongBalances(stage: Stage, plan: Plan): Promise<readonly string[]> {
+async function wrongBalances(stage: TestStage, plan: Plan): Promise<readonly string[]> {
   const expected = new Map<number, number>()
   for (const { charge } of plan.events.filter((event) => !isFatal(event))) {
     if (charge === undefined) continue
@@ -51,16 +51,16 @@ async function wrongBalances(stage: Stage, plan: Plan): Promise<readonly string[
 }
 
 /**
- * Of events that should be dead: those that are not recorded and published; and others that are. A dead letter may be
- * published twice, when the worker dies between the confirmation and its record.
+ * The expected dead events that are not recorded or not published, and the other way round. A dead letter may be
+ * published twice, if the worker dies between the broker's confirmation and the record of it.
  */
 export async function wrongDead(
-  stage: Stage,
+  stage: TestStage,
   expected: readonly string[],
 ): Promise<readonly string[]> {
   const troubles = await stage.troubles()
   const recorded = troubles.filter(({ state, published }) => state === 'x' && published)
-  const letters = (await stage.place?.deadLetters()) ?? []
+  const letters = (await stage.queue?.deadLetters()) ?? []
   return [recorded, letters].flatMap((found) => {
     const ids = found.map(({ id }) => id)
     const missing = expected.filter((id) => !ids.includes(id))

@@ -2,21 +2,21 @@ import { redis } from '@onceward/testing'
 import { Redis } from 'ioredis'
 import type { WorkerConfig } from '../support/workers/protocol.ts'
 
-/** What becomes of Redis when the process stands at the point of its death. `restarted`: with its data. */
+/** What happens to Redis while the process waits at its crash point. `restarted`: with its data. */
 export const FATES = ['absent', 'up', 'down', 'flushed', 'restarted'] as const
 export type Fate = (typeof FATES)[number]
 
 /** The Redis of one scene, or none. */
 export interface Cache extends AsyncDisposable {
-  /** What workers know of it. */
+  /** What workers are told about the Redis. */
   readonly config: Pick<WorkerConfig, 'redisPort'>
-  /** Lets it meet its fate. */
+  /** Does to Redis what the scene says. */
   strike(): Promise<void>
-  /** What waits in it is due. */
+  /** Makes every waiting event due now. */
   makeDue(): Promise<void>
 }
 
-/** One of its own: another scene may run beside this one. */
+/** Starts a Redis for this scene alone, because scenes run concurrently. */
 export async function openCache(fate: Fate): Promise<Cache> {
   if (fate === 'absent') return ABSENT
   const server = await redis({ native: true })
@@ -52,7 +52,7 @@ const ABSENT: Cache = {
   [Symbol.asyncDispose]: async () => undefined,
 }
 
-/** A waiting event: its version and kind, its fingerprint, and the end of its wait. */
+/** The value of a waiting event: version and kind, fingerprint, end of the wait. */
 const WAITING = /^(1w[\s\S]{8})\d+ /
 
 async function makeDue(client: Redis): Promise<void> {

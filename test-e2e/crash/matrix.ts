@@ -1,27 +1,18 @@
 import { skipped } from '@onceward/testing'
-import { type Broker, KAFKA, rabbitOf, SQS } from '../support/brokers/brokers.ts'
+import { BROKERS, type BrokerName } from '../brokers/index.ts'
 import { createDice, type Dice } from '../support/dice.ts'
-import type { Word } from '../support/workers/protocol.ts'
 import { FATES, type Fate } from './cache.ts'
 import { ROWS, type Row, wordOf } from './rows.ts'
 
-export type BrokerName = 'sqs' | 'kafka' | 'amqp'
-
-export const BROKERS: { readonly [Name in BrokerName]: Broker } = {
-  sqs: SQS,
-  kafka: KAFKA,
-  // Nothing is held in hand: what is deferred waits in a delay queue.
-  amqp: rabbitOf('classic', { holdMs: 0 }),
-}
-
 export interface Scene {
+  readonly broker: BrokerName
   readonly row: Row
   readonly fate: Fate
   readonly transaction: 'each' | 'batch'
   readonly to: 'the restarted process' | 'another process'
 }
 
-/** The scenes of a broker: all of them with ONCEWARD_CRASH_MATRIX=all, else one for each row, as the dice fall. */
+/** The scenes of a broker: all of them with ONCEWARD_CRASH_MATRIX=all, otherwise one for each row, chosen by the seed. */
 export function scenesOf(broker: BrokerName): readonly Scene[] {
   const all = everyScene(broker)
   return process.env['ONCEWARD_CRASH_MATRIX'] === 'all' ? all : sample(all, createDice())
@@ -35,26 +26,20 @@ function everyScene(broker: BrokerName): readonly Scene[] {
       .flatMap((fate) =>
         (['each', 'batch'] as const).flatMap((transaction) =>
           (['the restarted process', 'another process'] as const).map(
-            (to): Scene => ({ row, fate, transaction, to }),
+            (to): Scene => ({ broker, row, fate, transaction, to }),
           ),
         ),
       ),
   )
 }
 
-/** What an adapter never says: to defer is to pause on Kafka, and one word on SQS. */
-const UNSAID: { readonly [Name in BrokerName]: readonly Word[] } = {
-  sqs: ['release-on-wire'],
-  kafka: ['defer-on-wire', 'release-on-wire'],
-  amqp: [],
-}
-
+/** A row whose crash point is a word on the wire needs an adapter that says this word. */
 function hasWord(broker: BrokerName, row: Row): boolean {
   const word = wordOf(row)
-  return word === undefined || !UNSAID[broker].includes(word)
+  return word === undefined || BROKERS[broker].words[word] !== undefined
 }
 
-/** Each row once, and every column about as often as its neighbours. */
+/** Each row once, and the values of every column about equally often. */
 function sample(scenes: readonly Scene[], dice: Dice): readonly Scene[] {
   const chosen: Scene[] = []
   const commonness = (scene: Scene): number =>

@@ -1,9 +1,7 @@
+import { BROKER_NAMES, type BrokerName } from '../brokers/index.ts'
 import { integer, parseValues, UsageError } from '../support/command-line.ts'
-import { BROKERS, type BrokerName } from './matrix.ts'
 
-const NAMES = Object.keys(BROKERS) as readonly BrokerName[]
-
-const USAGE = `npm run crash -- [--broker ${NAMES.join('|')}|all] [--minutes 1] [--rounds N] [--events 2000] [--seed N]
+const USAGE = `npm run crash -- [--broker ${BROKER_NAMES.join('|')}|all] [--minutes 1] [--rounds N] [--events 2000] [--seed N]
 npm run crash -- --matrix [--broker …]
 
   --broker NAME   one of them, or all in turn (default)
@@ -33,7 +31,7 @@ const OPTIONS = {
 export function parseOptions(args: readonly string[]): RunOptions {
   const values = parseValues(args, OPTIONS, USAGE)
   const { broker, rounds, seed } = values
-  const brokers = broker === 'all' ? NAMES : NAMES.filter((name) => name === broker)
+  const brokers = broker === 'all' ? BROKER_NAMES : BROKER_NAMES.filter((name) => name === broker)
   if (brokers.length === 0) throw new UsageError(`unknown broker: ${broker}\n\n${USAGE}`)
   return {
     brokers,

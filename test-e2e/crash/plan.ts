@@ -1,26 +1,26 @@
+import type { BrokerName } from '../brokers/index.ts'
 import { type Dice, diceOf } from '../support/dice.ts'
 import type { Order } from '../support/workers/protocol.ts'
-import type { BrokerName } from './matrix.ts'
 
-/** What is struck, and how. */
+/** The targets of blows, and the kinds of blows for each. */
 export const BLOWS = {
-  /** SIGKILL, and another process takes its place; or SIGSTOP for a while. */
+  /** SIGKILL with a replacement process, or SIGSTOP for a while. */
   workers: ['kill', 'kill', 'kill', 'freeze'],
   /** An orderly restart, or SIGKILL. */
   postgres: ['restart', 'kill'],
-  /** Emptied; or SIGKILL, away for a while, and empty afterwards. */
+  /** FLUSHALL, or SIGKILL with a restart without data after a while. */
   redis: ['flush', 'kill'],
   broker: ['kill'],
 } as const
 export type Target = keyof typeof BLOWS
 
 export interface Blow {
-  /** Due when this share of the events is dealt with. */
+  /** Due when this share of the events has an effect or a dead letter. */
   readonly at: number
   readonly kind: 'kill' | 'freeze' | 'restart' | 'flush'
-  /** Which of the workers, from 0 to 1. */
+  /** Which worker, as a number from 0 to 1. */
   readonly whom: number
-  /** How long it stays frozen or away, ms. */
+  /** How long the target stays frozen or down, ms. */
   readonly forMs: number
 }
 
@@ -29,7 +29,7 @@ export interface Plan {
   readonly broker: BrokerName
   readonly transaction: 'each' | 'batch'
   readonly hasRedis: boolean
-  /** In the order in which they are sent; some twice. */
+  /** In the order in which they are sent. Some orders are sent twice. */
   readonly messages: readonly Order[]
   readonly events: readonly Order[]
   readonly blows: { readonly [Each in Target]: readonly Blow[] }
@@ -51,14 +51,14 @@ const PER_THOUSAND: { readonly [Each in Target]: number } = {
 
 export const ACCOUNTS = 1_000
 
-/** One in ten is sent twice, one in fifty fails at first, one in two hundred for good. */
+/** One in ten is sent twice, one in fifty fails in its first attempt, one in two hundred in every attempt. */
 const COPIES = 0.1
 const FAIL_ONCE = 0.02
 const FATAL = 0.005
-/** How far a copy may be from its original. */
+/** The largest distance between a copy and its original, in messages. */
 const APART = 500
 
-/** All of a round that chance decides. The same seed makes the same plan, though not the same moments. */
+/** Everything random about a round. The same seed makes the same plan, but the timing differs between runs. */
 export function planRound({ seed, broker, events: count }: PlanOptions): Plan {
   const dice = diceOf(seed)
   const transaction = dice.next() < 0.5 ? 'each' : 'batch'
@@ -93,10 +93,10 @@ function orderOf(index: number, dice: Dice): Order {
 
 export const isFatal = ({ deed }: Order): boolean => deed === 'fatal-until-mended'
 
-/** One by chance. */
+/** A random blow at this target. */
 export function blowOf(target: Target, dice: Dice): Blow {
   return {
-    // The last events meet peace, so that there is an end.
+    // No blow falls on the last tenth of the events, so that the round can end.
     at: dice.next() * 0.9,
     kind: dice.pick(BLOWS[target]) ?? 'kill',
     whom: dice.next(),
@@ -104,7 +104,7 @@ export function blowOf(target: Target, dice: Dice): Blow {
   }
 }
 
-/** A round in which no worker dies would show too little. */
+/** The first blow at workers is a kill: a round in which no worker dies proves too little. */
 const firstKills = (blows: readonly Blow[]): readonly Blow[] =>
   blows.map((blow, index) => (index === 0 ? { ...blow, kind: 'kill' } : blow))
 

@@ -59,7 +59,7 @@ export function lineOf({ plan, ...round }: RoundResult): string {
   return parts.join(' · ')
 }
 
-/** What went wrong, and how to see it again. */
+/** What went wrong, and the command that repeats the round. */
 export function failureOf({ plan, ...round }: RoundResult): string {
   const { lost, doubled, wrongBalances, wrongDead, selfEnded, explanation } = round
   const findings = { lost, doubled, wrongBalances, wrongDead, selfEnded }

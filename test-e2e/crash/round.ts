@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { Stage } from '../support/test-stage.ts'
+import { TestStage } from '../support/test-stage.ts'
 import { Crew } from '../support/workers/crew.ts'
 import { audit, type Books, openBooks } from './books.ts'
 import type { Plan } from './plan.ts'
@@ -8,39 +8,39 @@ import { rage } from './storm.ts'
 
 export interface RoundResult extends Books {
   readonly plan: Plan
-  /** Settlements that workers told of; one in hand at a SIGKILL is not among them. */
+  /** Settlements that workers reported. Deliveries that were in flight at a SIGKILL are not counted. */
   readonly deliveries: number
   readonly kills: number
-  /** How processes ended that nobody killed, with what they said last. */
+  /** How processes ended that were not killed. */
   readonly selfEnded: readonly string[]
-  /** What is known of the events that went wrong. */
+  /** What workers and the inbox know about the wrong events. */
   readonly explanation: string
   readonly durationMs: number
 }
 
 const WORKERS = 3
-/** Sent and not yet dealt with, at most about so many: queues stay short, and blows fall while others send. */
+/** About as many events are sent ahead, so that queues stay short and blows fall while messages are sent. */
 const BACKLOG = 1_000
 const CHUNK = 100
-/** Between two looks at how far it is. */
+/** The time between two progress queries. */
 const LOOK_MS = 100
-/** So long without progress is a hang: a busy machine may take a minute to bring a broker back. */
+/** No progress for this long is a hang. A busy machine may take a minute to restart a broker. */
 const HANG_MS = 240_000
 
 const DEALT_WITH = `select ((select count(distinct id) from effects)
   + (select count(*) from onceward.failed_events where published))::int as n`
 
-/** Three workers, one queue, and everything that the plan has in store for them; then the books are read. */
+/** Plays the plan with three workers on one queue, and then audits the database. */
 export async function playRound(plan: Plan, servers: Servers): Promise<RoundResult> {
   const startedAt = performance.now()
   const broker = await servers.broker(plan.broker)
-  await using stage = await Stage.open({
-    place: await broker.createPlace(),
+  await using stage = await TestStage.open({
+    queue: await broker.createQueue(),
     databaseUrl: await servers.postgres.createDatabase(),
     worker: {
       transaction: plan.transaction,
       ...{ leaseMs: 3_000, deadlineMs: 5_000, longestDeferMs: 2_000, concurrency: 4 },
-      // A blow may hit an event that runs alone, and then it counts.
+      // A blow may interrupt an event that runs alone, and then it counts as an attempt.
       attempts: 10,
       ...(plan.hasRedis
         ? { redisPort: servers.redis.connection.port, redisBudgetMs: 20 }
@@ -68,15 +68,15 @@ export async function playRound(plan: Plan, servers: Servers): Promise<RoundResu
   }
 }
 
-/** How many of the events have an effect, or a dead letter that is published. One question answers all who wait. */
+/** Counts the events that have an effect or a published dead letter. Concurrent waits share one query. */
 class Progress {
-  readonly #stage: Stage
+  readonly #stage: TestStage
   readonly #total: number
   #dealtWith = 0
   #movedAtMs = performance.now()
   #look: Promise<void> | undefined
 
-  constructor(stage: Stage, { events }: Plan) {
+  constructor(stage: TestStage, { events }: Plan) {
     this.#stage = stage
     this.#total = events.length
   }
@@ -85,7 +85,7 @@ class Progress {
     await this.count(Math.floor(share * this.#total))
   }
 
-  /** @throws when nothing has moved for {@link HANG_MS}, with what the workers said last. */
+  /** @throws if the count does not grow for {@link HANG_MS}, with the last log lines of the workers. */
   async count(least: number): Promise<void> {
     while (this.#dealtWith < least) {
       this.#look ??= this.#lookAgain()
@@ -95,7 +95,7 @@ class Progress {
   }
 
   async #lookAgain(): Promise<void> {
-    // Postgres may be away: then nothing moves.
+    // Postgres may be down; then the count stays as it is.
     const { rows } = await this.#stage.pool
       .query<{ n: number }>(DEALT_WITH)
       .catch(() => ({ rows: [] }))
@@ -112,25 +112,29 @@ class Progress {
   }
 }
 
-async function send(stage: Stage, { messages, events }: Plan, progress: Progress): Promise<void> {
+async function send(
+  stage: TestStage,
+  { messages, events }: Plan,
+  progress: Progress,
+): Promise<void> {
   const ratio = events.length / messages.length
   for (let from = 0; from < messages.length; from += CHUNK) {
     await progress.count(Math.floor((from - BACKLOG) * ratio))
     const chunk = messages.slice(from, from + CHUNK)
-    // As any producer: what was not confirmed is sent again.
+    // A chunk that was not confirmed is sent again, as any producer does.
     const isSent = (): Promise<true> => stage.send(chunk).then(() => true)
     await stage.until(isSent, { what: 'the broker to take messages', deadlineMs: HANG_MS })
   }
 }
 
-/** Only when nobody has anything in hand, every broker tells all that is left; one more worker settles that. */
-async function endAll(stage: Stage, crew: Crew): Promise<void> {
+/** A broker counts all that is left only if no worker has messages in flight. One more worker settles the rest. */
+async function endAll(stage: TestStage, crew: Crew): Promise<void> {
   crew.end()
   await Promise.all(crew.members.map((worker) => worker.stop()))
   for (let left = await depthOf(stage); left > 0; left = await depthOf(stage)) {
     const finisher = stage.spawn('finisher')
     await finisher.start()
-    // An empty queue would not do: what is in hand and not begun goes back when the worker stops.
+    // An empty queue is not enough: messages that were prefetched and not started go back when the worker stops.
     await stage.until(async () => finisher.settled.length >= left, {
       what: `${left} messages to be settled`,
       deadlineMs: HANG_MS,
@@ -140,4 +144,4 @@ async function endAll(stage: Stage, crew: Crew): Promise<void> {
   }
 }
 
-const depthOf = async ({ place }: Stage): Promise<number> => (await place?.depth()) ?? 0
+const depthOf = async ({ queue }: TestStage): Promise<number> => (await queue?.depth()) ?? 0

@@ -1,36 +1,36 @@
 import type { CrashPoint, Deed, Word } from '../support/workers/protocol.ts'
 
-/** How the first worker comes to its end: by itself at a point, or by the test while its COMMIT is on the wire. */
+/** How the first worker dies: by itself at a point, or killed by the test while its COMMIT is on the wire. */
 export type Death =
   | { readonly kind: 'at'; readonly point: CrashPoint }
-  /** `arrives`: the server gets the COMMIT, the worker never its answer. */
+  /** `arrives`: the server gets the COMMIT, and the worker never gets the answer. */
   | { readonly kind: 'at-commit'; readonly arrives: boolean }
 
 /** A row of the failure table of design.md §11, or a step of an adapter that belongs to one. */
 export interface Row {
-  /** Word for word. */
+  /** As it stands in the table. */
   readonly title: string
-  /** Its name in traps.md. */
+  /** The name of the trap in traps.md. */
   readonly trap?: string | undefined
-  /** Which of several cases of the row. */
+  /** Which case of the row, if there are several. */
   readonly case?: string | undefined
   readonly death: Death
   readonly deed?: Deed | undefined
-  /** The event is run from the store: it was dead, and an operator replays it. */
+  /** The event runs from the store: it was dead, and an operator replays it. */
   readonly replayed?: true | undefined
-  /** There is such a moment only where leases stand beside the inbox. */
+  /** The crash point exists only with leases beside the inbox. */
   readonly leased?: true | undefined
-  /** Its run has begun; where a first delivery may be a suspect, as after an assignment of Kafka, that is recorded. */
+  /** The run has begun. If a first delivery may be a suspect, as after a Kafka assignment, that run is recorded. */
   readonly begun?: true | undefined
   /** The state of the row once the worker is dead. */
   readonly leaves: 'd' | 'w' | 'x' | 'r' | undefined
   /**
-   * What the next worker settles its first redelivery as, once no lease of the dead one stands in the way; a parked
-   * event has none.
+   * How the next worker settles the first redelivery, once the dead worker's lease has expired. A parked event has
+   * no redelivery.
    */
   readonly finds: string | undefined
   readonly effects: 0 | 1
-  /** Copies in the broker's dead-letter place. */
+  /** Copies in the broker's dead-letter queue. */
   readonly deadLetters: 0 | 1 | 2
 }
 
@@ -40,7 +40,7 @@ const once = { effects: 1, deadLetters: 0 } as const
 
 const dying = { leaves: 'x', finds: 'fatal', effects: 0, deed: 'fatal-until-mended' } as const
 
-/** The naive change that makes a row red stands beside it. */
+/** The comment of each row names a plausible wrong change that the row detects. */
 export const ROWS: readonly Row[] = [
   {
     // Red when the adapter settles on receipt.
@@ -51,7 +51,7 @@ export const ROWS: readonly Row[] = [
     ...once,
   },
   {
-    // Red when a lease that ran out is no takeover, or when leases outlive their time.
+    // Red when an expired lease cannot be taken over, or when leases do not expire.
     title: 'after claim, before BEGIN',
     death: at('before-begin'),
     leased: true,
@@ -89,7 +89,7 @@ export const ROWS: readonly Row[] = [
     ...once,
   },
   {
-    // Red when a takeover is run without a look at the row.
+    // Red when a takeover runs the handler without reading the row.
     title: 'after COMMIT, before lease `done`',
     death: at('before-complete'),
     leased: true,
@@ -98,7 +98,7 @@ export const ROWS: readonly Row[] = [
     ...once,
   },
   {
-    // Red when a claim ignores `on conflict`, or when the row goes after the run.
+    // Red when a claim ignores `on conflict`, or when the row is deleted after the run.
     title: 'after `done`, before ack',
     trap: 'acceptance A1',
     death: at('before-ack'),
@@ -115,7 +115,7 @@ export const ROWS: readonly Row[] = [
     ...once,
   },
   {
-    // Red when the backoff lives in the process or in the broker's delay alone: it would run at once.
+    // Red when the back-off exists only in the process or in the broker's delay: the redelivery would run at once.
     title: "after `fail`, before the broker's defer",
     death: at('before-defer'),
     deed: 'fail-once',
@@ -134,7 +134,7 @@ export const ROWS: readonly Row[] = [
     ...once,
   },
   {
-    // Red when the copy is not known for the same event.
+    // Red when the delayed copy is taken for another event.
     title: "after `fail`, before the broker's defer",
     case: 'of which the delayed copy is there, and the original too',
     death: at('release-on-wire'),
@@ -144,7 +144,7 @@ export const ROWS: readonly Row[] = [
     ...once,
   },
   {
-    // Red when a dead event is settled without a look at `published`.
+    // Red when a dead event is settled without reading `published`.
     title: "while burying, before the broker's dead letter",
     case: 'which is not sent yet',
     death: at('before-dead-letter'),
@@ -160,7 +160,7 @@ export const ROWS: readonly Row[] = [
     deadLetters: 1,
   },
   {
-    // Red when `published` is written before the broker has confirmed: of two copies one would be missing.
+    // Red when `published` is written before the broker has confirmed: then the second copy would be missing.
     title: "while burying, before the broker's dead letter",
     case: 'is recorded as published',
     death: at('after-dead-letter'),
@@ -168,7 +168,7 @@ export const ROWS: readonly Row[] = [
     deadLetters: 2,
   },
   {
-    // Red when a dead event is published without a look at `published`.
+    // Red when a dead event is published without reading `published`.
     title: "while burying, before the broker's dead letter",
     case: 'takes the place of the original',
     death: at('before-release'),
@@ -176,7 +176,7 @@ export const ROWS: readonly Row[] = [
     deadLetters: 1,
   },
   {
-    // Red when the poller looks for `w` alone.
+    // Red when the poller reads only rows in state `w`.
     title: 'while running a parked event',
     death: at('in-transaction'),
     deed: 'fatal-until-mended',
@@ -184,7 +184,7 @@ export const ROWS: readonly Row[] = [
     leaves: 'r',
     finds: undefined,
     effects: 1,
-    // From before the replay.
+    // The dead letter from before the replay.
     deadLetters: 1,
   },
 ]
@@ -196,7 +196,7 @@ const WORDS: readonly Word[] = [
   'dead-letter-on-wire',
 ]
 
-/** What the client writes when the process dies, where that is the point. */
+/** The word on the wire at which the process dies, if the crash point is one. */
 export function wordOf({ death }: Row): Word | undefined {
   return WORDS.find((word) => death.kind === 'at' && death.point === word)
 }

@@ -1,3 +1,4 @@
+import { DEFAULT_BROKER } from '../brokers/index.ts'
 import type { RunOptions } from './options.ts'
 import { planRound } from './plan.ts'
 import { again, isFine } from './report.ts'
@@ -5,9 +6,9 @@ import { playRound, type RoundResult } from './round.ts'
 import { Servers } from './servers.ts'
 
 /**
- * Rounds until the time is over; ends with the first one that went wrong.
+ * Plays rounds until the time is over or a round goes wrong.
  *
- * @throws when a round does not end, with the command that plays it again.
+ * @throws if a round does not end, with the command that repeats it.
  */
 export async function run(
   { brokers, events, minutes, rounds, seed }: RunOptions,
@@ -20,7 +21,7 @@ export async function run(
   await using servers = await Servers.start()
   while (goesOn(results.length) && results.every(isFine)) {
     const index = results.length
-    const broker = brokers[index % brokers.length] ?? 'sqs'
+    const broker = brokers[index % brokers.length] ?? DEFAULT_BROKER
     const plan = planRound({ seed: seed + index, broker, events })
     const result = await playRound(plan, servers).catch((error: unknown) => {
       throw new Error(`a round did not end; once more: ${again(plan)}`, { cause: error })

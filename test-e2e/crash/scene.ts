@@ -1,37 +1,38 @@
 import { deadLetters } from '@onceward/postgres'
 import { expect } from 'vitest'
-import type { RunningBroker } from '../support/brokers/brokers.ts'
+import type { RunningBroker } from '../brokers/broker.ts'
+import { BROKERS } from '../brokers/index.ts'
 import { severCommit, targetOf, through } from '../support/crash/wire-faults.ts'
-import { Stage } from '../support/test-stage.ts'
+import { TestStage } from '../support/test-stage.ts'
 import type { Order } from '../support/workers/protocol.ts'
 import type { WorkerProcess } from '../support/workers/worker-process.ts'
 import { type Cache, openCache } from './cache.ts'
 import type { Scene } from './matrix.ts'
 import { type Row, wordOf } from './rows.ts'
 
-/** The event in whose run the process dies; the others are around it. */
+/** The event in whose run the process dies. The others are sent around it. */
 const VICTIM = 'order-victim'
 const OTHERS: readonly Order[] = ['order-1', 'order-2', 'order-3', 'order-4'].map((id) => ({ id }))
-/** Its effect on the wire: two parameters, each with its length before it. Other transactions name the victim too. */
+/** The victim's effect on the wire: two parameters, each after its length. Other transactions name the victim too. */
 const EFFECT = `${VICTIM}\0\0\0\u0005first`
-/** A failed event is due when the test says so, not when a slow machine has slept long enough. */
+/** Long: a failed event becomes due when the test says so, not by the time that passes on a slow machine. */
 const RETRY_MS = 300_000
-/** What a dead worker has deferred comes back as soon. */
+/** The longest wait of a message that the dead worker deferred. */
 const LONGEST_DEFER_MS = 2_000
 
-/** One worker dies at the point, another one goes on, and then the facts are looked at. */
+/** One worker dies at the point, another one takes over, and then the database and the broker are checked. */
 export async function play(scene: Scene, broker: RunningBroker): Promise<void> {
   const { row, fate, transaction } = scene
   await using cache = await openCache(fate)
-  await using stage = await Stage.open({
-    place: await broker.createPlace(),
+  await using stage = await TestStage.open({
+    queue: await broker.createQueue(),
     worker: {
       ...{ transaction, retryBaseMs: RETRY_MS, random: 0.5, longestDeferMs: LONGEST_DEFER_MS },
       ...cache.config,
     },
   })
   await using first = await firstWorker(stage, row)
-  // A Redis that is down is asked for as short a time as in life.
+  // If Redis is down, the budget for it is as short as in production.
   const next = fate === 'down' ? { redisBudgetMs: 20 } : {}
   const other = scene.to === 'another process' ? stage.spawn('other', next) : undefined
   await other?.heard('ready')
@@ -39,11 +40,11 @@ export async function play(scene: Scene, broker: RunningBroker): Promise<void> {
 
   await first.reached()
   await cache.strike()
-  // A member that joins a group waits for the one that is in it, so this is not awaited.
+  // Not awaited: a member that joins a Kafka group waits for the member that is in it.
   const started = other?.start()
   await first.die()
   await started
-  const successor = other ?? (await restarted(stage, row, () => stage.spawn('restarted', next)))
+  const successor = other ?? (await restarted(stage, scene, () => stage.spawn('restarted', next)))
 
   if (row.finds === 'not-due') await makeDue({ stage, cache, successor })
   await becomesTrue(stage, row)
@@ -58,8 +59,8 @@ interface Beginning {
   readonly first: WorkerProcess
 }
 
-/** The victim comes in the midst of the others; after them where what is said of it alone must be on the wire. */
-async function begin(stage: Stage, { row, first }: Beginning): Promise<void> {
+/** Sends the victim among the others; alone after them if the crash point is a word on the wire. */
+async function begin(stage: TestStage, { row, first }: Beginning): Promise<void> {
   const victim = victimOf(row)
   const isAlone = wordOf(row) !== undefined
   await stage.send(isAlone ? OTHERS : [...OTHERS.slice(0, 2), victim, ...OTHERS.slice(2)])
@@ -74,12 +75,12 @@ async function begin(stage: Stage, { row, first }: Beginning): Promise<void> {
 
 interface Doomed extends AsyncDisposable {
   readonly worker: WorkerProcess
-  /** Resolves at the point; the worker stands still there. */
+  /** Resolves when the worker has reached the point, where it waits. */
   reached(): Promise<unknown>
   die(): Promise<void>
 }
 
-async function firstWorker(stage: Stage, { death }: Row): Promise<Doomed> {
+async function firstWorker(stage: TestStage, { death }: Row): Promise<Doomed> {
   if (death.kind === 'at') {
     const worker = stage.spawn('first', { crash: { at: death.point, id: VICTIM } })
     return {
@@ -104,14 +105,14 @@ async function firstWorker(stage: Stage, { death }: Row): Promise<Doomed> {
   }
 }
 
-async function effectsAre(stage: Stage, count: number): Promise<void> {
+async function effectsAre(stage: TestStage, count: number): Promise<void> {
   await stage.until(async () => Object.keys(await stage.effects()).length === count, {
     what: `${count} effects`,
   })
 }
 
-/** The victim is dead, published and out of the queue; then an operator has mended what failed. */
-async function replay(stage: Stage): Promise<void> {
+/** Waits until the victim is dead-lettered and gone from the queue, mends the cause, and replays it. */
+async function replay(stage: TestStage): Promise<void> {
   await stage.until(async () => (await stage.troubles())[0]?.published, { what: 'a dead letter' })
   await stage.drained()
   expect(await stage.troubles()).toMatchObject([{ id: VICTIM, state: 'x', published: true }])
@@ -120,13 +121,13 @@ async function replay(stage: Stage): Promise<void> {
   expect(done).toHaveLength(1)
 }
 
-/** Between the two lives nobody touches anything, so what was left behind can be seen. */
+/** No worker runs between the two lives, so the row that the dead worker left can be checked. */
 async function restarted(
-  stage: Stage,
-  row: Row,
+  stage: TestStage,
+  { row, broker }: Scene,
   spawn: () => WorkerProcess,
 ): Promise<WorkerProcess> {
-  const maySuspect = row.begun && stage.place?.source.kind === 'kafka'
+  const maySuspect = row.begun && BROKERS[broker].traits.firstDeliveryIsSuspect
   const leaves = maySuspect ? [row.leaves, 'r'] : [row.leaves]
   await stage.until(async () => leaves.includes(await stage.state(VICTIM)), {
     what: `a row in state ${leaves.join(' or ')}`,
@@ -137,7 +138,7 @@ async function restarted(
 }
 
 interface Waiting {
-  readonly stage: Stage
+  readonly stage: TestStage
   readonly cache: Cache
   readonly successor: WorkerProcess
 }
@@ -150,27 +151,27 @@ async function makeDue({ stage, cache, successor }: Waiting): Promise<void> {
   await cache.makeDue()
 }
 
-async function becomesTrue(stage: Stage, row: Row): Promise<void> {
+async function becomesTrue(stage: TestStage, row: Row): Promise<void> {
   const ids = [...OTHERS.map(({ id }) => id), ...(row.effects === 1 ? [VICTIM] : [])]
   await effectsAre(stage, ids.length)
   await stage.drained()
   expect(await stage.effects()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])))
 }
 
-/** Until the lease of the dead one is over, its successor only waits. */
+/** Until the dead worker's lease expires, its successor defers the event. */
 const isWaiting = (why: string): boolean => why === 'in-progress' || why === 'store-down'
 
-async function settledAs(stage: Stage, row: Row, successor: WorkerProcess): Promise<void> {
+async function settledAs(stage: TestStage, row: Row, successor: WorkerProcess): Promise<void> {
   const finds = (): string | undefined =>
     successor.settled.find(({ id, why }) => id === VICTIM && !isWaiting(why))?.why
   await stage.until(async () => row.finds === undefined || finds(), { what: 'a redelivery' })
   expect(finds()).toBe(row.finds)
   const dead = row.effects === 0 ? [{ id: VICTIM, state: 'x', reason: 'fatal' }] : []
-  // RabbitMQ does not tell of what is in hand, so an empty queue does not say that this is over.
+  // RabbitMQ does not count messages in flight, so an empty queue does not mean that all are settled.
   await stage.until(async () => (await stage.troubles()).every(({ published }) => published), {
     what: 'dead letters to be published',
   })
   expect(await stage.troubles()).toMatchObject(dead)
   const letters = Array.from({ length: row.deadLetters }, () => ({ id: VICTIM, reason: 'fatal' }))
-  expect(await stage.place?.deadLetters()).toEqual(letters)
+  expect(await stage.queue?.deadLetters()).toEqual(letters)
 }

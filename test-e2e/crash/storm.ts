@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Server } from '@onceward/testing'
 import { Redis } from 'ioredis'
-import type { RunningBroker } from '../support/brokers/brokers.ts'
+import type { RunningBroker } from '../brokers/broker.ts'
 import type { Crew } from '../support/workers/crew.ts'
 import type { Blow, Plan, Target } from './plan.ts'
 import type { Servers } from './servers.ts'
@@ -11,11 +11,11 @@ export interface StormOptions {
   readonly crew: Crew
   readonly servers: Servers
   readonly broker: RunningBroker
-  /** Resolves when this share of the events is dealt with. */
+  /** Resolves when this share of the events has an effect or a dead letter. */
   readonly reached: (share: number) => Promise<void>
 }
 
-/** Strikes every target as planned, each on its own, so that several are down at once. */
+/** Plays the blows of all targets concurrently, so that several are down at the same time. */
 export async function rage(options: StormOptions): Promise<void> {
   const { plan, reached } = options
   const targets = Object.keys(plan.blows) as readonly Target[]
@@ -36,7 +36,7 @@ interface Strikes {
   broker(blow: Blow, at: Pick<StormOptions, 'broker'>): Promise<void>
 }
 
-/** How each target is struck. */
+/** How each target takes a blow. */
 export const STRIKES: Strikes = {
   workers: async ({ kind, whom, forMs }, { crew }) => {
     const victim = crew.members[Math.floor(whom * crew.members.length)]

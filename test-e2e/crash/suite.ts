@@ -1,12 +1,13 @@
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, test } from 'vitest'
-import type { RunningBroker } from '../support/brokers/brokers.ts'
-import { BROKERS, type BrokerName, nameOf, scenesOf } from './matrix.ts'
+import type { RunningBroker } from '../brokers/broker.ts'
+import { BROKERS, type BrokerName } from '../brokers/index.ts'
+import { nameOf, scenesOf } from './matrix.ts'
 import { play } from './scene.ts'
 
 /** Registers the scenes of a broker, in the words of design.md §11. */
 export function describeCrashes(name: BrokerName): void {
-  const { title, service, start } = BROKERS[name]
+  const { title, service, start } = BROKERS[name].servers.crash
   const scenes = scenesOf(name)
   const titles = [...new Set(scenes.map(({ row }) => row.title))]
 
@@ -15,7 +16,7 @@ export function describeCrashes(name: BrokerName): void {
     beforeAll(async () => {
       broker = await start()
     })
-    // It may have failed to start.
+    // The server may have failed to start.
     afterAll(() => (broker as RunningBroker | undefined)?.server.stop())
 
     describe.concurrent('the process dies', () => {

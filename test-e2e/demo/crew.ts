@@ -12,18 +12,18 @@ export interface CrewOptions {
   readonly file: 'with-guard.ts' | 'without-guard.ts'
   readonly settings: WorkerSettings
   readonly plan: readonly PlannedBlow[]
-  /** How long a worker is stopped by SIGSTOP, where the plan says so; milliseconds. */
+  /** How long a planned pause stops a worker by SIGSTOP, in milliseconds. */
   readonly pauseMs?: number | undefined
   onBlow(worker: number, blow: PlannedBlow): void
 }
 
-/** Three worker processes, hit as planned; killed ones are replaced at once. */
+/** Three worker processes that are killed and paused as planned. Killed ones are replaced at once. */
 export class Crew implements AsyncDisposable {
   deliveries = 0
   kills = 0
-  /** When a worker last told something, as `performance.now()`. */
+  /** When a worker last sent a signal, as `performance.now()`. */
   heardAt: number = performance.now()
-  /** Why the run cannot go on. */
+  /** Why the run cannot continue. */
   failure: Error | undefined
   readonly #options: CrewOptions
   readonly #plan: PlannedBlow[]
@@ -37,7 +37,7 @@ export class Crew implements AsyncDisposable {
     this.start()
   }
 
-  /** Once more, after {@link stop}. */
+  /** Starts the workers, also again after {@link stop}. */
   start(): void {
     this.#over = false
     this.heardAt = performance.now()
@@ -80,7 +80,7 @@ export class Crew implements AsyncDisposable {
     this.#options.onBlow(number, next)
   }
 
-  /** Lets the workers end what they have in hand. */
+  /** Lets the workers finish the messages in flight, and ends them. */
   async stop(): Promise<void> {
     await this.#end('SIGTERM')
   }
@@ -99,7 +99,7 @@ export class Crew implements AsyncDisposable {
     }, STOP_DEADLINE_MS)
     for (const worker of living) {
       worker.kill(signal)
-      // One that is paused would not hear of it.
+      // A paused worker gets the signal only when it continues.
       worker.kill('SIGCONT')
     }
     await Promise.all(living.map((worker) => once(worker, 'exit')))
@@ -107,7 +107,7 @@ export class Crew implements AsyncDisposable {
   }
 }
 
-/** Stops it, and has it woken even if this process is gone by then: nobody else would. */
+/** Stops the worker. A process of its own continues it, even if this process has ended by then. */
 function pause(worker: ChildProcess, ms: number): void {
   process.kill(worker.pid ?? 0, 'SIGSTOP')
   const wake = `sleep ${ms / 1_000}; kill -CONT ${worker.pid}`

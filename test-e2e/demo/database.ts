@@ -30,17 +30,17 @@ export async function countCharged(pool: Pool): Promise<number> {
   return rows[0].charged
 }
 
-/** What the books say after a run, counted by order. */
+/** The result of a run in the database, counted by order. */
 export interface Books {
   readonly events: number
   readonly effects: number
   readonly lost: number
   readonly doubled: number
-  /** Of those doubled: the producer sent them once, so the broker alone delivered them again. */
+  /** Doubled orders that the producer sent once: the broker delivered them again. */
   readonly doubledByBroker: number
   readonly accounts: number
   readonly wrongAccounts: number
-  /** Taken from the accounts beyond what was ordered. */
+  /** What was taken from the accounts beyond the orders, in cents. */
   readonly excessCents: number
 }
 

@@ -14,7 +14,7 @@ interface Blow {
   strike(): Promise<string>
 }
 
-/** The Redis of the demo, which fares badly on the way: it may lose everything, and be away. */
+/** The Redis of the demo. During the run it is flushed, killed and restarted without data. */
 export class HurtRedis implements AsyncDisposable {
   readonly #server: Server<RedisConnection>
   readonly #progress: Progress
@@ -30,9 +30,9 @@ export class HurtRedis implements AsyncDisposable {
     ]
   }
 
-  /** @throws {@link UsageError} when there is no Redis to hurt. */
+  /** @throws {@link UsageError} if there is no Redis that the demo may kill. */
   static async start(progress: Progress): Promise<HurtRedis> {
-    // Nothing on disk: what is killed comes back empty.
+    // Without a file on disk a killed Redis comes back empty.
     const server = await redis({ settings: { appendonly: 'no' } }).catch((error: unknown) => {
       if (!(error instanceof ServerMissingError)) throw error
       throw new UsageError(`--redis needs a Redis of its own. ${error.message}`)
@@ -47,7 +47,7 @@ export class HurtRedis implements AsyncDisposable {
     return this.#server.connection.url
   }
 
-  /** Strikes what is due when this share of the orders is charged. */
+  /** Plays the blows that are due when this share of the orders is charged. */
   async suffer(share: number): Promise<void> {
     for (let [next] = this.#blows; next !== undefined && share >= next.at; [next] = this.#blows) {
       this.#blows.shift()

@@ -1,7 +1,7 @@
 import { postgres, ServerMissingError } from '@onceward/testing/servers'
+import { BROKERS } from '../brokers/index.ts'
 import { UsageError } from '../support/command-line.ts'
-import type { DemoBroker, DemoServer } from './brokers/broker.ts'
-import { loadBroker } from './brokers/index.ts'
+import type { DemoBroker, DemoServer } from './demo-broker.ts'
 import { HurtRedis } from './hurt-redis.ts'
 import { type DemoOptions, parseOptions } from './options.ts'
 import { runPhase } from './phase.ts'
@@ -26,7 +26,7 @@ async function demo(
   signal: AbortSignal,
 ): Promise<DemoResult> {
   const startedAt = performance.now()
-  const broker = await loadBroker(options.broker)
+  const broker = await BROKERS[options.broker].demo()
   progress.move(`starting ${options.redis ? 'Redis, ' : ''}Postgres and ${broker.title} …`)
   await using redis = options.redis ? await HurtRedis.start(progress) : undefined
   await using server = await start(broker, options)

@@ -2,14 +2,14 @@ import { subscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
 import { tell } from './signals.ts'
 
-/** An acknowledgement takes this long to reach the broker, as from another region: the time in which work is done but not acknowledged. */
+/** How long an acknowledgement takes to the broker. Meanwhile the work is done and not acknowledged. */
 export const ACK_LATENCY_MS = 40
 
 /** Slows acknowledgements on the sockets that this process opens from now on, and tells the parent of each. */
 export function slowAcks(isAck: (bytes: Uint8Array) => boolean): void {
   subscribe('net.client.socket', (message) => {
     const { socket } = message as { readonly socket: Socket }
-    // Not before: connecting gives a socket its own write() back.
+    // Not earlier: connecting gives the socket its own write() back.
     socket.once('connect', () => slow(socket, isAck))
   })
 }
@@ -25,7 +25,7 @@ function slow(socket: Socket, isAck: (bytes: Uint8Array) => boolean): void {
   }
 }
 
-/** What is written now waits, and so does all behind it. */
+/** Delays what is written now, and everything written after it. */
 function holdBack(socket: Socket): void {
   if (socket.writableCorked > 0) return
   socket.cork()

@@ -1,9 +1,17 @@
+import {
+  BROKER_NAMES,
+  type BrokerName,
+  brokersWith,
+  DEFAULT_BROKER,
+  isBrokerName,
+} from '../brokers/index.ts'
 import { integer, parseValues, UsageError } from '../support/command-line.ts'
-import { BROKER_NAMES, type BrokerName, isBrokerName } from './brokers/index.ts'
 
-const USAGE = `npm run demo -- [--broker sqs|kafka|amqp] [--events 300] [--kills 5] [--redis] [--json]
+const PAUSED = brokersWith(({ traits }) => traits.dropsSilentConsumers)
 
-  --broker NAME   ${BROKER_NAMES.join(', ')}; on kafka one worker is stopped by SIGSTOP besides, for longer than its session
+const USAGE = `npm run demo -- [--broker ${BROKER_NAMES.join('|')}] [--events 300] [--kills 5] [--redis] [--json]
+
+  --broker NAME   ${BROKER_NAMES.join(', ')}; on ${PAUSED.join(' and ')} one worker is also stopped by SIGSTOP, for longer than its session
   --events N      orders to charge, 1 to 100000
   --kills N       workers to kill by SIGKILL, without the guard and with it; at most one per 5 orders
   --redis         with leases in Redis in front of Postgres; Redis is flushed, killed and restarted on the way
@@ -18,7 +26,7 @@ export interface DemoOptions {
 }
 
 const OPTIONS = {
-  broker: { type: 'string', default: 'sqs' },
+  broker: { type: 'string', default: DEFAULT_BROKER },
   events: { type: 'string', default: '300' },
   kills: { type: 'string', default: '5' },
   redis: { type: 'boolean', default: false },

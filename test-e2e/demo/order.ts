@@ -9,7 +9,7 @@ export interface OrderPlaced {
 /**
  * The ordinary handler, the same for both runs: reads the order, writes a charge, updates the balance.
  *
- * Nothing in it, and nothing in its tables, knows of duplicates.
+ * Neither the handler nor its tables know of duplicates.
  */
 export async function chargeOrder(tx: ClientBase, { orderId }: OrderPlaced): Promise<void> {
   const found = await tx.query('select account_id, cents from orders where id = $1', [orderId])
@@ -22,7 +22,7 @@ export async function chargeOrder(tx: ClientBase, { orderId }: OrderPlaced): Pro
   ])
 }
 
-/** Takes its time, in the middle of the transaction; now and then longer than the queue of the demo on SQS hides a message. */
+/** Takes a while inside the transaction; one in sixty takes longer than the visibility timeout of the demo on SQS. */
 async function writeInvoice(): Promise<void> {
   tell({ kind: 'in-transaction' })
   const workMs = Math.random() < 1 / 60 ? 2_500 : 5 + Math.random() * 20

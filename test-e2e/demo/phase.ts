@@ -1,20 +1,20 @@
 import { migrate } from '@onceward/postgres'
 import { type PostgresServer, until } from '@onceward/testing'
 import { Pool } from 'pg'
-import type { DemoQueue, DemoServer } from './brokers/broker.ts'
-import type { BrokerName } from './brokers/index.ts'
+import type { BrokerName } from '../brokers/index.ts'
 import { Crew } from './crew.ts'
 import { audit, type Books, countCharged, createOrders } from './database.ts'
+import type { DemoQueue, DemoServer } from './demo-broker.ts'
 import type { HurtRedis } from './hurt-redis.ts'
 import type { PlannedBlow } from './plan.ts'
 import { bar, type Progress } from './progress.ts'
 
-/** What both runs share, so that only the guard differs. */
+/** What both runs share: only the guard differs. */
 export interface Scene {
   readonly database: PostgresServer
   readonly broker: BrokerName
   readonly server: DemoServer
-  /** With `--redis`: beside the guard, and hurt on the way. */
+  /** With `--redis`: holds the leases of the guard, and is killed during the run. */
   readonly redis?: HurtRedis | undefined
   readonly events: number
   readonly announcements: readonly number[]
@@ -33,12 +33,12 @@ const MOMENTS: Readonly<Record<PlannedBlow['moment'], string>> = {
   'before-ack': 'after its commit, before its acknowledgement',
 }
 
-/** One run: orders are announced, three workers charge them, some are hit, and the books are read. */
+/** One run: orders are sent, three workers charge them, some workers are killed, and the tables are audited. */
 export async function runPhase(scene: Scene, guard: 'with' | 'without'): Promise<PhaseResult> {
   const { database, broker, server, events, progress } = scene
   const databaseUrl = await database.createDatabase()
   const pool = new Pool({ connectionString: databaseUrl, max: 2 })
-  // pool.end() does not wait for the goodbye of its connections: the server may be faster.
+  // pool.end() does not wait until its connections are closed, so that the server may end them first.
   pool.on('error', () => undefined)
   try {
     await createOrders(pool, events)
@@ -48,7 +48,7 @@ export async function runPhase(scene: Scene, guard: 'with' | 'without'): Promise
     progress.line(`\n${guard} the guard${redis === undefined ? '' : ', leases in Redis'}`)
     await using crew = new Crew({
       file: `${guard}-guard.ts`,
-      settings: { databaseUrl, broker, place: queue.place, redisUrl: redis?.url },
+      settings: { databaseUrl, broker, address: queue.address, redisUrl: redis?.url },
       plan: scene.plan,
       pauseMs: server.pauseMs,
       onBlow: (worker, blow) => progress.line(`  worker ${worker} ${told(blow, server)}`),
@@ -67,15 +67,15 @@ function told({ kind, moment }: PlannedBlow, { pauseMs = 0 }: DemoServer): strin
   return `stopped by SIGSTOP for ${pauseMs / 1_000} s ${MOMENTS[moment]}, longer than its session`
 }
 
-interface Stage {
+interface Phase {
   readonly pool: Pool
   readonly queue: DemoQueue
   readonly crew: Crew
   readonly redis: HurtRedis | undefined
 }
 
-/** Announces the orders, and resolves when the workers have ended and nothing is left in the queue. */
-async function work(scene: Scene, stage: Stage): Promise<void> {
+/** Sends the orders, and resolves when the workers have ended and the queue is empty. */
+async function work(scene: Scene, stage: Phase): Promise<void> {
   const { queue, crew } = stage
   const announcing = announce(scene, queue)
   let announced = false
@@ -88,13 +88,13 @@ async function work(scene: Scene, stage: Stage): Promise<void> {
   while (true) {
     await emptied(scene, stage, () => announced)
     await crew.stop()
-    // What a worker had in hand and gave back is seen only now.
+    // Messages that a worker gave back are visible only now.
     if ((await queue.waiting()) === 0) return
     crew.start()
   }
 }
 
-async function emptied(scene: Scene, stage: Stage, announced: () => boolean): Promise<void> {
+async function emptied(scene: Scene, stage: Phase, announced: () => boolean): Promise<void> {
   const { events, plan, progress, signal, server } = scene
   const { pool, queue, crew, redis } = stage
   const kills = plan.filter(({ kind }) => kind === 'kill').length
@@ -114,7 +114,7 @@ async function emptied(scene: Scene, stage: Stage, announced: () => boolean): Pr
   if (crew.failure !== undefined) throw crew.failure
 }
 
-/** Announces the orders, some 60 a second or as many as fit into six seconds. */
+/** Sends the orders at some 60 a second, or faster so that all are sent within six seconds. */
 async function announce({ announcements, signal }: Scene, queue: DemoQueue): Promise<void> {
   const pauseMs = Math.min(10 / 60, 60 / announcements.length) * 1_000
   for (let from = 0; from < announcements.length && !signal.aborted; from += 10) {

@@ -1,14 +1,14 @@
-/** Where in its work a worker is hit. */
+/** Where in its work a worker is killed or paused. */
 export type Moment = 'in-transaction' | 'before-ack'
 
-/** The next worker that reaches `moment` is hit there, once that many runs of the handler have begun. */
+/** Once that many handler runs have begun, the next worker that reaches `moment` is killed or paused there. */
 export interface PlannedBlow {
   readonly kind: 'kill' | 'pause'
   readonly afterRuns: number
   readonly moment: Moment
 }
 
-/** Kills at random times, spread over the run, in turns before the acknowledgement and inside a transaction. */
+/** Kills at random times over the whole run, alternately before the acknowledgement and inside a transaction. */
 export function killPlan(events: number, kills: number): readonly PlannedBlow[] {
   const distance = (events * 0.8) / kills
   return Array.from({ length: kills }, (_, index) => ({
@@ -18,12 +18,12 @@ export function killPlan(events: number, kills: number): readonly PlannedBlow[] 
   }))
 }
 
-/** The same kills, and before them one worker that falls silent with a transaction open. */
+/** The same kills, and before them one worker that is paused inside a transaction. */
 export function withPause(kills: readonly PlannedBlow[]): readonly PlannedBlow[] {
   return [{ kind: 'pause', afterRuns: 1, moment: 'in-transaction' }, ...kills]
 }
 
-/** The orders to announce, in order: each once, and one in ten once more a little later, by a producer that retries. */
+/** The orders as they are sent: each once, and one in ten again a little later, as by a producer that retries. */
 export function announcements(events: number): readonly number[] {
   const due = Array.from({ length: events }, (_, index) => [{ orderId: index + 1, at: index }])
   const again = due.flat().filter(({ orderId }) => orderId % 10 === 5)

@@ -1,7 +1,7 @@
 const WIDTH = 30
 const BLANK_LINE = '\r\u001b[2K'
 
-/** Lines that stay, and below them, on a terminal, one that moves. */
+/** Writes lines that stay; on a terminal the last line is rewritten in place. */
 export class Progress {
   readonly #stream: NodeJS.WriteStream
   #moving = ''
@@ -15,7 +15,7 @@ export class Progress {
     this.#stream.write(`${clear}${text}\n${this.#moving}`)
   }
 
-  /** Ends the moving line when nothing is given. */
+  /** Without a text it removes the line that moves. */
   move(text = ''): void {
     if (!this.#stream.isTTY) return
     this.#stream.write(`${BLANK_LINE}${text}`)

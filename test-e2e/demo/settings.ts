@@ -1,11 +1,11 @@
-import type { BrokerName } from './brokers/index.ts'
+import type { BrokerName } from '../brokers/index.ts'
 
 /** What the parent gives a worker. */
 export interface WorkerSettings {
   readonly databaseUrl: string
   readonly broker: BrokerName
-  /** Where the queue is, as its broker tells it. */
-  readonly place: string
+  /** Where the queue is, as {@link DemoQueue.address} says it. */
+  readonly address: string
   /** With `--redis`: where leases are. */
   readonly redisUrl?: string | undefined
 }
@@ -13,7 +13,7 @@ export interface WorkerSettings {
 export const SETTINGS_VARIABLE = 'ONCEWARD_DEMO'
 
 export function settings(): WorkerSettings {
-  // A worker whose parent is gone has nobody to stop it.
+  // Ends a worker whose parent process is gone.
   process.on('disconnect', () => process.exit())
   return JSON.parse(process.env[SETTINGS_VARIABLE] ?? '')
 }

@@ -1,9 +1,9 @@
-/** What a worker tells the parent: where its work stands, so that the parent can kill it just there. */
+/** What a worker reports to its parent, so that the parent can kill it at that very point. */
 export type Signal =
   | { readonly kind: 'received'; readonly messages: number }
-  /** The charge is written, the balance is not, nothing is committed. */
+  /** The charge is written, the balance is not. Nothing is committed. */
   | { readonly kind: 'in-transaction' }
-  /** Everything is committed, the broker does not know yet. */
+  /** The transaction is committed. The broker has no acknowledgement yet. */
   | { readonly kind: 'before-ack' }
 
 export function tell(signal: Signal): void {

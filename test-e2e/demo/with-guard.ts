@@ -3,18 +3,18 @@ import { pgInbox } from '@onceward/postgres/pg'
 import { redisLeases } from '@onceward/redis'
 import { Redis } from 'ioredis'
 import { Pool } from 'pg'
-import { loadBroker } from './brokers/index.ts'
+import { BROKERS } from '../brokers/index.ts'
 import { chargeOrder, type OrderPlaced } from './order.ts'
 import { settings } from './settings.ts'
 
-const { databaseUrl, broker, place, redisUrl } = settings()
+const { databaseUrl, broker, address, redisUrl } = settings()
 const pool = new Pool({ connectionString: databaseUrl })
 
 const redis = redisUrl === undefined ? undefined : new Redis(redisUrl)
-// ioredis connects again by itself, and says so at length when nobody listens.
+// ioredis reconnects by itself, and prints every error if there is no listener.
 redis?.on('error', () => undefined)
 
-// That Redis is away is told by the parent; every claim without it would be a line more.
+// The parent reports that Redis is down. Without this filter every claim would print a warning.
 const nothing = (): void => undefined
 const errorsOnly = { debug: nothing, info: nothing, warn: nothing, error: console.error }
 
@@ -32,8 +32,8 @@ const billing = createGuard(
 
 const stop = new AbortController()
 process.once('SIGTERM', () => stop.abort())
-const { guarded } = await loadBroker(broker)
-await guarded({ place, billing, signal: stop.signal })
+const { guarded } = await BROKERS[broker].demo()
+await guarded({ address, billing, signal: stop.signal })
 
 await billing.close()
 await pool.end()

@@ -1,12 +1,12 @@
 import { Pool } from 'pg'
-import { loadBroker } from './brokers/index.ts'
+import { BROKERS } from '../brokers/index.ts'
 import { chargeOrder, type OrderPlaced } from './order.ts'
 import { settings } from './settings.ts'
 
-const { databaseUrl, broker, place } = settings()
+const { databaseUrl, broker, address } = settings()
 const pool = new Pool({ connectionString: databaseUrl })
 
-/** The handler in a transaction, as one writes it by hand. */
+/** The handler in a hand-written transaction. */
 async function charge(order: OrderPlaced): Promise<void> {
   const tx = await pool.connect()
   try {
@@ -23,8 +23,8 @@ async function charge(order: OrderPlaced): Promise<void> {
 
 const stop = new AbortController()
 process.once('SIGTERM', () => stop.abort())
-const { unguarded } = await loadBroker(broker)
-await unguarded({ place, charge, signal: stop.signal })
+const { unguarded } = await BROKERS[broker].demo()
+await unguarded({ address, charge, signal: stop.signal })
 
 await pool.end()
 process.disconnect()

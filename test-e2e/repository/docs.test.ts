@@ -1,13 +1,9 @@
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { DEFAULTS as AMQP_DEFAULTS } from '../../packages/amqp/src/options.ts'
-import { DEFAULTS } from '../../packages/core/src/options/defaults.ts'
-import { DEFAULTS as KAFKA_DEFAULTS } from '../../packages/kafka/src/options.ts'
-import { receiveBudget } from '../../packages/sqs/src/doctor.ts'
-import { resolveSettings } from '../../packages/sqs/src/options.ts'
 import { documents, read, render, root } from '../../scripts/docs.ts'
 import { hasTest, NAMED_TEST, testFiles } from '../../scripts/docs-tests.ts'
+import { BROKER_NAMES, BROKERS } from '../brokers/index.ts'
 import { ROWS } from '../crash/rows.ts'
 
 const files = documents()
@@ -105,46 +101,35 @@ describe('the README', () => {
   })
 })
 
-it.each(['README.md', 'docs/sqs.md'])(
-  '%s asks for the queue that the checks at start ask for',
-  (file) => {
-    const guard = {
-      ...DEFAULTS,
-      ...{ consumer: 'billing', hasInbox: true, hasLeases: false, lanesAreUsers: false },
-      ...{ maxAttempts: DEFAULTS.retry.attempts, retryMaxMs: DEFAULTS.retry.maxMs },
-    }
-    const { visibilityMs } = resolveSettings({ queueUrl: 'https://sqs.test/1/orders' }, guard)
-    expect(read(file)).toContain(`${visibilityMs / 1_000} s or more`)
-    const count = /`maxReceiveCount`[ |]*(\d+) or more/.exec(read(file))?.[1]
-    expect(count).toBe(String(receiveBudget(guard, visibilityMs)))
-  },
-)
-
-/** The lines of a quick start that say something of their broker. */
-const BROKERS_OWN =
-  /sqs|kafka|amqp|rabbitmq|queue|topic|producer|deadLetter|deadUrl|signal: stop\.signal,$|^\}\)$/i
-
-it.each(['kafka', 'amqp'])(
-  'the quick starts of sqs and %s differ in lines of the broker alone',
-  (name) => {
-    const lines = (broker: string): string[] => read(`docs/samples/${broker}-pg.ts`).split('\n')
-    const [ours, sqs] = [lines(name), lines('sqs')]
-    const differing = [
-      ...ours.filter((line) => !sqs.includes(line)),
-      ...sqs.filter((line) => !ours.includes(line)),
-    ]
-    expect(differing.length).toBeGreaterThan(3)
-    expect(differing.filter((line) => !BROKERS_OWN.test(line))).toEqual([])
-  },
-)
-
-it('docs/kafka.md and docs/rabbitmq.md tell the defaults that the code has', () => {
-  const kafka = read('docs/kafka.md')
-  expect(kafka).toContain(`**\`sessionTimeout\`** (${KAFKA_DEFAULTS.sessionTimeoutMs / 1_000} s)`)
-  for (const ms of AMQP_DEFAULTS.retryLevelsMs) {
-    expect(read('docs/rabbitmq.md')).toMatch(new RegExp(`orders\\.retry\\.[0-9 /]*\\b${ms}\\b`))
-  }
+describe.each(BROKER_NAMES)('the pages about %s', (name) => {
+  it('state the figures that the code has', async () => {
+    const { page, told } = await BROKERS[name].docs()
+    expect(read('README.md')).toContain(page)
+    expect(read('docs/configuration.md')).toContain(`<!-- render options ${name} -->`)
+    for (const { file, text } of told) expect(read(file), file).toMatch(text)
+  })
 })
+
+/** Lines that are about a broker in any quick start. */
+const ABOUT_BROKER = /deadLetter|signal: stop\.signal,$|^\}\)$/
+
+const [first, ...others] = BROKER_NAMES.map((name) => BROKERS[name].samples)
+
+it.each(others.map(({ quickStart, ownLines }) => [quickStart, ownLines] as const))(
+  'the quick start %s differs from the first one only in lines about the broker',
+  (quickStart, ownLines) => {
+    const lines = (sample = ''): string[] => read(`docs/samples/${sample}.ts`).split('\n')
+    const [ours, theirs] = [lines(quickStart), lines(first?.quickStart)]
+    const differing = [
+      ...ours.filter((line) => !theirs.includes(line)),
+      ...theirs.filter((line) => !ours.includes(line)),
+    ]
+    const isOwn = (line: string): boolean =>
+      [ABOUT_BROKER, ownLines, first?.ownLines].some((pattern) => pattern?.test(line))
+    expect(differing.length).toBeGreaterThan(3)
+    expect(differing.filter((line) => !isOwn(line))).toEqual([])
+  },
+)
 
 it('docs/failures.md has one row for every crash test', () => {
   expect(failureRows('docs/failures.md')).toEqual([...new Set(ROWS.map(({ title }) => title))])

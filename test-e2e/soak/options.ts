@@ -1,9 +1,7 @@
-import { BROKERS, type BrokerName } from '../crash/matrix.ts'
+import { BROKER_NAMES, type BrokerName } from '../brokers/index.ts'
 import { integer, parseValues, UsageError } from '../support/command-line.ts'
 
-const NAMES = Object.keys(BROKERS) as readonly BrokerName[]
-
-const USAGE = `npm run soak -- [--broker ${NAMES.join('|')}|all] [--minutes 30] [--cycles N] [--events 500] [--seed N]
+const USAGE = `npm run soak -- [--broker ${BROKER_NAMES.join('|')}|all] [--minutes 30] [--cycles N] [--events 500] [--seed N]
 
   --broker NAME   one of them, or all at once (default)
   --minutes N     no cycle begins later than this
@@ -30,7 +28,7 @@ const OPTIONS = {
 /** @throws {@link UsageError} */
 export function parseOptions(args: readonly string[]): SoakOptions {
   const { broker, minutes, cycles, events, seed } = parseValues(args, OPTIONS, USAGE)
-  const brokers = broker === 'all' ? NAMES : NAMES.filter((name) => name === broker)
+  const brokers = broker === 'all' ? BROKER_NAMES : BROKER_NAMES.filter((name) => name === broker)
   if (brokers.length === 0) throw new UsageError(`unknown broker: ${broker}\n\n${USAGE}`)
   return {
     brokers,

@@ -1,20 +1,17 @@
+import type { RunningBroker } from '../brokers/broker.ts'
+import { BROKERS, type BrokerName } from '../brokers/index.ts'
 import { wrongDead } from '../crash/books.ts'
-import type { BrokerName } from '../crash/matrix.ts'
 import { isFatal } from '../crash/plan.ts'
 import type { Servers } from '../crash/servers.ts'
-import type { RunningBroker } from '../support/brokers/brokers.ts'
-import { Stage } from '../support/test-stage.ts'
+import { TestStage } from '../support/test-stage.ts'
 import type { Order } from '../support/workers/protocol.ts'
 import type { WorkerProcess } from '../support/workers/worker-process.ts'
 import type { Sample } from './trend.ts'
 
-/** So long without an end of a cycle is a hang: a busy machine may take a minute to bring a broker back. */
+/** A cycle that takes this long is a hang. A busy machine may take a minute to restart a broker. */
 const HANG_MS = 300_000
 
-/** Both are endured. */
-const TRANSACTION = { sqs: 'batch', kafka: 'each', amqp: 'batch' } as const
-
-/** A broker with one worker that is never killed: what it holds on to at the end is what it has gathered. */
+/** A broker with one worker that is never killed, so that whatever it leaks adds up. */
 export class Post implements AsyncDisposable {
   readonly name: BrokerName
   readonly broker: RunningBroker
@@ -23,10 +20,10 @@ export class Post implements AsyncDisposable {
   readonly lost: string[] = []
   readonly doubled: string[] = []
   events = 0
-  readonly #stage: Stage
+  readonly #stage: TestStage
   readonly #dead: string[] = []
 
-  private constructor(name: BrokerName, broker: RunningBroker, stage: Stage) {
+  private constructor(name: BrokerName, broker: RunningBroker, stage: TestStage) {
     this.name = name
     this.broker = broker
     this.worker = stage.spawn(name)
@@ -35,11 +32,11 @@ export class Post implements AsyncDisposable {
 
   static async open(name: BrokerName, servers: Servers): Promise<Post> {
     const broker = await servers.broker(name)
-    const stage = await Stage.open({
-      place: await broker.createPlace(),
+    const stage = await TestStage.open({
+      queue: await broker.createQueue(),
       databaseUrl: await servers.postgres.createDatabase(),
       worker: {
-        transaction: TRANSACTION[name],
+        transaction: BROKERS[name].traits.soakTransaction,
         ...{ leaseMs: 3_000, deadlineMs: 5_000, longestDeferMs: 2_000, concurrency: 4 },
         // A blow may hit an event that runs alone, and then it counts.
         attempts: 10,
@@ -51,7 +48,7 @@ export class Post implements AsyncDisposable {
     return post
   }
 
-  /** Sends these and waits until the worker has dealt with all of them and has nothing in hand. */
+  /** Sends these, and waits until all of them are settled and nothing is in flight. */
   async play(messages: readonly Order[], events: readonly Order[]): Promise<void> {
     const isSent = (): Promise<true> => this.#stage.send(messages).then(() => true)
     await this.#until(isSent, 'the broker to take messages')
@@ -63,7 +60,7 @@ export class Post implements AsyncDisposable {
   }
 
   async sample(atMs: number): Promise<void> {
-    this.samples.push({ ...(await this.worker.vitals()), atMs })
+    this.samples.push({ ...(await this.worker.usage()), atMs })
   }
 
   wrongDead(): Promise<readonly string[]> {
@@ -81,14 +78,14 @@ export class Post implements AsyncDisposable {
     )
     const [counted] = rows
     if (counted === undefined || counted.effects < alive) return false
-    if (counted.dead < this.#dead.length || (await this.#stage.place?.depth()) !== 0) return false
+    if (counted.dead < this.#dead.length || (await this.#stage.queue?.depth()) !== 0) return false
     const { state, inFlight } = await this.worker.health()
     return state === 'running' && inFlight === 0
   }
 
-  /** The effects of a cycle are counted and removed: one that comes later is found by the next cycle. */
+  /** Counts the effects of a cycle and removes them. A late effect is found in the next cycle. */
   async #audit(alive: readonly Order[]): Promise<void> {
-    // The last blows of the cycle may still strike Postgres.
+    // Postgres may still be down from the last blow of the cycle.
     const effects = await this.#answer(() => this.#stage.effects(), 'the effects of a cycle')
     const ids = new Set(alive.map(({ id }) => id))
     this.lost.push(...[...ids].filter((id) => effects[id] === undefined))
@@ -99,7 +96,7 @@ export class Post implements AsyncDisposable {
     )
   }
 
-  /** Asks again when the database is away. */
+  /** Repeats the query while the database is down. */
   async #answer<Answer>(ask: () => Promise<Answer>, what: string): Promise<Answer> {
     const { promise, resolve } = Promise.withResolvers<Answer>()
     await this.#until(async () => {

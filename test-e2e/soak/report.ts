@@ -1,7 +1,7 @@
 import type { SoakReport, SoakResult } from './run.ts'
 import type { Trend } from './trend.ts'
 
-/** Events that went wrong, a process that ended, what was said on standard error. */
+/** Wrong events, a worker that ended by itself, and output on standard error. */
 export function findingsOf(result: SoakResult): readonly string[] {
   const { broker, lost, doubled, wrongDead, stderr, isAlive } = result
   const wrong = Object.entries({ lost, doubled, wrongDead })
@@ -14,13 +14,13 @@ export function findingsOf(result: SoakResult): readonly string[] {
   ]
 }
 
-/** What a worker has gathered. Says nothing of a handful of cycles, in which code is compiled and caches fill up. */
+/** What grew. After a handful of cycles, in which code is compiled and caches fill, this means nothing. */
 export const growthOf = ({ broker, trends }: SoakResult): readonly string[] =>
   trends
     .filter(({ isFlat }) => !isFlat)
     .map(({ name, first, last }) => `${broker}: ${name} grew from ${first} to ${last}`)
 
-/** A line for each broker and measure. */
+/** A table with a line for each broker and measure. */
 export function tableOf({ results }: SoakReport): string {
   return results
     .flatMap(({ broker, trends }) => trends.map((trend) => rowOf(broker, trend)))

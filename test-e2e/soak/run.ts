@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import type { BrokerName } from '../crash/matrix.ts'
+import type { BrokerName } from '../brokers/index.ts'
 import { type Blow, blowOf, planRound } from '../crash/plan.ts'
 import { Servers } from '../crash/servers.ts'
 import { STRIKES } from '../crash/storm.ts'
@@ -9,14 +9,14 @@ import type { SoakOptions } from './options.ts'
 import { Post } from './post.ts'
 import { type Trend, trendsOf } from './trend.ts'
 
-/** What one broker's worker has come to. */
+/** The result of one broker's worker. */
 export interface SoakResult {
   readonly broker: BrokerName
   readonly events: number
   readonly lost: readonly string[]
   readonly doubled: readonly string[]
   readonly wrongDead: readonly string[]
-  /** Warnings of Node and what libraries print. */
+  /** Warnings of Node, and whatever libraries print. */
   readonly stderr: string
   readonly isAlive: boolean
   readonly trends: readonly Trend[]
@@ -29,14 +29,14 @@ export interface SoakReport {
   readonly results: readonly SoakResult[]
 }
 
-/** Blows of a cycle fall within so long, so that they meet its events. */
+/** The blows of a cycle fall within this time, so that they meet its events. */
 const STORM_MS = 4_000
 
 /**
- * One worker per broker, all on one Postgres and one Redis. In each cycle they get events, and meanwhile a server of
- * each kind is killed or emptied; when all is dealt with, what the workers hold on to is measured.
+ * One worker per broker, all on one Postgres and one Redis. In each cycle they get events while a server of each
+ * kind is killed or emptied. When all events are settled, the memory and the handles of the workers are measured.
  *
- * @throws when a cycle does not end.
+ * @throws if a cycle does not end.
  */
 export async function soak(
   { brokers, minutes, cycles, events, seed }: SoakOptions,
@@ -62,7 +62,7 @@ export async function soak(
   const durationMs = performance.now() - startedAt
   return { cycles: cycle, blows, durationMs, results: await Promise.all(posts.map(resultOf)) }
 
-  /** Ids that no cycle has had: one that comes again is a duplicate. */
+  /** Each cycle has ids of its own, so that an effect of an earlier cycle is found. */
   function play(post: Post): Promise<void> {
     const plan = planRound({ seed: seed + cycle, broker: post.name, events })
     const named = (order: Order): Order => ({ ...order, id: `${cycle}-${order.id}` })

@@ -1,21 +1,20 @@
 import { skipped } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
-import { BROKERS, type BrokerName } from '../crash/matrix.ts'
+import { brokersWith } from '../brokers/index.ts'
 import { createDice } from '../support/dice.ts'
 import { findingsOf } from './report.ts'
 import { soak } from './run.ts'
 import { type Sample, type Trend, trendsOf } from './trend.ts'
 
-const NAMES = Object.keys(BROKERS) as readonly BrokerName[]
-/** A cycle that hangs says so itself, long before. */
+/** A cycle that hangs fails by itself long before this. */
 const LONGEST_MS = 900_000
 
-// Red when a worker prints a warning, ends by itself, loses or doubles; growth needs more cycles than a test has.
+// Red when a worker prints a warning, ends by itself, loses or doubles. To detect growth takes more cycles than this.
 test(
   'workers on all brokers live through blows at every server, and say nothing on standard error',
   async () => {
     const { seed } = createDice()
-    const brokers = NAMES.filter((name) => !skipped(BROKERS[name].service) && !skipped('redis'))
+    const brokers = brokersWith(({ service }) => !skipped(service) && !skipped('redis'))
     const options = { brokers, minutes: 0, cycles: 3, events: 60, seed }
     const { results } = await soak(options, () => undefined)
     expect(results.flatMap(findingsOf)).toEqual([])

@@ -1,13 +1,13 @@
-import type { Vitals } from '../support/workers/process-usage.ts'
+import type { ProcessUsage } from '../support/workers/process-usage.ts'
 
-/** What a process held at rest, and when. */
-export interface Sample extends Vitals {
+/** What an idle process holds, and when. */
+export interface Sample extends ProcessUsage {
   /** Since the start, ms. */
   readonly atMs: number
 }
 
 export interface Trend {
-  readonly name: keyof Vitals
+  readonly name: keyof ProcessUsage
   /** Medians of the first and the last third of the samples, after those of the warm-up. */
   readonly first: number
   readonly last: number
@@ -15,14 +15,14 @@ export interface Trend {
   readonly isFlat: boolean
 }
 
-/** Code is compiled and caches fill up: this share of the samples, from the start, says nothing. */
+/** The first samples do not count: code is compiled then, and caches fill. */
 const WARM_UP = 0.25
 
 /**
- * How much more the last third may hold than the first. Counts vary by what a pool or a client keeps open for a
- * while; a leak of one for each blow passes them within half an hour, a leak of 100 bytes per event the heap's.
+ * How much more the last third may hold than the first. Counts vary with what a pool or a client keeps open for a
+ * while. Within half an hour a leak of one per blow exceeds these limits, and so does a leak of 100 bytes per event.
  */
-const ALLOWED: { readonly [Name in keyof Vitals]: number } = {
+const ALLOWED: { readonly [Name in keyof ProcessUsage]: number } = {
   heapBytes: 4 * 2 ** 20,
   handles: 12,
   connections: 12,
@@ -30,7 +30,7 @@ const ALLOWED: { readonly [Name in keyof Vitals]: number } = {
   fileDescriptors: 12,
 }
 
-const NAMES = Object.keys(ALLOWED) as readonly (keyof Vitals)[]
+const NAMES = Object.keys(ALLOWED) as readonly (keyof ProcessUsage)[]
 
 export function trendsOf(samples: readonly Sample[]): readonly Trend[] {
   const warm = samples.slice(Math.floor(samples.length * WARM_UP))
@@ -50,7 +50,7 @@ function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
 }
 
-/** Of the line with the least squares; nothing for a single point. */
+/** The slope of the least-squares line; 0 for a single point. */
 function slope(xs: readonly number[], ys: readonly number[]): number {
   const mean = (values: readonly number[]): number =>
     values.reduce((sum, value) => sum + value, 0) / values.length

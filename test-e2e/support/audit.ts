@@ -1,14 +1,17 @@
 import { expect } from 'vitest'
 import { effectsReach, onceEach, stillAlive } from './effects.ts'
-import type { Stage } from './test-stage.ts'
+import type { TestStage } from './test-stage.ts'
 import type { Order } from './workers/protocol.ts'
 import type { WorkerProcess } from './workers/worker-process.ts'
 
 /**
- * Nothing lost, nothing doubled, nothing dead, nothing left in the broker; every worker that nobody killed lives and
- * ends when it is told to. Ends the workers: only then every broker tells all that is left.
+ * Nothing is lost, doubled, dead or left in the broker. Every worker that was not killed lives, and ends when it is
+ * told to. Ends the workers, because some brokers count all that is left only then.
  */
-export async function endsWithEverythingOnce(stage: Stage, of: readonly Order[]): Promise<void> {
+export async function endsWithEverythingOnce(
+  stage: TestStage,
+  of: readonly Order[],
+): Promise<void> {
   await effectsReach(stage, of.length)
   await stage.drained()
   const living = stage.workers.filter(({ isAlive }) => isAlive)
@@ -18,16 +21,16 @@ export async function endsWithEverythingOnce(stage: Stage, of: readonly Order[])
   expect(wrong, await stage.explain(wrong)).toEqual([])
   expect(effects).toEqual(onceEach(of))
   expect(await stage.troubles()).toEqual([])
-  expect(await stage.place?.deadLetters()).toEqual([])
+  expect(await stage.queue?.deadLetters()).toEqual([])
 }
 
-/** They end with what they have in hand; what comes back to the broker then is settled by one more worker. */
-async function endAll(stage: Stage, workers: readonly WorkerProcess[]): Promise<void> {
+/** Ends the workers after what is in flight. One more worker settles what they gave back to the broker. */
+async function endAll(stage: TestStage, workers: readonly WorkerProcess[]): Promise<void> {
   stillAlive(workers)
   const ends = await Promise.all(workers.map((worker) => worker.stop()))
   const logs = workers.map(({ log }) => log.slice(-4_000)).join('\n')
   expect(new Set(ends), logs).toEqual(new Set([0]))
-  while ((await stage.place?.depth()) !== 0) {
+  while ((await stage.queue?.depth()) !== 0) {
     const finisher = stage.spawn('finisher')
     await finisher.start()
     await stage.drained()

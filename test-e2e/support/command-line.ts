@@ -1,6 +1,6 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 
-/** What was asked for cannot be done: its message is all that the user needs. */
+/** The command line is wrong. The message says all that the user needs, so no stack is printed. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
@@ -11,7 +11,7 @@ type Values<Options extends ParseArgsOptionsConfig> = ReturnType<
 
 const HELP = { help: { type: 'boolean', default: false } } as const
 
-/** @throws {@link UsageError} with the usage, also where that is what was asked for. */
+/** @throws {@link UsageError} with the usage, also for `--help`. */
 export function parseValues<const Options extends ParseArgsOptionsConfig>(
   args: readonly string[],
   options: Options,

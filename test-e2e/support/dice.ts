@@ -1,15 +1,15 @@
-/** Chance that can be repeated. */
+/** Random numbers that a seed repeats. */
 export interface Dice {
   readonly seed: number
   /** Uniform in [0, 1). */
   next(): number
-  /** One of them. */
+  /** A random one of the items. */
   pick<Item>(items: readonly Item[]): Item | undefined
 }
 
 /**
- * The same in every run, so that a red test speaks of the change and not of the day: the long commands (`npm run crash`,
- * `simulate`, `soak`) look for what nobody thought of. ONCEWARD_E2E_SEED is another seed, `clock` one that is printed.
+ * The same numbers in every run, so that a red test is due to a change and not to chance. The long commands
+ * (`npm run crash`, `simulate`, `soak`) use new seeds. ONCEWARD_E2E_SEED sets the seed; `clock` takes a random one.
  */
 export function createDice(): Dice {
   const wanted = process.env['ONCEWARD_E2E_SEED'] ?? '1'

@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import type { Stage } from './test-stage.ts'
+import type { TestStage } from './test-stage.ts'
 import type { Order } from './workers/protocol.ts'
 import type { WorkerProcess } from './workers/worker-process.ts'
 
@@ -11,27 +11,27 @@ export function orders(
   return Array.from({ length: count }, (_, index) => ({ id: `${prefix}-${index}`, ...each }))
 }
 
-/** One effect for each. */
+/** One effect for each order. */
 export const onceEach = (of: readonly Order[]): Readonly<Record<string, number>> =>
   Object.fromEntries(of.map(({ id }) => [id, 1]))
 
-/** Nothing lost, nothing doubled, nothing dead, nothing left to do; every worker that nobody killed lives. */
-export async function everythingOnce(stage: Stage, of: readonly Order[]): Promise<void> {
+/** Nothing is lost, doubled, dead or left in the queue. */
+export async function everythingOnce(stage: TestStage, of: readonly Order[]): Promise<void> {
   await stage.drained()
   const effects = await stage.effects()
   const wrong = of.filter(({ id }) => effects[id] !== 1).map(({ id }) => id)
   expect(wrong, await stage.explain(wrong)).toEqual([])
   expect(effects).toEqual(onceEach(of))
   expect(await stage.troubles()).toEqual([])
-  expect(await stage.place?.deadLetters()).toEqual([])
+  expect(await stage.queue?.deadLetters()).toEqual([])
 }
 
-/** None of them ended, by a signal or by itself. */
+/** None of the workers has ended, by a signal or by itself. */
 export function stillAlive(workers: readonly WorkerProcess[]): void {
   for (const worker of workers) expect(worker.isAlive, worker.log.slice(-4_000)).toBe(true)
 }
 
-export async function effectsReach(stage: Stage, count: number): Promise<void> {
+export async function effectsReach(stage: TestStage, count: number): Promise<void> {
   await stage.until(async () => Object.keys(await stage.effects()).length >= count, {
     what: `${count} effects`,
   })

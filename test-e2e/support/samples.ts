@@ -7,13 +7,27 @@ import { expect } from 'vitest'
 
 const samples = join(import.meta.dirname, '../../docs/samples')
 
+/** A server on which the samples of one broker run. */
+export interface SampleServer {
+  /** Resolves with a database and the queue that the samples read, empty. */
+  openQueue(): Promise<SampleQueue>
+  stop(): Promise<void>
+}
+
+export interface SampleQueue extends AsyncDisposable {
+  readonly scene: SampleScene
+  send(order: object): Promise<void>
+  /** Messages that are not acknowledged, as far as the broker tells while a consumer runs. */
+  waiting(): Promise<number>
+}
+
 /** A database with the tables of the samples, and the environment in which samples find it. */
 export interface SampleScene extends AsyncDisposable {
   readonly pool: Pool
   readonly env: NodeJS.ProcessEnv
 }
 
-/** @param more - What else the samples read: where the broker is. */
+/** @param more - Further variables that the samples read: the address of the broker. */
 export async function openScene(more: NodeJS.ProcessEnv): Promise<SampleScene> {
   const { url } = await database()
   const pool = new Pool({ connectionString: url })
@@ -32,7 +46,7 @@ export async function openScene(more: NodeJS.ProcessEnv): Promise<SampleScene> {
   return { pool, env, [Symbol.asyncDispose]: () => pool.end() }
 }
 
-/** A sample of the documents, running as it is. */
+/** A running sample of the documents, unchanged. */
 export interface Sample extends AsyncDisposable {
   readonly process: ChildProcess
   output(): string
@@ -66,7 +80,7 @@ export async function runToEnd(name: string, scene: SampleScene): Promise<string
   return sample.output()
 }
 
-/** Ends a sample that consumes; answers its exit code. */
+/** Ends a sample that consumes; resolves with its exit code. */
 export async function terminate({ process: child }: Sample): Promise<number | null> {
   const exited = once(child, 'exit')
   child.kill('SIGTERM')

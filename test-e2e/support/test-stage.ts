@@ -3,11 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Json } from '@onceward/core'
 import { migrate } from '@onceward/postgres'
-import { database, type SqsConnection, until } from '@onceward/testing'
+import { database, until } from '@onceward/testing'
 import { Pool } from 'pg'
-import { freshName, type Place } from './brokers/queue-under-test.ts'
-import { createQueues } from './brokers/queues.ts'
-import type { Order, QueueSource, WorkerConfig } from './workers/protocol.ts'
+import type { QueueUnderTest } from '../brokers/queue-under-test.ts'
+import type { Order, WorkerConfig } from './workers/protocol.ts'
 import { WorkerProcess } from './workers/worker-process.ts'
 
 const TABLES = `
@@ -25,19 +24,15 @@ begin
   end if;
 end $$`
 
-export interface StageOptions {
-  /** A queue of SQS of its own. */
-  readonly sqs?: SqsConnection | undefined
-  /** Or the queue of any broker; it is closed with the stage. */
-  readonly place?: Place | undefined
+export interface TestStageOptions {
+  /** Where workers receive from; closed with the stage. Default: deliveries come from the test itself. */
+  readonly queue?: QueueUnderTest | undefined
   /** Default: a fresh database on the shared server. */
   readonly databaseUrl?: string | undefined
   readonly worker: Pick<WorkerConfig, 'transaction'> & Partial<WorkerConfig>
-  readonly visibilityMs?: number | undefined
-  readonly longestHiddenMs?: number | undefined
 }
 
-/** What is known of an event that had trouble. */
+/** A row of `failed_events` with the state of its event. */
 export interface Trouble {
   readonly id: string
   readonly state: string
@@ -46,37 +41,34 @@ export interface Trouble {
   readonly published: boolean
 }
 
-/** A database, a queue with its dead-letter queue, and the workers on them: all of a test, gone with it. */
-export class Stage implements AsyncDisposable {
+/** A database, a queue with its dead-letter queue, and the workers on them. Disposing the stage removes all of it. */
+export class TestStage implements AsyncDisposable {
   readonly pool: Pool
-  readonly place: Place | undefined
+  readonly queue: QueueUnderTest | undefined
   readonly workers: WorkerProcess[] = []
-  /** Its workers are being ended. */
+  /** The stage is being disposed. */
   isClosing = false
-  readonly #options: StageOptions
+  readonly #options: TestStageOptions
   readonly #databaseUrl: string
   readonly #directory: string
 
   private constructor(parts: {
-    readonly options: StageOptions
+    readonly options: TestStageOptions
     readonly databaseUrl: string
     readonly directory: string
-    readonly place: Place | undefined
   }) {
     this.#options = parts.options
     this.#databaseUrl = parts.databaseUrl
     this.#directory = parts.directory
-    this.place = parts.place
+    this.queue = parts.options.queue
     this.pool = new Pool({ connectionString: parts.databaseUrl, max: 3 })
     this.pool.on('error', () => undefined)
   }
 
-  static async open(options: StageOptions): Promise<Stage> {
+  static async open(options: TestStageOptions): Promise<TestStage> {
     const databaseUrl = options.databaseUrl ?? (await database()).url
     const directory = await mkdtemp(join(tmpdir(), 'onceward-e2e-'))
-    const { sqs } = options
-    const place = sqs === undefined ? options.place : await createQueues(sqs, freshName(), options)
-    const stage = new Stage({ options, databaseUrl, directory, place })
+    const stage = new TestStage({ options, databaseUrl, directory })
     await migrate(stage.pool)
     await stage.pool.query(TABLES)
     return stage
@@ -86,12 +78,12 @@ export class Stage implements AsyncDisposable {
     return this.#databaseUrl
   }
 
-  /** A worker process; it is ready when it says so. */
+  /** Starts a worker process, which reports `ready`. */
   spawn(name: string, own: Partial<WorkerConfig> = {}): WorkerProcess {
     const worker = new WorkerProcess({
       name,
       databaseUrl: this.#databaseUrl,
-      source: this.place?.source ?? { kind: 'hand' },
+      source: this.queue?.source ?? { kind: 'manual' },
       runsFile: this.#runsFile,
       ...this.#options.worker,
       ...own,
@@ -100,17 +92,11 @@ export class Stage implements AsyncDisposable {
     return worker
   }
 
-  /** The queue of SQS that workers receive from, for a test that changes a part of it. */
-  source(): QueueSource | undefined {
-    const source = this.place?.source
-    return source?.kind === 'sqs' ? source : undefined
-  }
-
   async send(orders: readonly Order[]): Promise<void> {
-    await this.place?.send(orders)
+    await this.queue?.send(orders)
   }
 
-  /** Committed effects by event; one that has none is not there. */
+  /** Committed effects by event. Events without an effect are left out. */
   async effects(): Promise<Readonly<Record<string, number>>> {
     const { rows } = await this.pool.query<{ id: string; n: number }>(
       'select id, count(*)::int as n from effects group by id',
@@ -124,7 +110,7 @@ export class Stage implements AsyncDisposable {
     return (await this.pool.query<{ worker: string; attempt: number }>(text, [id])).rows
   }
 
-  /** What the inbox says of an event; undefined for one that it does not know. */
+  /** The state of the event's row; undefined if the inbox has none. */
   async state(id: string): Promise<string | undefined> {
     const { rows } = await this.pool.query<{ state: string }>(
       "select state from onceward.processed_events where event_id = onceward.event_id('orders', null, $1)",
@@ -141,7 +127,7 @@ export class Stage implements AsyncDisposable {
     return rows
   }
 
-  /** Every run of the handler, also those that left nothing. */
+  /** Every run of the handler, including runs that were rolled back. */
   async runs(): Promise<readonly { readonly worker: string; id: string; attempt: number }[]> {
     const text = await readFile(this.#runsFile, 'utf8').catch(() => '')
     return text
@@ -153,7 +139,7 @@ export class Stage implements AsyncDisposable {
       })
   }
 
-  /** What happened to these, for the message of a failed test. */
+  /** What happened to these events, for the message of a failed test. */
   async explain(ids: readonly string[]): Promise<string> {
     const troubles = await this.troubles()
     const runs = await this.runs()
@@ -173,13 +159,13 @@ export class Stage implements AsyncDisposable {
 
   /** Waits until the queue holds nothing, hidden messages included. */
   async drained(deadlineMs = 150_000): Promise<void> {
-    await this.until(async () => (await this.place?.depth()) === 0, {
+    await this.until(async () => (await this.queue?.depth()) === 0, {
       what: 'an empty queue',
       deadlineMs,
     })
   }
 
-  /** As `until`, and says what the workers said when the time is over. */
+  /** Like `until`, with the logs of the workers in the error. */
   async until(
     condition: () => Promise<Json | boolean | undefined>,
     { what, deadlineMs = 150_000 }: { readonly what: string; readonly deadlineMs?: number },
@@ -200,7 +186,7 @@ export class Stage implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.isClosing = true
     await Promise.all(this.workers.map((worker) => worker[Symbol.asyncDispose]()))
-    await this.place?.close()
+    await this.queue?.close()
     await this.pool.end()
     await rm(this.#directory, { recursive: true, force: true })
   }

@@ -6,7 +6,7 @@ import { pgTransactionalOutbox } from './pg-transactional-outbox.ts'
 import { powertools } from './powertools.ts'
 import { unguarded } from './unguarded.ts'
 
-/** Libraries and the trick that one writes by hand. */
+/** The libraries, and the hand-written solution. */
 export const OTHERS: readonly Rival[] = [
   messageQueueToolkit,
   powertools,

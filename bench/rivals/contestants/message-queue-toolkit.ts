@@ -50,7 +50,7 @@ class Orders extends AbstractSqsConsumer<Pool> {
         messageDeduplicationConfig: {
           deduplicationStore: new RedisMessageDeduplicationStore({ redis }),
         },
-        // As much in hand as the loop by hand has.
+        // As many messages in flight as the hand-written loop has.
         concurrentConsumersAmount: POLLS,
         consumerOverrides: { batchSize: MOST, waitTimeSeconds: 1 },
       },

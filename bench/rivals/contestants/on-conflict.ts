@@ -11,7 +11,7 @@ const TABLE = `create table handled_messages (
 
 const INSERT = 'insert into handled_messages (id) values ($1) on conflict do nothing'
 
-/** What an engineer writes who knows the trick: the id goes into a table in the transaction of the effect. */
+/** The hand-written solution: the id goes into a table in the transaction of the effect. */
 export const onConflict: Rival = {
   name: 'on-conflict',
   hasRedis: false,

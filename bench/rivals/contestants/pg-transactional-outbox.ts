@@ -22,16 +22,16 @@ const SCRIPT = {
   ...{ listenerRole: 'postgres', nextMessagesName: 'next_inbox_messages' },
 }
 
-/** Its default of 500 ms would make it wait; with 16 handlers at a time it hardly ever does. */
+/** With the default of 500 ms it would wait; with 16 concurrent handlers it hardly ever does. */
 const POLLING_MS = 10
 
 /**
- * A fifth of its default. Its poll and its handler sometimes get in each other's way (NOWAIT on one row), and then
- * the event waits for so long.
+ * A fifth of the default. The poll and the handler sometimes lock the same row (NOWAIT), and then the event waits
+ * for this long.
  */
 const LOCK_MS = 1_000
 
-/** Where it is stuck it waits for ever to be shut down. */
+/** A stuck consumer never finishes its shutdown. */
 const SHUTDOWN_MS = 5_000
 
 /** Its inbox: a message is stored and deleted from the queue, and a listener that polls the table runs the handler. */

@@ -7,7 +7,7 @@ import { openPool } from '../database.ts'
 import { REMEMBERED_S, toOrder } from '../orders.ts'
 import type { Rival } from '../rival.ts'
 
-/** Before SQS brings the message again, the Lambda that had it must have timed out. */
+/** The Lambda must time out before SQS delivers its message again. */
 const MARGIN_MS = 500
 
 /** Powertools for AWS Lambda: the idempotency utility with its Redis cache, around the handler. */
@@ -18,11 +18,11 @@ export const powertools: Rival = {
   consume: async (surroundings) => {
     const stack = new AsyncDisposableStack()
     const pool = openPool(surroundings, stack)
-    // A Redis that is down is an error at once, and not a queue of calls.
+    // If Redis is down, calls fail at once instead of waiting in a queue.
     const client = createClient({ url: surroundings.redisUrl, disableOfflineQueue: true })
     client.on('error', () => undefined)
     stack.defer(() => client.destroy())
-    // It goes on trying when it fails at first.
+    // The client retries if its first connection fails.
     const connected = client.connect().catch(() => undefined)
     await Promise.race([connected, new Promise((resolve) => client.once('error', resolve))])
     const config = new IdempotencyConfig({

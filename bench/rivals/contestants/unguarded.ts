@@ -4,7 +4,7 @@ import { openPool } from '../database.ts'
 import { toOrder } from '../orders.ts'
 import type { Rival } from '../rival.ts'
 
-/** No guard at all: what comes twice is written twice. */
+/** No guard: an event that is delivered twice is written twice. */
 export const unguarded: Rival = {
   name: 'unguarded',
   hasRedis: false,

@@ -1,38 +1,39 @@
 import { skipped } from '@onceward/testing'
 import { type Rabbitmqctl, rabbitmqctl } from '@onceward/testing/adapter'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { AmqpQueue, AmqpQueueOptions } from '../../brokers/amqp/queue.ts'
+import { startRabbitmq } from '../../brokers/amqp/server.ts'
+import type { RunningBroker } from '../../brokers/broker.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import type { Queue, QueueOptions } from '../../support/brokers/amqp-queue.ts'
-import { type RunningBroker, rabbitOf } from '../../support/brokers/brokers.ts'
 import { effectsReach, orders } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
 
 const TIMEOUT_MS = 3_000
-/** The server looks at its timeouts once a minute, unless it is told to look more often. */
+/** The server checks its timeouts once a minute; these settings make it check every half second. */
 const TIMEOUTS = `
   application:set_env(rabbit, consumer_timeout, ${TIMEOUT_MS}),
   application:set_env(rabbit, channel_tick_interval, 500).`
 
 describe.skipIf(skipped('rabbitmq'))('RabbitMQ, a node that is told what to do', () => {
-  let broker: RunningBroker<Queue, QueueOptions>
+  let broker: RunningBroker<AmqpQueue, AmqpQueueOptions>
   let ctl: Rabbitmqctl | undefined
   beforeAll(async () => {
-    broker = await rabbitOf('quorum').start()
+    broker = await startRabbitmq({ type: 'quorum' })
     ctl = rabbitmqctl(broker.server)
   })
   afterAll(() => broker?.server.stop())
 
-  // Red when what cannot be published is acked all the same, and when nobody goes on after the alarm.
-  test('a memory alarm of the broker is told by health; nothing is lost, and it goes on after', async ({
+  // Red when a message is acked although its copy was not published, and when the consumer stays blocked.
+  test('health reports a memory alarm of the broker; nothing is lost, and the consumer continues afterwards', async ({
     skip,
   }) => {
     if (ctl === undefined) return skip('there is no rabbitmqctl for this server')
     // Every first attempt fails, and its copy is published to a delay queue.
     const all = orders(200, { deed: 'fail-once', takesMs: 50 })
-    await using stage = await Stage.open({
-      place: await broker.createPlace({ holdMs: 0 }),
+    await using stage = await TestStage.open({
+      queue: await broker.createQueue({ holdMs: 0 }),
       worker: { transaction: 'each', concurrency: 1, retryBaseMs: 100 },
     })
     await stage.send(all)
@@ -55,14 +56,14 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ, a node that is told what to do',
     await endsWithEverythingOnce(stage, all)
   })
 
-  // Red when the acknowledgement of a channel that the server closed ends the consumer, or when the message is run again.
-  test('a handler that outlasts the consumer timeout of the server has its message back, and one effect', async ({
+  // Red when an acknowledgement on a channel that the server closed ends the consumer, or when the message runs again.
+  test('a message whose handler outlasts the consumer timeout of the server comes back and has one effect', async ({
     skip,
   }) => {
     if (ctl === undefined) return skip('there is no rabbitmqctl for this server')
     await ctl('eval', TIMEOUTS)
-    await using stage = await Stage.open({
-      place: await broker.createPlace(),
+    await using stage = await TestStage.open({
+      queue: await broker.createQueue(),
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 600_000 },
     })
     const worker = stage.spawn('worker')

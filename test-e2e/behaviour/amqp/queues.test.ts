@@ -1,32 +1,33 @@
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { AmqpQueue, AmqpQueueOptions } from '../../brokers/amqp/queue.ts'
+import { startRabbitmq } from '../../brokers/amqp/server.ts'
+import type { RunningBroker } from '../../brokers/broker.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import type { Queue, QueueOptions } from '../../support/brokers/amqp-queue.ts'
-import { type RunningBroker, rabbitOf } from '../../support/brokers/brokers.ts'
 import { effectsReach, onceEach, orders } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import { Crew } from '../../support/workers/crew.ts'
 import type { WorkerConfig } from '../../support/workers/protocol.ts'
 
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
 
 describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
-  let broker: RunningBroker<Queue, QueueOptions>
+  let broker: RunningBroker<AmqpQueue, AmqpQueueOptions>
   beforeAll(async () => {
-    broker = await rabbitOf('quorum').start()
+    broker = await startRabbitmq({ type: 'quorum' })
   })
   afterAll(() => broker?.server.stop())
 
   const openStage = async (
-    options: QueueOptions = {},
+    options: AmqpQueueOptions = {},
     worker: Partial<WorkerConfig> = {},
-  ): Promise<Stage> =>
-    Stage.open({
-      place: await broker.createPlace(options),
+  ): Promise<TestStage> =>
+    TestStage.open({
+      queue: await broker.createQueue(options),
       worker: { transaction: 'each', concurrency: 4, ...worker },
     })
 
-  // Red when a poison is requeued: it comes back at once, thousands of times, and takes the places of the others.
+  // Red when a poison message is requeued: it comes back at once, thousands of times, in place of the others.
   test('a poison leaves the others at least four fifths of their deliveries', async () => {
     await using stage = await openStage(
       { prefetch: 8 },
@@ -53,7 +54,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
     expect(runs.length / poisons.length).toBeLessThan(steps / 5)
   })
 
-  // Red when what is longer than the longest level waits for ever, or runs when that level is over.
+  // Red when a wait beyond the longest level never ends, or ends with that level.
   test('acceptance A13: a retry that waits longer than the longest delay queue takes several turns, and runs when it is due', async () => {
     const levels = { retryLevelsMs: [300, 600], holdMs: 0 }
     await using stage = await openStage(levels, { retryBaseMs: 8_000, random: 0.99 })
@@ -69,7 +70,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
   })
 
   // Red when unstarted messages wait in a draining process until its last handler has ended.
-  test('a drain gives back at once what it has not begun', async () => {
+  test('a drain gives back messages that it has not started at once', async () => {
     await using stage = await openStage({ prefetch: 20 }, { concurrency: 1 })
     const first = stage.spawn('first')
     const other = stage.spawn('other')
@@ -81,7 +82,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
     await other.start()
     first.say({ kind: 'drain' })
 
-    // The first one still runs.
+    // The first message is still running.
     await effectsReach(stage, 9)
     expect(first.all('drained')).toEqual([])
     first.say({ kind: 'go' })
@@ -90,8 +91,8 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
     expect(await stage.runs()).toHaveLength(10)
   })
 
-  // Each lost connection counts against everything in hand. Red when the count of the queue decides what is dead.
-  test('trap T22: processes that die beside a queue with a delivery limit cost none of their neighbours', async () => {
+  // Each lost connection counts for all messages in flight. Red when the count of the queue decides what is dead.
+  test('trap T22: processes that die on a queue with a delivery limit drop no other messages', async () => {
     await using stage = await openStage({ deliveryLimit: 6, prefetch: 8 }, { attempts: 3 })
     const innocent = orders(30)
     await stage.send([...innocent.slice(0, 10), { id: 'order-poison', deed: 'poison' }])
@@ -102,7 +103,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
     await stage.until(async () => (await stage.troubles())[0]?.published, { what: 'a dead letter' })
     crew.end()
     expect(await stage.effects()).toEqual(onceEach(innocent))
-    expect(await stage.place?.deadLetters()).toEqual([
+    expect(await stage.queue?.deadLetters()).toEqual([
       { id: 'order-poison', reason: 'attempts-spent' },
     ])
   })

@@ -1,27 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { RunningBroker } from '../../brokers/broker.ts'
+import { BROKER_NAMES, BROKERS } from '../../brokers/index.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import {
-  type Broker,
-  KAFKA,
-  RABBITMQ,
-  type RunningBroker,
-  SQS,
-} from '../../support/brokers/brokers.ts'
 import { effectsReach, onceEach, orders, stillAlive } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import { Crew } from '../../support/workers/crew.ts'
 import type { Deed, Order, WorkerConfig } from '../../support/workers/protocol.ts'
 
-const BROKERS: readonly Broker[] = [KAFKA, RABBITMQ, SQS]
+const SERVERS = BROKER_NAMES.map((name) => BROKERS[name].servers.acceptance)
 
-/** How long another one has an event in hand. */
+/** How long another worker processes the event. */
 const BUSY_MS = 5_000
 
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
 
-/** What a handler may do to a client library that calls it. */
+/** Ways in which a handler may upset the client library that calls it. */
 const OUTRAGES: readonly Deed[] = [
   'throw-type-error',
   'throw-unretriable',
@@ -30,21 +25,21 @@ const OUTRAGES: readonly Deed[] = [
   'never-end',
 ]
 
-describe.each(BROKERS)('$title', ({ service, start }) => {
+describe.each(SERVERS)('$title', ({ service, start }) => {
   let broker: RunningBroker
   beforeAll(async () => {
     if (!skipped(service)) broker = await start()
   })
   afterAll(() => broker?.server.stop())
 
-  const openStage = async (worker: Partial<WorkerConfig> = {}): Promise<Stage> =>
-    Stage.open({
-      place: await broker.createPlace(),
+  const openStage = async (worker: Partial<WorkerConfig> = {}): Promise<TestStage> =>
+    TestStage.open({
+      queue: await broker.createQueue(),
       worker: { transaction: 'each', concurrency: 4, ...worker },
     })
 
   describe.skipIf(skipped(service)).concurrent('the adapter', () => {
-    // Red when the adapter settles later than it says, or not at all.
+    // Red when the adapter counts a message as settled before the broker knows, or does not settle it at all.
     test('a process that dies after its acknowledgement leaves nothing to do', async () => {
       await using stage = await openStage()
       const all = orders(3)
@@ -63,10 +58,10 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
       expect(other.settled.map(({ why }) => why)).toEqual(['processed'])
     })
 
-    // Red when what is in progress goes back to the broker at once: thousands of deliveries.
+    // Red when a delivery of an event in progress goes back to the broker at once: thousands of deliveries.
     test('an event that is in progress elsewhere for 5 s is delivered at most three times', async () => {
       await using stage = await openStage()
-      const owner = stage.spawn('owner', { source: { kind: 'hand' } })
+      const owner = stage.spawn('owner', { source: { kind: 'manual' } })
       const worker = stage.spawn('worker')
       await Promise.all([owner.heard('ready'), worker.start()])
       owner.say({ kind: 'deliver', deliveries: [{ order: STALLED, deliveryCount: 1 }] })
@@ -75,7 +70,7 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
       await stage.until(async () => worker.settled.some(({ why }) => why === 'in-progress'), {
         what: 'a delivery that meets the owner',
       })
-      // The length of it is what is tested.
+      // The test is about this time.
       await sleep(BUSY_MS)
       owner.say({ kind: 'go' })
 
@@ -86,8 +81,8 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
       await endsWithEverythingOnce(stage, [STALLED, ...orders(3)])
     })
 
-    // Red when any of it reaches the client, which ends the consumer, its channel or the process.
-    test('handlers that throw anything or never end leave the consumer consuming', async () => {
+    // Red when an error of the handler reaches the client, which ends the consumer, its channel or the process.
+    test('handlers that throw anything or never end do not stop the consumer', async () => {
       await using stage = await openStage({ deadlineMs: 2_000 })
       const worker = stage.spawn('worker')
       await worker.start()
@@ -103,8 +98,8 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
       expect(worker.stderr).toBe('')
     })
 
-    // Red when an acknowledgement covers what came before it: the one in flight is gone with its process.
-    test('trap T18: what is done behind an event in flight does not carry it off', async () => {
+    // Red when an acknowledgement also covers an earlier event in flight, which is lost with its process.
+    test('trap T18: acknowledging later events does not acknowledge an event in flight', async () => {
       await using stage = await openStage()
       const first = stage.spawn('first')
       await first.start()
@@ -120,8 +115,8 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
       await endsWithEverythingOnce(stage, [STALLED, ...orders(20)])
     })
 
-    // Red when a failure is neither deferred nor given back, and when what comes after it is acknowledged past it.
-    test('trap T17: an event that failed and waits is not passed by those after it', async () => {
+    // Red when a failed event is neither deferred nor given back, and when a later acknowledgement covers it.
+    test('trap T17: acknowledging later events does not acknowledge a failed event that waits', async () => {
       await using stage = await openStage({ retryBaseMs: 3_000, random: 0.99 })
       const failing = { id: 'order-failing', deed: 'fail-once' } as const
       const first = stage.spawn('first')
@@ -138,8 +133,8 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
       await endsWithEverythingOnce(stage, [failing, ...orders(20)])
     })
 
-    // Red when the claim of a failed run outlives it, or when its writes do.
-    test('acceptance A19: a handler that throws after it has written leaves nothing, and its redelivery goes through', async () => {
+    // Red when the claim or the writes of a failed run survive it.
+    test('acceptance A19: the writes of a handler that throws are rolled back, and the redelivery is processed', async () => {
       await using stage = await openStage()
       const failing = orders(10, { deed: 'fail-once' })
       const workers = [stage.spawn('one'), stage.spawn('two')]
@@ -151,8 +146,8 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
       expect(new Set(attempts.flat().map(({ attempt }) => attempt))).toEqual(new Set([2]))
     })
 
-    // Red when a dead event is acknowledged without its letter, or published at each delivery.
-    test('an event whose attempts are spent is published as dead, once, and is out of the way', async () => {
+    // Red when a dead event is acknowledged without a dead letter, or when each delivery publishes one.
+    test('an event whose attempts are spent is dead-lettered once', async () => {
       await using stage = await openStage({ attempts: 3, retryBaseMs: 10 })
       const worker = stage.spawn('worker')
       await worker.start()
@@ -171,13 +166,13 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
           ...{ reason: 'attempts-spent', published: true },
         },
       ])
-      expect(await stage.place?.deadLetters()).toEqual([
+      expect(await stage.queue?.deadLetters()).toEqual([
         { id: 'order-poison', reason: 'attempts-spent' },
       ])
     })
 
     // Red when attempts are counted inside the business transaction, or by the broker alone.
-    test('acceptance A14: a poison that kills every process is published as dead', async () => {
+    test('acceptance A14: a poison message that kills every process is dead-lettered', async () => {
       await using stage = await openStage({ attempts: 3 })
       await stage.send([...orders(10), { id: 'order-poison', deed: 'poison' }])
       const crew = await Crew.of(2, stage)
@@ -191,13 +186,13 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
       expect(crew.deaths.length).toBeLessThanOrEqual(4)
       expect(new Set(crew.deaths)).toEqual(new Set(['SIGKILL']))
       expect(await stage.effects()).toEqual(onceEach(orders(10)))
-      expect(await stage.place?.deadLetters()).toEqual([
+      expect(await stage.queue?.deadLetters()).toEqual([
         { id: 'order-poison', reason: 'attempts-spent' },
       ])
     })
 
-    // Red without the row as a fence: both commit. Red when what a zombie settles is settled for its successor.
-    test('traps T19 and A15: what a frozen process has in hand is done by another, and it cannot commit when it wakes', async () => {
+    // Red without the row as a fence: both commit. Red when a settlement of the frozen process has an effect.
+    test('traps T19 and A15: another process takes over the event of a frozen one, which cannot commit when it continues', async () => {
       await using stage = await openStage({ deadlineMs: 3_000 })
       const owner = stage.spawn('owner')
       const successor = stage.spawn('successor')
@@ -219,8 +214,8 @@ describe.each(BROKERS)('$title', ({ service, start }) => {
       await endsWithEverythingOnce(stage, [STALLED, ...orders(5)])
     })
 
-    // Red when a drain gives up what it runs, or settles what it has not run.
-    test('a drain ends what runs, and what was not begun is done by another', async () => {
+    // Red when a drain aborts running handlers at once, or settles messages that it has not run.
+    test('a drain finishes running handlers, and another process gets messages that were not started', async () => {
       await using stage = await openStage({ concurrency: 1 })
       const first = stage.spawn('first')
       const other = stage.spawn('other')

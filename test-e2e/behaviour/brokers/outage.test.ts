@@ -1,40 +1,40 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { proxy, skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { RunningBroker } from '../../brokers/broker.ts'
+import { BROKER_NAMES, BROKERS } from '../../brokers/index.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import { type Broker, KAFKA, type RunningBroker, rabbitOf } from '../../support/brokers/brokers.ts'
 import { targetOf, through } from '../../support/crash/wire-faults.ts'
 import { effectsReach, orders, stillAlive } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import type { WorkerConfig } from '../../support/workers/protocol.ts'
 
-/** How long the store is away; ONCEWARD_E2E_OUTAGE_MS=60000 is what the issues ask for. */
+/** How long the store is down; ONCEWARD_E2E_OUTAGE_MS=60000 is what the issues ask for. */
 const OUTAGE_MS = Number(process.env['ONCEWARD_E2E_OUTAGE_MS'] ?? 8_000)
 
-/** After this a broker that is back has heard of everybody who wants to come back by himself. */
+/** After this time every consumer that reconnects by itself has reached a restarted broker. */
 const REVIVAL_MS = 6_000
 
 const COUNT = 300
 
-/** A queue that drops a message at its fourth delivery, or calls it dead. */
-const LIMITED = rabbitOf('quorum', { deliveryLimit: 3 })
+const SERVERS = BROKER_NAMES.flatMap((name) => BROKERS[name].servers.outage)
 
-describe.each<Broker>([KAFKA, LIMITED])('$title', ({ service, start }) => {
+describe.each(SERVERS)('$title', ({ service, start }) => {
   let broker: RunningBroker
   beforeAll(async () => {
     if (!skipped(service)) broker = await start()
   })
   afterAll(() => broker?.server.stop())
 
-  const openStage = async (worker: Partial<WorkerConfig> = {}): Promise<Stage> =>
-    Stage.open({
-      place: await broker.createPlace(),
+  const openStage = async (worker: Partial<WorkerConfig> = {}): Promise<TestStage> =>
+    TestStage.open({
+      queue: await broker.createQueue(),
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000, ...worker },
     })
 
-  // Red when the client gives up for good, when a member waits for its own ghost, and when a timer outlives its channel.
+  // Red when the client gives up for good, a member waits for its own former session, or a timer outlives its channel.
   test.skipIf(skipped(service))(
-    'a broker that is killed under load and comes back on its data is consumed again without help and without a warning',
+    'consumers recover by themselves and without a warning from a broker that is killed under load and restarted with its data',
     async () => {
       await using stage = await openStage()
       const all = orders(2 * COUNT, { takesMs: 20 })
@@ -49,7 +49,7 @@ describe.each<Broker>([KAFKA, LIMITED])('$title', ({ service, start }) => {
         })
       }
       await broker.server.restart()
-      // What was in hand goes on without a broker, so only new ones show that it is consumed again.
+      // Messages in flight are processed without the broker; only new ones show that the consumer is back.
       await stage.send(all.slice(COUNT))
       await effectsReach(stage, 2 * COUNT)
       stillAlive(workers)
@@ -63,9 +63,9 @@ describe.each<Broker>([KAFKA, LIMITED])('$title', ({ service, start }) => {
     },
   )
 
-  // Red when a reconnect that is under way is not ended by the drain: kafkajs joins its group again after `stop()`.
+  // Red when a drain does not end a reconnect that is under way: kafkajs joins its group again after `stop()`.
   test.skipIf(skipped(service))(
-    'a consumer that is drained while its broker is away does not come back with it',
+    'a consumer that is drained while its broker is down does not reconnect when the broker is back',
     async () => {
       await using stage = await openStage()
       const drained = stage.spawn('drained')
@@ -80,7 +80,7 @@ describe.each<Broker>([KAFKA, LIMITED])('$title', ({ service, start }) => {
       await broker.server.restart()
       const told = drained.settled.length
       await stage.send([{ id: 'order-after' }])
-      // The time in which it would come back is what is tested.
+      // The test is that the consumer does not come back in this time.
       await sleep(REVIVAL_MS)
 
       expect(drained.settled).toHaveLength(told)
@@ -92,27 +92,29 @@ describe.each<Broker>([KAFKA, LIMITED])('$title', ({ service, start }) => {
     },
   )
 
-  // Red when a store that is down counts as a failure, or when each delivery that meets it goes back to the broker.
+  // Red when an outage of the store counts as a failure, or when each delivery goes back to the broker during it.
   test.skipIf(skipped(service))(
-    'a store that is away for long drops nothing and buries nothing',
+    'a long outage of the store loses nothing and dead-letters nothing',
     async () => {
       await using stage = await openStage({ attempts: 1 })
-      await using link = await proxy(targetOf(stage.databaseUrl))
-      const worker = stage.spawn('worker', { databaseUrl: through(stage.databaseUrl, link) })
+      await using databaseProxy = await proxy(targetOf(stage.databaseUrl))
+      const worker = stage.spawn('worker', {
+        databaseUrl: through(stage.databaseUrl, databaseProxy),
+      })
       await worker.start()
       const all = orders(100)
       await stage.send(all.slice(0, 1))
       await effectsReach(stage, 1)
-      link.refuse(true)
-      link.cut()
+      databaseProxy.refuse(true)
+      databaseProxy.cut()
       await stage.send(all.slice(1))
       await stage.until(async () => (await worker.health()).state === 'paused', {
         what: 'a consumer that waits for the store',
       })
-      // The length of the outage is what is tested.
+      // The test is about the length of the outage.
       await sleep(OUTAGE_MS)
-      expect(await stage.place?.deadLetters()).toEqual([])
-      link.refuse(false)
+      expect(await stage.queue?.deadLetters()).toEqual([])
+      databaseProxy.refuse(false)
 
       await endsWithEverythingOnce(stage, all)
     },

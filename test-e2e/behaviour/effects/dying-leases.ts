@@ -2,7 +2,7 @@ import type { LeaseSession, LeaseStore } from '@onceward/core'
 import { die } from '../../support/crash/crash.ts'
 import type { Death } from './protocol.ts'
 
-/** The same lease store, in a process that ends at a point of its work. */
+/** The same lease store in a process that kills itself at one point. */
 export function dyingLeases(leases: LeaseStore, death: Death | undefined): LeaseStore {
   if (death === undefined) return leases
   return {

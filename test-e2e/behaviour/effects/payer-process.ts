@@ -7,7 +7,7 @@ import type { Order, PayerConfig } from './protocol.ts'
 
 const FILE = join(import.meta.dirname, 'payer.ts')
 
-/** A worker as its test sees it: one delivery at a time. */
+/** A worker process that gets one delivery at a time. */
 export class PayerProcess implements AsyncDisposable {
   readonly #child: ChildProcess
   readonly #ended: Promise<unknown>
@@ -19,7 +19,7 @@ export class PayerProcess implements AsyncDisposable {
     this.#ended = once(this.#child, 'exit')
   }
 
-  /** One delivery, and what it was settled as. Nothing, when the process ended meanwhile. */
+  /** Delivers once; resolves with the settlement, or with undefined if the process ended meanwhile. */
   async deliver(order: Order): Promise<Settlement | undefined> {
     const answer = once(this.#child, 'message')
     this.#child.send(order)
@@ -27,7 +27,7 @@ export class PayerProcess implements AsyncDisposable {
     return settlement as Settlement | undefined
   }
 
-  /** As a broker does: brings the message again until it is settled for good, or the process has ended. */
+  /** Delivers the message again until it is acked or dead-lettered, or the process has ended. */
   async settle(order: Order): Promise<Settlement | undefined> {
     const { settlement } = await until(
       async () => {
@@ -40,12 +40,12 @@ export class PayerProcess implements AsyncDisposable {
     return settlement
   }
 
-  /** Freezes the process, or lets it go on. */
+  /** Freezes the process, or continues it. */
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void {
     this.#child.kill(signal)
   }
 
-  /** The end that it brings about itself. */
+  /** Resolves with how the process has ended. */
   async ended(): Promise<NodeJS.Signals | number | null> {
     await this.#ended
     return this.#child.signalCode ?? this.#child.exitCode

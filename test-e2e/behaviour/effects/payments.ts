@@ -6,15 +6,15 @@ export interface Charge {
 }
 
 export interface PaymentsOptions {
-  /** Whether a key that was charged is answered with its charge. Without it every request charges. */
+  /** Whether a key that was charged before is answered with that charge. Without it every request charges. */
   readonly dedups: boolean
-  /** So many requests are answered 503 first, and charge nothing. */
+  /** The first requests, which are answered 503 and charge nothing. */
   readonly refusals?: number | undefined
-  /** What is charged is answered only then. */
+  /** Charges are answered only after this. */
   readonly answersAfter?: Promise<void> | undefined
 }
 
-/** An HTTP API for payments on a port of its own, as a provider has one. */
+/** An HTTP API for payments, like a provider's, on a port of its own. */
 export interface Payments extends AsyncDisposable {
   readonly url: string
   /** The keys of all requests to charge, in order, refused ones included. */

@@ -30,7 +30,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
     readonly duplicate: PayerProcess
   }
 
-  /** The first worker is killed with the order in hand; two others are there. */
+  /** The first worker is killed while it processes the order; two others are running. */
   async function afterDeath(
     payments: Payments,
     { onTakeover, dies = 'before-complete' }: Pick<PayerConfig, 'onTakeover' | 'dies'>,
@@ -52,7 +52,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
   }
 
   // Red when the key changes with the attempt, the claim or the process.
-  test("'retry': the API knows the key, whose call it repeats: one charge", async () => {
+  test("'retry': an API that knows the idempotency key charges once", async () => {
     await using payments = await openPayments({ dedups: true })
     await using scene = await afterDeath(payments, { onTakeover: 'retry' })
     expect(counts(payments)).toEqual([1])
@@ -67,7 +67,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
     expect(counts(payments)).toEqual([1])
   })
 
-  // What the others are measured by: the first worker did charge before it died.
+  // The control: it shows that the first worker charged before it died.
   test("'retry': an API that knows no keys charges twice", async () => {
     await using payments = await openPayments({ dedups: false })
     await using scene = await afterDeath(payments, { onTakeover: 'retry' })
@@ -75,8 +75,8 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
     expect(counts(payments)).toEqual([2])
   })
 
-  // Red when a takeover is run as a retry.
-  test("'dead-letter': nobody calls again, and the event is dead for all", async () => {
+  // Red when a takeover runs the handler as a retry does.
+  test("'dead-letter': the API is not called again, and the event is dead for all workers", async () => {
     await using payments = await openPayments({ dedups: false })
     await using scene = await afterDeath(payments, { onTakeover: 'dead-letter' })
     const dead = { kind: 'dead-letter', reason: 'takeover' }
@@ -86,7 +86,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
     expect(counts(payments)).toEqual([1])
   })
 
-  // Red when what reconcile finds is not stored as the result.
+  // Red when the result of `reconcile` is not stored.
   test('reconcile: the charge that the API has is the result, for duplicates too', async () => {
     await using payments = await openPayments({ dedups: false })
     await using scene = await afterDeath(payments, { onTakeover: 'ask-payments' })
@@ -101,7 +101,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
     expect(counts(payments)).toEqual([1])
   })
 
-  test('reconcile: what the API does not have is charged', async () => {
+  test('reconcile: an order that the API has not charged is charged', async () => {
     await using payments = await openPayments({ dedups: false })
     await using scene = await afterDeath(payments, {
       onTakeover: 'ask-payments',
@@ -112,7 +112,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
     expect(counts(payments)).toEqual([1])
   })
 
-  // Red when a failed question counts as a failed attempt: the next claim would be a retry, and charge again.
+  // Red when a failed `reconcile` counts as a failed attempt: the next claim would be a retry, and charge again.
   test('reconcile: an API that cannot answer now is asked again before anything is charged', async () => {
     await using payments = await openPayments({ dedups: false })
     await using scene = await afterDeath(payments, { onTakeover: 'ask-payments' })
@@ -125,7 +125,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
   })
 
   // Red when `complete` does not compare tokens: the owner would be 'processed' too.
-  test('an owner that wakes after SIGSTOP completes nothing: its successor has looked the charge up', async () => {
+  test('an owner that continues after SIGSTOP completes nothing, because its successor has found the charge', async () => {
     const answered = Promise.withResolvers<void>()
     await using payments = await openPayments({ dedups: false, answersAfter: answered.promise })
     const onTakeover = 'ask-payments' as const
@@ -146,7 +146,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
   })
 
   // Red when the key is made of anything but the event.
-  test('the idempotency key is one over attempts and processes', async () => {
+  test('the idempotency key is the same in all attempts and processes', async () => {
     await using payments = await openPayments({ dedups: true, refusals: 1 })
     const config = { store: storeOf(), paymentsUrl: payments.url, onTakeover: 'retry' } as const
     const order = newOrder()

@@ -1,8 +1,9 @@
 import { type Server, type SqsConnection, sqs } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { severCommit, targetOf, through } from '../../support/crash/wire-faults.ts'
 import { everythingOnce, orders, stillAlive } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 
 const VICTIM = { id: 'order-victim' }
 
@@ -25,7 +26,10 @@ describe.concurrent('a connection that is cut at COMMIT', () => {
       },
       { name: 'the COMMIT did not arrive: the handler runs again at once', arrives: false },
     ])('$name', async ({ arrives }) => {
-      await using stage = await Stage.open({ sqs: queue.connection, worker: { transaction } })
+      await using stage = await TestStage.open({
+        queue: await createSqsQueue(queue.connection),
+        worker: { transaction },
+      })
       const target = targetOf(stage.databaseUrl)
       const fault = { text: VICTIM.id, arrives, by: 'cut' } as const
       const severed = await severCommit(target, fault)

@@ -6,8 +6,9 @@ import {
   sqs,
 } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { everythingOnce } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import type { CrashPoint } from '../../support/workers/protocol.ts'
 
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
@@ -20,17 +21,20 @@ beforeAll(async () => {
 })
 afterAll(() => Promise.all([queue, cache].map((server) => server.stop())))
 
-const openStage = (transaction: 'each' | 'batch', longestHiddenMs?: number): Promise<Stage> =>
-  Stage.open({
-    ...{ sqs: queue.connection, longestHiddenMs },
+const openStage = async (
+  transaction: 'each' | 'batch',
+  longestHiddenMs?: number,
+): Promise<TestStage> =>
+  TestStage.open({
+    queue: await createSqsQueue(queue.connection, { longestHiddenMs }),
     worker: { transaction, deadlineMs: 3_000, redisPort: cache.connection.port },
   })
 
 describe.concurrent.each(['each', 'batch'] as const)(
   "leases in Redis beside the inbox, transaction '%s'",
   (transaction) => {
-    // Red when the lease decides who may commit instead of the row: its owner changes twice here.
-    test('traps T5 and A4: an owner that wakes after SIGSTOP cannot commit over its successor', async () => {
+    // Red when the lease instead of the row decides who may commit: the lease changes its owner twice here.
+    test('traps T5 and A4: an owner that continues after SIGSTOP cannot commit after its successor', async () => {
       await using stage = await openStage(transaction)
       const owner = stage.spawn('owner')
       const successor = stage.spawn('successor')
@@ -54,7 +58,7 @@ describe.concurrent.each(['each', 'batch'] as const)(
       expect(await stage.committed(STALLED.id)).toMatchObject([{ worker: 'successor' }])
     })
 
-    async function die(stage: Stage, at: CrashPoint) {
+    async function die(stage: TestStage, at: CrashPoint) {
       const first = stage.spawn('first', { crash: { at, id: VICTIM.id } })
       const successor = stage.spawn('successor')
       await stage.send([VICTIM])
@@ -66,8 +70,8 @@ describe.concurrent.each(['each', 'batch'] as const)(
       return successor
     }
 
-    // Red when what the row says is kept from Redis.
-    test('a lease whose owner died after its COMMIT is healed by the redelivery', async () => {
+    // Red when Redis is not told the state of the row.
+    test('the redelivery completes a lease whose owner died after its COMMIT', async () => {
       await using stage = await openStage(transaction, 500)
       const successor = await die(stage, 'before-complete')
       expect(await stage.state(VICTIM.id)).toBe('d')
@@ -76,7 +80,7 @@ describe.concurrent.each(['each', 'batch'] as const)(
       expect(await stage.committed(VICTIM.id)).toMatchObject([{ worker: 'first' }])
       expect(successor.settled.at(-1)).toMatchObject({ kind: 'ack', why: 'duplicate' })
 
-      // Redis is healed: it does not matter any more what Postgres has.
+      // Redis has the done mark again, so that the row in Postgres does not matter any more.
       await stage.pool.query('delete from onceward.processed_events')
       await stage.send([VICTIM])
       await everythingOnce(stage, [VICTIM])

@@ -6,9 +6,10 @@ import {
   sqs,
 } from '@onceward/testing'
 import { afterAll, beforeAll, describe, test } from 'vitest'
+import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { createDice } from '../../support/dice.ts'
 import { effectsReach, everythingOnce, orders, stillAlive } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 
 const COUNT = 300
 
@@ -16,7 +17,7 @@ let queue: Server<SqsConnection>
 let server: PostgresServer
 beforeAll(async () => {
   queue = await sqs({ process: true })
-  // Not the shared one: it is going to be hurt.
+  // Not the shared server, because this one is killed.
   server = await postgres({ native: true })
 })
 afterAll(() => Promise.all([queue.stop(), server.stop()]))
@@ -31,8 +32,8 @@ describe.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
     { name: 'killed by SIGKILL', signal: 'SIGKILL' },
   ] as const)('Postgres is $name three times under load', async ({ signal }) => {
     const dice = createDice()
-    await using stage = await Stage.open({
-      sqs: queue.connection,
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection),
       databaseUrl: await server.createDatabase(),
       worker: { transaction, attempts: 1 },
     })

@@ -1,20 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sqs } from '@onceward/testing'
 import { describe, test } from 'vitest'
+import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { effectsReach, everythingOnce, orders, stillAlive } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 
 const DOWN_MS = 20_000
 const COUNT = 200
 
 describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
   /*
-   * Red when an error of the receive ends the loop (trap T16), and when what was committed while SQS could not be
-   * told is run again afterwards.
+   * Red when an error of the receive ends the loop (trap T16), and when an event that was committed while SQS was
+   * down runs again afterwards.
    */
-  test('SQS is down for 20 s in the middle of the work', async () => {
+  test('an outage of SQS for 20 s under load loses and doubles nothing', async () => {
     await using queue = await sqs({ process: true, native: true })
-    await using stage = await Stage.open({ sqs: queue.connection, worker: { transaction } })
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection),
+      worker: { transaction },
+    })
     const all = orders(COUNT, { takesMs: 20 })
     await stage.send(all)
     const workers = [stage.spawn('one'), stage.spawn('two')]

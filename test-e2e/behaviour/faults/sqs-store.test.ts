@@ -94,18 +94,18 @@ test.each(['each', 'batch'] as const)(
 )
 
 // Red when the loop ends with the first error of the store, or when the error is taken for a failed handler.
-test('trap T16: connections that are cut under the handlers end nothing and cost no order', async () => {
+test('trap T16: connections that are cut under running handlers do not end the consumer, and every order is charged once', async () => {
   const queueUrl = await queues.create()
   const keys = keysOf('cut-', 300)
   await queues.send(queueUrl, keys)
   const address = new URL(url)
-  await using link = await proxy({ host: address.hostname, port: Number(address.port) })
-  address.host = `127.0.0.1:${link.port}`
+  await using databaseProxy = await proxy({ host: address.hostname, port: Number(address.port) })
+  address.host = `127.0.0.1:${databaseProxy.port}`
   const { guard, pool } = ledger('cut', address.href)
   await using consumption = await consumeSqs(queues.client, guard, { queueUrl, ...fast })
   for (const most of [20, 100, 180]) {
     await until(async () => (await charged('cut-')).length >= most, { deadlineMs: 150_000 })
-    link.cut()
+    databaseProxy.cut()
   }
   await until(() => queues.isEmpty(queueUrl), { deadlineMs: 200_000 })
   expect(await charged('cut-')).toEqual(keys.toSorted())
@@ -116,12 +116,12 @@ test('trap T16: connections that are cut under the handlers end nothing and cost
 }, 240_000)
 
 // Red when polling goes on while the store is down: ElasticMQ moves what was received more than three times.
-test('a store that is away for ten seconds sends nothing to the queue of the redrive policy', async () => {
+test('an outage of the store for ten seconds sends nothing to the queue of the redrive policy', async () => {
   const { queueUrl, deadUrl } = await queues.createPair(3)
   const keys = keysOf('away-', 40)
   const address = new URL(url)
-  await using link = await proxy({ host: address.hostname, port: Number(address.port) })
-  address.host = `127.0.0.1:${link.port}`
+  await using databaseProxy = await proxy({ host: address.hostname, port: Number(address.port) })
+  address.host = `127.0.0.1:${databaseProxy.port}`
   const { guard, pool } = ledger('away', address.href)
   const client = queues.another()
   let receives = 0
@@ -131,15 +131,15 @@ test('a store that is away for ten seconds sends nothing to the queue of the red
   await using consumption = await consumeSqs(client, guard, { queueUrl, ...fast })
   await queues.send(queueUrl, ['away-first'])
   await until(async () => (await charged('away-')).length === 1)
-  link.refuse(true)
-  link.cut()
+  databaseProxy.refuse(true)
+  databaseProxy.cut()
   await queues.send(queueUrl, keys)
   await until(() => consumption.health().state === 'paused', { deadlineMs: 20_000 })
   const before = receives
   const startedAt = performance.now()
   await until(() => performance.now() - startedAt > 10_000, { deadlineMs: 20_000 })
   expect(receives - before).toBeLessThan(20)
-  link.refuse(false)
+  databaseProxy.refuse(false)
   await until(() => queues.isEmpty(queueUrl), { deadlineMs: 150_000 })
   expect(await charged('away-')).toEqual([...keys, 'away-first'].toSorted())
   expect(await queues.isEmpty(deadUrl)).toBe(true)

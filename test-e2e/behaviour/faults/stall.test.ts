@@ -1,7 +1,8 @@
 import { type Server, type SqsConnection, sqs } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { everythingOnce } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
 const AFTER = { id: 'order-after' }
@@ -18,10 +19,10 @@ describe.concurrent('a process that is frozen inside its transaction', () => {
    * a lease or an advisory lock decides instead of the row: both commit.
    */
   test.each(['each', 'batch'] as const)(
-    "trap T5, acceptance A4: its successor commits, and the owner that thaws cannot (transaction '%s')",
+    "trap T5, acceptance A4: the successor commits, and the owner that continues cannot (transaction '%s')",
     async (transaction) => {
-      await using stage = await Stage.open({
-        sqs: queue.connection,
+      await using stage = await TestStage.open({
+        queue: await createSqsQueue(queue.connection),
         worker: { transaction, deadlineMs: 3_000 },
       })
       const owner = stage.spawn('owner')

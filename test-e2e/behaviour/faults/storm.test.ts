@@ -6,9 +6,10 @@ import {
   sqs,
 } from '@onceward/testing'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { createDice, type Dice } from '../../support/dice.ts'
 import { effectsReach, everythingOnce, orders } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import { Crew } from '../../support/workers/crew.ts'
 import type { Order } from '../../support/workers/protocol.ts'
 
@@ -25,18 +26,17 @@ beforeAll(async () => {
 afterAll(() => Promise.all([queue.stop(), server.stop()]))
 
 /*
- * Chance finds what nobody thought of. The seed is printed; ONCEWARD_E2E_SEED repeats the blows, though not the moment
- * in which they fall.
+ * Random blows. The seed is printed, and ONCEWARD_E2E_SEED repeats the blows, but the timing differs
+ * between runs.
  */
 test.each(['each', 'batch'] as const)(
-  "workers killed and frozen, Postgres restarted, producers that repeat themselves: transaction '%s'",
+  "with workers killed and frozen, Postgres restarted, and messages sent twice, every event has one effect: transaction '%s'",
   async (transaction) => {
     const dice = createDice()
-    await using stage = await Stage.open({
-      sqs: queue.connection,
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection, { longestHiddenMs: 2_000 }),
       databaseUrl: await server.createDatabase(),
-      longestHiddenMs: 2_000,
-      // Ten: a blow may hit an event that runs alone, and then it counts.
+      // Ten, because a blow may interrupt an event that runs alone, and then it counts as an attempt.
       worker: { transaction, deadlineMs: 3_000, attempts: 10 },
     })
     const all = orders(COUNT, { takesMs: 2 })
@@ -51,13 +51,13 @@ test.each(['each', 'batch'] as const)(
 
     await everythingOnce(stage, all)
     crew.end()
-    // None ended by itself.
+    // No worker ended by itself.
     expect(new Set(crew.deaths), await stage.explain(['nothing'])).toEqual(new Set(['SIGKILL']))
   },
   120_000 + COUNT * 20,
 )
 
-/** Every tenth is sent twice, the copies anywhere among the others. */
+/** Every tenth order is sent twice, with its copy anywhere among the others. */
 function withDuplicates(all: readonly Order[], dice: Dice): readonly Order[] {
   const copies = all.filter((_, index) => index % 10 === 0)
   return [...all, ...copies]
@@ -66,7 +66,7 @@ function withDuplicates(all: readonly Order[], dice: Dice): readonly Order[] {
     .map(({ order }) => order)
 }
 
-/** Each once, then at random. */
+/** Each kind once, then random ones. */
 const KINDS = ['kill', 'freeze', 'restart', 'crash', 'kill'] as const
 
 const frozen = new WeakSet<Crew['members'][number]>()

@@ -1,5 +1,6 @@
 import { type Server, type SqsConnection, sqs } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import {
   effectsReach,
   everythingOnce,
@@ -7,7 +8,7 @@ import {
   orders,
   stillAlive,
 } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import type { Order } from '../../support/workers/protocol.ts'
 
 const DAY_MS = 86_400_000
@@ -24,8 +25,8 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
    * never gets), or compared with one of the server's.
    */
   test('trap T32: two workers whose clocks are wrong by a day, one each way, share the work', async () => {
-    await using stage = await Stage.open({
-      sqs: queue.connection,
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection),
       worker: { transaction, retryBaseMs: 1_000 },
     })
     const ahead = stage.spawn('ahead', { clockOffsetMs: DAY_MS })
@@ -33,7 +34,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     const workers = [ahead, behind]
     await Promise.all(workers.map((worker) => worker.start()))
     const all: Order[] = []
-    // Who receives what is the broker's choice: one that polls first may take a whole wave.
+    // The broker decides who receives what: the first worker that polls may take a whole wave.
     do {
       const wave = orders(20, { deed: 'fail-once' }, `wave-${all.length}`)
       all.push(...wave)
@@ -49,10 +50,10 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     expect(Math.max(...waits)).toBeLessThan(60_000)
   })
 
-  // Red when waiting for a connection has no end, or when it counts as a failure of the event.
+  // Red when the wait for a connection has no limit, or when it counts as a failure of the event.
   test("a pool that the user's own code has exhausted defers everything until it is free", async () => {
-    await using stage = await Stage.open({
-      sqs: queue.connection,
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection),
       worker: { transaction, poolMax: 5, concurrency: 3, attempts: 1 },
     })
     const worker = stage.spawn('worker')
@@ -75,9 +76,9 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
   })
 
   // Red when the error is taken for a failure of the event: with one attempt, all of them would be dead.
-  test('a full disk (53100) is no failure of the event', async () => {
-    await using stage = await Stage.open({
-      sqs: queue.connection,
+  test('a full disk (53100) does not count as a failure of the event', async () => {
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection),
       worker: { transaction, attempts: 1 },
     })
     await stage.pool.query('insert into full_disk values (true)')
@@ -96,11 +97,10 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     expect(worker.settled.map(({ error = '' }) => error).join()).toMatch(/No space left on device/)
   })
 
-  // Red when each of these runs counts as one without verdict: after three of them the event would be dead.
-  test('a disk that is full for long is held against no event, redelivered ones included', async () => {
-    await using stage = await Stage.open({
-      sqs: queue.connection,
-      longestHiddenMs: 2_000,
+  // Red when each of these runs counts as an attempt without a recorded result: three of them would make it dead.
+  test('a disk that is full for long counts against no event, including redelivered ones', async () => {
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection, { longestHiddenMs: 2_000 }),
       worker: { transaction, attempts: 1 },
     })
     await stage.pool.query('insert into full_disk values (true)')
@@ -123,10 +123,9 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
    * Red when such a run counts for the neighbours too (all of a batch end dead), and when a delivery that was begun
    * counts as a first one for ever (it never ends).
    */
-  test('an event that breaks its connection in every run ends without verdict, alone', async () => {
-    await using stage = await Stage.open({
-      sqs: queue.connection,
-      longestHiddenMs: 2_000,
+  test('an event that breaks its connection in every run is dead-lettered alone, with reason no-verdict', async () => {
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection, { longestHiddenMs: 2_000 }),
       worker: { transaction, attempts: 1 },
     })
     const worker = stage.spawn('worker')
@@ -140,7 +139,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     expect(await stage.troubles()).toMatchObject([
       { id: breaker.id, state: 'x', reason: 'no-verdict', published: true },
     ])
-    expect(await stage.place?.deadLetters()).toEqual([{ id: breaker.id, reason: 'no-verdict' }])
+    expect(await stage.queue?.deadLetters()).toEqual([{ id: breaker.id, reason: 'no-verdict' }])
     stillAlive([worker])
   })
 })

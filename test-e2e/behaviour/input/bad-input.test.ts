@@ -11,7 +11,7 @@ beforeAll(async () => {
 })
 afterAll(() => billing[Symbol.asyncDispose]())
 
-/** Whatever came before: the consumer is alive. */
+/** The consumer is still alive after everything before. */
 let alive = 0
 afterEach(async () => {
   alive += 1
@@ -53,7 +53,7 @@ test('an empty body is the payload null', async () => {
   expect(payload).toBeNull()
 })
 
-test('a body of 256 KiB goes through whole, and is buried whole', async () => {
+test('a body of 256 KiB is processed and dead-lettered in full', async () => {
   const text = 'x'.repeat(262_000)
   let length = 0
   const guard = billing.guard((event) => {
@@ -69,7 +69,7 @@ test('a body of 256 KiB goes through whole, and is buried whole', async () => {
   expect(stored).toBe(delivery.body.length)
 })
 
-test('a payload that does not fit the schema is refused, and says what is wrong', async () => {
+test('a payload that does not fit the schema is refused with an error that says what is wrong', async () => {
   const schema = z.object({ orderId: z.string() })
   const guard = billing.guard(charge, { options: { schema } })
   expect(await guard.process(toDelivery({ orderId: 5 }))).toMatchObject({
@@ -104,7 +104,7 @@ test.each([
   ['1024 bytes', 'k'.repeat(1_024)],
   ['quotes and backslashes', `'; drop table charges; -- \\`],
   ['any Unicode', '🂡 ключ 鍵 مفتاح'],
-])('a key of %s is an identity like any other', async (_, key) => {
+])('a key of %s works like any other key', async (_, key) => {
   const guard = billing.guard(() => undefined)
   const delivery = toDelivery({}, { headers: { 'idempotency-key': key } })
   expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })

@@ -1,32 +1,33 @@
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { RunningBroker } from '../../brokers/broker.ts'
+import { PARTITIONS, type Topic, type TopicOptions } from '../../brokers/kafka/queue.ts'
+import { startKafka } from '../../brokers/kafka/server.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import { KAFKA, type RunningBroker } from '../../support/brokers/brokers.ts'
-import { PARTITIONS, type Topic, type TopicOptions } from '../../support/brokers/kafka-topic.ts'
 import { effectsReach, orders } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import type { Order, WorkerConfig } from '../../support/workers/protocol.ts'
 
 const SESSION_MS = 2_000
 
-/** Its owner ends it long after its session would have ended. */
+/** The handler takes much longer than the session of its member. */
 const SLOW = { id: 'order-slow', takesMs: 3 * SESSION_MS } as const
 
 describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
   let broker: RunningBroker<Topic, TopicOptions>
   beforeAll(async () => {
-    broker = await KAFKA.start()
+    broker = await startKafka()
   })
   afterAll(() => broker?.server.stop())
 
-  const openTopic = (): Promise<Topic> => broker.createPlace({ sessionMs: SESSION_MS })
-  const openStage = (place: Topic, worker: Partial<WorkerConfig> = {}): Promise<Stage> =>
-    Stage.open({ place, worker: { transaction: 'each', concurrency: 4, ...worker } })
+  const openTopic = (): Promise<Topic> => broker.createQueue({ sessionMs: SESSION_MS })
+  const openStage = (queue: Topic, worker: Partial<WorkerConfig> = {}): Promise<TestStage> =>
+    TestStage.open({ queue, worker: { transaction: 'each', concurrency: 4, ...worker } })
 
   /*
-   * One order after the other goes to each of the other partitions, each after the effect of the one before. Red when
-   * an error reaches kafkajs: nothing is fetched then until its next try, so each step costs an attempt of the poison.
-   * A step without one is a delivery that the poison has not held up.
+   * Orders go to each of the other partitions, one after the effect of the one before. Red when an error reaches
+   * kafkajs: it then fetches nothing until its next try, so that each step costs an attempt of the poison message.
+   * A step without such an attempt is a delivery that the poison message did not delay.
    */
   test('a poison leaves the others at least four fifths of their deliveries', async () => {
     const topic = await openTopic()
@@ -49,7 +50,7 @@ describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
     expect(runs.length).toBeLessThan(steps / 5)
   })
 
-  // Red when nothing beats while a handler runs: the event runs twice, its owner is thrown out.
+  // Red when no heartbeat is sent while a handler runs: the owner loses its partition, and the event runs twice.
   test('a handler that is slower than the session stays in its group', async () => {
     const topic = await openTopic()
     await using stage = await openStage(topic)
@@ -64,8 +65,8 @@ describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
     await endsWithEverythingOnce(stage, [SLOW, ...orders(3)])
   })
 
-  // Red when what runs at a rebalance is acknowledged by nobody, or by both: the row decides, the owner commits.
-  test('acceptance A15: a member that joins in the middle of handlers doubles nothing and loses nothing', async () => {
+  // Red when an event that runs during a rebalance is acknowledged by no member, or by two.
+  test('acceptance A15: a member that joins while handlers run doubles nothing and loses nothing', async () => {
     const topic = await openTopic()
     await using stage = await openStage(topic)
     const all = orders(80, { takesMs: 400 })
@@ -81,12 +82,12 @@ describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
     await third.start()
 
     await effectsReach(stage, all.length)
-    // One may be on its way back into the group.
+    // A member may be joining the group again.
     await stage.until(async () => (await topic.members()) === 3, { what: 'three members' })
     await endsWithEverythingOnce(stage, all)
   })
 
-  // Red when a deferred record lets later ones of its key pass, or when attempts of one lane run side by side.
+  // Red when later records of a key overtake a deferred one, or when attempts of one lane run concurrently.
   test('the order of each key is kept with sixteen handlers and events that fail', async () => {
     const topic = await openTopic()
     await using stage = await openStage(topic, { concurrency: 16, poolMax: 18, retryBaseMs: 20 })
@@ -108,8 +109,8 @@ describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
     }
   })
 
-  // Red when the position of an event is where it stood: the offsets of a new topic begin where those of the old did.
-  test('trap T38: the events of a topic that was deleted and made anew are no duplicates of its former ones', async () => {
+  // Red when a position is only topic, partition and offset: a topic that is created again has the same offsets.
+  test('trap T38: events of a topic that is deleted and created again are not duplicates of the former ones', async () => {
     const topic = await openTopic()
     await using stage = await openStage(topic)
     const worker = stage.spawn('worker', { identity: 'position' })
@@ -125,8 +126,8 @@ describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
     await endsWithEverythingOnce(stage, [...orders(5), ...others])
   })
 
-  // Red when two guards of different names share a group because they share a topic: each would see a half.
-  test('trap T39: two consumers on one topic each have all of it', async () => {
+  // Red when two guards of one topic share a consumer group: each would see half of the records.
+  test('trap T39: two consumers on one topic get all events each', async () => {
     const topic = await openTopic()
     await using stage = await openStage(topic)
     const { groupId: _, ...source } = topic.source

@@ -1,42 +1,43 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { RunningBroker } from '../../brokers/broker.ts'
+import type { Topic, TopicOptions } from '../../brokers/kafka/queue.ts'
+import { startKafka } from '../../brokers/kafka/server.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
-import { KAFKA, type RunningBroker } from '../../support/brokers/brokers.ts'
-import type { Topic, TopicOptions } from '../../support/brokers/kafka-topic.ts'
 import { createDice, type Dice } from '../../support/dice.ts'
 import { effectsReach, orders, stillAlive } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 
 /** ONCEWARD_E2E_RESTARTS=30 is the number that the issue asks for. */
 const RESTARTS = Number(process.env['ONCEWARD_E2E_RESTARTS'] ?? 2)
 
-/** Orders after each. */
+/** Orders that are sent after each restart. */
 const COUNT = 40
 
-/** The shortest that a broker accepts as it comes. */
+/** The shortest session that a broker with default settings accepts. */
 const SESSION_MS = 6_000
 
-/** At most; from a blink to longer than kafkajs keeps trying. */
+/** The longest outage. It is longer than kafkajs retries. */
 const LONGEST_OUTAGE_MS = 12_000
 
 let broker: RunningBroker<Topic, TopicOptions>
 beforeAll(async () => {
-  if (!skipped('kafka')) broker = await KAFKA.start()
+  if (!skipped('kafka')) broker = await startKafka()
 })
 afterAll(() => broker?.server.stop())
 
 /*
- * Red when a consumer that kafkajs has given up is not replaced, when one of the tries to come back gives up or warns, and
- * when a member waits for its own ghost. How long each restart took until the first new effect is printed.
+ * Red when a consumer that kafkajs has given up is not replaced, when a try to reconnect fails for good or warns, and
+ * when a member waits for its own former session. Prints the time from each restart to the first new effect.
  */
 test.skipIf(skipped('kafka'))(
-  'two members consume again after each of many restarts, by themselves and without a warning',
+  'two members recover from each of many restarts, by themselves and without a warning',
   async () => {
     const dice = createDice()
-    const place = await broker.createPlace({ sessionMs: SESSION_MS })
-    await using stage = await Stage.open({
-      place,
+    const queue = await broker.createQueue({ sessionMs: SESSION_MS })
+    await using stage = await TestStage.open({
+      queue,
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000 },
     })
     const all = orders(COUNT * (RESTARTS + 1), { takesMs: 20 })

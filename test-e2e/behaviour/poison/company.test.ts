@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { HandBroker } from '../../support/brokers/manual-broker.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { ManualBroker } from '../../support/manual-broker.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import type { Order } from '../../support/workers/protocol.ts'
 
 const POISON = 'order-poison'
@@ -15,11 +15,11 @@ type Place = keyof typeof PLACES
  */
 describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
   test.each(Object.keys(PLACES) as Place[])(
-    'a poison that stands %s ends dead alone',
+    'only the poison message dies when it stands %s',
     async (place) => {
-      await using stage = await Stage.open({ worker: { transaction, attempts: ATTEMPTS } })
+      await using stage = await TestStage.open({ worker: { transaction, attempts: ATTEMPTS } })
       const orders = hundred(place)
-      const broker = new HandBroker(stage, orders)
+      const broker = new ManualBroker(stage, orders)
 
       const deaths = await broker.run()
 

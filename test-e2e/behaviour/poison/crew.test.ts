@@ -1,7 +1,8 @@
 import { type Server, type SqsConnection, sqs } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { onceEach, orders } from '../../support/effects.ts'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import { Crew } from '../../support/workers/crew.ts'
 
 const ATTEMPTS = 3
@@ -13,10 +14,10 @@ beforeAll(async () => {
 afterAll(() => queue.stop())
 
 describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
-  // Red when attempts are counted inside the business transaction: it is never dead, and the crew dies for ever.
-  test('trap T13: an attempt counter survives the rollback, and acceptance A14: a poison that kills every process is published as dead', async () => {
-    await using stage = await Stage.open({
-      sqs: queue.connection,
+  // Red when attempts are counted inside the business transaction: the poison never dies, and kills workers for ever.
+  test('trap T13: an attempt counter survives the rollback, and acceptance A14: a poison message that kills every process is dead-lettered', async () => {
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection),
       worker: { transaction, attempts: ATTEMPTS },
     })
     const innocent = orders(100)
@@ -39,16 +40,19 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
         published: true,
       },
     ])
-    expect(await stage.place?.deadLetters()).toEqual([
+    expect(await stage.queue?.deadLetters()).toEqual([
       { id: 'order-poison', reason: 'attempts-spent' },
     ])
     const counts = (await stage.runs()).filter(({ id }) => id !== 'order-poison')
     expect(Math.max(...counts.map(({ attempt }) => attempt))).toBeLessThanOrEqual(2)
   })
 
-  // Red when each process counts for itself.
+  // Red when each process has a count of its own.
   test('trap T14: three processes together make as many attempts as one', async () => {
-    await using stage = await Stage.open({ sqs: queue.connection, worker: { transaction } })
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection),
+      worker: { transaction },
+    })
     const failing = orders(9, { deed: 'fail-always' })
     await Crew.of(3, stage, { retryBaseMs: 10 })
     await stage.send(failing)
@@ -69,9 +73,8 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
 
   // Red when redeliveries count as attempts, by the receive count of SQS or before the row is asked.
   test('an event whose effect is committed never becomes dead, however often it is redelivered', async () => {
-    await using stage = await Stage.open({
-      sqs: queue.connection,
-      visibilityMs: 1_000,
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection, { visibilityMs: 1_000 }),
       worker: { transaction, attempts: ATTEMPTS },
     })
     await stage.send(orders(1))
@@ -92,6 +95,6 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     expect(await stage.effects()).toEqual({ 'order-0': 1 })
     expect(await stage.runs()).toHaveLength(1)
     expect(await stage.troubles()).toEqual([])
-    expect(await stage.place?.deadLetters()).toEqual([])
+    expect(await stage.queue?.deadLetters()).toEqual([])
   })
 })

@@ -34,7 +34,7 @@ const endConnection: Way = async (event, context) => {
   await billing.admin.query('select pg_terminate_backend($1)', [rows[0].pid])
 }
 
-/** Steps at which a run ends otherwise than with a commit. */
+/** Steps after which a run does not end with a commit. */
 const WAYS: readonly (readonly [string, Way])[] = [
   [
     'in the handler',
@@ -67,7 +67,7 @@ const WAYS: readonly (readonly [string, Way])[] = [
   ],
 ]
 
-/** Keys of done marks, and of results. */
+/** The keys of done marks and of results. */
 async function done(): Promise<readonly string[]> {
   const keys = await client.keys('{o:*}*')
   const values = await Promise.all(
@@ -76,8 +76,8 @@ async function done(): Promise<readonly string[]> {
   return keys.filter((key, index) => /\}m/.test(key) || values[index]?.startsWith('1d'))
 }
 
-// Red when a completion is told before the commit has answered.
-test.each(WAYS)('a run that ends %s leaves nothing done in Redis', async (where, way) => {
+// Red when Redis is told of a completion before the commit has answered.
+test.each(WAYS)('a run that ends %s leaves no done mark in Redis', async (where, way) => {
   await client.flushall()
   let isBroken = true
   const guard = billing.guard((event, context) => (isBroken ? way : charge)(event, context), {
@@ -92,7 +92,7 @@ test.each(WAYS)('a run that ends %s leaves nothing done in Redis', async (where,
   expect(await done()).toEqual([])
   expect(await billing.charges(where)).toBe(0)
   isBroken = false
-  // In Redis it is not done either way, so it runs, and then there is a row for the mark.
+  // Redis has no done mark either way, so the event runs, and then there is a row that allows one.
   expect(await settled(guard, delivery)).toMatchObject({ kind: 'ack' })
   expect(await done()).toHaveLength(1)
   expect(await billing.charges(where)).toBe(1)

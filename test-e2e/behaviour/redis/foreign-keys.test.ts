@@ -28,7 +28,7 @@ async function keyOf(consumer: string, order: string, namespace: string): Promis
   return Buffer.concat([tag, Buffer.from(id, 'hex')])
 }
 
-/** That of a guard beside an inbox is bound to the history of its Postgres. */
+/** The namespace of a guard beside an inbox, which contains the identity of the Postgres history. */
 async function boundNamespace(): Promise<string> {
   const [key = ''] = await client.keys('{o:onceward.*}g')
   return /^{o:(.*):..}g$/.exec(key)?.[1] ?? ''
@@ -45,7 +45,7 @@ describe.each([
   ['a value cut short', (key: Buffer) => client.set(key, '1p12345678170000000000 1 fir')],
   ['a value of another version', (key: Buffer) => client.set(key, '2d12345678-1 ')],
 ])('%s where an event would be', (what, put) => {
-  // Red when a claim that Redis cannot answer is taken for one that somebody has, and when it is written over.
+  // Red when an unreadable value in Redis counts as somebody's claim, and when it is overwritten.
   test('is reported and left as it is, and the event goes to Postgres', async () => {
     const { warned, logger } = listener()
     const leases = redisLeases(client, { budgetMs: 10_000 })
@@ -62,8 +62,8 @@ describe.each([
     expect(warned).toMatchObject([{ consumer: 'billing', message }])
   })
 
-  // Red when what nobody can read is taken for what nobody has.
-  test('is waited for without an inbox, because nobody else knows what was done', async () => {
+  // Red when an unreadable value in Redis counts as no value.
+  test('is waited for without an inbox, because only Redis knows what was processed', async () => {
     const { warned, logger } = listener()
     const sent: string[] = []
     const guard = createGuard(

@@ -41,7 +41,7 @@ afterAll(async () => {
 interface Scene extends AsyncDisposable {
   readonly guard: Guard
   readonly pool: pg.Pool
-  /** Lets time pass on the guard's clock. */
+  /** Advances the guard's clock. */
   wait(ms: number): void
   charges(): Promise<number>
 }
@@ -95,7 +95,7 @@ async function dataDirectory(): Promise<string> {
   return rows[0].data_directory
 }
 
-/** Postgres answers again, and has the history it will have. */
+/** Resolves when Postgres answers again and has the history of the server that took over. */
 async function isBack({ pool }: Scene): Promise<void> {
   await until(() => pool.query('select pg_current_wal_lsn()'))
 }

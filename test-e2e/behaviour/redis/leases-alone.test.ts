@@ -34,7 +34,7 @@ afterAll(async () => {
   await Promise.all([pool.end(), server.stop()])
 })
 
-/** A guard whose effect is not in Postgres. */
+/** A guard whose effect is outside Postgres. */
 function mailing(
   leases: LeaseStore,
   handler: () => Promise<string>,
@@ -103,7 +103,7 @@ describe.each([
       wait,
     )
     const asked = Promise.withResolvers<void>()
-    // Without sessions, which nobody could watch.
+    // Without `open`, so that the guard works on the store itself.
     const { open, ...store } = leases()
     expect(open).toBeDefined()
     const watched: LeaseStore = {
@@ -171,7 +171,7 @@ test('postgresLeases work beside an inbox on the same pool', async () => {
   )
   guards.push(guard)
   const deliveries = Array.from({ length: 60 }, (_, index) => orderPlaced(`order-${index % 30}`))
-  // A twin that waits longer than it may is deferred, and comes again.
+  // A copy that waits longer than `claimWaitMs` is deferred and comes again.
   const isAcked = async (delivery: Delivery): Promise<boolean> =>
     (await guard.process(delivery)).kind === 'ack'
   await Promise.all(deliveries.map((delivery) => until(() => isAcked(delivery))))

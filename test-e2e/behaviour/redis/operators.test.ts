@@ -22,11 +22,11 @@ afterAll(async () => {
   await server.stop()
 })
 
-/** Names its keys as the guard does. */
+/** Names keys in Redis as the guard does. */
 const idOf = async (key: string): Promise<EventId> =>
   (await billing.value(`select onceward.event_id('billing', null, $1)`, [key])) as EventId
 
-test('an operator replays a dead event that Redis believes to be waiting', async () => {
+test('an operator replays a dead event that Redis has as waiting', async () => {
   let isBroken = true
   const guard = billing.guard(
     async (event, context) => {
@@ -43,7 +43,7 @@ test('an operator replays a dead event that Redis believes to be waiting', async
   const delivery = orderPlaced('order')
   expect(await guard.process(delivery)).toMatchObject({ kind: 'defer', reason: 'failed' })
   expect(await guard.process(delivery)).toMatchObject({ kind: 'defer', reason: 'not-due' })
-  // Dies while Redis is away, which goes on believing in the wait of minutes.
+  // The event dies while Redis is down, so that Redis still has its wait of minutes.
   await server.kill()
   await billing.age()
   await until(async () => (await guard.process(delivery)).kind === 'dead-letter')
@@ -53,7 +53,7 @@ test('an operator replays a dead event that Redis believes to be waiting', async
   isBroken = false
   const id = await idOf('order')
   expect(await deadLetters(billing.admin).replay(id)).toEqual({ done: [id], untouched: [] })
-  // Run from Postgres by the guard itself; nobody asks Redis.
+  // The guard runs the parked event from Postgres and does not ask Redis.
   await until(async () => (await billing.charges('order')) === 1, {
     what: 'the replayed event to run',
     deadlineMs: 60_000,
@@ -63,7 +63,7 @@ test('an operator replays a dead event that Redis believes to be waiting', async
   expect(await billing.charges('order')).toBe(1)
 })
 
-test('a discarded event stays dead for its copies, whatever Redis has of it', async () => {
+test('copies of a discarded event find it dead, whatever Redis has', async () => {
   const guard = billing.guard(() => Promise.reject(new Error('no such customer')), {
     options: { leases: redisLeases(client, { budgetMs: 10_000 }), retry: { attempts: 1 } },
   })

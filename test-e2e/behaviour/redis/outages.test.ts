@@ -30,7 +30,7 @@ function connect(): Redis {
   return client
 }
 
-/** Options of a guard with a client of its own, as a process has. Patient, where Redis is not to fail. */
+/** Options of a guard with a client of its own, like a process. The budget is long where Redis must not fail. */
 const leased = (options: RedisLeasesOptions = { budgetMs: 10_000 }) => ({
   options: { leases: redisLeases(connect(), options) },
 })
@@ -58,13 +58,13 @@ describe('Redis loses what it had', () => {
   })
 
   // Red when an event that Redis does not know is new.
-  test('trap T31: a done event that Redis lost is a duplicate still, and Redis learns of it', async () => {
+  test('trap T31: copies of a done event that Redis lost are still duplicates, and Redis gets its mark again', async () => {
     const guard = billing.guard(charge, leased())
     const delivery = orderPlaced('order')
     expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
     await connect().flushall()
     expect(await guard.process(delivery)).toMatchObject({ by: 'duplicate' })
-    // Healed: Postgres is not asked again, so that it does not matter what it has.
+    // Redis has the done mark again. Postgres is not asked, so that its rows do not matter.
     await billing.admin.query('delete from onceward.processed_events')
     expect(await guard.process(delivery)).toMatchObject({ by: 'duplicate' })
     expect(await billing.charges()).toBe(1)
@@ -132,8 +132,8 @@ describe('acceptance A10: Redis goes away', () => {
   })
 })
 
-// Red when a waiter polls the lease until it is free.
-test('acceptance A18: who waits for a twin asks Redis a handful of times', async () => {
+// Red when a waiting copy polls the lease until it is free.
+test('acceptance A18: a copy that waits for another run asks Redis a handful of times', async () => {
   const gate = createGate()
   const slow = billing.guard(async (event, context) => {
     await gate.pass()

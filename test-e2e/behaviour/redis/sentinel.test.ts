@@ -53,7 +53,7 @@ async function primaryPort(): Promise<number> {
   }
 }
 
-/** Kills the primary, waits for its successor, and lets it come back as a replica. */
+/** Kills the primary, waits until a replica is promoted, and restarts the old primary as a replica. */
 async function failOver(): Promise<void> {
   const before = await primaryPort()
   const primary = servers.find(({ connection }) => connection.port === before)
@@ -66,7 +66,7 @@ async function failOver(): Promise<void> {
   follower.disconnect()
 }
 
-// Red when what Redis lost with its primary is new to Postgres too.
+// Red when an event that Redis lost with its primary runs again although Postgres has its row.
 test('trap T31: Sentinel replaces the primary under load: 0 lost, 0 doubled', async () => {
   const nodes = watch.nodes.map(({ host, port }) => ({ host, port }))
   const ioredis = new Redis({
@@ -85,7 +85,7 @@ test('trap T31: Sentinel replaces the primary under load: 0 lost, 0 doubled', as
   try {
     const harm = await storm({ billing, guards, hurt: failOver, rounds: 1 })
     expect(harm).toEqual({ lost: 0, doubled: 0 })
-    // Both clients found the new primary, and what they tell it is done needs no Postgres.
+    // Both clients found the new primary, and a duplicate of an event that is done there needs no Postgres.
     for (const [index, guard] of guards.entries()) {
       await until(async () => {
         const delivery = orderPlaced(`after-${index}-${Math.random()}`)

@@ -2,7 +2,7 @@ import type { Delivery, Guard, Settlement } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { type Billing, orderPlaced } from '../traps/billing.ts'
 
-/** A broker in a nutshell: brings a delivery again until it is settled for good. */
+/** A minimal broker: delivers a message again until it is acked or dead-lettered. */
 export async function settled(guard: Guard, delivery: Delivery): Promise<Settlement> {
   return until(
     async () => {
@@ -15,11 +15,11 @@ export async function settled(guard: Guard, delivery: Delivery): Promise<Settlem
 
 export interface Storm {
   readonly billing: Billing
-  /** Guards of `billing` that share the deliveries, as processes do. */
+  /** Guards of consumer `billing` that share the deliveries, like several processes. */
   readonly guards: readonly Guard[]
-  /** One round of harm; is called again when it has ended. */
+  /** One round of damage to Redis. Called again when it has ended. */
   readonly hurt: () => Promise<unknown>
-  /** Rounds of harm. @defaultValue as many as the load lasts, and two at least */
+  /** Rounds of damage. @defaultValue at least two, and as many as fit while the load runs */
   readonly rounds?: number
 }
 
@@ -27,8 +27,8 @@ const LEAST_EVENTS = 400
 const AT_ONCE = 10
 
 /**
- * Brings ten events at a time, three copies of each side by side to all guards, while Redis is hurt; goes on until it
- * was hurt often enough.
+ * Delivers ten events at a time, three concurrent copies of each to all guards, while Redis is damaged. Goes on
+ * until all rounds of damage are over.
  *
  * @returns how many effects are lost and doubled, counted in Postgres.
  */

@@ -1,16 +1,16 @@
 import { type RedisConnection, redis, type Server, until } from '@onceward/testing'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Stage } from '../../support/test-stage.ts'
+import { TestStage } from '../../support/test-stage.ts'
 import type { Order, WorkerConfig } from '../../support/workers/protocol.ts'
 import type { WorkerProcess } from '../../support/workers/worker-process.ts'
 
 const STALLED: Order = { id: 'order-stalled', deed: 'stall' }
 const COPIES = 5
 
-/** Renewed at a third: in no test is the owner due for one. */
+/** A lease is renewed after a third of its time, which no test reaches. */
 const LEASE_MS = 300_000
-/** The claim, and three more of one who waits. */
+/** The claim of the owner, and three claims of the copy that waits. */
 const HANDFUL = 4
 
 let server: Server<RedisConnection>
@@ -24,21 +24,21 @@ afterAll(async () => {
   await server.stop()
 })
 
-/** Scripts that Redis ran since `RESETSTAT`, whoever asked. */
+/** Scripts that Redis ran since `RESETSTAT`, for all clients. */
 async function calls(): Promise<number> {
   const [, count = '0'] = /cmdstat_evalsha:calls=(\d+)/.exec(await admin.info('commandstats')) ?? []
   return Number(count)
 }
 
 interface Pair {
-  /** Its handler is inside its transaction, and stays there until it is told to `go`. */
+  /** Its handler waits inside its transaction until `go` is called. */
   readonly owner: WorkerProcess
-  /** Open, with nothing in hand. */
+  /** Open, with nothing in flight. */
   readonly waiter: WorkerProcess
 }
 
-/** Two processes, one of which has the event in hand; from here on Redis counts. */
-async function openPair(stage: Stage, own: Partial<WorkerConfig>): Promise<Pair> {
+/** Two processes, one of which processes the event. The script counter of Redis starts here. */
+async function openPair(stage: TestStage, own: Partial<WorkerConfig>): Promise<Pair> {
   const [owner, waiter] = [stage.spawn('owner', own), stage.spawn('waiter', own)]
   await Promise.all([owner.heard('ready'), waiter.heard('ready')])
   deliver(owner, [STALLED])
@@ -60,15 +60,17 @@ const answersOf = (worker: WorkerProcess): readonly string[] =>
 const hasAsked = (): Promise<boolean> =>
   until(async () => (await calls()) > 0, { what: 'the waiter to ask Redis', everyMs: 5 })
 
-async function oneEffect(stage: Stage, worker: string): Promise<void> {
+async function oneEffect(stage: TestStage, worker: string): Promise<void> {
   expect(await stage.committed(STALLED.id)).toMatchObject([{ worker }])
 }
 
 describe.each(['each', 'batch'] as const)(
-  "an event that another process has in hand, transaction '%s'",
+  "an event that another process is running, transaction '%s'",
   (transaction) => {
-    const openStage = (): Promise<Stage> =>
-      Stage.open({ worker: { transaction, redisPort: server.connection.port, leaseMs: LEASE_MS } })
+    const openStage = (): Promise<TestStage> =>
+      TestStage.open({
+        worker: { transaction, redisPort: server.connection.port, leaseMs: LEASE_MS },
+      })
 
     // Red when a claim that is in progress is deferred at once.
     test('is waited for: its copies are duplicates as soon as its owner has committed', async () => {
@@ -84,7 +86,7 @@ describe.each(['each', 'batch'] as const)(
       await oneEffect(stage, 'owner')
     })
 
-    // Red when a waiter polls until the lease is free, and when each of the copies waits for itself.
+    // Red when a waiting copy polls until the lease is free, and when each copy polls on its own.
     test('acceptance A18: costs Redis a handful of calls, and then its copies are deferred', async () => {
       await using stage = await openStage()
       const { owner, waiter } = await openPair(stage, { claimWaitMs: 2_000 })
@@ -92,7 +94,7 @@ describe.each(['each', 'batch'] as const)(
       await waiter.heard('delivered', 2)
       expect(await calls()).toBe(HANDFUL)
       expect(answersOf(waiter)).toEqual(Array(COPIES).fill('defer in-progress'))
-      // Until the lease would be over, not until the next look.
+      // The copy is deferred until the lease would expire, not until the next poll.
       const waits = waiter.settled.slice(-COPIES).map(({ waitMs = 0 }) => waitMs)
       expect(Math.min(...waits)).toBeGreaterThan(LEASE_MS / 2)
       owner.say({ kind: 'go' })
@@ -103,8 +105,8 @@ describe.each(['each', 'batch'] as const)(
       await oneEffect(stage, 'owner')
     })
 
-    // Red when what was claimed for one who waits is run as if nobody had had it before.
-    test('is taken over by who waits for it when its owner is killed', async () => {
+    // Red when the claim of a waiting copy is run as a first attempt although another process had the event.
+    test('is taken over by the waiting copy when its owner is killed', async () => {
       await using stage = await openStage()
       const { owner, waiter } = await openPair(stage, { claimWaitMs: 20_000, leaseMs: 1_000 })
       deliver(waiter, [STALLED])

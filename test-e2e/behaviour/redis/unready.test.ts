@@ -18,7 +18,7 @@ let billing: Billing
 const clients: Redis[] = []
 const opened: Billing[] = []
 
-/** It loads its snapshot slowly, and answers meanwhile. */
+/** Redis loads its snapshot slowly, and answers LOADING meanwhile. */
 const SLOW_TO_LOAD = {
   appendonly: 'no',
   'key-load-delay': '2000',
@@ -42,7 +42,7 @@ afterAll(async () => {
 })
 
 function connect({ port }: { readonly port: number } = server.connection): Redis {
-  // Does not wait until the server has loaded: the guard is to hear what it says.
+  // Does not wait until the server has loaded, so that the guard gets its LOADING answers.
   const client = new Redis(port, { retryStrategy: () => 20, enableReadyCheck: false })
   client.on('error', () => undefined)
   clients.push(client)
@@ -51,8 +51,8 @@ function connect({ port }: { readonly port: number } = server.connection): Redis
 
 const none = { lost: 0, doubled: 0 }
 
-// Red when an answer that came too late, 2 s after Postgres was asked instead, keeps its claim.
-test('Redis behind a network that takes 2 s, and then none: 0 lost, 0 doubled', async () => {
+// Red when a claim whose answer came too late, after Postgres had been asked instead, stays in Redis.
+test('Redis behind a network with a latency of 2 s, and then without: 0 lost, 0 doubled', async () => {
   const guards = [0, 1].map(() =>
     billing.guard(charge, { options: { leases: redisLeases(connect(link)) } }),
   )
@@ -72,7 +72,7 @@ test('Redis behind a network that takes 2 s, and then none: 0 lost, 0 doubled', 
   await until(async () => (await claims()) === 0, { what: 'all late claims to be given back' })
 })
 
-test('Redis that is loading its snapshot is not waited for, and used once it has it', async () => {
+test('a guard does not wait for a Redis that is loading its snapshot, and uses it afterwards', async () => {
   const admin = connect()
   const texts = Array.from({ length: KEYS }, (_, index) => [`theirs:${index}`, 'x'.repeat(100)])
   await admin.mset(...texts.flat())
@@ -86,7 +86,7 @@ test('Redis that is loading its snapshot is not waited for, and used once it has
   const guard = billing.guard(charge, { options: { leases, logger } })
   await guard.process(orderPlaced('before'))
   await server.kill()
-  // Resolves when it has loaded.
+  // Resolves when Redis has loaded its snapshot.
   const restarted = server.restart()
   try {
     const saysLoading = (): boolean => reasons.some((reason) => /it is loading/.test(reason))
@@ -104,7 +104,7 @@ test('Redis that is loading its snapshot is not waited for, and used once it has
   } finally {
     await restarted
   }
-  // Used again: what it says of a done event needs no Postgres.
+  // Redis is used again: a duplicate of a done event needs no Postgres.
   await until(async () => {
     await guard.process(orderPlaced('after'))
     return (await admin.keys('{o:*}g')).length > 0

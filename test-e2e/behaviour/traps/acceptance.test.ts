@@ -70,7 +70,7 @@ test('acceptance A4: an owner that stalls past its deadline cannot commit over i
 })
 
 // Red when release and fail do not compare the owner token.
-test('acceptance A5: a zombie changes nothing of its successor', async () => {
+test('acceptance A5: an owner that lost its claim cannot change what its successor has', async () => {
   const gate = createGate()
   let zombiePid: unknown
   const zombie = billing.guard(async (_, { tx }) => {
@@ -120,7 +120,7 @@ test('acceptance A6: a deadline inside a statement leaves no stray row', async (
   )
 })
 
-test('acceptance A9: the order of keys in JSON is no difference', async () => {
+test('acceptance A9: the order of keys in JSON does not matter', async () => {
   const guard = billing.guard(charge)
   const one = toDelivery({}, { messageId: 'order', body: Buffer.from('{"a":1,"b":2}') })
   const two = toDelivery({}, { messageId: 'order', body: Buffer.from('{ "b": 2.0, "a": 1 }') })
@@ -154,7 +154,7 @@ test('acceptance A20: a done event is not replayed', async () => {
 })
 
 // Red when a store that is down makes the consumer drop, ack or dead-letter what it holds.
-test('trap T15: a store that is down for a while loses nothing and buries nothing', async () => {
+test('trap T15: an outage of the store loses nothing and dead-letters nothing', async () => {
   const { hole, url } = await throughProxy()
   await using _ = hole
   const guard = billing.guard(charge, { url })

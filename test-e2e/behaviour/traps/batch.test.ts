@@ -30,23 +30,26 @@ const orders = (count: number) => Array.from({ length: count }, (_, n) => orderP
 test.each([
   ['fresh', orderPlaced],
   ['redelivered', (key: string) => redelivered(orderPlaced(key))],
-])('one held row defers its event and not the other nineteen (%s)', async (_, toOrder) => {
-  const guard = billing.guard(charge, batch)
-  await guard.process(orderPlaced('first'))
-  const holder = await billing.admin.connect()
-  await holder.query('begin')
-  await holder.query(
-    'insert into onceward.processed_events (event_id, consumer_id, fingerprint) values ($1, 1, 0)',
-    [eventIdOf('billing', undefined, 'order-7')],
-  )
-  const twenty = Array.from({ length: 20 }, (_, n) => toOrder(`order-${n}`))
-  const settlements = await guard.processBatch(twenty)
-  await holder.query('rollback')
-  holder.release()
-  expect(settlements[7]).toMatchObject({ kind: 'defer', reason: 'in-progress' })
-  expect(settlements.filter(({ kind }) => kind === 'ack')).toHaveLength(19)
-  expect(await billing.charges()).toBe(20)
-})
+])(
+  'a row that another process holds defers its own event and not the other nineteen (%s)',
+  async (_, toOrder) => {
+    const guard = billing.guard(charge, batch)
+    await guard.process(orderPlaced('first'))
+    const holder = await billing.admin.connect()
+    await holder.query('begin')
+    await holder.query(
+      'insert into onceward.processed_events (event_id, consumer_id, fingerprint) values ($1, 1, 0)',
+      [eventIdOf('billing', undefined, 'order-7')],
+    )
+    const twenty = Array.from({ length: 20 }, (_, n) => toOrder(`order-${n}`))
+    const settlements = await guard.processBatch(twenty)
+    await holder.query('rollback')
+    holder.release()
+    expect(settlements[7]).toMatchObject({ kind: 'defer', reason: 'in-progress' })
+    expect(settlements.filter(({ kind }) => kind === 'ack')).toHaveLength(19)
+    expect(await billing.charges()).toBe(20)
+  },
+)
 
 // Red when the verdict of a member counts while it shares its transaction.
 test('a member that swallows a failed statement fails alone', async () => {
@@ -62,7 +65,7 @@ test('a member that swallows a failed statement fails alone', async () => {
 })
 
 // Red without the split after the second 40P01: batches that take rows in opposite order never end.
-test('batches that deadlock end, every event once, no attempt charged', async () => {
+test('batches that deadlock end with one effect for each event and no attempt counted', async () => {
   await billing.admin.query('insert into balances select n, 0 from generate_series(2, 21) as n')
   const gate = createGate()
   const [one, two] = [false, true].map((isReversed) =>
@@ -89,7 +92,7 @@ test('batches that deadlock end, every event once, no attempt charged', async ()
 })
 
 // Red when members of one transaction are acked before, or without, its commit.
-test('a handler that takes the whole batch has one transaction, and a poison stands alone', async () => {
+test('a handler of whole batches has one transaction, and a poison message is separated from the others', async () => {
   const transactions = new Set<unknown>()
   const guard = createBatchGuard<PoolClient>(
     { consumer: 'whole', inbox: pgInbox(billing.admin), logger: quiet },
@@ -112,7 +115,7 @@ test('a handler that takes the whole batch has one transaction, and a poison sta
 
 // Red when the text is not looked at: the rows of members that did not run would be committed.
 test.each(['commit', 'ROLLBACK', '/* hidden */ end', 'select 1; commit; begin', 'abort'])(
-  'a handler that says "%s" is told not to, and no member is lost',
+  'a handler that runs "%s" gets an error, and no event is lost',
   async (text) => {
     const guard = billing.guard(async (event, context) => {
       await charge(event, context)
@@ -125,7 +128,7 @@ test.each(['commit', 'ROLLBACK', '/* hidden */ end', 'select 1; commit; begin', 
   },
 )
 
-test('members whose deadline is spent together are split, never committed in part', async () => {
+test('events that exceed the deadline together are split, and never committed in part', async () => {
   const guard = billing.guard(
     async (event, context) => {
       await context.tx.query('select pg_sleep(0.15)')

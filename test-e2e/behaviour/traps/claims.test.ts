@@ -53,7 +53,7 @@ test('trap T1: a timeout on the dedup insert is not a duplicate', async () => {
 })
 
 // Red when the state is part of the row's key: each state then has a row of its own.
-test('trap T2: redeliveries after done find done, whatever the state was before', async () => {
+test('trap T2: redeliveries of a done event find it done, whatever the state was before', async () => {
   let fails = true
   const guard = billing.guard(async (event, context) => {
     if (fails) throw new Error('not yet')
@@ -113,7 +113,7 @@ test('trap T6: staleness counts from the last attempt, and done is never claimed
 })
 
 // Red when the row is written after the handler instead of before it.
-test('trap T7: of two copies that run at once one has an effect', async () => {
+test('trap T7: of two concurrent copies one has an effect', async () => {
   const [one, two] = [billing.guard(charge), billing.guard(charge)]
   for (let round = 0; round < 20; round += 1) {
     const delivery = orderPlaced(`order-${round}`)
@@ -160,7 +160,7 @@ test('trap T12: copies that wait for a row do not drain the pool', async () => {
 })
 
 // Red when the worker's clock decides who is late: one of the two would take the running event over.
-test('trap T32: workers whose clocks are a day off take nobody over and wait no day', async () => {
+test('trap T32: workers whose clocks are a day off take over no running event and wait no day', async () => {
   for (const offsetMs of [-DAY_MS, DAY_MS]) {
     const gate = createGate()
     const key = `order${offsetMs}`

@@ -41,7 +41,7 @@ test('trap T10: a swallowed failed statement is never acked', async () => {
 })
 
 // Red when 40001 is charged as an attempt: the event would say attempt 2, or be deferred.
-test('trap T11: serialization failures are run again and charge no attempt', async () => {
+test('trap T11: serialization failures are run again and count no attempt', async () => {
   const set = { inbox: { isolation: 'repeatable read' as const } }
   const gate = createGate()
   let runs = 0
@@ -135,7 +135,7 @@ test('trap T35: the settlement comes after the commit, never before', async () =
 
 // Red when only a truthy result marks the event as done.
 test.each([undefined, null, '', 0, false, [], 'nul \0 and \ud800'])(
-  'trap T40: an empty outcome (%j) is done, and its copy a duplicate',
+  'trap T40: an empty result (%j) completes the event, and its copy is a duplicate',
   async (result) => {
     let runs = 0
     const guard = billing.guard(() => {

@@ -1,9 +1,9 @@
 import type { BeginRequest, Inbox, InboxSession } from '@onceward/core'
-import { replacing } from './with-replaced-methods.ts'
+import { withReplacedMethods } from './with-replaced-methods.ts'
 
-/** What a crash may hook into, from outside: the port that every inbox implements. */
+/** Where a crash point hooks in: the port that every inbox implements. */
 export interface InboxWatch {
-  /** The keys of a claim, or of the count that comes before it; the store has not been asked yet. */
+  /** Called with the keys of a claim, or of the count before it. The store has not been asked yet. */
   readonly onClaim: (keys: readonly string[]) => Promise<void>
 }
 
@@ -25,7 +25,7 @@ function watchedSession<Tx>(session: InboxSession<Tx>, watch: InboxWatch): Inbox
       return session.suspect(events, waitMs)
     },
   }
-  return replacing(session, replaced)
+  return withReplacedMethods(session, replaced)
 }
 
 function keysOf({ claim }: BeginRequest): readonly string[] {

@@ -7,14 +7,14 @@ import type { Crashes } from './crash.ts'
 const PATIENT_MS = 10_000
 const RECONNECT_MS = 50
 
-/** Leases in Redis that a crash may hook into, or none. */
+/** Leases in Redis with a crash point in `complete`, or none. */
 export function leasesOf(
   { redisPort, redisBudgetMs = PATIENT_MS }: Pick<WorkerConfig, 'redisPort' | 'redisBudgetMs'>,
   crash: Crashes,
 ): LeaseStore | undefined {
   if (redisPort === undefined) return undefined
   const client = new Redis(redisPort, { retryStrategy: () => RECONNECT_MS })
-  // It connects again by itself, and says so at length when nobody listens.
+  // ioredis reconnects by itself, and prints every error if there is no listener.
   client.on('error', () => undefined)
   const leases = redisLeases(client, { budgetMs: redisBudgetMs })
   return {

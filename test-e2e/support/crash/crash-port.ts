@@ -2,17 +2,17 @@ import type { Delivery, Publish, Settlement } from '@onceward/core'
 import { attachPort, type Guard, type GuardPort, portOf } from '@onceward/core/adapter'
 import type { CrashPoint, Order, Word } from '../workers/protocol.ts'
 import type { Crashes } from './crash.ts'
-import { replacing } from './with-replaced-methods.ts'
+import { withReplacedMethods } from './with-replaced-methods.ts'
 
 export interface PortWatch {
   readonly crash: Crashes
-  /** No deferral is longer, ms: a test need not wait for what a killed worker deferred. */
+  /** The longest deferral, ms, so that a test need not wait for what a killed worker deferred. */
   readonly longestDeferMs?: number | undefined
 }
 
 /**
- * The same guard for an adapter of any broker, with the points of a crash between the two: before the guard is asked,
- * and between its answer and what the adapter makes of it.
+ * The same guard for any adapter, with crash points between the two: before the guard is asked, and between the
+ * settlement and what the adapter does with it.
  */
 export function watchedGuard(guard: Guard, watch: PortWatch): Guard {
   const watched: Guard = {
@@ -30,7 +30,7 @@ function watchedPort(port: GuardPort, { crash, longestDeferMs }: PortWatch): Gua
     settlement.kind === 'defer' && longestDeferMs !== undefined
       ? { ...settlement, until: earlier(settlement.until, port.runtime.now(), longestDeferMs) }
       : settlement
-  return replacing(port, {
+  return withReplacedMethods(port, {
     run: async (deliveries, hooks = {}) => {
       const orders = deliveries.map(orderOf)
       await crash.at('before-claim', orders)
@@ -45,7 +45,7 @@ function watchedPort(port: GuardPort, { crash, longestDeferMs }: PortWatch): Gua
           else hooks.onSettlement?.(index, sooner(settlement))
         },
       })
-      // Were the answer to reach the adapter by the way of the promise, it would settle all the same.
+      // The promise must not resolve before the crash: the adapter would settle with its value.
       await Promise.all(points)
       return settlements.map(sooner)
     },
@@ -58,9 +58,9 @@ function watchedPort(port: GuardPort, { crash, longestDeferMs }: PortWatch): Gua
 }
 
 interface Points {
-  /** The last one before the adapter learns of a settlement. */
+  /** The last crash point before the adapter learns of the settlement. */
   readonly port?: CrashPoint
-  /** What it tells the broker then. */
+  /** What the adapter then tells the broker. */
   readonly wire: readonly Word[]
 }
 

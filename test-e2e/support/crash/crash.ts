@@ -1,14 +1,14 @@
 import type { CrashPoint, Word, WorkerConfig } from '../workers/protocol.ts'
 import { reached } from '../workers/worker-channel.ts'
 
-/** SIGKILL from within, at one point, for one event. */
+/** The process kills itself with SIGKILL at one point, for one event. */
 export interface Crashes {
-  /** The order that this worker is armed for, or none. */
+  /** The order whose processing kills this worker, or none. */
   readonly armed: readonly string[]
-  /** Ends the process here, after the test has said `go`, if it is armed for this point and one of these orders. */
+  /** Kills the process here, after the test has said `go`, if this is the crash point of one of these orders. */
   at(point: CrashPoint | undefined, ids: readonly string[]): Promise<void>
   isAt(point: CrashPoint | undefined, ids: readonly string[]): boolean
-  /** The client is about to say this of these orders. */
+  /** The client is about to write this word for these orders. */
   expect(word: Word | undefined, ids: readonly string[]): void
   isExpected(word: Word): boolean
 }
@@ -32,7 +32,7 @@ export function crashes({ crash }: Pick<WorkerConfig, 'crash'>): Crashes {
   }
 }
 
-/** No handler of a signal, no `finally`, no flush: what is not with the kernel is lost. */
+/** No signal handler, no `finally` and no flush runs: what the kernel does not have yet is lost. */
 export function die(): Promise<never> {
   process.kill(process.pid, 'SIGKILL')
   return new Promise(() => undefined)

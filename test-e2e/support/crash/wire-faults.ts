@@ -1,9 +1,9 @@
 import { type DataHook, proxy, type TcpProxy } from '@onceward/testing'
 
-/** A proxy that stops a conversation at one point, and says so. */
+/** A proxy that interrupts a connection at one point. */
 export interface Severed {
   readonly proxy: TcpProxy
-  /** Resolves when the point is reached: from then on nothing comes back to the client. */
+  /** Resolves when the point is reached. From then on the client gets no answer. */
   readonly reached: Promise<void>
 }
 
@@ -25,15 +25,15 @@ export function through(url: string, { host, port }: TcpProxy): string {
   return moved.href
 }
 
-// `set local synchronous_commit` is no COMMIT.
+// `set local synchronous_commit` is not a COMMIT.
 const COMMIT = /(?<!_)commit/i
 
 /** At the COMMIT of the transaction that writes `text`. */
 export interface CommitFault {
   readonly text: string
-  /** Whether the server still gets it. */
+  /** Whether the server gets the COMMIT. */
   readonly arrives: boolean
-  /** `silence`: nothing comes back any more. `cut`: the connection ends, once. */
+  /** `silence`: no more answers come. `cut`: the connection ends, once. */
   readonly by: 'silence' | 'cut'
 }
 
@@ -58,7 +58,7 @@ export function severCommit(target: Target, fault: CommitFault): Promise<Severed
   })
 }
 
-/** Stops every delete: the client has sent it, SQS never gets it. */
+/** Drops every delete: the client sends it, and SQS never gets it. */
 export function severDeletes(target: Target): Promise<Severed> {
   return sever(target, (reach) => (direction, chunk) => {
     if (direction === 'down' || !chunk.includes('AmazonSQS.DeleteMessage')) return 'pass'

@@ -1,5 +1,8 @@
-/** `target` with some methods replaced; the others run on the target itself, where its private fields are. */
-export function replacing<Target extends object>(target: Target, methods: Partial<Target>): Target {
+/** `target` with some methods replaced. The others run on the target itself, which has the private fields. */
+export function withReplacedMethods<Target extends object>(
+  target: Target,
+  methods: Partial<Target>,
+): Target {
   return new Proxy(target, {
     get: (_target, name) => {
       const own: unknown = Reflect.get(methods, name)

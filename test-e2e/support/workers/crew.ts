@@ -1,23 +1,27 @@
-import type { Stage } from '../test-stage.ts'
+import type { TestStage } from '../test-stage.ts'
 import type { WorkerConfig } from './protocol.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
-/** Some workers on one queue; one that dies is replaced by another process, as a platform does. */
+/** Several workers on one queue. A worker that dies is replaced by a new process, as a platform does. */
 export class Crew {
-  readonly #stage: Stage
+  readonly #stage: TestStage
   readonly #config: Partial<WorkerConfig>
   readonly #members = new Set<WorkerProcess>()
   #hired = 0
   #isOver = false
-  /** How members ended; a process that ends by itself has a code. */
+  /** How members ended: a signal, or an exit code if the process ended by itself. */
   readonly deaths: (NodeJS.Signals | number | null)[] = []
 
-  private constructor(stage: Stage, config: Partial<WorkerConfig>) {
+  private constructor(stage: TestStage, config: Partial<WorkerConfig>) {
     this.#stage = stage
     this.#config = config
   }
 
-  static async of(count: number, stage: Stage, config: Partial<WorkerConfig> = {}): Promise<Crew> {
+  static async of(
+    count: number,
+    stage: TestStage,
+    config: Partial<WorkerConfig> = {},
+  ): Promise<Crew> {
     const crew = new Crew(stage, config)
     await Promise.all(Array.from({ length: count }, () => crew.#hire()))
     return crew
@@ -27,7 +31,7 @@ export class Crew {
     return [...this.#members]
   }
 
-  /** No more replacements. */
+  /** From now on dead members are not replaced. */
   end(): void {
     this.#isOver = true
   }
@@ -38,7 +42,7 @@ export class Crew {
     this.#members.add(worker)
     void worker.ended().then((how) => this.#replace(worker, how))
     await worker.start().catch((error: unknown) => {
-      // Killed before it had started: somebody else is hired.
+      // The worker was killed before it had started, and is replaced.
       if (worker.isAlive) throw error
     })
   }
@@ -47,7 +51,7 @@ export class Crew {
     this.#members.delete(worker)
     if (this.#isOver || this.#stage.isClosing) return
     this.deaths.push(how)
-    // One that is slow to start, because the broker is away, goes on by itself; nobody waits for it here.
+    // A replacement may start slowly while the broker is down. It continues by itself.
     await this.#hire().catch(() => undefined)
   }
 }

@@ -9,7 +9,7 @@ import { reached } from './worker-channel.ts'
 const EFFECT = 'insert into effects (id, worker, attempt) values ($1, $2, $3)'
 const CHARGE = 'update balances set cents = cents + $2 where account = $1'
 
-/** An ordinary handler, one insert for each event, which does what its order says besides. */
+/** An ordinary handler: one insert for each event, and then the deed of its order. */
 export function createHandler(
   { name, runsFile }: WorkerConfig,
   crash: Crashes,
@@ -65,7 +65,7 @@ async function doDeed({ payload, attempt }: GuardEvent<Order>, tx: PoolClient): 
       if (attempt === 1) throw Object.assign(new Error('not again'), { retriable: false })
       return
     case 'throw-undefined':
-      // What user code rejects with is not ours to choose.
+      // User code may reject with anything.
       if (attempt === 1) await Promise.reject(undefined)
       return
     case 'never-end':

@@ -2,21 +2,21 @@ import type { EventEmitter } from 'node:events'
 import { readdirSync } from 'node:fs'
 import { heapBytes } from '@onceward/testing/heap'
 
-/** What a process holds on to. */
-export interface Vitals {
-  /** In use after a collection of all garbage. */
+/** What a process holds. */
+export interface ProcessUsage {
+  /** Used heap after a full garbage collection. */
   readonly heapBytes: number
-  /** What the event loop knows of: sockets, timers, pipes. */
+  /** Active resources of the event loop: sockets, timers, pipes. */
   readonly handles: number
-  /** Of these the sockets. */
+  /** The sockets among the handles. */
   readonly connections: number
-  /** On the process and on all of its sockets and pipes. */
+  /** Event listeners on the process and on all of its sockets and pipes. */
   readonly listeners: number
   readonly fileDescriptors: number
 }
 
-/** Of this process. */
-export function takeVitals(): Vitals {
+/** What this process holds now. */
+export function measureUsage(): ProcessUsage {
   const resources = process.getActiveResourcesInfo()
   return {
     heapBytes: heapBytes(),
@@ -27,7 +27,7 @@ export function takeVitals(): Vitals {
   }
 }
 
-/** Node has no public way to get at the sockets themselves. */
+/** Node has no public function that returns the sockets. */
 function activeHandles(): readonly EventEmitter[] {
   const { _getActiveHandles: handles } = process as unknown as {
     readonly _getActiveHandles: () => readonly object[]

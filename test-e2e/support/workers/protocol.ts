@@ -1,173 +1,137 @@
-import type { KafkaConnection, SqsConnection } from '@onceward/testing'
-import type { Vitals } from './process-usage.ts'
+import type { ProcessUsage } from './process-usage.ts'
 
-/** What the handler of the worker does with an event, beside writing its effect. */
+/** What the worker's handler does after it has written the effect of an event. */
 export type Deed =
-  /** Ends the process while its transaction is open, in whatever process it runs. */
+  /** Kills every process that runs it, while the transaction is open. */
   | 'poison'
-  /** Throws in its first attempt. */
+  /** Throws in the first attempt. */
   | 'fail-once'
   /** Throws in every attempt. */
   | 'fail-always'
-  /** Throws a FatalError until `mended` has a row for it. */
+  /** Throws a FatalError until table `mended` has a row for the order. */
   | 'fatal-until-mended'
-  /** Announces that it holds its transaction, goes on when it is told to, and writes once more. */
+  /** Reports that its transaction is open, continues when the test says `go`, and writes once more. */
   | 'stall'
-  /** Ends its own connection in every attempt; the process lives. */
+  /** Terminates its own connection in every attempt. */
   | 'break-connection'
   /** Calls `fill_disk()`, which a test may let raise 53100. */
   | 'fill-disk'
-  /** In its first attempt: what a client library may take for a mistake of its own, or for nothing at all. */
+  /** In the first attempt throws what a client library may take for an error of its own, or for no error. */
   | 'throw-type-error'
   | 'throw-unretriable'
   | 'throw-undefined'
-  /** In its first attempt it throws before it has made a promise. */
+  /** In the first attempt throws synchronously. */
   | 'throw-at-once'
-  /** In its first attempt it never ends, whatever its signal says. */
+  /** In the first attempt never ends, and ignores its signal. */
   | 'never-end'
 
 export interface Order {
   readonly id: string
   readonly deed?: Deed | undefined
-  /** Orders of one lane run in the order in which they were sent, where a broker has such a thing. */
+  /** Orders of one lane run in the order of sending, if the broker has ordering keys. */
   readonly lane?: string | undefined
-  /** The handler takes at least so long, ms. */
+  /** The handler takes at least this long, ms. */
   readonly takesMs?: number | undefined
-  /** It is charged to this account, which has a row in `balances`. */
+  /** The account that is charged, a row in `balances`. */
   readonly charge?: { readonly account: number; readonly cents: number } | undefined
 }
 
-/** Where a worker ends itself with SIGKILL, once, for the event that it is armed for. */
+/** Where a worker kills itself with SIGKILL, for the order of its configuration. */
 export type CrashPoint =
-  /** A delivery has come; nobody was asked about it. */
+  /** The delivery was received. No store was asked. */
   | 'before-claim'
-  /** The lease is taken, if there are leases; the inbox was not asked. */
+  /** The lease is taken, if there are leases. The inbox was not asked. */
   | 'before-begin'
   | 'in-transaction'
-  /** With leases only: everything is committed, the lease store was not told. */
+  /** With leases only: the transaction is committed. The lease store was not told. */
   | 'before-complete'
-  /** The guard has ended with it; the adapter has not heard of it. */
+  /** The outcome is stored. The adapter has no settlement yet. */
   | 'before-ack'
-  /** Its failure is stored; the adapter has not heard of it. */
+  /** The failure is stored. The adapter has no settlement yet. */
   | 'before-defer'
-  /** It is buried; nobody has published it. */
+  /** The event is stored as dead. The dead letter is not published. */
   | 'before-dead-letter'
-  /** The broker has confirmed the dead letter; that is not recorded. */
+  /** The broker has confirmed the dead letter. That it is published is not stored. */
   | 'after-dead-letter'
-  /** That is recorded; the original is the broker's still. */
+  /** That the dead letter is published is stored. The original is not acknowledged. */
   | 'before-release'
   | Word
 
-/** What a client has written of it; the kernel has not got it. */
+/** What a client has written and the kernel has not got yet. */
 export type Word =
   | 'ack-on-wire'
   | 'defer-on-wire'
-  /** A delayed copy is confirmed; this is the ack of the original. */
+  /** The ack of the original after its delayed copy is confirmed. */
   | 'release-on-wire'
   | 'dead-letter-on-wire'
 
-export interface QueueSource {
-  readonly kind: 'sqs'
-  readonly connection: SqsConnection
-  readonly queueUrl: string
-  readonly deadUrl: string
-  readonly visibilityMs: number
-  /** No message is hidden longer than this: a test need not wait for what a killed worker deferred. */
-  readonly longestHiddenMs?: number | undefined
+/** Where a worker's deliveries come from: a queue of the broker `kind`, which adds its own fields, or the test. */
+export interface Source {
+  /** A name of the registry of brokers, or `manual`: the test sends deliveries over IPC. */
+  readonly kind: string
 }
-
-/** A topic. */
-export interface KafkaSource {
-  readonly kind: 'kafka'
-  readonly connection: KafkaConnection
-  readonly topic: string
-  /** Default: as the adapter names it. */
-  readonly groupId?: string | undefined
-  readonly deadTopic: string
-  /** A member that is silent for so long is thrown out of its group, ms. */
-  readonly sessionMs: number
-}
-
-/** A queue of RabbitMQ. */
-export interface AmqpSource {
-  readonly kind: 'amqp'
-  readonly url: string
-  readonly queue: string
-  readonly deadQueue: string
-  readonly retryLevelsMs: readonly number[]
-  readonly holdMs?: number | undefined
-  readonly prefetch?: number | undefined
-}
-
-/** Deliveries come from the test, over IPC. */
-export interface HandSource {
-  readonly kind: 'hand'
-}
-
-/** Where a worker's deliveries come from. */
-export type Source = QueueSource | KafkaSource | AmqpSource | HandSource
 
 export interface WorkerConfig {
   readonly name: string
   readonly databaseUrl: string
   readonly source: Source
   readonly transaction: 'each' | 'batch'
-  /** A line is appended for every run of the handler, before anything else: SIGKILL loses no line. */
+  /** The handler appends a line for every run before anything else, so that SIGKILL loses no line. */
   readonly runsFile: string
-  /** Of a Redis on this machine: with leases beside the inbox. */
+  /** The port of a Redis on this machine. If it is set, the guard has leases beside the inbox. */
   readonly redisPort?: number | undefined
-  /** How long Redis may take, ms; long by default, so that a busy machine is no Redis that is down. */
+  /** How long Redis may take, ms. Long by default, so that a slow Redis is not taken for one that is down. */
   readonly redisBudgetMs?: number | undefined
-  /** No deferral is longer, ms: a test need not wait for what a killed worker deferred. */
+  /** The longest deferral, ms, so that a test need not wait for what a killed worker deferred. */
   readonly longestDeferMs?: number | undefined
   /** Default: `orders`. */
   readonly consumer?: string | undefined
-  /** What makes two messages the same event: the id of their order, or where they stand. Default: the order. */
+  /** What makes two messages the same event: the id of the order, or the position. Default: the order. */
   readonly identity?: 'order' | 'position' | undefined
   readonly poolMax?: number | undefined
   readonly concurrency?: number | undefined
   readonly leaseMs?: number | undefined
-  /** How long a copy waits for a twin that another worker has in hand, ms. Default: the guard's. */
+  /** How long a copy waits while another worker processes the event, ms. Default: the guard's. */
   readonly claimWaitMs?: number | undefined
   readonly deadlineMs?: number | undefined
   readonly attempts?: number | undefined
   readonly retryBaseMs?: number | undefined
   readonly crash?: { readonly at: CrashPoint; readonly id: string } | undefined
-  /** How wrong this worker's clock is, ms. */
+  /** What this worker's wall clock is off by, ms. */
   readonly clockOffsetMs?: number | undefined
-  /** What `random()` answers always: a full jitter must not be nothing. */
+  /** What `random()` always returns, so that a full jitter is not 0. */
   readonly random?: number | undefined
 }
 
-/** A delivery that the test makes itself. */
-export interface HandDelivery {
+/** A delivery that the test makes. */
+export interface ManualDelivery {
   readonly order: Order
   readonly deliveryCount: number
 }
 
 export type ToWorker =
   | { readonly kind: 'start' }
-  /** Go on from the point that was announced with `reached`. */
+  /** Continue from the point that was reported with `reached`. */
   | { readonly kind: 'go' }
-  | { readonly kind: 'deliver'; readonly deliveries: readonly HandDelivery[] }
+  | { readonly kind: 'deliver'; readonly deliveries: readonly ManualDelivery[] }
   /** User code takes every connection of the pool, or gives them back. */
   | { readonly kind: 'take-pool' }
   | { readonly kind: 'free-pool' }
   | { readonly kind: 'ask-health' }
-  /** How often the broker has handed the message of this order to this worker. */
+  /** How often this worker has received the message of this order. */
   | { readonly kind: 'ask-received'; readonly id: string }
-  /** What the process holds on to; asked when it has nothing in hand. It forgets its own notes of orders first. */
-  | { readonly kind: 'ask-vitals' }
-  /** Ends the consumption; the process and its guard go on. */
+  /** What the process holds. Asked when nothing is in flight; the worker clears its own maps of orders first. */
+  | { readonly kind: 'ask-usage' }
+  /** Drains the consumption. The process and its guard stay open. */
   | { readonly kind: 'drain' }
   | { readonly kind: 'stop' }
 
 export interface Settled {
   readonly kind: 'ack' | 'defer' | 'dead-letter' | 'abandon'
-  /** `by` of an ack, `reason` of the others. */
+  /** `by` of an ack, `reason` of the other kinds. */
   readonly why: string
   readonly attempt: number
-  /** The order; undefined where the worker cannot tell. */
+  /** The order; undefined if the worker does not know it. */
   readonly id: string | undefined
   /** Of a deferral, from now, ms. */
   readonly waitMs?: number | undefined
@@ -175,7 +139,7 @@ export interface Settled {
 }
 
 export type FromWorker =
-  /** It stands; `start` makes it consume. */
+  /** The process is up; `start` makes it consume. */
   | { readonly kind: 'ready' }
   | { readonly kind: 'started' }
   | { readonly kind: 'reached'; readonly what: string }
@@ -184,7 +148,7 @@ export type FromWorker =
   | { readonly kind: 'pool-taken' }
   | { readonly kind: 'pool-freed' }
   | { readonly kind: 'received'; readonly id: string; readonly count: number }
-  | { readonly kind: 'vitals'; readonly vitals: Vitals }
+  | { readonly kind: 'usage'; readonly usage: ProcessUsage }
   | { readonly kind: 'drained' }
   | {
       readonly kind: 'health'

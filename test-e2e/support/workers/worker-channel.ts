@@ -1,7 +1,7 @@
 import type { Logger } from '@onceward/core'
 import type { FromWorker, ToWorker } from './protocol.ts'
 
-/** Tells the test; a test that is gone is told nothing. */
+/** Sends a message to the test, if the test still runs. */
 export function say(message: FromWorker): void {
   if (process.connected) process.send?.(message, () => undefined)
 }
@@ -12,18 +12,18 @@ type Listeners = {
   ) => Promise<void>
 }
 
-/** Does what the test says. A worker whose test is gone ends. */
+/** Does what the test says. The process ends when the test has ended. */
 export function listen(listeners: Listeners): void {
   process.on('message', (message: ToWorker) => {
     if (message.kind === 'go') return
     const listener = listeners[message.kind] as (message: ToWorker) => Promise<void>
-    // A failure ends the process with a code, which the test reports.
+    // A rejection ends the process with an exit code, which the test reports.
     void listener(message)
   })
   process.on('disconnect', () => process.exit())
 }
 
-/** Announces a point and waits until the test says `go`. */
+/** Reports a point and waits until the test says `go`. */
 export function reached(what: string): Promise<void> {
   return new Promise((resolve) => {
     const onMessage = (message: ToWorker): void => {

@@ -4,23 +4,23 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { until } from '@onceward/testing'
-import type { Vitals } from './process-usage.ts'
+import type { ProcessUsage } from './process-usage.ts'
 import type { FromWorker, Settled, ToWorker, WorkerConfig } from './protocol.ts'
 
-/** Tests start hundreds of workers: what one of them has compiled, the next one need not. */
+/** Tests start hundreds of workers, which share the compile cache. */
 const NODE_COMPILE_CACHE = join(tmpdir(), 'onceward-e2e-compiled')
 
 const WORKER = fileURLToPath(new URL('../../worker.ts', import.meta.url))
 
 /**
- * What is no fault of ours: kafkajs sets a timer of less than nothing (brokers.md K26), and Node says so. Every other
- * warning is seen.
+ * kafkajs sets timers of negative length (brokers.md K26), about which Node warns, and nobody can change it. Every
+ * other warning is shown.
  */
 const QUIET = ['--disable-warning=TimeoutNegativeWarning', '--disable-warning=ExperimentalWarning']
 
 type Of<Kind extends FromWorker['kind']> = Extract<FromWorker, { readonly kind: Kind }>
 
-/** A worker as its test sees it. */
+/** A worker process, as the test controls it. */
 export class WorkerProcess implements AsyncDisposable {
   readonly name: string
   readonly #child: ChildProcess
@@ -51,7 +51,7 @@ export class WorkerProcess implements AsyncDisposable {
     return this.#child.exitCode === null && this.#child.signalCode === null
   }
 
-  /** What was settled so far, in order. */
+  /** The settlements so far, in order. */
   get settled(): readonly Settled[] {
     return this.all('settled').map(({ settled }) => settled)
   }
@@ -61,7 +61,7 @@ export class WorkerProcess implements AsyncDisposable {
     return [...lines, this.#stderr].join('\n')
   }
 
-  /** What the process wrote there: warnings of Node, and whatever a library prints. */
+  /** Output on standard error: warnings of Node, and whatever a library prints. */
   get stderr(): string {
     return this.#stderr
   }
@@ -71,11 +71,11 @@ export class WorkerProcess implements AsyncDisposable {
   }
 
   say(message: ToWorker): void {
-    // It may be dead already; then nobody waits for the answer.
+    // The worker may be dead already.
     if (this.isAlive) this.#child.send(message, () => undefined)
   }
 
-  /** The first message of a kind, past or future; it is an error when the worker ends before. */
+  /** The first message of a kind, past or future. Rejects if the worker ends before. */
   async heard<Kind extends FromWorker['kind']>(kind: Kind, count = 1): Promise<Of<Kind>> {
     const isOver = (): boolean => this.all(kind).length >= count
     await until(() => isOver() || !this.isAlive, {
@@ -88,7 +88,7 @@ export class WorkerProcess implements AsyncDisposable {
     return message
   }
 
-  /** How it is now, for the message of a failed test. */
+  /** The current state, for the message of a failed test. */
   async describe(): Promise<string> {
     const { exitCode, signalCode } = this.#child
     if (!this.isAlive) return `${this.name} ended: ${signalCode ?? exitCode}`
@@ -103,27 +103,27 @@ export class WorkerProcess implements AsyncDisposable {
     return this.heard('health', asked + 1)
   }
 
-  /** How often the broker has handed it the message of this order. */
+  /** How often the worker has received the message of this order. */
   async received(id: string): Promise<number> {
     const asked = this.all('received').length
     this.say({ kind: 'ask-received', id })
     return (await this.heard('received', asked + 1)).count
   }
 
-  /** What it holds on to, when it has nothing in hand. */
-  async vitals(): Promise<Vitals> {
-    const asked = this.all('vitals').length
-    this.say({ kind: 'ask-vitals' })
-    return (await this.heard('vitals', asked + 1)).vitals
+  /** What the process holds while nothing is in flight. */
+  async usage(): Promise<ProcessUsage> {
+    const asked = this.all('usage').length
+    this.say({ kind: 'ask-usage' })
+    return (await this.heard('usage', asked + 1)).usage
   }
 
-  /** Ends its consumption; the process goes on. */
+  /** Drains the consumption. The process stays. */
   async drain(): Promise<void> {
     this.say({ kind: 'drain' })
     await this.heard('drained')
   }
 
-  /** Lets it end what it has in hand; answers how it ended. */
+  /** Lets the worker finish what is in flight, and ends it; resolves with how it ended. */
   async stop(): Promise<NodeJS.Signals | number | null> {
     this.say({ kind: 'stop' })
     return this.ended()
@@ -142,7 +142,7 @@ export class WorkerProcess implements AsyncDisposable {
     if (signal === 'SIGKILL') await this.#ended
   }
 
-  /** The end that it brings about itself. */
+  /** Resolves with how the process has ended. */
   async ended(): Promise<NodeJS.Signals | number | null> {
     await this.#ended
     return this.#child.signalCode ?? this.#child.exitCode

@@ -1,7 +1,7 @@
 import { type Runtime, systemRuntime } from '@onceward/core'
 import type { WorkerConfig } from './protocol.ts'
 
-/** The runtime of a worker whose wall clock is wrong and whose dice are loaded, where its test wants that. */
+/** The runtime of a worker, with a wrong wall clock and a fixed `random()` if the test wants that. */
 export function runtimeOf(config: Pick<WorkerConfig, 'clockOffsetMs' | 'random'>): Runtime {
   const { clockOffsetMs = 0, random } = config
   return {

@@ -1,11 +1,11 @@
 import { assertRetryTopology, consumeAmqp } from '@onceward/amqp'
 import { rabbitmq } from '@onceward/testing/servers'
 import { type Channel, type ChannelModel, type ConsumeMessage, connect } from 'amqplib'
-import { slowAcks } from '../network.ts'
-import { tell } from '../signals.ts'
-import { aborted, type DemoBroker, type DemoQueue, eventKey } from './broker.ts'
+import { aborted, type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import { slowAcks } from '../../demo/network.ts'
+import { tell } from '../../demo/signals.ts'
 
-interface Place {
+interface Address {
   readonly url: string
   readonly queue: string
 }
@@ -15,7 +15,7 @@ const PREFETCH = 8
 /** Delay queues of the guarded consumer. */
 const RETRY_LEVELS_MS = [1_000, 5_000]
 
-/** How a frame of AMQP begins that carries basic.ack: a method, on any channel, of class 60, number 80. */
+/** An AMQP frame with basic.ack: a method frame, on any channel, with class 60 and method 80. */
 const METHOD_FRAME = 1
 const BASIC_ACK = (60 << 16) | 80
 
@@ -29,8 +29,8 @@ export const amqpDemo: DemoBroker = {
       [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
     }
   },
-  guarded: async ({ place, billing, signal }) => {
-    const { url, queue } = placeOf(place)
+  guarded: async ({ address, billing, signal }) => {
+    const { url, queue } = addressOf(address)
     slowAcks(isAck)
     const { stopped } = await consumeAmqp(() => overNetwork(url), billing, {
       queue,
@@ -39,8 +39,8 @@ export const amqpDemo: DemoBroker = {
     })
     await stopped
   },
-  unguarded: async ({ place, charge, signal }) => {
-    const { url, queue } = placeOf(place)
+  unguarded: async ({ address, charge, signal }) => {
+    const { url, queue } = addressOf(address)
     slowAcks(isAck)
     const connection = await overNetwork(url)
     const channel = await connection.createChannel()
@@ -63,14 +63,14 @@ export const amqpDemo: DemoBroker = {
   },
 }
 
-const placeOf = (place: string): Place => JSON.parse(place)
+const addressOf = (address: string): Address => JSON.parse(address)
 
 function isAck(bytes: Uint8Array): boolean {
   const frame = Buffer.from(bytes)
   return frame.length > 11 && frame[0] === METHOD_FRAME && frame.readInt32BE(7) === BASIC_ACK
 }
 
-/** The connection of both workers: an ordinary one, which tells the parent what passes. */
+/** The connection of both workers: an ordinary one that reports deliveries to the parent. */
 async function overNetwork(url: string): Promise<ChannelModel> {
   const connection = await connect(url)
   const telling =
@@ -85,14 +85,14 @@ async function overNetwork(url: string): Promise<ChannelModel> {
   return connection
 }
 
-async function openQueue(place: Place): Promise<DemoQueue> {
-  const { url, queue } = place
+async function openQueue(address: Address): Promise<DemoQueue> {
+  const { url, queue } = address
   const connection = await connect(url)
   const channel = await connection.createConfirmChannel()
   await channel.assertQueue(queue)
   const levels = await assertRetryTopology(connection, queue, RETRY_LEVELS_MS)
   return {
-    place: JSON.stringify(place),
+    address: JSON.stringify(address),
     send: async (orders) => {
       for (const orderId of orders) {
         channel.sendToQueue(queue, Buffer.from(JSON.stringify({ orderId })), {

@@ -10,16 +10,16 @@ import {
 import { consumeSqs } from '@onceward/sqs'
 import type { SqsConnection } from '@onceward/testing'
 import { sqs } from '@onceward/testing/servers'
-import { ACK_LATENCY_MS } from '../network.ts'
-import { tell } from '../signals.ts'
-import { type DemoBroker, type DemoQueue, eventKey } from './broker.ts'
+import { type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import { ACK_LATENCY_MS } from '../../demo/network.ts'
+import { tell } from '../../demo/signals.ts'
 
-interface Place {
+interface Address {
   readonly connection: SqsConnection
   readonly queueUrl: string
 }
 
-/** How long SQS hides a message after a receive: short, so that the work of a dead process returns soon. */
+/** The visibility timeout. Short, so that messages of a dead process come back soon. */
 const VISIBILITY_S = 2
 
 export const sqsDemo: DemoBroker = {
@@ -31,13 +31,13 @@ export const sqsDemo: DemoBroker = {
       [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
     }
   },
-  guarded: async ({ place, billing, signal }) => {
-    const { connection, queueUrl } = placeOf(place)
+  guarded: async ({ address, billing, signal }) => {
+    const { connection, queueUrl } = addressOf(address)
     const { stopped } = await consumeSqs(overNetwork(connection), billing, { queueUrl, signal })
     await stopped
   },
-  unguarded: async ({ place, charge, signal }) => {
-    const { connection, queueUrl: QueueUrl } = placeOf(place)
+  unguarded: async ({ address, charge, signal }) => {
+    const { connection, queueUrl: QueueUrl } = addressOf(address)
     const client = overNetwork(connection)
     const handle = async ({ Body = '', ReceiptHandle }: Message): Promise<void> => {
       await charge(JSON.parse(Body))
@@ -52,9 +52,9 @@ export const sqsDemo: DemoBroker = {
   },
 }
 
-const placeOf = (place: string): Place => JSON.parse(place)
+const addressOf = (address: string): Address => JSON.parse(address)
 
-/** The client of both workers: an ordinary one over a slow network, which tells the parent what passes. */
+/** The client of both workers: an ordinary one over a slow network that reports deliveries to the parent. */
 function overNetwork(connection: SqsConnection): SQSClient {
   const client = new SQSClient(connection)
   client.middlewareStack.add(
@@ -79,7 +79,7 @@ async function openQueue(connection: SqsConnection, name: string): Promise<DemoQ
   const client = new SQSClient(connection)
   const queueUrl = await createQueue(client, name)
   return {
-    place: JSON.stringify({ connection, queueUrl } satisfies Place),
+    address: JSON.stringify({ connection, queueUrl } satisfies Address),
     send: (orders) => send(client, queueUrl, orders),
     waiting: () => countMessages(client, queueUrl),
     [Symbol.asyncDispose]: async () => client.destroy(),
@@ -116,7 +116,7 @@ async function send(client: SQSClient, QueueUrl: string, orders: readonly number
   if (Failed.length > 0) throw new Error(`SQS refused ${Failed.length} messages`)
 }
 
-/** Messages that are not deleted yet, hidden ones included. */
+/** Messages that are not deleted yet, including hidden ones. */
 async function countMessages(client: SQSClient, QueueUrl: string): Promise<number> {
   const { Attributes = {} } = await client.send(
     new GetQueueAttributesCommand({ QueueUrl, AttributeNames: ['All'] }),

@@ -4,14 +4,14 @@ import {
   type ReceiveMessageCommandOutput,
   SQSClient,
 } from '@aws-sdk/client-sqs'
-import type { QueueSource } from '../workers/protocol.ts'
+import type { SqsSource } from './queue.ts'
 
 type OnReceive = (message: { readonly messageId: string; readonly order: string }) => void
 
-/** A client of SQS whose receives are watched. Nothing in the adapter has a hook for tests. */
-export function watchedClient(source: QueueSource, onReceive: OnReceive): SQSClient {
+/** An SQS client whose receives are watched here, because the adapter has no hook for tests. */
+export function watchedClient(source: SqsSource, onReceive: OnReceive): SQSClient {
   const { connection, longestHiddenMs } = source
-  // The endpoint may be a proxy; the queue's own url must not lead around it.
+  // The endpoint may be a proxy, which the host in the queue's url must not bypass.
   const client = new SQSClient({ ...connection, maxAttempts: 1, useQueueUrlAsEndpoint: false })
   client.middlewareStack.add(
     (next, { commandName }) =>

@@ -1,27 +1,27 @@
 import type { Guard } from '@onceward/core'
-import type { OrderPlaced } from '../order.ts'
+import type { OrderPlaced } from './order.ts'
 
-/** All that the demo knows of a broker: what its parent does with it, and what its workers do. */
+/** What the demo needs of a broker: for the parent process a server, for the workers two consumers. */
 export interface DemoBroker {
   /** As people call it. */
   readonly title: string
-  /** Starts a server of our own, or finds the user's. */
+  /** Starts a server, or finds the user's. */
   start(): Promise<DemoServer>
   /** The consumer with the guard; resolves when `signal` has stopped it. */
   guarded(work: GuardedWork): Promise<void>
-  /** The consumer that one writes by hand: the acknowledgement follows the commit. */
+  /** A hand-written consumer, which acknowledges after the commit. */
   unguarded(work: UnguardedWork): Promise<void>
 }
 
 export interface DemoServer extends AsyncDisposable {
   /**
-   * How long one worker is stopped by SIGSTOP, where a broker takes work away from a process that is
-   * silent; milliseconds, longer than the silence it bears.
+   * For a broker that takes work away from a silent process: how long one worker is stopped by SIGSTOP,
+   * in milliseconds. It is longer than the broker's session.
    */
   readonly pauseMs?: number
   /**
-   * Where a broker does not count what workers have in hand: how long they must be silent before an
-   * empty queue means that all is done; milliseconds, longer than the longest handler.
+   * For a broker that does not count messages in flight: how long workers must be silent before an empty
+   * queue means that all is done, in milliseconds. It is longer than the longest handler.
    */
   readonly silenceMs?: number
   /** A new queue, or topic. */
@@ -29,17 +29,17 @@ export interface DemoServer extends AsyncDisposable {
 }
 
 export interface DemoQueue extends AsyncDisposable {
-  /** Where workers find it; each broker reads its own. */
-  readonly place: string
-  /** Announces orders; the key of each travels in the header `idempotency-key`. */
+  /** Where workers find the queue. Only the broker that wrote the address reads it. */
+  readonly address: string
+  /** Sends orders. The header `idempotency-key` carries the event key. */
   send(orders: readonly number[]): Promise<void>
-  /** Messages that nobody has acknowledged; with `silenceMs` without those in the hands of workers. */
+  /** Messages that are not acknowledged; with `silenceMs` those in flight are not counted. */
   waiting(): Promise<number>
 }
 
 interface Work {
-  /** Of the queue. */
-  readonly place: string
+  /** Of the queue, as {@link DemoQueue.address} says it. */
+  readonly address: string
   readonly signal: AbortSignal
 }
 
@@ -52,7 +52,7 @@ export interface UnguardedWork extends Work {
   charge(order: OrderPlaced): Promise<void>
 }
 
-/** Identity of the event, as its producer gives it. */
+/** The event key that the producer sets. */
 export const eventKey = (orderId: number): string => `order-${orderId}-placed`
 
 /** Resolves when `signal` aborts. */

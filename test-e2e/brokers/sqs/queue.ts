@@ -6,25 +6,35 @@ import {
   SQSClient,
 } from '@aws-sdk/client-sqs'
 import type { SqsConnection } from '@onceward/testing'
-import type { QueueSource } from '../workers/protocol.ts'
-import type { Place } from './queue-under-test.ts'
+import type { Source } from '../../support/workers/protocol.ts'
+import { freshName, type QueueUnderTest } from '../queue-under-test.ts'
 
-export interface QueuesOptions {
+export interface SqsQueueOptions {
   readonly visibilityMs?: number | undefined
   readonly longestHiddenMs?: number | undefined
 }
 
-/** A queue of SQS and its dead-letter queue. */
-export interface Queues extends Place {
-  readonly source: QueueSource
+export interface SqsSource extends Source {
+  readonly kind: 'sqs'
+  readonly connection: SqsConnection
+  readonly queueUrl: string
+  readonly deadUrl: string
+  readonly visibilityMs: number
+  /** No message is hidden longer than this, so that a test need not wait for what a killed worker deferred. */
+  readonly longestHiddenMs?: number | undefined
 }
 
-export async function createQueues(
+/** An SQS queue and its dead-letter queue. */
+export interface SqsQueue extends QueueUnderTest {
+  readonly source: SqsSource
+}
+
+export async function createSqsQueue(
   connection: SqsConnection,
-  name: string,
-  { visibilityMs = 2_000, longestHiddenMs }: QueuesOptions = {},
-): Promise<Queues> {
+  { visibilityMs = 2_000, longestHiddenMs }: SqsQueueOptions = {},
+): Promise<SqsQueue> {
   const client = new SQSClient({ ...connection, maxAttempts: 10 })
+  const name = freshName()
   const create = async (QueueName: string): Promise<string> =>
     (await client.send(new CreateQueueCommand({ QueueName }))).QueueUrl ?? ''
   const queueUrl = await create(name)
@@ -58,9 +68,9 @@ async function depthOf(client: SQSClient, queueUrl: string): Promise<number> {
   )
 }
 
-type DeadLetters = Awaited<ReturnType<Place['deadLetters']>>
+type DeadLetters = Awaited<ReturnType<QueueUnderTest['deadLetters']>>
 
-/** Everything visible; hidden for long afterwards, so that a second call finds only what came since. */
+/** Receives every visible message and hides it for an hour, so that a second call finds only later ones. */
 async function receiveAll(client: SQSClient, queueUrl: string): Promise<DeadLetters> {
   const found: DeadLetters[number][] = []
   while (true) {

@@ -1,47 +1,57 @@
 import { assertRetryTopology } from '@onceward/amqp'
 import { until } from '@onceward/testing'
 import { type ChannelModel, type ConfirmChannel, connect } from 'amqplib'
-import type { AmqpSource, Order } from '../workers/protocol.ts'
-import type { Place } from './queue-under-test.ts'
+import type { Order, Source } from '../../support/workers/protocol.ts'
+import type { QueueUnderTest } from '../queue-under-test.ts'
 
-export interface QueueOptions {
+export interface AmqpQueueOptions {
   readonly type?: 'classic' | 'quorum' | undefined
-  /** Of quorum queues: a message that was returned more often is dropped, or dead-lettered by a policy. */
+  /** Quorum queues only: a message that is returned more often is dropped, or dead-lettered by a policy. */
   readonly deliveryLimit?: number | undefined
   readonly prefetch?: number | undefined
   readonly retryLevelsMs?: readonly number[] | undefined
   readonly holdMs?: number | undefined
-  /** The url that workers use, where it is another than the test's. */
+  /** The url that workers use, if it differs from the test's. */
   readonly workerUrl?: string | undefined
 }
 
+export interface AmqpSource extends Source {
+  readonly kind: 'amqp'
+  readonly url: string
+  readonly queue: string
+  readonly deadQueue: string
+  readonly retryLevelsMs: readonly number[]
+  readonly holdMs?: number | undefined
+  readonly prefetch?: number | undefined
+}
+
 /** A queue with its dead-letter queue. */
-export interface Queue extends Place {
+export interface AmqpQueue extends QueueUnderTest {
   readonly source: AmqpSource
-  /** Something else on a channel of the test's own, tried again for as long as the broker is away. */
+  /** Runs `work` on a channel of the test, and again for as long as the broker is down. */
   use<Result>(work: (channel: ConfirmChannel) => Promise<Result>): Promise<Result>
 }
 
 const SEND_SIZE = 200
 
-/** Seconds after which the broker begins to miss a worker that is frozen: the default would make tests wait. */
+/** Seconds after which the broker misses a frozen worker. With the default a test would wait for minutes. */
 const HEARTBEAT = 'heartbeat=3'
 
-export async function createQueue(
+export async function createAmqpQueue(
   url: string,
   queue: string,
-  options: QueueOptions = {},
-): Promise<Queue> {
+  options: AmqpQueueOptions = {},
+): Promise<AmqpQueue> {
   const { type = 'classic', deliveryLimit, prefetch, workerUrl = `${url}?${HEARTBEAT}` } = options
   const { retryLevelsMs = [1_000, 5_000], holdMs } = options
-  const link = new Link(url)
+  const connection = new TestConnection(url)
   const deadQueue = `${queue}.dead`
   const limited = {
     'x-delivery-limit': deliveryLimit,
     'x-dead-letter-exchange': '',
     'x-dead-letter-routing-key': deadQueue,
   }
-  const delays = await link.use(async (channel) => {
+  const delays = await connection.use(async (channel) => {
     const limit = deliveryLimit === undefined ? {} : limited
     await channel.assertQueue(queue, { arguments: { 'x-queue-type': type, ...limit } })
     return assertRetryTopology(channel, queue, retryLevelsMs)
@@ -57,22 +67,22 @@ export async function createQueue(
   } as const
   return {
     source,
-    use: (work) => link.use(work),
-    send: (orders) => send(link, queue, orders),
-    depth: () => link.use((channel) => depthOf(channel, [queue, ...delays])),
-    deadLetters: () => link.use((channel) => readAll(channel, deadQueue)),
-    close: () => link.close(),
+    use: (work) => connection.use(work),
+    send: (orders) => send(connection, queue, orders),
+    depth: () => connection.use((channel) => depthOf(channel, [queue, ...delays])),
+    deadLetters: () => connection.use((channel) => readAll(channel, deadQueue)),
+    close: () => connection.close(),
   }
 }
 
 interface Opened {
   readonly channel: ConfirmChannel
-  /** Rejects when it is. */
+  /** Rejects when the channel closes. */
   readonly closed: Promise<never>
 }
 
-/** A connection that is made anew when it broke. */
-class Link {
+/** A connection that is opened again after it broke. */
+class TestConnection {
   readonly #url: string
   #connection: ChannelModel | undefined
   #open: Promise<Opened> | undefined
@@ -87,7 +97,7 @@ class Link {
         try {
           this.#open ??= this.#openAnew()
           const { channel, closed } = await this.#open
-          // Confirms that are awaited on a channel that closes never come.
+          // amqplib never settles confirms of a channel that closes.
           return { value: await Promise.race([work(channel), closed]) }
         } catch (error) {
           await this.close()
@@ -109,7 +119,7 @@ class Link {
       last = error
     })
     const closed = new Promise<never>((_, reject) => channel.once('close', () => reject(last)))
-    // It is of interest only while something waits for an answer.
+    // The rejection matters only while `use` waits for an answer.
     closed.catch(() => undefined)
     return { channel, closed }
   }
@@ -118,15 +128,19 @@ class Link {
     const connection = this.#connection
     this.#connection = undefined
     this.#open = undefined
-    // It may be gone already.
+    // The connection may be closed already.
     await connection?.close().catch(() => undefined)
   }
 }
 
-/** A part that was not confirmed as a whole is sent again: then some of it is there twice. */
-async function send(link: Link, queue: string, orders: readonly Order[]): Promise<void> {
+/** Sends in chunks. A chunk that was not confirmed as a whole is sent again, so that some orders come twice. */
+async function send(
+  connection: TestConnection,
+  queue: string,
+  orders: readonly Order[],
+): Promise<void> {
   for (let from = 0; from < orders.length; from += SEND_SIZE) {
-    await link.use(async (channel) => {
+    await connection.use(async (channel) => {
       for (const order of orders.slice(from, from + SEND_SIZE)) {
         const content = Buffer.from(JSON.stringify(order))
         channel.sendToQueue(queue, content, { persistent: true, contentType: 'application/json' })
@@ -142,9 +156,9 @@ async function depthOf(channel: ConfirmChannel, queues: readonly string[]): Prom
   return depth
 }
 
-type DeadLetters = Awaited<ReturnType<Place['deadLetters']>>
+type DeadLetters = Awaited<ReturnType<QueueUnderTest['deadLetters']>>
 
-/** What came since the last call. */
+/** The dead letters that came since the last call. */
 async function readAll(channel: ConfirmChannel, queue: string): Promise<DeadLetters> {
   const found: DeadLetters[number][] = []
   while (true) {

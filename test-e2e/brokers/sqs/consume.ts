@@ -1,18 +1,13 @@
 import type { Consumption, Guard } from '@onceward/core'
 import { consumeSqs } from '@onceward/sqs'
-import { watchedClient } from '../crash/crash-client.ts'
-import type { QueueSource } from '../workers/protocol.ts'
+import type { DeliveryWatch } from '../broker.ts'
+import type { SqsSource } from './queue.ts'
+import { watchedClient } from './watched-client.ts'
 
-/** What a worker wants to know of its deliveries. */
-export interface Watch {
-  /** The broker has handed over a message; `position` as the adapter names it, where it is known by now. */
-  onReceive(order: string, position?: string): void
-}
-
-export function fromSqs(
-  source: QueueSource,
+export function consume(
+  source: SqsSource,
   guard: Guard,
-  { onReceive }: Watch,
+  { onReceive }: DeliveryWatch,
 ): Promise<Consumption> {
   const { queueUrl, deadUrl, visibilityMs } = source
   const client = watchedClient(source, ({ order, messageId }) => onReceive(order, messageId))

@@ -1,10 +1,10 @@
 import type { Consumption, Guard } from '@onceward/core'
 import { consumeKafka } from '@onceward/kafka'
 import { Kafka, logLevel } from 'kafkajs'
-import type { KafkaSource } from '../workers/protocol.ts'
-import type { Watch } from './consume-sqs.ts'
+import type { DeliveryWatch } from '../broker.ts'
+import type { KafkaSource } from './queue.ts'
 
-/** What a client has that says nothing; kafkajs has others where `NODE_ENV` is `test`, as it is here (brokers.md K25). */
+/** The defaults of kafkajs. It has shorter ones if `NODE_ENV` is `test`, as it is here (brokers.md K25). */
 const DEFAULT_RETRY = {
   initialRetryTime: 300,
   maxRetryTime: 30_000,
@@ -13,15 +13,15 @@ const DEFAULT_RETRY = {
   retries: 5,
 }
 
-export async function fromKafka(
+export async function consume(
   { connection, topic, groupId, deadTopic, sessionMs }: KafkaSource,
   guard: Guard,
-  watch: Watch,
+  watch: DeliveryWatch,
 ): Promise<Consumption> {
   const quiet = { ...connection, clientId: 'worker', logLevel: logLevel.NOTHING }
   const client = new Kafka({ ...quiet, retry: DEFAULT_RETRY })
   watchBatches(client, watch)
-  // Patient, because the broker may be away when a worker starts; what the consumer's client needs is the adapter's.
+  // The broker may be down when a worker starts, so the producer retries for long. The adapter configures the consumer.
   const patient = new Kafka({ ...quiet, retry: { maxRetryTime: 1_000, retries: 1_000 } })
   const producer = patient.producer({ allowAutoTopicCreation: false })
   await producer.connect()
@@ -35,8 +35,8 @@ export async function fromKafka(
   })
 }
 
-/** Sees what the client hands to the adapter; the adapter has no hook for tests. */
-function watchBatches(client: Kafka, { onReceive }: Watch): void {
+/** Watches what the client passes to the adapter, because the adapter has no hook for tests. */
+function watchBatches(client: Kafka, { onReceive }: DeliveryWatch): void {
   const consumerOf = client.consumer.bind(client)
   client.consumer = (config) => {
     const consumer = consumerOf(config)

@@ -1,7 +1,7 @@
 import { until } from '@onceward/testing'
-import type { Stage } from '../test-stage.ts'
-import type { Order, Settled } from '../workers/protocol.ts'
-import type { WorkerProcess } from '../workers/worker-process.ts'
+import type { TestStage } from './test-stage.ts'
+import type { Order, Settled } from './workers/protocol.ts'
+import type { WorkerProcess } from './workers/worker-process.ts'
 
 interface Message {
   readonly order: Order
@@ -10,25 +10,25 @@ interface Message {
 }
 
 /**
- * A broker without a network, so that a test says in which order and in whose hands: everything that is visible goes
- * to one worker as one batch, in order; what a worker had in hand when it died goes to the next one.
+ * A broker without a network, so that the test decides the order and the receiver of deliveries. All visible messages
+ * go to one worker as one batch, in order. Messages in flight in a worker that dies go to the next one.
  */
-export class HandBroker {
+export class ManualBroker {
   readonly dead: string[] = []
   readonly #messages: Message[]
-  readonly #stage: Stage
+  readonly #stage: TestStage
   #workers = 0
 
-  constructor(stage: Stage, orders: readonly Order[]) {
+  constructor(stage: TestStage, orders: readonly Order[]) {
     this.#stage = stage
     this.#messages = orders.map((order) => ({ order, deliveryCount: 0, visibleAtMs: 0 }))
   }
 
-  /** Delivers until every message is settled for good; answers how many workers died. */
+  /** Delivers until every message is acked or dead-lettered; resolves with the number of workers that died. */
   async run(): Promise<number> {
     let deaths = 0
     let worker = this.#nextWorker()
-    // It stands ready while the other one works.
+    // The successor starts while the other worker is still running, so that nobody waits for it.
     let successor = this.#nextWorker()
     while (this.#messages.length > 0) {
       const due = await this.#due()

@@ -1,21 +1,32 @@
 import type { KafkaConnection } from '@onceward/testing'
 import { until } from '@onceward/testing'
 import { type Admin, Kafka, logLevel, type Producer } from 'kafkajs'
-import type { KafkaSource, Order } from '../workers/protocol.ts'
-import type { Place } from './queue-under-test.ts'
+import type { Order, Source } from '../../support/workers/protocol.ts'
+import type { QueueUnderTest } from '../queue-under-test.ts'
 
-/** How many of the records there are. */
+/** Partitions of the topic. */
 export const PARTITIONS = 4
 
 const SEND_SIZE = 500
 
-/** A topic with its dead-letter topic; the group of its workers bears its name. */
-export interface Topic extends Place {
+export interface KafkaSource extends Source {
+  readonly kind: 'kafka'
+  readonly connection: KafkaConnection
+  readonly topic: string
+  /** Default: as the adapter names it. */
+  readonly groupId?: string | undefined
+  readonly deadTopic: string
+  /** A member that is silent for so long is removed from its group, ms. */
+  readonly sessionMs: number
+}
+
+/** A topic with its dead-letter topic. The workers' group has the topic's name. */
+export interface Topic extends QueueUnderTest {
   readonly source: KafkaSource & { readonly groupId: string }
   sendTo(partition: number, orders: readonly Order[]): Promise<void>
-  /** What the group has committed and where the log ends, for each partition. */
+  /** For each partition the committed offset of the group and the end of the log. */
   offsets(): Promise<readonly { readonly committed: number; readonly end: number }[]>
-  /** Client ids are the same for all workers; what tells members apart is their number. */
+  /** How many members the group has. All workers have the same client id. */
   members(): Promise<number>
   remove(): Promise<void>
   create(): Promise<void>
@@ -31,7 +42,7 @@ export async function createTopic(
   name: string,
   { sessionMs = 2_000, groupId = name }: TopicOptions = {},
 ): Promise<Topic> {
-  // Patient: brokers are killed under it.
+  // Brokers are killed while this client runs.
   const retry = { initialRetryTime: 100, maxRetryTime: 1_000, retries: 1_000 }
   const client = new Kafka({ ...connection, clientId: 'test', logLevel: logLevel.NOTHING, retry })
   const admin = client.admin()
@@ -40,7 +51,7 @@ export async function createTopic(
   const deadTopic = `${name}-dead`
   const create = async (topic: string, numPartitions: number): Promise<void> => {
     await admin.createTopics({ waitForLeaders: false, topics: [{ topic, numPartitions }] })
-    // kafkajs gives up at once when the broker does not know it yet.
+    // kafkajs gives up at once when a broker does not know the topic yet.
     const isThere = async (): Promise<boolean> =>
       (await admin.fetchTopicOffsets(topic)).length === numPartitions
     await until(isThere, { what: `the topic ${topic}`, deadlineMs: 60_000 })
@@ -98,9 +109,9 @@ async function offsetsOf(
     }))
 }
 
-type DeadLetters = Awaited<ReturnType<Place['deadLetters']>>
+type DeadLetters = Awaited<ReturnType<QueueUnderTest['deadLetters']>>
 
-/** Each call reads from the start. */
+/** Reads all dead letters, in each call from the start. */
 async function readAll(client: Kafka, admin: Admin, topic: string): Promise<DeadLetters> {
   const ends = await admin.fetchTopicOffsets(topic)
   const count = ends.reduce((sum, { high }) => sum + Number(high), 0)

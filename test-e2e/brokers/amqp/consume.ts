@@ -1,13 +1,13 @@
 import { consumeAmqp } from '@onceward/amqp'
 import type { Consumption, Guard } from '@onceward/core'
 import { type Channel, type ChannelModel, type ConsumeMessage, connect } from 'amqplib'
-import type { AmqpSource } from '../workers/protocol.ts'
-import type { Watch } from './consume-sqs.ts'
+import type { DeliveryWatch } from '../broker.ts'
+import type { AmqpSource } from './queue.ts'
 
-export function fromAmqp(
+export function consume(
   { url, queue, deadQueue, retryLevelsMs, holdMs, prefetch }: AmqpSource,
   guard: Guard,
-  watch: Watch,
+  watch: DeliveryWatch,
 ): Promise<Consumption> {
   return consumeAmqp(() => watched(url, watch), guard, {
     queue,
@@ -19,8 +19,8 @@ export function fromAmqp(
   })
 }
 
-/** Sees what the client hands to the adapter; the adapter has no hook for tests. */
-async function watched(url: string, { onReceive }: Watch): Promise<ChannelModel> {
+/** Watches what the client passes to the adapter, because the adapter has no hook for tests. */
+async function watched(url: string, { onReceive }: DeliveryWatch): Promise<ChannelModel> {
   const connection = await connect(url)
   const watching =
     <Opened extends Channel>(open: () => Promise<Opened>) =>

@@ -1,11 +1,11 @@
 import { consumeKafka } from '@onceward/kafka'
 import { type KafkaConnection, kafka } from '@onceward/testing/servers'
 import { type ConsumerConfig, Kafka, logLevel } from 'kafkajs'
-import { slowAcks } from '../network.ts'
-import { tell } from '../signals.ts'
-import { aborted, type DemoBroker, type DemoQueue, eventKey } from './broker.ts'
+import { aborted, type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import { slowAcks } from '../../demo/network.ts'
+import { tell } from '../../demo/signals.ts'
 
-interface Place {
+interface Address {
   readonly connection: KafkaConnection
   readonly topic: string
   readonly groupId: string
@@ -14,13 +14,13 @@ interface Place {
 
 const PARTITIONS = 4
 
-/** A member that is silent for so long loses its partitions: short, so that the work of a dead process returns soon. */
+/** A member that is silent for this long loses its partitions. Short, so that a dead process is replaced soon. */
 const SESSION_MS = 4_000
 
-/** The least that a Kafka with default settings accepts. */
+/** The shortest session that a Kafka with default settings accepts. */
 const LEAST_SESSION_MS = 6_000
 
-/** What OffsetCommit is in the protocol of Kafka. */
+/** The API key of OffsetCommit in the Kafka protocol. */
 const OFFSET_COMMIT = 8
 
 export const kafkaDemo: DemoBroker = {
@@ -34,8 +34,8 @@ export const kafkaDemo: DemoBroker = {
       [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
     }
   },
-  guarded: async ({ place, billing, signal }) => {
-    const { connection, topic, groupId, sessionMs } = placeOf(place)
+  guarded: async ({ address, billing, signal }) => {
+    const { connection, topic, groupId, sessionMs } = addressOf(address)
     const { stopped } = await consumeKafka(overNetwork(connection), billing, {
       topics: [topic],
       groupId,
@@ -45,8 +45,8 @@ export const kafkaDemo: DemoBroker = {
     })
     await stopped
   },
-  unguarded: async ({ place, charge, signal }) => {
-    const { connection, topic, groupId, sessionMs } = placeOf(place)
+  unguarded: async ({ address, charge, signal }) => {
+    const { connection, topic, groupId, sessionMs } = addressOf(address)
     const consumer = overNetwork(connection).consumer({ groupId, ...timing(sessionMs) })
     await consumer.connect()
     await consumer.subscribe({ topics: [topic], fromBeginning: true })
@@ -58,7 +58,7 @@ export const kafkaDemo: DemoBroker = {
   },
 }
 
-const placeOf = (place: string): Place => JSON.parse(place)
+const addressOf = (address: string): Address => JSON.parse(address)
 
 const timing = (sessionMs: number): Omit<ConsumerConfig, 'groupId'> => ({
   sessionTimeout: sessionMs,
@@ -75,7 +75,7 @@ function isCommit(bytes: Uint8Array): boolean {
   return request.readInt16BE(4) === OFFSET_COMMIT
 }
 
-/** The client of both workers: an ordinary one over a slow network, which tells the parent what passes. */
+/** The client of both workers: an ordinary one over a slow network that reports deliveries to the parent. */
 function overNetwork(connection: KafkaConnection): Kafka {
   slowAcks(isCommit)
   const client = clientOf(connection)
@@ -92,7 +92,7 @@ function overNetwork(connection: KafkaConnection): Kafka {
 
 async function openTopic(
   connection: KafkaConnection,
-  { topic, groupId, sessionMs }: Omit<Place, 'connection'>,
+  { topic, groupId, sessionMs }: Omit<Address, 'connection'>,
 ): Promise<DemoQueue> {
   const client = clientOf(connection)
   const admin = client.admin()
@@ -100,7 +100,7 @@ async function openTopic(
   await Promise.all([admin.connect(), producer.connect()])
   await admin.createTopics({ topics: [{ topic, numPartitions: PARTITIONS }] })
   return {
-    place: JSON.stringify({ connection, topic, groupId, sessionMs } satisfies Place),
+    address: JSON.stringify({ connection, topic, groupId, sessionMs } satisfies Address),
     send: async (orders) => {
       const messages = orders.map((orderId) => ({
         key: String(orderId),

@@ -1,0 +1,69 @@
+import type { BrokerDefinition, TestServer, WordMatcher } from '../broker.ts'
+import type { AmqpQueueOptions } from './queue.ts'
+
+const server = (type: 'classic' | 'quorum', options: AmqpQueueOptions = {}): TestServer => ({
+  title: `RabbitMQ, ${type} queue`,
+  service: 'rabbitmq',
+  start: async () => (await import('./server.ts')).startRabbitmq({ ...options, type }),
+})
+
+const METHOD_FRAME = 1
+const FRAME_HEAD = 7
+
+/** Several frames may be in one chunk, and a method stands at the beginning of its frame. */
+const method =
+  (classId: number, methodId: number): WordMatcher =>
+  (chunk) => {
+    for (
+      let at = 0;
+      at + FRAME_HEAD + 4 <= chunk.length;
+      at += FRAME_HEAD + chunk.readUInt32BE(at + 3) + 1
+    ) {
+      const isOne =
+        chunk.readUInt16BE(at + 7) === classId && chunk.readUInt16BE(at + 9) === methodId
+      if (chunk[at] === METHOD_FRAME && isOne) return true
+    }
+    return false
+  }
+
+const basicAck = method(60, 80)
+const basicPublish = method(60, 40)
+
+export const amqp: BrokerDefinition = {
+  title: 'RabbitMQ',
+  service: 'rabbitmq',
+  needs: 'epmd',
+  traits: {
+    firstDeliveryIsSuspect: false,
+    dropsSilentConsumers: false,
+    soakTransaction: 'batch',
+  },
+  servers: {
+    acceptance: server('classic'),
+    // No message is held in the process: what is deferred waits in a delay queue.
+    crash: server('classic', { holdMs: 0 }),
+    patient: server('classic'),
+    storm: [server('classic'), server('quorum')],
+    // The queue drops a message at its fourth delivery, or dead-letters it.
+    outage: [server('quorum', { deliveryLimit: 3 })],
+  },
+  words: {
+    'ack-on-wire': basicAck,
+    // A deferred message is published to a delay queue, and then the original is acknowledged.
+    'defer-on-wire': basicPublish,
+    'release-on-wire': basicAck,
+    'dead-letter-on-wire': basicPublish,
+  },
+  samples: {
+    quickStart: 'amqp-pg',
+    guarded: ['amqp-wrap'],
+    unguarded: ['amqp-before'],
+    ownLines: /amqp|rabbitmq|queue/i,
+    haveOwnQueues: false,
+    start: async () => (await import('./samples.ts')).startSamples(),
+  },
+  consumer: () => import('./consume.ts'),
+  demo: async () => (await import('./demo.ts')).amqpDemo,
+  benchmark: async () => (await import('../../../bench/scenarios/amqp.ts')).amqpBenchmark,
+  docs: async () => (await import('./docs.ts')).amqpDocs,
+}

@@ -1,0 +1,52 @@
+import type { BrokerDefinition, TestServer, WordMatcher } from '../broker.ts'
+import type { TopicOptions } from './queue.ts'
+
+const server = (options: TopicOptions = {}): TestServer => ({
+  title: 'Kafka',
+  service: 'kafka',
+  start: async () => (await import('./server.ts')).startKafka(options),
+})
+
+/** A request of kafkajs is one chunk: four bytes of length, then the key of the API. */
+const request =
+  (apiKey: number): WordMatcher =>
+  (chunk) =>
+    chunk.length > 6 && chunk.readInt16BE(4) === apiKey
+
+const PRODUCE = 0
+const OFFSET_COMMIT = 8
+
+export const kafka: BrokerDefinition = {
+  title: 'Kafka',
+  service: 'kafka',
+  needs: 'java',
+  traits: {
+    firstDeliveryIsSuspect: true,
+    dropsSilentConsumers: true,
+    soakTransaction: 'each',
+  },
+  servers: {
+    acceptance: server(),
+    crash: server(),
+    patient: server({ sessionMs: 6_000 }),
+    storm: [server()],
+    outage: [server()],
+  },
+  // To defer a record is to pause its partition: nothing is written.
+  words: {
+    'ack-on-wire': request(OFFSET_COMMIT),
+    'dead-letter-on-wire': request(PRODUCE),
+  },
+  samples: {
+    quickStart: 'kafka-pg',
+    guarded: ['kafka-wrap'],
+    unguarded: ['kafka-before'],
+    ownLines: /kafka|topic|producer/i,
+    haveOwnQueues: false,
+    start: async () => (await import('./samples.ts')).startSamples(),
+  },
+  consumer: () => import('./consume.ts'),
+  demo: async () => (await import('./demo.ts')).kafkaDemo,
+  benchmark: async () => (await import('../../../bench/scenarios/kafka.ts')).kafkaBenchmark,
+  docs: async () => (await import('./docs.ts')).kafkaDocs,
+}

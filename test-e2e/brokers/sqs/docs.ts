@@ -1,0 +1,69 @@
+import { DEFAULTS as GUARD_DEFAULTS } from '../../../packages/core/src/options/defaults.ts'
+import { receiveBudget } from '../../../packages/sqs/src/doctor.ts'
+import {
+  type ConsumeSqsOptions,
+  DEFAULTS,
+  LONGEST_VISIBILITY_MS,
+  resolveSettings,
+} from '../../../packages/sqs/src/options.ts'
+import {
+  type BrokerDocs,
+  type Docs,
+  MS,
+  type OwnOption,
+  sharedDocs,
+  type Told,
+} from '../../../scripts/docs-brokers.ts'
+
+const OWN: Docs<OwnOption<ConsumeSqsOptions>> = {
+  queueUrl: {
+    type: 'string',
+    meaning: 'URL of the queue to read.',
+    reason: 'Required.',
+  },
+  deadLetter: {
+    type: "{ queueUrl } | 'redrive'",
+    meaning:
+      "Where dead messages go: to that queue, with headers that say why; or `'redrive'`, left to the queue's own redrive policy.",
+    reason:
+      'Left out, the record in Postgres is the place and the message is deleted. Required without an inbox.',
+  },
+  visibilityMs: {
+    type: `integer, 1000–${LONGEST_VISIBILITY_MS}`,
+    unit: MS,
+    default: "the guard's `leaseMs` and a tenth more, in whole seconds",
+    meaning:
+      'How long SQS hides a message after each receive and each renewal. Renewed while the message is in hand.',
+    reason:
+      'It bounds how soon the message of a dead process comes back, not how long a handler may take. A little more than the lease, so that the lease is free by then.',
+  },
+  longPollMs: {
+    type: 'integer, 0–20000',
+    unit: MS,
+    default: DEFAULTS.longPollMs,
+    meaning: 'How long a receive waits for a message.',
+    reason: 'The most that SQS allows: an idle queue costs the fewest requests.',
+  },
+}
+
+/** What the checks at start ask of a queue, for a guard with the default options. */
+function queueSettings(): readonly RegExp[] {
+  const guard = {
+    ...GUARD_DEFAULTS,
+    ...{ consumer: 'billing', hasInbox: true, hasLeases: false, lanesAreUsers: false },
+    ...{ maxAttempts: GUARD_DEFAULTS.retry.attempts, retryMaxMs: GUARD_DEFAULTS.retry.maxMs },
+  }
+  const { visibilityMs } = resolveSettings({ queueUrl: 'https://sqs.test/1/orders' }, guard)
+  return [
+    new RegExp(`\\b${visibilityMs / 1_000} s or more`),
+    new RegExp(`\`maxReceiveCount\`[ |]*${receiveBudget(guard, visibilityMs)} or more`),
+  ]
+}
+
+export const sqsDocs: BrokerDocs = {
+  page: 'docs/sqs.md',
+  options: { ...OWN, ...sharedDocs(DEFAULTS) },
+  told: ['README.md', 'docs/sqs.md'].flatMap((file) =>
+    queueSettings().map((text): Told => ({ file, text })),
+  ),
+}

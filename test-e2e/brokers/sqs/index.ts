@@ -1,0 +1,49 @@
+import type { BrokerDefinition, TestServer, WordMatcher } from '../broker.ts'
+import type { SqsQueueOptions } from './queue.ts'
+
+const server = (options: SqsQueueOptions = {}): TestServer => ({
+  title: 'SQS',
+  service: 'sqs',
+  start: async () => (await import('./server.ts')).startSqs(options),
+})
+
+const action = (name: string): WordMatcher => {
+  const target = `AmazonSQS.${name}`
+  return (chunk) => chunk.includes(target)
+}
+
+export const sqs: BrokerDefinition = {
+  title: 'SQS',
+  service: 'sqs',
+  needs: undefined,
+  traits: {
+    firstDeliveryIsSuspect: false,
+    dropsSilentConsumers: false,
+    soakTransaction: 'batch',
+  },
+  servers: {
+    acceptance: server(),
+    crash: server(),
+    patient: server({ visibilityMs: 6_000, longestHiddenMs: 2_000 }),
+    // The server of the tests keeps its queues in memory.
+    storm: [],
+    outage: [],
+  },
+  words: {
+    'ack-on-wire': action('DeleteMessage'),
+    'defer-on-wire': action('ChangeMessageVisibility'),
+    'dead-letter-on-wire': action('SendMessage'),
+  },
+  samples: {
+    quickStart: 'sqs-pg',
+    guarded: ['first-screen', 'sqs-kysely', 'own-loop', 'sqs-consumer'],
+    unguarded: [],
+    ownLines: /sqs|queue|deadUrl/i,
+    haveOwnQueues: true,
+    start: async () => (await import('./samples.ts')).startSamples(),
+  },
+  consumer: () => import('./consume.ts'),
+  demo: async () => (await import('./demo.ts')).sqsDemo,
+  benchmark: async () => (await import('../../../bench/scenarios/sqs.ts')).sqsBenchmark,
+  docs: async () => (await import('./docs.ts')).sqsDocs,
+}

@@ -1,3 +1,0 @@
-import { describeCrashes } from './suite.ts'
-
-describeCrashes('kafka')
