@@ -1,5 +1,5 @@
 import { DEFAULTS as AMQP_DEFAULTS, type ConsumeAmqpOptions } from '../packages/amqp/src/options.ts'
-import type { OptionDoc } from '../packages/core/src/options/docs.ts'
+import type { OptionDoc } from '../packages/core/src/options/derived.ts'
 import {
   type ConsumeKafkaOptions,
   DEFAULTS as KAFKA_DEFAULTS,
