@@ -1,5 +1,5 @@
 import { turbo } from './build.mjs'
-import { run, tool } from './process.mjs'
+import { fromSource, pinnedNode, run, tool } from './process.mjs'
 
 const quietly = (name, args) => () => run(tool(name), args, { quiet: true })
 
@@ -12,6 +12,10 @@ const CHECKS = [
     check: quietly('biome', ['ci', '--colors=off', '--max-diagnostics=200', '.']),
   },
   { title: 'no promise is forgotten', check: quietly('oxlint', []) },
+  {
+    title: 'the public surface is as its report says',
+    check: () => run(pinnedNode, [fromSource, 'scripts/api.ts', '--check'], { quiet: true }),
+  },
   { title: 'the packages can be published', check: () => turbo('check', ['--only']) },
 ]
 

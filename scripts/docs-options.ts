@@ -1,5 +1,4 @@
-import { OPTION_DOCS, type OptionDoc } from '../packages/core/src/options/docs.ts'
-import { OPTION_RULES } from '../packages/core/src/options/rules.ts'
+import { OPTION_DOCS, OPTION_RULES, type OptionDoc } from '../packages/core/src/options/derived.ts'
 import type { KyselyInboxOptions } from '../packages/postgres/src/kysely.ts'
 import { DEFAULTS as INBOX_DEFAULTS } from '../packages/postgres/src/options.ts'
 import { DEFAULT_SCHEMA } from '../packages/postgres/src/statements/schema-name.ts'

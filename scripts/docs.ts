@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { toDelivery } from '../packages/core/src/memory/to-delivery.ts'
 import { deadLetterHeaders } from '../packages/core/src/settlement/dead-letter-headers.ts'
 import { errorTable } from './docs-errors.ts'
+import { stateMachineTable } from './docs-machine.ts'
 import { OPTION_TABLES } from './docs-options.ts'
 import { code } from './docs-table.ts'
 import { testFiles, trapTable, withFiles } from './docs-tests.ts'
@@ -29,6 +30,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   sample: (file) => `\`\`\`ts\n${read(file).trimEnd()}\n\`\`\``,
   options: (name) => known(OPTION_TABLES[name], `options ${name}`)(),
   errors: errorTable,
+  'state-machine': stateMachineTable,
   'dead-letter-headers': headerList,
   traps: () => trapTable(testFiles(root)),
 }

@@ -32,6 +32,12 @@ async function crashMatrix(args) {
   return code
 }
 
+/** The reports are made of `dist`, so it is built first. */
+async function api(args) {
+  const { code, output } = await turbo('build')
+  return code === 0 ? runFromSource('scripts/api.ts', args) : report({ code, output })
+}
+
 function report({ code, output }) {
   if (code !== 0) console.log(output)
   return code
@@ -41,6 +47,7 @@ const COMMANDS = {
   build: async () => report(await turbo('build')),
   check: async () => ((await runChecks()).failed === 0 ? 0 : 1),
   docs: (args) => runFromSource('scripts/docs.ts', args),
+  api,
   demo: (args) => runFromSource('test-e2e/demo/main.ts', args),
   bench: (args) => runFromSource('bench/runner/run.ts', args),
   soak: (args) => runFromSource('test-e2e/soak/main.ts', args),

@@ -1,25 +1,12 @@
-import { spawnSync } from 'node:child_process'
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
+import { differences } from '../../scripts/api-differences.ts'
+import { lint, packages } from './lint.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const packagesDirectory = join(root, 'packages')
-const packages = readdirSync(packagesDirectory).filter((name) =>
-  existsSync(join(packagesDirectory, name, 'package.json')),
-)
 const source = (name: string): string => join(packagesDirectory, name, 'src')
 const isTest = (file: string): boolean => /\.test(-d)?\.ts$/.test(file)
 
@@ -91,6 +78,26 @@ describe('the lock file', () => {
   })
 })
 
+describe('the report of the public surface', () => {
+  const before = new Map([['core.api.md', 'export function a(): void;\nexport type B = 1;']])
+
+  it('agrees with the surface that it was made of', () => {
+    expect(differences(before, new Map(before))).toBe('')
+  })
+
+  it.each([
+    ['an added export', 'core.api.md', 'export function a(): void;\n+export type C = 1;'],
+    ['a removed export', 'core.api.md', '-export function a(): void;'],
+    ['an entry without a report', 'core-new.api.md', '+export type C = 1;'],
+  ])('goes red for %s, shows its lines and says what to run', (_what, file, lines) => {
+    const text = lines.replaceAll(/^-.*\n?/gm, '').replaceAll(/^\+/gm, '')
+    const answer = differences(before, new Map([[file, text]]))
+    expect(answer).toContain(`api/${file}`)
+    for (const line of lines.match(/^[-+].*/gm) ?? []) expect(answer).toContain(line)
+    expect(answer).toContain('npm run api')
+  })
+})
+
 describe('mutation testing', () => {
   const survivors = JSON.parse(
     readFileSync(join(root, 'mutation/survivors.json'), 'utf8'),
@@ -111,6 +118,51 @@ describe('mutation testing', () => {
   })
 })
 
+/** The rooms of core, from the lowest floor to the highest, and those each may import. */
+const LOWER = ['model', 'options', 'concurrency']
+const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  model: [],
+  options: ['model'],
+  concurrency: ['model'],
+  identity: LOWER,
+  settlement: LOWER,
+  lease: [...LOWER, 'settlement'],
+  transaction: [...LOWER, 'settlement'],
+  guard: [...LOWER, 'settlement', 'identity', 'lease', 'transaction'],
+  adapter: ['model', 'concurrency'],
+  memory: ['model', 'concurrency'],
+}
+
+describe('the rooms of core', () => {
+  it('are the directories of its sources', () => {
+    const directories = readdirSync(source('core'), { withFileTypes: true })
+      .filter((entry) => entry.isDirectory() && entry.name !== 'fixtures')
+      .map(({ name }) => name)
+    expect(directories.toSorted()).toEqual(Object.keys(ROOMS).toSorted())
+  })
+
+  it.each(Object.entries(ROOMS))('%s imports %j and no other room', (room, allowed) => {
+    const others = [...Object.keys(ROOMS), 'fixtures'].filter((other) => other !== room)
+    const files = others.map((other): [string, string] => [
+      `packages/core/src/${room}/from-${other}.ts`,
+      `export { a } from '../${other}/a.ts'\n`,
+    ])
+    const answer = lint('biome', Object.fromEntries(files))
+    const refused = [...answer.matchAll(/from-([a-z]+)\.ts\S* lint\/style\/noRestrictedImports/g)]
+    expect(refused.map(([, other]) => other).toSorted()).toEqual(
+      others.filter((other) => !allowed.includes(other)).toSorted(),
+    )
+    expect(answer).toContain(`${room}/ may import`)
+  })
+
+  it.each(Object.keys(ROOMS))('%s imports no client library', (room) => {
+    const answer = lint('biome', {
+      [`packages/core/src/${room}/a.ts`]: `export { Pool } from 'pg'\n`,
+    })
+    expect(answer).toContain('core knows no broker, no store and no client library')
+  })
+})
+
 describe('lease stores are siblings', () => {
   const verbs = ['claim', 'complete', 'renew', 'fail', 'release', 'bury']
   const files = ['index.ts', 'options.ts', 'client.ts', 'lease-store.ts', 'errors.ts']
@@ -128,42 +180,6 @@ describe('lease stores are siblings', () => {
     expect(scripts).toEqual(expect.arrayContaining(verbs.map((verb) => `${verb}.lua`)))
   })
 })
-
-const COMMANDS = {
-  biome: ['lint', '--colors=off', 'packages'],
-  oxlint: ['packages'],
-  tsc: ['-p', 'tsconfig.test.json'],
-} as const
-
-/** What a tool with the repository's own rules says of files that exist only outside it; `''` when all is well. */
-function lint(tool: keyof typeof COMMANDS, files: Readonly<Record<string, string>>): string {
-  const directory = mkdtempSync(join(tmpdir(), 'onceward-rules-'))
-  const kept = ['biome.json', '.oxlintrc.json', '.gitignore', 'tsconfig.base.json']
-  const copies = ['tsconfig.test.json', ...packages.flatMap(configurationOf)]
-  const bin = join(root, 'node_modules/.bin')
-  const env = { ...process.env, NO_COLOR: '1', PATH: `${bin}:${process.env['PATH']}` }
-  try {
-    for (const file of [...kept, ...copies]) cpSync(join(root, file), join(directory, file))
-    symlinkSync(join(root, 'node_modules'), join(directory, 'node_modules'))
-    for (const [file, text] of Object.entries(files)) {
-      mkdirSync(dirname(join(directory, file)), { recursive: true })
-      writeFileSync(join(directory, file), text)
-    }
-    const done = spawnSync(join(bin, tool), COMMANDS[tool], {
-      cwd: directory,
-      env,
-      encoding: 'utf8',
-    })
-    return done.status === 0 ? '' : done.stdout + done.stderr
-  } finally {
-    rmSync(directory, { recursive: true, force: true })
-  }
-}
-
-const configurationOf = (name: string): string[] => [
-  `packages/${name}/package.json`,
-  `packages/${name}/tsconfig.json`,
-]
 
 const LEDGER = 'export async function commit(): Promise<void> {}\n'
 

@@ -29,8 +29,8 @@ export type {
   Takeover,
 } from './options/options.ts'
 export type { Logger } from './model/logger.ts'
-export { DEFAULTS, type Defaults } from './options/defaults.ts'
-export { OPTION_DOCS, type OptionDoc } from './options/docs.ts'
+export type { Defaults } from './options/options.ts'
+export { DEFAULTS, OPTION_DOCS, type OptionDoc } from './options/derived.ts'
 
 // Identity.
 export {

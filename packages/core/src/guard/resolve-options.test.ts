@@ -4,7 +4,7 @@ import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { memoryInbox, memoryLeases } from '../memory/index.ts'
 import { ConfigurationError } from '../model/errors.ts'
-import { DEFAULTS } from '../options/defaults.ts'
+import { DEFAULTS } from '../options/derived.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { resolveOptions } from './resolve-options.ts'
 

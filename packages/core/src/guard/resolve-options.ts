@@ -3,7 +3,7 @@ import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import { cloudEventKey, idempotencyKeyHeader } from '../identity/resolvers.ts'
 import { ConfigurationError } from '../model/errors.ts'
 import { defaultLogger } from '../model/logger.ts'
-import { DEFAULTS } from '../options/defaults.ts'
+import { OPTION_RULES, withDefaults } from '../options/derived.ts'
 import type { GuardOptions } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { brokenRules } from '../options/rules.ts'
@@ -17,47 +17,23 @@ export function resolveOptions<Payload, Tx, Decoded>(
   options: GuardOptions<Payload, Tx, Decoded>,
 ): ResolvedOptions {
   assertObject(options)
-  const problems = [...brokenRules(options), ...impossibleTogether(options)]
+  const problems = [...brokenRules(OPTION_RULES, options), ...impossibleTogether(options)]
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
   // The engine hands the user's functions what the user's other functions made; nothing else joins these types.
   const given = options as unknown as GuardOptions<unknown, unknown>
-  const {
-    retry = {},
-    eventKey = [cloudEventKey(), idempotencyKeyHeader()],
-    fingerprint = DEFAULTS.fingerprint,
-  } = given
+  const { eventKey = [cloudEventKey(), idempotencyKeyHeader()] } = given
+  const defaulted = withDefaults(given)
   return Object.freeze({
-    consumer: given.consumer,
+    ...given,
+    ...defaulted,
     inbox: given.inbox,
     leases: given.leases,
-    decode: given.decode,
-    skip: given.skip,
-    schema: given.schema,
     eventKey: typeof eventKey === 'function' ? [eventKey] : [...eventKey],
-    tenant: given.tenant,
     orderingKey: given.orderingKey ?? (({ orderingKey }) => orderingKey),
     orderingKeyChosen: given.orderingKey !== undefined,
-    fingerprint,
-    fingerprintRule: fingerprintRuleOf(fingerprint),
-    transaction: given.transaction ?? DEFAULTS.transaction,
-    concurrency: given.concurrency ?? DEFAULTS.concurrency,
+    fingerprintRule: fingerprintRuleOf(defaulted.fingerprint),
     concurrencyChosen: given.concurrency !== undefined,
-    dedupWindowMs: given.dedupWindowMs ?? DEFAULTS.dedupWindowMs,
-    leaseMs: given.leaseMs ?? DEFAULTS.leaseMs,
-    deadlineMs: given.deadlineMs ?? DEFAULTS.deadlineMs,
-    claimWaitMs: given.claimWaitMs ?? DEFAULTS.claimWaitMs,
-    retry: Object.freeze({
-      attempts: retry.attempts ?? DEFAULTS.retry.attempts,
-      baseMs: retry.baseMs ?? DEFAULTS.retry.baseMs,
-      maxMs: retry.maxMs ?? DEFAULTS.retry.maxMs,
-    }),
-    isFatal: given.isFatal,
-    onMissingKey: given.onMissingKey ?? DEFAULTS.onMissingKey,
-    onConflict: given.onConflict ?? DEFAULTS.onConflict,
-    onDuplicate: given.onDuplicate,
     onTakeover: given.onTakeover,
-    onStoreDown: given.onStoreDown ?? DEFAULTS.onStoreDown,
-    observe: given.observe,
     logger: given.logger ?? defaultLogger,
     runtime: given.runtime ?? systemRuntime,
   })

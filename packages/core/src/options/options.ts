@@ -192,3 +192,28 @@ export interface LeaseGuardOptions<Payload, Decoded = unknown>
 export type GuardOptions<Payload, Tx = undefined, Decoded = unknown> =
   | InboxGuardOptions<Payload, Tx, Decoded>
   | LeaseGuardOptions<Payload, Decoded>
+
+/** The values of the options that have a default. */
+export interface Defaults {
+  readonly concurrency: number
+  readonly dedupWindowMs: number
+  readonly leaseMs: number
+  readonly deadlineMs: number
+  readonly claimWaitMs: number
+  readonly retry: { readonly attempts: number; readonly baseMs: number; readonly maxMs: number }
+  readonly fingerprint: 'body'
+  readonly onMissingKey: 'dead-letter'
+  readonly onConflict: 'dead-letter'
+  readonly transaction: 'each'
+  readonly onStoreDown: 'wait'
+}
+
+type Common = CommonOptions<unknown, unknown>
+
+/** Every option as a document or an error names it: nested ones as `retry.attempts`. */
+export type GuardOptionName =
+  | Exclude<
+      keyof InboxGuardOptions<unknown, unknown> | keyof LeaseGuardOptions<unknown>,
+      keyof Pick<Common, 'retry'>
+    >
+  | `retry.${keyof NonNullable<Common['retry']>}`

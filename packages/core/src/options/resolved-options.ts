@@ -2,41 +2,45 @@ import type { Inbox } from '../model/inbox.ts'
 import type { LeaseStore } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
 import type { Runtime } from '../model/runtime.ts'
-import type { CommonOptions, LeaseGuardOptions, Resolver } from './options.ts'
+import type {
+  CommonOptions,
+  Defaults,
+  InboxGuardOptions,
+  LeaseGuardOptions,
+  Resolver,
+} from './options.ts'
 
 type Common = CommonOptions<unknown, unknown>
+type Every = Common &
+  Pick<InboxGuardOptions<unknown, unknown>, 'transaction'> &
+  Pick<LeaseGuardOptions<unknown>, 'onStoreDown'>
 
-/** What the engine works with: validated, with all defaults; the types of the user's payload are forgotten. */
+/** The options that have a default, as the engine reads them: never undefined. */
+export type DefaultedOptions = {
+  readonly [Name in Exclude<keyof Defaults, 'retry'>]: NonNullable<Every[Name]>
+} & Pick<Defaults, 'retry'>
+
+/** What the engine works with: validated, with all defaults. The types of the user's payload are forgotten. */
 export interface ResolvedOptions
-  extends Pick<
-    Common,
-    'consumer' | 'decode' | 'skip' | 'schema' | 'tenant' | 'isFatal' | 'onDuplicate' | 'observe'
-  > {
+  extends DefaultedOptions,
+    Pick<
+      Common,
+      'consumer' | 'decode' | 'skip' | 'schema' | 'tenant' | 'isFatal' | 'onDuplicate' | 'observe'
+    > {
   readonly inbox: Inbox<unknown> | undefined
   readonly leases: LeaseStore | undefined
   readonly eventKey: readonly Resolver[]
   readonly orderingKey: Resolver
-  /** Whether the user gave one, or lanes are the broker's. */
+  /** True when the user gave a resolver; false when the broker's own ordering key is used. */
   readonly orderingKeyChosen: boolean
-  readonly fingerprint: FingerprintRule
-  /** Its version, as it is registered and stored; 0 = none. */
+  /** Version of the fingerprint rule, as it is registered and stored; 0 = none. */
   readonly fingerprintRule: number
-  readonly transaction: 'each' | 'batch'
-  readonly concurrency: number
-  /** Whether the user asked for that concurrency, or it is the default. */
+  /** True when the user set `concurrency`; false when it is the default. */
   readonly concurrencyChosen: boolean
-  readonly dedupWindowMs: number
-  readonly leaseMs: number
-  readonly deadlineMs: number
-  readonly claimWaitMs: number
-  readonly retry: { readonly attempts: number; readonly baseMs: number; readonly maxMs: number }
-  readonly onMissingKey: 'dead-letter' | 'position' | 'unguarded'
-  readonly onConflict: 'dead-letter' | 'ack' | 'throw'
   readonly onTakeover: LeaseGuardOptions<unknown>['onTakeover'] | undefined
-  readonly onStoreDown: 'wait' | 'unguarded'
   readonly logger: Logger
   readonly runtime: Runtime
 }
 
 /** The option `fingerprint`. */
-export type FingerprintRule = 'body' | 'none' | ((payload: unknown) => unknown)
+export type FingerprintRule = DefaultedOptions['fingerprint']

@@ -7,30 +7,29 @@ export interface Rule {
   readonly required?: true | undefined
 }
 
-const DAY_MS = 86_400_000
-const TWELVE_HOURS_MS = DAY_MS / 2
-const UNITS = 'Units are milliseconds.'
-
-const integer = (from: number, to: number, remedy: string): Rule => ({
+export const integer = (from: number, to: number, remedy: string): Rule => ({
   expected: `an integer from ${from} to ${to}`,
   accepts: (value) => Number.isInteger(value) && Number(value) >= from && Number(value) <= to,
   remedy,
 })
 
-const oneOf = (...values: readonly string[]): Rule => ({
+export const milliseconds = (from: number, to: number): Rule =>
+  integer(from, to, 'Units are milliseconds.')
+
+export const oneOf = (...values: readonly string[]): Rule => ({
   expected: `one of ${values.map((value) => `'${value}'`).join(', ')}`,
   accepts: (value) => typeof value === 'string' && values.includes(value),
 })
 
 const isFunction = (value: unknown): boolean => typeof value === 'function'
-const aFunction: Rule = { expected: 'a function', accepts: isFunction }
+export const aFunction: Rule = { expected: 'a function', accepts: isFunction }
 
-const either = (rule: Rule, other: Rule): Rule => ({
+export const either = (rule: Rule, other: Rule): Rule => ({
   expected: `${rule.expected}, or ${other.expected}`,
   accepts: (value) => rule.accepts(value) || other.accepts(value),
 })
 
-const objectWith = (expected: string, ...methods: readonly string[]): Rule => ({
+export const objectWith = (expected: string, ...methods: readonly string[]): Rule => ({
   expected,
   accepts: (value) =>
     value !== null &&
@@ -38,14 +37,14 @@ const objectWith = (expected: string, ...methods: readonly string[]): Rule => ({
     methods.every((method) => isFunction(Reflect.get(value, method))),
 })
 
-const resolvers: Rule = {
+export const resolvers: Rule = {
   expected: 'a resolver or a list of at least one resolver',
   accepts: (value) =>
     Array.isArray(value) ? value.length > 0 && value.every(isFunction) : isFunction(value),
   remedy: 'A payload field is `({ payload }) => payload.orderId`.',
 }
 
-const schema: Rule = {
+export const standardSchema: Rule = {
   expected: 'a Standard Schema',
   accepts: (value) =>
     value !== null &&
@@ -54,58 +53,29 @@ const schema: Rule = {
   remedy: 'zod (3.24 or newer), valibot (1.0 or newer) and arktype schemas are.',
 }
 
-const CONSUMER_RULE: Rule = {
+export const consumerName: Rule = {
   expected: '1–128 of the characters A–Z a–z 0–9 . _ : -',
   accepts: (value) => typeof value === 'string' && /^[A-Za-z0-9._:-]{1,128}$/.test(value),
   remedy: 'It is the name of the logical consumer and part of the identity of every event.',
   required: true,
 }
 
-/** One rule per option of `createGuard`; nested ones as `retry.attempts`. */
-export const OPTION_RULES: Readonly<Record<string, Rule>> = {
-  consumer: CONSUMER_RULE,
-  inbox: objectWith('an inbox', 'open'),
-  leases: objectWith('a lease store', 'claim', 'renew', 'complete', 'fail', 'release', 'bury'),
-  schema,
-  decode: aFunction,
-  skip: aFunction,
-  eventKey: resolvers,
-  tenant: aFunction,
-  orderingKey: aFunction,
-  fingerprint: either(oneOf('body', 'none'), aFunction),
-  transaction: oneOf('each', 'batch'),
-  concurrency: integer(1, 1_000, 'It counts handlers that run at the same time.'),
-  deadlineMs: integer(1, TWELVE_HOURS_MS, UNITS),
-  'retry.attempts': integer(1, 1_000, 'It counts runs of the handler, the first one included.'),
-  'retry.baseMs': integer(0, TWELVE_HOURS_MS, UNITS),
-  'retry.maxMs': integer(0, TWELVE_HOURS_MS, UNITS),
-  isFatal: aFunction,
-  dedupWindowMs: integer(1_000, 3_650 * DAY_MS, UNITS),
-  leaseMs: integer(1_000, TWELVE_HOURS_MS, UNITS),
-  claimWaitMs: integer(1, 60_000, UNITS),
-  onMissingKey: oneOf('dead-letter', 'position', 'unguarded'),
-  onConflict: oneOf('dead-letter', 'ack', 'throw'),
-  onDuplicate: aFunction,
-  onTakeover: either(oneOf('retry', 'dead-letter'), aFunction),
-  onStoreDown: oneOf('wait', 'unguarded'),
-  observe: aFunction,
-  logger: objectWith('a logger', 'debug', 'info', 'warn', 'error'),
-  runtime: objectWith('a runtime', 'now', 'monotonic', 'random', 'uuid', 'setTimer'),
-}
-
 /**
  * Everything that is wrong with `options` taken one by one, as sentences:
  * ``Expected `leaseMs` to be an integer from 1000 to 43200000, got `30` (number). Units are milliseconds.``
  */
-export function brokenRules(options: object): readonly string[] {
+export function brokenRules(
+  rules: Readonly<Record<string, Rule>>,
+  options: object,
+): readonly string[] {
   const values = flatten(options)
-  const problems = Object.entries(OPTION_RULES).flatMap(([name, rule]) => {
+  const problems = Object.entries(rules).flatMap(([name, rule]) => {
     const value = values.get(name)
     values.delete(name)
     const isFine = value === undefined ? rule.required !== true : rule.accepts(value)
     return isFine ? [] : [sentence(name, rule, value)]
   })
-  const known = Object.keys(OPTION_RULES).join(', ')
+  const known = Object.keys(rules).join(', ')
   const unknown = [...values].filter(([, value]) => value !== undefined)
   return [
     ...problems,
