@@ -9,6 +9,7 @@ import {
   type LeaseRegistration,
   type LeaseSession,
   type LeaseStore,
+  type Runtime,
   systemRuntime,
 } from '@onceward/core'
 import type { Pool } from 'pg'
@@ -16,7 +17,7 @@ import { connectShort } from './clients/pg-connection.ts'
 import { sharedCalls } from './driver/batched-calls.ts'
 import { gateOf, SPARE_CONNECTIONS } from './driver/pool-slots.ts'
 import { texts } from './driver/rows.ts'
-import { createShort, type Short } from './driver/short-transaction.ts'
+import { createShort, type Short, type ShortConnection } from './driver/short-transaction.ts'
 import { diagnose } from './errors.ts'
 import { createStatements, type Statements } from './statements/index.ts'
 
@@ -51,12 +52,17 @@ const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
 export function postgresLeases(pool: Pool, options: PostgresLeasesOptions = {}): PostgresLeases {
   const statements = createStatements(options.schema)
   const gate = gateOf(pool, pool.options.max)
-  const short = createShort({ gate, connect: () => connectShort(pool), sendsAtOnce: true })
-  const table = { short, statements }
-  const { monotonic } = systemRuntime
-  const unopened = new LeaseTable({ ...table, monotonic, keepMs: WINDOW_MS, isTruth: true })
+  const tableOn = (runtime: Runtime): Table => {
+    const connect = (): Promise<ShortConnection> => connectShort(pool, runtime)
+    const short = createShort({ gate, runtime, connect, sendsAtOnce: true })
+    return { short, statements, runtime }
+  }
+  const unopened = new LeaseTable({
+    ...tableOn(systemRuntime),
+    ...{ keepMs: WINDOW_MS, isTruth: true },
+  })
   return {
-    open: (registration) => open(table, registration),
+    open: (registration) => open(tableOn(registration.runtime), registration),
     claim: (claims) => unopened.claim(claims),
     renew: (held, leaseMs) => unopened.renew(held, leaseMs),
     complete: (done, rememberMs) => unopened.complete(done, rememberMs),
@@ -71,14 +77,14 @@ export function postgresLeases(pool: Pool, options: PostgresLeasesOptions = {}):
 interface Table {
   readonly short: Short
   readonly statements: Statements
+  readonly runtime: Runtime
 }
 
 async function open(table: Table, registration: LeaseRegistration): Promise<LeaseSession> {
-  const { consumer, dedupWindowMs, identity, logger, runtime } = registration
+  const { consumer, dedupWindowMs, identity, logger } = registration
   const isTruth = identity === undefined
-  const monotonic = (): number => runtime.monotonic()
   const keepMs = isTruth ? dedupWindowMs : HINT_MS
-  const session = new LeaseTable({ ...table, monotonic, keepMs, isTruth })
+  const session = new LeaseTable({ ...table, keepMs, isTruth })
   try {
     const [isUnlogged] = texts(await table.short.query(table.statements.areLeasesUnlogged))
     if (isTruth && isUnlogged === 'true') {
@@ -95,7 +101,6 @@ async function open(table: Table, registration: LeaseRegistration): Promise<Leas
 }
 
 interface LeaseParts extends Table {
-  readonly monotonic: () => number
   /** How long a claim or a wait is kept beyond its end, ms. */
   readonly keepMs: number
   /** No inbox: what ended is remembered here. */
@@ -119,7 +124,7 @@ class LeaseTable implements LeaseSession, LeaseOperators {
 
   constructor(parts: LeaseParts) {
     this.#parts = parts
-    this.#sweepAtMs = parts.monotonic() + SWEEP_EVERY_MS
+    this.#sweepAtMs = parts.runtime.monotonic() + SWEEP_EVERY_MS
   }
 
   async claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]> {
@@ -219,12 +224,12 @@ class LeaseTable implements LeaseSession, LeaseOperators {
   }
 
   async #sweep(): Promise<void> {
-    const { monotonic, short, statements } = this.#parts
-    if (monotonic() < this.#sweepAtMs) return
-    this.#sweepAtMs = monotonic() + SWEEP_EVERY_MS
+    const { runtime, short, statements } = this.#parts
+    if (runtime.monotonic() < this.#sweepAtMs) return
+    this.#sweepAtMs = runtime.monotonic() + SWEEP_EVERY_MS
     // Forgetting late harms nobody, so a failure waits for the next time.
     const [deleted] = await short.query(statements.sweepLeases).then(texts, () => [])
-    if (Number(deleted) >= SWEEP_ROWS) this.#sweepAtMs = monotonic()
+    if (Number(deleted) >= SWEEP_ROWS) this.#sweepAtMs = runtime.monotonic()
   }
 }
 

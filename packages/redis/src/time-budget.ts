@@ -5,19 +5,24 @@ import {
   type Runtime,
   StoreUnavailableError,
 } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
 
-/** Waits for an answer at most `budgetMs`; what comes later goes to `onLate`. */
-export function inBudget<Answer>(
+/**
+ * The answer of Redis.
+ *
+ * @throws {@link LateError} when there is none within `budgetMs`.
+ */
+export async function inBudget<Answer>(
   asked: Promise<Answer>,
   { runtime, budgetMs }: { readonly runtime: Runtime; readonly budgetMs: number },
 ): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    const cancel = runtime.setTimer(() => {
-      // An answer that is here already, behind a busy event loop, is not late.
-      setImmediate(() => reject(new LateError(budgetMs)))
-    }, budgetMs)
-    asked.then(resolve, reject).finally(cancel)
-  })
+  const inTime = await answerWithin(runtime, asked, budgetMs)
+  if (inTime !== LATE) return inTime
+  // A busy event loop runs timers before it reads sockets. An answer that has arrived by now is not late.
+  await new Promise((resolve) => setImmediate(resolve))
+  const arrived = await Promise.race<Answer | typeof LATE>([asked, LATE])
+  if (arrived !== LATE) return arrived
+  throw new LateError(budgetMs)
 }
 
 /** What was asked may still be done. */

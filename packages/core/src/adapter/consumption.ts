@@ -1,5 +1,5 @@
+import { endsWithin } from '../concurrency/timeout.ts'
 import type { GuardPort } from '../model/guard-port.ts'
-import type { Runtime } from '../model/runtime.ts'
 
 /** How a consumption is doing. */
 export interface Health {
@@ -180,20 +180,4 @@ class Running implements Consumption {
     }
     void this.drain()
   }
-}
-
-/** Whether the promise settled within the budget, milliseconds. */
-export function endsWithin(
-  runtime: Runtime,
-  promise: Promise<unknown>,
-  budgetMs: number,
-): Promise<boolean> {
-  return new Promise((resolve) => {
-    const cancel = runtime.setTimer(() => resolve(false), budgetMs)
-    const settled = (): void => {
-      cancel()
-      resolve(true)
-    }
-    promise.then(settled, settled)
-  })
 }

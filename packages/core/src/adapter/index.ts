@@ -1,7 +1,13 @@
-// What adapters are made of; not for users.
+// What adapters and stores are made of. Not for users.
 
 export { type BackoffRange, pauseMs } from '../concurrency/backoff.ts'
-export { CallTimeoutError, withTimeout } from '../concurrency/timeout.ts'
+export {
+  answerWithin,
+  CallTimeoutError,
+  endsWithin,
+  LATE,
+  withTimeout,
+} from '../concurrency/timeout.ts'
 export {
   type Availability,
   attachPort,
@@ -15,7 +21,6 @@ export {
   type ConsumerLoop,
   type ConsumptionEnd,
   type ConsumptionOptions,
-  endsWithin,
   type LoopSignals,
   type Outage,
   startConsumption,

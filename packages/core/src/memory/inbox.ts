@@ -1,3 +1,4 @@
+import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import type { EventId, Json } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type {
@@ -150,7 +151,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
       const letter = this.#store.letterOf(ref.id, this.#tables.rows.get(ref.id))
       if (letter === undefined) return 'gone'
       if (this.#tables.troubles.get(ref.id)?.published === true) return 'already'
-      await this.#bounded(publish(letter), budgetMs)
+      await this.#confirmed(publish(letter), budgetMs)
       this.#tables.change(ref.id, {}, { published: true })
       return 'published'
     } finally {
@@ -231,17 +232,15 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     const row = this.#store.refused.get(id)
     if (row === undefined) return 'gone'
     if (row.published) return 'already'
-    await this.#bounded(publish(row.letter), budgetMs)
+    await this.#confirmed(publish(row.letter), budgetMs)
     this.#store.refused.set(id, { ...row, published: true })
     return 'published'
   }
 
-  #bounded(published: Promise<void>, budgetMs: number): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const cancel = this.#registration.runtime.setTimer(() => {
-        reject(new StoreUnavailableError(`Publishing was not confirmed within ${budgetMs} ms.`))
-      }, budgetMs)
-      published.then(resolve, reject).finally(cancel)
-    })
+  /** A late publisher may have published: the dead letter may then be published twice. */
+  async #confirmed(published: Promise<void>, budgetMs: number): Promise<void> {
+    const answer = await answerWithin(this.#registration.runtime, published, budgetMs)
+    if (answer !== LATE) return
+    throw new StoreUnavailableError(`Publishing was not confirmed within ${budgetMs} ms.`)
   }
 }

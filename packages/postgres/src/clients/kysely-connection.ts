@@ -1,4 +1,10 @@
-import { type OncewardError, StoreUnavailableError, type TransactionStatus } from '@onceward/core'
+import {
+  type OncewardError,
+  type Runtime,
+  StoreUnavailableError,
+  type TransactionStatus,
+} from '@onceward/core'
+import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
 import {
   CompiledQuery,
   type DatabaseConnection,
@@ -7,7 +13,6 @@ import {
   type Transaction,
 } from 'kysely'
 import type { Connection as Wire } from 'pg'
-import { bounded } from '../driver/bounded.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import type { ShortConnection } from '../driver/short-transaction.ts'
 import { sqlState, toStoreError } from '../errors.ts'
@@ -26,6 +31,7 @@ const CANCEL_MS = 2_000
 /** What the clients below one Kysely can do. */
 export interface Client<DB> {
   readonly db: Kysely<DB>
+  readonly runtime: Runtime
   /** Whether a text may hold several statements; found out at the first try. */
   takesSeveral: boolean
 }
@@ -36,7 +42,7 @@ interface Taken {
   readonly leave: () => void
 }
 
-async function take<DB>(db: Kysely<DB>): Promise<Taken> {
+async function take<DB>({ db, runtime }: Client<DB>): Promise<Taken> {
   const taken = Promise.withResolvers<DatabaseConnection>()
   const left = Promise.withResolvers<void>()
   const leave = (): void => left.resolve()
@@ -50,8 +56,8 @@ async function take<DB>(db: Kysely<DB>): Promise<Taken> {
     })
     .catch((error: unknown) => taken.reject(error))
   try {
-    const answer = await bounded(taken.promise, boundMs)
-    if (answer.kind === 'in-time') return { connection: answer.value, leave }
+    const connection = await answerWithin(runtime, taken.promise, boundMs)
+    if (connection !== LATE) return { connection, leave }
   } catch (error) {
     throw toStoreError(error, 'connecting')
   }
@@ -91,7 +97,7 @@ function toAnswer({ rows, numAffectedRows }: QueryResult<unknown>): SendAnswer {
 
 /** A spare connection for short statements. */
 export async function connectShort<DB>(client: Client<DB>): Promise<ShortConnection> {
-  const { connection, leave } = await take(client.db)
+  const { connection, leave } = await take(client)
   const wire = await wireOf(connection)
   const undo = wire === undefined ? undefined : surviveLoss(wire)
   // A statement that is still running keeps its connection, where it cannot be ended.
@@ -116,7 +122,7 @@ export async function connectShort<DB>(client: Client<DB>): Promise<ShortConnect
 }
 
 /** A connection of Kysely, for one transaction. */
-export class KyselyHeld<DB> implements HeldConnection<Transaction<DB>> {
+export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>> {
   readonly tx: Transaction<DB>
   /** Process id of the server, from the claim. */
   pid: number | undefined
@@ -130,9 +136,14 @@ export class KyselyHeld<DB> implements HeldConnection<Transaction<DB>> {
   readonly #undo: (() => void) | undefined
   #boundaries = 0
 
-  static async of<DB>(client: Client<DB>, giveBack: () => void): Promise<KyselyHeld<DB>> {
-    const taken = await take(client.db)
-    return new KyselyHeld({ client, taken, giveBack, wire: await wireOf(taken.connection) })
+  static async of<DB>(client: Client<DB>, giveBack: () => void): Promise<KyselyHeldConnection<DB>> {
+    const taken = await take(client)
+    return new KyselyHeldConnection({
+      client,
+      taken,
+      giveBack,
+      wire: await wireOf(taken.connection),
+    })
   }
 
   constructor(parts: {
@@ -185,7 +196,7 @@ export class KyselyHeld<DB> implements HeldConnection<Transaction<DB>> {
   }
 
   async cancel(): Promise<void> {
-    const { db } = this.#client
+    const { db, runtime } = this.#client
     const { supportsMultipleConnections } = db.getExecutor().adapter
     if (this.pid === undefined || supportsMultipleConnections === false) return
     const query = CompiledQuery.raw(`select pg_cancel_backend(${this.pid})`)
@@ -193,7 +204,7 @@ export class KyselyHeld<DB> implements HeldConnection<Transaction<DB>> {
       await connection.query(query.sql)
       connection.release(false)
     })
-    await bounded(cancelling, CANCEL_MS).catch(() => undefined)
+    await endsWithin(runtime, cancelling, CANCEL_MS)
   }
 
   isUnreplicated(): boolean {

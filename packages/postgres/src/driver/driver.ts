@@ -1,4 +1,4 @@
-import type { BeginRequest, Begun } from '@onceward/core'
+import type { BeginRequest, Begun, Runtime } from '@onceward/core'
 import type { Statements } from '../statements/index.ts'
 
 /** Rows come as the driver gives them; statements cast to `text` what users may have given other type parsers. */
@@ -38,4 +38,5 @@ export interface BeginContext {
   readonly statements: Statements
   /** Of `onceward.consumers`. */
   readonly consumerId: number
+  readonly runtime: Runtime
 }

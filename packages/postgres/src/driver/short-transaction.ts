@@ -1,7 +1,7 @@
-import { StoreUnavailableError } from '@onceward/core'
+import { type Runtime, StoreUnavailableError } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
 import { isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
 import { DURABLE_IF_OFF } from '../transaction/claim-sql.ts'
-import { bounded } from './bounded.ts'
 import type { Connection, Driver, QueryAnswer } from './driver.ts'
 import type { PoolGate } from './pool-slots.ts'
 import { inline } from './sql-literal.ts'
@@ -21,6 +21,7 @@ export interface ShortConnection {
 
 export interface ShortParts {
   readonly gate: PoolGate
+  readonly runtime: Runtime
   readonly connect: () => Promise<ShortConnection>
   /** Whether `send` outside of a transaction is one: all statements in one text. */
   readonly sendsAtOnce: boolean
@@ -29,12 +30,12 @@ export interface ShortParts {
 export type Short = Pick<Driver<unknown>, 'query' | 'durable' | 'short'>
 
 /** The short transactions of the inbox, on the spare connections of the pool. */
-export function createShort({ gate, connect, sendsAtOnce }: ShortParts): Short {
+export function createShort({ gate, runtime, connect, sendsAtOnce }: ShortParts): Short {
   async function withSpare<Result>(work: (connection: Spare) => Promise<Result>): Promise<Result> {
     const giveBack = await gate.spare.take({ boundMs: STATEMENT_MS })
     try {
       const connection = await connect()
-      const spare = new Spare(connection)
+      const spare = new Spare(connection, runtime)
       try {
         return await work(spare)
       } finally {
@@ -59,10 +60,12 @@ export function createShort({ gate, connect, sendsAtOnce }: ShortParts): Short {
 /** Bounds and types what comes out of a connection. */
 class Spare implements Connection {
   readonly #connection: ShortConnection
+  readonly #runtime: Runtime
   isBroken = false
 
-  constructor(connection: ShortConnection) {
+  constructor(connection: ShortConnection, runtime: Runtime) {
     this.#connection = connection
+    this.#runtime = runtime
   }
 
   query(text: string, values?: readonly unknown[]): Promise<QueryAnswer> {
@@ -75,8 +78,8 @@ class Spare implements Connection {
 
   async #answer(asked: Promise<QueryAnswer>): Promise<QueryAnswer> {
     try {
-      const answer = await bounded(asked, STATEMENT_MS)
-      if (answer.kind === 'in-time') return answer.value
+      const answer = await answerWithin(this.#runtime, asked, STATEMENT_MS)
+      if (answer !== LATE) return answer
     } catch (error) {
       this.isBroken ||= sqlState(error) === undefined || isConnectionLoss(error)
       throw toStoreError(error, DOING)

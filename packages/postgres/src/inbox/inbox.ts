@@ -42,12 +42,21 @@ const SEEN_EVERY_MS = 600_000
 /** What many lanes read of events shares a statement; slices go side by side, which is faster than together. */
 const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
 
-/** Makes an inbox of a driver: everything but the business transaction is written here, once for all of them. */
-export function createInbox<Tx>(driver: Driver<Tx>, options: InboxOptions = {}): Inbox<Tx> {
+/**
+ * Makes an inbox of a driver. Everything but the business transaction is written here, once for all drivers.
+ *
+ * @param createDriver - Makes the driver of one guard, on that guard's clock.
+ */
+export function createInbox<Tx>(
+  createDriver: (runtime: Runtime) => Driver<Tx>,
+  options: InboxOptions = {},
+): Inbox<Tx> {
   const statements = createStatements(options.schema)
   return {
-    open: async (registration) =>
-      new PostgresSession(driver, await open(driver, statements, registration)),
+    open: async (registration) => {
+      const driver = createDriver(registration.runtime)
+      return new PostgresSession(driver, await open(driver, statements, registration))
+    },
   }
 }
 

@@ -11,6 +11,7 @@ import {
   type Runtime,
   StoreUnavailableError,
 } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Connection } from '../driver/driver.ts'
 import { answers, type ShortContext, texts } from '../driver/rows.ts'
 import type { LetterRow } from '../statements/dead-letters.ts'
@@ -50,7 +51,7 @@ export function publishLetter(
     if (locked === undefined) return 'held'
     if (!isDeadLetter(row)) return 'gone'
     if (row.published) return 'already'
-    await bounded(runtime, request.publish(toDeadLetter(row)), request.budgetMs)
+    await confirmed(runtime, request.publish(toDeadLetter(row)), request.budgetMs)
     await connection.query(kind.mark, [ref.id])
     return 'published'
   })
@@ -116,13 +117,12 @@ async function boundSilence(connection: Connection, budgetMs: number): Promise<v
   )
 }
 
-/** A publisher that answers after its time may have published: then it happens twice, never less than once. */
-function bounded(runtime: Runtime, published: Promise<void>, budgetMs: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const cancel = runtime.setTimer(() => {
-      const message = `The dead-letter place did not confirm within ${budgetMs} ms.`
-      reject(new StoreUnavailableError(message))
-    }, budgetMs)
-    published.then(resolve, reject).finally(cancel)
-  })
+/** A late publisher may have published: the dead letter may then be published twice, but is never lost. */
+async function confirmed(
+  runtime: Runtime,
+  published: Promise<void>,
+  budgetMs: number,
+): Promise<void> {
+  if ((await answerWithin(runtime, published, budgetMs)) !== LATE) return
+  throw new StoreUnavailableError(`The dead-letter place did not confirm within ${budgetMs} ms.`)
 }

@@ -7,8 +7,9 @@ import type {
   Fingerprint,
   IdentifiedEvent,
   Json,
+  Runtime,
 } from '@onceward/core'
-import { bounded } from '../driver/bounded.ts'
+import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { BeginContext } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import type { SlotWait } from '../driver/pool-slots.ts'
@@ -64,9 +65,13 @@ const NOTHING_OPEN = { kind: 'none' } as const
 const HELD = { kind: 'held' } as const
 
 /** Rolls back without keeping anybody waiting, and answers that nothing is open. */
-export function nothingOpen<Tx>(held: HeldConnection<Tx>, kind: 'held' | 'none'): Begun<Tx> {
-  bounded(held.send(['rollback']), SILENCE_MS).then(
-    (answer) => (answer.kind === 'in-time' ? held.release() : held.destroy()),
+export function nothingOpen<Tx>(
+  held: HeldConnection<Tx>,
+  kind: 'held' | 'none',
+  runtime: Runtime,
+): Begun<Tx> {
+  answerWithin(runtime, held.send(['rollback']), SILENCE_MS).then(
+    (answer) => (answer === LATE ? held.destroy() : held.release()),
     () => held.destroy(),
   )
   return kind === 'held' ? HELD : NOTHING_OPEN
@@ -76,15 +81,15 @@ export function nothingOpen<Tx>(held: HeldConnection<Tx>, kind: 'held' | 'none')
 export async function nothingClaimed<Tx>(
   held: HeldConnection<Tx>,
   claim: BeginClaim,
-  { statements }: Pick<BeginContext, 'statements'>,
+  { statements, runtime }: Pick<BeginContext, 'statements' | 'runtime'>,
 ): Promise<Begun<Tx>> {
-  if (claim.kind !== 'fresh') return nothingOpen(held, 'none')
+  if (claim.kind !== 'fresh') return nothingOpen(held, 'none', runtime)
   try {
     const look = held.send(['rollback', doneText(claim.events, statements)])
-    const answer = await bounded(look, SILENCE_MS)
-    if (answer.kind === 'in-time') {
+    const answer = await answerWithin(runtime, look, SILENCE_MS)
+    if (answer !== LATE) {
       held.release()
-      return { kind: 'none', done: doneOf(claim.events, answer.value) }
+      return { kind: 'none', done: doneOf(claim.events, answer) }
     }
   } catch {
     // Who asks again finds out what is wrong.
