@@ -31,7 +31,7 @@ import {
   countOf,
   nothingClaimed,
   nothingOpen,
-  slotWait,
+  slotRequest,
 } from './transaction/claim.ts'
 import { beginText, claimTexts, RESTORE, unknownBoundText } from './transaction/claim-sql.ts'
 
@@ -125,11 +125,11 @@ async function hold<DB>(
   { client, gate }: KyselyParts<DB>,
   request: BeginRequest,
 ): Promise<KyselyHeldConnection<DB>> {
-  const giveBack = await gate.business.take(slotWait(request))
+  const releaseSlot = await gate.business.acquire(slotRequest(request, client.runtime))
   try {
-    return await KyselyHeldConnection.of(client, giveBack)
+    return await KyselyHeldConnection.of(client, releaseSlot)
   } catch (error) {
-    giveBack()
+    releaseSlot()
     throw error
   }
 }

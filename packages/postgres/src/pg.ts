@@ -24,7 +24,7 @@ import {
   countOf,
   nothingClaimed,
   nothingOpen,
-  slotWait,
+  slotRequest,
 } from './transaction/claim.ts'
 import {
   beginText,
@@ -120,12 +120,13 @@ async function hold(
   request: BeginRequest,
   runtime: Runtime,
 ): Promise<PgHeldConnection> {
-  const giveBack = gate.business.tryTake() ?? (await gate.business.take(slotWait(request)))
+  const releaseSlot =
+    gate.business.tryAcquire() ?? (await gate.business.acquire(slotRequest(request, runtime)))
   try {
     const client = await connect(pool, runtime)
-    return PgHeldConnection.of({ pool, runtime, client, giveBack })
+    return PgHeldConnection.of({ pool, runtime, client, releaseSlot })
   } catch (error) {
-    giveBack()
+    releaseSlot()
     throw error
   }
 }

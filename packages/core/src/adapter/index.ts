@@ -1,6 +1,7 @@
 // What adapters and stores are made of. Not for users.
 
 export { type BackoffRange, pauseMs } from '../concurrency/backoff.ts'
+export { createSemaphore, type Release, type Semaphore } from '../concurrency/semaphore.ts'
 export {
   answerWithin,
   CallTimeoutError,

@@ -54,7 +54,7 @@ async function withSlot(
   run: InboxRun,
 ): Promise<void> {
   const { slots } = engine
-  const release = slots.tryAcquire() ?? (await slots.acquire(run.signals.whenStopping))
+  const release = slots.tryAcquire() ?? (await slots.acquire({ stop: run.signals.whenStopping }))
   if (release === undefined) {
     const outcome: Outcome = { kind: 'abandoned', reason: 'closing' }
     for (const member of slice) run.onOutcome(member, outcome, undefined)
@@ -166,7 +166,7 @@ export async function runUnguarded(
   member: InFlightEvent,
   signals: StopSignals,
 ): Promise<{ readonly outcome: Outcome; readonly handlerMs: number | undefined }> {
-  const release = await engine.slots.acquire(signals.whenStopping)
+  const release = await engine.slots.acquire({ stop: signals.whenStopping })
   if (release === undefined || signals.isStopping()) {
     release?.()
     return { outcome: { kind: 'abandoned', reason: 'closing' }, handlerMs: undefined }

@@ -86,7 +86,7 @@ async function runClaimed(
     const outcome: Outcome = { kind: 'store-down', delayMs: STORE_DOWN_MS, error: claim.error }
     return { outcome, handlerMs: undefined }
   }
-  const release = await opened.slots.acquire(signals.whenStopping)
+  const release = await opened.slots.acquire({ stop: signals.whenStopping })
   if (release === undefined || signals.isStopping()) {
     release?.()
     return { outcome: { kind: 'abandoned', reason: 'closing' }, handlerMs: undefined }

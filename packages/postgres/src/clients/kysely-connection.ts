@@ -128,7 +128,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   pid: number | undefined
   readonly #client: Client<DB>
   readonly #taken: Taken
-  readonly #giveBack: () => void
+  readonly #releaseSlot: () => void
   readonly #gate = new HandleGate()
   readonly #provider: HandleProvider
   readonly #wire: Wire | undefined
@@ -136,12 +136,15 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   readonly #undo: (() => void) | undefined
   #boundaries = 0
 
-  static async of<DB>(client: Client<DB>, giveBack: () => void): Promise<KyselyHeldConnection<DB>> {
+  static async of<DB>(
+    client: Client<DB>,
+    releaseSlot: () => void,
+  ): Promise<KyselyHeldConnection<DB>> {
     const taken = await take(client)
     return new KyselyHeldConnection({
       client,
       taken,
-      giveBack,
+      releaseSlot,
       wire: await wireOf(taken.connection),
     })
   }
@@ -149,12 +152,12 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   constructor(parts: {
     readonly client: Client<DB>
     readonly taken: Taken
-    readonly giveBack: () => void
+    readonly releaseSlot: () => void
     readonly wire: Wire | undefined
   }) {
     this.#client = parts.client
     this.#taken = parts.taken
-    this.#giveBack = parts.giveBack
+    this.#releaseSlot = parts.releaseSlot
     this.#wire = parts.wire
     this.#provider = new HandleProvider(parts.taken.connection, this.#gate)
     this.tx = toTransaction(parts.client.db, this.#provider)
@@ -214,7 +217,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   release(): void {
     this.#undo?.()
     this.#taken.leave()
-    this.#giveBack()
+    this.#releaseSlot()
   }
 
   /** Where the client cannot be seen, the connection stays out of the pool until it is clean. */

@@ -118,7 +118,7 @@ export interface LentClient {
   readonly runtime: Runtime
   readonly client: PoolClient
   /** Gives the slot of the pool back. */
-  readonly giveBack: () => void
+  readonly releaseSlot: () => void
 }
 
 /** A checked-out client of pg, for one transaction. */
@@ -128,15 +128,15 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   readonly #client: PoolClient
   readonly #pool: Pool
   readonly #runtime: Runtime
-  readonly #giveBack: () => void
+  readonly #releaseSlot: () => void
   readonly #gate = new HandleGate()
   #boundaries = 0
 
-  constructor({ pool, runtime, client, giveBack }: LentClient) {
+  constructor({ pool, runtime, client, releaseSlot }: LentClient) {
     this.#pool = pool
     this.#runtime = runtime
     this.#client = client
-    this.#giveBack = giveBack
+    this.#releaseSlot = releaseSlot
     this.session = sessionOf(client)
     this.tx = refusingClient(client, this.#gate)
     // Without a listener of ours, a connection lost between two statements would end the process.
@@ -226,7 +226,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   #leave(destroyed: boolean): void {
     this.#client.removeListener('error', noop)
     this.#client.release(destroyed)
-    this.#giveBack()
+    this.#releaseSlot()
   }
 }
 

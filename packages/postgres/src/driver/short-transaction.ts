@@ -32,7 +32,7 @@ export type Short = Pick<Driver<unknown>, 'query' | 'durable' | 'short'>
 /** The short transactions of the inbox, on the spare connections of the pool. */
 export function createShort({ gate, runtime, connect, sendsAtOnce }: ShortParts): Short {
   async function withSpare<Result>(work: (connection: Spare) => Promise<Result>): Promise<Result> {
-    const giveBack = await gate.spare.take({ boundMs: STATEMENT_MS })
+    const release = await gate.spare.acquire({ runtime, limitMs: STATEMENT_MS })
     try {
       const connection = await connect()
       const spare = new Spare(connection, runtime)
@@ -42,7 +42,7 @@ export function createShort({ gate, runtime, connect, sendsAtOnce }: ShortParts)
         connection.release(spare.isBroken)
       }
     } finally {
-      giveBack()
+      release()
     }
   }
 

@@ -12,7 +12,7 @@ import type {
 import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { BeginContext } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
-import type { SlotWait } from '../driver/pool-slots.ts'
+import type { SlotRequest } from '../driver/pool-slots.ts'
 import { answers } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
 import { type Bounds, doneText } from './claim-sql.ts'
@@ -35,9 +35,9 @@ export function boundsOf({ waitMs, budgetMs }: BeginRequest): Bounds {
 }
 
 /** How long the request may queue for a connection that other guards of the pool use. */
-export function slotWait({ claim, budgetMs }: BeginRequest): SlotWait {
-  if (claim.kind !== 'counted') return { boundMs: budgetMs }
-  return { boundMs: Math.min(budgetMs, COUNTED_WAIT_MS), first: true }
+export function slotRequest({ claim, budgetMs }: BeginRequest, runtime: Runtime): SlotRequest {
+  if (claim.kind !== 'counted') return { runtime, limitMs: budgetMs }
+  return { runtime, limitMs: Math.min(budgetMs, COUNTED_WAIT_MS), first: true }
 }
 
 /** Longest silence of the server while it claims, ms. */
