@@ -17,7 +17,7 @@ const integration = (name, files) => files.map((file) => `packages/${name}/src/$
 export const GROUPS = {
   core: {
     files: [
-      'model/state-machine guard/running-guard guard/process guard/receive guard/with-inbox',
+      'model/attempt-rules model/state-machine guard/running-guard guard/process guard/receive guard/with-inbox',
       'guard/lease-only guard/without-inbox guard/parked transaction/batch transaction/batch-state',
       'transaction/bisect transaction/transaction transaction/stored-state transaction/verdict',
       'transaction/after-failure transaction/bisect-queue transaction/release-later settlement/outcome settlement/retry-rule transaction/pending-event',

@@ -3,6 +3,7 @@ import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
 import { answers, texts } from './driver/rows.ts'
 import { sqlState } from './errors.ts'
 import { isDeadLetter, toDeadLetter } from './inbox/publish-dead-letter.ts'
+import { LOCK_NOT_AVAILABLE } from './sqlstates.ts'
 import type { KnownRow } from './statements/attempts.ts'
 import type { LetterRow } from './statements/dead-letters.ts'
 import { isOmitted } from './statements/delivery-columns.ts'
@@ -80,8 +81,6 @@ export interface DeadLettersOptions {
 
 const PAGE = 50
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
-/** `lock_not_available` */
-const HELD = '55P03'
 
 type Act = (client: PoolClientLike, row: LetterRow) => Promise<void>
 
@@ -142,7 +141,7 @@ async function actOn(operation: Operation, id: string): Promise<Untouched | unde
       return undefined
     })
   } catch (error) {
-    if (sqlState(error) === HELD) return 'held'
+    if (sqlState(error) === LOCK_NOT_AVAILABLE) return 'held'
     throw error
   }
 }

@@ -1,3 +1,4 @@
+import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import { endsWithin } from '../concurrency/timeout.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 
@@ -88,9 +89,6 @@ export async function startConsumption(options: ConsumptionOptions): Promise<Con
   await running.start()
   return running
 }
-
-/** After the drain time: how long handlers get to heed their signal. */
-const ABORT_GRACE_MS = 2_000
 
 /** The life of a consumption: start, drain, end. */
 class Running implements Consumption {

@@ -9,6 +9,8 @@ export {
   LATE,
   withTimeout,
 } from '../concurrency/timeout.ts'
+export { decideCount, isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
+export { SWALLOWED_STATEMENT } from '../model/errors.ts'
 export {
   type Availability,
   attachPort,

@@ -2,13 +2,12 @@ import type { Burial, EventId, Failure, Release, VerdictAnswer } from '@onceward
 import type { Connection, QueryAnswer } from '../driver/driver.ts'
 import { eventParameter, type ShortContext, texts } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
+import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
 import { toErrorText } from '../statements/text-columns.ts'
 
 /** Deliveries that go into one statement, in bytes. */
 const MAX_STATEMENT_BYTES = 8 * 1024 * 1024
-/** `lock_not_available` */
-const HELD = '55P03'
 
 export function fail(
   context: ShortContext,
@@ -99,7 +98,7 @@ async function record<Verdict extends { readonly event: { readonly id: EventId }
   try {
     return verdictAnswers(verdicts, await connection.query(text, values))
   } catch (error) {
-    if (sqlState(error) !== HELD) throw error
+    if (sqlState(error) !== LOCK_NOT_AVAILABLE) throw error
     if (verdicts.length === 1) return ['lost']
     const answers: VerdictAnswer[] = []
     for (const verdict of verdicts) {

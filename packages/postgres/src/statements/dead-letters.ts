@@ -1,3 +1,5 @@
+import { YOUNG_MS } from '@onceward/core/adapter'
+
 export interface LetterStatements {
   /** `$1` event id. Locks its row unless it is held. */
   readonly lockEvent: string
@@ -85,7 +87,7 @@ with due as materialized (
   from ${schema}.processed_events p join ${schema}.failed_events f on f.event_id = p.event_id
   where f.consumer_id = $1::text::integer and f.parked and f.next_try <= now() and case p.state
     when 'w' then true
-    when 'r' then f.counted_at < clock_timestamp() - interval '5 seconds'
+    when 'r' then f.counted_at < clock_timestamp() - interval '${YOUNG_MS} milliseconds'
     when 'x' then not f.published
     else false
   end

@@ -12,13 +12,14 @@ import {
   type TransactionStatus,
   type VerdictAnswer,
 } from '@onceward/core'
-import { answerWithin, LATE } from '@onceward/core/adapter'
+import { answerWithin, LATE, SWALLOWED_STATEMENT } from '@onceward/core/adapter'
 import type { BeginContext, Driver } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { idArray } from '../driver/rows.ts'
 import { inline, literal } from '../driver/sql-literal.ts'
 import { isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
+import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 
 /** A ROLLBACK that is not answered within this has no connection any more. */
 const ROLLBACK_MS = 5_000
@@ -30,9 +31,6 @@ const UNAWAITED_MS = 10_000
 
 const OVER =
   'The transaction of this event is over: its handler has returned or failed. Await every statement in the handler.'
-const SWALLOWED =
-  'A statement of the handler failed and the handler went on; PostgreSQL has rolled the transaction back. ' +
-  'Let the error out of the handler, or use a savepoint.'
 const LEFT_BEHIND =
   'The handler returned while statements of it were still running. Await every statement, close every cursor.'
 
@@ -104,7 +102,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
       case 'open':
         return undefined
       case 'failed':
-        return new RetryableError(SWALLOWED)
+        return new RetryableError(SWALLOWED_STATEMENT)
       case 'ended':
         return new RetryableError('The handler ended the transaction that onceward owns.')
       case 'broken':
@@ -142,7 +140,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     const unreplicated = held.isUnreplicated()
     held.release()
     if (answer.command === 'ROLLBACK') {
-      return { kind: 'rolled-back', error: new RetryableError(SWALLOWED) }
+      return { kind: 'rolled-back', error: new RetryableError(SWALLOWED_STATEMENT) }
     }
     if (!unreplicated) return { kind: 'committed' }
     return { kind: 'not-replicated', error: new CommitUnknownError(UNREPLICATED) }
@@ -184,7 +182,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
       answer = await this.#within(this.#held.send(['rollback', inline(text, values)]), ROLLBACK_MS)
     } catch (error) {
       this.#giveBackAfter(error)
-      if (sqlState(error) === HELD) return fail(separately, failures)
+      if (sqlState(error) === LOCK_NOT_AVAILABLE) return fail(separately, failures)
       throw toStoreError(error, 'recording a failure')
     }
     if (answer !== LATE) {
@@ -235,9 +233,6 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 }
 
 const isOver = (): RetryableError => new RetryableError(OVER)
-
-/** `lock_not_available` */
-const HELD = '55P03'
 
 const UNREPLICATED =
   'The transaction is committed on this server, but was not replicated as synchronous_commit demands: a failover may lose it.'

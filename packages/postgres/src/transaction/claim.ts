@@ -15,6 +15,7 @@ import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import type { SlotRequest } from '../driver/pool-slots.ts'
 import { answers } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
+import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import { type Bounds, doneText } from './claim-sql.ts'
 
 /** Beyond its waits for rows, a claim that is not answered within this has no connection any more. */
@@ -48,7 +49,7 @@ export function claimSilenceMs({ claim, waitMs }: BeginRequest): number {
 /** What an error of the claim's own statements means; undefined when it is none of the events'. */
 export function claimFailure(error: unknown, claim: BeginClaim): 'held' | 'none' | undefined {
   switch (sqlState(error)) {
-    case '55P03': // lock_not_available
+    case LOCK_NOT_AVAILABLE:
     case '57014': // query_canceled: the budget was shorter than the wait
     case '40P01': // deadlock_detected
       return 'held'
