@@ -11,14 +11,14 @@ import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Kysely, Transaction } from 'kysely'
 import {
   type Client,
-  connectShort,
+  connectForStatements,
   KyselyHeldConnection,
   refusesSeveral,
 } from './clients/kysely-connection.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
 import type { SendAnswer } from './driver/held-connection.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
-import { createShort } from './driver/short-transaction.ts'
+import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
 import { createInbox } from './inbox/inbox.ts'
 import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
@@ -76,7 +76,12 @@ function kyselyDriver<DB>(
   const gate = gateOf(adapter, isSingle ? 1 : settings.poolSize)
   const client: Client<DB> = { db, runtime, takesSeveral: !isSingle }
   const driver: Driver<Transaction<DB>> = {
-    ...createShort({ gate, runtime, connect: () => connectShort(client), sendsAtOnce: false }),
+    ...createShortTransactions({
+      gate,
+      runtime,
+      connect: () => connectForStatements(client),
+      sendsAtOnce: false,
+    }),
     poolSize: isSingle ? undefined : settings.poolSize,
     diagnose,
     begin: (request, context) => begin({ client, gate, settings, driver }, request, context),

@@ -13,11 +13,15 @@ import {
   systemRuntime,
 } from '@onceward/core'
 import type { Pool } from 'pg'
-import { connectShort } from './clients/pg-connection.ts'
-import { sharedCalls } from './driver/batched-calls.ts'
+import { connectForStatements } from './clients/pg-connection.ts'
+import { batchedCalls } from './driver/batched-calls.ts'
 import { gateOf, SPARE_CONNECTIONS } from './driver/pool-slots.ts'
 import { texts } from './driver/rows.ts'
-import { createShort, type Short, type ShortConnection } from './driver/short-transaction.ts'
+import {
+  createShortTransactions,
+  type ShortTransactions,
+  type StatementConnection,
+} from './driver/short-transaction.ts'
 import { diagnose } from './errors.ts'
 import { createStatements, type Statements } from './statements/index.ts'
 
@@ -53,9 +57,9 @@ export function postgresLeases(pool: Pool, options: PostgresLeasesOptions = {}):
   const statements = createStatements(options.schema)
   const gate = gateOf(pool, pool.options.max)
   const tableOn = (runtime: Runtime): Table => {
-    const connect = (): Promise<ShortConnection> => connectShort(pool, runtime)
-    const short = createShort({ gate, runtime, connect, sendsAtOnce: true })
-    return { short, statements, runtime }
+    const connect = (): Promise<StatementConnection> => connectForStatements(pool, runtime)
+    const transactions = createShortTransactions({ gate, runtime, connect, sendsAtOnce: true })
+    return { transactions, statements, runtime }
   }
   const unopened = new LeaseTable({
     ...tableOn(systemRuntime),
@@ -75,7 +79,7 @@ export function postgresLeases(pool: Pool, options: PostgresLeasesOptions = {}):
 }
 
 interface Table {
-  readonly short: Short
+  readonly transactions: ShortTransactions
   readonly statements: Statements
   readonly runtime: Runtime
 }
@@ -86,7 +90,7 @@ async function open(table: Table, registration: LeaseRegistration): Promise<Leas
   const keepMs = isTruth ? dedupWindowMs : HINT_MS
   const session = new LeaseTable({ ...table, keepMs, isTruth })
   try {
-    const [isUnlogged] = texts(await table.short.query(table.statements.areLeasesUnlogged))
+    const [isUnlogged] = texts(await table.transactions.query(table.statements.areLeasesUnlogged))
     if (isTruth && isUnlogged === 'true') {
       logger.warn(
         { consumer, remedy: "migrate(pool, { leases: 'logged' })" },
@@ -119,7 +123,7 @@ interface Told extends Row, Held {
 
 class LeaseTable implements LeaseSession, LeaseOperators {
   readonly #parts: LeaseParts
-  readonly #claim = sharedCalls((claims: readonly Claim[]) => this.#claimAll(claims), SHARING)
+  readonly #claim = batchedCalls((claims: readonly Claim[]) => this.#claimAll(claims), SHARING)
   #sweepAtMs: number
 
   constructor(parts: LeaseParts) {
@@ -218,17 +222,17 @@ class LeaseTable implements LeaseSession, LeaseOperators {
   }
 
   async #run(statement: string, rows: readonly object[]): Promise<readonly string[]> {
-    const { isTruth, short } = this.#parts
-    const run = isTruth ? short.durable : short.query
+    const { isTruth, transactions } = this.#parts
+    const run = isTruth ? transactions.durable : transactions.query
     return texts(await run(statement, [JSON.stringify(rows)]))
   }
 
   async #sweep(): Promise<void> {
-    const { runtime, short, statements } = this.#parts
+    const { runtime, transactions, statements } = this.#parts
     if (runtime.monotonic() < this.#sweepAtMs) return
     this.#sweepAtMs = runtime.monotonic() + SWEEP_EVERY_MS
     // Forgetting late harms nobody, so a failure waits for the next time.
-    const [deleted] = await short.query(statements.sweepLeases).then(texts, () => [])
+    const [deleted] = await transactions.query(statements.sweepLeases).then(texts, () => [])
     if (Number(deleted) >= SWEEP_ROWS) this.#sweepAtMs = runtime.monotonic()
   }
 }

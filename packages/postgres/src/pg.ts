@@ -4,14 +4,15 @@ import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
 import {
   connect,
-  connectShort,
+  connectForStatements,
   type PgAnswer,
   PgHeldConnection,
   surviveConnecting,
 } from './clients/pg-connection.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
-import { createShort } from './driver/short-transaction.ts'
+import type { SessionSettings } from './driver/session-settings.ts'
+import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
 import { createInbox } from './inbox/inbox.ts'
 import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
@@ -32,7 +33,6 @@ import {
   claimTexts,
   RESTORE,
   restoreText,
-  type SessionSettings,
   unknownBoundText,
 } from './transaction/claim-sql.ts'
 
@@ -56,9 +56,9 @@ function pgDriver(pool: Pool, settings: DriverSettings, runtime: Runtime): Drive
   const poolSize = pool.options.max
   const gate = gateOf(pool, poolSize)
   const driver: Driver<PoolClient> = {
-    ...createShort({
+    ...createShortTransactions({
       ...{ gate, runtime, sendsAtOnce: true },
-      connect: () => connectShort(pool, runtime),
+      connect: () => connectForStatements(pool, runtime),
     }),
     poolSize,
     diagnose,

@@ -14,7 +14,7 @@ import {
 } from 'kysely'
 import type { Connection as Wire } from 'pg'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
-import type { ShortConnection } from '../driver/short-transaction.ts'
+import type { StatementConnection } from '../driver/short-transaction.ts'
 import { sqlState, toStoreError } from '../errors.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
 import { HandleProvider, toTransaction } from './kysely-handle.ts'
@@ -96,7 +96,7 @@ function toAnswer({ rows, numAffectedRows }: QueryResult<unknown>): SendAnswer {
 }
 
 /** A spare connection for short statements. */
-export async function connectShort<DB>(client: Client<DB>): Promise<ShortConnection> {
+export async function connectForStatements<DB>(client: Client<DB>): Promise<StatementConnection> {
   const { connection, leave } = await take(client)
   const wire = await wireOf(connection)
   const undo = wire === undefined ? undefined : surviveLoss(wire)
@@ -203,7 +203,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     const { supportsMultipleConnections } = db.getExecutor().adapter
     if (this.pid === undefined || supportsMultipleConnections === false) return
     const query = CompiledQuery.raw(`select pg_cancel_backend(${this.pid})`)
-    const cancelling = connectShort(this.#client).then(async (connection) => {
+    const cancelling = connectForStatements(this.#client).then(async (connection) => {
       await connection.query(query.sql)
       connection.release(false)
     })

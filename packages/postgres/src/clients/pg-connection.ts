@@ -9,7 +9,7 @@ import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
 import type { CustomTypesConfig, Pool, PoolClient, QueryResult } from 'pg'
 import type { QueryAnswer } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
-import type { ShortConnection } from '../driver/short-transaction.ts'
+import type { StatementConnection } from '../driver/short-transaction.ts'
 import { toStoreError } from '../errors.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
 import { refusingClient } from './pg-handle.ts'
@@ -99,7 +99,10 @@ export function surviveConnecting(pool: Pool): void {
 }
 
 /** A spare connection for short statements. */
-export async function connectShort(pool: Pool, runtime: Runtime): Promise<ShortConnection> {
+export async function connectForStatements(
+  pool: Pool,
+  runtime: Runtime,
+): Promise<StatementConnection> {
   const client = await connect(pool, runtime)
   client.on('error', noop)
   return {
@@ -232,7 +235,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
 
 /** Over the pool, because it reaches the server the same way, TLS and poolers included. */
 async function cancelBackend(pool: Pool, runtime: Runtime, pid: number): Promise<void> {
-  const connection = await connectShort(pool, runtime)
+  const connection = await connectForStatements(pool, runtime)
   let isBroken = true
   try {
     await connection.query(`select pg_cancel_backend(${pid})`)

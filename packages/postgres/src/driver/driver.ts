@@ -26,7 +26,7 @@ export interface Driver<Tx> extends Connection {
    */
   durable(text: string, values?: readonly unknown[]): Promise<QueryAnswer>
   /** BEGIN, `work`, COMMIT on a spare connection (READ COMMITTED, durable); rolls back and rethrows when `work` throws. */
-  short<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result>
+  shortTransaction<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result>
   /** The business transaction with its claim. */
   begin(request: BeginRequest, context: BeginContext): Promise<Begun<Tx>>
   diagnose(error: unknown): 'serialization' | 'store' | 'other'

@@ -1,9 +1,9 @@
 import { type Runtime, StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
 import { isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
-import { DURABLE_IF_OFF } from '../transaction/claim-sql.ts'
 import type { Connection, Driver, QueryAnswer } from './driver.ts'
 import type { PoolGate } from './pool-slots.ts'
+import { DURABLE_IF_OFF } from './session-settings.ts'
 import { inline } from './sql-literal.ts'
 
 /** A short statement that is not answered within this has no connection any more. */
@@ -11,7 +11,7 @@ const STATEMENT_MS = 15_000
 const DOING = 'running a short statement'
 
 /** A connection taken from the pool for short statements. It rejects with the client's own errors. */
-export interface ShortConnection {
+export interface StatementConnection {
   query(text: string, values?: readonly unknown[]): Promise<QueryAnswer>
   /** Several statements in one flush where the client can; the answer of the last one. */
   send(texts: readonly string[]): Promise<QueryAnswer>
@@ -19,18 +19,23 @@ export interface ShortConnection {
   release(isBroken: boolean): void
 }
 
-export interface ShortParts {
+export interface ShortTransactionParts {
   readonly gate: PoolGate
   readonly runtime: Runtime
-  readonly connect: () => Promise<ShortConnection>
+  readonly connect: () => Promise<StatementConnection>
   /** Whether `send` outside of a transaction is one: all statements in one text. */
   readonly sendsAtOnce: boolean
 }
 
-export type Short = Pick<Driver<unknown>, 'query' | 'durable' | 'short'>
+export type ShortTransactions = Pick<Driver<unknown>, 'query' | 'durable' | 'shortTransaction'>
 
 /** The short transactions of the inbox, on the spare connections of the pool. */
-export function createShort({ gate, runtime, connect, sendsAtOnce }: ShortParts): Short {
+export function createShortTransactions({
+  gate,
+  runtime,
+  connect,
+  sendsAtOnce,
+}: ShortTransactionParts): ShortTransactions {
   async function withSpare<Result>(work: (connection: Spare) => Promise<Result>): Promise<Result> {
     const release = await gate.spare.acquire({ runtime, limitMs: STATEMENT_MS })
     try {
@@ -46,24 +51,25 @@ export function createShort({ gate, runtime, connect, sendsAtOnce }: ShortParts)
     }
   }
 
-  const short: Short['short'] = (work) => withSpare((connection) => inTransaction(connection, work))
+  const shortTransaction: ShortTransactions['shortTransaction'] = (work) =>
+    withSpare((connection) => inTransaction(connection, work))
   return {
     query: (text, values) => withSpare((connection) => connection.query(text, values)),
     durable: (text, values) =>
       sendsAtOnce
         ? withSpare((connection) => connection.send([DURABLE_IF_OFF, inline(text, values)]))
-        : short((connection) => connection.query(text, values)),
-    short,
+        : shortTransaction((connection) => connection.query(text, values)),
+    shortTransaction,
   }
 }
 
 /** Bounds and types what comes out of a connection. */
 class Spare implements Connection {
-  readonly #connection: ShortConnection
+  readonly #connection: StatementConnection
   readonly #runtime: Runtime
   isBroken = false
 
-  constructor(connection: ShortConnection, runtime: Runtime) {
+  constructor(connection: StatementConnection, runtime: Runtime) {
     this.#connection = connection
     this.#runtime = runtime
   }

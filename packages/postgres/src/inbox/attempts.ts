@@ -12,7 +12,7 @@ import type {
 } from '@onceward/core'
 import { decideCount } from '@onceward/core/adapter'
 import type { Connection } from '../driver/driver.ts'
-import { answers, eventParameter, idArray, type ShortContext, texts } from '../driver/rows.ts'
+import { answers, type ConsumerContext, eventParameter, idArray, texts } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
 import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import type { KnownRow } from '../statements/attempts.ts'
@@ -20,7 +20,7 @@ import { storeDelivery } from '../statements/delivery-columns.ts'
 
 /** What is stored of the events, in their order. */
 export async function classify(
-  { driver, statements }: ShortContext,
+  { driver, statements }: ConsumerContext,
   events: readonly IdentifiedEvent[],
 ): Promise<readonly Known[]> {
   const rows = await readRows(driver, statements.classify, events)
@@ -33,7 +33,7 @@ export type SuspectAnswer =
 
 /** Attempt 1 of the events that have no row. Nothing waits for one row longer than its part of `waitMs`. */
 export async function suspect(
-  { driver, statements, consumerId }: ShortContext,
+  { driver, statements, consumerId }: ConsumerContext,
   events: readonly IdentifiedEvent[],
   waitMs: number,
 ): Promise<SuspectAnswer> {
@@ -55,12 +55,12 @@ export async function suspect(
 
 /** One more attempt each, decided by the state under the lock of the row in `processed_events`. */
 export function count(
-  context: ShortContext & { readonly maxAttempts: number },
+  context: ConsumerContext & { readonly maxAttempts: number },
   events: readonly IdentifiedEvent[],
   run: 'together' | 'alone',
 ): Promise<readonly CountAnswer[]> {
   const { driver, statements, maxAttempts } = context
-  return driver.short(async (connection) => {
+  return driver.shortTransaction(async (connection) => {
     const locked = new Set(
       texts(await connection.query(statements.lockForCount, [idArray(events)])),
     )
@@ -87,7 +87,7 @@ function answerOf(row: KnownRow, run: 'together' | 'alone', maxAttempts: number)
 }
 
 async function writeCounts(
-  { statements, consumerId }: ShortContext,
+  { statements, consumerId }: ConsumerContext,
   connection: Connection,
   decided: readonly Decided[],
 ): Promise<void> {

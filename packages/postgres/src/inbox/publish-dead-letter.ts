@@ -13,8 +13,8 @@ import {
 } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Connection } from '../driver/driver.ts'
-import { answers, type ShortContext, texts } from '../driver/rows.ts'
-import type { LetterRow } from '../statements/dead-letters.ts'
+import { answers, type ConsumerContext, texts } from '../driver/rows.ts'
+import type { DeadLetterRow } from '../statements/dead-letters.ts'
 import { readDelivery } from '../statements/delivery-columns.ts'
 import { unescapeText } from '../statements/text-columns.ts'
 
@@ -25,8 +25,8 @@ const IDLE_MARGIN_MS = 5_000
  * Publishes under the row's lock, so that no two processes publish one dead letter and no replay comes in between,
  * and marks it published before the lock is gone. A crash in between publishes again: at least once.
  */
-export function publishLetter(
-  context: ShortContext & { readonly runtime: Runtime },
+export function publishDeadLetter(
+  context: ConsumerContext & { readonly runtime: Runtime },
   ref: DeadLetterRef,
   request: { readonly publish: Publish; readonly budgetMs: number },
 ): Promise<PublishAnswer> {
@@ -43,10 +43,10 @@ export function publishLetter(
           read: statements.readRefused,
           mark: statements.markRefusedPublished,
         }
-  return driver.short(async (connection) => {
+  return driver.shortTransaction(async (connection) => {
     await boundSilence(connection, request.budgetMs)
     const [locked] = texts(await connection.query(kind.lock, [ref.id]))
-    const [row] = answers<LetterRow>(await connection.query(kind.read, [ref.id]))
+    const [row] = answers<DeadLetterRow>(await connection.query(kind.read, [ref.id]))
     if (row === undefined) return 'gone'
     if (locked === undefined) return 'held'
     if (!isDeadLetter(row)) return 'gone'
@@ -59,30 +59,30 @@ export function publishLetter(
 
 /** Stored deliveries that this guard's poller runs or publishes. */
 export async function due(
-  { driver, statements, consumerId }: ShortContext,
+  { driver, statements, consumerId }: ConsumerContext,
   limit: number,
 ): Promise<readonly DueEvent[]> {
   const read = async (statement: string, most: number): Promise<readonly DueEvent[]> => {
     if (most <= 0) return []
     const rows = await driver.query(statement, [String(consumerId), String(most)])
-    return answers<LetterRow>(rows).map(toDueEvent)
+    return answers<DeadLetterRow>(rows).map(toDueEvent)
   }
   const events = await read(statements.dueEvents, limit)
   return [...events, ...(await read(statements.dueRefused, limit - events.length))]
 }
 
 /** Whether it is at the end of its road, and not on the way again. */
-export function isDeadLetter(row: LetterRow): boolean {
+export function isDeadLetter(row: DeadLetterRow): boolean {
   return row.kind === 'event' ? row.state === 'x' && row.reason !== null : !row.replay
 }
 
-export function toRef(row: LetterRow): DeadLetterRef {
+export function toRef(row: DeadLetterRow): DeadLetterRef {
   return row.kind === 'event'
     ? { kind: 'event', id: row.id as EventId }
     : { kind: 'refused', id: row.id }
 }
 
-export function toDeadLetter(row: LetterRow): DeadLetter {
+export function toDeadLetter(row: DeadLetterRow): DeadLetter {
   return {
     ref: toRef(row),
     consumer: row.consumer,
@@ -96,7 +96,7 @@ export function toDeadLetter(row: LetterRow): DeadLetter {
   }
 }
 
-function toDueEvent(row: LetterRow): DueEvent {
+function toDueEvent(row: DeadLetterRow): DueEvent {
   const ref = toRef(row)
   const delivery = readDelivery(row)
   if (row.kind === 'refused') return { ref, what: row.replay ? 'run' : 'publish', delivery }

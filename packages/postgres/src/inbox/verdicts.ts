@@ -1,6 +1,6 @@
 import type { Burial, EventId, Failure, Release, VerdictAnswer } from '@onceward/core'
 import type { Connection, QueryAnswer } from '../driver/driver.ts'
-import { eventParameter, type ShortContext, texts } from '../driver/rows.ts'
+import { type ConsumerContext, eventParameter, texts } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
 import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
@@ -10,7 +10,7 @@ import { toErrorText } from '../statements/text-columns.ts'
 const MAX_STATEMENT_BYTES = 8 * 1024 * 1024
 
 export function fail(
-  context: ShortContext,
+  context: ConsumerContext,
   failures: readonly Failure[],
 ): Promise<readonly VerdictAnswer[]> {
   return record(context.driver, failures, (some) => failStatement(context, some))
@@ -18,7 +18,7 @@ export function fail(
 
 /** Reason, error and delivery are stored with it, so nothing but Postgres is needed for a replay. */
 export async function bury(
-  context: ShortContext,
+  context: ConsumerContext,
   burials: readonly Burial[],
 ): Promise<readonly VerdictAnswer[]> {
   const { driver } = context
@@ -31,7 +31,7 @@ export async function bury(
 }
 
 export function release(
-  context: ShortContext,
+  context: ConsumerContext,
   releases: readonly Release[],
 ): Promise<readonly VerdictAnswer[]> {
   return record(context.driver, releases, (some) => releaseStatement(context, some))
@@ -42,7 +42,7 @@ export interface Statement {
   readonly values: readonly unknown[]
 }
 
-type StatementContext = Pick<ShortContext, 'statements' | 'consumerId'>
+type StatementContext = Pick<ConsumerContext, 'statements' | 'consumerId'>
 
 /** The statement of {@link fail}, for whoever sends it together with a ROLLBACK. */
 export function failStatement(

@@ -1,9 +1,10 @@
 import { systemRuntime } from '@onceward/core'
 import { counted, fresh, newEvent, strangeToken } from '@onceward/testing/conformance'
 import { describe, expect, it } from 'vitest'
+import { settingMs } from '../driver/session-settings.ts'
 import { newEvents } from '../fixtures/inbox.ts'
 import { boundsOf, claimFailure, claimSilenceMs, slotRequest } from './claim.ts'
-import { boundTexts, claimTexts, settingMs } from './claim-sql.ts'
+import { boundTexts, claimTexts } from './claim-sql.ts'
 
 const TARGET = { schema: '"onceward"', consumerId: 7, returning: '' }
 const SETTINGS = {
