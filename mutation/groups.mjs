@@ -17,8 +17,9 @@ const integration = (name, files) => files.map((file) => `packages/${name}/src/$
 export const GROUPS = {
   core: {
     files: [
-      'model/state-machine guard/running-guard guard/process guard/receive guard/with-inbox',
-      'guard/unguarded guard/without-inbox guard/parked guard/copies guard/processing guard/take-off transaction/batch transaction/batch-state',
+      'model/attempt-rules model/state-machine guard/running-guard guard/process guard/receive',
+      'guard/with-inbox guard/unguarded guard/without-inbox guard/parked guard/copies',
+      'guard/processing guard/take-off transaction/batch transaction/batch-state',
       'transaction/bisect transaction/transaction transaction/stored-state transaction/verdict',
       'transaction/after-failure transaction/bisect-queue transaction/release-later settlement/outcome settlement/retry-rule transaction/pending-event',
       'settlement/publish-dead-letter lease/renew lease/claim lease/complete concurrency/backoff',

@@ -243,6 +243,34 @@ describe('the rules go red', () => {
     expect(answer).toContain('never on a sibling')
   })
 
+  it.each([
+    [
+      'transaction',
+      '../clients/pg-handle.ts',
+      'transaction/ may import inbox/, driver/, statements/',
+    ],
+    ['inbox', '../transaction/claim.ts', 'inbox/ may import driver/, statements/'],
+    ['driver', '../inbox/inbox.ts', 'driver/ may import statements/'],
+    ['statements', '../driver/rows.ts', 'statements/ may import no other room'],
+    ['clients', '../pg.ts', 'a room imports only errors.ts and sqlstates.ts'],
+    ['inbox', '@onceward/redis', 'never on a sibling'],
+  ])('reports that %s/ of postgres imports %s', (room, from, message) => {
+    const file = `packages/postgres/src/${room}/a.ts`
+    expect(lint('biome', { [file]: `export { a } from '${from}'\n` })).toContain(message)
+  })
+
+  it('accepts that rooms of postgres import rooms below them', () => {
+    const below = (from: string): string => `export { a } from '${from}'\n`
+    const files = {
+      'packages/postgres/src/clients/a.ts': below('../transaction/a.ts'),
+      'packages/postgres/src/transaction/a.ts': below('../inbox/a.ts'),
+      'packages/postgres/src/inbox/a.ts': below('../statements/a.ts'),
+      'packages/postgres/src/driver/a.ts': below('../errors.ts'),
+      'packages/postgres/src/statements/a.ts': below('@onceward/core/adapter'),
+    }
+    expect(lint('biome', files)).toBe('')
+  })
+
   it('reports a dependency that the package does not declare', () => {
     const answer = lint('biome', { 'packages/sqs/src/a.ts': `export { Pool } from 'pg'\n` })
     expect(answer).toContain('lint/correctness/noUndeclaredDependencies')

@@ -14,7 +14,7 @@ beforeEach(async () => {
 afterEach(() => inbox[Symbol.asyncDispose]())
 
 async function listed(filter?: DeadLetterFilter): Promise<readonly StoredDeadLetter[]> {
-  return all(inbox.letters.list(filter))
+  return all(inbox.deadLetters.list(filter))
 }
 
 async function refused(over: Partial<Refusal> = {}): Promise<DeadLetterRef> {
@@ -60,10 +60,10 @@ describe('list', () => {
     })
     await inbox.session.bury(burials)
     const seen: string[] = []
-    for await (const { id } of inbox.letters.list()) {
+    for await (const { id } of inbox.deadLetters.list()) {
       seen.push(id)
-      if (seen.length === 10) await inbox.letters.replay(seen[0] ?? '')
-      if (seen.length === 60) await inbox.letters.discard(seen[1] ?? '', 'x')
+      if (seen.length === 10) await inbox.deadLetters.replay(seen[0] ?? '')
+      if (seen.length === 60) await inbox.deadLetters.discard(seen[1] ?? '', 'x')
     }
     expect(seen.toSorted()).toEqual(events.map(({ id }) => id).toSorted())
     expect(await listed({ limit: 7 })).toHaveLength(7)
@@ -94,16 +94,16 @@ describe('list', () => {
 
 describe('show', () => {
   it('finds a letter by its id and nothing else', async () => {
-    const { letters, steps } = inbox
+    const { deadLetters, steps } = inbox
     const event = newEvent()
     await steps.buried(event)
     const done = newEvent()
     await steps.commit(fresh(done))
     const ref = await refused()
-    expect(await letters.show(event.id)).toMatchObject({ id: event.id, key: event.key })
-    expect(await letters.show(ref.id)).toMatchObject({ id: ref.id })
+    expect(await deadLetters.show(event.id)).toMatchObject({ id: event.id, key: event.key })
+    expect(await deadLetters.show(ref.id)).toMatchObject({ id: ref.id })
     for (const id of [done.id, newEvent().id, 'no id', '']) {
-      expect(await letters.show(id)).toBeUndefined()
+      expect(await deadLetters.show(id)).toBeUndefined()
     }
   })
 })
@@ -111,53 +111,53 @@ describe('show', () => {
 describe('replay', () => {
   // Red when a replay publishes the message again and leaves the row dead: the copy would be swallowed.
   it('trap T25: parks the event, due now, and its copies find it waiting', async () => {
-    const { letters, session, steps } = inbox
+    const { deadLetters, session, steps } = inbox
     const event = newEvent()
     const ref = await steps.buried(event)
     await steps.published(ref)
-    expect(await letters.replay(event.id)).toEqual({ done: [event.id], untouched: [] })
+    expect(await deadLetters.replay(event.id)).toEqual({ done: [event.id], untouched: [] })
     const waiting = { kind: 'waiting', attempt: 0, alone: true, remainingMs: 0 }
     expect(await steps.known(event)).toMatchObject(waiting)
     expect(await session.begin(fresh(event))).toMatchObject({ kind: 'none' })
     expect(await session.publish(ref, noPublisher, 1_000)).toBe('gone')
-    expect(await letters.show(event.id)).toBeUndefined()
+    expect(await deadLetters.show(event.id)).toBeUndefined()
   })
 
   // Red when a replay sets the state without asking which one it was.
   it('trap A20: never runs an event again whose effect is committed', async () => {
-    const { letters, session, steps } = inbox
+    const { deadLetters, session, steps } = inbox
     const event = newEvent()
     await steps.buried(event)
-    await letters.replay(event.id)
+    await deadLetters.replay(event.id)
     const mine = await steps.countAlone(event)
-    expect(await letters.replay(event.id)).toMatchObject({
+    expect(await deadLetters.replay(event.id)).toMatchObject({
       untouched: [{ id: event.id, why: 'not-dead' }],
     })
     await steps.commit(counted(mine))
     const untouched = [{ id: event.id, why: 'done' }]
-    expect(await letters.replay(event.id)).toEqual({ done: [], untouched })
-    expect(await letters.replay({ consumer: 'billing' })).toEqual({ done: [], untouched: [] })
+    expect(await deadLetters.replay(event.id)).toEqual({ done: [], untouched })
+    expect(await deadLetters.replay({ consumer: 'billing' })).toEqual({ done: [], untouched: [] })
     expect(await session.due(10)).toEqual([])
   })
 
   it('racing with copies of the event and with itself gives one run', async () => {
-    const { letters, session, steps } = inbox
+    const { deadLetters, session, steps } = inbox
     const event = newEvent()
     await steps.buried(event)
-    const replays = await Promise.all([1, 2, 3, 4].map(() => letters.replay(event.id)))
+    const replays = await Promise.all([1, 2, 3, 4].map(() => deadLetters.replay(event.id)))
     expect(replays.flatMap(({ done }) => done)).toEqual([event.id])
     const counts = await Promise.all([1, 2, 3, 4].map(() => session.count([event], 'alone')))
     expect(counts.flat().filter(({ kind }) => kind === 'counted')).toHaveLength(1)
   })
 
   it('waits while the letter is being published, and then takes it', async () => {
-    const { letters, pool, session, steps } = inbox
+    const { deadLetters, pool, session, steps } = inbox
     const event = newEvent()
     const ref = await steps.buried(event)
     const gate = Promise.withResolvers<void>()
     const publishing = session.publish(ref, () => gate.promise, 20_000)
     await until(async () => (await session.publish(ref, noPublisher, 1_000)) === 'held')
-    const replaying = letters.replay(event.id)
+    const replaying = deadLetters.replay(event.id)
     await until(async () => (await lockWaiters(pool)) === 1)
     gate.resolve()
     expect(await publishing).toBe('published')
@@ -166,31 +166,34 @@ describe('replay', () => {
   })
 
   it('by filter takes each letter once, though some die again at once', async () => {
-    const { letters, session } = inbox
+    const { deadLetters, session } = inbox
     const events = newEvents(20)
     const burials = events.map((event) => {
       return { event, attempt: 1, error: 'x', reason: 'fatal' } as const
     })
     await session.bury(burials)
     await refused()
-    const report = await letters.replay({ consumer: 'billing', kind: 'event', limit: 15 })
+    const report = await deadLetters.replay({ consumer: 'billing', kind: 'event', limit: 15 })
     expect(report.done).toHaveLength(15)
     expect(await listed({ kind: 'event' })).toHaveLength(5)
-    expect((await letters.replay({})).done).toHaveLength(6)
+    expect((await deadLetters.replay({})).done).toHaveLength(6)
     expect(await listed()).toEqual([])
   })
 
   it('of a refused message makes it due, and a message refused again is a dead letter again', async () => {
-    const { letters, session, steps, pass } = inbox
+    const { deadLetters, session, steps, pass } = inbox
     const delivery = newDelivery()
     const ref = await refused({ delivery })
     await steps.published(ref)
-    expect((await letters.replay(ref.id)).done).toEqual([ref.id])
+    expect((await deadLetters.replay(ref.id)).done).toEqual([ref.id])
     expect(await session.publish(ref, noPublisher, 1_000)).toBe('gone')
     expect(await session.due(10)).toMatchObject([{ ref, what: 'run' }])
     expect(await refused({ delivery, error: 'still no JSON' })).toEqual(ref)
     await session.resolveRefused(ref.id)
-    expect(await letters.show(ref.id)).toMatchObject({ error: 'still no JSON', published: false })
+    expect(await deadLetters.show(ref.id)).toMatchObject({
+      error: 'still no JSON',
+      published: false,
+    })
     await pass(600_000)
     expect(await session.due(10)).toMatchObject([{ ref, what: 'publish' }])
     expect(await steps.published(ref)).toMatchObject({ delivery })
@@ -199,12 +202,12 @@ describe('replay', () => {
   })
 
   it('of a delivery that was too large to store says so', async () => {
-    const { letters, steps, session } = inbox
+    const { deadLetters, steps, session } = inbox
     const delivery = newDelivery({ body: new Uint8Array(MAX_STORED_BYTES + 1) })
     const event = newEvent({ delivery })
     await steps.buried(event)
     const untouched = [{ id: event.id, why: 'not-stored' }]
-    expect(await letters.replay(event.id)).toEqual({ done: [], untouched })
+    expect(await deadLetters.replay(event.id)).toEqual({ done: [], untouched })
     expect(await steps.known(event)).toMatchObject({ kind: 'dead' })
     expect(await session.due(10)).toEqual([])
   })
@@ -212,18 +215,18 @@ describe('replay', () => {
 
 describe('discard', () => {
   it('gives an event up: its copies are settled without a run, its delivery is gone', async () => {
-    const { letters, pool, session, steps } = inbox
+    const { deadLetters, pool, session, steps } = inbox
     const event = newEvent()
     const ref = await steps.buried(event)
-    expect(await letters.discard(event.id, 'a test\0 order')).toEqual({
+    expect(await deadLetters.discard(event.id, 'a test\0 order')).toEqual({
       done: [event.id],
       untouched: [],
     })
     expect(await steps.known(event)).toMatchObject({ kind: 'dead', published: true })
     expect(await session.publish(ref, noPublisher, 1_000)).toBe('already')
     expect(await listed()).toEqual([])
-    expect(await letters.show(event.id)).toBeUndefined()
-    expect(await letters.replay(event.id)).toMatchObject({
+    expect(await deadLetters.show(event.id)).toBeUndefined()
+    expect(await deadLetters.replay(event.id)).toMatchObject({
       untouched: [{ id: event.id, why: 'unknown' }],
     })
     const { rows } = await pool.query('select body, headers from onceward.failed_events')
@@ -232,16 +235,16 @@ describe('discard', () => {
 
   it('deletes a refused message', async () => {
     const ref = await refused()
-    expect((await inbox.letters.discard({ kind: 'refused' }, 'spam')).done).toEqual([ref.id])
+    expect((await inbox.deadLetters.discard({ kind: 'refused' }, 'spam')).done).toEqual([ref.id])
     expect(await listed()).toEqual([])
   })
 
   it('leaves alone what is no dead letter', async () => {
-    const { letters, steps } = inbox
+    const { deadLetters, steps } = inbox
     const [done, unknown] = [newEvent(), newEvent()]
     await steps.commit(fresh(done))
     const running = await steps.suspect(newEvent())
-    const why = async (id: string) => (await letters.discard(id, 'x')).untouched[0]?.why
+    const why = async (id: string) => (await deadLetters.discard(id, 'x')).untouched[0]?.why
     expect(await why(done.id)).toBe('done')
     expect(await why(unknown.id)).toBe('unknown')
     expect(await why('not an id')).toBe('unknown')
@@ -254,10 +257,10 @@ it('writes down who did what to which letter, and why', async () => {
   const [one, two] = [newEvent(), newEvent()]
   await steps.buried(one)
   await steps.buried(two)
-  const letters = deadLetters(pool, { by: 'alice' })
-  await letters.replay(one.id)
-  await letters.replay(one.id)
-  await letters.discard(two.id, 'a duplicate of ours')
+  const byAlice = deadLetters(pool, { by: 'alice' })
+  await byAlice.replay(one.id)
+  await byAlice.replay(one.id)
+  await byAlice.discard(two.id, 'a duplicate of ours')
   const { rows } =
     await pool.query(`select who, action, target::text, why, now() - at < interval '1 minute' as recent
     from onceward.audit order by id`)
@@ -270,11 +273,11 @@ it('writes down who did what to which letter, and why', async () => {
 describe('trap T26: a dead letter that cannot be published', () => {
   // Red when due() answers it at every poll: it would spin, and keep the others from their turn.
   it('is offered again ever later, and stands in the way of none', async () => {
-    const { letters, pass, session, steps } = inbox
+    const { deadLetters, pass, session, steps } = inbox
     const poison = newEvents(3)
     for (const event of poison) {
       await steps.buried(event)
-      await letters.replay(event.id)
+      await deadLetters.replay(event.id)
       const { token } = await steps.countAlone(event)
       await session.bury([{ event, token, attempt: 1, error: 'x', reason: 'fatal' }])
     }
@@ -282,7 +285,7 @@ describe('trap T26: a dead letter that cannot be published', () => {
     expect(await offers(2)).toEqual(['publish', 'publish'])
     const replayed = newEvent()
     await steps.buried(replayed)
-    await letters.replay(replayed.id)
+    await deadLetters.replay(replayed.id)
     expect((await offers(2)).toSorted()).toEqual(['publish', 'run'])
     expect(await offers(2)).toEqual(['run'])
     await pass(60_000)

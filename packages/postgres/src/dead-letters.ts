@@ -3,8 +3,9 @@ import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
 import { answers, texts } from './driver/rows.ts'
 import { sqlState } from './errors.ts'
 import { isDeadLetter, toDeadLetter } from './inbox/publish-dead-letter.ts'
+import { LOCK_NOT_AVAILABLE } from './sqlstates.ts'
 import type { KnownRow } from './statements/attempts.ts'
-import type { LetterRow } from './statements/dead-letters.ts'
+import type { DeadLetterRow } from './statements/dead-letters.ts'
 import { isOmitted } from './statements/delivery-columns.ts'
 import { createStatements, type Statements } from './statements/index.ts'
 import { toErrorText, unescapeText } from './statements/text-columns.ts'
@@ -80,10 +81,8 @@ export interface DeadLettersOptions {
 
 const PAGE = 50
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
-/** `lock_not_available` */
-const HELD = '55P03'
 
-type Act = (client: PoolClientLike, row: LetterRow) => Promise<void>
+type Act = (client: PoolClientLike, row: DeadLetterRow) => Promise<void>
 
 /** @param pool - pg's `Pool`, or anything with its `connect()`. */
 export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): DeadLetters {
@@ -103,7 +102,7 @@ export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): D
   return {
     list: (filter = {}) => list(pool, statements, filter),
     show: async (id) => {
-      const row = await inTransaction(pool, (client) => readLetter(client, statements, id))
+      const row = await inTransaction(pool, (client) => readDeadLetter(client, statements, id))
       return row !== undefined && isOpen(row) ? toStored(row) : undefined
     },
     replay: (target) =>
@@ -135,20 +134,20 @@ async function actOn(operation: Operation, id: string): Promise<Untouched | unde
       await client.query(statements.boundOperator)
       await client.query(statements.lockEventRow, [id])
       await client.query(statements.lockRefusedRow, [id])
-      const row = await readLetter(client, statements, id)
+      const row = await readDeadLetter(client, statements, id)
       if (row === undefined || !isOpen(row)) return whyNot(client, statements, id)
       if (isOmitted(row)) return 'not-stored'
       await act(client, row)
       return undefined
     })
   } catch (error) {
-    if (sqlState(error) === HELD) return 'held'
+    if (sqlState(error) === LOCK_NOT_AVAILABLE) return 'held'
     throw error
   }
 }
 
 /** Whether there is something left to decide. */
-function isOpen(row: LetterRow): boolean {
+function isOpen(row: DeadLetterRow): boolean {
   return isDeadLetter(row) && !row.discarded
 }
 
@@ -163,20 +162,20 @@ async function whyNot(
   return known.state === 'd' ? 'done' : 'not-dead'
 }
 
-async function readLetter(
+async function readDeadLetter(
   client: PoolClientLike,
   { readEvent, readRefused }: Statements,
   id: string,
-): Promise<LetterRow | undefined> {
+): Promise<DeadLetterRow | undefined> {
   if (!UUID.test(id)) return undefined
-  const [event] = answers<LetterRow>(await client.query(readEvent, [id]))
+  const [event] = answers<DeadLetterRow>(await client.query(readEvent, [id]))
   if (event !== undefined) return event
-  return answers<LetterRow>(await client.query(readRefused, [id]))[0]
+  return answers<DeadLetterRow>(await client.query(readRefused, [id]))[0]
 }
 
 interface ListedRow {
   readonly at: string
-  readonly letter: LetterRow
+  readonly deadLetter: DeadLetterRow
 }
 
 /** Pages by position, not by number: letters that come or go meanwhile shift nothing. */
@@ -190,12 +189,14 @@ async function* list(
   while (left > 0) {
     const size = Math.min(PAGE, left)
     const values = [...filterValues(filter), ...after, String(size)]
-    const page = await inTransaction(pool, (client) => client.query(statements.listLetters, values))
+    const page = await inTransaction(pool, (client) =>
+      client.query(statements.listDeadLetters, values),
+    )
     const rows = answers<ListedRow>(page)
-    for (const { letter } of rows) yield toStored(letter)
+    for (const { deadLetter } of rows) yield toStored(deadLetter)
     const last = rows.at(-1)
     if (last === undefined || rows.length < size) return
-    after = [last.at, last.letter.id]
+    after = [last.at, last.deadLetter.id]
     left -= rows.length
   }
 }
@@ -217,7 +218,7 @@ function filterValues(filter: DeadLetterFilter): readonly (string | null)[] {
   return [consumer ?? null, reason ?? null, kind ?? null, iso(since), iso(until)]
 }
 
-function toStored(row: LetterRow): StoredDeadLetter {
+function toStored(row: DeadLetterRow): StoredDeadLetter {
   return {
     ...toDeadLetter(row),
     id: row.id,

@@ -4,20 +4,21 @@ import {
   ConfigurationError,
   type EventId,
   type Inbox,
+  type Runtime,
   StoreUnavailableError,
 } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Kysely, Transaction } from 'kysely'
 import {
   type Client,
-  connectShort,
-  KyselyHeld,
+  connectForStatements,
+  KyselyHeldConnection,
   refusesSeveral,
 } from './clients/kysely-connection.ts'
-import { bounded } from './driver/bounded.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
 import type { SendAnswer } from './driver/held-connection.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
-import { createShort } from './driver/short-transaction.ts'
+import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
 import { createInbox } from './inbox/inbox.ts'
 import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
@@ -30,7 +31,7 @@ import {
   countOf,
   nothingClaimed,
   nothingOpen,
-  slotWait,
+  slotRequest,
 } from './transaction/claim.ts'
 import { beginText, claimTexts, RESTORE, unknownBoundText } from './transaction/claim-sql.ts'
 
@@ -59,21 +60,28 @@ export function kyselyInbox<DB>(
       `Expected \`poolSize\` to be a positive integer, got \`${String(poolSize)}\`.`,
     )
   }
-  return createInbox(kyselyDriver(db, { ...businessOptions(options), poolSize }), options)
+  const settings = { ...businessOptions(options), poolSize }
+  return createInbox((runtime) => kyselyDriver(db, settings, runtime), options)
 }
 
 /** What Kysely does for the inbox. */
 function kyselyDriver<DB>(
   db: Kysely<DB>,
   settings: DriverSettings & { readonly poolSize?: number | undefined },
+  runtime: Runtime,
 ): Driver<Transaction<DB>> {
   const { adapter } = db.getExecutor()
   const isSingle = adapter.supportsMultipleConnections === false
   // Kyselys made of one another, as by withPlugin(), share the adapter as they share the pool.
   const gate = gateOf(adapter, isSingle ? 1 : settings.poolSize)
-  const client: Client<DB> = { db, takesSeveral: !isSingle }
+  const client: Client<DB> = { db, runtime, takesSeveral: !isSingle }
   const driver: Driver<Transaction<DB>> = {
-    ...createShort({ gate, connect: () => connectShort(client), sendsAtOnce: false }),
+    ...createShortTransactions({
+      gate,
+      runtime,
+      connect: () => connectForStatements(client),
+      sendsAtOnce: false,
+    }),
     poolSize: isSingle ? undefined : settings.poolSize,
     diagnose,
     begin: (request, context) => begin({ client, gate, settings, driver }, request, context),
@@ -98,12 +106,12 @@ async function begin<DB>(
   let answer: SendAnswer
   try {
     const claiming = sendClaim(parts, held, { request, context })
-    const answered = await bounded(claiming, claimSilenceMs(request))
-    if (answered.kind === 'late') throw new StoreUnavailableError('PostgreSQL does not answer.')
-    answer = answered.value
+    const answered = await answerWithin(context.runtime, claiming, claimSilenceMs(request))
+    if (answered === LATE) throw new StoreUnavailableError('PostgreSQL does not answer.')
+    answer = answered
   } catch (error) {
     const kind = claimFailure(error, claim)
-    if (kind !== undefined) return nothingOpen(held, kind)
+    if (kind !== undefined) return nothingOpen(held, kind, context.runtime)
     held.destroy()
     throw toStoreError(error, 'beginning a transaction')
   }
@@ -121,12 +129,12 @@ async function begin<DB>(
 async function hold<DB>(
   { client, gate }: KyselyParts<DB>,
   request: BeginRequest,
-): Promise<KyselyHeld<DB>> {
-  const giveBack = await gate.business.take(slotWait(request))
+): Promise<KyselyHeldConnection<DB>> {
+  const releaseSlot = await gate.business.acquire(slotRequest(request, client.runtime))
   try {
-    return await KyselyHeld.of(client, giveBack)
+    return await KyselyHeldConnection.of(client, releaseSlot)
   } catch (error) {
-    giveBack()
+    releaseSlot()
     throw error
   }
 }
@@ -142,7 +150,7 @@ interface ClaimParts {
  */
 async function sendClaim<DB>(
   { client, settings }: KyselyParts<DB>,
-  held: KyselyHeld<DB>,
+  held: KyselyHeldConnection<DB>,
   { request, context }: ClaimParts,
 ): Promise<SendAnswer> {
   const opening = [beginText(settings.isolation), unknownBoundText(boundsOf(request))]

@@ -9,14 +9,19 @@ import {
   type LeaseRegistration,
   type LeaseSession,
   type LeaseStore,
+  type Runtime,
   systemRuntime,
 } from '@onceward/core'
 import type { Pool } from 'pg'
-import { connectShort } from './clients/pg-connection.ts'
-import { sharedCalls } from './driver/batched-calls.ts'
+import { connectForStatements } from './clients/pg-connection.ts'
+import { batchedCalls } from './driver/batched-calls.ts'
 import { gateOf, SPARE_CONNECTIONS } from './driver/pool-slots.ts'
 import { texts } from './driver/rows.ts'
-import { createShort, type Short } from './driver/short-transaction.ts'
+import {
+  createShortTransactions,
+  type ShortTransactions,
+  type StatementConnection,
+} from './driver/short-transaction.ts'
 import { diagnose } from './errors.ts'
 import { createStatements, type Statements } from './statements/index.ts'
 
@@ -51,12 +56,17 @@ const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
 export function postgresLeases(pool: Pool, options: PostgresLeasesOptions = {}): PostgresLeases {
   const statements = createStatements(options.schema)
   const gate = gateOf(pool, pool.options.max)
-  const short = createShort({ gate, connect: () => connectShort(pool), sendsAtOnce: true })
-  const table = { short, statements }
-  const { monotonic } = systemRuntime
-  const unopened = new LeaseTable({ ...table, monotonic, keepMs: WINDOW_MS, isTruth: true })
+  const tableOn = (runtime: Runtime): Table => {
+    const connect = (): Promise<StatementConnection> => connectForStatements(pool, runtime)
+    const transactions = createShortTransactions({ gate, runtime, connect, sendsAtOnce: true })
+    return { transactions, statements, runtime }
+  }
+  const unopened = new LeaseTable({
+    ...tableOn(systemRuntime),
+    ...{ keepMs: WINDOW_MS, isTruth: true },
+  })
   return {
-    open: (registration) => open(table, registration),
+    open: (registration) => open(tableOn(registration.runtime), registration),
     claim: (claims) => unopened.claim(claims),
     renew: (held, leaseMs) => unopened.renew(held, leaseMs),
     complete: (done, rememberMs) => unopened.complete(done, rememberMs),
@@ -69,18 +79,18 @@ export function postgresLeases(pool: Pool, options: PostgresLeasesOptions = {}):
 }
 
 interface Table {
-  readonly short: Short
+  readonly transactions: ShortTransactions
   readonly statements: Statements
+  readonly runtime: Runtime
 }
 
 async function open(table: Table, registration: LeaseRegistration): Promise<LeaseSession> {
-  const { consumer, dedupWindowMs, identity, logger, runtime } = registration
+  const { consumer, dedupWindowMs, identity, logger } = registration
   const isTruth = identity === undefined
-  const monotonic = (): number => runtime.monotonic()
   const keepMs = isTruth ? dedupWindowMs : HINT_MS
-  const session = new LeaseTable({ ...table, monotonic, keepMs, isTruth })
+  const session = new LeaseTable({ ...table, keepMs, isTruth })
   try {
-    const [isUnlogged] = texts(await table.short.query(table.statements.areLeasesUnlogged))
+    const [isUnlogged] = texts(await table.transactions.query(table.statements.areLeasesUnlogged))
     if (isTruth && isUnlogged === 'true') {
       logger.warn(
         { consumer, remedy: "migrate(pool, { leases: 'logged' })" },
@@ -95,7 +105,6 @@ async function open(table: Table, registration: LeaseRegistration): Promise<Leas
 }
 
 interface LeaseParts extends Table {
-  readonly monotonic: () => number
   /** How long a claim or a wait is kept beyond its end, ms. */
   readonly keepMs: number
   /** No inbox: what ended is remembered here. */
@@ -114,12 +123,12 @@ interface Told extends Row, Held {
 
 class LeaseTable implements LeaseSession, LeaseOperators {
   readonly #parts: LeaseParts
-  readonly #claim = sharedCalls((claims: readonly Claim[]) => this.#claimAll(claims), SHARING)
+  readonly #claim = batchedCalls((claims: readonly Claim[]) => this.#claimAll(claims), SHARING)
   #sweepAtMs: number
 
   constructor(parts: LeaseParts) {
     this.#parts = parts
-    this.#sweepAtMs = parts.monotonic() + SWEEP_EVERY_MS
+    this.#sweepAtMs = parts.runtime.monotonic() + SWEEP_EVERY_MS
   }
 
   async claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]> {
@@ -213,18 +222,18 @@ class LeaseTable implements LeaseSession, LeaseOperators {
   }
 
   async #run(statement: string, rows: readonly object[]): Promise<readonly string[]> {
-    const { isTruth, short } = this.#parts
-    const run = isTruth ? short.durable : short.query
+    const { isTruth, transactions } = this.#parts
+    const run = isTruth ? transactions.durable : transactions.query
     return texts(await run(statement, [JSON.stringify(rows)]))
   }
 
   async #sweep(): Promise<void> {
-    const { monotonic, short, statements } = this.#parts
-    if (monotonic() < this.#sweepAtMs) return
-    this.#sweepAtMs = monotonic() + SWEEP_EVERY_MS
+    const { runtime, transactions, statements } = this.#parts
+    if (runtime.monotonic() < this.#sweepAtMs) return
+    this.#sweepAtMs = runtime.monotonic() + SWEEP_EVERY_MS
     // Forgetting late harms nobody, so a failure waits for the next time.
-    const [deleted] = await short.query(statements.sweepLeases).then(texts, () => [])
-    if (Number(deleted) >= SWEEP_ROWS) this.#sweepAtMs = monotonic()
+    const [deleted] = await transactions.query(statements.sweepLeases).then(texts, () => [])
+    if (Number(deleted) >= SWEEP_ROWS) this.#sweepAtMs = runtime.monotonic()
   }
 }
 

@@ -1,17 +1,18 @@
-import type { BeginRequest, Begun, EventId, Inbox } from '@onceward/core'
+import type { BeginRequest, Begun, EventId, Inbox, Runtime } from '@onceward/core'
 import { StoreUnavailableError } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
 import {
   connect,
-  connectShort,
+  connectForStatements,
   type PgAnswer,
-  PgHeld,
+  PgHeldConnection,
   surviveConnecting,
 } from './clients/pg-connection.ts'
-import { bounded } from './driver/bounded.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
-import { createShort } from './driver/short-transaction.ts'
+import type { SessionSettings } from './driver/session-settings.ts'
+import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
 import { createInbox } from './inbox/inbox.ts'
 import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
@@ -24,7 +25,7 @@ import {
   countOf,
   nothingClaimed,
   nothingOpen,
-  slotWait,
+  slotRequest,
 } from './transaction/claim.ts'
 import {
   beginText,
@@ -32,7 +33,6 @@ import {
   claimTexts,
   RESTORE,
   restoreText,
-  type SessionSettings,
   unknownBoundText,
 } from './transaction/claim-sql.ts'
 
@@ -46,16 +46,20 @@ export type PgInboxOptions = BusinessOptions
  * `concurrency` connections of it, and two stay spare.
  */
 export function pgInbox(pool: Pool, options: PgInboxOptions = {}): Inbox<PoolClient> {
-  return createInbox(pgDriver(pool, businessOptions(options)), options)
+  const settings = businessOptions(options)
+  surviveConnecting(pool)
+  return createInbox((runtime) => pgDriver(pool, settings, runtime), options)
 }
 
 /** What pg does for the inbox. */
-function pgDriver(pool: Pool, settings: DriverSettings): Driver<PoolClient> {
-  surviveConnecting(pool)
+function pgDriver(pool: Pool, settings: DriverSettings, runtime: Runtime): Driver<PoolClient> {
   const poolSize = pool.options.max
   const gate = gateOf(pool, poolSize)
   const driver: Driver<PoolClient> = {
-    ...createShort({ gate, connect: () => connectShort(pool), sendsAtOnce: true }),
+    ...createShortTransactions({
+      ...{ gate, runtime, sendsAtOnce: true },
+      connect: () => connectForStatements(pool, runtime),
+    }),
     poolSize,
     diagnose,
     begin: (request, context) => begin({ pool, gate, settings, driver }, request, context),
@@ -79,7 +83,7 @@ async function begin(
   request: BeginRequest,
   context: BeginContext,
 ): Promise<Begun<PoolClient>> {
-  const held = await hold(parts, request)
+  const held = await hold(parts, request, context.runtime)
   const { claim } = request
   let answers: readonly PgAnswer[]
   try {
@@ -87,12 +91,13 @@ async function begin(
     const { isolation } = parts.settings
     const texts = textsOf(known, { request, context, isolation })
     const reads = known === undefined || countOf(claim) > 1 ? 'rows' : 'no-rows'
-    const answer = await bounded(held.sendAll(texts, reads), claimSilenceMs(request))
-    if (answer.kind === 'late') throw new StoreUnavailableError('PostgreSQL does not answer.')
-    answers = answer.value
+    const sent = held.sendAll(texts, reads)
+    const answer = await answerWithin(context.runtime, sent, claimSilenceMs(request))
+    if (answer === LATE) throw new StoreUnavailableError('PostgreSQL does not answer.')
+    answers = answer
   } catch (error) {
     const kind = claimFailure(error, claim)
-    if (kind !== undefined) return nothingOpen(held, kind)
+    if (kind !== undefined) return nothingOpen(held, kind, context.runtime)
     held.destroy()
     throw toStoreError(error, DOING)
   }
@@ -110,12 +115,18 @@ async function begin(
   return { kind: 'open', transaction, claimed }
 }
 
-async function hold({ pool, gate }: PgParts, request: BeginRequest): Promise<PgHeld> {
-  const giveBack = gate.business.tryTake() ?? (await gate.business.take(slotWait(request)))
+async function hold(
+  { pool, gate }: PgParts,
+  request: BeginRequest,
+  runtime: Runtime,
+): Promise<PgHeldConnection> {
+  const releaseSlot =
+    gate.business.tryAcquire() ?? (await gate.business.acquire(slotRequest(request, runtime)))
   try {
-    return PgHeld.of(pool, await connect(pool), giveBack)
+    const client = await connect(pool, runtime)
+    return PgHeldConnection.of({ pool, runtime, client, releaseSlot })
   } catch (error) {
-    giveBack()
+    releaseSlot()
     throw error
   }
 }

@@ -15,10 +15,10 @@ export interface NodeRedisArguments {
   arguments?: (string | Buffer)[]
 }
 
-/** The part of a client that is called. It stays the user's: it is never closed, changed or listened to. */
+/** The part of a client that onceward calls. Onceward neither closes nor changes the client, and adds no listeners. */
 export type RedisLike = IoredisLike | NodeRedisLike
 
-/** One script with what it is given. */
+/** One script with its keys and arguments. */
 export interface ScriptCall {
   readonly source: string
   readonly sha: string
@@ -28,7 +28,7 @@ export interface ScriptCall {
 
 export type Evaluate = (call: ScriptCall) => Promise<unknown>
 
-/** Runs scripts by their hash, and sends the text where the server does not know it (any more). */
+/** Runs scripts by their hash, and sends the text if the server does not know the hash. */
 export function toEvaluate(client: RedisLike): Evaluate {
   const { byHash, byText } = 'evalSha' in client ? ofNodeRedis(client) : ofIoredis(client)
   return async (call) => {
@@ -68,7 +68,7 @@ function ofIoredis(client: IoredisLike & MayEval): Ways {
     byHash,
     byText: async (call) => {
       const { source, keys, args } = call
-      // Goes to the node of the keys; SCRIPT LOAD goes to any node of a cluster.
+      // EVAL goes to the node of the keys. SCRIPT LOAD goes to any node of a cluster.
       if (client.eval !== undefined) return client.eval(source, keys.length, ...keys, ...args)
       await client.script('LOAD', source)
       return byHash(call)

@@ -24,7 +24,7 @@ beforeAll(async () => {
   ioredis = new Redis(port)
   iovalkey = new Valkey(port)
   ioCluster = new Cluster(nodes.nodes.map((node) => ({ host: node.host, port: node.port })))
-  // Ten thousand claims at once may take their time on a busy machine.
+  // Ten thousand claims at once may take seconds on a busy machine.
   const commandOptions = { timeout: 60_000 }
   nodeRedis = createClient({ url, commandOptions })
   nodeCluster = createCluster({

@@ -29,7 +29,7 @@ const isText = (answer: unknown): answer is readonly [number, string] =>
   Array.isArray(answer) && typeof answer[1] === 'string' && answer[1].includes('redis_version')
 
 describe('the start of a guard', () => {
-  it('acceptance A17: refuses a client under which two claims of one event win', async () => {
+  it('acceptance A17: refuses a client with which two claims of one event win', async () => {
     const forgetful: IoredisLike = {
       evalsha: (sha, count, ...args) => {
         const keys = args.slice(0, count).map((key) => `${randomUUID()}${String(key)}`)
@@ -72,7 +72,7 @@ describe('the start of a guard', () => {
     await expect(opening).rejects.toThrow(message)
   })
 
-  it('leaves the client as it is: its listeners, its settings, its connection', async () => {
+  it('does not change the listeners, the settings or the connection of the client', async () => {
     const its = new Redis(server.connection.port)
     const seen = () => ({
       listeners: its.eventNames().map((name) => [name, its.listenerCount(name)]),
@@ -96,7 +96,7 @@ describe('the start of a guard', () => {
     expect(await client.dbsize()).toBe(0)
   })
 
-  it('without an inbox says what Redis may forget, and how to change that', async () => {
+  it('without an inbox warns that Redis may lose data, and says how to change that', async () => {
     await using own = await redis({ native: true, settings: { appendonly: 'no' } })
     const its = new Redis(own.connection.port)
     await its.config('SET', 'maxmemory-policy', 'allkeys-lru')
@@ -116,7 +116,7 @@ describe('the start of a guard', () => {
     await expect(opening).rejects.toThrow(/`dedupWindowMs` \(86400000\)/)
   })
 
-  it('beside an inbox does not need Redis, and uses it once it is there', async () => {
+  it('with an inbox succeeds without Redis, and uses Redis once it answers', async () => {
     await using own = await redis({ native: true })
     await own.kill()
     const its = new Redis(own.connection.port, { retryStrategy: () => 20 })

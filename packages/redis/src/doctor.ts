@@ -8,20 +8,20 @@ import {
   type OwnerToken,
 } from '@onceward/core'
 import type { Namespace } from './keys.ts'
-import type { RunBatch } from './run-script.ts'
-import { type Verbs, verbsOf } from './transitions.ts'
+import type { RunScript } from './run-script.ts'
+import { type Transitions, transitionsIn } from './transitions.ts'
 
-/** What the self-test found that works, but not as well as it should. */
+/** A setting of the server that works, but not well. */
 export interface Finding {
   readonly finding: string
-  /** What fixes it. */
+  /** The command that fixes it. */
   readonly remedy: string
 }
 
-/** Whether Redis is the only one to remember. */
 export interface SelfTest {
-  readonly run: RunBatch
+  readonly run: RunScript
   readonly namespace: Namespace
+  /** No inbox: only Redis remembers processed events. */
   readonly isTruth: boolean
 }
 
@@ -29,14 +29,14 @@ const LEASE_MS = 5
 const TRIES = 200
 const LEAST_VERSION = '6.2'
 
-/** What fails so often was no flush or failover in the middle of the test. */
+/** A flush or failover in the middle of the test fails one round. A server or client that does not work fails all. */
 const ROUNDS = 3
 
 /**
- * Claims an event of its own twice, lets the lease run out, claims again, and looks at the server's settings.
+ * Claims a test event twice, lets the lease expire, claims again, and reads the server's settings.
  *
- * @throws {@link ConfigurationError} when claims do not exclude each other: a client or proxy that changes keys or
- * answers, or a server too old.
+ * @throws {@link ConfigurationError} when claims do not exclude each other (a client or proxy changes keys or
+ * answers), and when the server is too old.
  */
 export async function selfTest(test: SelfTest): Promise<readonly Finding[]> {
   for (let left = ROUNDS - 1; ; left -= 1) {
@@ -49,17 +49,17 @@ export async function selfTest(test: SelfTest): Promise<readonly Finding[]> {
 }
 
 async function runTest(test: SelfTest): Promise<readonly Finding[]> {
-  const verbs = verbsOf(test.run, test.namespace)
+  const transitions = transitionsIn(test.run, test.namespace)
   const id = randomUUID() as EventId
   try {
-    await demandOneWinner(verbs, id)
+    await demandOneWinner(transitions, id)
     const { ttlMs, info } = await examine(test, id)
-    demand(ttlMs > LEASE_MS, `a claim is kept far longer than its lease (${ttlMs} ms)`)
+    demand(ttlMs > LEASE_MS, `the key of a claim outlives its lease (${ttlMs} ms)`)
     demandVersion(info.get('redis_version'))
-    await demandTakeover(verbs, id)
+    await demandTakeover(transitions, id)
     return findings(info, test.isTruth)
   } finally {
-    await verbs.forget([id]).catch(() => undefined)
+    await transitions.forget([id]).catch(() => undefined)
   }
 }
 
@@ -70,28 +70,28 @@ const claimOf = (id: EventId): Claim => ({
   leaseMs: LEASE_MS,
 })
 
-async function demandOneWinner(verbs: Verbs, id: EventId): Promise<void> {
+async function demandOneWinner(transitions: Transitions, id: EventId): Promise<void> {
   const long = 60_000
   const claims = [0, 1].map(() => ({ ...claimOf(id), leaseMs: long }))
-  const calls = await Promise.all(claims.map((claim) => verbs.claim([claim])))
+  const calls = await Promise.all(claims.map((claim) => transitions.claim([claim])))
   const kinds = calls.flat().map(({ kind }) => kind)
   const isOne = kinds.toSorted().join() === 'acquired,in-progress'
-  demand(isOne, `of two claims one wins (they answered ${kinds.join(' and ')})`)
+  demand(isOne, `exactly one of two claims wins (they answered ${kinds.join(' and ')})`)
   const winner = claims[kinds.indexOf('acquired')] as Claim
-  const renewed = await verbs.renew([winner], LEASE_MS)
-  demand(renewed[0] === 'held', 'the winner holds its claim')
+  const renewed = await transitions.renew([winner], LEASE_MS)
+  demand(renewed[0] === 'held', 'the winner still holds its claim')
 }
 
-async function demandTakeover(verbs: Verbs, id: EventId): Promise<void> {
+async function demandTakeover(transitions: Transitions, id: EventId): Promise<void> {
   let answer: ClaimResult | undefined
   for (let left = TRIES; left > 0; left -= 1) {
-    ;[answer] = await verbs.claim([claimOf(id)])
+    ;[answer] = await transitions.claim([claimOf(id)])
     if (answer?.kind !== 'in-progress') break
   }
   const isTakeover = answer?.kind === 'acquired' && answer.by === 'takeover' && answer.attempt === 2
   demand(
     isTakeover,
-    `a claim after the lease is a takeover (it answered ${JSON.stringify(answer)})`,
+    `a claim after the lease expired is a takeover (it answered ${JSON.stringify(answer)})`,
   )
 }
 
@@ -101,7 +101,7 @@ interface Examined {
 }
 
 async function examine({ run, namespace }: SelfTest, id: EventId): Promise<Examined> {
-  // The script answers a pair where others answer one value for each event; two entries fit it.
+  // Other scripts answer one value for each event. This one answers two values, so it gets two entries.
   const entries = [id, id].map((each) => ({ id: each, args: [] }))
   const [ttl, text] = await run({ script: 'examine', namespace, entries })
   const lines = String(text)
@@ -116,7 +116,7 @@ async function examine({ run, namespace }: SelfTest, id: EventId): Promise<Exami
 function demand(isSo: boolean, what: string): void {
   if (isSo) return
   throw new ConfigurationError(
-    `Redis fails the self-test of redisLeases(): expected that ${what}. Look for a client, proxy or server that changes keys, scripts or answers.`,
+    `Redis fails the self-test of redisLeases(): expected that ${what}. Check for a client, proxy or server that changes keys, scripts or answers.`,
   )
 }
 
@@ -135,19 +135,19 @@ function findings(info: ReadonlyMap<string, string>, isTruth: boolean): readonly
   const evicts = policy !== undefined && policy !== 'noeviction'
   if (evicts && isTruth) {
     found.push({
-      finding: `Redis is the only one to remember, and may evict what it remembers (${policy})`,
+      finding: `Only Redis remembers processed events, and it may evict them (${policy})`,
       remedy: 'CONFIG SET maxmemory-policy noeviction',
     })
   }
   if (evicts && !isTruth && !policy.startsWith('volatile')) {
     found.push({
-      finding: `Redis may evict live claims before anything else (${policy})`,
+      finding: `Redis may evict live claims before other keys (${policy})`,
       remedy: 'CONFIG SET maxmemory-policy volatile-ttl',
     })
   }
   if (isTruth && info.get('aof_enabled') === '0') {
     found.push({
-      finding: 'Redis is the only one to remember, and forgets when it restarts',
+      finding: 'Only Redis remembers processed events, and it loses them at a restart',
       remedy: 'CONFIG SET appendonly yes',
     })
   }

@@ -1,6 +1,6 @@
 import { OncewardError, StoreUnavailableError } from '@onceward/core'
 
-/** What Redis answers when it cannot work, and what to do. https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors */
+/** Error codes of Redis and what to do about them. https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors */
 const REMEDIES: Readonly<Record<string, string>> = {
   OOM: 'it is full: raise `maxmemory` or shorten `rememberDoneMs`',
   READONLY: 'it is a replica: connect to the primary',
@@ -8,15 +8,15 @@ const REMEDIES: Readonly<Record<string, string>> = {
   MASTERDOWN: 'its primary is down',
   CLUSTERDOWN: 'its cluster is not complete',
   MISCONF: 'it cannot write its snapshot',
-  NOREPLICAS: 'it misses replicas that `min-replicas-to-write` asks for',
-  BUSY: 'a script of somebody holds it',
-  NOAUTH: 'it wants a password',
+  NOREPLICAS: 'it has fewer replicas than `min-replicas-to-write` demands',
+  BUSY: 'a long-running script blocks it',
+  NOAUTH: 'it requires a password',
   WRONGPASS: 'the password is wrong',
   NOPERM: 'the user may not run scripts: grant `+evalsha +eval +script|load` and `~{o:*`',
-  WRONGTYPE: 'a key under our namespace is not ours',
+  WRONGTYPE: 'another program wrote a key under the namespace of onceward',
 }
 
-/** Any error of the client or the server, typed, with the original as its cause. */
+/** Any error of the client or the server as a typed error, with the original as its cause. */
 export function toStoreError(error: unknown, doing: string): OncewardError {
   if (OncewardError.is(error)) return error
   // Timeouts of node-redis have a name and no message.
@@ -26,12 +26,12 @@ export function toStoreError(error: unknown, doing: string): OncewardError {
   return new StoreUnavailableError(`Redis failed at ${doing}: ${because}.`, { cause: error })
 }
 
-/** Several keys in one script, on a cluster: nothing was run. */
+/** Whether a cluster refused a script because its keys are in several slots. The script did not run. */
 export function isCrossSlot(error: unknown): boolean {
   return error instanceof Error && codeOf(error.message) === 'CROSSSLOT'
 }
 
-/** Errors inside scripts come as `ERR Error running script …: -OOM …` before Redis 7. */
+/** Before Redis 7 errors inside scripts come as `ERR Error running script …: -OOM …`. */
 function codeOf(message: string): string {
   const code = /^([A-Z]+)\b/.exec(message)?.[1] ?? ''
   if (code !== 'ERR') return code

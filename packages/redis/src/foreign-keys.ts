@@ -1,24 +1,28 @@
 import type { LeaseRegistration } from '@onceward/core'
 
-/** Told of a key under our namespace that is not ours: of another type, of another version, or cut short. */
-export type OnForeign = (key: string) => void
+/** Called with a key under our namespace that onceward cannot read: another type or format, or cut short. */
+export type OnForeignKey = (key: string) => void
 
 const PAUSE_MS = 60_000
 
-/** Says so at most once a minute: another version of ours may have left thousands. */
-export function createForeignReport(registration: LeaseRegistration): OnForeign {
+/** Logs at most once a minute, because another version of onceward may have left thousands of such keys. */
+export function createForeignKeyReport(registration: LeaseRegistration): OnForeignKey {
   const { consumer, identity, logger, runtime } = registration
-  const events = identity === undefined ? 'wait until it is gone' : 'are left to Postgres'
-  const remedy = 'see with TYPE and GET whose it is, and DEL it when nobody needs it'
-  let saidAtMs = Number.NEGATIVE_INFINITY
+  const effect =
+    identity === undefined ? 'cannot run until the key is gone' : 'are decided by PostgreSQL'
+  const remedy = 'find its owner with TYPE and GET, and DEL the key if nobody needs it'
+  let loggedAtMs = Number.NEGATIVE_INFINITY
   let since = 0
   return (key) => {
     since += 1
     const nowMs = runtime.monotonic()
-    if (nowMs - saidAtMs < PAUSE_MS) return
+    if (nowMs - loggedAtMs < PAUSE_MS) return
     const fields = { consumer, key, count: since, remedy }
-    logger.warn(fields, `a key under our namespace in Redis is not ours; its events ${events}`)
-    saidAtMs = nowMs
+    logger.warn(
+      fields,
+      `onceward cannot read a key under its namespace in Redis; events of this key ${effect}`,
+    )
+    loggedAtMs = nowMs
     since = 0
   }
 }

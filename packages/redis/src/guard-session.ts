@@ -9,101 +9,105 @@ import {
   StoreUnavailableError,
 } from '@onceward/core'
 import { type Finding, selfTest } from './doctor.ts'
-import { createForeignReport, type OnForeign } from './foreign-keys.ts'
+import { createForeignKeyReport, type OnForeignKey } from './foreign-keys.ts'
+import type { Namespace } from './keys.ts'
 import type { History } from './postgres-history.ts'
-import type { RunBatch } from './run-script.ts'
-import { inBudget, LateError, type Patience } from './time-budget.ts'
-import { type Verbs, verbsOf } from './transitions.ts'
+import type { RunScript } from './run-script.ts'
+import { inBudget, LateError, type TimeBudget } from './time-budget.ts'
+import { type Transitions, transitionsIn } from './transitions.ts'
 
-/** The self-test may open the connection. */
+/** Longest self-test. Its first call may open the connection. */
 const SELF_TEST_MS = 2_000
 
 /** Longest wait for the identity of Postgres. */
 const REFRESH_MS = 500
 
 export interface SessionParts {
-  readonly run: RunBatch
+  readonly run: RunScript
   readonly history: History
-  readonly patience: Patience
+  readonly timeBudget: TimeBudget
   readonly registration: LeaseRegistration
-  /** No inbox: nobody else remembers. */
+  /** No inbox: only Redis remembers processed events. */
   readonly isTruth: boolean
 }
 
-/** One guard's use of Redis: within its budget, in its namespace, and left alone when it fails. */
-export class RedisSession implements LeaseSession {
+/** One guard's use of Redis: in its namespace, within its time budget, and with a pause after a failure. */
+export class GuardSession implements LeaseSession {
   readonly #parts: SessionParts
-  readonly #onForeign: OnForeign
+  readonly #onForeignKey: OnForeignKey
+  /** By the namespace object of the history, which lives as long as that history. */
+  readonly #transitions = new WeakMap<Namespace, Transitions>()
   #isTested = false
   #testing = false
 
   constructor(parts: SessionParts) {
     this.#parts = parts
-    this.#onForeign = createForeignReport(parts.registration)
+    this.#onForeignKey = createForeignKeyReport(parts.registration)
   }
 
-  /** Never rejects for an outage where there is an inbox. */
+  /** With an inbox, an outage of Redis does not reject. */
   async start(): Promise<void> {
-    const { isTruth, patience } = this.#parts
+    const { isTruth, timeBudget } = this.#parts
     await this.#refresh()
     try {
       await this.#test()
     } catch (error) {
       if (isTruth || error instanceof ConfigurationError) throw error
-      patience.failed(error)
+      timeBudget.failed(error)
     }
   }
 
   async claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]> {
-    const { history, patience, run } = this.#parts
+    const { history, timeBudget } = this.#parts
     if (claims.length === 0) return []
-    patience.admit()
+    timeBudget.admit()
     if (!this.#isTested) this.#testAgain()
     await this.#refresh()
     const namespace = history.namespace()
     if (namespace === undefined) return claims.map(() => ({ kind: 'unknown' }))
-    const verbs = verbsOf(run, namespace, this.#onForeign)
-    const asked = verbs.claim(claims)
+    const transitions = this.#transitionsIn(namespace)
+    const asked = transitions.claim(claims)
     try {
-      const results = await patience.watch(asked)
+      const results = await timeBudget.watch(asked)
       return history.believes(namespace) ? results : results.map(doubted)
     } catch (error) {
-      giveBack(verbs, claims, error instanceof LateError ? asked : undefined)
+      releaseClaims(transitions, claims, error instanceof LateError ? asked : undefined)
       throw error
     }
   }
 
   renew: LeaseSession['renew'] = (held, leaseMs) =>
-    this.#owned(held, (verbs, some) => verbs.renew(some, leaseMs))
+    this.#owned(held, (transitions, some) => transitions.renew(some, leaseMs))
 
   complete: LeaseSession['complete'] = (done, rememberMs) =>
-    this.#owned(done, (verbs, some) => verbs.complete(some, rememberMs))
+    this.#owned(done, (transitions, some) => transitions.complete(some, rememberMs))
 
-  fail: LeaseSession['fail'] = (failed) => this.#owned(failed, (verbs, some) => verbs.fail(some))
+  fail: LeaseSession['fail'] = (failed) =>
+    this.#owned(failed, (transitions, some) => transitions.fail(some))
 
   release: LeaseSession['release'] = (held) =>
-    this.#owned(held, (verbs, some) => verbs.release(some))
+    this.#owned(held, (transitions, some) => transitions.release(some))
 
   bury: LeaseSession['bury'] = (dead, rememberMs) =>
-    this.#owned(dead, (verbs, some) => verbs.bury(some, rememberMs))
+    this.#owned(dead, (transitions, some) => transitions.bury(some, rememberMs))
 
-  /** A held claim is in the namespace it was taken in, and that may be the one before. */
+  /** Claims are looked for in the current namespace and in the one before, because a claim stays where it was taken. */
   async #owned<One extends Held>(
     all: readonly One[],
-    tell: (verbs: Verbs, some: readonly One[]) => Promise<readonly HeldAnswer[]>,
+    tell: (transitions: Transitions, some: readonly One[]) => Promise<readonly HeldAnswer[]>,
   ): Promise<readonly HeldAnswer[]> {
-    const { history, isTruth, patience, run } = this.#parts
+    const { history, isTruth, timeBudget } = this.#parts
     if (all.length === 0) return []
-    // Where Redis is the truth, what an owner has to say is tried however bad it looks.
-    if (!isTruth) patience.admit()
+    // Without an inbox only Redis can store what the owner reports, so the call is tried even after failures.
+    if (!isTruth) timeBudget.admit()
     const answers = all.map((): HeldAnswer => 'lost')
     for (const namespace of history.namespaces()) {
       const open = [...all.entries()].filter(([index]) => answers[index] === 'lost')
       if (open.length === 0) break
-      const verbs = verbsOf(run, namespace, this.#onForeign)
-      const told = await patience.watch(
+      const transitions = this.#transitionsIn(namespace)
+      const told = await timeBudget.watch(
         tell(
-          verbs,
+          transitions,
           open.map(([, one]) => one),
         ),
       )
@@ -112,37 +116,48 @@ export class RedisSession implements LeaseSession {
     return answers
   }
 
-  /** A Postgres that does not answer is no reason to wait before it is asked for more. */
+  #transitionsIn(namespace: Namespace): Transitions {
+    const known = this.#transitions.get(namespace)
+    if (known !== undefined) return known
+    const made = transitionsIn(this.#parts.run, namespace, this.#onForeignKey)
+    this.#transitions.set(namespace, made)
+    return made
+  }
+
+  /** If PostgreSQL does not answer in time, the claim goes on without a fresh identity. */
   async #refresh(): Promise<void> {
     const { history, registration } = this.#parts
     const { runtime } = registration
     await inBudget(history.refresh(), { runtime, budgetMs: REFRESH_MS }).catch(() => undefined)
   }
 
-  /** Redis was away when the guard started. */
+  /** Starts the self-test again that failed when the guard started. */
   #testAgain(): never {
-    const { patience, registration } = this.#parts
+    const { timeBudget, registration } = this.#parts
     if (!this.#testing) {
       this.#testing = true
       void this.#test()
-        .then(patience.succeeded, (error: unknown) => {
+        .then(timeBudget.succeeded, (error: unknown) => {
           if (error instanceof ConfigurationError) {
-            registration.logger.error({ err: error }, 'Redis cannot be used')
+            registration.logger.error({ err: error }, 'Redis fails its self-test and is not used')
           }
-          patience.failed(error)
+          timeBudget.failed(error)
         })
         .finally(() => {
           this.#testing = false
         })
     }
-    throw new StoreUnavailableError('Redis is being tested before it is used.')
+    throw new StoreUnavailableError(
+      'Redis was not available at start; its self-test must pass before it is used.',
+    )
   }
 
   async #test(): Promise<void> {
     const { history, isTruth, registration, run } = this.#parts
     const { consumer, logger, runtime } = registration
     const namespace = history.namespace()
-    if (namespace === undefined) throw new StoreUnavailableError('No history of Postgres is known.')
+    if (namespace === undefined)
+      throw new StoreUnavailableError('The identity of PostgreSQL is not known yet.')
     const testing = selfTest({ run, namespace, isTruth })
     const found: readonly Finding[] = await inBudget(testing, { runtime, budgetMs: SELF_TEST_MS })
     for (const { finding, remedy } of found) logger.warn({ consumer, remedy }, finding)
@@ -150,14 +165,14 @@ export class RedisSession implements LeaseSession {
   }
 }
 
-/** Without a fresh identity of the history, what is said of a commit in it is no answer. */
+/** Without a fresh identity of the history, Redis cannot say whether an event is committed. */
 function doubted(result: ClaimResult): ClaimResult {
   return result.kind === 'duplicate' || result.kind === 'conflict' ? { kind: 'unknown' } : result
 }
 
-/** Claims that nobody will run: those that came late, and those of which no answer came. */
-function giveBack(
-  verbs: Verbs,
+/** Releases claims that nobody will run: those granted too late, and those without an answer. */
+function releaseClaims(
+  transitions: Transitions,
   claims: readonly Claim[],
   late: Promise<readonly ClaimResult[]> | undefined,
 ): void {
@@ -167,6 +182,6 @@ function giveBack(
   }
   void acquired()
     .catch(() => claims)
-    .then((held) => verbs.release(held))
+    .then((held) => transitions.release(held))
     .catch(() => undefined)
 }

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
 import type { EventId, Fingerprint } from '@onceward/core'
 
-/** Where events are kept: keys begin with the tag of their partition, so that a script touches one slot. */
+/** Where events are stored. Keys begin with the hash tag of their partition, so a script touches one slot. */
 export interface Namespace {
   readonly name: string
   /** Length of a generation of done marks, ms; 0 without an inbox. */
   readonly markMs: number
-  /** How long a claim or a wait is kept beyond its end, ms. */
+  /** How long the key of a claim or a wait outlives its end, ms. */
   readonly keepMs: number
 }
 
@@ -14,20 +14,20 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** `{o:<namespace>:<partition>}e` and the 16 bytes of the id; 256 partitions, by the first byte. */
 export function keyOf({ name }: Namespace, id: EventId): Buffer {
-  // Anything but hex would be cut silently, and two events with one key are a lost message.
+  // Buffer.from() silently drops what is not hex. Two events with one key would lose a message.
   if (!UUID.test(id)) throw new TypeError(`Expected an event id (a UUID), got \`${id}\`.`)
   const tag = Buffer.from(`{o:${name}:${partitionOf(id)}}e`, 'latin1')
   return Buffer.concat([tag, Buffer.from(id.replaceAll('-', ''), 'hex')])
 }
 
-/** As `redis-cli` takes it, in double quotes. */
+/** The key in double quotes, as `redis-cli` takes it. */
 export function keyText(namespace: Namespace, id: EventId): string {
   const key = keyOf(namespace, id)
   const bytes = [...key.subarray(-16)].map((byte) => `\\x${byte.toString(16).padStart(2, '0')}`)
   return `"${key.subarray(0, -16).toString('latin1')}${bytes.join('')}"`
 }
 
-/** The keys that the done mark of an event needs, as a pattern of `SCAN`. */
+/** A `SCAN` pattern for the keys that hold the done mark of an event. */
 export const marksPattern = ({ name }: Namespace, id: EventId): string =>
   `{o:${name}:${partitionOf(id)}}[gm]*`
 
@@ -39,7 +39,7 @@ export function fingerprintBytes(fingerprint: Fingerprint): Buffer {
   return bytes
 }
 
-/** Binds a namespace to a history of Postgres: what was done in another one is not found. */
+/** Binds a namespace to one history of PostgreSQL, so that marks of another history are not found. */
 export function boundName(name: string, identity: string): string {
   return `${name}.${createHash('sha256').update(identity).digest('base64url').slice(0, 16)}`
 }

@@ -6,7 +6,7 @@ import {
   systemRuntime,
 } from '@onceward/core'
 import { type RedisLike, toEvaluate } from './client.ts'
-import { RedisSession } from './guard-session.ts'
+import { GuardSession } from './guard-session.ts'
 import type { Namespace } from './keys.ts'
 import {
   DEFAULTS,
@@ -14,69 +14,69 @@ import {
   type ResolvedRedisOptions,
   redisOptions,
 } from './options.ts'
-import { BoundHistory, ownHistory } from './postgres-history.ts'
-import { createRunBatch, type RunBatch } from './run-script.ts'
+import { BoundHistory, fixedHistory } from './postgres-history.ts'
+import { createScriptRunner, type RunScript } from './run-script.ts'
 import { createScripts, type Scripts } from './scripts.ts'
-import { createPatience, inBudget } from './time-budget.ts'
-import { verbsOf } from './transitions.ts'
+import { createTimeBudget, inBudget } from './time-budget.ts'
+import { transitionsIn } from './transitions.ts'
 
-/** Leases in Redis, and what operators may do to events of guards without an inbox. */
+/** Leases in Redis, with the operations for operators of guards without an inbox. */
 export interface RedisLeases extends LeaseStore, LeaseOperators {}
 
-/** The default dedup window, for use without a guard. */
+/** The default dedup window, for calls without a guard. */
 const WINDOW_MS = 1_296_000_000
-/** Beside an inbox Postgres counts: what Redis knows of a claim is a hint, and gone after a day. */
+/** With an inbox PostgreSQL counts attempts. The count in Redis is a hint and expires after a day. */
 const HINT_MS = 86_400_000
 
 /**
- * Leases in Redis 6.2 or Valkey: beside an inbox the fast path, which may lose everything; without one the truth.
+ * Leases in Redis 6.2 or Valkey. With an inbox they are a fast path and may lose all data; without one they decide.
  *
- * @param redis - ioredis, iovalkey or node-redis; single node, Sentinel or Cluster. It stays yours: it is neither
- * closed nor changed. For several guards one client is enough.
+ * @param redis - ioredis, iovalkey or node-redis; single node, Sentinel or Cluster. The client stays yours: onceward
+ * neither closes nor changes it. Several guards can share one client.
  * @throws {@link ConfigurationError} naming the option that cannot work.
  */
 export function redisLeases(redis: RedisLike, options: RedisLeasesOptions = {}): RedisLeases {
   return leasesOf(redis, options, createScripts())
 }
 
-/** @param scripts - Of a test, whose clock it moves. */
+/** @param scripts - A test passes scripts with a clock it can move. */
 export function leasesOf(
   redis: RedisLike,
   options: RedisLeasesOptions,
   scripts: Scripts,
 ): RedisLeases {
   const resolved = redisOptions(options)
-  const run = createRunBatch(toEvaluate(redis), scripts)
+  const run = createScriptRunner(toEvaluate(redis), scripts)
   const { namespace: name, budgetMs = DEFAULTS.aloneMs } = resolved
-  const verbs = verbsOf(run, { name, markMs: 0, keepMs: WINDOW_MS })
+  const transitions = transitionsIn(run, { name, markMs: 0, keepMs: WINDOW_MS })
   const timed = <Answer>(asked: Promise<Answer>): Promise<Answer> =>
     inBudget(asked, { runtime: systemRuntime, budgetMs })
   return {
     open: (registration) => open(run, resolved, registration),
-    claim: (claims) => timed(verbs.claim(claims)),
-    renew: (held, leaseMs) => timed(verbs.renew(held, leaseMs)),
-    complete: (done, rememberMs) => timed(verbs.complete(done, rememberMs)),
-    fail: (failed) => timed(verbs.fail(failed)),
-    release: (held) => timed(verbs.release(held)),
-    bury: (dead, rememberMs) => timed(verbs.bury(dead, rememberMs)),
-    replay: (ids) => timed(verbs.replay(ids)),
-    forget: (ids) => timed(verbs.forget(ids)),
+    claim: (claims) => timed(transitions.claim(claims)),
+    renew: (held, leaseMs) => timed(transitions.renew(held, leaseMs)),
+    complete: (done, rememberMs) => timed(transitions.complete(done, rememberMs)),
+    fail: (failed) => timed(transitions.fail(failed)),
+    release: (held) => timed(transitions.release(held)),
+    bury: (dead, rememberMs) => timed(transitions.bury(dead, rememberMs)),
+    replay: (ids) => timed(transitions.replay(ids)),
+    forget: (ids) => timed(transitions.forget(ids)),
   }
 }
 
 async function open(
-  run: RunBatch,
+  run: RunScript,
   options: ResolvedRedisOptions,
   registration: LeaseRegistration,
-): Promise<RedisSession> {
+): Promise<GuardSession> {
   const isTruth = registration.identity === undefined
   const budgetMs = options.budgetMs ?? (isTruth ? DEFAULTS.aloneMs : DEFAULTS.besideMs)
   const namespace = isTruth
     ? truthNamespace(options, registration)
     : hintNamespace(options, registration)
-  const history = isTruth ? ownHistory(namespace) : new BoundHistory(registration, namespace)
-  const patience = createPatience(registration, budgetMs)
-  const session = new RedisSession({ run, history, patience, registration, isTruth })
+  const history = isTruth ? fixedHistory(namespace) : new BoundHistory(registration, namespace)
+  const timeBudget = createTimeBudget(registration.runtime, budgetMs)
+  const session = new GuardSession({ run, history, timeBudget, registration, isTruth })
   await session.start()
   return session
 }
@@ -87,7 +87,7 @@ function truthNamespace(
 ): Namespace {
   if (rememberDoneMs !== undefined && rememberDoneMs < dedupWindowMs) {
     throw new ConfigurationError(
-      `Expected \`rememberDoneMs\` not to be shorter than \`dedupWindowMs\` (${dedupWindowMs}) without an inbox, got \`${rememberDoneMs}\`: nobody else remembers what was done. Leave it out.`,
+      `Expected \`rememberDoneMs\` not to be shorter than \`dedupWindowMs\` (${dedupWindowMs}) without an inbox, got \`${rememberDoneMs}\`: only Redis remembers processed events. Leave \`rememberDoneMs\` out.`,
     )
   }
   return { name: namespace, markMs: 0, keepMs: dedupWindowMs }
@@ -97,6 +97,6 @@ function hintNamespace(
   { namespace, rememberDoneMs = DEFAULTS.rememberDoneMs }: ResolvedRedisOptions,
   { dedupWindowMs }: LeaseRegistration,
 ): Namespace {
-  // Two generations: an event must not be remembered here longer than in Postgres for long.
+  // Marks live for up to two generations. Redis must not remember an event much longer than PostgreSQL does.
   return { name: namespace, markMs: Math.min(rememberDoneMs, dedupWindowMs), keepMs: HINT_MS }
 }

@@ -61,8 +61,8 @@ async function done(session: LeaseSession, result?: string): Promise<ReturnType<
   return claim
 }
 
-describe('beside an inbox', () => {
-  it('a done event is a duplicate, and another payload of it a conflict', async () => {
+describe('with an inbox', () => {
+  it('a done event is a duplicate, and the same key with another payload is a conflict', async () => {
     const { session } = await beside()
     const event = await done(session)
     expect(await session.claim([again(event)])).toEqual([{ kind: 'duplicate' }])
@@ -70,7 +70,7 @@ describe('beside an inbox', () => {
     expect(await session.claim([other])).toEqual([{ kind: 'conflict' }])
   })
 
-  it('is remembered for a generation at least, and for two at most', async () => {
+  it('a done event is remembered for at least one generation and at most two', async () => {
     const { session, pass } = await beside()
     const event = await done(session)
     pass(HOUR_MS)
@@ -79,14 +79,14 @@ describe('beside an inbox', () => {
     expect(await session.claim([again(event)])).toEqual([first])
   })
 
-  it('hands out small results, and leaves large ones to Postgres', async () => {
+  it('small results come from Redis, large results from PostgreSQL', async () => {
     const { session } = await beside()
     const [small, large] = [await done(session, 'é\0'), await done(session, 'x'.repeat(9_000))]
     expect(await session.claim([again(small)])).toEqual([{ kind: 'duplicate', result: 'é\0' }])
     expect(await session.claim([again(large)])).toEqual([first])
   })
 
-  it('keeps nothing dead: only Postgres says so', async () => {
+  it('Redis stores no dead event, because only PostgreSQL says that an event is dead', async () => {
     const { session } = await beside()
     const claim = newClaim()
     await session.claim([claim])
@@ -94,7 +94,7 @@ describe('beside an inbox', () => {
     expect(await session.claim([again(claim)])).toEqual([first])
   })
 
-  it('trap T31: what is done in another history of Postgres is not done', async () => {
+  it('trap T31: an event done in another history of PostgreSQL is not done', async () => {
     const { session, history, wait } = await beside()
     const event = await done(session)
     history.name = 'promoted'
@@ -102,7 +102,7 @@ describe('beside an inbox', () => {
     expect(await session.claim([again(event)])).toEqual([first])
   })
 
-  it('trap T31: what is done is believed only while the history is known', async () => {
+  it('trap T31: a done mark is believed only while the history is known', async () => {
     const { session, history, wait } = await beside()
     const event = await done(session)
     const identity = Object.getOwnPropertyDescriptor(history, 'name')
@@ -122,7 +122,7 @@ describe('beside an inbox', () => {
     expect(await session.claim([again(event)])).toEqual([{ kind: 'duplicate' }])
   })
 
-  it('a claim that is held while the history becomes another one stays its owner’s', async () => {
+  it('a claim held while the history changes still belongs to its owner', async () => {
     const { session, history, wait } = await beside()
     const mine = newClaim()
     await session.claim([mine])
@@ -131,12 +131,12 @@ describe('beside an inbox', () => {
     await session.claim([newClaim()])
     expect(await session.renew([mine, newClaim()], 30_000)).toEqual(['held', 'lost'])
     expect(await session.complete([mine], HOUR_MS)).toEqual(['held'])
-    // Nobody knows in which of the two it was committed.
+    // The event was committed in one of the two histories; Redis cannot know in which.
     expect(await session.claim([again(mine)])).toEqual([first])
   })
 })
 
-describe('keys of somebody else where marks would be', () => {
+describe('keys of another program in the place of marks', () => {
   it.each([
     ['a list', (key: string) => client.rpush(key, 'theirs')],
     ['another text', (key: string) => client.set(key, 'theirs')],
@@ -157,7 +157,7 @@ describe('keys of somebody else where marks would be', () => {
     expect(told.filter(({ level }) => level === 'warn')).toMatchObject([{ fields: { key } }])
   })
 
-  it('a bucket of another type is reported and stays, whoever is done', async () => {
+  it('a bucket of another type is reported and stays', async () => {
     const { session, told } = await beside()
     await client.flushall()
     const known = await done(session)
@@ -174,7 +174,7 @@ describe('keys of somebody else where marks would be', () => {
 })
 
 describe('done marks', () => {
-  it('take at most 45 bytes each, and all of them are found', async () => {
+  it('need at most 45 bytes each, and all of them are found', async () => {
     const { session, pass } = await beside()
     const claims = Array.from({ length: 80_000 }, () => newClaim())
     const batches = Array.from({ length: 80 }, (_, index) =>
@@ -186,7 +186,7 @@ describe('done marks', () => {
     const bytes = ((await usedMemory()) - before) / claims.length
     expect(bytes).toBeLessThanOrEqual(45)
     expect(await found(session, batches)).toBe(claims.length)
-    // The next generation begins with as many buckets.
+    // The next generation begins with the same number of buckets.
     pass(HOUR_MS)
     const next = Array.from({ length: 1_000 }, () => newClaim())
     await doneInBatches(session, next)
@@ -194,7 +194,7 @@ describe('done marks', () => {
     expect(await client.ttl((await client.randomkey()) ?? '')).toBeGreaterThan(0)
   })
 
-  it('of one partition are in one place each while their buckets grow, and all of it ends', async () => {
+  it('of one partition have one place each while their buckets grow, and all keys expire', async () => {
     const { session } = await beside()
     await client.flushall()
     const claims = inOnePartition(12_000)
@@ -203,7 +203,7 @@ describe('done marks', () => {
     const buckets = (await client.keysBuffer('*')).filter((key) => /}m\d+:\d+$/.test(String(key)))
     const sizes = await Promise.all(buckets.map((bucket) => client.hlen(bucket)))
     expect(sizes.reduce((sum, size) => sum + size)).toBe(claims.length)
-    // Beyond 512 fields Redis would spend six times the memory.
+    // With more than 512 fields Redis would need six times the memory.
     expect(Math.max(...sizes)).toBeLessThan(400)
     expect(sizes.length).toBeGreaterThan(claims.length / 100)
     const ends = await Promise.all(buckets.map((bucket) => client.pttl(bucket)))
@@ -211,7 +211,7 @@ describe('done marks', () => {
     expect(Math.max(...ends)).toBeLessThanOrEqual(2 * HOUR_MS)
   })
 
-  it('stay where they are when the place they would grow into is somebody else’s', async () => {
+  it('stay where they are if a key of another program is in the place of the next bucket', async () => {
     const { session } = await beside()
     await client.flushall()
     const claims = inOnePartition(2_000)

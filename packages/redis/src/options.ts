@@ -3,26 +3,26 @@ import { ConfigurationError } from '@onceward/core'
 /** Options of {@link redisLeases}. */
 export interface RedisLeasesOptions {
   /**
-   * Longest wait for Redis, ms. Beside an inbox the guard then goes straight to Postgres; without one there is
-   * nowhere else to go, so more patience is the default there.
-   * @defaultValue 20 beside an inbox, 1000 without
+   * Longest wait for Redis, ms. With an inbox the guard then goes straight to PostgreSQL. Without an inbox only Redis
+   * can answer, so the default is longer.
+   * @defaultValue 20 with an inbox, 1000 without
    */
   readonly budgetMs?: number | undefined
   /**
-   * Part of every key, for several systems on one Redis. Beside an inbox the identity of the Postgres history
-   * is added to it.
+   * Part of every key, for several systems on one Redis. With an inbox the identity of the PostgreSQL history is
+   * added to it.
    * @defaultValue `onceward`
    */
   readonly namespace?: string | undefined
   /**
-   * How long done events are remembered beside an inbox, ms: at least this, at most twice. Postgres remembers them
-   * for the whole dedup window. Without an inbox Redis does, so there it must not be shorter.
+   * How long Redis remembers processed events with an inbox, ms: at least this, at most twice as long. PostgreSQL
+   * remembers them for the whole dedup window. Without an inbox Redis must do so, and a shorter value is refused.
    * @defaultValue 3600000
    */
   readonly rememberDoneMs?: number | undefined
 }
 
-/** {@link RedisLeasesOptions} as they are used. */
+/** {@link RedisLeasesOptions} after validation. */
 export interface ResolvedRedisOptions {
   readonly budgetMs: number | undefined
   readonly namespace: string

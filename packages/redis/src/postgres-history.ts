@@ -1,26 +1,26 @@
 import type { LeaseRegistration } from '@onceward/core'
 import { boundName, type Namespace } from './keys.ts'
 
-/** Read again this long after the last time. */
+/** The identity is read again after this time. */
 const REREAD_MS = 2_000
-/** Beyond this age nothing that Redis remembers as done is believed. */
+/** With an older identity, done marks in Redis are not believed. */
 const STALE_MS = 5_000
-/** After a failure it is tried again no sooner. */
+/** Shortest time between two tries to read the identity. */
 const RETRY_MS = 500
 
-/** Which namespace events are kept in, and whether what is done in it may be believed. */
+/** Which namespace holds the events, and whether its done marks may be believed. */
 export interface History {
-  /** For new claims; undefined as long as no history is known. */
+  /** For new claims. Undefined until the identity of the history is known. */
   namespace(): Namespace | undefined
-  /** Those that held claims may be in, newest first. */
+  /** The namespaces that may contain held claims, newest first. */
   namespaces(): readonly Namespace[]
   believes(namespace: Namespace): boolean
-  /** Resolves when an identity that is too old has been read again, or could not be. */
+  /** Resolves when an outdated identity has been read again, or when the read failed. Never rejects. */
   refresh(): Promise<void>
 }
 
-/** Redis is the truth: one namespace for ever. */
-export function ownHistory(namespace: Namespace): History {
+/** Without an inbox: one namespace that never changes. */
+export function fixedHistory(namespace: Namespace): History {
   return {
     namespace: () => namespace,
     namespaces: () => [namespace],
@@ -30,16 +30,16 @@ export function ownHistory(namespace: Namespace): History {
 }
 
 /**
- * Redis remembers for Postgres: a done event in it is worth as much as the commit it stands for, so the namespace
- * carries the identity of the history that has the commit. After a failover, a restore or a crash the old one is not
- * looked at any more, but for claims that were taken in it.
+ * With an inbox. A done mark in Redis is only as good as the commit it stands for, so the namespace carries the
+ * identity of the history that has the commit. After a failover, a restore or a crash of PostgreSQL the old namespace is used
+ * only for claims that were taken in it.
  */
 export class BoundHistory implements History {
   readonly #registration: LeaseRegistration
   readonly #unbound: Namespace
   #current: Namespace | undefined
   #previous: Namespace | undefined
-  /** On the monotonic clock, of the moment before it was asked. */
+  /** On the monotonic clock, taken before the read began. */
   #readAtMs = Number.NEGATIVE_INFINITY
   #triedAtMs = Number.NEGATIVE_INFINITY
   #reading: Promise<void> | undefined
@@ -81,12 +81,15 @@ export class BoundHistory implements History {
     this.#triedAtMs = askedAtMs
     try {
       const read = await identity?.()
-      if (!read) throw new Error('PostgreSQL told no identity')
+      if (!read) throw new Error('PostgreSQL answered no identity')
       this.#readAtMs = askedAtMs
       const name = boundName(this.#unbound.name, read)
       if (name === this.#current?.name) return
       if (this.#current !== undefined) {
-        logger.warn({ consumer }, 'PostgreSQL has another history: what Redis remembers is dropped')
+        logger.warn(
+          { consumer },
+          'PostgreSQL has another history, so done marks in Redis are ignored',
+        )
       }
       this.#previous = this.#current
       this.#current = { ...this.#unbound, name }

@@ -6,34 +6,35 @@ import type { ScriptName, Scripts } from './scripts.ts'
 
 type Argument = string | Buffer
 
-/** One event of a batch, and what its script is told of it. */
-export interface Entry {
+/** One event of a batch with its arguments for the script. */
+export interface ScriptEntry {
   readonly id: EventId
   readonly args: readonly Argument[]
 }
 
-/** One transition for many events: an answer for each, in order. */
-export interface Batch {
+/** One transition for many events. */
+export interface ScriptBatch {
   readonly script: ScriptName
   readonly namespace: Namespace
-  /** For all events of the batch. */
+  /** Arguments for the whole batch. */
   readonly common?: readonly Argument[]
-  readonly entries: readonly Entry[]
+  readonly entries: readonly ScriptEntry[]
 }
 
-export type RunBatch = (batch: Batch) => Promise<readonly unknown[]>
+/** Runs one transition; one answer for each event, in order. */
+export type RunScript = (batch: ScriptBatch) => Promise<readonly unknown[]>
 
-/** Events in one script at most: it holds Redis for a millisecond, no more. */
+/** Most events in one script. A script blocks Redis, and this many take about a millisecond. */
 const SCRIPT_EVENTS = 100
 
 /**
- * Sends a batch at once, so that it costs one round trip whatever its size. On a cluster each script gets the
- * events of one partition, because they are in one slot.
+ * Sends all scripts of a batch at once, so a batch of any size costs one round trip. On a cluster each script gets the
+ * events of one partition, because their keys are in one slot.
  */
-export function createRunBatch(evaluate: Evaluate, scripts: Scripts): RunBatch {
+export function createScriptRunner(evaluate: Evaluate, scripts: Scripts): RunScript {
   let isCluster = false
 
-  const run = (batch: Batch): Promise<unknown> => {
+  const run = (batch: ScriptBatch): Promise<unknown> => {
     const { namespace, entries, common = [] } = batch
     const { markMs, keepMs } = namespace
     return evaluate({
@@ -42,7 +43,7 @@ export function createRunBatch(evaluate: Evaluate, scripts: Scripts): RunBatch {
       args: [String(markMs), String(keepMs), ...common, ...entries.flatMap(({ args }) => args)],
     })
   }
-  const runPart = async (batch: Batch): Promise<readonly unknown[]> => {
+  const runPart = async (batch: ScriptBatch): Promise<readonly unknown[]> => {
     try {
       const answers: unknown = await run(batch)
       if (Array.isArray(answers) && answers.length === batch.entries.length) return answers
@@ -50,11 +51,11 @@ export function createRunBatch(evaluate: Evaluate, scripts: Scripts): RunBatch {
       const partitions = new Set(batch.entries.map(({ id }) => partitionOf(id)))
       if (!isCrossSlot(error) || partitions.size === 1) throw error
       isCluster = true
-      return runBatch(batch)
+      return runScript(batch)
     }
-    throw new Error(`${batch.script} gave no answer for each event`)
+    throw new Error(`${batch.script} did not answer every event`)
   }
-  const runBatch: RunBatch = async (batch) => {
+  const runScript: RunScript = async (batch) => {
     const parts = partsOf(batch.entries, isCluster)
     const all = new Array<unknown>(batch.entries.length)
     const answered = await Promise.allSettled(
@@ -63,21 +64,24 @@ export function createRunBatch(evaluate: Evaluate, scripts: Scripts): RunBatch {
         for (const [index, { at }] of part.entries()) all[at] = answers[index]
       }),
     )
-    // All parts are over: nobody tells Redis anything more of them.
+    // A failure is reported only when every part has ended, so that no part is still running.
     const failed = answered.find(({ status }) => status === 'rejected')
     if (failed?.status === 'rejected') throw toStoreError(failed.reason, batch.script)
     return all
   }
-  return runBatch
+  return runScript
 }
 
 interface Placed {
-  readonly entry: Entry
-  /** Its place in the batch. */
+  readonly entry: ScriptEntry
+  /** Place in the batch. */
   readonly at: number
 }
 
-function partsOf(entries: readonly Entry[], isCluster: boolean): readonly (readonly Placed[])[] {
+function partsOf(
+  entries: readonly ScriptEntry[],
+  isCluster: boolean,
+): readonly (readonly Placed[])[] {
   const groups = new Map<string, Placed[]>()
   for (const [at, entry] of entries.entries()) {
     const name = isCluster ? partitionOf(entry.id) : ''

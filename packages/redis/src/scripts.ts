@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
-/** One script per transition, what operators do, and the self-test's own. */
+/** One script for each transition, for each operation of operators, and for the self-test. */
 export const SCRIPTS = [
   'claim',
   'renew',
@@ -26,9 +26,9 @@ export type Scripts = Readonly<Record<ScriptName, Script>>
 const DIRECTORY = new URL('../src/lua/', import.meta.url)
 
 /**
- * The scripts as the server gets them: the clock, how states are kept, the transition.
+ * The scripts as the server gets them: the clock, the functions that read and write states, the transition.
  *
- * @param clock - Text that defines `clock()`; the time of Redis unless a test moves it.
+ * @param clock - Text that defines `clock()`. By default the time of Redis; a test passes a clock it can move.
  */
 export function createScripts(clock: string = read('clock')): Scripts {
   const before = `${clock}\n${read('state')}`

@@ -1,73 +1,55 @@
-import {
-  type Breaker,
-  createBreaker,
-  type LeaseRegistration,
-  type Runtime,
-  StoreUnavailableError,
-} from '@onceward/core'
+import { type Breaker, createBreaker, type Runtime, StoreUnavailableError } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
 
-/** Waits for an answer at most `budgetMs`; what comes later goes to `onLate`. */
-export function inBudget<Answer>(
+/**
+ * The answer of Redis.
+ *
+ * @throws {@link LateError} when there is none within `budgetMs`.
+ */
+export async function inBudget<Answer>(
   asked: Promise<Answer>,
   { runtime, budgetMs }: { readonly runtime: Runtime; readonly budgetMs: number },
 ): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    const cancel = runtime.setTimer(() => {
-      // An answer that is here already, behind a busy event loop, is not late.
-      setImmediate(() => reject(new LateError(budgetMs)))
-    }, budgetMs)
-    asked.then(resolve, reject).finally(cancel)
-  })
+  const inTime = await answerWithin(runtime, asked, budgetMs)
+  if (inTime !== LATE) return inTime
+  // A busy event loop runs timers before it reads sockets. An answer that has arrived by now is not late.
+  await new Promise((resolve) => setImmediate(resolve))
+  const arrived = await Promise.race<Answer | typeof LATE>([asked, LATE])
+  if (arrived !== LATE) return arrived
+  throw new LateError(budgetMs)
 }
 
-/** What was asked may still be done. */
+/** Redis gave no answer in time. The script may still run. */
 export class LateError extends StoreUnavailableError {
   constructor(budgetMs: number) {
     super(`Redis did not answer within ${budgetMs} ms.`)
   }
 }
 
-/** Stops asking a Redis that fails or is slow, and says so once. */
-export interface Patience {
-  readonly budgetMs: number
-  /** @throws {@link StoreUnavailableError} while Redis is left alone. */
+/** One guard's calls to Redis: each has a time budget, and after a failure Redis is not called for a while. */
+export interface TimeBudget {
+  /** @throws {@link StoreUnavailableError} while Redis is not to be called. */
   admit(): void
-  /** Counts the outcome; rethrows. */
+  /** The answer, within the budget. Counts the outcome, and rejects as the call does. */
   watch<Answer>(asked: Promise<Answer>): Promise<Answer>
   failed(error: unknown): void
   succeeded(): void
 }
 
-export function createPatience(
-  { consumer, logger, runtime }: LeaseRegistration,
-  budgetMs: number,
-): Patience {
+export function createTimeBudget(runtime: Runtime, budgetMs: number): TimeBudget {
   const breaker: Breaker = createBreaker(runtime)
-  let missed = 0
-  const failed = (error: unknown): void => {
-    const wasOpen = breaker.state() !== undefined
-    breaker.failed(error)
-    missed += 1
-    if (wasOpen) return
-    const reason = error instanceof Error ? error.message : String(error)
-    logger.warn({ consumer, reason }, 'Redis is left alone for a while')
-  }
+  const failed = (error: unknown): void => breaker.failed(error)
   const succeeded = (): void => {
-    if (breaker.state() === undefined) return
-    breaker.succeeded()
-    logger.info({ consumer, missed }, 'Redis answers again')
-    missed = 0
+    if (breaker.state() !== undefined) breaker.succeeded()
   }
   return {
-    budgetMs,
     failed,
     succeeded,
     admit: () => {
       const admission = breaker.admit()
       if (admission === 'go') return
-      missed += 1
       throw new StoreUnavailableError(
-        `Redis is not asked for another ${Math.ceil(admission)} ms.`,
+        `Redis failed and is not called for another ${Math.ceil(admission)} ms.`,
         { cause: breaker.state()?.error },
       )
     },

@@ -8,15 +8,15 @@ import type {
   Json,
   LeaseOperators,
 } from '@onceward/core'
-import type { OnForeign } from './foreign-keys.ts'
+import type { OnForeignKey } from './foreign-keys.ts'
 import { fingerprintBytes, keyText, marksPattern, type Namespace } from './keys.ts'
-import type { Entry, RunBatch } from './run-script.ts'
+import type { RunScript, ScriptEntry } from './run-script.ts'
 
-/** Completed, and not remembered: what is where its mark would be is not ours. */
+/** Completed but not remembered, because another program's key is where the done mark belongs. */
 const HELD_UNMARKED = 2
 
-/** The transitions as one namespace of Redis answers them; no logic of their own. */
-export interface Verbs extends LeaseOperators {
+/** The transitions of the state machine in one namespace of Redis. The Lua scripts decide. */
+export interface Transitions extends LeaseOperators {
   claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]>
   renew(held: readonly Held[], leaseMs: number): Promise<readonly HeldAnswer[]>
   complete(
@@ -31,21 +31,21 @@ export interface Verbs extends LeaseOperators {
   ): Promise<readonly HeldAnswer[]>
 }
 
-export function verbsOf(
-  run: RunBatch,
+export function transitionsIn(
+  run: RunScript,
   namespace: Namespace,
-  onForeign: OnForeign = () => undefined,
-): Verbs {
+  onForeignKey: OnForeignKey = () => undefined,
+): Transitions {
   const held = async (
     script: 'renew' | 'complete' | 'fail' | 'release' | 'bury',
-    entries: readonly Entry[],
+    entries: readonly ScriptEntry[],
     common: readonly string[] = [],
   ): Promise<readonly HeldAnswer[]> => {
     const answers = await run({ script, namespace, common, entries })
     return answers.map((answer, index) => {
       const id = entries[index]?.id
       if (Number(answer) === HELD_UNMARKED && id !== undefined) {
-        onForeign(marksPattern(namespace, id))
+        onForeignKey(marksPattern(namespace, id))
       }
       return Number(answer) === 0 ? 'lost' : 'held'
     })
@@ -62,7 +62,7 @@ export function verbsOf(
       const entries = claims.map((claim) => ({ id: claim.id, args: claimArguments(claim) }))
       const results = (await run({ script: 'claim', namespace, entries })).map(toClaimResult)
       for (const [index, { id }] of claims.entries()) {
-        if (results[index]?.kind === 'unknown') onForeign(keyText(namespace, id))
+        if (results[index]?.kind === 'unknown') onForeignKey(keyText(namespace, id))
       }
       return results
     },
@@ -90,12 +90,12 @@ export function verbsOf(
   }
 }
 
-const owners = (all: readonly Held[]): readonly Entry[] =>
+const owners = (all: readonly Held[]): readonly ScriptEntry[] =>
   all.map(({ id, ownerToken }) => ({ id, args: [ownerToken] }))
 
 const whole = (ms: number): string => String(Math.max(0, Math.ceil(ms)))
 
-/** JSON texts are never empty, and hold neither a NUL nor a lone surrogate unescaped. */
+/** The empty text stands for no result. A JSON text is never empty and contains no NUL or lone surrogate unescaped. */
 const jsonOf = (result: Json | undefined): string =>
   result === undefined ? '' : JSON.stringify(result)
 
@@ -123,7 +123,7 @@ function toClaimResult(answer: unknown): ClaimResult {
   }
 }
 
-/** Clients may be set to answer numbers as strings, and strings as buffers. */
+/** Some clients can be configured to answer numbers as strings, and strings as buffers. */
 function textOf(value: unknown): string | undefined {
   return value === null || value === undefined ? undefined : String(value)
 }

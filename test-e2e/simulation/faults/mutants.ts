@@ -81,9 +81,9 @@ export const MUTANTS: readonly Mutant[] = [
         replace: 'row !== undefined',
       },
       {
-        file: 'transaction/transaction.ts',
-        find: 'LATEST_START_MS = 4_000',
-        replace: 'LATEST_START_MS = 4_000_000',
+        file: 'model/attempt-rules.ts',
+        find: 'LATEST_START_MS: number = YOUNG_MS - START_MARGIN_MS',
+        replace: 'LATEST_START_MS: number = 4_000_000',
       },
     ],
   },
@@ -117,11 +117,10 @@ export const MUTANTS: readonly Mutant[] = [
     trap: 'T6',
     what: 'an event that is running is claimed again at once',
     edits: [
-      { file: 'transaction/stored-state.ts', find: 'YOUNG_MS = 5_000', replace: 'YOUNG_MS = 0' },
       {
-        file: 'memory/tables.ts',
-        find: 'RUNNING_IS_LIVE_MS = 5_000',
-        replace: 'RUNNING_IS_LIVE_MS = 0',
+        file: 'model/attempt-rules.ts',
+        find: 'return ageMs < YOUNG_MS',
+        replace: 'return ageMs < 0',
       },
     ],
   },
@@ -169,7 +168,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'transaction/transaction.ts',
-        find: "return { kind: 'handler', pending, error: new RetryableError(SWALLOWED) }",
+        find: "return { kind: 'handler', pending, error: new RetryableError(SWALLOWED_STATEMENT) }",
         replace: 'return undefined',
       },
       {

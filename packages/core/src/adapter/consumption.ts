@@ -1,5 +1,6 @@
+import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
+import { endsWithin } from '../concurrency/timeout.ts'
 import type { GuardPort } from '../model/guard-port.ts'
-import type { Runtime } from '../model/runtime.ts'
 
 /** How a consumption is doing. */
 export interface Health {
@@ -89,9 +90,6 @@ export async function startConsumption(options: ConsumptionOptions): Promise<Con
   return running
 }
 
-/** After the drain time: how long handlers get to heed their signal. */
-const ABORT_GRACE_MS = 2_000
-
 /** The life of a consumption: start, drain, end. */
 class Running implements Consumption {
   readonly stopped: Promise<void>
@@ -180,20 +178,4 @@ class Running implements Consumption {
     }
     void this.drain()
   }
-}
-
-/** Whether the promise settled within the budget, milliseconds. */
-export function endsWithin(
-  runtime: Runtime,
-  promise: Promise<unknown>,
-  budgetMs: number,
-): Promise<boolean> {
-  return new Promise((resolve) => {
-    const cancel = runtime.setTimer(() => resolve(false), budgetMs)
-    const settled = (): void => {
-      cancel()
-      resolve(true)
-    }
-    promise.then(settled, settled)
-  })
 }

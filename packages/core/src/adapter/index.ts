@@ -1,7 +1,16 @@
-// What adapters are made of; not for users.
+// What adapters and stores are made of. Not for users.
 
 export { type BackoffRange, pauseMs } from '../concurrency/backoff.ts'
-export { CallTimeoutError, withTimeout } from '../concurrency/timeout.ts'
+export { createSemaphore, type Release, type Semaphore } from '../concurrency/semaphore.ts'
+export {
+  answerWithin,
+  CallTimeoutError,
+  endsWithin,
+  LATE,
+  withTimeout,
+} from '../concurrency/timeout.ts'
+export { decideCount, isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
+export { SWALLOWED_STATEMENT } from '../model/errors.ts'
 export {
   type Availability,
   attachPort,
@@ -15,7 +24,6 @@ export {
   type ConsumerLoop,
   type ConsumptionEnd,
   type ConsumptionOptions,
-  endsWithin,
   type LoopSignals,
   type Outage,
   startConsumption,

@@ -1,56 +1,72 @@
-/** Tells a waiter that there is no use in waiting any more; the answer unsubscribes. */
+import type { Runtime } from '../model/runtime.ts'
+
+/** Calls the listener once waiting is pointless. The answer unsubscribes. */
 export type OnStop = (onStop: () => void) => () => void
+
+/** Gives a slot back. A second call does nothing. */
+export type Release = () => void
+
+/** What may end the wait for a slot, and where the waiter queues. */
+export interface SlotWait {
+  readonly stop?: OnStop | undefined
+  /** Longest wait, ms on the clock of the runtime. */
+  readonly limit?: { readonly runtime: Runtime; readonly ms: number } | undefined
+  /** Queues before all waiters without this mark. */
+  readonly first?: boolean | undefined
+}
 
 /** A fair counting semaphore. */
 export interface Semaphore {
-  /** The release at once, where a slot is free. */
-  tryAcquire(): (() => void) | undefined
-  /** Resolves with the release; undefined when it was told to stop while it waited. */
-  acquire(whenStopping: OnStop): Promise<(() => void) | undefined>
+  /** The release, if a slot is free now. */
+  tryAcquire(): Release | undefined
+  /** Resolves with the release; with undefined if the wait was stopped or reached its limit. */
+  acquire(wait?: SlotWait): Promise<Release | undefined>
 }
 
 export function createSemaphore(slots: number): Semaphore {
+  const urgent = new Set<() => void>()
   const waiters = new Set<() => void>()
   let free = slots
 
   const release = (): void => {
-    for (const next of waiters) {
-      waiters.delete(next)
-      next()
-      return
-    }
-    free += 1
+    const [next] = urgent.size > 0 ? urgent : waiters
+    if (next === undefined) free += 1
+    else next()
   }
-  const once = (): (() => void) => {
-    let held = true
+  const takeSlot = (): Release => {
+    let isHeld = true
     return () => {
-      if (!held) return
-      held = false
+      if (!isHeld) return
+      isHeld = false
       release()
     }
   }
-
-  const tryAcquire = (): (() => void) | undefined => {
+  const tryAcquire = (): Release | undefined => {
     if (free === 0) return undefined
     free -= 1
-    return once()
+    return takeSlot()
   }
 
   return {
     tryAcquire,
-    acquire: (whenStopping) => {
+    acquire: ({ stop, limit, first = false } = {}) => {
       const acquired = tryAcquire()
       if (acquired !== undefined) return Promise.resolve(acquired)
+      const queue = first ? urgent : waiters
       return new Promise((resolve) => {
-        const granted = (): void => {
-          unsubscribe()
-          resolve(once())
+        let cancel: (() => void) | undefined
+        let unsubscribe: (() => void) | undefined
+        const leave = (taken: Release | undefined): void => {
+          queue.delete(granted)
+          unsubscribe?.()
+          cancel?.()
+          resolve(taken)
         }
-        const unsubscribe = whenStopping(() => {
-          waiters.delete(granted)
-          resolve(undefined)
-        })
-        waiters.add(granted)
+        const granted = (): void => leave(takeSlot())
+        const giveUp = (): void => leave(undefined)
+        queue.add(granted)
+        cancel = limit?.runtime.setTimer(giveUp, limit.ms)
+        unsubscribe = stop?.(giveUp)
       })
     },
   }

@@ -1,5 +1,8 @@
 import type { OnStop } from './semaphore.ts'
 
+/** After a drain has aborted the signals of running handlers: how long handlers have to end by themselves. */
+export const ABORT_GRACE_MS = 2_000
+
 /** Stops as soon as one of the signals aborts; listens only where somebody waits, because most runs never do. */
 export function stopSignals(
   stops: readonly (AbortSignal | undefined)[],

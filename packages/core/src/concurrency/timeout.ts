@@ -1,7 +1,48 @@
-import { endsWithin } from '../adapter/consumption.ts'
 import type { Runtime } from '../model/runtime.ts'
 
-/** A call that got no answer in time; it may have been carried out. */
+/** Stands for the answer that did not come in time. */
+export const LATE: unique symbol = Symbol('onceward.late')
+
+/**
+ * The promise's answer, or {@link LATE} after `limitMs`. Rejects if the promise rejects in time; whatever a late
+ * promise brings is ignored.
+ *
+ * @param options - `keepAlive: false` lets the process end during the wait.
+ */
+export function answerWithin<Value>(
+  runtime: Runtime,
+  promise: Promise<Value>,
+  limitMs: number,
+  options?: { readonly keepAlive: boolean },
+): Promise<Value | typeof LATE> {
+  return new Promise((resolve, reject) => {
+    const cancel = runtime.setTimer(() => resolve(LATE), limitMs, options)
+    promise.then(
+      (value) => {
+        cancel()
+        resolve(value)
+      },
+      (error: unknown) => {
+        cancel()
+        reject(error)
+      },
+    )
+  })
+}
+
+/** Whether the promise settles within `limitMs`. Never rejects. */
+export function endsWithin(
+  runtime: Runtime,
+  promise: Promise<unknown>,
+  limitMs: number,
+): Promise<boolean> {
+  return answerWithin(runtime, promise, limitMs).then(
+    (answer) => answer !== LATE,
+    () => true,
+  )
+}
+
+/** A call that got no answer in time. The other side may have carried it out. */
 export class CallTimeoutError extends Error {
   override readonly name = 'TimeoutError'
   readonly code = 'ETIMEDOUT'
@@ -11,12 +52,25 @@ export class CallTimeoutError extends Error {
   }
 }
 
-/** The call's answer, or {@link CallTimeoutError} when its time is over. */
+/**
+ * The call's answer.
+ *
+ * @throws {@link CallTimeoutError} when there is none within `budgetMs`.
+ */
 export async function withTimeout<T>(
   runtime: Runtime,
   promise: Promise<T>,
   { call, budgetMs }: { readonly call: string; readonly budgetMs: number },
 ): Promise<T> {
-  if (!(await endsWithin(runtime, promise, budgetMs))) throw new CallTimeoutError(call, budgetMs)
+  const answer = await answerWithin(runtime, promise, budgetMs)
+  if (answer === LATE) throw new CallTimeoutError(call, budgetMs)
+  return answer
+}
+
+/** Keeps the promise in the set until it settles, so that a shutdown can wait for calls that were given up. */
+export function track<T>(set: Set<Promise<unknown>>, promise: Promise<T>): Promise<T> {
+  set.add(promise)
+  const remove = (): boolean => set.delete(promise)
+  promise.then(remove, remove)
   return promise
 }

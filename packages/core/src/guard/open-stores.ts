@@ -1,7 +1,7 @@
 import { createHeldBackoff } from '../concurrency/backoff.ts'
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
-import { track } from '../concurrency/during.ts'
 import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
+import { track } from '../concurrency/timeout.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import type { Leases } from '../lease/claim.ts'
 import { createLeaseRenewer } from '../lease/renew.ts'

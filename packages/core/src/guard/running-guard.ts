@@ -1,7 +1,7 @@
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
-import { track } from '../concurrency/during.ts'
 import { createInFlight, type InFlight } from '../concurrency/in-flight.ts'
 import { stopSignals } from '../concurrency/stop-signals.ts'
+import { track } from '../concurrency/timeout.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
 import type { Availability, GuardPort, GuardSettings, RunHooks } from '../model/guard-port.ts'

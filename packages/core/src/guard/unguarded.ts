@@ -25,7 +25,7 @@ export async function withSlot<End extends Ended>(
   { isStopping, whenStopping }: StopSignals,
   run: () => Promise<End> | End,
 ): Promise<End | Ended> {
-  const release = slots.tryAcquire() ?? (await slots.acquire(whenStopping))
+  const release = slots.tryAcquire() ?? (await slots.acquire({ stop: whenStopping }))
   if (release === undefined || isStopping()) {
     release?.()
     return { outcome: { kind: 'abandoned', reason: 'closing' }, handlerMs: undefined }

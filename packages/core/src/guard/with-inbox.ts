@@ -66,7 +66,7 @@ function runLane(run: InboxRun, lane: readonly InFlightEvent[]): Promise<void> {
 
 async function runInSlot(run: InboxRun, batch: readonly InFlightEvent[]): Promise<void> {
   const { slots } = run.engine
-  const release = slots.tryAcquire() ?? (await slots.acquire(run.signals.whenStopping))
+  const release = slots.tryAcquire() ?? (await slots.acquire({ stop: run.signals.whenStopping }))
   if (release === undefined) {
     const outcome: Outcome = { kind: 'abandoned', reason: 'closing' }
     for (const member of batch) run.onOutcome(member, outcome, undefined)

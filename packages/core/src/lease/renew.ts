@@ -1,4 +1,4 @@
-import { track } from '../concurrency/during.ts'
+import { answerWithin, LATE, track } from '../concurrency/timeout.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent, MemberLease } from '../model/in-flight-event.ts'
@@ -50,14 +50,13 @@ export function createLeaseRenewer(options: ResolvedOptions, store: LeaseSession
     }
     schedule()
   }
-  /** A store that hangs has not renewed: it is given up when the next renewal is due. */
-  const renew = (all: readonly Held[]): Promise<readonly HeldAnswer[]> =>
-    new Promise((resolve, reject) => {
-      const late = (): void => reject(new StoreUnavailableError('No lease was renewed in time.'))
-      const answered = runtime.setTimer(late, leaseMs / 3, { keepAlive: false })
-      const call = store.renew(all, leaseMs).then(resolve, reject)
-      void track(calls, call).finally(answered)
-    })
+  /** If the store does not answer, the renewal counts as failed when the next one is due. */
+  const renew = async (all: readonly Held[]): Promise<readonly HeldAnswer[]> => {
+    const call = track(calls, store.renew(all, leaseMs))
+    const answers = await answerWithin(runtime, call, leaseMs / 3, { keepAlive: false })
+    if (answers === LATE) throw new StoreUnavailableError('No lease was renewed in time.')
+    return answers
+  }
   /** Without an inbox nothing else decides: who cannot renew stops before its lease can run out. */
   const expire = (all: readonly Held[]): void => {
     const margin = leaseMs / 10
@@ -80,7 +79,7 @@ export function createLeaseRenewer(options: ResolvedOptions, store: LeaseSession
       cancel = undefined
     },
     idle: async () => {
-      await Promise.all([round, ...calls])
+      await Promise.allSettled([round, ...calls])
     },
   }
 }

@@ -1,3 +1,4 @@
+import { decideCount } from '../model/attempt-rules.ts'
 import type { OwnerToken } from '../model/brands.ts'
 import type {
   Burial,
@@ -9,16 +10,7 @@ import type {
   Release,
   VerdictAnswer,
 } from '../model/inbox.ts'
-import type { DeadLetterReason } from '../model/settlement.ts'
-import {
-  type FailedEventRow,
-  type MemoryTables,
-  type ProcessedEventRow,
-  RUNNING_IS_LIVE_MS,
-} from './tables.ts'
-
-/** Runs without a verdict may be as many times the attempts. */
-const NO_VERDICT_FACTOR = 3
+import type { FailedEventRow, MemoryTables, ProcessedEventRow } from './tables.ts'
 
 /** One consumer's short transactions: what `fail`, `bury`, `release`, `suspect` and `count` do to the tables. */
 export class Attempts {
@@ -52,26 +44,28 @@ export class Attempts {
   /** Decides by the row as it is now: what `classify` saw may be over. */
   count(event: IdentifiedEvent, run: 'together' | 'alone'): CountAnswer {
     if (this.#tables.locks.holderOf(event.id) !== undefined) return { kind: 'held' }
-    const row = this.#tables.rows.get(event.id)
+    const state = this.#tables.rows.get(event.id)?.state
     const trouble = this.#tables.troubles.get(event.id)
-    if (row === undefined || trouble === undefined) return { kind: 'changed' }
-    const nowMs = this.#tables.nowMs()
-    if (row.state === 'running' && nowMs - trouble.countedAtMs < RUNNING_IS_LIVE_MS) {
-      return { kind: 'held' }
-    }
-    if (!isToBeRun(row, trouble, { run, nowMs })) return { kind: 'changed' }
-    const reason = this.#spent(trouble)
-    if (reason === undefined) {
-      // Who had no verdict stays alone until it has one, also when this attempt is given back.
-      const alone = trouble.alone || row.state === 'running'
+    if (trouble === undefined) return { kind: 'changed' }
+    const { noVerdicts } = trouble
+    const { maxAttempts } = this.#registration
+    const known = this.#tables.known(event.id)
+    const decision = decideCount(known, { noVerdicts, run, maxAttempts })
+    if (decision.kind === 'counted') {
+      // An event without a verdict runs alone until it has one, even if this attempt is given back.
+      const alone = trouble.alone || state === 'running'
       return { kind: 'counted', ...this.#begin(event, { ...trouble, alone }) }
     }
-    this.#tables.change(
-      event.id,
-      { state: 'dead' },
-      { ...this.#failedNow(trouble.error), reason, token: undefined, published: false },
-    )
-    return { kind: 'buried', reason, attempt: trouble.attempt }
+    if (decision.kind === 'buried') {
+      const { reason } = decision
+      const buried = { reason, token: undefined, published: false }
+      this.#tables.change(
+        event.id,
+        { state: 'dead' },
+        { ...this.#failedNow(trouble.error), ...buried },
+      )
+    }
+    return decision
   }
 
   fail(failure: Failure): VerdictAnswer {
@@ -104,12 +98,6 @@ export class Attempts {
       },
     )
     return 'recorded'
-  }
-
-  #spent(trouble: FailedEventRow): DeadLetterReason | undefined {
-    const { maxAttempts } = this.#registration
-    if (trouble.attempt >= maxAttempts) return 'attempts-spent'
-    return trouble.noVerdicts >= NO_VERDICT_FACTOR * maxAttempts ? 'no-verdict' : undefined
   }
 
   /** One more attempt, with a token of its own. */
@@ -182,15 +170,6 @@ export class Attempts {
   #failedNow(error: unknown): Pick<FailedEventRow, 'error' | 'lastFailedAt'> {
     return { error: toErrorText(error), lastFailedAt: this.#tables.now() }
   }
-}
-
-function isToBeRun(
-  { state }: ProcessedEventRow,
-  { nextTryAtMs, alone }: FailedEventRow,
-  { run, nowMs }: { readonly run: 'together' | 'alone'; readonly nowMs: number },
-): boolean {
-  if (state === 'running') return run === 'alone'
-  return state === 'waiting' && nextTryAtMs <= nowMs && (run === 'alone' || !alone)
 }
 
 /** What is kept of an error. A thrown `undefined` is an error too, a missing one is none. */

@@ -1,4 +1,6 @@
-import type { EventId, Json } from '../model/brands.ts'
+import { answerWithin, LATE } from '../concurrency/timeout.ts'
+import { isOwnerLive } from '../model/attempt-rules.ts'
+import type { EventId } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type {
   BeginRequest,
@@ -24,12 +26,7 @@ import type {
 } from '../model/inbox.ts'
 import { Attempts } from './attempts.ts'
 import { MemoryStore } from './store.ts'
-import {
-  type FailedEventRow,
-  type MemoryTables,
-  type ProcessedEventRow,
-  RUNNING_IS_LIVE_MS,
-} from './tables.ts'
+import type { MemoryTables, ProcessedEventRow } from './tables.ts'
 import { begin } from './transaction.ts'
 
 /** An inbox for unit tests: the semantics of the Postgres one, in this process's memory. */
@@ -100,12 +97,12 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     const tables = { tables: this.#tables, verdicts: this.#verdicts }
     const begun = await begin({ ...session, ...tables }, request)
     if (begun.kind !== 'none' || request.claim.kind !== 'fresh') return begun
-    const known = request.claim.events.map(({ id }) => this.#known(id))
+    const known = request.claim.events.map(({ id }) => this.#tables.known(id))
     return { kind: 'none', done: known.map((each) => (each.kind === 'done' ? each : undefined)) }
   }
 
   async classify(events: readonly IdentifiedEvent[]): Promise<readonly Known[]> {
-    return events.map(({ id }) => this.#known(id))
+    return events.map(({ id }) => this.#tables.known(id))
   }
 
   async suspect(
@@ -150,7 +147,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
       const letter = this.#store.letterOf(ref.id, this.#tables.rows.get(ref.id))
       if (letter === undefined) return 'gone'
       if (this.#tables.troubles.get(ref.id)?.published === true) return 'already'
-      await this.#bounded(publish(letter), budgetMs)
+      await this.#confirmed(publish(letter), budgetMs)
       this.#tables.change(ref.id, {}, { published: true })
       return 'published'
     } finally {
@@ -189,29 +186,6 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     return code === '40001' || code === '40P01' ? 'serialization' : 'other'
   }
 
-  #known(id: EventId): Known {
-    const row = this.#tables.rows.get(id)
-    if (row === undefined) return { kind: 'absent' }
-    const { fingerprint, result } = row
-    if (row.state === 'done') {
-      return { kind: 'done', fingerprint, result: result && (JSON.parse(result) as Json) }
-    }
-    const trouble = this.#tables.troubles.get(id)
-    return trouble === undefined ? { kind: 'absent' } : this.#knownTrouble(row, trouble)
-  }
-
-  #knownTrouble(row: ProcessedEventRow, trouble: FailedEventRow): Known {
-    const { fingerprint } = row
-    const { attempt, alone, published, reason = 'attempts-spent' } = trouble
-    const nowMs = this.#tables.nowMs()
-    if (row.state === 'dead') return { kind: 'dead', fingerprint, reason, attempt, published }
-    if (row.state === 'running') {
-      return { kind: 'running', fingerprint, attempt, ageMs: nowMs - trouble.countedAtMs }
-    }
-    const remainingMs = Math.max(0, trouble.nextTryAtMs - nowMs)
-    return { kind: 'waiting', fingerprint, remainingMs, attempt, alone }
-  }
-
   #dueEvent(id: EventId, row: ProcessedEventRow): DueEvent | undefined {
     const trouble = this.#tables.troubles.get(id)
     if (row.consumer !== this.#registration.consumer || trouble?.parked !== true) return undefined
@@ -219,7 +193,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     const nowMs = this.#tables.nowMs()
     const isToRun =
       (row.state === 'waiting' && trouble.nextTryAtMs <= nowMs) ||
-      (row.state === 'running' && nowMs - trouble.countedAtMs >= RUNNING_IS_LIVE_MS)
+      (row.state === 'running' && !isOwnerLive(nowMs - trouble.countedAtMs))
     const isToPublish = row.state === 'dead' && !trouble.published
     if (!isToRun && !isToPublish) return undefined
     const { delivery, ...identity } = trouble.event
@@ -231,17 +205,15 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     const row = this.#store.refused.get(id)
     if (row === undefined) return 'gone'
     if (row.published) return 'already'
-    await this.#bounded(publish(row.letter), budgetMs)
+    await this.#confirmed(publish(row.letter), budgetMs)
     this.#store.refused.set(id, { ...row, published: true })
     return 'published'
   }
 
-  #bounded(published: Promise<void>, budgetMs: number): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const cancel = this.#registration.runtime.setTimer(() => {
-        reject(new StoreUnavailableError(`Publishing was not confirmed within ${budgetMs} ms.`))
-      }, budgetMs)
-      published.then(resolve, reject).finally(cancel)
-    })
+  /** A late publisher may have published: the dead letter may then be published twice. */
+  async #confirmed(published: Promise<void>, budgetMs: number): Promise<void> {
+    const answer = await answerWithin(this.#registration.runtime, published, budgetMs)
+    if (answer !== LATE) return
+    throw new StoreUnavailableError(`Publishing was not confirmed within ${budgetMs} ms.`)
   }
 }

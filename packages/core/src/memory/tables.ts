@@ -1,11 +1,8 @@
 import { systemRuntime } from '../concurrency/system-runtime.ts'
-import type { EventId, Fingerprint, OwnerToken } from '../model/brands.ts'
-import type { IdentifiedEvent } from '../model/inbox.ts'
+import type { EventId, Fingerprint, Json, OwnerToken } from '../model/brands.ts'
+import type { IdentifiedEvent, Known } from '../model/inbox.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
-
-/** A running row that was counted more recently belongs to a live owner, locked or not (design.md §6). */
-export const RUNNING_IS_LIVE_MS = 5_000
 
 /** A row of `processed_events`. */
 export interface ProcessedEventRow {
@@ -113,6 +110,29 @@ export class MemoryTables {
 
   now(): Date {
     return new Date((this.#clock ?? systemRuntime).now())
+  }
+
+  known(id: EventId): Known {
+    const row = this.rows.get(id)
+    if (row === undefined) return { kind: 'absent' }
+    const { fingerprint, result } = row
+    if (row.state === 'done') {
+      return { kind: 'done', fingerprint, result: result && (JSON.parse(result) as Json) }
+    }
+    const trouble = this.troubles.get(id)
+    return trouble === undefined ? { kind: 'absent' } : this.#knownTrouble(row, trouble)
+  }
+
+  #knownTrouble(row: ProcessedEventRow, trouble: FailedEventRow): Known {
+    const { fingerprint } = row
+    const { attempt, alone, published, reason = 'attempts-spent' } = trouble
+    const nowMs = this.nowMs()
+    if (row.state === 'dead') return { kind: 'dead', fingerprint, reason, attempt, published }
+    if (row.state === 'running') {
+      return { kind: 'running', fingerprint, attempt, ageMs: nowMs - trouble.countedAtMs }
+    }
+    const remainingMs = Math.max(0, trouble.nextTryAtMs - nowMs)
+    return { kind: 'waiting', fingerprint, remainingMs, attempt, alone }
   }
 
   change(id: EventId, row: Partial<ProcessedEventRow>, trouble: Partial<FailedEventRow>): void {

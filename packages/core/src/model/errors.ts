@@ -103,3 +103,8 @@ export function describeError(error: unknown): { name: string; message: string; 
   const { name, message } = error
   return code === undefined ? { name, message } : { name, message, code }
 }
+
+/** PostgreSQL rolls back a transaction in which a statement failed, even if the handler ignores the error. */
+export const SWALLOWED_STATEMENT: string =
+  'A statement of the handler failed and the handler ignored the error, so PostgreSQL rolled the transaction back. ' +
+  'Let the error leave the handler, or use a savepoint.'

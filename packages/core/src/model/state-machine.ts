@@ -16,6 +16,7 @@
  * A claim with another fingerprint of the same rule answers `conflict` in every state but absent and changes nothing.
  */
 
+import { areAttemptsSpent } from './attempt-rules.ts'
 import type { Fingerprint, Json, OwnerToken } from './brands.ts'
 import type { ClaimResult, HeldAnswer } from './lease-store.ts'
 import type { DeadLetterReason } from './settlement.ts'
@@ -192,7 +193,8 @@ const acquireNextAttempt = (
   claim: Claim,
   nowMs: number,
 ): Transition<ClaimResult> => {
-  if (claim.maxAttempts !== undefined && state.attempt >= claim.maxAttempts) {
+  const { maxAttempts } = claim
+  if (maxAttempts !== undefined && areAttemptsSpent(state.attempt, maxAttempts)) {
     const dead = toDead(state, 'attempts-spent')
     return { state: dead, answer: { kind: 'dead', reason: dead.reason } }
   }

@@ -1,4 +1,5 @@
 import { backoffMs } from '../concurrency/backoff.ts'
+import { areAttemptsSpent } from '../model/attempt-rules.ts'
 import { describeError, type ErrorCode, OncewardError, RetryableError } from '../model/errors.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
@@ -46,7 +47,8 @@ export function decideRetry(
   error: unknown,
 ): RetryDecision {
   if (isFatal(options, error)) return { kind: 'bury', reason: 'fatal' }
-  if (attempt >= options.retry.attempts) return { kind: 'bury', reason: 'attempts-spent' }
+  if (areAttemptsSpent(attempt, options.retry.attempts))
+    return { kind: 'bury', reason: 'attempts-spent' }
   return { kind: 'retry', delayMs: retryDelayMs(options, attempt, error) }
 }
 

@@ -1,8 +1,9 @@
 import { once } from 'node:events'
 import { describe, expect, test } from 'vitest'
+import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { LeaseLostError } from '../model/errors.ts'
-import { ABORT_GRACE_MS, runHandler, startLimits } from './run-handler.ts'
+import { runHandler, startLimits } from './run-handler.ts'
 
 const never = (): Promise<never> => new Promise(() => undefined)
 

@@ -1,3 +1,4 @@
+import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import {
   DeadlineExceededError,
   FatalError,
@@ -5,9 +6,6 @@ import {
   type OncewardError,
 } from '../model/errors.ts'
 import type { Runtime } from '../model/runtime.ts'
-/** After a drain aborts the signals, handlers have this long to end by themselves. */
-export const ABORT_GRACE_MS = 2_000
-
 export type HandlerEnd =
   | { readonly kind: 'returned'; readonly value: unknown }
   | { readonly kind: 'threw'; readonly error: unknown }

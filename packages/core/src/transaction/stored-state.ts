@@ -1,3 +1,4 @@
+import { isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
 import { ConflictError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Known } from '../model/inbox.ts'
@@ -5,9 +6,6 @@ import { isConflict } from '../model/state-machine.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent, Standing } from './pending-event.ts'
-
-/** An event found without a verdict younger than this belongs to a live owner (design.md §6). */
-const YOUNG_MS = 5_000
 
 /** What follows from the stored state: the end of this delivery, or how its run must begin. */
 export type Next =
@@ -53,7 +51,7 @@ export async function fromStoredState(
       }
       return { kind: 'standing', standing: known.alone ? 'alone' : 'due' }
     case 'running':
-      if (known.ageMs < YOUNG_MS) {
+      if (isOwnerLive(known.ageMs)) {
         const delayMs = Math.max(YOUNG_MS - known.ageMs, engine.heldBackoff.nextMs(member.event.id))
         return {
           kind: 'outcome',

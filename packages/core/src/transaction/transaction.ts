@@ -1,6 +1,7 @@
 import type { StopSignals } from '../concurrency/stop-signals.ts'
+import { LATEST_START_MS } from '../model/attempt-rules.ts'
 import type { EventId, Json } from '../model/brands.ts'
-import { type OncewardError, RetryableError } from '../model/errors.ts'
+import { type OncewardError, RetryableError, SWALLOWED_STATEMENT } from '../model/errors.ts'
 import { toGuardEvent } from '../model/in-flight-event.ts'
 import type { BeginClaim, DoneEvent, InboxTransaction } from '../model/inbox.ts'
 import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
@@ -13,12 +14,6 @@ import {
   startLimits,
   toResultText,
 } from './run-handler.ts'
-
-/**
- * A counted run that could not begin within this time does not start: after five seconds another process may
- * take the event for one without a live owner (design.md §6).
- */
-const LATEST_START_MS = 4_000
 
 /** Why a transaction over a part was given up. Nothing of it is committed, unless `ended`. */
 export type TransactionFailure =
@@ -228,9 +223,6 @@ interface Ended {
   readonly ran: number
 }
 
-const SWALLOWED =
-  'A statement of the handler failed and the handler went on; PostgreSQL has rolled the transaction back. ' +
-  'Let the error out of the handler, or use a savepoint.'
 const ENDED =
   'The handler ended the transaction that onceward owns. Remove the transaction control from the handler.'
 
@@ -251,7 +243,7 @@ function failureOf(running: Running, { end, pending, ran }: Ended): TransactionF
       return { kind: 'ended', ran, error: new RetryableError(ENDED, { cause: error }) }
     case 'failed':
       if (end.kind === 'threw') return failedStatement(running, error, pending)
-      return { kind: 'handler', pending, error: new RetryableError(SWALLOWED) }
+      return { kind: 'handler', pending, error: new RetryableError(SWALLOWED_STATEMENT) }
     case 'open':
       return end.kind === 'threw' ? { kind: 'handler', pending, error } : undefined
   }

@@ -1,4 +1,10 @@
-import { type OncewardError, StoreUnavailableError, type TransactionStatus } from '@onceward/core'
+import {
+  type OncewardError,
+  type Runtime,
+  StoreUnavailableError,
+  type TransactionStatus,
+} from '@onceward/core'
+import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
 import {
   CompiledQuery,
   type DatabaseConnection,
@@ -7,9 +13,8 @@ import {
   type Transaction,
 } from 'kysely'
 import type { Connection as Wire } from 'pg'
-import { bounded } from '../driver/bounded.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
-import type { ShortConnection } from '../driver/short-transaction.ts'
+import type { StatementConnection } from '../driver/short-transaction.ts'
 import { sqlState, toStoreError } from '../errors.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
 import { HandleProvider, toTransaction } from './kysely-handle.ts'
@@ -26,6 +31,7 @@ const CANCEL_MS = 2_000
 /** What the clients below one Kysely can do. */
 export interface Client<DB> {
   readonly db: Kysely<DB>
+  readonly runtime: Runtime
   /** Whether a text may hold several statements; found out at the first try. */
   takesSeveral: boolean
 }
@@ -36,7 +42,7 @@ interface Taken {
   readonly leave: () => void
 }
 
-async function take<DB>(db: Kysely<DB>): Promise<Taken> {
+async function take<DB>({ db, runtime }: Client<DB>): Promise<Taken> {
   const taken = Promise.withResolvers<DatabaseConnection>()
   const left = Promise.withResolvers<void>()
   const leave = (): void => left.resolve()
@@ -50,8 +56,8 @@ async function take<DB>(db: Kysely<DB>): Promise<Taken> {
     })
     .catch((error: unknown) => taken.reject(error))
   try {
-    const answer = await bounded(taken.promise, boundMs)
-    if (answer.kind === 'in-time') return { connection: answer.value, leave }
+    const connection = await answerWithin(runtime, taken.promise, boundMs)
+    if (connection !== LATE) return { connection, leave }
   } catch (error) {
     throw toStoreError(error, 'connecting')
   }
@@ -90,8 +96,8 @@ function toAnswer({ rows, numAffectedRows }: QueryResult<unknown>): SendAnswer {
 }
 
 /** A spare connection for short statements. */
-export async function connectShort<DB>(client: Client<DB>): Promise<ShortConnection> {
-  const { connection, leave } = await take(client.db)
+export async function connectForStatements<DB>(client: Client<DB>): Promise<StatementConnection> {
+  const { connection, leave } = await take(client)
   const wire = await wireOf(connection)
   const undo = wire === undefined ? undefined : surviveLoss(wire)
   // A statement that is still running keeps its connection, where it cannot be ended.
@@ -116,13 +122,13 @@ export async function connectShort<DB>(client: Client<DB>): Promise<ShortConnect
 }
 
 /** A connection of Kysely, for one transaction. */
-export class KyselyHeld<DB> implements HeldConnection<Transaction<DB>> {
+export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>> {
   readonly tx: Transaction<DB>
   /** Process id of the server, from the claim. */
   pid: number | undefined
   readonly #client: Client<DB>
   readonly #taken: Taken
-  readonly #giveBack: () => void
+  readonly #releaseSlot: () => void
   readonly #gate = new HandleGate()
   readonly #provider: HandleProvider
   readonly #wire: Wire | undefined
@@ -130,20 +136,28 @@ export class KyselyHeld<DB> implements HeldConnection<Transaction<DB>> {
   readonly #undo: (() => void) | undefined
   #boundaries = 0
 
-  static async of<DB>(client: Client<DB>, giveBack: () => void): Promise<KyselyHeld<DB>> {
-    const taken = await take(client.db)
-    return new KyselyHeld({ client, taken, giveBack, wire: await wireOf(taken.connection) })
+  static async of<DB>(
+    client: Client<DB>,
+    releaseSlot: () => void,
+  ): Promise<KyselyHeldConnection<DB>> {
+    const taken = await take(client)
+    return new KyselyHeldConnection({
+      client,
+      taken,
+      releaseSlot,
+      wire: await wireOf(taken.connection),
+    })
   }
 
   constructor(parts: {
     readonly client: Client<DB>
     readonly taken: Taken
-    readonly giveBack: () => void
+    readonly releaseSlot: () => void
     readonly wire: Wire | undefined
   }) {
     this.#client = parts.client
     this.#taken = parts.taken
-    this.#giveBack = parts.giveBack
+    this.#releaseSlot = parts.releaseSlot
     this.#wire = parts.wire
     this.#provider = new HandleProvider(parts.taken.connection, this.#gate)
     this.tx = toTransaction(parts.client.db, this.#provider)
@@ -185,15 +199,15 @@ export class KyselyHeld<DB> implements HeldConnection<Transaction<DB>> {
   }
 
   async cancel(): Promise<void> {
-    const { db } = this.#client
+    const { db, runtime } = this.#client
     const { supportsMultipleConnections } = db.getExecutor().adapter
     if (this.pid === undefined || supportsMultipleConnections === false) return
     const query = CompiledQuery.raw(`select pg_cancel_backend(${this.pid})`)
-    const cancelling = connectShort(this.#client).then(async (connection) => {
+    const cancelling = connectForStatements(this.#client).then(async (connection) => {
       await connection.query(query.sql)
       connection.release(false)
     })
-    await bounded(cancelling, CANCEL_MS).catch(() => undefined)
+    await endsWithin(runtime, cancelling, CANCEL_MS)
   }
 
   isUnreplicated(): boolean {
@@ -203,7 +217,7 @@ export class KyselyHeld<DB> implements HeldConnection<Transaction<DB>> {
   release(): void {
     this.#undo?.()
     this.#taken.leave()
-    this.#giveBack()
+    this.#releaseSlot()
   }
 
   /** Where the client cannot be seen, the connection stays out of the pool until it is clean. */

@@ -1,14 +1,15 @@
 import {
   ConfigurationError,
   type OncewardError,
+  type Runtime,
   StoreUnavailableError,
   type TransactionStatus,
 } from '@onceward/core'
+import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
 import type { CustomTypesConfig, Pool, PoolClient, QueryResult } from 'pg'
-import { bounded } from '../driver/bounded.ts'
 import type { QueryAnswer } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
-import type { ShortConnection } from '../driver/short-transaction.ts'
+import type { StatementConnection } from '../driver/short-transaction.ts'
 import { toStoreError } from '../errors.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
 import { refusingClient } from './pg-handle.ts'
@@ -27,20 +28,20 @@ const AS_TEXT: CustomTypesConfig = {
 export type PgAnswer = QueryResult<Record<string, unknown>>
 
 /** A connection of the pool, for whoever gives it back. A late one goes straight back. */
-export async function connect(pool: Pool): Promise<PoolClient> {
+export async function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
   const isIdle = pool.idleCount > pool.waitingCount
   const connecting = pool.connect()
-  let answer: Awaited<ReturnType<typeof bounded<PoolClient>>>
+  let client: PoolClient | typeof LATE
   try {
     // An idle one comes in this turn of the event loop, and this runs for every event.
     if (isIdle) return await connecting
-    answer = await bounded(connecting, CONNECT_MS)
+    client = await answerWithin(runtime, connecting, CONNECT_MS)
   } catch (error) {
     throw toStoreError(error, 'connecting')
   }
-  if (answer.kind === 'in-time') return answer.value
+  if (client !== LATE) return client
   connecting.then(
-    (client) => client.release(),
+    (late) => late.release(),
     () => undefined,
   )
   throw new StoreUnavailableError(
@@ -98,8 +99,11 @@ export function surviveConnecting(pool: Pool): void {
 }
 
 /** A spare connection for short statements. */
-export async function connectShort(pool: Pool): Promise<ShortConnection> {
-  const client = await connect(pool)
+export async function connectForStatements(
+  pool: Pool,
+  runtime: Runtime,
+): Promise<StatementConnection> {
+  const client = await connect(pool, runtime)
   client.on('error', noop)
   return {
     query: async (text, values) => toAnswer((await sendTo(client, text, values)).at(-1)),
@@ -111,20 +115,31 @@ export async function connectShort(pool: Pool): Promise<ShortConnection> {
   }
 }
 
+/** A client that the pool lent, with what its transaction needs. */
+export interface LentClient {
+  readonly pool: Pool
+  readonly runtime: Runtime
+  readonly client: PoolClient
+  /** Gives the slot of the pool back. */
+  readonly releaseSlot: () => void
+}
+
 /** A checked-out client of pg, for one transaction. */
-export class PgHeld implements HeldConnection<PoolClient> {
+export class PgHeldConnection implements HeldConnection<PoolClient> {
   readonly tx: PoolClient
   readonly session: PgSession
   readonly #client: PoolClient
   readonly #pool: Pool
-  readonly #giveBack: () => void
+  readonly #runtime: Runtime
+  readonly #releaseSlot: () => void
   readonly #gate = new HandleGate()
   #boundaries = 0
 
-  constructor(pool: Pool, client: PoolClient, giveBack: () => void) {
+  constructor({ pool, runtime, client, releaseSlot }: LentClient) {
     this.#pool = pool
+    this.#runtime = runtime
     this.#client = client
-    this.#giveBack = giveBack
+    this.#releaseSlot = releaseSlot
     this.session = sessionOf(client)
     this.tx = refusingClient(client, this.#gate)
     // Without a listener of ours, a connection lost between two statements would end the process.
@@ -132,9 +147,10 @@ export class PgHeld implements HeldConnection<PoolClient> {
   }
 
   /** @throws {@link ConfigurationError} for clients that cannot tell how a transaction is. */
-  static of(pool: Pool, client: PoolClient, giveBack: () => void): PgHeld {
+  static of(lent: LentClient): PgHeldConnection {
+    const { client } = lent
     if (typeof client.getTransactionStatus === 'function' && client.connection !== undefined) {
-      return new PgHeld(pool, client, giveBack)
+      return new PgHeldConnection(lent)
     }
     client.release()
     throw new ConfigurationError(
@@ -190,8 +206,8 @@ export class PgHeld implements HeldConnection<PoolClient> {
   async cancel(): Promise<void> {
     const { pid } = this.session
     if (pid === undefined || this.#isLost()) return
-    const cancelling = cancelBackend(this.#pool, pid)
-    await bounded(cancelling, CANCEL_MS).catch(() => undefined)
+    const runtime = this.#runtime
+    await endsWithin(runtime, cancelBackend(this.#pool, runtime, pid), CANCEL_MS)
   }
 
   isUnreplicated(): boolean {
@@ -213,13 +229,13 @@ export class PgHeld implements HeldConnection<PoolClient> {
   #leave(destroyed: boolean): void {
     this.#client.removeListener('error', noop)
     this.#client.release(destroyed)
-    this.#giveBack()
+    this.#releaseSlot()
   }
 }
 
 /** Over the pool, because it reaches the server the same way, TLS and poolers included. */
-async function cancelBackend(pool: Pool, pid: number): Promise<void> {
-  const connection = await connectShort(pool)
+async function cancelBackend(pool: Pool, runtime: Runtime, pid: number): Promise<void> {
+  const connection = await connectForStatements(pool, runtime)
   let isBroken = true
   try {
     await connection.query(`select pg_cancel_backend(${pid})`)

@@ -1,5 +1,5 @@
 import type { PoolClient } from 'pg'
-import { type SessionSettings, settingMs } from '../transaction/claim-sql.ts'
+import { type SessionSettings, settingMs } from '../driver/session-settings.ts'
 import { type WireSession, wireSession } from './pg-wire.ts'
 
 /**

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { sharedCalls } from './batched-calls.ts'
+import { batchedCalls } from './batched-calls.ts'
 
 /** Calls that wait until they are told to end. */
 function held() {
@@ -18,7 +18,7 @@ const settled = () => new Promise(setImmediate)
 describe('calls', () => {
   test('that come while one is under way share the next, and each gets its own answers', async () => {
     const { call, calls, shapes } = held()
-    const share = sharedCalls(call, { width: 1, most: 10 })
+    const share = batchedCalls(call, { width: 1, most: 10 })
     const answers = [share([1]), share([2, 3]), share([4])]
     expect(shapes()).toEqual([[1]])
     calls[0]?.end()
@@ -31,7 +31,7 @@ describe('calls', () => {
   // Red when they queue for one connection where there are two: large calls gain nothing by being shared.
   test('run side by side up to the width', async () => {
     const { call, calls, shapes } = held()
-    const share = sharedCalls(call, { width: 2, most: 10 })
+    const share = batchedCalls(call, { width: 2, most: 10 })
     const answers = Promise.all([share([1]), share([2]), share([3]), share([4])])
     expect(shapes()).toEqual([[1], [2]])
     calls[1]?.end()
@@ -43,7 +43,7 @@ describe('calls', () => {
 
   test('go alone again when nobody waits', async () => {
     const { call, calls, shapes } = held()
-    const share = sharedCalls(call, { width: 1, most: 10 })
+    const share = batchedCalls(call, { width: 1, most: 10 })
     const first = share([1])
     calls[0]?.end()
     await first
@@ -54,7 +54,7 @@ describe('calls', () => {
 
   test('share no more items than they may, and one caller is never divided', async () => {
     const { call, calls, shapes } = held()
-    const share = sharedCalls(call, { width: 1, most: 3 })
+    const share = batchedCalls(call, { width: 1, most: 3 })
     const answers = [share([0]), share([1, 2, 3, 4]), share([5, 6]), share([7]), share([8])]
     for (const place of [0, 1, 2, 3]) {
       calls[place]?.end()
@@ -66,7 +66,7 @@ describe('calls', () => {
 
   test('that fail, fail for those who shared them and for nobody else', async () => {
     const { call, calls } = held()
-    const share = sharedCalls(call, { width: 1, most: 10 })
+    const share = batchedCalls(call, { width: 1, most: 10 })
     const early = Promise.allSettled([share([1]), share([2]), share([3])])
     calls[0]?.fail(new Error('first'))
     await settled()

@@ -19,7 +19,7 @@ export interface Sharing {
  *
  * @param call - Answers an item with an answer, in order.
  */
-export function sharedCalls<Item, Answer>(
+export function batchedCalls<Item, Answer>(
   call: Batched<Item, Answer>,
   { width, most }: Sharing,
 ): Batched<Item, Answer> {

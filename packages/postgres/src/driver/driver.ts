@@ -1,4 +1,4 @@
-import type { BeginRequest, Begun } from '@onceward/core'
+import type { BeginRequest, Begun, Runtime } from '@onceward/core'
 import type { Statements } from '../statements/index.ts'
 
 /** Rows come as the driver gives them; statements cast to `text` what users may have given other type parsers. */
@@ -26,7 +26,7 @@ export interface Driver<Tx> extends Connection {
    */
   durable(text: string, values?: readonly unknown[]): Promise<QueryAnswer>
   /** BEGIN, `work`, COMMIT on a spare connection (READ COMMITTED, durable); rolls back and rethrows when `work` throws. */
-  short<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result>
+  shortTransaction<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result>
   /** The business transaction with its claim. */
   begin(request: BeginRequest, context: BeginContext): Promise<Begun<Tx>>
   diagnose(error: unknown): 'serialization' | 'store' | 'other'
@@ -38,4 +38,5 @@ export interface BeginContext {
   readonly statements: Statements
   /** Of `onceward.consumers`. */
   readonly consumerId: number
+  readonly runtime: Runtime
 }

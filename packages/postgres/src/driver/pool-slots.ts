@@ -1,26 +1,26 @@
-import { StoreUnavailableError } from '@onceward/core'
+import { type Runtime, StoreUnavailableError } from '@onceward/core'
+import { createSemaphore, type Release } from '@onceward/core/adapter'
 
-/** Connections that business transactions leave to attempts, dead letters and cancels. */
+/** Connections of a pool that business transactions leave to counts, dead letters, the poller and cancels. */
 export const SPARE_CONNECTIONS = 2
 
-/** Gives a slot back; harmless the second time. */
-export type GiveBack = () => void
-
-export interface SlotWait {
-  readonly boundMs: number
-  /** Before those who came earlier: for runs that are already counted, since nothing may wait after a count. */
+export interface SlotRequest {
+  readonly runtime: Runtime
+  /** Longest wait. */
+  readonly limitMs: number
+  /** Before earlier requests: for runs that are already counted, because nothing may wait after a count. */
   readonly first?: boolean | undefined
 }
 
-/** A fair semaphore with an end to every wait. */
+/** Permission to use connections of one pool; each wait for it has a limit. */
 export interface Slots {
-  /** At once, where one is free. */
-  tryTake(): GiveBack | undefined
-  /** @throws {@link StoreUnavailableError} when none became free in time. */
-  take(wait: SlotWait): Promise<GiveBack>
+  /** The release, if a slot is free now. */
+  tryAcquire(): Release | undefined
+  /** @throws {@link StoreUnavailableError} when no slot became free in time. */
+  acquire(request: SlotRequest): Promise<Release>
 }
 
-/** Who may use the connections of one pool: shared by all guards on it. */
+/** Who may use the connections of one pool; all guards on the pool share it. */
 export interface PoolGate {
   readonly business: Slots
   readonly spare: Slots
@@ -31,8 +31,8 @@ const gates = new WeakMap<object, PoolGate>()
 /**
  * The gate of a pool.
  *
- * @param pool - The object that is the same for all who share the pool.
- * @param size - Its connections; undefined when nobody knows: then only the pool itself makes callers wait.
+ * @param pool - The object that is the same for all users of the pool.
+ * @param size - Connections of the pool. If undefined, only the pool itself makes callers wait.
  */
 export function gateOf(pool: object, size: number | undefined): PoolGate {
   const known = gates.get(pool)
@@ -43,57 +43,28 @@ export function gateOf(pool: object, size: number | undefined): PoolGate {
 }
 
 function createGate(size: number | undefined): PoolGate {
-  if (size === undefined) return { business: ENDLESS, spare: ENDLESS }
-  // One connection (PGlite): everybody queues for it in the client.
-  if (size === 1) return { business: createSlots(1), spare: ENDLESS }
+  if (size === undefined) return { business: UNLIMITED, spare: UNLIMITED }
+  // PGlite has one connection, and every caller queues for it in the client.
+  if (size === 1) return { business: limitedTo(1), spare: UNLIMITED }
   return {
-    business: createSlots(Math.max(1, size - SPARE_CONNECTIONS)),
-    spare: createSlots(Math.min(size, SPARE_CONNECTIONS)),
+    business: limitedTo(Math.max(1, size - SPARE_CONNECTIONS)),
+    spare: limitedTo(Math.min(size, SPARE_CONNECTIONS)),
   }
 }
 
-const endless = (): GiveBack => () => undefined
-const ENDLESS: Slots = { tryTake: endless, take: () => Promise.resolve(endless()) }
+const acquired = (): Release => () => undefined
+const UNLIMITED: Slots = { tryAcquire: acquired, acquire: () => Promise.resolve(acquired()) }
 
-export function createSlots(count: number): Slots {
-  const waiters: (() => void)[] = []
-  let free = count
-  const giveBack = (): GiveBack => {
-    let held = true
-    return () => {
-      if (!held) return
-      held = false
-      const next = waiters.shift()
-      if (next === undefined) free += 1
-      else next()
-    }
-  }
-  const tryTake = (): GiveBack | undefined => {
-    if (free === 0) return undefined
-    free -= 1
-    return giveBack()
-  }
+function limitedTo(count: number): Slots {
+  const { tryAcquire, acquire } = createSemaphore(count)
   return {
-    tryTake,
-    take: ({ boundMs, first = false }) => {
-      const taken = tryTake()
-      if (taken !== undefined) return Promise.resolve(taken)
-      return new Promise((resolve, reject) => {
-        const waiter = (): void => {
-          clearTimeout(timer)
-          resolve(giveBack())
-        }
-        const timer = setTimeout(() => {
-          waiters.splice(waiters.indexOf(waiter), 1)
-          reject(new StoreUnavailableError(noneFree(count, boundMs)))
-        }, boundMs)
-        if (first) waiters.unshift(waiter)
-        else waiters.push(waiter)
-      })
+    tryAcquire,
+    acquire: async ({ runtime, limitMs, first }) => {
+      const release = await acquire({ limit: { runtime, ms: limitMs }, first })
+      if (release !== undefined) return release
+      throw new StoreUnavailableError(
+        `None of the ${count} connections for this became free within ${Math.round(limitMs)} ms: raise \`max\` of the pool, or lower \`concurrency\`.`,
+      )
     },
   }
-}
-
-function noneFree(count: number, boundMs: number): string {
-  return `None of the ${count} connections for this became free within ${Math.round(boundMs)} ms: raise \`max\` of the pool, or lower \`concurrency\`.`
 }

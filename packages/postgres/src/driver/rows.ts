@@ -4,8 +4,8 @@ import { escapeText } from '../statements/text-columns.ts'
 import type { Connection, Driver, QueryAnswer } from './driver.ts'
 
 /** What the short transactions of one consumer need. */
-export interface ShortContext {
-  readonly driver: Pick<Driver<unknown>, 'query' | 'durable' | 'short'>
+export interface ConsumerContext {
+  readonly driver: Pick<Driver<unknown>, 'query' | 'durable' | 'shortTransaction'>
   readonly statements: Statements
   /** Of `consumers`. */
   readonly consumerId: number

@@ -1,9 +1,9 @@
-import { StoreUnavailableError } from '@onceward/core'
+import { type Runtime, StoreUnavailableError } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
 import { isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
-import { DURABLE_IF_OFF } from '../transaction/claim-sql.ts'
-import { bounded } from './bounded.ts'
 import type { Connection, Driver, QueryAnswer } from './driver.ts'
 import type { PoolGate } from './pool-slots.ts'
+import { DURABLE_IF_OFF } from './session-settings.ts'
 import { inline } from './sql-literal.ts'
 
 /** A short statement that is not answered within this has no connection any more. */
@@ -11,7 +11,7 @@ const STATEMENT_MS = 15_000
 const DOING = 'running a short statement'
 
 /** A connection taken from the pool for short statements. It rejects with the client's own errors. */
-export interface ShortConnection {
+export interface StatementConnection {
   query(text: string, values?: readonly unknown[]): Promise<QueryAnswer>
   /** Several statements in one flush where the client can; the answer of the last one. */
   send(texts: readonly string[]): Promise<QueryAnswer>
@@ -19,50 +19,59 @@ export interface ShortConnection {
   release(isBroken: boolean): void
 }
 
-export interface ShortParts {
+export interface ShortTransactionParts {
   readonly gate: PoolGate
-  readonly connect: () => Promise<ShortConnection>
+  readonly runtime: Runtime
+  readonly connect: () => Promise<StatementConnection>
   /** Whether `send` outside of a transaction is one: all statements in one text. */
   readonly sendsAtOnce: boolean
 }
 
-export type Short = Pick<Driver<unknown>, 'query' | 'durable' | 'short'>
+export type ShortTransactions = Pick<Driver<unknown>, 'query' | 'durable' | 'shortTransaction'>
 
 /** The short transactions of the inbox, on the spare connections of the pool. */
-export function createShort({ gate, connect, sendsAtOnce }: ShortParts): Short {
+export function createShortTransactions({
+  gate,
+  runtime,
+  connect,
+  sendsAtOnce,
+}: ShortTransactionParts): ShortTransactions {
   async function withSpare<Result>(work: (connection: Spare) => Promise<Result>): Promise<Result> {
-    const giveBack = await gate.spare.take({ boundMs: STATEMENT_MS })
+    const release = await gate.spare.acquire({ runtime, limitMs: STATEMENT_MS })
     try {
       const connection = await connect()
-      const spare = new Spare(connection)
+      const spare = new Spare(connection, runtime)
       try {
         return await work(spare)
       } finally {
         connection.release(spare.isBroken)
       }
     } finally {
-      giveBack()
+      release()
     }
   }
 
-  const short: Short['short'] = (work) => withSpare((connection) => inTransaction(connection, work))
+  const shortTransaction: ShortTransactions['shortTransaction'] = (work) =>
+    withSpare((connection) => inTransaction(connection, work))
   return {
     query: (text, values) => withSpare((connection) => connection.query(text, values)),
     durable: (text, values) =>
       sendsAtOnce
         ? withSpare((connection) => connection.send([DURABLE_IF_OFF, inline(text, values)]))
-        : short((connection) => connection.query(text, values)),
-    short,
+        : shortTransaction((connection) => connection.query(text, values)),
+    shortTransaction,
   }
 }
 
 /** Bounds and types what comes out of a connection. */
 class Spare implements Connection {
-  readonly #connection: ShortConnection
+  readonly #connection: StatementConnection
+  readonly #runtime: Runtime
   isBroken = false
 
-  constructor(connection: ShortConnection) {
+  constructor(connection: StatementConnection, runtime: Runtime) {
     this.#connection = connection
+    this.#runtime = runtime
   }
 
   query(text: string, values?: readonly unknown[]): Promise<QueryAnswer> {
@@ -75,8 +84,8 @@ class Spare implements Connection {
 
   async #answer(asked: Promise<QueryAnswer>): Promise<QueryAnswer> {
     try {
-      const answer = await bounded(asked, STATEMENT_MS)
-      if (answer.kind === 'in-time') return answer.value
+      const answer = await answerWithin(this.#runtime, asked, STATEMENT_MS)
+      if (answer !== LATE) return answer
     } catch (error) {
       this.isBroken ||= sqlState(error) === undefined || isConnectionLoss(error)
       throw toStoreError(error, DOING)

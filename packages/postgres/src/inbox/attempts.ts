@@ -10,22 +10,17 @@ import type {
   Known,
   OwnerToken,
 } from '@onceward/core'
+import { decideCount } from '@onceward/core/adapter'
 import type { Connection } from '../driver/driver.ts'
-import { answers, eventParameter, idArray, type ShortContext, texts } from '../driver/rows.ts'
+import { answers, type ConsumerContext, eventParameter, idArray, texts } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
+import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import type { KnownRow } from '../statements/attempts.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
 
-/** A count younger than this belongs to a live owner, whether its row is locked or not. */
-export const YOUNG_MS = 5_000
-/** Runs that gave no verdict may be this many times the attempts. */
-const NO_VERDICT_FACTOR = 3
-/** `lock_not_available` */
-const HELD = '55P03'
-
 /** What is stored of the events, in their order. */
 export async function classify(
-  { driver, statements }: ShortContext,
+  { driver, statements }: ConsumerContext,
   events: readonly IdentifiedEvent[],
 ): Promise<readonly Known[]> {
   const rows = await readRows(driver, statements.classify, events)
@@ -38,7 +33,7 @@ export type SuspectAnswer =
 
 /** Attempt 1 of the events that have no row. Nothing waits for one row longer than its part of `waitMs`. */
 export async function suspect(
-  { driver, statements, consumerId }: ShortContext,
+  { driver, statements, consumerId }: ConsumerContext,
   events: readonly IdentifiedEvent[],
   waitMs: number,
 ): Promise<SuspectAnswer> {
@@ -53,19 +48,19 @@ export async function suspect(
       counted: counted.map((one) => (fresh.has(one.event.id) ? one : undefined)),
     }
   } catch (error) {
-    if (sqlState(error) === HELD) return { kind: 'held' }
+    if (sqlState(error) === LOCK_NOT_AVAILABLE) return { kind: 'held' }
     throw error
   }
 }
 
 /** One more attempt each, decided by the state under the lock of the row in `processed_events`. */
 export function count(
-  context: ShortContext & { readonly maxAttempts: number },
+  context: ConsumerContext & { readonly maxAttempts: number },
   events: readonly IdentifiedEvent[],
   run: 'together' | 'alone',
 ): Promise<readonly CountAnswer[]> {
   const { driver, statements, maxAttempts } = context
-  return driver.short(async (connection) => {
+  return driver.shortTransaction(async (connection) => {
     const locked = new Set(
       texts(await connection.query(statements.lockForCount, [idArray(events)])),
     )
@@ -74,7 +69,7 @@ export function count(
       const row = rows.get(event.id)
       if (row === undefined) return { event, answer: { kind: 'changed' } }
       if (!locked.has(event.id)) return { event, answer: { kind: 'held' } }
-      return { event, answer: decide(row, run, maxAttempts) }
+      return { event, answer: answerOf(row, run, maxAttempts) }
     })
     await writeCounts(context, connection, decided)
     return decided.map(({ answer }) => answer)
@@ -86,22 +81,13 @@ interface Decided {
   readonly answer: CountAnswer
 }
 
-/** What a count does to an event in this state. Pure; the row is locked. */
-export function decide(row: KnownRow, run: 'together' | 'alone', maxAttempts: number): CountAnswer {
-  if (row.state === 'r' && row.ageMs < YOUNG_MS) return { kind: 'held' }
-  const isDue = row.state === 'w' && row.remainingMs === 0 && (run === 'alone' || !row.alone)
-  if (!isDue && !(row.state === 'r' && run === 'alone')) return { kind: 'changed' }
-  if (row.attempt >= maxAttempts) {
-    return { kind: 'buried', reason: 'attempts-spent', attempt: row.attempt }
-  }
-  if (row.noVerdict >= NO_VERDICT_FACTOR * maxAttempts) {
-    return { kind: 'buried', reason: 'no-verdict', attempt: row.attempt }
-  }
-  return { kind: 'counted', token: newToken(), attempt: row.attempt + 1 }
+function answerOf(row: KnownRow, run: 'together' | 'alone', maxAttempts: number): CountAnswer {
+  const decision = decideCount(toKnown(row), { noVerdicts: row.noVerdict, run, maxAttempts })
+  return decision.kind === 'counted' ? { ...decision, token: newToken() } : decision
 }
 
 async function writeCounts(
-  { statements, consumerId }: ShortContext,
+  { statements, consumerId }: ConsumerContext,
   connection: Connection,
   decided: readonly Decided[],
 ): Promise<void> {

@@ -19,13 +19,13 @@ import type {
   SweepStep,
   VerdictAnswer,
 } from '@onceward/core'
-import { sharedCalls } from '../driver/batched-calls.ts'
+import { batchedCalls } from '../driver/batched-calls.ts'
 import type { Driver } from '../driver/driver.ts'
 import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
-import { type ShortContext, texts } from '../driver/rows.ts'
+import { type ConsumerContext, texts } from '../driver/rows.ts'
 import { createStatements } from '../statements/index.ts'
 import { classify, count, type SuspectAnswer, suspect } from './attempts.ts'
-import { due, publishLetter } from './publish-dead-letter.ts'
+import { due, publishDeadLetter } from './publish-dead-letter.ts'
 import { refuse, resolveRefused } from './refused-messages.ts'
 import { type OpenedInbox, open, register } from './register-consumer.ts'
 import { sweep } from './retention.ts'
@@ -42,12 +42,21 @@ const SEEN_EVERY_MS = 600_000
 /** What many lanes read of events shares a statement; slices go side by side, which is faster than together. */
 const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
 
-/** Makes an inbox of a driver: everything but the business transaction is written here, once for all of them. */
-export function createInbox<Tx>(driver: Driver<Tx>, options: InboxOptions = {}): Inbox<Tx> {
+/**
+ * Makes an inbox of a driver. Everything but the business transaction is written here, once for all drivers.
+ *
+ * @param createDriver - Makes the driver of one guard, on that guard's clock.
+ */
+export function createInbox<Tx>(
+  createDriver: (runtime: Runtime) => Driver<Tx>,
+  options: InboxOptions = {},
+): Inbox<Tx> {
   const statements = createStatements(options.schema)
   return {
-    open: async (registration) =>
-      new PostgresSession(driver, await open(driver, statements, registration)),
+    open: async (registration) => {
+      const driver = createDriver(registration.runtime)
+      return new PostgresSession(driver, await open(driver, statements, registration))
+    },
   }
 }
 
@@ -56,8 +65,8 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly secret: Uint8Array
   readonly #driver: Driver<Tx>
   readonly #registration: ConsumerRegistration
-  readonly #context: ShortContext & { readonly maxAttempts: number; readonly runtime: Runtime }
-  readonly #classify = sharedCalls(
+  readonly #context: ConsumerContext & { readonly maxAttempts: number; readonly runtime: Runtime }
+  readonly #classify = batchedCalls(
     (events: readonly IdentifiedEvent[]) => classify(this.#context, events),
     SHARING,
   )
@@ -115,7 +124,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   }
 
   publish(ref: DeadLetterRef, publish: Publish, budgetMs: number): Promise<PublishAnswer> {
-    return publishLetter(this.#context, ref, { publish, budgetMs })
+    return publishDeadLetter(this.#context, ref, { publish, budgetMs })
   }
 
   async due(limit: number): Promise<readonly DueEvent[]> {

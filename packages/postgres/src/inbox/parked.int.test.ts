@@ -47,14 +47,17 @@ it('a replayed event is run by a guard itself, and no broker brings anything', a
     kind: 'dead-letter',
     reason: 'fatal',
   })
-  const [letter] = await all(inbox.letters.list())
-  expect(letter).toMatchObject({ key: 'o-1', error: expect.stringMatching(/account is closed/) })
+  const [deadLetter] = await all(inbox.deadLetters.list())
+  expect(deadLetter).toMatchObject({
+    key: 'o-1',
+    error: expect.stringMatching(/account is closed/),
+  })
   isFixed = true
-  await inbox.letters.replay(letter?.id ?? '')
+  await inbox.deadLetters.replay(deadLetter?.id ?? '')
   await until(async () => (await charges()).length > 0)
   expect(await charges()).toEqual(['o-1'])
   expect(await guard.process(delivery('o-1'))).toMatchObject({ kind: 'ack', by: 'duplicate' })
-  expect(await all(inbox.letters.list())).toEqual([])
+  expect(await all(inbox.deadLetters.list())).toEqual([])
 })
 
 it('a replay racing with copies from the broker has one effect', async () => {
@@ -69,7 +72,7 @@ it('a replay racing with copies from the broker has one effect', async () => {
     }
   }
   const running = ids.map(copies)
-  expect((await inbox.letters.replay({ consumer: 'billing' })).done).toHaveLength(ids.length)
+  expect((await inbox.deadLetters.replay({ consumer: 'billing' })).done).toHaveLength(ids.length)
   await until(async () => (await charges()).length >= ids.length)
   isOver = true
   await Promise.all(running)
@@ -84,11 +87,11 @@ it('a replayed event that dies again is published by the guard that has a publis
     published.push(key ?? '')
   })
   await guard.process(delivery('o-1'))
-  const [letter] = await all(inbox.letters.list())
-  await inbox.letters.replay(letter?.id ?? '')
+  const [deadLetter] = await all(inbox.deadLetters.list())
+  await inbox.deadLetters.replay(deadLetter?.id ?? '')
   await until(() => published.length > 0)
   unregister()
-  const [again] = await all(inbox.letters.list())
+  const [again] = await all(inbox.deadLetters.list())
   expect(again).toMatchObject({ key: 'o-1', published: true, reason: 'fatal' })
   expect(published).toEqual(['o-1'])
   expect(await charges()).toEqual([])
@@ -112,7 +115,7 @@ it('a refused message is identified anew when it is replayed', async () => {
     },
   )
   await portOf(guard).open()
-  await inbox.letters.replay({ kind: 'refused' })
+  await inbox.deadLetters.replay({ kind: 'refused' })
   await until(async () => (await charges()).length > 0)
   await until(async () => {
     const { rows } = await inbox.pool.query('select 1 from onceward.refused_messages')

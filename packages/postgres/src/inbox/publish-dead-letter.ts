@@ -11,9 +11,10 @@ import {
   type Runtime,
   StoreUnavailableError,
 } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Connection } from '../driver/driver.ts'
-import { answers, type ShortContext, texts } from '../driver/rows.ts'
-import type { LetterRow } from '../statements/dead-letters.ts'
+import { answers, type ConsumerContext, texts } from '../driver/rows.ts'
+import type { DeadLetterRow } from '../statements/dead-letters.ts'
 import { readDelivery } from '../statements/delivery-columns.ts'
 import { unescapeText } from '../statements/text-columns.ts'
 
@@ -24,8 +25,8 @@ const IDLE_MARGIN_MS = 5_000
  * Publishes under the row's lock, so that no two processes publish one dead letter and no replay comes in between,
  * and marks it published before the lock is gone. A crash in between publishes again: at least once.
  */
-export function publishLetter(
-  context: ShortContext & { readonly runtime: Runtime },
+export function publishDeadLetter(
+  context: ConsumerContext & { readonly runtime: Runtime },
   ref: DeadLetterRef,
   request: { readonly publish: Publish; readonly budgetMs: number },
 ): Promise<PublishAnswer> {
@@ -42,15 +43,15 @@ export function publishLetter(
           read: statements.readRefused,
           mark: statements.markRefusedPublished,
         }
-  return driver.short(async (connection) => {
+  return driver.shortTransaction(async (connection) => {
     await boundSilence(connection, request.budgetMs)
     const [locked] = texts(await connection.query(kind.lock, [ref.id]))
-    const [row] = answers<LetterRow>(await connection.query(kind.read, [ref.id]))
+    const [row] = answers<DeadLetterRow>(await connection.query(kind.read, [ref.id]))
     if (row === undefined) return 'gone'
     if (locked === undefined) return 'held'
     if (!isDeadLetter(row)) return 'gone'
     if (row.published) return 'already'
-    await bounded(runtime, request.publish(toDeadLetter(row)), request.budgetMs)
+    await confirmed(runtime, request.publish(toDeadLetter(row)), request.budgetMs)
     await connection.query(kind.mark, [ref.id])
     return 'published'
   })
@@ -58,30 +59,30 @@ export function publishLetter(
 
 /** Stored deliveries that this guard's poller runs or publishes. */
 export async function due(
-  { driver, statements, consumerId }: ShortContext,
+  { driver, statements, consumerId }: ConsumerContext,
   limit: number,
 ): Promise<readonly DueEvent[]> {
   const read = async (statement: string, most: number): Promise<readonly DueEvent[]> => {
     if (most <= 0) return []
     const rows = await driver.query(statement, [String(consumerId), String(most)])
-    return answers<LetterRow>(rows).map(toDueEvent)
+    return answers<DeadLetterRow>(rows).map(toDueEvent)
   }
   const events = await read(statements.dueEvents, limit)
   return [...events, ...(await read(statements.dueRefused, limit - events.length))]
 }
 
 /** Whether it is at the end of its road, and not on the way again. */
-export function isDeadLetter(row: LetterRow): boolean {
+export function isDeadLetter(row: DeadLetterRow): boolean {
   return row.kind === 'event' ? row.state === 'x' && row.reason !== null : !row.replay
 }
 
-export function toRef(row: LetterRow): DeadLetterRef {
+export function toRef(row: DeadLetterRow): DeadLetterRef {
   return row.kind === 'event'
     ? { kind: 'event', id: row.id as EventId }
     : { kind: 'refused', id: row.id }
 }
 
-export function toDeadLetter(row: LetterRow): DeadLetter {
+export function toDeadLetter(row: DeadLetterRow): DeadLetter {
   return {
     ref: toRef(row),
     consumer: row.consumer,
@@ -95,7 +96,7 @@ export function toDeadLetter(row: LetterRow): DeadLetter {
   }
 }
 
-function toDueEvent(row: LetterRow): DueEvent {
+function toDueEvent(row: DeadLetterRow): DueEvent {
   const ref = toRef(row)
   const delivery = readDelivery(row)
   if (row.kind === 'refused') return { ref, what: row.replay ? 'run' : 'publish', delivery }
@@ -116,13 +117,12 @@ async function boundSilence(connection: Connection, budgetMs: number): Promise<v
   )
 }
 
-/** A publisher that answers after its time may have published: then it happens twice, never less than once. */
-function bounded(runtime: Runtime, published: Promise<void>, budgetMs: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const cancel = runtime.setTimer(() => {
-      const message = `The dead-letter place did not confirm within ${budgetMs} ms.`
-      reject(new StoreUnavailableError(message))
-    }, budgetMs)
-    published.then(resolve, reject).finally(cancel)
-  })
+/** A late publisher may have published: the dead letter may then be published twice, but is never lost. */
+async function confirmed(
+  runtime: Runtime,
+  published: Promise<void>,
+  budgetMs: number,
+): Promise<void> {
+  if ((await answerWithin(runtime, published, budgetMs)) !== LATE) return
+  throw new StoreUnavailableError(`The dead-letter place did not confirm within ${budgetMs} ms.`)
 }

@@ -20,7 +20,7 @@ async function refusedAgain(): Promise<DeadLetterRef> {
   const [ref] = await inbox.session.refuse([REFUSAL])
   if (ref === undefined) throw new Error('refuse() gave no answer')
   await inbox.steps.published(ref)
-  await inbox.letters.replay(ref.id)
+  await inbox.deadLetters.replay(ref.id)
   expect(await inbox.session.due(10)).toMatchObject([{ ref, what: 'run' }])
   await inbox.session.refuse([REFUSAL])
   return ref
@@ -46,11 +46,11 @@ describe('a refused message', () => {
 
   // Red when an operator decides before the row is locked: each of two would have replayed it.
   it('is replayed by one of those who try at the same time', async () => {
-    const { letters, pool, session } = inbox
+    const { deadLetters, pool, session } = inbox
     await session.refuse([REFUSAL])
     const other = await pool.connect()
     await other.query('begin; select from onceward.refused_messages for update')
-    const replaying = [1, 2].map(() => letters.replay({}))
+    const replaying = [1, 2].map(() => deadLetters.replay({}))
     await until(async () => (await lockWaiters(pool)) === 2)
     await other.query('rollback')
     other.release()

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { DeadLetterRef, Delivery, Refusal } from '@onceward/core'
-import type { ShortContext } from '../driver/rows.ts'
+import type { ConsumerContext } from '../driver/rows.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
 import { escapeLooseKey, toErrorText } from '../statements/text-columns.ts'
 
@@ -9,7 +9,7 @@ const VOLATILE_HEADERS = /^x-(death|first-death-|last-death-|delivery-count|acqu
 
 /** Keeps messages that never touch the state of an event. A redelivery finds the row of the first delivery. */
 export async function refuse(
-  { driver, statements, consumerId }: ShortContext,
+  { driver, statements, consumerId }: ConsumerContext,
   refusals: readonly Refusal[],
 ): Promise<readonly DeadLetterRef[]> {
   const ids = refusals.map(({ delivery }) => refusedId(consumerId, delivery))
@@ -28,7 +28,7 @@ export async function refuse(
 
 /** Forgets a replayed message. */
 export async function resolveRefused(
-  { driver, statements }: ShortContext,
+  { driver, statements }: ConsumerContext,
   id: string,
 ): Promise<void> {
   await driver.query(statements.resolveRefused, [id])

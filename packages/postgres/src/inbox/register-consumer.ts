@@ -1,5 +1,6 @@
 import { ConfigurationError, type ConsumerRegistration } from '@onceward/core'
 import type { Driver } from '../driver/driver.ts'
+import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
 import { one } from '../driver/rows.ts'
 import type { Statements } from '../statements/index.ts'
 import type { Registered } from '../statements/registration.ts'
@@ -16,9 +17,6 @@ export interface OpenedInbox {
 }
 
 type OpenDriver = Pick<Driver<unknown>, 'query' | 'poolSize'>
-
-/** Connections that counts, dead letters and the poller need beside the business transactions. */
-const SPARE_CONNECTIONS = 2
 
 /** @throws {@link ConfigurationError} when the tables or the pool do not fit. */
 export async function open(

@@ -151,7 +151,7 @@ describe('the sweep', () => {
 
 describe('what is not done', () => {
   it('stays for thirty days: dead letters, refused messages, events no broker brings any more', async () => {
-    const { letters, pass, session, steps } = inbox
+    const { deadLetters, pass, session, steps } = inbox
     const dead = newEvent()
     await steps.buried(dead)
     const { event: running } = await steps.suspect(newEvent())
@@ -161,17 +161,17 @@ describe('what is not done', () => {
     await session.refuse([refusal])
     await pass(29 * DAY_MS)
     await sweepAll()
-    expect(await all(letters.list())).toHaveLength(2)
+    expect(await all(deadLetters.list())).toHaveLength(2)
     await pass(2 * DAY_MS)
     await sweepAll()
-    expect(await all(letters.list())).toEqual([])
+    expect(await all(deadLetters.list())).toEqual([])
     const known = await session.classify([dead, running, waiting.event])
     expect(known.map(({ kind }) => kind)).toEqual(['absent', 'absent', 'absent'])
     expect(await count('failed_events')).toBe(0)
   })
 
-  // Red when the row goes with its letter after 30 days: a late copy would run the event again.
-  it('trap T25: an event stays dead as long as its consumer remembers, though its letter is old', async () => {
+  // Red when the row goes with its dead letter after 30 days: a late copy would run the event again.
+  it('trap T25: an event stays dead as long as its consumer remembers, even if its dead letter is old', async () => {
     await using other = await testInbox({ dedupWindowMs: 60 * DAY_MS })
     const event = newEvent()
     await other.steps.buried(event)
@@ -206,12 +206,12 @@ describe('what is not done', () => {
   })
 
   it('stays while it is parked: nothing else has it', async () => {
-    const { letters, pass, session, steps } = inbox
+    const { deadLetters, pass, session, steps } = inbox
     const event = newEvent()
     await steps.buried(event)
     const delivery = newDelivery()
     await session.refuse([{ delivery, reason: 'invalid-payload', error: 'x' }])
-    await letters.replay({})
+    await deadLetters.replay({})
     await pass(90 * DAY_MS)
     await sweepAll()
     const due = [event.delivery, delivery].map((stored) => ({ what: 'run', delivery: stored }))

@@ -1,5 +1,5 @@
 import type { SweepStep } from '@onceward/core'
-import { one, type ShortContext, texts } from '../driver/rows.ts'
+import { type ConsumerContext, one, texts } from '../driver/rows.ts'
 
 /** Pages of 8 KiB in one step: some 15,000 rows at most, deleted in tens of milliseconds. */
 export const PAGES_PER_STEP = 128
@@ -23,8 +23,8 @@ interface Cursor {
 export function sweep({
   driver,
   statements,
-}: Pick<ShortContext, 'driver' | 'statements'>): Promise<SweepStep | undefined> {
-  return driver.short(async (connection) => {
+}: Pick<ConsumerContext, 'driver' | 'statements'>): Promise<SweepStep | undefined> {
+  return driver.shortTransaction(async (connection) => {
     const [isMine] = texts(await connection.query(statements.trySweepLock))
     if (isMine !== 'true') return undefined
     const { page, pages } = await one<Cursor>(connection, statements.readSweepCursor)

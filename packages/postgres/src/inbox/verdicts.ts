@@ -1,17 +1,16 @@
 import type { Burial, EventId, Failure, Release, VerdictAnswer } from '@onceward/core'
 import type { Connection, QueryAnswer } from '../driver/driver.ts'
-import { eventParameter, type ShortContext, texts } from '../driver/rows.ts'
+import { type ConsumerContext, eventParameter, texts } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
+import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
 import { toErrorText } from '../statements/text-columns.ts'
 
 /** Deliveries that go into one statement, in bytes. */
 const MAX_STATEMENT_BYTES = 8 * 1024 * 1024
-/** `lock_not_available` */
-const HELD = '55P03'
 
 export function fail(
-  context: ShortContext,
+  context: ConsumerContext,
   failures: readonly Failure[],
 ): Promise<readonly VerdictAnswer[]> {
   return record(context.driver, failures, (some) => failStatement(context, some))
@@ -19,7 +18,7 @@ export function fail(
 
 /** Reason, error and delivery are stored with it, so nothing but Postgres is needed for a replay. */
 export async function bury(
-  context: ShortContext,
+  context: ConsumerContext,
   burials: readonly Burial[],
 ): Promise<readonly VerdictAnswer[]> {
   const { driver } = context
@@ -32,7 +31,7 @@ export async function bury(
 }
 
 export function release(
-  context: ShortContext,
+  context: ConsumerContext,
   releases: readonly Release[],
 ): Promise<readonly VerdictAnswer[]> {
   return record(context.driver, releases, (some) => releaseStatement(context, some))
@@ -43,7 +42,7 @@ export interface Statement {
   readonly values: readonly unknown[]
 }
 
-type StatementContext = Pick<ShortContext, 'statements' | 'consumerId'>
+type StatementContext = Pick<ConsumerContext, 'statements' | 'consumerId'>
 
 /** The statement of {@link fail}, for whoever sends it together with a ROLLBACK. */
 export function failStatement(
@@ -99,7 +98,7 @@ async function record<Verdict extends { readonly event: { readonly id: EventId }
   try {
     return verdictAnswers(verdicts, await connection.query(text, values))
   } catch (error) {
-    if (sqlState(error) !== HELD) throw error
+    if (sqlState(error) !== LOCK_NOT_AVAILABLE) throw error
     if (verdicts.length === 1) return ['lost']
     const answers: VerdictAnswer[] = []
     for (const verdict of verdicts) {

@@ -1,7 +1,9 @@
-export interface LetterStatements {
+import { YOUNG_MS } from '@onceward/core/adapter'
+
+export interface DeadLetterStatements {
   /** `$1` event id. Locks its row unless it is held. */
   readonly lockEvent: string
-  /** `$1` event id. Answers its `LetterRow`. */
+  /** `$1` event id. Answers its `DeadLetterRow`. */
   readonly readEvent: string
   /** `$1` event id. */
   readonly markEventPublished: string
@@ -10,7 +12,7 @@ export interface LetterStatements {
 }
 
 /** A dead letter with its delivery. Instants in ms since the epoch. */
-export interface LetterRow {
+export interface DeadLetterRow {
   readonly kind: 'event' | 'refused'
   readonly id: string
   readonly consumer: string
@@ -48,11 +50,11 @@ const common = (row: string): string => `
   'headers', encode(${row}.headers, 'base64'), 'body', encode(${row}.body, 'base64'), 'bodyBytes', ${row}.body_bytes`
 
 /** JSON of a row of `failed_events f` with `processed_events p` and `consumers c`. */
-export const EVENT_LETTER: string = `json_build_object('kind', 'event', 'id', f.event_id, 'tenant', f.tenant,
+export const EVENT_DEAD_LETTER: string = `json_build_object('kind', 'event', 'id', f.event_id, 'tenant', f.tenant,
   'state', p.state, 'fingerprint', p.fingerprint::text, 'attempts', f.attempt, 'replay', false, 'discarded', f.discarded_at is not null, ${common('f')})`
 
 /** JSON of a row of `refused_messages r` with `consumers c`. */
-export const REFUSED_LETTER: string = `json_build_object('kind', 'refused', 'id', r.refused_id, 'tenant', null,
+export const REFUSED_DEAD_LETTER: string = `json_build_object('kind', 'refused', 'id', r.refused_id, 'tenant', null,
   'state', null, 'fingerprint', null, 'attempts', 0, 'replay', r.replay, 'discarded', false, ${common('r')})`
 
 /**
@@ -62,14 +64,14 @@ export const REFUSED_LETTER: string = `json_build_object('kind', 'refused', 'id'
 export const offeredAgain = (row: string): string =>
   `clock_timestamp() + least(greatest(clock_timestamp() - ${row}.last_failed_at, interval '5 seconds'), interval '10 minutes')`
 
-export function letterStatements(schema: string): LetterStatements {
+export function deadLetterStatements(schema: string): DeadLetterStatements {
   return {
     lockEvent: `
 select event_id::text as answer from ${schema}.processed_events
 where event_id = $1::text::uuid for update skip locked`,
 
     readEvent: `
-select ${EVENT_LETTER}::text as answer
+select ${EVENT_DEAD_LETTER}::text as answer
 from ${schema}.processed_events p
 join ${schema}.failed_events f on f.event_id = p.event_id
 join ${schema}.consumers c on c.id = f.consumer_id
@@ -85,7 +87,7 @@ with due as materialized (
   from ${schema}.processed_events p join ${schema}.failed_events f on f.event_id = p.event_id
   where f.consumer_id = $1::text::integer and f.parked and f.next_try <= now() and case p.state
     when 'w' then true
-    when 'r' then f.counted_at < clock_timestamp() - interval '5 seconds'
+    when 'r' then f.counted_at < clock_timestamp() - interval '${YOUNG_MS} milliseconds'
     when 'x' then not f.published
     else false
   end
@@ -95,7 +97,7 @@ offered as (
   update ${schema}.failed_events f set next_try = ${offeredAgain('f')}
   from due where f.event_id = due.event_id and f.reason is not null
 )
-select ${EVENT_LETTER}::text as answer
+select ${EVENT_DEAD_LETTER}::text as answer
 from due
 join ${schema}.processed_events p on p.event_id = due.event_id
 join ${schema}.failed_events f on f.event_id = due.event_id

@@ -1,5 +1,5 @@
 import { type AttemptStatements, attemptStatements } from './attempts.ts'
-import { type LetterStatements, letterStatements } from './dead-letters.ts'
+import { type DeadLetterStatements, deadLetterStatements } from './dead-letters.ts'
 import { type LeaseStatements, leaseStatements } from './leases.ts'
 import { type OperatorStatements, operatorStatements } from './operator.ts'
 import { type RefusedStatements, refusedStatements } from './refused.ts'
@@ -21,7 +21,7 @@ export interface Statements
   extends RegistrationStatements,
     AttemptStatements,
     VerdictStatements,
-    LetterStatements,
+    DeadLetterStatements,
     RefusedStatements,
     RetentionStatements,
     LeaseStatements,
@@ -37,7 +37,7 @@ export function createStatements(schema: string = DEFAULT_SCHEMA): Statements {
     ...registrationStatements(quoted),
     ...attemptStatements(quoted),
     ...verdictStatements(quoted),
-    ...letterStatements(quoted),
+    ...deadLetterStatements(quoted),
     ...refusedStatements(quoted),
     ...retentionStatements(quoted),
     ...leaseStatements(quoted),

@@ -1,13 +1,13 @@
-import { EVENT_LETTER, REFUSED_LETTER } from './dead-letters.ts'
+import { EVENT_DEAD_LETTER, REFUSED_DEAD_LETTER } from './dead-letters.ts'
 
 /** What operators do to dead letters, each under the lock of its row. */
 export interface OperatorStatements {
   /**
    * `$1` consumer, `$2` reason, `$3` kind, `$4` since, `$5` until (ISO or null), `$6`, `$7` the last one seen,
-   * `$8` limit. Answers `{ at, letter }`, oldest first.
+   * `$8` limit. Answers `{ at, deadLetter }`, oldest first.
    */
-  readonly listLetters: string
-  /** `$1`–`$5`, `$8` as `listLetters`. Answers ids only. */
+  readonly listDeadLetters: string
+  /** `$1`–`$5`, `$8` as `listDeadLetters`. Answers ids only. */
   readonly listIds: string
   /** Waits for a row that is being published or counted. */
   readonly boundOperator: string
@@ -39,21 +39,21 @@ select coalesce($2::text, session_user), '${action}', ${id}, consumer_id, ${why}
 returning target::text as answer`
 
   return {
-    listLetters: `
-select json_build_object('at', ${iso('at')}, 'letter', letter)::text as answer from (
-  (select f.last_failed_at as at, f.event_id as id, ${EVENT_LETTER} as letter
+    listDeadLetters: `
+select json_build_object('at', ${iso('at')}, 'deadLetter', dead_letter)::text as answer from (
+  (select f.last_failed_at as at, f.event_id as id, ${EVENT_DEAD_LETTER} as dead_letter
    from ${events} order by 1, 2 limit $8::text::integer)
   union all
-  (select r.last_failed_at, r.refused_id, ${REFUSED_LETTER}
+  (select r.last_failed_at, r.refused_id, ${REFUSED_DEAD_LETTER}
    from ${refused} order by 1, 2 limit $8::text::integer)
-) as letters order by at, id limit $8::text::integer`,
+) as dead_letters order by at, id limit $8::text::integer`,
 
     listIds: `
 select id::text as answer from (
   (select f.last_failed_at as at, f.event_id as id from ${events})
   union all
   (select r.last_failed_at, r.refused_id from ${refused})
-) as letters order by at, id limit $8::text::integer`,
+) as dead_letters order by at, id limit $8::text::integer`,
 
     boundOperator: `
 select set_config('lock_timeout', '${OPERATOR_WAIT_MS}', true) as answer`,

@@ -1,17 +1,17 @@
-import { offeredAgain, REFUSED_LETTER } from './dead-letters.ts'
+import { offeredAgain, REFUSED_DEAD_LETTER } from './dead-letters.ts'
 
 export interface RefusedStatements {
   /** `$1` refused messages, `$2` consumer id. A message refused again stays one row, published or not. */
   readonly refuse: string
   /** `$1` refused id. Locks its row unless it is held. */
   readonly lockRefused: string
-  /** `$1` refused id. Answers its `LetterRow`. */
+  /** `$1` refused id. Answers its `DeadLetterRow`. */
   readonly readRefused: string
   /** `$1` refused id. */
   readonly markRefusedPublished: string
   /** `$1` refused id: a replayed one was dealt with. One that was refused again meanwhile stays. */
   readonly resolveRefused: string
-  /** `$1` consumer id, `$2` limit. Answers `LetterRow`s, and offers them again only after a while. */
+  /** `$1` consumer id, `$2` limit. Answers `DeadLetterRow`s, and offers them again only after a while. */
   readonly dueRefused: string
 }
 
@@ -34,7 +34,7 @@ select refused_id::text as answer from ${schema}.refused_messages
 where refused_id = $1::text::uuid for update skip locked`,
 
     readRefused: `
-select ${REFUSED_LETTER}::text as answer
+select ${REFUSED_DEAD_LETTER}::text as answer
 from ${schema}.refused_messages r join ${schema}.consumers c on c.id = r.consumer_id
 where r.refused_id = $1::text::uuid`,
 
@@ -54,7 +54,7 @@ offered as (
   update ${schema}.refused_messages m set next_try = ${offeredAgain('m')}
   from due where m.refused_id = due.refused_id
 )
-select ${REFUSED_LETTER}::text as answer
+select ${REFUSED_DEAD_LETTER}::text as answer
 from due
 join ${schema}.refused_messages r on r.refused_id = due.refused_id
 join ${schema}.consumers c on c.id = r.consumer_id`,

@@ -114,9 +114,9 @@ describe('the roles of docs/least-privilege.sql', () => {
     expect(await leases.complete([ended], 1_000)).toEqual(['held'])
     expect(await leases.release([held])).toEqual(['held'])
 
-    const letters = deadLetters(operator.pool, { schema })
-    expect(await letters.replay(event.id)).toEqual({ done: [event.id], untouched: [] })
-    expect((await letters.discard(refused?.id ?? '', 'spam')).done).toEqual([refused?.id])
+    const operated = deadLetters(operator.pool, { schema })
+    expect(await operated.replay(event.id)).toEqual({ done: [event.id], untouched: [] })
+    expect((await operated.discard(refused?.id ?? '', 'spam')).done).toEqual([refused?.id])
     const { rows } = await pool.query('select who, action from least.audit order by id')
     expect(rows).toEqual([
       { who: roles.operator, action: 'replay' },

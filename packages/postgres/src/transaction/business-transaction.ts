@@ -12,13 +12,14 @@ import {
   type TransactionStatus,
   type VerdictAnswer,
 } from '@onceward/core'
-import { type Bounded, bounded } from '../driver/bounded.ts'
+import { answerWithin, LATE, SWALLOWED_STATEMENT } from '@onceward/core/adapter'
 import type { BeginContext, Driver } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { idArray } from '../driver/rows.ts'
 import { inline, literal } from '../driver/sql-literal.ts'
 import { isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
+import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 
 /** A ROLLBACK that is not answered within this has no connection any more. */
 const ROLLBACK_MS = 5_000
@@ -30,9 +31,6 @@ const UNAWAITED_MS = 10_000
 
 const OVER =
   'The transaction of this event is over: its handler has returned or failed. Await every statement in the handler.'
-const SWALLOWED =
-  'A statement of the handler failed and the handler went on; PostgreSQL has rolled the transaction back. ' +
-  'Let the error out of the handler, or use a savepoint.'
 const LEFT_BEHIND =
   'The handler returned while statements of it were still running. Await every statement, close every cursor.'
 
@@ -93,8 +91,8 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
   async #leftBehind(): Promise<OncewardError | undefined> {
     if (this.#revoked !== undefined) return this.#revoked
     const unawaitedMs = Math.min(UNAWAITED_MS, this.#parts.budgetMs)
-    const answer = await bounded(this.#held.idle(), unawaitedMs)
-    return answer.kind === 'late' ? new RetryableError(LEFT_BEHIND) : undefined
+    const answer = await this.#within(this.#held.idle(), unawaitedMs)
+    return answer === LATE ? new RetryableError(LEFT_BEHIND) : undefined
   }
 
   /** Why COMMIT must not be sent. */
@@ -104,7 +102,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
       case 'open':
         return undefined
       case 'failed':
-        return new RetryableError(SWALLOWED)
+        return new RetryableError(SWALLOWED_STATEMENT)
       case 'ended':
         return new RetryableError('The handler ended the transaction that onceward owns.')
       case 'broken':
@@ -129,20 +127,20 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 
   async #committed(sent: Promise<SendAnswer>): Promise<CommitAnswer> {
     const held = this.#held
-    let answer: Bounded<SendAnswer>
+    let answer: SendAnswer | typeof LATE
     try {
-      answer = await bounded(sent, this.#parts.commitSilenceMs)
+      answer = await this.#within(sent, this.#parts.commitSilenceMs)
     } catch (error) {
       return this.#commitFailed(error)
     }
-    if (answer.kind === 'late') {
+    if (answer === LATE) {
       held.destroy()
       return unknown(`COMMIT was not answered within ${this.#parts.commitSilenceMs} ms`)
     }
     const unreplicated = held.isUnreplicated()
     held.release()
-    if (answer.value.command === 'ROLLBACK') {
-      return { kind: 'rolled-back', error: new RetryableError(SWALLOWED) }
+    if (answer.command === 'ROLLBACK') {
+      return { kind: 'rolled-back', error: new RetryableError(SWALLOWED_STATEMENT) }
     }
     if (!unreplicated) return { kind: 'committed' }
     return { kind: 'not-replicated', error: new CommitUnknownError(UNREPLICATED) }
@@ -179,17 +177,17 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     }
     await this.#end()
     const { text, values } = failStatement(context, failures)
-    let answer: Bounded<SendAnswer>
+    let answer: SendAnswer | typeof LATE
     try {
-      answer = await bounded(this.#held.send(['rollback', inline(text, values)]), ROLLBACK_MS)
+      answer = await this.#within(this.#held.send(['rollback', inline(text, values)]), ROLLBACK_MS)
     } catch (error) {
       this.#giveBackAfter(error)
-      if (sqlState(error) === HELD) return fail(separately, failures)
+      if (sqlState(error) === LOCK_NOT_AVAILABLE) return fail(separately, failures)
       throw toStoreError(error, 'recording a failure')
     }
-    if (answer.kind === 'in-time') {
+    if (answer !== LATE) {
       this.#held.release()
-      return verdictAnswers(failures, answer.value)
+      return verdictAnswers(failures, answer)
     }
     this.#held.destroy()
     throw new StoreUnavailableError(`No failure could be recorded within ${ROLLBACK_MS} ms.`)
@@ -209,19 +207,22 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     held.revoke(new RetryableError(OVER))
     await this.#cancelled
     if (!held.isBusy()) return
-    if ((await bounded(held.idle(), LEFTOVER_MS)).kind === 'late') await held.cancel()
+    if ((await this.#within(held.idle(), LEFTOVER_MS)) === LATE) await held.cancel()
   }
 
   /** Whether the server answered. */
   async #rollBack(): Promise<boolean> {
     if (this.#held.status() === 'broken') return false
     try {
-      return (
-        (await bounded(this.#held.send(['rollback'], 'no-rows'), ROLLBACK_MS)).kind === 'in-time'
-      )
+      const sent = this.#held.send(['rollback'], 'no-rows')
+      return (await this.#within(sent, ROLLBACK_MS)) !== LATE
     } catch {
       return false
     }
+  }
+
+  #within<Answer>(asked: Promise<Answer>, limitMs: number): Promise<Answer | typeof LATE> {
+    return answerWithin(this.#parts.context.runtime, asked, limitMs)
   }
 
   /** The ROLLBACK went before the statement that failed. */
@@ -232,9 +233,6 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 }
 
 const isOver = (): RetryableError => new RetryableError(OVER)
-
-/** `lock_not_available` */
-const HELD = '55P03'
 
 const UNREPLICATED =
   'The transaction is committed on this server, but was not replicated as synchronous_commit demands: a failover may lose it.'

@@ -1,8 +1,10 @@
+import { systemRuntime } from '@onceward/core'
 import { counted, fresh, newEvent, strangeToken } from '@onceward/testing/conformance'
 import { describe, expect, it } from 'vitest'
+import { settingMs } from '../driver/session-settings.ts'
 import { newEvents } from '../fixtures/inbox.ts'
-import { boundsOf, claimFailure, claimSilenceMs, slotWait } from './claim.ts'
-import { boundTexts, claimTexts, settingMs } from './claim-sql.ts'
+import { boundsOf, claimFailure, claimSilenceMs, slotRequest } from './claim.ts'
+import { boundTexts, claimTexts } from './claim-sql.ts'
 
 const TARGET = { schema: '"onceward"', consumerId: 7, returning: '' }
 const SETTINGS = {
@@ -115,7 +117,8 @@ describe('an error of the claim', () => {
 
   it('cannot come of a long queue after a count', () => {
     const owner = { event: newEvent(), token: strangeToken(), attempt: 1 }
-    expect(slotWait(counted(owner))).toEqual({ boundMs: 2_000, first: true })
-    expect(slotWait(fresh(newEvent()))).toEqual({ boundMs: 30_000 })
+    const runtime = systemRuntime
+    expect(slotRequest(counted(owner), runtime)).toEqual({ runtime, limitMs: 2_000, first: true })
+    expect(slotRequest(fresh(newEvent()), runtime)).toEqual({ runtime, limitMs: 30_000 })
   })
 })

@@ -1,15 +1,8 @@
 import type { BeginClaim, CountedEvent, IdentifiedEvent } from '@onceward/core'
+import { DURABLE, isAtMost, type SessionSettings } from '../driver/session-settings.ts'
 
 /** Isolation level of business transactions. */
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
-
-/** Settings of the session that a claim changes, as `current_setting` shows them before. */
-export interface SessionSettings {
-  readonly lockTimeout: string
-  readonly statementTimeout: string
-  readonly idleTimeout: string
-  readonly synchronousCommit: string
-}
 
 export interface Bounds {
   /** Longest wait for one lock, ms. */
@@ -37,20 +30,15 @@ export const beginText: (isolation: Isolation) => string = (isolation) =>
  */
 export function boundTexts({ lockMs, budgetMs }: Bounds, settings: SessionSettings): string[] {
   const texts = [`set local lock_timeout = ${lockMs}`]
-  if (!endsWithin(settings.statementTimeout, budgetMs)) {
+  if (!isAtMost(settings.statementTimeout, budgetMs)) {
     texts.push(`set local statement_timeout = ${budgetMs}`)
   }
-  if (!endsWithin(settings.idleTimeout, budgetMs)) {
+  if (!isAtMost(settings.idleTimeout, budgetMs)) {
     texts.push(`set local idle_in_transaction_session_timeout = ${budgetMs}`)
   }
   if (settings.synchronousCommit === 'off') texts.push(DURABLE)
   return texts
 }
-
-export const DURABLE = 'set local synchronous_commit = on'
-
-/** As {@link DURABLE}, where the setting in force is not known. */
-export const DURABLE_IF_OFF: string = `select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'`
 
 /** Puts the user's own bound back before the handler runs. */
 export function restoreText({ lockTimeout }: SessionSettings): string {
@@ -133,19 +121,4 @@ function countedTexts(counted: readonly CountedEvent[], target: ClaimTarget): st
 function sorted<Item>(items: readonly Item[], idOf: (item: Item) => string): readonly Item[] {
   if (items.length < 2) return items
   return items.toSorted((a, b) => (idOf(a) < idOf(b) ? -1 : 1))
-}
-
-const UNIT_MS = { us: 0.001, ms: 1, s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 } as const
-const TIME = /^(\d+)(us|ms|s|min|h|d)?$/
-
-/** Milliseconds of a time setting as `current_setting` shows it; 0 is no limit. */
-export function settingMs(setting: string): number | undefined {
-  const [, digits, unit = 'ms'] = TIME.exec(setting) ?? []
-  if (digits === undefined) return undefined
-  return Number(digits) * UNIT_MS[unit as keyof typeof UNIT_MS]
-}
-
-function endsWithin(setting: string, budgetMs: number): boolean {
-  const ms = settingMs(setting) ?? 0
-  return ms >= 1 && ms <= budgetMs
 }

@@ -7,13 +7,15 @@ import type {
   Fingerprint,
   IdentifiedEvent,
   Json,
+  Runtime,
 } from '@onceward/core'
-import { bounded } from '../driver/bounded.ts'
+import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { BeginContext } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
-import type { SlotWait } from '../driver/pool-slots.ts'
+import type { SlotRequest } from '../driver/pool-slots.ts'
 import { answers } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
+import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import { type Bounds, doneText } from './claim-sql.ts'
 
 /** Beyond its waits for rows, a claim that is not answered within this has no connection any more. */
@@ -34,9 +36,9 @@ export function boundsOf({ waitMs, budgetMs }: BeginRequest): Bounds {
 }
 
 /** How long the request may queue for a connection that other guards of the pool use. */
-export function slotWait({ claim, budgetMs }: BeginRequest): SlotWait {
-  if (claim.kind !== 'counted') return { boundMs: budgetMs }
-  return { boundMs: Math.min(budgetMs, COUNTED_WAIT_MS), first: true }
+export function slotRequest({ claim, budgetMs }: BeginRequest, runtime: Runtime): SlotRequest {
+  if (claim.kind !== 'counted') return { runtime, limitMs: budgetMs }
+  return { runtime, limitMs: Math.min(budgetMs, COUNTED_WAIT_MS), first: true }
 }
 
 /** Longest silence of the server while it claims, ms. */
@@ -47,7 +49,7 @@ export function claimSilenceMs({ claim, waitMs }: BeginRequest): number {
 /** What an error of the claim's own statements means; undefined when it is none of the events'. */
 export function claimFailure(error: unknown, claim: BeginClaim): 'held' | 'none' | undefined {
   switch (sqlState(error)) {
-    case '55P03': // lock_not_available
+    case LOCK_NOT_AVAILABLE:
     case '57014': // query_canceled: the budget was shorter than the wait
     case '40P01': // deadlock_detected
       return 'held'
@@ -64,9 +66,13 @@ const NOTHING_OPEN = { kind: 'none' } as const
 const HELD = { kind: 'held' } as const
 
 /** Rolls back without keeping anybody waiting, and answers that nothing is open. */
-export function nothingOpen<Tx>(held: HeldConnection<Tx>, kind: 'held' | 'none'): Begun<Tx> {
-  bounded(held.send(['rollback']), SILENCE_MS).then(
-    (answer) => (answer.kind === 'in-time' ? held.release() : held.destroy()),
+export function nothingOpen<Tx>(
+  held: HeldConnection<Tx>,
+  kind: 'held' | 'none',
+  runtime: Runtime,
+): Begun<Tx> {
+  answerWithin(runtime, held.send(['rollback']), SILENCE_MS).then(
+    (answer) => (answer === LATE ? held.destroy() : held.release()),
     () => held.destroy(),
   )
   return kind === 'held' ? HELD : NOTHING_OPEN
@@ -76,15 +82,15 @@ export function nothingOpen<Tx>(held: HeldConnection<Tx>, kind: 'held' | 'none')
 export async function nothingClaimed<Tx>(
   held: HeldConnection<Tx>,
   claim: BeginClaim,
-  { statements }: Pick<BeginContext, 'statements'>,
+  { statements, runtime }: Pick<BeginContext, 'statements' | 'runtime'>,
 ): Promise<Begun<Tx>> {
-  if (claim.kind !== 'fresh') return nothingOpen(held, 'none')
+  if (claim.kind !== 'fresh') return nothingOpen(held, 'none', runtime)
   try {
     const look = held.send(['rollback', doneText(claim.events, statements)])
-    const answer = await bounded(look, SILENCE_MS)
-    if (answer.kind === 'in-time') {
+    const answer = await answerWithin(runtime, look, SILENCE_MS)
+    if (answer !== LATE) {
       held.release()
-      return { kind: 'none', done: doneOf(claim.events, answer.value) }
+      return { kind: 'none', done: doneOf(claim.events, answer) }
     }
   } catch {
     // Who asks again finds out what is wrong.

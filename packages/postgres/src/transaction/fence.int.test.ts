@@ -266,11 +266,11 @@ describe('the types of the user', () => {
     const before = oids.map((oid) => types.getTypeParser(oid, 'text'))
     for (const oid of oids) types.setTypeParser(oid, (value: string) => ({ parsed: value }))
     try {
-      const { session, steps, letters } = other
+      const { session, steps, deadLetters } = other
       const event = newEvent()
       await steps.buried(event)
       expect(await steps.known(event)).toMatchObject({ kind: 'dead', attempt: 1, published: false })
-      expect(await letters.show(event.id)).toMatchObject({ key: event.key, attempts: 1 })
+      expect(await deadLetters.show(event.id)).toMatchObject({ key: event.key, attempts: 1 })
       const done = newEvent()
       await steps.commit(fresh(done), new Map([[done.id, '{"n":1}']]))
       expect(await steps.known(done)).toMatchObject({ kind: 'done', result: { n: 1 } })

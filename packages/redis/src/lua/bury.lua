@@ -1,5 +1,5 @@
--- Ends events for good. ARGV[3] how long they are remembered, ms; of each event: owner, reason. Answers 1 held,
--- 0 lost. With an inbox the claim is dropped: only Postgres says that an event is dead.
+-- Marks events as dead. ARGV[3] how long they are remembered, ms; for each event: owner, reason. Answers 1 held,
+-- 0 lost. With an inbox the script deletes the claim, because only PostgreSQL says that an event is dead.
 local remember = tonumber(ARGV[3])
 local answers = {}
 for i, key in ipairs(KEYS) do

@@ -1,8 +1,8 @@
 -- Takes the exclusive right to process each event.
--- Of each event: ARGV fingerprint (8 bytes), owner, lease in ms, attempts at most (0: no end).
--- Answers of each, as the port has them: acquired by attempt | in-progress ms | not-due ms | duplicate [result]
--- | dead reason | conflict | unknown. Cost with an inbox: GET and HGET for what is done, HGET, GET and SET more for
--- what is new.
+-- For each event: ARGV fingerprint (8 bytes), owner, lease in ms, most attempts (0: no limit).
+-- Answers for each, as in model/lease-store.ts: acquired by attempt | in-progress ms | not-due ms | duplicate [result]
+-- | dead reason | conflict | unknown. Cost with an inbox: GET and HGET for a done event; HGET, GET and
+-- SET more for a new event.
 local function acquire(key, claim, before, by)
   local attempt = before.attempt + 1
   put_progress(key, {
@@ -56,7 +56,7 @@ local CONFLICT, DUPLICATE = { 'conflict' }, { 'duplicate' }
 local answers = {}
 for i, key in ipairs(KEYS) do
   local at = 2 + (i - 1) * 4
-  -- Marks first: in a storm of duplicates there is nothing else to read.
+  -- Marks come first: for a duplicate nothing else is read.
   local mark = MARK_MS > 0 and mark_of(key)
   if not mark then
     answers[i] = claim_unmarked(key, {

@@ -1,6 +1,7 @@
--- Remembers what was done. ARGV[3] how long, ms, without an inbox; of each event: owner, result as JSON ('' for none).
--- Answers 1 held, 0 lost, 2 held and not remembered, because what is there is not ours. With an inbox: a mark; a key
--- of its own for a result; nothing for a result that is too large, so that duplicates get it from Postgres.
+-- Remembers processed events. ARGV[3] how long, ms, without an inbox; for each event: owner, result as JSON ('' for
+-- none). Answers 1 held, 0 lost, 2 held but not remembered, because another program's key is in the place of the mark.
+-- With an inbox the event gets a mark, or a key of its own if it has a result. A result that is too large is not
+-- stored, and duplicates get it from PostgreSQL.
 local LARGEST_RESULT = 8192
 local remember = tonumber(ARGV[3])
 

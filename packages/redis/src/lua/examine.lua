@@ -1,5 +1,5 @@
--- What the self-test cannot learn from answers: the ms until the key of an event expires (-1: never), and what the
--- server says of itself; '' where it may not be asked.
+-- For the self-test: the ms until the key of an event expires (-1: never), and the server's INFO ('' if the user may
+-- not call it).
 local function info(section)
   local text = redis.pcall('INFO', section)
   return type(text) == 'string' and text or ''

@@ -1,4 +1,4 @@
--- Lets events wait for their next attempt. Of each event: owner, delay in ms. Answers 1 held, 0 lost.
+-- Lets events wait for their next attempt. For each event: owner, delay in ms. Answers 1 held, 0 lost.
 local answers = {}
 for i, key in ipairs(KEYS) do
   local at = 2 + (i - 1) * 2

@@ -1,5 +1,5 @@
--- An operator lets events be unknown again, whatever they were. Answers 1, or 0 for what was unknown or is not ours.
--- There are no marks here: they are of guards with an inbox, where Postgres decides.
+-- An operator deletes the state of events. Answers 1, or 0 for an unknown event or a key that onceward cannot read.
+-- Marks stay: they belong to guards with an inbox, where PostgreSQL decides.
 local answers = {}
 for i, key in ipairs(KEYS) do
   local state = get(key)

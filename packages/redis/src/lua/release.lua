@@ -1,4 +1,5 @@
--- Gives claims back that were not run: the attempt does not count. Of each event: owner. Answers 1 held, 0 lost.
+-- Releases claims whose event did not run, so the attempt does not count. For each event: owner. Answers 1 held,
+-- 0 lost.
 local answers = {}
 for i, key in ipairs(KEYS) do
   local state = mine(key, ARGV[2 + i])

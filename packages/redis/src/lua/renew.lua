@@ -1,4 +1,4 @@
--- Extends leases. ARGV[3] lease in ms; of each event: owner. Answers 1 held, 0 lost.
+-- Extends leases. ARGV[3] lease in ms; for each event: owner. Answers 1 held, 0 lost.
 local lease = tonumber(ARGV[3])
 local answers = {}
 for i, key in ipairs(KEYS) do

@@ -1,4 +1,5 @@
--- An operator lets dead events run again: due now, with all their attempts. Answers 1, or 0 for what is not dead.
+-- An operator lets dead events run again: due now, with a full set of attempts. Answers 1, or 0 for an event that is
+-- not dead.
 local answers = {}
 for i, key in ipairs(KEYS) do
   local state = get(key)

@@ -1,12 +1,13 @@
--- Stands before every script: how the state of an event is kept (design.md §4, §7).
+-- Precedes every script: how the state of an event is stored (design.md §4, §7).
 --
--- KEYS     of each event: the tag of its partition in braces, "e", the 16 bytes of its id.
--- ARGV[1]  length of a generation of done marks, ms; 0 without an inbox: then every event has its own key.
--- ARGV[2]  how long a claim or a wait is kept beyond its end, ms: far behind, or a takeover would look like absence.
+-- KEYS     for each event: the hash tag of its partition in braces, "e", the 16 bytes of its id.
+-- ARGV[1]  length of a generation of done marks, ms; 0 without an inbox, where every event has its own key.
+-- ARGV[2]  how long the key of a claim or a wait outlives its end, ms. If the key expired with the lease, a takeover
+--          would look like a first claim.
 local MARK_MS = tonumber(ARGV[1])
 local KEEP_MS = tonumber(ARGV[2])
--- Marks of a bucket on average; at most some three times as many. It stays a listpack, which takes a sixth of the
--- memory of a hash table.
+-- Marks in a bucket on average; at most about three times as many. A bucket stays a listpack, which needs a sixth of
+-- the memory of a hash table.
 local FILL = 50
 local now = clock()
 
@@ -14,7 +15,7 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- A value is: version, kind, fingerprint (8 bytes), text. Times are whole milliseconds of the clock above.
+-- A value consists of version, kind, fingerprint (8 bytes) and text. Times are whole milliseconds of the clock above.
 --   p  in progress  "leaseUntil attempt by parked owner."
 --   w  waiting      "notBefore attempt parked."
 --   d  done         "bytes result", -1 bytes without a result
@@ -44,7 +45,7 @@ local READ = {
   end,
 }
 
--- nil: absent. Kind "?": another type, another version, cut short; nobody touches such a key.
+-- nil: absent. Kind "?": another type or version, or cut short. No script changes such a key.
 local function get(key)
   local value = redis.pcall('GET', key)
   if not value then return nil end
@@ -61,7 +62,7 @@ local function is_conflict(stored, seen)
   return version ~= '\0' and version == string.sub(seen, 8) and stored ~= seen
 end
 
--- The fence: the event, when this owner holds it, expired or not.
+-- The fence: the state of the event if this owner holds it, whether the lease has expired or not.
 local function mine(key, owner)
   local state = get(key)
   if state and state.kind == 'p' and state.owner == owner then return state end
@@ -82,9 +83,9 @@ local function put_dead(key, state, reason, ttl)
   put(key, 'x', state.fingerprint, state.attempt .. ' ' .. reason .. '.', ttl)
 end
 
--- Done marks: hashes id → fingerprint, in two generations. Buckets of a generation grow one by one (linear hashing):
--- a mark is in one place, whatever the number of buckets, and no growth takes longer than to halve one of them.
--- The first byte of an id is its partition, so a field is the rest: by four bytes of it goes the bucket.
+-- Done marks are hashes id → fingerprint, in two generations. The buckets of a generation grow one by one (linear
+-- hashing): each mark has exactly one place for a given number of buckets, and one step of growth splits one bucket.
+-- The first byte of an id is its partition. The other bytes are the field, and four of them choose the bucket.
 local function split(key)
   return string.sub(key, 1, -18), string.sub(key, -15)
 end
@@ -98,7 +99,7 @@ local function hash_of(field)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
 
--- The largest power of two that is not above the number of buckets: so many there were before this round of growth.
+-- The number of buckets before this round of growth: the largest power of two that is not above the current number.
 local function round_of(count)
   local _, exponent = math.frexp(count)
   return math.ldexp(1, exponent - 1)
@@ -110,7 +111,7 @@ local function index_of(field, count)
   return index < count - round and hash % (round * 2) or index
 end
 
--- Numbers of buckets by generation: "newest:count;before:count". nil: not ours, so there are no marks here.
+-- Numbers of buckets by generation: "newest:count;before:count". nil: another program's key, so there are no marks.
 local function counts_of(tag)
   local text = redis.pcall('GET', tag .. 'g')
   if not text then return {} end
@@ -145,7 +146,7 @@ local function mark_of(key)
   return nil
 end
 
--- A new generation begins with the buckets that the marks of the one before would fill, told by a few of them.
+-- A new generation begins with as many buckets as the marks of the one before fill, estimated from a few buckets.
 local function first_count(tag, generation, count)
   if not count then return 1 end
   local asked = math.min(4, count)
@@ -158,7 +159,7 @@ local function first_count(tag, generation, count)
   return math.max(1, math.ceil(seen / asked * count / FILL))
 end
 
--- One bucket more: takes what is its own from the bucket whose turn it is. Somebody else's key stays as it is.
+-- Adds one bucket, and moves its marks out of the bucket that is split. A key of another program stays as it is.
 local function grow(tag, counts, generation)
   local count = counts[generation]
   local round = round_of(count)
@@ -183,7 +184,7 @@ local function grow(tag, counts, generation)
   put_counts(tag, counts, generation)
 end
 
--- False when something is there that is not ours.
+-- False if a key of another program is in the place of the mark.
 local function put_mark(key, fingerprint)
   local tag, field = split(key)
   local generation = math.floor(now / MARK_MS)
@@ -198,7 +199,7 @@ local function put_mark(key, fingerprint)
   if added ~= 1 then return added == 0 end
   local size = redis.call('HLEN', bucket)
   if size == 1 then redis.call('PEXPIRE', bucket, whole((generation + 2) * MARK_MS - now)) end
-  -- By chance, which is in the id: growth is spread evenly over time and over partitions.
+  -- A random byte of the id decides, which spreads growth evenly over time and over partitions.
   if size > FILL / 2 and string.byte(field, 5) < 256 / FILL then grow(tag, counts, generation) end
   return true
 end

@@ -1,0 +1,4 @@
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+
+/** `lock_not_available`: another transaction held the row for longer than `lock_timeout`. */
+export const LOCK_NOT_AVAILABLE = '55P03'
