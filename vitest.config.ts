@@ -5,12 +5,34 @@ const conditions = ['@onceward/source', 'node', 'development|production']
 const resolution = { resolve: { conditions }, ssr: { resolve: { conditions } } }
 const setupFile = './packages/testing/src/vitest/global-setup.ts'
 const globalSetup = existsSync(new URL(setupFile, import.meta.url)) ? [setupFile] : []
-const structure = ['test-e2e/repository/structure.test.ts', 'test-e2e/repository/siblings.test.ts']
+const structure = [
+  'test-e2e/repository/structure.test.ts',
+  'test-e2e/repository/siblings.test.ts',
+  'test-e2e/repository/landing.test.ts',
+]
+
+/** They load both processors, or measure what a neighbour would change: nothing runs beside them. */
+const alone = [
+  'test-e2e/simulation/**/*.test.ts',
+  'test-e2e/soak/**/*.test.ts',
+  'test-e2e/crash/rounds.test.ts',
+  'test-e2e/repository/demo.test.ts',
+  'test-e2e/behaviour/**/{storm,outage,outages}.test.ts',
+]
+
+const endToEnd = { globalSetup, testTimeout: 180_000, hookTimeout: 180_000 }
 
 const config: ViteUserConfig = defineConfig({
   ...resolution,
   test: {
     maxWorkers: 2,
+    tags: [
+      {
+        name: 'nightly',
+        description:
+          'Left to `npm run nightly`: a stronger test covers it, or it takes too long for every change.',
+      },
+    ],
     projects: [
       {
         ...resolution,
@@ -33,18 +55,25 @@ const config: ViteUserConfig = defineConfig({
           sequence: { groupOrder: 1 },
         },
       },
+      // Files that mostly wait: two at a time, each with servers, ports and directories of its own.
       {
         ...resolution,
         test: {
+          ...endToEnd,
           name: 'e2e',
           include: ['test-e2e/**/*.test.ts'],
-          exclude: structure,
-          globalSetup,
-          testTimeout: 180_000,
-          hookTimeout: 180_000,
-          // Kills and timeouts of one file must not starve another on a small machine.
-          fileParallelism: false,
+          exclude: [...structure, ...alone],
           sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        ...resolution,
+        test: {
+          ...endToEnd,
+          name: 'e2e-alone',
+          include: alone,
+          fileParallelism: false,
+          sequence: { groupOrder: 3 },
         },
       },
     ],

@@ -13,6 +13,7 @@ const config: ViteUserConfig = defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions } },
   test: {
+    tags: [{ name: 'nightly' }],
     include: [...(group.tests ?? [])],
     exclude: group.servers ? [] : ['**/*.int.test.ts'],
     globalSetup: group.servers ? ['./packages/testing/src/vitest/global-setup.ts'] : [],

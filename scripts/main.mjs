@@ -5,7 +5,7 @@ import { runChecks } from './checks.mjs'
 import { mutate } from './mutate.mjs'
 import { fromSource, pinnedNode, root, run, tool } from './process.mjs'
 import { setup } from './setup.mjs'
-import { test } from './test.mjs'
+import { nightly, test } from './test.mjs'
 
 // kafkajs sets timers of negative length; Node would say so once per process, and nobody can change it.
 const QUIET = '--disable-warning=TimeoutNegativeWarning'
@@ -56,6 +56,7 @@ const COMMANDS = {
     args.includes('--matrix') ? crashMatrix(args) : runFromSource('test-e2e/crash/main.ts', args),
   mutate,
   test,
+  nightly,
   'test:compose': (args) => runFromSource('scripts/compose.mjs', args),
 }
 
@@ -71,6 +72,6 @@ try {
   process.exitCode = await command(args)
 } catch (error) {
   console.error(error instanceof Error ? error.message : error)
-  if (name === 'test') console.log('\n0 passed, 1 failed')
+  if (name === 'test' || name === 'nightly') console.log('\n0 passed, 1 failed')
   process.exitCode = 1
 }

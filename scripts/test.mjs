@@ -1,53 +1,86 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { turbo } from './build.mjs'
 import { runChecks } from './checks.mjs'
-import { fromSource, pinnedNode, root, run, tool } from './process.mjs'
+import { fromSource, pinnedNode, root, run } from './process.mjs'
+import { runTests } from './vitest.mjs'
 
 const installer = 'packages/testing/src/servers/run/install.ts'
+const DEFAULT = '--reporter=default'
 
-/** Runs Vitest; a run that ended badly without a failed test counts as one failure. */
-async function runVitest(args) {
-  const directory = mkdtempSync(join(tmpdir(), 'onceward-test-'))
-  const file = join(directory, 'summary.json')
-  const reporters = ['--reporter=default', '--reporter=./scripts/vitest-summary.mjs']
-  try {
-    const env = { ONCEWARD_SUMMARY: file }
-    const { code } = await run(tool('vitest'), ['run', ...reporters, ...args], { env })
-    const summary = existsSync(file)
-      ? JSON.parse(readFileSync(file, 'utf8'))
-      : { passed: 0, failed: 0, skipped: [] }
-    if (code !== 0 && summary.failed === 0) summary.failed = 1
-    return summary
-  } finally {
-    rmSync(directory, { recursive: true, force: true })
-  }
+function list(heading, lines) {
+  if (lines.length === 0) return
+  console.log(`\n${heading}`)
+  for (const line of lines) console.log(` - ${line}`)
 }
 
-function reportSkipped(skipped) {
+function report({ failed, flaky, passed, skipped }) {
   const services = process.env.ONCEWARD_SKIP
   if (services) console.log(`\nleft out by ONCEWARD_SKIP: ${services}`)
-  if (skipped.length === 0) return
-  console.log(`\n${skipped.length} skipped:`)
-  for (const title of skipped) console.log(` - ${title}`)
+  list(`${skipped.length} skipped:`, skipped)
+  if (flaky.length > 0)
+    console.log('\nThese failed, then passed alone. Mend them before anything else:')
+  for (const title of flaky) console.log(`flaky: ${title}`)
+  console.log(`\n${passed} passed, ${failed} failed`)
+  return failed === 0 ? 0 : 1
+}
+
+async function prepareServers() {
+  if (existsSync(join(root, installer))) await run(pinnedNode, [fromSource, installer])
+}
+
+async function git(...args) {
+  const { code, output } = await run('git', args, { quiet: true })
+  return code === 0 ? output : ''
+}
+
+/** Splits off `--changed [COMMIT]`; without a commit, everything counts that is not on the upstream branch. */
+async function takeChanged(args) {
+  const at = args.findIndex((arg) => arg === '--changed' || arg.startsWith('--changed='))
+  if (at < 0) return { rest: args, changed: [] }
+  const [, inside = ''] = args[at].split('=')
+  const next = args[at + 1] ?? ''
+  const isNext = inside === '' && next !== '' && !next.startsWith('-')
+  const given = inside || (isNext ? next : '')
+  const commit = given || (await git('merge-base', 'HEAD', '@{upstream}')) || 'HEAD'
+  const rest = [...args.slice(0, at), ...args.slice(at + (isNext ? 2 : 1))]
+  return { rest, changed: [`--changed=${commit}`, '--passWithNoTests'] }
+}
+
+function projectsOf(isUnit, isChanged) {
+  if (isUnit) return ['--project=unit']
+  return isChanged ? ['--project=unit', '--project=int'] : []
 }
 
 /**
- * `npm test [-- --unit] [-- FILTER …]`: everything; with `--unit` nothing that needs a server; with a filter only
- * the tests it names, without the checks.
+ * `npm test`: everything but the nightly tests.
+ *
+ * With `--unit`: nothing that needs a server. With `--changed [COMMIT]`: the unit and integration tests that import
+ * what was changed. With a filter: the tests it names, without the checks.
  *
  * @returns The exit code; the last line printed is `N passed, N failed`.
  */
 export async function test(args) {
-  const unit = args.includes('--unit')
-  const filters = args.filter((arg) => arg !== '--unit')
-  if (!unit && existsSync(join(root, installer))) await run(pinnedNode, [fromSource, installer])
-  const checks = filters.length === 0 ? await runChecks() : { passed: 0, failed: 0 }
-  if (filters.length > 0) await turbo('build')
-  const tests = await runVitest([...(unit ? ['--project=unit'] : []), ...filters])
-  reportSkipped(tests.skipped)
-  const failed = checks.failed + tests.failed
-  console.log(`\n${checks.passed + tests.passed} passed, ${failed} failed`)
-  return failed === 0 ? 0 : 1
+  const { rest, changed } = await takeChanged(args)
+  const isUnit = rest.includes('--unit')
+  const filters = rest.filter((arg) => arg !== '--unit')
+  const isChanged = changed.length > 0
+  if (!isUnit) await prepareServers()
+  const isWhole = filters.length === 0
+  const checks = isWhole ? await runChecks({ isQuick: isChanged }) : { passed: 0, failed: 0 }
+  if (!isWhole) await turbo('build')
+  const common = [DEFAULT, '--tags-filter=!nightly', ...projectsOf(isUnit, isChanged)]
+  const tests = await runTests({ args: [...changed, ...filters], common, repeats: isWhole })
+  if (tests.leftOut > 0) console.log(`\n${tests.leftOut} are left to npm run nightly`)
+  const passed = checks.passed + tests.passed
+  return report({ ...tests, passed, failed: checks.failed + tests.failed })
+}
+
+/** `npm run nightly`: what `npm test` leaves out, because a stronger test covers it or because it takes long. */
+export async function nightly() {
+  await prepareServers()
+  await turbo('build')
+  const files = await git('grep', '--untracked', '-l', "tags: 'nightly'", '--', '*.test.ts')
+  const common = ['--reporter=verbose', '--hideSkippedTests', '--tags-filter=nightly']
+  return report(await runTests({ args: files.split('\n'), common }))
 }

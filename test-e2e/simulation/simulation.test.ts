@@ -4,7 +4,9 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { describe, expect, test } from 'vitest'
 import { MUTANTS } from './faults/mutants.ts'
-import type { Tally } from './run/campaign.ts'
+import { drawPlan, type Plan } from './faults/plan.ts'
+import type { Result } from './run/campaign.ts'
+import { runPlan } from './run/run.ts'
 
 const main = join(import.meta.dirname, 'run/main.ts')
 /** Alone on two cores the longest takes two minutes; a loaded machine may take five times as long. */
@@ -23,7 +25,7 @@ async function simulate(...args: readonly string[]) {
   return { code: Number(code), stdout, stderr }
 }
 
-async function tallied(...args: readonly string[]): Promise<Tally> {
+async function tallied(...args: readonly string[]): Promise<Result> {
   const { stdout, stderr } = await simulate('--json', ...args)
   expect(stderr).toBe('')
   return JSON.parse(stdout)
@@ -31,11 +33,25 @@ async function tallied(...args: readonly string[]): Promise<Tally> {
 
 test('a seed gives the same schedule to the last step, on any number of threads', async () => {
   const once = await tallied('--schedules', '300', '--seed', '7', '--threads', '2')
-  const again = await tallied('--schedules', '300', '--seed', '7', '--threads', '2')
+  const again = await tallied('--schedules', '300', '--seed', '7', '--threads', '1')
   expect(again.traceHash).toBe(once.traceHash)
   expect(again.steps).toBe(once.steps)
   const other = await tallied('--schedules', '300', '--seed', '8', '--threads', '2')
   expect(other.traceHash).not.toBe(once.traceHash)
+})
+
+test('a schedule does not depend on what ran before it in the same process', async () => {
+  // The first seeds, and those that once depended on the machine's clock.
+  const seeds = [...Array.from({ length: 300 }, (_, index) => index), 6_614, 10_132, 10_769, 10_793]
+  const plans = seeds.map(drawPlan)
+  const hashesOf = async (some: readonly Plan[]): Promise<readonly number[]> => {
+    const hashes: number[] = []
+    for (const plan of some) hashes.push((await runPlan(plan)).traceHash)
+    return hashes
+  }
+  const forwards = await hashesOf(plans)
+  const backwards = await hashesOf(plans.toReversed())
+  expect(backwards.toReversed()).toEqual(forwards)
 })
 
 test(

@@ -10,18 +10,17 @@ import { type Sample, type Trend, trendsOf } from './trend.ts'
 const LONGEST_MS = 900_000
 
 // Red when a worker prints a warning, ends by itself, loses or doubles. To detect growth takes more cycles than this.
-test(
-  'workers on all brokers live through blows at every server, and say nothing on standard error',
-  async () => {
-    const { seed } = createDice()
-    const brokers = brokersWith(({ service }) => !skipped(service) && !skipped('redis'))
-    const options = { brokers, minutes: 0, cycles: 3, events: 60, seed }
-    const { results } = await soak(options, () => undefined)
-    expect(results.flatMap(findingsOf)).toEqual([])
-    expect(results.map(({ events }) => events)).toEqual(brokers.map(() => 180))
-  },
-  LONGEST_MS,
-)
+test('workers on all brokers live through blows at every server, and say nothing on standard error', {
+  tags: 'nightly',
+  timeout: LONGEST_MS,
+}, async () => {
+  const { seed } = createDice()
+  const brokers = brokersWith(({ service }) => !skipped(service) && !skipped('redis'))
+  const options = { brokers, minutes: 0, cycles: 3, events: 60, seed }
+  const { results } = await soak(options, () => undefined)
+  expect(results.flatMap(findingsOf)).toEqual([])
+  expect(results.map(({ events }) => events)).toEqual(brokers.map(() => 180))
+})
 
 describe('what a process holds on to', () => {
   const sampled = (grown: (index: number) => Partial<Sample>): readonly Sample[] =>

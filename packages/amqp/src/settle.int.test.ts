@@ -150,7 +150,10 @@ test.each(Object.keys(bad))(
 )
 
 // Red when the messages are requeued while the store is down: the fourth delivery drops them.
-test('trap A7: a store that is down does not burn the delivery limit: nothing dropped, nothing dead', async () => {
+// test-e2e/behaviour/brokers/outage.test.ts shows the same of a worker and a real store.
+test('trap A7: a store that is down does not burn the delivery limit: nothing dropped, nothing dead', {
+  tags: 'nightly',
+}, async () => {
   const dead = await broker.create()
   const queue = await broker.create('quorum', {
     'x-delivery-limit': 3,

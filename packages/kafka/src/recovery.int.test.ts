@@ -44,7 +44,11 @@ describe.skipIf(skipped('kafka'))('consumeKafka when Kafka is away', () => {
   )
 
   // Red when `restartOnFailure` answers true: the consumer comes back 6 s after the broker, and runs.
-  test('K21: a drain during an outage ends, and nothing comes back to life with the endpoint', async () => {
+  // test-e2e/behaviour/brokers/outage.test.ts shows the same of a worker.
+  test('K21: a drain during an outage ends, and nothing comes back to life with the endpoint', {
+    tags: 'nightly',
+    timeout: 180_000,
+  }, async () => {
     const { server, topics } = kit
     const topic = await topics.create(1)
     const ran: string[] = []
@@ -72,7 +76,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka when Kafka is away', () => {
     await new Promise((resolve) => setTimeout(resolve, 8_000))
     expect(await topics.members(guard.consumer)).toBe(0)
     expect([ran, joins.length]).toEqual([['one'], restarts])
-  }, 180_000)
+  })
 
   // Red without the watchdog: kafkajs asks on the dead connections, each time until its request times out, for minutes.
   test('a network that goes silent is noticed, without an error of the socket', async () => {

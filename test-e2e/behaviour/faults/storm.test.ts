@@ -31,6 +31,7 @@ afterAll(() => Promise.all([queue.stop(), server.stop()]))
  */
 test.each(['each', 'batch'] as const)(
   "with workers killed and frozen, Postgres restarted, and messages sent twice, every event has one effect: transaction '%s'",
+  { tags: 'nightly', timeout: 120_000 + COUNT * 20 },
   async (transaction) => {
     const dice = createDice()
     await using stage = await TestStage.open({
@@ -54,7 +55,6 @@ test.each(['each', 'batch'] as const)(
     // No worker ended by itself.
     expect(new Set(crew.deaths), await stage.explain(['nothing'])).toEqual(new Set(['SIGKILL']))
   },
-  120_000 + COUNT * 20,
 )
 
 /** Every tenth order is sent twice, with its copy anywhere among the others. */

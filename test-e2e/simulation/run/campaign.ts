@@ -20,11 +20,15 @@ export interface Tally {
   /** Faults that struck, by kind. */
   readonly faults: Record<string, number>
   readonly failures: { readonly seed: number; readonly violation: string }[]
-  /** Of all traces: equal for equal runs. */
-  traceHash: number
   /** Live bytes after the first 500 schedules and after the last. */
   heapAfterFirst: number
   heapAtEnd: number
+}
+
+/** What came of a whole campaign. */
+export interface Result extends Tally {
+  /** Of all traces in the order of their seeds: equal for equal runs, on any number of threads. */
+  readonly traceHash: number
 }
 
 export interface Campaign {
@@ -35,15 +39,21 @@ export interface Campaign {
   readonly onProgress?: (schedules: number) => void
 }
 
+/** What a thread answers: its tally, and the trace hash of each of its schedules. */
+interface Done {
+  readonly tally: Tally
+  readonly traceHashes: readonly number[]
+}
+
 type Message =
   | { readonly kind: 'progress'; readonly schedules: number }
-  | { readonly kind: 'done'; readonly tally: Tally }
+  | ({ readonly kind: 'done' } & Done)
 
 /** Runs the schedules of consecutive seeds on some threads. */
-export async function runCampaign(campaign: Campaign): Promise<readonly Tally[]> {
+export async function runCampaign(campaign: Campaign): Promise<Result> {
   const { mutant, schedules, seed, threads } = campaign
   const reached = Array.from({ length: threads }, () => 0)
-  return await Promise.all(
+  const done = await Promise.all(
     reached.map((_, index) => {
       const job = { from: seed + index, to: seed + schedules, stride: threads, mutant }
       return runJob(job, (count) => {
@@ -52,14 +62,28 @@ export async function runCampaign(campaign: Campaign): Promise<readonly Tally[]>
       })
     }),
   )
+  return {
+    ...total(done.map(({ tally }) => tally)),
+    traceHash: hashInSeedOrder(done.map(({ traceHashes }) => traceHashes)),
+  }
 }
 
-function runJob(job: Job, onProgress: (schedules: number) => void): Promise<Tally> {
+/** Thread i has the i-th seed, and then every `threads`-th. */
+function hashInSeedOrder(byThread: readonly (readonly number[])[]): number {
+  const longest = Math.max(...byThread.map(({ length }) => length))
+  let hash = 0
+  for (let at = 0; at < longest; at += 1) {
+    for (const hashes of byThread) hash = (Math.imul(hash, 31) + (hashes[at] ?? 0)) >>> 0
+  }
+  return hash
+}
+
+function runJob(job: Job, onProgress: (schedules: number) => void): Promise<Done> {
   const worker = new Worker(new URL('./worker.ts', import.meta.url), { workerData: job })
   return new Promise((resolve, reject) => {
     worker.on('message', (message: Message) => {
       if (message.kind === 'progress') onProgress(message.schedules)
-      else resolve(message.tally)
+      else resolve(message)
     })
     worker.on('error', reject)
     worker.on('exit', (code) => reject(new Error(`a thread of the simulation ended with ${code}`)))
@@ -67,7 +91,7 @@ function runJob(job: Job, onProgress: (schedules: number) => void): Promise<Tall
 }
 
 /** All threads together. */
-export function total(tallies: readonly Tally[]): Tally {
+function total(tallies: readonly Tally[]): Tally {
   const sum: Tally = {
     schedules: 0,
     steps: 0,
@@ -76,7 +100,6 @@ export function total(tallies: readonly Tally[]): Tally {
     dead: 0,
     faults: {},
     failures: [],
-    traceHash: 0,
     heapAfterFirst: 0,
     heapAtEnd: 0,
   }
@@ -90,7 +113,6 @@ export function total(tallies: readonly Tally[]): Tally {
       sum.faults[kind] = (sum.faults[kind] ?? 0) + times
     }
     sum.failures.push(...tally.failures)
-    sum.traceHash = (sum.traceHash ^ tally.traceHash) >>> 0
     sum.heapAfterFirst = Math.max(sum.heapAfterFirst, tally.heapAfterFirst)
     sum.heapAtEnd = Math.max(sum.heapAtEnd, tally.heapAtEnd)
   }

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { mutate } from '../faults/mutate.ts'
-import { runCampaign, type Tally, total } from './campaign.ts'
+import { runCampaign, type Tally } from './campaign.ts'
 
 const USAGE = `usage: npm run simulate -- [--schedules N] [--seed N] [--threads N] [--mutant NAME] [--json]
        npm run simulate -- --replay SEED [--faults 0,2] [--mutant NAME]   one schedule, with its trace
@@ -48,17 +48,15 @@ async function campaign(): Promise<void> {
   const startedAt = performance.now()
   const { json, mutant } = values
   const [schedules, seed, threads] = [values.schedules, values.seed, values.threads].map(Number)
-  const tally = total(
-    await runCampaign({
-      schedules: schedules ?? 0,
-      seed: seed ?? 1,
-      threads: threads ?? 2,
-      mutant,
-      onProgress: (done) => {
-        if (!json && process.stderr.isTTY) process.stderr.write(`\r${done} schedules`)
-      },
-    }),
-  )
+  const tally = await runCampaign({
+    schedules: schedules ?? 0,
+    seed: seed ?? 1,
+    threads: threads ?? 2,
+    mutant,
+    onProgress: (done) => {
+      if (!json && process.stderr.isTTY) process.stderr.write(`\r${done} schedules`)
+    },
+  })
   const seconds = (performance.now() - startedAt) / 1_000
   const result = { ...tally, seconds, perSecond: tally.schedules / seconds }
   if (json) {

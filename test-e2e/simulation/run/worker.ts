@@ -1,6 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { heapBytes } from '@onceward/testing/heap'
 import { mutate } from '../faults/mutate.ts'
+import { watchRealTime } from '../world/real-time.ts'
 import type { Job, Tally } from './campaign.ts'
 
 /** Failing seeds that are kept; the first is what matters. */
@@ -16,6 +17,9 @@ const { runPlan } = await import('./run.ts')
 // Nobody reads the stacks of the many errors that belong to a schedule.
 Error.stackTraceLimit = 0
 
+const readsOfRealTime = watchRealTime()
+/** One trace hash per schedule, in the order of this thread's seeds. */
+const traceHashes: number[] = []
 const tally: Tally = {
   schedules: 0,
   steps: 0,
@@ -24,22 +28,24 @@ const tally: Tally = {
   dead: 0,
   faults: {},
   failures: [],
-  traceHash: 0,
   heapAfterFirst: 0,
   heapAtEnd: 0,
 }
 
 for (let seed = job.from; seed < job.to; seed += job.stride) {
   const verdict = await runPlan(drawPlan(seed))
+  const reads = readsOfRealTime()
+  const violation =
+    reads.length === 0 ? verdict.violation : `the machine's ${reads.join(', ')} was called`
   tally.schedules += 1
   tally.steps += verdict.steps
   tally.virtualMs += verdict.virtualMs
   tally.processed += verdict.processed
   tally.dead += verdict.dead
-  tally.traceHash = (Math.imul(tally.traceHash, 31) + verdict.traceHash) >>> 0
+  traceHashes.push(verdict.traceHash)
   for (const kind of verdict.struck) tally.faults[kind] = (tally.faults[kind] ?? 0) + 1
-  if (verdict.violation !== undefined && tally.failures.length < MOST_FAILURES) {
-    tally.failures.push({ seed, violation: verdict.violation })
+  if (violation !== undefined && tally.failures.length < MOST_FAILURES) {
+    tally.failures.push({ seed, violation })
     if (job.mutant !== undefined) break
   }
   if (tally.schedules === REPORT_EVERY) tally.heapAfterFirst = heapBytes()
@@ -50,4 +56,4 @@ for (let seed = job.from; seed < job.to; seed += job.stride) {
   await new Promise((resolve) => setImmediate(resolve))
 }
 tally.heapAtEnd = heapBytes()
-parentPort?.postMessage({ kind: 'done', tally })
+parentPort?.postMessage({ kind: 'done', tally, traceHashes })

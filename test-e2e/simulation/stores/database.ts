@@ -1,4 +1,4 @@
-import type { EventId } from '@onceward/core'
+import type { EventId, Runtime } from '@onceward/core'
 import { MemoryStore } from '../../../packages/core/src/memory/store.ts'
 import type { Actor, Scheduler } from '../world/scheduler.ts'
 
@@ -25,8 +25,11 @@ export class History {
   readonly store: MemoryStore
   readonly books: Map<EventId, Books>
 
-  constructor(from?: Committed) {
+  constructor(clock: Runtime, from?: Committed) {
     this.store = new MemoryStore()
+    // Before any process opens the store: an operator may replay a dead letter until then, and a store without a clock
+    // reads the machine's.
+    this.store.tables.setClock(clock)
     this.books = new Map(from?.books)
     if (from === undefined) return
     const { rows, troubles } = this.store.tables
@@ -65,6 +68,15 @@ export interface Backend {
   kill(): void
 }
 
+export interface DatabaseOptions {
+  readonly scheduler: Scheduler
+  readonly servers: Actor
+  /** The server's own clock. */
+  readonly clock: Runtime
+  /** Whether the plan has a failover, which needs earlier states. */
+  readonly isRemembering: boolean
+}
+
 /** States kept for a failover to fall back to. */
 const REMEMBERED = 8
 
@@ -75,18 +87,21 @@ const REMEMBERED = 8
 export class Database {
   /** Names the history, as the identity of a Postgres cluster does. */
   generation = 1
-  history: History = new History()
+  history: History
   upAtMs = 0
   readonly backends: Set<Backend> = new Set()
   readonly #scheduler: Scheduler
   readonly #servers: Actor
+  readonly #clock: Runtime
   readonly #isRemembering: boolean
   #past: Committed[] = []
 
-  constructor(scheduler: Scheduler, servers: Actor, isRemembering: boolean) {
+  constructor({ scheduler, servers, clock, isRemembering }: DatabaseOptions) {
     this.#scheduler = scheduler
     this.#servers = servers
+    this.#clock = clock
     this.#isRemembering = isRemembering
+    this.history = new History(clock)
   }
 
   isUp(): boolean {
@@ -115,13 +130,13 @@ export class Database {
 
   /** All that is committed stays; all that is open is rolled back. */
   restart(downMs: number): void {
-    this.#begin(new History(this.history), downMs)
+    this.#begin(new History(this.#clock, this.history), downMs)
   }
 
   /** The standby takes over; it lacks the last `commits`. */
   failOver(commits: number, downMs: number): void {
     const survivor = this.#past.at(-commits) ?? this.#past[0] ?? this.history
-    this.#begin(new History(survivor), downMs)
+    this.#begin(new History(this.#clock, survivor), downMs)
   }
 
   #begin(history: History, downMs: number): void {

@@ -58,7 +58,8 @@ export class World {
     const { scheduler, servers } = this
     this.audit = new Audit(plan, scheduler)
     const isRemembering = plan.faults.some(({ kind }) => kind === 'pg-failover')
-    this.database = new Database(scheduler, servers, isRemembering)
+    const clock = createRuntime(scheduler, this.dice.apart('database'), () => servers)
+    this.database = new Database({ scheduler, servers, clock, isRemembering })
     this.audit.database = this.database
     this.leases = new LeaseServer(scheduler, servers, this.audit)
     this.broker = this.#createBroker()

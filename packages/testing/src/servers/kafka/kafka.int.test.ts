@@ -24,6 +24,7 @@ afterEach(() => vi.unstubAllEnvs())
 
 test.skipIf(skipped('kafka'))(
   'a killed Kafka restarts on its port with every record it acknowledged',
+  { tags: 'nightly', timeout: 180_000 },
   async ({ skip }) => {
     await using server = await kafka()
     skip(!server.canKill, 'the server belongs to the user')
@@ -47,5 +48,4 @@ test.skipIf(skipped('kafka'))(
     await using theirs = await kafka()
     expect(theirs).toMatchObject({ how: 'environment', connection: server.connection })
   },
-  180_000,
 )

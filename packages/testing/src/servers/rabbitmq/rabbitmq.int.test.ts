@@ -27,6 +27,7 @@ afterEach(() => vi.unstubAllEnvs())
 
 test.skipIf(skipped('rabbitmq'))(
   'a killed RabbitMQ restarts on its port with every message it confirmed',
+  { tags: 'nightly', timeout: 180_000 },
   async ({ skip }) => {
     await using server = await rabbitmq()
     skip(!server.canKill, 'the server belongs to the user')
@@ -46,5 +47,4 @@ test.skipIf(skipped('rabbitmq'))(
     await using theirs = await rabbitmq()
     expect(theirs).toMatchObject({ how: 'environment', connection: { url } })
   },
-  180_000,
 )

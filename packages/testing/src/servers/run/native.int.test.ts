@@ -56,3 +56,9 @@ test('ports lie below the range from which outgoing connections are given theirs
   const ports = await Promise.all(Array.from({ length: 20 }, freePort))
   expect(Math.max(...ports)).toBeLessThan(32_768)
 })
+
+// Red without the reservation: of 400 out of 12,000 two are almost always the same.
+test('a port is given once, also while nobody listens on it', async () => {
+  const ports = await Promise.all(Array.from({ length: 400 }, freePort))
+  expect(new Set(ports).size).toBe(400)
+})

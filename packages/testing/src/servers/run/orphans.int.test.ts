@@ -78,7 +78,10 @@ async function isNative(service: ServiceName, variable: string): Promise<boolean
   return !(skipped(service) || process.env[variable] || (await dockerAnswers()))
 }
 
-test('no server outlives a parent that was killed with SIGKILL', async () => {
+test('no server outlives a parent that was killed with SIGKILL', {
+  tags: 'nightly',
+  timeout: 180_000,
+}, async () => {
   const starts = ['postgres({ native })', 'sqs({ native, process: true })']
   if (await isNative('redis', 'ONCEWARD_REDIS_URL')) starts.push('redis({ native })')
   if (await isNative('kafka', 'ONCEWARD_KAFKA_BROKERS')) starts.push('kafka({ native })')
@@ -91,7 +94,7 @@ test('no server outlives a parent that was killed with SIGKILL', async () => {
   expect(family.directories.length).toBeGreaterThanOrEqual(starts.length)
   await family.end('SIGKILL')
   await nothingIsLeft(family)
-}, 180_000)
+})
 
 test('a parent that forgets its servers can end, and they end with it', async () => {
   const family = await parentOf(['postgres({ native })', 'sqs({ native, process: true })'], '')

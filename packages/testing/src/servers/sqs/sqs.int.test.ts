@@ -51,6 +51,7 @@ test('a killed fauxqs process restarts on its port with its messages', async ({ 
 
 test.skipIf(skipped('sqs'))(
   'a killed ElasticMQ restarts on its port with its queues and messages',
+  { tags: 'nightly' },
   async ({ skip }) => {
     await using server = await sqs({ engine: 'elasticmq' })
     skip(!server.canKill, 'the server belongs to the user')
