@@ -1,12 +1,15 @@
 import { createHeldBackoff } from '../concurrency/backoff.ts'
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { track } from '../concurrency/timeout.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
+import { identify } from '../identity/identify.ts'
 import type { Leases } from '../lease/claim.ts'
 import { createLeaseRenewer } from '../lease/renew.ts'
 import { sharedLeaseStore } from '../lease/shared-lease-store.ts'
 import { describeError } from '../model/errors.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
@@ -79,12 +82,24 @@ async function open(
     options,
     session,
     call,
+    decodeAgain: (event) => decodeAgain(options, event),
     breaker,
     slots,
     heldBackoff,
     lateReleases,
   }
   return { engine, leases, secret: session.secret, slots, reads }
+}
+
+function decodeAgain(
+  options: ResolvedOptions,
+  { event: { delivery }, payload }: InFlightEvent,
+): MaybeAsync<unknown> {
+  return andThen(identify(delivery, options), (identified) => {
+    if ('payload' in identified) return identified.payload
+    // It was identified a moment ago. An option that answers otherwise now has changed its mind: the run goes on.
+    return payload
+  })
 }
 
 async function openLeases(

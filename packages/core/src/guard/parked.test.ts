@@ -100,7 +100,7 @@ test('what runs here is in hand until it has ended: a copy from the broker waits
 })
 
 // Red when only an outcome ends a flight: copies of the event would be deferred for ever.
-test('nothing stays in hand when a run fails in a way that nobody foresaw', async () => {
+test('nothing stays in flight when a run fails unexpectedly and the log cannot be written', async () => {
   const logger = {
     ...silent,
     error: () => {
@@ -111,7 +111,7 @@ test('nothing stays in hand when a run fails in a way that nobody foresaw', asyn
   const event = newEvent()
   await kit.replayed(event)
   kit.session.classify = () => Promise.reject(new Error('unforeseen'))
-  await expect(kit.poll()).rejects.toThrow('the disk of the log is full')
+  expect(await kit.poll()).toBe(1)
   expect(kit.flights.has(event.id)).toBe(false)
 })
 

@@ -2,7 +2,7 @@ import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import { cloudEventKey, idempotencyKeyHeader } from '../identity/resolvers.ts'
 import { ConfigurationError } from '../model/errors.ts'
-import { defaultLogger } from '../model/logger.ts'
+import { defaultLogger, safeLogger } from '../model/logger.ts'
 import { OPTION_RULES, withDefaults } from '../options/derived.ts'
 import type { GuardOptions } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
@@ -34,7 +34,8 @@ export function resolveOptions<Payload, Tx, Decoded>(
     fingerprintRule: fingerprintRuleOf(defaulted.fingerprint),
     concurrencyChosen: given.concurrency !== undefined,
     onTakeover: given.onTakeover,
-    logger: given.logger ?? defaultLogger,
+    logger: safeLogger(given.logger ?? defaultLogger),
+    handlerLogger: given.logger ?? defaultLogger,
     runtime: given.runtime ?? systemRuntime,
   })
 }

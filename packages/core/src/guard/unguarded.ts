@@ -11,7 +11,7 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
-import { type HandlerEnd, runHandler, toResultText } from '../transaction/run-handler.ts'
+import { assertStorable, type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
 
 /** How the run of one event ended. */
 export interface Ended {
@@ -64,14 +64,14 @@ export async function runWithoutClaim(
   { call, options, signals }: WithoutClaim,
   member: InFlightEvent,
 ): Promise<Ended> {
-  const { deadlineMs, logger, runtime } = options
+  const { deadlineMs, handlerLogger: logger, runtime } = options
   const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))
   const handler = call.handler as Handler<unknown, undefined>
   const end = await runHandler(
     { runtime, deadlineMs, drain: signals.drain, revoke: () => undefined },
     async (signal, deadlineAt) => {
       const value: unknown = await handler(event, { tx: undefined, signal, deadlineAt, logger })
-      toResultText(value)
+      assertStorable(value)
     },
   )
   return { outcome: unguardedOutcome(options, member, end), handlerMs: end.handlerMs }
@@ -108,7 +108,7 @@ async function runInTransaction(
   transaction: InboxTransaction<unknown>,
 ): Promise<Ended> {
   const { call, options } = run.engine
-  const { deadlineMs, logger, runtime } = options
+  const { deadlineMs, handlerLogger: logger, runtime } = options
   const event = toGuardEvent(run.member, attemptWithoutRecord(run.member))
   const end = await runHandler(
     { runtime, deadlineMs, drain: run.signals.drain, revoke: (error) => transaction.revoke(error) },

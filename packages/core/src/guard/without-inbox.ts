@@ -10,7 +10,7 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
-import { type HandlerEnd, runHandler, toResultText } from '../transaction/run-handler.ts'
+import { assertStorable, type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
 import type { OpenLeases } from './open-stores.ts'
 import { attemptWithoutRecord, type Ended, runWithoutClaim, withSlot } from './unguarded.ts'
 
@@ -136,7 +136,7 @@ async function handle(
   context: HandlerContext<undefined>,
 ): Promise<Takeover> {
   const value: unknown = await handler(event, context)
-  toResultText(value)
+  assertStorable(value)
   return { kind: 'done', result: value as Json | undefined }
 }
 
@@ -145,7 +145,7 @@ function runLeaseHandler(
   member: InFlightEvent,
   handler: (context: HandlerContext<undefined>) => Promise<Takeover>,
 ): Promise<HandlerEnd & { readonly handlerMs: number }> {
-  const { deadlineMs, logger, runtime } = options
+  const { deadlineMs, handlerLogger: logger, runtime } = options
   return runHandler(
     {
       runtime,

@@ -29,7 +29,12 @@ export abstract class OncewardError extends Error {
 
   /** Whether `value` is an error of onceward, of this copy of the package or of another. */
   static is(value: unknown): value is OncewardError {
-    return typeof value === 'object' && value !== null && BRAND in value
+    try {
+      return typeof value === 'object' && value !== null && BRAND in value
+    } catch {
+      // A Proxy may throw at any look.
+      return false
+    }
   }
 }
 
@@ -96,12 +101,44 @@ export class ConfigurationError extends OncewardError {
   readonly code = 'ONCEWARD_CONFIGURATION'
 }
 
-/** What logs may say of an error: no cause, no payload, no driver detail. */
+/** What logs may say of an error: no cause, no payload, no driver detail. Total: never throws. */
 export function describeError(error: unknown): { name: string; message: string; code?: unknown } {
-  if (!(error instanceof Error)) return { name: typeof error, message: String(error).slice(0, 200) }
-  const code: unknown = Reflect.get(error, 'code')
-  const { name, message } = error
-  return code === undefined ? { name, message } : { name, message, code }
+  try {
+    if (!(error instanceof Error)) {
+      return { name: typeof error, message: String(error).slice(0, 200) }
+    }
+    const code: unknown = Reflect.get(error, 'code')
+    const described = { name: String(error.name), message: String(error.message) }
+    return code === undefined ? described : { ...described, code }
+  } catch {
+    return { name: typeof error, message: UNDESCRIBABLE }
+  }
+}
+
+const UNDESCRIBABLE = 'A value was thrown that cannot be described: it throws when it is read.'
+
+/**
+ * The thrown value, if reading it is safe; else an error in its place. Everything behind the call of a user's function
+ * (rules, stores, logs, settlements) may then read what was thrown.
+ */
+export function toReadableError(thrown: unknown): unknown {
+  try {
+    if (typeof thrown !== 'object' || thrown === null) {
+      String(thrown)
+      return thrown
+    }
+    if (!(thrown instanceof Error)) {
+      String(thrown)
+      void ('code' in thrown && thrown.code)
+      return thrown
+    }
+    const { cause, message, name, stack } = thrown
+    const isText = [message, name, stack ?? ''].every((text) => typeof text === 'string')
+    void (Reflect.get(thrown, 'code') === cause)
+    return isText ? thrown : new Error(UNDESCRIBABLE)
+  } catch {
+    return new Error(UNDESCRIBABLE)
+  }
 }
 
 /** PostgreSQL rolls back a transaction in which a statement failed, even if the handler ignores the error. */

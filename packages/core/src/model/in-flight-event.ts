@@ -27,10 +27,27 @@ export interface MemberLease {
   readonly lost: AbortSignal
 }
 
-export function toGuardEvent(member: InFlightEvent, attempt: number): GuardEvent<unknown> {
-  const { event, payload } = member
+/**
+ * The event as one run of the handler gets it. Headers, source and body are its own: what a handler changes must reach
+ * neither its next run nor the dead letter.
+ */
+export function toGuardEvent(
+  member: InFlightEvent,
+  attempt: number,
+  payload: unknown = member.payload,
+): GuardEvent<unknown> {
+  const { event } = member
+  const { body, headers, source } = event.delivery
+  let ownBody: Uint8Array | undefined
   return {
     ...event.delivery,
+    headers: { ...headers },
+    source: { ...source },
+    // Copied when it is read: most handlers never look at the bytes. The species of a Buffer is a Buffer.
+    get body() {
+      ownBody ??= Uint8Array.prototype.slice.call(body)
+      return ownBody
+    },
     payload,
     key: event.key,
     tenant: event.tenant,

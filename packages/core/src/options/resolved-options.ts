@@ -38,7 +38,10 @@ export interface ResolvedOptions
   /** True when the user set `concurrency`; false when it is the default. */
   readonly concurrencyChosen: boolean
   readonly onTakeover: LeaseGuardOptions<unknown>['onTakeover'] | undefined
+  /** Never throws. */
   readonly logger: Logger
+  /** The user's own, for handlers. */
+  readonly handlerLogger: Logger
   readonly runtime: Runtime
 }
 

@@ -1,3 +1,4 @@
+import { isThenable } from '../concurrency/maybe-async.ts'
 import type { EventId } from '../model/brands.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
@@ -33,14 +34,24 @@ export function observeOutcome(
   // A hash that nobody reads would be a tenth of what the guard costs per delivery.
   if (observe === undefined && !isLogged) return
   const record = toRecord(options, secret, report)
-  if (observe !== undefined) {
-    try {
-      observe(record)
-    } catch (error) {
-      logger.error({ err: describeError(error) }, 'observe threw')
-    }
-  }
+  if (observe !== undefined) tellObserver(observe, record, logger)
   if (isLogged) logger[level](toFields(record, report.outcome), message)
+}
+
+function tellObserver(
+  observe: (record: OutcomeRecord) => unknown,
+  record: OutcomeRecord,
+  logger: Logger,
+): void {
+  const failed = (error: unknown): void =>
+    logger.error({ err: describeError(error) }, 'observe threw')
+  try {
+    const answer = observe(record)
+    // An async hook is not awaited, but its rejection must not end the process.
+    if (isThenable(answer)) answer.then(undefined, failed)
+  } catch (error) {
+    failed(error)
+  }
 }
 
 function toRecord(

@@ -1,4 +1,5 @@
 import { backoffMs } from '../concurrency/backoff.ts'
+import { isThenable } from '../concurrency/maybe-async.ts'
 import { areAttemptsSpent } from '../model/attempt-rules.ts'
 import { describeError, type ErrorCode, OncewardError, RetryableError } from '../model/errors.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
@@ -17,7 +18,10 @@ export type RetryDecision =
 export function retryDelayMs(options: ResolvedOptions, attempt: number, error: unknown): number {
   const { baseMs, maxMs } = options.retry
   const afterMs = error instanceof RetryableError ? error.afterMs : undefined
-  if (afterMs !== undefined) return Math.min(maxMs, Math.max(0, afterMs))
+  // A `Retry-After` that is a date, or a header that is missing, becomes NaN: the ordinary back-off then.
+  if (afterMs !== undefined && Number.isFinite(afterMs) && afterMs >= 0) {
+    return Math.min(maxMs, afterMs)
+  }
   return backoffMs({ attempt, baseMs, maxMs, random: () => options.runtime.random() })
 }
 
@@ -31,7 +35,15 @@ const FATAL_CODES: readonly ErrorCode[] = [
 function isFatal(options: ResolvedOptions, error: unknown): boolean {
   if (OncewardError.is(error) && FATAL_CODES.includes(error.code)) return true
   try {
-    return options.isFatal?.(error) ?? false
+    const answer: unknown = options.isFatal?.(error) ?? false
+    if (typeof answer === 'boolean') return answer
+    // A promise is always truthy: taken for an answer, it would bury every event that fails once.
+    options.logger.error(
+      { answered: isThenable(answer) ? 'a promise' : typeof answer },
+      'isFatal must answer true or false at once; the error counts as retryable',
+    )
+    if (isThenable(answer)) answer.then(undefined, () => undefined)
+    return false
   } catch (thrown) {
     options.logger.error(
       { err: describeError(thrown) },

@@ -1,6 +1,8 @@
 import type { HeldBackoff } from '../concurrency/backoff.ts'
 import type { Breaker } from '../concurrency/breaker.ts'
+import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Semaphore } from '../concurrency/semaphore.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { InboxSession } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
@@ -16,6 +18,8 @@ export interface Engine {
   readonly options: ResolvedOptions
   readonly session: InboxSession<unknown>
   readonly call: HandlerCall
+  /** The payload as the first run got it: a handler may have changed the one that it was given. */
+  readonly decodeAgain: (event: InFlightEvent) => MaybeAsync<unknown>
   readonly breaker: Breaker
   /** As many transactions at once as the pool carries for this guard. */
   readonly slots: Semaphore

@@ -16,6 +16,8 @@ export interface PendingEvent {
   /** Its COMMIT got no answer, so it is claimed again, once. */
   commitUnknown: boolean
   reads: number
+  /** Runs of the handler in this batch. */
+  runs: number
   handlerMs: number | undefined
 }
 
@@ -27,6 +29,7 @@ export function toPendingEvent(member: InFlightEvent): PendingEvent {
     serializationFailures: 0,
     commitUnknown: false,
     reads: 0,
+    runs: 0,
     handlerMs: undefined,
   }
 }

@@ -1,9 +1,13 @@
+import { isThenable } from '../concurrency/maybe-async.ts'
 import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import {
   DeadlineExceededError,
+  describeError,
   FatalError,
   LeaseLostError,
   type OncewardError,
+  RetryableError,
+  toReadableError,
 } from '../model/errors.ts'
 import type { Runtime } from '../model/runtime.ts'
 export type HandlerEnd =
@@ -123,6 +127,11 @@ function runWatched(
   }
 
   const stopListening = listen(leaseLost, () => cut(lostLease()))
+  if (leaseLost?.aborted === true) {
+    // Lost while the event waited for its turn: the handler must not start beside its successor.
+    cut(lostLease())
+    return promise
+  }
   watch({ onDeadline: () => cut(pastDeadline(bounds)), onDrain })
   invoke(
     () => call(controller.signal),
@@ -147,16 +156,14 @@ function invoke(
   returned: (value: unknown) => void,
   threw: (error: unknown) => void,
 ): void {
-  let result: unknown
+  const failed = (thrown: unknown): void => threw(toReadableError(thrown))
   try {
-    result = call()
-  } catch (error) {
-    threw(error)
-    return
+    const result = call()
+    if (isThenable(result)) Promise.resolve(result).then(returned, failed)
+    else returned(result)
+  } catch (thrown) {
+    failed(thrown)
   }
-  const isThenable = typeof result === 'object' && result !== null && 'then' in result
-  if (isThenable) Promise.resolve(result).then(returned, threw)
-  else returned(result)
 }
 
 const nothing = (): void => {}
@@ -174,7 +181,8 @@ export const RESULT_LIMIT_BYTES: number = 64 * 1024
 /**
  * The JSON text of a handler's return value, or undefined when there is none.
  *
- * @throws {@link FatalError} before the commit, when the value is not JSON or too large: it would be so each time.
+ * @throws {@link RetryableError} before the commit, when the value is not JSON or too large. It is retryable, because a
+ * handler that returns its driver's result is a defect of the code and not of the events: a new version can run them.
  */
 export function toResultText(value: unknown): string | undefined {
   if (value === undefined) return undefined
@@ -185,6 +193,19 @@ export function toResultText(value: unknown): string | undefined {
     throw notStorable(`is ${bytes} bytes of JSON, more than ${RESULT_LIMIT_BYTES}`)
   }
   return text
+}
+
+/**
+ * As {@link toResultText}, for a handler without a transaction: its effect has happened, so nothing may run it again.
+ *
+ * @throws {@link FatalError}
+ */
+export function assertStorable(value: unknown): void {
+  try {
+    toResultText(value)
+  } catch (error) {
+    throw new FatalError(describeError(error).message, { cause: error })
+  }
 }
 
 function assertJson(value: unknown, path: string, above: Set<object>): void {
@@ -214,9 +235,9 @@ function assertPlain(value: object, path: string, above: Set<object>): void {
   }
 }
 
-function notStorable(why: string): FatalError {
-  return new FatalError(
-    `The handler's return value ${why}. It was rolled back: return plain JSON of at most ` +
-      `${RESULT_LIMIT_BYTES} bytes, or nothing.`,
+function notStorable(why: string): RetryableError {
+  return new RetryableError(
+    `The handler's return value ${why}, and its effects were not committed. Return plain JSON of at most ` +
+      `${RESULT_LIMIT_BYTES} bytes, or nothing: \`async (event) => { await … }\` instead of \`async (event) => …\`.`,
   )
 }

@@ -1,7 +1,14 @@
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { LATEST_START_MS } from '../model/attempt-rules.ts'
 import type { EventId, Json } from '../model/brands.ts'
-import { type OncewardError, RetryableError, SWALLOWED_STATEMENT } from '../model/errors.ts'
+import type { GuardEvent } from '../model/delivery.ts'
+import {
+  type OncewardError,
+  RetryableError,
+  SWALLOWED_STATEMENT,
+  toReadableError,
+} from '../model/errors.ts'
 import { toGuardEvent } from '../model/in-flight-event.ts'
 import type { BeginClaim, DoneEvent, InboxTransaction } from '../model/inbox.ts'
 import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
@@ -151,7 +158,7 @@ async function runOneByOne(
   try {
     for (const [index, pending] of running.claimed.entries()) {
       const { lease, refusal } = pending.member
-      const event = toGuardEvent(pending.member, pending.counted?.attempt ?? 1)
+      const event = await eventOf(running, pending)
       const end = await limits.run(lease?.lost, (signal, deadlineAt) => {
         if (refusal !== undefined) throw refusal
         return handler(event, contextOf(running, signal, deadlineAt))
@@ -167,14 +174,21 @@ async function runOneByOne(
   }
 }
 
+/** The first run gets the payload that step 1 made; each further run a payload of its own. */
+function eventOf({ engine }: Running, pending: PendingEvent): MaybeAsync<GuardEvent<unknown>> {
+  const { counted, member } = pending
+  const attempt = counted?.attempt ?? 1
+  pending.runs += 1
+  if (pending.runs === 1 || member.refusal !== undefined) return toGuardEvent(member, attempt)
+  return andThen(engine.decodeAgain(member), (payload) => toGuardEvent(member, attempt, payload))
+}
+
 async function runTogether(
   running: Running,
   handler: BatchHandler<unknown, unknown>,
 ): Promise<TransactionFailure | undefined> {
   const { claimed } = running
-  const events = claimed.map((pending) =>
-    toGuardEvent(pending.member, pending.counted?.attempt ?? 1),
-  )
+  const events = await Promise.all(claimed.map((pending) => eventOf(running, pending)))
   const leaseLost = AbortSignal.any(claimed.flatMap(({ member }) => member.lease?.lost ?? []))
   const end = await runHandler({ ...boundsOf(running), leaseLost }, (signal, deadlineAt) => {
     for (const { member } of claimed) if (member.refusal !== undefined) throw member.refusal
@@ -196,7 +210,7 @@ function contextOf(
   signal: AbortSignal,
   deadlineAt: Date,
 ): HandlerContext<unknown> {
-  return { tx: transaction.tx, signal, deadlineAt, logger: engine.options.logger }
+  return { tx: transaction.tx, signal, deadlineAt, logger: engine.options.handlerLogger }
 }
 
 function keepResult(
@@ -213,7 +227,7 @@ function keepResult(
     running.results.set(id, end.value as Json)
     return undefined
   } catch (error) {
-    return { kind: 'handler', pending, error }
+    return { kind: 'handler', pending, error: toReadableError(error) }
   }
 }
 

@@ -54,12 +54,21 @@ test('without isFatal nothing but what onceward knows is fatal', () => {
 })
 
 test.each([
+  [0, 0],
   [5_000, 5_000],
-  [-1, 0],
   [60_001, 60_000],
 ])('an error that asks for a pause of %i ms gets %i ms', (afterMs, delayMs) => {
   expect(retryDelayMs(options, 1, new RetryableError('later', { afterMs }))).toBe(delayMs)
 })
+
+// Red before: NaN made a delay of NaN, which the store refused, and the event ran again without end.
+test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, '5' as unknown as number])(
+  'an error that asks for a pause of %s ms gets the ordinary back-off',
+  (afterMs) => {
+    const ordinary = retryDelayMs(options, 1, new Error('later'))
+    expect(retryDelayMs(options, 1, new RetryableError('later', { afterMs }))).toBe(ordinary)
+  },
+)
 
 test('logs have of an error its name, its message and its code, and of anything else a bit of text', () => {
   expect(describeError(new TypeError('no', { cause: 'secret' }))).toStrictEqual({

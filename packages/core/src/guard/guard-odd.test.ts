@@ -1,0 +1,214 @@
+import { describe, expect, test } from 'vitest'
+import { setUp } from '../fixtures/guard.ts'
+import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
+import type { GuardEvent } from '../model/delivery.ts'
+import type { Logger } from '../model/logger.ts'
+import type { OutcomeRecord } from '../options/options.ts'
+import { createGuard } from './guard.ts'
+
+const throwing = (name: string): Error =>
+  Object.defineProperty(new Error('why'), name, {
+    get: () => {
+      throw new Error(`reading ${name} throws`)
+    },
+  })
+const refusing = (): never => {
+  throw new Error('a Proxy that throws at every look')
+}
+const EVERY_TRAP = Object.fromEntries(
+  ['get', 'has', 'getPrototypeOf', 'ownKeys', 'getOwnPropertyDescriptor'].map((trap) => [
+    trap,
+    refusing,
+  ]),
+)
+
+/** What a handler may throw: nobody asks JavaScript for an error. */
+const ODD: readonly (readonly [string, unknown])[] = [
+  ['an object without a prototype', Object.create(null)],
+  ['a symbol', Symbol('odd')],
+  ['undefined', undefined],
+  ['a BigInt', 5n],
+  ['a function', () => 'odd'],
+  ['an error whose message throws', throwing('message')],
+  ['an error whose stack throws', throwing('stack')],
+  ['an error whose cause throws', throwing('cause')],
+  ['an error whose name throws', throwing('name')],
+  ['an error whose code throws', throwing('code')],
+  ['a Proxy', new Proxy({}, EVERY_TRAP)],
+  ['a Proxy of an error', new Proxy(new Error('why'), EVERY_TRAP)],
+  ['an object that cannot be text', { toString: refusing }],
+  ['a revoked Proxy', revoked()],
+]
+
+function revoked(): object {
+  const { proxy, revoke } = Proxy.revocable({}, {})
+  revoke()
+  return proxy
+}
+
+// Red before: process() resolved undefined, the flight never landed, and a batch rejected although it had committed.
+describe.each(ODD)('a handler that throws %s', (_, thrown) => {
+  test('has failed: its event is deferred, counted, and not in flight any more', async () => {
+    const { guard, inbox, shift } = setUp(() => {
+      throw thrown
+    })
+    for (const attempt of [1, 2]) {
+      const settlement = await guard.process(toDelivery('odd', { messageId: 'odd' }))
+      expect(settlement).toMatchObject({ kind: 'defer', cause: 'handler-failed' })
+      expect(attempt).toBeLessThan(3)
+      shift.forward(600_000)
+    }
+    expect(inbox.deadLetters()).toEqual([])
+    await guard.close()
+  })
+
+  test('beside two neighbours in a batch leaves their effects committed', async () => {
+    const { guard } = setUp(
+      ({ payload }) => {
+        if (payload === 'odd') return Promise.reject(thrown)
+        return undefined
+      },
+      { transaction: 'batch' } as object,
+    )
+    const all = ['a', 'odd', 'b'].map((key) =>
+      toDelivery(key, { headers: { 'idempotency-key': key } }),
+    )
+    const kinds = (await guard.processBatch(all)).map(({ kind }) => kind)
+    expect(kinds).toEqual(['ack', 'defer', 'ack'])
+    await guard.close()
+  })
+
+  test('without an inbox is deferred too', async () => {
+    const guard = createGuard(
+      { consumer: 'mailing', leases: memoryLeases(), onTakeover: 'retry' },
+      () => {
+        throw thrown
+      },
+    )
+    expect(await guard.process(toDelivery('odd'))).toMatchObject({ kind: 'defer' })
+    await guard.close()
+  })
+})
+
+describe('what reports may do', () => {
+  const silent = (): void => undefined
+  const fails = (): never => {
+    throw new Error('the disk of the log is full')
+  }
+  const rejects = (): Promise<never> => Promise.reject(new Error('the collector is away'))
+
+  test.each<[string, object]>([
+    ['an observe that throws', { observe: fails }],
+    // Red before: an unhandled rejection ended the process.
+    ['an observe that rejects', { observe: rejects }],
+    [
+      'a logger that throws',
+      { logger: { debug: fails, info: fails, warn: fails, error: fails } satisfies Logger },
+    ],
+    [
+      'a logger that rejects',
+      { logger: { debug: rejects, info: silent, warn: rejects, error: rejects } },
+    ],
+  ])('%s costs no delivery its settlement', async (_, options) => {
+    const { guard } = setUp(({ payload }) => {
+      if (payload === 'bad') throw new Error('failed')
+    }, options)
+    const all = ['good', 'bad'].map((key) =>
+      toDelivery(key, { headers: { 'idempotency-key': key } }),
+    )
+    expect((await guard.processBatch(all)).map(({ kind }) => kind)).toEqual(['ack', 'defer'])
+    await guard.close()
+  })
+})
+
+describe('isFatal that answers no boolean', () => {
+  // Red before: a promise is truthy, so every event that failed once was buried.
+  test.each([
+    ['a promise', () => Promise.resolve(false)],
+    ['a promise that rejects', () => Promise.reject(new Error('no'))],
+    ['a text', () => 'no'],
+  ])('%s: the error is retryable, and the log says what to do', async (_, isFatal) => {
+    const lines: string[] = []
+    const error = (_fields: object, message: string): void => void lines.push(message)
+    const ignore = (): void => undefined
+    const logger = { debug: ignore, info: ignore, warn: ignore, error }
+    const { guard } = setUp(
+      () => {
+        throw new Error('not now')
+      },
+      { isFatal: isFatal as unknown as () => boolean, logger },
+    )
+    expect(await guard.process(toDelivery({}))).toMatchObject({ kind: 'defer' })
+    expect(lines[0]).toMatch('isFatal must answer true or false')
+    await guard.close()
+  })
+})
+
+describe('what a handler changes', () => {
+  const change = ({ body, headers, payload, source }: GuardEvent<unknown>): void => {
+    const seen = payload as { cents: number }
+    seen.cents += 1
+    body.fill(0)
+    Object.assign(headers, { changed: 'yes' })
+    Object.assign(source, { queue: 'changed' })
+  }
+  const order = (key: string) => toDelivery({ cents: 100 }, { headers: { 'idempotency-key': key } })
+
+  // Red before: after a failing neighbour, the changed amount was committed.
+  test('does not reach its next run: payload, headers, body and source are its own', async () => {
+    const seen: unknown[] = []
+    let failures = 0
+    const inbox = memoryInbox()
+    const guard = createGuard(
+      { consumer: 'billing', inbox, transaction: 'batch' },
+      (event: GuardEvent<unknown>) => {
+        const { body, headers, payload, source } = event
+        seen.push([
+          { ...(payload as object) },
+          Buffer.from(body).toString(),
+          headers['changed'],
+          source.queue,
+        ])
+        change(event)
+        if (event.key === 'b' && failures++ === 0) throw new Error('once')
+      },
+    )
+    const deliveries = ['a', 'b', 'c'].map(order)
+    await guard.processBatch(deliveries)
+    expect(seen.length).toBeGreaterThan(3)
+    for (const each of seen)
+      expect(each).toEqual([{ cents: 100 }, '{"cents":100}', undefined, 'memory'])
+    expect(deliveries[0]?.headers).not.toHaveProperty('changed')
+    await guard.close()
+  })
+
+  test('does not reach its dead letter', async () => {
+    const { guard, inbox } = setUp(
+      (event) => {
+        change(event)
+        throw new Error('for good')
+      },
+      { retry: { attempts: 1 } },
+    )
+    await guard.process(order('a'))
+    const [letter] = inbox.deadLetters()
+    expect(letter?.delivery.headers).not.toHaveProperty('changed')
+    expect(Buffer.from(letter?.delivery.body ?? []).toString()).toBe('{"cents":100}')
+    await guard.close()
+  })
+})
+
+test('a death is reported once, its copies as repeated, and each record has the id of the event', async () => {
+  const records: OutcomeRecord[] = []
+  const { guard } = setUp(
+    () => {
+      throw new Error('for good')
+    },
+    { retry: { attempts: 1 }, observe: (record) => void records.push(record) },
+  )
+  const dead = toDelivery('dead')
+  for (let n = 0; n < 3; n += 1) await guard.process(dead)
+  expect(records.map(({ repeated }) => repeated)).toEqual([undefined, true, true])
+  expect(new Set(records.map(({ eventId }) => eventId)).size).toBe(1)
+  await guard.close()
+})
