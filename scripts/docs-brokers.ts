@@ -44,26 +44,27 @@ export const sharedDocs = (
     default: defaults.batchSize,
     meaning:
       "Most messages in one call of the guard. With `transaction: 'batch'` they share one transaction.",
-    reason: 'Beyond a hundred, a larger batch gains little and loses more when it must be split.',
+    reason:
+      'Beyond a hundred, a larger batch gains little and costs more when it must be bisected.',
   },
   'batch.lingerMs': {
     type: 'integer, 0–60000',
     unit: MS,
     default: `0 with \`transaction: 'each'\`, ${defaults.lingerMs} with \`'batch'\``,
-    meaning: 'How long to wait for a batch to fill, from its first message on.',
-    reason: 'Single transactions gain nothing by waiting; later messages never prolong the wait.',
+    meaning: 'How long to wait for a batch to fill, counted from its first message.',
+    reason: 'Single transactions gain nothing by waiting. Later messages do not prolong the wait.',
   },
   drainMs: {
     type: `integer, 0–${LONGEST_DRAIN_MS}`,
     unit: MS,
     default: defaults.drainMs,
-    meaning: 'How long running handlers may go on in a drain before their signals abort.',
+    meaning: 'How long running handlers may continue in a drain before their signals abort.',
     reason:
-      'With two seconds more for handlers that heed their signal, it fits in the 30 s of Kubernetes.',
+      'Handlers get two seconds more after the abort, and both fit in the 30 s grace period of Kubernetes.',
   },
   signal: {
     type: 'AbortSignal',
-    meaning: 'Aborted: the same as `drain()`.',
+    meaning: 'Aborting it does the same as `drain()`.',
     reason: 'None by default: call `drain()` yourself.',
   },
 })

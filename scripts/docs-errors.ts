@@ -10,18 +10,18 @@ interface ErrorDoc {
 const ERRORS: Readonly<Record<ErrorCode, ErrorDoc>> = {
   ONCEWARD_RETRYABLE: {
     name: 'RetryableError',
-    when: 'Thrown by your handler: try again later, after `afterMs` if given. Any other error means the same.',
-    remedy: 'Nothing. After `retry.attempts` runs the event is a dead letter.',
+    when: 'Thrown by your handler: the event is retried later, after `afterMs` if given. Any other error means the same.',
+    remedy: 'Nothing. After `retry.attempts` runs the event is dead-lettered.',
   },
   ONCEWARD_FATAL: {
     name: 'FatalError',
     when: 'Thrown by your handler: this event can never succeed.',
-    remedy: 'The event is a dead letter at once. Mend the cause, then replay it.',
+    remedy: 'The event is dead-lettered at once. Fix the cause, then replay the event.',
   },
   ONCEWARD_INVALID_PAYLOAD: {
     name: 'InvalidPayloadError',
-    when: 'The body cannot be decoded, does not fit the schema, or the key is none (empty, too long, not well formed).',
-    remedy: 'The message is a dead letter. Mend the producer, or the schema and replay.',
+    when: 'The body cannot be decoded or does not match the schema, or the key is invalid (empty, too long, not well-formed).',
+    remedy: 'The message is dead-lettered. Fix the producer, or fix the schema and replay.',
   },
   ONCEWARD_MISSING_KEY: {
     name: 'MissingKeyError',
@@ -32,32 +32,33 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorDoc>> = {
     name: 'ConflictError',
     when: 'The event key was used before with another payload.',
     remedy:
-      'Look at both: the key resolver is too coarse, or the producer uses a key twice. `fingerprint` can leave fields out.',
+      'Compare the payloads: the key resolver is too coarse, or the producer uses a key twice. `fingerprint` can leave fields out.',
   },
   ONCEWARD_LEASE_LOST: {
     name: 'LeaseLostError',
     when: 'Another owner may have taken the event over while the handler ran.',
     remedy:
-      'Nothing: it was rolled back. If it happens often, raise `leaseMs` or look for a blocked event loop.',
+      'Nothing: the transaction was rolled back. If it happens often, raise `leaseMs` or look for a blocked event loop.',
   },
   ONCEWARD_DEADLINE_EXCEEDED: {
     name: 'DeadlineExceededError',
     when: 'The handler ran longer than `deadlineMs`, or a drain ran out of time.',
-    remedy: 'It was rolled back. Heed `signal` in the handler, or raise `deadlineMs`.',
+    remedy:
+      'The transaction was rolled back. Pass `signal` to slow calls in the handler, or raise `deadlineMs`.',
   },
   ONCEWARD_COMMIT_UNKNOWN: {
     name: 'CommitUnknownError',
-    when: 'The connection ended after `COMMIT` was sent and before its answer came.',
-    remedy: 'Nothing: the guard asks the inbox again, and if that fails the redelivery does.',
+    when: 'The connection ended after `COMMIT` was sent and before the answer arrived.',
+    remedy: 'Nothing: the guard looks the event up again. If that fails, the redelivery finds it.',
   },
   ONCEWARD_STORE_UNAVAILABLE: {
     name: 'StoreUnavailableError',
     when: 'Postgres cannot be reached, has no connection left, or did not answer in time.',
-    remedy: 'Bring it back. Deliveries wait meanwhile and no attempt is counted.',
+    remedy: 'Restore Postgres. Deliveries wait meanwhile, and no attempt is counted.',
   },
   ONCEWARD_CONFIGURATION: {
     name: 'ConfigurationError',
-    when: 'Options, tables, pool or queues that cannot work. Thrown at start.',
+    when: 'Options, tables, the pool or queues cannot work as they are. Thrown at start.',
     remedy: 'Do what the message says; it lists every problem at once.',
   },
 }

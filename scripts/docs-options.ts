@@ -14,30 +14,30 @@ const INBOX: Docs<keyof KyselyInboxOptions> = {
   schema: {
     type: 'string, 1–63 bytes',
     default: DEFAULT_SCHEMA,
-    meaning: 'Schema of the tables; `migrate` and `deadLetters` take it too.',
-    reason: 'A schema of its own keeps the tables apart from yours.',
+    meaning: 'Schema of the tables. Pass the same one to `migrate` and `deadLetters`.',
+    reason: 'A separate schema keeps the tables apart from yours.',
   },
   isolation: {
     type: "'read committed' | 'repeatable read' | 'serializable'",
     default: INBOX_DEFAULTS.isolation,
     meaning: "Isolation level of the handler's transactions. It cannot be set after the claim.",
     reason:
-      "PostgreSQL's own default. With the others a serialization failure is run again, at most five times for one event.",
+      'The default of PostgreSQL. With the other levels a transaction that fails to serialize runs again, at most five times for one event.',
   },
   commitSilenceMs: {
     type: 'integer, 100–3600000',
     unit: MS,
     default: INBOX_DEFAULTS.commitSilenceMs,
     meaning:
-      'Longest wait for the answer to a COMMIT; beyond it the outcome is unknown and asked for on another connection.',
-    reason: 'Long enough for a busy disk; synchronous standbys may need it longer.',
+      'Longest wait for the answer to a COMMIT. After it the outcome counts as unknown and is looked up on another connection.',
+    reason: 'Long enough for a busy disk. Synchronous standbys may need more.',
   },
   poolSize: {
     type: 'integer, 1 or more',
     default: undefined,
     meaning:
-      'Kysely only: connections of the pool below it. Given, guards that share the pool take turns, two connections stay spare, and a `concurrency` it cannot carry is refused at start.',
-    reason: 'Kysely does not show its pool; of a pool of pg the size is known.',
+      'Kysely only: the number of connections in its pool. If set, guards that share the pool take turns, two connections stay spare, and a `concurrency` that the pool cannot carry is refused at start.',
+    reason: 'Kysely does not expose its pool. The size of a `pg` pool is known.',
   },
 }
 
@@ -48,22 +48,22 @@ const REDIS: Docs<keyof RedisLeasesOptions> = {
     default: `${REDIS_DEFAULTS.besideMs} beside an inbox, ${REDIS_DEFAULTS.aloneMs} without`,
     meaning: 'Longest wait for Redis.',
     reason:
-      'Beside an inbox the guard then goes straight to Postgres; without one there is nowhere else to go.',
+      'Beside an inbox the guard then goes straight to Postgres. Without an inbox it has no other source.',
   },
   namespace: {
     type: 'string, 1–64 bytes',
     default: REDIS_DEFAULTS.namespace,
-    meaning:
-      'Part of every key. Beside an inbox the identity of the Postgres history is added to it.',
-    reason: 'Several systems may share one Redis.',
+    meaning: 'Part of every key. Beside an inbox the identity of the Postgres history is added.',
+    reason: 'Several systems can share one Redis.',
   },
   rememberDoneMs: {
     type: 'integer, 1000–31536000000',
     unit: MS,
     default: REDIS_DEFAULTS.rememberDoneMs,
-    meaning: 'How long done events are remembered beside an inbox: at least this, at most twice.',
+    meaning:
+      'How long done events are remembered beside an inbox: at least this long, at most twice as long.',
     reason:
-      'Most copies come soon; Postgres remembers for the whole dedup window. Without an inbox Redis does, so there it must not be shorter.',
+      'Most copies arrive soon, and Postgres remembers for the whole dedup window. Without an inbox only Redis remembers, so there it must not be shorter than the window.',
   },
 }
 

@@ -5,7 +5,6 @@ import { missingIn } from './named-in-docs.ts'
 const COMING = [
   'dispatch.ts',
   'packages/core/src/model/attempt-rules.ts',
-  'packages/core/src/options/table.ts',
   'refuseProblems',
   'classifyError',
   'BrokerErrorKind',

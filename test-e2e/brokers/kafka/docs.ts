@@ -29,43 +29,43 @@ const OWN: Docs<OwnOption<ConsumeKafkaOptions> | ConsumerSetting> = {
   deadLetter: {
     type: '{ producer, topic }',
     meaning:
-      'Where dead messages go: to that topic, by a producer of yours, with headers that say why.',
+      'Where dead messages go: to that topic, sent by your producer, with headers that give the reason.',
     reason:
-      'Left out, the record in Postgres is the place and the offset passes. Required without an inbox.',
+      'If left out, dead messages are only recorded in Postgres and the offset moves. Required without an inbox.',
   },
   fromBeginning: {
     type: 'boolean',
     default: 'true',
     meaning:
-      'Where a group without an offset starts, and where it goes on when its offset fell out of the log.',
-    reason: '`false` skips unread what is there then: that is loss.',
+      'True: a group without an offset, or whose offset fell out of the log, starts at the oldest record.',
+    reason: '`false` skips the records that are in the log by then, which loses them.',
   },
   partitionsConsumedConcurrently: {
     type: 'integer, 1–1000',
     unit: 'partitions',
     default: DEFAULTS.partitionsConsumedConcurrently,
     meaning:
-      'Partitions whose records may be in hand at once. How many handlers run is `concurrency` of the guard, over all of them.',
-    reason: 'One slow partition must not stop the others, and what is in hand is memory.',
+      "Partitions whose records may be in hand at once. The guard's `concurrency` limits the handlers over all partitions.",
+    reason: 'One slow partition must not stop the others, and records in hand need memory.',
   },
   consumer: {
     type: 'Partial<ConsumerConfig>',
-    meaning: 'Further settings of the kafkajs consumer that onceward makes.',
-    reason: 'The rows below are the ones that onceward sets itself; yours win.',
+    meaning: 'Further settings of the kafkajs consumer that onceward creates.',
+    reason: 'onceward sets those in the rows below; your values win.',
   },
   'consumer.sessionTimeout': {
     type: 'integer, 1000–1800000',
     unit: MS,
     default: `${DEFAULTS.sessionTimeoutMs} (10 s); with \`leases\` at least \`leaseMs\`, up to 30 s`,
-    meaning: 'A member that is silent for so long loses its partitions.',
+    meaning: 'A member that is silent for this long loses its partitions.',
     reason:
-      'It bounds how soon the records of a dead process run elsewhere. A lease that outlives it makes them wait.',
+      'It decides how soon the records of a dead process run elsewhere. A lease that outlives the session makes them wait.',
   },
   'consumer.heartbeatInterval': {
     type: 'integer',
     unit: MS,
     default: 'a sixth of the sessionTimeout',
-    meaning: 'Between two heartbeats; they go on while handlers run.',
+    meaning: 'Time between two heartbeats, which continue while handlers run.',
     reason: 'At most a third of the session, so that one lost heartbeat costs nothing.',
   },
   'consumer.maxWaitTimeInMs': {
@@ -73,20 +73,20 @@ const OWN: Docs<OwnOption<ConsumeKafkaOptions> | ConsumerSetting> = {
     unit: MS,
     default: `${DEFAULTS.maxWaitTimeMs}, at most a third of the sessionTimeout`,
     meaning: 'How long a fetch waits for records.',
-    reason: 'kafkajs sends heartbeats between fetches: an idle member needs short ones.',
+    reason: 'kafkajs sends heartbeats between fetches, so an idle member needs short fetches.',
   },
   'consumer.retry': {
     type: 'RetryOptions',
     default: 'as many retries as a session has seconds and 5, 100 ms to 1 s apart',
     meaning:
-      'How kafkajs meets errors of the cluster. `restartOnFailure` is asked, and the restart is a new consumer of ours.',
-    reason: 'A short outage then costs no rebalance.',
+      'How kafkajs retries after cluster errors. If `restartOnFailure` agrees, onceward restarts with a new consumer.',
+    reason: 'A short outage costs no rebalance.',
   },
   'consumer.allowAutoTopicCreation': {
     type: 'boolean',
     default: 'false',
-    meaning: 'Whether asking for a topic may create it.',
-    reason: 'A topic that was deleted must not come back empty because it is consumed.',
+    meaning: 'Whether a request for a missing topic creates it.',
+    reason: 'A deleted topic must not come back empty because somebody consumes it.',
   },
 }
 
@@ -98,7 +98,8 @@ const OPTIONS: Docs<string> = {
     unit: MS,
     default: 'no effect',
     meaning: 'Accepted as in the other adapters.',
-    reason: 'A fetch brings what there is: `consumer.minBytes` makes it wait for more.',
+    reason:
+      'A fetch returns the records that are there. `consumer.minBytes` makes it wait for more.',
   },
 }
 

@@ -24,9 +24,9 @@ const OWN: Docs<OwnOption<ConsumeSqsOptions>> = {
   deadLetter: {
     type: "{ queueUrl } | 'redrive'",
     meaning:
-      "Where dead messages go: to that queue, with headers that say why; or `'redrive'`, left to the queue's own redrive policy.",
+      "Where dead messages go: to that queue, with headers that give the reason. With `'redrive'` they are left to the queue's own redrive policy.",
     reason:
-      'Left out, the record in Postgres is the place and the message is deleted. Required without an inbox.',
+      'If left out, dead messages are only recorded in Postgres and deleted. Required without an inbox.',
   },
   visibilityMs: {
     type: `integer, 1000–${LONGEST_VISIBILITY_MS}`,
@@ -35,14 +35,14 @@ const OWN: Docs<OwnOption<ConsumeSqsOptions>> = {
     meaning:
       'How long SQS hides a message after each receive and each renewal. Renewed while the message is in hand.',
     reason:
-      'It bounds how soon the message of a dead process comes back, not how long a handler may take. A little more than the lease, so that the lease is free by then.',
+      'It decides how soon the message of a dead process returns, not how long a handler may take. It is a little longer than the lease, so that the lease has expired by then.',
   },
   longPollMs: {
     type: 'integer, 0–20000',
     unit: MS,
     default: DEFAULTS.longPollMs,
     meaning: 'How long a receive waits for a message.',
-    reason: 'The most that SQS allows: an idle queue costs the fewest requests.',
+    reason: 'The longest that SQS allows, so that an idle queue costs the fewest requests.',
   },
 }
 

@@ -6,14 +6,14 @@ import type { CommonOptions } from '../options/options.ts'
 /** A decoded body. */
 export interface Decoded {
   readonly value: unknown
-  /** Whether the value as JSON says all that the body said; false when JavaScript rounded a number in it. */
+  /** True if the value as JSON holds everything in the body; false if JavaScript rounded one of its numbers. */
   readonly isExact: boolean
 }
 
 /**
- * Decodes by the user's function, or by the default: JSON in UTF-8, an empty body is null.
+ * Decodes the body with the user's function, or with the default: JSON in UTF-8, and null for an empty body.
  *
- * @throws {@link InvalidPayloadError} | what the user's function throws.
+ * @throws {@link InvalidPayloadError}, or whatever the user's function throws.
  */
 export function decodeDelivery(
   delivery: Delivery,
@@ -30,7 +30,7 @@ async function decodeBy(
   return { value, isExact: isLosslessJson(value) }
 }
 
-/** Strict: two different bodies must not become one by replacement characters. */
+/** Strict, because replacement characters would make two different bodies equal. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
 function decodeJson(body: Uint8Array): Decoded {
@@ -39,9 +39,12 @@ function decodeJson(body: Uint8Array): Decoded {
   try {
     return { value: JSON.parse(text), isExact: !hasRoundedNumber(text) }
   } catch (cause) {
-    throw new InvalidPayloadError('The body is not JSON. Give `decode` for other formats.', {
-      cause,
-    })
+    throw new InvalidPayloadError(
+      'The body is not JSON. Set the option `decode` for other formats.',
+      {
+        cause,
+      },
+    )
   }
 }
 
@@ -49,21 +52,21 @@ function decodeUtf8(body: Uint8Array): string {
   try {
     return utf8.decode(body)
   } catch (cause) {
-    const remedy = 'Give `decode` for other encodings.'
+    const remedy = 'Set the option `decode` for other encodings.'
     throw new InvalidPayloadError(`The body is not UTF-8. ${remedy}`, { cause })
   }
 }
 
-/** Doubles hold every decimal of 15 digits, so shorter numbers without an exponent need no look. */
+/** A double holds every decimal of 15 digits, so shorter numbers without an exponent are never rounded. */
 const MAY_BE_ROUNDED = /[0-9][0-9.]{15}|[0-9][eE]/
 
 const STRING = /"[^"\\]*(?:\\.[^"\\]*)*"/g
 const NUMBER = /-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/g
 
-/** Whether the JSON text holds a number that is another one after `JSON.parse`. */
+/** True if `JSON.parse` changes a number of the JSON text. */
 function hasRoundedNumber(text: string): boolean {
   if (!MAY_BE_ROUNDED.test(text)) return false
-  // Digits inside strings say nothing, and ids are full of them.
+  // Digits inside strings are not numbers, and ids are full of them.
   const bare = text.replace(STRING, '')
   return (
     MAY_BE_ROUNDED.test(bare) && (bare.match(NUMBER) ?? []).some((token) => !isExactNumber(token))
@@ -88,8 +91,8 @@ function toScientific(literal: string): string {
 }
 
 /**
- * Whether JSON text says all of a value that a user's decoder made: plain objects, arrays and primitives, with
- * dates by their ISO text. A map, a class or a rounded integer would make different payloads look alike.
+ * True if JSON text can hold everything in a value that a user's decoder made: plain objects, arrays and primitives,
+ * and dates as ISO text. JSON text of a map, a class or a rounded integer would be equal for different payloads.
  */
 function isLosslessJson(root: unknown): boolean {
   const open: unknown[] = [root]

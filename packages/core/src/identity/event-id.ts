@@ -2,16 +2,17 @@ import { hash } from 'node:crypto'
 import type { EventId } from '../model/brands.ts'
 
 const LENGTH_BYTES = 4
-/** Of the 64 hex digits: 128 bits. */
+/** The leading 128 bits of the 64 hex digits. */
 const ID_HEX_DIGITS = 32
 
 /**
- * The id that all stores key by: the leading 128 bits of SHA-256 over consumer, tenant and key, as a lower-case UUID.
+ * The id under which every store keeps an event: the leading 128 bits of SHA-256 over consumer, tenant and key, as a
+ * lower-case UUID.
  *
- * Exact bytes, the same as of the SQL function `onceward.event_id(consumer, tenant, key)`: three fields one after
- * the other, each a 4-byte big-endian count of its UTF-8 bytes followed by these bytes. No tenant is the empty
- * string: four zero bytes. The lengths keep ('ab', 'c') and ('a', 'bc') apart. The 16 bytes are written as they are,
- * in groups of 8-4-4-4-12 hex digits; no version or variant bits are set.
+ * The SQL function `onceward.event_id(consumer, tenant, key)` hashes the same bytes: three fields one after the other,
+ * each a 4-byte big-endian count of its UTF-8 bytes followed by these bytes. A missing tenant is the empty string,
+ * which is four zero bytes. The counts keep ('ab', 'c') and ('a', 'bc') apart. The 16 bytes are written unchanged in
+ * groups of 8-4-4-4-12 hex digits, without version or variant bits.
  *
  * @param tenant - `undefined` and `''` are the same: no tenant.
  */

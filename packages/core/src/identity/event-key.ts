@@ -1,16 +1,16 @@
 import type { EventKey } from '../model/brands.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
 
-/** Longest key or tenant. Room for every identifier in use, and an index row stays far below a page. */
+/** Longest key or tenant. Every identifier in use fits, and an index row stays far below a page. */
 const MOST_BYTES = 1_024
 
 /**
- * Makes a key of what a resolver found: a well-formed string or a safe integer, 1–1024 bytes in UTF-8.
+ * Turns a resolver's value into a key: a well-formed string or a safe integer, 1–1024 bytes in UTF-8.
  *
- * Resolvers are typed, but what they read is JSON: `JSON.parse` makes two 64-bit ids one, and lone surrogates of
- * two different keys are encoded alike. Either would make one event of two, so they are refused.
+ * Resolvers are typed, but they read JSON. `JSON.parse` can round two 64-bit ids to the same number, and lone surrogates
+ * of two different keys have the same encoding. Both would make one event of two, so such keys are refused.
  *
- * @returns undefined when there is none.
+ * @returns undefined when the resolver found no key.
  * @throws {@link InvalidPayloadError}
  */
 export function toEventKey(value: unknown, name = 'event key'): EventKey | undefined {

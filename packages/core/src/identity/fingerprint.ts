@@ -5,37 +5,37 @@ import type { FingerprintRule } from '../options/resolved-options.ts'
 import type { Decoded } from './decode.ts'
 
 /**
- * Versions of the rules that make fingerprints, kept for ever: they are stored in every row. A change in what is
- * hashed is a new number, or every redelivery across the change would be a conflict.
+ * Versions of the fingerprint rules. Each version stays for ever, because every row stores one. A change in what is
+ * hashed needs a new number; otherwise every redelivery across the change would be a conflict.
  */
 export const FINGERPRINT_RULES: Readonly<Record<'none' | 'body' | 'function', number>> =
   Object.freeze({
-    /** No fingerprint; nothing is ever a conflict. */
+    /** No fingerprint, and so never a conflict. */
     none: 0,
-    /** SHA-256 over the RFC 8785 text of the decoded body, or over the raw body where that text would not tell all. */
+    /** SHA-256 over the RFC 8785 text of the decoded body, or over the raw body if that text would lose something. */
     body: 1,
-    /** SHA-256 over the RFC 8785 text of what the user's function returned; of nothing when it returned undefined. */
+    /** SHA-256 over the RFC 8785 text of the user's function's result, or over no bytes if the result is undefined. */
     function: 2,
   } as const)
 
 const RULE_BITS = 8n
 /** 56 bits. */
 const DIGEST_HEX_DIGITS = 14
-/** What a guard registers: fingerprints of different rules say nothing about each other. */
+/** The version that a guard registers. Fingerprints of different rules cannot be compared. */
 export const fingerprintRuleOf = (rule: FingerprintRule): number =>
   FINGERPRINT_RULES[typeof rule === 'function' ? 'function' : rule]
 
 export interface Fingerprinted {
   readonly body: Uint8Array
-  /** Before the schema: a new default in it must not turn redeliveries into conflicts. */
+  /** The body from before the schema, so that a new default in the schema does not turn redeliveries into conflicts. */
   readonly decoded: Decoded
-  /** After the schema. */
+  /** The payload from after the schema. */
   readonly payload: unknown
 }
 
 /**
- * What the payload was, as a signed 64-bit integer: the leading 56 bits of a SHA-256, then 8 bits for the version
- * of the rule ({@link FINGERPRINT_RULES}). Headers never enter it: they change with each hop.
+ * The fingerprint of a payload, a signed 64-bit integer: the leading 56 bits of a SHA-256, then 8 bits for the version
+ * of the rule ({@link FINGERPRINT_RULES}). Headers are left out, because they change with each hop.
  */
 export function fingerprintOf(
   rule: FingerprintRule,
@@ -59,13 +59,13 @@ function toFingerprint(rule: FingerprintRule, bytes: string | Uint8Array): Finge
   return BigInt.asIntN(64, (digest << RULE_BITS) | version) as Fingerprint
 }
 
-/** Undefined when the text would not tell two different bodies apart. */
+/** Undefined if two different bodies could have the same text. */
 function toCanonicalText({ value, isExact }: Decoded): string | undefined {
   if (!isExact) return undefined
   try {
     return canonicalize(value)
   } catch {
-    // A lone surrogate, an infinite number, a bigint: RFC 8785 has no text for it.
+    // RFC 8785 has no text for a lone surrogate, an infinite number or a bigint.
     return undefined
   }
 }

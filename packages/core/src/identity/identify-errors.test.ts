@@ -18,10 +18,10 @@ const throwing = (error: unknown) => (): never => {
   throw error
 }
 
-describe('who has no key is told what is missing, and what to do', () => {
+describe('the error for a missing key says what is missing and what to do', () => {
   const noKey = 'No resolver of `eventKey` found a key.'
   const remedy =
-    'Let the producer set it (CloudEvents source and id, or an idempotency-key header), or give a resolver for where it is.'
+    'Let the producer set it (CloudEvents source and id, or an idempotency-key header), or set the option to a resolver that finds it.'
 
   test.each([
     [withoutKey(), {}, `${noKey} ${remedy}`],
@@ -29,7 +29,7 @@ describe('who has no key is told what is missing, and what to do', () => {
     [
       withoutKey(),
       { onMissingKey: 'position' },
-      `${noKey} The message has no position in its broker to take instead.`,
+      `${noKey} The message has no position in its broker that could be used instead.`,
     ],
   ] as const)('%#', async (delivery, given, message) => {
     expect(await run(delivery, given)).toMatchObject({

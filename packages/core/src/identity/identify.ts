@@ -11,7 +11,7 @@ import { fingerprintOf } from './fingerprint.ts'
 import { position, withDecoded } from './resolvers.ts'
 import { validate } from './schema.ts'
 
-/** What step 1 made of a delivery. */
+/** The result of step 1 for a delivery. */
 export type Identified =
   | {
       readonly kind: 'identified'
@@ -26,9 +26,9 @@ export type Identified =
       readonly error: InvalidPayloadError | MissingKeyError
       readonly key?: string | undefined
     }
-  /** A function of the user's threw a {@link RetryableError}: a schema registry that is down, say. */
+  /** A user's function threw a {@link RetryableError}, for example because a schema registry is down. */
   | { readonly kind: 'retry'; readonly error: unknown }
-  /** No key, and the user's policy is to run it all the same. */
+  /** The message has no key, and the user's policy is to run it without a guard. */
   | {
       readonly kind: 'unguarded'
       readonly payload: unknown
@@ -36,8 +36,8 @@ export type Identified =
     }
 
 /**
- * Step 1: decode → skip → schema → key → fingerprint. Never rejects: what the user's functions throw refuses the
- * message, because it would be thrown at each redelivery; only a {@link RetryableError} says otherwise.
+ * Step 1: decode → skip → schema → key → fingerprint. Never rejects. If a user's function throws, the message is
+ * refused, because the function would throw at each redelivery too. A {@link RetryableError} is retried instead.
  *
  * @see design.md §2, §8
  */
@@ -52,7 +52,7 @@ export function identify(delivery: Delivery, options: ResolvedOptions): MaybeAsy
   }
 }
 
-/** What is known by the time that something throws. */
+/** The key, if it is known when a later step throws. */
 interface Found {
   key?: EventKey | undefined
 }
@@ -149,7 +149,7 @@ function findIdentity(
   })
 }
 
-/** The first resolver that finds one wins. */
+/** Returns the key of the first resolver that finds one. */
 function findKey(
   seen: DecodedDelivery<unknown>,
   resolvers: ResolvedOptions['eventKey'],
@@ -187,8 +187,8 @@ function findOrderingKey(
 }
 
 /**
- * Calls a function of the user's and names it when it throws. Awaits what it returns, also where its type is not
- * a promise: a promise taken for a value would skip every message, or make all payloads alike.
+ * Calls a user's function, and names the function if it throws. Awaits its result even where the type allows no promise:
+ * a promise taken for a value would skip every message, or make all payloads equal.
  */
 function callUserFunction<Value>(name: string, call: () => Value): MaybeAsync<Awaited<Value>> {
   try {
@@ -229,7 +229,7 @@ function missing(what: {
     ? 'The resolver of `tenant` found none.'
     : 'No resolver of `eventKey` found a key.'
   const remedy = what.isPositionMissing
-    ? 'The message has no position in its broker to take instead.'
-    : 'Let the producer set it (CloudEvents source and id, or an idempotency-key header), or give a resolver for where it is.'
+    ? 'The message has no position in its broker that could be used instead.'
+    : 'Let the producer set it (CloudEvents source and id, or an idempotency-key header), or set the option to a resolver that finds it.'
   return new MissingKeyError(`${problem} ${remedy}`)
 }

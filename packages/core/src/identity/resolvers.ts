@@ -3,14 +3,14 @@ import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
 import { ConfigurationError, InvalidPayloadError } from '../model/errors.ts'
 import type { Resolver } from '../options/options.ts'
 
-/** How transports spell the attributes of a CloudEvent; AMQP 0-9-1 has no binding of its own. */
+/** How transports spell the attributes of a CloudEvent. AMQP 0-9-1 has no CloudEvents binding, so several are in use. */
 const CLOUD_EVENT_HEADERS = ['ce_', 'ce-', 'cloudevents:', 'cloudevents_'].map((prefix) => ({
   source: `${prefix}source`,
   id: `${prefix}id`,
 }))
 
 /**
- * The key of a CloudEvent: its `source` and `id` together, because an id is unique per source only.
+ * The key of a CloudEvent: its `source` and `id` together, because an id is unique only per source.
  *
  * Reads the binary mode (`ce_id`, `ce-id`, `cloudEvents:id`, `cloudEvents_id` and their sources among the headers),
  * then the structured mode (a body of content type `application/cloudevents+json`, or one with `specversion`).
@@ -21,13 +21,13 @@ export function cloudEventKey(): Resolver {
   return (delivery) => binaryCloudEvent(delivery) ?? structuredCloudEvent(delivery)
 }
 
-/** The `Idempotency-Key` header (or `x-idempotency-key`), or the one that is named. */
+/** The value of the `Idempotency-Key` header (or `x-idempotency-key`), or of the header with the given name. */
 export function idempotencyKeyHeader(name?: string): Resolver {
   if (name !== undefined) return header(name)
   return ({ headers }) => read(headers, 'idempotency-key') ?? read(headers, 'x-idempotency-key')
 }
 
-/** A header of the message, whatever its case. One that is there but empty is no key at all, and refused. */
+/** The value of a header, in whatever case its name is written. An empty value is an invalid key and refused. */
 export function header(name: string): Resolver {
   if (typeof name !== 'string' || name === '') {
     throw new ConfigurationError(`Expected the name of a header, got \`${String(name)}\`.`)
@@ -37,8 +37,8 @@ export function header(name: string): Resolver {
 }
 
 /**
- * The broker's or the publisher's id of the message. A producer that sends an event again makes a new one, and so
- * does a redrive: opt in only where neither happens.
+ * The broker's or the publisher's id of the message. When a producer sends an event again, or a queue is redriven, the
+ * copy has a new id. So use it only where neither happens.
  */
 export function messageId(): Resolver {
   return ({ messageId }) => messageId
@@ -50,8 +50,8 @@ export function payloadHash(): Resolver {
 }
 
 /**
- * The place of the message in its broker (partition and offset, message id). It tells only redeliveries of that
- * message: an event that was sent twice has two places, and one that is replayed into another topic gets a new one.
+ * The position of the message in its broker (partition and offset, message id). It detects only redeliveries of that
+ * message: an event that was sent twice has two positions, and a replay into another topic gives it a new one.
  */
 export function position(): Resolver {
   return ({ source: { broker, queue, position, incarnation } }) => {
@@ -61,12 +61,12 @@ export function position(): Resolver {
   }
 }
 
-/** The resolver's kind, then each part after its length: no two lists of parts make the same key. */
+/** The resolver's kind, then each part after its length, so that no two lists of parts have the same key. */
 function compose(kind: string, ...parts: readonly string[]): string {
   return `${kind}${parts.map((part) => `:${Buffer.byteLength(part)}:${part}`).join('')}`
 }
 
-/** Own properties only: a header named `constructor` is no function. */
+/** Own properties only, so that a header named `constructor` is not `Object.prototype.constructor`. */
 function read(headers: Delivery['headers'], name: string): string | undefined {
   return Object.hasOwn(headers, name) ? headers[name] : undefined
 }
@@ -102,7 +102,7 @@ function toCloudEventKey(source: unknown, id: unknown): string | undefined {
 
 const DECODED: unique symbol = Symbol('decoded body')
 
-/** Keeps the body as it was before the schema beside the payload: a schema may drop what carries the identity. */
+/** Keeps the body from before the schema beside the payload, because a schema may drop the field with the identity. */
 export function withDecoded<Payload>(
   delivery: DecodedDelivery<Payload>,
   decoded: unknown,

@@ -5,9 +5,9 @@ import { InvalidPayloadError } from '../model/errors.ts'
 const ISSUES_NAMED = 5
 
 /**
- * The payload as the schema gives it back, defaults and transforms applied.
+ * Returns the payload with the schema's defaults and transforms applied.
  *
- * @throws {@link InvalidPayloadError} naming the first issues and where they are.
+ * @throws {@link InvalidPayloadError} with the first issues and their places.
  * @see https://standardschema.dev
  */
 export function validate<Payload>(

@@ -62,66 +62,66 @@ export interface CommonOptions<Payload, Decoded> {
    */
   readonly consumer: string
   /**
-   * Makes a value of the body. Default: JSON in UTF-8; an empty body is null. What it throws makes the message a dead
-   * letter, because it would be thrown at each redelivery.
+   * Turns the body into a value. Default: JSON in UTF-8, and null for an empty body. If it throws, the message is
+   * dead-lettered, because it would throw at each redelivery too.
    */
   readonly decode?:
     | ((body: Uint8Array, delivery: Delivery) => Decoded | Promise<Decoded>)
     | undefined
-  /** Messages to acknowledge without a trace, decided before the schema and the key are looked at. Default: none. */
+  /** Messages for which it returns true are acknowledged without a record, before schema and key. Default: none. */
   readonly skip?: ((delivery: DecodedDelivery<NoInfer<Decoded>>) => boolean) | undefined
   /**
-   * Checks and types `event.payload`: any Standard Schema, synchronous or not. What does not fit is a dead letter.
-   * Default: none, the payload is what `decode` returned.
+   * Checks and types `event.payload`: any Standard Schema, synchronous or not. A payload that does not match is
+   * dead-lettered. Default: none, so the payload is the value that `decode` returned.
    */
   readonly schema?: StandardSchemaV1<unknown, Payload> | undefined
   /**
    * Identity of the event as its producer means it: a well-formed string or a safe integer, 1–1024 bytes. The first
-   * resolver that finds one wins. Default: `[cloudEventKey(), idempotencyKeyHeader()]`; ids of brokers are no default,
-   * because a producer that sends an event again makes new ones.
+   * resolver that finds one wins. Default: `[cloudEventKey(), idempotencyKeyHeader()]`. Broker ids are no default,
+   * because a copy that the producer sends has a new id.
    */
   readonly eventKey?: Resolver<NoInfer<Payload>> | readonly Resolver<NoInfer<Payload>>[] | undefined
-  /** Keys are unique per tenant. Given, it must find one: without it the key counts as missing. Default: no tenants. */
+  /** Keys are unique per tenant. If it is set and finds no tenant, the key counts as missing. Default: no tenants. */
   readonly tenant?: Resolver<NoInfer<Payload>> | undefined
   /**
-   * Events with an equal ordering key run in delivery order, and none overtakes one that waits. Default: the broker's
+   * Events with the same ordering key run in delivery order, and none overtakes a waiting one. Default: the broker's
    * own (record key, message group).
    */
   readonly orderingKey?: Resolver<NoInfer<Payload>> | undefined
   /**
    * What tells a duplicate from a conflict (another payload under a used key). Default: `'body'`, the decoded body before
-   * the schema, as canonical JSON (RFC 8785). Give a function when producers stamp each send; `'none'` compares nothing.
+   * the schema, as canonical JSON (RFC 8785). Set a function if producers stamp each send. `'none'` compares nothing.
    */
   readonly fingerprint?: 'body' | 'none' | ((payload: NoInfer<Payload>) => unknown) | undefined
   /**
-   * Handlers, and with them transactions, at a time. Default: `DEFAULTS.concurrency`. More than the pool carries is an
-   * error when you chose it, and lowered when you did not.
+   * Handlers, and with them transactions, that run at the same time. Default: `DEFAULTS.concurrency`. If you set more
+   * than the pool can carry, the guard does not start; the default is lowered.
    */
   readonly concurrency?: number | undefined
   /**
    * How long a done event is remembered, milliseconds. Default: `DEFAULTS.dedupWindowMs`, a day more than SQS can keep a
-   * message. It must exceed every way the broker can bring a message back.
+   * message. It must be longer than the broker can take to bring a message back.
    */
   readonly dedupWindowMs?: number | undefined
   /**
    * Time limit of a claim, milliseconds on the store's clock; renewed at a third of it. Default: `DEFAULTS.leaseMs`.
-   * After a crash nobody takes the event over sooner.
+   * After a crash no other process takes the event over sooner.
    */
   readonly leaseMs?: number | undefined
   /**
-   * Longest run of a handler, milliseconds; past it its signal aborts, its transaction is rolled back, `tx` refuses, and
+   * Longest run of a handler, milliseconds. After it the signal aborts, the transaction is rolled back, `tx` refuses, and
    * the attempt has failed. Default: `DEFAULTS.deadlineMs`. Always finite: a hung call would hold a connection for ever.
    */
   readonly deadlineMs?: number | undefined
   /**
-   * Longest wait for an event that another process holds, milliseconds; then the delivery is deferred. Default:
-   * `DEFAULTS.claimWaitMs`, too short for waiting copies to drain the pool.
+   * Longest wait for an event that another process is running, milliseconds. Then the delivery is deferred. Default:
+   * `DEFAULTS.claimWaitMs`, too short for waiting copies to exhaust the pool.
    */
   readonly claimWaitMs?: number | undefined
   /** Full jitter: up to `baseMs` × 2ⁿ, never more than `maxMs`. Defaults: `DEFAULTS.retry`. */
   readonly retry?:
     | {
-        /** Runs of the handler, crashes included, before the event is a dead letter. */
+        /** Runs of the handler, crashes included, before the event is dead-lettered. */
         readonly attempts?: number | undefined
         /** Longest wait after the first failure, milliseconds. */
         readonly baseMs?: number | undefined
@@ -129,17 +129,17 @@ export interface CommonOptions<Payload, Decoded> {
         readonly maxMs?: number | undefined
       }
     | undefined
-  /** Errors of other libraries that can never succeed: a dead letter at once. Default: none but `FatalError`. */
+  /** Errors of other libraries that retries cannot cure: dead-lettered at once. Default: only `FatalError`. */
   readonly isFatal?: ((error: unknown) => boolean) | undefined
-  /** A message without a key: dead letter (default), its place in the broker as key, or run without any guard. */
+  /** For a message without a key: dead-letter it (default), use its position as key, or run it without a guard. */
   readonly onMissingKey?: 'dead-letter' | 'position' | 'unguarded' | undefined
-  /** Another payload under a used key: dead letter (default), acknowledge, or (for tests) come back as a failure. */
+  /** For another payload under a used key: dead-letter it (default), acknowledge it, or (in tests) retry it. */
   readonly onConflict?: 'dead-letter' | 'ack' | 'throw' | undefined
   /** Called for a duplicate with the stored result, before it is acknowledged. Default: nothing. */
   readonly onDuplicate?:
     | ((event: GuardEvent<NoInfer<Payload>>, result: unknown) => void | Promise<void>)
     | undefined
-  /** The one hook for metrics: called once per delivery, when its settlement is known. What it throws is logged. */
+  /** The hook for metrics: called once per delivery, when its settlement is known. If it throws, the error is logged. */
   readonly observe?: ((record: OutcomeRecord) => void) | undefined
   /** A pino instance or `console`. Default: warnings and errors become Node process warnings. Keys appear hashed. */
   readonly logger?: Logger | undefined
@@ -152,15 +152,15 @@ export interface InboxGuardOptions<Payload, Tx, Decoded = unknown>
   extends CommonOptions<Payload, Decoded> {
   /** The durable guard: `pgInbox(pool)`, `kyselyInbox(db)`, or `memoryInbox()` in unit tests. */
   readonly inbox: Inbox<Tx>
-  /** The fast path: duplicates and live claims are answered without Postgres. Never the truth. Default: none. */
+  /** A fast path that answers duplicates and live claims without Postgres. Postgres still decides. Default: none. */
   readonly leases?: LeaseStore | undefined
-  /** One transaction per event (default), or one for the events in hand, split when one of them fails. */
+  /** One transaction per event (default), or one for the events in hand, which is bisected when one of them fails. */
   readonly transaction?: 'each' | 'batch' | undefined
   readonly onTakeover?: undefined
   readonly onStoreDown?: undefined
 }
 
-/** `done`: the effect is there, its result may be stored; `retry`: run the handler; `dead-letter`: let a person look. */
+/** `done`: the effect exists, its result may be stored. `retry`: run the handler. `dead-letter`: a person decides. */
 export type Takeover =
   | { readonly kind: 'done'; readonly result?: Json | undefined }
   | { readonly kind: 'retry' }
@@ -170,12 +170,12 @@ export type Takeover =
 export interface LeaseGuardOptions<Payload, Decoded = unknown>
   extends CommonOptions<Payload, Decoded> {
   readonly inbox?: undefined
-  /** One owner at a time, results replayed. What happens outside Postgres is not exactly once. */
+  /** One owner at a time; duplicates get the stored result. Effects outside Postgres are not exactly once. */
   readonly leases: LeaseStore
   readonly transaction?: undefined
   /**
-   * What to do when an attempt before may have had its effect: run again, dead letter, or a function that looks the
-   * effect up. Required, because nobody else can know.
+   * What to do when an earlier attempt may have had its effect: run again, dead-letter, or call a function that looks
+   * the effect up. Required, because only you can know.
    */
   readonly onTakeover:
     | 'retry'
@@ -184,7 +184,7 @@ export interface LeaseGuardOptions<Payload, Decoded = unknown>
         event: GuardEvent<NoInfer<Payload>>,
         context: HandlerContext<undefined>,
       ) => Takeover | Promise<Takeover>)
-  /** Wait for the lease store (default, fail closed), or run without it: duplicates have effects then. */
+  /** Wait for the lease store (default), or run without it, so that duplicates have effects too. */
   readonly onStoreDown?: 'wait' | 'unguarded' | undefined
 }
 

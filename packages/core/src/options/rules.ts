@@ -1,8 +1,8 @@
-/** What a value must be, and how to say so. */
+/** What a value must be, and the words for it. */
 export interface Rule {
   readonly expected: string
   readonly accepts: (value: unknown) => boolean
-  /** How to put it right, or what the number means. */
+  /** How to fix it, or what the number means. */
   readonly remedy?: string | undefined
   readonly required?: true | undefined
 }
@@ -61,7 +61,7 @@ export const consumerName: Rule = {
 }
 
 /**
- * Everything that is wrong with `options` taken one by one, as sentences:
+ * Returns every broken rule as a sentence, each option by itself:
  * ``Expected `leaseMs` to be an integer from 1000 to 43200000, got `30` (number). Units are milliseconds.``
  */
 export function brokenRules(
@@ -100,7 +100,7 @@ function sentence(name: string, { expected, remedy }: Rule, value: unknown): str
 
 const LONGEST_VALUE = 80
 
-/** Options hold clients with credentials: what is no primitive is named by its type only. */
+/** Options may hold clients with credentials, so objects are named only by their type. */
 function toText(value: unknown): string {
   if (typeof value === 'function') return 'function'
   if (Array.isArray(value)) return `[${value.length} values]`

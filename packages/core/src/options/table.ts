@@ -51,7 +51,7 @@ export const OPTIONS: OptionTable = {
     meaning:
       'Name of the logical consumer: 1–128 of `A–Z a–z 0–9 . _ : -`. Part of the identity of every event.',
     reason:
-      'Required. Two consumers of one event each get its effect; renaming a consumer makes every event new to it.',
+      'Required. Two consumers of one event each have their own effect. After a rename every event is new to the consumer.',
   },
   inbox: {
     type: 'Inbox<Tx>',
@@ -65,29 +65,29 @@ export const OPTIONS: OptionTable = {
     type: 'LeaseStore',
     rule: objectWith('a lease store', 'claim', 'renew', 'complete', 'fail', 'release', 'bury'),
     meaning:
-      'Where live claims are: beside an inbox the fast path, alone the guard of effects outside Postgres.',
-    reason: 'None by default: the smallest set-up is Postgres alone.',
+      'Where live claims are stored. Beside an inbox leases are a fast path; alone they guard effects outside Postgres.',
+    reason: 'None by default: the smallest setup is Postgres alone.',
   },
   schema: {
     type: 'StandardSchemaV1<unknown, Payload>',
     rule: standardSchema,
     meaning:
-      'Checks and types `event.payload` (zod, valibot, arktype, …). What does not fit is a dead letter.',
+      'Checks and types `event.payload` (zod, valibot, arktype, …). A payload that does not match is dead-lettered.',
     reason: 'None by default: the payload is what `decode` returned.',
   },
   decode: {
     type: '(body, delivery) => Decoded | Promise<Decoded>',
     defaultText: 'JSON in UTF-8; an empty body is null',
     rule: aFunction,
-    meaning: 'Makes a value of the body. What it throws makes the message a dead letter.',
+    meaning: 'Turns the body into a value. If it throws, the message is dead-lettered.',
     reason:
-      'Most events are JSON. Invalid UTF-8 is refused, or two different bodies would look alike.',
+      'Most events are JSON. Invalid UTF-8 is refused, because two different bodies would look alike.',
   },
   skip: {
     type: '(delivery) => boolean',
     rule: aFunction,
     meaning:
-      'Messages to acknowledge without a trace, decided before the schema and the key are looked at.',
+      'Messages for which it returns true are acknowledged without a record, before schema and key are read.',
     reason: 'None by default: nothing is skipped.',
   },
   eventKey: {
@@ -95,23 +95,23 @@ export const OPTIONS: OptionTable = {
     defaultText: '[cloudEventKey(), idempotencyKeyHeader()]',
     rule: resolvers,
     meaning:
-      'Identity of the event, as its producer means it; the first resolver that finds one wins.',
+      'Identity of the event, as its producer means it. The first resolver that finds one wins.',
     reason:
-      'Both defaults are set by the producer on purpose. Ids of brokers are not: a producer that sends again makes new ones.',
+      'Both defaults are set by the producer on purpose. Broker ids are not: when a producer sends an event again, the copy gets a new id.',
   },
   tenant: {
     type: 'Resolver',
     rule: aFunction,
     meaning:
-      'Keys are unique per tenant. Given, it must find one: without it the key counts as missing.',
-    reason: 'None by default: one name space per consumer.',
+      'Keys are unique per tenant. If the option is set and finds no tenant, the key counts as missing.',
+    reason: 'None by default: all keys of a consumer share one namespace.',
   },
   orderingKey: {
     type: 'Resolver',
     defaultText: "the broker's: record key, message group",
     rule: aFunction,
     meaning:
-      'Events with an equal ordering key run in delivery order, and none overtakes one that waits.',
+      'Events with the same ordering key run in delivery order, and none overtakes a waiting one.',
     reason: 'The producer chose that key for the order of its events.',
   },
   fingerprint: {
@@ -119,27 +119,27 @@ export const OPTIONS: OptionTable = {
     default: 'body',
     rule: either(oneOf('body', 'none'), aFunction),
     meaning:
-      'What is compared to tell a duplicate from a conflict: another payload under a key that was used before.',
+      'What is compared to tell a duplicate from a conflict (another payload under a used key).',
     reason:
-      "The decoded body before the schema, so that a new default in the schema does not turn redeliveries into conflicts. Give a function when producers stamp each send ('sentAt').",
+      "The decoded body before the schema, so that a new default in the schema does not turn redeliveries into conflicts. Set a function if producers stamp each send ('sentAt').",
   },
   transaction: {
     type: "'each' | 'batch'",
     default: 'each',
     rule: oneOf('each', 'batch'),
     meaning:
-      'With an inbox: one transaction per event, or one for the events in hand, split when one fails.',
+      'With an inbox: one transaction per event, or one for all events in hand, which is bisected when one fails.',
     reason:
-      "'each' keeps failures apart. 'batch' is several times faster where events do not fight over the same rows.",
+      "'each' isolates failures. 'batch' is several times faster if events do not compete for the same rows.",
   },
   concurrency: {
     type: 'integer',
     unit: 'handlers',
     default: 8,
     rule: integer(1, 1_000, 'It counts handlers that run at the same time.'),
-    meaning: 'Handlers (transactions) at a time in this guard.',
+    meaning: 'Handlers (transactions) that this guard runs at the same time.',
     reason:
-      'Below the 10 connections of a default `pg` pool by the two kept for attempts and dead letters. More than the pool carries is a ConfigurationError when you chose it, and lowered when you did not.',
+      'A default `pg` pool has 10 connections, and two are kept for attempts and dead letters. If you set more than the pool can carry, the guard throws a ConfigurationError; the default is lowered.',
   },
   deadlineMs: {
     type: 'integer',
@@ -147,27 +147,28 @@ export const OPTIONS: OptionTable = {
     default: 60 * SECOND_MS,
     rule: milliseconds(1, 12 * HOUR_MS),
     meaning:
-      'Longest run of a handler. Past it, its signal aborts, its transaction is rolled back and `tx` refuses.',
+      'Longest run of a handler. After it, the signal aborts, the transaction is rolled back and `tx` refuses.',
     reason:
-      'Always finite, or one hung call holds a connection and a key for ever. A passed deadline is a failure.',
+      'Always finite, because a hung call would hold a connection and a key for ever. A run past its deadline counts as failed.',
   },
   'retry.attempts': {
     type: 'integer',
     unit: 'runs',
     default: 5,
     rule: integer(1, 1_000, 'It counts runs of the handler, the first one included.'),
-    meaning: 'Runs of the handler, crashes included, before the event is a dead letter.',
+    meaning: 'Runs of the handler, crashes included, before the event is dead-lettered.',
     reason:
-      'With the default backoff, five attempts ride out a fault of up to 15 seconds. Outages of the stores themselves count nothing.',
+      'With the default back-off, five attempts survive a fault of up to 15 seconds. Outages of the stores themselves cost no attempt.',
   },
   'retry.baseMs': {
     type: 'integer',
     unit: MS,
     default: SECOND_MS,
     rule: milliseconds(0, 12 * HOUR_MS),
-    meaning: 'Longest wait after the first failure; it doubles with each further one. Full jitter.',
+    meaning:
+      'Longest wait after the first failure. It doubles with each further failure. Waits have full jitter.',
     reason:
-      'Most faults of a dependency last seconds; consumers that failed together must not come back together.',
+      'Most faults of a dependency last seconds. Jitter keeps consumers that failed together from retrying together.',
   },
   'retry.maxMs': {
     type: 'integer',
@@ -176,14 +177,14 @@ export const OPTIONS: OptionTable = {
     rule: milliseconds(0, 12 * HOUR_MS),
     meaning: 'Longest wait between two attempts, `RetryableError.afterMs` included.',
     reason:
-      'Long enough to spare a dependency that is down, short enough for somebody who waits for the result.',
+      'Long enough to spare a dependency that is down, short enough for a person who waits for the result.',
   },
   isFatal: {
     type: '(error) => boolean',
     rule: aFunction,
     meaning:
-      'Errors of other libraries that can never succeed: a dead letter at once, as if FatalError was thrown.',
-    reason: 'None by default: every error but FatalError is tried again.',
+      'Errors of other libraries that retries cannot cure. If it returns true, the event is dead-lettered at once, as with FatalError.',
+    reason: 'None by default: every error but FatalError is retried.',
   },
   dedupWindowMs: {
     type: 'integer',
@@ -192,7 +193,7 @@ export const OPTIONS: OptionTable = {
     rule: milliseconds(1_000, 3_650 * DAY_MS),
     meaning: 'How long a done event is remembered.',
     reason:
-      'One day more than the longest retention of SQS (14 days). It must exceed every way the broker can bring a message back, which adapters check at start.',
+      'One day more than the longest retention of SQS (14 days). It must be longer than the broker can take to bring a message back; adapters check this at start.',
   },
   leaseMs: {
     type: 'integer',
@@ -202,7 +203,7 @@ export const OPTIONS: OptionTable = {
     meaning:
       "Time limit of a claim, on the store's clock; renewed at a third of it while the handler runs.",
     reason:
-      'After a crash, nobody takes the event over sooner. Two renewals may be lost before the lease is.',
+      'After a crash no other process takes the event over sooner. Two renewals may fail before the lease is lost.',
   },
   claimWaitMs: {
     type: 'integer',
@@ -210,51 +211,51 @@ export const OPTIONS: OptionTable = {
     default: 250,
     rule: milliseconds(1, 60_000),
     meaning:
-      'Longest wait for an event that another process holds, before the delivery is deferred.',
-    reason: 'Longer than most transactions, too short for waiting copies to drain the pool.',
+      'Longest wait for an event that another process is running, before the delivery is deferred.',
+    reason: 'Longer than most transactions, and too short for waiting copies to exhaust the pool.',
   },
   onMissingKey: {
     type: "'dead-letter' | 'position' | 'unguarded'",
     default: 'dead-letter',
     rule: oneOf('dead-letter', 'position', 'unguarded'),
     meaning:
-      'A message without a key: dead letter, its place in the broker as key, or run without any guard.',
+      'For a message without a key: dead-letter it, use its position in the broker as key, or run it without a guard.',
     reason:
-      "The position says nothing of copies the producer sends: 'position' and 'unguarded' are decisions.",
+      "A position cannot detect copies that the producer sends, so 'position' and 'unguarded' must be your decision.",
   },
   onConflict: {
     type: "'dead-letter' | 'ack' | 'throw'",
     default: 'dead-letter',
     rule: oneOf('dead-letter', 'ack', 'throw'),
     meaning:
-      'Another payload under a used key: dead letter, acknowledge, or (in tests) come back as a failure.',
+      'For another payload under a used key: dead-letter it, acknowledge it, or (in tests) retry it as a failure.',
     reason:
-      'It is a mistake of the producer or of the key, and the second payload may be the right one.',
+      'A conflict is a mistake of the producer or of the key resolver, and the second payload may be the right one.',
   },
   onDuplicate: {
     type: '(event, result) => void | Promise<void>',
     rule: aFunction,
     meaning: 'Called for a duplicate with the stored result, before it is acknowledged.',
-    reason: 'None by default: a duplicate is acknowledged in silence.',
+    reason: 'None by default: a duplicate is acknowledged silently.',
   },
   onTakeover: {
     type: "'retry' | 'dead-letter' | (event, context) => Takeover",
     rule: either(oneOf('retry', 'dead-letter'), aFunction),
-    meaning: 'Without an inbox: what to do when an attempt before may have had its effect.',
+    meaning: 'Without an inbox: what to do when an earlier attempt may have had its effect.',
     reason:
-      'Required with leases alone, refused beside an inbox: only you know whether the effect can be looked up or repeated.',
+      'Required with leases alone, and refused beside an inbox. Only you know whether the effect can be looked up or repeated.',
   },
   onStoreDown: {
     type: "'wait' | 'unguarded'",
     default: 'wait',
     rule: oneOf('wait', 'unguarded'),
     meaning: 'Without an inbox: wait for the lease store, or run without it.',
-    reason: 'Fail closed: without the store a duplicate cannot be told from a first delivery.',
+    reason: 'Waiting is safe: without the store a duplicate cannot be told from a first delivery.',
   },
   observe: {
     type: '(record) => void',
     rule: aFunction,
-    meaning: 'Called once per delivery when its settlement is known: metrics.',
+    meaning: 'Called once per delivery when its settlement is known; use it for metrics.',
     reason: 'None by default.',
   },
   logger: {
@@ -263,13 +264,13 @@ export const OPTIONS: OptionTable = {
     rule: objectWith('a logger', 'debug', 'info', 'warn', 'error'),
     meaning: 'A pino instance or `console`. Keys appear hashed.',
     reason:
-      'Without one, warnings and errors become Node process warnings, so that a failing handler is not silent.',
+      'Without a logger, warnings and errors become Node process warnings, so that a failing handler does not go unnoticed.',
   },
   runtime: {
     type: 'Runtime',
     defaultText: 'systemRuntime',
     rule: objectWith('a runtime', 'now', 'monotonic', 'random', 'uuid', 'setTimer'),
     meaning: 'Time, randomness and ids, for simulations.',
-    reason: 'Tests run the engine under a clock of their own.',
+    reason: 'Tests run the engine on their own clock.',
   },
 }
