@@ -7,6 +7,7 @@ export type { DecodedDelivery, Delivery, DeliverySource, GuardEvent } from './mo
 export type {
   AbandonReason,
   DeadLetterReason,
+  DeferCause,
   DeferReason,
   Settlement,
 } from './model/settlement.ts'
