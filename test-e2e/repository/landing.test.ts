@@ -100,7 +100,10 @@ function landed(files: Readonly<Record<string, string>>) {
   const write = (name: string, text: string): void => writeFileSync(join(directory, name), text)
   try {
     symlinkSync(join(root, 'node_modules'), join(directory, 'node_modules'))
-    write('vitest.config.mjs', "export default { cacheDir: 'cache', test: { tags: [{ name: 'nightly' }] } }")
+    write(
+      'vitest.config.mjs',
+      "export default { cacheDir: 'cache', test: { tags: [{ name: 'nightly' }] } }",
+    )
     for (const [name, text] of Object.entries(files)) {
       write(`${name}.test.mjs`, headOf(name) + text)
     }
