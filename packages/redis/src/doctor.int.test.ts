@@ -39,7 +39,7 @@ describe('the start of a guard', () => {
     }
     const opening = redisLeases(forgetful).open?.(testRegistration())
     await expect(opening).rejects.toThrow(ConfigurationError)
-    await expect(opening).rejects.toThrow(/of two claims one wins/)
+    await expect(opening).rejects.toThrow(/exactly one of two claims wins/)
   })
 
   it.each<[string, RegExp, (answer: unknown) => unknown]>([
@@ -52,18 +52,18 @@ describe('the start of a guard', () => {
           : answer,
     ],
     [
-      'a server that keeps claims no longer than their lease',
-      /a claim is kept far longer than its lease \(5 ms\)/,
+      'a server that deletes claims when their lease ends',
+      /the key of a claim outlives its lease and expires \(PTTL 5\)/,
       (answer) => (isText(answer) ? [5, answer[1]] : answer),
     ],
     [
-      'a server that keeps claims without an end',
-      /a claim is kept far longer than its lease \(-1 ms\)/,
+      'a server that never deletes claims',
+      /the key of a claim outlives its lease and expires \(PTTL -1\)/,
       (answer) => (isText(answer) ? [-1, answer[1]] : answer),
     ],
     [
-      'a server under which a takeover looks like a first claim',
-      /a claim after the lease is a takeover/,
+      'a server on which a takeover looks like a first claim',
+      /a claim after the lease expired is a takeover/,
       (answer) => (String(answer) === 'acquired,takeover,2' ? [['acquired', 'first', 1]] : answer),
     ],
   ])('refuses %s', async (_what, message, change) => {

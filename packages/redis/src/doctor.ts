@@ -54,7 +54,7 @@ async function runTest(test: SelfTest): Promise<readonly Finding[]> {
   try {
     await demandOneWinner(transitions, id)
     const { ttlMs, info } = await examine(test, id)
-    demand(ttlMs > LEASE_MS, `the key of a claim outlives its lease (${ttlMs} ms)`)
+    demand(ttlMs > LEASE_MS, `the key of a claim outlives its lease and expires (PTTL ${ttlMs})`)
     demandVersion(info.get('redis_version'))
     await demandTakeover(transitions, id)
     return findings(info, test.isTruth)

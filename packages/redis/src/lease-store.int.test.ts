@@ -209,7 +209,7 @@ describe('a Redis that fails', () => {
     const stranger = new Redis(own.connection.port)
     stranger.on('error', () => undefined)
     await expect(redisLeases(stranger, { budgetMs: 5_000 }).claim([newClaim()])).rejects.toThrow(
-      /it wants a password/,
+      /it requires a password/,
     )
     stranger.disconnect()
   })
