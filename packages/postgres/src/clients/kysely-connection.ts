@@ -21,18 +21,18 @@ import { HandleProvider, toTransaction } from './kysely-handle.ts'
 import { surviveLoss, wireOf } from './kysely-wire.ts'
 import { type WireSession, wireSession } from './pg-wire.ts'
 
-/** Longest wait for a connection, ms: beyond it the user's own code holds them all. */
+/** Longest wait for a connection, ms. A longer wait means that the user's own code holds all connections. */
 const CONNECT_MS = 5_000
-/** The same where there is but one: all queue for it, behind whole handlers. */
+/** The same for a client with one connection: callers queue for it behind whole handlers. */
 const SINGLE_CONNECT_MS = 60_000
 /** Longest wait for a cancel, connecting included. */
 const CANCEL_MS = 2_000
 
-/** What the clients below one Kysely can do. */
+/** A Kysely, and what the client library below it can do. */
 export interface Client<DB> {
   readonly db: Kysely<DB>
   readonly runtime: Runtime
-  /** Whether a text may hold several statements; found out at the first try. */
+  /** Whether a text may contain several statements. Set to false when the client refuses one. */
   takesSeveral: boolean
 }
 
@@ -67,7 +67,7 @@ async function take<DB>({ db, runtime }: Client<DB>): Promise<Taken> {
 
 type Ask = (query: CompiledQuery) => Promise<QueryResult<unknown>>
 
-/** Sends statements; only of the last one the rows come back. */
+/** Sends statements. Resolves with the answer of the last one. */
 async function sendAll<DB>(
   client: Client<DB>,
   ask: Ask,
@@ -79,7 +79,7 @@ async function sendAll<DB>(
   return answer
 }
 
-/** Rows come from a text of its own; a COMMIT or ROLLBACK has none to lose. */
+/** The last statement gets a text of its own, because Kysely returns rows only then. COMMIT has no rows. */
 function flushed(texts: readonly string[]): readonly string[] {
   if (texts.at(-1) === 'commit') return [texts.join('; ')]
   return [texts.slice(0, -1).join('; '), texts.at(-1) ?? '']
@@ -100,7 +100,7 @@ export async function connectForStatements<DB>(client: Client<DB>): Promise<Stat
   const { connection, leave } = await take(client)
   const wire = await wireOf(connection)
   const undo = wire === undefined ? undefined : surviveLoss(wire)
-  // A statement that is still running keeps its connection, where it cannot be ended.
+  // If the connection cannot be closed, it is kept until the running statement ends.
   let running: Promise<unknown> = Promise.resolve()
   const ask: Ask = (query) => {
     const asked = connection.executeQuery(query)
@@ -166,7 +166,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     this.#undo = surviveLoss(parts.wire)
   }
 
-  /** The claim is answered: from now on BEGIN and COMMIT are somebody else's. */
+  /** The claim is answered. A BEGIN or COMMIT from now on comes from the handler. */
   opened(pid: number): void {
     this.pid = pid
     this.#boundaries = this.#session?.boundaries ?? 0
@@ -220,7 +220,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     this.#releaseSlot()
   }
 
-  /** Where the client cannot be seen, the connection stays out of the pool until it is clean. */
+  /** If the connection of pg is not known, it stays out of Kysely's pool until it has been rolled back. */
   destroy(): void {
     const wire = this.#wire
     if (wire === undefined) {
@@ -228,7 +228,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     } else if (this.#session?.hasEnded) {
       this.release()
     } else {
-      // Only after pg has noticed: until then its pool would lend the connection out again.
+      // Released only after pg has noticed the end. Before that its pool would lend the connection again.
       wire.prependOnceListener('end', () => setImmediate(() => this.release()))
       wire.stream.destroy()
     }
@@ -240,7 +240,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   }
 }
 
-/** Whether the client takes one statement at a time. `syntax_error`: cannot insert multiple commands … */
+/** Whether the client accepts only one statement in a text. `syntax_error`: cannot insert multiple commands … */
 export function refusesSeveral(error: unknown): boolean {
   return sqlState(error) === '42601'
 }

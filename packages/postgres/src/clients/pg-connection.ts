@@ -15,25 +15,25 @@ import { HandleGate } from '../transaction/refusing-handle.ts'
 import { refusingClient } from './pg-handle.ts'
 import { type PgSession, sessionOf } from './pg-session.ts'
 
-/** Longest wait for a connection of the pool, ms: beyond it the user's own code holds them all. */
+/** Longest wait for a connection of the pool, ms. A longer wait means that the user's own code holds all connections. */
 const CONNECT_MS = 5_000
 /** Longest wait for a cancel, connecting included. */
 const CANCEL_MS = 2_000
 
-/** Texts as they are, whatever type parsers the user has set. */
+/** Returns column texts unparsed, regardless of the user's type parsers. */
 const AS_TEXT: CustomTypesConfig = {
   getTypeParser: (() => (value: string) => value) as unknown as CustomTypesConfig['getTypeParser'],
 }
 
 export type PgAnswer = QueryResult<Record<string, unknown>>
 
-/** A connection of the pool, for whoever gives it back. A late one goes straight back. */
+/** Takes a connection from the pool. A connection that comes too late goes back at once. */
 export async function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
   const isIdle = pool.idleCount > pool.waitingCount
   const connecting = pool.connect()
   let client: PoolClient | typeof LATE
   try {
-    // An idle one comes in this turn of the event loop, and this runs for every event.
+    // An idle connection comes in this turn of the event loop, so no timer is needed. This runs for every event.
     if (isIdle) return await connecting
     client = await answerWithin(runtime, connecting, CONNECT_MS)
   } catch (error) {
@@ -49,7 +49,7 @@ export async function connect(pool: Pool, runtime: Runtime): Promise<PoolClient>
   )
 }
 
-/** Sends one text of ours; one answer for each of its statements. */
+/** Sends one text of one or more statements. Resolves with one answer for each statement. */
 function sendTo(
   client: PoolClient,
   text: string,
@@ -59,7 +59,7 @@ function sendTo(
   return client.query<Record<string, unknown>>(query).then(inList)
 }
 
-/** As {@link sendTo}, where no rows are read: pg copies a query with type parsers property by property. */
+/** As {@link sendTo}, if no rows are read. Cheaper, because pg copies a query with type parsers property by property. */
 function sendPlainly(client: PoolClient, text: string): Promise<readonly PgAnswer[]> {
   return client.query<Record<string, unknown>>(text).then(inList)
 }
@@ -85,8 +85,8 @@ function noop(): void {}
 const survivors = new WeakSet<Pool>()
 
 /**
- * A server that goes away while a connection is made says so in the packet that makes it ready, before whoever waits
- * for the connection can listen: without this an error that nobody can handle ends the process.
+ * A server that shuts down during a connect may report so in the packet that completes the handshake, before the caller
+ * can add a listener. Without this listener the unhandled error would end the process.
  */
 export function surviveConnecting(pool: Pool): void {
   if (survivors.has(pool)) return
@@ -158,7 +158,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
     )
   }
 
-  /** The claim is answered: from now on BEGIN and COMMIT are somebody else's. */
+  /** The claim is answered. A BEGIN or COMMIT from now on comes from the handler. */
   opened(): void {
     this.#boundaries = this.session.wire.boundaries
   }
@@ -233,7 +233,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   }
 }
 
-/** Over the pool, because it reaches the server the same way, TLS and poolers included. */
+/** Uses the pool, because the pool reaches the server with the same TLS settings and through the same poolers. */
 async function cancelBackend(pool: Pool, runtime: Runtime, pid: number): Promise<void> {
   const connection = await connectForStatements(pool, runtime)
   let isBroken = true

@@ -4,20 +4,19 @@ interface Caller<Item, Answer> extends PromiseWithResolvers<readonly Answer[]> {
   readonly items: readonly Item[]
 }
 
-/** How calls are shared. */
+/** Limits of {@link batchedCalls}. */
 export interface Sharing {
-  /** Calls under way at the same time; who comes then shares the next one. */
+  /** Most calls in flight at the same time. Later callers share the next call. */
   readonly width: number
-  /** Items of a shared call; a caller's own are never divided. */
+  /** Most items of a shared call. The items of one caller are never split. */
   readonly most: number
 }
 
 /**
- * Calls that come while enough are under way share the next one, as commits share a flush: a crowd needs few
- * connections, and while it is no larger than `most` items a caller waits for two calls at most. A failed call fails
- * for all who shared it.
+ * Batches calls while `width` calls are in flight, as commits share a flush. Many callers then need few connections.
+ * With at most `most` waiting items a caller waits for at most two calls. A failed call fails for all callers in it.
  *
- * @param call - Answers an item with an answer, in order.
+ * @param call - Returns one answer for each item, in order.
  */
 export function batchedCalls<Item, Answer>(
   call: Batched<Item, Answer>,
@@ -40,7 +39,7 @@ export function batchedCalls<Item, Answer>(
   }
 }
 
-/** How many of those who came first go together: one at least. */
+/** How many of the first callers fit into one call: at least one. */
 function fitting(waiting: readonly { readonly items: readonly unknown[] }[], most: number): number {
   let sum = 0
   const tooMany = waiting.findIndex(({ items }) => {

@@ -1,39 +1,39 @@
 import type { OncewardError, TransactionStatus } from '@onceward/core'
 import type { QueryAnswer } from './driver.ts'
 
-/** What the last of several statements answered, with the server's word for what it did. */
+/** The answer of the last of several statements, with its command tag. */
 export interface SendAnswer extends QueryAnswer {
-  /** `COMMIT`, `ROLLBACK`, …; undefined where the client does not tell. */
+  /** `COMMIT`, `ROLLBACK`, …; undefined if the client does not report it. */
   readonly command: string | undefined
 }
 
-/** A connection taken from the pool for one business transaction: what the two clients do differently. */
+/** A connection taken from the pool for one business transaction. Each client library implements it. */
 export interface HeldConnection<Tx> {
   /** The handler's handle. */
   readonly tx: Tx
-  /** As of the last answer of the server. */
+  /** Status after the last answer of the server. */
   status(): TransactionStatus
-  /** `tx` takes no new statements; the first refusal stays. */
+  /** From now on `tx` refuses new statements. A second call changes nothing. */
   close(refusal: () => OncewardError): void
-  /** `tx` begins no statement any more, those that wait for others included; the first error stays. */
+  /** From now on `tx` starts no statement, including queued ones. A second call changes nothing. */
   revoke(error: OncewardError): void
   /**
-   * Sends statements of our own, in one flush where the client can; they queue behind those of the handler that are
-   * on their way. Rejects with the client's own error.
+   * Sends statements of onceward, in one flush if the client can. They queue behind statements of the handler that are
+   * in flight. Rejects with the client's own error.
    *
-   * @param reads - `no-rows` is cheaper; the rows of the answer mean nothing then.
+   * @param reads - `no-rows` is cheaper, and the rows of the answer are then undefined.
    */
   send(texts: readonly string[], reads?: 'rows' | 'no-rows'): Promise<SendAnswer>
-  /** Whether a statement is on its way. */
+  /** Whether a statement is in flight. */
   isBusy(): boolean
-  /** Resolves when none is. Never rejects. */
+  /** Resolves when no statement is in flight. Never rejects. */
   idle(): Promise<void>
-  /** Asks the server to cancel what runs, over another connection; waits for that, but not long. Never rejects. */
+  /** Asks the server over another connection to cancel the running statement. Waits a short time. Never rejects. */
   cancel(): Promise<void>
-  /** Whether the server said that the last COMMIT was not replicated as demanded. */
+  /** Whether the server reported that the last COMMIT was not replicated as `synchronous_commit` demands. */
   isUnreplicated(): boolean
-  /** Gives the connection back: no transaction is open on it. */
+  /** Returns the connection to the pool. No transaction may be open on it. */
   release(): void
-  /** Ends the connection, whatever it is doing. */
+  /** Closes the connection, even if a statement is running. */
   destroy(): void
 }

@@ -3,7 +3,7 @@ import type { Statements } from '../statements/index.ts'
 import { escapeText } from '../statements/text-columns.ts'
 import type { Connection, Driver, QueryAnswer } from './driver.ts'
 
-/** What the short transactions of one consumer need. */
+/** The driver and statements for the short transactions of one consumer. */
 export interface ConsumerContext {
   readonly driver: Pick<Driver<unknown>, 'query' | 'durable' | 'shortTransaction'>
   readonly statements: Statements
@@ -29,7 +29,7 @@ export async function one<Row>(
 ): Promise<Row> {
   const [row] = answers<Row>(await connection.query(text, values))
   if (row === undefined)
-    throw new Error('onceward: a statement that always answers a row gave none')
+    throw new Error('onceward: a statement that always returns a row returned none')
   return row
 }
 
@@ -51,7 +51,7 @@ export function eventParameter(event: IdentifiedEvent): EventParameter {
   }
 }
 
-/** Ids as an array literal; they are UUIDs made by the guard, so there is nothing to escape. */
+/** Ids as an array literal. They are UUIDs made by the guard, so nothing must be escaped. */
 export function idArray(events: readonly { readonly id: string }[]): string {
   return `{${events.map(({ id }) => id).join(',')}}`
 }

@@ -6,16 +6,16 @@ import type { PoolGate } from './pool-slots.ts'
 import { DURABLE_IF_OFF } from './session-settings.ts'
 import { inline } from './sql-literal.ts'
 
-/** A short statement that is not answered within this has no connection any more. */
+/** A short statement without an answer within this time counts as a lost connection. */
 const STATEMENT_MS = 15_000
 const DOING = 'running a short statement'
 
-/** A connection taken from the pool for short statements. It rejects with the client's own errors. */
+/** A connection taken from the pool for short statements. Rejects with the client's own errors. */
 export interface StatementConnection {
   query(text: string, values?: readonly unknown[]): Promise<QueryAnswer>
-  /** Several statements in one flush where the client can; the answer of the last one. */
+  /** Sends several statements, in one flush if the client can. Resolves with the answer of the last one. */
   send(texts: readonly string[]): Promise<QueryAnswer>
-  /** Back to the pool; ended instead when `isBroken`. */
+  /** Returns the connection to the pool, or closes it if `isBroken`. */
   release(isBroken: boolean): void
 }
 
@@ -23,7 +23,7 @@ export interface ShortTransactionParts {
   readonly gate: PoolGate
   readonly runtime: Runtime
   readonly connect: () => Promise<StatementConnection>
-  /** Whether `send` outside of a transaction is one: all statements in one text. */
+  /** Whether `send` outside of a transaction is one transaction, because all statements travel in one text. */
   readonly sendsAtOnce: boolean
 }
 
@@ -63,7 +63,7 @@ export function createShortTransactions({
   }
 }
 
-/** Bounds and types what comes out of a connection. */
+/** Limits the time of each statement, and makes its errors typed. */
 class Spare implements Connection {
   readonly #connection: StatementConnection
   readonly #runtime: Runtime

@@ -1,17 +1,17 @@
-/** A parameter as our statements take them: text, cast inside the statement. */
+/** A parameter of a statement of onceward: text that the statement casts. */
 export type Parameter = string | null | undefined
 
-/** A value as a literal that means the same whatever `standard_conforming_strings` is. */
+/** A value as a literal that is correct with any `standard_conforming_strings`. */
 export function literal(value: Parameter): string {
   if (value === null || value === undefined) return 'null'
   const quoted = `'${value.replaceAll("'", "''")}'`
   return value.includes('\\') ? ` E${quoted.replaceAll('\\', '\\\\')}` : quoted
 }
 
-/** Quoted names and strings, which stay as they are, and parameters. */
+/** Matches parameters, and quoted names and strings, which stay unchanged. */
 const PARAMETER = /"(?:[^"]|"")*"|'(?:[^']|'')*'|\$(\d+)/g
 
-/** A statement of ours with its parameters written into it, for texts of several statements, which take none. */
+/** A statement with its parameters as literals. A text of several statements takes no parameters. */
 export function inline(text: string, values: readonly unknown[] = []): string {
   return text.replaceAll(PARAMETER, (found, number: string | undefined) =>
     number === undefined ? found : literal(values[Number(number) - 1] as Parameter),

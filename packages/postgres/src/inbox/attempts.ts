@@ -18,7 +18,7 @@ import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import type { KnownRow } from '../statements/attempts.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
 
-/** What is stored of the events, in their order. */
+/** The stored state of each event, in order. */
 export async function classify(
   { driver, statements }: ConsumerContext,
   events: readonly IdentifiedEvent[],
@@ -31,7 +31,7 @@ export type SuspectAnswer =
   | { readonly kind: 'answered'; readonly counted: readonly (CountedEvent | undefined)[] }
   | { readonly kind: 'held' }
 
-/** Attempt 1 of the events that have no row. Nothing waits for one row longer than its part of `waitMs`. */
+/** Counts attempt 1 of the events without a row. The wait for one row is at most an equal share of `waitMs`. */
 export async function suspect(
   { driver, statements, consumerId }: ConsumerContext,
   events: readonly IdentifiedEvent[],
@@ -53,7 +53,7 @@ export async function suspect(
   }
 }
 
-/** One more attempt each, decided by the state under the lock of the row in `processed_events`. */
+/** Counts one more attempt of each event. The state under the lock of its row in `processed_events` decides. */
 export function count(
   context: ConsumerContext & { readonly maxAttempts: number },
   events: readonly IdentifiedEvent[],
@@ -102,7 +102,7 @@ async function writeCounts(
       ? { ...eventParameter(event), ...storeDelivery(event.delivery), ...answer }
       : [],
   )
-  // One by one, because each carries its delivery.
+  // One statement for each, because each carries its delivery.
   for (const burial of buried) {
     await connection.query(statements.buryCounted, [JSON.stringify([burial])])
   }

@@ -37,9 +37,9 @@ export interface InboxOptions {
   readonly schema?: string | undefined
 }
 
-/** How often a running guard says that it is there. */
+/** How often a running guard refreshes its registration. */
 const SEEN_EVERY_MS = 600_000
-/** What many lanes read of events shares a statement; slices go side by side, which is faster than together. */
+/** Reads of many lanes share a statement. Whole batches run in parallel, which is faster than one large statement. */
 const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
 
 /**
@@ -144,7 +144,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     return this.#driver.diagnose(error)
   }
 
-  /** Keeps this guard's dedup window in force as long as it runs. */
+  /** Keeps this guard's dedup window in force while it runs. */
   async #stayRegistered(): Promise<void> {
     const nowMs = this.#registration.runtime.monotonic()
     if (nowMs - this.#seenAtMs < SEEN_EVERY_MS) return

@@ -18,12 +18,12 @@ import type { DeadLetterRow } from '../statements/dead-letters.ts'
 import { readDelivery } from '../statements/delivery-columns.ts'
 import { unescapeText } from '../statements/text-columns.ts'
 
-/** What the server waits longer than the publisher before it frees the row of a process that froze. */
+/** The server waits this much longer than the publisher before it frees the row of a frozen process. */
 const IDLE_MARGIN_MS = 5_000
 
 /**
- * Publishes under the row's lock, so that no two processes publish one dead letter and no replay comes in between,
- * and marks it published before the lock is gone. A crash in between publishes again: at least once.
+ * Publishes a dead letter under the lock of its row and marks it published before the lock ends. So two processes do
+ * not publish it at the same time, and no replay comes in between. A crash before the mark publishes it again.
  */
 export function publishDeadLetter(
   context: ConsumerContext & { readonly runtime: Runtime },
@@ -57,7 +57,7 @@ export function publishDeadLetter(
   })
 }
 
-/** Stored deliveries that this guard's poller runs or publishes. */
+/** Stored deliveries that the poller of this guard is to run or publish. */
 export async function due(
   { driver, statements, consumerId }: ConsumerContext,
   limit: number,
@@ -71,7 +71,7 @@ export async function due(
   return [...events, ...(await read(statements.dueRefused, limit - events.length))]
 }
 
-/** Whether it is at the end of its road, and not on the way again. */
+/** Whether the row is a dead letter that is not being replayed. */
 export function isDeadLetter(row: DeadLetterRow): boolean {
   return row.kind === 'event' ? row.state === 'x' && row.reason !== null : !row.replay
 }

@@ -4,10 +4,10 @@ import type { ConsumerContext } from '../driver/rows.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
 import { escapeLooseKey, toErrorText } from '../statements/text-columns.ts'
 
-/** What brokers count in headers of their own: the same message comes back with other values. */
+/** Headers in which brokers count deliveries. A redelivery of the same message has other values. */
 const VOLATILE_HEADERS = /^x-(death|first-death-|last-death-|delivery-count|acquired-count)/
 
-/** Keeps messages that never touch the state of an event. A redelivery finds the row of the first delivery. */
+/** Stores messages that were refused before they became an event. A redelivery finds the row of the first delivery. */
 export async function refuse(
   { driver, statements, consumerId }: ConsumerContext,
   refusals: readonly Refusal[],
@@ -20,13 +20,13 @@ export async function refuse(
     done.add(id)
     const loose = key === undefined ? undefined : escapeLooseKey(key)
     const row = { id, reason, error: toErrorText(error), key: loose, ...storeDelivery(delivery) }
-    // One statement each: they are rare, and each carries its delivery.
+    // One statement for each: refused messages are rare, and each carries its delivery.
     await driver.durable(statements.refuse, [JSON.stringify([row]), String(consumerId)])
   }
   return ids.map((id) => ({ kind: 'refused', id }))
 }
 
-/** Forgets a replayed message. */
+/** Deletes a replayed message. */
 export async function resolveRefused(
   { driver, statements }: ConsumerContext,
   id: string,
@@ -35,8 +35,8 @@ export async function resolveRefused(
 }
 
 /**
- * Leading 128 bits of SHA-256 over what is the same in every delivery of a message: each part with its length
- * before it.
+ * Leading 128 bits of SHA-256 over the parts that are the same in every delivery of a message, each preceded by its
+ * length.
  */
 export function refusedId(consumerId: number, delivery: Delivery): string {
   const { source, messageId = '', body, headers } = delivery

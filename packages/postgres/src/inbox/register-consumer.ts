@@ -6,7 +6,7 @@ import type { Statements } from '../statements/index.ts'
 import type { Registered } from '../statements/registration.ts'
 import { checkSchema } from './schema-version.ts'
 
-/** What a session is made of. */
+/** An inbox that is open for one guard. */
 export interface OpenedInbox {
   readonly registration: ConsumerRegistration
   readonly statements: Statements
@@ -18,17 +18,17 @@ export interface OpenedInbox {
 
 type OpenDriver = Pick<Driver<unknown>, 'query' | 'poolSize'>
 
-/** @throws {@link ConfigurationError} when the tables or the pool do not fit. */
+/** @throws {@link ConfigurationError} when the tables do not fit this code, or the pool does not fit the concurrency. */
 export async function open(
   driver: OpenDriver,
   statements: Statements,
   registration: ConsumerRegistration,
 ): Promise<OpenedInbox> {
-  const concurrency = carried(driver.poolSize, registration)
+  const concurrency = concurrencyFor(driver.poolSize, registration)
   const { schema, readSettings } = statements
   const answer = await checkSchema(schema, () => driver.query(readSettings))
   const registered = await register(driver, statements, registration)
-  tellDisagreement(registered, registration)
+  warnOfDisagreement(registered, registration)
   const secret = new Uint8Array(Buffer.from(String(answer.rows[0]?.['secret']), 'hex'))
   return { registration, statements, consumerId: registered.id, concurrency, secret }
 }
@@ -42,26 +42,26 @@ export function register(
   return one<Registered>(driver, statements.register, values)
 }
 
-/** Two guards of one consumer that disagree go on: fingerprints of different rules are unknown to each other. */
-function tellDisagreement(registered: Registered, registration: ConsumerRegistration): void {
+/** Guards of one consumer with different options keep running: fingerprints of different rules never conflict. */
+function warnOfDisagreement(registered: Registered, registration: ConsumerRegistration): void {
   const { consumer, dedupWindowMs, fingerprintRule, logger } = registration
   const { formerRule } = registered
   if (formerRule !== null && formerRule !== fingerprintRule) {
     logger.warn(
       { consumer, formerRule, fingerprintRule },
-      'another guard of this consumer uses another fingerprint rule: conflicts between events of the two are not seen',
+      'another guard of this consumer uses another fingerprint rule: conflicts between their events are not detected',
     )
   }
   if (registered.dedupWindowMs > dedupWindowMs) {
     logger.warn(
       { consumer, dedupWindowMs, inForceMs: registered.dedupWindowMs },
-      'another guard of this consumer has a longer dedup window, which stays in force until that guard is gone for an hour',
+      'another guard of this consumer has a longer dedup window, which stays in force until that guard has been gone for an hour',
     )
   }
 }
 
-/** How many transactions side by side the pool can carry. */
-function carried(poolSize: number | undefined, registration: ConsumerRegistration): number {
+/** How many transactions the pool can run at the same time. */
+function concurrencyFor(poolSize: number | undefined, registration: ConsumerRegistration): number {
   const { concurrency, concurrencyChosen, consumer, logger } = registration
   const most = poolSize === undefined ? concurrency : poolSize - SPARE_CONNECTIONS
   if (concurrency <= most) return concurrency
@@ -72,7 +72,7 @@ function carried(poolSize: number | undefined, registration: ConsumerRegistratio
   }
   logger.info(
     { consumer, concurrency: most, poolSize },
-    'concurrency lowered to what the pool carries',
+    'concurrency was lowered to fit the pool: raise `max` of the pool for more',
   )
   return most
 }

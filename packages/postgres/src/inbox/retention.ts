@@ -1,7 +1,7 @@
 import type { SweepStep } from '@onceward/core'
 import { type ConsumerContext, one, texts } from '../driver/rows.ts'
 
-/** Pages of 8 KiB in one step: some 15,000 rows at most, deleted in tens of milliseconds. */
+/** Pages of 8 KiB in one step: at most about 15,000 rows, deleted in tens of milliseconds. */
 export const PAGES_PER_STEP = 128
 
 interface Cursor {
@@ -10,13 +10,13 @@ interface Cursor {
 }
 
 /**
- * One step of the sweep, in one short transaction: done events older than their consumer's dedup window, of all
- * consumers, and at the end of the walk what is left of old trouble.
+ * One step of the sweep, in one short transaction: deletes done events older than their consumer's dedup window, of
+ * all consumers. The last step also deletes old dead letters and old failures.
  *
- * Dead letters are kept for 30 days after their last failure, and at least as long as the dedup window: as long as
- * the broker can bring a copy it finds the event dead. Then row and dead letter go together; the event is unknown
- * again, as one whose effect never happened may be. The same holds for events without an effect that no broker
- * brings any more. Parked events stay: nothing else has them.
+ * Dead letters are kept for 30 days after their last failure, and at least as long as the dedup window: while the
+ * broker can redeliver a copy, the copy finds the event dead. Then the row and the dead letter are deleted together,
+ * which is safe because the effect never happened. The same holds for events without an effect that no broker
+ * redelivers any more. Parked events stay, because no broker has them.
  *
  * @returns undefined while another process sweeps.
  */

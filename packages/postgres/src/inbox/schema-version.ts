@@ -2,14 +2,14 @@ import { ConfigurationError } from '@onceward/core'
 import type { QueryAnswer } from '../driver/driver.ts'
 import { sqlState } from '../errors.ts'
 
-/** Version of the tables that the statements of this code are written for: the newest file in `sql/`. */
+/** The version of the tables that this code needs: the newest file in `sql/`. */
 export const SCHEMA_VERSION = 2
 
-// https://www.postgresql.org/docs/current/errcodes-appendix.html: what missing tables answer.
+// https://www.postgresql.org/docs/current/errcodes-appendix.html: the errors for missing tables.
 const MISSING = new Set(['3F000', '42P01', '42703'])
 
 /**
- * Reads the version of the tables, and refuses any but ours: new code on old tables would fail at every insert.
+ * Checks the version of the tables, because new code on old tables would fail at every insert.
  *
  * @param read - Runs the statement that selects `version` (trap T34).
  * @throws {@link ConfigurationError} that says what to do.

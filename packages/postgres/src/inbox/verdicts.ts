@@ -6,7 +6,7 @@ import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
 import { toErrorText } from '../statements/text-columns.ts'
 
-/** Deliveries that go into one statement, in bytes. */
+/** Most bytes of deliveries in one statement. */
 const MAX_STATEMENT_BYTES = 8 * 1024 * 1024
 
 export function fail(
@@ -16,7 +16,7 @@ export function fail(
   return record(context.driver, failures, (some) => failStatement(context, some))
 }
 
-/** Reason, error and delivery are stored with it, so nothing but Postgres is needed for a replay. */
+/** Stores the reason, the error and the delivery, so that a replay needs only PostgreSQL. */
 export async function bury(
   context: ConsumerContext,
   burials: readonly Burial[],
@@ -44,7 +44,7 @@ export interface Statement {
 
 type StatementContext = Pick<ConsumerContext, 'statements' | 'consumerId'>
 
-/** The statement of {@link fail}, for whoever sends it together with a ROLLBACK. */
+/** The statement of {@link fail}, to be sent together with a ROLLBACK. */
 export function failStatement(
   { statements, consumerId }: StatementContext,
   failures: readonly Failure[],
@@ -56,7 +56,7 @@ export function failStatement(
   return { text: statements.fail, values: [JSON.stringify(rows), String(consumerId)] }
 }
 
-/** Reads the answer of such a statement: whose rows it changed. */
+/** Which verdicts the statement recorded: it answers the ids of the rows it changed. */
 export function verdictAnswers(
   verdicts: readonly { readonly event: { readonly id: EventId } }[],
   answer: QueryAnswer,
@@ -87,7 +87,7 @@ function releaseStatement(
   return { text: statements.release, values: [JSON.stringify(rows)] }
 }
 
-/** A row held for long belongs to another owner, so that verdict is lost; the others of the statement are not. */
+/** If a row stays locked, it belongs to another owner and its verdict is lost. The others are recorded one by one. */
 async function record<Verdict extends { readonly event: { readonly id: EventId } }>(
   connection: Connection,
   verdicts: readonly Verdict[],

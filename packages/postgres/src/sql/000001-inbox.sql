@@ -2,12 +2,12 @@
 --   psql --single-transaction -v schema=onceward -f 000001-inbox.sql
 -- (then the schema and its table "migrations" must be there: see src/migrate.ts).
 
--- One row for every event whose effect is committed ("d"), so compact: 68 bytes in the heap, about 40 in
+-- One row for every event whose effect is committed ("d"), so rows are compact: 68 bytes in the heap, about 40 in
 -- the index. The order of the columns leaves no padding. Only events that had trouble are ever
---   r  running, counted before the run, without verdict yet
+--   r  running: counted before the run, no verdict yet
 --   w  waiting: for its next attempt, or parked
 --   x  dead
--- Whoever changes failed_events of an event locks its row here first.
+-- A statement that changes failed_events of an event locks the row of the event here first.
 create table :"schema".processed_events (
   event_id uuid primary key,
   fingerprint bigint not null,
@@ -16,23 +16,23 @@ create table :"schema".processed_events (
   state "char" not null default 'd'
 );
 
--- Details of r, w and x: the truth for attempts. The row goes in the transaction that succeeds.
+-- Details of r, w and x. This table decides about attempts. The transaction that succeeds deletes the row.
 -- Text made from a message is escaped as in JSON strings (key, tenant, source), or has its NULs replaced (error).
 create table :"schema".failed_events (
   event_id uuid primary key,
   consumer_id integer not null,
-  attempt integer not null,                 -- runs begun, crashes included
-  no_verdict integer not null default 0,    -- runs that the connection ended, counted apart
+  attempt integer not null,                 -- runs that began, crashes included
+  no_verdict integer not null default 0,    -- runs without a verdict, such as a lost connection
   token uuid,                               -- owner of the last count; the fence of fail, bury and release
-  counted_at timestamptz,                   -- of the last count, by this server's clock
+  counted_at timestamptz,                   -- time of the last count, by this server's clock
   next_try timestamptz not null default now(),
   first_failed_at timestamptz not null default now(),
   last_failed_at timestamptz not null default now(),
-  parked boolean not null default false,    -- the delivery is stored and no broker brings it
-  alone boolean not null default false,     -- replayed: runs with nothing beside it
-  published boolean not null default false, -- x: handed to the dead-letter place
-  discarded_at timestamptz,                 -- x: an operator gave it up
-  reason text,                              -- x, and only x
+  parked boolean not null default false,    -- the delivery is stored here; no broker redelivers it
+  alone boolean not null default false,     -- replayed: no other event runs in the process meanwhile
+  published boolean not null default false, -- x: published to the dead-letter place
+  discarded_at timestamptz,                 -- x: an operator discarded it
+  reason text,                              -- only in state x
   error text,
   key text not null,
   tenant text,
@@ -40,13 +40,13 @@ create table :"schema".failed_events (
   envelope bytea,                           -- JSON: content type, message id, ordering key, produced at
   headers bytea,                            -- JSON
   body bytea,
-  body_bytes bigint                         -- larger than what is stored: the body was left out
+  body_bytes bigint                         -- greater than the stored size: the body was too large to store
 );
 
 create index failed_events_parked on :"schema".failed_events (consumer_id, next_try) where parked;
 create index failed_events_dead on :"schema".failed_events (last_failed_at, event_id) where reason is not null;
 
--- Conflicts, messages without a key, undecodable ones: they never touch the state of an event.
+-- Messages refused before they became an event: conflicts, messages without a key, undecodable messages.
 create table :"schema".refused_messages (
   refused_id uuid primary key,              -- leading 128 bits of SHA-256 over the message
   consumer_id integer not null,
@@ -55,7 +55,7 @@ create table :"schema".refused_messages (
   first_failed_at timestamptz not null default now(),
   last_failed_at timestamptz not null default now(),
   parked boolean not null default false,
-  replay boolean not null default false,    -- an operator wants it run
+  replay boolean not null default false,    -- an operator asked for a run
   published boolean not null default false,
   reason text not null,
   error text,
@@ -81,7 +81,7 @@ create table :"schema".consumers (
   name text not null unique,
   dedup_window_ms bigint not null,
   fingerprint_rule smallint not null,
-  seen_at timestamptz not null default now() -- when a guard with this window was last heard of
+  seen_at timestamptz not null default now() -- when a guard with this window last registered
 );
 
 create table :"schema".settings (
@@ -93,7 +93,7 @@ create table :"schema".settings (
 insert into :"schema".settings (secret)
 values (sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
 
--- What operators did to dead letters.
+-- Actions of operators on dead letters.
 create table :"schema".audit (
   id bigint generated always as identity primary key,
   at timestamptz not null default now(),
@@ -104,7 +104,7 @@ create table :"schema".audit (
   why text
 );
 
--- The identity of an event, as packages/core/src/identity/event-id.ts makes it.
+-- The id of an event, computed as packages/core/src/identity/event-id.ts does.
 create function :"schema".event_id(consumer text, tenant text, key text) returns uuid
   language sql immutable parallel safe
   return encode(

@@ -1,17 +1,17 @@
 -- Leases in Postgres: design.md §4 and §7, for guards without Redis. Applied by migrate(), or by hand:
 --   psql --single-transaction -v schema=onceward -f 000002-leases.sql
 
--- One row for every event that is claimed, waits, or is remembered. Beside an inbox rows go when the event ends.
+-- One row for every event that is claimed, waits, or is remembered. With an inbox the row is deleted when the event ends.
 create table :"schema".leases (
   event_id uuid primary key,
   fingerprint bigint not null,
-  ends_at timestamptz not null,             -- p: of the lease; w: of the wait
-  forget_at timestamptz not null,           -- far behind ends_at, or a takeover would look like absence
+  ends_at timestamptz not null,             -- p: end of the lease; w: end of the wait
+  forget_at timestamptz not null,           -- long after ends_at, or a takeover would look like a first claim
   attempt integer not null,
   state "char" not null,                    -- p in progress, w waiting, d done, x dead
   parked boolean not null default false,
-  taken text not null,                      -- first, takeover or retry: a claim sent again is answered alike
-  owner text not null,                      -- token of the claim; the fence of all verbs
+  taken text not null,                      -- first, takeover or retry: a repeated claim gets the same answer
+  owner text not null,                      -- token of the claim; every change checks it
   reason text,                              -- x
   result json                               -- d; not jsonb: that refuses the NUL and lone surrogates
 );
@@ -19,8 +19,8 @@ create table :"schema".leases (
 create index leases_forget on :"schema".leases (forget_at);
 
 -- The column "claim" of the state machine, for many events in one statement. Each decision is made under the lock of
--- its row and by the clock of that moment; rows are locked in the order of their ids, or two batches deadlock.
--- Takes an array of {id, fingerprint, owner, leaseMs, most, keepMs}; answers a ClaimResult each, by place.
+-- its row and by the clock of that moment. Rows are locked in the order of their ids, or two batches deadlock.
+-- Takes an array of {id, fingerprint, owner, leaseMs, most, keepMs}; answers one ClaimResult for each, by place.
 create function :"schema".claim_leases(claims json) returns table (place bigint, answer json)
 language plpgsql
 set search_path = :"schema", pg_catalog, pg_temp
@@ -43,7 +43,7 @@ begin
     loop
       moment := clock_timestamp();
       select * into held from leases where event_id = claim.id;
-      -- What ended is read without a lock: duplicates write nothing.
+      -- A done or dead event is read without a lock, so a duplicate writes nothing.
       exit when found and held.state in ('d', 'x') and held.forget_at > moment;
       insert into leases (event_id, fingerprint, ends_at, forget_at, attempt, state, taken, owner)
       values (claim.id, claim.fingerprint, moment + claim.lease, moment + claim.lease + claim.keep, 1, 'p', 'first', claim.owner)
@@ -51,7 +51,7 @@ begin
       is_new := found;
       exit when is_new;
       select * into held from leases where event_id = claim.id for update;
-      -- Released in between: from the beginning.
+      -- The row was released meanwhile: start again.
       exit when found;
     end loop;
     if is_new then

@@ -21,27 +21,27 @@ import { isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
 import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 
-/** A ROLLBACK that is not answered within this has no connection any more. */
+/** A ROLLBACK without an answer within this time counts as a lost connection. */
 const ROLLBACK_MS = 5_000
-/** Statements that a handler left behind may end within this before they are cancelled. */
+/** After a failure, statements that the handler left running get this long before they are cancelled. */
 const LEFTOVER_MS = 250
 
-/** Statements that a handler did not await belong to its effect, when they end within this. */
+/** Statements that the handler did not await are part of its effect if they end within this time. */
 const UNAWAITED_MS = 10_000
 
 const OVER =
   'The transaction of this event is over: its handler has returned or failed. Await every statement in the handler.'
 const LEFT_BEHIND =
-  'The handler returned while statements of it were still running. Await every statement, close every cursor.'
+  'The handler returned while its statements were still running. Await every statement and close every cursor.'
 
 export interface BusinessParts<Tx> {
   readonly held: HeldConnection<Tx>
   readonly driver: Driver<Tx>
   readonly context: BeginContext
-  /** Of the transaction; undefined where it claimed no more than one event. */
+  /** Id of the transaction. Undefined if it claimed at most one event. */
   readonly xid: string | undefined
   readonly budgetMs: number
-  /** A COMMIT that is not answered within this counts as one whose connection ended. */
+  /** A COMMIT without an answer within this time counts as a lost connection. */
   readonly commitSilenceMs: number
 }
 
@@ -66,7 +66,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 
   revoke(error: OncewardError): void {
     this.#held.revoke(error)
-    // COMMIT may be on its way: from then on nothing but the server decides.
+    // If COMMIT has been sent, only the server decides.
     if (this.#isOver) return
     this.#revoked ??= error
     if (this.#held.isBusy()) this.#cancelled ??= this.#held.cancel()
@@ -75,7 +75,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
   async commit(commit: Commit): Promise<CommitAnswer> {
     const held = this.#held
     held.close(isOver)
-    // Asked first, because to wait for nothing costs a turn of the queue, for every event.
+    // Checked first, because a needless await costs a turn of the event loop for every event.
     const refusal =
       (held.isBusy() ? await this.#leftBehind() : undefined) ?? this.#refusalToCommit()
     if (refusal !== undefined) {
@@ -87,7 +87,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     return await this.#committed(sent)
   }
 
-  /** Statements that were not awaited get their time; those of a revoked transaction are cancelled anyway. */
+  /** Waits for statements that the handler did not await. Those of a revoked transaction are cancelled anyway. */
   async #leftBehind(): Promise<OncewardError | undefined> {
     if (this.#revoked !== undefined) return this.#revoked
     const unawaitedMs = Math.min(UNAWAITED_MS, this.#parts.budgetMs)
@@ -95,7 +95,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     return answer === LATE ? new RetryableError(LEFT_BEHIND) : undefined
   }
 
-  /** Why COMMIT must not be sent. */
+  /** Why COMMIT must not be sent; undefined if it may. */
   #refusalToCommit(): OncewardError | undefined {
     if (this.#revoked !== undefined) return this.#revoked
     switch (this.#held.status()) {
@@ -110,7 +110,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     }
   }
 
-  /** What travels with the COMMIT. */
+  /** Statements that travel with the COMMIT. */
   #storing({ results, recovered }: Commit): string[] {
     const { schema } = this.#parts.context.statements
     const texts: string[] = []
@@ -147,8 +147,8 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
   }
 
   /**
-   * An error of the server is its answer, unless the connection ends with it: a backend that is shut down may have
-   * committed before it says so. Only one that goes on to answer the ROLLBACK has not.
+   * An error of the server is its answer, unless the connection ends with it: a backend that is shut down may report an
+   * error after it has committed. If the backend still answers a ROLLBACK, it has not committed.
    */
   async #commitFailed(error: unknown): Promise<CommitAnswer> {
     const isAnswer = sqlState(error) !== undefined && !isConnectionLoss(error)
@@ -200,7 +200,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     await driver.durable(retractText(context.statements.schema), [idArray(events), xid])
   }
 
-  /** No statement after this; those on their way end or are cancelled. */
+  /** Starts no further statement. Statements in flight end or are cancelled. */
   async #end(): Promise<void> {
     const held = this.#held
     this.#isOver = true
@@ -225,7 +225,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     return answerWithin(this.#parts.context.runtime, asked, limitMs)
   }
 
-  /** The ROLLBACK went before the statement that failed. */
+  /** The ROLLBACK was sent before the statement that failed, so the connection is clean unless it was lost. */
   #giveBackAfter(error: unknown): void {
     if (sqlState(error) === undefined || isConnectionLoss(error)) this.#held.destroy()
     else this.#held.release()
@@ -235,14 +235,14 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 const isOver = (): RetryableError => new RetryableError(OVER)
 
 const UNREPLICATED =
-  'The transaction is committed on this server, but was not replicated as synchronous_commit demands: a failover may lose it.'
+  'The transaction is committed on this server but not replicated as synchronous_commit demands: a failover may lose it.'
 
 function unknown(message: string, cause?: unknown): CommitAnswer {
-  const what = `${message}: the transaction is committed or not, the row of the event tells.`
+  const what = `${message}: the outcome is unknown until the row of the event is read.`
   return { kind: 'unknown', error: new CommitUnknownError(what, { cause }) }
 }
 
-/** Only rows that this very transaction committed; those of troubled events go back to `r`. */
+/** Undoes only rows that this transaction committed. Rows of events with failures go back to `r`. */
 function retractText(schema: string): string {
   return `
 with mine as materialized (

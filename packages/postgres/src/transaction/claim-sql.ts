@@ -11,22 +11,22 @@ export interface Bounds {
   readonly budgetMs: number
 }
 
-/** What `claimTexts` writes for. */
+/** Where `claimTexts` writes. */
 export interface ClaimTarget {
   /** Quoted for SQL. */
   readonly schema: string
   readonly consumerId: number
-  /** Follows the claim of rows; empty when the number of rows says all. */
+  /** Follows the claim of rows. Empty if the number of rows is enough. */
   readonly returning: string
 }
 
-/** Named, because users may have set another default. */
+/** Names the isolation level, because users may have changed the default. */
 export const beginText: (isolation: Isolation) => string = (isolation) =>
   `begin isolation level ${isolation}`
 
 /**
- * Sets the bounds of the claim and of the transaction, where the settings of the session are known. A wait of the
- * user's that is shorter than what is left stays.
+ * Sets the time limits of the claim and of the transaction, if the settings of the session are known. A shorter limit
+ * of the user stays.
  */
 export function boundTexts({ lockMs, budgetMs }: Bounds, settings: SessionSettings): string[] {
   const texts = [`set local lock_timeout = ${lockMs}`]
@@ -40,17 +40,17 @@ export function boundTexts({ lockMs, budgetMs }: Bounds, settings: SessionSettin
   return texts
 }
 
-/** Puts the user's own bound back before the handler runs. */
+/** Restores the user's `lock_timeout` before the handler runs. */
 export function restoreText({ lockTimeout }: SessionSettings): string {
   return `set local lock_timeout = '${lockTimeout}'`
 }
 
-/** Holds the user's `lock_timeout` while the claim runs; ends with the transaction. */
+/** A setting that holds the user's `lock_timeout` while the claim runs. It ends with the transaction. */
 const REMEMBERED = 'onceward.lock_timeout'
 
 /**
- * As {@link boundTexts} where the settings of the session are not known, as behind PgBouncer: the server compares
- * them, and answers what they were. The inner select is evaluated first.
+ * As {@link boundTexts}, if the settings of the session are not known, as behind PgBouncer. The server compares the
+ * settings and answers their former values. The inner select is evaluated first.
  */
 export function unknownBoundText({ lockMs, budgetMs }: Bounds): string {
   const budget = (name: string): string =>
@@ -69,10 +69,10 @@ from (
 ) before`
 }
 
-/** The expression that puts it back, for a select list or `returning` of one row. */
+/** Restores the remembered `lock_timeout`; an expression for a select list or `returning` of one row. */
 export const RESTORE: string = `set_config('lock_timeout', current_setting('${REMEMBERED}'), true)`
 
-/** The claim: the last text takes the rows, what comes before it only locks. None for no claim. */
+/** The statements of a claim. The last one takes the rows, the others only lock. No claim has no statements. */
 export function claimTexts(claim: BeginClaim, target: ClaimTarget): string[] {
   switch (claim.kind) {
     case 'fresh':
@@ -91,7 +91,7 @@ function freshText(events: readonly IdentifiedEvent[], target: ClaimTarget): str
   return `insert into ${target.schema}.processed_events (event_id, fingerprint, consumer_id) values ${rows.join()} on conflict do nothing${target.returning}`
 }
 
-/** Those of the events that are done: id, fingerprint, and the result in an array, if there is one. */
+/** Reads the done events: id, fingerprint, and the result in an array if there is one. */
 export function doneText(
   events: readonly IdentifiedEvent[],
   { schema }: Pick<ClaimTarget, 'schema'>,
@@ -117,7 +117,7 @@ function countedTexts(counted: readonly CountedEvent[], target: ClaimTarget): st
   ]
 }
 
-/** Claims in one order everywhere, or two of them deadlock. */
+/** All claims use the same order, or two claims deadlock. */
 function sorted<Item>(items: readonly Item[], idOf: (item: Item) => string): readonly Item[] {
   if (items.length < 2) return items
   return items.toSorted((a, b) => (idOf(a) < idOf(b) ? -1 : 1))

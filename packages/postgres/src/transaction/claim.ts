@@ -18,24 +18,24 @@ import { sqlState } from '../errors.ts'
 import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import { type Bounds, doneText } from './claim-sql.ts'
 
-/** Beyond its waits for rows, a claim that is not answered within this has no connection any more. */
+/** A claim without an answer within its waits for rows plus this time counts as a lost connection. */
 const SILENCE_MS = 10_000
-/** After a count nothing may wait: a run that starts later than four seconds after it does not start. */
+/** After a count nothing may wait long, because a counted run that has not begun after four seconds does not start. */
 const COUNTED_WAIT_MS = 2_000
-/** PostgreSQL's largest setting of a time. */
+/** The largest time setting of PostgreSQL. */
 const MAX_SETTING_MS = 2_147_483_647
 
 export function countOf(claim: BeginClaim): number {
   return claim.kind === 'none' ? 0 : claim.events.length
 }
 
-/** The server's settings for a request: whole milliseconds, never 0, which is no bound. */
+/** The time limits of a request as settings: whole milliseconds, and never 0, which means no limit. */
 export function boundsOf({ waitMs, budgetMs }: BeginRequest): Bounds {
   const setting = (ms: number): number => Math.min(MAX_SETTING_MS, Math.max(1, Math.floor(ms)))
   return { lockMs: setting(Math.min(waitMs, budgetMs)), budgetMs: setting(budgetMs) }
 }
 
-/** How long the request may queue for a connection that other guards of the pool use. */
+/** How long the request may queue for a connection of the pool. */
 export function slotRequest({ claim, budgetMs }: BeginRequest, runtime: Runtime): SlotRequest {
   if (claim.kind !== 'counted') return { runtime, limitMs: budgetMs }
   return { runtime, limitMs: Math.min(budgetMs, COUNTED_WAIT_MS), first: true }
@@ -46,7 +46,7 @@ export function claimSilenceMs({ claim, waitMs }: BeginRequest): number {
   return waitMs * countOf(claim) + SILENCE_MS
 }
 
-/** What an error of the claim's own statements means; undefined when it is none of the events'. */
+/** What an error of the claim's statements means. Undefined if it says nothing about the events. */
 export function claimFailure(error: unknown, claim: BeginClaim): 'held' | 'none' | undefined {
   switch (sqlState(error)) {
     case LOCK_NOT_AVAILABLE:
@@ -54,8 +54,8 @@ export function claimFailure(error: unknown, claim: BeginClaim): 'held' | 'none'
     case '40P01': // deadlock_detected
       return 'held'
     case '40001':
-      // Under REPEATABLE READ: another transaction has finished with a row. One event is read again (trap T11); of
-      // several nobody knows which, so they go on one by one.
+      // Under REPEATABLE READ: another transaction changed a row. A single event is read again (trap T11). Of several
+      // events it is unknown which row changed, so they continue one by one.
       return countOf(claim) > 1 ? 'held' : 'none'
     default:
       return undefined
@@ -65,7 +65,7 @@ export function claimFailure(error: unknown, claim: BeginClaim): 'held' | 'none'
 const NOTHING_OPEN = { kind: 'none' } as const
 const HELD = { kind: 'held' } as const
 
-/** Rolls back without keeping anybody waiting, and answers that nothing is open. */
+/** Starts a rollback without waiting for it, and answers that no transaction is open. */
 export function nothingOpen<Tx>(
   held: HeldConnection<Tx>,
   kind: 'held' | 'none',
@@ -78,7 +78,7 @@ export function nothingOpen<Tx>(
   return kind === 'held' ? HELD : NOTHING_OPEN
 }
 
-/** Rolls back and looks, in one round trip: what could not be claimed afresh is mostly done. */
+/** Rolls back and reads, in one round trip: an event that could not be claimed is usually done. */
 export async function nothingClaimed<Tx>(
   held: HeldConnection<Tx>,
   claim: BeginClaim,
@@ -93,7 +93,7 @@ export async function nothingClaimed<Tx>(
       return { kind: 'none', done: doneOf(claim.events, answer) }
     }
   } catch {
-    // Who asks again finds out what is wrong.
+    // The next statement of the guard reports what is wrong.
   }
   held.destroy()
   return NOTHING_OPEN
@@ -115,7 +115,7 @@ function doneOf(
   })
 }
 
-/** The ids of a claim that was for one event or for none, where the number of rows says all. */
+/** The ids of a claim for at most one event, where the number of rows is enough. */
 export function claimedByCount(claim: BeginClaim, rowCount: number): ReadonlySet<EventId> {
   const ids = new Set<EventId>()
   if (rowCount === 0) return ids

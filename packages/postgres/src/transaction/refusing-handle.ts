@@ -1,20 +1,20 @@
 import { type OncewardError, RetryableError } from '@onceward/core'
 import { transactionControl } from './transaction-control.ts'
 
-/** Whether a handle still works: asked before every statement. The first error of a kind stays. */
+/** Decides before every statement whether a handle still works. The first error of each kind stays. */
 export class HandleGate {
   #closed: (() => OncewardError) | undefined
   #revoked: OncewardError | undefined
 
   /**
-   * New statements are refused; those that wait for others before them still run. Every transaction ends so, and an
-   * error costs as much as a statement: it is made when one is refused.
+   * From now on new statements are refused; queued statements still run. Every transaction ends this way, and an error
+   * costs as much as a statement, so the error is made only when a statement is refused.
    */
   close(refusal: () => OncewardError): void {
     this.#closed ??= refusal
   }
 
-  /** No statement begins any more. */
+  /** From now on no statement starts, including queued ones. */
   revoke(error: OncewardError): void {
     this.#revoked ??= error
   }
@@ -23,7 +23,7 @@ export class HandleGate {
     return this.#revoked
   }
 
-  /** Why a new statement is refused; undefined when it may go. */
+  /** Why a new statement is refused. Undefined if it may run. */
   refusal(text: string | undefined): OncewardError | undefined {
     const error = this.#revoked ?? this.#closed?.()
     if (error !== undefined) return error

@@ -1,15 +1,15 @@
-/** Everything that could be transaction control has one of these words. */
+/** Every transaction control statement contains one of these words. */
 const SUSPECT = /\b(?:commit|end|rollback|abort|begin|start|prepare)\b/i
 
 /**
  * Finds transaction control in a text of one or more statements: `commit end rollback abort begin start` and
- * `prepare transaction`, behind comments too. `savepoint`, `release` and `rollback to` are none.
+ * `prepare transaction`, also behind comments. `savepoint`, `release` and `rollback to` are allowed.
  *
  * @returns The words that begin the offending statement.
  */
 export function transactionControl(text: string): string | undefined {
   if (!SUSPECT.test(text)) return undefined
-  // Whether \ escapes in plain strings is a setting of the session: both readings must be harmless.
+  // A setting of the session decides whether \ escapes in plain strings, so both readings must be harmless.
   return findControl(text, false) ?? (text.includes('\\') ? findControl(text, true) : undefined)
 }
 
@@ -40,7 +40,7 @@ function isControl([first, ...rest]: readonly string[]): boolean {
   }
 }
 
-/** Words kept of a statement; more are not needed to tell what it is. */
+/** A word outside of strings and comments. */
 const WORD = /[a-z_\u0080-\uffff][\w$\u0080-\uffff]*/iy
 const LINE_COMMENT = /--[^\r\n]*/y
 const QUOTED_NAME = /"(?:[^"]|"")*"/y
@@ -80,7 +80,7 @@ function* tokens(text: string, escapes: boolean): Generator<string> {
   }
 }
 
-/** Comments nest. */
+/** The end of a block comment. Comments nest. */
 function endOfComment(text: string, start: number): number {
   const mark = /\/\*|\*\//g
   mark.lastIndex = start
