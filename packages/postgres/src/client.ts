@@ -14,7 +14,7 @@ export interface ClientAnswer {
   readonly rowCount: number | null
 }
 
-/** BEGIN, `work`, COMMIT on one connection, READ COMMITTED whatever the user's default is. */
+/** BEGIN, `work`, COMMIT on one connection, in READ COMMITTED even if the user's default differs. */
 export async function inTransaction<Result>(
   pool: PoolLike,
   work: (client: PoolClientLike) => Promise<Result>,

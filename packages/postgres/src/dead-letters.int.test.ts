@@ -255,11 +255,9 @@ describe('discard', () => {
 it('writes down who did what to which letter, and why', async () => {
   const { pool, steps } = inbox
   const [one, two] = [newEvent(), newEvent()]
-  await steps.buried(one)
-  await steps.buried(two)
+  for (const event of [one, two]) await steps.buried(event)
   const byAlice = deadLetters(pool, { by: 'alice' })
-  await byAlice.replay(one.id)
-  await byAlice.replay(one.id)
+  for (const id of [one.id, one.id]) await byAlice.replay(id)
   await byAlice.discard(two.id, 'a duplicate of ours')
   const { rows } =
     await pool.query(`select who, action, target::text, why, now() - at < interval '1 minute' as recent

@@ -10,63 +10,64 @@ import { isOmitted } from './statements/delivery-columns.ts'
 import { createStatements, type Statements } from './statements/index.ts'
 import { toErrorText, unescapeText } from './statements/text-columns.ts'
 
-/** Which dead letters; what is left out matches all. */
+/** Selects dead letters. A field that is left out matches all. */
 export interface DeadLetterFilter {
   readonly consumer?: string | undefined
   readonly reason?: DeadLetterReason | undefined
-  /** Buried events, or messages that were refused before they were an event. */
+  /** Buried events, or messages that were refused before they became an event. */
   readonly kind?: 'event' | 'refused' | undefined
   /** Last failed at this instant or later. */
   readonly since?: Date | undefined
   /** Last failed before this instant. */
   readonly until?: Date | undefined
-  /** At most so many, the oldest. */
+  /** Most dead letters to select, oldest first. */
   readonly limit?: number | undefined
 }
 
-/** A dead letter as Postgres keeps it. */
+/** A dead letter as PostgreSQL stores it. */
 export interface StoredDeadLetter extends DeadLetter {
-  /** Names it in {@link DeadLetters}: the event id, or the hash of a refused message. */
+  /** Its id in {@link DeadLetters}: the event id, or the hash of a refused message. */
   readonly id: string
   readonly tenant?: string | undefined
-  /** Whether it was handed to the broker's dead-letter place. */
+  /** Whether it was published to the broker's dead-letter place. */
   readonly published: boolean
 }
 
-/** Why a dead letter was left as it is. */
+/** Why a dead letter was not changed. */
 export type Untouched =
   /** No such dead letter. */
   | 'unknown'
-  /** The event's effect is committed: running it again would double it. */
+  /** The effect of the event is committed, so another run would repeat it. */
   | 'done'
-  /** It is on its way already. */
+  /** The event is being retried or replayed already. */
   | 'not-dead'
-  /** Another process was publishing it all the time. */
+  /** Another process was publishing it during the whole wait. Try again. */
   | 'held'
-  /** Its delivery was too large to be stored: bring it back from the broker's dead-letter place. */
+  /** Its delivery was too large to store: move it back from the broker's dead-letter place instead. */
   | 'not-stored'
 
 export interface OperatorReport {
-  /** Ids of those it was done to. */
+  /** Ids of the changed dead letters. */
   readonly done: readonly string[]
   readonly untouched: readonly { readonly id: string; readonly why: Untouched }[]
 }
 
-/** What operators do to dead letters, buried events and refused messages alike. */
+/** Actions of operators on dead letters: buried events and refused messages. */
 export interface DeadLetters {
   /** Oldest first; read in pages while it is iterated. */
   list(filter?: DeadLetterFilter): AsyncIterable<StoredDeadLetter>
   show(id: string): Promise<StoredDeadLetter | undefined>
   /**
-   * Runs it again, with a full set of attempts and alone in its process: any running guard of its consumer does so
-   * within seconds, from Postgres. Nobody publishes anything, and copies that a broker brings meanwhile find its
-   * state, so the effect happens at most once. An event whose effect is committed is never run again.
+   * Runs the event again, with a full set of attempts and alone in its process. Any running guard of its consumer does
+   * so within seconds, from PostgreSQL. Nothing is published, and redelivered copies find the state of the event, so the
+   * effect happens at most once. An event whose effect is committed never runs again.
    */
   replay(target: string | DeadLetterFilter): Promise<OperatorReport>
   /**
-   * Gives it up and deletes its delivery. A buried event stays dead, so that its copies are settled without a run.
+   * Discards the dead letter and deletes its delivery. A buried event stays dead, so its copies are settled without a
+   * run.
    *
-   * @param why - Kept in the table `audit`.
+   * @param why - Stored in the table `audit`.
    */
   discard(target: string | DeadLetterFilter, why: string): Promise<OperatorReport>
 }
@@ -75,7 +76,7 @@ export interface DeadLetters {
 export interface DeadLettersOptions {
   /** Schema of the tables. @defaultValue `onceward` */
   readonly schema?: string | undefined
-  /** Who is recorded in the table `audit`. @defaultValue the user of the database session */
+  /** The operator's name for the table `audit`. @defaultValue the user of the database session */
   readonly by?: string | undefined
 }
 
@@ -146,12 +147,12 @@ async function actOn(operation: Operation, id: string): Promise<Untouched | unde
   }
 }
 
-/** Whether there is something left to decide. */
+/** Whether an operator can still act on it. */
 function isOpen(row: DeadLetterRow): boolean {
   return isDeadLetter(row) && !row.discarded
 }
 
-/** Why an id names no dead letter: the event of that name may be in any other state. */
+/** Why an id is not the id of a dead letter: the event may be in another state. */
 async function whyNot(
   client: PoolClientLike,
   statements: Statements,
@@ -178,7 +179,7 @@ interface ListedRow {
   readonly deadLetter: DeadLetterRow
 }
 
-/** Pages by position, not by number: letters that come or go meanwhile shift nothing. */
+/** Reads pages by position, not by number, so dead letters that come or go meanwhile do not shift the pages. */
 async function* list(
   pool: PoolLike,
   statements: Statements,
@@ -201,7 +202,7 @@ async function* list(
   }
 }
 
-/** All ids at once: what fails again while a replay goes on must not be replayed by it once more. */
+/** Reads all ids at once, so that an event that dies again during a replay is not replayed twice. */
 async function idsOf(
   pool: PoolLike,
   { listIds }: Statements,

@@ -5,13 +5,13 @@ import { ConfigurationError, OncewardError, StoreUnavailableError } from '@oncew
  * https://www.postgresql.org/docs/current/errcodes-appendix.html
  */
 
-/** The transaction lost against another one; the same work may succeed when it is done again. */
+/** The transaction lost against a concurrent one. The same work may succeed on a retry. */
 const SERIALIZATION = new Set([
   '40001', // serialization_failure
   '40P01', // deadlock_detected
 ])
 
-/** The server cannot work for anybody now; it says nothing about the statement. */
+/** The server cannot serve any client now. The error says nothing about the statement. */
 const STORE = new Set([
   '25006', // read_only_sql_transaction: connected to a standby
   '25P03', // idle_in_transaction_session_timeout: the connection is gone
@@ -31,14 +31,14 @@ const STORE_CLASSES = new Set([
   '58', // system error: I/O
 ])
 
-/** A limit of this statement's own, `temp_file_limit` say: it would be met each time, so it is its event's failure. */
+/** A limit of the statement, such as `temp_file_limit`. A retry would reach it again, so it is a failure of the event. */
 const OWN_LIMIT = '53400'
 
-/** Tables, schema or columns that are not there. */
+/** A table, schema or column is missing. */
 const MISSING = new Set(['3F000', '42P01', '42703', '42883'])
 const FORBIDDEN = '42501'
 
-/** https://nodejs.org/api/errors.html#common-system-errors, and what postgres.js calls the same. */
+/** https://nodejs.org/api/errors.html#common-system-errors, and the same errors of postgres.js. */
 const CONNECTION_CODES = new Set([
   ...['ECONNREFUSED', 'ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'],
   ...['EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'EADDRNOTAVAIL', 'EMFILE', 'ENFILE'],
@@ -51,15 +51,15 @@ const CONNECTION_CODES = new Set([
   ...['CONNECTION_CLOSED', 'CONNECTION_ENDED', 'CONNECTION_DESTROYED', 'CONNECT_TIMEOUT'],
 ])
 
-/** pg, pg-pool and Kysely give these no code. */
+/** Errors without a code from pg, pg-pool and Kysely. */
 const CONNECTION_MESSAGES =
   /^(?:Connection terminated|timeout expired|timeout exceeded when trying to connect|Cannot use a pool after calling end|Client was closed|Client has encountered a connection error|Query read timeout|The server does not support SSL|driver has already been destroyed|Postgres connection has been discarded|PGlite instance is already closed)/
 
 const SQLSTATE = /^[0-9A-Z]{5}$/
-/** Errors wrapped deeper than this are not looked into. */
+/** Causes that are nested deeper than this are ignored. */
 const DEPTH = 5
 
-/** What an error that came out of a statement means; errors that wrap it are looked through. */
+/** What an error of a statement means. Wrapped errors are found through their causes. */
 export function diagnose(error: unknown): 'serialization' | 'store' | 'other' {
   const state = sqlState(error)
   if (state !== undefined) return meaningOf(state)
@@ -72,7 +72,7 @@ function meaningOf(state: string): 'serialization' | 'store' | 'other' {
   return STORE.has(state) || STORE_CLASSES.has(state.slice(0, 2)) ? 'store' : 'other'
 }
 
-/** SQLSTATE of the server's error, through any driver and any number of wrappers up to five. */
+/** SQLSTATE of the server's error, from any driver and through up to five wrappers. */
 export function sqlState(error: unknown): string | undefined {
   for (const each of chain(error)) {
     const { code } = each
@@ -82,7 +82,7 @@ export function sqlState(error: unknown): string | undefined {
   return undefined
 }
 
-/** Whether the error says that the connection could not be made, or ended. */
+/** Whether the error says that the connection failed or ended. */
 export function isConnectionLoss(error: unknown): boolean {
   return chain(error).some(({ code, message }) => {
     if (typeof code === 'string' && CONNECTION_CODES.has(code)) return true
@@ -90,20 +90,20 @@ export function isConnectionLoss(error: unknown): boolean {
   })
 }
 
-/** The error of one of our own statements, typed, with the original as its cause. */
+/** The error of a statement of onceward as a typed error, with the original as its cause. */
 export function toStoreError(error: unknown, doing: string): OncewardError {
   if (OncewardError.is(error)) return error
   const state = sqlState(error)
   const cause = { cause: error }
   if (state !== undefined && MISSING.has(state)) {
     return new ConfigurationError(
-      `PostgreSQL misses tables of onceward while ${doing} (${messageOf(error)}): run \`await migrate(pool)\`.`,
+      `Tables of onceward are missing while ${doing} (${messageOf(error)}): run \`await migrate(pool)\`.`,
       cause,
     )
   }
   if (state === FORBIDDEN) {
     return new ConfigurationError(
-      `The database role may not do what onceward needs while ${doing} (${messageOf(error)}): grant it the rights of docs/least-privilege.sql.`,
+      `The database role lacks rights that onceward needs while ${doing} (${messageOf(error)}): grant it the rights of docs/least-privilege.sql.`,
       cause,
     )
   }

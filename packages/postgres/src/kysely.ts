@@ -38,8 +38,8 @@ import { beginText, claimTexts, RESTORE, unknownBoundText } from './transaction/
 /** Options of {@link kyselyInbox}. */
 export interface KyselyInboxOptions extends BusinessOptions {
   /**
-   * Connections of the pool below Kysely, which does not show them. Given, guards that share the pool take turns and
-   * leave two connections spare, and a `concurrency` it cannot carry is refused at start.
+   * Connections of the pool below Kysely, because Kysely does not expose them. With this number, guards that share the
+   * pool leave two connections spare, and a `concurrency` that does not fit the pool is refused at start.
    */
   readonly poolSize?: number | undefined
 }
@@ -47,8 +47,8 @@ export interface KyselyInboxOptions extends BusinessOptions {
 /**
  * The durable guard of a consumer on Kysely: handlers get the user's own `Transaction<DB>`, plugins included.
  *
- * @param db - Any dialect of PostgreSQL: pg, PGlite, … With pg, a connection lost while a handler is between two
- * statements is a failure of that run; Kysely alone would let it end the process.
+ * @param db - Any dialect of PostgreSQL: pg, PGlite, … With pg, a connection that is lost while a handler is between
+ * two statements fails that run. Kysely alone would let it end the process.
  */
 export function kyselyInbox<DB>(
   db: Kysely<DB>,
@@ -64,7 +64,7 @@ export function kyselyInbox<DB>(
   return createInbox((runtime) => kyselyDriver(db, settings, runtime), options)
 }
 
-/** What Kysely does for the inbox. */
+/** The driver for Kysely. */
 function kyselyDriver<DB>(
   db: Kysely<DB>,
   settings: DriverSettings & { readonly poolSize?: number | undefined },
@@ -72,7 +72,7 @@ function kyselyDriver<DB>(
 ): Driver<Transaction<DB>> {
   const { adapter } = db.getExecutor()
   const isSingle = adapter.supportsMultipleConnections === false
-  // Kyselys made of one another, as by withPlugin(), share the adapter as they share the pool.
+  // Kyselys derived from one another, as by withPlugin(), share the adapter and the pool.
   const gate = gateOf(adapter, isSingle ? 1 : settings.poolSize)
   const client: Client<DB> = { db, runtime, takesSeveral: !isSingle }
   const driver: Driver<Transaction<DB>> = {
@@ -145,8 +145,8 @@ interface ClaimParts {
 }
 
 /**
- * Two round trips: the bounds travel with BEGIN, and the claim is one statement that puts the user's own back, because
- * Kysely gives no rows of a text of several. Set before the claim, the bound holds for a lock on the table too.
+ * Two round trips: the time limits travel with BEGIN, and the claim is one statement that restores the user's settings,
+ * because Kysely returns no rows for a text of several statements. The limits also hold for a lock on the table.
  */
 async function sendClaim<DB>(
   { client, settings }: KyselyParts<DB>,
@@ -164,7 +164,7 @@ async function sendClaim<DB>(
   }
 }
 
-/** The last one answers one row for each claim of one event, and one row for all of several. */
+/** The last statement answers one row for a claim of one event, and one row for all events of a larger claim. */
 function statementsOf({ claim }: BeginRequest, context: BeginContext): readonly string[] {
   const target = { schema: context.statements.schema, consumerId: context.consumerId }
   const PID = 'pg_backend_pid()::text as pid'
@@ -172,7 +172,7 @@ function statementsOf({ claim }: BeginRequest, context: BeginContext): readonly 
   if (countOf(claim) < 2)
     return claimTexts(claim, { ...target, returning: ` returning ${PID}, ${RESTORE}` })
   const texts = claimTexts(claim, { ...target, returning: ' returning event_id, xmin' })
-  // Over the aggregate: put back in `returning`, the bound would be gone after the first row.
+  // Restored over the aggregate: in `returning`, the limit would be gone after the first row.
   const taking = `with taken as (${texts.at(-1)}) select string_agg(event_id::text, ',') as ids, min(xmin::text) as xid, ${PID}, ${RESTORE} from taken`
   return [...texts.slice(0, -1), taking]
 }

@@ -31,25 +31,25 @@ export interface PostgresLeasesOptions {
   readonly schema?: string | undefined
 }
 
-/** Leases in Postgres, and what operators may do to events of guards without an inbox. */
+/** Leases in PostgreSQL, with the operations for operators of guards without an inbox. */
 export interface PostgresLeases extends LeaseStore, LeaseOperators {}
 
-/** The default dedup window, for use without a guard. */
+/** The default dedup window, for calls without a guard. */
 const WINDOW_MS = 1_296_000_000
-/** Beside an inbox the count of a claim is a hint. */
+/** With an inbox the count of a claim is a hint. */
 const HINT_MS = 86_400_000
 const SWEEP_EVERY_MS = 60_000
-/** As many rows as one sweep deletes at most: then there are more. */
+/** Most rows that one sweep deletes. If it deletes as many, there may be more. */
 const SWEEP_ROWS = 1_000
-/** Single claims share a statement; whole slices go side by side, which is faster than together. */
+/** Single claims share a statement. Whole batches run in parallel, which is faster than one large statement. */
 const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
 
 /**
- * Leases in Postgres, in short transactions of their own on the spare connections of the pool: for effects that are
- * not in Postgres, and for guards that want claims without Redis.
+ * Leases in PostgreSQL, in short transactions of their own on the spare connections of the pool: for effects outside of
+ * PostgreSQL, and for guards that want claims without Redis.
  *
- * Rows that may be forgotten are deleted on the way, at most a thousand at a time. With {@link MigrateOptions.leases}
- * the table is kept out of the log: faster, and a crash of Postgres empties it.
+ * Claims delete expired rows on the way, at most a thousand at a time. {@link MigrateOptions.leases} can make the table
+ * unlogged: faster, but a crash of PostgreSQL empties it.
  *
  * @param pool - Of pg, migrated; may be the one of the inbox.
  */
@@ -94,29 +94,29 @@ async function open(table: Table, registration: LeaseRegistration): Promise<Leas
     if (isTruth && isUnlogged === 'true') {
       logger.warn(
         { consumer, remedy: "migrate(pool, { leases: 'logged' })" },
-        'the leases are the only ones to remember, and a crash of Postgres empties their table',
+        'only the leases remember processed events, and a crash of PostgreSQL empties their table',
       )
     }
   } catch (error) {
-    // Beside an inbox leases are a fast path.
+    // With an inbox leases are only a fast path, so an outage does not stop the start.
     if (isTruth || diagnose(error) !== 'store') throw error
   }
   return session
 }
 
 interface LeaseParts extends Table {
-  /** How long a claim or a wait is kept beyond its end, ms. */
+  /** How long the row of a claim or a wait outlives its end, ms. */
   readonly keepMs: number
-  /** No inbox: what ended is remembered here. */
+  /** No inbox: only this table remembers processed events. */
   readonly isTruth: boolean
 }
 
-/** What a statement is told of one event. */
+/** The row of one event for a statement. */
 interface Row {
   readonly id: EventId
 }
 
-/** A verb of owners with what it says of one event. */
+/** The row of one event for a statement of its owner. */
 interface Told extends Row, Held {
   readonly [field: string]: unknown
 }
@@ -206,7 +206,7 @@ class LeaseTable implements LeaseSession, LeaseOperators {
     return answers.map((held) => (held ? 'held' : 'lost'))
   }
 
-  /** A statement changes a row once, so an event that comes again has its turn in the next one. */
+  /** A statement changes a row only once, so an event that occurs twice is handled in two statements. */
   async #inRounds(statement: string, rows: readonly Row[]): Promise<readonly boolean[]> {
     const answers = rows.map(() => false)
     for (const round of roundsOf(rows)) {
@@ -231,13 +231,13 @@ class LeaseTable implements LeaseSession, LeaseOperators {
     const { runtime, transactions, statements } = this.#parts
     if (runtime.monotonic() < this.#sweepAtMs) return
     this.#sweepAtMs = runtime.monotonic() + SWEEP_EVERY_MS
-    // Forgetting late harms nobody, so a failure waits for the next time.
+    // A late sweep is harmless, so a failed one is repeated next time.
     const [deleted] = await transactions.query(statements.sweepLeases).then(texts, () => [])
     if (Number(deleted) >= SWEEP_ROWS) this.#sweepAtMs = runtime.monotonic()
   }
 }
 
-/** Places of the first time each event comes, of the second, and so on. One token may come twice, two may too. */
+/** Places of the first occurrence of each event, of the second, and so on. An event may occur with one token or two. */
 function roundsOf(told: readonly Row[]): readonly (readonly number[])[] {
   const rounds: number[][] = []
   const times = new Map<string, number>()

@@ -8,8 +8,8 @@ export interface MigrateOptions {
   /** Schema of the tables. @defaultValue `onceward` */
   readonly schema?: string | undefined
   /**
-   * Keeps the table of `postgresLeases` out of the log, or puts it back. A crash of Postgres empties an unlogged table:
-   * harmless beside an inbox; without one, what was done is forgotten. @defaultValue as it is, `logged` when new
+   * Makes the table of `postgresLeases` logged or unlogged. A crash of PostgreSQL empties an unlogged table. That is
+   * harmless with an inbox; without one, processed events look new and run again. @defaultValue as it is, `logged` when new
    */
   readonly leases?: 'logged' | 'unlogged' | undefined
 }
@@ -77,7 +77,7 @@ async function prepare(client: PoolClientLike, schema: string, quoted: string): 
     `onceward.migrate:${schema}`,
   ])
   await refuseEncoding(client)
-  // Asked first, because "if not exists" wants the right to create even when there is nothing to do.
+  // Checked first, because "if not exists" needs the right to create even if there is nothing to do.
   const { rows } = await client.query(
     'select to_regnamespace($1)::text as namespace, to_regclass($2)::text as migrations',
     [quoted, `${quoted}.migrations`],
@@ -91,7 +91,7 @@ async function prepare(client: PoolClientLike, schema: string, quoted: string): 
   )`)
 }
 
-/** Keys and error texts are stored as text, and may hold any character. */
+/** Keys and error texts are stored as text and may contain any character. */
 async function refuseEncoding(client: PoolClientLike): Promise<void> {
   const { rows } = await client.query("select current_setting('server_encoding') as encoding")
   const encoding = String(rows[0]?.['encoding'])
@@ -108,7 +108,7 @@ async function currentVersion(client: PoolClientLike, quoted: string): Promise<n
   return Number(rows[0]?.['version'])
 }
 
-/** Rewrites the table, so only when it is kept the other way. */
+/** Rewrites the table, so it runs only if the setting changes. */
 async function keepLeases(
   client: PoolClientLike,
   quoted: string,

@@ -5,13 +5,13 @@ import type { Isolation } from './transaction/claim-sql.ts'
 /** Options of `pgInbox` and `kyselyInbox`. */
 export interface BusinessOptions extends InboxOptions {
   /**
-   * Isolation level of the handler's transactions; it cannot be set after the claim.
+   * Isolation level of the handler's transactions. The handler cannot change it, because the claim runs first.
    * @defaultValue `read committed`
    */
   readonly isolation?: Isolation | undefined
   /**
-   * Longest wait for the answer to a COMMIT, ms; beyond it the outcome is unknown and asked for on another connection.
-   * Synchronous standbys may need it longer.
+   * Longest wait for the answer to a COMMIT, ms. After it the outcome is unknown, and the guard reads it on another
+   * connection. Synchronous standbys may need a longer wait.
    * @defaultValue 30000
    */
   readonly commitSilenceMs?: number | undefined

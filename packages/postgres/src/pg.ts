@@ -42,8 +42,8 @@ export type PgInboxOptions = BusinessOptions
 /**
  * The durable guard of a consumer on a pool of pg: handlers get the user's own `PoolClient`.
  *
- * @param pool - May be shared with other guards and with code that knows nothing of onceward. Each guard takes up to
- * `concurrency` connections of it, and two stay spare.
+ * @param pool - May be shared with other guards and with other code. Each guard takes up to `concurrency` connections,
+ * and two connections stay spare.
  */
 export function pgInbox(pool: Pool, options: PgInboxOptions = {}): Inbox<PoolClient> {
   const settings = businessOptions(options)
@@ -51,7 +51,7 @@ export function pgInbox(pool: Pool, options: PgInboxOptions = {}): Inbox<PoolCli
   return createInbox((runtime) => pgDriver(pool, settings, runtime), options)
 }
 
-/** What pg does for the inbox. */
+/** The driver for pg. */
 function pgDriver(pool: Pool, settings: DriverSettings, runtime: Runtime): Driver<PoolClient> {
   const poolSize = pool.options.max
   const gate = gateOf(pool, poolSize)
@@ -75,7 +75,7 @@ interface PgParts {
 }
 
 const DOING = 'beginning a transaction'
-/** The transaction's id tells its rows from others', should a handler commit it in the middle of several events. */
+/** The transaction's id identifies its rows, in case a handler commits it in the middle of several events. */
 const RETURNING = ' returning event_id::text as id, xmin::text as xid'
 
 async function begin(
@@ -137,7 +137,7 @@ interface TextParts {
   readonly isolation: DriverSettings['isolation']
 }
 
-/** One text for everything before the handler: one round trip. */
+/** All statements before the handler in one text, for one round trip. */
 function textsOf(
   known: SessionSettings | undefined,
   { request, context, isolation }: TextParts,

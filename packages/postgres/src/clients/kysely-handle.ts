@@ -14,12 +14,12 @@ import {
 import { isConnectionLoss, sqlState } from '../errors.ts'
 import { type HandleGate, refusedControl } from '../transaction/refusing-handle.ts'
 
-/** What the statements so far tell of the transaction, where the wire cannot be seen. */
+/** The status of a transaction as far as its statements show it, if the connection of pg is not known. */
 export type SeenStatus = Exclude<TransactionStatus, 'ended'>
 
 /**
- * The one connection of a transaction, for everything that is built on its handle: one statement after the other, and
- * none once the gate is closed.
+ * The one connection of a transaction, for everything that is built on its handle. Runs one statement after the other,
+ * and none after the gate is closed.
  */
 export class HandleProvider implements ConnectionProvider {
   readonly #connection: DatabaseConnection
@@ -56,7 +56,7 @@ export class HandleProvider implements ConnectionProvider {
     })
   }
 
-  /** A statement of our own. */
+  /** Sends a statement of onceward. */
   send(query: CompiledQuery): Promise<QueryResult<unknown>> {
     return this.#enqueue(() => this.#see(() => this.#connection.executeQuery(query)))
   }
@@ -70,7 +70,7 @@ export class HandleProvider implements ConnectionProvider {
     return run
   }
 
-  /** Before a statement that was taken begins. */
+  /** Checks a queued statement before it starts. */
   #check(text: string): void {
     const refusal = this.#gate.revoked ?? refusedControl(text)
     if (refusal !== undefined) throw refusal
@@ -111,7 +111,7 @@ export class HandleProvider implements ConnectionProvider {
           await stream.return?.()
         }
       },
-      // For queries that are given an AbortSignal; a client may lack them.
+      // For queries with an AbortSignal. A client may lack these methods.
       ...bound(connection, 'cancelQuery'),
       ...bound(connection, 'collectSessionInfo'),
       ...bound(connection, 'killSession'),

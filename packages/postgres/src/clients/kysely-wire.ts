@@ -2,16 +2,16 @@ import { CompiledQuery, type DatabaseConnection } from 'kysely'
 import type { Connection } from 'pg'
 
 /*
- * Kysely takes clients out of pg's pool without listening for their errors, so a connection that is lost between two
- * statements of a handler ends the whole process (pg emits 'error' on the client, nobody listens, Node throws; seen
- * with Kysely 0.29 and pg 8.23). Neither shows the client to us. What Kysely passes through to `client.query()` is the
- * query's text, and pg takes an object with `submit(connection)` in its place (its documented way for cursors); one
- * that answers an error sends nothing.
+ * Kysely takes clients from pg's pool without listening for their errors, so a connection that is lost between two
+ * statements of a handler ends the whole process (pg emits 'error' on the client without a listener, and Node throws;
+ * seen with Kysely 0.29 and pg 8.23). Neither library exposes the client. Kysely passes the query's
+ * text to `client.query()`, and pg accepts an object with `submit(connection)` instead (documented for cursors). An
+ * object that answers an error sends nothing.
  */
 
 const wires = new WeakMap<DatabaseConnection, Promise<Connection | undefined>>()
 
-/** The connection of pg below one of Kysely's; undefined below another client. Sends nothing. */
+/** The connection of pg below a connection of Kysely. Undefined for another client. Sends nothing. */
 export function wireOf(connection: DatabaseConnection): Promise<Connection | undefined> {
   const known = wires.get(connection)
   if (known !== undefined) return known
@@ -43,7 +43,7 @@ async function findWire(connection: DatabaseConnection): Promise<Connection | un
 
 const LOSSES: ReadonlySet<unknown> = new Set(['error', 'errorMessage', 'end'])
 
-/** From now on the loss of the connection ends the connection and not the process; the answer undoes it. */
+/** From now on a lost connection does not end the process. The answer undoes this. */
 export function surviveLoss(wire: Connection): () => void {
   const own = Object.getOwnPropertyDescriptor(wire, 'emit')
   const emit = wire.emit

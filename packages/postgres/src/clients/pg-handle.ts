@@ -4,7 +4,7 @@ import type { HandleGate } from '../transaction/refusing-handle.ts'
 
 type Callback = (error: unknown) => void
 
-/** What pg takes for a query: a text, a config with one, or an object that submits itself (cursors, streams). */
+/** A query for pg: a text, a config with a text, or an object that submits itself (cursors, streams). */
 interface QueryLike {
   readonly text?: unknown
   readonly submit?: unknown
@@ -16,8 +16,8 @@ interface QueryLike {
 const REFUSED = new Set<PropertyKey>(['release', 'end', 'connect'])
 
 /**
- * The user's own client, in all its forms (promises, callbacks, cursors), as long as the gate is open. A copy kept
- * beyond the transaction stays dead, although the connection goes on to serve others.
+ * The user's own client with all its ways to query (promises, callbacks, cursors), while the gate is open. A reference
+ * kept after the transaction is refused for ever, although its connection serves other transactions.
  */
 export function refusingClient(client: PoolClient, gate: HandleGate): PoolClient {
   const query = (...args: unknown[]): unknown => {
@@ -37,7 +37,7 @@ export function refusingClient(client: PoolClient, gate: HandleGate): PoolClient
 function notYours(property: PropertyKey): () => never {
   return () => {
     throw new TypeError(
-      `The client of a guarded transaction belongs to onceward: it has no ${String(property)}().`,
+      `The client of a guarded transaction belongs to onceward: do not call ${String(property)}().`,
     )
   }
 }
@@ -51,7 +51,7 @@ function textOf(query: unknown): string | undefined {
   return typeof found === 'string' ? found : undefined
 }
 
-/** As pg itself refuses on a dead connection: later, by the way the caller listens. */
+/** Refuses as pg does on a dead connection: asynchronously, by promise, callback or event. */
 function refuse(client: PoolClient, error: OncewardError, args: readonly unknown[]): unknown {
   const [query] = args
   const callback = args.find((arg): arg is Callback => typeof arg === 'function')

@@ -3,20 +3,20 @@ import { type SessionSettings, settingMs } from '../driver/session-settings.ts'
 import { type WireSession, wireSession } from './pg-wire.ts'
 
 /**
- * Settings of a connection are believed this long: a reload of the server's configuration changes them in running
- * sessions.
+ * Settings of a connection are trusted this long, because a reload of the server's configuration changes them in
+ * running sessions.
  */
 const BELIEVED_MS = 5_000
 
-/** What is known of one client of pg, as long as it lives. */
+/** What onceward knows about one client of pg. */
 export interface PgSession {
   /** Process id of the server; undefined before the first transaction. */
   pid: number | undefined
   readonly wire: WireSession
   isBusy(): boolean
-  /** Settings to be put back, when they can be known without asking. */
+  /** Settings to be restored. Undefined if they must be read first. */
   settings(): SessionSettings | undefined
-  /** Takes the first answer of `unknownBoundText`. */
+  /** Stores the first answer of `unknownBoundText`. */
   learn(row: Readonly<Record<string, unknown>>): void
 }
 

@@ -1,18 +1,18 @@
 import type { TransactionStatus } from '@onceward/core'
 import type { Connection } from 'pg'
 
-/** What is known of one connection of pg from what comes over the wire, as long as it lives. */
+/** What onceward learns about one connection of pg from its protocol messages. */
 export interface WireSession {
-  /** Statements so far that began or ended a transaction. */
+  /** Number of statements that began or ended a transaction. */
   readonly boundaries: number
-  /** The connection is over, and its client knows. */
+  /** The connection has ended, and its client knows. */
   readonly hasEnded: boolean
-  /** The server said that the last COMMIT was not replicated as demanded; cleared by the reader. */
+  /** The server reported that the last COMMIT was not replicated as demanded. The reader clears it. */
   isUnreplicated: boolean
   /**
-   * How the transaction looks.
+   * The status of the transaction.
    *
-   * @param boundaries - How many there had been when it was open.
+   * @param boundaries - Their number when the transaction was open.
    */
   status(boundaries: number): TransactionStatus
 }
@@ -20,7 +20,7 @@ export interface WireSession {
 const sessions = new WeakMap<Connection, WireSession>()
 const BOUNDARY = /^(?:BEGIN|START TRANSACTION|COMMIT)/
 
-/** Listens for what pg itself does not keep. The listeners live as long as the connection. */
+/** Listens for messages that pg does not keep. The listeners live as long as the connection. */
 export function wireSession(connection: Connection): WireSession {
   const known = sessions.get(connection)
   if (known !== undefined) return known
@@ -32,7 +32,7 @@ export function wireSession(connection: Connection): WireSession {
 function watch(connection: Connection): WireSession {
   let boundaries = 0
   let transaction = 'I'
-  // The server answered an error and is not ready again: its ReadyForQuery may come in a later packet.
+  // The server answered an error. Its ReadyForQuery may come in a later packet.
   let hasFailed = false
   let isEnding = false
   let hasEnded = false
@@ -80,12 +80,12 @@ interface ErrorMessage {
   readonly code?: string | undefined
 }
 
-/** Of severity FATAL; the severity itself comes in the language of the server. */
+/** Codes of severity FATAL. The severity itself comes in the language of the server. */
 const FATAL = new Set(['25P03', '25P04', '57P01', '57P02', '57P04', '57P05'])
 
 /**
- * The end of the connection follows, in a later packet maybe: until then an idle transaction that a shutdown has taken
- * would look as if a statement of the handler had failed.
+ * The end of the connection may follow in a later packet. Until then an idle transaction that a shutdown ended would
+ * look as if a statement of the handler had failed.
  */
 function endsConnection({ severity, code = '' }: ErrorMessage): boolean {
   if (severity === 'ERROR') return false

@@ -1,20 +1,20 @@
 export interface AttemptStatements {
-  /** `$1` event ids (array literal). Answers `KnownRow`s, none for what is absent. */
+  /** `$1` event ids (array literal). Answers `KnownRow`s, none for absent events. */
   readonly classify: string
   /** `$1` `EventParameter`s with a token each, `$2` consumer id, `$3` wait for a row, ms. Answers the ids of the new rows. */
   readonly suspect: string
-  /** `$1` event ids (array literal). Locks their rows, leaves out those that others hold. Answers ids. */
+  /** `$1` event ids (array literal). Locks their rows, skips rows that others hold. Answers the ids of the locked rows. */
   readonly lockForCount: string
   /**
-   * `$1` counts, `$2` consumer id; under the locks of `lockForCount`. Who had no verdict stays alone until it has one,
-   * also when this attempt is given back.
+   * `$1` counts, `$2` consumer id; under the locks of `lockForCount`. An event without a verdict runs alone until it has
+   * one, even if this attempt is given back.
    */
   readonly count: string
   /** `$1` burials; under the locks of `lockForCount`. */
   readonly buryCounted: string
 }
 
-/** Answer of `classify`. Ages and waits by the server's clock. */
+/** Answer of `classify`. Ages and waits are by the server's clock. */
 export interface KnownRow {
   readonly id: string
   readonly state: 'd' | 'r' | 'w' | 'x'
@@ -115,7 +115,7 @@ update ${schema}.processed_events p set state = 'x' from event where p.event_id 
   }
 }
 
-/** A row that was left behind for an event that has no state any more says nothing about the new one. */
+/** Overwrites a row that was left behind by an earlier event of the same id. */
 export function replaced(attempt: string): string {
   return `attempt = ${attempt}, no_verdict = 0, token = excluded.token, counted_at = excluded.counted_at,
     next_try = excluded.next_try, first_failed_at = now(), last_failed_at = now(), parked = false, alone = false,

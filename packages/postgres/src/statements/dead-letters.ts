@@ -1,13 +1,13 @@
 import { YOUNG_MS } from '@onceward/core/adapter'
 
 export interface DeadLetterStatements {
-  /** `$1` event id. Locks its row unless it is held. */
+  /** `$1` event id. Locks its row unless another transaction holds it. */
   readonly lockEvent: string
   /** `$1` event id. Answers its `DeadLetterRow`. */
   readonly readEvent: string
   /** `$1` event id. */
   readonly markEventPublished: string
-  /** `$1` consumer id, `$2` limit. Answers `DueRow`s and offers none to publish again for a while. */
+  /** `$1` consumer id, `$2` limit. Answers `DeadLetterRow`s, and offers them again only after a while. */
   readonly dueEvents: string
 }
 
@@ -33,15 +33,15 @@ export interface DeadLetterRow {
   /** Of `processed_events`; null for refused messages. */
   readonly state: 'd' | 'r' | 'w' | 'x' | null
   readonly fingerprint: string | null
-  /** Refused messages: an operator wants it run. */
+  /** Refused messages: an operator asked for a run. */
   readonly replay: boolean
-  /** Buried events: an operator gave it up, and its delivery is gone. */
+  /** Buried events: an operator discarded it, and its delivery is deleted. */
   readonly discarded: boolean
 }
 
 const ms = (column: string): string => `floor(extract(epoch from ${column}) * 1000)`
 
-/** The pairs that both kinds of dead letters have; `row` is the alias of their table. */
+/** JSON pairs of both kinds of dead letters. `row` is the alias of the table. */
 const common = (row: string): string => `
   'consumer', c.name, 'key', ${row}.key, 'reason', ${row}.reason, 'error', ${row}.error,
   'firstFailedAtMs', ${ms(`${row}.first_failed_at`)},
@@ -58,8 +58,8 @@ export const REFUSED_DEAD_LETTER: string = `json_build_object('kind', 'refused',
   'state', null, 'fingerprint', null, 'attempts', 0, 'replay', r.replay, 'discarded', false, ${common('r')})`
 
 /**
- * When an unpublished dead letter is offered to the poller again: the older it is, the later, from 5 s to 10 min.
- * One that no guard can publish must neither spin nor stand in the way of the others (trap T26).
+ * When an unpublished dead letter is offered to the poller again: from 5 s to 10 min, the older the later. A dead letter
+ * that no guard can publish must neither be retried in a tight loop nor block the others (trap T26).
  */
 export const offeredAgain = (row: string): string =>
   `clock_timestamp() + least(greatest(clock_timestamp() - ${row}.last_failed_at, interval '5 seconds'), interval '10 minutes')`
@@ -80,7 +80,7 @@ where p.event_id = $1::text::uuid`,
     markEventPublished: `
 update ${schema}.failed_events set published = true where event_id = $1::text::uuid`,
 
-    // Counting decides again under the lock; this one only leaves out what runs elsewhere.
+    // The count decides again under the lock. This statement only skips events that run elsewhere.
     dueEvents: `
 with due as materialized (
   select p.event_id

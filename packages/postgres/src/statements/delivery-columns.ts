@@ -1,12 +1,12 @@
 import type { Delivery } from '@onceward/core'
 
-/** The largest delivery whose body and headers are stored: what brokers carry by default, and more. */
+/** The largest delivery whose body and headers are stored: more than brokers allow by default. */
 export const MAX_STORED_BYTES: number = 16 * 1024 * 1024
 
-/** Tells, in place of the body, that a delivery was too large to be stored. */
+/** Stands in place of the body of a delivery that was too large to store. */
 export const BODY_OMITTED_HEADER = 'onceward-body-omitted'
 
-/** A delivery as parameters of a statement: base64 for what becomes bytea. */
+/** A delivery as parameters of a statement. Columns of type bytea are base64. */
 export interface StoredDelivery {
   readonly source: string
   readonly envelope: string
@@ -23,7 +23,7 @@ interface Envelope {
 }
 
 /**
- * Everything of a delivery but what one handing-over says about itself (counts, the client's own object).
+ * The fields of a delivery that are the same in every redelivery, without delivery counts and the client's object.
  * JSON in bytea, because a header may hold what neither text nor jsonb takes.
  */
 export function storeDelivery(delivery: Delivery): StoredDelivery {

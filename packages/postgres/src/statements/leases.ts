@@ -1,27 +1,27 @@
-/** `$1`: a JSON array with a row for each event; answers as said there. */
+/** `$1` of each statement is a JSON array with one row for each event. */
 export interface LeaseStatements {
   /** Answers a `ClaimResult` for each, in order. */
   readonly claimLeases: string
-  /** Verbs of owners: rows of `{ id, owner, … }`, each event once. Answer the ids of those that were held. */
+  /** For owners. Rows of `{ id, owner, … }`, each event once. Answers the ids of the events that were held. */
   readonly renewLeases: string
   readonly completeLeases: string
   readonly failLeases: string
   readonly releaseLeases: string
   readonly buryLeases: string
-  /** Beside an inbox nothing that ended is kept. */
+  /** With an inbox: deletes the row when its event has ended. */
   readonly dropLeases: string
-  /** What operators do: rows of `{ id, keepMs }`, each event once. Answer the ids of those it was done to. */
+  /** For operators. Rows of `{ id, keepMs }`, each event once. Answers the ids of the changed events. */
   readonly replayLeases: string
   readonly forgetLeases: string
-  /** Deletes some rows that may be forgotten. Answers how many; nothing while another process does it. */
+  /** Deletes some expired rows. Answers how many; answers nothing while another process sweeps. */
   readonly sweepLeases: string
-  /** Answers whether a crash of Postgres empties the table. Fails where it is missing. */
+  /** Answers whether a crash of PostgreSQL empties the table. Fails if the table is missing. */
   readonly areLeasesUnlogged: string
 }
 
 export function leaseStatements(schema: string): LeaseStatements {
   const literal = schema.replaceAll("'", "''")
-  /** Locks what this owner holds, expired or not, in the order of the ids. */
+  /** Locks the rows that this owner holds, expired or not, in the order of the ids. */
   const mine = (columns: string): string => `
 with asked as (
   select (a ->> 'id')::uuid as event_id, a ->> 'owner' as owner${columns}
@@ -37,7 +37,7 @@ update ${schema}.leases l set ${set}
 from mine join asked a on a.event_id = mine.event_id
 where l.event_id = mine.event_id
 returning l.event_id::text as answer`
-  /** Rows in the order of their ids, in whatever state. */
+  /** Locks rows in any state, in the order of their ids. */
   const known = (where: string): string => `
 with asked as (
   select (a ->> 'id')::uuid as event_id, (a ->> 'keepMs')::float8 * interval '1 millisecond' as span

@@ -1,6 +1,6 @@
 import { EVENT_DEAD_LETTER, REFUSED_DEAD_LETTER } from './dead-letters.ts'
 
-/** What operators do to dead letters, each under the lock of its row. */
+/** Actions of operators on dead letters, each under the lock of its row. */
 export interface OperatorStatements {
   /**
    * `$1` consumer, `$2` reason, `$3` kind, `$4` since, `$5` until (ISO or null), `$6`, `$7` the last one seen,
@@ -9,15 +9,15 @@ export interface OperatorStatements {
   readonly listDeadLetters: string
   /** `$1`–`$5`, `$8` as `listDeadLetters`. Answers ids only. */
   readonly listIds: string
-  /** Waits for a row that is being published or counted. */
+  /** Limits the wait for a row that is being published or counted. */
   readonly boundOperator: string
   /** `$1` id. Waits for the lock; answers the id. */
   readonly lockEventRow: string
   readonly lockRefusedRow: string
-  /** `$1` id, `$2` who: parked, due now, with counters, token and publication cleared. */
+  /** `$1` id, `$2` who. Parks the event, due now, and clears its counters, token and publication. */
   readonly replayEvent: string
   readonly replayRefused: string
-  /** `$1` id, `$2` who, `$3` why. The event stays dead for its copies; its delivery goes. */
+  /** `$1` id, `$2` who, `$3` why. Deletes the delivery. The event stays dead, so its copies do not run. */
   readonly discardEvent: string
   readonly discardRefused: string
 }

@@ -1,7 +1,7 @@
 import { offeredAgain, REFUSED_DEAD_LETTER } from './dead-letters.ts'
 
 export interface RefusedStatements {
-  /** `$1` refused messages, `$2` consumer id. A message refused again stays one row, published or not. */
+  /** `$1` refused messages, `$2` consumer id. A message that is refused again keeps its one row. */
   readonly refuse: string
   /** `$1` refused id. Locks its row unless it is held. */
   readonly lockRefused: string
@@ -9,7 +9,7 @@ export interface RefusedStatements {
   readonly readRefused: string
   /** `$1` refused id. */
   readonly markRefusedPublished: string
-  /** `$1` refused id: a replayed one was dealt with. One that was refused again meanwhile stays. */
+  /** `$1` refused id. Deletes a replayed message that was handled, unless it was refused again meanwhile. */
   readonly resolveRefused: string
   /** `$1` consumer id, `$2` limit. Answers `DeadLetterRow`s, and offers them again only after a while. */
   readonly dueRefused: string

@@ -1,7 +1,7 @@
 export interface RegistrationStatements {
-  /** Version of the tables and the secret. Fails where they are missing. */
+  /** Answers the version of the tables and the secret. Fails if the tables are missing. */
   readonly readSettings: string
-  /** What names the history of commits. Answers it. */
+  /** Answers the name of the history of commits. */
   readonly readIdentity: string
   /** `$1` name, `$2` dedup window in ms, `$3` fingerprint rule. Answers `Registered`. */
   readonly register: string
@@ -10,16 +10,16 @@ export interface RegistrationStatements {
 /** Answer of `register`. */
 export interface Registered {
   readonly id: number
-  /** The longer one while a guard with a longer window is running. */
+  /** The window in force: the longest of all running guards. */
   readonly dedupWindowMs: number
   readonly fingerprintRule: number
-  /** Of the guard that registered before; null for the first. */
+  /** The rule of the guard that registered before. Null for the first guard. */
   readonly formerRule: number | null
 }
 
 /**
- * A guard refreshes its registration while it runs, so a longer window of another one stays until that has been
- * silent for an hour: sweeping by the shorter window would let redeliveries of the other run again.
+ * A guard refreshes its registration while it runs, so a longer window of another guard stays until that guard has been
+ * silent for an hour. Sweeping by the shorter window would let redeliveries of the other guard run again.
  */
 export function registrationStatements(schema: string): RegistrationStatements {
   const takesOver =
@@ -29,7 +29,7 @@ export function registrationStatements(schema: string): RegistrationStatements {
 select (select max(version)::text from ${schema}.migrations) as version, encode(secret, 'hex') as secret
 from ${schema}.settings`,
     // The timeline of the position where it writes now: pg_control_checkpoint() keeps the old one for minutes after a
-    // promotion. The start time, because a crash may lose commits that were answered (synchronous_commit = off). The
+    // promotion. The start time is part of it, because a crash may lose answered commits (synchronous_commit = off). The
     // database and the file of the table, because a server has many, and a truncated one has another.
     readIdentity: `
 select concat_ws('.', (select system_identifier from pg_control_system()),

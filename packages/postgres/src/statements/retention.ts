@@ -1,18 +1,18 @@
 export interface RetentionStatements {
   /** One process at a time, until the transaction ends. Answers `lock`. */
   readonly trySweepLock: string
-  /** Next page to sweep, and how many there are. Answers `{ page, pages }`. */
+  /** Answers the next page to sweep and the number of pages: `{ page, pages }`. */
   readonly readSweepCursor: string
   /** `$1` start of the first page, `$2` of the one after the last, as tids. Answers how many events it deleted. */
   readonly sweepPages: string
   /** `$1` next page. */
   readonly moveSweepCursor: string
-  /** Dead letters, and troubled events that no broker can bring back. Answers how many. */
+  /** Deletes old dead letters, and events with failures that no broker can redeliver. Answers how many. */
   readonly sweepTroubled: string
   readonly sweepRefused: string
 }
 
-/** Dead letters are kept for 30 days, and longer where the window is longer. */
+/** Dead letters are kept for 30 days, or for the dedup window if it is longer. */
 const kept = `greatest(interval '30 days', c.dedup_window_ms * interval '1 millisecond')`
 
 export function retentionStatements(schema: string): RetentionStatements {
@@ -43,7 +43,7 @@ select count(*)::text as answer from old`,
     moveSweepCursor: `
 update ${schema}.settings set sweep_cursor = $1::text::bigint`,
 
-    // Parked events have no broker that could bring them back: they stay until somebody decides.
+    // Parked events stay until an operator decides, because no broker can redeliver them.
     sweepTroubled: `
 with old as materialized (
   select p.event_id

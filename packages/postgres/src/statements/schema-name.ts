@@ -1,12 +1,12 @@
 import { ConfigurationError } from '@onceward/core'
 
-/** The schema that holds the tables of onceward when the user names no other. */
+/** The default schema of the tables of onceward. */
 export const DEFAULT_SCHEMA = 'onceward'
 
 /**
- * Quotes the schema's name for use in SQL; the only place where a name of the user gets into a statement.
+ * Quotes the schema's name for use in SQL. No other name of the user gets into a statement.
  *
- * @throws {@link ConfigurationError} for a name that Postgres would cut or cannot hold.
+ * @throws {@link ConfigurationError} for a name that PostgreSQL would cut or cannot store.
  */
 export function quotedSchema(schema: string = DEFAULT_SCHEMA): string {
   const bytes = Buffer.byteLength(schema)

@@ -1,12 +1,12 @@
-/** What is kept of an error, in bytes of UTF-8. */
+/** Most bytes of UTF-8 that are stored of an error. */
 export const MAX_ERROR_BYTES = 8_192
-/** What is kept of the key of a refused message, which may be no key at all, in bytes of UTF-8. */
+/** Most bytes of UTF-8 that are stored of the key of a refused message, which may be an invalid key. */
 const MAX_LOOSE_KEY_BYTES = 4_096
 const MAX_CAUSES = 5
 
 /**
- * Text that any Postgres column of type text takes, and that reads like the original for all but odd characters:
- * escaped as inside a JSON string, so NULs and lone surrogates survive the way back.
+ * Text for a column of type text, escaped as inside a JSON string, so that NULs and lone surrogates can be restored.
+ * Ordinary text stays readable.
  */
 export function escapeText(text: string): string {
   return JSON.stringify(text).slice(1, -1)
@@ -16,19 +16,19 @@ export function unescapeText(escaped: string): string {
   return JSON.parse(`"${escaped}"`) as string
 }
 
-/** As {@link escapeText}, of bounded size; what is cut off cannot come back. */
+/** As {@link escapeText}, cut to a maximum size. */
 export function escapeLooseKey(key: string): string {
   return escapeText(cut(key, MAX_LOOSE_KEY_BYTES))
 }
 
-/** An error as readable text: its stack and causes, without NULs, of bounded size. */
+/** An error as readable text with its stack and causes, without NULs, cut to a maximum size. */
 export function toErrorText(error: unknown): string | undefined {
   if (error === undefined) return undefined
   const text = describe(error).replaceAll('\0', '\u2400').toWellFormed()
   return cut(text, MAX_ERROR_BYTES)
 }
 
-/** Handlers throw anything, also objects that throw when they are looked at, and causes that run in a circle. */
+/** Handlers throw anything: also objects whose properties throw, and causes that form a cycle. */
 function describe(error: unknown, depth = 0): string {
   try {
     if (!(error instanceof Error)) return String(error)

@@ -2,8 +2,8 @@ import { BURIAL, entombed, replaced } from './attempts.ts'
 
 /**
  * The ends of an attempt. Each takes its rows as JSON in `$1` (and the consumer id in `$2`), changes only rows in
- * state `r` whose token is the given one, and answers the ids it changed. Rows without a token are of clean runs,
- * which left nothing behind: for them it inserts, unless somebody else has been there since.
+ * state `r` with the given token, and answers the ids it changed. Verdicts without a token are of clean runs, which left
+ * no row: for them it inserts a row, unless another process has inserted one since.
  */
 export interface VerdictStatements {
   /** `$1`: `id token fingerprint attempt delayMs error key tenant`. State `w`. */
@@ -14,7 +14,7 @@ export interface VerdictStatements {
   readonly release: string
 }
 
-/** Longest wait for a row that another transaction holds: long enough for a short one, and then it is lost. */
+/** Longest wait for a row that another transaction holds: long enough for a short transaction. Then the verdict is lost. */
 const LOCK_WAIT_MS = 2_000
 
 const FAILURE = `id uuid, token uuid, fingerprint bigint, attempt integer, "delayMs" double precision, error text,
