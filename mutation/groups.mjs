@@ -1,8 +1,6 @@
 /** How an adapter settles, with its broker's own noun and what else of it is covered. */
 const adapter = (name, ...more) => ({
-  files: ['settle', 'dead-letter', 'handover', ...more].map(
-    (file) => `packages/${name}/src/${file}.ts`,
-  ),
+  files: ['settle', 'dead-letter', ...more].map((file) => `packages/${name}/src/${file}.ts`),
   tests: [`packages/${name}/src/**/*.test.ts`],
   servers: false,
 })
@@ -31,9 +29,9 @@ export const GROUPS = {
     tests: ['packages/core/src/**/*.test.ts'],
     servers: false,
   },
-  sqs: adapter('sqs', 'visibility', 'intake', 'loop'),
-  kafka: adapter('kafka', 'offsets'),
-  amqp: adapter('amqp', 'topology'),
+  sqs: adapter('sqs', 'handover', 'visibility', 'dispatch', 'receive'),
+  kafka: adapter('kafka', 'dispatch', 'offsets'),
+  amqp: adapter('amqp', 'handover', 'topology'),
   postgres: {
     files: [
       'inbox/inbox',

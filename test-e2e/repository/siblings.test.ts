@@ -49,7 +49,7 @@ const ELSEWHERE: Readonly<Record<string, string | readonly [string, string]>> = 
     'K13, K20: after %s and a restart every event has run once, without help',
   ],
   'kafka: ends handlers that run, settles them, and returns at once what was not begun': [
-    'packages/kafka/src/intake.test.ts',
+    'packages/kafka/src/clients/partition-batches.test.ts',
     'a stop ends what runs, commits it, and gives the rest back unread',
   ],
   'kafka: gives the message back, but not that of another broker or of a stored delivery': [
@@ -61,7 +61,7 @@ const ELSEWHERE: Readonly<Record<string, string | readonly [string, string]>> = 
     'an event that is in progress elsewhere for 5 s is delivered at most three times',
   ],
   'kafka: what was in hand when the store went away is run again as soon as it is back': [
-    'packages/kafka/src/intake.test.ts',
+    'packages/kafka/src/clients/partition-batches.test.ts',
     'while the store is down one record asks, the others wait, and kafkajs goes on',
   ],
 }

@@ -9,12 +9,12 @@ import {
 } from '@onceward/core/adapter'
 import { type AmqpChannel, type AmqpConnection, Connector } from './client.ts'
 import { Publisher } from './clients/amqplib.ts'
+import { Intake } from './dispatch.ts'
 import { examine } from './doctor.ts'
 import { connectionGone, PublishError, troubleOf } from './errors.ts'
 import { Handover } from './handover.ts'
-import { Intake } from './intake.ts'
-import { Subscriber } from './loop.ts'
 import { type ConsumeAmqpOptions, resolveSettings, type Settings } from './options.ts'
+import { Subscriber } from './receive.ts'
 import { assertLevels, type Levels } from './topology.ts'
 
 /**

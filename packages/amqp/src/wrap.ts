@@ -3,9 +3,9 @@ import { type Guard, portOf, quoted } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpChannel, AmqpConfirmChannel } from './client.ts'
 import { Line, Publisher } from './clients/amqplib.ts'
+import { Intake } from './dispatch.ts'
 import { CancelledError, exchangeMissing, troubleOf } from './errors.ts'
 import { Handover } from './handover.ts'
-import { Intake } from './intake.ts'
 import { resolveSettings, type Settings, type WrapAmqpOptions } from './options.ts'
 import {
   assertLevels,

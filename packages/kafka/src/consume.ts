@@ -8,15 +8,15 @@ import {
   startConsumption,
 } from '@onceward/core/adapter'
 import type { KafkaClient } from './client.ts'
+import { Intake } from './clients/partition-batches.ts'
 import { examine } from './doctor.ts'
 import { troubleOf } from './errors.ts'
-import { Intake } from './intake.ts'
-import { ConsumerLife } from './loop.ts'
 import {
   type ConsumeKafkaOptions,
   type ConsumerSettings,
   resolveConsumerSettings,
 } from './options.ts'
+import { ConsumerLife } from './receive.ts'
 
 /**
  * Consumes topics for as long as the process lives, with a consumer of its own, and a new one whenever kafkajs has

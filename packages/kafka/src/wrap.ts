@@ -1,7 +1,7 @@
 import { type Guard, portOf } from '@onceward/core/adapter'
 import type { ConsumerRunConfig } from 'kafkajs'
 import type { KafkaConsumer } from './client.ts'
-import { Intake } from './intake.ts'
+import { Intake } from './clients/partition-batches.ts'
 import { resolveSettings, type WrapKafkaOptions } from './options.ts'
 
 /**

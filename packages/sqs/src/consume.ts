@@ -7,13 +7,13 @@ import {
   portOf,
   startConsumption,
 } from '@onceward/core/adapter'
-import { createWire, type SqsClient, type Wire } from './client.ts'
+import { createWire, type SqsClient, type Wire } from './clients/aws-sdk.ts'
+import { Intake } from './dispatch.ts'
 import { examine } from './doctor.ts'
 import { troubleOf } from './errors.ts'
 import { Handover } from './handover.ts'
-import { Intake } from './intake.ts'
-import { Poller } from './loop.ts'
 import { type ConsumeSqsOptions, resolveSettings, type Settings } from './options.ts'
+import { Poller } from './receive.ts'
 
 /**
  * Receives from a queue for as long as the process lives and settles what the guard decides.

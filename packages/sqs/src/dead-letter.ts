@@ -1,6 +1,6 @@
 import type { MessageAttributeValue, SendMessageCommandInput } from '@aws-sdk/client-sqs'
 import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
-import type { Wire } from './client.ts'
+import type { Wire } from './clients/aws-sdk.ts'
 import { sqsMessage } from './delivery.ts'
 import { troubleOf } from './errors.ts'
 import { isFifo } from './options.ts'

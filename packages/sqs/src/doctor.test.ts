@@ -1,7 +1,7 @@
 import { ConfigurationError } from '@onceward/core'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import type { QueueAttributes } from './client.ts'
+import type { QueueAttributes } from './clients/aws-sdk.ts'
 import { examine, receiveBudget } from './doctor.ts'
 import { type ConsumeSqsOptions, resolveSettings } from './options.ts'
 

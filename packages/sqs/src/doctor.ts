@@ -1,6 +1,6 @@
 import { ConfigurationError, type Logger } from '@onceward/core'
 import type { GuardSettings } from '@onceward/core/adapter'
-import type { QueueAttributes, Wire } from './client.ts'
+import type { QueueAttributes, Wire } from './clients/aws-sdk.ts'
 import { queueMissing, troubleOf } from './errors.ts'
 import { isFifo, marginMs, type Settings } from './options.ts'
 

@@ -1,7 +1,7 @@
 import type { Message } from '@aws-sdk/client-sqs'
 import type { Settlement } from '@onceward/core'
 import { type GuardPort, processAndSettle, type RunHooks } from '@onceward/core/adapter'
-import { Grouping, type Wire } from './client.ts'
+import { Grouping, type Wire } from './clients/aws-sdk.ts'
 import { createPublisher } from './dead-letter.ts'
 import { toDelivery } from './delivery.ts'
 import type { Settings } from './options.ts'

@@ -1,7 +1,7 @@
 import type { Settlement } from '@onceward/core'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import type { Entry, EntryAnswer } from './client.ts'
+import type { Entry, EntryAnswer } from './clients/aws-sdk.ts'
 import { toDelivery } from './delivery.ts'
 import { message } from './fixtures/recording-client.ts'
 import { giveBack, type SettleContext, settle } from './settle.ts'

@@ -1,6 +1,6 @@
 import type { Logger, Publish, Runtime, Settlement } from '@onceward/core'
 import type { GuardPort } from '@onceward/core/adapter'
-import type { EntryAnswer, Grouping } from './client.ts'
+import type { EntryAnswer, Grouping } from './clients/aws-sdk.ts'
 import { troubleOf } from './errors.ts'
 import { type Received, type VisibilityTicker, visibilitySeconds } from './visibility.ts'
 

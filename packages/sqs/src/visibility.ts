@@ -1,6 +1,6 @@
 import type { Message } from '@aws-sdk/client-sqs'
 import type { Delivery, Logger, Runtime } from '@onceward/core'
-import { ENTRIES, type Wire } from './client.ts'
+import { ENTRIES, type Wire } from './clients/aws-sdk.ts'
 import { troubleOf } from './errors.ts'
 import { LONGEST_VISIBILITY_MS } from './options.ts'
 

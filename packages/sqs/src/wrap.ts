@@ -1,6 +1,6 @@
 import type { Message } from '@aws-sdk/client-sqs'
 import { byOrderingKey, type Guard, portOf, toBatches } from '@onceward/core/adapter'
-import { createWire, type SqsClient } from './client.ts'
+import { createWire, type SqsClient } from './clients/aws-sdk.ts'
 import { Handover } from './handover.ts'
 import { resolveSettings, type WrapSqsOptions } from './options.ts'
 

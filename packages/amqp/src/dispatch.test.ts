@@ -3,9 +3,9 @@ import type { GuardSettings } from '@onceward/core/adapter'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { Line } from './clients/amqplib.ts'
+import { Intake } from './dispatch.ts'
 import { message, RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
 import { Handover } from './handover.ts'
-import { Intake } from './intake.ts'
 import { type ConsumeAmqpOptions, resolveSettings } from './options.ts'
 
 const ack: Settlement = { kind: 'ack', by: 'processed' }

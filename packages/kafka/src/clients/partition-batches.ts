@@ -1,12 +1,12 @@
 import type { Settlement } from '@onceward/core'
 import type { GuardPort } from '@onceward/core/adapter'
 import type { ConsumerGroupJoinEvent, EachBatchPayload } from 'kafkajs'
-import { Commits } from './clients/commits.ts'
-import { FetchedBatch } from './clients/kafkajs.ts'
-import { rebalanceIn } from './errors.ts'
-import { Handover } from './handover.ts'
-import { Assignment, nameOf, type Partition, Pauses, type Pausing } from './offsets.ts'
-import type { Settings } from './options.ts'
+import { Handover } from '../dispatch.ts'
+import { rebalanceIn } from '../errors.ts'
+import { Assignment, nameOf, type Partition, Pauses, type Pausing } from '../offsets.ts'
+import type { Settings } from '../options.ts'
+import { Commits } from './commits.ts'
+import { FetchedBatch } from './kafkajs.ts'
 
 /** Heartbeats, commits that are due, and the question whether kafkajs gets its callback back. */
 const BEAT_MS = 250

@@ -11,10 +11,10 @@ import {
 import type { Cluster, Consumer, ConsumerCrashEvent } from 'kafkajs'
 import type { KafkaClient } from './client.ts'
 import { leaveGroup, withCluster } from './clients/kafkajs.ts'
+import type { Intake } from './clients/partition-batches.ts'
 import { TopicWatch } from './clients/topic-watch.ts'
 import { silenceOf, Watchdog } from './clients/watchdog.ts'
 import { BACKOFF, troubleOf } from './errors.ts'
-import type { Intake } from './intake.ts'
 import type { ConsumerSettings } from './options.ts'
 
 export interface ConsumerLifeOptions {

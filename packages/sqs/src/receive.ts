@@ -9,10 +9,10 @@ import {
   pauseMs,
   Recovery,
 } from '@onceward/core/adapter'
-import { ENTRIES, type Wire } from './client.ts'
+import { ENTRIES, type Wire } from './clients/aws-sdk.ts'
+import type { Intake } from './dispatch.ts'
 import { BACKOFF, type Trouble, troubleOf } from './errors.ts'
 import type { Handover } from './handover.ts'
-import type { Intake } from './intake.ts'
 import type { Settings } from './options.ts'
 import type { Received } from './visibility.ts'
 

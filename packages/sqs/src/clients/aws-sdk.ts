@@ -11,8 +11,8 @@ import {
 } from '@aws-sdk/client-sqs'
 import type { Runtime } from '@onceward/core'
 import { CallTimeoutError } from '@onceward/core/adapter'
-import { troubleOf } from './errors.ts'
-import { receiveAttributes } from './options.ts'
+import { troubleOf } from '../errors.ts'
+import { receiveAttributes } from '../options.ts'
 
 /** What this package calls of an SQS client. Region, credentials, retries and sockets are the user's. */
 export type SqsClient = Pick<SQSClient, 'send'>

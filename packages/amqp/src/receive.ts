@@ -12,9 +12,9 @@ import {
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpConnection, Connector } from './client.ts'
 import { type Line, Link } from './clients/amqplib.ts'
+import type { Intake } from './dispatch.ts'
 import { BACKOFF, CancelledError, connectionGone, isConnectionClosed, troubleOf } from './errors.ts'
 import type { Handover } from './handover.ts'
-import type { Intake } from './intake.ts'
 import type { Settings } from './options.ts'
 
 export interface SubscriberOptions {
