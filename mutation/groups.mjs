@@ -29,9 +29,19 @@ export const GROUPS = {
     tests: ['packages/core/src/**/*.test.ts'],
     servers: false,
   },
-  sqs: adapter('sqs', 'handover', 'visibility', 'dispatch', 'receive'),
+  // What the adapters share is tested by their own tests.
+  adapter: {
+    files: ['delivery-buffer', 'ordering', 'recovery'].map(
+      (name) => `packages/core/src/adapter/${name}.ts`,
+    ),
+    tests: ['core/src/adapter', 'sqs/src', 'amqp/src', 'kafka/src'].map(
+      (directory) => `packages/${directory}/**/!(*.int).test.ts`,
+    ),
+    servers: false,
+  },
+  sqs: adapter('sqs', 'visibility', 'dispatch', 'receive'),
   kafka: adapter('kafka', 'dispatch', 'offsets'),
-  amqp: adapter('amqp', 'handover', 'topology'),
+  amqp: adapter('amqp', 'topology'),
   postgres: {
     files: [
       'inbox/inbox',

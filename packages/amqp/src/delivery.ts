@@ -1,6 +1,17 @@
-import type { Delivery } from '@onceward/core'
+import type { Delivery, Runtime } from '@onceward/core'
 import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
-import { PUBLISH_ID } from './clients/amqplib.ts'
+import { type DeliveryChannel, PUBLISH_ID } from './clients/amqplib.ts'
+
+/** A message in hand: not settled yet, on the channel that delivered it. Instants are milliseconds on the monotonic clock. */
+export interface Received {
+  /** As amqplib delivered it: its tag is what is settled. */
+  readonly message: ConsumeMessage
+  readonly delivery: Delivery
+  readonly channel: DeliveryChannel
+  readonly receivedAtMs: number
+  /** How often the message was held and run again. */
+  readonly rounds: number
+}
 
 type Headers = Readonly<Record<string, unknown>>
 
@@ -51,6 +62,17 @@ export function toDelivery(received: ConsumeMessage, queue: string): Delivery {
     raw: message,
   }
 }
+
+/** Takes a message in hand. */
+export type Accept = (message: ConsumeMessage, channel: DeliveryChannel) => Received
+
+export const createAccept =
+  (queue: string, runtime: Pick<Runtime, 'monotonic'>): Accept =>
+  (message, channel) => {
+    channel.delivered(message)
+    const delivery = toDelivery(message, queue)
+    return { message, channel, delivery, receivedAtMs: runtime.monotonic(), rounds: 0 }
+  }
 
 /**
  * The message that a delivery was made of, with the exchange, routing key and headers that its publisher gave it,

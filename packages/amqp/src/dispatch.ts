@@ -1,72 +1,86 @@
 import type { Settlement } from '@onceward/core'
-import { type GuardPort, SharedSlots } from '@onceward/core/adapter'
-import type { Line } from './clients/amqplib.ts'
-import type { Handover } from './handover.ts'
+import {
+  DeliveryBuffer,
+  type GuardPort,
+  type LoopSignals,
+  type Startable,
+  type StartLimits,
+} from '@onceward/core/adapter'
+import type { DeliveryChannel } from './clients/amqplib.ts'
+import type { Received } from './delivery.ts'
 import type { Settings } from './options.ts'
-import type { HeldUntil, Received } from './settle.ts'
+import { giveBack, type SettleAnswer, type SettleContext, settle } from './settle.ts'
 
+/** A message kept in hand, unacked, until its time. */
 interface Hold {
   readonly sinceMs: number
-  /** For the store to come back, whenever that is. */
+  /** The message waits for the store, however long that takes. */
   readonly isOutage: boolean
   readonly cancel: () => void
 }
 
-/** Before a held message asks a store again that is said to be back. */
+/** A held message waits this long before it asks a store that is said to be back again. */
 const REST_MS = 1_000
 
-export interface IntakeOptions {
+export interface DispatcherOptions {
   readonly port: GuardPort
-  readonly handover: Handover
   readonly settings: Settings
-  readonly stop: AbortSignal
-  readonly abort: AbortSignal
+  readonly context: Omit<SettleContext, 'mayHold'>
+  readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
+  /** The settlement is stored. */
   readonly onKnown: (settlement: Settlement) => void
-  readonly onSettled: (line: Line) => void
+  /** The broker was told, or the message is held. */
+  readonly onSettled: (channel: DeliveryChannel) => void
 }
 
-/** The messages in hand, from the delivery to the last word to the broker. The prefetch bounds how many. */
-export class Intake {
-  readonly #options: IntakeOptions
-  readonly #isBatch: boolean
-  readonly #tasks = new Set<Promise<unknown>>()
-  #pending: Received[] = []
-  /** Waiting for their time. */
+/**
+ * The messages in hand, from the delivery until the broker was told: decides which of them run now. The prefetch bounds
+ * how many there are.
+ */
+export class Dispatcher {
+  readonly #options: DispatcherOptions
+  readonly #context: SettleContext
+  readonly #buffer: DeliveryBuffer<Received, SettleAnswer>
   readonly #held = new Map<Received, Hold>()
-  /** Order keys that run now: a follower in another call of the guard could overtake its head. */
+  /** Running messages per order key: in another call of the guard, a later message could overtake them. */
   readonly #orders = new Map<string, number>()
-  #running = 0
-  /** Transactions that the guard may be in. */
-  #busySlots = 0
-  #isDispatching = false
-  #lingered = false
-  #cancelLinger: (() => void) | undefined
 
-  constructor(options: IntakeOptions) {
+  constructor(options: DispatcherOptions) {
+    const { port, settings, signals, context, onKnown } = options
     this.#options = options
-    this.#isBatch = options.port.settings.transaction === 'batch'
+    this.#context = { ...context, mayHold: (why) => this.mayHold(why) }
+    this.#buffer = new DeliveryBuffer({
+      port,
+      settings,
+      signals,
+      findStartable: (pending, limits) => this.#findStartable(pending, limits),
+      onStart: (received) => this.#count(received, 1),
+      settle: (received, settlement) => settle(this.#context, received, settlement),
+      onKnown: (received, settlement) => {
+        this.#count(received, -1)
+        onKnown(settlement)
+      },
+      onSettled: (received, settlement, answer) => this.#settled(received, settlement, answer),
+    })
   }
 
   get inFlight(): number {
-    return this.#pending.length + this.#running + this.#held.size
+    return this.#buffer.undecided + this.#buffer.settling + this.#held.size
   }
 
-  /** Half of the prefetch stays free for those that can run; during an outage none can. */
+  /** Half of the prefetch stays free for messages that can run; while the store is down none can. */
   mayHold(why: 'short' | 'outage'): boolean {
-    const { stop, settings } = this.#options
-    if (stop.aborted) return false
+    const { signals, settings } = this.#options
+    if (signals.stop.aborted) return false
     return why === 'outage' || this.#held.size + 1 <= settings.prefetch / 2
   }
 
   take(received: Received): void {
-    const { port, settings } = this.#options
-    this.#pending.push(received)
-    if (settings.lingerMs === 0) this.#lingered = true
-    else this.#cancelLinger ??= port.runtime.setTimer(() => this.#endLinger(), settings.lingerMs)
-    this.#dispatchSoon()
+    this.#buffer.add([received])
+    this.#buffer.dispatchSoon()
   }
 
-  /** The store is back: what waited for it is handed over again, at most once a second. */
+  /** The store is back: messages that waited for it run again, each at most once a second. */
   resume(): void {
     const nowMs = this.#options.port.runtime.monotonic()
     for (const [received, { isOutage, sinceMs, cancel }] of [...this.#held]) {
@@ -76,110 +90,52 @@ export class Intake {
     }
   }
 
-  /** Its channel is gone: what was not begun is the broker's again. */
-  drop(line: Line): void {
-    this.#pending = this.#pending.filter((received) => received.line !== line)
-    for (const received of [...this.#held.keys()].filter((each) => each.line === line)) {
+  /** Forgets the messages of a channel that closed, unless they run: the broker has them back. */
+  drop(channel: DeliveryChannel): void {
+    this.#buffer.takeBack((received) => received.channel === channel)
+    for (const received of [...this.#held.keys()].filter((each) => each.channel === channel)) {
       this.#release(received)
     }
   }
 
   /** Gives back everything that the guard has not been handed. */
   clear(): void {
-    this.#endLinger()
-    const unstarted = [...this.#pending, ...this.#held.keys()]
-    for (const received of this.#held.keys()) this.#release(received)
-    this.#pending = []
-    this.#track(this.#options.handover.giveBack(unstarted))
+    const unstarted = [...this.#buffer.takeBack(), ...this.#held.keys()]
+    for (const received of unstarted) this.#release(received)
+    this.#giveBack(unstarted)
   }
 
   /** Resolves when nothing is in hand. */
-  async ended(): Promise<void> {
-    while (this.#tasks.size > 0) await Promise.allSettled(this.#tasks)
+  ended(): Promise<void> {
+    return this.#buffer.ended()
   }
 
-  #endLinger(): void {
-    this.#cancelLinger?.()
-    this.#cancelLinger = undefined
-    this.#lingered = true
-    this.#dispatchSoon()
-  }
-
-  /** All that one turn of the event loop brings or frees goes into one call of the guard. */
-  #dispatchSoon(): void {
-    if (this.#isDispatching) return
-    this.#isDispatching = true
-    setImmediate(() => {
-      this.#isDispatching = false
-      this.#dispatch()
-    })
-  }
-
-  #dispatch(): void {
-    const { stop, port } = this.#options
-    while (!stop.aborted && this.#pending.length > 0) {
-      const free = port.settings.concurrency - this.#busySlots
-      const batch = free > 0 ? this.#next(this.#isBatch ? Number.POSITIVE_INFINITY : free) : []
-      if (batch.length === 0) return
-      this.#run(batch)
-    }
-    this.#lingered = false
-    this.#cancelLinger?.()
-    this.#cancelLinger = undefined
-  }
-
-  /** None while a fuller batch is worth the wait. */
-  #next(slots: number): readonly (readonly Received[])[] {
-    const { batchSize } = this.#options.settings
+  #findStartable(pending: readonly Received[], limits: StartLimits): Startable<Received> {
     const groups = new Map<unknown, Received[]>()
-    const waiting: Received[] = []
+    const blocked: Received[] = []
     let size = 0
-    for (const received of this.#pending) {
+    for (const received of pending) {
       const order = this.#orderOf(received)
       const group = groups.get(order ?? received)
-      if (size >= batchSize || (group === undefined && groups.size >= slots)) break
+      const needsSlot = group === undefined && groups.size >= limits.groups
+      if (size >= limits.deliveries || needsSlot) break
       if (order !== undefined && this.#orders.has(order)) {
-        waiting.push(received)
+        blocked.push(received)
         continue
       }
       size += 1
       if (group === undefined) groups.set(order ?? received, [received])
       else group.push(received)
     }
-    const looked = size + waiting.length
-    const isWorthwhile = size >= batchSize || looked < this.#pending.length || this.#lingered
-    if (size === 0 || !isWorthwhile) return []
-    this.#pending.splice(0, looked, ...waiting)
-    return [...groups.values()]
+    return { groups: [...groups.values()], considered: size + blocked.length, blocked }
   }
 
-  #run(groups: readonly (readonly Received[])[]): void {
-    const { handover, stop, abort, onKnown } = this.#options
-    const batch = groups.flat()
-    const slots = new SharedSlots(this.#isBatch ? [batch] : groups)
-    this.#busySlots += slots.busy
-    this.#running += batch.length
-    for (const received of batch) this.#order(received, 1)
-    const run = handover.run(batch, {
-      stop,
-      abort,
-      onKnown: (received, settlement) => {
-        this.#order(received, -1)
-        if (slots.known(received)) this.#busySlots -= 1
-        onKnown(settlement)
-        this.#dispatchSoon()
-      },
-      onSettled: (received, settlement, held) => this.#settled(received, settlement, held),
-    })
-    this.#track(run)
-  }
-
-  /** The guard alone knows its own lanes: then all that it is handed at once is all that it may run at once. */
+  /** Where the guard finds the lanes itself, all messages may share one, so one call at a time may run. */
   #orderOf({ delivery }: Received): string | undefined {
     return this.#options.port.settings.lanesAreUsers ? '' : delivery.orderingKey
   }
 
-  #order(received: Received, more: 1 | -1): void {
+  #count(received: Received, more: 1 | -1): void {
     const order = this.#orderOf(received)
     if (order === undefined) return
     const count = (this.#orders.get(order) ?? 0) + more
@@ -187,17 +143,14 @@ export class Intake {
     else this.#orders.set(order, count)
   }
 
-  #settled(received: Received, settlement: Settlement, untilMs: HeldUntil): void {
-    const { onSettled, stop, port, handover } = this.#options
-    this.#running -= 1
-    if (untilMs !== undefined && received.line.isOpen) {
+  #settled(received: Received, settlement: Settlement, untilMs: SettleAnswer): void {
+    const { onSettled, signals, port } = this.#options
+    if (untilMs !== undefined && received.channel.isOpen) {
       const isOutage = settlement.kind === 'defer' && settlement.reason === 'store-down'
-      const sinceMs = port.runtime.monotonic()
-      if (stop.aborted) this.#track(handover.giveBack([received]))
-      else this.#hold(received, { untilMs, sinceMs, isOutage })
+      if (signals.stop.aborted) this.#giveBack([received])
+      else this.#hold(received, { untilMs, sinceMs: port.runtime.monotonic(), isOutage })
     }
-    onSettled(received.line)
-    this.#dispatchSoon()
+    onSettled(received.channel)
   }
 
   #hold(
@@ -223,8 +176,7 @@ export class Intake {
     this.#held.delete(received)
   }
 
-  #track(task: Promise<unknown>): void {
-    const tracked = task.finally(() => this.#tasks.delete(tracked))
-    this.#tasks.add(tracked)
+  #giveBack(received: readonly Received[]): void {
+    this.#buffer.track(Promise.all(received.map((each) => giveBack(this.#context, each))))
   }
 }

@@ -1,6 +1,8 @@
 import { ConfigurationError, type Logger } from '@onceward/core'
-import { type AmqpConnection, serverVersion } from './client.ts'
-import { exchangeMissing, queueMissing, troubleOf } from './errors.ts'
+import { type Findings, reportFindings, when } from '@onceward/core/adapter'
+import type { AmqpConnection } from './client.ts'
+import { serverVersion } from './clients/connector.ts'
+import { classifyError, exchangeMissing, queueMissing } from './errors.ts'
 import type { Settings } from './options.ts'
 import {
   assertLevels,
@@ -16,12 +18,6 @@ export interface Surroundings {
   readonly connection: Pick<AmqpConnection, 'createChannel'>
   readonly settings: Settings
   readonly logger: Logger
-}
-
-/** What the checks found. Each text names the fix. */
-export interface Findings {
-  readonly problems: readonly string[]
-  readonly warnings: readonly string[]
 }
 
 /**
@@ -40,10 +36,7 @@ export async function examine({ connection, settings, logger }: Surroundings): P
     shape === undefined
       ? unknownFindings(queue)
       : queueFindings(shape, { settings, version: await versionOf(open) })
-  for (const warning of found.warnings) {
-    logger.warn({ queue, finding: warning }, 'the RabbitMQ set-up deserves a look')
-  }
-  if (found.problems.length > 0) throw new ConfigurationError(found.problems.join('\n'))
+  reportFindings([found], logger, { queue })
   if (shape !== undefined) await checkExchangeOf(open, shape)
   const levels = { queue, levelsMs: settings.levelsMs, isQuorum: isQuorumQueue(shape) }
   await assertLevels(open, levels)
@@ -58,7 +51,7 @@ async function checkPlaces(open: OpenChannel, { queue, deadLetter }: Settings): 
       () => queueMissing('queue', queue),
     )
   } catch (error) {
-    throw troubleOf(error).kind === 'locked' ? exclusive(queue) : error
+    throw classifyError(error).kind === 'locked' ? exclusive(queue) : error
   }
   if (typeof deadLetter !== 'object') return
   if ('queue' in deadLetter) {
@@ -163,5 +156,3 @@ const exclusive = (queue: string): ConfigurationError =>
     `'${queue}' is an exclusive queue: it goes with the connection that declared it, and a message that waits in a ` +
       'delay queue has nowhere to return to. Declare it without `exclusive`.',
   )
-
-const when = (found: boolean, text: string): readonly string[] => (found ? [text] : [])

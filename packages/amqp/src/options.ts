@@ -1,10 +1,11 @@
-import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
+import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
   type GuardSettings,
   quoted,
   RUN_DEFAULTS,
   type RunSettings,
   rangeProblems,
+  refuseProblems,
   resolveRunOptions,
   runOptionProblems,
 } from '@onceward/core/adapter'
@@ -103,8 +104,7 @@ export interface Settings extends RunSettings {
 
 /** @throws {@link ConfigurationError} with every problem at once. */
 export function resolveSettings(options: ConsumeAmqpOptions, guard: GuardSettings): Settings {
-  const problems = problemsOf(options, guard)
-  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+  refuseProblems(problemsOf(options, guard))
   const run = resolveRunOptions(options, guard)
   const isBatch = guard.transaction === 'batch'
   const prefetch =

@@ -1,68 +1,79 @@
-import { OncewardError, type Settlement } from '@onceward/core'
+import type { Settlement } from '@onceward/core'
 import {
-  type BackoffRange,
   type ConsumptionEnd,
   endsWithin,
   type GuardPort,
+  isFatal,
+  isGuardClosed,
   type Outage,
-  pauseMs,
   Recovery,
+  STORE_LOOK_MS,
   withTimeout,
 } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
-import type { AmqpConnection, Connector } from './client.ts'
-import { type Line, Link } from './clients/amqplib.ts'
-import type { Intake } from './dispatch.ts'
-import { BACKOFF, CancelledError, connectionGone, isConnectionClosed, troubleOf } from './errors.ts'
-import type { Handover } from './handover.ts'
+import type { AmqpConnection } from './client.ts'
+import { ConsumerChannel, type DeliveryChannel } from './clients/amqplib.ts'
+import type { Connector } from './clients/connector.ts'
+import type { Accept } from './delivery.ts'
+import type { Dispatcher } from './dispatch.ts'
+import {
+  BACKOFF,
+  type BrokerErrorKind,
+  CancelledError,
+  classifyError,
+  connectionGone,
+  isConnectionClosed,
+} from './errors.ts'
 import type { Settings } from './options.ts'
 
-export interface SubscriberOptions {
+export interface ReceiverOptions {
   readonly port: GuardPort
   readonly settings: Settings
   readonly connector: Connector
-  readonly handover: Pick<Handover, 'accept'>
-  readonly intake: Pick<Intake, 'take' | 'drop' | 'resume' | 'inFlight'>
-  /** What must be looked at on a new connection before anything is consumed. */
+  readonly accept: Accept
+  readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'inFlight'>
+  /** Must have succeeded on a new connection before anything is consumed. */
   readonly check: (connection: AmqpConnection) => Promise<void>
   readonly onEnd: (end: ConsumptionEnd) => void
 }
 
-/** The availability of the store is a local answer, looked at this often while it is down. */
-const LOOK_MS = 1_000
 const OPEN_MS = 30_000
-/** So long a start waits for its outcome. */
+/** A start waits this long for its outcome. */
 const START_MS = 45_000
 const CLOSE_MS = 2_000
-/** A channel that lived this long was no part of a row of failures. */
+/** The end of a channel that lived this long does not count as one more failure in a row. */
 const STABLE_MS = 10_000
 
 /**
- * Keeps a consumer on the queue, for ever: a channel, a consumer or a connection that ends is replaced after a pause
- * (A1, A5, A12), and while the store is down the consumer is cancelled, with what is in hand kept there.
+ * Keeps a consumer on the queue, for ever. A channel, a consumer or a connection that ends is replaced after a pause
+ * (A1, A5, A12). While the store is down the consumer is cancelled, and the messages in hand are kept.
  */
-export class Subscriber {
+export class Receiver {
   lastProgressAt: Date | undefined
-  readonly #options: SubscriberOptions
-  readonly #setbacks: Recovery
-  /** Cancelled by the server, and yet to be told about what is in hand. */
-  readonly #retired = new Set<Link>()
+  readonly #options: ReceiverOptions
+  readonly #recovery: Recovery<BrokerErrorKind>
+  /** Channels whose consumer the server cancelled, while some of their messages are in hand. */
+  readonly #retired = new Set<ConsumerChannel>()
   #blocked: string | undefined
-  #link: Link | undefined
+  #channel: ConsumerChannel | undefined
   #checked: AmqpConnection | undefined
-  #isStopped = false
   #isBusy = false
-  #failures = 0
-  #cancelWait: (() => void) | undefined
 
-  constructor(options: SubscriberOptions) {
+  constructor(options: ReceiverOptions) {
+    const { port, settings } = options
     this.#options = options
-    this.#setbacks = new Recovery(options.port.logger, { queue: options.settings.queue })
+    this.#recovery = new Recovery<BrokerErrorKind>({
+      port,
+      fields: { queue: settings.queue },
+      classifyError,
+      backoff: BACKOFF,
+      onRetry: () => this.pump(),
+    })
   }
 
-  get setback(): Outage | undefined {
-    const { current } = this.#setbacks
-    if (current !== undefined || this.#blocked === undefined) return current
+  get outage(): Outage | undefined {
+    const { outage } = this.#recovery
+    if (outage !== undefined || this.#blocked === undefined) return outage
     return { state: 'recovering', reason: `the broker blocks publishers: ${this.#blocked}` }
   }
 
@@ -74,46 +85,46 @@ export class Subscriber {
       if (error !== undefined) throw error
       return
     }
-    // A connection with amqplib's own recovery lets us wait until it is there.
-    this.#setbacks.begin({ state: 'recovering', reason: 'the connection is not there yet' })
+    // A connection with amqplib's own recovery answers only once it is there.
+    this.#recovery.begin({ state: 'recovering', reason: 'the connection is not there yet' })
     void step.then((error) => this.#endOn(error))
   }
 
   /** Resolves when no more messages come, or the broker does not answer. */
   async stop(): Promise<void> {
-    this.#isStopped = true
-    this.#cancelWait?.()
-    await this.quiet()
+    this.#recovery.stop()
+    await this.stopDeliveries()
   }
 
-  /** Ends the consumer for good: what is given back afterwards goes to others. */
-  async quiet(): Promise<true> {
-    const cancelled = this.#link?.cancel().catch(() => undefined)
+  /** Cancels the consumer, so that messages given back afterwards go to other consumers. */
+  async stopDeliveries(): Promise<true> {
+    const cancelled = this.#channel?.cancel().catch(() => undefined)
     if (cancelled !== undefined) {
       await endsWithin(this.#options.port.runtime, cancelled, CLOSE_MS)
     }
     return true
   }
 
-  /** Closes its channels: what was not settled is the broker's again. */
+  /** Closes its channels: the broker takes back what was not settled. */
   async finish(): Promise<void> {
-    const links = [...this.#retired, ...(this.#link === undefined ? [] : [this.#link])]
-    this.#link = undefined
-    await Promise.all(links.map((link) => this.#close(link)))
+    const channels = [...this.#retired, ...(this.#channel === undefined ? [] : [this.#channel])]
+    this.#channel = undefined
+    await Promise.all(channels.map((channel) => this.#close(channel)))
   }
 
+  /** A settlement is stored: the store has answered. */
   known(settlement: Settlement): void {
-    if (settlement.kind === 'abandon' && settlement.reason === 'closing' && !this.#isStopped) {
+    if (isGuardClosed(settlement) && !this.#recovery.isStopped) {
       this.#options.onEnd({ kind: 'closed' })
     }
     this.pump()
   }
 
-  settled(line: Line): void {
-    this.#failures = 0
+  settled(deliveries: DeliveryChannel): void {
+    this.#recovery.succeeded()
     this.#progressed()
-    for (const link of this.#retired) {
-      if (link.line === line && line.inHand === 0) void this.#close(link)
+    for (const channel of this.#retired) {
+      if (channel.deliveries === deliveries && deliveries.inHand === 0) void this.#close(channel)
     }
     this.pump()
   }
@@ -124,26 +135,28 @@ export class Subscriber {
     const { port, settings } = this.#options
     const fields = { queue: settings.queue, reason }
     if (reason !== undefined) port.logger.warn(fields, 'the broker blocks publishers')
-    else port.logger.info(fields, 'the broker takes messages again')
+    else port.logger.info(fields, 'the broker no longer blocks publishers')
   }
 
-  /** Brings the consumer into the state that it should have. */
+  /** Brings the consumer into the state that it should be in. */
   pump(): void {
-    if (this.#isStopped || this.#isBusy || this.#cancelWait !== undefined) return
-    const isConsuming = this.#link?.isConsuming && this.#setbacks.current === undefined
+    const { isStopped, isPausing, outage } = this.#recovery
+    if (isStopped || isPausing || this.#isBusy) return
+    const isConsuming = this.#channel?.isConsuming && outage === undefined
     if (isConsuming && this.#options.port.availability().kind === 'available') return
     void this.#step().then((error) => this.#endOn(error))
   }
 
-  #endOn(error: OncewardError | undefined): void {
+  #endOn(error: unknown): void {
     if (error !== undefined) this.#options.onEnd({ kind: 'fatal', error })
   }
 
-  async #step(): Promise<OncewardError | undefined> {
+  /** Answers the error that ends the consumer, if there is one. */
+  async #step(): Promise<unknown> {
     this.#isBusy = true
     try {
-      const link = this.#link ?? (await this.#open())
-      if (!this.#isStopped) await this.#adjust(link)
+      const channel = this.#channel ?? (await this.#open())
+      if (!this.#recovery.isStopped) await this.#adjust(channel)
       return undefined
     } catch (error) {
       return this.#failed(error)
@@ -152,7 +165,7 @@ export class Subscriber {
     }
   }
 
-  async #open(): Promise<Link> {
+  async #open(): Promise<ConsumerChannel> {
     const { port, connector } = this.#options
     await port.open()
     const connection = await connector.open()
@@ -161,125 +174,107 @@ export class Subscriber {
     try {
       return await withTimeout(port.runtime, opening, { call: 'a new channel', budgetMs: OPEN_MS })
     } catch (error) {
-      const { kind } = troubleOf(error)
+      const { kind } = classifyError(error)
       if (kind === 'network') connector.discard()
       throw error
     }
   }
 
-  async #openOn(connection: AmqpConnection): Promise<Link> {
+  async #openOn(connection: AmqpConnection): Promise<ConsumerChannel> {
     const { port, settings } = this.#options
     if (this.#checked !== connection) {
       await this.#options.check(connection)
       this.#checked = connection
     }
-    const channel = await connection.createChannel()
-    const link = new Link(channel)
+    const opened = await connection.createChannel()
+    const channel = new ConsumerChannel(opened)
     const openedAtMs = port.runtime.monotonic()
     let error: unknown
-    channel.on('error', (why: unknown) => {
+    opened.on('error', (why: unknown) => {
       error = why
     })
-    channel.on('close', () => this.#lost(link, error, openedAtMs))
-    await channel.prefetch(settings.prefetch)
-    if (this.#isStopped) await this.#close(link)
-    else this.#link = link
-    return link
+    opened.on('close', () => this.#lost(channel, error, openedAtMs))
+    await opened.prefetch(settings.prefetch)
+    if (this.#recovery.isStopped) await this.#close(channel)
+    else this.#channel = channel
+    return channel
   }
 
-  async #adjust(link: Link): Promise<void> {
-    const { port, intake } = this.#options
+  async #adjust(channel: ConsumerChannel): Promise<void> {
+    const { port, dispatcher } = this.#options
     const availability = port.availability()
     if (availability.kind === 'available') {
-      if (!link.isConsuming) await this.#subscribe(link)
-      if (this.#link === link && this.#setbacks.end()?.state === 'paused') intake.resume()
+      if (!channel.isConsuming) await this.#subscribe(channel)
+      if (this.#channel === channel && this.#recovery.end()?.state === 'paused') dispatcher.resume()
       return
     }
-    this.#setbacks.begin({ state: 'paused', reason: troubleOf(availability.error).text })
-    // Somebody must ask the store again: what is in hand does, or else the next message.
+    this.#recovery.storeIsDown(availability.error)
+    // Some message must ask the store again: one in hand, or else the next one.
     const waitMs = availability.retryAt - port.runtime.now()
-    const mayAsk = intake.inFlight === 0 && waitMs <= 0
-    if (mayAsk && !link.isConsuming) await this.#subscribe(link)
-    else if (!mayAsk) await link.cancel()
-    this.#wait(Math.min(Math.max(waitMs, LOOK_MS / 10), LOOK_MS))
+    const mayAsk = dispatcher.inFlight === 0 && waitMs <= 0
+    if (mayAsk && !channel.isConsuming) await this.#subscribe(channel)
+    else if (!mayAsk) await channel.cancel()
+    this.#recovery.pause(Math.min(Math.max(waitMs, STORE_LOOK_MS / 10), STORE_LOOK_MS))
   }
 
-  async #subscribe(link: Link): Promise<void> {
+  async #subscribe(channel: ConsumerChannel): Promise<void> {
     const { queue, consumer } = this.#options.settings
     const options = { ...consumer, noAck: false }
-    await link.consume(queue, options, (message) => this.#delivered(link, message))
-    if (this.#isStopped) await link.cancel()
+    await channel.consume(queue, options, (message) => this.#delivered(channel, message))
+    if (this.#recovery.isStopped) await channel.cancel()
   }
 
   /** Never throws: amqplib would close the channel, or leave the message unsettled for ever (A4). */
-  #delivered(link: Link, message: ConsumeMessage | null): void {
-    const { port, handover, intake, settings } = this.#options
+  #delivered(channel: ConsumerChannel, message: ConsumeMessage | null): void {
+    const { port, accept, dispatcher, settings } = this.#options
     if (message === null) {
-      this.#cancelled(link)
+      this.#cancelled(channel)
       return
     }
     try {
       this.#progressed()
-      intake.take(handover.accept(message, link.line))
+      dispatcher.take(accept(message, channel.deliveries))
     } catch (error) {
       port.logger.error({ queue: settings.queue, err: error }, 'a delivery could not be taken')
     }
   }
 
-  /** By the server: its channel is still good for settling (A5). */
-  #cancelled(link: Link): void {
-    link.cancelled()
-    if (this.#link !== link) return
-    this.#link = undefined
-    if (link.line.inHand > 0) this.#retired.add(link)
-    else void this.#close(link)
+  /** The server cancelled the consumer; its channel is still good for settling (A5). */
+  #cancelled(channel: ConsumerChannel): void {
+    channel.cancelled()
+    if (this.#channel !== channel) return
+    this.#channel = undefined
+    if (channel.deliveries.inHand > 0) this.#retired.add(channel)
+    else void this.#close(channel)
     this.#endOn(this.#failed(new CancelledError(this.#options.settings.queue)))
   }
 
-  #lost(link: Link, error: unknown, openedAtMs: number): void {
-    link.line.closed()
-    this.#retired.delete(link)
-    this.#options.intake.drop(link.line)
-    if (this.#link !== link) return
-    this.#link = undefined
-    if (this.#options.port.runtime.monotonic() - openedAtMs > STABLE_MS) this.#failures = 0
+  #lost(channel: ConsumerChannel, error: unknown, openedAtMs: number): void {
+    channel.deliveries.closed()
+    this.#retired.delete(channel)
+    this.#options.dispatcher.drop(channel.deliveries)
+    if (this.#channel !== channel) return
+    this.#channel = undefined
+    const livedMs = this.#options.port.runtime.monotonic() - openedAtMs
+    if (livedMs > STABLE_MS) this.#recovery.succeeded()
     this.#endOn(this.#failed(error ?? new Error('channel closed')))
   }
 
-  /** The answer ends the consumer; what may pass is tried again. */
-  #failed(error: unknown): OncewardError | undefined {
-    if (this.#isStopped) return undefined
+  /** Answers an error that ends the consumer; any other error is retried. */
+  #failed(error: unknown): unknown {
+    if (this.#recovery.isStopped) return undefined
     const { connector } = this.#options
-    const isOurs = OncewardError.is(error)
-    const isStore = isOurs && error.code === 'ONCEWARD_STORE_UNAVAILABLE'
-    // Once it has worked, what is missing may come back.
-    if (isOurs && !isStore && this.#checked === undefined) return error
+    // Once the queue was there, a queue that is missing may come back.
+    if (isFatal(error) && this.#checked === undefined) return error
     if (connector.isOver(error)) return connectionGone(error)
     if (isConnectionClosed(error)) connector.discard()
-    const trouble = troubleOf(error)
-    this.#setbacks.begin({ state: isStore ? 'paused' : 'recovering', reason: trouble.text })
-    this.#backOff(BACKOFF[isStore ? 'network' : trouble.kind])
+    this.#recovery.failed(error)
     return undefined
   }
 
-  #backOff(pauses: BackoffRange): void {
-    const { runtime } = this.#options.port
-    this.#wait(pauseMs(pauses, this.#failures, () => runtime.random()))
-    this.#failures += 1
-  }
-
-  #wait(delayMs: number): void {
-    if (this.#isStopped || this.#cancelWait !== undefined) return
-    const over = (): void => {
-      this.#cancelWait = undefined
-      this.pump()
-    }
-    this.#cancelWait = this.#options.port.runtime.setTimer(over, delayMs)
-  }
-
-  async #close(link: Link): Promise<void> {
-    this.#retired.delete(link)
-    await link.close(this.#options.port.runtime)
+  async #close(channel: ConsumerChannel): Promise<void> {
+    this.#retired.delete(channel)
+    await channel.close(this.#options.port.runtime)
   }
 
   #progressed(): void {

@@ -1,7 +1,8 @@
 import { ConfigurationError } from '@onceward/core'
 import type { Options } from 'amqplib'
-import { type AmqpChannel, type AmqpConnection, serverVersion } from './client.ts'
-import { troubleOf } from './errors.ts'
+import type { AmqpChannel, AmqpConnection } from './client.ts'
+import { serverVersion } from './clients/connector.ts'
+import { classifyError } from './errors.ts'
 import { levelProblems, nameProblems } from './options.ts'
 
 /** Opens a channel to be thrown away: a declaration that is refused closes the one it was made on. */
@@ -115,7 +116,7 @@ async function assertLevel(
     })
   })
   if (answer.kind === 'done') return 'found'
-  const { kind } = troubleOf(answer.error)
+  const { kind } = classifyError(answer.error)
   if (kind === 'denied') return (await exists(open, name)) ? 'found' : 'missing'
   const shape = kind === 'refused' ? await describeQueue(open, name) : undefined
   if (shape === undefined || shape === 'missing') throw answer.error
@@ -180,7 +181,7 @@ async function assertDeadQueue(open: OpenChannel, name: string, isQuorum: boolea
 export async function exists(open: OpenChannel, queue: string): Promise<boolean> {
   const answer = await onChannel(open, (channel) => channel.checkQueue(queue))
   if (answer.kind === 'done') return true
-  if (troubleOf(answer.error).kind === 'missing') return false
+  if (classifyError(answer.error).kind === 'missing') return false
   throw answer.error
 }
 
@@ -213,7 +214,7 @@ export async function describeQueue(
 }
 
 function unknownShape(error: unknown): undefined {
-  const { kind } = troubleOf(error)
+  const { kind } = classifyError(error)
   if (kind === 'denied' || kind === 'refused') return undefined
   throw error
 }
@@ -267,5 +268,5 @@ export async function checkThere(
 ): Promise<void> {
   const answer = await onChannel(open, check)
   if (answer.kind === 'done') return
-  throw troubleOf(answer.error).kind === 'missing' ? missing() : answer.error
+  throw classifyError(answer.error).kind === 'missing' ? missing() : answer.error
 }

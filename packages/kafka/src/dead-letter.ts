@@ -1,11 +1,43 @@
 import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
+import { type DeadLetterPlace, type GuardPort, registerPublisher } from '@onceward/core/adapter'
 import type { IHeaders, Message, Producer } from 'kafkajs'
 import { kafkaMessage } from './delivery.ts'
-import { troubleOf } from './errors.ts'
+import { classifyError } from './errors.ts'
+import type { Settings } from './options.ts'
 
 const OURS = 'x-onceward-'
 /** Every in-sync replica has it: the original is passed next. */
 const ALL_REPLICAS = -1
+
+export function placeOf({ deadLetter }: Pick<Settings, 'deadLetter'>): DeadLetterPlace {
+  if (deadLetter === undefined) return { kind: 'record' }
+  return { kind: 'publish', publish: createPublisher(deadLetter.producer, deadLetter.topic) }
+}
+
+/** Registers the publisher of dead letters for topics as they become known. */
+export class TopicPublishers {
+  readonly #port: Pick<GuardPort, 'registerPublisher'>
+  readonly #place: DeadLetterPlace
+  readonly #registered = new Map<string, () => void>()
+
+  constructor(port: Pick<GuardPort, 'registerPublisher'>, settings: Pick<Settings, 'deadLetter'>) {
+    this.#port = port
+    this.#place = placeOf(settings)
+  }
+
+  register(topics: Iterable<string>): void {
+    for (const queue of topics) {
+      if (this.#registered.has(queue)) continue
+      const unregister = registerPublisher(this.#port, { broker: 'kafka', queue }, this.#place)
+      this.#registered.set(queue, unregister)
+    }
+  }
+
+  close(): void {
+    for (const unregister of this.#registered.values()) unregister()
+    this.#registered.clear()
+  }
+}
 
 /** Publishes dead letters to a topic; resolves once every in-sync replica has the record. */
 export function createPublisher(producer: Pick<Producer, 'send'>, topic: string): Publish {
@@ -14,7 +46,7 @@ export function createPublisher(producer: Pick<Producer, 'send'>, topic: string)
     try {
       await producer.send({ topic, acks: ALL_REPLICAS, messages: [message] })
     } catch (error) {
-      if (troubleOf(error).kind !== 'too-large') throw error
+      if (classifyError(error).kind !== 'too-large') throw error
       // It may be the reason that does not fit beside the value, so the value goes with its own headers alone.
       const bare = { ...message, headers: originalHeaders(letter) }
       await producer.send({ topic, acks: ALL_REPLICAS, messages: [bare] })

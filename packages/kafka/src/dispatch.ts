@@ -1,85 +1,80 @@
-import type { Publish, Settlement } from '@onceward/core'
-import { type GuardPort, Prefetch, processAndSettle } from '@onceward/core/adapter'
+import type { Settlement } from '@onceward/core'
+import {
+  type GuardPort,
+  isGuardClosed,
+  oncePerTurn,
+  Prefetch,
+  processAndSettle,
+  STORE_LOOK_MS,
+} from '@onceward/core/adapter'
 import type { FetchedBatch } from './clients/kafkajs.ts'
-import { createPublisher } from './dead-letter.ts'
+import type { PartitionBatches } from './clients/partition-batches.ts'
 import { type InHand, nameOf } from './offsets.ts'
 import type { Settings } from './options.ts'
-import { type Fate, type SettleContext, settle } from './settle.ts'
+import { createSettleContext, type SettleAnswer, type SettleContext, settle } from './settle.ts'
 
-/** The availability of the store is a local answer, looked at this often while it is down. */
-const LOOK_MS = 1_000
-
-export interface HandoverOptions {
+export interface DispatcherOptions {
   readonly port: GuardPort
   readonly settings: Settings
-  /** Batches with records to run, in the order of their turn. */
-  readonly batches: () => readonly FetchedBatch[]
-  /** Whether records may have been begun before: soon after an assignment. */
-  readonly isSuspect: () => boolean
+  readonly batches: Pick<
+    PartitionBatches,
+    'open' | 'isHeld' | 'isSuspect' | 'commit' | 'over' | 'inFlight' | 'clear' | 'ended'
+  >
   /** The settlement is stored. */
   readonly onKnown: (settlement: Settlement) => void
-  /** Commits how far the batch has come. Never rejects. */
-  readonly commit: (batch: FetchedBatch) => Promise<unknown>
-  /** Nothing of it runs any more, and nothing will. */
-  readonly onOver: (batch: FetchedBatch) => void
 }
 
-/** Between records in hand and the guard: which run now, and what becomes of them. */
-export class Handover {
-  /** Nothing is started while it is set. */
-  isHeld = false
-  readonly #options: HandoverOptions
+/** Decides which of the records in hand run now, and carries out their settlements. */
+export class Dispatcher {
+  readonly #options: DispatcherOptions
   readonly #context: SettleContext
-  readonly #publish: Publish | undefined
-  readonly #registered = new Map<string, () => void>()
-  readonly #pace: Prefetch
+  readonly #prefetch: Prefetch
+  /** All slots that one turn of the event loop frees are filled by one call of the guard. */
+  readonly #pumpSoon: () => void = oncePerTurn(() => this.pump())
   readonly #isBatch: boolean
   #calls = 0
   #running = 0
   /** The partition whose records were handed over last. */
   #last: string | undefined
   #isProbing = false
-  #isRefilling = false
   #wake: { readonly atMs: number; readonly cancel: () => void } | undefined
 
-  constructor(options: HandoverOptions) {
+  constructor(options: DispatcherOptions) {
     const { port, settings } = options
-    const { runtime, logger } = port
     const { concurrency, transaction } = port.settings
-    const { batchSize, deadLetter } = settings
+    const { batchSize } = settings
     this.#options = options
     this.#isBatch = transaction === 'batch'
-    this.#pace = new Prefetch(concurrency, batchSize)
-    const publish = deadLetter && createPublisher(deadLetter.producer, deadLetter.topic)
-    this.#publish = publish
-    const place = publish && ({ kind: 'topic', publish } as const)
-    this.#context = { port, runtime, logger, place: place ?? { kind: 'record' } }
+    this.#prefetch = new Prefetch(concurrency, batchSize)
+    this.#context = createSettleContext(port, settings)
   }
 
-  /** Lets the guard's poller publish dead letters that no delivery brings back. */
-  registerPublisher(topics: Iterable<string>): void {
-    const publish = this.#publish
-    if (publish === undefined) return
-    for (const queue of topics) {
-      if (this.#registered.has(queue)) continue
-      const source = { broker: 'kafka', queue }
-      this.#registered.set(queue, this.#options.port.registerPublisher(source, publish))
-    }
+  /** Records that were fetched and are not settled. */
+  get inFlight(): number {
+    return this.#options.batches.inFlight
   }
 
-  /** Ends what would outlive the consumer. */
+  /** Starts nothing more: records that do not run stay unread for the next member. */
+  clear(): void {
+    this.#options.batches.clear()
+  }
+
+  /** Resolves when nothing runs and every offset was committed. Never rejects. */
+  ended(): Promise<void> {
+    return this.#options.batches.ended()
+  }
+
+  /** Ends the timer that would outlive the consumer. */
   close(): void {
     this.#wake?.cancel()
     this.#wake = undefined
-    for (const unregister of this.#registered.values()) unregister()
-    this.#registered.clear()
   }
 
-  /** Hands over what may run now. */
+  /** Hands the guard what may run now. */
   pump(): void {
-    const gate = this.isHeld ? 'shut' : this.#gate()
+    const { open: batches, isHeld } = this.#options.batches
+    const gate = isHeld ? 'shut' : this.#gate()
     if (gate === 'shut') return
-    const batches = this.#options.batches()
     const nowMs = this.#options.port.runtime.monotonic()
     // Not always the same partition first: the one that had its turn comes last.
     const next = 1 + batches.findIndex((batch) => nameOf(batch) === this.#last)
@@ -102,7 +97,7 @@ export class Handover {
     if (availability.kind === 'available') return 'open'
     const waitMs = availability.retryAt - port.runtime.now()
     if (waitMs <= 0 && !this.#isProbing) return 'probe'
-    this.#wakeAt(port.runtime.monotonic() + Math.max(1, Math.min(waitMs, LOOK_MS)))
+    this.#wakeAt(port.runtime.monotonic() + Math.max(1, Math.min(waitMs, STORE_LOOK_MS)))
     return 'shut'
   }
 
@@ -112,16 +107,16 @@ export class Handover {
     const { batchSize } = settings
     if (this.#isBatch) return this.#calls < concurrency ? batchSize : 0
     const idle = concurrency - batches.reduce((sum, { progress }) => sum + progress.busy, 0)
-    const ahead = this.#pace.capacity - this.#running
+    const ahead = this.#prefetch.capacity - this.#running
     // What was handed over ahead keeps the slots busy, so that one call can be a large one.
-    const isWorthwhile = ahead >= Math.max(1, this.#pace.ahead / 2)
+    const isWorthwhile = ahead >= Math.max(1, this.#prefetch.ahead / 2)
     return Math.min(batchSize, Math.max(idle, isWorthwhile ? ahead : 0))
   }
 
   #dispatch(batch: FetchedBatch, room: number): boolean {
-    const { port, isSuspect } = this.#options
+    const { port, batches } = this.#options
     if (batch.isCommitting || batch.stop.signal.aborted) return false
-    const suspect = isSuspect()
+    const suspect = batches.isSuspect
     if (suspect && batch.progress.running > 0) return false
     const items = batch.progress.take(port.runtime.monotonic(), room)
     if (items.length === 0) return false
@@ -142,9 +137,9 @@ export class Handover {
       abort: batch.abort.signal,
       settle: async (item, settlement) => {
         this.#isProbing = false
-        this.#pace.note(port.runtime.monotonic() - startedAtMs)
+        this.#prefetch.note(port.runtime.monotonic() - startedAtMs)
         // A batch that was told to stop is not begun further; from any other this says that the guard was closed.
-        if (!(batch.stop.signal.aborted && isNotBegun(settlement))) onKnown(settlement)
+        if (!(batch.stop.signal.aborted && isGuardClosed(settlement))) onKnown(settlement)
         this.#meet(batch, item, await settle(this.#context, item.record, settlement))
       },
     })
@@ -157,28 +152,18 @@ export class Handover {
   async #commitFirst(batch: FetchedBatch): Promise<void> {
     if (batch.isOver) return
     batch.isCommitting = true
-    await this.#options.commit(batch)
+    await this.#options.batches.commit(batch)
     batch.isCommitting = false
   }
 
-  #meet(batch: FetchedBatch, item: InHand, fate: Fate): void {
+  #meet(batch: FetchedBatch, item: InHand, answer: SettleAnswer): void {
     const nowMs = this.#options.port.runtime.monotonic()
     this.#running -= 1
     batch.lastKnownAtMs = nowMs
-    if (fate.kind === 'settled') batch.progress.settle(item)
-    else batch.progress.postpone(item, dueOf(fate, nowMs))
-    if (batch.isOver) this.#options.onOver(batch)
-    this.#refillSoon()
-  }
-
-  /** All slots that this turn of the event loop frees are filled by one call of the guard. */
-  #refillSoon(): void {
-    if (this.#isRefilling) return
-    this.#isRefilling = true
-    setImmediate(() => {
-      this.#isRefilling = false
-      this.pump()
-    })
+    if (answer.kind === 'settled') batch.progress.settle(item)
+    else batch.progress.postpone(item, dueOf(answer, nowMs))
+    if (batch.isOver) this.#options.batches.over(batch)
+    this.#pumpSoon()
   }
 
   #wakeAt(atMs: number): void {
@@ -195,10 +180,7 @@ export class Handover {
   }
 }
 
-const isNotBegun = (settlement: Settlement): boolean =>
-  settlement.kind === 'abandon' && settlement.reason === 'closing'
-
-function dueOf(fate: Exclude<Fate, { kind: 'settled' }>, nowMs: number): number {
-  if (fate.kind === 'later') return nowMs + fate.waitMs
-  return fate.kind === 'left' ? Number.POSITIVE_INFINITY : nowMs
+function dueOf(answer: Exclude<SettleAnswer, { kind: 'settled' }>, nowMs: number): number {
+  if (answer.kind === 'later') return nowMs + answer.waitMs
+  return answer.kind === 'left' ? Number.POSITIVE_INFINITY : nowMs
 }

@@ -1,8 +1,15 @@
-import { ConfigurationError } from '@onceward/core'
-import type { GuardPort, GuardSettings } from '@onceward/core/adapter'
-import { askCluster, type KafkaAdmin, type KafkaClient } from './client.ts'
+import {
+  type Findings,
+  type GuardPort,
+  type GuardSettings,
+  refuseProblems,
+  reportFindings,
+  when,
+} from '@onceward/core/adapter'
+import type { KafkaAdmin, KafkaClient } from './client.ts'
+import { askCluster } from './clients/ask-cluster.ts'
 import { consumerOf } from './clients/kafkajs.ts'
-import { troubleOf } from './errors.ts'
+import { classifyError } from './errors.ts'
 import { type ConsumerSettings, matches } from './options.ts'
 
 /** `ConfigResourceTypes.TOPIC`; kafkajs is imported for its types alone. */
@@ -12,12 +19,6 @@ export interface Surroundings {
   readonly kafka: Pick<KafkaClient, 'admin'>
   readonly settings: ConsumerSettings
   readonly port: Pick<GuardPort, 'settings' | 'logger' | 'runtime'>
-}
-
-/** What the checks found. Each text names the fix. */
-export interface Findings {
-  readonly problems: readonly string[]
-  readonly warnings: readonly string[]
 }
 
 /** What a topic is set to, as far as it could be read. */
@@ -45,14 +46,7 @@ export async function examine(surroundings: Surroundings): Promise<void> {
     timeFindings(settings, port.settings),
     ...facts.map((each) => topicFindings(each, port.settings)),
   ]
-  for (const warning of found.flatMap(({ warnings }) => warnings)) {
-    port.logger.warn(
-      { group: settings.consumer.groupId, finding: warning },
-      'the Kafka set-up deserves a look',
-    )
-  }
-  const problems = found.flatMap(({ problems }) => problems)
-  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+  reportFindings(found, port.logger, { group: settings.consumer.groupId })
 }
 
 /** Names of the topics to consume. @throws {@link ConfigurationError} when one is missing, or the dead-letter topic. */
@@ -68,19 +62,19 @@ async function existing(
   if (deadLetter !== undefined && !(await exists(admin, deadLetter.topic))) {
     missing.push(missingTopic('deadLetter.topic', deadLetter.topic))
   }
-  if (missing.length > 0) throw new ConfigurationError(missing.join('\n'))
+  refuseProblems(missing)
   if (named.length === topics.length) return named
   const all = await admin.listTopics()
   return all.filter((topic) => topics.some((subscription) => matches(subscription, topic)))
 }
 
-/** One by one: kafkajs answers for several, or for all there are, only when not a single one is in trouble. */
+/** One by one: kafkajs answers for several, or for all there are, only when not a single one is in failure. */
 async function exists(admin: KafkaAdmin, topic: string): Promise<boolean> {
   try {
     await admin.fetchTopicMetadata({ topics: [topic] })
     return true
   } catch (error) {
-    if (troubleOf(error).kind === 'topic-missing') return false
+    if (classifyError(error).kind === 'topic-missing') return false
     throw error
   }
 }
@@ -112,10 +106,10 @@ async function factsOf(
       }
     })
   } catch (error) {
-    const { kind, text } = troubleOf(error)
+    const { kind, text } = classifyError(error)
     if (kind !== 'denied') throw error
     const fix = 'allow DescribeConfigs on these topics'
-    port.logger.warn({ topics, trouble: text, fix }, 'the topics could not be checked')
+    port.logger.warn({ topics, reason: text, fix }, 'the topics could not be checked')
     return []
   }
 }
@@ -133,10 +127,10 @@ async function strangersOf(
       (consumer) => consumer !== undefined && consumer !== port.settings.consumer,
     ) as readonly string[]
   } catch (error) {
-    const { kind, text } = troubleOf(error)
+    const { kind, text } = classifyError(error)
     if (kind !== 'denied') throw error
     const fix = 'allow Describe on this group'
-    port.logger.warn({ group: groupId, trouble: text, fix }, 'the group could not be checked')
+    port.logger.warn({ group: groupId, reason: text, fix }, 'the group could not be checked')
     return []
   }
 }
@@ -224,5 +218,3 @@ export function timeFindings(
     ],
   }
 }
-
-const when = (found: boolean, text: string): readonly string[] => (found ? [text] : [])

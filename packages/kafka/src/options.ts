@@ -1,10 +1,11 @@
-import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
+import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
   type GuardSettings,
   quoted,
   RUN_DEFAULTS,
   type RunSettings,
   rangeProblems,
+  refuseProblems,
   resolveRunOptions,
   runOptionProblems,
 } from '@onceward/core/adapter'
@@ -98,7 +99,7 @@ export interface ConsumerSettings extends Settings {
 
 /** @throws {@link ConfigurationError} with every problem at once. */
 export function resolveSettings(options: WrapKafkaOptions, guard: GuardSettings): Settings {
-  refuse(commonProblems(options, guard))
+  refuseProblems(commonProblems(options, guard))
   return settingsOf(options, guard)
 }
 
@@ -107,14 +108,14 @@ export function resolveConsumerSettings(
   options: ConsumeKafkaOptions,
   guard: GuardSettings,
 ): ConsumerSettings {
-  refuse([
+  refuseProblems([
     ...topicProblems(options),
     ...groupProblems(options),
     ...commonProblems(options, guard),
     ...runOptionProblems(options),
   ])
   const consumer = consumerConfigOf(options, guard)
-  refuse(timeProblems(consumer))
+  refuseProblems(timeProblems(consumer))
   const { rebalanceTimeout = 60_000 } = consumer
   return {
     ...settingsOf(options, guard),
@@ -173,10 +174,6 @@ function consumerConfigOf(
       restartOnFailure: () => Promise.resolve(false),
     },
   }
-}
-
-function refuse(problems: readonly string[]): void {
-  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
 }
 
 function commonProblems(options: WrapKafkaOptions, guard: GuardSettings): readonly string[] {

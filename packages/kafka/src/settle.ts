@@ -1,12 +1,8 @@
-import type { Logger, Publish, Runtime, Settlement } from '@onceward/core'
-import type { GuardPort } from '@onceward/core/adapter'
+import type { Logger, Runtime, Settlement } from '@onceward/core'
+import type { DeadLetterPlace, GuardPort } from '@onceward/core/adapter'
+import { placeOf } from './dead-letter.ts'
 import type { KafkaRecord } from './delivery.ts'
-
-/** Where dead messages go. */
-export type DeadLetterPlace =
-  | { readonly kind: 'topic'; readonly publish: Publish }
-  /** `failed_events` has the message: nothing is to publish. */
-  | { readonly kind: 'record' }
+import type { Settings } from './options.ts'
 
 /** What settling needs. */
 export interface SettleContext {
@@ -16,11 +12,16 @@ export interface SettleContext {
   readonly place: DeadLetterPlace
 }
 
+export function createSettleContext(port: GuardPort, settings: Settings): SettleContext {
+  const { runtime, logger } = port
+  return { port, runtime, logger, place: placeOf(settings) }
+}
+
 /**
  * What becomes of a record in hand. Kafka has no verb for one record: the offset of its partition passes those that
  * are settled, and waits for those that are not.
  */
-export type Fate =
+export type SettleAnswer =
   | { readonly kind: 'settled' }
   /** Handed to the guard again after this time, milliseconds; the offset waits. */
   | { readonly kind: 'later'; readonly waitMs: number }
@@ -33,9 +34,9 @@ type Verb<Kind extends Settlement['kind']> = (
   context: SettleContext,
   record: KafkaRecord,
   settlement: Extract<Settlement, { kind: Kind }>,
-) => Fate | Promise<Fate>
+) => SettleAnswer | Promise<SettleAnswer>
 
-const SETTLED: Fate = { kind: 'settled' }
+const SETTLED: SettleAnswer = { kind: 'settled' }
 /** Whoever holds the event now needs some time to end. */
 const AGAIN_MS = 1_000
 
@@ -58,7 +59,7 @@ export async function settle(
   context: SettleContext,
   record: KafkaRecord,
   settlement: Settlement,
-): Promise<Fate> {
+): Promise<SettleAnswer> {
   const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
   try {
     return await verb(context, record, settlement)
@@ -73,9 +74,9 @@ async function deadLetter(
   context: SettleContext,
   record: KafkaRecord,
   settlement: Extract<Settlement, { kind: 'dead-letter' }>,
-): Promise<Fate> {
+): Promise<SettleAnswer> {
   const { place, port } = context
-  if (place.kind === 'record') return SETTLED
+  if (place.kind !== 'publish') return SETTLED
   const answer = await port.publishDeadLetter(settlement, place.publish)
   if (answer.kind !== 'retry') return SETTLED
   if (answer.error !== undefined) notPublished(context, record, answer.error)

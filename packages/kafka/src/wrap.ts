@@ -1,7 +1,9 @@
 import { type Guard, portOf } from '@onceward/core/adapter'
 import type { ConsumerRunConfig } from 'kafkajs'
 import type { KafkaConsumer } from './client.ts'
-import { Intake } from './clients/partition-batches.ts'
+import { PartitionBatches } from './clients/partition-batches.ts'
+import { TopicPublishers } from './dead-letter.ts'
+import { Dispatcher } from './dispatch.ts'
 import { resolveSettings, type WrapKafkaOptions } from './options.ts'
 
 /**
@@ -32,15 +34,24 @@ export function wrapKafka(
 ): ConsumerRunConfig {
   const port = portOf(guard)
   const settings = resolveSettings(options, port.settings)
-  const intake = new Intake({ port, settings, onKnown: () => undefined })
+  const batches = new PartitionBatches({ port, settings, onRunnable: () => dispatcher.pump() })
+  const ignore = (): void => undefined
+  const dispatcher: Dispatcher = new Dispatcher({ port, settings, batches, onKnown: ignore })
+  const publishers = new TopicPublishers(port, settings)
   const { CRASH, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING, STOP } = consumer.events
-  const eachBatch = intake.attach(consumer)
-  consumer.on(GROUP_JOIN, ({ payload }) => intake.joined(payload))
-  consumer.on(REBALANCING, () => intake.rebalancing())
-  consumer.on(FETCH, () => intake.answered())
-  consumer.on(HEARTBEAT, () => intake.answered())
-  consumer.on(CRASH, () => intake.left())
-  consumer.on(STOP, () => intake.handover.close())
+  const eachBatch = batches.attach(consumer)
+  consumer.on(GROUP_JOIN, ({ payload }) => {
+    publishers.register(Object.keys(payload.memberAssignment))
+    batches.joined(payload)
+  })
+  consumer.on(REBALANCING, () => batches.rebalancing())
+  consumer.on(FETCH, () => batches.answered())
+  consumer.on(HEARTBEAT, () => batches.answered())
+  consumer.on(CRASH, () => batches.left())
+  consumer.on(STOP, () => {
+    dispatcher.close()
+    publishers.close()
+  })
   return {
     autoCommit: false,
     eachBatchAutoResolve: false,

@@ -1,9 +1,10 @@
 import type { MessageAttributeValue, SendMessageCommandInput } from '@aws-sdk/client-sqs'
 import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
-import type { Wire } from './clients/aws-sdk.ts'
+import type { DeadLetterPlace } from '@onceward/core/adapter'
+import type { SqsApi } from './client.ts'
 import { sqsMessage } from './delivery.ts'
-import { troubleOf } from './errors.ts'
-import { isFifo } from './options.ts'
+import { classifyError } from './errors.ts'
+import { isFifo, type Settings } from './options.ts'
 
 type Attributes = Readonly<Record<string, MessageAttributeValue>>
 
@@ -16,17 +17,23 @@ const LARGE_BYTES = 200 * 1_024
 /** What the SQS API refuses in a text. */
 const NOT_ALLOWED = /[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu
 
+export function placeOf(api: Pick<SqsApi, 'send'>, { deadLetter }: Settings): DeadLetterPlace {
+  if (deadLetter === undefined) return { kind: 'record' }
+  if (deadLetter === 'redrive') return { kind: 'broker' }
+  return { kind: 'publish', publish: createPublisher(api, deadLetter.queueUrl) }
+}
+
 /** Sends dead letters to a queue; resolves once SQS has stored the message. */
-export function createPublisher(wire: Pick<Wire, 'send'>, queueUrl: string): Publish {
+export function createPublisher(api: Pick<SqsApi, 'send'>, queueUrl: string): Publish {
   return async (letter) => {
     const message = deadLetterMessage(letter, queueUrl)
     try {
-      await wire.send(message)
+      await api.send(message)
     } catch (error) {
-      const { kind } = troubleOf(error)
+      const { kind } = classifyError(error)
       if (!(kind === 'too-large' || kind === 'other') || sizeOf(message) < LARGE_BYTES) throw error
       // It may be the reason that does not fit beside the body, so the body goes alone.
-      await wire.send({ ...message, MessageAttributes: originalAttributes(letter) })
+      await api.send({ ...message, MessageAttributes: originalAttributes(letter) })
     }
   }
 }

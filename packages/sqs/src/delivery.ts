@@ -1,6 +1,18 @@
 import type { Message, MessageAttributeValue } from '@aws-sdk/client-sqs'
 import { ConfigurationError, type Delivery } from '@onceward/core'
-import { isOrdered } from './options.ts'
+import { isOrdered, type Settings } from './options.ts'
+
+/** A message in hand. Instants are milliseconds on the monotonic clock. */
+export interface Received {
+  readonly message: Message
+  readonly handle: string
+  readonly delivery: Delivery
+  /** Taken before the request, because SQS counts its 12 hours from a moment during it. */
+  readonly receivedAtMs: number
+  readonly hiddenUntilMs: number
+  /** Order of arrival in this process. */
+  readonly sequence: number
+}
 
 /**
  * A message of SQS as a delivery. Message attributes become headers; binary ones stay in `raw` alone.
@@ -32,6 +44,31 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
     // Unknown means that it may have been: a suspect costs a statement, an uncounted poison the process.
     redelivered: deliveryCount !== 1,
     raw: message,
+  }
+}
+
+/** Takes messages in hand. `receivedAtMs` is from before their request, on the monotonic clock. */
+export type Accept = (messages: readonly Message[], receivedAtMs: number) => readonly Received[]
+
+/**
+ * Makes the function that takes messages in hand and keeps them hidden. The function throws
+ * {@link ConfigurationError} when a message was received without its attributes; none of its batch is hidden then.
+ */
+export function createAccept(
+  { queueUrl, visibilityMs }: Pick<Settings, 'queueUrl' | 'visibilityMs'>,
+  ticker: { hold(received: Received): void },
+): Accept {
+  let sequence = 0
+  return (messages, receivedAtMs) => {
+    const received = messages.map((message): Received => {
+      sequence += 1
+      const hiddenUntilMs = receivedAtMs + visibilityMs
+      const delivery = toDelivery(message, queueUrl)
+      const handle = message.ReceiptHandle ?? ''
+      return { message, handle, delivery, receivedAtMs, hiddenUntilMs, sequence }
+    })
+    for (const each of received) ticker.hold(each)
+    return received
   }
 }
 

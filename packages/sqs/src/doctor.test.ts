@@ -1,7 +1,7 @@
 import { ConfigurationError } from '@onceward/core'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import type { QueueAttributes } from './clients/aws-sdk.ts'
+import type { QueueAttributes } from './client.ts'
 import { examine, receiveBudget } from './doctor.ts'
 import { type ConsumeSqsOptions, resolveSettings } from './options.ts'
 
@@ -31,7 +31,7 @@ async function findings(
     if (answer instanceof Error) throw answer
     return answer
   }
-  const surroundings = { wire: { attributes }, settings, guard: port.settings, logger: port.logger }
+  const surroundings = { api: { attributes }, settings, guard: port.settings, logger: port.logger }
   const problems = await examine(surroundings).then(
     () => '',
     (error: Error) => {

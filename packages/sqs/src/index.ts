@@ -1,5 +1,5 @@
 export type { ConsumeOptions, Consumption, Health, RunOptions } from '@onceward/core'
-export type { SqsClient } from './clients/aws-sdk.ts'
+export type { SqsClient } from './client.ts'
 export { consumeSqs } from './consume.ts'
 export { sqsMessage } from './delivery.ts'
 export {

@@ -1,11 +1,12 @@
 import type { Message } from '@aws-sdk/client-sqs'
-import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
+import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
   type GuardSettings,
   quoted,
   RUN_DEFAULTS,
   type RunSettings,
   rangeProblems,
+  refuseProblems,
   resolveRunOptions,
   runOptionProblems,
 } from '@onceward/core/adapter'
@@ -73,8 +74,7 @@ export const marginMs = (leaseMs: number): number => Math.max(1_000, Math.ceil(l
 
 /** @throws {@link ConfigurationError} with every problem at once. */
 export function resolveSettings(options: ConsumeSqsOptions, guard: GuardSettings): Settings {
-  const problems = problemsOf(options, guard)
-  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+  refuseProblems(problemsOf(options, guard))
   const { queueUrl, deadLetter, longPollMs } = options
   const visibilityMs =
     Math.ceil((options.visibilityMs ?? guard.leaseMs + marginMs(guard.leaseMs)) / 1_000) * 1_000

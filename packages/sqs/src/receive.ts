@@ -1,28 +1,32 @@
 import type { Message } from '@aws-sdk/client-sqs'
-import { OncewardError, type Settlement } from '@onceward/core'
+import type { Settlement } from '@onceward/core'
 import {
   type Availability,
   byOrderingKey,
   type ConsumptionEnd,
   type GuardPort,
+  isFatal,
+  isGuardClosed,
   type Outage,
-  pauseMs,
   Recovery,
+  STORE_LOOK_MS,
 } from '@onceward/core/adapter'
-import { ENTRIES, type Wire } from './clients/aws-sdk.ts'
-import type { Intake } from './dispatch.ts'
-import { BACKOFF, type Trouble, troubleOf } from './errors.ts'
-import type { Handover } from './handover.ts'
+import { ENTRIES, type SqsApi } from './client.ts'
+import type { Accept, Received } from './delivery.ts'
+import type { Dispatcher } from './dispatch.ts'
+import { BACKOFF, type BrokerErrorKind, classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
-import type { Received } from './visibility.ts'
 
-export interface PollerOptions {
+export interface ReceiverOptions {
   readonly port: GuardPort
-  readonly wire: Pick<Wire, 'receive'>
+  readonly api: Pick<SqsApi, 'receive'>
   readonly settings: Settings
-  readonly handover: Pick<Handover, 'accept'>
-  readonly intake: Intake
-  /** What must have been looked at before the first receive. */
+  readonly accept: Accept
+  readonly dispatcher: Pick<
+    Dispatcher,
+    'capacity' | 'room' | 'worthwhile' | 'take' | 'park' | 'resume' | 'refuse'
+  >
+  /** Must have succeeded before the first receive. */
   readonly check: () => Promise<void>
   readonly onEnd: (end: ConsumptionEnd) => void
 }
@@ -41,55 +45,58 @@ type Down = Extract<Availability, { kind: 'down' }>
 const MOST_POLLS = 10
 /** Between two receives that came back empty without having waited. */
 const EMPTY_PAUSE_MS = 200
-/** The availability of the store is a local answer, looked at this often while it is down. */
-const LOOK_MS = 1_000
 
 /**
- * Receives as much as can start soon, for ever: an error of SQS is waited out (trap T16: one transient error ends
- * the poll loop silently), and while the store is down one message at a time finds out whether it is back.
+ * Receives as much as can start soon, for ever. An error of SQS is retried after a pause (trap T16: one transient error
+ * silently ends a naive poll loop). While the store is down, one message at a time finds out whether it is back.
  */
-export class Poller {
+export class Receiver {
   lastProgressAt: Date | undefined
-  readonly #options: PollerOptions
-  readonly #setbacks: Recovery
+  readonly #options: ReceiverOptions
+  readonly #recovery: Recovery<BrokerErrorKind>
   readonly #receiving = new AbortController()
   readonly #polls = new Set<Promise<void>>()
-  #isStopped = false
-  #checks: 'due' | 'running' | 'done' = 'due'
-  #failures = 0
-  #cancelWait: (() => void) | undefined
-  /** Polls wanted at once: one more whenever one brought something, one while the queue is empty. */
-  #appetite = 1
+  #check: 'due' | 'running' | 'done' = 'due'
+  /** Polls wanted at once: one more whenever a poll brought something, one while the queue is empty. */
+  #wantedPolls = 1
+  /** Messages that the polls under way may bring. */
   #reserved = 0
   #isProbing = false
 
-  constructor(options: PollerOptions) {
+  constructor(options: ReceiverOptions) {
+    const { port, settings } = options
     this.#options = options
-    this.#setbacks = new Recovery(options.port.logger, { queue: options.settings.queueUrl })
+    this.#recovery = new Recovery<BrokerErrorKind>({
+      port,
+      fields: { queue: settings.queueUrl },
+      classifyError,
+      backoff: BACKOFF,
+      onRetry: () => this.pump(),
+    })
   }
 
-  get setback(): Outage | undefined {
-    return this.#setbacks.current
+  get outage(): Outage | undefined {
+    return this.#recovery.outage
   }
 
-  /** @throws {@link ConfigurationError}; anything else is waited out. */
+  /** @throws {@link ConfigurationError}; any other error is retried. */
   async start(): Promise<void> {
-    const error = await this.#check()
+    const error = await this.#runCheck()
     if (error !== undefined) throw error
     this.pump()
   }
 
-  /** Aborts the receives alone: a settlement under way must arrive. */
+  /** Aborts the receives alone: settlements under way must arrive. */
   async stop(): Promise<void> {
-    this.#isStopped = true
-    this.#cancelWait?.()
+    this.#recovery.stop()
     this.#receiving.abort()
     await Promise.allSettled(this.#polls)
   }
 
+  /** A settlement is stored: the store has answered. */
   known(settlement: Settlement): void {
     this.#isProbing = false
-    if (settlement.kind === 'abandon' && settlement.reason === 'closing' && !this.#isStopped) {
+    if (isGuardClosed(settlement) && !this.#recovery.isStopped) {
       this.#options.onEnd({ kind: 'closed' })
     }
   }
@@ -100,39 +107,40 @@ export class Poller {
 
   /** Receives if there is reason to. */
   pump(): void {
-    if (this.#isStopped || this.#cancelWait !== undefined || this.#checks === 'running') return
-    if (this.#checks === 'due') return void this.#checkAgain()
-    const { port, intake } = this.#options
+    const { isStopped, isPausing } = this.#recovery
+    if (isStopped || isPausing || this.#check === 'running') return
+    if (this.#check === 'due') return void this.#checkAgain()
+    const { port, dispatcher } = this.#options
     const availability = port.availability()
     if (availability.kind === 'down') {
       this.#probe(availability)
       return
     }
-    if (this.setback?.state === 'paused') this.#setbacks.end()
-    intake.resume('all')
-    while (this.#polls.size < this.#appetite) {
-      const room = intake.room - this.#reserved
-      if (room < intake.worthwhile) return
+    if (this.outage?.state === 'paused') this.#recovery.end()
+    dispatcher.resume('all')
+    while (this.#polls.size < this.#wantedPolls) {
+      const room = dispatcher.room - this.#reserved
+      if (room < dispatcher.worthwhile) return
       this.#poll(Math.min(ENTRIES, room, this.#options.settings.batchSize), false)
     }
   }
 
-  /** One message, one that is in hand already if there is any: each receive counts towards `maxReceiveCount`. */
+  /** Lets one message ask the store, one in hand if there is any: each receive counts towards `maxReceiveCount`. */
   #probe({ retryAt, error }: Down): void {
-    const { port, intake } = this.#options
-    this.#setbacks.begin({ state: 'paused', reason: troubleOf(error).text })
+    const { port, dispatcher } = this.#options
+    this.#recovery.storeIsDown(error)
     const waitMs = retryAt - port.runtime.now()
-    if (waitMs > 0) this.#wait(Math.min(waitMs, LOOK_MS))
+    if (waitMs > 0) this.#recovery.pause(Math.min(waitMs, STORE_LOOK_MS))
     if (waitMs > 0 || this.#isProbing) return
-    const isInHand = intake.resume('one')
+    const isInHand = dispatcher.resume('one')
     this.#isProbing = isInHand || this.#polls.size === 0
     if (this.#isProbing && !isInHand) this.#poll(1, true)
   }
 
   #poll(max: number, isProbe: boolean): void {
     const { port, settings } = this.#options
-    // After a setback the first receive does not wait: it only has to show that SQS answers.
-    const waitMs = this.setback?.state === 'recovering' ? 0 : settings.longPollMs
+    // After an outage the first receive does not wait: it only has to show that SQS answers.
+    const waitMs = this.outage?.state === 'recovering' ? 0 : settings.longPollMs
     const startedAtMs = port.runtime.monotonic()
     this.#reserved += max
     const poll = this.#receive({ max, waitMs, startedAtMs, isProbe }).then(() => {
@@ -143,14 +151,14 @@ export class Poller {
   }
 
   async #receive(poll: Poll): Promise<void> {
-    const { wire, settings, handover } = this.#options
+    const { api, settings, accept } = this.#options
     const { max, waitMs, startedAtMs, isProbe } = poll
     try {
       const request = { max, waitMs, visibilityMs: settings.visibilityMs }
-      const messages = await wire.receive(request, this.#receiving.signal)
+      const messages = await api.receive(request, this.#receiving.signal)
       this.#reserved -= max
       this.#answered(poll, messages)
-      this.#take(handover.accept(messages, startedAtMs), isProbe)
+      this.#take(accept(messages, startedAtMs), isProbe)
     } catch (error) {
       this.#reserved -= max
       if (isProbe) this.#isProbing = false
@@ -159,87 +167,66 @@ export class Poller {
   }
 
   #answered({ waitMs, startedAtMs, isProbe }: Poll, messages: readonly Message[]): void {
-    const { port, settings } = this.#options
+    const { port, settings, dispatcher } = this.#options
     this.progressed()
-    this.#failures = 0
-    if (this.setback?.state === 'recovering') this.#setbacks.end()
+    this.#recovery.succeeded()
+    if (this.outage?.state === 'recovering') this.#recovery.end()
     if (messages.length > 0) {
-      const most = Math.min(MOST_POLLS, Math.ceil(this.#options.intake.capacity / ENTRIES))
-      this.#appetite = Math.min(this.#appetite + 1, most)
+      const most = Math.min(MOST_POLLS, Math.ceil(dispatcher.capacity / ENTRIES))
+      this.#wantedPolls = Math.min(this.#wantedPolls + 1, most)
       return
     }
-    this.#appetite = 1
+    this.#wantedPolls = 1
     if (isProbe) this.#isProbing = false
     const waitedMs = port.runtime.monotonic() - startedAtMs
-    const isShort = settings.longPollMs < LOOK_MS || waitedMs < waitMs / 2
-    if (isShort) this.#wait(EMPTY_PAUSE_MS * (1 + port.runtime.random()))
+    const isShort = settings.longPollMs < 1_000 || waitedMs < waitMs / 2
+    if (isShort) this.#recovery.pause(EMPTY_PAUSE_MS * (1 + port.runtime.random()))
   }
 
   #take(received: readonly Received[], isProbe: boolean): void {
-    const { port, intake } = this.#options
+    const { port, dispatcher } = this.#options
     const availability = port.availability()
-    if (this.#isStopped) intake.refuse(received)
-    else if (availability.kind === 'available' || isProbe) intake.take(received)
+    if (this.#recovery.isStopped) dispatcher.refuse(received)
+    else if (availability.kind === 'available' || isProbe) dispatcher.take(received)
     else this.#takeLate(received, availability)
   }
 
-  /** A poll from before the outage: its messages wait for the store, but one group may ask for it. */
+  /** Messages of a poll from before the outage wait for the store; one group of them may ask it. */
   #takeLate(received: readonly Received[], { retryAt }: Down): void {
-    const { port, intake } = this.#options
+    const { port, dispatcher } = this.#options
     const mayProbe = !this.#isProbing && retryAt <= port.runtime.now()
     const probe = mayProbe ? (byOrderingKey(received)[0] ?? []) : []
     this.#isProbing ||= probe.length > 0
-    intake.take(probe)
-    intake.park(received.filter((each) => !probe.includes(each)))
+    dispatcher.take(probe)
+    dispatcher.park(received.filter((each) => !probe.includes(each)))
   }
 
   #failed(error: unknown): void {
-    this.#appetite = 1
-    if (OncewardError.is(error)) this.#options.onEnd({ kind: 'fatal', error })
-    // One report of several polls is enough.
-    if (this.#isStopped || this.#cancelWait !== undefined) return
-    const trouble = troubleOf(error)
-    this.#setbacks.begin({ state: 'recovering', reason: trouble.text })
-    this.#backOff(trouble)
+    this.#wantedPolls = 1
+    if (isFatal(error)) this.#options.onEnd({ kind: 'fatal', error })
+    // Several polls that fail together are one failure.
+    if (!(this.#recovery.isStopped || this.#recovery.isPausing)) this.#recovery.failed(error)
   }
 
-  async #check(): Promise<OncewardError | undefined> {
-    this.#checks = 'running'
+  /** Answers the error that ends the consumer, if there is one. */
+  async #runCheck(): Promise<unknown> {
+    this.#check = 'running'
     try {
       await this.#options.check()
-      this.#checks = 'done'
-      this.#failures = 0
-      this.#setbacks.end()
+      this.#check = 'done'
+      this.#recovery.succeeded()
+      this.#recovery.end()
     } catch (error) {
-      this.#checks = 'due'
-      const isOurs = OncewardError.is(error)
-      const isStore = isOurs && error.code === 'ONCEWARD_STORE_UNAVAILABLE'
-      if (isOurs && !isStore) return error
-      const trouble = troubleOf(error)
-      this.#setbacks.begin({ state: isStore ? 'paused' : 'recovering', reason: trouble.text })
-      this.#backOff(isStore ? { ...trouble, kind: 'network' } : trouble)
+      this.#check = 'due'
+      if (isFatal(error)) return error
+      this.#recovery.failed(error)
     }
     return undefined
   }
 
   async #checkAgain(): Promise<void> {
-    const error = await this.#check()
+    const error = await this.#runCheck()
     if (error !== undefined) this.#options.onEnd({ kind: 'fatal', error })
     else this.pump()
-  }
-
-  #backOff({ kind }: Trouble): void {
-    const { runtime } = this.#options.port
-    this.#wait(pauseMs(BACKOFF[kind], this.#failures, () => runtime.random()))
-    this.#failures += 1
-  }
-
-  #wait(delayMs: number): void {
-    if (this.#isStopped || this.#cancelWait !== undefined) return
-    const over = (): void => {
-      this.#cancelWait = undefined
-      this.pump()
-    }
-    this.#cancelWait = this.#options.port.runtime.setTimer(over, delayMs)
   }
 }

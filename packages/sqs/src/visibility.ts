@@ -1,20 +1,8 @@
-import type { Message } from '@aws-sdk/client-sqs'
-import type { Delivery, Logger, Runtime } from '@onceward/core'
-import { ENTRIES, type Wire } from './clients/aws-sdk.ts'
-import { troubleOf } from './errors.ts'
+import type { Logger, Runtime } from '@onceward/core'
+import { ENTRIES, type SqsApi } from './client.ts'
+import type { Received } from './delivery.ts'
+import { classifyError } from './errors.ts'
 import { LONGEST_VISIBILITY_MS } from './options.ts'
-
-/** A message in hand. Instants are milliseconds on the monotonic clock. */
-export interface Received {
-  readonly message: Message
-  readonly handle: string
-  readonly delivery: Delivery
-  /** From before the request: SQS counts its 12 hours from a moment after that. */
-  readonly receivedAtMs: number
-  readonly hiddenUntilMs: number
-  /** Order of arrival in this process. */
-  readonly sequence: number
-}
 
 /** Seconds that SQS accepts for this message now, at least `wantedMs`; 0 once its 12 hours are over. */
 export function visibilitySeconds(wantedMs: number, ageMs: number): number {
@@ -24,7 +12,7 @@ export function visibilitySeconds(wantedMs: number, ageMs: number): number {
 }
 
 export interface TickerOptions {
-  readonly wire: Pick<Wire, 'changeVisibility'>
+  readonly api: Pick<SqsApi, 'changeVisibility'>
   readonly runtime: Runtime
   readonly logger: Logger
   readonly queueUrl: string
@@ -92,7 +80,7 @@ export class VisibilityTicker {
   }
 
   async #extend(batch: readonly (readonly [Received, Hold])[]): Promise<void> {
-    const { wire, runtime, visibilityMs, renewMs } = this.#options
+    const { api, runtime, visibilityMs, renewMs } = this.#options
     const nowMs = runtime.monotonic()
     const changes = batch
       .map(([received, hold]) => ({
@@ -105,7 +93,7 @@ export class VisibilityTicker {
     if (changes.length === 0) return
     try {
       // Half a period: a call that hangs must be over when the next tick comes, which is the last in time.
-      const refused = await wire.changeVisibility(changes, renewMs / 2)
+      const refused = await api.changeVisibility(changes, renewMs / 2)
       const indexes = new Map(refused.map((entry) => [entry.index, entry]))
       for (const [index, { received, hold, seconds }] of changes.entries()) {
         const refusal = indexes.get(index)
@@ -115,7 +103,11 @@ export class VisibilityTicker {
     } catch (error) {
       // The next tick comes before the visibility is over.
       const { queueUrl, logger } = this.#options
-      const fields = { queue: queueUrl, messages: changes.length, trouble: troubleOf(error).text }
+      const fields = {
+        queue: queueUrl,
+        messages: changes.length,
+        reason: classifyError(error).text,
+      }
       logger.warn(fields, 'visibility of messages in hand was not renewed')
     }
   }

@@ -1,8 +1,17 @@
 import type { Message } from '@aws-sdk/client-sqs'
-import { byOrderingKey, type Guard, portOf, toBatches } from '@onceward/core/adapter'
-import { createWire, type SqsClient } from './clients/aws-sdk.ts'
-import { Handover } from './handover.ts'
+import {
+  byOrderingKey,
+  type Guard,
+  portOf,
+  processAndSettle,
+  registerPublisher,
+  toBatches,
+} from '@onceward/core/adapter'
+import type { SqsClient } from './client.ts'
+import { createSqsApi } from './clients/aws-sdk.ts'
+import { createAccept } from './delivery.ts'
 import { resolveSettings, type WrapSqsOptions } from './options.ts'
+import { createSettleContext, settle } from './settle.ts'
 
 /**
  * The guard for messages that your own loop receives, also sqs-consumer's `handleMessageBatch`.
@@ -27,12 +36,16 @@ export function wrapSqs(
 ): (messages: Message[] | undefined) => Promise<undefined> {
   const port = portOf(guard)
   const settings = resolveSettings(options, port.settings)
-  const handover = new Handover(port, createWire(client, settings.queueUrl, port.runtime), settings)
-  handover.registerPublisher()
+  const api = createSqsApi(client, settings.queueUrl, port.runtime)
+  const context = createSettleContext(port, api, settings)
+  registerPublisher(port, { broker: 'sqs', queue: settings.queueUrl }, context.place)
+  const accept = createAccept(settings, context.ticker)
   return async (messages) => {
-    const received = handover.accept(messages ?? [], port.runtime.monotonic())
-    for (const slice of toBatches(byOrderingKey(received), settings.batchSize)) {
-      await handover.run(slice, {})
+    const received = accept(messages ?? [], port.runtime.monotonic())
+    for (const batch of toBatches(byOrderingKey(received), settings.batchSize)) {
+      await processAndSettle(port, batch, {
+        settle: (each, settlement) => settle(context, each, settlement),
+      })
     }
     return undefined
   }

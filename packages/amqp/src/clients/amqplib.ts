@@ -11,7 +11,7 @@ import { PublishError } from '../errors.ts'
  * every lower tag of the channel, those of other consumers too (A11), so it is used only below the lowest tag in hand,
  * and never again after a tag that somebody else got.
  */
-export class Line {
+export class DeliveryChannel {
   readonly #channel: Pick<AmqpChannel, 'ack' | 'nack'>
   #isOpen = true
   /** Tags, ascending. */
@@ -101,14 +101,14 @@ export class Line {
 const tagOf = ({ fields }: ConsumeMessage): number => fields.deliveryTag
 
 /** A channel with our consumer on it. */
-export class Link {
-  readonly line: Line
+export class ConsumerChannel {
+  readonly deliveries: DeliveryChannel
   readonly #channel: AmqpChannel
   #tag: string | undefined
 
   constructor(channel: AmqpChannel) {
     this.#channel = channel
-    this.line = new Line(channel)
+    this.deliveries = new DeliveryChannel(channel)
   }
 
   get isConsuming(): boolean {
@@ -132,13 +132,13 @@ export class Link {
   async cancel(): Promise<void> {
     const tag = this.#tag
     this.#tag = undefined
-    if (tag !== undefined && this.line.isOpen) await this.#channel.cancel(tag)
+    if (tag !== undefined && this.deliveries.isOpen) await this.#channel.cancel(tag)
   }
 
   /** What was not settled is the broker's again. Bounded, and never rejects. */
   async close(runtime: Runtime): Promise<void> {
-    this.line.flush()
-    this.line.closed()
+    this.deliveries.flush()
+    this.deliveries.closed()
     const closing = closed(this.#channel)
     await endsWithin(runtime, closing, CLOSE_MS)
   }

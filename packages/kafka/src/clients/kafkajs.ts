@@ -158,6 +158,17 @@ export class FetchedBatch implements Partition {
   }
 }
 
+/** Throws the error that makes kafkajs rejoin, if the group is rebalancing. */
+export async function refuseIfRebalancing({ heartbeat }: EachBatchPayload): Promise<void> {
+  try {
+    await heartbeat()
+  } catch (error) {
+    const rebalance = rebalanceIn(error)
+    if (rebalance !== undefined) throw rebalance
+    // Any other error: the broker could not be asked. The next fetch finds out, and until then the store decides.
+  }
+}
+
 const after = (offset: string): string => String(BigInt(offset) + 1n)
 const before = (offset: string): string => String(BigInt(offset) - 1n)
 

@@ -1,12 +1,9 @@
-import type { Settlement } from '@onceward/core'
 import type { GuardPort } from '@onceward/core/adapter'
 import type { ConsumerGroupJoinEvent, EachBatchPayload } from 'kafkajs'
-import { Handover } from '../dispatch.ts'
-import { rebalanceIn } from '../errors.ts'
 import { Assignment, nameOf, type Partition, Pauses, type Pausing } from '../offsets.ts'
 import type { Settings } from '../options.ts'
 import { Commits } from './commits.ts'
-import { FetchedBatch } from './kafkajs.ts'
+import { FetchedBatch, refuseIfRebalancing } from './kafkajs.ts'
 
 /** Heartbeats, commits that are due, and the question whether kafkajs gets its callback back. */
 const BEAT_MS = 250
@@ -21,18 +18,17 @@ const LONG_MS = 2_000
 
 type Joined = Pick<ConsumerGroupJoinEvent['payload'], 'memberId' | 'memberAssignment'>
 
-export interface IntakeOptions {
+export interface PartitionBatchesOptions {
   readonly port: GuardPort
   readonly settings: Settings
-  /** The settlement is stored. */
-  readonly onKnown: (settlement: Settlement) => void
+  /** There are records that may run now. */
+  readonly onRunnable: () => void
 }
 
 /** The records in hand, from the fetch to the commit of their offset. */
-export class Intake {
+export class PartitionBatches {
   clusterId: string | undefined
-  readonly handover: Handover
-  readonly #options: IntakeOptions
+  readonly #options: PartitionBatchesOptions
   readonly #commits: Commits
   readonly #assignment = new Assignment()
   /** At most one for each partition. */
@@ -40,25 +36,31 @@ export class Intake {
   /** Those that lost their partition while handlers run. */
   readonly #ending = new Set<FetchedBatch>()
   #pauses: Pauses | undefined
+  #isHeld = false
   #isStopping = false
   /** One question at a time: the first that fails spares the broker the others. */
   #isAsking = false
   #trustedFromMs = Number.POSITIVE_INFINITY
-  #onIdle: (() => void) | undefined
+  readonly #idle = Promise.withResolvers<void>()
 
-  constructor(options: IntakeOptions) {
-    const { port, settings, onKnown } = options
+  constructor(options: PartitionBatchesOptions) {
     this.#options = options
-    this.#commits = new Commits(port.runtime)
-    this.handover = new Handover({
-      port,
-      settings,
-      batches: () => [...this.#open.values()],
-      isSuspect: () => this.#nowMs < this.#trustedFromMs,
-      onKnown,
-      commit: (batch) => this.#commits.commit(batch),
-      onOver: (batch) => this.#over(batch),
-    })
+    this.#commits = new Commits(options.port.runtime)
+  }
+
+  /** Batches with records to run, in the order of their turn. */
+  get open(): readonly FetchedBatch[] {
+    return [...this.#open.values()]
+  }
+
+  /** Nothing may start: the group is about to be joined anew. */
+  get isHeld(): boolean {
+    return this.#isHeld
+  }
+
+  /** Soon after an assignment, records may have been begun by another member. */
+  get isSuspect(): boolean {
+    return this.#nowMs < this.#trustedFromMs
   }
 
   get settleFailures(): number {
@@ -101,10 +103,9 @@ export class Intake {
     for (const batch of this.#ending) {
       if (!this.#assignment.has(batch)) batch.abort.abort()
     }
-    this.handover.registerPublisher(Object.keys(memberAssignment))
     this.#pauses?.keepOnly((partition) => this.#mayStayPaused(partition))
-    this.handover.isHeld = false
-    this.handover.pump()
+    this.#isHeld = false
+    this.#options.onRunnable()
   }
 
   /** The broker has answered a fetch or a heartbeat. */
@@ -114,7 +115,7 @@ export class Intake {
 
   /** The group is about to be joined anew: what is not begun waits for whoever has it then. */
   rebalancing(): void {
-    this.handover.isHeld = true
+    this.#isHeld = true
   }
 
   /** Partitions of a topic that are this member's. */
@@ -133,24 +134,30 @@ export class Intake {
   left(): void {
     this.#assignment.leave()
     for (const batch of [...this.#open.values()]) this.#lose(batch)
-    this.handover.isHeld = false
+    this.#isHeld = false
   }
 
-  /** Starts nothing more; resolves when nothing runs and every offset was committed. Never rejects. */
-  stop(): Promise<void> {
+  /** Starts nothing more: records that do not run stay unread for the next member. */
+  clear(): void {
     this.#isStopping = true
-    const idle = new Promise<void>((resolve) => {
-      this.#onIdle = resolve
-    })
     for (const batch of [...this.#open.values()]) {
       batch.stop.abort()
-      if (batch.isOver) this.#over(batch)
+      if (batch.isOver) this.over(batch)
     }
     this.#settleIdle()
-    return idle
   }
 
-  /** Handlers had their time. */
+  /** Resolves when nothing runs and every offset was committed, once {@link clear} was called. Never rejects. */
+  ended(): Promise<void> {
+    return this.#idle.promise
+  }
+
+  /** Commits how far the batch has come, and answers whether nothing is left to commit. Never rejects. */
+  commit(batch: FetchedBatch): Promise<boolean> {
+    return this.#commits.commit(batch)
+  }
+
+  /** Running handlers had their time. */
   abort(): void {
     for (const batch of [...this.#open.values(), ...this.#ending]) batch.abort.abort()
   }
@@ -182,7 +189,7 @@ export class Intake {
     })
     this.#open.set(nameOf(batch), batch)
     this.#beat(batch)
-    this.handover.pump()
+    this.#options.onRunnable()
     return batch
   }
 
@@ -191,14 +198,14 @@ export class Intake {
     await batch.released
     batch.attached = false
     const isDone = batch.progress.isComplete && batch.rebalance === undefined
-    if (isDone && (await this.#commits.commit(batch))) {
+    if (isDone && (await this.commit(batch))) {
       this.#close(batch)
       return
     }
     // Before the commit, which takes time: nothing may be fetched from a position that is about to move.
     if (!batch.isLost) this.#pauses?.pause(batch)
-    await this.#commits.commit(batch)
-    if (batch.isOver) this.#over(batch)
+    await this.commit(batch)
+    if (batch.isOver) this.over(batch)
   }
 
   #beat(batch: FetchedBatch): void {
@@ -214,12 +221,12 @@ export class Intake {
     const nowMs = this.#nowMs
     if (batch.isStopped) {
       batch.stop.abort()
-      if (batch.isOver) this.#over(batch)
+      if (batch.isOver) this.over(batch)
     }
     if (!this.#isAsking) await this.#ask(batch, nowMs)
     // Only where the callback ends with that error: the join that follows lets go again.
     const isRejoining = batch.rebalance !== undefined && batch.attached && !batch.isLost
-    if (isRejoining) this.handover.isHeld = true
+    if (isRejoining) this.#isHeld = true
     if (batch.attached && !this.#shouldStay(batch, nowMs)) batch.release()
   }
 
@@ -228,7 +235,7 @@ export class Intake {
     const isDue = nowMs - batch.lastCommitAtMs >= COMMIT_MS
     if (batch.attached && (await batch.heartbeat(nowMs)) === 'failed') this.#commits.keepQuiet()
     else if (isDue && batch.isOver && !batch.attached) await this.#finish(batch)
-    else if (isDue) await this.#commits.commit(batch)
+    else if (isDue) await this.commit(batch)
     this.#isAsking = false
   }
 
@@ -247,7 +254,8 @@ export class Intake {
     return [...this.#open.values()].filter(({ attached }) => !attached).length
   }
 
-  #over(batch: FetchedBatch): void {
+  /** Nothing of the batch runs any more, and nothing will. */
+  over(batch: FetchedBatch): void {
     if (this.#ending.delete(batch)) this.#settleIdle()
     else if (batch.attached) batch.release()
     else void this.#finish(batch)
@@ -257,7 +265,7 @@ export class Intake {
   async #finish(batch: FetchedBatch): Promise<void> {
     const isEnding = (): boolean => this.#isStopping || batch.isStopped
     // What is not committed yet is asked for again at a later beat: nobody else would, until there are other records.
-    if (!((await this.#commits.commit(batch)) || isEnding())) return
+    if (!((await this.commit(batch)) || isEnding())) return
     if (batch.isLost || this.#open.get(nameOf(batch)) !== batch) return
     this.#close(batch)
     if (!isEnding()) this.#pauses?.resume(batch)
@@ -284,16 +292,6 @@ export class Intake {
   }
 
   #settleIdle(): void {
-    if (this.#isStopping && this.#open.size + this.#ending.size === 0) this.#onIdle?.()
-  }
-}
-
-async function refuseIfRebalancing({ heartbeat }: EachBatchPayload): Promise<void> {
-  try {
-    await heartbeat()
-  } catch (error) {
-    const rebalance = rebalanceIn(error)
-    if (rebalance !== undefined) throw rebalance
-    // The broker could not be asked; the next fetch finds out, and until then the store decides.
+    if (this.#isStopping && this.#open.size + this.#ending.size === 0) this.#idle.resolve()
   }
 }

@@ -1,6 +1,6 @@
 import type { Logger, Runtime } from '@onceward/core'
 import type { Cluster } from 'kafkajs'
-import { troubleOf } from '../errors.ts'
+import { classifyError } from '../errors.ts'
 import { matches } from '../options.ts'
 import { topicIds } from './topic-ids.ts'
 
@@ -85,7 +85,7 @@ export class TopicWatch {
       }
     } catch (error) {
       // The consumer has noticed it too, or will.
-      const fields = { trouble: troubleOf(error).text }
+      const fields = { reason: classifyError(error).text }
       this.#options.logger.debug(fields, 'the topics could not be looked at')
     }
   }
