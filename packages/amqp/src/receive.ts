@@ -1,4 +1,4 @@
-import type { Settlement } from '@onceward/core'
+import type { OncewardError, Settlement } from '@onceward/core'
 import {
   type ConsumptionEnd,
   endsWithin,
@@ -147,12 +147,12 @@ export class Receiver {
     void this.#step().then((error) => this.#endOn(error))
   }
 
-  #endOn(error: unknown): void {
+  #endOn(error: OncewardError | undefined): void {
     if (error !== undefined) this.#options.onEnd({ kind: 'fatal', error })
   }
 
   /** Answers the error that ends the consumer, if there is one. */
-  async #step(): Promise<unknown> {
+  async #step(): Promise<OncewardError | undefined> {
     this.#isBusy = true
     try {
       const channel = this.#channel ?? (await this.#open())
@@ -261,7 +261,7 @@ export class Receiver {
   }
 
   /** Answers an error that ends the consumer; any other error is retried. */
-  #failed(error: unknown): unknown {
+  #failed(error: unknown): OncewardError | undefined {
     if (this.#recovery.isStopped) return undefined
     const { connector } = this.#options
     // Once the queue was there, a queue that is missing may come back.

@@ -1,5 +1,5 @@
 import type { Message } from '@aws-sdk/client-sqs'
-import type { Settlement } from '@onceward/core'
+import type { OncewardError, Settlement } from '@onceward/core'
 import {
   type Availability,
   byOrderingKey,
@@ -209,7 +209,7 @@ export class Receiver {
   }
 
   /** Answers the error that ends the consumer, if there is one. */
-  async #runCheck(): Promise<unknown> {
+  async #runCheck(): Promise<OncewardError | undefined> {
     this.#check = 'running'
     try {
       await this.#options.check()
