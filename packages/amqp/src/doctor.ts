@@ -21,10 +21,10 @@ export interface Surroundings {
 }
 
 /**
- * Looks at the queue and the dead-letter place before the first delivery, and declares the delay queues; answers
- * what a later connection has to declare again.
+ * Checks the queue and the dead-letter place before the first delivery and declares the delay queues. Answers what a
+ * later connection has to declare again.
  *
- * @throws {@link ConfigurationError} when it cannot work; any other error is the client's and may pass.
+ * @throws {@link ConfigurationError} when the settings cannot work. Any other error is the client's and may pass.
  */
 export async function examine({ connection, settings, logger }: Surroundings): Promise<Levels> {
   const { queue } = settings
@@ -65,7 +65,7 @@ async function checkPlaces(open: OpenChannel, { queue, deadLetter }: Settings): 
   await checkThere(open, (channel) => channel.checkExchange(exchange), missing)
 }
 
-/** A queue whose dead-letter exchange is missing drops what it should hand over, silently. */
+/** A queue whose dead-letter exchange is missing silently drops what it dead-letters. */
 async function checkExchangeOf(open: OpenChannel, shape: QueueShape): Promise<void> {
   const exchange = shape.arguments['x-dead-letter-exchange']
   if (typeof exchange !== 'string' || exchange === '') return
@@ -120,7 +120,7 @@ export function queueFindings(shape: QueueShape, facts: QueueFacts): Findings {
 const hasExchange = (shape: QueueShape, { settings }: QueueFacts): boolean =>
   settings.deadLetterPolicy || shape.arguments['x-dead-letter-exchange'] !== undefined
 
-/** Trap T22: the broker drops a message that came back once too often and has nowhere to go. */
+/** Trap T22: beyond its delivery limit the broker drops a message that has no dead-letter exchange. */
 function limitProblems(shape: QueueShape, facts: QueueFacts): readonly string[] {
   const { queue, deadLetter } = facts.settings
   const limit = Number(shape.arguments['x-delivery-limit'] ?? -1)
@@ -132,7 +132,7 @@ function limitProblems(shape: QueueShape, facts: QueueFacts): readonly string[] 
   )
 }
 
-/** 4.0 gave every quorum queue a limit of 20. */
+/** Since 4.0 every quorum queue has a delivery limit of 20. */
 function limitWarnings(shape: QueueShape, facts: QueueFacts): readonly string[] {
   const { queue } = facts.settings
   const isLimited = (facts.version?.[0] ?? 0) >= 4 && !('x-delivery-limit' in shape.arguments)

@@ -2,7 +2,7 @@ import { ConfigurationError } from '@onceward/core'
 import type { BackoffRange, ClassifiedError } from '@onceward/core/adapter'
 
 /**
- * What a failed call to the broker means for the one who made it.
+ * What a failed call to the broker means.
  *
  * @see https://www.rabbitmq.com/docs/channels#error-handling
  */
@@ -17,7 +17,7 @@ export type BrokerErrorKind =
 
 export type BrokerError = ClassifiedError<BrokerErrorKind>
 
-/** Longest pauses between two tries of the loop, milliseconds; the first is `baseMs`, then doubled, full jitter. */
+/** Pauses between two tries, milliseconds: from `baseMs`, doubled after each failure, up to `maxMs`; full jitter. */
 export const BACKOFF: Readonly<Record<BrokerErrorKind, BackoffRange>> = {
   missing: { baseMs: 500, maxMs: 5_000 },
   denied: { baseMs: 1_000, maxMs: 30_000 },
@@ -45,7 +45,7 @@ const KIND_OF_CODE: ReadonlyMap<unknown, BrokerErrorKind> = new Map<unknown, Bro
   ['ETIMEDOUT', 'network'],
 ])
 
-/** What amqplib says without a code. */
+/** Errors that amqplib throws without a code. */
 const KIND_OF_TEXT: readonly (readonly [RegExp, BrokerErrorKind])[] = [
   [/ACCESS.REFUSED/, 'denied'],
   [/connection closed|channel closed|channel ended|socket closed|unexpected close/i, 'network'],
@@ -62,11 +62,11 @@ export class CancelledError extends Error {
   }
 }
 
-/** A message that the broker did not take, or that no queue got. */
+/** A message that the broker did not accept, or that reached no queue. */
 export class PublishError extends Error {
   override readonly name = 'PublishError'
 
-  /** Confirmed, and yet in no queue (A2). */
+  /** The broker confirmed a message although it reached no queue (A2). */
   static unroutable(
     {
       exchange,
@@ -81,7 +81,7 @@ export class PublishError extends Error {
   }
 }
 
-/** Total: every value thrown by a client means something. */
+/** Classifies every value that a client may throw. */
 export function classifyError(error: unknown): BrokerError {
   const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
   const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined

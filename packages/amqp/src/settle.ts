@@ -41,8 +41,8 @@ export function createSettleContext(parts: ContextParts): Omit<SettleContext, 'm
 }
 
 /**
- * Until when the message stays in hand, to be handed over again then; undefined when it is settled, or gone with its
- * channel: then the broker delivers it again, and the store decides.
+ * Until when the message stays in hand before it runs again; undefined if it is settled, or if its channel closed: then
+ * the broker delivers it again, and the store decides.
  */
 export type SettleAnswer = number | undefined
 
@@ -68,15 +68,15 @@ const VERBS = {
   },
   'dead-letter': deadLetter,
   abandon: (context, received, { reason }) =>
-    // Lost, late or unknown: whoever claims it next finds out, and here that is us.
+    // The lease was lost, the deadline passed, or the commit is unknown: the next claim of this consumer finds out.
     reason === 'closing'
       ? giveBack(context, received)
       : wait(context, received, longerMs(context, received, SOON_MS)),
 } satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
 
 /**
- * Carries a settlement out. Never rejects: the stores know already, so a failed call costs a redelivery. What needs no
- * answer of the broker answers at once, so that the next one in line sees how much is held.
+ * Carries out a settlement. Never rejects: the settlement is stored, so a failed call costs a redelivery. A settlement
+ * that the broker need not confirm is answered synchronously, so that the next one sees how much is held.
  */
 export function settle(
   context: SettleContext,
@@ -92,9 +92,9 @@ export function settle(
   return answer instanceof Promise ? answer.catch(failed) : answer
 }
 
-/** Back to the queue at once: it was not begun. */
+/** Returns a message that was not started to the queue at once. */
 export async function giveBack(context: SettleContext, received: Received): Promise<SettleAnswer> {
-  // Unsettled it goes back when its channel closes; given back now it would come again and again.
+  // Left unsettled, the message returns when its channel closes. Given back now, it would come again and again.
   if (!(await context.stopDeliveries())) return undefined
   told(context, received, received.channel.nack(received.message, true))
   return undefined
@@ -102,7 +102,7 @@ export async function giveBack(context: SettleContext, received: Received): Prom
 
 const SOON_MS = 1_000
 
-/** An event that is still busy when it is asked for again is asked for half as often. */
+/** Doubles the wait each time an event is still running elsewhere. */
 function longerMs(
   { settings, runtime }: SettleContext,
   { rounds }: Received,
@@ -112,15 +112,15 @@ function longerMs(
   return Math.max(waitMs, leastMs) * (1 + runtime.random() * 0.2)
 }
 
-/** A dead message that must be seen again, or one that could not be published: soon, but no hot loop. */
+/** Keeps a dead message, or one that could not be published, in hand and tries again: soon, but not in a hot loop. */
 function keep(context: SettleContext, received: Received): SettleAnswer {
   const laterMs = 5_000 + context.runtime.random() * 25_000
   if (!isTooOld(context, received, laterMs)) return hold(context, received, laterMs)
-  // Nowhere else to go: another delivery costs less than the channel with all that is in hand.
+  // No other place is left: one redelivery costs less than losing the channel with everything in hand.
   return told(context, received, received.channel.nack(received.message, true))
 }
 
-/** In hand where that is short and there is room, else in a delay queue. */
+/** Waits in hand if the wait is short and there is room, else in a delay queue. */
 function wait(
   context: SettleContext,
   received: Received,
@@ -131,7 +131,7 @@ function wait(
   return postpone(context, received, waitMs)
 }
 
-/** Kept in hand: every delivery counts towards a delivery limit, and nobody could process it elsewhere either. */
+/** While the store is down messages stay in hand: each redelivery counts towards a delivery limit and gains nothing. */
 function outage(
   context: SettleContext,
   received: Received,
@@ -143,7 +143,7 @@ function outage(
   return hold(context, received, spreadMs)
 }
 
-/** Soon the server would take it for stuck, and close the channel under all the others. */
+/** Whether the server's consumer timeout would soon close the channel because of this message. */
 function isTooOld(
   { runtime, settings }: SettleContext,
   received: Received,
@@ -157,8 +157,8 @@ function hold(context: SettleContext, received: Received, waitMs: number): Settl
 }
 
 /**
- * A confirmed copy in the delay queue, and only then the ack (A2, A10): after a crash between the two both exist, and
- * one wins. Never a requeue, which would come back at once (brokers.md §0.9).
+ * Publishes a copy to the delay queue and acks only once it is confirmed (A2, A10). After a crash between the two both
+ * exist, and one of them wins the claim. A requeue would come back at once (brokers.md §0.9).
  */
 async function postpone(
   context: SettleContext,
@@ -190,7 +190,7 @@ async function postpone(
   return told(context, received, channel.ack(message))
 }
 
-/** The record is durable. It is published before the original goes, so a crash between publishes it again. */
+/** Publishes the dead letter and then acks the original. A crash between the two publishes it again. */
 async function deadLetter(
   context: SettleContext,
   received: Received,
@@ -202,7 +202,7 @@ async function deadLetter(
   if (place.kind === 'publish') {
     const answer = await port.publishDeadLetter(settlement, place.publish)
     if (answer.kind === 'retry') {
-      // Without an error another process is publishing it right now.
+      // Without an error, another process is publishing the dead letter right now.
       if (answer.error === undefined) {
         return wait(context, received, longerMs(context, received, SOON_MS))
       }

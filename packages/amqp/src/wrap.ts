@@ -25,8 +25,8 @@ import {
  * channel: a dead letter or a deferred copy counts only once the broker has it. Set `channel.prefetch()`, tell it as
  * `prefetch`, and never consume with `noAck`.
  *
- * What needs the loop it cannot do: recover a channel or consumer that ended, cancel while the store is down, drain,
- * check the queue at start. To shut down:
+ * A wrapped consumer does not recover a channel or consumer that ended, cancel while the store is down, drain, or check
+ * the queue at start. `consumeAmqp` does all that. To shut down:
  * `await channel.cancel(tag)`, `await guard.close()`, `await channel.close()`, which gives the rest back.
  *
  * @throws {@link ConfigurationError} for options that cannot work, and for a channel without confirms.
@@ -86,7 +86,7 @@ function publisherOf(
     runtime,
     open: async () => channel,
     onError,
-    // A publish to an exchange that is missing closes the channel, and with it the consumer (A3).
+    // A publish to a missing exchange closes the channel, and with it the consumer (A3).
     before: async ({ exchange }) => {
       const missing = () => exchangeMissing('deadLetter.exchange', exchange)
       const check = (other: AmqpChannel) => other.checkExchange(exchange)

@@ -6,7 +6,7 @@ import { classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
 
 const OURS = 'x-onceward-'
-/** Every in-sync replica has it: the original is passed next. */
+/** Every in-sync replica must have the dead letter before the offset passes the original. */
 const ALL_REPLICAS = -1
 
 export function placeOf({ deadLetter }: Pick<Settings, 'deadLetter'>): DeadLetterPlace {
@@ -47,14 +47,14 @@ export function createPublisher(producer: Pick<Producer, 'send'>, topic: string)
       await producer.send({ topic, acks: ALL_REPLICAS, messages: [message] })
     } catch (error) {
       if (classifyError(error).kind !== 'too-large') throw error
-      // It may be the reason that does not fit beside the value, so the value goes with its own headers alone.
+      // The headers that say why may not fit beside the value, so the record is sent with its own headers alone.
       const bare = { ...message, headers: originalHeaders(letter) }
       await producer.send({ topic, acks: ALL_REPLICAS, messages: [bare] })
     }
   }
 }
 
-/** The original record with the headers that say why it is here. */
+/** The original record with the headers that say why it is dead. */
 export function deadLetterMessage(letter: DeadLetter): Message {
   const { delivery } = letter
   const live = kafkaMessage(delivery)?.message
@@ -69,7 +69,7 @@ export function deadLetterMessage(letter: DeadLetter): Message {
 const storedValue = (body: Uint8Array): Buffer | null =>
   body.byteLength === 0 ? null : Buffer.from(body)
 
-/** Without those of an earlier death, which would contradict the new ones. */
+/** Drops headers of an earlier dead letter, which would contradict the new ones. */
 function originalHeaders({ delivery }: DeadLetter): IHeaders {
   const headers: IHeaders = kafkaMessage(delivery)?.message.headers ?? delivery.headers
   return Object.fromEntries(

@@ -34,7 +34,7 @@ export class Dispatcher {
   readonly #isBatch: boolean
   #calls = 0
   #running = 0
-  /** The partition whose records were handed over last. */
+  /** The partition whose records ran last. */
   #last: string | undefined
   #isProbing = false
   #wake: { readonly atMs: number; readonly cancel: () => void } | undefined
@@ -76,7 +76,7 @@ export class Dispatcher {
     const gate = isHeld ? 'shut' : this.#gate()
     if (gate === 'shut') return
     const nowMs = this.#options.port.runtime.monotonic()
-    // Not always the same partition first: the one that had its turn comes last.
+    // Partitions take turns: the one that had the last turn comes last.
     const next = 1 + batches.findIndex((batch) => nameOf(batch) === this.#last)
     for (const batch of [...batches.slice(next), ...batches.slice(0, next)]) {
       while (this.#dispatch(batch, gate === 'probe' ? 1 : this.#room(batches))) {
@@ -90,7 +90,7 @@ export class Dispatcher {
     if (Number.isFinite(dueMs)) this.#wakeAt(dueMs)
   }
 
-  /** While the store is down one record at a time finds out whether it is back. */
+  /** While the store is down, one record at a time finds out whether it is back. */
   #gate(): 'open' | 'probe' | 'shut' {
     const { port } = this.#options
     const availability = port.availability()
@@ -108,7 +108,7 @@ export class Dispatcher {
     if (this.#isBatch) return this.#calls < concurrency ? batchSize : 0
     const idle = concurrency - batches.reduce((sum, { progress }) => sum + progress.busy, 0)
     const ahead = this.#prefetch.capacity - this.#running
-    // What was handed over ahead keeps the slots busy, so that one call can be a large one.
+    // Records taken ahead keep the slots busy meanwhile, so the next call can be a large one.
     const isWorthwhile = ahead >= Math.max(1, this.#prefetch.ahead / 2)
     return Math.min(batchSize, Math.max(idle, isWorthwhile ? ahead : 0))
   }
@@ -138,7 +138,7 @@ export class Dispatcher {
       settle: async (item, settlement) => {
         this.#isProbing = false
         this.#prefetch.note(port.runtime.monotonic() - startedAtMs)
-        // A batch that was told to stop is not begun further; from any other this says that the guard was closed.
+        // A stopped batch answers the same as a closed guard; only from other batches does it mean a closed guard.
         if (!(batch.stop.signal.aborted && isGuardClosed(settlement))) onKnown(settlement)
         this.#meet(batch, item, await settle(this.#context, item.record, settlement))
       },
@@ -148,7 +148,7 @@ export class Dispatcher {
     this.pump()
   }
 
-  /** Until records are trusted, none is begun before the offset has passed those before it (design.md §6). */
+  /** While records are suspect, none starts before the offset of the ones before it is committed (design.md §6). */
   async #commitFirst(batch: FetchedBatch): Promise<void> {
     if (batch.isOver) return
     batch.isCommitting = true

@@ -12,7 +12,7 @@ import { consumerOf } from './clients/kafkajs.ts'
 import { classifyError } from './errors.ts'
 import { type ConsumerSettings, matches } from './options.ts'
 
-/** `ConfigResourceTypes.TOPIC`; kafkajs is imported for its types alone. */
+/** `ConfigResourceTypes.TOPIC`, as a number because kafkajs is imported for its types only. */
 const TOPIC = 2
 
 export interface Surroundings {
@@ -21,7 +21,7 @@ export interface Surroundings {
   readonly port: Pick<GuardPort, 'settings' | 'logger' | 'runtime'>
 }
 
-/** What a topic is set to, as far as it could be read. */
+/** The settings of a topic, as far as they could be read. */
 export interface TopicFacts {
   readonly topic: string
   /** `retention.ms`; infinite when it is −1. */
@@ -30,9 +30,9 @@ export interface TopicFacts {
 }
 
 /**
- * Looks at the settings, the topics and the group before the first fetch.
+ * Checks the settings, the topics and the group before the first fetch.
  *
- * @throws {@link ConfigurationError} when it cannot work; any other error is the client's and may pass.
+ * @throws {@link ConfigurationError} when the settings cannot work. Any other error is the client's and may pass.
  */
 export async function examine(surroundings: Surroundings): Promise<void> {
   const { kafka, settings, port } = surroundings
@@ -68,7 +68,7 @@ async function existing(
   return all.filter((topic) => topics.some((subscription) => matches(subscription, topic)))
 }
 
-/** One by one: kafkajs answers for several, or for all there are, only when not a single one is in failure. */
+/** Asks for one topic at a time: for several, kafkajs answers only if none of them has an error. */
 async function exists(admin: KafkaAdmin, topic: string): Promise<boolean> {
   try {
     await admin.fetchTopicMetadata({ topics: [topic] })
@@ -175,7 +175,7 @@ export function topicFindings(
   }
 }
 
-/** Of the settings alone (brokers.md §5.5, §12). */
+/** Checks the settings alone (brokers.md §5.5, §12). */
 export function timeFindings(
   { consumer, fromBeginning }: ConsumerSettings,
   { hasLeases, leaseMs }: GuardSettings,

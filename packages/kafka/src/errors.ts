@@ -1,6 +1,6 @@
 import { type BackoffRange, type ClassifiedError, kindsByName } from '@onceward/core/adapter'
 
-/** What an error of kafkajs means for the one who consumes. */
+/** What an error of kafkajs means. */
 export type BrokerErrorKind =
   /** The generation is over; kafkajs rejoins when it sees the error itself. */
   | 'rebalance'
@@ -15,7 +15,7 @@ export type BrokerErrorKind =
 
 export type BrokerError = ClassifiedError<BrokerErrorKind>
 
-/** Longest pauses between two tries, milliseconds; the first is `baseMs`, then doubled, full jitter. */
+/** Pauses between two tries, milliseconds: from `baseMs`, doubled after each failure, up to `maxMs`; full jitter. */
 export const BACKOFF: Readonly<Record<BrokerErrorKind, BackoffRange>> = {
   rebalance: { baseMs: 100, maxMs: 1_000 },
   'topic-missing': { baseMs: 500, maxMs: 5_000 },
@@ -85,7 +85,7 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
   ],
 })
 
-/** Total: every value that kafkajs throws means something. */
+/** Classifies every value that kafkajs may throw. */
 export function classifyError(error: unknown): BrokerError {
   const chain = chainOf(error)
   const kinds = chain.flatMap(namesOf).map((name) => KIND_OF_NAME.get(name))
@@ -96,9 +96,9 @@ export function classifyError(error: unknown): BrokerError {
 }
 
 /**
- * The error object that makes kafkajs rejoin, found in what wraps it; undefined for any other error.
+ * The error object that makes kafkajs rejoin, unwrapped; undefined for any other error.
  *
- * kafkajs knows it by its `type`, which its own wrappers lose: a wrapped one ends the consumer for good
+ * kafkajs recognizes this error by its `type`, which its own wrappers lose: a wrapped one ends the consumer for good
  * (brokers.md K6).
  */
 export function rebalanceIn(error: unknown): Error | undefined {
@@ -118,7 +118,7 @@ function chainOf(error: unknown): readonly object[] {
   return chain
 }
 
-/** The protocol's own word first: it is the most telling. */
+/** The protocol's error code comes first, because it is the most specific. */
 function namesOf(error: object): readonly string[] {
   const names = [typeOf(error), Reflect.get(error, 'name'), Reflect.get(error, 'code')]
   return names.filter((name): name is string => typeof name === 'string' && name !== '')

@@ -73,14 +73,14 @@ export const DEFAULTS: Readonly<
   maxWaitTimeMs: 500,
 })
 
-/** The whole group stands still meanwhile. */
+/** The whole group stands still during this time. */
 const GRACE_MS = 5_000
 
 /** Options after defaults and checks. */
 export interface Settings extends RunSettings {
   readonly deadLetter: KafkaOptions['deadLetter']
   readonly partitionsConsumedConcurrently: number
-  /** What handlers get to end in a rebalance before the group goes on without waiting for them. */
+  /** How long a rebalance waits for running handlers before the group goes on without them. */
   readonly graceMs: number
 }
 
@@ -93,7 +93,7 @@ export interface ConsumerSettings extends Settings {
     readonly heartbeatInterval: number
     readonly maxWaitTimeInMs: number
   }
-  /** The user's say in whether the consumer goes on after kafkajs gave up. */
+  /** The user's `restartOnFailure`: whether the consumer goes on after kafkajs gave up. */
   readonly mayRestart: ((error: Error) => Promise<boolean>) | undefined
 }
 
@@ -119,7 +119,7 @@ export function resolveConsumerSettings(
   const { rebalanceTimeout = 60_000 } = consumer
   return {
     ...settingsOf(options, guard),
-    // A member that is late is expelled, and its offsets with it.
+    // A member that rejoins too late is expelled, and its offsets are lost.
     graceMs: Math.min(GRACE_MS, Math.floor(rebalanceTimeout / 3)),
     topics: options.topics,
     fromBeginning: options.fromBeginning ?? true,

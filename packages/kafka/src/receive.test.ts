@@ -113,7 +113,7 @@ test.each(['connect', 'run'] as const)('a %s that fails is tried again', async (
   expect(kit.calls.filter((call) => call === 'check')).toHaveLength(1)
 })
 
-/** A start that does not wait for the group: there is failure that health tells. */
+/** A start that does not wait for the group: health tells the failure. */
 async function startOf(kit: Receiving): Promise<void> {
   const started = kit.receiver.start()
   await kit.clock.advance(0)

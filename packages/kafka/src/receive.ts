@@ -30,26 +30,26 @@ export interface ReceiverOptions {
   readonly onEnd: (end: ConsumptionEnd) => void
 }
 
-/** Not an error: the consumer is replaced by one that reads more topics. */
+/** Not an error: the consumer is replaced by one that subscribes to more topics. */
 const RESUBSCRIBE = Symbol('resubscribe')
-/** A consumer that is well fetches or beats this often. */
+/** A healthy consumer fetches or sends a heartbeat at least this often. */
 const LIVELY_MS = 2_000
-/** Leaving the group and hanging up, all together; kafkajs itself waits as long as an outage lasts (K21). */
+/** For leaving the group and disconnecting together; kafkajs itself waits as long as an outage lasts (K21). */
 const GOODBYE_MS = 3_000
 
 const JOINING: Outage = { state: 'recovering', reason: 'joining the group' }
 
 /**
- * One consumer after the other, for ever.
+ * Runs one kafkajs consumer after the other, for ever.
  *
  * ```
  * check → connect → subscribe → run → joined … crash ─┐
  *   ↑                                                 │
- *   └──── back off ←── let go of the consumer ←───────┘
+ *   └──── pause ←── disconnect the consumer ←─────────┘
  * ```
  *
  * kafkajs restarts a consumer by itself after some crashes and ends it for good after others, and `run()` resolves
- * in both cases (brokers.md K5, K24). Here every crash is the same: a new consumer, after a pause.
+ * in both cases (brokers.md K5, K24). Here every crash is followed by a new consumer, after a pause.
  */
 export class Receiver {
   lastProgressAt: Date | undefined
@@ -60,9 +60,9 @@ export class Receiver {
   readonly #watch: TopicWatch
   readonly #watchdog: Watchdog
   #cluster: Cluster | undefined
-  /** Ends the consumer there is, with the reason. */
+  /** Ends the current consumer, with the reason. */
   #giveUp: ((reason: unknown) => void) | undefined
-  /** Of the last consumer that joined the group. */
+  /** The member id of the last consumer that joined the group. */
   #memberId: string | undefined
   #isChecked = false
   #hasStarted = false
@@ -103,19 +103,19 @@ export class Receiver {
     return { state: 'paused', reason: classifyError(availability.error).text }
   }
 
-  /** @throws {@link ConfigurationError}; anything else is waited out. */
+  /** @throws {@link ConfigurationError}; any other error is retried. */
   start(): Promise<void> {
     void this.#live()
     return this.#started.promise
   }
 
-  /** No new consumer from here on; the one there is stays a member. */
+  /** Makes no new consumer from here on; the current one stays a member of its group. */
   stop(): void {
     this.#recovery.stop()
     this.#endPause()
   }
 
-  /** Leaves the group. Bounded; what kafkajs has not done by then it does when it can. Never rejects. */
+  /** Leaves the group. Bounded: kafkajs finishes later what it has not done by then. Never rejects. */
   async finish(): Promise<void> {
     this.stop()
     await this.#letGo()
@@ -146,13 +146,13 @@ export class Receiver {
     this.#start()
   }
 
-  /** There is somebody to tell by `health()` and `stopped` from here on. */
+  /** From here on the user holds a consumption: errors go to `health()` and `stopped`. */
   #start(): void {
     this.#hasStarted = true
     this.#started.resolve()
   }
 
-  /** Resolves with what ended it. Never rejects. */
+  /** Runs one consumer. Resolves with what ended it. Never rejects. */
   async #liveOnce(): Promise<unknown> {
     const { kafka, port, settings, check } = this.#options
     try {
@@ -165,7 +165,7 @@ export class Receiver {
       const givenUp = this.#listen(consumer)
       const eachBatch = this.#options.batches.attach(consumer)
       await consumer.connect()
-      // Let go while it tried, which kafkajs cannot be told to end: a socket would keep the process alive.
+      // Disconnected while it was connecting, which kafkajs cannot abort: its socket would keep the process alive.
       if (this.#consumer !== consumer) return void (await consumer.disconnect())
       const { topics, fromBeginning } = settings
       await consumer.subscribe({ topics: [...topics], fromBeginning })
@@ -215,7 +215,7 @@ export class Receiver {
     return promise
   }
 
-  /** What kafkajs does not do before it reads. */
+  /** Does what kafkajs leaves out before it reads. */
   async #prepare(cluster: Cluster | undefined): Promise<void> {
     if (cluster === undefined) return
     this.#cluster = cluster
@@ -223,18 +223,21 @@ export class Receiver {
     this.#options.batches.clusterId = this.#watch.clusterId
     const { groupId } = this.#options.settings.consumer
     const memberId = this.#memberId
-    // The broker waits a whole session for a member that crashed; a group of one stands still for as long, because nobody
-    // else may have its partitions. What is left of ours is dead for certain.
+    // The broker waits a whole session for a crashed member, and meanwhile nobody gets its partitions. The member of the
+    // consumer before is certainly dead, so it is taken out of the group.
     if (memberId !== undefined && (await leaveGroup(cluster, { groupId, memberId }))) {
       this.#memberId = undefined
     }
   }
 
-  /** Reads a topic that was made anew from its beginning: kafkajs would go on at the old position (K23). */
+  /** Reads a topic that was created again from its beginning: kafkajs would go on at the old position (K23). */
   async #readAnew(topic: string): Promise<void> {
     const { batches, port } = this.#options
     const partitions = batches.ownedOf(topic)
-    port.logger.warn({ ...this.#fields, topic, partitions }, 'a topic made anew; reading it all')
+    port.logger.warn(
+      { ...this.#fields, topic, partitions },
+      'a topic was created again; reading it from its beginning',
+    )
     const asked = partitions.map((partition) => ({ partition }))
     const lows = await this.#cluster?.fetchTopicsOffset([
       { topic, partitions: asked, fromBeginning: true },

@@ -18,16 +18,16 @@ export function createSettleContext(port: GuardPort, settings: Settings): Settle
 }
 
 /**
- * What becomes of a record in hand. Kafka has no verb for one record: the offset of its partition passes those that
- * are settled, and waits for those that are not.
+ * What becomes of a record in hand. Kafka cannot settle one record: the committed offset of its partition passes
+ * settled records and stops at the first one that is not.
  */
 export type SettleAnswer =
   | { readonly kind: 'settled' }
-  /** Handed to the guard again after this time, milliseconds; the offset waits. */
+  /** The record runs again after this time, milliseconds; the offset waits. */
   | { readonly kind: 'later'; readonly waitMs: number }
-  /** As `later`, as soon as the store is back. */
+  /** The record runs again as soon as the store is back. */
   | { readonly kind: 'store-down' }
-  /** Not begun, and not begun here any more: whoever has the partition next reads it. */
+  /** The record was not started and will not be here: the next member that gets the partition reads it. */
   | { readonly kind: 'left' }
 
 type Verb<Kind extends Settlement['kind']> = (
@@ -37,7 +37,7 @@ type Verb<Kind extends Settlement['kind']> = (
 ) => SettleAnswer | Promise<SettleAnswer>
 
 const SETTLED: SettleAnswer = { kind: 'settled' }
-/** Whoever holds the event now needs some time to end. */
+/** The other run of the event needs some time to end. */
 const AGAIN_MS = 1_000
 
 const VERBS = {
@@ -47,14 +47,14 @@ const VERBS = {
       ? { kind: 'store-down' }
       : { kind: 'later', waitMs: Math.max(0, until - runtime.now()) },
   'dead-letter': deadLetter,
-  // The lease was lost, or nobody knows yet what was committed: asking again finds out.
+  // The lease was lost, or it is not known what was committed. The next run finds out.
   abandon: ({ runtime }, _record, { reason }) =>
     reason === 'closing'
       ? { kind: 'left' }
       : { kind: 'later', waitMs: AGAIN_MS * (1 + runtime.random()) },
 } satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
 
-/** Carries a settlement out. Never rejects: the stores know already, so what fails is done again. */
+/** Carries out a settlement. Never rejects: the settlement is stored, so a failed call is tried again. */
 export async function settle(
   context: SettleContext,
   record: KafkaRecord,
@@ -69,7 +69,7 @@ export async function settle(
   }
 }
 
-/** The record is durable. It is published before the offset passes, so a crash between publishes it again. */
+/** Publishes the dead letter before the offset passes its record. A crash between the two publishes it again. */
 async function deadLetter(
   context: SettleContext,
   record: KafkaRecord,
@@ -83,7 +83,7 @@ async function deadLetter(
   return { kind: 'later', waitMs: laterMs(context) }
 }
 
-/** A dead message whose partition waits for it: soon, but no hot loop. */
+/** When a dead letter is tried again: soon, because its partition waits, but not in a hot loop. */
 const laterMs = ({ runtime }: SettleContext): number => 1_000 + runtime.random() * 4_000
 
 function notPublished({ logger }: SettleContext, record: KafkaRecord, error: unknown): void {

@@ -18,10 +18,11 @@ import { resolveSettings, type WrapKafkaOptions } from './options.ts'
  * before `run`, and change nothing of what it answers: with `autoCommit` or `eachBatchAutoResolve`, offsets would pass
  * records that are not done.
  *
- * What needs the consumer's own settings and life it cannot do: bring it back when kafkajs ended it for good (see
- * `consumer.events.CRASH` with `restart: false`) or keep it from coming back after `stop()`, look at the
- * settings at start (`maxWaitTimeInMs` must be a third of `sessionTimeout` or less), drain in bounded time, or
- * tell the cluster in the identity that `position()` makes. A `consumer.seek` of your own passes records.
+ * A wrapped consumer is not brought back when kafkajs ended it for good (see `consumer.events.CRASH` with
+ * `restart: false`), nor kept from coming back after `stop()`. Its settings are not checked at start
+ * (`maxWaitTimeInMs` must be a third of `sessionTimeout` or less). It does not drain in bounded time, and the identity
+ * that `position()` makes does not contain the cluster. `consumeKafka` does all that. A `consumer.seek` of your own
+ * skips records.
  * To shut down: `await consumer.stop()`, `await guard.close()`, `await consumer.disconnect()`. Handlers that outlive the
  * stop end, but their offsets are not committed any more: their records come again as duplicates.
  *

@@ -11,7 +11,7 @@ type Attributes = Readonly<Record<string, MessageAttributeValue>>
 /** SQS: attributes of one message. */
 const MOST_ATTRIBUTES = 10
 const OURS = 'x-onceward-'
-/** A message below this was never refused for its size: no queue may allow less without being told so. */
+/** SQS refuses no smaller message for its size, unless the queue was set up with a lower limit. */
 const LARGE_BYTES = 200 * 1_024
 
 /** What the SQS API refuses in a text. */
@@ -32,13 +32,13 @@ export function createPublisher(api: Pick<SqsApi, 'send'>, queueUrl: string): Pu
     } catch (error) {
       const { kind } = classifyError(error)
       if (!(kind === 'too-large' || kind === 'other') || sizeOf(message) < LARGE_BYTES) throw error
-      // It may be the reason that does not fit beside the body, so the body goes alone.
+      // The headers that say why may not fit beside the body, so the message is sent without them.
       await api.send({ ...message, MessageAttributes: originalAttributes(letter) })
     }
   }
 }
 
-/** The original message with the headers that say why it is here, as far as ten attributes allow. */
+/** The original message, with the headers that say why it is dead as far as ten attributes allow. */
 export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMessageCommandInput {
   const { delivery } = letter
   return {
@@ -47,7 +47,7 @@ export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMes
     MessageAttributes: attributesOf(letter),
     ...(isFifo(queueUrl)
       ? {
-          // Both have at most the 128 characters that SQS takes.
+          // Both are at most 128 characters long, as SQS requires.
           MessageGroupId: delivery.orderingKey ?? letter.consumer,
           MessageDeduplicationId: delivery.messageId ?? letter.ref.id,
         }
@@ -55,7 +55,7 @@ export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMes
   }
 }
 
-/** The original ones first: the event's identity may be among them, and a redrive needs it. */
+/** Original attributes come first: the event's identity may be among them, and a redrive needs it. */
 function attributesOf(letter: DeadLetter): Attributes {
   const originals = Object.entries(originalAttributes(letter))
   const reasons = Object.entries(deadLetterHeaders(letter)).map(
@@ -71,7 +71,7 @@ function originalAttributes({ delivery }: DeadLetter): Attributes {
       value === undefined || value === '' ? [] : [[name, textAttribute(value)]],
   )
   const entries = live === undefined ? stored : Object.entries(live)
-  // Those of an earlier death would contradict the new ones.
+  // Headers of an earlier dead letter would contradict the new ones.
   return Object.fromEntries(entries.filter(([name]) => !name.toLowerCase().startsWith(OURS)))
 }
 

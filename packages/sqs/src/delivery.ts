@@ -15,7 +15,7 @@ export interface Received {
 }
 
 /**
- * A message of SQS as a delivery. Message attributes become headers; binary ones stay in `raw` alone.
+ * Makes a delivery of an SQS message. Message attributes become headers; binary attributes are only in `raw`.
  *
  * @throws {@link ConfigurationError} when the message was received without its system attributes.
  */
@@ -37,11 +37,11 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
     },
     ...(contentType === undefined ? {} : { contentType }),
     ...(MessageId === undefined ? {} : { messageId: MessageId }),
-    // On a standard queue the group is a share of the throughput (fair queues), not an order.
+    // On standard queues message groups mean fairness, not order.
     ...(group === undefined ? {} : { orderingKey: group }),
     ...(producedAt === undefined ? {} : { producedAt }),
     ...(deliveryCount === undefined ? {} : { deliveryCount }),
-    // Unknown means that it may have been: a suspect costs a statement, an uncounted poison the process.
+    // An unknown count is taken for a redelivery: that costs a statement, an uncounted poison message the process.
     redelivered: deliveryCount !== 1,
     raw: message,
   }
@@ -87,7 +87,7 @@ function toHeaders(
       ? []
       : [[name.toLowerCase(), StringValue] as const],
   )
-  // Not by assignment: an attribute may be called __proto__.
+  // Not by assignment, because an attribute may be called __proto__.
   return Object.fromEntries(entries)
 }
 

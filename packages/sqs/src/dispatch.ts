@@ -31,7 +31,7 @@ export interface DispatcherOptions {
 }
 
 interface Parked extends Received {
-  /** Set by a timer of its own: were a clock compared, a timer that fires a fraction early would leave the message parked. */
+  /** Set by a timer. Comparing clocks instead, a timer that fires a fraction early would leave the message parked. */
   isRested: boolean
 }
 
@@ -103,7 +103,7 @@ export class Dispatcher {
   }
 
   /**
-   * Takes up parked messages: the group that has waited longest, or all that have rested. Answers whether there was any.
+   * Takes up parked messages: the group that has waited longest, or all that have rested. Answers whether any was.
    *
    * Always taking the first group instead would let one whose own handler fails be the only one to ask the store.
    */
@@ -162,7 +162,7 @@ export class Dispatcher {
   }
 }
 
-/** Whole groups only: SQS brings no more of a group while some of it is in hand, so a part would gain nothing. */
+/** Whole groups only: SQS brings no more of a group while some of it is in hand, so splitting one gains nothing. */
 function findStartable(pending: readonly Received[], limits: StartLimits): Startable<Received> {
   const groups: (readonly Received[])[] = []
   let considered = 0

@@ -14,7 +14,7 @@ export interface Surroundings {
 /**
  * Looks at the queues before the first receive.
  *
- * @throws {@link ConfigurationError} when it cannot work; any other error is the client's and may pass.
+ * @throws {@link ConfigurationError} when the settings cannot work. Any other error is the client's and may pass.
  */
 export async function examine(surroundings: Surroundings): Promise<void> {
   const { settings, logger } = surroundings
@@ -32,7 +32,7 @@ export async function examine(surroundings: Surroundings): Promise<void> {
   reportFindings(found, logger, { queue: queueUrl })
 }
 
-/** Undefined, with a warning, when this identity may not read them: nothing else needs that permission. */
+/** Undefined, with a warning, if this identity may not read the attributes: only this check needs the permission. */
 async function attributesOf(
   { api, logger }: Surroundings,
   option: string,

@@ -33,7 +33,7 @@ test.each([
   [undefined, 'other'],
   [null, 'other'],
   [{ name: 5 }, 'other'],
-])('%o is failure of the kind %s', (error, kind) => {
+])('%o is an error of the kind %s', (error, kind) => {
   expect(classifyError(error).kind).toBe(kind)
 })
 

@@ -2,7 +2,7 @@ import { ConfigurationError } from '@onceward/core'
 import { type BackoffRange, type ClassifiedError, kindsByName } from '@onceward/core/adapter'
 
 /**
- * What a failed call to SQS means for the one who made it.
+ * What a failed call to SQS means.
  *
  * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html
  */
@@ -18,7 +18,7 @@ export type BrokerErrorKind =
 
 export type BrokerError = ClassifiedError<BrokerErrorKind>
 
-/** Longest pauses between two tries of the loop, milliseconds; the first is `baseMs`, then doubled, full jitter. */
+/** Pauses between two tries, milliseconds: from `baseMs`, doubled after each failure, up to `maxMs`; full jitter. */
 export const BACKOFF: Readonly<Record<BrokerErrorKind, BackoffRange>> = {
   'queue-missing': { baseMs: 1_000, maxMs: 5_000 },
   denied: { baseMs: 1_000, maxMs: 30_000 },
@@ -91,7 +91,7 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
   'too-large': ['MessageTooLong', 'BatchRequestTooLong', 'RequestTooLarge'],
 })
 
-/** Total: every value thrown by a client means something. */
+/** Classifies every value that a client may throw. */
 export function classifyError(error: unknown): BrokerError {
   const names = namesOf(error)
   const kind = names.map((name) => KIND_OF_NAME.get(name)).find((found) => found !== undefined)

@@ -98,7 +98,7 @@ test('a look that can never succeed ends the consumer with its reason', async ()
   expect(failing.ends).toEqual([{ kind: 'fatal', error }])
 })
 
-test('after a outage the first receive does not wait, and is followed at once', async () => {
+test('after an outage the first receive does not wait, and the next one follows at once', async () => {
   const kit = await receiving().started()
   kit.receives[0]?.fail(reset)
   await kit.clock.advance(0)

@@ -82,16 +82,16 @@ const VERBS = {
   'dead-letter': deadLetter,
   abandon: async (context, received, { reason }) => {
     if (reason === 'closing') return giveBack(context, received)
-    // The lease was lost, or nobody knows yet what was committed: whoever has it next finds out.
+    // The lease was lost, or it is not known what was committed. The next delivery finds out.
     const hiddenUntilMs = await context.ticker.release(received)
     const { runtime, visibilityMs } = context
-    // An outage of the store may have hidden it for minutes.
+    // An outage of the store may have hidden the message for minutes.
     const isLong = hiddenUntilMs > runtime.monotonic() + visibilityMs
     return isLong ? hide(context, received, visibilityMs) : hiddenUntilMs
   },
 } satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
 
-/** Carries a settlement out. Never rejects: the stores know already, so a failed call costs a redelivery. */
+/** Carries out a settlement. Never rejects: the settlement is stored, so a failed call costs a redelivery. */
 export async function settle(
   context: SettleContext,
   received: Received,
@@ -106,7 +106,7 @@ export async function settle(
   }
 }
 
-/** Back to the queue at once: it was not begun. */
+/** Makes a message that was not started visible at once. */
 export async function giveBack(context: SettleContext, received: Received): Promise<SettleAnswer> {
   const expiresAtMs = await context.ticker.release(received)
   const { handle, sequence } = received
@@ -128,7 +128,7 @@ async function hide(
 ): Promise<SettleAnswer> {
   const expiresAtMs = await context.ticker.release(received)
   const nowMs = context.runtime.monotonic()
-  // Never 0: that would be a hot loop.
+  // At least a second: 0 would be a hot loop.
   const atLeastMs = Math.max(1_000, wantedMs)
   const seconds = Math.max(1, visibilitySeconds(atLeastMs, nowMs - received.receivedAtMs))
   const { handle, sequence } = received
@@ -138,7 +138,7 @@ async function hide(
     : expiresAtMs
 }
 
-/** The record is durable. It is published before the original goes, so a crash between publishes it again. */
+/** Publishes the dead letter and then deletes the original. A crash between the two publishes it again. */
 async function deadLetter(
   context: SettleContext,
   received: Received,
@@ -156,24 +156,24 @@ async function deadLetter(
   return remove(context, received)
 }
 
-/** A dead message that must be seen again: soon, but no hot loop. */
+/** When a dead message is received again: soon, but not in a hot loop. */
 const laterMs = ({ runtime }: SettleContext): number => 5_000 + runtime.random() * 25_000
 
 /**
- * While a store is down every receive counts towards `maxReceiveCount`: at half a minute and more between two, an
- * outage does not fill a dead-letter queue.
+ * Every receive counts towards `maxReceiveCount`, also while the store is down. At least half a minute between two
+ * receives keeps an outage from filling the dead-letter queue.
  */
 const outageMs = ({ runtime }: SettleContext, { delivery }: Received): number =>
   30_000 + (delivery.orderingKey === undefined ? runtime.random() * 90_000 : 0)
 
 /**
- * An event that is busy is received after two seconds and then after four, or later where the guard says so: each
- * receive counts towards `maxReceiveCount`. No longer, because a message has many receives for other reasons too.
+ * An event that runs elsewhere is received again after two seconds and then every four, or later if the guard says
+ * so. Shorter waits would use up `maxReceiveCount`.
  */
 const busyMs = ({ delivery: { deliveryCount } }: Received): number =>
   deliveryCount === 1 ? 2_000 : 4_000
 
-/** Only later, never sooner: a message before its time is one more receive. A group keeps one time. */
+/** Jitter only delays: a message that comes before its time costs a receive. Messages of a group keep one time. */
 function jitterMs({ runtime }: SettleContext, received: Received, wantedMs: number): number {
   if (received.delivery.orderingKey !== undefined) return 0
   return runtime.random() * Math.min(Math.max(0, wantedMs) * 0.2, 5_000)

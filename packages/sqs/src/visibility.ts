@@ -4,9 +4,9 @@ import type { Received } from './delivery.ts'
 import { classifyError } from './errors.ts'
 import { LONGEST_VISIBILITY_MS } from './options.ts'
 
-/** Seconds that SQS accepts for this message now, at least `wantedMs`; 0 once its 12 hours are over. */
+/** Seconds of visibility to ask for: `wantedMs`, cut to what SQS still allows; 0 once its 12 hours are over. */
 export function visibilitySeconds(wantedMs: number, ageMs: number): number {
-  // One second less than what is left: the request is on its way while the age grows.
+  // One second less than is left, because the age grows while the request is under way.
   const leftSeconds = Math.floor((LONGEST_VISIBILITY_MS - ageMs) / 1_000) - 1
   return Math.max(0, Math.min(Math.ceil(wantedMs / 1_000), leftSeconds))
 }
@@ -22,7 +22,7 @@ export interface TickerOptions {
 
 interface Hold {
   hiddenUntilMs: number
-  /** The last renewal; it may be over. */
+  /** The last renewal; it may have ended. */
   call: Promise<void> | undefined
 }
 
@@ -42,8 +42,8 @@ export class VisibilityTicker {
   }
 
   /**
-   * Ends the renewal of a message and answers until when it is hidden. Waits for a renewal that is under way: one
-   * that arrives after the delete is an error, one after a deferral undoes it.
+   * Ends the renewal of a message and answers until when it is hidden. Waits for a renewal that is under way: after a
+   * delete it would be an error, and after a deferral it would undo the deferral.
    */
   async release(received: Received): Promise<number> {
     const hold = this.#holds.get(received)
@@ -92,7 +92,7 @@ export class VisibilityTicker {
       .filter(({ received, seconds }) => seconds > 0 || this.#giveUp(received, 'twelve hours'))
     if (changes.length === 0) return
     try {
-      // Half a period: a call that hangs must be over when the next tick comes, which is the last in time.
+      // A call that hangs must end before the next tick, which is the last one that renews in time.
       const refused = await api.changeVisibility(changes, renewMs / 2)
       const indexes = new Map(refused.map((entry) => [entry.index, entry]))
       for (const [index, { received, hold, seconds }] of changes.entries()) {
@@ -108,16 +108,19 @@ export class VisibilityTicker {
         messages: changes.length,
         reason: classifyError(error).text,
       }
-      logger.warn(fields, 'visibility of messages in hand was not renewed')
+      logger.warn(
+        fields,
+        'the visibility of messages in hand was not renewed; the next period tries again',
+      )
     }
   }
 
-  /** The handler goes on: its transaction, not the visibility, decides. The copy finds a claim or a row. */
+  /** The handler goes on: its transaction decides, not the visibility. A redelivered copy finds a claim or a row. */
   #giveUp(received: Received, why: string): false {
     this.#holds.delete(received)
     const { queueUrl, logger } = this.#options
     const fields = { queue: queueUrl, messageId: received.message.MessageId, why }
-    logger.warn(fields, 'a message in hand can no longer be kept hidden')
+    logger.warn(fields, 'a message in hand can no longer be kept hidden; it may be delivered again')
     return false
   }
 }

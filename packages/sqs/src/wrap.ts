@@ -17,17 +17,19 @@ import { createSettleContext, settle } from './settle.ts'
  * The guard for messages that your own loop receives, also sqs-consumer's `handleMessageBatch`.
  *
  * The same engine as `consumeSqs`: messages are kept hidden while they are worked on, deleted, deferred or sent to
- * the dead-letter queue when their settlement is stored, and the answer resolves when all that is done. It is
+ * the dead-letter queue when their settlement is stored. The answer resolves when all that is done, and is
  * always `undefined`, which tells sqs-consumer to delete nothing itself; leave its `alwaysAcknowledge` and
  * `terminateVisibilityTimeout` off.
  *
- * What needs the loop it cannot do: stop receiving while the store is down (each receive then counts towards
- * `maxReceiveCount`), take no more than can start soon, drain, recover from errors of the receive, check the
- * queues at start. Receive with a VisibilityTimeout of `visibilityMs` or more and with {@link receiveAttributes}.
+ * A wrapped loop does not stop receiving while the store is down (each receive then counts towards
+ * `maxReceiveCount`), take only what can start soon, drain, recover from errors of the receive, or check the
+ * queues at start. `consumeSqs` does all that.
+ *
+ * Receive with a VisibilityTimeout of `visibilityMs` or more and with {@link receiveAttributes}.
  * To shut down: stop receiving, `await guard.close()`, await the last answer, close the client.
  *
  * @throws {@link ConfigurationError} here for options that cannot work; by the answer for a message that was
- * received without its attributes, before anything of its batch was begun.
+ * received without its attributes, before anything of its batch was started.
  */
 export function wrapSqs(
   client: SqsClient,

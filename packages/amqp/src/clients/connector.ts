@@ -3,7 +3,7 @@ import { endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { AmqpChannel, AmqpConnection } from '../client.ts'
 import { isConnectionClosed } from '../errors.ts'
 
-/** Of the server behind a channel, as `[4, 2]`; undefined when it does not say. */
+/** The version of the server behind a channel, as `[4, 2]`; undefined if the server does not tell. */
 export function serverVersion(channel: AmqpChannel): readonly [number, number] | undefined {
   const { connection } = channel
   const properties = isRecord(connection) ? connection['serverProperties'] : undefined
@@ -18,9 +18,9 @@ const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
 export interface ConnectorOptions {
   readonly source: AmqpConnection | (() => Promise<AmqpConnection>)
   readonly runtime: Runtime
-  /** With the broker's reason while it takes no publishes, undefined when it does again. */
+  /** Called with the broker's reason while it blocks publishers, and with undefined when it no longer does. */
   readonly onBlocked: (reason: string | undefined) => void
-  /** The user's own connection is over, and nobody here can open another. */
+  /** The user's own connection ended, and onceward cannot open another. */
   readonly onGone: (error: unknown) => void
   readonly onError: (error: unknown) => void
 }
@@ -28,7 +28,7 @@ export interface ConnectorOptions {
 const CONNECT_MS = 30_000
 const CLOSE_MS = 2_000
 
-/** Gives the user's own connection, or one of its function's, called again when the last was lost. */
+/** Provides the user's own connection, or opens one with the user's function, again after each loss. */
 export class Connector {
   readonly isOurs: boolean
   readonly #options: ConnectorOptions
@@ -41,21 +41,21 @@ export class Connector {
     this.isOurs = typeof options.source === 'function'
   }
 
-  /** The connection that is there now. */
+  /** The connection that is open now. */
   get current(): AmqpConnection | undefined {
     return this.#current
   }
 
-  /** Whether an error of the user's own connection says that it is over for good. */
+  /** Whether an error says that the user's own connection ended for good. */
   isOver(error: unknown): boolean {
     const { source } = this.#options
     if (this.isOurs || !isConnectionClosed(error)) return false
-    // amqplib's own recovery, which has no `connection`, says just this when it was closed, and more of one that it
-    // replaces soon.
+    // A connection with amqplib's own recovery has no `connection`. Its error is exactly this when the user closed it,
+    // and longer when amqplib is about to replace it.
     return 'connection' in source || (error as Error).message === 'Connection closed'
   }
 
-  /** Not to be called again before it has settled. */
+  /** Must not be called again before it has settled. */
   async open(): Promise<AmqpConnection> {
     if (this.#current !== undefined) return this.#current
     const { source, runtime } = this.#options
@@ -70,13 +70,13 @@ export class Connector {
       this.#current = connection
       return connection
     } catch (error) {
-      // One that comes late must not stay open.
+      // A connection that opens late must not stay open.
       if (this.isOurs) opening.then((late) => end(late)).catch(() => undefined)
       throw error
     }
   }
 
-  /** Gives up a connection of ours that is of no use any more. */
+  /** Closes a connection that onceward opened and that is of no use any more. */
   discard(): void {
     const connection = this.#current
     if (!this.isOurs || connection === undefined) return
@@ -84,7 +84,7 @@ export class Connector {
     void end(connection)
   }
 
-  /** Ends a connection of ours, lets go of the user's. Bounded, and never rejects. */
+  /** Closes a connection that onceward opened; only detaches from the user's. Bounded, and never rejects. */
   async close(): Promise<void> {
     this.#isClosed = true
     const connection = this.#current
@@ -104,7 +104,7 @@ export class Connector {
     }
     const listeners = {
       close: over,
-      // Of amqplib's own recovery, which says nothing else when it is over.
+      // The only event of amqplib's own recovery when it gives up.
       'reconnect-failed': over,
       disconnect: () => onBlocked(undefined),
       error: onError,
@@ -120,13 +120,13 @@ export class Connector {
   }
 }
 
-/** A function that throws is one that rejects. */
+/** An async function, so that a source that throws rejects. */
 async function called(source: () => Promise<AmqpConnection>): Promise<AmqpConnection> {
   return source()
 }
 
 async function end(connection: AmqpConnection): Promise<void> {
-  // One that nobody ever used has no listener yet, and its last word may be an error.
+  // A connection that was never used has no listener yet, and may still emit an error.
   connection.on('error', () => undefined)
   await connection.close?.().catch(() => undefined)
 }

@@ -8,7 +8,7 @@ export interface ProcessHooks<Each extends Delivered> extends Pick<RunHooks, 'st
   readonly settle: (each: Each, settlement: Settlement) => Promise<unknown>
 }
 
-/** Runs a batch under the guard and settles each delivery as soon as it is decided. Resolves when all are; never rejects. */
+/** Runs a batch under the guard and settles each delivery once it is decided. Resolves when all are; never rejects. */
 export async function processAndSettle<Each extends Delivered>(
   port: Pick<GuardPort, 'run' | 'logger'>,
   batch: readonly Each[],

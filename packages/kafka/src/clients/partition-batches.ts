@@ -5,15 +5,15 @@ import type { Settings } from '../options.ts'
 import { Commits } from './commits.ts'
 import { FetchedBatch, refuseIfRebalancing } from './kafkajs.ts'
 
-/** Heartbeats, commits that are due, and the question whether kafkajs gets its callback back. */
+/** How often a batch sends heartbeats, commits, and checks whether its callback should return to kafkajs. */
 const BEAT_MS = 250
-/** Between two commits of a partition whose records take long; looked at with each beat. */
+/** Between two commits of a partition whose records take long; checked with each beat. */
 const COMMIT_MS = 250
-/** After an assignment: as much as a predecessor may have begun since its last commit. */
+/** After an assignment: the previous member may have started records for this long since its last commit. */
 const SUSPECT_MS = COMMIT_MS + BEAT_MS
-/** Nothing was settled for this long: other partitions need not wait for it. */
+/** When a batch has settled nothing for this long, other partitions no longer wait for it. */
 const STUCK_MS = 250
-/** Other partitions wait for one that has many records, but not until it has none. */
+/** Other partitions wait at most this long for a batch that has many records. */
 const LONG_MS = 2_000
 
 type Joined = Pick<ConsumerGroupJoinEvent['payload'], 'memberId' | 'memberAssignment'>
@@ -31,14 +31,14 @@ export class PartitionBatches {
   readonly #options: PartitionBatchesOptions
   readonly #commits: Commits
   readonly #assignment = new Assignment()
-  /** At most one for each partition. */
+  /** At most one batch for each partition. */
   readonly #open = new Map<string, FetchedBatch>()
-  /** Those that lost their partition while handlers run. */
+  /** Batches that lost their partition while handlers run. */
   readonly #ending = new Set<FetchedBatch>()
   #pauses: Pauses | undefined
   #isHeld = false
   #isStopping = false
-  /** One question at a time: the first that fails spares the broker the others. */
+  /** One heartbeat or commit at a time: if it fails, the others are not tried. */
   #isAsking = false
   #trustedFromMs = Number.POSITIVE_INFINITY
   readonly #idle = Promise.withResolvers<void>()
@@ -77,9 +77,9 @@ export class PartitionBatches {
   }
 
   /**
-   * A consumer begins: what belonged to another one is over, also when that one does not know it yet.
+   * A new consumer begins: batches of the consumer before are lost, even if it has not noticed yet.
    *
-   * The answer is for `consumer.run`. It rejects with nothing but an error that makes kafkajs rejoin.
+   * The answer is for `consumer.run`. It rejects only with an error that makes kafkajs rejoin.
    */
   attach(consumer: Pausing): (payload: EachBatchPayload) => Promise<void> {
     this.left()
@@ -92,7 +92,7 @@ export class PartitionBatches {
     }
   }
 
-  /** The consumer joined its group: these partitions are its own now, and no others. */
+  /** The consumer joined its group: it owns these partitions now, and no others. */
   joined({ memberId, memberAssignment }: Joined): void {
     const goesOn = this.#assignment.join(memberId, memberAssignment)
     this.#trustedFromMs = this.#nowMs + SUSPECT_MS
@@ -113,7 +113,7 @@ export class PartitionBatches {
     this.#commits.answered()
   }
 
-  /** The group is about to be joined anew: what is not begun waits for whoever has it then. */
+  /** The group is about to be joined anew: records that were not started wait for the next assignment. */
   rebalancing(): void {
     this.#isHeld = true
   }
@@ -123,14 +123,14 @@ export class PartitionBatches {
     return this.#assignment.ownedOf(topic)
   }
 
-  /** The position of the partition was set: what is in hand of it is not what is read next. */
+  /** The position of the partition was set anew, so its records in hand are lost. */
   rewound(partition: Partition): void {
     const batch = this.#open.get(nameOf(partition))
     if (batch !== undefined) this.#lose(batch)
     this.#pauses?.resume(partition)
   }
 
-  /** The consumer is no member any more, and its positions are forgotten. */
+  /** The consumer left its group, and its positions are gone. */
   left(): void {
     this.#assignment.leave()
     for (const batch of [...this.#open.values()]) this.#lose(batch)
@@ -172,7 +172,7 @@ export class PartitionBatches {
       this.#pauses?.pause(fetched)
       return
     }
-    // Batches that were fetched before a rebalance are still called for; their partition may be lost (K7).
+    // kafkajs still calls back with batches from before a rebalance; their partition may be lost (K7).
     await refuseIfRebalancing(payload)
     if (!this.#assignment.has(fetched)) return
     const batch = this.#take(payload)
@@ -193,7 +193,7 @@ export class PartitionBatches {
     return batch
   }
 
-  /** Keeps kafkajs waiting as long as that is better than going on without the batch. */
+  /** Keeps kafkajs waiting for the batch until it is done or others should no longer wait for it. */
   async #attend(batch: FetchedBatch): Promise<void> {
     await batch.released
     batch.attached = false
@@ -202,7 +202,7 @@ export class PartitionBatches {
       this.#close(batch)
       return
     }
-    // Before the commit, which takes time: nothing may be fetched from a position that is about to move.
+    // Paused before the commit, which takes time: nothing may be fetched from a position that is about to move.
     if (!batch.isLost) this.#pauses?.pause(batch)
     await this.commit(batch)
     if (batch.isOver) this.over(batch)
@@ -224,7 +224,7 @@ export class PartitionBatches {
       if (batch.isOver) this.over(batch)
     }
     if (!this.#isAsking) await this.#ask(batch, nowMs)
-    // Only where the callback ends with that error: the join that follows lets go again.
+    // Only if the callback will reject with that error: the join that follows ends the hold.
     const isRejoining = batch.rebalance !== undefined && batch.attached && !batch.isLost
     if (isRejoining) this.#isHeld = true
     if (batch.attached && !this.#shouldStay(batch, nowMs)) batch.release()
@@ -244,12 +244,12 @@ export class PartitionBatches {
     if (batch.isOver || batch.isLost) return false
     const { graceMs, partitionsConsumedConcurrently } = this.#options.settings
     if (rebalance !== undefined) return progress.running > 0 && nowMs - rebalance.atMs < graceMs
-    // A consumer that stops waits for its callbacks, and leaves the group without waiting for anything else.
+    // A consumer that stops waits for its callbacks, and for nothing else before it leaves the group.
     if (batch.isStopped || this.#detached >= partitionsConsumedConcurrently) return true
     return nowMs - batch.lastKnownAtMs < STUCK_MS && nowMs - batch.openedAtMs < LONG_MS
   }
 
-  /** Bounds what is in hand: then kafkajs waits, and fetches nothing. */
+  /** Batches that kafkajs does not wait for. At the bound of their number kafkajs waits and fetches nothing. */
   get #detached(): number {
     return [...this.#open.values()].filter(({ attached }) => !attached).length
   }
@@ -261,10 +261,10 @@ export class PartitionBatches {
     else void this.#finish(batch)
   }
 
-  /** The last record of a batch that kafkajs does not wait for any more. */
+  /** Ends a batch that kafkajs no longer waits for. */
   async #finish(batch: FetchedBatch): Promise<void> {
     const isEnding = (): boolean => this.#isStopping || batch.isStopped
-    // What is not committed yet is asked for again at a later beat: nobody else would, until there are other records.
+    // A failed commit is repeated at a later beat. Otherwise it would wait until the partition has other records.
     if (!((await this.commit(batch)) || isEnding())) return
     if (batch.isLost || this.#open.get(nameOf(batch)) !== batch) return
     this.#close(batch)
