@@ -1,8 +1,6 @@
 /** How an adapter settles, with its broker's own noun and what else of it is covered. */
 const adapter = (name, ...more) => ({
-  files: ['settle', 'dead-letter', 'handover', ...more].map(
-    (file) => `packages/${name}/src/${file}.ts`,
-  ),
+  files: ['settle', 'dead-letter', ...more].map((file) => `packages/${name}/src/${file}.ts`),
   tests: [`packages/${name}/src/**/*.test.ts`],
   servers: false,
 })
@@ -31,8 +29,18 @@ export const GROUPS = {
     tests: ['packages/core/src/**/*.test.ts'],
     servers: false,
   },
-  sqs: adapter('sqs', 'visibility', 'intake', 'loop'),
-  kafka: adapter('kafka', 'offsets'),
+  // What the adapters share is tested by their own tests.
+  adapter: {
+    files: ['delivery-buffer', 'ordering', 'recovery'].map(
+      (name) => `packages/core/src/adapter/${name}.ts`,
+    ),
+    tests: ['core/src/adapter', 'sqs/src', 'amqp/src', 'kafka/src'].map(
+      (directory) => `packages/${directory}/**/!(*.int).test.ts`,
+    ),
+    servers: false,
+  },
+  sqs: adapter('sqs', 'visibility', 'dispatch', 'receive'),
+  kafka: adapter('kafka', 'dispatch', 'offsets'),
   amqp: adapter('amqp', 'topology'),
   postgres: {
     files: [

@@ -49,7 +49,7 @@ const ELSEWHERE: Readonly<Record<string, string | readonly [string, string]>> = 
     'K13, K20: after %s and a restart every event has run once, without help',
   ],
   'kafka: ends handlers that run, settles them, and returns at once what was not begun': [
-    'packages/kafka/src/intake.test.ts',
+    'packages/kafka/src/clients/partition-batches.test.ts',
     'a stop ends what runs, commits it, and gives the rest back unread',
   ],
   'kafka: gives the message back, but not that of another broker or of a stored delivery': [
@@ -61,7 +61,7 @@ const ELSEWHERE: Readonly<Record<string, string | readonly [string, string]>> = 
     'an event that is in progress elsewhere for 5 s is delivered at most three times',
   ],
   'kafka: what was in hand when the store went away is run again as soon as it is back': [
-    'packages/kafka/src/intake.test.ts',
+    'packages/kafka/src/clients/partition-batches.test.ts',
     'while the store is down one record asks, the others wait, and kafkajs goes on',
   ],
 }
@@ -86,6 +86,45 @@ const OPTIONS: Readonly<Record<string, string>> = {
   consumerTimeoutMs: 'amqp',
 }
 
+/**
+ * The files of an adapter and what each of them must export, so that the same name has the same role in all of them.
+ *
+ * In this order: a file imports only files that stand before it.
+ */
+const ROLES: Readonly<Record<string, readonly string[]>> = {
+  'client.ts': [],
+  'errors.ts': ['BACKOFF', 'BrokerError', 'BrokerErrorKind', 'classifyError'],
+  'options.ts': ['DEFAULTS', 'Settings', 'resolveSettings'],
+  'delivery.ts': ['toDelivery'],
+  'dead-letter.ts': ['createPublisher', 'deadLetterMessage', 'placeOf'],
+  'doctor.ts': ['examine'],
+  'settle.ts': ['SettleAnswer', 'SettleContext', 'createSettleContext', 'settle'],
+  'dispatch.ts': ['Dispatcher', 'DispatcherOptions'],
+  'receive.ts': ['Receiver', 'ReceiverOptions'],
+  'consume.ts': [],
+  'wrap.ts': [],
+  'index.ts': ['DEFAULTS'],
+}
+
+/** What the classes of two roles can do in every adapter. */
+const DUTIES: Readonly<Record<string, readonly string[]>> = {
+  'dispatch.ts': ['inFlight', 'clear', 'ended'],
+  'receive.ts': ['lastProgressAt', 'outage', 'start', 'stop', 'known'],
+}
+
+const EXPORT = /^export (?:async )?(?:class|const|function|interface|type) (\w+)/gm
+const LISTED = /^export (?:type )?\{([^}]*)\}/gm
+const IMPORT = /^(?:import|export) .*?from '\.\/([^']+)'/gms
+
+/** Names that a file exports. */
+function exportsOf(text: string): readonly string[] {
+  const listed = [...text.matchAll(LISTED)].flatMap(([, names = '']) =>
+    names.split(',').map((name) => name.replace(/^\s*(?:type )?/, '').trim()),
+  )
+  const declared = [...text.matchAll(EXPORT)].map(([, name = '']) => name)
+  return [...declared, ...listed].filter((name) => name !== '')
+}
+
 describe('broker packages are siblings', () => {
   const brokers = ['kafka', 'sqs', 'amqp', 'redis-streams'].filter((name) =>
     existsSync(source(name)),
@@ -93,26 +132,50 @@ describe('broker packages are siblings', () => {
   // Files for one client library each, and for tests alone, are no part of what siblings share.
   const namesOf = (name: string): string[] =>
     filesIn(source(name)).filter((file) => !isTest(file) && !/^(clients|fixtures)\//.test(file))
-  const shared = [
-    'index.ts',
-    'options.ts',
-    'client.ts',
-    'errors.ts',
-    'doctor.ts',
-    'delivery.ts',
-    'consume.ts',
-    'settle.ts',
-    'dead-letter.ts',
-  ]
+  const textOf = (name: string, file: string): string =>
+    readFileSync(join(source(name), file), 'utf8')
 
   it.each(brokers)('%s has every file that a broker has', (name) => {
-    expect(namesOf(name)).toEqual(expect.arrayContaining(shared))
+    expect(namesOf(name)).toEqual(expect.arrayContaining(Object.keys(ROLES)))
   })
 
   it.each(brokers)('%s has at most one file with a noun of its own', (name) => {
     const others = brokers.filter((other) => other !== name).map(namesOf)
     const own = namesOf(name).filter((file) => others.some((files) => !files.includes(file)))
     expect(own.length, own.join(', ')).toBeLessThanOrEqual(1)
+  })
+
+  it.each(brokers.flatMap((name) => Object.keys(ROLES).map((file) => [name, file] as const)))(
+    '%s/%s has its role: its exports and the duties of its class',
+    (name, file) => {
+      const text = textOf(name, file)
+      expect(exportsOf(text)).toEqual(expect.arrayContaining([...(ROLES[file] ?? [])]))
+      const members = [...text.matchAll(/^ {2}(?:async |get |readonly )*(\w+)(?=[(:])/gm)]
+      const duties = [...(DUTIES[file] ?? [])]
+      expect(members.map(([, member]) => member)).toEqual(expect.arrayContaining(duties))
+    },
+  )
+
+  it('a name that two of them export has one file in all of them', () => {
+    const homes = new Map<string, Set<string>>()
+    for (const name of brokers) {
+      for (const file of Object.keys(ROLES).filter((each) => each !== 'index.ts')) {
+        for (const exported of exportsOf(textOf(name, file))) {
+          homes.set(exported, (homes.get(exported) ?? new Set()).add(file))
+        }
+      }
+    }
+    const scattered = [...homes].filter(([, files]) => files.size > 1)
+    expect(scattered.map(([exported, files]) => [exported, ...files])).toEqual([])
+  })
+
+  it.each(brokers)('%s imports one way: each role only those before it', (name) => {
+    const order = Object.keys(ROLES)
+    const upward = order.flatMap((file, position) => {
+      const imported = [...textOf(name, file).matchAll(IMPORT)].map(([, path = '']) => path)
+      return imported.filter((path) => order.indexOf(path) > position).map((path) => [file, path])
+    })
+    expect(upward).toEqual([])
   })
 
   /** Titles of its tests, without the trap that they show. */

@@ -5,16 +5,19 @@ import {
   type GuardPort,
   type LoopSignals,
   portOf,
+  registerPublisher,
   startConsumption,
 } from '@onceward/core/adapter'
-import { type AmqpChannel, type AmqpConnection, Connector } from './client.ts'
+import type { AmqpChannel, AmqpConnection } from './client.ts'
 import { Publisher } from './clients/amqplib.ts'
+import { Connector } from './clients/connector.ts'
+import { createAccept } from './delivery.ts'
+import { Dispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'
-import { connectionGone, PublishError, troubleOf } from './errors.ts'
-import { Handover } from './handover.ts'
-import { Intake } from './intake.ts'
-import { Subscriber } from './loop.ts'
+import { classifyError, connectionGone, PublishError } from './errors.ts'
 import { type ConsumeAmqpOptions, resolveSettings, type Settings } from './options.ts'
+import { Receiver } from './receive.ts'
+import { createSettleContext } from './settle.ts'
 import { assertLevels, type Levels } from './topology.ts'
 
 /**
@@ -43,8 +46,8 @@ export async function consumeAmqp(
     drainMs: settings.drainMs,
     signal: options.signal,
     queue: settings.queue,
-    describe: (error) => troubleOf(error).text,
-    createLoop: (signals) => new QueueLoop({ port, settings, signals, source: connection }),
+    describe: (error) => classifyError(error).text,
+    createLoop: (signals) => createLoop({ port, settings, signals, source: connection }),
   })
 }
 
@@ -55,95 +58,92 @@ interface Parts {
   readonly source: AmqpConnection | (() => Promise<AmqpConnection>)
 }
 
-/** Connection, consumer, messages in hand and settling of one queue. */
-class QueueLoop implements ConsumerLoop {
-  readonly feed: Subscriber
-  readonly intake: Intake
-  readonly settling: Handover
-  readonly #connector: Connector
-  readonly #publisher: Publisher
-  readonly #unregister: () => void
-  #levels: Levels | undefined
-
-  constructor({ port, settings, signals, source }: Parts) {
-    const { runtime, logger } = port
-    const onError = (error: unknown): void =>
-      logger.warn(
-        { queue: settings.queue, trouble: troubleOf(error).text },
-        'the AMQP client failed',
-      )
-    this.#connector = new Connector({
-      source,
-      runtime,
-      onError,
-      onBlocked: (reason) => {
-        this.#publisher.blocked = reason
-        this.feed.blocked(reason)
-      },
-      onGone: (error) => signals.onEnd({ kind: 'fatal', error: connectionGone(error) }),
-    })
-    this.#publisher = new Publisher({
-      runtime,
-      onError,
-      open: async () => {
-        const { current } = this.#connector
-        if (current === undefined) throw new PublishError('there is no connection to the broker')
-        return current.createConfirmChannel()
-      },
-    })
-    this.settling = new Handover({
-      port,
-      settings,
-      publisher: this.#publisher,
-      levels: async () => undefined,
-      mayHold: (why) => this.intake.mayHold(why),
-      quiet: () => this.feed.quiet(),
-    })
-    this.#unregister = this.settling.registerPublisher()
-    this.intake = new Intake({
-      port,
-      settings,
-      handover: this.settling,
-      stop: signals.stop,
-      abort: signals.abort,
-      onKnown: (settlement) => this.feed.known(settlement),
-      onSettled: (line) => this.feed.settled(line),
-    })
-    this.feed = new Subscriber({
-      port,
-      settings,
-      connector: this.#connector,
-      handover: this.settling,
-      intake: this.intake,
-      check: async (connection) => {
-        const open = (): Promise<AmqpChannel> => connection.createChannel()
-        if (this.#levels !== undefined) return assertLevels(open, this.#levels)
-        this.#levels = await examine({ connection, settings, logger })
-      },
-      onEnd: signals.onEnd,
-    })
+function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
+  const { runtime } = port
+  const { queue } = settings
+  const { connector, publisher } = createClients({ port, settings, signals, source }, (reason) =>
+    receiver.blocked(reason),
+  )
+  const context = createSettleContext({
+    port,
+    settings,
+    publisher,
+    // The receiver's check declares them on every new connection.
+    assertLevels: async () => undefined,
+    stopDeliveries: () => receiver.stopDeliveries(),
+  })
+  const unregister = registerPublisher(port, { broker: 'amqp', queue }, context.place)
+  const dispatcher = new Dispatcher({
+    port,
+    settings,
+    context,
+    signals,
+    onKnown: (settlement) => receiver.known(settlement),
+    onSettled: (channel) => receiver.settled(channel),
+  })
+  const receiver: Receiver = new Receiver({
+    port,
+    settings,
+    connector,
+    accept: createAccept(queue, runtime),
+    dispatcher,
+    check: createCheck(port, settings),
+    onEnd: signals.onEnd,
+  })
+  return {
+    receiver,
+    dispatcher,
+    settling: context.counts,
+    // What is still in hand goes back with its channel and keeps its lease.
+    finish: async () => {
+      unregister()
+      await receiver.finish()
+      await publisher.close()
+      await connector.close()
+    },
   }
+}
 
-  async start(): Promise<void> {
-    try {
-      await this.feed.start()
-    } catch (error) {
-      await this.finish()
-      throw error
-    }
+function createClients(
+  { port, settings, signals, source }: Parts,
+  onBlocked: (reason: string | undefined) => void,
+): { readonly connector: Connector; readonly publisher: Publisher } {
+  const { runtime, logger } = port
+  const onError = (error: unknown): void => {
+    const fields = { queue: settings.queue, reason: classifyError(error).text }
+    logger.warn(fields, 'the AMQP client failed')
   }
+  const publisher = new Publisher({
+    runtime,
+    onError,
+    open: async () => {
+      const { current } = connector
+      if (current === undefined) throw new PublishError('there is no connection to the broker')
+      return current.createConfirmChannel()
+    },
+  })
+  const connector = new Connector({
+    source,
+    runtime,
+    onError,
+    onBlocked: (reason) => {
+      publisher.blocked = reason
+      onBlocked(reason)
+    },
+    onGone: (error) => signals.onEnd({ kind: 'fatal', error: connectionGone(error) }),
+  })
+  return { connector, publisher }
+}
 
-  async stop(): Promise<void> {
-    await this.feed.stop()
-    this.intake.clear()
-    await this.intake.ended()
-  }
-
-  /** What has not ended by now goes back with its channel, and keeps its lease. */
-  async finish(): Promise<void> {
-    this.#unregister()
-    await this.feed.finish()
-    await this.#publisher.close()
-    await this.#connector.close()
+/** The first connection is examined; on later ones only the delay queues are declared again. */
+function createCheck(
+  { logger }: GuardPort,
+  settings: Settings,
+): (connection: AmqpConnection) => Promise<void> {
+  let levels: Levels | undefined
+  return async (connection) => {
+    const open = (): Promise<AmqpChannel> => connection.createChannel()
+    if (levels !== undefined) return assertLevels(open, levels)
+    levels = await examine({ connection, settings, logger })
   }
 }

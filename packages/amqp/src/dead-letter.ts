@@ -1,7 +1,14 @@
 import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
+import type { DeadLetterPlace } from '@onceward/core/adapter'
 import type { Outgoing, Publisher } from './clients/amqplib.ts'
 import { amqpMessage, copyOptions, storedOptions } from './delivery.ts'
-import type { DeadLetterTarget } from './options.ts'
+import type { DeadLetterTarget, Settings } from './options.ts'
+
+export function placeOf(publisher: Publisher, { deadLetter }: Settings): DeadLetterPlace {
+  if (deadLetter === undefined) return { kind: 'record' }
+  if (deadLetter === 'dlx') return { kind: 'broker' }
+  return { kind: 'publish', publish: createPublisher(publisher, deadLetter) }
+}
 
 /** Publishes dead letters; resolves once the broker has confirmed that a queue holds the message. */
 export function createPublisher(
@@ -11,7 +18,7 @@ export function createPublisher(
   return (letter) => publisher.publish(deadLetterMessage(letter, target))
 }
 
-/** The original message with its properties and headers, and with the headers that say why it is here. */
+/** The original message with its properties and headers, and with the headers that say why it is dead. */
 export function deadLetterMessage(letter: DeadLetter, target: DeadLetterTarget): Outgoing {
   const { delivery } = letter
   const message = amqpMessage(delivery)

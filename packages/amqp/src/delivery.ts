@@ -1,33 +1,44 @@
-import type { Delivery } from '@onceward/core'
+import type { Delivery, Runtime } from '@onceward/core'
 import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
-import { PUBLISH_ID } from './clients/amqplib.ts'
+import { type DeliveryChannel, PUBLISH_ID } from './clients/amqplib.ts'
+
+/** A message that is not settled yet, and its channel. Instants are milliseconds on the monotonic clock. */
+export interface Received {
+  /** As amqplib delivered it: its tag is what is settled. */
+  readonly message: ConsumeMessage
+  readonly delivery: Delivery
+  readonly channel: DeliveryChannel
+  readonly receivedAtMs: number
+  /** How often the message was held and run again. */
+  readonly rounds: number
+}
 
 type Headers = Readonly<Record<string, unknown>>
 
-/** What a copy of ours carries of the original that AMQP would change or refuse on the way. */
+/** Properties of the original that AMQP would change or refuse on a copy; the copy carries them as headers. */
 const CARRIED = {
   exchange: 'x-onceward-exchange',
   routingKey: 'x-onceward-routing-key',
-  /** It would end the wait early. */
+  /** As a property it would end the wait early. */
   expiration: 'x-onceward-expiration',
   /** The broker refuses a copy whose publisher is another user. */
   userId: 'x-onceward-user-id',
   /** The broker would route the copy to these queues again. */
   cc: 'x-onceward-cc',
-  /** How often it was published to a delay queue. */
+  /** How often the message was published to a delay queue. */
   deferrals: 'x-onceward-deferrals',
 } as const
 
 const OURS = 'x-onceward-'
 
-/** Written by the broker about one stay in a queue; a copy starts anew (A9). */
+/** Headers that the broker writes about one stay in a queue; a copy starts without them (A9). */
 const BROKERS = /^(x-death|x-(first|last)-death-.*|x-delivery-count|x-acquired-count)$/
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
 /**
- * A message of RabbitMQ as a delivery. Headers that are text, numbers, booleans or bytes of UTF-8 are there as text;
- * tables, lists and other bytes are in `raw` alone.
+ * Makes a delivery of a RabbitMQ message. Headers that are text, numbers, booleans or UTF-8 bytes become text; tables,
+ * lists and other bytes are only in `raw`.
  */
 export function toDelivery(received: ConsumeMessage, queue: string): Delivery {
   const message = restored(received)
@@ -46,11 +57,23 @@ export function toDelivery(received: ConsumeMessage, queue: string): Delivery {
     ...(orderingKey === undefined ? {} : { orderingKey }),
     ...(producedAt === undefined ? {} : { producedAt }),
     deliveryCount: countOf(received) + deferrals,
-    // The delivery before a copy may have begun: a suspect costs a statement, an uncounted poison the process.
+    // An earlier delivery of a deferred message may have run. A check costs a statement; an uncounted poison message
+    // costs the process.
     redelivered: received.fields.redelivered || deferrals > 0,
     raw: message,
   }
 }
+
+/** Takes a message in hand. */
+export type Accept = (message: ConsumeMessage, channel: DeliveryChannel) => Received
+
+export const createAccept =
+  (queue: string, runtime: Pick<Runtime, 'monotonic'>): Accept =>
+  (message, channel) => {
+    channel.delivered(message)
+    const delivery = toDelivery(message, queue)
+    return { message, channel, delivery, receivedAtMs: runtime.monotonic(), rounds: 0 }
+  }
 
 /**
  * The message that a delivery was made of, with the exchange, routing key and headers that its publisher gave it,
@@ -68,7 +91,7 @@ export function deferralsOf({ properties }: ConsumeMessage): number {
   return Number.isSafeInteger(count) && count > 0 ? count : 0
 }
 
-/** Properties of a copy: those of the original as far as a copy may bear them, and where it came from. */
+/** Properties of a copy: the original's as far as a copy may have them, and where the original came from. */
 export function copyOptions(message: ConsumeMessage, extra: Headers): Options.Publish {
   const { fields, properties } = message
   const { CC: cc, ...headers } = properties.headers ?? {}
@@ -88,7 +111,7 @@ export function copyOptions(message: ConsumeMessage, extra: Headers): Options.Pu
   }
 }
 
-/** Properties of a delivery whose message is not at hand any more. */
+/** Properties of a stored delivery, whose message is gone. */
 export function storedOptions(delivery: Delivery, extra: Headers): Options.Publish {
   const { headers, contentType, messageId, producedAt } = delivery
   const timestamp = producedAt === undefined ? undefined : Math.floor(producedAt.getTime() / 1_000)
@@ -100,7 +123,7 @@ export function storedOptions(delivery: Delivery, extra: Headers): Options.Publi
 
 export const deferralHeader = (count: number): Headers => ({ [CARRIED.deferrals]: count })
 
-/** As it was before it went through a delay queue. */
+/** The message as it was before it went through a delay queue. */
 function restored(message: ConsumeMessage): ConsumeMessage {
   if (deferralsOf(message) === 0) return message
   const { fields, properties } = message
@@ -118,7 +141,7 @@ function restored(message: ConsumeMessage): ConsumeMessage {
   }
 }
 
-/** Ours say why and from where a copy was made; those of an earlier one would contradict the new ones. */
+/** Drops headers that onceward wrote on an earlier copy, which would contradict the new ones. */
 function withoutOurs(headers: Headers): Headers {
   const kept = Object.entries(headers).filter(([name, value]) => {
     const lowerCased = name.toLowerCase()
@@ -137,7 +160,7 @@ function toHeaders(headers: Headers): Delivery['headers'] {
     const text = name === PUBLISH_ID ? undefined : textOf(value)
     return text === undefined ? [] : [[name.toLowerCase(), text] as const]
   })
-  // Not by assignment: a header may be called __proto__.
+  // Not by assignment, because a header may be called __proto__.
   return Object.fromEntries(entries)
 }
 
@@ -154,14 +177,14 @@ function textOf(value: unknown): string | undefined {
   }
 }
 
-/** Quorum queues count from the second delivery on; classic ones only know that it was not the first. */
+/** Quorum queues count redeliveries; classic queues only tell that a delivery is not the first. */
 function countOf({ fields, properties }: ConsumeMessage): number {
   const count = Number(properties.headers?.['x-delivery-count'])
   if (Number.isSafeInteger(count) && count > 0) return count + 1
   return fields.redelivered ? 2 : 1
 }
 
-/** A publisher's counter is no identity beside another's: its application, where it names one, is part of the id. */
+/** Two publishers may count alike, so the application id is part of the message id where it is set. */
 function composedId({ messageId, appId }: MessageProperties): string | undefined {
   const id = textOf(messageId)
   const application = textOf(appId)

@@ -1,6 +1,8 @@
 import { ConfigurationError, type Logger } from '@onceward/core'
-import { type AmqpConnection, serverVersion } from './client.ts'
-import { exchangeMissing, queueMissing, troubleOf } from './errors.ts'
+import { type Findings, reportFindings, when } from '@onceward/core/adapter'
+import type { AmqpConnection } from './client.ts'
+import { serverVersion } from './clients/connector.ts'
+import { classifyError, exchangeMissing, queueMissing } from './errors.ts'
 import type { Settings } from './options.ts'
 import {
   assertLevels,
@@ -18,17 +20,11 @@ export interface Surroundings {
   readonly logger: Logger
 }
 
-/** What the checks found. Each text names the fix. */
-export interface Findings {
-  readonly problems: readonly string[]
-  readonly warnings: readonly string[]
-}
-
 /**
- * Looks at the queue and the dead-letter place before the first delivery, and declares the delay queues; answers
- * what a later connection has to declare again.
+ * Checks the queue and the dead-letter place before the first delivery and declares the delay queues. Answers what a
+ * later connection has to declare again.
  *
- * @throws {@link ConfigurationError} when it cannot work; any other error is the client's and may pass.
+ * @throws {@link ConfigurationError} when the settings cannot work. Any other error is the client's and may pass.
  */
 export async function examine({ connection, settings, logger }: Surroundings): Promise<Levels> {
   const { queue } = settings
@@ -40,10 +36,7 @@ export async function examine({ connection, settings, logger }: Surroundings): P
     shape === undefined
       ? unknownFindings(queue)
       : queueFindings(shape, { settings, version: await versionOf(open) })
-  for (const warning of found.warnings) {
-    logger.warn({ queue, finding: warning }, 'the RabbitMQ set-up deserves a look')
-  }
-  if (found.problems.length > 0) throw new ConfigurationError(found.problems.join('\n'))
+  reportFindings([found], logger, { queue })
   if (shape !== undefined) await checkExchangeOf(open, shape)
   const levels = { queue, levelsMs: settings.levelsMs, isQuorum: isQuorumQueue(shape) }
   await assertLevels(open, levels)
@@ -58,7 +51,7 @@ async function checkPlaces(open: OpenChannel, { queue, deadLetter }: Settings): 
       () => queueMissing('queue', queue),
     )
   } catch (error) {
-    throw troubleOf(error).kind === 'locked' ? exclusive(queue) : error
+    throw classifyError(error).kind === 'locked' ? exclusive(queue) : error
   }
   if (typeof deadLetter !== 'object') return
   if ('queue' in deadLetter) {
@@ -72,7 +65,7 @@ async function checkPlaces(open: OpenChannel, { queue, deadLetter }: Settings): 
   await checkThere(open, (channel) => channel.checkExchange(exchange), missing)
 }
 
-/** A queue whose dead-letter exchange is missing drops what it should hand over, silently. */
+/** A queue whose dead-letter exchange is missing silently drops what it dead-letters. */
 async function checkExchangeOf(open: OpenChannel, shape: QueueShape): Promise<void> {
   const exchange = shape.arguments['x-dead-letter-exchange']
   if (typeof exchange !== 'string' || exchange === '') return
@@ -127,7 +120,7 @@ export function queueFindings(shape: QueueShape, facts: QueueFacts): Findings {
 const hasExchange = (shape: QueueShape, { settings }: QueueFacts): boolean =>
   settings.deadLetterPolicy || shape.arguments['x-dead-letter-exchange'] !== undefined
 
-/** Trap T22: the broker drops a message that came back once too often and has nowhere to go. */
+/** Trap T22: beyond its delivery limit the broker drops a message that has no dead-letter exchange. */
 function limitProblems(shape: QueueShape, facts: QueueFacts): readonly string[] {
   const { queue, deadLetter } = facts.settings
   const limit = Number(shape.arguments['x-delivery-limit'] ?? -1)
@@ -139,7 +132,7 @@ function limitProblems(shape: QueueShape, facts: QueueFacts): readonly string[] 
   )
 }
 
-/** 4.0 gave every quorum queue a limit of 20. */
+/** Since 4.0 every quorum queue has a delivery limit of 20. */
 function limitWarnings(shape: QueueShape, facts: QueueFacts): readonly string[] {
   const { queue } = facts.settings
   const isLimited = (facts.version?.[0] ?? 0) >= 4 && !('x-delivery-limit' in shape.arguments)
@@ -163,5 +156,3 @@ const exclusive = (queue: string): ConfigurationError =>
     `'${queue}' is an exclusive queue: it goes with the connection that declared it, and a message that waits in a ` +
       'delay queue has nowhere to return to. Declare it without `exclusive`.',
   )
-
-const when = (found: boolean, text: string): readonly string[] => (found ? [text] : [])

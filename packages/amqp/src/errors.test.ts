@@ -1,6 +1,6 @@
 import { CallTimeoutError } from '@onceward/core/adapter'
 import { expect, test } from 'vitest'
-import { BACKOFF, CancelledError, isConnectionClosed, troubleOf } from './errors.ts'
+import { BACKOFF, CancelledError, classifyError, isConnectionClosed } from './errors.ts'
 
 const coded = (message: string, code: unknown): Error => Object.assign(new Error(message), { code })
 
@@ -21,7 +21,7 @@ test.each([
   ['text', 'other'],
   [undefined, 'other'],
 ])('%s is %s', (error, kind) => {
-  expect(troubleOf(error).kind).toBe(kind)
+  expect(classifyError(error).kind).toBe(kind)
 })
 
 test('every pause is bounded, and begins well below its bound', () => {

@@ -1,12 +1,12 @@
 import { ConfigurationError } from '@onceward/core'
-import type { BackoffRange } from '@onceward/core/adapter'
+import type { BackoffRange, ClassifiedError } from '@onceward/core/adapter'
 
 /**
- * What a failed call to the broker means for the one who made it.
+ * What a failed call to the broker means.
  *
  * @see https://www.rabbitmq.com/docs/channels#error-handling
  */
-export type TroubleKind =
+export type BrokerErrorKind =
   | 'missing'
   | 'denied'
   | 'locked'
@@ -15,14 +15,10 @@ export type TroubleKind =
   | 'cancelled'
   | 'other'
 
-/** A failed call, told apart. `text` goes into logs and `health().reason`. */
-export interface Trouble {
-  readonly kind: TroubleKind
-  readonly text: string
-}
+export type BrokerError = ClassifiedError<BrokerErrorKind>
 
-/** Longest pauses between two tries of the loop, milliseconds; the first is `baseMs`, then doubled, full jitter. */
-export const BACKOFF: Readonly<Record<TroubleKind, BackoffRange>> = {
+/** Pauses between two tries, milliseconds: from `baseMs`, doubled after each failure, up to `maxMs`; full jitter. */
+export const BACKOFF: Readonly<Record<BrokerErrorKind, BackoffRange>> = {
   missing: { baseMs: 500, maxMs: 5_000 },
   denied: { baseMs: 1_000, maxMs: 30_000 },
   locked: { baseMs: 1_000, maxMs: 30_000 },
@@ -33,7 +29,7 @@ export const BACKOFF: Readonly<Record<TroubleKind, BackoffRange>> = {
 }
 
 /** Reply codes of AMQP 0-9-1 and codes of sockets. */
-const KIND_OF_CODE: ReadonlyMap<unknown, TroubleKind> = new Map<unknown, TroubleKind>([
+const KIND_OF_CODE: ReadonlyMap<unknown, BrokerErrorKind> = new Map<unknown, BrokerErrorKind>([
   [403, 'denied'],
   [404, 'missing'],
   [405, 'locked'],
@@ -49,8 +45,8 @@ const KIND_OF_CODE: ReadonlyMap<unknown, TroubleKind> = new Map<unknown, Trouble
   ['ETIMEDOUT', 'network'],
 ])
 
-/** What amqplib says without a code. */
-const KIND_OF_TEXT: readonly (readonly [RegExp, TroubleKind])[] = [
+/** Errors that amqplib throws without a code. */
+const KIND_OF_TEXT: readonly (readonly [RegExp, BrokerErrorKind])[] = [
   [/ACCESS.REFUSED/, 'denied'],
   [/connection closed|channel closed|channel ended|socket closed|unexpected close/i, 'network'],
   [/heartbeat timeout/i, 'network'],
@@ -66,11 +62,11 @@ export class CancelledError extends Error {
   }
 }
 
-/** A message that the broker did not take, or that no queue got. */
+/** A message that the broker did not accept, or that reached no queue. */
 export class PublishError extends Error {
   override readonly name = 'PublishError'
 
-  /** Confirmed, and yet in no queue (A2). */
+  /** The broker confirmed a message although it reached no queue (A2). */
   static unroutable(
     {
       exchange,
@@ -85,8 +81,8 @@ export class PublishError extends Error {
   }
 }
 
-/** Total: every value thrown by a client means something. */
-export function troubleOf(error: unknown): Trouble {
+/** Classifies every value that a client may throw. */
+export function classifyError(error: unknown): BrokerError {
   const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
   const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
   const byText = KIND_OF_TEXT.find(([pattern]) => pattern.test(text))?.[1]
@@ -112,7 +108,7 @@ export function exchangeMissing(option: string, exchange: string): Configuration
 }
 
 export function connectionGone(error: unknown): ConfigurationError {
-  const cause = error === undefined ? 'closed' : troubleOf(error).text
+  const cause = error === undefined ? 'closed' : classifyError(error).text
   return new ConfigurationError(
     `The AMQP connection given to consumeAmqp is over (${cause}), and only its owner can open another. Give a ` +
       'function, `() => amqp.connect(url)`, which is called again after each loss, or connect with `recovery`.',

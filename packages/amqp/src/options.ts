@@ -1,10 +1,11 @@
-import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
+import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
   type GuardSettings,
   quoted,
   RUN_DEFAULTS,
   type RunSettings,
   rangeProblems,
+  refuseProblems,
   resolveRunOptions,
   runOptionProblems,
 } from '@onceward/core/adapter'
@@ -80,7 +81,7 @@ export const DEFAULTS: Readonly<
   retryLevelsMs: Object.freeze([1_000, 5_000, 30_000, 120_000, 600_000, 3_600_000]),
 })
 
-/** The server looks at its timeouts once a minute, so they fire up to a minute late; as much again is ours. */
+/** The server checks its timeouts once a minute, so they fire up to a minute late. Another minute is the margin. */
 export const TIMEOUT_MARGIN_MS = 120_000
 /** AMQP: bytes of a short string. */
 const NAME_BYTES = 255
@@ -94,7 +95,7 @@ export interface Settings extends RunSettings {
   /** Ascending. */
   readonly levelsMs: readonly number[]
   readonly holdMs: number
-  /** Oldest that a delivery in hand may get before it is deferred or the server takes it back. */
+  /** A delivery in hand is deferred before it gets older than this, because the server would take it back. */
   readonly oldestMs: number
   readonly prefetch: number
   readonly consumer: Omit<Options.Consume, 'noAck' | 'noLocal'>
@@ -103,8 +104,7 @@ export interface Settings extends RunSettings {
 
 /** @throws {@link ConfigurationError} with every problem at once. */
 export function resolveSettings(options: ConsumeAmqpOptions, guard: GuardSettings): Settings {
-  const problems = problemsOf(options, guard)
-  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+  refuseProblems(problemsOf(options, guard))
   const run = resolveRunOptions(options, guard)
   const isBatch = guard.transaction === 'batch'
   const prefetch =
@@ -168,7 +168,7 @@ function problemsOf(options: ConsumeAmqpOptions, guard: GuardSettings): readonly
   ]
 }
 
-/** With it a message is gone once it was sent: there is nothing left to settle, and a crash loses it. */
+/** With `noAck` the broker forgets a message when it sends it: nothing is left to settle, and a crash loses it. */
 function noAckProblems(options: ConsumeAmqpOptions): readonly string[] {
   const isAsked = [options, options.consumer ?? {}].some((each) => Reflect.get(each, 'noAck'))
   return isAsked

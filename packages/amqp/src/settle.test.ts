@@ -2,10 +2,10 @@ import type { Settlement } from '@onceward/core'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import { expect, test } from 'vitest'
-import { Line } from './clients/amqplib.ts'
-import { toDelivery } from './delivery.ts'
+import { DeliveryChannel } from './clients/amqplib.ts'
+import { type Received, toDelivery } from './delivery.ts'
 import { message, RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
-import { giveBack, type Received, type SettleContext, settle } from './settle.ts'
+import { giveBack, type SettleContext, settle } from './settle.ts'
 
 const queue = 'orders'
 const NOW_MS = 1_000_000
@@ -15,8 +15,8 @@ const OLDEST_MS = 600_000
 function setUp(place: SettleContext['place']['kind'] = 'record') {
   const made = handMadeGuard()
   const connection = new RecordingConnection()
-  const line = new Line(new RecordingChannel(connection) as never)
-  const state = { refused: 0, mayHold: true, isQuiet: true, isPublished: true }
+  const channel = new DeliveryChannel(new RecordingChannel(connection) as never)
+  const state = { mayHold: true, isQuiet: true, isPublished: true }
   const published: object[] = []
   const context: SettleContext = {
     port: made.port,
@@ -29,27 +29,25 @@ function setUp(place: SettleContext['place']['kind'] = 'record') {
         if (!state.isPublished) throw new Error('message nacked')
       },
     },
-    place: place === 'target' ? { kind: place, publish: async () => undefined } : { kind: place },
-    levels: async () => undefined,
+    place: place === 'publish' ? { kind: place, publish: async () => undefined } : { kind: place },
+    assertLevels: async () => undefined,
     mayHold: () => state.mayHold,
-    quiet: async () => state.isQuiet,
-    onRefused: () => {
-      state.refused += 1
-    },
+    stopDeliveries: async () => state.isQuiet,
+    counts: { settleFailures: 0 },
   }
   const receive = (headers: object = {}, receivedAtMs: number = NOW_MS): Received => {
     const properties = { messageId: 'm-a', headers } as Partial<ConsumeMessage['properties']>
     const received = message('a', { deliveryTag: 1 }, properties)
-    line.delivered(received)
+    channel.delivered(received)
     return {
       message: received,
       delivery: toDelivery(received, queue),
-      line,
+      channel,
       receivedAtMs,
       rounds: 0,
     }
   }
-  return { ...made, connection, line, state, published, context, receive }
+  return { ...made, connection, channel, state, published, context, receive }
 }
 
 const ack: Settlement = { kind: 'ack', by: 'processed' }
@@ -69,7 +67,7 @@ test('what is told is settled, and nothing is reported', async () => {
   expect(await giveBack(kit.context, kit.receive())).toBeUndefined()
   await kit.clock.advance(0)
   expect(kit.connection.named('ack', 'nack').map(({ name }) => name)).toEqual(['ack', 'nack'])
-  expect(kit.state.refused).toBe(0)
+  expect(kit.context.counts.settleFailures).toBe(0)
   expect(kit.logged).toEqual([])
 })
 
@@ -78,11 +76,11 @@ test.each<[Settlement]>([[ack], [closing], [dead], [failed(20_000)]])(
   async (settlement) => {
     const kit = setUp()
     const received = kit.receive()
-    kit.line.closed()
+    kit.channel.closed()
     expect(await settle(kit.context, received, settlement)).toBeUndefined()
     expect(kit.published).toEqual([])
-    expect(kit.state.refused).toBe(1)
-    const fields = { queue, messageId: 'm-a', trouble: 'its channel is closed' }
+    expect(kit.context.counts.settleFailures).toBe(1)
+    const fields = { queue, messageId: 'm-a', reason: 'its channel is closed' }
     expect(kit.logged).toMatchObject([{ level: 'warn', fields }])
   },
 )
@@ -93,7 +91,7 @@ test('what would return to this consumer at once stays unsettled until its chann
   kit.state.isQuiet = false
   expect(await settle(kit.context, kit.receive(), closing)).toBeUndefined()
   expect(kit.connection.settled()).toEqual([])
-  expect(kit.state.refused).toBe(0)
+  expect(kit.context.counts.settleFailures).toBe(0)
 })
 
 test('a wait is held up to `holdMs`, and beyond it in a copy that counts one deferral more', async () => {
@@ -130,12 +128,12 @@ test('a copy that is not confirmed leaves the message in hand, and is reported',
   kit.state.isPublished = false
   expect(await settle(kit.context, kit.receive(), failed(20_000))).toBe(KEPT_UNTIL_MS)
   expect(kit.connection.settled()).toEqual([])
-  const fields = { queue, messageId: 'm-a', trouble: expect.stringMatching(/message nacked/) }
+  const fields = { queue, messageId: 'm-a', reason: expect.stringMatching(/message nacked/) }
   expect(kit.logged).toMatchObject([{ level: 'error', fields }])
 })
 
 test('a dead letter that cannot be published stays, and only an error is reported', async () => {
-  const kit = setUp('target')
+  const kit = setUp('publish')
   const settling = (error?: Error) => {
     const port = { publishDeadLetter: async () => ({ kind: 'retry', error }) as const }
     return settle({ ...kit.context, port }, kit.receive(), dead)
@@ -145,17 +143,17 @@ test('a dead letter that cannot be published stays, and only an error is reporte
   expect(kit.logged).toEqual([])
   expect(await settling(new Error('no such queue'))).toBe(KEPT_UNTIL_MS)
   expect(kit.connection.settled()).toEqual([])
-  const fields = { queue, messageId: 'm-a', trouble: expect.stringMatching(/no such queue/) }
+  const fields = { queue, messageId: 'm-a', reason: expect.stringMatching(/no such queue/) }
   expect(kit.logged).toMatchObject([{ level: 'error', fields }])
 })
 
 // Red when the rejection reaches the loop, which would end with what else it has in hand.
 test('a verb that fails is reported, and its message stays in hand', async () => {
-  const kit = setUp('target')
+  const kit = setUp('publish')
   const port = { publishDeadLetter: () => Promise.reject(new Error('no connection')) }
   expect(await settle({ ...kit.context, port }, kit.receive(), dead)).toBe(KEPT_UNTIL_MS)
   expect(kit.connection.settled()).toEqual([])
-  expect(kit.state.refused).toBe(1)
-  const fields = { queue, messageId: 'm-a', trouble: expect.stringMatching(/no connection/) }
+  expect(kit.context.counts.settleFailures).toBe(1)
+  const fields = { queue, messageId: 'm-a', reason: expect.stringMatching(/no connection/) }
   expect(kit.logged).toMatchObject([{ level: 'warn', fields }])
 })

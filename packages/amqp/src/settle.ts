@@ -1,30 +1,12 @@
-import type { Delivery, Logger, Publish, Runtime, Settlement } from '@onceward/core'
-import type { GuardPort } from '@onceward/core/adapter'
+import type { Logger, Runtime, Settlement } from '@onceward/core'
+import type { DeadLetterPlace, GuardPort } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
-import type { Line, Publisher } from './clients/amqplib.ts'
-import { copyOptions, deferralHeader, deferralsOf } from './delivery.ts'
-import { troubleOf } from './errors.ts'
+import type { Publisher } from './clients/amqplib.ts'
+import { placeOf } from './dead-letter.ts'
+import { copyOptions, deferralHeader, deferralsOf, type Received } from './delivery.ts'
+import { classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
 import { levelFor, levelQueue } from './topology.ts'
-
-/** A message in hand: unacked, on the channel that brought it. Instants are milliseconds on the monotonic clock. */
-export interface Received {
-  /** As it came: its tag is what is settled. */
-  readonly message: ConsumeMessage
-  readonly delivery: Delivery
-  readonly line: Line
-  readonly receivedAtMs: number
-  /** How often it was held and handed over again. */
-  readonly rounds: number
-}
-
-/** Where dead messages go. */
-export type DeadLetterPlace =
-  | { readonly kind: 'target'; readonly publish: Publish }
-  /** The queue's own dead-letter exchange takes what is rejected. */
-  | { readonly kind: 'dlx' }
-  /** `failed_events` has the message: nothing is to publish. */
-  | { readonly kind: 'record' }
 
 /** What settling needs. */
 export interface SettleContext {
@@ -34,31 +16,45 @@ export interface SettleContext {
   readonly settings: Pick<Settings, 'queue' | 'levelsMs' | 'holdMs' | 'oldestMs'>
   readonly publisher: Pick<Publisher, 'publish'>
   readonly place: DeadLetterPlace
-  /** Sees to it that the delay queues are there. */
-  readonly levels: () => Promise<void>
+  /** Declares the delay queues where they may be missing. */
+  readonly assertLevels: () => Promise<void>
   /** Whether one more message may wait in hand; none may in a drain. */
   readonly mayHold: (why: 'short' | 'outage') => boolean
-  /** Resolves when a message that is given back does not return to this consumer at once; false when it would. */
-  readonly quiet: () => Promise<boolean>
-  /** Counts what the broker was not told. */
-  readonly onRefused: () => void
+  /** Resolves when a message that is given back goes to other consumers; false if it would come back to this one. */
+  readonly stopDeliveries: () => Promise<boolean>
+  /** Settlements that the broker was not told; their messages return. */
+  readonly counts: { settleFailures: number }
+}
+
+interface ContextParts extends Pick<SettleContext, 'assertLevels' | 'stopDeliveries'> {
+  readonly port: GuardPort
+  readonly settings: Settings
+  readonly publisher: Publisher
+}
+
+/** The context but for `mayHold`, which the dispatcher adds: it knows what is held. */
+export function createSettleContext(parts: ContextParts): Omit<SettleContext, 'mayHold'> {
+  const { port, settings, publisher } = parts
+  const { runtime, logger } = port
+  const place = placeOf(publisher, settings)
+  return { ...parts, runtime, logger, place, counts: { settleFailures: 0 } }
 }
 
 /**
- * Until when the message stays in hand, to be handed over again then; undefined when it is settled, or gone with its
- * channel: then the broker delivers it again, and the store decides.
+ * Until when the message stays in hand before it runs again; undefined if it is settled, or if its channel closed: then
+ * the broker delivers it again, and the store decides.
  */
-export type HeldUntil = number | undefined
+export type SettleAnswer = number | undefined
 
 type Verb<Kind extends Settlement['kind']> = (
   context: SettleContext,
   received: Received,
   settlement: Extract<Settlement, { kind: Kind }>,
-) => HeldUntil | Promise<HeldUntil>
+) => SettleAnswer | Promise<SettleAnswer>
 
 const VERBS = {
   ack: (context, received) => {
-    told(context, received, received.line.ack(received.message))
+    told(context, received, received.channel.ack(received.message))
     return undefined
   },
   defer: (context, received, { reason, until }) => {
@@ -72,41 +68,41 @@ const VERBS = {
   },
   'dead-letter': deadLetter,
   abandon: (context, received, { reason }) =>
-    // Lost, late or unknown: whoever claims it next finds out, and here that is us.
+    // The lease was lost, the deadline passed, or the commit is unknown: the next claim of this consumer finds out.
     reason === 'closing'
       ? giveBack(context, received)
       : wait(context, received, longerMs(context, received, SOON_MS)),
 } satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
 
 /**
- * Carries a settlement out. Never rejects: the stores know already, so a failed call costs a redelivery. What needs no
- * answer of the broker answers at once, so that the next one in line sees how much is held.
+ * Carries out a settlement. Never rejects: the settlement is stored, so a failed call costs a redelivery. A settlement
+ * that the broker need not confirm is answered synchronously, so that the next one sees how much is held.
  */
 export function settle(
   context: SettleContext,
   received: Received,
   settlement: Settlement,
-): HeldUntil | Promise<HeldUntil> {
+): SettleAnswer | Promise<SettleAnswer> {
   const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
-  const failed = (error: unknown): HeldUntil => {
-    refused(context, received, troubleOf(error).text)
+  const failed = (error: unknown): SettleAnswer => {
+    refused(context, received, classifyError(error).text)
     return keep(context, received)
   }
   const answer = verb(context, received, settlement)
   return answer instanceof Promise ? answer.catch(failed) : answer
 }
 
-/** Back to the queue at once: it was not begun. */
-export async function giveBack(context: SettleContext, received: Received): Promise<HeldUntil> {
-  // Unsettled it goes back when its channel closes; given back now it would come again and again.
-  if (!(await context.quiet())) return undefined
-  told(context, received, received.line.nack(received.message, true))
+/** Returns a message that was not started to the queue at once. */
+export async function giveBack(context: SettleContext, received: Received): Promise<SettleAnswer> {
+  // Left unsettled, the message returns when its channel closes. Given back now, it would come again and again.
+  if (!(await context.stopDeliveries())) return undefined
+  told(context, received, received.channel.nack(received.message, true))
   return undefined
 }
 
 const SOON_MS = 1_000
 
-/** An event that is still busy when it is asked for again is asked for half as often. */
+/** Doubles the wait each time an event is still running elsewhere. */
 function longerMs(
   { settings, runtime }: SettleContext,
   { rounds }: Received,
@@ -116,38 +112,38 @@ function longerMs(
   return Math.max(waitMs, leastMs) * (1 + runtime.random() * 0.2)
 }
 
-/** A dead message that must be seen again, or one that could not be published: soon, but no hot loop. */
-function keep(context: SettleContext, received: Received): HeldUntil {
+/** Keeps a dead message, or one that could not be published, in hand and tries again: soon, but not in a hot loop. */
+function keep(context: SettleContext, received: Received): SettleAnswer {
   const laterMs = 5_000 + context.runtime.random() * 25_000
   if (!isTooOld(context, received, laterMs)) return hold(context, received, laterMs)
-  // Nowhere else to go: another delivery costs less than the channel with all that is in hand.
-  return told(context, received, received.line.nack(received.message, true))
+  // No other place is left: one redelivery costs less than losing the channel with everything in hand.
+  return told(context, received, received.channel.nack(received.message, true))
 }
 
-/** In hand where that is short and there is room, else in a delay queue. */
+/** Waits in hand if the wait is short and there is room, else in a delay queue. */
 function wait(
   context: SettleContext,
   received: Received,
   waitMs: number,
-): HeldUntil | Promise<HeldUntil> {
+): SettleAnswer | Promise<SettleAnswer> {
   const isShort = waitMs <= context.settings.holdMs && !isTooOld(context, received, waitMs)
   if (isShort && context.mayHold('short')) return hold(context, received, waitMs)
   return postpone(context, received, waitMs)
 }
 
-/** Kept in hand: every delivery counts towards a delivery limit, and nobody could process it elsewhere either. */
+/** While the store is down messages stay in hand: each redelivery counts towards a delivery limit and gains nothing. */
 function outage(
   context: SettleContext,
   received: Received,
   waitMs: number,
-): HeldUntil | Promise<HeldUntil> {
+): SettleAnswer | Promise<SettleAnswer> {
   if (!context.mayHold('outage')) return giveBack(context, received)
   const spreadMs = waitMs + context.runtime.random() * SOON_MS
   if (isTooOld(context, received, spreadMs)) return postpone(context, received, spreadMs)
   return hold(context, received, spreadMs)
 }
 
-/** Soon the server would take it for stuck, and close the channel under all the others. */
+/** Whether the server's consumer timeout would soon close the channel because of this message. */
 function isTooOld(
   { runtime, settings }: SettleContext,
   received: Received,
@@ -156,26 +152,26 @@ function isTooOld(
   return runtime.monotonic() + waitMs - received.receivedAtMs > settings.oldestMs
 }
 
-function hold(context: SettleContext, received: Received, waitMs: number): HeldUntil {
-  return received.line.isOpen ? context.runtime.monotonic() + waitMs : undefined
+function hold(context: SettleContext, received: Received, waitMs: number): SettleAnswer {
+  return received.channel.isOpen ? context.runtime.monotonic() + waitMs : undefined
 }
 
 /**
- * A confirmed copy in the delay queue, and only then the ack (A2, A10): after a crash between the two both exist, and
- * one wins. Never a requeue, which would come back at once (brokers.md §0.9).
+ * Publishes a copy to the delay queue and acks only once it is confirmed (A2, A10). After a crash between the two both
+ * exist, and one of them wins the claim. A requeue would come back at once (brokers.md §0.9).
  */
 async function postpone(
   context: SettleContext,
   received: Received,
   waitMs: number,
-): Promise<HeldUntil> {
-  const { line, message, delivery } = received
-  if (!line.isOpen) return told(context, received, false)
+): Promise<SettleAnswer> {
+  const { channel, message, delivery } = received
+  if (!channel.isOpen) return told(context, received, false)
   const { queue, levelsMs } = context.settings
   const routingKey = levelQueue(queue, levelFor(levelsMs, waitMs))
   const original = delivery.raw as ConsumeMessage
   try {
-    await context.levels()
+    await context.assertLevels()
     await context.publisher.publish({
       exchange: '',
       routingKey,
@@ -184,29 +180,29 @@ async function postpone(
       remedy: `declare '${routingKey}' with assertRetryTopology() of @onceward/amqp, or start the consumer again`,
     })
   } catch (error) {
-    const fields = { queue, messageId: messageIdOf(received), trouble: troubleOf(error).text }
+    const fields = { queue, messageId: messageIdOf(received), reason: classifyError(error).text }
     context.logger.error(
       fields,
       'a message could not be deferred; it is kept in hand and tried again',
     )
     return keep(context, received)
   }
-  return told(context, received, line.ack(message))
+  return told(context, received, channel.ack(message))
 }
 
-/** The record is durable. It is published before the original goes, so a crash between publishes it again. */
+/** Publishes the dead letter and then acks the original. A crash between the two publishes it again. */
 async function deadLetter(
   context: SettleContext,
   received: Received,
   settlement: Settlement,
-): Promise<HeldUntil> {
+): Promise<SettleAnswer> {
   const { place, port } = context
-  const { line, message } = received
-  if (place.kind === 'dlx') return told(context, received, line.nack(message, false))
-  if (place.kind === 'target') {
+  const { channel, message } = received
+  if (place.kind === 'broker') return told(context, received, channel.nack(message, false))
+  if (place.kind === 'publish') {
     const answer = await port.publishDeadLetter(settlement, place.publish)
     if (answer.kind === 'retry') {
-      // Without an error another process is publishing it right now.
+      // Without an error, another process is publishing the dead letter right now.
       if (answer.error === undefined) {
         return wait(context, received, longerMs(context, received, SOON_MS))
       }
@@ -214,7 +210,7 @@ async function deadLetter(
       return keep(context, received)
     }
   }
-  return told(context, received, line.ack(message))
+  return told(context, received, channel.ack(message))
 }
 
 function told(context: SettleContext, received: Received, wasTold: boolean): undefined {
@@ -223,14 +219,14 @@ function told(context: SettleContext, received: Received, wasTold: boolean): und
 
 const messageIdOf = ({ message }: Received): unknown => message.properties.messageId
 
-function refused(context: SettleContext, received: Received, trouble: string): void {
-  context.onRefused()
-  const fields = { queue: context.settings.queue, messageId: messageIdOf(received), trouble }
+function refused(context: SettleContext, received: Received, reason: string): void {
+  context.counts.settleFailures += 1
+  const fields = { queue: context.settings.queue, messageId: messageIdOf(received), reason }
   context.logger.warn(fields, 'a settlement was not carried out; the message will return')
 }
 
 function notPublished(context: SettleContext, received: Received, error: unknown): void {
-  const trouble = troubleOf(error).text
-  const fields = { queue: context.settings.queue, messageId: messageIdOf(received), trouble }
+  const reason = classifyError(error).text
+  const fields = { queue: context.settings.queue, messageId: messageIdOf(received), reason }
   context.logger.error(fields, 'a dead letter could not be published; it will be tried again')
 }

@@ -103,7 +103,7 @@ test('learns at most two dozen arguments', async () => {
   expect(connection.named('assertQueue')).toHaveLength(24)
 })
 
-test('a queue that is not there is missing; any other trouble is told', async () => {
+test('a queue that does not exist is missing; any other error is reported', async () => {
   const connection = new RecordingConnection()
   const describing = () => describeQueue(() => connection.createChannel(), 'orders')
   const throwing = (error: Error) => () => {
@@ -117,7 +117,7 @@ test('a queue that is not there is missing; any other trouble is told', async ()
   await expect(describing()).rejects.toThrow('RESOURCE_LOCKED')
 })
 
-test('what is not there is told in words of its own, any other trouble as it is', async () => {
+test('a missing queue or exchange has an error text of its own, any other error is thrown as it is', async () => {
   const connection = new RecordingConnection()
   const missing = () => new ConfigurationError('declare it')
   const checking = (error?: Error) =>

@@ -1,23 +1,24 @@
 import { ConfigurationError } from '@onceward/core'
 import type { Options } from 'amqplib'
-import { type AmqpChannel, type AmqpConnection, serverVersion } from './client.ts'
-import { troubleOf } from './errors.ts'
+import type { AmqpChannel, AmqpConnection } from './client.ts'
+import { serverVersion } from './clients/connector.ts'
+import { classifyError } from './errors.ts'
 import { levelProblems, nameProblems } from './options.ts'
 
-/** Opens a channel to be thrown away: a declaration that is refused closes the one it was made on. */
+/** Opens a channel for one call: a refused declaration closes its channel. */
 export type OpenChannel = () => Promise<AmqpChannel>
 
 /** The delay queue of a level. */
 export const levelQueue = (queue: string, levelMs: number): string => `${queue}.retry.${levelMs}`
 
-/** The shortest level that is long enough, else the longest: what comes back too early is deferred again. */
+/** The shortest level that is long enough, else the longest: a message that returns too early is deferred again. */
 export function levelFor(levelsMs: readonly number[], waitMs: number): number {
   const level = levelsMs.find((each) => each >= waitMs) ?? levelsMs.at(-1)
   if (level === undefined) throw new ConfigurationError('There is no delay level.')
   return level
 }
 
-/** How a queue was declared; policies are not part of it. */
+/** How a queue was declared, without policies. */
 export interface QueueShape {
   readonly durable: boolean
   readonly autoDelete: boolean
@@ -58,7 +59,7 @@ export async function assertRetryTopology(
   return levels.map((levelMs) => levelQueue(queue, levelMs))
 }
 
-/** Other channels of the same connection, made as amqplib itself makes them. */
+/** Opens other channels on the connection of a channel, as amqplib itself does. */
 export function besides(channel: AmqpChannel): OpenChannel {
   type Again = new (connection: unknown) => AmqpChannel & { open(): Promise<unknown> }
   return async () => {
@@ -83,7 +84,7 @@ export interface Levels {
 }
 
 /**
- * Declares the delay queues, or finds them as they must be.
+ * Declares the delay queues, or checks the existing ones.
  *
  * @throws {@link ConfigurationError} naming the argument that differs, or the queues that are missing where this
  * user may not declare any.
@@ -115,12 +116,12 @@ async function assertLevel(
     })
   })
   if (answer.kind === 'done') return 'found'
-  const { kind } = troubleOf(answer.error)
+  const { kind } = classifyError(answer.error)
   if (kind === 'denied') return (await exists(open, name)) ? 'found' : 'missing'
   const shape = kind === 'refused' ? await describeQueue(open, name) : undefined
   if (shape === undefined || shape === 'missing') throw answer.error
   const differences = differencesOf(shape, levelArguments(queue, levelMs, false))
-  // Of another type, or with limits of the operator's: it does its work too.
+  // A delay queue of another type, or with limits of the operator's, works too.
   if (differences.length === 0) return 'found'
   throw new ConfigurationError(
     `The delay queue '${name}' exists with ${differences.join(' and ')}. Delete it once it is empty, or name other ` +
@@ -128,7 +129,7 @@ async function assertLevel(
   )
 }
 
-/** Quorum queues know a TTL since 3.10. */
+/** Quorum queues support a message TTL since 3.10. */
 function knowsTtl(channel: AmqpChannel): boolean {
   const [major, minor] = serverVersion(channel) ?? [4, 0]
   return major > 3 || minor >= 10
@@ -146,7 +147,7 @@ function levelArguments(
     ...(isQuorum
       ? {
           'x-queue-type': 'quorum',
-          // Otherwise a message is lost whose queue has no leader at the moment its time is over.
+          // Otherwise a message is lost if its queue has no leader at the moment its delay ends.
           'x-dead-letter-strategy': 'at-least-once',
           'x-overflow': 'reject-publish',
         }
@@ -176,24 +177,24 @@ async function assertDeadQueue(open: OpenChannel, name: string, isQuorum: boolea
   if (answer.kind === 'failed') throw answer.error
 }
 
-/** Whether a queue is there. */
+/** Whether a queue exists. */
 export async function exists(open: OpenChannel, queue: string): Promise<boolean> {
   const answer = await onChannel(open, (channel) => channel.checkQueue(queue))
   if (answer.kind === 'done') return true
-  if (troubleOf(answer.error).kind === 'missing') return false
+  if (classifyError(answer.error).kind === 'missing') return false
   throw answer.error
 }
 
 const DIFFERENCE =
   /inequivalent arg '([^']+)' for queue .* but current is (?:the value '(.*)' of type '(\w+)')?/s
 
-/** A queue has about this many arguments; each costs one refused declaration to learn. */
+/** A queue has at most about this many arguments; learning each costs one refused declaration. */
 const MOST_ARGUMENTS = 24
 
 /**
- * How an existing queue was declared. AMQP has no question for that, but refuses a declaration that differs and says
- * in what: so it is declared, and declared again with what was said, until nothing differs. The server logs each
- * refusal. Undefined where this user may not declare it, or the server words it otherwise.
+ * How an existing queue was declared. AMQP cannot ask for that, but the server refuses a declaration that differs and
+ * names the difference. So the queue is declared again with each difference corrected, until nothing differs. The
+ * server logs each refusal. Undefined if this user may not declare the queue, or the server words the refusal otherwise.
  */
 export async function describeQueue(
   open: OpenChannel,
@@ -213,7 +214,7 @@ export async function describeQueue(
 }
 
 function unknownShape(error: unknown): undefined {
-  const { kind } = troubleOf(error)
+  const { kind } = classifyError(error)
   if (kind === 'denied' || kind === 'refused') return undefined
   throw error
 }
@@ -221,7 +222,7 @@ function unknownShape(error: unknown): undefined {
 function corrected(shape: QueueShape, error: unknown): QueueShape | undefined {
   const [, argument, value, type] = DIFFERENCE.exec(String(error)) ?? []
   if (argument === undefined) return undefined
-  // Of two values it has the other one.
+  // These arguments have two values, so the queue has the other one.
   if (argument === 'durable') return { ...shape, durable: !shape.durable }
   if (argument === 'auto_delete') return { ...shape, autoDelete: !shape.autoDelete }
   if (argument === 'exclusive') return { ...shape, exclusive: !shape.exclusive }
@@ -243,7 +244,7 @@ type Answer<T> =
   | { readonly kind: 'done'; readonly value: T }
   | { readonly kind: 'failed'; readonly error: unknown }
 
-/** A call on a channel of its own; one that is refused closes it. */
+/** Makes a call on a channel of its own, which closes if the call is refused. */
 async function onChannel<T>(
   open: OpenChannel,
   call: (channel: AmqpChannel) => Promise<T>,
@@ -259,7 +260,7 @@ async function onChannel<T>(
   }
 }
 
-/** @throws {@link ConfigurationError} by `missing` when the broker does not know it; other errors as they are. */
+/** @throws {@link ConfigurationError} made by `missing` if the broker has no such thing; other errors as they are. */
 export async function checkThere(
   open: OpenChannel,
   check: (channel: AmqpChannel) => Promise<unknown>,
@@ -267,5 +268,5 @@ export async function checkThere(
 ): Promise<void> {
   const answer = await onChannel(open, check)
   if (answer.kind === 'done') return
-  throw troubleOf(answer.error).kind === 'missing' ? missing() : answer.error
+  throw classifyError(answer.error).kind === 'missing' ? missing() : answer.error
 }

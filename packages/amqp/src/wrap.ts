@@ -1,12 +1,13 @@
 import { ConfigurationError, type Runtime } from '@onceward/core'
-import { type Guard, portOf, quoted } from '@onceward/core/adapter'
+import { type Guard, portOf, quoted, registerPublisher } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpChannel, AmqpConfirmChannel } from './client.ts'
-import { Line, Publisher } from './clients/amqplib.ts'
-import { CancelledError, exchangeMissing, troubleOf } from './errors.ts'
-import { Handover } from './handover.ts'
-import { Intake } from './intake.ts'
+import { DeliveryChannel, Publisher } from './clients/amqplib.ts'
+import { createAccept } from './delivery.ts'
+import { Dispatcher } from './dispatch.ts'
+import { CancelledError, classifyError, exchangeMissing } from './errors.ts'
 import { resolveSettings, type Settings, type WrapAmqpOptions } from './options.ts'
+import { createSettleContext } from './settle.ts'
 import {
   assertLevels,
   besides,
@@ -24,8 +25,8 @@ import {
  * channel: a dead letter or a deferred copy counts only once the broker has it. Set `channel.prefetch()`, tell it as
  * `prefetch`, and never consume with `noAck`.
  *
- * What needs the loop it cannot do: recover a channel or consumer that ended, cancel while the store is down, drain,
- * check the queue at start. To shut down:
+ * A wrapped consumer does not recover a channel or consumer that ended, cancel while the store is down, drain, or check
+ * the queue at start. `consumeAmqp` does all that. To shut down:
  * `await channel.cancel(tag)`, `await guard.close()`, `await channel.close()`, which gives the rest back.
  *
  * @throws {@link ConfigurationError} for options that cannot work, and for a channel without confirms.
@@ -40,39 +41,38 @@ export function wrapAmqp(
   if (typeof channel.waitForConfirms !== 'function') throw withoutConfirms(channel)
   const { queue } = settings
   const warn = (error: unknown): void => {
-    const fields = { queue, trouble: troubleOf(error).text }
+    const fields = { queue, reason: classifyError(error).text }
     port.logger.error(fields, 'the channel of a wrapped consumer failed')
   }
-  const line = new Line(channel)
-  const handover: Handover = new Handover({
+  const deliveries = new DeliveryChannel(channel)
+  const accept = createAccept(queue, port.runtime)
+  const context = createSettleContext({
     port,
     settings,
     publisher: publisherOf(channel, port.runtime, warn),
-    levels: declaredOnce(besides(channel), settings),
-    mayHold: (why) => intake.mayHold(why),
-    // The consumer is the user's to cancel: given back before that, a message would return at once.
-    quiet: async () => false,
+    assertLevels: declaredOnce(besides(channel), settings),
+    // Only the user can cancel this consumer: a message given back before that would return at once.
+    stopDeliveries: async () => false,
   })
-  handover.registerPublisher()
+  registerPublisher(port, { broker: 'amqp', queue }, context.place)
   const { signal } = new AbortController()
-  const nothing = (): void => undefined
-  const intake: Intake = new Intake({
+  const ignore = (): void => undefined
+  const dispatcher = new Dispatcher({
     port,
     settings,
-    handover,
-    stop: signal,
-    abort: signal,
-    onKnown: nothing,
-    onSettled: nothing,
+    context,
+    signals: { stop: signal, abort: signal },
+    onKnown: ignore,
+    onSettled: ignore,
   })
   channel.on('error', warn)
   channel.on('close', () => {
-    line.closed()
-    intake.drop(line)
+    deliveries.closed()
+    dispatcher.drop(deliveries)
   })
   return (message) => {
     if (message === null) warn(new CancelledError(queue))
-    else intake.take(handover.accept(message, line))
+    else dispatcher.take(accept(message, deliveries))
   }
 }
 
@@ -86,7 +86,7 @@ function publisherOf(
     runtime,
     open: async () => channel,
     onError,
-    // A publish to an exchange that is missing closes the channel, and with it the consumer (A3).
+    // A publish to a missing exchange closes the channel, and with it the consumer (A3).
     before: async ({ exchange }) => {
       const missing = () => exchangeMissing('deadLetter.exchange', exchange)
       const check = (other: AmqpChannel) => other.checkExchange(exchange)

@@ -8,15 +8,17 @@ import {
   startConsumption,
 } from '@onceward/core/adapter'
 import type { KafkaClient } from './client.ts'
+import { PartitionBatches } from './clients/partition-batches.ts'
+import { TopicPublishers } from './dead-letter.ts'
+import { Dispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'
-import { troubleOf } from './errors.ts'
-import { Intake } from './intake.ts'
-import { ConsumerLife } from './loop.ts'
+import { classifyError } from './errors.ts'
 import {
   type ConsumeKafkaOptions,
   type ConsumerSettings,
   resolveConsumerSettings,
 } from './options.ts'
+import { Receiver } from './receive.ts'
 
 /**
  * Consumes topics for as long as the process lives, with a consumer of its own, and a new one whenever kafkajs has
@@ -39,8 +41,8 @@ export async function consumeKafka(
     drainMs: settings.drainMs,
     signal: options.signal,
     queue: settings.topics.map(String).join(', '),
-    describe: (error) => troubleOf(error).text,
-    createLoop: (signals) => new GroupLoop({ port, kafka, settings, signals }),
+    describe: (error) => classifyError(error).text,
+    createLoop: (signals) => createLoop({ port, kafka, settings, signals }),
   })
 }
 
@@ -51,54 +53,38 @@ interface Parts {
   readonly signals: LoopSignals
 }
 
-/** Consumer, records in hand and settling of one member of a group. */
-class GroupLoop implements ConsumerLoop {
-  readonly feed: ConsumerLife
-  readonly intake: Intake
-  readonly settling: Intake
-
-  constructor({ port, kafka, settings, signals }: Parts) {
-    this.intake = new Intake({
-      port,
-      settings,
-      onKnown: (settlement) => this.feed.known(settlement),
-    })
-    this.settling = this.intake
-    this.feed = new ConsumerLife({
-      port,
-      kafka,
-      settings,
-      intake: this.intake,
-      check: async () => {
-        await port.open()
-        await examine({ kafka, settings, port })
-      },
-      onEnd: signals.onEnd,
-    })
-    this.intake.handover.registerPublisher(
-      settings.topics.filter((topic) => typeof topic === 'string'),
-    )
-    signals.abort.addEventListener('abort', () => this.intake.abort(), { once: true })
-  }
-
-  async start(): Promise<void> {
-    try {
-      await this.feed.start()
-    } catch (error) {
-      await this.finish()
-      throw error
-    }
-  }
-
-  /** The consumer stays in its group meanwhile: heartbeats go on, and the last offsets can be committed (K22). */
-  async stop(): Promise<void> {
-    this.feed.stop()
-    await this.intake.stop()
-  }
-
-  /** What has not ended by now keeps its lease; its offset was not committed, so its record is delivered again. */
-  async finish(): Promise<void> {
-    this.intake.handover.close()
-    await this.feed.finish()
+function createLoop({ port, kafka, settings, signals }: Parts): ConsumerLoop {
+  const batches = new PartitionBatches({ port, settings, onRunnable: () => dispatcher.pump() })
+  const dispatcher: Dispatcher = new Dispatcher({
+    port,
+    settings,
+    batches,
+    onKnown: (settlement) => receiver.known(settlement),
+  })
+  const publishers = new TopicPublishers(port, settings)
+  const receiver: Receiver = new Receiver({
+    port,
+    kafka,
+    settings,
+    batches,
+    onJoined: (topics) => publishers.register(topics),
+    check: async () => {
+      await port.open()
+      await examine({ kafka, settings, port })
+    },
+    onEnd: signals.onEnd,
+  })
+  publishers.register(settings.topics.filter((topic) => typeof topic === 'string'))
+  signals.abort.addEventListener('abort', () => batches.abort(), { once: true })
+  return {
+    receiver,
+    dispatcher,
+    settling: batches,
+    // What is still in hand keeps its lease. Its offset was not committed, so its record is delivered again.
+    finish: async () => {
+      dispatcher.close()
+      publishers.close()
+      await receiver.finish()
+    },
   }
 }

@@ -73,10 +73,10 @@ test('a tombstone stays a tombstone, a record without a key stays without', () =
 
 test('every replica has to have it; one that is too large goes without the reasons', async () => {
   const sent: ProducerRecord[] = []
-  const trouble: Error[] = [protocolError('MESSAGE_TOO_LARGE')]
+  const errors: Error[] = [protocolError('MESSAGE_TOO_LARGE')]
   const send = async (record: ProducerRecord): Promise<never[]> => {
     sent.push(record)
-    const error = trouble.shift()
+    const error = errors.shift()
     if (error !== undefined) throw error
     return []
   }
@@ -87,7 +87,7 @@ test('every replica has to have it; one that is too large goes without the reaso
   ])
   expect(sent[0]?.messages).toEqual([deadLetterMessage(letterOf())])
   expect(Object.keys(sent[1]?.messages[0]?.headers ?? {})).toEqual(['Trace'])
-  trouble.push(protocolError('NOT_ENOUGH_REPLICAS'))
+  errors.push(protocolError('NOT_ENOUGH_REPLICAS'))
   await expect(createPublisher({ send }, 'orders.dead')(letterOf())).rejects.toThrow(
     'NOT_ENOUGH_REPLICAS',
   )

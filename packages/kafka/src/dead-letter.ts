@@ -1,11 +1,43 @@
 import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
+import { type DeadLetterPlace, type GuardPort, registerPublisher } from '@onceward/core/adapter'
 import type { IHeaders, Message, Producer } from 'kafkajs'
 import { kafkaMessage } from './delivery.ts'
-import { troubleOf } from './errors.ts'
+import { classifyError } from './errors.ts'
+import type { Settings } from './options.ts'
 
 const OURS = 'x-onceward-'
-/** Every in-sync replica has it: the original is passed next. */
+/** Every in-sync replica must have the dead letter before the offset passes the original. */
 const ALL_REPLICAS = -1
+
+export function placeOf({ deadLetter }: Pick<Settings, 'deadLetter'>): DeadLetterPlace {
+  if (deadLetter === undefined) return { kind: 'record' }
+  return { kind: 'publish', publish: createPublisher(deadLetter.producer, deadLetter.topic) }
+}
+
+/** Registers the publisher of dead letters for topics as they become known. */
+export class TopicPublishers {
+  readonly #port: Pick<GuardPort, 'registerPublisher'>
+  readonly #place: DeadLetterPlace
+  readonly #registered = new Map<string, () => void>()
+
+  constructor(port: Pick<GuardPort, 'registerPublisher'>, settings: Pick<Settings, 'deadLetter'>) {
+    this.#port = port
+    this.#place = placeOf(settings)
+  }
+
+  register(topics: Iterable<string>): void {
+    for (const queue of topics) {
+      if (this.#registered.has(queue)) continue
+      const unregister = registerPublisher(this.#port, { broker: 'kafka', queue }, this.#place)
+      this.#registered.set(queue, unregister)
+    }
+  }
+
+  close(): void {
+    for (const unregister of this.#registered.values()) unregister()
+    this.#registered.clear()
+  }
+}
 
 /** Publishes dead letters to a topic; resolves once every in-sync replica has the record. */
 export function createPublisher(producer: Pick<Producer, 'send'>, topic: string): Publish {
@@ -14,15 +46,15 @@ export function createPublisher(producer: Pick<Producer, 'send'>, topic: string)
     try {
       await producer.send({ topic, acks: ALL_REPLICAS, messages: [message] })
     } catch (error) {
-      if (troubleOf(error).kind !== 'too-large') throw error
-      // It may be the reason that does not fit beside the value, so the value goes with its own headers alone.
+      if (classifyError(error).kind !== 'too-large') throw error
+      // The headers that say why may not fit beside the value, so the record is sent with its own headers alone.
       const bare = { ...message, headers: originalHeaders(letter) }
       await producer.send({ topic, acks: ALL_REPLICAS, messages: [bare] })
     }
   }
 }
 
-/** The original record with the headers that say why it is here. */
+/** The original record with the headers that say why it is dead. */
 export function deadLetterMessage(letter: DeadLetter): Message {
   const { delivery } = letter
   const live = kafkaMessage(delivery)?.message
@@ -37,7 +69,7 @@ export function deadLetterMessage(letter: DeadLetter): Message {
 const storedValue = (body: Uint8Array): Buffer | null =>
   body.byteLength === 0 ? null : Buffer.from(body)
 
-/** Without those of an earlier death, which would contradict the new ones. */
+/** Drops headers of an earlier dead letter, which would contradict the new ones. */
 function originalHeaders({ delivery }: DeadLetter): IHeaders {
   const headers: IHeaders = kafkaMessage(delivery)?.message.headers ?? delivery.headers
   return Object.fromEntries(

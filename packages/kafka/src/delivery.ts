@@ -1,16 +1,16 @@
 import type { Delivery } from '@onceward/core'
 import type { EachMessagePayload, IHeaders } from 'kafkajs'
 
-/** A record as kafkajs gives it, and where it stood. */
+/** A record as kafkajs gives it, with its topic and partition. */
 export type KafkaRecord = Pick<EachMessagePayload, 'topic' | 'partition' | 'message'>
 
 /**
- * A record as a delivery. Headers that are no text stay in `raw` alone; a tombstone has an empty body.
+ * Makes a delivery of a record. Headers that are not valid UTF-8 are only in `raw`; a tombstone has an empty body.
  *
- * Its incarnation is the cluster and the record's own timestamp: a topic that is made anew has other timestamps at the
- * offsets it uses again, and kafkajs speaks no version of the protocol that tells the id of a topic.
+ * The incarnation is the cluster and the record's own timestamp. A topic that was deleted and created again has other
+ * timestamps at the offsets it uses again, and kafkajs supports no version of the protocol that tells a topic's id.
  *
- * @param clusterId - Undefined where it cannot be had: see `wrapKafka`.
+ * @param clusterId - Undefined if it is not known: see `wrapKafka`.
  */
 export function toDelivery(record: KafkaRecord, clusterId: string | undefined): Delivery {
   const { topic, partition, message } = record
@@ -50,7 +50,7 @@ function toText(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** Keys are bytes: two that are no text must not become the same lane. */
+/** Keys are bytes: two keys that are not valid UTF-8 must not become the same lane. */
 function toLane(key: Buffer | string): string {
   if (typeof key === 'string') return key
   return toText(key) ?? `base64:${key.toString('base64')}`
@@ -63,7 +63,7 @@ function toHeaders(headers: IHeaders): Delivery['headers'] {
     const text = typeof last === 'string' ? last : last instanceof Uint8Array ? toText(last) : null
     return typeof text === 'string' ? [[name.toLowerCase(), text] as const] : []
   })
-  // Not by assignment: a header may be called __proto__.
+  // Not by assignment, because a header may be called __proto__.
   return Object.fromEntries(entries)
 }
 

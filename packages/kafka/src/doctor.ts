@@ -1,11 +1,18 @@
-import { ConfigurationError } from '@onceward/core'
-import type { GuardPort, GuardSettings } from '@onceward/core/adapter'
-import { askCluster, type KafkaAdmin, type KafkaClient } from './client.ts'
+import {
+  type Findings,
+  type GuardPort,
+  type GuardSettings,
+  refuseProblems,
+  reportFindings,
+  when,
+} from '@onceward/core/adapter'
+import type { KafkaAdmin, KafkaClient } from './client.ts'
+import { askCluster } from './clients/ask-cluster.ts'
 import { consumerOf } from './clients/kafkajs.ts'
-import { troubleOf } from './errors.ts'
+import { classifyError } from './errors.ts'
 import { type ConsumerSettings, matches } from './options.ts'
 
-/** `ConfigResourceTypes.TOPIC`; kafkajs is imported for its types alone. */
+/** `ConfigResourceTypes.TOPIC`, as a number because kafkajs is imported for its types only. */
 const TOPIC = 2
 
 export interface Surroundings {
@@ -14,13 +21,7 @@ export interface Surroundings {
   readonly port: Pick<GuardPort, 'settings' | 'logger' | 'runtime'>
 }
 
-/** What the checks found. Each text names the fix. */
-export interface Findings {
-  readonly problems: readonly string[]
-  readonly warnings: readonly string[]
-}
-
-/** What a topic is set to, as far as it could be read. */
+/** The settings of a topic, as far as they could be read. */
 export interface TopicFacts {
   readonly topic: string
   /** `retention.ms`; infinite when it is −1. */
@@ -29,9 +30,9 @@ export interface TopicFacts {
 }
 
 /**
- * Looks at the settings, the topics and the group before the first fetch.
+ * Checks the settings, the topics and the group before the first fetch.
  *
- * @throws {@link ConfigurationError} when it cannot work; any other error is the client's and may pass.
+ * @throws {@link ConfigurationError} when the settings cannot work. Any other error is the client's and may pass.
  */
 export async function examine(surroundings: Surroundings): Promise<void> {
   const { kafka, settings, port } = surroundings
@@ -45,14 +46,7 @@ export async function examine(surroundings: Surroundings): Promise<void> {
     timeFindings(settings, port.settings),
     ...facts.map((each) => topicFindings(each, port.settings)),
   ]
-  for (const warning of found.flatMap(({ warnings }) => warnings)) {
-    port.logger.warn(
-      { group: settings.consumer.groupId, finding: warning },
-      'the Kafka set-up deserves a look',
-    )
-  }
-  const problems = found.flatMap(({ problems }) => problems)
-  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+  reportFindings(found, port.logger, { group: settings.consumer.groupId })
 }
 
 /** Names of the topics to consume. @throws {@link ConfigurationError} when one is missing, or the dead-letter topic. */
@@ -68,19 +62,19 @@ async function existing(
   if (deadLetter !== undefined && !(await exists(admin, deadLetter.topic))) {
     missing.push(missingTopic('deadLetter.topic', deadLetter.topic))
   }
-  if (missing.length > 0) throw new ConfigurationError(missing.join('\n'))
+  refuseProblems(missing)
   if (named.length === topics.length) return named
   const all = await admin.listTopics()
   return all.filter((topic) => topics.some((subscription) => matches(subscription, topic)))
 }
 
-/** One by one: kafkajs answers for several, or for all there are, only when not a single one is in trouble. */
+/** Asks for one topic at a time: for several, kafkajs answers only if none of them has an error. */
 async function exists(admin: KafkaAdmin, topic: string): Promise<boolean> {
   try {
     await admin.fetchTopicMetadata({ topics: [topic] })
     return true
   } catch (error) {
-    if (troubleOf(error).kind === 'topic-missing') return false
+    if (classifyError(error).kind === 'topic-missing') return false
     throw error
   }
 }
@@ -112,10 +106,10 @@ async function factsOf(
       }
     })
   } catch (error) {
-    const { kind, text } = troubleOf(error)
+    const { kind, text } = classifyError(error)
     if (kind !== 'denied') throw error
     const fix = 'allow DescribeConfigs on these topics'
-    port.logger.warn({ topics, trouble: text, fix }, 'the topics could not be checked')
+    port.logger.warn({ topics, reason: text, fix }, 'the topics could not be checked')
     return []
   }
 }
@@ -133,10 +127,10 @@ async function strangersOf(
       (consumer) => consumer !== undefined && consumer !== port.settings.consumer,
     ) as readonly string[]
   } catch (error) {
-    const { kind, text } = troubleOf(error)
+    const { kind, text } = classifyError(error)
     if (kind !== 'denied') throw error
     const fix = 'allow Describe on this group'
-    port.logger.warn({ group: groupId, trouble: text, fix }, 'the group could not be checked')
+    port.logger.warn({ group: groupId, reason: text, fix }, 'the group could not be checked')
     return []
   }
 }
@@ -181,7 +175,7 @@ export function topicFindings(
   }
 }
 
-/** Of the settings alone (brokers.md §5.5, §12). */
+/** Checks the settings alone (brokers.md §5.5, §12). */
 export function timeFindings(
   { consumer, fromBeginning }: ConsumerSettings,
   { hasLeases, leaseMs }: GuardSettings,
@@ -224,5 +218,3 @@ export function timeFindings(
     ],
   }
 }
-
-const when = (found: boolean, text: string): readonly string[] => (found ? [text] : [])

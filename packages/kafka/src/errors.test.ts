@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { rebalanceIn, troubleOf } from './errors.ts'
+import { classifyError, rebalanceIn } from './errors.ts'
 import { protocolError } from './fixtures/fetch.ts'
 
 test.each([
@@ -12,7 +12,7 @@ test.each([
   ['GROUP_LOAD_IN_PROGRESS', 'network'],
   ['SOMETHING_NEW', 'other'],
 ])('%s means %s', (type, kind) => {
-  expect(troubleOf(protocolError(type))).toEqual({ kind, text: `${type}: ${type}` })
+  expect(classifyError(protocolError(type))).toEqual({ kind, text: `${type}: ${type}` })
 })
 
 test('a cause tells what its wrapper does not', () => {
@@ -22,14 +22,14 @@ test('a cause tells what its wrapper does not', () => {
       name: 'KafkaJSNumberOfRetriesExceeded',
     },
   )
-  expect(troubleOf(wrapped)).toEqual({
+  expect(classifyError(wrapped)).toEqual({
     kind: 'credentials',
     text: 'KafkaJSNumberOfRetriesExceeded: gave up',
   })
 })
 
 test.each([undefined, null, 'text', 7, {}])('%s is an error too', (thrown) => {
-  expect(troubleOf(thrown).kind).toBe('other')
+  expect(classifyError(thrown).kind).toBe('other')
   expect(rebalanceIn(thrown)).toBeUndefined()
 })
 
@@ -45,5 +45,5 @@ test('K6: the error that makes kafkajs rejoin is found in its wrapper, the very 
 test('a circle of causes comes to an end', () => {
   const error = new Error('round')
   error.cause = error
-  expect(troubleOf(error).kind).toBe('other')
+  expect(classifyError(error).kind).toBe('other')
 })

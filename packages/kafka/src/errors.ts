@@ -1,7 +1,7 @@
-import type { BackoffRange } from '@onceward/core/adapter'
+import { type BackoffRange, type ClassifiedError, kindsByName } from '@onceward/core/adapter'
 
-/** What an error of kafkajs means for the one who consumes. */
-export type TroubleKind =
+/** What an error of kafkajs means. */
+export type BrokerErrorKind =
   /** The generation is over; kafkajs rejoins when it sees the error itself. */
   | 'rebalance'
   | 'topic-missing'
@@ -13,14 +13,10 @@ export type TroubleKind =
   | 'network'
   | 'other'
 
-/** An error, told apart. `text` goes into logs and `health().reason`. */
-export interface Trouble {
-  readonly kind: TroubleKind
-  readonly text: string
-}
+export type BrokerError = ClassifiedError<BrokerErrorKind>
 
-/** Longest pauses between two tries, milliseconds; the first is `baseMs`, then doubled, full jitter. */
-export const BACKOFF: Readonly<Record<TroubleKind, BackoffRange>> = {
+/** Pauses between two tries, milliseconds: from `baseMs`, doubled after each failure, up to `maxMs`; full jitter. */
+export const BACKOFF: Readonly<Record<BrokerErrorKind, BackoffRange>> = {
   rebalance: { baseMs: 100, maxMs: 1_000 },
   'topic-missing': { baseMs: 500, maxMs: 5_000 },
   'too-large': { baseMs: 500, maxMs: 10_000 },
@@ -32,7 +28,7 @@ export const BACKOFF: Readonly<Record<TroubleKind, BackoffRange>> = {
 }
 
 /** @see https://kafka.apache.org/protocol#protocol_error_codes */
-const MEANINGS: Readonly<Record<Exclude<TroubleKind, 'other'>, readonly string[]>> = {
+const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
   rebalance: [
     'REBALANCE_IN_PROGRESS',
     'ILLEGAL_GENERATION',
@@ -87,16 +83,10 @@ const MEANINGS: Readonly<Record<Exclude<TroubleKind, 'other'>, readonly string[]
     'EPIPE',
     'ETIMEDOUT',
   ],
-}
+})
 
-const KIND_OF_NAME: ReadonlyMap<string, TroubleKind> = new Map(
-  Object.entries(MEANINGS).flatMap(([kind, names]) =>
-    names.map((name): [string, TroubleKind] => [name, kind as TroubleKind]),
-  ),
-)
-
-/** Total: every value that kafkajs throws means something. */
-export function troubleOf(error: unknown): Trouble {
+/** Classifies every value that kafkajs may throw. */
+export function classifyError(error: unknown): BrokerError {
   const chain = chainOf(error)
   const kinds = chain.flatMap(namesOf).map((name) => KIND_OF_NAME.get(name))
   const [first] = chain
@@ -106,9 +96,9 @@ export function troubleOf(error: unknown): Trouble {
 }
 
 /**
- * The error object that makes kafkajs rejoin, found in what wraps it; undefined for any other error.
+ * The error object that makes kafkajs rejoin, unwrapped; undefined for any other error.
  *
- * kafkajs knows it by its `type`, which its own wrappers lose: a wrapped one ends the consumer for good
+ * kafkajs recognizes this error by its `type`, which its own wrappers lose: a wrapped one ends the consumer for good
  * (brokers.md K6).
  */
 export function rebalanceIn(error: unknown): Error | undefined {
@@ -128,7 +118,7 @@ function chainOf(error: unknown): readonly object[] {
   return chain
 }
 
-/** The protocol's own word first: it is the most telling. */
+/** The protocol's error code comes first, because it is the most specific. */
 function namesOf(error: object): readonly string[] {
   const names = [typeOf(error), Reflect.get(error, 'name'), Reflect.get(error, 'code')]
   return names.filter((name): name is string => typeof name === 'string' && name !== '')

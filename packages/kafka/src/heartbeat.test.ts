@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Fetch, fetchOf, message, protocolError } from './fixtures/fetch.ts'
-import { ack, type Member, records, setUp, trusted } from './fixtures/member.ts'
+import { ack, type Member, records, setUp, stopped, trusted } from './fixtures/member.ts'
 
 /** Counts the heartbeats of a fetch, which are answered like this. */
 function beatsOf(fetch: Fetch, answer: () => Promise<void> = async () => undefined) {
@@ -112,7 +112,7 @@ test('a heartbeat that fails spares the broker commits, until it answers somethi
   kit.settle(40)
   await kit.clock.advance(2_000)
   expect(fetch.calls.filter((call) => call.startsWith('commit'))).toEqual([])
-  kit.intake.answered()
+  kit.partitionBatches.answered()
   await kit.clock.advance(250)
   expect(fetch.calls.filter((call) => call.startsWith('commit'))).toEqual(['commit 41'])
 })
@@ -156,9 +156,9 @@ test('a partition stays paused over a join while the consumer stops', async () =
   const kit = await trusted({ concurrency: 8 })
   kit.call(fetchOf(records('a')))
   await kit.clock.advance(600)
-  const stopped = kit.intake.stop()
+  const ended = stopped(kit)
   kit.settle(40)
-  await stopped
+  await ended
   kit.join([0, 1])
   expect(kit.told).toEqual(['pause 0'])
   kit.call(fetchOf([message(41, 'b')]))

@@ -11,19 +11,19 @@ export interface Partition {
 /** One string per partition; a topic name has no slash. */
 export const nameOf = ({ topic, partition }: Partition): string => `${topic}/${partition}`
 
-/** A record in hand. Handed over again, it is another delivery: then its run may have begun. */
+/** A record in hand. When it runs again it is another delivery, marked as redelivered. */
 export interface InHand extends Delivered {
   readonly record: KafkaRecord
   readonly index: number
   delivery: Delivery
   state: 'waiting' | 'running' | 'settled'
-  /** On the monotonic clock; infinite when it is not begun here any more. */
+  /** When it may run, on the monotonic clock; infinite if it will not be started here any more. */
   dueMs: number
 }
 
 /**
- * Settled records above an unsettled one are delivered again after a crash or a rebalance, and answered as duplicates.
- * This many at most; then the partition waits.
+ * Settled records above an unsettled one are delivered again after a crash or a rebalance, as duplicates. At this
+ * number the partition waits.
  */
 const MOST_AHEAD = 1_000
 
@@ -36,7 +36,7 @@ const MOST_AHEAD = 1_000
  *                     └ the low watermark: 42 is committed, so 42 is read next
  * ```
  *
- * Records of one lane run in order and never two at once; one that waits holds back its lane and no other.
+ * Records of one lane run in order, one at a time. A record that waits holds back its own lane only.
  */
 export class Progress {
   readonly items: readonly InHand[]
@@ -83,7 +83,7 @@ export class Progress {
     return this.items[this.#low]
   }
 
-  /** At most `most` records that may run now; they count as running from here. */
+  /** Takes at most `most` records that may run now; from here on they count as running. */
   take(nowMs: number, most: number): readonly InHand[] {
     const taken: InHand[] = []
     const blocked = new Set<string>()
@@ -107,7 +107,7 @@ export class Progress {
     while (this.items[this.#low]?.state === 'settled') this.#low += 1
   }
 
-  /** It runs again at that time, and not before; until then its lane waits. */
+  /** Lets a record run again at that time; until then its lane waits. */
   postpone(item: InHand, dueMs: number): void {
     this.#stop(item)
     this.#postponed.add(item)
@@ -116,7 +116,7 @@ export class Progress {
     item.delivery = { ...item.delivery, redelivered: true }
   }
 
-  /** When the next record that waits for a time is due; infinite when none is. What is due waits for others to end. */
+  /** When the next postponed record becomes due; infinite if none will. Records that are due wait for slots. */
   nextDueMs(nowMs: number): number {
     let next = Number.POSITIVE_INFINITY
     for (const { dueMs } of this.#postponed) if (dueMs > nowMs) next = Math.min(next, dueMs)
@@ -151,7 +151,7 @@ export class Assignment {
   #owned = new Set<string>()
   #assigned: Readonly<Record<string, readonly number[]>> = {}
 
-  /** Whether the same member goes on: another id means that others may have had the partitions meanwhile. */
+  /** Answers whether the same member goes on. Under another id, other members may have had the partitions meanwhile. */
   join(memberId: string, assigned: Readonly<Record<string, readonly number[]>>): boolean {
     const goesOn = memberId === this.#memberId
     this.#memberId = memberId
@@ -178,17 +178,17 @@ export class Assignment {
   }
 }
 
-/** What pauses and resumes partitions: a consumer of kafkajs. */
+/** Pauses and resumes partitions, as a consumer of kafkajs does. */
 export interface Pausing {
   pause(partitions: { topic: string; partitions: number[] }[]): void
   resume(partitions: { topic: string; partitions: number[] }[]): void
 }
 
 /**
- * The partitions that are not fetched because their records are in hand.
+ * The partitions that are paused because their records are in hand.
  *
- * kafkajs keeps pauses over a rebalance and forgets them over a crash, so they are written down here too: a pause
- * that nobody ends is a partition that stands still for ever.
+ * kafkajs keeps pauses over a rebalance and loses them in a crash, so they are recorded here too: a partition whose
+ * pause is never ended stands still for ever.
  */
 export class Pauses {
   readonly #consumer: Pausing
@@ -212,7 +212,7 @@ export class Pauses {
     this.#tell('resume', { topic, partition })
   }
 
-  /** The watchdog: resumes what no longer has a reason to be paused. */
+  /** Resumes every partition that no longer has a reason to be paused. */
   keepOnly(hasReason: (partition: Partition) => boolean): void {
     for (const partition of [...this.#paused.values()]) {
       if (!hasReason(partition)) this.resume(partition)
@@ -223,7 +223,7 @@ export class Pauses {
     try {
       this.#consumer[verb]([{ topic, partitions: [partition] }])
     } catch {
-      // Between a stop or a crash and the next run kafkajs has nothing to pause, and forgets what it had.
+      // Between a stop or a crash and the next run, kafkajs has no partitions to pause and throws.
     }
   }
 }

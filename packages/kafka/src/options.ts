@@ -1,10 +1,11 @@
-import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
+import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
   type GuardSettings,
   quoted,
   RUN_DEFAULTS,
   type RunSettings,
   rangeProblems,
+  refuseProblems,
   resolveRunOptions,
   runOptionProblems,
 } from '@onceward/core/adapter'
@@ -72,14 +73,14 @@ export const DEFAULTS: Readonly<
   maxWaitTimeMs: 500,
 })
 
-/** The whole group stands still meanwhile. */
+/** The whole group stands still during this time. */
 const GRACE_MS = 5_000
 
 /** Options after defaults and checks. */
 export interface Settings extends RunSettings {
   readonly deadLetter: KafkaOptions['deadLetter']
   readonly partitionsConsumedConcurrently: number
-  /** What handlers get to end in a rebalance before the group goes on without waiting for them. */
+  /** How long a rebalance waits for running handlers before the group goes on without them. */
   readonly graceMs: number
 }
 
@@ -92,13 +93,13 @@ export interface ConsumerSettings extends Settings {
     readonly heartbeatInterval: number
     readonly maxWaitTimeInMs: number
   }
-  /** The user's say in whether the consumer goes on after kafkajs gave up. */
+  /** The user's `restartOnFailure`: whether the consumer goes on after kafkajs gave up. */
   readonly mayRestart: ((error: Error) => Promise<boolean>) | undefined
 }
 
 /** @throws {@link ConfigurationError} with every problem at once. */
 export function resolveSettings(options: WrapKafkaOptions, guard: GuardSettings): Settings {
-  refuse(commonProblems(options, guard))
+  refuseProblems(commonProblems(options, guard))
   return settingsOf(options, guard)
 }
 
@@ -107,18 +108,18 @@ export function resolveConsumerSettings(
   options: ConsumeKafkaOptions,
   guard: GuardSettings,
 ): ConsumerSettings {
-  refuse([
+  refuseProblems([
     ...topicProblems(options),
     ...groupProblems(options),
     ...commonProblems(options, guard),
     ...runOptionProblems(options),
   ])
   const consumer = consumerConfigOf(options, guard)
-  refuse(timeProblems(consumer))
+  refuseProblems(timeProblems(consumer))
   const { rebalanceTimeout = 60_000 } = consumer
   return {
     ...settingsOf(options, guard),
-    // A member that is late is expelled, and its offsets with it.
+    // A member that rejoins too late is expelled, and its offsets are lost.
     graceMs: Math.min(GRACE_MS, Math.floor(rebalanceTimeout / 3)),
     topics: options.topics,
     fromBeginning: options.fromBeginning ?? true,
@@ -173,10 +174,6 @@ function consumerConfigOf(
       restartOnFailure: () => Promise.resolve(false),
     },
   }
-}
-
-function refuse(problems: readonly string[]): void {
-  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
 }
 
 function commonProblems(options: WrapKafkaOptions, guard: GuardSettings): readonly string[] {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { fetchOf, protocolError } from './fixtures/fetch.ts'
-import { ack, records, setUp, trusted } from './fixtures/member.ts'
+import { ack, records, setUp, stopped, trusted } from './fixtures/member.ts'
 
 test('K7: a batch that was fetched before the rebalance is refused with the error itself', async () => {
   const kit = await trusted()
@@ -65,14 +65,14 @@ test('K9: a join inside a fetch that takes the topic away ends the batch, and mo
   kit.settle(41)
   await kit.clock.advance(4_000)
   expect(callback).toMatchObject({ ended: true, error: undefined })
-  expect([fetch.calls, kit.intake.inFlight]).toEqual([[], 0])
+  expect([fetch.calls, kit.partitionBatches.inFlight]).toEqual([[], 0])
 })
 
 test('a partition that stays goes on over the rebalance, its records in hand', async () => {
   const kit = await trusted({ concurrency: 1 })
   const callback = kit.call(fetchOf(records('a', 'b')))
   await kit.clock.advance(600)
-  kit.intake.rebalancing()
+  kit.partitionBatches.rebalancing()
   kit.settle(40)
   await kit.clock.advance(0)
   expect(kit.offsets()).toEqual(['40'])
@@ -142,14 +142,14 @@ test('K23: a position that was set anew ends what is in hand, and its partition 
   const kit = await trusted({ concurrency: 1 })
   const lost = kit.call(fetchOf(records('a', 'b')))
   await kit.clock.advance(600)
-  kit.intake.rewound({ topic: 'orders', partition: 0 })
+  kit.partitionBatches.rewound({ topic: 'orders', partition: 0 })
   expect([lost.ended, kit.told]).toEqual([true, ['pause 0', 'resume 0']])
   // The one that runs may end.
-  expect([kit.hooks[0]?.abort?.aborted, kit.intake.inFlight]).toEqual([false, 1])
+  expect([kit.hooks[0]?.abort?.aborted, kit.partitionBatches.inFlight]).toEqual([false, 1])
   kit.settle(40)
   await kit.clock.advance(2_000)
-  expect([kit.offsets(), lost.fetch.calls, kit.intake.inFlight]).toEqual([['40'], [], 0])
-  expect(kit.intake.ownedOf('orders')).toEqual([0, 1])
+  expect([kit.offsets(), lost.fetch.calls, kit.partitionBatches.inFlight]).toEqual([['40'], [], 0])
+  expect(kit.partitionBatches.ownedOf('orders')).toEqual([0, 1])
   const next = kit.call(fetchOf(records('c')))
   await kit.clock.advance(0)
   kit.settle(40)
@@ -161,14 +161,14 @@ test('a consumer that is no member any more has no partitions, and moves no offs
   const kit = await trusted({ concurrency: 1 })
   const lost = kit.call(fetchOf(records('a', 'b')))
   await kit.clock.advance(600)
-  kit.intake.rebalancing()
-  kit.intake.left()
-  expect([kit.intake.ownedOf('orders'), kit.intake.handover.isHeld]).toEqual([[], false])
+  kit.partitionBatches.rebalancing()
+  kit.partitionBatches.left()
+  expect([kit.partitionBatches.ownedOf('orders'), kit.partitionBatches.isHeld]).toEqual([[], false])
   kit.settle(40)
   const late = kit.call(fetchOf(records('c'), { partition: 1 }))
   await kit.clock.advance(2_000)
   expect(late).toMatchObject({ ended: true, error: undefined })
-  expect([kit.offsets(), lost.fetch.calls, kit.intake.inFlight]).toEqual([['40'], [], 0])
+  expect([kit.offsets(), lost.fetch.calls, kit.partitionBatches.inFlight]).toEqual([['40'], [], 0])
 })
 
 // Red when the old one goes on: two consumers would have one partition in hand.
@@ -177,7 +177,7 @@ test('another consumer takes the place of the one before, whose fetches are paus
   const old = kit.call(fetchOf(records('a', 'b')))
   await kit.clock.advance(0)
   const told: string[] = []
-  const eachBatch = kit.intake.attach({
+  const eachBatch = kit.partitionBatches.attach({
     pause: ([each]) => void told.push(`pause ${each?.partitions}`),
     resume: ([each]) => void told.push(`resume ${each?.partitions}`),
   })
@@ -214,23 +214,23 @@ test('handlers that had their time are told, also those that lost their partitio
   kit.call(fetchOf(records('c'), { partition: 1 }))
   await kit.clock.advance(0)
   const aborted = () => kit.hooks.map(({ abort }) => abort?.aborted)
-  expect([aborted(), kit.intake.inFlight]).toEqual([[false, false, false], 3])
-  kit.intake.abort()
+  expect([aborted(), kit.partitionBatches.inFlight]).toEqual([[false, false, false], 3])
+  kit.partitionBatches.abort()
   expect(aborted()).toEqual([true, true, true])
 })
 
 test('a stop with nothing in hand has ended at once, one whose last commit fails all the same', async () => {
   const idle = await trusted()
-  await idle.intake.stop()
+  await stopped(idle)
   const kit = await trusted({ concurrency: 1 })
   kit.state.decide = () => ack
   const fetch = fetchOf(records('a'))
   fetch.broker.commit = new Error('connect ECONNREFUSED')
   kit.call(fetch)
   await kit.clock.advance(1_000)
-  expect([kit.told, kit.intake.inFlight]).toEqual([['pause 0'], 0])
+  expect([kit.told, kit.partitionBatches.inFlight]).toEqual([['pause 0'], 0])
   let isEnded = false
-  void kit.intake.stop().then(() => {
+  void stopped(kit).then(() => {
     isEnded = true
   })
   await kit.clock.advance(0)

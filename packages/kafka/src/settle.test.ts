@@ -6,7 +6,7 @@ import { type SettleContext, settle } from './settle.ts'
 
 const record = { topic: 'orders', partition: 0, message: message(41, 'a') }
 
-function setUp(place: 'topic' | 'record' = 'record') {
+function setUp(place: 'publish' | 'record' = 'record') {
   const made = handMadeGuard()
   const published: unknown[] = []
   const publish = async (letter: unknown): Promise<void> => void published.push(letter)
@@ -14,7 +14,7 @@ function setUp(place: 'topic' | 'record' = 'record') {
     port: made.port,
     runtime: made.clock.runtime,
     logger: made.port.logger,
-    place: place === 'record' ? { kind: 'record' } : { kind: 'topic', publish },
+    place: place === 'record' ? { kind: 'record' } : { kind: 'publish', publish },
   }
   return { ...made, published, context }
 }
@@ -54,7 +54,7 @@ test.each<[Settlement, unknown]>([
 const dead: Settlement = { kind: 'dead-letter', reason: 'fatal' }
 
 test('a dead letter is published before its offset may pass', async () => {
-  const kit = setUp('topic')
+  const kit = setUp('publish')
   expect(await settle(kit.context, record, dead)).toEqual({ kind: 'settled' })
   expect(kit.published).toHaveLength(1)
   kit.state.publish = 'already'
@@ -63,7 +63,7 @@ test('a dead letter is published before its offset may pass', async () => {
 })
 
 test('a dead letter that cannot be published now comes back', async () => {
-  const kit = setUp('topic')
+  const kit = setUp('publish')
   const later = { kind: 'later', waitMs: 3_000 }
   const settling = (publishDeadLetter: SettleContext['port']['publishDeadLetter']) =>
     settle({ ...kit.context, port: { publishDeadLetter } }, record, dead)

@@ -1,12 +1,8 @@
-import type { Logger, Publish, Runtime, Settlement } from '@onceward/core'
-import type { GuardPort } from '@onceward/core/adapter'
+import type { Logger, Runtime, Settlement } from '@onceward/core'
+import type { DeadLetterPlace, GuardPort } from '@onceward/core/adapter'
+import { placeOf } from './dead-letter.ts'
 import type { KafkaRecord } from './delivery.ts'
-
-/** Where dead messages go. */
-export type DeadLetterPlace =
-  | { readonly kind: 'topic'; readonly publish: Publish }
-  /** `failed_events` has the message: nothing is to publish. */
-  | { readonly kind: 'record' }
+import type { Settings } from './options.ts'
 
 /** What settling needs. */
 export interface SettleContext {
@@ -16,27 +12,32 @@ export interface SettleContext {
   readonly place: DeadLetterPlace
 }
 
+export function createSettleContext(port: GuardPort, settings: Settings): SettleContext {
+  const { runtime, logger } = port
+  return { port, runtime, logger, place: placeOf(settings) }
+}
+
 /**
- * What becomes of a record in hand. Kafka has no verb for one record: the offset of its partition passes those that
- * are settled, and waits for those that are not.
+ * What becomes of a record in hand. Kafka cannot settle one record: the committed offset of its partition passes
+ * settled records and stops at the first one that is not.
  */
-export type Fate =
+export type SettleAnswer =
   | { readonly kind: 'settled' }
-  /** Handed to the guard again after this time, milliseconds; the offset waits. */
+  /** The record runs again after this time, milliseconds; the offset waits. */
   | { readonly kind: 'later'; readonly waitMs: number }
-  /** As `later`, as soon as the store is back. */
+  /** The record runs again as soon as the store is back. */
   | { readonly kind: 'store-down' }
-  /** Not begun, and not begun here any more: whoever has the partition next reads it. */
+  /** The record was not started and will not be here: the next member that gets the partition reads it. */
   | { readonly kind: 'left' }
 
 type Verb<Kind extends Settlement['kind']> = (
   context: SettleContext,
   record: KafkaRecord,
   settlement: Extract<Settlement, { kind: Kind }>,
-) => Fate | Promise<Fate>
+) => SettleAnswer | Promise<SettleAnswer>
 
-const SETTLED: Fate = { kind: 'settled' }
-/** Whoever holds the event now needs some time to end. */
+const SETTLED: SettleAnswer = { kind: 'settled' }
+/** The other run of the event needs some time to end. */
 const AGAIN_MS = 1_000
 
 const VERBS = {
@@ -46,19 +47,19 @@ const VERBS = {
       ? { kind: 'store-down' }
       : { kind: 'later', waitMs: Math.max(0, until - runtime.now()) },
   'dead-letter': deadLetter,
-  // The lease was lost, or nobody knows yet what was committed: asking again finds out.
+  // The lease was lost, or it is not known what was committed. The next run finds out.
   abandon: ({ runtime }, _record, { reason }) =>
     reason === 'closing'
       ? { kind: 'left' }
       : { kind: 'later', waitMs: AGAIN_MS * (1 + runtime.random()) },
 } satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
 
-/** Carries a settlement out. Never rejects: the stores know already, so what fails is done again. */
+/** Carries out a settlement. Never rejects: the settlement is stored, so a failed call is tried again. */
 export async function settle(
   context: SettleContext,
   record: KafkaRecord,
   settlement: Settlement,
-): Promise<Fate> {
+): Promise<SettleAnswer> {
   const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
   try {
     return await verb(context, record, settlement)
@@ -68,21 +69,21 @@ export async function settle(
   }
 }
 
-/** The record is durable. It is published before the offset passes, so a crash between publishes it again. */
+/** Publishes the dead letter before the offset passes its record. A crash between the two publishes it again. */
 async function deadLetter(
   context: SettleContext,
   record: KafkaRecord,
   settlement: Extract<Settlement, { kind: 'dead-letter' }>,
-): Promise<Fate> {
+): Promise<SettleAnswer> {
   const { place, port } = context
-  if (place.kind === 'record') return SETTLED
+  if (place.kind !== 'publish') return SETTLED
   const answer = await port.publishDeadLetter(settlement, place.publish)
   if (answer.kind !== 'retry') return SETTLED
   if (answer.error !== undefined) notPublished(context, record, answer.error)
   return { kind: 'later', waitMs: laterMs(context) }
 }
 
-/** A dead message whose partition waits for it: soon, but no hot loop. */
+/** When a dead letter is tried again: soon, because its partition waits, but not in a hot loop. */
 const laterMs = ({ runtime }: SettleContext): number => 1_000 + runtime.random() * 4_000
 
 function notPublished({ logger }: SettleContext, record: KafkaRecord, error: unknown): void {

@@ -1,7 +1,9 @@
 import { type Guard, portOf } from '@onceward/core/adapter'
 import type { ConsumerRunConfig } from 'kafkajs'
 import type { KafkaConsumer } from './client.ts'
-import { Intake } from './intake.ts'
+import { PartitionBatches } from './clients/partition-batches.ts'
+import { TopicPublishers } from './dead-letter.ts'
+import { Dispatcher } from './dispatch.ts'
 import { resolveSettings, type WrapKafkaOptions } from './options.ts'
 
 /**
@@ -16,10 +18,11 @@ import { resolveSettings, type WrapKafkaOptions } from './options.ts'
  * before `run`, and change nothing of what it answers: with `autoCommit` or `eachBatchAutoResolve`, offsets would pass
  * records that are not done.
  *
- * What needs the consumer's own settings and life it cannot do: bring it back when kafkajs ended it for good (see
- * `consumer.events.CRASH` with `restart: false`) or keep it from coming back after `stop()`, look at the
- * settings at start (`maxWaitTimeInMs` must be a third of `sessionTimeout` or less), drain in bounded time, or
- * tell the cluster in the identity that `position()` makes. A `consumer.seek` of your own passes records.
+ * A wrapped consumer is not brought back when kafkajs ended it for good (see `consumer.events.CRASH` with
+ * `restart: false`), nor kept from coming back after `stop()`. Its settings are not checked at start
+ * (`maxWaitTimeInMs` must be a third of `sessionTimeout` or less). It does not drain in bounded time, and the identity
+ * that `position()` makes does not contain the cluster. `consumeKafka` does all that. A `consumer.seek` of your own
+ * skips records.
  * To shut down: `await consumer.stop()`, `await guard.close()`, `await consumer.disconnect()`. Handlers that outlive the
  * stop end, but their offsets are not committed any more: their records come again as duplicates.
  *
@@ -32,15 +35,24 @@ export function wrapKafka(
 ): ConsumerRunConfig {
   const port = portOf(guard)
   const settings = resolveSettings(options, port.settings)
-  const intake = new Intake({ port, settings, onKnown: () => undefined })
+  const batches = new PartitionBatches({ port, settings, onRunnable: () => dispatcher.pump() })
+  const ignore = (): void => undefined
+  const dispatcher: Dispatcher = new Dispatcher({ port, settings, batches, onKnown: ignore })
+  const publishers = new TopicPublishers(port, settings)
   const { CRASH, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING, STOP } = consumer.events
-  const eachBatch = intake.attach(consumer)
-  consumer.on(GROUP_JOIN, ({ payload }) => intake.joined(payload))
-  consumer.on(REBALANCING, () => intake.rebalancing())
-  consumer.on(FETCH, () => intake.answered())
-  consumer.on(HEARTBEAT, () => intake.answered())
-  consumer.on(CRASH, () => intake.left())
-  consumer.on(STOP, () => intake.handover.close())
+  const eachBatch = batches.attach(consumer)
+  consumer.on(GROUP_JOIN, ({ payload }) => {
+    publishers.register(Object.keys(payload.memberAssignment))
+    batches.joined(payload)
+  })
+  consumer.on(REBALANCING, () => batches.rebalancing())
+  consumer.on(FETCH, () => batches.answered())
+  consumer.on(HEARTBEAT, () => batches.answered())
+  consumer.on(CRASH, () => batches.left())
+  consumer.on(STOP, () => {
+    dispatcher.close()
+    publishers.close()
+  })
   return {
     autoCommit: false,
     eachBatchAutoResolve: false,

@@ -14,7 +14,7 @@ interface Kit extends HandMadeGuard {
   readonly recording: RecordingClient
   /** Messages that the queue has. */
   readonly queue: Message[]
-  readonly trouble: { error: unknown }
+  readonly broken: { error: unknown }
   start(options?: Partial<ConsumeSqsOptions>): ReturnType<typeof consumeSqs>
   /** `MaxNumberOfMessages` of the receives so far. */
   asked(): readonly unknown[]
@@ -25,9 +25,9 @@ function setUp(settings: Partial<GuardSettings> = {}): Kit {
   const recording = new RecordingClient()
   const made = handMadeGuard(settings)
   const queue: Message[] = []
-  const trouble: { error: unknown } = { error: undefined }
+  const broken: { error: unknown } = { error: undefined }
   recording.answers.set('receive', async (input) => {
-    if (trouble.error !== undefined) throw trouble.error
+    if (broken.error !== undefined) throw broken.error
     if (queue.length > 0) return { Messages: queue.splice(0, Number(input['MaxNumberOfMessages'])) }
     const waitMs = Number(input['WaitTimeSeconds']) * 1_000
     await new Promise<void>((resolve) => void made.clock.runtime.setTimer(resolve, waitMs))
@@ -39,7 +39,7 @@ function setUp(settings: Partial<GuardSettings> = {}): Kit {
     return consumption
   }
   const asked = () => recording.named('receive').map(({ input }) => input['MaxNumberOfMessages'])
-  return { ...made, recording, queue, trouble, start, asked }
+  return { ...made, recording, queue, broken, start, asked }
 }
 
 function messages(count: number, system: Message['Attributes'] = {}): Message[] {
@@ -147,18 +147,18 @@ test.each([
   const kit = setUp()
   kit.state.decide = () => ack
   const consumption = await kit.start()
-  kit.trouble.error = failure(name)
+  kit.broken.error = failure(name)
   await kit.clock.advance(200_000)
   expect(consumption.health()).toMatchObject({ state: 'recovering', reason })
   const tries = kit.asked().length
   expect(tries).toBeGreaterThan(5)
   expect(tries).toBeLessThan(150)
-  kit.trouble.error = undefined
+  kit.broken.error = undefined
   kit.queue.push(message('a'))
   await kit.clock.advance(31_000)
   expect(consumption.health().state).toBe('running')
   expect(kit.recording.deleted()).toEqual([['h-a']])
-  const warnings = kit.logged.filter(({ text }) => text === 'consuming nothing now')
+  const warnings = kit.logged.filter(({ text }) => text === 'the consumer receives nothing now')
   expect(warnings).toHaveLength(1)
 })
 

@@ -1,37 +1,44 @@
 import type { MessageAttributeValue, SendMessageCommandInput } from '@aws-sdk/client-sqs'
 import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
-import type { Wire } from './client.ts'
+import type { DeadLetterPlace } from '@onceward/core/adapter'
+import type { SqsApi } from './client.ts'
 import { sqsMessage } from './delivery.ts'
-import { troubleOf } from './errors.ts'
-import { isFifo } from './options.ts'
+import { classifyError } from './errors.ts'
+import { isFifo, type Settings } from './options.ts'
 
 type Attributes = Readonly<Record<string, MessageAttributeValue>>
 
 /** SQS: attributes of one message. */
 const MOST_ATTRIBUTES = 10
 const OURS = 'x-onceward-'
-/** A message below this was never refused for its size: no queue may allow less without being told so. */
+/** SQS refuses no smaller message for its size, unless the queue was set up with a lower limit. */
 const LARGE_BYTES = 200 * 1_024
 
 /** What the SQS API refuses in a text. */
 const NOT_ALLOWED = /[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu
 
+export function placeOf(api: Pick<SqsApi, 'send'>, { deadLetter }: Settings): DeadLetterPlace {
+  if (deadLetter === undefined) return { kind: 'record' }
+  if (deadLetter === 'redrive') return { kind: 'broker' }
+  return { kind: 'publish', publish: createPublisher(api, deadLetter.queueUrl) }
+}
+
 /** Sends dead letters to a queue; resolves once SQS has stored the message. */
-export function createPublisher(wire: Pick<Wire, 'send'>, queueUrl: string): Publish {
+export function createPublisher(api: Pick<SqsApi, 'send'>, queueUrl: string): Publish {
   return async (letter) => {
     const message = deadLetterMessage(letter, queueUrl)
     try {
-      await wire.send(message)
+      await api.send(message)
     } catch (error) {
-      const { kind } = troubleOf(error)
+      const { kind } = classifyError(error)
       if (!(kind === 'too-large' || kind === 'other') || sizeOf(message) < LARGE_BYTES) throw error
-      // It may be the reason that does not fit beside the body, so the body goes alone.
-      await wire.send({ ...message, MessageAttributes: originalAttributes(letter) })
+      // The headers that say why may not fit beside the body, so the message is sent without them.
+      await api.send({ ...message, MessageAttributes: originalAttributes(letter) })
     }
   }
 }
 
-/** The original message with the headers that say why it is here, as far as ten attributes allow. */
+/** The original message, with the headers that say why it is dead as far as ten attributes allow. */
 export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMessageCommandInput {
   const { delivery } = letter
   return {
@@ -40,7 +47,7 @@ export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMes
     MessageAttributes: attributesOf(letter),
     ...(isFifo(queueUrl)
       ? {
-          // Both have at most the 128 characters that SQS takes.
+          // Both are at most 128 characters long, as SQS requires.
           MessageGroupId: delivery.orderingKey ?? letter.consumer,
           MessageDeduplicationId: delivery.messageId ?? letter.ref.id,
         }
@@ -48,7 +55,7 @@ export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMes
   }
 }
 
-/** The original ones first: the event's identity may be among them, and a redrive needs it. */
+/** Original attributes come first: the event's identity may be among them, and a redrive needs it. */
 function attributesOf(letter: DeadLetter): Attributes {
   const originals = Object.entries(originalAttributes(letter))
   const reasons = Object.entries(deadLetterHeaders(letter)).map(
@@ -64,7 +71,7 @@ function originalAttributes({ delivery }: DeadLetter): Attributes {
       value === undefined || value === '' ? [] : [[name, textAttribute(value)]],
   )
   const entries = live === undefined ? stored : Object.entries(live)
-  // Those of an earlier death would contradict the new ones.
+  // Headers of an earlier dead letter would contradict the new ones.
   return Object.fromEntries(entries.filter(([name]) => !name.toLowerCase().startsWith(OURS)))
 }
 

@@ -1,9 +1,21 @@
 import type { Message, MessageAttributeValue } from '@aws-sdk/client-sqs'
 import { ConfigurationError, type Delivery } from '@onceward/core'
-import { isOrdered } from './options.ts'
+import { isOrdered, type Settings } from './options.ts'
+
+/** A message in hand. Instants are milliseconds on the monotonic clock. */
+export interface Received {
+  readonly message: Message
+  readonly handle: string
+  readonly delivery: Delivery
+  /** Taken before the request, because SQS counts its 12 hours from a moment during it. */
+  readonly receivedAtMs: number
+  readonly hiddenUntilMs: number
+  /** Order of arrival in this process. */
+  readonly sequence: number
+}
 
 /**
- * A message of SQS as a delivery. Message attributes become headers; binary ones stay in `raw` alone.
+ * Makes a delivery of an SQS message. Message attributes become headers; binary attributes are only in `raw`.
  *
  * @throws {@link ConfigurationError} when the message was received without its system attributes.
  */
@@ -25,13 +37,38 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
     },
     ...(contentType === undefined ? {} : { contentType }),
     ...(MessageId === undefined ? {} : { messageId: MessageId }),
-    // On a standard queue the group is a share of the throughput (fair queues), not an order.
+    // On standard queues message groups mean fairness, not order.
     ...(group === undefined ? {} : { orderingKey: group }),
     ...(producedAt === undefined ? {} : { producedAt }),
     ...(deliveryCount === undefined ? {} : { deliveryCount }),
-    // Unknown means that it may have been: a suspect costs a statement, an uncounted poison the process.
+    // An unknown count is taken for a redelivery: that costs a statement, an uncounted poison message the process.
     redelivered: deliveryCount !== 1,
     raw: message,
+  }
+}
+
+/** Takes messages in hand. `receivedAtMs` is from before their request, on the monotonic clock. */
+export type Accept = (messages: readonly Message[], receivedAtMs: number) => readonly Received[]
+
+/**
+ * Makes the function that takes messages in hand and keeps them hidden. The function throws
+ * {@link ConfigurationError} when a message was received without its attributes; none of its batch is hidden then.
+ */
+export function createAccept(
+  { queueUrl, visibilityMs }: Pick<Settings, 'queueUrl' | 'visibilityMs'>,
+  ticker: { hold(received: Received): void },
+): Accept {
+  let sequence = 0
+  return (messages, receivedAtMs) => {
+    const received = messages.map((message): Received => {
+      sequence += 1
+      const hiddenUntilMs = receivedAtMs + visibilityMs
+      const delivery = toDelivery(message, queueUrl)
+      const handle = message.ReceiptHandle ?? ''
+      return { message, handle, delivery, receivedAtMs, hiddenUntilMs, sequence }
+    })
+    for (const each of received) ticker.hold(each)
+    return received
   }
 }
 
@@ -50,7 +87,7 @@ function toHeaders(
       ? []
       : [[name.toLowerCase(), StringValue] as const],
   )
-  // Not by assignment: an attribute may be called __proto__.
+  // Not by assignment, because an attribute may be called __proto__.
   return Object.fromEntries(entries)
 }
 

@@ -31,7 +31,7 @@ async function findings(
     if (answer instanceof Error) throw answer
     return answer
   }
-  const surroundings = { wire: { attributes }, settings, guard: port.settings, logger: port.logger }
+  const surroundings = { api: { attributes }, settings, guard: port.settings, logger: port.logger }
   const problems = await examine(surroundings).then(
     () => '',
     (error: Error) => {

@@ -1,26 +1,20 @@
-import { ConfigurationError, type Logger } from '@onceward/core'
-import type { GuardSettings } from '@onceward/core/adapter'
-import type { QueueAttributes, Wire } from './client.ts'
-import { queueMissing, troubleOf } from './errors.ts'
+import type { Logger } from '@onceward/core'
+import { type Findings, type GuardSettings, reportFindings, when } from '@onceward/core/adapter'
+import type { QueueAttributes, SqsApi } from './client.ts'
+import { classifyError, queueMissing } from './errors.ts'
 import { isFifo, marginMs, type Settings } from './options.ts'
 
 export interface Surroundings {
-  readonly wire: Pick<Wire, 'attributes'>
+  readonly api: Pick<SqsApi, 'attributes'>
   readonly settings: Settings
   readonly guard: GuardSettings
   readonly logger: Logger
 }
 
-/** What the checks found. Each text names the fix. */
-export interface Findings {
-  readonly problems: readonly string[]
-  readonly warnings: readonly string[]
-}
-
 /**
  * Looks at the queues before the first receive.
  *
- * @throws {@link ConfigurationError} when it cannot work; any other error is the client's and may pass.
+ * @throws {@link ConfigurationError} when the settings cannot work. Any other error is the client's and may pass.
  */
 export async function examine(surroundings: Surroundings): Promise<void> {
   const { settings, logger } = surroundings
@@ -35,27 +29,23 @@ export async function examine(surroundings: Surroundings): Promise<void> {
     source === undefined || dead === undefined ? [] : [deadLetterFindings(source, dead, settings)],
     [visibilityFindings(surroundings)],
   ].flat()
-  for (const warning of found.flatMap(({ warnings }) => warnings)) {
-    logger.warn({ queue: queueUrl, finding: warning }, 'the SQS set-up deserves a look')
-  }
-  const problems = found.flatMap(({ problems }) => problems)
-  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+  reportFindings(found, logger, { queue: queueUrl })
 }
 
-/** Undefined, with a warning, when this identity may not read them: nothing else needs that permission. */
+/** Undefined, with a warning, if this identity may not read the attributes: only this check needs the permission. */
 async function attributesOf(
-  { wire, logger }: Surroundings,
+  { api, logger }: Surroundings,
   option: string,
   queueUrl: string,
 ): Promise<QueueAttributes | undefined> {
   try {
-    return await wire.attributes(queueUrl)
+    return await api.attributes(queueUrl)
   } catch (error) {
-    const { kind, text } = troubleOf(error)
+    const { kind, text } = classifyError(error)
     if (kind === 'queue-missing') throw queueMissing(option, queueUrl)
     if (kind !== 'denied') throw error
     logger.warn(
-      { queue: queueUrl, trouble: text, fix: 'allow sqs:GetQueueAttributes on this queue' },
+      { queue: queueUrl, reason: text, fix: 'allow sqs:GetQueueAttributes on this queue' },
       'the queue could not be checked',
     )
     return undefined
@@ -163,8 +153,6 @@ function visibilityFindings({ settings, guard }: Surroundings): Findings {
     ),
   }
 }
-
-const when = (found: boolean, text: string): readonly string[] => (found ? [text] : [])
 
 function secondsOf(value: string | undefined): number | undefined {
   const seconds = Number(value)

@@ -6,7 +6,7 @@ import {
 } from '@aws-sdk/client-sqs'
 import { CallTimeoutError } from '@onceward/core/adapter'
 import { expect, test } from 'vitest'
-import { troubleOf } from './errors.ts'
+import { classifyError } from './errors.ts'
 
 const named = (name: string): Error => Object.assign(new Error('text'), { name })
 const coded = (code: string): Error => Object.assign(new Error('text'), { code })
@@ -33,13 +33,13 @@ test.each([
   [undefined, 'other'],
   [null, 'other'],
   [{ name: 5 }, 'other'],
-])('%o is trouble of the kind %s', (error, kind) => {
-  expect(troubleOf(error).kind).toBe(kind)
+])('%o is an error of the kind %s', (error, kind) => {
+  expect(classifyError(error).kind).toBe(kind)
 })
 
 test('says what happened in one line for logs and health', () => {
-  expect(troubleOf(new RequestThrottled(facts)).text).toBe('RequestThrottled: text')
-  expect(troubleOf(new CallTimeoutError('SendMessage', 5)).text).toBe(
+  expect(classifyError(new RequestThrottled(facts)).text).toBe('RequestThrottled: text')
+  expect(classifyError(new CallTimeoutError('SendMessage', 5)).text).toBe(
     'TimeoutError: SendMessage got no answer within 5 ms',
   )
 })

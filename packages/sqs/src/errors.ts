@@ -1,12 +1,12 @@
 import { ConfigurationError } from '@onceward/core'
-import type { BackoffRange } from '@onceward/core/adapter'
+import { type BackoffRange, type ClassifiedError, kindsByName } from '@onceward/core/adapter'
 
 /**
- * What a failed call to SQS means for the one who made it.
+ * What a failed call to SQS means.
  *
  * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html
  */
-export type TroubleKind =
+export type BrokerErrorKind =
   | 'queue-missing'
   | 'denied'
   | 'credentials'
@@ -16,14 +16,10 @@ export type TroubleKind =
   | 'too-large'
   | 'other'
 
-/** A failed call, told apart. `text` goes into logs and `health().reason`. */
-export interface Trouble {
-  readonly kind: TroubleKind
-  readonly text: string
-}
+export type BrokerError = ClassifiedError<BrokerErrorKind>
 
-/** Longest pauses between two tries of the loop, milliseconds; the first is `baseMs`, then doubled, full jitter. */
-export const BACKOFF: Readonly<Record<TroubleKind, BackoffRange>> = {
+/** Pauses between two tries, milliseconds: from `baseMs`, doubled after each failure, up to `maxMs`; full jitter. */
+export const BACKOFF: Readonly<Record<BrokerErrorKind, BackoffRange>> = {
   'queue-missing': { baseMs: 1_000, maxMs: 5_000 },
   denied: { baseMs: 1_000, maxMs: 30_000 },
   credentials: { baseMs: 1_000, maxMs: 30_000 },
@@ -34,7 +30,7 @@ export const BACKOFF: Readonly<Record<TroubleKind, BackoffRange>> = {
   other: { baseMs: 500, maxMs: 10_000 },
 }
 
-const MEANINGS: Readonly<Record<Exclude<TroubleKind, 'other'>, readonly string[]>> = {
+const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
   'queue-missing': [
     'QueueDoesNotExist',
     'QueueDeletedRecently',
@@ -93,16 +89,10 @@ const MEANINGS: Readonly<Record<Exclude<TroubleKind, 'other'>, readonly string[]
   ],
   handle: ['ReceiptHandleIsInvalid', 'MessageNotInflight'],
   'too-large': ['MessageTooLong', 'BatchRequestTooLong', 'RequestTooLarge'],
-}
+})
 
-const KIND_OF_NAME: ReadonlyMap<string, TroubleKind> = new Map(
-  Object.entries(MEANINGS).flatMap(([kind, names]) =>
-    names.map((name): [string, TroubleKind] => [name, kind as TroubleKind]),
-  ),
-)
-
-/** Total: every value thrown by a client means something. */
-export function troubleOf(error: unknown): Trouble {
+/** Classifies every value that a client may throw. */
+export function classifyError(error: unknown): BrokerError {
   const names = namesOf(error)
   const kind = names.map((name) => KIND_OF_NAME.get(name)).find((found) => found !== undefined)
   const message = error instanceof Error ? error.message : String(error)

@@ -1,11 +1,12 @@
 import type { Message } from '@aws-sdk/client-sqs'
-import { ConfigurationError, type ConsumeOptions, type RunOptions } from '@onceward/core'
+import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
   type GuardSettings,
   quoted,
   RUN_DEFAULTS,
   type RunSettings,
   rangeProblems,
+  refuseProblems,
   resolveRunOptions,
   runOptionProblems,
 } from '@onceward/core/adapter'
@@ -13,15 +14,15 @@ import {
 export interface SqsOptions {
   readonly queueUrl: string
   /**
-   * Where dead messages go. A queue: sent there with headers that say why, then deleted here. `'redrive'`: left to
-   * the queue's own redrive policy. Left out: the record in `failed_events` is the place, and the message is
-   * deleted; required without an inbox.
+   * Where dead messages go. A queue: they are sent there with headers that say why, then deleted here. `'redrive'`:
+   * they are left to the queue's own redrive policy. Left out: the row in `failed_events` is the place, and the
+   * message is deleted. Required without an inbox.
    */
   readonly deadLetter?: { readonly queueUrl: string } | 'redrive' | undefined
   /**
    * How long SQS hides a message from others after each receive and each renewal, milliseconds, 1 000–43 200 000.
-   * Renewed while the message is in hand, so it bounds how soon the message of a dead process comes back, not how
-   * long a handler may take.
+   * It is renewed while the message is in hand, so it bounds how soon the message of a dead process returns, not
+   * how long a handler may take.
    *
    * @defaultValue the guard's `leaseMs` and a tenth more, at least a second, so that a lease is free when the message returns
    */
@@ -37,7 +38,7 @@ export interface ConsumeSqsOptions extends ConsumeOptions, SqsOptions {
   readonly longPollMs?: number | undefined
 }
 
-/** `batch.lingerMs` has no effect here: the messages are those of your receive. */
+/** `batch.lingerMs` has no effect here: your own receive decides which messages come together. */
 export interface WrapSqsOptions extends RunOptions, SqsOptions {}
 
 /** Every default of this package, in milliseconds where the name says so. */
@@ -49,8 +50,8 @@ export const DEFAULTS: Readonly<
 export const LONGEST_VISIBILITY_MS = 43_200_000
 
 /**
- * What a ReceiveMessage of your own must ask for: identity, receive count and group of a message are not sent
- * otherwise.
+ * What a ReceiveMessage of your own must ask for. Without it SQS sends neither the receive count nor the group of a
+ * message, nor the attributes that identify its event.
  */
 export const receiveAttributes: {
   MessageSystemAttributeNames: ['All']
@@ -68,13 +69,12 @@ export interface Settings extends RunSettings {
   readonly longPollMs: number
 }
 
-/** Why a lease should end this much before the visibility does: clocks tick, calls take time. */
+/** How long before the visibility a lease should end, because clocks drift and calls take time. */
 export const marginMs = (leaseMs: number): number => Math.max(1_000, Math.ceil(leaseMs / 10))
 
 /** @throws {@link ConfigurationError} with every problem at once. */
 export function resolveSettings(options: ConsumeSqsOptions, guard: GuardSettings): Settings {
-  const problems = problemsOf(options, guard)
-  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+  refuseProblems(problemsOf(options, guard))
   const { queueUrl, deadLetter, longPollMs } = options
   const visibilityMs =
     Math.ceil((options.visibilityMs ?? guard.leaseMs + marginMs(guard.leaseMs)) / 1_000) * 1_000
@@ -91,7 +91,7 @@ export function resolveSettings(options: ConsumeSqsOptions, guard: GuardSettings
 
 export const isFifo = (queueUrl: string): boolean => queueUrl.endsWith('.fifo')
 
-/** Of a message; FIFO queues alone number their messages, so the URL may be any alias. */
+/** Whether a message has an order. Only FIFO queues number their messages, so the URL may be any alias. */
 export const isOrdered = (message: Message, queueUrl: string): boolean =>
   isFifo(queueUrl) || message.Attributes?.SequenceNumber !== undefined
 

@@ -62,7 +62,7 @@ async function setUp(names: readonly string[], concurrency = 4) {
   return { ...made, recording, queue, store, start }
 }
 
-// Red when polling goes on during the outage, or when what is in hand is given back: the counts run away.
+// Red when receiving goes on during the outage, or when what is in hand is given back: the counts run away.
 test('an outage of the store of a minute costs no message more than three receives', async () => {
   const kit = await setUp(Array.from({ length: 30 }, (_, index) => String(index)))
   kit.store.isDown = true

@@ -1,21 +1,21 @@
 import type { Settlement } from '@onceward/core'
+import type { DeadLetterPlace } from '@onceward/core/adapter'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import type { Entry, EntryAnswer } from './client.ts'
-import { toDelivery } from './delivery.ts'
+import type { Entry, EntryAnswer } from './clients/batch-requests.ts'
+import { type Received, toDelivery } from './delivery.ts'
 import { message } from './fixtures/recording-client.ts'
 import { giveBack, type SettleContext, settle } from './settle.ts'
-import type { Received } from './visibility.ts'
 
 const queueUrl = 'http://127.0.0.1/000000000000/orders'
 /** Until when the ticker has hidden the message. */
 const EXPIRES_AT_MS = 1_033_000
 const NOW_MS = 1_000_000
 
-function setUp(place: 'queue' | 'redrive' | 'record' = 'record') {
+function setUp(place: DeadLetterPlace['kind'] = 'record') {
   const made = handMadeGuard()
   const asked: (readonly [verb: string, seconds: number])[] = []
-  const state = { answer: { kind: 'settled' } as EntryAnswer, refused: 0 }
+  const state = { answer: { kind: 'settled' } as EntryAnswer }
   const grouping = (verb: string) => ({
     add: async ({ seconds }: Entry) => {
       asked.push([verb, seconds])
@@ -28,14 +28,12 @@ function setUp(place: 'queue' | 'redrive' | 'record' = 'record') {
     logger: made.port.logger,
     queueUrl,
     visibilityMs: 30_000,
-    ticker: { release: async () => EXPIRES_AT_MS },
+    ticker: { release: async () => EXPIRES_AT_MS, hold: () => undefined, stop: () => undefined },
     deletes: grouping('delete'),
     changes: grouping('change'),
     returns: grouping('return'),
-    place: place === 'queue' ? { kind: 'queue', publish: async () => undefined } : { kind: place },
-    onRefused: () => {
-      state.refused += 1
-    },
+    place: place === 'publish' ? { kind: place, publish: async () => undefined } : { kind: place },
+    counts: { settleFailures: 0 },
   }
   return { ...made, asked, state, context }
 }
@@ -68,7 +66,7 @@ test.each<[Settlement, string, number]>([
     kit.state.answer = { kind: 'refused', code: 'InternalError' }
     expect(await settle(kit.context, received(), settlement)).toBe(EXPIRES_AT_MS)
     expect(kit.asked).toEqual([[verb, seconds]])
-    expect(kit.state.refused).toBe(1)
+    expect(kit.context.counts.settleFailures).toBe(1)
     expect(kit.logged).toMatchObject([
       { level: 'warn', fields: { queue: queueUrl, messageId: 'm-a', code: 'InternalError' } },
     ])
@@ -81,7 +79,7 @@ test('what is settled is hidden until its time, or gone', async () => {
   expect(await giveBack(kit.context, received())).toBeUndefined()
   const later = { kind: 'defer', reason: 'failed', until: (NOW_MS + 9_000) as never } as const
   expect(await settle(kit.context, received(), later)).toBe(NOW_MS + 10_000)
-  expect(kit.state.refused).toBe(0)
+  expect(kit.context.counts.settleFailures).toBe(0)
   expect(kit.logged).toEqual([])
 })
 
@@ -97,7 +95,7 @@ test('in an outage of the store a message is hidden for up to two minutes, one o
 })
 
 test('a dead letter that cannot be published stays, and only an error is reported', async () => {
-  const kit = setUp('queue')
+  const kit = setUp('publish')
   const answering = (error?: Error): SettleContext => ({
     ...kit.context,
     port: { publishDeadLetter: async () => ({ kind: 'retry', error }) },
@@ -117,12 +115,12 @@ test('a dead letter that cannot be published stays, and only an error is reporte
 
 // Red when the rejection reaches the loop, which would end with what else it has in hand.
 test('a verb that fails is reported, and its message stays hidden as it was', async () => {
-  const kit = setUp('queue')
+  const kit = setUp('publish')
   const rejecting = { publishDeadLetter: () => Promise.reject(new Error('no connection')) }
   const hidden = await settle({ ...kit.context, port: rejecting }, received(), dead)
   expect(hidden).toBe(EXPIRES_AT_MS)
   expect(kit.asked).toEqual([])
-  expect(kit.state.refused).toBe(1)
+  expect(kit.context.counts.settleFailures).toBe(1)
   expect(kit.logged).toMatchObject([
     {
       level: 'warn',

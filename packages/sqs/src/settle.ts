@@ -1,16 +1,15 @@
-import type { Logger, Publish, Runtime, Settlement } from '@onceward/core'
-import type { GuardPort } from '@onceward/core/adapter'
-import type { EntryAnswer, Grouping } from './client.ts'
-import { troubleOf } from './errors.ts'
-import { type Received, type VisibilityTicker, visibilitySeconds } from './visibility.ts'
+import type { Logger, Runtime, Settlement } from '@onceward/core'
+import type { DeadLetterPlace, GuardPort } from '@onceward/core/adapter'
+import type { SqsApi } from './client.ts'
+import { BatchRequests, type EntryAnswer } from './clients/batch-requests.ts'
+import { placeOf } from './dead-letter.ts'
+import type { Received } from './delivery.ts'
+import { classifyError } from './errors.ts'
+import type { Settings } from './options.ts'
+import { VisibilityTicker, visibilitySeconds } from './visibility.ts'
 
-/** Where dead messages go. */
-export type DeadLetterPlace =
-  | { readonly kind: 'queue'; readonly publish: Publish }
-  /** The queue's own redrive policy takes them after enough receives. */
-  | { readonly kind: 'redrive' }
-  /** `failed_events` has the message: nothing is to publish. */
-  | { readonly kind: 'record' }
+/** A delete costs more than the write it follows, so it pays to wait for ten; but a FIFO group waits for its delete. */
+const DELETE_WINDOW_MS = 20
 
 /** What settling needs. */
 export interface SettleContext {
@@ -19,27 +18,55 @@ export interface SettleContext {
   readonly logger: Logger
   readonly queueUrl: string
   readonly visibilityMs: number
-  readonly ticker: Pick<VisibilityTicker, 'release'>
-  readonly deletes: Pick<Grouping, 'add'>
-  readonly changes: Pick<Grouping, 'add'>
-  /** Visibility 0; on FIFO queues from last to first. */
-  readonly returns: Pick<Grouping, 'add'>
+  readonly ticker: Pick<VisibilityTicker, 'hold' | 'release' | 'stop'>
+  readonly deletes: Pick<BatchRequests, 'add'>
+  readonly changes: Pick<BatchRequests, 'add'>
+  /** Sets the visibility to 0; on FIFO queues from the last message to the first. */
+  readonly returns: Pick<BatchRequests, 'add'>
   readonly place: DeadLetterPlace
-  /** Counts what SQS refused for good. */
-  readonly onRefused: () => void
+  /** Settlements that SQS refused; their messages return. */
+  readonly counts: { settleFailures: number }
+}
+
+export function createSettleContext(
+  port: GuardPort,
+  api: SqsApi,
+  settings: Settings,
+): SettleContext {
+  const { runtime, logger } = port
+  const { queueUrl, visibilityMs, renewMs, fifo } = settings
+  const change = { runtime, call: api.changeVisibility }
+  const changes = new BatchRequests(change)
+  return {
+    port,
+    runtime,
+    logger,
+    queueUrl,
+    visibilityMs,
+    ticker: new VisibilityTicker({ api, runtime, logger, queueUrl, visibilityMs, renewMs }),
+    deletes: new BatchRequests({
+      runtime,
+      windowMs: fifo ? undefined : DELETE_WINDOW_MS,
+      call: (entries) => api.remove(entries.map(({ handle }) => handle)),
+    }),
+    changes,
+    returns: fifo ? new BatchRequests({ ...change, lastFirst: true }) : changes,
+    place: placeOf(api, settings),
+    counts: { settleFailures: 0 },
+  }
 }
 
 /**
  * Until when the message stays hidden, on the monotonic clock; undefined when it is gone or visible. A message
  * whose settling failed becomes visible by itself, and then the store decides: duplicate, dead, or run again.
  */
-export type Hidden = number | undefined
+export type SettleAnswer = number | undefined
 
 type Verb<Kind extends Settlement['kind']> = (
   context: SettleContext,
   received: Received,
   settlement: Extract<Settlement, { kind: Kind }>,
-) => Promise<Hidden>
+) => Promise<SettleAnswer>
 
 const VERBS = {
   ack: (context, received) => remove(context, received),
@@ -55,49 +82,53 @@ const VERBS = {
   'dead-letter': deadLetter,
   abandon: async (context, received, { reason }) => {
     if (reason === 'closing') return giveBack(context, received)
-    // The lease was lost, or nobody knows yet what was committed: whoever has it next finds out.
+    // The lease was lost, or it is not known what was committed. The next delivery finds out.
     const hiddenUntilMs = await context.ticker.release(received)
     const { runtime, visibilityMs } = context
-    // An outage of the store may have hidden it for minutes.
+    // An outage of the store may have hidden the message for minutes.
     const isLong = hiddenUntilMs > runtime.monotonic() + visibilityMs
     return isLong ? hide(context, received, visibilityMs) : hiddenUntilMs
   },
 } satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
 
-/** Carries a settlement out. Never rejects: the stores know already, so a failed call costs a redelivery. */
+/** Carries out a settlement. Never rejects: the settlement is stored, so a failed call costs a redelivery. */
 export async function settle(
   context: SettleContext,
   received: Received,
   settlement: Settlement,
-): Promise<Hidden> {
+): Promise<SettleAnswer> {
   const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
   try {
     return await verb(context, received, settlement)
   } catch (error) {
-    refused(context, received, { verb: settlement.kind, code: troubleOf(error).text })
+    refused(context, received, { verb: settlement.kind, code: classifyError(error).text })
     return context.ticker.release(received)
   }
 }
 
-/** Back to the queue at once: it was not begun. */
-export async function giveBack(context: SettleContext, received: Received): Promise<Hidden> {
+/** Makes a message that was not started visible at once. */
+export async function giveBack(context: SettleContext, received: Received): Promise<SettleAnswer> {
   const expiresAtMs = await context.ticker.release(received)
   const { handle, sequence } = received
   const answer = await context.returns.add({ handle, sequence, seconds: 0, expiresAtMs })
   return settled(context, received, { verb: 'give back', answer }) ? undefined : expiresAtMs
 }
 
-async function remove(context: SettleContext, received: Received): Promise<Hidden> {
+async function remove(context: SettleContext, received: Received): Promise<SettleAnswer> {
   const expiresAtMs = await context.ticker.release(received)
   const { handle, sequence } = received
   const answer = await context.deletes.add({ handle, sequence, seconds: 0, expiresAtMs })
   return settled(context, received, { verb: 'delete', answer }) ? undefined : expiresAtMs
 }
 
-async function hide(context: SettleContext, received: Received, wantedMs: number): Promise<Hidden> {
+async function hide(
+  context: SettleContext,
+  received: Received,
+  wantedMs: number,
+): Promise<SettleAnswer> {
   const expiresAtMs = await context.ticker.release(received)
   const nowMs = context.runtime.monotonic()
-  // Never 0: that would be a hot loop.
+  // At least a second: 0 would be a hot loop.
   const atLeastMs = Math.max(1_000, wantedMs)
   const seconds = Math.max(1, visibilitySeconds(atLeastMs, nowMs - received.receivedAtMs))
   const { handle, sequence } = received
@@ -107,15 +138,15 @@ async function hide(context: SettleContext, received: Received, wantedMs: number
     : expiresAtMs
 }
 
-/** The record is durable. It is published before the original goes, so a crash between publishes it again. */
+/** Publishes the dead letter and then deletes the original. A crash between the two publishes it again. */
 async function deadLetter(
   context: SettleContext,
   received: Received,
   settlement: Settlement,
-): Promise<Hidden> {
+): Promise<SettleAnswer> {
   const { place, port } = context
-  if (place.kind === 'redrive') return hide(context, received, laterMs(context))
-  if (place.kind === 'queue') {
+  if (place.kind === 'broker') return hide(context, received, laterMs(context))
+  if (place.kind === 'publish') {
     const answer = await port.publishDeadLetter(settlement, place.publish)
     if (answer.kind === 'retry') {
       if (answer.error !== undefined) notPublished(context, received, answer.error)
@@ -125,24 +156,24 @@ async function deadLetter(
   return remove(context, received)
 }
 
-/** A dead message that must be seen again: soon, but no hot loop. */
+/** When a dead message is received again: soon, but not in a hot loop. */
 const laterMs = ({ runtime }: SettleContext): number => 5_000 + runtime.random() * 25_000
 
 /**
- * While a store is down every receive counts towards `maxReceiveCount`: at half a minute and more between two, an
- * outage does not fill a dead-letter queue.
+ * Every receive counts towards `maxReceiveCount`, also while the store is down. At least half a minute between two
+ * receives keeps an outage from filling the dead-letter queue.
  */
 const outageMs = ({ runtime }: SettleContext, { delivery }: Received): number =>
   30_000 + (delivery.orderingKey === undefined ? runtime.random() * 90_000 : 0)
 
 /**
- * An event that is busy is received after two seconds and then after four, or later where the guard says so: each
- * receive counts towards `maxReceiveCount`. No longer, because a message has many receives for other reasons too.
+ * An event that runs elsewhere is received again after two seconds and then every four, or later if the guard says
+ * so. Shorter waits would use up `maxReceiveCount`.
  */
 const busyMs = ({ delivery: { deliveryCount } }: Received): number =>
   deliveryCount === 1 ? 2_000 : 4_000
 
-/** Only later, never sooner: a message before its time is one more receive. A group keeps one time. */
+/** Jitter only delays: a message that comes before its time costs a receive. Messages of a group keep one time. */
 function jitterMs({ runtime }: SettleContext, received: Received, wantedMs: number): number {
   if (received.delivery.orderingKey !== undefined) return 0
   return runtime.random() * Math.min(Math.max(0, wantedMs) * 0.2, 5_000)
@@ -164,7 +195,7 @@ function refused(
   received: Received,
   why: { readonly verb: string; readonly code: string },
 ): void {
-  context.onRefused()
+  context.counts.settleFailures += 1
   const fields = { queue: context.queueUrl, messageId: received.message.MessageId, ...why }
   context.logger.warn(fields, 'a settlement was not carried out; the message will return')
 }

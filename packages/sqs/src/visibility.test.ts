@@ -97,9 +97,9 @@ test('a renewal that hangs is given up before the next one is due, and reported'
   expect(recording.named('change')).toHaveLength(1)
   await clock.advance(1)
   expect(recording.named('change')).toHaveLength(2)
-  const trouble = expect.stringMatching(/ChangeMessageVisibilityBatch got no answer/)
+  const reason = expect.stringMatching(/ChangeMessageVisibilityBatch got no answer/)
   expect(logged).toMatchObject([
-    { level: 'warn', fields: { queue: queueUrl, messages: 1, trouble } },
+    { level: 'warn', fields: { queue: queueUrl, messages: 1, reason } },
   ])
   recording.answers.set('change', () => ({}))
   await clock.advance(10_000)

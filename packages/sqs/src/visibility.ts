@@ -1,30 +1,18 @@
-import type { Message } from '@aws-sdk/client-sqs'
-import type { Delivery, Logger, Runtime } from '@onceward/core'
-import { ENTRIES, type Wire } from './client.ts'
-import { troubleOf } from './errors.ts'
+import type { Logger, Runtime } from '@onceward/core'
+import { ENTRIES, type SqsApi } from './client.ts'
+import type { Received } from './delivery.ts'
+import { classifyError } from './errors.ts'
 import { LONGEST_VISIBILITY_MS } from './options.ts'
 
-/** A message in hand. Instants are milliseconds on the monotonic clock. */
-export interface Received {
-  readonly message: Message
-  readonly handle: string
-  readonly delivery: Delivery
-  /** From before the request: SQS counts its 12 hours from a moment after that. */
-  readonly receivedAtMs: number
-  readonly hiddenUntilMs: number
-  /** Order of arrival in this process. */
-  readonly sequence: number
-}
-
-/** Seconds that SQS accepts for this message now, at least `wantedMs`; 0 once its 12 hours are over. */
+/** Seconds of visibility to ask for: `wantedMs`, cut to what SQS still allows; 0 once its 12 hours are over. */
 export function visibilitySeconds(wantedMs: number, ageMs: number): number {
-  // One second less than what is left: the request is on its way while the age grows.
+  // One second less than is left, because the age grows while the request is under way.
   const leftSeconds = Math.floor((LONGEST_VISIBILITY_MS - ageMs) / 1_000) - 1
   return Math.max(0, Math.min(Math.ceil(wantedMs / 1_000), leftSeconds))
 }
 
 export interface TickerOptions {
-  readonly wire: Pick<Wire, 'changeVisibility'>
+  readonly api: Pick<SqsApi, 'changeVisibility'>
   readonly runtime: Runtime
   readonly logger: Logger
   readonly queueUrl: string
@@ -34,7 +22,7 @@ export interface TickerOptions {
 
 interface Hold {
   hiddenUntilMs: number
-  /** The last renewal; it may be over. */
+  /** The last renewal; it may have ended. */
   call: Promise<void> | undefined
 }
 
@@ -54,8 +42,8 @@ export class VisibilityTicker {
   }
 
   /**
-   * Ends the renewal of a message and answers until when it is hidden. Waits for a renewal that is under way: one
-   * that arrives after the delete is an error, one after a deferral undoes it.
+   * Ends the renewal of a message and answers until when it is hidden. Waits for a renewal that is under way: after a
+   * delete it would be an error, and after a deferral it would undo the deferral.
    */
   async release(received: Received): Promise<number> {
     const hold = this.#holds.get(received)
@@ -92,7 +80,7 @@ export class VisibilityTicker {
   }
 
   async #extend(batch: readonly (readonly [Received, Hold])[]): Promise<void> {
-    const { wire, runtime, visibilityMs, renewMs } = this.#options
+    const { api, runtime, visibilityMs, renewMs } = this.#options
     const nowMs = runtime.monotonic()
     const changes = batch
       .map(([received, hold]) => ({
@@ -104,8 +92,8 @@ export class VisibilityTicker {
       .filter(({ received, seconds }) => seconds > 0 || this.#giveUp(received, 'twelve hours'))
     if (changes.length === 0) return
     try {
-      // Half a period: a call that hangs must be over when the next tick comes, which is the last in time.
-      const refused = await wire.changeVisibility(changes, renewMs / 2)
+      // A call that hangs must end before the next tick, which is the last one that renews in time.
+      const refused = await api.changeVisibility(changes, renewMs / 2)
       const indexes = new Map(refused.map((entry) => [entry.index, entry]))
       for (const [index, { received, hold, seconds }] of changes.entries()) {
         const refusal = indexes.get(index)
@@ -115,17 +103,24 @@ export class VisibilityTicker {
     } catch (error) {
       // The next tick comes before the visibility is over.
       const { queueUrl, logger } = this.#options
-      const fields = { queue: queueUrl, messages: changes.length, trouble: troubleOf(error).text }
-      logger.warn(fields, 'visibility of messages in hand was not renewed')
+      const fields = {
+        queue: queueUrl,
+        messages: changes.length,
+        reason: classifyError(error).text,
+      }
+      logger.warn(
+        fields,
+        'the visibility of messages in hand was not renewed; the next period tries again',
+      )
     }
   }
 
-  /** The handler goes on: its transaction, not the visibility, decides. The copy finds a claim or a row. */
+  /** The handler goes on: its transaction decides, not the visibility. A redelivered copy finds a claim or a row. */
   #giveUp(received: Received, why: string): false {
     this.#holds.delete(received)
     const { queueUrl, logger } = this.#options
     const fields = { queue: queueUrl, messageId: received.message.MessageId, why }
-    logger.warn(fields, 'a message in hand can no longer be kept hidden')
+    logger.warn(fields, 'a message in hand can no longer be kept hidden; it may be delivered again')
     return false
   }
 }

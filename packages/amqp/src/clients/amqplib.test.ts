@@ -1,56 +1,57 @@
 import { Clock, turn } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { message, RecordingChannel, RecordingConnection } from '../fixtures/recording-channel.ts'
-import { Line, type Outgoing, PUBLISH_ID, Publisher } from './amqplib.ts'
+import { DeliveryChannel, type Outgoing, PUBLISH_ID, Publisher } from './amqplib.ts'
 
-function lineOf() {
+function channelOf() {
   const connection = new RecordingConnection()
-  const line = new Line(new RecordingChannel(connection) as never)
+  const channel = new DeliveryChannel(new RecordingChannel(connection) as never)
   const received = (deliveryTag: number) => {
     const each = message('k', { deliveryTag })
-    line.delivered(each)
+    channel.delivered(each)
     return each
   }
-  return { connection, line, received }
+  return { connection, channel, received }
 }
 
 test('acks of one step that nothing is missing below go as one', async () => {
-  const { connection, line, received } = lineOf()
-  for (const tag of [1, 2, 3]) line.ack(received(tag))
+  const { connection, channel, received } = channelOf()
+  for (const tag of [1, 2, 3]) channel.ack(received(tag))
   await turn()
   expect(connection.settled()).toEqual([['ack', 3, true]])
-  line.ack(received(4))
+  channel.ack(received(4))
   await turn()
   expect(connection.settled().slice(1)).toEqual([['ack', 4, false]])
 })
 
 // Red when `multiple` reaches over a message in hand: it is acked before its handler ended.
 test('trap T18: an ack never covers a lower message that is still in hand', async () => {
-  const { connection, line, received } = lineOf()
+  const { connection, channel, received } = channelOf()
   const messages = [1, 2, 3, 4, 5].map(received)
-  for (const each of [messages[4], messages[3], messages[1], messages[0]]) line.ack(each as never)
+  for (const each of [messages[4], messages[3], messages[1], messages[0]])
+    channel.ack(each as never)
   await turn()
   expect(connection.settled()).toEqual([
     ['ack', 2, true],
     ['ack', 5, false],
     ['ack', 4, false],
   ])
-  expect(line.inHand).toBe(1)
-  line.ack(messages[2] as never)
+  expect(channel.inHand).toBe(1)
+  channel.ack(messages[2] as never)
   await turn()
   expect(connection.settled().slice(3)).toEqual([['ack', 3, false]])
-  line.ack(received(6))
-  line.ack(received(7))
+  channel.ack(received(6))
+  channel.ack(received(7))
   await turn()
   expect(connection.settled().slice(4)).toEqual([['ack', 7, true]])
 })
 
 test('what was rejected one by one is no gap', async () => {
-  const { connection, line, received } = lineOf()
+  const { connection, channel, received } = channelOf()
   const messages = [1, 2, 3].map(received)
-  line.nack(messages[0] as never, true)
-  line.ack(messages[1] as never)
-  line.ack(messages[2] as never)
+  channel.nack(messages[0] as never, true)
+  channel.ack(messages[1] as never)
+  channel.ack(messages[2] as never)
   await turn()
   expect(connection.settled()).toEqual([
     ['nack', 1, false, true],
@@ -60,8 +61,8 @@ test('what was rejected one by one is no gap', async () => {
 
 // Red without the rule: tags of other consumers on the channel are acked with ours.
 test('trap A11: tags that others got are a gap for ever', async () => {
-  const { connection, line, received } = lineOf()
-  for (const tag of [3, 4, 6]) line.ack(received(tag))
+  const { connection, channel, received } = channelOf()
+  for (const tag of [3, 4, 6]) channel.ack(received(tag))
   await turn()
   expect(connection.settled()).toEqual([
     ['ack', 3, false],
@@ -72,24 +73,24 @@ test('trap A11: tags that others got are a gap for ever', async () => {
 
 // Red when the second ack is sent: 406, and all that is in hand is delivered again.
 test('trap A1: each delivery is settled once', async () => {
-  const { connection, line, received } = lineOf()
+  const { connection, channel, received } = channelOf()
   const first = received(1)
-  expect(line.ack(first)).toBe(true)
-  expect(line.ack(first)).toBe(false)
+  expect(channel.ack(first)).toBe(true)
+  expect(channel.ack(first)).toBe(false)
   await turn()
-  expect(line.nack(first, true)).toBe(false)
+  expect(channel.nack(first, true)).toBe(false)
   expect(connection.settled()).toEqual([['ack', 1, false]])
 })
 
 test('a channel that is closed, or says so by throwing, is told nothing', async () => {
-  const { connection, line, received } = lineOf()
+  const { connection, channel, received } = channelOf()
   const [first, second] = [received(1), received(2)]
   connection.answers.set('nack', () => {
     throw new Error('Channel closed')
   })
-  expect(line.nack(first, true)).toBe(false)
-  expect(line.isOpen).toBe(false)
-  expect(line.ack(second)).toBe(false)
+  expect(channel.nack(first, true)).toBe(false)
+  expect(channel.isOpen).toBe(false)
+  expect(channel.ack(second)).toBe(false)
   await turn()
   expect(connection.settled()).toEqual([['nack', 1, false, true]])
 })

@@ -5,19 +5,19 @@ import type { AmqpChannel, AmqpConfirmChannel } from '../client.ts'
 import { PublishError } from '../errors.ts'
 
 /**
- * Settles what one channel delivered: each message once, on this channel, never after it closed (traps A1, T18).
+ * Settles the messages that one channel delivered: each once, on this channel, and never after it closed (A1, T18).
  *
- * Acks of one step go together, and before anybody who waits for the guard can close the channel. `multiple` covers
- * every lower tag of the channel, those of other consumers too (A11), so it is used only below the lowest tag in hand,
- * and never again after a tag that somebody else got.
+ * Acks of one microtask are sent together, before code that awaits the guard can close the channel. The flag
+ * `multiple` covers every lower tag of the channel, also tags of other consumers (A11). It is therefore used only below
+ * the lowest tag in hand, and never again once a tag was missing because another consumer got it.
  */
-export class Line {
+export class DeliveryChannel {
   readonly #channel: Pick<AmqpChannel, 'ack' | 'nack'>
   #isOpen = true
   /** Tags, ascending. */
   readonly #inHand = new Set<number>()
   #lastTag = 0
-  /** Every tag so far was ours. */
+  /** Every tag so far was delivered to this consumer. */
   #isAlone = true
   #acks: ConsumeMessage[] = []
   #isFlushing = false
@@ -42,13 +42,13 @@ export class Line {
     this.#inHand.add(tag)
   }
 
-  /** The channel is gone: the broker has everything back that was not settled. */
+  /** The channel closed: the broker takes back every message that was not settled. */
   closed(): void {
     this.#isOpen = false
     this.#acks = []
   }
 
-  /** False when it came too late, or was settled before. */
+  /** Answers false if the channel is closed or the message was settled before. */
   ack(message: ConsumeMessage): boolean {
     if (!this.#settle(message)) return false
     this.#acks.push(message)
@@ -59,13 +59,13 @@ export class Line {
     return true
   }
 
-  /** Back to the queue, or with `requeue: false` to its dead-letter exchange. False as for {@link ack}. */
+  /** Returns a message to the queue, or without `requeue` to its dead-letter exchange. Answers as {@link ack} does. */
   nack(message: ConsumeMessage, requeue: boolean): boolean {
     if (!this.#settle(message)) return false
     return this.#send(() => this.#channel.nack(message, false, requeue))
   }
 
-  /** Sends the acks that wait for the end of this step. */
+  /** Sends the acks that wait for the end of this microtask. */
   flush(): void {
     this.#isFlushing = false
     const acks = this.#acks
@@ -87,7 +87,7 @@ export class Line {
     return this.#isOpen && this.#inHand.delete(tagOf(message))
   }
 
-  /** A channel that is closing throws, before it says so by its event. */
+  /** A channel that is closing throws before it emits its event. */
   #send(verb: () => void): boolean {
     try {
       if (this.#isOpen) verb()
@@ -100,15 +100,15 @@ export class Line {
 
 const tagOf = ({ fields }: ConsumeMessage): number => fields.deliveryTag
 
-/** A channel with our consumer on it. */
-export class Link {
-  readonly line: Line
+/** A channel with one consumer on it. */
+export class ConsumerChannel {
+  readonly deliveries: DeliveryChannel
   readonly #channel: AmqpChannel
   #tag: string | undefined
 
   constructor(channel: AmqpChannel) {
     this.#channel = channel
-    this.line = new Line(channel)
+    this.deliveries = new DeliveryChannel(channel)
   }
 
   get isConsuming(): boolean {
@@ -124,7 +124,7 @@ export class Link {
     this.#tag = consumerTag
   }
 
-  /** By the server: there is nothing to cancel any more. */
+  /** The server cancelled the consumer: there is nothing left to cancel. */
   cancelled(): void {
     this.#tag = undefined
   }
@@ -132,13 +132,13 @@ export class Link {
   async cancel(): Promise<void> {
     const tag = this.#tag
     this.#tag = undefined
-    if (tag !== undefined && this.line.isOpen) await this.#channel.cancel(tag)
+    if (tag !== undefined && this.deliveries.isOpen) await this.#channel.cancel(tag)
   }
 
-  /** What was not settled is the broker's again. Bounded, and never rejects. */
+  /** Closes the channel: the broker takes back what was not settled. Bounded, and never rejects. */
   async close(runtime: Runtime): Promise<void> {
-    this.line.flush()
-    this.line.closed()
+    this.deliveries.flush()
+    this.deliveries.closed()
     const closing = closed(this.#channel)
     await endsWithin(runtime, closing, CLOSE_MS)
   }
@@ -146,7 +146,7 @@ export class Link {
 
 const CLOSE_MS = 2_000
 
-/** One that is closed already throws rather than rejects. */
+/** An async function, because `close()` of a closed channel throws rather than rejects. */
 async function closed(channel: AmqpChannel): Promise<void> {
   await channel.close().catch(() => undefined)
 }
@@ -157,14 +157,14 @@ export interface Outgoing {
   readonly routingKey: string
   readonly content: Buffer
   readonly options: Options.Publish
-  /** What to do when no queue takes it. */
+  /** What to do when the message reaches no queue. */
   readonly remedy: string
 }
 
-/** Tells returned messages apart: the event comes before the confirm and bears nothing else of ours (A2). */
+/** Identifies a returned message: its event comes before the confirm and carries no other id (A2). */
 export const PUBLISH_ID = 'x-onceward-publish-id'
 
-/** Also the time that the guard keeps the row of a dead letter locked. */
+/** The guard keeps the row of a dead letter locked for as long. */
 const CONFIRM_MS = 10_000
 const OPEN_MS = 10_000
 
@@ -175,7 +175,7 @@ interface Pending {
 interface Outlet {
   readonly channel: AmqpConfirmChannel
   readonly pending: Map<string, Pending>
-  /** Why the server closed the channel; its confirms only say that it did. */
+  /** Why the server closed the channel; the confirms only say that it closed. */
   error: unknown
 }
 
@@ -183,13 +183,13 @@ export interface PublisherOptions {
   readonly open: () => Promise<AmqpConfirmChannel>
   readonly runtime: Runtime
   readonly onError: (error: unknown) => void
-  /** What must hold before a message may be published: where the channel is not ours, an error on it is too dear. */
+  /** Checked before each publish on a user's channel, where an error would close the channel. */
   readonly before?: ((outgoing: Outgoing) => Promise<void>) | undefined
 }
 
-/** Publishes with confirms, mandatory and persistent, on a channel of its own that is opened when it is needed (A3). */
+/** Publishes mandatory, persistent messages with confirms, on a channel of its own that is opened when needed (A3). */
 export class Publisher {
-  /** Why the broker takes nothing now; set from outside. */
+  /** Why the broker accepts no messages now; set from outside. */
   blocked: string | undefined
   readonly #options: PublisherOptions
   #outlet: Promise<Outlet> | undefined
@@ -226,7 +226,7 @@ export class Publisher {
     }
   }
 
-  /** Lets go of its channel; what is under way is not waited for. */
+  /** Closes its channel without waiting for messages under way. */
   async close(): Promise<void> {
     const opening = this.#outlet
     this.#outlet = undefined

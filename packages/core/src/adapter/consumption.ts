@@ -1,17 +1,18 @@
 import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import { endsWithin } from '../concurrency/timeout.ts'
 import type { GuardPort } from '../model/guard-port.ts'
+import type { Outage } from './recovery.ts'
 
-/** How a consumption is doing. */
+/** The state of a consumer. */
 export interface Health {
-  /** `paused`: the store is down. `recovering`: the broker is, or refuses us. */
+  /** `paused`: the store is down. `recovering`: the broker is down, or refuses the consumer. */
   readonly state: 'running' | 'paused' | 'recovering' | 'draining' | 'stopped'
-  /** Messages taken from the broker and not settled. */
+  /** Messages received and not settled yet. */
   readonly inFlight: number
-  /** The last time that the broker answered a receive or a message was settled. */
+  /** When the broker last answered a receive, or a message was last settled. */
   readonly lastProgressAt?: Date | undefined
   readonly reason?: string | undefined
-  /** Settlements that the broker refused since the start; their messages return and the store answers them. */
+  /** Settlements that the broker refused since the start. Their messages return, and the store recognizes them. */
   readonly settleFailures: number
 }
 
@@ -20,17 +21,11 @@ export interface Consumption extends AsyncDisposable {
   /** Resolves after a drain; rejects when the consumer can never go on. */
   readonly stopped: Promise<void>
   /**
-   * No new claims; running handlers end (at most `drainMs`, then their signals abort), finished messages are
-   * settled, those that were not begun go back to the broker at once. Resolves when that is done; never rejects.
+   * Starts nothing more and gives back at once what was not started. Running handlers get `drainMs` to end, then
+   * their signals abort. Finished messages are settled. Resolves when all that is done; never rejects.
    */
   drain(): Promise<void>
   health(): Health
-}
-
-/** Why nothing is received at the moment. */
-export interface Outage {
-  readonly state: 'paused' | 'recovering'
-  readonly reason: string
 }
 
 /** Why a consumer ends by itself. */
@@ -38,31 +33,42 @@ export type ConsumptionEnd =
   | { readonly kind: 'closed' }
   | { readonly kind: 'fatal'; readonly error: unknown }
 
-/** What an adapter does between the start and the end of a consumption. */
-export interface ConsumerLoop {
-  /** What brings messages. */
-  readonly feed: Pick<Health, 'lastProgressAt'> & { readonly setback: Outage | undefined }
-  readonly intake: Pick<Health, 'inFlight'>
-  /** What tells the broker. */
-  readonly settling: Pick<Health, 'settleFailures'>
+/** Brings messages. */
+export interface Receiving extends Pick<Health, 'lastProgressAt'> {
+  readonly outage: Outage | undefined
   /**
    * Resolves when the store and the broker have been checked and the first receive is under way, or is being
    * tried again because one of them cannot be reached.
    *
-   * @throws {@link ConfigurationError} for what can never work; the loop has let go of everything then.
+   * @throws {@link ConfigurationError} for what can never work.
    */
   start(): Promise<void>
-  /** Takes nothing more in and gives back what was not begun; resolves when nothing is in hand. Never rejects. */
-  stop(): Promise<void>
-  /** Lets go of everything, also of what is still in hand. Bounded, and never rejects. */
-  finish(): Promise<void>
+  /** Receives nothing more. Bounded, and never rejects. */
+  stop(): Promise<void> | void
 }
 
-/** What a consumption tells its loop. */
+/** Holds the messages in hand and decides which of them run now. */
+export interface Dispatching extends Pick<Health, 'inFlight'> {
+  /** Gives back everything that the guard has not been handed. */
+  clear(): void
+  /** Resolves when nothing is in hand. Never rejects. */
+  ended(): Promise<void>
+}
+
+/** What an adapter brings to a consumption; {@link startConsumption} starts, drains and ends it. */
+export interface ConsumerLoop {
+  readonly receiver: Receiving
+  readonly dispatcher: Dispatching
+  readonly settling: Pick<Health, 'settleFailures'>
+  /** Lets go of everything, also of what is still in hand. Bounded, and never rejects. */
+  readonly finish: () => Promise<void>
+}
+
+/** What a consumption tells its receiver and dispatcher. */
 export interface LoopSignals {
   /** Aborted: start nothing more. */
   readonly stop: AbortSignal
-  /** Aborted: handlers had their time. */
+  /** Aborted: running handlers had their time. */
   readonly abort: AbortSignal
   readonly onEnd: (end: ConsumptionEnd) => void
 }
@@ -70,11 +76,11 @@ export interface LoopSignals {
 export interface ConsumptionOptions {
   readonly port: GuardPort
   readonly drainMs: number
-  /** The user's own: aborted means drain. */
+  /** The user's signal: aborted means drain. */
   readonly signal: AbortSignal | undefined
-  /** For logs. */
+  /** Names the consumer in the log. */
   readonly queue: string
-  /** What an error means, without payloads. */
+  /** The text for `health().reason`; it contains no payload. */
   readonly describe: (error: unknown) => string
   readonly createLoop: (signals: LoopSignals) => ConsumerLoop
 }
@@ -120,22 +126,23 @@ class Running implements Consumption {
     const forget = (): void => signal?.removeEventListener('abort', onAbort)
     this.stopped.then(forget, forget)
     try {
-      await this.#loop.start()
+      await this.#loop.receiver.start()
     } catch (error) {
       forget()
+      await this.#loop.finish()
       throw error
     }
   }
 
   health(): Health {
-    const { feed, intake, settling } = this.#loop
-    const { setback, lastProgressAt } = feed
-    const state = this.#phase === 'running' ? (setback?.state ?? 'running') : this.#phase
+    const { receiver, dispatcher, settling } = this.#loop
+    const { outage, lastProgressAt } = receiver
+    const state = this.#phase === 'running' ? (outage?.state ?? 'running') : this.#phase
     const reason =
-      this.#fatal === undefined ? setback?.reason : this.#options.describe(this.#fatal.error)
+      this.#fatal === undefined ? outage?.reason : this.#options.describe(this.#fatal.error)
     return {
       state,
-      inFlight: intake.inFlight,
+      inFlight: dispatcher.inFlight,
       settleFailures: settling.settleFailures,
       ...(lastProgressAt === undefined ? {} : { lastProgressAt }),
       ...(reason === undefined ? {} : { reason }),
@@ -155,7 +162,7 @@ class Running implements Consumption {
     const { drainMs, port } = this.#options
     this.#phase = 'draining'
     this.#stop.abort()
-    const ended = this.#loop.stop()
+    const ended = this.#endLoop()
     if (!(await endsWithin(port.runtime, ended, drainMs))) {
       this.#abort.abort()
       await endsWithin(port.runtime, ended, ABORT_GRACE_MS)
@@ -166,15 +173,29 @@ class Running implements Consumption {
     else this.#end.reject(this.#fatal.error)
   }
 
+  /** Resolves when nothing is received any more and nothing is in hand. */
+  async #endLoop(): Promise<void> {
+    const { receiver, dispatcher } = this.#loop
+    await receiver.stop()
+    dispatcher.clear()
+    await dispatcher.ended()
+  }
+
   #ends(end: ConsumptionEnd): void {
     const { port, queue } = this.#options
     if (this.#phase !== 'running') return
     const fields = { queue, consumer: port.settings.consumer }
     if (end.kind === 'closed') {
-      port.logger.warn(fields, 'the guard was closed while its consumer ran; draining')
+      port.logger.warn(
+        fields,
+        'the guard was closed while its consumer was running; the consumer drains',
+      )
     } else {
       this.#fatal = { error: end.error }
-      port.logger.error({ ...fields, err: end.error }, 'the consumer can never go on')
+      port.logger.error(
+        { ...fields, err: end.error },
+        'the consumer stops: it cannot recover from this error',
+      )
     }
     void this.drain()
   }

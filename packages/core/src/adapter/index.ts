@@ -20,24 +20,31 @@ export {
   portOf,
   type RunHooks,
 } from '../model/guard-port.ts'
+export { type ClassifiedError, isFatal, kindsByName } from './classified-error.ts'
 export {
   type ConsumerLoop,
   type ConsumptionEnd,
-  type ConsumptionOptions,
   type LoopSignals,
-  type Outage,
   startConsumption,
 } from './consumption.ts'
+export { type DeadLetterPlace, registerPublisher } from './dead-letter-place.ts'
+export {
+  DeliveryBuffer,
+  oncePerTurn,
+  type Startable,
+  type StartLimits,
+} from './delivery-buffer.ts'
+export { type Findings, reportFindings, when } from './findings.ts'
 export { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
 export { Prefetch } from './prefetch.ts'
-export { type ProcessHooks, processAndSettle } from './process-and-settle.ts'
-export { Recovery } from './recovery.ts'
+export { processAndSettle } from './process-and-settle.ts'
+export { isGuardClosed, type Outage, Recovery, STORE_LOOK_MS } from './recovery.ts'
 export {
   quoted,
   RUN_DEFAULTS,
   type RunSettings,
   rangeProblems,
+  refuseProblems,
   resolveRunOptions,
   runOptionProblems,
 } from './run-options.ts'
-export { SharedSlots } from './slots.ts'

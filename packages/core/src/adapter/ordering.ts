@@ -6,9 +6,9 @@ export interface Delivered {
 }
 
 /**
- * Deliveries of one ordering key stay together: a follower in another call of the guard could overtake its head.
+ * Groups deliveries by ordering key, in order of arrival. A delivery without a key is a group of its own.
  *
- * In order of arrival; a delivery without a key is a bundle of its own.
+ * A group goes into one call of the guard: in another call, a later delivery could overtake an earlier one.
  */
 export function byOrderingKey<Each extends Delivered>(
   received: readonly Each[],
@@ -23,7 +23,7 @@ export function byOrderingKey<Each extends Delivered>(
   return [...groups.values()]
 }
 
-/** At most `size` deliveries each, more only where one bundle alone has more. */
+/** Fills batches of at most `size` deliveries with whole groups; only a group that is larger makes a larger batch. */
 export function toBatches<Each extends Delivered>(
   groups: readonly (readonly Each[])[],
   size: number,
@@ -35,4 +35,26 @@ export function toBatches<Each extends Delivered>(
     else filled.push([...group])
   }
   return filled
+}
+
+/** The slots that one call of the guard occupies: one per batch, or one per group whose deliveries run in order. */
+export class SharedSlots<Each> {
+  readonly #open = new Map<Each, { left: number }>()
+  readonly busy: number
+
+  constructor(sharing: readonly (readonly Each[])[]) {
+    this.busy = sharing.length
+    for (const members of sharing) {
+      const slot = { left: members.length }
+      for (const each of members) this.#open.set(each, slot)
+    }
+  }
+
+  /** Notes that the settlement of a delivery is known. Answers whether its slot is free now. */
+  known(each: Each): boolean {
+    const slot = this.#open.get(each)
+    if (slot === undefined) return false
+    slot.left -= 1
+    return slot.left === 0
+  }
 }

@@ -1,6 +1,6 @@
-/** A message that waits for a handler is kept from consumers that are idle: at most this long. */
+/** A message in hand is kept from idle consumers, so one that waits for a handler should start within this time. */
 const SOON_MS = 1_000
-/** Weight of the newest message in the mean. */
+/** Weight of the newest message in the moving average. */
 const NEWEST = 0.2
 
 /** How many messages may be in hand: those that run, and those that can start soon. */
@@ -14,7 +14,7 @@ export class Prefetch {
     this.#mostAhead = mostAhead
   }
 
-  /** Nothing is taken ahead before the first message has shown how long one takes. */
+  /** Messages beyond the slots; none before the first message has shown how long one takes. */
   get ahead(): number {
     if (this.#messageMs === undefined) return 0
     return Math.min(this.#mostAhead, Math.floor((SOON_MS * this.#slots) / this.#messageMs))

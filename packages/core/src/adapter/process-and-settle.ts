@@ -5,16 +5,16 @@ import type { Delivered } from './ordering.ts'
 /** Hooks of one {@link processAndSettle}. */
 export interface ProcessHooks<Each extends Delivered> extends Pick<RunHooks, 'stop' | 'abort'> {
   /** The settlement is stored; carry it out with the broker. Must not reject. */
-  readonly settle: (each: Each, settlement: Settlement) => Promise<void>
+  readonly settle: (each: Each, settlement: Settlement) => Promise<unknown>
 }
 
-/** Runs a batch under the guard and settles each delivery as soon as it is decided; resolves when all are. Never rejects. */
+/** Runs a batch under the guard and settles each delivery once it is decided. Resolves when all are; never rejects. */
 export async function processAndSettle<Each extends Delivered>(
   port: Pick<GuardPort, 'run' | 'logger'>,
   batch: readonly Each[],
   { settle, stop, abort }: ProcessHooks<Each>,
 ): Promise<void> {
-  const settling = new Map<number, Promise<void>>()
+  const settling = new Map<number, Promise<unknown>>()
   const onSettlement = (index: number, settlement: Settlement): void => {
     const each = batch[index]
     if (each === undefined || settling.has(index)) return
@@ -25,8 +25,8 @@ export async function processAndSettle<Each extends Delivered>(
     const settlements = await port.run(deliveries, { onSettlement, stop, abort })
     for (const [index, settlement] of settlements.entries()) onSettlement(index, settlement)
   } catch (error) {
-    // A guard never rejects; were it to, nobody knows what was committed, and a redelivery finds out.
-    port.logger.error({ err: error }, 'the guard rejected a batch')
+    // A guard never rejects. If one did, the commits would be unknown, and the redelivery would find out.
+    port.logger.error({ err: error }, 'the guard rejected a batch; its messages will return')
     for (const index of batch.keys()) {
       onSettlement(index, { kind: 'abandon', reason: 'commit-unknown', error })
     }

@@ -1,6 +1,7 @@
+import { ConfigurationError } from '../model/errors.ts'
 import type { GuardSettings } from '../model/guard-port.ts'
 
-/** How messages are gathered before they are handed to the guard; the same on every broker. */
+/** How messages are gathered into calls of the guard; the same on every broker. */
 export interface RunOptions {
   readonly batch?:
     | {
@@ -11,7 +12,7 @@ export interface RunOptions {
          */
         readonly size?: number | undefined
         /**
-         * Milliseconds to wait for a batch to fill, counted from its first message; later ones do not prolong it.
+         * Milliseconds to wait for a batch to fill, counted from its first message.
          *
          * @defaultValue 0 with `transaction: 'each'`, `RUN_DEFAULTS.lingerMs` with `'batch'`
          */
@@ -21,13 +22,13 @@ export interface RunOptions {
 }
 
 export interface ConsumeOptions extends RunOptions {
-  /** Aborted: the same as `drain()`. */
+  /** Aborting it drains the consumer. */
   readonly signal?: AbortSignal | undefined
   /**
-   * Milliseconds that running handlers get to end in a drain before their signals abort.
+   * Milliseconds that running handlers get to end in a drain, before their signals abort.
    *
    * The whole drain takes at most `drainMs`, two seconds for handlers to heed their signal, and the last calls to
-   * the broker; keep that below the grace period of your platform (Kubernetes: 30 s).
+   * the broker. Keep the sum below the grace period of your platform (Kubernetes: 30 s).
    *
    * @defaultValue `RUN_DEFAULTS.drainMs`
    */
@@ -56,6 +57,11 @@ export function resolveRunOptions(options: ConsumeOptions, guard: GuardSettings)
   }
 }
 
+/** @throws {@link ConfigurationError} with every problem at once, if there is any. */
+export function refuseProblems(problems: readonly string[]): void {
+  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+}
+
 /** Every problem of the common options, each with its fix. */
 export function runOptionProblems(options: ConsumeOptions): readonly string[] {
   return [
@@ -65,7 +71,7 @@ export function runOptionProblems(options: ConsumeOptions): readonly string[] {
   ]
 }
 
-/** The problem of an option that must be an integer in a range, if it is given and is not. */
+/** The problem of an option that must be an integer within a range; none if the option is left out. */
 export function rangeProblems(
   name: string,
   value: unknown,
@@ -79,7 +85,7 @@ export function rangeProblems(
   ]
 }
 
-/** A value as it stands in an error of configuration. */
+/** A value as a configuration error quotes it. */
 export function quoted(value: unknown): string {
   return value === undefined ? 'undefined' : `\`${String(value)}\` (${typeof value})`
 }

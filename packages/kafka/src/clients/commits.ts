@@ -1,15 +1,14 @@
 import type { Runtime } from '@onceward/core'
 import type { FetchedBatch, NextOffset } from './kafkajs.ts'
 
-/** How long a broker that did not answer is not asked, unless it answers something else before. */
+/** A broker that did not answer is not asked for this long, unless it answers another request before. */
 const QUIET_MS = 10_000
 
 /**
- * Commits offsets: one request at a time, for all partitions that have come further meanwhile.
+ * Commits offsets: one request at a time, for all partitions that have progressed meanwhile.
  *
- * So one question finds out that the broker is away, and spares it the others. kafkajs opens a connection for each, and
- * each that fails puts a listener on a socket of the broker that is dead already (`Connection.disconnect`), until Node
- * warns of a leak.
+ * If the broker is down, only one request fails. kafkajs opens a connection for each request, and each failure adds a
+ * listener to a dead socket (`Connection.disconnect`), until Node prints a false leak warning.
  */
 export class Commits {
   failures = 0
@@ -37,7 +36,7 @@ export class Commits {
     this.#quietUntilMs = 0
   }
 
-  /** Another consumer, with connections of its own: it does not wait for what its predecessor asked. */
+  /** A new consumer has connections of its own and does not wait for requests of the one before. */
   begin(): void {
     this.answered()
     this.#sending = Promise.resolve()

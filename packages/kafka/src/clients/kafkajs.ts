@@ -15,7 +15,7 @@ import { type InHand, type Partition, Progress } from '../offsets.ts'
 
 export interface FetchedOptions {
   readonly clusterId: string | undefined
-  /** The lane that all records share where the guard finds lanes itself; else their own keys tell. */
+  /** The lane of all records if the guard finds lanes itself; otherwise each record's key is its lane. */
   readonly sharedLane: string | undefined
   readonly nowMs: number
 }
@@ -28,26 +28,26 @@ export interface NextOffset extends Partition {
 /**
  * The records of one fetch from one partition, until all are settled.
  *
- * kafkajs waits for them as long as they are *attached*. Then the partition is paused and they go on beside it: kafkajs
- * fetches other partitions only when every record of its last fetch was given back, so one slow handler would
- * stop them all. The functions of the payload work after it, as long as its consumer does.
+ * kafkajs waits for the records as long as the batch is *attached*. Then their partition is paused and they go on in the
+ * background: kafkajs fetches other partitions only after every callback of its last fetch has returned, so one slow
+ * handler would stop them all. The functions of the payload still work afterwards, as long as the consumer lives.
  */
 export class FetchedBatch implements Partition {
   readonly topic: string
   readonly partition: number
   readonly progress: Progress
-  /** Aborted: start nothing more of it. */
+  /** Aborted: start none of its records any more. */
   readonly stop: AbortController = new AbortController()
-  /** Aborted: handlers of its records had their time, or lost their partition. */
+  /** Aborted: its running handlers had their time, or lost their partition. */
   readonly abort: AbortController = new AbortController()
   readonly openedAtMs: number
-  /** When a record of it was settled or put off last. */
+  /** When one of its records was last settled or postponed. */
   lastKnownAtMs: number
   lastCommitAtMs: number
   attached = true
-  /** The partition belongs to somebody else, or the position of its consumer is gone: its offset is not ours to move. */
+  /** Another member owns the partition, or the consumer's position is gone: its offset must not be moved. */
   isLost = false
-  /** Its offset is being committed before anything more of it starts. */
+  /** Its offset is being committed before more of its records start. */
   isCommitting = false
   /** Ends its heartbeats and commits. */
   stopBeating: () => void = () => undefined
@@ -73,18 +73,18 @@ export class FetchedBatch implements Partition {
     this.progress = new Progress(items, (item) => sharedLane ?? item.delivery.orderingKey)
   }
 
-  /** Nothing of it runs, and nothing of it will. */
+  /** None of its records runs, and none will. */
   get isOver(): boolean {
     const { isComplete, running } = this.progress
     return isComplete || (running === 0 && (this.isLost || this.stop.signal.aborted))
   }
 
-  /** The consumer was stopped, whoever did it. */
+  /** The consumer was stopped, by the user or by onceward. */
   get isStopped(): boolean {
     return !this.#payload.isRunning()
   }
 
-  /** Resolves when kafkajs may have its callback back. */
+  /** Resolves when the callback may return to kafkajs. */
   get released(): Promise<void> {
     return this.#released.promise
   }
@@ -98,14 +98,14 @@ export class FetchedBatch implements Partition {
     this.stop.abort()
   }
 
-  /** Whether its offset is committed, or is not ours to move any more. */
+  /** Whether its offset is committed, or must not be moved any more. */
   get isCommitted(): boolean {
     const offset = this.#next
     const isNew = offset !== undefined && offset !== this.#committed
     return !isNew || this.isLost || this.rebalance !== undefined
   }
 
-  /** Never rejects: a rebalance is kept, anything else is kafkajs's to notice and `failed`. */
+  /** Never rejects: a rebalance is noted; any other error answers `failed` and is left to kafkajs. */
   async heartbeat(nowMs: number): Promise<'answered' | 'failed'> {
     try {
       await this.#payload.heartbeat()
@@ -115,26 +115,26 @@ export class FetchedBatch implements Partition {
     }
   }
 
-  /** Moves the position that kafkajs goes on from. Answers the offset that is to be committed, if it is a new one. */
+  /** Moves the position that kafkajs goes on from. Answers the offset to commit, if it is a new one. */
   resolve(nowMs: number): NextOffset | undefined {
     const offset = this.#next
     if (this.isLost || offset === undefined || offset === this.#committed) return undefined
     this.lastCommitAtMs = nowMs
     const { topic, partition, progress } = this
-    // Told the last record, kafkajs also passes what it has filtered out behind it: control records.
+    // Given the last record, kafkajs also passes the control records that it filtered out behind it.
     const last = progress.isComplete ? progress.items.at(-1)?.record.message.offset : before(offset)
     if (last === undefined) return undefined
     try {
       this.#payload.resolveOffset(last)
       return { topic, partition, offset }
     } catch {
-      // A rejoin has just taken the topic away (K9); the error would end the consumer for good.
+      // A rejoin has just taken the topic away (K9). The error would end the consumer for good.
       this.lose()
       return undefined
     }
   }
 
-  /** Commits offsets of this consumer, of whatever partitions. Rejects with what kafkajs threw. */
+  /** Commits offsets of any partitions of this consumer. Rejects with what kafkajs threw. */
   send(topics: OffsetsByTopicPartition['topics']): Promise<void> {
     return this.#payload.commitOffsetsIfNecessary({ topics })
   }
@@ -143,14 +143,14 @@ export class FetchedBatch implements Partition {
     this.#committed = offset
   }
 
-  /** Whether it was the error that makes kafkajs rejoin; then it gets it when it has its callback back. */
+  /** Answers whether the error makes kafkajs rejoin; the callback then rejects with it. */
   noteRebalance(thrown: unknown, atMs: number): boolean {
     const error = rebalanceIn(thrown)
     if (error !== undefined) this.rebalance ??= { error, atMs }
     return error !== undefined
   }
 
-  /** The offset that is read next, when any record is passed. */
+  /** The offset that is read next; undefined while the first record is unsettled. */
   get #next(): string | undefined {
     const { isComplete, low, lowest } = this.progress
     if (isComplete) return after(this.#payload.batch.lastOffset())
@@ -158,12 +158,23 @@ export class FetchedBatch implements Partition {
   }
 }
 
+/** Throws the error that makes kafkajs rejoin, if the group is rebalancing. */
+export async function refuseIfRebalancing({ heartbeat }: EachBatchPayload): Promise<void> {
+  try {
+    await heartbeat()
+  } catch (error) {
+    const rebalance = rebalanceIn(error)
+    if (rebalance !== undefined) throw rebalance
+    // Any other error: the broker could not be asked. The next fetch finds out, and until then the store decides.
+  }
+}
+
 const after = (offset: string): string => String(BigInt(offset) + 1n)
 const before = (offset: string): string => String(BigInt(offset) - 1n)
 
 /**
- * A consumer whose cluster can be asked more than kafkajs lets a consumer ask. It hands the cluster to the assigners of
- * partitions and to nobody else, so the first of them remembers it, and tells the group whose member this is.
+ * A config that gives access to the consumer's cluster, which kafkajs hands to partition assigners only. The first
+ * assigner keeps the cluster, and also tells the group which guard's consumer this member belongs to.
  */
 export function withCluster<Config extends ConsumerConfig>(
   config: Config,
@@ -186,7 +197,7 @@ export function withCluster<Config extends ConsumerConfig>(
 
 const SIGNATURE = 'onceward:'
 
-/** An assigner that sends data of its own is left as it is. */
+/** Leaves an assigner unchanged that sends user data of its own. */
 function signed(state: GroupState, consumer: string): GroupState {
   const sent = AssignerProtocol.MemberMetadata.decode(state.metadata)
   if (sent === null || sent.userData.length > 0) return state
@@ -196,7 +207,7 @@ function signed(state: GroupState, consumer: string): GroupState {
   return { ...state, metadata }
 }
 
-/** The consumer that a member of a group belongs to; undefined for members that do not say. */
+/** The guard's consumer that a member of a group belongs to; undefined for members that do not tell. */
 export function consumerOf({
   memberMetadata,
 }: Pick<MemberDescription, 'memberMetadata'>): string | undefined {
@@ -205,17 +216,17 @@ export function consumerOf({
     const text = userData?.toString() ?? ''
     return text.startsWith(SIGNATURE) ? text.slice(SIGNATURE.length) : undefined
   } catch {
-    // Nothing that kafkajs reads: another client, or a group that is about to be joined anew.
+    // Not readable by kafkajs: a member of another client, or a group that is about to be joined anew.
     return undefined
   }
 }
 
-/** What a broker of kafkajs can do beside what its types say. */
+/** A method of kafkajs' broker that its types leave out. */
 interface Leaving {
   leaveGroup(request: { readonly groupId: string; readonly memberId: string }): Promise<unknown>
 }
 
-/** Takes a member out of its group. Answers whether it is gone, and never rejects: its session ends by itself too. */
+/** Takes a member out of its group. Answers whether it left. Never rejects, because its session ends by itself too. */
 export async function leaveGroup(
   cluster: Cluster,
   member: { readonly groupId: string; readonly memberId: string },

@@ -1,10 +1,10 @@
 import type { Cluster } from 'kafkajs'
 
 const METADATA = 3
-/** The first version that asks by name and answers with ids, whatever else it may (Kafka 3.1). */
+/** The first version of the request that asks by name and answers with ids (Kafka 3.1). */
 const VERSION = 12
 
-/** What a broker of kafkajs is beside what its types say. */
+/** Parts of kafkajs' broker that its types leave out. */
 interface Wire {
   readonly versions: Readonly<Record<number, { readonly maxVersion: number } | undefined>>
   readonly connectionPool: {
@@ -18,7 +18,7 @@ interface Wire {
   }
 }
 
-/** What tells logs apart whose topics have the same name. */
+/** Identifies topics beyond their names. */
 export interface TopicIds {
   readonly clusterId: string | undefined
   /** By name; topics that do not exist are left out. */
@@ -26,13 +26,12 @@ export interface TopicIds {
 }
 
 /**
- * The ids of a cluster and of topics in it. Undefined when they cannot be had: the broker is too old, or kafkajs is not
- * the one this was written for.
+ * The ids of a cluster and of topics in it. Undefined if the broker is too old, or if kafkajs' internals have changed.
  *
- * kafkajs speaks Metadata up to version 6, which knows no ids of topics; one that was deleted and made anew looks to it
- * like the one before, and it goes on at its old position (brokers.md K23). For the id of the cluster it asks for
- * every topic there is, and fails when a single one has no leader. So the request is made here and sent on its
- * connection. Rejects when the broker does not answer.
+ * kafkajs supports Metadata up to version 6, which has no topic ids. It does not notice that a topic was deleted and
+ * created again, and goes on at its old position (brokers.md K23). For the cluster's id it asks for every topic, and
+ * fails if a single one has no leader. So the request is encoded here and sent on kafkajs' connection. Rejects when
+ * the broker does not answer.
  *
  * @see https://kafka.apache.org/protocol#The_Messages_Metadata
  */
@@ -50,7 +49,7 @@ export async function topicIds(
       apiKey: METADATA,
       apiVersion: VERSION,
       apiName: 'Metadata',
-      // As much of an encoder as kafkajs looks at.
+      // Only these two fields of an encoder are used by kafkajs.
       encode: async () => ({ buf: body, buffer: body }),
     },
     response: {
@@ -69,7 +68,8 @@ function encode(topics: readonly string[]): Buffer {
     const name = Buffer.from(topic)
     return [noId, varint(name.length + 1), name, NO_TAGS]
   })
-  // The tags of the header come first: kafkajs ends it before them. Create nothing, tell no operations.
+  // The header's tags come first, because kafkajs ends the header before them. The flags: create no topics, list no
+  // operations.
   return Buffer.concat([NO_TAGS, varint(topics.length + 1), ...named, Buffer.from([0, 0]), NO_TAGS])
 }
 
@@ -113,7 +113,7 @@ function partition(reader: Reader): void {
   reader.tags()
 }
 
-/** The compact types of the protocol: lengths are one more than they are, zero is null. */
+/** Reads the compact types of the protocol: a length is sent as one more than it is, and zero means null. */
 class Reader {
   readonly #payload: Buffer
   #at = 0

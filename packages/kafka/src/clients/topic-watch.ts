@@ -1,28 +1,28 @@
 import type { Logger, Runtime } from '@onceward/core'
 import type { Cluster } from 'kafkajs'
-import { troubleOf } from '../errors.ts'
+import { classifyError } from '../errors.ts'
 import { matches } from '../options.ts'
 import { topicIds } from './topic-ids.ts'
 
-/** kafkajs looks at its topics every five minutes, and then at the number of their partitions alone. */
+/** kafkajs checks its topics only every five minutes, and then only their number of partitions. */
 const LOOK_MS = 3_000
 
 export interface TopicWatchOptions {
   readonly runtime: Runtime
   readonly logger: Logger
   readonly subscriptions: readonly (string | RegExp)[]
-  /** Whether the consumer is answered; a broker that is away is not asked, see {@link Commits}. */
+  /** Whether the broker answers the consumer; a broker that is down is not asked, see {@link Commits}. */
   readonly isAnswered: () => boolean
-  /** The topic was deleted and made anew: its offsets mean other records now. */
+  /** The topic was deleted and created again: its offsets mean other records now. */
   readonly onAnew: (topic: string) => Promise<void>
   /** Another topic matches a pattern: kafkajs finds it only when it subscribes again (brokers.md K18). */
   readonly onAppeared: (topics: readonly string[]) => void
 }
 
-/** What happens to topics while they are consumed. */
+/** Notices topics that were created again or appeared while others are consumed. */
 export class TopicWatch {
   readonly #options: TopicWatchOptions
-  /** As they were seen last; a consumer after a crash goes on with them. */
+  /** Ids as last seen; kept when a new consumer follows a crash. */
   #ids: ReadonlyMap<string, string> = new Map()
   #topics: readonly string[] = []
   #clusterId: string | undefined
@@ -84,8 +84,8 @@ export class TopicWatch {
         this.#ids = new Map([...this.#ids, [topic, id]])
       }
     } catch (error) {
-      // The consumer has noticed it too, or will.
-      const fields = { trouble: troubleOf(error).text }
+      // The consumer notices a broker that is down by itself.
+      const fields = { reason: classifyError(error).text }
       this.#options.logger.debug(fields, 'the topics could not be looked at')
     }
   }

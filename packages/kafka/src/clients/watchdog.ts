@@ -4,15 +4,15 @@ import type { ConsumerSettings } from '../options.ts'
 /** The default of kafkajs. */
 const REBALANCE_MS = 60_000
 
-/** A join waits for every other member, so a healthy consumer may say nothing for as long as that. */
+/** A join waits for every other member, so a healthy consumer may be silent for that long. */
 export const silenceOf = ({ rebalanceTimeout = REBALANCE_MS, sessionTimeout }: Times): number =>
   Math.max(rebalanceTimeout, sessionTimeout) + sessionTimeout
 
 type Times = Pick<ConsumerSettings['consumer'], 'rebalanceTimeout' | 'sessionTimeout'>
 
 /**
- * Ends a wait for kafkajs. On a connection that died without a word it waits for each request until that times out, and
- * then asks again on the same connection: minutes in which it neither reads nor reports a crash.
+ * Notices that kafkajs hangs. On a connection that died silently, kafkajs lets each request time out and then repeats it
+ * on the same connection: for minutes it neither reads nor reports a crash.
  */
 export class Watchdog {
   readonly limitMs: number

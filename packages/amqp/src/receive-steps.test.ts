@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import type { Line } from './clients/amqplib.ts'
+import type { DeliveryChannel } from './clients/amqplib.ts'
+import { type Receiving, receiving } from './fixtures/receiving.ts'
 import { message } from './fixtures/recording-channel.ts'
-import { type Subscribing, subscribing } from './fixtures/subscribing.ts'
 
 /** What was asked meanwhile. */
-async function during(kit: Subscribing, what: () => unknown, ms = 0): Promise<readonly string[]> {
+async function during(kit: Receiving, what: () => unknown, ms = 0): Promise<readonly string[]> {
   const { length } = kit.calls
   await what()
   await kit.clock.advance(ms)
@@ -14,48 +14,48 @@ async function during(kit: Subscribing, what: () => unknown, ms = 0): Promise<re
 const hang = () => new Promise<never>(() => undefined)
 
 test('a consumer that the server cancels keeps its channel until what it brought is settled', async () => {
-  const kit = await subscribing().started()
+  const kit = await receiving().started()
   const [channel] = kit.world.connection.channels
   channel?.deliver('a', 'b')
   expect(kit.calls.slice(-2)).toEqual(['take', 'take'])
   expect(await during(kit, () => channel?.callback?.(null))).toEqual([])
-  expect(kit.subscriber.setback?.reason).toMatch(/cancelled by the server/)
-  const [line] = kit.lines as [Line]
-  line.ack(message('a', { deliveryTag: 1 }))
-  expect(await during(kit, () => kit.subscriber.settled(line))).toEqual(['ack'])
+  expect(kit.receiver.outage?.reason).toMatch(/cancelled by the server/)
+  const [deliveries] = kit.channels as [DeliveryChannel]
+  deliveries.ack(message('a', { deliveryTag: 1 }))
+  expect(await during(kit, () => kit.receiver.settled(deliveries))).toEqual(['ack'])
   expect(await during(kit, () => undefined, 1_000)).toEqual([
     ...['connect', 'createChannel', 'prefetch', 'consume'],
   ])
   // Another channel has settled all that it brought: nothing to do with this one.
   kit.world.connection.channels[1]?.deliver('c')
-  const other = kit.lines.at(-1) as Line
+  const other = kit.channels.at(-1) as DeliveryChannel
   other.ack(message('c', { deliveryTag: 1 }))
-  expect(await during(kit, () => kit.subscriber.settled(other))).toEqual(['ack'])
-  line.ack(message('b', { deliveryTag: 2 }))
-  expect(await during(kit, () => kit.subscriber.settled(line))).toEqual(['ack', 'close'])
+  expect(await during(kit, () => kit.receiver.settled(other))).toEqual(['ack'])
+  deliveries.ack(message('b', { deliveryTag: 2 }))
+  expect(await during(kit, () => kit.receiver.settled(deliveries))).toEqual(['ack', 'close'])
   // It is gone for good.
   expect(await during(kit, () => channel?.emit('close'))).toEqual(['drop'])
   expect(await during(kit, () => channel?.callback?.(null))).toEqual([])
-  expect(kit.subscriber.setback).toBeUndefined()
+  expect(kit.receiver.outage).toBeUndefined()
 })
 
 test('a consumer that is cancelled with nothing in hand loses its channel at once', async () => {
-  const kit = await subscribing().started()
+  const kit = await receiving().started()
   const [channel] = kit.world.connection.channels
   expect(await during(kit, () => channel?.callback?.(null))).toEqual(['close'])
 })
 
 test('channels that wait for settlements are closed at the end', async () => {
-  const kit = await subscribing().started()
+  const kit = await receiving().started()
   kit.world.connection.consuming.deliver('a')
   kit.world.connection.consuming.callback?.(null)
   await kit.clock.advance(1_000)
-  expect(await during(kit, () => kit.subscriber.stop())).toEqual(['cancel'])
-  expect(await during(kit, () => kit.subscriber.finish())).toEqual(['close', 'close'])
+  expect(await during(kit, () => kit.receiver.stop())).toEqual(['cancel'])
+  expect(await during(kit, () => kit.receiver.finish())).toEqual(['close', 'close'])
 })
 
 test('while the store is down the queue is not consumed, and it is looked at every second', async () => {
-  const kit = await subscribing().started()
+  const kit = await receiving().started()
   kit.down(1_500)
   kit.world.inFlight = 1
   let looks = 0
@@ -66,8 +66,8 @@ test('while the store is down the queue is not consumed, and it is looked at eve
       return availability()
     },
   })
-  expect(await during(kit, () => kit.subscriber.pump())).toEqual(['cancel'])
-  expect(kit.subscriber.setback).toEqual({ state: 'paused', reason: 'Error: store' })
+  expect(await during(kit, () => kit.receiver.pump())).toEqual(['cancel'])
+  expect(kit.receiver.outage).toEqual({ state: 'paused', reason: 'Error: store' })
   // What is in hand asks; ten times a second once it is time.
   looks = 0
   expect(await during(kit, () => undefined, 1_499)).toEqual([])
@@ -77,51 +77,51 @@ test('while the store is down the queue is not consumed, and it is looked at eve
   // Nothing is in hand any more: the next message asks.
   kit.world.inFlight = 0
   expect(await during(kit, () => undefined, 100)).toEqual(['consume'])
-  expect(kit.subscriber.setback).toMatchObject({ state: 'paused' })
+  expect(kit.receiver.outage).toMatchObject({ state: 'paused' })
   expect(await during(kit, () => undefined, 100)).toEqual([])
   kit.state.availability = { kind: 'available' }
   expect(await during(kit, () => undefined, 100)).toEqual(['resume'])
-  expect([kit.subscriber.setback, kit.clock.timers]).toEqual([undefined, 0])
+  expect([kit.receiver.outage, kit.clock.timers]).toEqual([undefined, 0])
 })
 
 test('a store that is back is consumed for again, and what waited in hand taken up', async () => {
-  const kit = await subscribing().started()
+  const kit = await receiving().started()
   kit.down(60_000)
-  await during(kit, () => kit.subscriber.pump())
+  await during(kit, () => kit.receiver.pump())
   kit.state.availability = { kind: 'available' }
   expect(await during(kit, () => undefined, 1_000)).toEqual(['consume', 'resume'])
-  // Not after any other setback.
+  // Not after any other outage.
   expect(await during(kit, () => kit.world.connection.consuming.emit('close'), 1_000)).toEqual([
     ...['drop', 'connect', 'createChannel', 'prefetch', 'consume'],
   ])
 })
 
 test('a consumer that is well is left alone', async () => {
-  const kit = await subscribing().started()
-  expect(await during(kit, () => kit.subscriber.pump())).toEqual([])
-  kit.subscriber.known({ kind: 'ack', by: 'processed' })
+  const kit = await receiving().started()
+  expect(await during(kit, () => kit.receiver.pump())).toEqual([])
+  kit.receiver.known({ kind: 'ack', by: 'processed' })
   expect(await during(kit, () => undefined)).toEqual([])
   kit.down(60_000)
   const paused = await during(kit, () =>
-    kit.subscriber.known({ kind: 'abandon', reason: 'lease-lost' }),
+    kit.receiver.known({ kind: 'abandon', reason: 'lease-lost' }),
   )
   expect([paused, kit.ends]).toEqual([['cancel'], []])
 })
 
 test('one step at a time brings it there', async () => {
-  const kit = subscribing()
+  const kit = receiving()
   const opened = Promise.withResolvers<void>()
   kit.world.open = () => opened.promise
-  const started = kit.subscriber.start()
+  const started = kit.receiver.start()
   await kit.clock.advance(0)
-  kit.subscriber.pump()
+  kit.receiver.pump()
   opened.resolve()
   await started
   expect(kit.calls).toEqual(['connect', 'check', 'createChannel', 'prefetch', 'consume'])
 })
 
 test('a delivery that cannot be taken is reported: amqplib would close the channel', async () => {
-  const kit = await subscribing().started()
+  const kit = await receiving().started()
   const error = new Error('no')
   kit.world.accept = () => {
     throw error
@@ -129,42 +129,42 @@ test('a delivery that cannot be taken is reported: amqplib would close the chann
   await kit.clock.advance(10)
   kit.world.connection.consuming.deliver('a')
   expect(kit.logged).toMatchObject([{ level: 'error', fields: { queue: 'orders', err: error } }])
-  expect(kit.subscriber.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+  expect(kit.receiver.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
   await kit.clock.advance(10)
   kit.world.accept = () => undefined
   kit.world.connection.consuming.deliver('b')
   await kit.clock.advance(10)
-  kit.subscriber.settled(kit.lines[0] as Line)
-  expect(kit.subscriber.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+  kit.receiver.settled(kit.channels[0] as DeliveryChannel)
+  expect(kit.receiver.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
 })
 
 test('a guard that is closed under the consumer ends it, and nothing else that is abandoned', async () => {
-  const kit = await subscribing().started()
-  kit.subscriber.known({ kind: 'abandon', reason: 'lease-lost' })
+  const kit = await receiving().started()
+  kit.receiver.known({ kind: 'abandon', reason: 'lease-lost' })
   expect(kit.ends).toEqual([])
-  kit.subscriber.known({ kind: 'abandon', reason: 'closing' })
+  kit.receiver.known({ kind: 'abandon', reason: 'closing' })
   expect(kit.ends).toEqual([{ kind: 'closed' }])
-  await kit.subscriber.stop()
-  kit.subscriber.known({ kind: 'abandon', reason: 'closing' })
+  await kit.receiver.stop()
+  kit.receiver.known({ kind: 'abandon', reason: 'closing' })
   expect(kit.ends).toHaveLength(1)
 })
 
 test('a stop while a channel is opened closes it, and one while it begins to consume cancels that', async () => {
-  const kit = subscribing()
+  const kit = receiving()
   const opened = Promise.withResolvers<void>()
   kit.world.connection.answers.set('prefetch', () => opened.promise)
-  const started = kit.subscriber.start()
+  const started = kit.receiver.start()
   await kit.clock.advance(0)
-  await kit.subscriber.stop()
+  await kit.receiver.stop()
   opened.resolve()
   await started
   expect(kit.calls.slice(3)).toEqual(['prefetch', 'close'])
-  const late = subscribing()
+  const late = receiving()
   const consumed = Promise.withResolvers<void>()
   late.world.connection.answers.set('consume', () => consumed.promise)
-  const starting = late.subscriber.start()
+  const starting = late.receiver.start()
   await late.clock.advance(0)
-  await late.subscriber.stop()
+  await late.receiver.stop()
   expect(late.calls.at(-1)).toBe('consume')
   consumed.resolve()
   await starting
@@ -172,30 +172,30 @@ test('a stop while a channel is opened closes it, and one while it begins to con
 })
 
 test('a stop that the broker does not answer has an end, and so has what comes after it', async () => {
-  const kit = await subscribing().started()
+  const kit = await receiving().started()
   for (const name of ['cancel', 'close']) kit.world.connection.answers.set(name, hang)
   let steps = 0
-  const stopped = kit.subscriber.stop().then(() => {
+  const stopped = kit.receiver.stop().then(() => {
     steps += 1
   })
   await kit.clock.advance(1_999)
   expect(steps).toBe(0)
   await kit.clock.advance(1)
   await stopped
-  const finished = kit.subscriber.finish()
+  const finished = kit.receiver.finish()
   await kit.clock.advance(2_000)
   await finished
   expect(await during(kit, () => kit.world.connection.channels[0]?.emit('close'), 60_000)).toEqual([
     'drop',
   ])
-  expect([kit.subscriber.setback, kit.clock.timers]).toEqual([undefined, 0])
+  expect([kit.receiver.outage, kit.clock.timers]).toEqual([undefined, 0])
 })
 
 test('a stop ends a pause', async () => {
-  const kit = await subscribing().started()
+  const kit = await receiving().started()
   kit.world.connection.channels[0]?.emit('close')
   expect(kit.clock.timers).toBe(1)
-  await kit.subscriber.stop()
-  expect(await during(kit, () => kit.subscriber.pump(), 60_000)).toEqual([])
+  await kit.receiver.stop()
+  expect(await during(kit, () => kit.receiver.pump(), 60_000)).toEqual([])
   expect(kit.clock.timers).toBe(0)
 })

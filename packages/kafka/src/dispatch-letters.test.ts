@@ -1,6 +1,7 @@
 import type { Settlement } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { handing as setUp } from './fixtures/handing.ts'
+import { TopicPublishers } from './dead-letter.ts'
+import { dispatching as setUp } from './fixtures/dispatching.ts'
 
 const producer = (sent: unknown[]) => ({
   send: async (record: unknown) => {
@@ -15,7 +16,7 @@ test('a dead letter is sent with its reason, and its record passed afterwards', 
   const deadLetter = { producer: producer(sent), topic: 'orders.dead' }
   const kit = setUp({}, { deadLetter })
   const batch = kit.fetch(0, 'a')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   kit.settle('0/40', dead)
   await kit.clock.advance(0)
   expect(sent).toMatchObject([
@@ -27,16 +28,18 @@ test('a dead letter is sent with its reason, and its record passed afterwards', 
 test('without a topic for dead letters the record is the place, and is passed', async () => {
   const kit = setUp()
   const batch = kit.fetch(0, 'a')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   kit.settle('0/40', dead)
   await kit.clock.advance(0)
   expect([batch.progress.isComplete, kit.logged]).toEqual([true, []])
-  kit.handover.registerPublisher(['orders'])
+  new TopicPublishers(kit.port, { deadLetter: undefined }).register(['orders'])
   expect(kit.publishers.size).toBe(0)
 })
 
 test('a topic has one publisher for the poller, until the consumer ends', () => {
-  const kit = setUp({}, { deadLetter: { producer: producer([]), topic: 'orders.dead' } })
+  const deadLetter = { producer: producer([]), topic: 'orders.dead' }
+  const kit = setUp()
+  const publishers = new TopicPublishers(kit.port, { deadLetter })
   const registered: string[] = []
   const { registerPublisher } = kit.port
   Object.assign(kit.port, {
@@ -45,12 +48,12 @@ test('a topic has one publisher for the poller, until the consumer ends', () => 
       return registerPublisher(...args)
     },
   })
-  kit.handover.registerPublisher(['orders'])
-  kit.handover.registerPublisher(['orders', 'refunds'])
+  publishers.register(['orders'])
+  publishers.register(['orders', 'refunds'])
   expect(registered).toEqual(['orders', 'refunds'])
-  kit.handover.close()
+  publishers.close()
   expect([...kit.publishers.keys()]).toEqual([])
   // It may run again.
-  kit.handover.registerPublisher(['orders'])
+  publishers.register(['orders'])
   expect([...kit.publishers.keys()]).toEqual(['orders'])
 })

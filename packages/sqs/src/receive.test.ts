@@ -1,19 +1,19 @@
 import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { type Polling, polling } from './fixtures/polling.ts'
+import { type Receiving, receiving } from './fixtures/receiving.ts'
 
 const reset = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
 
 /** Answers the receive that was made last. */
-async function answer(kit: Polling, ...names: readonly string[]): Promise<void> {
+async function answer(kit: Receiving, ...names: readonly string[]): Promise<void> {
   kit.receives.at(-1)?.answer(...names)
   await kit.clock.advance(0)
 }
 
-const asked = ({ receives }: Polling): readonly number[] => receives.map(({ max }) => max)
+const asked = ({ receives }: Receiving): readonly number[] => receives.map(({ max }) => max)
 
 test('one receive at first, one more whenever one brought something, as many as there is room for', async () => {
-  const kit = polling({ batch: { size: 100 } })
+  const kit = receiving({ batch: { size: 100 } })
   Object.assign(kit.world, { room: 25, capacity: 25 })
   await kit.started()
   expect(asked(kit)).toEqual([10])
@@ -32,7 +32,7 @@ test('one receive at first, one more whenever one brought something, as many as 
 })
 
 test('there are at most ten receives at once', async () => {
-  const kit = polling({ batch: { size: 100 } })
+  const kit = receiving({ batch: { size: 100 } })
   Object.assign(kit.world, { room: 1_000, capacity: 1_000 })
   await kit.started()
   for (let round = 0; round < 30; round += 1) await answer(kit, 'a1')
@@ -40,7 +40,7 @@ test('there are at most ten receives at once', async () => {
 })
 
 test('small receives are no more than those of ten would be', async () => {
-  const kit = polling({ batch: { size: 5 } })
+  const kit = receiving({ batch: { size: 5 } })
   Object.assign(kit.world, { room: 25, capacity: 25 })
   await kit.started()
   for (let round = 0; round < 10; round += 1) await answer(kit, 'a1')
@@ -48,73 +48,73 @@ test('small receives are no more than those of ten would be', async () => {
 })
 
 test('a receive that is not worth its while is not made', async () => {
-  const kit = polling()
+  const kit = receiving()
   Object.assign(kit.world, { room: 4, worthwhile: 5 })
   await kit.started()
   expect(kit.receives).toEqual([])
   kit.world.room = 5
-  kit.poller.pump()
+  kit.receiver.pump()
   expect(asked(kit)).toEqual([5])
 })
 
 test('nothing is received before the queue was looked at', async () => {
-  const kit = polling()
+  const kit = receiving()
   const checked = Promise.withResolvers<void>()
   kit.world.check = () => checked.promise
   const started = kit.started()
-  kit.poller.pump()
+  kit.receiver.pump()
   expect(kit.receives).toEqual([])
   checked.resolve()
   await started
   expect(kit.receives).toMatchObject([{ max: 10, waitMs: 20_000 }])
-  expect(kit.poller.setback).toBeUndefined()
+  expect(kit.receiver.outage).toBeUndefined()
 })
 
 test('a look that failed is over with the next one, before anything is received', async () => {
-  const kit = polling()
+  const kit = receiving()
   kit.world.check = () => Promise.reject(reset)
   await kit.started()
-  expect(kit.poller.setback).toEqual({
+  expect(kit.receiver.outage).toEqual({
     ...{ state: 'recovering', reason: 'Error: read ECONNRESET' },
   })
   expect(kit.logged).toMatchObject([{ fields: { queue: expect.stringMatching(/orders/) } }])
   kit.world.check = async () => undefined
   await kit.clock.advance(200)
-  expect(kit.poller.setback).toBeUndefined()
+  expect(kit.receiver.outage).toBeUndefined()
   expect(kit.receives).toMatchObject([{ waitMs: 20_000 }])
 })
 
 test('a look that can never succeed ends the consumer with its reason', async () => {
-  const kit = polling()
+  const kit = receiving()
   kit.world.check = () => Promise.reject(new StoreUnavailableError('gone'))
   await kit.started()
   const error = new ConfigurationError('no tables')
   kit.world.check = () => Promise.reject(error)
   await kit.clock.advance(1_000)
   expect(kit.ends).toEqual([{ kind: 'fatal', error }])
-  const receiving = await polling().started()
-  receiving.receives[0]?.fail(error)
-  await receiving.clock.advance(0)
-  expect(receiving.ends).toEqual([{ kind: 'fatal', error }])
+  const failing = await receiving().started()
+  failing.receives[0]?.fail(error)
+  await failing.clock.advance(0)
+  expect(failing.ends).toEqual([{ kind: 'fatal', error }])
 })
 
-test('after a setback the first receive does not wait, and is followed at once', async () => {
-  const kit = await polling().started()
+test('after an outage the first receive does not wait, and the next one follows at once', async () => {
+  const kit = await receiving().started()
   kit.receives[0]?.fail(reset)
   await kit.clock.advance(0)
-  expect(kit.poller.setback).toMatchObject({ state: 'recovering' })
+  expect(kit.receiver.outage).toMatchObject({ state: 'recovering' })
   await kit.clock.advance(200)
   expect(kit.receives).toMatchObject([{}, { waitMs: 0 }])
-  expect(kit.poller.lastProgressAt).toBeUndefined()
+  expect(kit.receiver.lastProgressAt).toBeUndefined()
   await answer(kit)
-  expect(kit.poller.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
-  expect([kit.poller.setback, kit.receives.length]).toEqual([undefined, 3])
+  expect(kit.receiver.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+  expect([kit.receiver.outage, kit.receives.length]).toEqual([undefined, 3])
 })
 
 // Red when each receive counts: several that fail at once would make the pauses long.
 test('receives that fail together are one failure', async () => {
   const pauseAfter = async (together: number): Promise<number> => {
-    const kit = polling({ batch: { size: 100 } })
+    const kit = receiving({ batch: { size: 100 } })
     Object.assign(kit.world, { room: 100, capacity: 100 })
     await kit.started()
     await answer(kit, 'a1')
@@ -122,7 +122,7 @@ test('receives that fail together are one failure', async () => {
     await kit.clock.advance(0)
     kit.receives[2]?.fail(new Error('another'))
     await kit.clock.advance(0)
-    expect(kit.poller.setback?.reason).toBe('Error: read ECONNRESET')
+    expect(kit.receiver.outage?.reason).toBe('Error: read ECONNRESET')
     expect(kit.clock.timers).toBe(1)
     await kit.clock.advance(100)
     kit.receives.at(-1)?.fail(reset)
@@ -143,7 +143,7 @@ test.each([
 ])(
   'of a long poll of %i ms that is empty after %i ms it is %s that a pause follows',
   async (longPollMs, elapsedMs, isPause) => {
-    const kit = await polling({ longPollMs: longPollMs < 1_000 ? 0 : longPollMs }).started()
+    const kit = await receiving({ longPollMs: longPollMs < 1_000 ? 0 : longPollMs }).started()
     await kit.clock.advance(elapsedMs)
     await answer(kit)
     expect([kit.receives.length, kit.clock.timers]).toEqual(isPause ? [1, 1] : [2, 0])
@@ -155,7 +155,7 @@ test.each([
 )
 
 test('receives that are empty together make one pause', async () => {
-  const kit = polling({ batch: { size: 100 } })
+  const kit = receiving({ batch: { size: 100 } })
   Object.assign(kit.world, { room: 100, capacity: 100 })
   await kit.started()
   await answer(kit, 'a1')
@@ -165,30 +165,30 @@ test('receives that are empty together make one pause', async () => {
 })
 
 test('a store that is down is looked at every second, and asked when it is time', async () => {
-  const kit = polling()
+  const kit = receiving()
   kit.down(1_500)
   await kit.started()
-  expect(kit.poller.setback).toEqual({ state: 'paused', reason: 'Error: store' })
+  expect(kit.receiver.outage).toEqual({ state: 'paused', reason: 'Error: store' })
   await kit.clock.advance(1_499)
   expect([kit.receives.length, kit.told]).toEqual([0, []])
   await kit.clock.advance(1)
   expect([asked(kit), kit.told, kit.clock.timers]).toEqual([[1], ['ask'], 0])
   // One question at a time.
-  kit.poller.pump()
+  kit.receiver.pump()
   expect([asked(kit), kit.told]).toEqual([[1], ['ask']])
   await answer(kit, 'a1', 'b1')
   expect(kit.told).toEqual(['ask', 'take a1 b1'])
   expect(asked(kit)).toEqual([1])
-  kit.poller.known({ kind: 'defer', reason: 'store-down', until: kit.clock.nowMs as never })
-  kit.poller.pump()
+  kit.receiver.known({ kind: 'defer', reason: 'store-down', until: kit.clock.nowMs as never })
+  kit.receiver.pump()
   expect([asked(kit), kit.told.slice(2)]).toEqual([[1, 1], ['ask']])
   kit.state.availability = { kind: 'available' }
-  kit.poller.pump()
-  expect(kit.poller.setback).toBeUndefined()
+  kit.receiver.pump()
+  expect(kit.receiver.outage).toBeUndefined()
 })
 
 test('a question that finds nothing, or fails, is asked again', async () => {
-  const kit = polling()
+  const kit = receiving()
   kit.down(0)
   await kit.started()
   await kit.clock.advance(20_000)
@@ -200,13 +200,13 @@ test('a question that finds nothing, or fails, is asked again', async () => {
 })
 
 test('what is in hand asks first, and alone', async () => {
-  const kit = polling({ batch: { size: 100 } })
+  const kit = receiving({ batch: { size: 100 } })
   Object.assign(kit.world, { room: 100, capacity: 100, isInHand: true })
   await kit.started()
   await answer(kit, 'a1')
   expect(kit.receives).toHaveLength(3)
   kit.down(0)
-  kit.poller.pump()
+  kit.receiver.pump()
   expect(kit.told).toEqual(['take a1', 'ask'])
   // What older receives end with does not answer the question.
   await kit.clock.advance(20_000)
@@ -214,40 +214,40 @@ test('what is in hand asks first, and alone', async () => {
   kit.receives[1]?.fail(reset)
   await kit.clock.advance(1_000)
   expect([kit.told.slice(2).filter((each) => each === 'ask'), kit.receives.length]).toEqual([[], 3])
-  expect(kit.poller.setback).toMatchObject({ state: 'paused' })
+  expect(kit.receiver.outage).toMatchObject({ state: 'paused' })
 })
 
 test('while an older receive is open it asks, and nothing new is received', async () => {
-  const kit = await polling().started()
+  const kit = await receiving().started()
   kit.down(0)
-  for (let round = 0; round < 2; round += 1) kit.poller.pump()
+  for (let round = 0; round < 2; round += 1) kit.receiver.pump()
   expect([kit.told, kit.receives.length]).toEqual([['ask', 'ask'], 1])
   await kit.clock.advance(20_000)
   kit.down(0)
   // The first group asks, the others wait for its answer.
   await answer(kit, 'a1', 'b1', 'a2')
   expect(kit.told.slice(2)).toEqual(['take a1 a2', 'park b1'])
-  kit.poller.pump()
+  kit.receiver.pump()
   expect([kit.told.length, kit.receives.length]).toEqual([4, 1])
   // That the queue answers is no news while the store is down.
-  expect(kit.logged.map(({ text }) => text)).toEqual(['consuming nothing now'])
+  expect(kit.logged.map(({ text }) => text)).toEqual(['the consumer receives nothing now'])
 })
 
 test.each([
   ['before it is time', 1],
   ['while another asks', 0],
 ])('what a receive from before the outage brings %s waits', async (what, retryMs) => {
-  const kit = await polling().started()
+  const kit = await receiving().started()
   kit.down(retryMs)
   kit.world.isInHand = true
-  if (what === 'while another asks') kit.poller.pump()
+  if (what === 'while another asks') kit.receiver.pump()
   const before = kit.told.length
   await answer(kit, 'a1', 'b1')
   expect(kit.told.slice(before)).toEqual(['take ', 'park a1 b1'])
 })
 
 test('an older receive that is empty asks nothing', async () => {
-  const kit = await polling().started()
+  const kit = await receiving().started()
   await kit.clock.advance(20_000)
   kit.down(0)
   await answer(kit)
@@ -256,33 +256,33 @@ test('an older receive that is empty asks nothing', async () => {
 })
 
 test('a stop ends the receives; what comes all the same goes back, and no timer is left', async () => {
-  const kit = await polling().started()
+  const kit = await receiving().started()
   kit.receives[0]?.answer('a1')
-  await kit.poller.stop()
-  expect([kit.told, kit.poller.setback]).toEqual([['refuse a1'], undefined])
-  kit.poller.known({ kind: 'abandon', reason: 'closing' })
-  const empty = await polling().started()
+  await kit.receiver.stop()
+  expect([kit.told, kit.receiver.outage]).toEqual([['refuse a1'], undefined])
+  kit.receiver.known({ kind: 'abandon', reason: 'closing' })
+  const empty = await receiving().started()
   empty.receives[0]?.answer()
-  await empty.poller.stop()
-  const failing = await polling().started()
-  await failing.poller.stop()
-  expect([empty.clock.timers, failing.clock.timers, failing.poller.setback]).toEqual([
+  await empty.receiver.stop()
+  const failing = await receiving().started()
+  await failing.receiver.stop()
+  expect([empty.clock.timers, failing.clock.timers, failing.receiver.outage]).toEqual([
     ...[0, 0],
     undefined,
   ])
-  const waiting = await polling().started()
+  const waiting = await receiving().started()
   waiting.receives[0]?.fail(reset)
   await waiting.clock.advance(0)
-  await waiting.poller.stop()
+  await waiting.receiver.stop()
   await waiting.clock.advance(60_000)
   expect([kit.ends, waiting.receives.length]).toEqual([[], 1])
 })
 
 test('a guard that is closed under the consumer ends it, and nothing else that is abandoned', async () => {
-  const kit = await polling().started()
-  kit.poller.known({ kind: 'abandon', reason: 'lease-lost' })
-  kit.poller.known({ kind: 'ack', by: 'processed' })
+  const kit = await receiving().started()
+  kit.receiver.known({ kind: 'abandon', reason: 'lease-lost' })
+  kit.receiver.known({ kind: 'ack', by: 'processed' })
   expect(kit.ends).toEqual([])
-  kit.poller.known({ kind: 'abandon', reason: 'closing' })
+  kit.receiver.known({ kind: 'abandon', reason: 'closing' })
   expect(kit.ends).toEqual([{ kind: 'closed' }])
 })

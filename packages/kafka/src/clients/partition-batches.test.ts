@@ -1,7 +1,7 @@
 import type { Settlement } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { fetchOf, message } from './fixtures/fetch.ts'
-import { ack, records, setUp, trusted } from './fixtures/member.ts'
+import { fetchOf, message } from '../fixtures/fetch.ts'
+import { ack, records, setUp, stopped, trusted } from '../fixtures/member.ts'
 
 test('quick records are settled and committed while kafkajs waits', async () => {
   const kit = await trusted({ concurrency: 8 })
@@ -11,7 +11,7 @@ test('quick records are settled and committed while kafkajs waits', async () => 
   expect(callback).toMatchObject({ ended: true, error: undefined })
   expect(callback.fetch.calls).toEqual(['resolve 42', 'commit 43'])
   expect(kit.told).toEqual([])
-  expect(kit.intake.inFlight).toBe(0)
+  expect(kit.partitionBatches.inFlight).toBe(0)
 })
 
 // Red when the callback waits for all its records: kafkajs fetches nothing from the other partitions meanwhile.
@@ -94,7 +94,7 @@ test.each([
   kit.settle(41)
   await kit.clock.advance(12_000)
   expect(callback).toMatchObject({ ended: true, error: undefined })
-  expect(kit.intake.settleFailures).toBeGreaterThan(0)
+  expect(kit.partitionBatches.settleFailures).toBeGreaterThan(0)
 })
 
 // Red when the batch is closed all the same: nobody commits its offset until there are other records.
@@ -115,7 +115,7 @@ test('an offset that could not be committed is committed later, and the broker i
     'commit 43',
     'commit 43',
   ])
-  expect(kit.intake.inFlight).toBe(0)
+  expect(kit.partitionBatches.inFlight).toBe(0)
 })
 
 test('health counts the settlements that did not reach the broker', async () => {
@@ -123,12 +123,12 @@ test('health counts the settlements that did not reach the broker', async () => 
   kit.state.decide = () => ack
   kit.call(fetchOf(records('a')))
   await kit.clock.advance(10)
-  expect(kit.intake.settleFailures).toBe(0)
+  expect(kit.partitionBatches.settleFailures).toBe(0)
   const fetch = fetchOf(records('a'), { partition: 1 })
   fetch.broker.commit = new Error('connect ECONNREFUSED')
   kit.call(fetch)
   await kit.clock.advance(10)
-  expect(kit.intake.settleFailures).toBe(1)
+  expect(kit.partitionBatches.settleFailures).toBe(1)
 })
 
 test('while the store is down one record asks, the others wait, and kafkajs goes on', async () => {
@@ -162,7 +162,7 @@ test('a stop ends what runs, commits it, and gives the rest back unread', async 
   const callback = kit.call(fetchOf(records('a', 'b', 'c')))
   await kit.clock.advance(0)
   let isIdle = false
-  void kit.intake.stop().then(() => {
+  void stopped(kit).then(() => {
     isIdle = true
   })
   expect(kit.hooks[0]?.stop?.aborted).toBe(true)

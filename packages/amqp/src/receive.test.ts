@@ -1,6 +1,6 @@
 import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { type Subscribing, subscribing } from './fixtures/subscribing.ts'
+import { type Receiving, receiving } from './fixtures/receiving.ts'
 
 const coded = (text: string, code: number | string): Error =>
   Object.assign(new Error(text), { code })
@@ -11,7 +11,7 @@ const refuse = (error: Error) => () => {
 }
 
 /** What was asked meanwhile. */
-async function during(kit: Subscribing, what: () => unknown, ms = 0): Promise<readonly string[]> {
+async function during(kit: Receiving, what: () => unknown, ms = 0): Promise<readonly string[]> {
   const { length } = kit.calls
   await what()
   await kit.clock.advance(ms)
@@ -21,14 +21,14 @@ async function during(kit: Subscribing, what: () => unknown, ms = 0): Promise<re
 const opening = ['connect', 'check', 'createChannel', 'prefetch', 'consume']
 
 test('connects, looks, and consumes with acks; a channel after that is opened without a look', async () => {
-  const kit = subscribing({ consumer: { priority: 3 } })
+  const kit = receiving({ consumer: { priority: 3 } })
   expect(await during(kit, () => kit.started())).toEqual(opening)
   const { connection } = kit.world
   expect(connection.named('prefetch', 'consume').map(({ args }) => args)).toEqual([
     [7],
     ['orders', { priority: 3, noAck: false }],
   ])
-  expect(kit.subscriber.setback).toBeUndefined()
+  expect(kit.receiver.outage).toBeUndefined()
   const again = await during(kit, () => connection.channels[0]?.emit('close'), 1_000)
   expect(again).toEqual(['drop', 'connect', 'createChannel', 'prefetch', 'consume'])
   kit.reconnect()
@@ -37,22 +37,22 @@ test('connects, looks, and consumes with acks; a channel after that is opened wi
 })
 
 test('a channel that ends is told with its error, or as closed', async () => {
-  const kit = await subscribing().started()
+  const kit = await receiving().started()
   const [channel] = kit.world.connection.channels
   channel?.emit('error', busy)
   channel?.emit('close')
-  expect(kit.subscriber.setback).toEqual({
+  expect(kit.receiver.outage).toEqual({
     ...{ state: 'recovering', reason: 'Error: RESOURCE_LOCKED' },
   })
   expect(kit.logged).toMatchObject([{ fields: { queue: 'orders' } }])
   await kit.clock.advance(2_000)
-  expect(kit.subscriber.setback).toBeUndefined()
+  expect(kit.receiver.outage).toBeUndefined()
   kit.world.connection.channels[1]?.emit('close')
-  expect(kit.subscriber.setback).toMatchObject({ reason: 'Error: channel closed' })
+  expect(kit.receiver.outage).toMatchObject({ reason: 'Error: channel closed' })
 })
 
 test('pauses grow while channels are short-lived, and what works makes them short again', async () => {
-  const kit = await subscribing().started()
+  const kit = await receiving().started()
   const pauseAfter = async (livedMs: number): Promise<number> => {
     const { connection } = kit.world
     await kit.clock.advance(livedMs)
@@ -69,21 +69,21 @@ test('pauses grow while channels are short-lived, and what works makes them shor
   expect(await pauseAfter(10_001)).toBe(200)
   expect(await pauseAfter(0)).toBe(300)
   kit.world.connection.consuming.deliver('a')
-  kit.subscriber.settled(kit.lines.at(-1) as never)
+  kit.receiver.settled(kit.channels.at(-1) as never)
   expect(await pauseAfter(0)).toBe(200)
 })
 
 test('a broker that blocks publishers is told once, and only where nothing worse is to tell', async () => {
-  const kit = await subscribing().started()
-  for (let round = 0; round < 2; round += 1) kit.subscriber.blocked('low on memory')
-  expect(kit.subscriber.setback).toEqual({
+  const kit = await receiving().started()
+  for (let round = 0; round < 2; round += 1) kit.receiver.blocked('low on memory')
+  expect(kit.receiver.outage).toEqual({
     ...{ state: 'recovering', reason: 'the broker blocks publishers: low on memory' },
   })
   kit.world.connection.channels[0]?.emit('close')
-  expect(kit.subscriber.setback?.reason).toBe('Error: channel closed')
+  expect(kit.receiver.outage?.reason).toBe('Error: channel closed')
   await kit.clock.advance(1_000)
-  for (let round = 0; round < 2; round += 1) kit.subscriber.blocked(undefined)
-  expect(kit.subscriber.setback).toBeUndefined()
+  for (let round = 0; round < 2; round += 1) kit.receiver.blocked(undefined)
+  expect(kit.receiver.outage).toBeUndefined()
   const blocks = kit.logged.filter(({ text }) => text.startsWith('the broker'))
   expect(blocks).toMatchObject([
     { level: 'warn', fields: { queue: 'orders', reason: 'low on memory' } },
@@ -93,31 +93,31 @@ test('a broker that blocks publishers is told once, and only where nothing worse
 
 test('what can never work rejects the start', async () => {
   const error = new ConfigurationError('no queue')
-  const kit = subscribing()
+  const kit = receiving()
   kit.world.check = () => Promise.reject(error)
-  await expect(kit.subscriber.start()).rejects.toBe(error)
+  await expect(kit.receiver.start()).rejects.toBe(error)
 })
 
 test('a queue that is gone when the connection comes back is waited for', async () => {
-  const kit = await subscribing().started()
+  const kit = await receiving().started()
   const [channel] = kit.world.connection.channels
   kit.reconnect()
   kit.world.check = () => Promise.reject(new ConfigurationError('no queue'))
   channel?.emit('close')
   await kit.clock.advance(1_000)
-  expect(kit.subscriber.setback).toEqual({
+  expect(kit.receiver.outage).toEqual({
     ...{ state: 'recovering', reason: expect.stringMatching(/no queue/) },
   })
   kit.world.check = async () => undefined
   await kit.clock.advance(30_000)
-  expect([kit.subscriber.setback, kit.ends]).toEqual([undefined, []])
+  expect([kit.receiver.outage, kit.ends]).toEqual([undefined, []])
 })
 
 test('a store that is down at the start is waited for, and asked again soon', async () => {
-  const kit = subscribing()
+  const kit = receiving()
   kit.state.open = () => Promise.reject(new StoreUnavailableError('gone'))
   await kit.started()
-  expect([kit.calls, kit.subscriber.setback?.state]).toEqual([[], 'paused'])
+  expect([kit.calls, kit.receiver.outage?.state]).toEqual([[], 'paused'])
   kit.state.open = async () => undefined
   expect(await during(kit, () => undefined, 199)).toEqual([])
   expect(await during(kit, () => undefined, 1)).toEqual([...opening, 'resume'])
@@ -125,11 +125,11 @@ test('a store that is down at the start is waited for, and asked again soon', as
 
 test('a connection of the user that is over ends the consumer, one of ours is opened anew', async () => {
   const over = new Error('Connection closed: by the server')
-  const ours = subscribing()
+  const ours = receiving()
   ours.world.connection.answers.set('createChannel', refuse(over))
   expect(await during(ours, () => ours.started())).toContain('discard')
   expect(ours.ends).toEqual([])
-  const theirs = await subscribing().started()
+  const theirs = await receiving().started()
   Object.assign(theirs.world, { isOurs: false, isOver: true })
   theirs.world.connection.channels[0]?.emit('error', over)
   theirs.world.connection.channels[0]?.emit('close')
@@ -143,43 +143,43 @@ test('a connection of the user that is over ends the consumer, one of ours is op
 })
 
 test('a channel that our connection does not open in half a minute is a reason for another one', async () => {
-  const kit = subscribing()
+  const kit = receiving()
   kit.world.connection.answers.set('createChannel', hang)
-  const started = kit.subscriber.start()
+  const started = kit.receiver.start()
   await kit.clock.advance(30_000)
   await started
   expect(kit.calls).toEqual(['connect', 'check', 'createChannel', 'discard'])
-  expect(kit.subscriber.setback?.reason).toMatch(/a new channel got no answer/)
-  const refused = subscribing()
+  expect(kit.receiver.outage?.reason).toMatch(/a new channel got no answer/)
+  const refused = receiving()
   refused.world.connection.answers.set('createChannel', refuse(busy))
   await refused.started()
   expect(refused.calls).not.toContain('discard')
 })
 
 test('a connection of the user may take its time to recover, and the start does not wait for it', async () => {
-  const kit = subscribing()
+  const kit = receiving()
   kit.world.isOurs = false
   const opened = Promise.withResolvers<void>()
   kit.world.open = () => opened.promise
   let isStarted = false
-  const started = kit.subscriber.start().then(() => {
+  const started = kit.receiver.start().then(() => {
     isStarted = true
   })
   await kit.clock.advance(44_999)
   expect(isStarted).toBe(false)
   await kit.clock.advance(1)
   await started
-  expect(kit.subscriber.setback).toEqual({
+  expect(kit.receiver.outage).toEqual({
     ...{ state: 'recovering', reason: 'the connection is not there yet' },
   })
   opened.resolve()
   await kit.clock.advance(0)
-  expect(kit.subscriber.setback).toBeUndefined()
-  const never = subscribing()
+  expect(kit.receiver.outage).toBeUndefined()
+  const never = receiving()
   const checked = Promise.withResolvers<void>()
   never.world.isOurs = false
   never.world.check = () => checked.promise
-  void never.subscriber.start()
+  void never.receiver.start()
   await never.clock.advance(45_000)
   const error = new ConfigurationError('no queue')
   checked.reject(error)

@@ -218,7 +218,7 @@ test('a wrap reports a cancelled consumer and an error of its channel', () => {
   const kit = setUp()
   kit.channel.callback?.(null)
   kit.channel.emit('error', new Error('404'))
-  expect(kit.logged.map(({ fields }) => fields['trouble'])).toEqual([
+  expect(kit.logged.map(({ fields }) => fields['reason'])).toEqual([
     expect.stringContaining('cancelled by the server'),
     'Error: 404',
   ])

@@ -1,23 +1,23 @@
 import { StoreUnavailableError } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { protocolError } from './fixtures/fetch.ts'
-import { joined, type Living, living } from './fixtures/life.ts'
+import { joined, type Receiving, receiving } from './fixtures/receiving.ts'
 
 const closed = new Error('Connection closed')
-const crash = (kit: Living, error: Error): void => kit.consumers.at(-1)?.emit('CRASH', { error })
+const crash = (kit: Receiving, error: Error): void => kit.consumers.at(-1)?.emit('CRASH', { error })
 
 /** Of the last consumer, without what it was asked with. */
-const namesOf = ({ calls }: Living): readonly string[] =>
+const namesOf = ({ calls }: Receiving): readonly string[] =>
   calls.map((call) => call.split(' ').slice(0, 2).join(' '))
 
 // Red when it runs: nobody would be there to drain it.
 test('a stop while it subscribes runs nothing', async () => {
-  const kit = living()
+  const kit = receiving()
   const subscribed = Promise.withResolvers<void>()
   kit.world.subscribe = () => subscribed.promise
-  const started = kit.life.start()
+  const started = kit.receiver.start()
   await kit.clock.advance(0)
-  kit.life.stop()
+  kit.receiver.stop()
   subscribed.resolve()
   await started
   await kit.clock.advance(0)
@@ -32,7 +32,7 @@ test('a stop while the user is asked about a crash makes no pause', async () => 
   const kit = await joined({ consumer: { retry: { restartOnFailure: () => answered.promise } } })
   crash(kit, closed)
   await kit.clock.advance(0)
-  kit.life.stop()
+  kit.receiver.stop()
   answered.resolve(true)
   await kit.clock.advance(0)
   expect([kit.consumers.length, kit.clock.timers, kit.ends]).toEqual([1, 0, []])
@@ -66,17 +66,17 @@ test('a member is taken out of its group once, and again where that failed', asy
 })
 
 test('without a cluster to ask it consumes all the same', async () => {
-  const kit = living()
+  const kit = receiving()
   kit.world.hasCluster = false
-  void kit.life.start()
+  void kit.receiver.start()
   await kit.clock.advance(0)
   expect(namesOf(kit)).toEqual(['check', 'attach', '0 connect', '0 subscribe', '0 run'])
 })
 
 test('the topics are not looked at while the broker says nothing', async () => {
-  const kit = living()
+  const kit = receiving()
   kit.world.ids = new Map([['orders', 'first']])
-  void kit.life.start()
+  void kit.receiver.start()
   await kit.clock.advance(0)
   kit.join()
   kit.world.ids = new Map([['orders', 'second']])
@@ -93,8 +93,8 @@ test('the topics are not looked at while the broker says nothing', async () => {
 })
 
 test('a join is heard: what counts is the silence after it', async () => {
-  const kit = living()
-  void kit.life.start()
+  const kit = receiving()
+  void kit.receiver.start()
   await kit.clock.advance(60_000)
   kit.join()
   await kit.clock.advance(60_000)
@@ -104,13 +104,13 @@ test('a join is heard: what counts is the silence after it', async () => {
 })
 
 test('health tells what keeps it waiting now, the store or the broker', async () => {
-  const kit = living()
+  const kit = receiving()
   kit.world.check = () => Promise.reject(new StoreUnavailableError('gone'))
-  const started = kit.life.start()
+  const started = kit.receiver.start()
   await kit.clock.advance(0)
   await started
   kit.world.check = () => Promise.reject(closed)
   await kit.clock.advance(100)
-  expect(kit.life.setback).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
+  expect(kit.receiver.outage).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
   expect(kit.logged.map(({ fields }) => fields['state'])).toEqual(['paused', 'recovering'])
 })

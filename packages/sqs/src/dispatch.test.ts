@@ -2,12 +2,12 @@ import type { Settlement } from '@onceward/core'
 import type { GuardSettings } from '@onceward/core/adapter'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import { createWire } from './client.ts'
+import { createSqsApi } from './clients/aws-sdk.ts'
+import { createAccept, type Received } from './delivery.ts'
+import { Dispatcher } from './dispatch.ts'
 import { message, RecordingClient } from './fixtures/recording-client.ts'
-import { Handover } from './handover.ts'
-import { Intake } from './intake.ts'
 import { type ConsumeSqsOptions, resolveSettings } from './options.ts'
-import type { Received } from './visibility.ts'
+import { createSettleContext } from './settle.ts'
 
 const ack: Settlement = { kind: 'ack', by: 'processed' }
 
@@ -23,16 +23,16 @@ function setUp(
   const { port, clock } = made
   const recording = new RecordingClient()
   const settings = resolveSettings({ queueUrl, ...options }, port.settings)
-  const wire = createWire(recording.client, queueUrl, port.runtime)
-  const handover = new Handover(port, wire, settings)
+  const api = createSqsApi(recording.client, queueUrl, port.runtime)
+  const context = createSettleContext(port, api, settings)
+  const accept = createAccept(settings, context.ticker)
   const [stop, abort] = [new AbortController(), new AbortController()]
   const counts = { known: 0, settled: 0, rooms: 0 }
-  const intake = new Intake({
+  const dispatcher = new Dispatcher({
     port,
-    handover,
     settings,
-    stop: stop.signal,
-    abort: abort.signal,
+    context,
+    signals: { stop: stop.signal, abort: abort.signal },
     onKnown: () => {
       counts.known += 1
     },
@@ -46,7 +46,7 @@ function setUp(
   /** `a1` is the first message of group `a` where the queue has groups. */
   const receive = (...names: readonly string[]): readonly Received[] => {
     const messages = names.map((name) => message(name, { MessageGroupId: name[0] ?? '' }))
-    return handover.accept(messages, clock.nowMs)
+    return accept(messages, clock.nowMs)
   }
   const run = (): readonly string[] =>
     made.handed.map(({ delivery }) => JSON.parse(String(delivery.body)).name)
@@ -57,42 +57,48 @@ function setUp(
     reason: 'store-down',
     until: clock.nowMs as never,
   })
-  return { ...made, recording, intake, stop, abort, counts, receive, run, settle, down }
+  return { ...made, recording, dispatcher, stop, abort, counts, receive, run, settle, down }
 }
 
 const fifo = { queueUrl: 'http://127.0.0.1/000000000000/orders.fifo' }
 
 test('as many messages may be in hand as have a slot, and ten more where handlers are quick', async () => {
   const kit = setUp({ concurrency: 2 })
-  expect([kit.intake.capacity, kit.intake.room, kit.intake.worthwhile]).toEqual([2, 2, 1])
-  kit.intake.take(kit.receive('a'))
-  expect([kit.intake.room, kit.intake.inFlight]).toEqual([1, 1])
+  expect([kit.dispatcher.capacity, kit.dispatcher.room, kit.dispatcher.worthwhile]).toEqual([
+    2, 2, 1,
+  ])
+  kit.dispatcher.take(kit.receive('a'))
+  expect([kit.dispatcher.room, kit.dispatcher.inFlight]).toEqual([1, 1])
   await kit.clock.advance(400)
   kit.settle('a')
   await kit.clock.advance(0)
   // Two slots, and the five messages that they can start within a second.
-  expect([kit.intake.capacity, kit.intake.room, kit.intake.worthwhile]).toEqual([7, 7, 5])
+  expect([kit.dispatcher.capacity, kit.dispatcher.room, kit.dispatcher.worthwhile]).toEqual([
+    7, 7, 5,
+  ])
   const quick = setUp({ concurrency: 2 })
   quick.state.decide = () => ack
-  quick.intake.take(quick.receive('a'))
+  quick.dispatcher.take(quick.receive('a'))
   await quick.clock.advance(100)
-  expect([quick.intake.capacity, quick.intake.worthwhile, quick.intake.inFlight]).toEqual([
-    12, 10, 0,
-  ])
+  expect([
+    quick.dispatcher.capacity,
+    quick.dispatcher.worthwhile,
+    quick.dispatcher.inFlight,
+  ]).toEqual([12, 10, 0])
   expect(quick.counts).toEqual({ known: 1, settled: 1, rooms: 2 })
 })
 
 test('many slots take as many ahead as they are, batches a batch', async () => {
   const many = setUp({ concurrency: 30 })
   const batch = setUp({ concurrency: 3, transaction: 'batch' }, { batch: { size: 5, lingerMs: 0 } })
-  expect(batch.intake.capacity).toBe(15)
+  expect(batch.dispatcher.capacity).toBe(15)
   for (const kit of [many, batch]) {
     kit.state.decide = () => ack
-    kit.intake.take(kit.receive('a'))
+    kit.dispatcher.take(kit.receive('a'))
     await kit.clock.advance(100)
   }
-  expect([many.intake.capacity, many.intake.worthwhile]).toEqual([60, 10])
-  expect([batch.intake.capacity, batch.intake.worthwhile]).toEqual([20, 5])
+  expect([many.dispatcher.capacity, many.dispatcher.worthwhile]).toEqual([60, 10])
+  expect([batch.dispatcher.capacity, batch.dispatcher.worthwhile]).toEqual([20, 5])
 })
 
 // Red when the settling is not counted: a queue that answers receives alone would fill the process.
@@ -102,18 +108,18 @@ test('nothing more is asked for while SQS leaves very many settlements without a
   kit.state.decide = () => ack
   // Twice as many as may be in hand, and fifty.
   for (let count = 0; count < 72; count += 1) {
-    kit.intake.take(kit.receive(`m${count}`))
+    kit.dispatcher.take(kit.receive(`m${count}`))
     await kit.clock.advance(0)
   }
-  expect([kit.intake.room, kit.intake.inFlight]).toEqual([11, 72])
-  kit.intake.take(kit.receive('last'))
+  expect([kit.dispatcher.room, kit.dispatcher.inFlight]).toEqual([11, 72])
+  kit.dispatcher.take(kit.receive('last'))
   await kit.clock.advance(0)
-  expect([kit.intake.room, kit.intake.inFlight]).toEqual([0, 73])
+  expect([kit.dispatcher.room, kit.dispatcher.inFlight]).toEqual([0, 73])
 })
 
 test('slots that become free in one turn are filled by one call, with what came first', async () => {
   const kit = setUp({ concurrency: 3 })
-  kit.intake.take(kit.receive('a', 'b', 'c', 'd', 'e', 'f'))
+  kit.dispatcher.take(kit.receive('a', 'b', 'c', 'd', 'e', 'f'))
   expect(kit.batches).toEqual([3])
   kit.settle('a')
   kit.settle('b')
@@ -127,13 +133,13 @@ test('slots that become free in one turn are filled by one call, with what came 
 test('a guard of batches has as many calls at once as it has slots', () => {
   const options = { batch: { size: 2, lingerMs: 10 } }
   const kit = setUp({ concurrency: 2, transaction: 'batch' }, options)
-  kit.intake.take(kit.receive('a', 'b', 'c', 'd', 'e', 'f'))
+  kit.dispatcher.take(kit.receive('a', 'b', 'c', 'd', 'e', 'f'))
   expect(kit.batches).toEqual([2, 2])
 })
 
 test('a group has one slot until its last message is known', async () => {
   const kit = setUp({ concurrency: 1 }, fifo)
-  kit.intake.take(kit.receive('a1', 'b1', 'a2'))
+  kit.dispatcher.take(kit.receive('a1', 'b1', 'a2'))
   expect(kit.run()).toEqual(['a1', 'a2'])
   kit.settle('a1')
   await kit.clock.advance(0)
@@ -146,78 +152,78 @@ test('a group has one slot until its last message is known', async () => {
 test('a call has no more messages than a batch, but a group that is larger is one call', async () => {
   const options = { ...fifo, batch: { size: 4, lingerMs: 10 } }
   const kit = setUp({ concurrency: 4, transaction: 'batch' }, options)
-  kit.intake.take(kit.receive('a1', 'a2', 'b1', 'b2', 'c1', 'c2', 'c3', 'd1', 'd2'))
+  kit.dispatcher.take(kit.receive('a1', 'a2', 'b1', 'b2', 'c1', 'c2', 'c3', 'd1', 'd2'))
   // Two and two; three, because five would be too many; the last two may get company.
   expect(kit.batches).toEqual([4, 3])
   await kit.clock.advance(9)
   expect(kit.batches).toEqual([4, 3])
   await kit.clock.advance(1)
   expect(kit.batches).toEqual([4, 3, 2])
-  kit.intake.take(kit.receive('e1', 'e2', 'e3', 'e4', 'e5', 'e6'))
+  kit.dispatcher.take(kit.receive('e1', 'e2', 'e3', 'e4', 'e5', 'e6'))
   expect(kit.batches).toEqual([4, 3, 2, 6])
   for (const name of kit.run()) kit.settle(name)
   await kit.clock.advance(100)
-  kit.intake.take(kit.receive('g1', 'g2', 'h1', 'h2'))
+  kit.dispatcher.take(kit.receive('g1', 'g2', 'h1', 'h2'))
   expect(kit.batches.slice(4)).toEqual([4])
   // A window that is over says nothing about the next one.
   for (const name of kit.run()) kit.settle(name)
   await kit.clock.advance(100)
-  kit.intake.take(kit.receive('f1'))
+  kit.dispatcher.take(kit.receive('f1'))
   await kit.clock.advance(9)
   expect(kit.batches).toHaveLength(5)
 })
 
 test('what waits for the store rests for a second, and comes back in the order of the queue', async () => {
   const kit = setUp({ concurrency: 4 }, fifo)
-  kit.intake.take(kit.receive('a1', 'b1', 'a2'))
+  kit.dispatcher.take(kit.receive('a1', 'b1', 'a2'))
   for (const name of ['b1', 'a2', 'a1']) {
     kit.settle(name, kit.down())
     await kit.clock.advance(10)
   }
-  expect([kit.intake.inFlight, kit.counts.settled]).toEqual([3, 3])
-  expect(kit.intake.room).toBe(kit.intake.capacity - 3)
-  expect(kit.intake.resume('all')).toBe(false)
+  expect([kit.dispatcher.inFlight, kit.counts.settled]).toEqual([3, 3])
+  expect(kit.dispatcher.room).toBe(kit.dispatcher.capacity - 3)
+  expect(kit.dispatcher.resume('all')).toBe(false)
   await kit.clock.advance(1_000)
-  expect(kit.intake.resume('all')).toBe(true)
+  expect(kit.dispatcher.resume('all')).toBe(true)
   expect(kit.run().slice(3)).toEqual(['a1', 'a2', 'b1'])
   // Its run may have begun.
   expect(kit.handed.slice(3).map(({ delivery }) => delivery.redelivered)).not.toContain(false)
-  expect(kit.intake.inFlight).toBe(3)
-  expect(kit.intake.resume('all')).toBe(false)
+  expect(kit.dispatcher.inFlight).toBe(3)
+  expect(kit.dispatcher.resume('all')).toBe(false)
 })
 
 test('the group that has waited longest asks for the store, without a rest', async () => {
   const kit = setUp({ concurrency: 4 }, fifo)
-  kit.intake.take(kit.receive('a1', 'b1', 'b2'))
+  kit.dispatcher.take(kit.receive('a1', 'b1', 'b2'))
   for (const name of ['b2', 'b1', 'a1']) {
     kit.settle(name, kit.down())
     await kit.clock.advance(10)
   }
-  expect(kit.intake.resume('one')).toBe(true)
+  expect(kit.dispatcher.resume('one')).toBe(true)
   expect(kit.run().slice(3)).toEqual(['b1', 'b2'])
-  expect(kit.intake.resume('one')).toBe(true)
+  expect(kit.dispatcher.resume('one')).toBe(true)
   expect(kit.run().slice(5)).toEqual(['a1'])
-  expect(kit.intake.resume('one')).toBe(false)
+  expect(kit.dispatcher.resume('one')).toBe(false)
 })
 
 test('what is deferred for any other reason is not in hand any more', async () => {
   const kit = setUp()
-  kit.intake.take(kit.receive('a', 'b'))
+  kit.dispatcher.take(kit.receive('a', 'b'))
   kit.settle('a', { kind: 'defer', reason: 'failed', until: kit.clock.nowMs as never })
   kit.settle('b', { kind: 'abandon', reason: 'lease-lost' })
   await kit.clock.advance(10)
-  expect([kit.intake.inFlight, kit.counts.settled]).toEqual([0, 2])
+  expect([kit.dispatcher.inFlight, kit.counts.settled]).toEqual([0, 2])
 })
 
 // Red when it is taken up: another consumer may have it before its handler begins.
 test('a message that is visible again in two seconds is left to its next receive', async () => {
   const waiting = async (elapsedMs: number) => {
     const kit = setUp({}, fifo)
-    kit.intake.take(kit.receive('a1'))
+    kit.dispatcher.take(kit.receive('a1'))
     kit.settle('a1', kit.down())
     await kit.clock.advance(5)
     await kit.clock.advance(elapsedMs - 5)
-    return [kit.intake.resume('one'), kit.intake.inFlight]
+    return [kit.dispatcher.resume('one'), kit.dispatcher.inFlight]
   }
   expect(await waiting(27_999)).toEqual([true, 1])
   expect(await waiting(28_000)).toEqual([false, 0])
@@ -225,7 +231,7 @@ test('a message that is visible again in two seconds is left to its next receive
 
 test('what waits does not keep the process alive', async () => {
   const kit = setUp()
-  kit.intake.take(kit.receive('a'))
+  kit.dispatcher.take(kit.receive('a'))
   kit.clock.asked.length = 0
   kit.settle('a', kit.down())
   await kit.clock.advance(10)
@@ -234,14 +240,14 @@ test('what waits does not keep the process alive', async () => {
 
 test('a clear gives back what is not begun and what waits, and nothing that runs', async () => {
   const kit = setUp({ concurrency: 2 })
-  kit.intake.take(kit.receive('a', 'b', 'c', 'd'))
+  kit.dispatcher.take(kit.receive('a', 'b', 'c', 'd'))
   kit.settle('a', kit.down())
   await kit.clock.advance(10)
   expect(kit.run()).toEqual(['a', 'b', 'c'])
-  kit.intake.clear()
-  expect(kit.intake.inFlight).toBe(4)
+  kit.dispatcher.clear()
+  expect(kit.dispatcher.inFlight).toBe(4)
   let isEnded = false
-  const ended = kit.intake.ended().then(() => {
+  const ended = kit.dispatcher.ended().then(() => {
     isEnded = true
   })
   await kit.clock.advance(10)
@@ -249,26 +255,26 @@ test('a clear gives back what is not begun and what waits, and nothing that runs
     ['h-a', 0],
     ['h-d', 0],
   ])
-  expect([kit.intake.inFlight, kit.intake.room, isEnded]).toEqual([
+  expect([kit.dispatcher.inFlight, kit.dispatcher.room, isEnded]).toEqual([
     2,
-    kit.intake.capacity - 2,
+    kit.dispatcher.capacity - 2,
     false,
   ])
   kit.settle('b')
   kit.settle('c')
   await kit.clock.advance(100)
   await ended
-  expect(kit.intake.inFlight).toBe(0)
+  expect(kit.dispatcher.inFlight).toBe(0)
 })
 
 test('after a stop nothing is begun, and nothing waits for the store', async () => {
   const kit = setUp({ concurrency: 1 })
-  kit.intake.take(kit.receive('a', 'b'))
+  kit.dispatcher.take(kit.receive('a', 'b'))
   kit.stop.abort()
   expect(kit.hooks[0]?.stop?.aborted).toBe(true)
   kit.settle('a', kit.down())
   await kit.clock.advance(10)
-  expect([kit.run(), kit.intake.inFlight]).toEqual([['a'], 1])
+  expect([kit.run(), kit.dispatcher.inFlight]).toEqual([['a'], 1])
   kit.abort.abort()
   expect(kit.hooks[0]?.abort?.aborted).toBe(true)
 })
@@ -277,12 +283,12 @@ test('what comes too late is in hand until SQS has it back', async () => {
   const kit = setUp()
   const { promise, resolve } = Promise.withResolvers<unknown>()
   kit.recording.answers.set('change', () => promise)
-  kit.intake.refuse(kit.receive('a', 'b'))
+  kit.dispatcher.refuse(kit.receive('a', 'b'))
   await kit.clock.advance(10)
-  expect(kit.intake.inFlight).toBe(2)
+  expect(kit.dispatcher.inFlight).toBe(2)
   resolve({})
-  await kit.intake.ended()
-  expect(kit.intake.inFlight).toBe(0)
+  await kit.dispatcher.ended()
+  expect(kit.dispatcher.inFlight).toBe(0)
   expect(kit.recording.changed()).toEqual([
     [
       ['h-a', 0],

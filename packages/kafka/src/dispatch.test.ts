@@ -1,6 +1,6 @@
 import type { Settlement } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { handing as setUp } from './fixtures/handing.ts'
+import { dispatching as setUp } from './fixtures/dispatching.ts'
 import { ack } from './fixtures/member.ts'
 
 const closing: Settlement = { kind: 'abandon', reason: 'closing' }
@@ -9,7 +9,7 @@ const lost: Settlement = { kind: 'abandon', reason: 'lease-lost' }
 test('a slot that becomes free is filled while the other handlers run', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.fetch(0, 'a', 'b', 'c', 'd', 'e')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   // As long as that, so that nothing is handed over ahead.
   await kit.clock.advance(3_000)
   kit.settle('0/41')
@@ -26,7 +26,7 @@ test('a slot that becomes free is filled while the other handlers run', async ()
 test('partitions take turns', async () => {
   const kit = setUp({ concurrency: 1 })
   for (const partition of [0, 1, 2]) kit.fetch(partition, 'a', 'b')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   for (let round = 0; round < 5; round += 1) {
     await kit.clock.advance(2_000)
     kit.settle(kit.run().at(-1) ?? '')
@@ -38,7 +38,7 @@ test('partitions take turns', async () => {
 test('what quick handlers will need is handed over ahead, in calls of half of it and more', async () => {
   const kit = setUp({ concurrency: 2 }, { batch: { size: 10 } })
   kit.fetch(0, ...Array.from({ length: 40 }, (_, index) => String(index)))
-  kit.handover.pump()
+  kit.dispatcher.pump()
   await kit.clock.advance(100)
   kit.settle('0/40')
   kit.settle('0/41')
@@ -56,7 +56,7 @@ test('what quick handlers will need is handed over ahead, in calls of half of it
 test('a guard of batches has as many calls at once as it has slots', async () => {
   const kit = setUp({ transaction: 'batch', concurrency: 2 }, { batch: { size: 2 } })
   kit.fetch(0, 'a', 'b', 'c', 'd', 'e', 'f', 'g')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   expect(kit.batches).toEqual([2, 2])
   for (const offset of [40, 41]) kit.settle(`0/${offset}`)
   await kit.clock.advance(0)
@@ -66,30 +66,30 @@ test('a guard of batches has as many calls at once as it has slots', async () =>
 test('nothing is handed over while the group is about to be joined', () => {
   const kit = setUp()
   kit.fetch(0, 'a')
-  kit.handover.isHeld = true
-  kit.handover.pump()
+  kit.world.isHeld = true
+  kit.dispatcher.pump()
   expect(kit.run()).toEqual([])
-  kit.handover.isHeld = false
-  kit.handover.pump()
+  kit.world.isHeld = false
+  kit.dispatcher.pump()
   expect(kit.run()).toEqual(['0/40'])
 })
 
 // Red when the next ones begin at once: after a crash they too would be in doubt.
 test('no suspect record begins before the offset of those before it is committed', async () => {
   const kit = setUp({ concurrency: 2 })
-  const committed = Promise.withResolvers<void>()
+  const committed = Promise.withResolvers<boolean>()
   kit.world.isSuspect = true
   kit.world.commit = () => committed.promise
   kit.fetch(0, 'a', 'b', 'c')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   expect(kit.handed.map(({ delivery }) => delivery.redelivered)).toEqual([true, true])
   await kit.clock.advance(2_000)
   kit.settle('0/40')
   kit.settle('0/41')
   await kit.clock.advance(0)
-  kit.handover.pump()
+  kit.dispatcher.pump()
   expect([kit.commits.length, kit.run()]).toEqual([1, ['0/40', '0/41']])
-  committed.resolve()
+  committed.resolve(true)
   await kit.clock.advance(0)
   expect(kit.run()).toEqual(['0/40', '0/41', '0/42'])
   // The end of a batch is committed by whoever is told that it is over.
@@ -101,7 +101,7 @@ test('no suspect record begins before the offset of those before it is committed
 test('a batch that was told to stop begins nothing more, while its handlers end', async () => {
   const kit = setUp({ concurrency: 2 })
   const batch = kit.fetch(0, 'a', 'b', 'c')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   batch.stop.abort()
   kit.settle('0/40')
   await kit.clock.advance(0)
@@ -116,7 +116,7 @@ test('a batch that was told to stop begins nothing more, while its handlers end'
 test('what is not begun any more is not handed over again', async () => {
   const kit = setUp()
   const batch = kit.fetch(0, 'a')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   kit.settle('0/40', closing)
   await kit.clock.advance(60_000)
   expect([kit.run(), batch.progress.running, kit.clock.timers]).toEqual([['0/40'], 0, 0])
@@ -128,7 +128,7 @@ test('all that is known is told, but not what a stop left undone', async () => {
   const failed: Settlement = { kind: 'defer', reason: 'failed', until: kit.until(1_000) }
   const going = kit.fetch(0, 'a', 'b')
   const stopped = kit.fetch(1, 'a', 'b', 'c')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   stopped.stop.abort()
   const settlements = {
     '0/40': ack,
@@ -146,7 +146,7 @@ test('all that is known is told, but not what a stop left undone', async () => {
 test('the record that is due first wakes it', async () => {
   const kit = setUp({ concurrency: 3 })
   for (const partition of [0, 1, 2]) kit.fetch(partition, 'a')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   for (const [partition, afterMs] of [5_000, 500, 3_000].entries()) {
     const settlement = { kind: 'defer', reason: 'failed', until: kit.until(afterMs) } as const
     kit.settle(`${partition}/40`, settlement)
@@ -172,7 +172,7 @@ test('a record that is due while every slot is busy waits for one, without a tim
   const kit = setUp({ concurrency: 1 })
   kit.fetch(0, 'slow')
   kit.fetch(1, 'again')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   const [first, second] = ['0/40', '1/40']
   // As long as that, so that nothing is handed over ahead.
   await kit.clock.advance(3_000)
@@ -191,9 +191,9 @@ test('while the store is down one record asks, and no other until its answer is 
   kit.state.availability = { kind: 'down', retryAt: kit.until(0), error }
   kit.fetch(0, 'a', 'b')
   kit.fetch(1, 'a')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   expect(kit.run()).toEqual(['0/40'])
-  kit.handover.pump()
+  kit.dispatcher.pump()
   await kit.clock.advance(5_000)
   expect(kit.run()).toEqual(['0/40'])
   kit.state.availability = { kind: 'down', retryAt: kit.until(3_000), error }
@@ -219,7 +219,7 @@ test('it looks for work when something is due, and once a second for a store tha
     },
   })
   kit.fetch(0, 'a')
-  kit.handover.pump()
+  kit.dispatcher.pump()
   kit.settle('0/40', { kind: 'defer', reason: 'failed', until: kit.until(10_000) })
   await kit.clock.advance(9_999)
   // At the start, and at the end of the call.
@@ -237,7 +237,7 @@ test('a store that is back is noticed within a second, and sooner where a record
   const goDown = (): void => {
     const error = new Error('ECONNREFUSED')
     kit.state.availability = { kind: 'down', retryAt: kit.until(60_000), error }
-    kit.handover.pump()
+    kit.dispatcher.pump()
   }
   goDown()
   kit.fetch(0, 'a')

@@ -1,64 +1,66 @@
-import type { Settlement } from '@onceward/core'
 import type { GuardPort } from '@onceward/core/adapter'
 import type { ConsumerGroupJoinEvent, EachBatchPayload } from 'kafkajs'
-import { Commits } from './clients/commits.ts'
-import { FetchedBatch } from './clients/kafkajs.ts'
-import { rebalanceIn } from './errors.ts'
-import { Handover } from './handover.ts'
-import { Assignment, nameOf, type Partition, Pauses, type Pausing } from './offsets.ts'
-import type { Settings } from './options.ts'
+import { Assignment, nameOf, type Partition, Pauses, type Pausing } from '../offsets.ts'
+import type { Settings } from '../options.ts'
+import { Commits } from './commits.ts'
+import { FetchedBatch, refuseIfRebalancing } from './kafkajs.ts'
 
-/** Heartbeats, commits that are due, and the question whether kafkajs gets its callback back. */
+/** How often a batch sends heartbeats, commits, and checks whether its callback should return to kafkajs. */
 const BEAT_MS = 250
-/** Between two commits of a partition whose records take long; looked at with each beat. */
+/** Between two commits of a partition whose records take long; checked with each beat. */
 const COMMIT_MS = 250
-/** After an assignment: as much as a predecessor may have begun since its last commit. */
+/** After an assignment: the previous member may have started records for this long since its last commit. */
 const SUSPECT_MS = COMMIT_MS + BEAT_MS
-/** Nothing was settled for this long: other partitions need not wait for it. */
+/** When a batch has settled nothing for this long, other partitions no longer wait for it. */
 const STUCK_MS = 250
-/** Other partitions wait for one that has many records, but not until it has none. */
+/** Other partitions wait at most this long for a batch that has many records. */
 const LONG_MS = 2_000
 
 type Joined = Pick<ConsumerGroupJoinEvent['payload'], 'memberId' | 'memberAssignment'>
 
-export interface IntakeOptions {
+export interface PartitionBatchesOptions {
   readonly port: GuardPort
   readonly settings: Settings
-  /** The settlement is stored. */
-  readonly onKnown: (settlement: Settlement) => void
+  /** There are records that may run now. */
+  readonly onRunnable: () => void
 }
 
 /** The records in hand, from the fetch to the commit of their offset. */
-export class Intake {
+export class PartitionBatches {
   clusterId: string | undefined
-  readonly handover: Handover
-  readonly #options: IntakeOptions
+  readonly #options: PartitionBatchesOptions
   readonly #commits: Commits
   readonly #assignment = new Assignment()
-  /** At most one for each partition. */
+  /** At most one batch for each partition. */
   readonly #open = new Map<string, FetchedBatch>()
-  /** Those that lost their partition while handlers run. */
+  /** Batches that lost their partition while handlers run. */
   readonly #ending = new Set<FetchedBatch>()
   #pauses: Pauses | undefined
+  #isHeld = false
   #isStopping = false
-  /** One question at a time: the first that fails spares the broker the others. */
+  /** One heartbeat or commit at a time: if it fails, the others are not tried. */
   #isAsking = false
   #trustedFromMs = Number.POSITIVE_INFINITY
-  #onIdle: (() => void) | undefined
+  readonly #idle = Promise.withResolvers<void>()
 
-  constructor(options: IntakeOptions) {
-    const { port, settings, onKnown } = options
+  constructor(options: PartitionBatchesOptions) {
     this.#options = options
-    this.#commits = new Commits(port.runtime)
-    this.handover = new Handover({
-      port,
-      settings,
-      batches: () => [...this.#open.values()],
-      isSuspect: () => this.#nowMs < this.#trustedFromMs,
-      onKnown,
-      commit: (batch) => this.#commits.commit(batch),
-      onOver: (batch) => this.#over(batch),
-    })
+    this.#commits = new Commits(options.port.runtime)
+  }
+
+  /** Batches with records to run, in the order of their turn. */
+  get open(): readonly FetchedBatch[] {
+    return [...this.#open.values()]
+  }
+
+  /** Nothing may start: the group is about to be joined anew. */
+  get isHeld(): boolean {
+    return this.#isHeld
+  }
+
+  /** Soon after an assignment, records may have been begun by another member. */
+  get isSuspect(): boolean {
+    return this.#nowMs < this.#trustedFromMs
   }
 
   get settleFailures(): number {
@@ -75,9 +77,9 @@ export class Intake {
   }
 
   /**
-   * A consumer begins: what belonged to another one is over, also when that one does not know it yet.
+   * A new consumer begins: batches of the consumer before are lost, even if it has not noticed yet.
    *
-   * The answer is for `consumer.run`. It rejects with nothing but an error that makes kafkajs rejoin.
+   * The answer is for `consumer.run`. It rejects only with an error that makes kafkajs rejoin.
    */
   attach(consumer: Pausing): (payload: EachBatchPayload) => Promise<void> {
     this.left()
@@ -90,7 +92,7 @@ export class Intake {
     }
   }
 
-  /** The consumer joined its group: these partitions are its own now, and no others. */
+  /** The consumer joined its group: it owns these partitions now, and no others. */
   joined({ memberId, memberAssignment }: Joined): void {
     const goesOn = this.#assignment.join(memberId, memberAssignment)
     this.#trustedFromMs = this.#nowMs + SUSPECT_MS
@@ -101,10 +103,9 @@ export class Intake {
     for (const batch of this.#ending) {
       if (!this.#assignment.has(batch)) batch.abort.abort()
     }
-    this.handover.registerPublisher(Object.keys(memberAssignment))
     this.#pauses?.keepOnly((partition) => this.#mayStayPaused(partition))
-    this.handover.isHeld = false
-    this.handover.pump()
+    this.#isHeld = false
+    this.#options.onRunnable()
   }
 
   /** The broker has answered a fetch or a heartbeat. */
@@ -112,9 +113,9 @@ export class Intake {
     this.#commits.answered()
   }
 
-  /** The group is about to be joined anew: what is not begun waits for whoever has it then. */
+  /** The group is about to be joined anew: records that were not started wait for the next assignment. */
   rebalancing(): void {
-    this.handover.isHeld = true
+    this.#isHeld = true
   }
 
   /** Partitions of a topic that are this member's. */
@@ -122,35 +123,41 @@ export class Intake {
     return this.#assignment.ownedOf(topic)
   }
 
-  /** The position of the partition was set: what is in hand of it is not what is read next. */
+  /** The position of the partition was set anew, so its records in hand are lost. */
   rewound(partition: Partition): void {
     const batch = this.#open.get(nameOf(partition))
     if (batch !== undefined) this.#lose(batch)
     this.#pauses?.resume(partition)
   }
 
-  /** The consumer is no member any more, and its positions are forgotten. */
+  /** The consumer left its group, and its positions are gone. */
   left(): void {
     this.#assignment.leave()
     for (const batch of [...this.#open.values()]) this.#lose(batch)
-    this.handover.isHeld = false
+    this.#isHeld = false
   }
 
-  /** Starts nothing more; resolves when nothing runs and every offset was committed. Never rejects. */
-  stop(): Promise<void> {
+  /** Starts nothing more: records that do not run stay unread for the next member. */
+  clear(): void {
     this.#isStopping = true
-    const idle = new Promise<void>((resolve) => {
-      this.#onIdle = resolve
-    })
     for (const batch of [...this.#open.values()]) {
       batch.stop.abort()
-      if (batch.isOver) this.#over(batch)
+      if (batch.isOver) this.over(batch)
     }
     this.#settleIdle()
-    return idle
   }
 
-  /** Handlers had their time. */
+  /** Resolves when nothing runs and every offset was committed, once {@link clear} was called. Never rejects. */
+  ended(): Promise<void> {
+    return this.#idle.promise
+  }
+
+  /** Commits how far the batch has come, and answers whether nothing is left to commit. Never rejects. */
+  commit(batch: FetchedBatch): Promise<boolean> {
+    return this.#commits.commit(batch)
+  }
+
+  /** Running handlers had their time. */
   abort(): void {
     for (const batch of [...this.#open.values(), ...this.#ending]) batch.abort.abort()
   }
@@ -165,7 +172,7 @@ export class Intake {
       this.#pauses?.pause(fetched)
       return
     }
-    // Batches that were fetched before a rebalance are still called for; their partition may be lost (K7).
+    // kafkajs still calls back with batches from before a rebalance; their partition may be lost (K7).
     await refuseIfRebalancing(payload)
     if (!this.#assignment.has(fetched)) return
     const batch = this.#take(payload)
@@ -182,23 +189,23 @@ export class Intake {
     })
     this.#open.set(nameOf(batch), batch)
     this.#beat(batch)
-    this.handover.pump()
+    this.#options.onRunnable()
     return batch
   }
 
-  /** Keeps kafkajs waiting as long as that is better than going on without the batch. */
+  /** Keeps kafkajs waiting for the batch until it is done or others should no longer wait for it. */
   async #attend(batch: FetchedBatch): Promise<void> {
     await batch.released
     batch.attached = false
     const isDone = batch.progress.isComplete && batch.rebalance === undefined
-    if (isDone && (await this.#commits.commit(batch))) {
+    if (isDone && (await this.commit(batch))) {
       this.#close(batch)
       return
     }
-    // Before the commit, which takes time: nothing may be fetched from a position that is about to move.
+    // Paused before the commit, which takes time: nothing may be fetched from a position that is about to move.
     if (!batch.isLost) this.#pauses?.pause(batch)
-    await this.#commits.commit(batch)
-    if (batch.isOver) this.#over(batch)
+    await this.commit(batch)
+    if (batch.isOver) this.over(batch)
   }
 
   #beat(batch: FetchedBatch): void {
@@ -214,12 +221,12 @@ export class Intake {
     const nowMs = this.#nowMs
     if (batch.isStopped) {
       batch.stop.abort()
-      if (batch.isOver) this.#over(batch)
+      if (batch.isOver) this.over(batch)
     }
     if (!this.#isAsking) await this.#ask(batch, nowMs)
-    // Only where the callback ends with that error: the join that follows lets go again.
+    // Only if the callback will reject with that error: the join that follows ends the hold.
     const isRejoining = batch.rebalance !== undefined && batch.attached && !batch.isLost
-    if (isRejoining) this.handover.isHeld = true
+    if (isRejoining) this.#isHeld = true
     if (batch.attached && !this.#shouldStay(batch, nowMs)) batch.release()
   }
 
@@ -228,7 +235,7 @@ export class Intake {
     const isDue = nowMs - batch.lastCommitAtMs >= COMMIT_MS
     if (batch.attached && (await batch.heartbeat(nowMs)) === 'failed') this.#commits.keepQuiet()
     else if (isDue && batch.isOver && !batch.attached) await this.#finish(batch)
-    else if (isDue) await this.#commits.commit(batch)
+    else if (isDue) await this.commit(batch)
     this.#isAsking = false
   }
 
@@ -237,27 +244,28 @@ export class Intake {
     if (batch.isOver || batch.isLost) return false
     const { graceMs, partitionsConsumedConcurrently } = this.#options.settings
     if (rebalance !== undefined) return progress.running > 0 && nowMs - rebalance.atMs < graceMs
-    // A consumer that stops waits for its callbacks, and leaves the group without waiting for anything else.
+    // A consumer that stops waits for its callbacks, and for nothing else before it leaves the group.
     if (batch.isStopped || this.#detached >= partitionsConsumedConcurrently) return true
     return nowMs - batch.lastKnownAtMs < STUCK_MS && nowMs - batch.openedAtMs < LONG_MS
   }
 
-  /** Bounds what is in hand: then kafkajs waits, and fetches nothing. */
+  /** Batches that kafkajs does not wait for. At the bound of their number kafkajs waits and fetches nothing. */
   get #detached(): number {
     return [...this.#open.values()].filter(({ attached }) => !attached).length
   }
 
-  #over(batch: FetchedBatch): void {
+  /** Nothing of the batch runs any more, and nothing will. */
+  over(batch: FetchedBatch): void {
     if (this.#ending.delete(batch)) this.#settleIdle()
     else if (batch.attached) batch.release()
     else void this.#finish(batch)
   }
 
-  /** The last record of a batch that kafkajs does not wait for any more. */
+  /** Ends a batch that kafkajs no longer waits for. */
   async #finish(batch: FetchedBatch): Promise<void> {
     const isEnding = (): boolean => this.#isStopping || batch.isStopped
-    // What is not committed yet is asked for again at a later beat: nobody else would, until there are other records.
-    if (!((await this.#commits.commit(batch)) || isEnding())) return
+    // A failed commit is repeated at a later beat. Otherwise it would wait until the partition has other records.
+    if (!((await this.commit(batch)) || isEnding())) return
     if (batch.isLost || this.#open.get(nameOf(batch)) !== batch) return
     this.#close(batch)
     if (!isEnding()) this.#pauses?.resume(batch)
@@ -284,16 +292,6 @@ export class Intake {
   }
 
   #settleIdle(): void {
-    if (this.#isStopping && this.#open.size + this.#ending.size === 0) this.#onIdle?.()
-  }
-}
-
-async function refuseIfRebalancing({ heartbeat }: EachBatchPayload): Promise<void> {
-  try {
-    await heartbeat()
-  } catch (error) {
-    const rebalance = rebalanceIn(error)
-    if (rebalance !== undefined) throw rebalance
-    // The broker could not be asked; the next fetch finds out, and until then the store decides.
+    if (this.#isStopping && this.#open.size + this.#ending.size === 0) this.#idle.resolve()
   }
 }

@@ -4,79 +4,87 @@ import {
   type ConsumptionEnd,
   endsWithin,
   type GuardPort,
+  isFatal,
+  isGuardClosed,
   type Outage,
-  pauseMs,
   Recovery,
 } from '@onceward/core/adapter'
 import type { Cluster, Consumer, ConsumerCrashEvent } from 'kafkajs'
 import type { KafkaClient } from './client.ts'
 import { leaveGroup, withCluster } from './clients/kafkajs.ts'
+import type { PartitionBatches } from './clients/partition-batches.ts'
 import { TopicWatch } from './clients/topic-watch.ts'
 import { silenceOf, Watchdog } from './clients/watchdog.ts'
-import { BACKOFF, troubleOf } from './errors.ts'
-import type { Intake } from './intake.ts'
+import { BACKOFF, type BrokerErrorKind, classifyError } from './errors.ts'
 import type { ConsumerSettings } from './options.ts'
 
-export interface ConsumerLifeOptions {
+export interface ReceiverOptions {
   readonly port: GuardPort
   readonly kafka: Pick<KafkaClient, 'consumer'>
   readonly settings: ConsumerSettings
-  readonly intake: Intake
+  readonly batches: PartitionBatches
+  /** The consumer joined its group, and has partitions of these topics. */
+  readonly onJoined: (topics: readonly string[]) => void
   /** What must have been looked at before the first consumer. */
   readonly check: () => Promise<void>
   readonly onEnd: (end: ConsumptionEnd) => void
 }
 
-/** Not an error: the consumer is replaced by one that reads more topics. */
+/** Not an error: the consumer is replaced by one that subscribes to more topics. */
 const RESUBSCRIBE = Symbol('resubscribe')
-/** A consumer that is well fetches or beats this often. */
+/** A healthy consumer fetches or sends a heartbeat at least this often. */
 const LIVELY_MS = 2_000
-/** Leaving the group and hanging up, all together; kafkajs itself waits as long as an outage lasts (K21). */
+/** For leaving the group and disconnecting together; kafkajs itself waits as long as an outage lasts (K21). */
 const GOODBYE_MS = 3_000
 
 const JOINING: Outage = { state: 'recovering', reason: 'joining the group' }
 
 /**
- * One consumer after the other, for ever.
+ * Runs one kafkajs consumer after the other, for ever.
  *
  * ```
  * check → connect → subscribe → run → joined … crash ─┐
  *   ↑                                                 │
- *   └──── back off ←── let go of the consumer ←───────┘
+ *   └──── pause ←── disconnect the consumer ←─────────┘
  * ```
  *
  * kafkajs restarts a consumer by itself after some crashes and ends it for good after others, and `run()` resolves
- * in both cases (brokers.md K5, K24). Here every crash is the same: a new consumer, after a pause.
+ * in both cases (brokers.md K5, K24). Here every crash is followed by a new consumer, after a pause.
  */
-export class ConsumerLife {
+export class Receiver {
   lastProgressAt: Date | undefined
-  readonly #options: ConsumerLifeOptions
-  readonly #setbacks: Recovery
+  readonly #options: ReceiverOptions
+  readonly #recovery: Recovery<BrokerErrorKind>
   readonly #started = Promise.withResolvers<void>()
   #consumer: Consumer | undefined
   readonly #watch: TopicWatch
   readonly #watchdog: Watchdog
   #cluster: Cluster | undefined
-  /** Ends the consumer there is, with the reason. */
+  /** Ends the current consumer, with the reason. */
   #giveUp: ((reason: unknown) => void) | undefined
-  /** Of the last consumer that joined the group. */
+  /** The member id of the last consumer that joined the group. */
   #memberId: string | undefined
-  #isStopped = false
   #isChecked = false
   #hasStarted = false
-  #failures = 0
-  #wakeUp: (() => void) | undefined
+  /** Ends the pause before the next consumer. */
+  #endPause: () => void = () => undefined
 
-  constructor(options: ConsumerLifeOptions) {
+  constructor(options: ReceiverOptions) {
     this.#options = options
     const { port, settings } = options
-    this.#setbacks = new Recovery(port.logger, this.#fields)
+    this.#recovery = new Recovery<BrokerErrorKind>({
+      port,
+      fields: this.#fields,
+      classifyError,
+      backoff: BACKOFF,
+      onRetry: () => this.#endPause(),
+    })
     this.#watchdog = new Watchdog(port.runtime, silenceOf(settings.consumer))
     this.#watch = new TopicWatch({
       runtime: port.runtime,
       logger: port.logger,
       subscriptions: settings.topics,
-      isAnswered: () => this.#watchdog.silentMs < LIVELY_MS && !options.intake.handover.isHeld,
+      isAnswered: () => this.#watchdog.silentMs < LIVELY_MS && !options.batches.isHeld,
       onAnew: (topic) => this.#readAnew(topic),
       onAppeared: (topics) => {
         port.logger.info({ ...this.#fields, appeared: topics }, 'subscribing to more topics')
@@ -86,28 +94,28 @@ export class ConsumerLife {
   }
 
   /** `paused` while the store is down, whatever the broker does. */
-  get setback(): Outage | undefined {
-    const { current } = this.#setbacks
-    if (current !== undefined) return current
+  get outage(): Outage | undefined {
+    const { outage } = this.#recovery
+    if (outage !== undefined) return outage
     if (!this.#hasStarted) return JOINING
     const availability = this.#options.port.availability()
     if (availability.kind === 'available') return undefined
-    return { state: 'paused', reason: troubleOf(availability.error).text }
+    return { state: 'paused', reason: classifyError(availability.error).text }
   }
 
-  /** @throws {@link ConfigurationError}; anything else is waited out. */
+  /** @throws {@link ConfigurationError}; any other error is retried. */
   start(): Promise<void> {
     void this.#live()
     return this.#started.promise
   }
 
-  /** No new consumer from here on; the one there is stays a member. */
+  /** Makes no new consumer from here on; the current one stays a member of its group. */
   stop(): void {
-    this.#isStopped = true
-    this.#wakeUp?.()
+    this.#recovery.stop()
+    this.#endPause()
   }
 
-  /** Leaves the group. Bounded; what kafkajs has not done by then it does when it can. Never rejects. */
+  /** Leaves the group. Bounded: kafkajs finishes later what it has not done by then. Never rejects. */
   async finish(): Promise<void> {
     this.stop()
     await this.#letGo()
@@ -115,17 +123,17 @@ export class ConsumerLife {
 
   known(settlement: Settlement): void {
     this.#progressed()
-    if (settlement.kind === 'abandon' && settlement.reason === 'closing' && !this.#isStopped) {
+    if (isGuardClosed(settlement) && !this.#recovery.isStopped) {
       this.#options.onEnd({ kind: 'closed' })
     }
   }
 
   async #live(): Promise<void> {
-    while (!this.#isStopped) {
+    while (!this.#recovery.isStopped) {
       const error = await this.#liveOnce()
-      this.#options.intake.left()
+      this.#options.batches.left()
       await this.#letGo()
-      if (this.#isStopped) break
+      if (this.#recovery.isStopped) break
       if (error === RESUBSCRIBE) continue
       const fatal = await this.#fatal(error)
       if (fatal !== undefined) {
@@ -133,36 +141,36 @@ export class ConsumerLife {
         else this.#started.reject(fatal)
         return
       }
-      await this.#backOff(error)
+      await this.#pause(error)
     }
     this.#start()
   }
 
-  /** There is somebody to tell by `health()` and `stopped` from here on. */
+  /** From here on the user holds a consumption: errors go to `health()` and `stopped`. */
   #start(): void {
     this.#hasStarted = true
     this.#started.resolve()
   }
 
-  /** Resolves with what ended it. Never rejects. */
+  /** Runs one consumer. Resolves with what ended it. Never rejects. */
   async #liveOnce(): Promise<unknown> {
     const { kafka, port, settings, check } = this.#options
     try {
       if (!this.#isChecked) await check()
       this.#isChecked = true
-      if (this.#isStopped) return undefined
+      if (this.#recovery.isStopped) return undefined
       const { config, cluster } = withCluster(settings.consumer, port.settings.consumer)
       const consumer = kafka.consumer(config)
       this.#consumer = consumer
       const givenUp = this.#listen(consumer)
-      const eachBatch = this.#options.intake.attach(consumer)
+      const eachBatch = this.#options.batches.attach(consumer)
       await consumer.connect()
-      // Let go while it tried, which kafkajs cannot be told to end: a socket would keep the process alive.
+      // Disconnected while it was connecting, which kafkajs cannot abort: its socket would keep the process alive.
       if (this.#consumer !== consumer) return void (await consumer.disconnect())
       const { topics, fromBeginning } = settings
       await consumer.subscribe({ topics: [...topics], fromBeginning })
       await this.#prepare(cluster())
-      if (this.#isStopped) return undefined
+      if (this.#recovery.isStopped) return undefined
       const silence = new CallTimeoutError('Fetches and heartbeats', this.#watchdog.limitMs)
       this.#watchdog.begin(() => this.#giveUp?.(silence))
       const running = consumer.run({
@@ -179,7 +187,7 @@ export class ConsumerLife {
 
   /** Resolves when the consumer is to be given up. */
   #listen(consumer: Consumer): Promise<unknown> {
-    const { intake } = this.#options
+    const { batches, onJoined } = this.#options
     const { CRASH, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING } = consumer.events
     const { promise, resolve } = Promise.withResolvers<unknown>()
     this.#giveUp = resolve
@@ -187,18 +195,19 @@ export class ConsumerLife {
     const answered = (): void => {
       if (!isCurrent()) return
       this.#watchdog.heard()
-      intake.answered()
+      batches.answered()
       this.#progressed()
     }
     consumer.on(GROUP_JOIN, ({ payload }) => {
       if (!isCurrent()) return
       this.#memberId = payload.memberId
-      intake.joined(payload)
+      onJoined(Object.keys(payload.memberAssignment))
+      batches.joined(payload)
       this.#watchdog.heard()
       this.#recovered()
     })
     consumer.on(REBALANCING, () => {
-      if (isCurrent()) intake.rebalancing()
+      if (isCurrent()) batches.rebalancing()
     })
     consumer.on(FETCH, answered)
     consumer.on(HEARTBEAT, answered)
@@ -206,33 +215,36 @@ export class ConsumerLife {
     return promise
   }
 
-  /** What kafkajs does not do before it reads. */
+  /** Does what kafkajs leaves out before it reads. */
   async #prepare(cluster: Cluster | undefined): Promise<void> {
     if (cluster === undefined) return
     this.#cluster = cluster
     await this.#watch.begin(cluster)
-    this.#options.intake.clusterId = this.#watch.clusterId
+    this.#options.batches.clusterId = this.#watch.clusterId
     const { groupId } = this.#options.settings.consumer
     const memberId = this.#memberId
-    // The broker waits a whole session for a member that crashed; a group of one stands still for as long, because nobody
-    // else may have its partitions. What is left of ours is dead for certain.
+    // The broker waits a whole session for a crashed member, and meanwhile nobody gets its partitions. The member of the
+    // consumer before is certainly dead, so it is taken out of the group.
     if (memberId !== undefined && (await leaveGroup(cluster, { groupId, memberId }))) {
       this.#memberId = undefined
     }
   }
 
-  /** Reads a topic that was made anew from its beginning: kafkajs would go on at the old position (K23). */
+  /** Reads a topic that was created again from its beginning: kafkajs would go on at the old position (K23). */
   async #readAnew(topic: string): Promise<void> {
-    const { intake, port } = this.#options
-    const partitions = intake.ownedOf(topic)
-    port.logger.warn({ ...this.#fields, topic, partitions }, 'a topic made anew; reading it all')
+    const { batches, port } = this.#options
+    const partitions = batches.ownedOf(topic)
+    port.logger.warn(
+      { ...this.#fields, topic, partitions },
+      'a topic was created again; reading it from its beginning',
+    )
     const asked = partitions.map((partition) => ({ partition }))
     const lows = await this.#cluster?.fetchTopicsOffset([
       { topic, partitions: asked, fromBeginning: true },
     ])
     for (const { partition, offset } of lows?.[0]?.partitions ?? []) {
       this.#consumer?.seek({ topic, partition, offset })
-      intake.rewound({ topic, partition })
+      batches.rewound({ topic, partition })
     }
   }
 
@@ -245,12 +257,11 @@ export class ConsumerLife {
     await endsWithin(this.#options.port.runtime, consumer.disconnect(), GOODBYE_MS)
   }
 
-  /** The error that ends the consumption, if this one is no setback. */
+  /** The error that ends the consumer; undefined for one that is retried. */
   async #fatal(error: unknown): Promise<unknown> {
-    if (OncewardError.is(error)) {
-      return error.code === 'ONCEWARD_STORE_UNAVAILABLE' ? undefined : error
-    }
-    const { kind, text } = troubleOf(error)
+    if (isFatal(error)) return error
+    if (OncewardError.is(error)) return undefined
+    const { kind, text } = classifyError(error)
     const { groupId } = this.#options.settings.consumer
     if (kind === 'configuration') {
       const fix = 'Correct the options of the consumer, or the settings of the broker or the group.'
@@ -261,30 +272,19 @@ export class ConsumerLife {
     return (await mayRestart?.catch(() => true)) === false ? error : undefined
   }
 
-  async #backOff(error: unknown): Promise<void> {
-    const { runtime } = this.#options.port
-    const isStore = OncewardError.is(error)
-    const { kind, text } = troubleOf(error)
-    this.#setbacks.begin({ state: isStore ? 'paused' : 'recovering', reason: text })
+  async #pause(error: unknown): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#endPause = resolve
+    this.#recovery.failed(error)
     this.#start()
-    const backoff = BACKOFF[isStore ? 'network' : kind]
-    const delayMs = pauseMs(backoff, this.#failures, () => runtime.random())
-    this.#failures += 1
-    await new Promise<void>((resolve) => {
-      const cancel = runtime.setTimer(resolve, delayMs)
-      this.#wakeUp = () => {
-        cancel()
-        resolve()
-      }
-      if (this.#isStopped) this.#wakeUp()
-    })
+    if (this.#recovery.isPausing) await promise
   }
 
   #recovered(): void {
-    this.#failures = 0
+    this.#recovery.succeeded()
     this.#progressed()
     this.#start()
-    this.#setbacks.end()
+    this.#recovery.end()
   }
 
   #progressed(): void {

@@ -2,11 +2,12 @@ import type { Settlement } from '@onceward/core'
 import type { GuardSettings } from '@onceward/core/adapter'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import { Line } from './clients/amqplib.ts'
+import { DeliveryChannel } from './clients/amqplib.ts'
+import { createAccept } from './delivery.ts'
+import { Dispatcher } from './dispatch.ts'
 import { message, RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
-import { Handover } from './handover.ts'
-import { Intake } from './intake.ts'
 import { type ConsumeAmqpOptions, resolveSettings } from './options.ts'
+import { createSettleContext } from './settle.ts'
 
 const ack: Settlement = { kind: 'ack', by: 'processed' }
 
@@ -17,35 +18,35 @@ function setUp(guard: Partial<GuardSettings> = {}, options: Partial<ConsumeAmqpO
   const connection = new RecordingConnection()
   const settings = resolveSettings({ queue: 'orders', prefetch: 100, ...options }, port.settings)
   const [stop, abort] = [new AbortController(), new AbortController()]
-  const handover = new Handover({
+  const accept = createAccept('orders', port.runtime)
+  const context = createSettleContext({
     port,
     settings,
     publisher: { publish: async () => undefined } as never,
-    levels: async () => undefined,
-    mayHold: (why) => intake.mayHold(why),
-    quiet: async () => true,
+    assertLevels: async () => undefined,
+    stopDeliveries: async () => true,
   })
   const known: Settlement[] = []
-  const settled: Line[] = []
-  const intake: Intake = new Intake({
+  const settled: DeliveryChannel[] = []
+  const dispatcher: Dispatcher = new Dispatcher({
     port,
     settings,
-    handover,
-    stop: stop.signal,
-    abort: abort.signal,
+    context,
+    signals: { stop: stop.signal, abort: abort.signal },
     onKnown: (settlement) => void known.push(settlement),
-    onSettled: (line) => void settled.push(line),
+    onSettled: (channel) => void settled.push(channel),
   })
-  const newLine = (): Line => new Line(new RecordingChannel(connection) as never)
-  const line = newLine()
+  const newChannel = (): DeliveryChannel =>
+    new DeliveryChannel(new RecordingChannel(connection) as never)
+  const channel = newChannel()
   let tag = 0
   /** `a1` is a message of the order key `a`, `a` one without. */
-  const take = (names: readonly string[], on = line): void => {
+  const take = (names: readonly string[], on = channel): void => {
     for (const name of names) {
       tag += 1
       const [order, number] = name
       const headers = number === undefined ? {} : { 'x-order-key': order }
-      intake.take(handover.accept(message(name, { deliveryTag: tag }, { headers }), on))
+      dispatcher.take(accept(message(name, { deliveryTag: tag }, { headers }), on))
     }
   }
   const run = (): readonly string[] =>
@@ -55,23 +56,23 @@ function setUp(guard: Partial<GuardSettings> = {}, options: Partial<ConsumeAmqpO
   const later = (reason: 'failed' | 'store-down', afterMs: number): Settlement => ({
     ...{ kind: 'defer', reason, until: (clock.nowMs + afterMs) as never },
   })
-  const world = { connection, line, newLine, stop, abort, known, settled }
-  return { ...made, ...world, intake, take, run, settle, later }
+  const world = { connection, channel, newChannel, stop, abort, known, settled }
+  return { ...made, ...world, dispatcher, take, run, settle, later }
 }
 
 test('all that comes in one turn is one call, and what becomes free in one turn too', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.take(['a', 'b', 'c', 'd', 'e'])
-  expect([kit.batches, kit.intake.inFlight]).toEqual([[], 5])
+  expect([kit.batches, kit.dispatcher.inFlight]).toEqual([[], 5])
   await kit.clock.advance(0)
   expect([kit.batches, kit.run()]).toEqual([[2], ['a', 'b']])
   kit.settle('a')
   kit.settle('b')
   await kit.clock.advance(0)
-  expect([kit.batches, kit.intake.inFlight]).toEqual([[2, 2], 3])
+  expect([kit.batches, kit.dispatcher.inFlight]).toEqual([[2, 2], 3])
   expect([kit.known, kit.settled]).toEqual([
     [ack, ack],
-    [kit.line, kit.line],
+    [kit.channel, kit.channel],
   ])
 })
 
@@ -151,14 +152,20 @@ test('half of the prefetch may wait for its time, all of it for the store, and n
   kit.take(['a', 'b'])
   await kit.clock.advance(0)
   for (const name of ['a', 'b']) {
-    expect([kit.intake.mayHold('short'), kit.intake.mayHold('outage')]).toEqual([true, true])
+    expect([kit.dispatcher.mayHold('short'), kit.dispatcher.mayHold('outage')]).toEqual([
+      true,
+      true,
+    ])
     kit.settle(name, kit.later('failed', 1_000))
     await kit.clock.advance(0)
   }
-  expect([kit.intake.mayHold('short'), kit.intake.mayHold('outage')]).toEqual([false, true])
-  expect(kit.intake.inFlight).toBe(2)
+  expect([kit.dispatcher.mayHold('short'), kit.dispatcher.mayHold('outage')]).toEqual([false, true])
+  expect(kit.dispatcher.inFlight).toBe(2)
   kit.stop.abort()
-  expect([kit.intake.mayHold('short'), kit.intake.mayHold('outage')]).toEqual([false, false])
+  expect([kit.dispatcher.mayHold('short'), kit.dispatcher.mayHold('outage')]).toEqual([
+    false,
+    false,
+  ])
 })
 
 test('what is held comes again as another delivery, once more counted', async () => {
@@ -186,10 +193,10 @@ test('a store that is back has all at once that waited for a second, the rest wh
   await kit.clock.advance(700)
   kit.settle('b', kit.later('store-down', 60_000))
   await kit.clock.advance(500)
-  kit.intake.resume()
+  kit.dispatcher.resume()
   await kit.clock.advance(0)
   expect(kit.run().slice(3)).toEqual(['a'])
-  kit.intake.resume()
+  kit.dispatcher.resume()
   await kit.clock.advance(499)
   expect(kit.run().slice(3)).toEqual(['a'])
   await kit.clock.advance(1)
@@ -216,7 +223,7 @@ test('what is held does not keep the process alive', async () => {
 
 test('a channel that is gone takes with it what it brought, and nothing else', async () => {
   const kit = setUp({ concurrency: 2 })
-  const other = kit.newLine()
+  const other = kit.newChannel()
   kit.take(['a'])
   kit.take(['b'], other)
   await kit.clock.advance(0)
@@ -226,15 +233,15 @@ test('a channel that is gone takes with it what it brought, and nothing else', a
   kit.take(['c', 'd'])
   kit.take(['e', 'f'], other)
   await kit.clock.advance(0)
-  expect(kit.intake.inFlight).toBe(6)
-  kit.line.closed()
-  kit.intake.drop(kit.line)
-  expect(kit.intake.inFlight).toBe(5)
+  expect(kit.dispatcher.inFlight).toBe(6)
+  kit.channel.closed()
+  kit.dispatcher.drop(kit.channel)
+  expect(kit.dispatcher.inFlight).toBe(5)
   kit.settle('c', kit.later('failed', 1_000))
   kit.settle('d')
   await kit.clock.advance(2_000)
   expect(kit.run().slice(2)).toEqual(['c', 'd', 'e', 'f'])
-  expect([kit.intake.inFlight, kit.clock.timers]).toEqual([3, 0])
+  expect([kit.dispatcher.inFlight, kit.clock.timers]).toEqual([3, 0])
 })
 
 test('a clear gives back what is not begun and what is held, and nothing that runs', async () => {
@@ -245,10 +252,10 @@ test('a clear gives back what is not begun and what is held, and nothing that ru
   await kit.clock.advance(0)
   expect(kit.run()).toEqual(['a', 'b', 'c'])
   kit.stop.abort()
-  kit.intake.clear()
-  expect([kit.intake.inFlight, kit.clock.timers]).toEqual([2, 0])
+  kit.dispatcher.clear()
+  expect([kit.dispatcher.inFlight, kit.clock.timers]).toEqual([2, 0])
   let isEnded = false
-  const ended = kit.intake.ended().then(() => {
+  const ended = kit.dispatcher.ended().then(() => {
     isEnded = true
   })
   await kit.clock.advance(0)
@@ -262,14 +269,14 @@ test('a clear gives back what is not begun and what is held, and nothing that ru
   kit.settle('c')
   await kit.clock.advance(0)
   await ended
-  expect([kit.run().length, kit.intake.inFlight]).toEqual([3, 0])
+  expect([kit.run().length, kit.dispatcher.inFlight]).toEqual([3, 0])
 })
 
 test('a clear ends the window of a batch', async () => {
   const kit = setUp({ transaction: 'batch' }, { batch: { size: 3, lingerMs: 10 } })
   kit.take(['a'])
   kit.stop.abort()
-  kit.intake.clear()
+  kit.dispatcher.clear()
   await kit.clock.advance(0)
   expect([kit.batches, kit.clock.timers]).toEqual([[], 0])
   expect(kit.connection.settled()).toEqual([['nack', 1, false, true]])

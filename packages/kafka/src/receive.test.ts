@@ -1,15 +1,15 @@
 import { ConfigurationError, type Settlement, StoreUnavailableError } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { protocolError } from './fixtures/fetch.ts'
-import { joined, type Living, living } from './fixtures/life.ts'
+import { joined, type Receiving, receiving } from './fixtures/receiving.ts'
 
-const crash = (kit: Living, error: Error): void => kit.consumers.at(-1)?.emit('CRASH', { error })
+const crash = (kit: Receiving, error: Error): void => kit.consumers.at(-1)?.emit('CRASH', { error })
 const closed = new Error('Connection closed')
 
 test('looks, connects, subscribes and runs; the start ends when the group is joined', async () => {
-  const kit = living({ fromBeginning: false, partitionsConsumedConcurrently: 3 })
+  const kit = receiving({ fromBeginning: false, partitionsConsumedConcurrently: 3 })
   let isStarted = false
-  const started = kit.life.start().then(() => {
+  const started = kit.receiver.start().then(() => {
     isStarted = true
   })
   await kit.clock.advance(1_000)
@@ -21,20 +21,20 @@ test('looks, connects, subscribes and runs; the start ends when the group is joi
     'cluster undefined',
     '0 run {"autoCommit":false,"eachBatchAutoResolve":false,"partitionsConsumedConcurrently":3}',
   ])
-  expect([isStarted, kit.life.lastProgressAt]).toEqual([false, undefined])
-  expect(kit.life.setback).toEqual({ state: 'recovering', reason: 'joining the group' })
+  expect([isStarted, kit.receiver.lastProgressAt]).toEqual([false, undefined])
+  expect(kit.receiver.outage).toEqual({ state: 'recovering', reason: 'joining the group' })
   kit.join()
   await started
   expect(kit.calls.at(-1)).toBe('joined m-1')
-  expect(kit.life.setback).toBeUndefined()
-  expect(kit.life.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+  expect(kit.receiver.outage).toBeUndefined()
+  expect(kit.receiver.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
 })
 
 test('health says that the store is down, whatever the broker does', async () => {
   const kit = await joined()
   const error = new Error('no connection')
   kit.state.availability = { kind: 'down', retryAt: kit.clock.nowMs as never, error }
-  expect(kit.life.setback).toEqual({ state: 'paused', reason: 'Error: no connection' })
+  expect(kit.receiver.outage).toEqual({ state: 'paused', reason: 'Error: no connection' })
 })
 
 test('what the consumer tells is passed on, and counts as progress', async () => {
@@ -43,14 +43,14 @@ test('what the consumer tells is passed on, and counts as progress', async () =>
     await kit.clock.advance(10)
     kit.consumers[0]?.emit(event)
     expect(kit.calls.at(-1)).toBe('answered')
-    expect(kit.life.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+    expect(kit.receiver.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
   }
   kit.consumers[0]?.emit('REBALANCING')
   expect(kit.calls.at(-1)).toBe('rebalancing')
   await kit.clock.advance(10)
   const ack: Settlement = { kind: 'ack', by: 'processed' }
-  kit.life.known(ack)
-  expect(kit.life.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+  kit.receiver.known(ack)
+  expect(kit.receiver.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
   expect(kit.ends).toEqual([])
 })
 
@@ -59,7 +59,7 @@ test('a consumer that crashes is let go and followed by another, which leaves th
   const before = kit.calls.length
   crash(kit, closed)
   await kit.clock.advance(0)
-  expect(kit.life.setback).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
+  expect(kit.receiver.outage).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
   expect(kit.calls.slice(before)).toEqual(['left', '0 disconnect'])
   // Half a second, and half of that again.
   await kit.clock.advance(499)
@@ -78,7 +78,7 @@ test('a consumer that crashes is let go and followed by another, which leaves th
   kit.consumers[0]?.emit('GROUP_JOIN', { memberId: 'm-0', memberAssignment: {} })
   expect(kit.calls.slice(late)).toEqual([])
   kit.join('m-2')
-  expect(kit.life.setback).toBeUndefined()
+  expect(kit.receiver.outage).toBeUndefined()
 })
 
 test('pauses grow while consumers fail, and a group that is joined makes them short again', async () => {
@@ -101,30 +101,30 @@ test('pauses grow while consumers fail, and a group that is joined makes them sh
 })
 
 test.each(['connect', 'run'] as const)('a %s that fails is tried again', async (step) => {
-  const kit = living()
+  const kit = receiving()
   kit.world[step] = () => Promise.reject(closed)
   await startOf(kit)
-  expect(kit.life.setback).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
+  expect(kit.receiver.outage).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
   kit.world[step] = async () => undefined
   await kit.clock.advance(500)
   kit.join()
-  expect([kit.life.setback, kit.consumers.length]).toEqual([undefined, 2])
+  expect([kit.receiver.outage, kit.consumers.length]).toEqual([undefined, 2])
   // What worked once is not looked at again.
   expect(kit.calls.filter((call) => call === 'check')).toHaveLength(1)
 })
 
-/** A start that does not wait for the group: there is trouble that health tells. */
-async function startOf(kit: Living): Promise<void> {
-  const started = kit.life.start()
+/** A start that does not wait for the group: health tells the failure. */
+async function startOf(kit: Receiving): Promise<void> {
+  const started = kit.receiver.start()
   await kit.clock.advance(0)
   await started
 }
 
 test('a store that is down at the start is waited for, and looked at again', async () => {
-  const kit = living()
+  const kit = receiving()
   kit.world.check = () => Promise.reject(new StoreUnavailableError('no connection'))
   await startOf(kit)
-  expect(kit.life.setback).toMatchObject({ state: 'paused' })
+  expect(kit.receiver.outage).toMatchObject({ state: 'paused' })
   await kit.clock.advance(99)
   expect(kit.calls).toEqual(['check', 'left'])
   kit.world.check = async () => undefined
@@ -133,10 +133,10 @@ test('a store that is down at the start is waited for, and looked at again', asy
 })
 
 test('what can never work rejects the start, or ends a consumer that had begun', async () => {
-  const kit = living()
+  const kit = receiving()
   const error = new ConfigurationError('no tables')
   kit.world.check = () => Promise.reject(error)
-  await expect(kit.life.start()).rejects.toBe(error)
+  await expect(kit.receiver.start()).rejects.toBe(error)
   const later = await joined()
   crash(later, protocolError('INVALID_SESSION_TIMEOUT'))
   await later.clock.advance(60_000)
@@ -171,12 +171,12 @@ test('the user may say that a consumer is not to go on', async () => {
 test('a guard that is closed under the consumer ends it, and nothing else that is abandoned', async () => {
   const kit = await joined()
   const closing: Settlement = { kind: 'abandon', reason: 'closing' }
-  kit.life.known({ kind: 'abandon', reason: 'deadline' })
+  kit.receiver.known({ kind: 'abandon', reason: 'deadline' })
   expect(kit.ends).toEqual([])
-  kit.life.known(closing)
+  kit.receiver.known(closing)
   expect(kit.ends).toEqual([{ kind: 'closed' }])
-  kit.life.stop()
-  kit.life.known(closing)
+  kit.receiver.stop()
+  kit.receiver.known(closing)
   expect(kit.ends).toHaveLength(1)
 })
 
@@ -195,9 +195,9 @@ test('a consumer that says nothing is given up', async () => {
 test('a stop makes no new consumer, and lets the one there is go in bounded time', async () => {
   const kit = await joined()
   kit.world.disconnect = () => new Promise(() => undefined)
-  kit.life.stop()
+  kit.receiver.stop()
   expect(kit.calls).not.toContain('0 disconnect')
-  const finished = kit.life.finish()
+  const finished = kit.receiver.finish()
   await kit.clock.advance(3_000)
   await finished
   // Nobody wants to know any more how it ends.
@@ -209,18 +209,18 @@ test('a stop makes no new consumer, and lets the one there is go in bounded time
 })
 
 test('a stop ends a pause, and a start that was under way', async () => {
-  const kit = living()
+  const kit = receiving()
   kit.world.connect = () => Promise.reject(closed)
   await startOf(kit)
   expect(kit.clock.timers).toBe(1)
-  await kit.life.finish()
+  await kit.receiver.finish()
   await kit.clock.advance(60_000)
   expect([kit.consumers.length, kit.clock.timers]).toEqual([1, 0])
-  const starting = living()
+  const starting = receiving()
   const checked = Promise.withResolvers<void>()
   starting.world.check = () => checked.promise
-  const started = starting.life.start()
-  await starting.life.finish()
+  const started = starting.receiver.start()
+  await starting.receiver.finish()
   checked.resolve()
   await started
   expect(starting.calls).toEqual(['check', 'left'])
@@ -228,21 +228,21 @@ test('a stop ends a pause, and a start that was under way', async () => {
 
 // Red when nobody hangs up: its socket would keep the process alive.
 test('a consumer that connects when nobody wants it any more is let go', async () => {
-  const kit = living()
+  const kit = receiving()
   const connected = Promise.withResolvers<void>()
   kit.world.connect = () => connected.promise
-  const started = kit.life.start()
+  const started = kit.receiver.start()
   await kit.clock.advance(0)
-  await kit.life.finish()
+  await kit.receiver.finish()
   connected.resolve()
   await started
   expect(kit.calls.slice(2)).toEqual(['0 connect', '0 disconnect', '0 disconnect', 'left'])
 })
 
 test('a topic that was made anew is read from its beginning', async () => {
-  const kit = living()
+  const kit = receiving()
   kit.world.ids = new Map([['orders', 'first']])
-  const started = kit.life.start()
+  const started = kit.receiver.start()
   await kit.clock.advance(0)
   kit.join()
   await started
@@ -264,9 +264,9 @@ test('a topic that was made anew is read from its beginning', async () => {
 })
 
 test('a topic that appears is read by a new consumer at once, but not while the group is joined anew', async () => {
-  const kit = living({ topics: [/^orders/] })
+  const kit = receiving({ topics: [/^orders/] })
   kit.world.ids = new Map([['orders-1', 'a']])
-  const started = kit.life.start()
+  const started = kit.receiver.start()
   await kit.clock.advance(0)
   kit.join()
   await started
@@ -282,6 +282,6 @@ test('a topic that appears is read by a new consumer at once, but not while the 
   kit.world.isHeld = false
   await look()
   expect(kit.consumers).toHaveLength(2)
-  expect(kit.life.setback).toBeUndefined()
+  expect(kit.receiver.outage).toBeUndefined()
   expect(kit.logged).toMatchObject([{ level: 'info', fields: { appeared: ['orders-2'] } }])
 })

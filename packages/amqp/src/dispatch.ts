@@ -1,0 +1,182 @@
+import type { Settlement } from '@onceward/core'
+import {
+  DeliveryBuffer,
+  type GuardPort,
+  type LoopSignals,
+  type Startable,
+  type StartLimits,
+} from '@onceward/core/adapter'
+import type { DeliveryChannel } from './clients/amqplib.ts'
+import type { Received } from './delivery.ts'
+import type { Settings } from './options.ts'
+import { giveBack, type SettleAnswer, type SettleContext, settle } from './settle.ts'
+
+/** A message kept in hand, unacked, until its time. */
+interface Hold {
+  readonly sinceMs: number
+  /** The message waits for the store, however long that takes. */
+  readonly isOutage: boolean
+  readonly cancel: () => void
+}
+
+/** A held message waits this long before it asks a store that is said to be back again. */
+const REST_MS = 1_000
+
+export interface DispatcherOptions {
+  readonly port: GuardPort
+  readonly settings: Settings
+  readonly context: Omit<SettleContext, 'mayHold'>
+  readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
+  /** The settlement is stored. */
+  readonly onKnown: (settlement: Settlement) => void
+  /** The broker was told, or the message is held. */
+  readonly onSettled: (channel: DeliveryChannel) => void
+}
+
+/**
+ * The messages in hand, from the delivery until the broker was told: decides which of them run now. The prefetch bounds
+ * how many there are.
+ */
+export class Dispatcher {
+  readonly #options: DispatcherOptions
+  readonly #context: SettleContext
+  readonly #buffer: DeliveryBuffer<Received, SettleAnswer>
+  readonly #held = new Map<Received, Hold>()
+  /** Running messages per order key: in another call of the guard, a later message could overtake them. */
+  readonly #orders = new Map<string, number>()
+
+  constructor(options: DispatcherOptions) {
+    const { port, settings, signals, context, onKnown } = options
+    this.#options = options
+    this.#context = { ...context, mayHold: (why) => this.mayHold(why) }
+    this.#buffer = new DeliveryBuffer({
+      port,
+      settings,
+      signals,
+      findStartable: (pending, limits) => this.#findStartable(pending, limits),
+      onStart: (received) => this.#count(received, 1),
+      settle: (received, settlement) => settle(this.#context, received, settlement),
+      onKnown: (received, settlement) => {
+        this.#count(received, -1)
+        onKnown(settlement)
+      },
+      onSettled: (received, settlement, answer) => this.#settled(received, settlement, answer),
+    })
+  }
+
+  get inFlight(): number {
+    return this.#buffer.undecided + this.#buffer.settling + this.#held.size
+  }
+
+  /** Half of the prefetch stays free for messages that can run; while the store is down none can. */
+  mayHold(why: 'short' | 'outage'): boolean {
+    const { signals, settings } = this.#options
+    if (signals.stop.aborted) return false
+    return why === 'outage' || this.#held.size + 1 <= settings.prefetch / 2
+  }
+
+  take(received: Received): void {
+    this.#buffer.add([received])
+    this.#buffer.dispatchSoon()
+  }
+
+  /** The store is back: messages that waited for it run again, each at most once a second. */
+  resume(): void {
+    const nowMs = this.#options.port.runtime.monotonic()
+    for (const [received, { isOutage, sinceMs, cancel }] of [...this.#held]) {
+      if (!isOutage) continue
+      cancel()
+      this.#hold(received, { untilMs: Math.max(nowMs, sinceMs + REST_MS), sinceMs, isOutage })
+    }
+  }
+
+  /** Forgets the messages of a channel that closed, unless they run: the broker has them back. */
+  drop(channel: DeliveryChannel): void {
+    this.#buffer.takeBack((received) => received.channel === channel)
+    for (const received of [...this.#held.keys()].filter((each) => each.channel === channel)) {
+      this.#release(received)
+    }
+  }
+
+  /** Gives back everything that the guard has not been handed. */
+  clear(): void {
+    const unstarted = [...this.#buffer.takeBack(), ...this.#held.keys()]
+    for (const received of unstarted) this.#release(received)
+    this.#giveBack(unstarted)
+  }
+
+  /** Resolves when nothing is in hand. */
+  ended(): Promise<void> {
+    return this.#buffer.ended()
+  }
+
+  #findStartable(pending: readonly Received[], limits: StartLimits): Startable<Received> {
+    const groups = new Map<unknown, Received[]>()
+    const blocked: Received[] = []
+    let size = 0
+    for (const received of pending) {
+      const order = this.#orderOf(received)
+      const group = groups.get(order ?? received)
+      const needsSlot = group === undefined && groups.size >= limits.groups
+      if (size >= limits.deliveries || needsSlot) break
+      if (order !== undefined && this.#orders.has(order)) {
+        blocked.push(received)
+        continue
+      }
+      size += 1
+      if (group === undefined) groups.set(order ?? received, [received])
+      else group.push(received)
+    }
+    return { groups: [...groups.values()], considered: size + blocked.length, blocked }
+  }
+
+  /** Where the guard finds the lanes itself, all messages may share one, so one call at a time may run. */
+  #orderOf({ delivery }: Received): string | undefined {
+    return this.#options.port.settings.lanesAreUsers ? '' : delivery.orderingKey
+  }
+
+  #count(received: Received, more: 1 | -1): void {
+    const order = this.#orderOf(received)
+    if (order === undefined) return
+    const count = (this.#orders.get(order) ?? 0) + more
+    if (count === 0) this.#orders.delete(order)
+    else this.#orders.set(order, count)
+  }
+
+  #settled(received: Received, settlement: Settlement, untilMs: SettleAnswer): void {
+    const { onSettled, signals, port } = this.#options
+    if (untilMs !== undefined && received.channel.isOpen) {
+      const isOutage = settlement.kind === 'defer' && settlement.reason === 'store-down'
+      if (signals.stop.aborted) this.#giveBack([received])
+      else this.#hold(received, { untilMs, sinceMs: port.runtime.monotonic(), isOutage })
+    }
+    onSettled(received.channel)
+  }
+
+  #hold(
+    received: Received,
+    { untilMs, ...hold }: Omit<Hold, 'cancel'> & { readonly untilMs: number },
+  ): void {
+    const { runtime } = this.#options.port
+    const over = (): void => {
+      this.#release(received)
+      const { delivery, rounds } = received
+      const deliveryCount = (delivery.deliveryCount ?? 1) + 1
+      // Its run may have begun.
+      const again = { ...delivery, redelivered: true, deliveryCount }
+      this.take({ ...received, delivery: again, rounds: rounds + 1 })
+    }
+    const waitMs = Math.max(0, untilMs - runtime.monotonic())
+    const cancel = runtime.setTimer(over, waitMs, { keepAlive: false })
+    this.#held.set(received, { ...hold, cancel })
+  }
+
+  #release(received: Received): void {
+    this.#held.get(received)?.cancel()
+    this.#held.delete(received)
+  }
+
+  #giveBack(received: readonly Received[]): void {
+    this.#buffer.track(Promise.all(received.map((each) => giveBack(this.#context, each))))
+  }
+}

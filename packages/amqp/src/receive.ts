@@ -1,0 +1,283 @@
+import type { OncewardError, Settlement } from '@onceward/core'
+import {
+  type ConsumptionEnd,
+  endsWithin,
+  type GuardPort,
+  isFatal,
+  isGuardClosed,
+  type Outage,
+  Recovery,
+  STORE_LOOK_MS,
+  withTimeout,
+} from '@onceward/core/adapter'
+import type { ConsumeMessage } from 'amqplib'
+import type { AmqpConnection } from './client.ts'
+import { ConsumerChannel, type DeliveryChannel } from './clients/amqplib.ts'
+import type { Connector } from './clients/connector.ts'
+import type { Accept } from './delivery.ts'
+import type { Dispatcher } from './dispatch.ts'
+import {
+  BACKOFF,
+  type BrokerErrorKind,
+  CancelledError,
+  classifyError,
+  connectionGone,
+  isConnectionClosed,
+} from './errors.ts'
+import type { Settings } from './options.ts'
+
+export interface ReceiverOptions {
+  readonly port: GuardPort
+  readonly settings: Settings
+  readonly connector: Connector
+  readonly accept: Accept
+  readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'inFlight'>
+  /** Must have succeeded on a new connection before anything is consumed. */
+  readonly check: (connection: AmqpConnection) => Promise<void>
+  readonly onEnd: (end: ConsumptionEnd) => void
+}
+
+const OPEN_MS = 30_000
+/** A start waits this long for its outcome. */
+const START_MS = 45_000
+const CLOSE_MS = 2_000
+/** The end of a channel that lived this long does not count as one more failure in a row. */
+const STABLE_MS = 10_000
+
+/**
+ * Keeps a consumer on the queue, for ever. A channel, a consumer or a connection that ends is replaced after a pause
+ * (A1, A5, A12). While the store is down the consumer is cancelled, and the messages in hand are kept.
+ */
+export class Receiver {
+  lastProgressAt: Date | undefined
+  readonly #options: ReceiverOptions
+  readonly #recovery: Recovery<BrokerErrorKind>
+  /** Channels whose consumer the server cancelled, while some of their messages are in hand. */
+  readonly #retired = new Set<ConsumerChannel>()
+  #blocked: string | undefined
+  #channel: ConsumerChannel | undefined
+  #checked: AmqpConnection | undefined
+  #isBusy = false
+
+  constructor(options: ReceiverOptions) {
+    const { port, settings } = options
+    this.#options = options
+    this.#recovery = new Recovery<BrokerErrorKind>({
+      port,
+      fields: { queue: settings.queue },
+      classifyError,
+      backoff: BACKOFF,
+      onRetry: () => this.pump(),
+    })
+  }
+
+  get outage(): Outage | undefined {
+    const { outage } = this.#recovery
+    if (outage !== undefined || this.#blocked === undefined) return outage
+    return { state: 'recovering', reason: `the broker blocks publishers: ${this.#blocked}` }
+  }
+
+  /** @throws {@link ConfigurationError} for what can never work. */
+  async start(): Promise<void> {
+    const step = this.#step()
+    if (await endsWithin(this.#options.port.runtime, step, START_MS)) {
+      const error = await step
+      if (error !== undefined) throw error
+      return
+    }
+    // A connection with amqplib's own recovery answers only once it is there.
+    this.#recovery.begin({ state: 'recovering', reason: 'the connection is not there yet' })
+    void step.then((error) => this.#endOn(error))
+  }
+
+  /** Resolves when no more messages come, or the broker does not answer. */
+  async stop(): Promise<void> {
+    this.#recovery.stop()
+    await this.stopDeliveries()
+  }
+
+  /** Cancels the consumer, so that messages given back afterwards go to other consumers. */
+  async stopDeliveries(): Promise<true> {
+    const cancelled = this.#channel?.cancel().catch(() => undefined)
+    if (cancelled !== undefined) {
+      await endsWithin(this.#options.port.runtime, cancelled, CLOSE_MS)
+    }
+    return true
+  }
+
+  /** Closes its channels: the broker takes back what was not settled. */
+  async finish(): Promise<void> {
+    const channels = [...this.#retired, ...(this.#channel === undefined ? [] : [this.#channel])]
+    this.#channel = undefined
+    await Promise.all(channels.map((channel) => this.#close(channel)))
+  }
+
+  /** A settlement is stored: the store has answered. */
+  known(settlement: Settlement): void {
+    if (isGuardClosed(settlement) && !this.#recovery.isStopped) {
+      this.#options.onEnd({ kind: 'closed' })
+    }
+    this.pump()
+  }
+
+  settled(deliveries: DeliveryChannel): void {
+    this.#recovery.succeeded()
+    this.#progressed()
+    for (const channel of this.#retired) {
+      if (channel.deliveries === deliveries && deliveries.inHand === 0) void this.#close(channel)
+    }
+    this.pump()
+  }
+
+  blocked(reason: string | undefined): void {
+    if (reason === this.#blocked) return
+    this.#blocked = reason
+    const { port, settings } = this.#options
+    const fields = { queue: settings.queue, reason }
+    if (reason !== undefined) port.logger.warn(fields, 'the broker blocks publishers')
+    else port.logger.info(fields, 'the broker no longer blocks publishers')
+  }
+
+  /** Brings the consumer into the state that it should be in. */
+  pump(): void {
+    const { isStopped, isPausing, outage } = this.#recovery
+    if (isStopped || isPausing || this.#isBusy) return
+    const isConsuming = this.#channel?.isConsuming && outage === undefined
+    if (isConsuming && this.#options.port.availability().kind === 'available') return
+    void this.#step().then((error) => this.#endOn(error))
+  }
+
+  #endOn(error: OncewardError | undefined): void {
+    if (error !== undefined) this.#options.onEnd({ kind: 'fatal', error })
+  }
+
+  /** Answers the error that ends the consumer, if there is one. */
+  async #step(): Promise<OncewardError | undefined> {
+    this.#isBusy = true
+    try {
+      const channel = this.#channel ?? (await this.#open())
+      if (!this.#recovery.isStopped) await this.#adjust(channel)
+      return undefined
+    } catch (error) {
+      return this.#failed(error)
+    } finally {
+      this.#isBusy = false
+    }
+  }
+
+  async #open(): Promise<ConsumerChannel> {
+    const { port, connector } = this.#options
+    await port.open()
+    const connection = await connector.open()
+    const opening = this.#openOn(connection)
+    if (!connector.isOurs) return opening
+    try {
+      return await withTimeout(port.runtime, opening, { call: 'a new channel', budgetMs: OPEN_MS })
+    } catch (error) {
+      const { kind } = classifyError(error)
+      if (kind === 'network') connector.discard()
+      throw error
+    }
+  }
+
+  async #openOn(connection: AmqpConnection): Promise<ConsumerChannel> {
+    const { port, settings } = this.#options
+    if (this.#checked !== connection) {
+      await this.#options.check(connection)
+      this.#checked = connection
+    }
+    const opened = await connection.createChannel()
+    const channel = new ConsumerChannel(opened)
+    const openedAtMs = port.runtime.monotonic()
+    let error: unknown
+    opened.on('error', (why: unknown) => {
+      error = why
+    })
+    opened.on('close', () => this.#lost(channel, error, openedAtMs))
+    await opened.prefetch(settings.prefetch)
+    if (this.#recovery.isStopped) await this.#close(channel)
+    else this.#channel = channel
+    return channel
+  }
+
+  async #adjust(channel: ConsumerChannel): Promise<void> {
+    const { port, dispatcher } = this.#options
+    const availability = port.availability()
+    if (availability.kind === 'available') {
+      if (!channel.isConsuming) await this.#subscribe(channel)
+      if (this.#channel === channel && this.#recovery.end()?.state === 'paused') dispatcher.resume()
+      return
+    }
+    this.#recovery.storeIsDown(availability.error)
+    // Some message must ask the store again: one in hand, or else the next one.
+    const waitMs = availability.retryAt - port.runtime.now()
+    const mayAsk = dispatcher.inFlight === 0 && waitMs <= 0
+    if (mayAsk && !channel.isConsuming) await this.#subscribe(channel)
+    else if (!mayAsk) await channel.cancel()
+    this.#recovery.pause(Math.min(Math.max(waitMs, STORE_LOOK_MS / 10), STORE_LOOK_MS))
+  }
+
+  async #subscribe(channel: ConsumerChannel): Promise<void> {
+    const { queue, consumer } = this.#options.settings
+    const options = { ...consumer, noAck: false }
+    await channel.consume(queue, options, (message) => this.#delivered(channel, message))
+    if (this.#recovery.isStopped) await channel.cancel()
+  }
+
+  /** Never throws: amqplib would close the channel, or leave the message unsettled for ever (A4). */
+  #delivered(channel: ConsumerChannel, message: ConsumeMessage | null): void {
+    const { port, accept, dispatcher, settings } = this.#options
+    if (message === null) {
+      this.#cancelled(channel)
+      return
+    }
+    try {
+      this.#progressed()
+      dispatcher.take(accept(message, channel.deliveries))
+    } catch (error) {
+      port.logger.error({ queue: settings.queue, err: error }, 'a delivery could not be taken')
+    }
+  }
+
+  /** The server cancelled the consumer; its channel is still good for settling (A5). */
+  #cancelled(channel: ConsumerChannel): void {
+    channel.cancelled()
+    if (this.#channel !== channel) return
+    this.#channel = undefined
+    if (channel.deliveries.inHand > 0) this.#retired.add(channel)
+    else void this.#close(channel)
+    this.#endOn(this.#failed(new CancelledError(this.#options.settings.queue)))
+  }
+
+  #lost(channel: ConsumerChannel, error: unknown, openedAtMs: number): void {
+    channel.deliveries.closed()
+    this.#retired.delete(channel)
+    this.#options.dispatcher.drop(channel.deliveries)
+    if (this.#channel !== channel) return
+    this.#channel = undefined
+    const livedMs = this.#options.port.runtime.monotonic() - openedAtMs
+    if (livedMs > STABLE_MS) this.#recovery.succeeded()
+    this.#endOn(this.#failed(error ?? new Error('channel closed')))
+  }
+
+  /** Answers an error that ends the consumer; any other error is retried. */
+  #failed(error: unknown): OncewardError | undefined {
+    if (this.#recovery.isStopped) return undefined
+    const { connector } = this.#options
+    // Once the queue was there, a queue that is missing may come back.
+    if (isFatal(error) && this.#checked === undefined) return error
+    if (connector.isOver(error)) return connectionGone(error)
+    if (isConnectionClosed(error)) connector.discard()
+    this.#recovery.failed(error)
+    return undefined
+  }
+
+  async #close(channel: ConsumerChannel): Promise<void> {
+    this.#retired.delete(channel)
+    await channel.close(this.#options.port.runtime)
+  }
+
+  #progressed(): void {
+    this.lastProgressAt = new Date(this.#options.port.runtime.now())
+  }
+}

@@ -1,0 +1,20 @@
+import type { GuardPort } from '../model/guard-port.ts'
+import type { Publish } from '../model/inbox.ts'
+
+/** Where dead messages go. */
+export type DeadLetterPlace =
+  | { readonly kind: 'publish'; readonly publish: Publish }
+  /** The broker moves them: a redrive policy, or the queue's own dead-letter exchange. */
+  | { readonly kind: 'broker' }
+  /** The row in `failed_events` is the place; nothing is published. */
+  | { readonly kind: 'record' }
+
+/** Lets the guard's poller publish dead letters that no redelivery brings back. The answer unregisters. */
+export function registerPublisher(
+  port: Pick<GuardPort, 'registerPublisher'>,
+  source: { readonly broker: string; readonly queue: string },
+  place: DeadLetterPlace,
+): () => void {
+  if (place.kind !== 'publish') return () => undefined
+  return port.registerPublisher(source, place.publish)
+}

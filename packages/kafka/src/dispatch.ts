@@ -1,0 +1,186 @@
+import type { Settlement } from '@onceward/core'
+import {
+  type GuardPort,
+  isGuardClosed,
+  oncePerTurn,
+  Prefetch,
+  processAndSettle,
+  STORE_LOOK_MS,
+} from '@onceward/core/adapter'
+import type { FetchedBatch } from './clients/kafkajs.ts'
+import type { PartitionBatches } from './clients/partition-batches.ts'
+import { type InHand, nameOf } from './offsets.ts'
+import type { Settings } from './options.ts'
+import { createSettleContext, type SettleAnswer, type SettleContext, settle } from './settle.ts'
+
+export interface DispatcherOptions {
+  readonly port: GuardPort
+  readonly settings: Settings
+  readonly batches: Pick<
+    PartitionBatches,
+    'open' | 'isHeld' | 'isSuspect' | 'commit' | 'over' | 'inFlight' | 'clear' | 'ended'
+  >
+  /** The settlement is stored. */
+  readonly onKnown: (settlement: Settlement) => void
+}
+
+/** Decides which of the records in hand run now, and carries out their settlements. */
+export class Dispatcher {
+  readonly #options: DispatcherOptions
+  readonly #context: SettleContext
+  readonly #prefetch: Prefetch
+  /** All slots that one turn of the event loop frees are filled by one call of the guard. */
+  readonly #pumpSoon: () => void = oncePerTurn(() => this.pump())
+  readonly #isBatch: boolean
+  #calls = 0
+  #running = 0
+  /** The partition whose records ran last. */
+  #last: string | undefined
+  #isProbing = false
+  #wake: { readonly atMs: number; readonly cancel: () => void } | undefined
+
+  constructor(options: DispatcherOptions) {
+    const { port, settings } = options
+    const { concurrency, transaction } = port.settings
+    const { batchSize } = settings
+    this.#options = options
+    this.#isBatch = transaction === 'batch'
+    this.#prefetch = new Prefetch(concurrency, batchSize)
+    this.#context = createSettleContext(port, settings)
+  }
+
+  /** Records that were fetched and are not settled. */
+  get inFlight(): number {
+    return this.#options.batches.inFlight
+  }
+
+  /** Starts nothing more: records that do not run stay unread for the next member. */
+  clear(): void {
+    this.#options.batches.clear()
+  }
+
+  /** Resolves when nothing runs and every offset was committed. Never rejects. */
+  ended(): Promise<void> {
+    return this.#options.batches.ended()
+  }
+
+  /** Ends the timer that would outlive the consumer. */
+  close(): void {
+    this.#wake?.cancel()
+    this.#wake = undefined
+  }
+
+  /** Hands the guard what may run now. */
+  pump(): void {
+    const { open: batches, isHeld } = this.#options.batches
+    const gate = isHeld ? 'shut' : this.#gate()
+    if (gate === 'shut') return
+    const nowMs = this.#options.port.runtime.monotonic()
+    // Partitions take turns: the one that had the last turn comes last.
+    const next = 1 + batches.findIndex((batch) => nameOf(batch) === this.#last)
+    for (const batch of [...batches.slice(next), ...batches.slice(0, next)]) {
+      while (this.#dispatch(batch, gate === 'probe' ? 1 : this.#room(batches))) {
+        this.#last = nameOf(batch)
+        if (gate !== 'probe') continue
+        this.#isProbing = true
+        return
+      }
+    }
+    const dueMs = Math.min(...batches.map(({ progress }) => progress.nextDueMs(nowMs)))
+    if (Number.isFinite(dueMs)) this.#wakeAt(dueMs)
+  }
+
+  /** While the store is down, one record at a time finds out whether it is back. */
+  #gate(): 'open' | 'probe' | 'shut' {
+    const { port } = this.#options
+    const availability = port.availability()
+    if (availability.kind === 'available') return 'open'
+    const waitMs = availability.retryAt - port.runtime.now()
+    if (waitMs <= 0 && !this.#isProbing) return 'probe'
+    this.#wakeAt(port.runtime.monotonic() + Math.max(1, Math.min(waitMs, STORE_LOOK_MS)))
+    return 'shut'
+  }
+
+  #room(batches: readonly FetchedBatch[]): number {
+    const { port, settings } = this.#options
+    const { concurrency } = port.settings
+    const { batchSize } = settings
+    if (this.#isBatch) return this.#calls < concurrency ? batchSize : 0
+    const idle = concurrency - batches.reduce((sum, { progress }) => sum + progress.busy, 0)
+    const ahead = this.#prefetch.capacity - this.#running
+    // Records taken ahead keep the slots busy meanwhile, so the next call can be a large one.
+    const isWorthwhile = ahead >= Math.max(1, this.#prefetch.ahead / 2)
+    return Math.min(batchSize, Math.max(idle, isWorthwhile ? ahead : 0))
+  }
+
+  #dispatch(batch: FetchedBatch, room: number): boolean {
+    const { port, batches } = this.#options
+    if (batch.isCommitting || batch.stop.signal.aborted) return false
+    const suspect = batches.isSuspect
+    if (suspect && batch.progress.running > 0) return false
+    const items = batch.progress.take(port.runtime.monotonic(), room)
+    if (items.length === 0) return false
+    void this.#run(batch, items, suspect)
+    return true
+  }
+
+  async #run(batch: FetchedBatch, items: readonly InHand[], suspect: boolean): Promise<void> {
+    const { port, onKnown } = this.#options
+    const startedAtMs = port.runtime.monotonic()
+    for (const item of items) {
+      if (suspect) item.delivery = { ...item.delivery, redelivered: true }
+    }
+    this.#calls += 1
+    this.#running += items.length
+    await processAndSettle(port, items, {
+      stop: batch.stop.signal,
+      abort: batch.abort.signal,
+      settle: async (item, settlement) => {
+        this.#isProbing = false
+        this.#prefetch.note(port.runtime.monotonic() - startedAtMs)
+        // A stopped batch answers the same as a closed guard; only from other batches does it mean a closed guard.
+        if (!(batch.stop.signal.aborted && isGuardClosed(settlement))) onKnown(settlement)
+        this.#meet(batch, item, await settle(this.#context, item.record, settlement))
+      },
+    })
+    this.#calls -= 1
+    if (suspect) await this.#commitFirst(batch)
+    this.pump()
+  }
+
+  /** While records are suspect, none starts before the offset of the ones before it is committed (design.md §6). */
+  async #commitFirst(batch: FetchedBatch): Promise<void> {
+    if (batch.isOver) return
+    batch.isCommitting = true
+    await this.#options.batches.commit(batch)
+    batch.isCommitting = false
+  }
+
+  #meet(batch: FetchedBatch, item: InHand, answer: SettleAnswer): void {
+    const nowMs = this.#options.port.runtime.monotonic()
+    this.#running -= 1
+    batch.lastKnownAtMs = nowMs
+    if (answer.kind === 'settled') batch.progress.settle(item)
+    else batch.progress.postpone(item, dueOf(answer, nowMs))
+    if (batch.isOver) this.#options.batches.over(batch)
+    this.#pumpSoon()
+  }
+
+  #wakeAt(atMs: number): void {
+    if (this.#wake !== undefined && this.#wake.atMs <= atMs) return
+    this.#wake?.cancel()
+    const { runtime } = this.#options.port
+    const wake = (): void => {
+      this.#wake = undefined
+      this.pump()
+    }
+    // A timer may fire a fraction early.
+    const delayMs = Math.max(0, atMs - runtime.monotonic()) + 1
+    this.#wake = { atMs, cancel: runtime.setTimer(wake, delayMs) }
+  }
+}
+
+function dueOf(answer: Exclude<SettleAnswer, { kind: 'settled' }>, nowMs: number): number {
+  if (answer.kind === 'later') return nowMs + answer.waitMs
+  return answer.kind === 'left' ? Number.POSITIVE_INFINITY : nowMs
+}

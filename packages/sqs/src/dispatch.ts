@@ -1,0 +1,183 @@
+import type { Settlement } from '@onceward/core'
+import {
+  byOrderingKey,
+  DeliveryBuffer,
+  type GuardPort,
+  type LoopSignals,
+  Prefetch,
+  type Startable,
+  type StartLimits,
+} from '@onceward/core/adapter'
+import type { Received } from './delivery.ts'
+import type { Settings } from './options.ts'
+import { giveBack, type SettleAnswer, type SettleContext, settle } from './settle.ts'
+
+/** A message that is visible again within this time is left to its next receive. */
+const MARGIN_MS = 2_000
+/** A parked message waits this long before it asks a store that is said to be available again. */
+const REST_MS = 1_000
+
+export interface DispatcherOptions {
+  readonly port: GuardPort
+  readonly settings: Settings
+  readonly context: SettleContext
+  readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
+  /** The settlement is stored. */
+  readonly onKnown: (settlement: Settlement) => void
+  /** SQS was told. */
+  readonly onSettled: () => void
+  /** There may be room now, or something to resume. */
+  readonly onRoom: () => void
+}
+
+interface Parked extends Received {
+  /** Set by a timer. Comparing clocks instead, a timer that fires a fraction early would leave the message parked. */
+  isRested: boolean
+}
+
+/** The messages in hand, from the receive until SQS has taken their settlement: decides which of them run now. */
+export class Dispatcher {
+  readonly #options: DispatcherOptions
+  readonly #buffer: DeliveryBuffer<Received, SettleAnswer>
+  readonly #prefetch: Prefetch
+  /** Hidden until the store answers again. */
+  #parked: Parked[] = []
+
+  constructor(options: DispatcherOptions) {
+    const { port, settings, signals, context, onKnown } = options
+    const { concurrency, transaction } = port.settings
+    const { batchSize } = settings
+    this.#options = options
+    this.#prefetch =
+      transaction === 'batch'
+        ? new Prefetch(concurrency * batchSize, batchSize)
+        : new Prefetch(concurrency, Math.max(concurrency, 10))
+    this.#buffer = new DeliveryBuffer({
+      port,
+      settings,
+      signals,
+      findStartable,
+      settle: (received, settlement) => settle(context, received, settlement),
+      onKnown: (_received, settlement, elapsedMs) => {
+        this.#prefetch.note(elapsedMs)
+        onKnown(settlement)
+      },
+      onSettled: (received, settlement, answer) => this.#settled(received, settlement, answer),
+      onRefilled: options.onRoom,
+    })
+  }
+
+  get inFlight(): number {
+    return this.#buffer.undecided + this.#buffer.settling + this.#parked.length
+  }
+
+  get capacity(): number {
+    return this.#prefetch.capacity
+  }
+
+  /** How many more messages may be asked for. */
+  get room(): number {
+    const { capacity } = this.#prefetch
+    // Settling waits for SQS, not for a handler. The bound matters only if SQS hangs.
+    if (this.#buffer.settling > 2 * capacity + 50) return 0
+    return capacity - this.#buffer.undecided - this.#parked.length
+  }
+
+  /** The least room that is worth a receive: messages taken ahead keep the handlers busy meanwhile. */
+  get worthwhile(): number {
+    return Math.max(1, Math.min(10, this.#prefetch.ahead))
+  }
+
+  take(received: readonly Received[]): void {
+    this.#buffer.add(byOrderingKey(received).flat())
+    this.#buffer.dispatch()
+  }
+
+  /** Hides messages until the store answers, without asking it. */
+  park(received: readonly Received[]): void {
+    const until = this.#options.port.runtime.now()
+    for (const each of received) {
+      const settled = this.#buffer.settle(each, { kind: 'defer', reason: 'store-down', until })
+      this.#buffer.track(settled)
+    }
+  }
+
+  /**
+   * Takes up parked messages: the group that has waited longest, or all that have rested. Answers whether any was.
+   *
+   * Always taking the first group instead would let one whose own handler fails be the only one to ask the store.
+   */
+  resume(most: 'one' | 'all'): boolean {
+    const { context, port } = this.#options
+    const nowMs = port.runtime.monotonic()
+    const hidden = this.#parked.filter(({ hiddenUntilMs }) => hiddenUntilMs > nowMs + MARGIN_MS)
+    const group =
+      most === 'all' ? hidden.filter(({ isRested }) => isRested) : byOrderingKey(hidden)[0]
+    const chosen = (group ?? []).toSorted((a, b) => a.sequence - b.sequence)
+    this.#parked = hidden.filter((each) => !chosen.includes(each))
+    for (const received of chosen) context.ticker.hold(received)
+    this.take(chosen)
+    return chosen.length > 0
+  }
+
+  /** Gives back everything that the guard has not been handed. */
+  clear(): void {
+    const unstarted = [...this.#buffer.takeBack(), ...this.#parked]
+    this.#parked = []
+    this.refuse(unstarted)
+  }
+
+  /** Gives messages back. */
+  refuse(received: readonly Received[]): void {
+    const { context } = this.#options
+    const givenBack = Promise.all(received.map((each) => giveBack(context, each)))
+    this.#buffer.track(givenBack, received.length)
+  }
+
+  /** Resolves when nothing is in hand. */
+  ended(): Promise<void> {
+    return this.#buffer.ended()
+  }
+
+  #settled(received: Received, settlement: Settlement, hiddenUntilMs: SettleAnswer): void {
+    const { signals, onSettled } = this.#options
+    const isOutage = settlement.kind === 'defer' && settlement.reason === 'store-down'
+    if (isOutage && hiddenUntilMs !== undefined && !signals.stop.aborted) {
+      this.#keepParked(received, hiddenUntilMs)
+    }
+    onSettled()
+  }
+
+  #keepParked(received: Received, hiddenUntilMs: number): void {
+    const { port, onRoom } = this.#options
+    // Its run may have begun.
+    const delivery = { ...received.delivery, redelivered: true }
+    const parked: Parked = { ...received, delivery, hiddenUntilMs, isRested: false }
+    this.#parked.push(parked)
+    const rested = (): void => {
+      parked.isRested = true
+      onRoom()
+    }
+    port.runtime.setTimer(rested, REST_MS, { keepAlive: false })
+  }
+}
+
+/** Whole groups only: SQS brings no more of a group while some of it is in hand, so splitting one gains nothing. */
+function findStartable(pending: readonly Received[], limits: StartLimits): Startable<Received> {
+  const groups: (readonly Received[])[] = []
+  let considered = 0
+  while (groups.length < limits.groups && considered < pending.length) {
+    const end = endOfGroup(pending, considered)
+    if (considered > 0 && end > limits.deliveries) break
+    groups.push(pending.slice(considered, end))
+    considered = end
+  }
+  return { groups, considered, blocked: [] }
+}
+
+function endOfGroup(pending: readonly Received[], start: number): number {
+  const key = pending[start]?.delivery.orderingKey
+  let end = start + 1
+  while (key !== undefined && pending[end]?.delivery.orderingKey === key) end += 1
+  return end
+}

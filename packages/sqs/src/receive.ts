@@ -1,0 +1,232 @@
+import type { Message } from '@aws-sdk/client-sqs'
+import type { OncewardError, Settlement } from '@onceward/core'
+import {
+  type Availability,
+  byOrderingKey,
+  type ConsumptionEnd,
+  type GuardPort,
+  isFatal,
+  isGuardClosed,
+  type Outage,
+  Recovery,
+  STORE_LOOK_MS,
+} from '@onceward/core/adapter'
+import { ENTRIES, type SqsApi } from './client.ts'
+import type { Accept, Received } from './delivery.ts'
+import type { Dispatcher } from './dispatch.ts'
+import { BACKOFF, type BrokerErrorKind, classifyError } from './errors.ts'
+import type { Settings } from './options.ts'
+
+export interface ReceiverOptions {
+  readonly port: GuardPort
+  readonly api: Pick<SqsApi, 'receive'>
+  readonly settings: Settings
+  readonly accept: Accept
+  readonly dispatcher: Pick<
+    Dispatcher,
+    'capacity' | 'room' | 'worthwhile' | 'take' | 'park' | 'resume' | 'refuse'
+  >
+  /** Must have succeeded before the first receive. */
+  readonly check: () => Promise<void>
+  readonly onEnd: (end: ConsumptionEnd) => void
+}
+
+interface Poll {
+  readonly max: number
+  readonly waitMs: number
+  readonly startedAtMs: number
+  /** Sent to learn whether the store is back. */
+  readonly isProbe: boolean
+}
+
+type Down = Extract<Availability, { kind: 'down' }>
+
+/** Long polls at once; each brings up to ten messages. */
+const MOST_POLLS = 10
+/** Between two receives that came back empty without having waited. */
+const EMPTY_PAUSE_MS = 200
+
+/**
+ * Receives as much as can start soon, for ever. An error of SQS is retried after a pause (trap T16: one transient error
+ * silently ends a naive poll loop). While the store is down, one message at a time finds out whether it is back.
+ */
+export class Receiver {
+  lastProgressAt: Date | undefined
+  readonly #options: ReceiverOptions
+  readonly #recovery: Recovery<BrokerErrorKind>
+  readonly #receiving = new AbortController()
+  readonly #polls = new Set<Promise<void>>()
+  #check: 'due' | 'running' | 'done' = 'due'
+  /** Polls wanted at once: one more whenever a poll brought something, one while the queue is empty. */
+  #wantedPolls = 1
+  /** Messages that the polls under way may bring. */
+  #reserved = 0
+  #isProbing = false
+
+  constructor(options: ReceiverOptions) {
+    const { port, settings } = options
+    this.#options = options
+    this.#recovery = new Recovery<BrokerErrorKind>({
+      port,
+      fields: { queue: settings.queueUrl },
+      classifyError,
+      backoff: BACKOFF,
+      onRetry: () => this.pump(),
+    })
+  }
+
+  get outage(): Outage | undefined {
+    return this.#recovery.outage
+  }
+
+  /** @throws {@link ConfigurationError}; any other error is retried. */
+  async start(): Promise<void> {
+    const error = await this.#runCheck()
+    if (error !== undefined) throw error
+    this.pump()
+  }
+
+  /** Aborts the receives alone: settlements under way must arrive. */
+  async stop(): Promise<void> {
+    this.#recovery.stop()
+    this.#receiving.abort()
+    await Promise.allSettled(this.#polls)
+  }
+
+  /** A settlement is stored: the store has answered. */
+  known(settlement: Settlement): void {
+    this.#isProbing = false
+    if (isGuardClosed(settlement) && !this.#recovery.isStopped) {
+      this.#options.onEnd({ kind: 'closed' })
+    }
+  }
+
+  progressed(): void {
+    this.lastProgressAt = new Date(this.#options.port.runtime.now())
+  }
+
+  /** Receives if there is reason to. */
+  pump(): void {
+    const { isStopped, isPausing } = this.#recovery
+    if (isStopped || isPausing || this.#check === 'running') return
+    if (this.#check === 'due') return void this.#checkAgain()
+    const { port, dispatcher } = this.#options
+    const availability = port.availability()
+    if (availability.kind === 'down') {
+      this.#probe(availability)
+      return
+    }
+    if (this.outage?.state === 'paused') this.#recovery.end()
+    dispatcher.resume('all')
+    while (this.#polls.size < this.#wantedPolls) {
+      const room = dispatcher.room - this.#reserved
+      if (room < dispatcher.worthwhile) return
+      this.#poll(Math.min(ENTRIES, room, this.#options.settings.batchSize), false)
+    }
+  }
+
+  /** Lets one message ask the store, one in hand if there is any: each receive counts towards `maxReceiveCount`. */
+  #probe({ retryAt, error }: Down): void {
+    const { port, dispatcher } = this.#options
+    this.#recovery.storeIsDown(error)
+    const waitMs = retryAt - port.runtime.now()
+    if (waitMs > 0) this.#recovery.pause(Math.min(waitMs, STORE_LOOK_MS))
+    if (waitMs > 0 || this.#isProbing) return
+    const isInHand = dispatcher.resume('one')
+    this.#isProbing = isInHand || this.#polls.size === 0
+    if (this.#isProbing && !isInHand) this.#poll(1, true)
+  }
+
+  #poll(max: number, isProbe: boolean): void {
+    const { port, settings } = this.#options
+    // After an outage the first receive does not wait: it only has to show that SQS answers.
+    const waitMs = this.outage?.state === 'recovering' ? 0 : settings.longPollMs
+    const startedAtMs = port.runtime.monotonic()
+    this.#reserved += max
+    const poll = this.#receive({ max, waitMs, startedAtMs, isProbe }).then(() => {
+      this.#polls.delete(poll)
+      this.pump()
+    })
+    this.#polls.add(poll)
+  }
+
+  async #receive(poll: Poll): Promise<void> {
+    const { api, settings, accept } = this.#options
+    const { max, waitMs, startedAtMs, isProbe } = poll
+    try {
+      const request = { max, waitMs, visibilityMs: settings.visibilityMs }
+      const messages = await api.receive(request, this.#receiving.signal)
+      this.#reserved -= max
+      this.#answered(poll, messages)
+      this.#take(accept(messages, startedAtMs), isProbe)
+    } catch (error) {
+      this.#reserved -= max
+      if (isProbe) this.#isProbing = false
+      this.#failed(error)
+    }
+  }
+
+  #answered({ waitMs, startedAtMs, isProbe }: Poll, messages: readonly Message[]): void {
+    const { port, settings, dispatcher } = this.#options
+    this.progressed()
+    this.#recovery.succeeded()
+    if (this.outage?.state === 'recovering') this.#recovery.end()
+    if (messages.length > 0) {
+      const most = Math.min(MOST_POLLS, Math.ceil(dispatcher.capacity / ENTRIES))
+      this.#wantedPolls = Math.min(this.#wantedPolls + 1, most)
+      return
+    }
+    this.#wantedPolls = 1
+    if (isProbe) this.#isProbing = false
+    const waitedMs = port.runtime.monotonic() - startedAtMs
+    const isShort = settings.longPollMs < 1_000 || waitedMs < waitMs / 2
+    if (isShort) this.#recovery.pause(EMPTY_PAUSE_MS * (1 + port.runtime.random()))
+  }
+
+  #take(received: readonly Received[], isProbe: boolean): void {
+    const { port, dispatcher } = this.#options
+    const availability = port.availability()
+    if (this.#recovery.isStopped) dispatcher.refuse(received)
+    else if (availability.kind === 'available' || isProbe) dispatcher.take(received)
+    else this.#takeLate(received, availability)
+  }
+
+  /** Messages of a poll from before the outage wait for the store; one group of them may ask it. */
+  #takeLate(received: readonly Received[], { retryAt }: Down): void {
+    const { port, dispatcher } = this.#options
+    const mayProbe = !this.#isProbing && retryAt <= port.runtime.now()
+    const probe = mayProbe ? (byOrderingKey(received)[0] ?? []) : []
+    this.#isProbing ||= probe.length > 0
+    dispatcher.take(probe)
+    dispatcher.park(received.filter((each) => !probe.includes(each)))
+  }
+
+  #failed(error: unknown): void {
+    this.#wantedPolls = 1
+    if (isFatal(error)) this.#options.onEnd({ kind: 'fatal', error })
+    // Several polls that fail together are one failure.
+    if (!(this.#recovery.isStopped || this.#recovery.isPausing)) this.#recovery.failed(error)
+  }
+
+  /** Answers the error that ends the consumer, if there is one. */
+  async #runCheck(): Promise<OncewardError | undefined> {
+    this.#check = 'running'
+    try {
+      await this.#options.check()
+      this.#check = 'done'
+      this.#recovery.succeeded()
+      this.#recovery.end()
+    } catch (error) {
+      this.#check = 'due'
+      if (isFatal(error)) return error
+      this.#recovery.failed(error)
+    }
+    return undefined
+  }
+
+  async #checkAgain(): Promise<void> {
+    const error = await this.#runCheck()
+    if (error !== undefined) this.#options.onEnd({ kind: 'fatal', error })
+    else this.pump()
+  }
+}
