@@ -2,7 +2,8 @@ import type { DeadLetterRef, Refusal } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { counted, fresh, newDelivery, newEvent } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type DeadLetterFilter, deadLetters, type StoredDeadLetter } from './dead-letters.ts'
+import type { DeadLetterFilter } from './dead-letter-filter.ts'
+import { deadLetters, type StoredDeadLetter } from './dead-letters.ts'
 import { all, lockWaiters, newEvents, type TestInbox, testInbox } from './fixtures/inbox.ts'
 import { MAX_STORED_BYTES } from './statements/delivery-columns.ts'
 
@@ -176,7 +177,7 @@ describe('replay', () => {
     const report = await deadLetters.replay({ consumer: 'billing', kind: 'event', limit: 15 })
     expect(report.done).toHaveLength(15)
     expect(await listed({ kind: 'event' })).toHaveLength(5)
-    expect((await deadLetters.replay({})).done).toHaveLength(6)
+    expect((await deadLetters.replay({ all: true })).done).toHaveLength(6)
     expect(await listed()).toEqual([])
   })
 

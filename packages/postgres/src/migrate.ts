@@ -1,4 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
+import { refuseUnknownNames, shown } from '@onceward/core/adapter'
 import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
 import { MIGRATIONS, type Migration } from './sql/index.ts'
 import { DEFAULT_SCHEMA, quotedSchema } from './statements/schema-name.ts'
@@ -31,6 +32,12 @@ export interface Migrated {
  * @throws {@link ConfigurationError} when the tables are newer than this code; nothing was changed.
  */
 export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Promise<Migrated> {
+  refuseUnknownNames('migrate', options, { schema: true, leases: true })
+  if (options.leases !== undefined && !['logged', 'unlogged'].includes(options.leases)) {
+    throw new ConfigurationError(
+      `Expected \`leases\` to be 'logged' or 'unlogged', got \`${shown(String(options.leases))}\`.`,
+    )
+  }
   const schema = options.schema ?? DEFAULT_SCHEMA
   const quoted = quotedSchema(schema)
   return inTransaction(pool, async (client) => {
