@@ -2,9 +2,8 @@ import type { DeadLetterRef, Refusal } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { counted, fresh, newDelivery, newEvent } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { DeadLetterFilter } from './dead-letter-filter.ts'
-import { deadLetters, type StoredDeadLetter } from './dead-letters.ts'
 import { all, lockWaiters, newEvents, type TestInbox, testInbox } from './fixtures/inbox.ts'
+import { type DeadLetterFilter, deadLetters, type StoredDeadLetter } from './index.ts'
 import { MAX_STORED_BYTES } from './statements/delivery-columns.ts'
 
 let inbox: TestInbox

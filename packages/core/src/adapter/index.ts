@@ -20,8 +20,8 @@ export {
   portOf,
   type RunHooks,
 } from '../model/guard-port.ts'
-export { type KnownNames, refuseUnknownNames, unknownNames } from '../options/known-names.ts'
-export { shown } from '../options/shown.ts'
+export { type KnownNames, refuseUnknownNames, unknownNames } from '../model/known-names.ts'
+export { shown } from '../model/shown.ts'
 export {
   type ConsumerLoop,
   type ConsumptionEnd,

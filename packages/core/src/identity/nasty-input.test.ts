@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { NASTY_JSON, type NastyJson } from '../fixtures/nasty-json.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
+import type { FingerprintRule } from '../options/resolved-options.ts'
 import { decodeDelivery } from './decode.ts'
-import { type FingerprintRule, fingerprintOf } from './fingerprint.ts'
+import { fingerprintOf } from './fingerprint.ts'
 
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
 

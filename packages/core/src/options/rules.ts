@@ -1,5 +1,5 @@
-import { unknownNames } from './known-names.ts'
-import { shown } from './shown.ts'
+import { unknownNames } from '../model/known-names.ts'
+import { shown } from '../model/shown.ts'
 
 /** What a value must be, and how to say so. */
 export interface Rule {

@@ -16,7 +16,10 @@ afterAll(() => pool.end())
 
 // Red when the connection of a cancel is left only after an answer: refused, it stays out of the pool for ever.
 it('a cancel that PostgreSQL refuses gives its connection back', async () => {
-  const held = await KyselyHeldConnection.of({ db, runtime: systemRuntime, takesSeveral: true }, () => undefined)
+  const held = await KyselyHeldConnection.of(
+    { db, runtime: systemRuntime, takesSeveral: true },
+    () => undefined,
+  )
   for (let round = 0; round < 4; round++) {
     // What the server answers with an error, as it does to a role that may not cancel.
     held.opened(Number.NaN)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { ConfigurationError } from '../model/errors.ts'
+import { ConfigurationError } from './errors.ts'
 import { type KnownNames, refuseUnknownNames } from './known-names.ts'
 
 interface Options {
