@@ -156,7 +156,7 @@ describe('lease stores are siblings', () => {
 
   it('redis has a script for each verb of the state machine', () => {
     const scripts = readdirSync(join(source('redis'), 'lua'))
-    expect(scripts).toEqual(expect.arrayContaining(verbs.map((verb) => `${verb}.lua`)))
+    expect(scripts).toEqual(expect.arrayContaining(verbs.map((verb) => `${verb}.ts`)))
   })
 })
 

@@ -1,5 +1,12 @@
-import type { DeadLetter, DeadLetterReason } from '@onceward/core'
+import type { DeadLetter } from '@onceward/core'
+import { refuseUnknownNames } from '@onceward/core/adapter'
 import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
+import {
+  checkFilter,
+  type DeadLetterFilter,
+  type DeadLetterTarget,
+  filterOf,
+} from './dead-letter-filter.ts'
 import { answers, texts } from './driver/rows.ts'
 import { sqlState } from './errors.ts'
 import { isDeadLetter, toDeadLetter } from './inbox/publish-dead-letter.ts'
@@ -9,20 +16,6 @@ import type { DeadLetterRow } from './statements/dead-letters.ts'
 import { isOmitted } from './statements/delivery-columns.ts'
 import { createStatements, type Statements } from './statements/index.ts'
 import { toErrorText, unescapeText } from './statements/text-columns.ts'
-
-/** Selects dead letters. A field that is left out matches all. */
-export interface DeadLetterFilter {
-  readonly consumer?: string | undefined
-  readonly reason?: DeadLetterReason | undefined
-  /** Buried events, or messages that were refused before they became an event. */
-  readonly kind?: 'event' | 'refused' | undefined
-  /** Last failed at this instant or later. */
-  readonly since?: Date | undefined
-  /** Last failed before this instant. */
-  readonly until?: Date | undefined
-  /** Most dead letters to select, oldest first. */
-  readonly limit?: number | undefined
-}
 
 /** A dead letter as PostgreSQL stores it. */
 export interface StoredDeadLetter extends DeadLetter {
@@ -54,22 +47,31 @@ export interface OperatorReport {
 
 /** Actions of operators on dead letters: buried events and refused messages. */
 export interface DeadLetters {
-  /** Oldest first; read in pages while it is iterated. */
+  /**
+   * Oldest first; read in pages while it is iterated.
+   *
+   * @throws {@link ConfigurationError} at the first step for a filter with unknown fields or values.
+   */
   list(filter?: DeadLetterFilter): AsyncIterable<StoredDeadLetter>
   show(id: string): Promise<StoredDeadLetter | undefined>
   /**
    * Runs the event again, with a full set of attempts and alone in its process. Any running guard of its consumer does
    * so within seconds, from PostgreSQL. Nothing is published, and redelivered copies find the state of the event, so the
    * effect happens at most once. An event whose effect is committed never runs again.
+   *
+   * @param target - An id, a filter that says something, or `{ all: true }`.
+   * @throws {@link ConfigurationError} for `{}`, `{ consumer: undefined }`, unknown fields and values; nothing was done.
    */
-  replay(target: string | DeadLetterFilter): Promise<OperatorReport>
+  replay(target: DeadLetterTarget): Promise<OperatorReport>
   /**
    * Discards the dead letter and deletes its delivery. A buried event stays dead, so its copies are settled without a
    * run.
    *
+   * @param target - As for `replay`.
    * @param why - Stored in the table `audit`.
+   * @throws {@link ConfigurationError} as `replay` does; nothing was done.
    */
-  discard(target: string | DeadLetterFilter, why: string): Promise<OperatorReport>
+  discard(target: DeadLetterTarget, why: string): Promise<OperatorReport>
 }
 
 /** Options of {@link deadLetters}. */
@@ -87,10 +89,18 @@ type Act = (client: PoolClientLike, row: DeadLetterRow) => Promise<void>
 
 /** @param pool - pg's `Pool`, or anything with its `connect()`. */
 export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): DeadLetters {
+  refuseUnknownNames('deadLetters', options, { schema: true, by: true })
   const statements = createStatements(options.schema)
   const by = options.by ?? null
-  const each = async (target: string | DeadLetterFilter, act: Act): Promise<OperatorReport> => {
-    const ids = typeof target === 'string' ? [target] : await idsOf(pool, statements, target)
+  const each = async (
+    caller: string,
+    target: DeadLetterTarget,
+    act: Act,
+  ): Promise<OperatorReport> => {
+    const ids =
+      typeof target === 'string'
+        ? [target]
+        : await idsOf(pool, statements, filterOf(caller, target))
     const done: string[] = []
     const untouched: { id: string; why: Untouched }[] = []
     for (const id of ids) {
@@ -107,12 +117,12 @@ export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): D
       return row !== undefined && isOpen(row) ? toStored(row) : undefined
     },
     replay: (target) =>
-      each(target, async (client, { kind, id }) => {
+      each('deadLetters.replay', target, async (client, { kind, id }) => {
         const { replayEvent, replayRefused } = statements
         await client.query(kind === 'event' ? replayEvent : replayRefused, [id, by])
       }),
     discard: (target, why) =>
-      each(target, async (client, { kind, id }) => {
+      each('deadLetters.discard', target, async (client, { kind, id }) => {
         const { discardEvent, discardRefused } = statements
         const text = kind === 'event' ? discardEvent : discardRefused
         await client.query(text, [id, by, toErrorText(why) ?? null])
@@ -185,6 +195,7 @@ async function* list(
   statements: Statements,
   filter: DeadLetterFilter,
 ): AsyncGenerator<StoredDeadLetter, void, undefined> {
+  checkFilter('deadLetters.list', filter)
   let after: readonly [string | null, string | null] = [null, null]
   let left = filter.limit ?? Number.POSITIVE_INFINITY
   while (left > 0) {

@@ -1,6 +1,6 @@
 export type { PoolClientLike, PoolLike } from './client.ts'
+export type { AllDeadLetters, DeadLetterFilter, DeadLetterTarget } from './dead-letter-filter.ts'
 export {
-  type DeadLetterFilter,
   type DeadLetters,
   type DeadLettersOptions,
   deadLetters,

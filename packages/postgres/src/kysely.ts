@@ -7,7 +7,7 @@ import {
   type Runtime,
   StoreUnavailableError,
 } from '@onceward/core'
-import { answerWithin, LATE } from '@onceward/core/adapter'
+import { answerWithin, LATE, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Kysely, Transaction } from 'kysely'
 import {
   type Client,
@@ -21,7 +21,12 @@ import { gateOf, type PoolGate } from './driver/pool-slots.ts'
 import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
 import { createInbox } from './inbox/inbox.ts'
-import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
+import {
+  BUSINESS_OPTIONS,
+  type BusinessOptions,
+  businessOptions,
+  type DriverSettings,
+} from './options.ts'
 import { BusinessTransaction } from './transaction/business-transaction.ts'
 import {
   boundsOf,
@@ -54,6 +59,7 @@ export function kyselyInbox<DB>(
   db: Kysely<DB>,
   options: KyselyInboxOptions = {},
 ): Inbox<Transaction<DB>> {
+  refuseUnknownNames('kyselyInbox', options, { ...BUSINESS_OPTIONS, poolSize: true })
   const { poolSize } = options
   if (poolSize !== undefined && (!Number.isInteger(poolSize) || poolSize < 1)) {
     throw new ConfigurationError(

@@ -1,6 +1,7 @@
-import { readdir, readFile } from 'node:fs/promises'
 import { ConfigurationError } from '@onceward/core'
+import { refuseUnknownNames, shown } from '@onceward/core/adapter'
 import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
+import { MIGRATIONS, type Migration } from './sql/index.ts'
 import { DEFAULT_SCHEMA, quotedSchema } from './statements/schema-name.ts'
 
 /** Options of {@link migrate}. */
@@ -22,15 +23,6 @@ export interface Migrated {
   readonly version: number
 }
 
-interface Migration {
-  readonly version: number
-  readonly name: string
-  readonly sql: string
-}
-
-// src ships beside dist, so the same path holds from both.
-const DIRECTORY = new URL('../src/sql/', import.meta.url)
-
 /**
  * Creates or updates the tables of onceward, in one transaction.
  *
@@ -40,35 +32,28 @@ const DIRECTORY = new URL('../src/sql/', import.meta.url)
  * @throws {@link ConfigurationError} when the tables are newer than this code; nothing was changed.
  */
 export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Promise<Migrated> {
+  refuseUnknownNames('migrate', options, { schema: true, leases: true })
+  if (options.leases !== undefined && !['logged', 'unlogged'].includes(options.leases)) {
+    throw new ConfigurationError(
+      `Expected \`leases\` to be 'logged' or 'unlogged', got \`${shown(String(options.leases))}\`.`,
+    )
+  }
   const schema = options.schema ?? DEFAULT_SCHEMA
   const quoted = quotedSchema(schema)
-  const migrations = await readMigrations()
   return inTransaction(pool, async (client) => {
     await prepare(client, schema, quoted)
     const version = await currentVersion(client, quoted)
-    const newest = migrations.at(-1)?.version ?? 0
+    const newest = MIGRATIONS.at(-1)?.version ?? 0
     if (version > newest) {
       throw new ConfigurationError(
         `The tables in schema ${quoted} have version ${version}, this code knows ${newest}: update @onceward/postgres.`,
       )
     }
-    const missing = migrations.filter((migration) => migration.version > version)
+    const missing = MIGRATIONS.filter((migration) => migration.version > version)
     for (const migration of missing) await apply(client, quoted, migration)
     await keepLeases(client, quoted, options.leases)
     return { applied: missing.map(({ name }) => name), version: newest }
   })
-}
-
-/** The files of `sql/`, in order. */
-async function readMigrations(): Promise<readonly Migration[]> {
-  const names = (await readdir(DIRECTORY)).filter((name) => name.endsWith('.sql')).toSorted()
-  return Promise.all(
-    names.map(async (name) => ({
-      version: Number.parseInt(name, 10),
-      name,
-      sql: await readFile(new URL(name, DIRECTORY), 'utf8'),
-    })),
-  )
 }
 
 async function prepare(client: PoolClientLike, schema: string, quoted: string): Promise<void> {

@@ -1,4 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
+import { type KnownNames, shown } from '@onceward/core/adapter'
 import type { InboxOptions } from './inbox/inbox.ts'
 import type { Isolation } from './transaction/claim-sql.ts'
 
@@ -15,6 +16,11 @@ export interface BusinessOptions extends InboxOptions {
    * @defaultValue 30000
    */
   readonly commitSilenceMs?: number | undefined
+}
+
+/** The names of {@link BusinessOptions}. */
+export const BUSINESS_OPTIONS: KnownNames<BusinessOptions> = {
+  ...{ schema: true, isolation: true, commitSilenceMs: true },
 }
 
 /** {@link BusinessOptions} after defaults, as the drivers use them. */
@@ -39,12 +45,12 @@ export function businessOptions(options: BusinessOptions): DriverSettings {
   const { isolation = DEFAULTS.isolation, commitSilenceMs = DEFAULTS.commitSilenceMs } = options
   if (!ISOLATIONS.includes(isolation)) {
     throw new ConfigurationError(
-      `Expected \`isolation\` to be one of ${ISOLATIONS.join(', ')}, got \`${String(isolation)}\`.`,
+      `Expected \`isolation\` to be one of ${ISOLATIONS.join(', ')}, got \`${shown(String(isolation))}\`.`,
     )
   }
   if (!Number.isInteger(commitSilenceMs) || commitSilenceMs < 100 || commitSilenceMs > 3_600_000) {
     throw new ConfigurationError(
-      `Expected \`commitSilenceMs\` to be an integer from 100 to 3600000, got \`${String(commitSilenceMs)}\`. Units are milliseconds.`,
+      `Expected \`commitSilenceMs\` to be an integer from 100 to 3600000, got \`${shown(String(commitSilenceMs))}\`. Units are milliseconds.`,
     )
   }
   return { isolation, commitSilenceMs }

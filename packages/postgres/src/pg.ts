@@ -1,6 +1,6 @@
 import type { BeginRequest, Begun, EventId, Inbox, Runtime } from '@onceward/core'
 import { StoreUnavailableError } from '@onceward/core'
-import { answerWithin, LATE } from '@onceward/core/adapter'
+import { answerWithin, LATE, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
 import {
   connect,
@@ -15,7 +15,12 @@ import type { SessionSettings } from './driver/session-settings.ts'
 import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
 import { createInbox } from './inbox/inbox.ts'
-import { type BusinessOptions, businessOptions, type DriverSettings } from './options.ts'
+import {
+  BUSINESS_OPTIONS,
+  type BusinessOptions,
+  businessOptions,
+  type DriverSettings,
+} from './options.ts'
 import { BusinessTransaction } from './transaction/business-transaction.ts'
 import {
   boundsOf,
@@ -46,6 +51,7 @@ export type PgInboxOptions = BusinessOptions
  * and two connections stay spare.
  */
 export function pgInbox(pool: Pool, options: PgInboxOptions = {}): Inbox<PoolClient> {
+  refuseUnknownNames('pgInbox', options, BUSINESS_OPTIONS)
   const settings = businessOptions(options)
   surviveConnecting(pool)
   return createInbox((runtime) => pgDriver(pool, settings, runtime), options)

@@ -1,4 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
+import { refuseUnknownNames, shown } from '@onceward/core/adapter'
 
 /** Options of {@link redisLeases}. */
 export interface RedisLeasesOptions {
@@ -43,12 +44,15 @@ const YEAR_MS = 31_536_000_000
 
 /** @throws {@link ConfigurationError} */
 export function redisOptions(options: RedisLeasesOptions): ResolvedRedisOptions {
+  refuseUnknownNames('redisLeases', options, {
+    ...{ budgetMs: true, namespace: true, rememberDoneMs: true },
+  })
   const { budgetMs, namespace = DEFAULTS.namespace, rememberDoneMs } = options
   demandInteger('budgetMs', budgetMs, [1, 60_000])
   demandInteger('rememberDoneMs', rememberDoneMs, [1_000, YEAR_MS])
-  if (!NAMESPACE.test(namespace)) {
+  if (typeof namespace !== 'string' || !NAMESPACE.test(namespace)) {
     throw new ConfigurationError(
-      `Expected \`namespace\` to be 1 to 64 of A-Z a-z 0-9 . _ : -, got \`${namespace}\`.`,
+      `Expected \`namespace\` to be 1 to 64 of A-Z a-z 0-9 . _ : -, got \`${shown(String(namespace))}\`.`,
     )
   }
   return { budgetMs, namespace, rememberDoneMs }
@@ -61,6 +65,6 @@ function demandInteger(
 ): void {
   if (value === undefined || (Number.isInteger(value) && value >= least && value <= most)) return
   throw new ConfigurationError(
-    `Expected \`${name}\` to be an integer from ${least} to ${most}, got \`${String(value)}\` (${typeof value}). Units are milliseconds.`,
+    `Expected \`${name}\` to be an integer from ${least} to ${most}, got \`${shown(String(value))}\` (${typeof value}). Units are milliseconds.`,
   )
 }

@@ -1,19 +1,42 @@
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { bury } from './lua/bury.ts'
+import { claim } from './lua/claim.ts'
+import { clock as serverClock } from './lua/clock.ts'
+import { complete } from './lua/complete.ts'
+import { examine } from './lua/examine.ts'
+import { fail } from './lua/fail.ts'
+import { forget } from './lua/forget.ts'
+import { release } from './lua/release.ts'
+import { renew } from './lua/renew.ts'
+import { replay } from './lua/replay.ts'
+import { state } from './lua/state.ts'
 
-/** One script for each transition, for each operation of operators, and for the self-test. */
-export const SCRIPTS = [
-  'claim',
-  'renew',
-  'complete',
-  'fail',
-  'release',
-  'bury',
-  'replay',
-  'forget',
-  'examine',
-] as const
-export type ScriptName = (typeof SCRIPTS)[number]
+/**
+ * One script for each transition, for each operation of operators, and for the self-test.
+ *
+ * The Lua is text in TypeScript modules, so that a bundle holds it: files read at run time are not in a bundle.
+ */
+const BODIES: Readonly<Record<ScriptName, string>> = {
+  claim,
+  renew,
+  complete,
+  fail,
+  release,
+  bury,
+  replay,
+  forget,
+  examine,
+}
+export type ScriptName =
+  | 'claim'
+  | 'renew'
+  | 'complete'
+  | 'fail'
+  | 'release'
+  | 'bury'
+  | 'replay'
+  | 'forget'
+  | 'examine'
 
 export interface Script {
   readonly source: string
@@ -22,23 +45,16 @@ export interface Script {
 
 export type Scripts = Readonly<Record<ScriptName, Script>>
 
-// src ships beside dist, so the same path holds from both.
-const DIRECTORY = new URL('../src/lua/', import.meta.url)
-
 /**
  * The scripts as the server gets them: the clock, the functions that read and write states, the transition.
  *
  * @param clock - Text that defines `clock()`. By default the time of Redis; a test passes a clock it can move.
  */
-export function createScripts(clock: string = read('clock')): Scripts {
-  const before = `${clock}\n${read('state')}`
-  const entries = SCRIPTS.map((name): [ScriptName, Script] => {
-    const source = `${before}\n${read(name)}`
+export function createScripts(clock: string = serverClock): Scripts {
+  const before = `${clock}\n${state}`
+  const entries = Object.entries(BODIES).map(([name, body]): [string, Script] => {
+    const source = `${before}\n${body}`
     return [name, { source, sha: createHash('sha1').update(source).digest('hex') }]
   })
-  return Object.fromEntries(entries) as Record<ScriptName, Script>
-}
-
-function read(name: string): string {
-  return readFileSync(new URL(`${name}.lua`, DIRECTORY), 'utf8')
+  return Object.fromEntries(entries) as Scripts
 }

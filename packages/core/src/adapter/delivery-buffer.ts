@@ -1,3 +1,4 @@
+import { nextTurn } from '../concurrency/next-turn.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
 import { type Delivered, SharedSlots } from './ordering.ts'
@@ -180,7 +181,7 @@ export function oncePerTurn(callback: () => void): () => void {
   return () => {
     if (isDue) return
     isDue = true
-    setImmediate(() => {
+    void nextTurn().then(() => {
       isDue = false
       callback()
     })

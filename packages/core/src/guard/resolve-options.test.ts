@@ -83,7 +83,7 @@ test('names all problems in one error', () => {
     eventKey: [],
     dedupWindow: 5,
   })
-  const named = problems.map((problem) => /`([^`]+)`/.exec(problem)?.[1])
+  const named = problems.map((problem) => /[`"]([^`"]+)[`"]/.exec(problem)?.[1])
   expect(named).toEqual([
     'consumer',
     'schema',
@@ -160,3 +160,22 @@ test.each([
   expect(problems).toHaveLength(1)
   expect(problems[0]).toContain(`\`${name}`)
 })
+
+test('suggests the option that a misspelt one was meant to be', () => {
+  const options = { consumer: 'billing', inbox: memoryInbox(), leaseMS: 5, retry: { atempts: 2 } }
+  expect(() => resolveOptions(options as never)).toThrow(
+    /createGuard does not know "leaseMS", did you mean "leaseMs"\?/,
+  )
+  expect(() => resolveOptions(options as never)).toThrow(
+    /"retry.atempts", did you mean "retry.attempts"\?/,
+  )
+})
+
+test.each(['postgres://app:hunter2@db/app', 'amqps://hunter2@queue'])(
+  'does not show a connection string that was given as consumer',
+  (consumer) => {
+    const options = { consumer, inbox: memoryInbox() }
+    expect(() => resolveOptions(options)).toThrow(/Expected `consumer` to be 1–128 of/)
+    expect(() => resolveOptions(options)).not.toThrow(/hunter2/)
+  },
+)

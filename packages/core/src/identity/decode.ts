@@ -1,7 +1,9 @@
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
+import { nextTurn } from '../concurrency/next-turn.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
 import type { CommonOptions } from '../options/options.ts'
+import { RoundedNumbers } from './rounded-numbers.ts'
 
 /** A decoded body. */
 export interface Decoded {
@@ -27,17 +29,24 @@ async function decodeBy(
   delivery: Delivery,
 ): Promise<Decoded> {
   const value: unknown = await decode(delivery.body, delivery)
-  return { value, isExact: isLosslessJson(value) }
+  return { value, isExact: await isLosslessJson(value) }
 }
 
 /** Strict, because replacement characters would make two different bodies equal. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-function decodeJson(body: Uint8Array): Decoded {
+function decodeJson(body: Uint8Array): MaybeAsync<Decoded> {
   if (body.byteLength === 0) return { value: null, isExact: true }
   const text = decodeUtf8(body)
+  const value = parseJson(text)
+  const numbers = new RoundedNumbers(text)
+  const isRounded = numbers.next()
+  return isRounded === undefined ? readOn(value, numbers) : { value, isExact: !isRounded }
+}
+
+function parseJson(text: string): unknown {
   try {
-    return { value: JSON.parse(text), isExact: !hasRoundedNumber(text) }
+    return JSON.parse(text)
   } catch (cause) {
     throw new InvalidPayloadError(
       'The body is not JSON. Set the option `decode` for other formats.',
@@ -45,6 +54,15 @@ function decodeJson(body: Uint8Array): Decoded {
         cause,
       },
     )
+  }
+}
+
+/** In several turns of the event loop, because the text is long. */
+async function readOn(value: unknown, numbers: RoundedNumbers): Promise<Decoded> {
+  for (;;) {
+    await nextTurn()
+    const isRounded = numbers.next()
+    if (isRounded !== undefined) return { value, isExact: !isRounded }
   }
 }
 
@@ -57,47 +75,15 @@ function decodeUtf8(body: Uint8Array): string {
   }
 }
 
-/** A double holds every decimal of 15 digits, so shorter numbers without an exponent are never rounded. */
-const MAY_BE_ROUNDED = /[0-9][0-9.]{15}|[0-9][eE]/
-
-const STRING = /"[^"\\]*(?:\\.[^"\\]*)*"/g
-const NUMBER = /-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/g
-
-/** True if `JSON.parse` changes a number of the JSON text. */
-function hasRoundedNumber(text: string): boolean {
-  if (!MAY_BE_ROUNDED.test(text)) return false
-  // Digits inside strings are not numbers, and ids are full of them.
-  const bare = text.replace(STRING, '')
-  return (
-    MAY_BE_ROUNDED.test(bare) && (bare.match(NUMBER) ?? []).some((token) => !isExactNumber(token))
-  )
-}
-
-const isExactNumber = (literal: string): boolean => {
-  const value = Number(literal)
-  return Number.isFinite(value) && toScientific(literal) === toScientific(String(value))
-}
-
-/** One spelling for each decimal number: its significant digits and the power of ten of the last one. */
-function toScientific(literal: string): string {
-  const [mantissa = '', exponent = '0'] = literal.toLowerCase().replace('-', '').split('e')
-  const [whole = '', fraction = ''] = mantissa.split('.')
-  const digits = (whole + fraction).replace(/^0+/, '')
-  const significant = digits.replace(/0+$/, '')
-  if (significant === '') return '0'
-  const power =
-    BigInt(exponent) - BigInt(fraction.length) + BigInt(digits.length - significant.length)
-  return `${significant}e${power}`
-}
-
 /**
  * True if JSON text can hold everything in a value that a user's decoder made: plain objects, arrays and primitives,
  * and dates as ISO text. JSON text of a map, a class or a rounded integer would be equal for different payloads.
  */
-function isLosslessJson(root: unknown): boolean {
+async function isLosslessJson(root: unknown): Promise<boolean> {
   const open: unknown[] = [root]
   const seen = new Set<object>()
-  while (open.length > 0) {
+  for (let step = 1; open.length > 0; step++) {
+    if (step % STEPS_A_TURN === 0) await nextTurn()
     const value = open.pop()
     if (typeof value !== 'object' || value === null || value instanceof Date) {
       if (!isLosslessLeaf(value)) return false
@@ -109,6 +95,9 @@ function isLosslessJson(root: unknown): boolean {
   }
   return true
 }
+
+/** Values that are looked at before the event loop gets its turn. */
+const STEPS_A_TURN = 4_096
 
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value)

@@ -1,7 +1,9 @@
-import { hash } from 'node:crypto'
-import canonicalize from 'canonicalize'
+import { createHash, type Hash, hash } from 'node:crypto'
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { nextTurn } from '../concurrency/next-turn.ts'
 import type { Fingerprint } from '../model/brands.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
+import { CanonicalJson } from './canonical-json.ts'
 import type { Decoded } from './decode.ts'
 
 /**
@@ -39,33 +41,58 @@ export interface Fingerprinted {
  */
 export function fingerprintOf(
   rule: FingerprintRule,
-  event: Fingerprinted,
-): Fingerprint | Promise<Fingerprint> {
+  { body, decoded, payload }: Fingerprinted,
+): MaybeAsync<Fingerprint> {
   if (rule === 'none') return 0n as Fingerprint
-  if (typeof rule === 'function') return fingerprintBy(rule, event.payload)
-  return toFingerprint(rule, toCanonicalText(event.decoded) ?? event.body)
+  if (typeof rule === 'function') return fingerprintBy(rule, payload)
+  return andThen(digestOfDecoded(decoded), (digest) =>
+    toFingerprint(rule, digest ?? digestOf(body)),
+  )
 }
 
 async function fingerprintBy(
   rule: (payload: unknown) => unknown,
   payload: unknown,
 ): Promise<Fingerprint> {
-  return toFingerprint(rule, canonicalize(await rule(payload)) ?? '')
+  const digest = await digestOfText(new CanonicalJson(await rule(payload)))
+  return toFingerprint(rule, digest ?? digestOf(''))
 }
 
-function toFingerprint(rule: FingerprintRule, bytes: string | Uint8Array): Fingerprint {
-  const digest = BigInt(`0x${hash('sha256', bytes, 'hex').slice(0, DIGEST_HEX_DIGITS)}`)
+function toFingerprint(rule: FingerprintRule, digestInHex: string): Fingerprint {
+  const digest = BigInt(`0x${digestInHex.slice(0, DIGEST_HEX_DIGITS)}`)
   const version = BigInt(fingerprintRuleOf(rule))
   return BigInt.asIntN(64, (digest << RULE_BITS) | version) as Fingerprint
 }
 
 /** Undefined if two different bodies could have the same text. */
-function toCanonicalText({ value, isExact }: Decoded): string | undefined {
+function digestOfDecoded({ value, isExact }: Decoded): MaybeAsync<string | undefined> {
   if (!isExact) return undefined
+  // A lone surrogate, an infinite number, a bigint: RFC 8785 has no text for it.
+  const noText = (): undefined => undefined
   try {
-    return canonicalize(value)
+    const digest = digestOfText(new CanonicalJson(value))
+    return digest instanceof Promise ? digest.catch(noText) : digest
   } catch {
-    // RFC 8785 has no text for a lone surrogate, an infinite number or a bigint.
-    return undefined
+    return noText()
+  }
+}
+
+const digestOf = (bytes: string | Uint8Array): string => hash('sha256', bytes, 'hex')
+
+/** Undefined when there is no text. A long text is hashed in several turns of the event loop. */
+function digestOfText(json: CanonicalJson): MaybeAsync<string | undefined> {
+  const first = json.next()
+  if (first === undefined) return undefined
+  const second = json.next()
+  if (second === undefined) return digestOf(first)
+  return digestOfRest(json, createHash('sha256').update(first).update(second))
+}
+
+async function digestOfRest(json: CanonicalJson, digest: Hash): Promise<string> {
+  for (;;) {
+    await nextTurn()
+    const piece = json.next()
+    if (piece === undefined) return digest.digest('hex')
+    digest.update(piece)
   }
 }

@@ -23,6 +23,7 @@ export abstract class OncewardError extends Error {
 
   constructor(message: string, options?: ErrorOptions) {
     super(message, options)
+    // Each class states its name, because a minifier renames classes.
     this.name = new.target.name
     Object.defineProperty(this, BRAND, { value: true })
   }
@@ -40,6 +41,7 @@ export abstract class OncewardError extends Error {
 
 /** Thrown by handlers: try again later. Anything else a handler throws is retryable too. */
 export class RetryableError extends OncewardError {
+  static override readonly name: string = 'RetryableError'
   readonly code = 'ONCEWARD_RETRYABLE'
   /** Milliseconds until the next attempt, instead of the backoff. Still bounded by `retry.maxMs`. */
   readonly afterMs: number | undefined
@@ -58,46 +60,55 @@ export class RetryableError extends OncewardError {
 
 /** Thrown by handlers: this event can never succeed; dead letter now. */
 export class FatalError extends OncewardError {
+  static override readonly name: string = 'FatalError'
   readonly code = 'ONCEWARD_FATAL'
 }
 
 /** The message cannot be decoded, does not fit the schema, or has a key that is none. */
 export class InvalidPayloadError extends OncewardError {
+  static override readonly name: string = 'InvalidPayloadError'
   readonly code = 'ONCEWARD_INVALID_PAYLOAD'
 }
 
 /** No resolver found an event key (or the tenant was asked for and is missing). */
 export class MissingKeyError extends OncewardError {
+  static override readonly name: string = 'MissingKeyError'
   readonly code = 'ONCEWARD_MISSING_KEY'
 }
 
 /** The same event key came with another fingerprint. */
 export class ConflictError extends OncewardError {
+  static override readonly name: string = 'ConflictError'
   readonly code = 'ONCEWARD_CONFLICT'
 }
 
 /** Another owner took the claim over, or may have. */
 export class LeaseLostError extends OncewardError {
+  static override readonly name: string = 'LeaseLostError'
   readonly code = 'ONCEWARD_LEASE_LOST'
 }
 
 /** The handler ran past `deadlineMs`; its transaction was rolled back and its handle refuses. */
 export class DeadlineExceededError extends OncewardError {
+  static override readonly name: string = 'DeadlineExceededError'
   readonly code = 'ONCEWARD_DEADLINE_EXCEEDED'
 }
 
 /** COMMIT was sent and no answer came: the effect may be committed or not. The redelivery tells. */
 export class CommitUnknownError extends OncewardError {
+  static override readonly name: string = 'CommitUnknownError'
   readonly code = 'ONCEWARD_COMMIT_UNKNOWN'
 }
 
 /** A store could not be reached or did not answer in time. Nothing is lost; deliveries are deferred. */
 export class StoreUnavailableError extends OncewardError {
+  static override readonly name: string = 'StoreUnavailableError'
   readonly code = 'ONCEWARD_STORE_UNAVAILABLE'
 }
 
 /** Options or surroundings that cannot work. Thrown at start only. */
 export class ConfigurationError extends OncewardError {
+  static override readonly name: string = 'ConfigurationError'
   readonly code = 'ONCEWARD_CONFIGURATION'
 }
 

@@ -1,3 +1,6 @@
+import { unknownNames } from '../model/known-names.ts'
+import { shown } from '../model/shown.ts'
+
 /** What a value must be, and the words for it. */
 export interface Rule {
   readonly expected: string
@@ -75,12 +78,11 @@ export function brokenRules(
     const isFine = value === undefined ? rule.required !== true : rule.accepts(value)
     return isFine ? [] : [sentence(name, rule, value)]
   })
-  const known = Object.keys(rules).join(', ')
-  const unknown = [...values].filter(([, value]) => value !== undefined)
-  return [
-    ...problems,
-    ...unknown.map(([name]) => `There is no option \`${name}\`. The options are: ${known}.`),
-  ]
+  if (values.delete('retry')) {
+    problems.push('Expected `retry` to be an object with `attempts`, `baseMs` and `maxMs`.')
+  }
+  const unknown = [...values].filter(([, value]) => value !== undefined).map(([name]) => name)
+  return [...problems, ...unknownNames('createGuard', unknown, Object.keys(rules))]
 }
 
 function flatten(options: object): Map<string, unknown> {
@@ -98,15 +100,12 @@ function sentence(name: string, { expected, remedy }: Rule, value: unknown): str
   return remedy === undefined ? problem : `${problem} ${remedy}`
 }
 
-const LONGEST_VALUE = 80
-
 /** Options may hold clients with credentials, so objects are named only by their type. */
 function toText(value: unknown): string {
   if (typeof value === 'function') return 'function'
   if (Array.isArray(value)) return `[${value.length} values]`
   if (value !== null && typeof value === 'object') return '{…}'
-  const text = typeof value === 'string' ? JSON.stringify(value).slice(1, -1) : String(value)
-  return text.length > LONGEST_VALUE ? `${text.slice(0, LONGEST_VALUE)}…` : text
+  return shown(String(value))
 }
 
 const typeOf = (value: unknown): string =>

@@ -202,10 +202,15 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     const { db, runtime } = this.#client
     const { supportsMultipleConnections } = db.getExecutor().adapter
     if (this.pid === undefined || supportsMultipleConnections === false) return
-    const query = CompiledQuery.raw(`select pg_cancel_backend(${this.pid})`)
+    const text = `select pg_cancel_backend(${this.pid})`
     const cancelling = connectForStatements(this.#client).then(async (connection) => {
-      await connection.query(query.sql)
-      connection.release(false)
+      // Also one that is refused or not answered gives its connection back.
+      let isBroken = true
+      try {
+        isBroken = (await answerWithin(runtime, connection.query(text), CANCEL_MS)) === LATE
+      } finally {
+        connection.release(isBroken)
+      }
     })
     await endsWithin(runtime, cancelling, CANCEL_MS)
   }

@@ -20,8 +20,17 @@ export function wireOf(connection: DatabaseConnection): Promise<Connection | und
   return wire
 }
 
+// What Kysely's connection on pg has and its connections on other clients of PostgreSQL lack.
+const METHODS = ['cancelQuery', 'collectSessionInfo', 'killSession'] as const
+
+/** The name of the class is not enough: a minifier changes it. */
+function isOnPg(connection: DatabaseConnection): boolean {
+  if (connection.constructor.name === 'PostgresConnection') return true
+  return METHODS.every((name) => typeof connection[name] === 'function')
+}
+
 async function findWire(connection: DatabaseConnection): Promise<Connection | undefined> {
-  if (connection.constructor.name !== 'PostgresConnection') return undefined
+  if (!isOnPg(connection)) return undefined
   const { promise, resolve } = Promise.withResolvers<Connection | undefined>()
   let found: Connection | undefined
   const probe = {
@@ -38,7 +47,8 @@ async function findWire(connection: DatabaseConnection): Promise<Connection | un
   } catch {
     return undefined
   }
-  return promise
+  // An idle client of pg has called `submit` by now; a client that has not is another one and never will.
+  return found === undefined ? undefined : promise
 }
 
 const LOSSES: ReadonlySet<unknown> = new Set(['error', 'errorMessage', 'end'])

@@ -50,7 +50,7 @@ describe('a refused message', () => {
     await session.refuse([REFUSAL])
     const other = await pool.connect()
     await other.query('begin; select from onceward.refused_messages for update')
-    const replaying = [1, 2].map(() => deadLetters.replay({}))
+    const replaying = [1, 2].map(() => deadLetters.replay({ all: true }))
     await until(async () => (await lockWaiters(pool)) === 2)
     await other.query('rollback')
     other.release()

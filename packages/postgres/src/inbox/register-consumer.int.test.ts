@@ -38,6 +38,22 @@ describe('guards of one consumer', () => {
     expect(told).toHaveLength(2)
   })
 
+  it('take one value of the identity, however often and however many at once they start', async () => {
+    const consumer = 'restarted'
+    const ids = async (): Promise<readonly number[]> => {
+      const { rows } = await inbox.pool.query(
+        "select id from onceward.consumers where name in ('restarted', 'restarted-next') order by id",
+      )
+      return rows.map(({ id }) => id)
+    }
+    await Promise.all([1, 2, 3].map(() => inbox.open({ consumer })))
+    const burnt = await inbox.pool.query('select last_value::int from onceward.consumers_id_seq')
+    for (let start = 0; start < 20; start++) await inbox.open({ consumer })
+    await inbox.open({ consumer: 'restarted-next' })
+    const [, next] = await ids()
+    expect(next).toBe(burnt.rows[0].last_value + 1)
+  })
+
   it('are refused a concurrency that the pool cannot carry, or get less', async () => {
     const { pool } = inbox
     await expect(inbox.open({ concurrency: 9, concurrencyChosen: true })).rejects.toThrow(

@@ -211,7 +211,7 @@ describe('what is not done', () => {
     await steps.buried(event)
     const delivery = newDelivery()
     await session.refuse([{ delivery, reason: 'invalid-payload', error: 'x' }])
-    await deadLetters.replay({})
+    await deadLetters.replay({ all: true })
     await pass(90 * DAY_MS)
     await sweepAll()
     const due = [event.delivery, delivery].map((stored) => ({ what: 'run', delivery: stored }))

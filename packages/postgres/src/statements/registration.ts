@@ -17,13 +17,19 @@ export interface Registered {
   readonly formerRule: number | null
 }
 
+const TAKES_OVER =
+  "($2::text::bigint >= c.dedup_window_ms or c.seen_at < now() - interval '1 hour')"
+
 /**
  * A guard refreshes its registration while it runs, so a longer window of another guard stays until that guard has been
  * silent for an hour. Sweeping by the shorter window would let redeliveries of the other guard run again.
  */
 export function registrationStatements(schema: string): RegistrationStatements {
-  const takesOver =
-    "(excluded.dedup_window_ms >= c.dedup_window_ms or c.seen_at < now() - interval '1 hour')"
+  const refreshed = `
+  fingerprint_rule = $3::text::smallint,
+  dedup_window_ms = case when ${TAKES_OVER} then $2::text::bigint else c.dedup_window_ms end,
+  seen_at = case when ${TAKES_OVER} then now() else c.seen_at end`
+  const returning = 'returning c.id, c.dedup_window_ms, c.fingerprint_rule'
   return {
     readSettings: `
 select (select max(version)::text from ${schema}.migrations) as version, encode(secret, 'hex') as secret
@@ -37,17 +43,21 @@ select concat_ws('.', (select system_identifier from pg_control_system()),
   extract(epoch from pg_postmaster_start_time()),
   (select oid from pg_database where datname = current_database()),
   pg_relation_filenode('${schema.replaceAll("'", "''")}.processed_events')) as answer`,
+    // A consumer that is known is updated: an insert takes a value of the identity even where it finds a conflict, and
+    // the identity ends after two billion starts.
     register: `
-with former as materialized (select fingerprint_rule from ${schema}.consumers where name = $1::text)
-insert into ${schema}.consumers as c (name, dedup_window_ms, fingerprint_rule)
-values ($1::text, $2::text::bigint, $3::text::smallint)
-on conflict (name) do update set
-  fingerprint_rule = excluded.fingerprint_rule,
-  dedup_window_ms = case when ${takesOver} then excluded.dedup_window_ms else c.dedup_window_ms end,
-  seen_at = case when ${takesOver} then now() else c.seen_at end
-returning json_build_object(
-  'id', c.id, 'dedupWindowMs', c.dedup_window_ms, 'fingerprintRule', c.fingerprint_rule,
+with former as materialized (select fingerprint_rule from ${schema}.consumers where name = $1::text),
+refreshed as (
+  update ${schema}.consumers c set ${refreshed} where c.name = $1::text ${returning}
+),
+inserted as (
+  insert into ${schema}.consumers as c (name, dedup_window_ms, fingerprint_rule)
+  select $1::text, $2::text::bigint, $3::text::smallint where not exists (select from former)
+  on conflict (name) do update set ${refreshed} ${returning}
+)
+select json_build_object(
+  'id', id, 'dedupWindowMs', dedup_window_ms, 'fingerprintRule', fingerprint_rule,
   'formerRule', (select fingerprint_rule from former)
-)::text as answer`,
+)::text as answer from (select * from refreshed union all select * from inserted) as registered`,
   }
 }

@@ -1,4 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
+import { shown } from '@onceward/core/adapter'
 
 /** The default schema of the tables of onceward. */
 export const DEFAULT_SCHEMA = 'onceward'
@@ -9,10 +10,13 @@ export const DEFAULT_SCHEMA = 'onceward'
  * @throws {@link ConfigurationError} for a name that PostgreSQL would cut or cannot store.
  */
 export function quotedSchema(schema: string = DEFAULT_SCHEMA): string {
+  if (typeof schema !== 'string') {
+    throw new ConfigurationError(`Expected \`schema\` to be a name, got ${typeof schema}.`)
+  }
   const bytes = Buffer.byteLength(schema)
   if (bytes < 1 || bytes > 63 || schema.includes('\0')) {
     throw new ConfigurationError(
-      `Expected \`schema\` to be a name of 1 to 63 bytes, got \`${schema}\` (${bytes} bytes).`,
+      `Expected \`schema\` to be a name of 1 to 63 bytes, got \`${shown(schema)}\` (${bytes} bytes).`,
     )
   }
   return `"${schema.replaceAll('"', '""')}"`

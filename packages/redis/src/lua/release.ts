@@ -1,3 +1,4 @@
+export const release: string = `
 -- Releases claims whose event did not run, so the attempt does not count. For each event: owner. Answers 1 held,
 -- 0 lost.
 local answers = {}
@@ -8,3 +9,4 @@ for i, key in ipairs(KEYS) do
   answers[i] = state and 1 or 0
 end
 return answers
+`

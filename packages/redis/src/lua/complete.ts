@@ -1,3 +1,4 @@
+export const complete: string = `
 -- Remembers processed events. ARGV[3] how long, ms, without an inbox; for each event: owner, result as JSON ('' for
 -- none). Answers 1 held, 0 lost, 2 held but not remembered, because another program's key is in the place of the mark.
 -- With an inbox the event gets a mark, or a key of its own if it has a result. A result that is too large is not
@@ -23,3 +24,4 @@ for i, key in ipairs(KEYS) do
   answers[i] = state and finish(key, state, ARGV[at + 2]) or 0
 end
 return answers
+`

@@ -1,3 +1,4 @@
+export const bury: string = `
 -- Marks events as dead. ARGV[3] how long they are remembered, ms; for each event: owner, reason. Answers 1 held,
 -- 0 lost. With an inbox the script deletes the claim, because only PostgreSQL says that an event is dead.
 local remember = tonumber(ARGV[3])
@@ -10,3 +11,4 @@ for i, key in ipairs(KEYS) do
   answers[i] = state and 1 or 0
 end
 return answers
+`

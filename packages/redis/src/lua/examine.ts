@@ -1,3 +1,4 @@
+export const examine: string = `
 -- For the self-test: the ms until the key of an event expires (-1: never), and the server's INFO ('' if the user may
 -- not call it).
 local function info(section)
@@ -5,3 +6,4 @@ local function info(section)
   return type(text) == 'string' and text or ''
 end
 return { redis.call('PTTL', KEYS[1]), info('server') .. info('memory') .. info('persistence') }
+`

@@ -1,3 +1,4 @@
+export const state: string = String.raw`
 -- Precedes every script: how the state of an event is stored (design.md §4, §7).
 --
 -- KEYS     for each event: the hash tag of its partition in braces, "e", the 16 bytes of its id.
@@ -203,3 +204,4 @@ local function put_mark(key, fingerprint)
   if size > FILL / 2 and string.byte(field, 5) < 256 / FILL then grow(tag, counts, generation) end
   return true
 end
+`

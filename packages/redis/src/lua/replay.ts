@@ -1,3 +1,4 @@
+export const replay: string = `
 -- An operator lets dead events run again: due now, with a full set of attempts. Answers 1, or 0 for an event that is
 -- not dead.
 local answers = {}
@@ -11,3 +12,4 @@ for i, key in ipairs(KEYS) do
   answers[i] = dead and 1 or 0
 end
 return answers
+`

@@ -1,3 +1,4 @@
+export const fail: string = `
 -- Lets events wait for their next attempt. For each event: owner, delay in ms. Answers 1 held, 0 lost.
 local answers = {}
 for i, key in ipairs(KEYS) do
@@ -7,3 +8,4 @@ for i, key in ipairs(KEYS) do
   answers[i] = state and 1 or 0
 end
 return answers
+`

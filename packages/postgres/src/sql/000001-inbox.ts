@@ -1,6 +1,5 @@
--- The inbox of onceward: design.md §6. Applied by migrate(), or by hand:
---   psql --single-transaction -v schema=onceward -f 000001-inbox.sql
--- (then the schema and its table "migrations" must be there: see src/migrate.ts).
+export const inbox: string = `
+-- The inbox of onceward: design.md §6. migrate() applies it.
 
 -- One row for every event whose effect is committed ("d"), so rows are compact: 68 bytes in the heap, about 40 in
 -- the index. The order of the columns leaves no padding. Only events that had trouble are ever
@@ -118,3 +117,4 @@ create function :"schema".event_id(consumer text, tenant text, key text) returns
     ),
     'hex'
   )::uuid;
+`

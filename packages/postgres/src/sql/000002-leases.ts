@@ -1,5 +1,5 @@
--- Leases in Postgres: design.md §4 and §7, for guards without Redis. Applied by migrate(), or by hand:
---   psql --single-transaction -v schema=onceward -f 000002-leases.sql
+export const leases: string = `
+-- Leases in Postgres: design.md §4 and §7, for guards without Redis. migrate() applies it.
 
 -- One row for every event that is claimed, waits, or is remembered. With an inbox the row is deleted when the event ends.
 create table :"schema".leases (
@@ -97,3 +97,4 @@ begin
   end loop;
 end
 $$;
+`

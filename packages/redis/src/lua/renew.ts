@@ -1,3 +1,4 @@
+export const renew: string = `
 -- Extends leases. ARGV[3] lease in ms; for each event: owner. Answers 1 held, 0 lost.
 local lease = tonumber(ARGV[3])
 local answers = {}
@@ -10,3 +11,4 @@ for i, key in ipairs(KEYS) do
   answers[i] = state and 1 or 0
 end
 return answers
+`

@@ -1,3 +1,4 @@
+export const claim: string = `
 -- Takes the exclusive right to process each event.
 -- For each event: ARGV fingerprint (8 bytes), owner, lease in ms, most attempts (0: no limit).
 -- Answers for each, as in model/lease-store.ts: acquired by attempt | in-progress ms | not-due ms | duplicate [result]
@@ -67,3 +68,4 @@ for i, key in ipairs(KEYS) do
   else answers[i] = DUPLICATE end
 end
 return answers
+`

@@ -1,0 +1,31 @@
+import { systemRuntime } from '@onceward/core'
+import { database, until } from '@onceward/testing'
+import { Kysely, PostgresDialect } from 'kysely'
+import pg from 'pg'
+import { afterAll, beforeAll, it } from 'vitest'
+import { KyselyHeldConnection } from './kysely-connection.ts'
+
+let pool: pg.Pool
+let db: Kysely<unknown>
+
+beforeAll(async () => {
+  pool = new pg.Pool({ connectionString: (await database()).url, max: 3 })
+  db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) })
+})
+afterAll(() => pool.end())
+
+// Red when the connection of a cancel is left only after an answer: refused, it stays out of the pool for ever.
+it('a cancel that PostgreSQL refuses gives its connection back', async () => {
+  const held = await KyselyHeldConnection.of(
+    { db, runtime: systemRuntime, takesSeveral: true },
+    () => undefined,
+  )
+  for (let round = 0; round < 4; round++) {
+    // What the server answers with an error, as it does to a role that may not cancel.
+    held.opened(Number.NaN)
+    await held.cancel()
+  }
+  await until(() => pool.totalCount - pool.idleCount === 1)
+  held.release()
+  await until(() => pool.totalCount === pool.idleCount)
+})

@@ -1,0 +1,21 @@
+import { inbox } from './000001-inbox.ts'
+import { leases } from './000002-leases.ts'
+
+/** One step of the tables, from one version to the next. */
+export interface Migration {
+  readonly version: number
+  /** Stored in the table `migrations` with the version. */
+  readonly name: string
+  /** `:"schema"` stands for the quoted name of the schema. */
+  readonly sql: string
+}
+
+/**
+ * All migrations, in order. A migration that was published never changes.
+ *
+ * The SQL is text in TypeScript modules, so that a bundle holds it: files read at run time are not in a bundle.
+ */
+export const MIGRATIONS: readonly Migration[] = [
+  { version: 1, name: '000001-inbox.sql', sql: inbox },
+  { version: 2, name: '000002-leases.sql', sql: leases },
+]
