@@ -3,12 +3,13 @@ import { stopSignals } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { newEvent, silent } from '../fixtures/inbox.ts'
 import { claimLeases } from '../lease/claim.ts'
-import { memoryLeases } from '../memory/index.ts'
+import { memoryLeases, toDelivery } from '../memory/index.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { ClaimResult, LeaseStore } from '../model/lease-store.ts'
 import type { LeaseGuardOptions } from '../options/options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
+import { createGuard } from './guard.ts'
 import { createStoreOpener } from './open-stores.ts'
 import { resolveOptions } from './resolve-options.ts'
 import { runWithoutClaim } from './unguarded.ts'
@@ -223,4 +224,30 @@ test('without a key an event runs as it is', async () => {
   const run = await runWithoutClaim(kit.context, member('a'))
   expect(run).toEqual({ outcome: { kind: 'unguarded' }, handlerMs: 0 })
   expect([kit.ran, kit.claims()]).toEqual([['a'], 0])
+})
+
+// Red before: frozen between its claim and the answer, an owner started as the first beside its successor.
+test('a claim that is answered after its lease has run out starts no handler once another owner has the event', async () => {
+  const clock = new Clock()
+  const leases = memoryLeases(clock.runtime)
+  const ran: string[] = []
+  const common = { consumer: 'mailing', onTakeover: 'retry', logger: silent } as const
+  const successor = createGuard({ ...common, leases, runtime: clock.runtime }, () => {
+    ran.push('successor')
+  })
+  const delivery = toDelivery('mail')
+  const frozen: LeaseStore = {
+    ...leases,
+    claim: async (claims) => {
+      const answers = await leases.claim(claims)
+      clock.advance(60_000)
+      await successor.process(delivery)
+      return answers
+    },
+  }
+  const owner = createGuard({ ...common, leases: frozen, runtime: clock.runtime }, () => {
+    ran.push('owner')
+  })
+  expect(await owner.process(delivery)).toMatchObject({ kind: 'abandon', cause: 'lease-lost' })
+  expect(ran).toEqual(['successor'])
 })

@@ -107,6 +107,10 @@ async function runLeased(
   { member, takeover }: Extract<Claimed, { kind: 'run' }>,
 ): Promise<LeasedEnd> {
   const { options, stores } = run
+  if (!(await stores.leases.renewer.isSafe(member))) {
+    const error = new LeaseLostError('The lease was lost before the handler could start.')
+    return { outcome: { kind: 'abandoned', reason: 'lease-lost', error }, handlerMs: undefined }
+  }
   let isDecided = false
   const end = await runLeaseHandler(run, member, async (context) => {
     const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))

@@ -23,13 +23,13 @@ function newMember(over: Partial<InFlightEvent> = {}): InFlightEvent {
 /** Claims of a store whose answers the test gives. */
 function setUp(inbox?: 'inbox') {
   let uuids = 0
-  const runtime = { uuid: () => `token-${++uuids}`, random: () => 0.5 }
-  const retry = { attempts: 7 }
+  const runtime = { uuid: () => `token-${++uuids}`, random: () => 0.5, monotonic: () => 0 }
+  const retry = { attempts: 7, maxMs: 300_000 }
   const options = { inbox, leaseMs: LEASE_MS, retry, runtime } as unknown as ResolvedOptions
   const asked: Claim[] = []
   const held: string[] = []
   const keeper = {
-    keepRenewed: (id, ownerToken): MemberLease => {
+    keepRenewed: (id, ownerToken, _askedAtMs): MemberLease => {
       held.push(id, ownerToken)
       return { ownerToken, lost: new AbortController().signal }
     },
@@ -100,6 +100,11 @@ test('who is told to wait comes back after the lease, a second at least, and up 
   })
   expect(await claimOne({ kind: 'in-progress', remainingMs: 4_000 })).toEqual(outcome(9_000))
   expect(await claimOne({ kind: 'in-progress', remainingMs: 10 })).toEqual(outcome(6_000))
+  // Red before: a store whose clock was set back a day held events for a day.
+  expect(await claimOne({ kind: 'in-progress', remainingMs: 86_400_000 })).toEqual(outcome(35_000))
+  expect(await claimOne({ kind: 'not-due', remainingMs: 86_400_000 })).toMatchObject({
+    outcome: { delayMs: 300_000 },
+  })
 })
 
 test.each([

@@ -40,6 +40,7 @@ export async function claimLeases(
     // Beside an inbox the store's count is a hint: Postgres has the truth.
     maxAttempts: inbox === undefined ? retry.attempts : undefined,
   }))
+  const askedAtMs = runtime.monotonic()
   let results: readonly ClaimResult[]
   try {
     results = await store.claim(claims)
@@ -47,19 +48,23 @@ export async function claimLeases(
     return members.map(() => ({ kind: 'unavailable', error }))
   }
   return members.map((member, index) =>
-    toClaimed(context, { member, token: tokens[index] as OwnerToken }, results[index]),
+    toClaimed(context, { member, token: tokens[index] as OwnerToken, askedAtMs }, results[index]),
   )
 }
 
 function toClaimed(
-  { renewer: keeper, options }: Leases,
-  claim: { readonly member: InFlightEvent; readonly token: OwnerToken },
+  { renewer, options }: Leases,
+  claim: {
+    readonly member: InFlightEvent
+    readonly token: OwnerToken
+    readonly askedAtMs: number
+  },
   result: ClaimResult | undefined,
 ): Claimed {
-  const { member, token } = claim
+  const { askedAtMs, member, token } = claim
   switch (result?.kind) {
     case 'acquired': {
-      const lease = keeper.keepRenewed(member.event.id, token)
+      const lease = renewer.keepRenewed(member.event.id, token, askedAtMs)
       const suspect = member.suspect || result.by !== 'first'
       const takeover = result.by === 'takeover'
       const isUndecided = takeover && options.inbox === undefined
@@ -68,13 +73,19 @@ function toClaimed(
     }
     case 'in-progress': {
       const jitterMs = options.runtime.random() * (options.leaseMs / 3)
-      const delayMs = Math.max(LEAST_DEFER_MS, result.remainingMs) + jitterMs
+      // A store whose clock was set back must not hold the event for longer than a lease.
+      const remainingMs = Math.min(result.remainingMs, options.leaseMs)
+      const delayMs = Math.max(LEAST_DEFER_MS, remainingMs) + jitterMs
       return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs, cause: 'held-by-lease' } }
     }
     case 'not-due':
       return {
         kind: 'outcome',
-        outcome: { kind: 'not-due', delayMs: result.remainingMs, cause: 'not-due' },
+        outcome: {
+          kind: 'not-due',
+          delayMs: Math.min(result.remainingMs, options.retry.maxMs),
+          cause: 'not-due',
+        },
       }
     case 'duplicate':
       return { kind: 'outcome', outcome: { kind: 'duplicate', result: result.result } }

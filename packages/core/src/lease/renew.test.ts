@@ -37,13 +37,25 @@ function setUp(inbox?: 'inbox') {
   }
   const runtime = { ...clock.runtime, setTimer }
   const options = { leaseMs: LEASE_MS, runtime, inbox } as unknown as ResolvedOptions
-  const keeper = createLeaseRenewer(options, { renew } as LeaseSession)
+  const renewer = createLeaseRenewer(options, { renew } as LeaseSession)
+  const keeper: Keeper = {
+    keepRenewed: (id, ownerToken, askedAtMs = runtime.monotonic()) =>
+      renewer.keepRenewed(id, ownerToken, askedAtMs),
+    isSafe: (member) => renewer.isSafe(member),
+    stopRenewing: (member) => renewer.stopRenewing(member),
+    idle: () => renewer.idle(),
+  }
   const last = (): Renewal => renewals.at(-1) as Renewal
   return { clock, keeper, renewals, last, keepsAlive }
 }
 
-const hold = (keeper: LeaseRenewer, name: string): MemberLease =>
-  keeper.keepRenewed(`id of ${name}` as EventId, name as OwnerToken)
+/** Leases are claimed just now, unless a test says when. */
+interface Keeper extends LeaseRenewer {
+  keepRenewed(id: EventId, ownerToken: OwnerToken, askedAtMs?: number): MemberLease
+}
+
+const hold = (keeper: Keeper, name: string, askedAtMs?: number): MemberLease =>
+  keeper.keepRenewed(`id of ${name}` as EventId, name as OwnerToken, askedAtMs)
 const letGo = (keeper: LeaseRenewer, lease: MemberLease | undefined): void =>
   keeper.stopRenewing({ lease } as InFlightEvent)
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
@@ -215,4 +227,51 @@ test('beside an inbox a store that does not answer ends no run: the row decides'
     expect(kit.renewals).toHaveLength(round)
   }
   expect(lost.aborted).toBe(false)
+})
+
+describe('before a handler starts', () => {
+  const isSafe = (keeper: LeaseRenewer, lease: MemberLease) =>
+    keeper.isSafe({ lease } as InFlightEvent)
+
+  test('a lease of which two thirds are left is safe, without another call', async () => {
+    const kit = setUp()
+    const lease = hold(kit.keeper, 'a')
+    kit.clock.advance(LEASE_MS / 3 - 1)
+    expect(await isSafe(kit.keeper, lease)).toBe(true)
+    expect(kit.renewals).toEqual([])
+  })
+
+  // Red before: validity was counted from the answer, so a claim that took 8 s under a lease of 3 s started at once.
+  test.each(['held', 'lost'] as const)(
+    'a lease whose claim was answered late is renewed first; the store answers %s',
+    async (answer) => {
+      const kit = setUp()
+      const askedAtMs = kit.clock.runtime.monotonic() - LEASE_MS / 2
+      const lease = hold(kit.keeper, 'a', askedAtMs)
+      const asking = isSafe(kit.keeper, lease)
+      expect(kit.renewals).toHaveLength(1)
+      kit.last().answer([answer])
+      expect(await asking).toBe(answer === 'held')
+      expect(lease.lost.aborted).toBe(answer === 'lost')
+    },
+  )
+
+  test('a lease that the store does not renew in time is lost', async () => {
+    const kit = setUp()
+    const lease = hold(kit.keeper, 'a', kit.clock.runtime.monotonic() - LEASE_MS)
+    const asking = isSafe(kit.keeper, lease)
+    await pass(kit, LEASE_MS / 3)
+    expect(await asking).toBe(false)
+    expect(lease.lost.aborted).toBe(true)
+  })
+
+  test('a lease that was lost meanwhile is not asked for again', async () => {
+    const kit = setUp()
+    const lease = hold(kit.keeper, 'a')
+    await pass(kit, RENEW_MS)
+    kit.last().answer(['lost'])
+    await turn()
+    expect(await isSafe(kit.keeper, lease)).toBe(false)
+    expect(kit.renewals).toHaveLength(1)
+  })
 })

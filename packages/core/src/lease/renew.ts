@@ -1,3 +1,4 @@
+import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import { answerWithin, LATE, track } from '../concurrency/timeout.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
@@ -7,7 +8,13 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 
 /** Renews all live leases of a guard in one call, at a third of the lease; tells a run that its lease is lost. */
 export interface LeaseRenewer {
-  keepRenewed(id: EventId, ownerToken: OwnerToken): MemberLease
+  /** @param askedAtMs - Monotonic time from before the call that granted the lease: it is valid from then on. */
+  keepRenewed(id: EventId, ownerToken: OwnerToken, askedAtMs: number): MemberLease
+  /**
+   * Whether the lease is safe to start a handler under: at least two thirds of it are left, or a renewal succeeds now.
+   * An owner that was frozen between its claim and the answer must not start beside its successor.
+   */
+  isSafe(member: InFlightEvent): MaybeAsync<boolean>
   stopRenewing(member: InFlightEvent): void
   /** Resolves when no renewal is under way, given up or not: the store's client may be ended then. */
   idle(): Promise<void>
@@ -22,64 +29,105 @@ interface Held {
 }
 
 export function createLeaseRenewer(options: ResolvedOptions, store: LeaseSession): LeaseRenewer {
-  const { leaseMs, runtime } = options
-  const held = new Map<OwnerToken, Held>()
-  let cancel: (() => void) | undefined
-  const calls = new Set<Promise<unknown>>()
-  let round: Promise<void> = Promise.resolve()
+  return new Renewer(options, store)
+}
 
-  const schedule = (): void => {
-    if (cancel !== undefined || held.size === 0) return
-    const begin = (): void => {
-      round = tick()
-    }
-    cancel = runtime.setTimer(begin, leaseMs / 3, { keepAlive: false })
+class Renewer implements LeaseRenewer {
+  readonly #options: ResolvedOptions
+  readonly #store: LeaseSession
+  readonly #held = new Map<OwnerToken, Held>()
+  readonly #calls = new Set<Promise<unknown>>()
+  #round: Promise<void> = Promise.resolve()
+  #cancel: (() => void) | undefined
+
+  constructor(options: ResolvedOptions, store: LeaseSession) {
+    this.#options = options
+    this.#store = store
   }
-  const tick = async (): Promise<void> => {
-    cancel = undefined
-    const all = [...held.values()]
+
+  keepRenewed(id: EventId, ownerToken: OwnerToken, askedAtMs: number): MemberLease {
+    const lost = new AbortController()
+    const validUntilMs = askedAtMs + this.#options.leaseMs
+    this.#held.set(ownerToken, { id, ownerToken, lost, validUntilMs })
+    this.#schedule()
+    return { ownerToken, lost: lost.signal }
+  }
+
+  isSafe({ lease }: InFlightEvent): MaybeAsync<boolean> {
+    const { leaseMs, runtime } = this.#options
+    const own = lease === undefined ? undefined : this.#held.get(lease.ownerToken)
+    if (own === undefined || own.lost.signal.aborted) return false
+    const leftMs = own.validUntilMs - runtime.monotonic()
+    return leftMs >= (leaseMs * 2) / 3 ? true : this.#renewNow(own)
+  }
+
+  stopRenewing({ lease }: InFlightEvent): void {
+    if (lease !== undefined) this.#held.delete(lease.ownerToken)
+    if (this.#held.size > 0) return
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+
+  async idle(): Promise<void> {
+    await Promise.allSettled([this.#round, ...this.#calls])
+  }
+
+  #schedule(): void {
+    const { leaseMs, runtime } = this.#options
+    if (this.#cancel !== undefined || this.#held.size === 0) return
+    const begin = (): void => {
+      this.#round = this.#renewAll()
+    }
+    this.#cancel = runtime.setTimer(begin, leaseMs / 3, { keepAlive: false })
+  }
+
+  async #renewAll(): Promise<void> {
+    const { inbox, leaseMs, runtime } = this.#options
+    this.#cancel = undefined
+    const all = [...this.#held.values()]
     const validUntilMs = runtime.monotonic() + leaseMs
     try {
-      const answers = await renew(all)
+      const answers = await this.#renew(all)
       for (const [index, lease] of all.entries()) {
         if (answers[index] === 'lost') lease.lost.abort()
         else lease.validUntilMs = validUntilMs
       }
     } catch {
-      if (options.inbox === undefined) expire(all)
+      if (inbox === undefined) this.#expire(all)
     }
-    schedule()
+    this.#schedule()
   }
+
+  async #renewNow(lease: Held): Promise<boolean> {
+    const validUntilMs = this.#options.runtime.monotonic() + this.#options.leaseMs
+    try {
+      const [answer] = await this.#renew([lease])
+      if (answer === 'held') {
+        lease.validUntilMs = validUntilMs
+        return true
+      }
+    } catch {
+      // A store that does not answer has not renewed the lease.
+    }
+    lease.lost.abort()
+    return false
+  }
+
   /** If the store does not answer, the renewal counts as failed when the next one is due. */
-  const renew = async (all: readonly Held[]): Promise<readonly HeldAnswer[]> => {
-    const call = track(calls, store.renew(all, leaseMs))
+  async #renew(all: readonly Held[]): Promise<readonly HeldAnswer[]> {
+    const { leaseMs, runtime } = this.#options
+    const call = track(this.#calls, this.#store.renew(all, leaseMs))
     const answers = await answerWithin(runtime, call, leaseMs / 3, { keepAlive: false })
     if (answers === LATE) throw new StoreUnavailableError('No lease was renewed in time.')
     return answers
   }
-  /** Without an inbox nothing else decides: who cannot renew stops before its lease can run out. */
-  const expire = (all: readonly Held[]): void => {
-    const margin = leaseMs / 10
-    for (const lease of all) {
-      if (runtime.monotonic() > lease.validUntilMs - leaseMs / 3 - margin) lease.lost.abort()
-    }
-  }
 
-  return {
-    keepRenewed: (id, ownerToken) => {
-      const lost = new AbortController()
-      held.set(ownerToken, { id, ownerToken, lost, validUntilMs: runtime.monotonic() + leaseMs })
-      schedule()
-      return { ownerToken, lost: lost.signal }
-    },
-    stopRenewing: ({ lease }) => {
-      if (lease !== undefined) held.delete(lease.ownerToken)
-      if (held.size > 0) return
-      cancel?.()
-      cancel = undefined
-    },
-    idle: async () => {
-      await Promise.allSettled([round, ...calls])
-    },
+  /** Without an inbox nothing else decides: an owner that cannot renew stops before its lease can run out. */
+  #expire(all: readonly Held[]): void {
+    const { leaseMs, runtime } = this.#options
+    const marginMs = leaseMs / 10
+    for (const lease of all) {
+      if (runtime.monotonic() > lease.validUntilMs - leaseMs / 3 - marginMs) lease.lost.abort()
+    }
   }
 }

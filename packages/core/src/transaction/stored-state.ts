@@ -44,10 +44,9 @@ export async function fromStoredState(
       }
     case 'waiting':
       if (known.remainingMs > 0) {
-        return {
-          kind: 'outcome',
-          outcome: { kind: 'not-due', delayMs: known.remainingMs, cause: 'not-due' },
-        }
+        // No back-off is longer: a store whose clock was set back must not hold the event for a day.
+        const delayMs = Math.min(known.remainingMs, engine.options.retry.maxMs)
+        return { kind: 'outcome', outcome: { kind: 'not-due', delayMs, cause: 'not-due' } }
       }
       return { kind: 'standing', standing: known.alone ? 'alone' : 'due' }
     case 'running':
