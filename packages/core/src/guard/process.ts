@@ -1,5 +1,5 @@
 import { toLanes } from '../concurrency/lanes.ts'
-import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { type Claimed, claimLeases } from '../lease/claim.ts'
 import { completeLease } from '../lease/complete.ts'
 import type { Delivery } from '../model/delivery.ts'
@@ -19,11 +19,13 @@ export async function processDeliveries(
   deliveries: readonly Delivery[],
 ): Promise<void> {
   // 1. Receive: decode, identify, record what is refused, bring the copies of one event together.
-  const received = await receive(processing, deliveries)
+  const receiving = receive(processing, deliveries)
+  const received = isPromise(receiving) ? await receiving : receiving
   for (const { index, outcome, key } of received.decided)
     processing.observe(index, outcome, { key })
   const keyless = received.unguarded.map((each) => processWithoutKey(processing, each))
-  await Promise.all([processGroups(processing, received.groups), ...keyless])
+  await processGroups(processing, received.groups)
+  if (keyless.length > 0) await Promise.all(keyless)
 }
 
 /** Steps 2 to 5 for events of which this process has no other delivery in flight. */
@@ -44,7 +46,8 @@ export async function processEvents(
   try {
     const members = groups.map(({ member }) => member)
     // 2. Claim: leases for all events in one round trip, where there is a lease store.
-    const claims = await claim(processing, members)
+    const claiming = claim(processing, members)
+    const claims = isPromise(claiming) ? await claiming : claiming
     // 3. Run: the event's row, the handler and the commit in one transaction.
     await run(processing, { members, claims, onOutcome })
   } catch (error) {
@@ -54,7 +57,8 @@ export async function processEvents(
   } finally {
     flight.landRest()
   }
-  const copies = await flight.landed()
+  const landing = flight.landed()
+  const copies = isPromise(landing) ? await landing : landing
   if (copies.length > 0) await processGroups(processing, copies)
 }
 
@@ -73,7 +77,10 @@ interface ClaimedEvents {
   readonly onOutcome: OnOutcome
 }
 
-function run(processing: Processing, { claims, members, onOutcome }: ClaimedEvents): Promise<void> {
+function run(
+  processing: Processing,
+  { claims, members, onOutcome }: ClaimedEvents,
+): Promise<unknown> {
   const { call, options, signals, stores } = processing
   return stores.engine === undefined
     ? runWithoutInbox({ options, call, stores, signals, onOutcome }, members, claims ?? [])

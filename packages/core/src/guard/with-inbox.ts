@@ -28,11 +28,11 @@ export interface InboxRun {
  * @param claims - Undefined without a lease store. With one, an event that the store knows to be done is settled by
  * that, and one that another process holds is waited for with its lane. Postgres decides about all others.
  */
-export async function runWithInbox(
+export function runWithInbox(
   run: InboxRun,
   members: readonly InFlightEvent[],
   claims: readonly Claimed[] | undefined,
-): Promise<void> {
+): Promise<unknown> {
   const { leases } = run
   if (leases === undefined || claims === undefined) return runEvents(run, members)
   const entries = members.map((member, index) => ({ member, claimed: claims[index] as Claimed }))
@@ -41,21 +41,23 @@ export async function runWithInbox(
   const lanes = toLanes(entries, ({ member }) => member.lane)
   const waiting = lanes.filter((lane) => lane.some(isWaiting))
   const free = lanes.filter((lane) => !waiting.includes(lane)).flat()
-  await Promise.all([
+  return Promise.all([
     runEvents(run, settleClaimed(run, free)),
     ...waiting.map((lane) => waitAndRun(run, leases, lane)),
   ])
 }
 
-async function runEvents(run: InboxRun, members: readonly InFlightEvent[]): Promise<void> {
-  if (run.engine.options.transaction === 'batch') {
-    for (const batch of chunks(members, LARGEST_BATCH)) await runInSlot(run, batch)
-    return
-  }
+function runEvents(run: InboxRun, members: readonly InFlightEvent[]): Promise<unknown> {
+  if (run.engine.options.transaction === 'batch') return runInBatches(run, members)
   const lanes = toLanes(members, ({ lane }) => lane)
   const [only] = lanes
-  if (only !== undefined && lanes.length === 1) return runLane(run, only)
-  await Promise.all(lanes.map((lane) => runLane(run, lane)))
+  return only !== undefined && lanes.length === 1
+    ? runLane(run, only)
+    : Promise.all(lanes.map((lane) => runLane(run, lane)))
+}
+
+async function runInBatches(run: InboxRun, members: readonly InFlightEvent[]): Promise<void> {
+  for (const batch of chunks(members, LARGEST_BATCH)) await runInSlot(run, batch)
 }
 
 /** One transaction per event, in delivery order. */

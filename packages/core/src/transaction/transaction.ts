@@ -1,4 +1,4 @@
-import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { LATEST_START_MS } from '../model/attempt-rules.ts'
 import type { EventId, Json } from '../model/brands.ts'
@@ -158,7 +158,8 @@ async function runOneByOne(
   try {
     for (const [index, pending] of running.claimed.entries()) {
       const { lease, refusal } = pending.member
-      const event = await eventOf(running, pending)
+      const making = eventOf(running, pending)
+      const event = isPromise(making) ? await making : making
       const end = await limits.run(lease?.lost, (signal, deadlineAt) => {
         if (refusal !== undefined) throw refusal
         return handler(event, contextOf(running, signal, deadlineAt))
