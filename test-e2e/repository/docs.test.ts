@@ -134,3 +134,19 @@ it.each(others.map(({ quickStart, ownLines }) => [quickStart, ownLines] as const
 it('docs/failures.md has one row for every crash test', () => {
   expect(failureRows('docs/failures.md')).toEqual([...new Set(ROWS.map(({ title }) => title))])
 })
+
+it('docs/operations.md explains every cause of a deferral, and no other', () => {
+  const union = /export type DeferCause =(.*?)export type/s.exec(
+    read('packages/core/src/model/settlement.ts'),
+  )?.[1]
+  const causes = [...(union ?? '').matchAll(/\| '([\w-]+)'/g)].map(([, cause]) => cause)
+  const section = /## Why was a delivery deferred\?(.*?)\n## /s.exec(
+    read('docs/operations.md'),
+  )?.[1]
+  const rows = (section ?? '').split('\n').filter((line) => line.startsWith('| `'))
+  const explained = rows.flatMap((row) => {
+    return [...(row.split('|')[1] ?? '').matchAll(/`([\w-]+)`/g)].map(([, cause]) => cause)
+  })
+  expect(causes.length).toBeGreaterThan(10)
+  expect(explained.toSorted()).toEqual(causes.toSorted())
+})

@@ -36,8 +36,6 @@ export type DeferCause =
   | 'breaker-open'
   /** A store did not answer, or answered with an error. */
   | 'store-error'
-  /** The event must run alone, and other runs did not end in time. */
-  | 'waiting-alone'
   /** The consumer is shutting down. */
   | 'draining'
   /** The lease was lost: another owner may have taken the event over. */
