@@ -26,9 +26,9 @@ export interface Row {
   readonly leaves: 'd' | 'w' | 'x' | 'r' | undefined
   /**
    * How the next worker settles the first redelivery, once the dead worker's lease has expired. A parked event has
-   * no redelivery.
+   * no redelivery: its run from the store is reported.
    */
-  readonly finds: string | undefined
+  readonly finds: string
   readonly effects: 0 | 1
   /** Copies in the broker's dead-letter queue. */
   readonly deadLetters: 0 | 1 | 2
@@ -182,7 +182,7 @@ export const ROWS: readonly Row[] = [
     deed: 'fatal-until-mended',
     replayed: true,
     leaves: 'r',
-    finds: undefined,
+    finds: 'processed',
     effects: 1,
     // The dead letter from before the replay.
     deadLetters: 1,

@@ -58,7 +58,7 @@ describe.each([
     expect(await guard.process(orderPlaced(what))).toMatchObject({ by: 'duplicate' })
     expect(await billing.charges(what)).toBe(1)
     expect(await client.dumpBuffer(key)).toEqual(before)
-    const message = expect.stringMatching(/not ours; its events are left to Postgres/)
+    const message = expect.stringMatching(/events of this key are decided by PostgreSQL/)
     expect(warned).toMatchObject([{ consumer: 'billing', message }])
   })
 
@@ -79,7 +79,7 @@ describe.each([
       })
       expect(sent).toEqual([])
       expect(await client.dumpBuffer(key)).toEqual(before)
-      const message = expect.stringMatching(/not ours; its events wait until it is gone/)
+      const message = expect.stringMatching(/events of this key cannot run until the key is gone/)
       expect(warned.at(-1)).toMatchObject({ consumer: 'mailing', message })
       await client.del(key)
       await until(async () => (await guard.process(orderPlaced(what))).kind === 'ack')

@@ -28,7 +28,7 @@ test('an outage is said once at its beginning and once at its end', async () => 
   isAway = false
   for (let n = 0; n < 3; n += 1) await leases.claim([])
   expect(lines).toEqual([
-    'warn: the lease store does not answer: check the server and its connection',
+    'warn: the lease store does not answer',
     'info: the lease store answers again',
   ])
 })

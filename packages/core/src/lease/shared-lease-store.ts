@@ -28,10 +28,7 @@ function createWatch(logger: Logger): <Answer>(answer: Promise<Answer>) => Promi
       isDown = false
       return answered
     } catch (error) {
-      if (!isDown) {
-        const message = 'the lease store does not answer: check the server and its connection'
-        logger.warn({ err: describeError(error) }, message)
-      }
+      if (!isDown) logger.warn({ err: describeError(error) }, 'the lease store does not answer')
       isDown = true
       throw error
     }
