@@ -130,7 +130,8 @@ async function identifyStored(
 
 /**
  * Deletes the record of a refused message once its effect is committed, or once the event has a record of its own. A
- * message that is refused again gets a new record, which waits for the next replay.
+ * message that is refused or dead-lettered without a record of an event gets a new refusal record, which waits for the
+ * next replay.
  */
 async function resolveRefused(
   { publisher, stores }: Background,

@@ -158,7 +158,7 @@ function ending(how: 'commit' | 'rollback', troubles: Troubles = {}) {
   return { ...setUp, judged }
 }
 
-test('an event whose handler committed by itself is processed at its attempt, with no further settlement', async () => {
+test('an event whose handler committed by itself is processed at its attempt, and no verdict is recorded', async () => {
   const { clock, guard, judged, logged, records } = ending('commit')
   await guard.process(named('a'))
   clock.advance(500)

@@ -154,7 +154,7 @@ function pastDeadline({ deadlineMs }: HandlerBounds): Extract<HandlerEnd, { kind
 
 function lostLease(): Extract<HandlerEnd, { kind: 'lease-lost' }> {
   const message =
-    'Another owner may have taken the event over, so this run was stopped. The redelivery finds the outcome.'
+    'Another owner may have taken the event over, so this run is abandoned. The redelivery finds the outcome.'
   return { kind: 'lease-lost', error: new LeaseLostError(message) }
 }
 
