@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { createAloneLock, processAloneLock } from './alone-lock.ts'
 
-test('sharers run side by side, an exclusive run waits for all of them', async () => {
+test('shared runs are concurrent, and an exclusive run waits for all of them', async () => {
   const lock = createAloneLock()
   const [one, two] = await Promise.all([lock.shared(), lock.shared()])
   let isAlone = false
@@ -18,7 +18,7 @@ test('sharers run side by side, an exclusive run waits for all of them', async (
   release()
 })
 
-test('it is fair: a sharer that comes after an exclusive waiter waits behind it', async () => {
+test('the lock is fair: a shared run waits behind an earlier exclusive waiter', async () => {
   const lock = createAloneLock()
   const order: string[] = []
   const first = await lock.shared()
@@ -35,7 +35,7 @@ test('it is fair: a sharer that comes after an exclusive waiter waits behind it'
   expect(order).toEqual(['exclusive', 'shared'])
 })
 
-test('a release counts once', async () => {
+test('a second release has no effect', async () => {
   const lock = createAloneLock()
   const one = await lock.shared()
   await lock.shared()

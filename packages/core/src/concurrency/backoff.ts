@@ -11,26 +11,32 @@ export interface Backoff {
 }
 
 /**
- * Milliseconds until the next attempt: full jitter, uniform up to `baseMs` × 2ⁿ and never more than `maxMs`.
+ * Milliseconds until the next attempt: full jitter, uniform up to `baseMs` × 2ⁿ and at most `maxMs`.
  *
- * Full jitter, because consumers that failed together must not come back together.
+ * Full jitter, so that consumers that failed together do not retry together.
  *
  * @see https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
  */
 export function backoffMs({ attempt, baseMs, maxMs, random }: Backoff): number {
   const exponent = Math.max(0, attempt - 1)
   const ceilingMs = Math.min(maxMs, baseMs * 2 ** exponent)
-  // 0 × 2^∞ is not a number; a wait that is none must not become a hot loop.
+  // 0 × 2^∞ is NaN. The ceiling is then `maxMs`, so that the loop does not retry without a pause.
   return Math.floor(random() * (Number.isFinite(ceilingMs) ? ceilingMs : maxMs))
 }
 
-/** Of a loop that never gives up, milliseconds: the first pause is about `baseMs`, none is much longer than `maxMs`. */
+/**
+ * Bounds for a loop that never gives up, ms. The first pause is about `baseMs`. Later pauses are not much longer than
+ * `maxMs`.
+ */
 export interface BackoffRange {
   readonly baseMs: number
   readonly maxMs: number
 }
 
-/** Milliseconds until a loop tries again that has failed so often in a row before: full jitter, but never a hot loop. */
+/**
+ * Milliseconds until a loop tries again after `failures` failures in a row: full jitter, plus at least half of
+ * `baseMs`.
+ */
 export function pauseMs(
   { baseMs, maxMs }: BackoffRange,
   failures: number,
@@ -43,12 +49,12 @@ const FIRST_DELAY_MS = 1_000
 
 const LONGEST_DELAY_MS = 30_000
 
-/** Bounds memory: the oldest are forgotten, and then start again at one second. */
+/** Bounds memory. Beyond it, the oldest entry is dropped and its event starts again at one second. */
 const REMEMBERED = 10_000
 
 /**
- * How long to leave an event alone that another transaction holds: 1 s, doubling to 30 s, with jitter, never less
- * than 1 s (design.md §5; brokers.md §5.9).
+ * Back-off for an event that another transaction holds: 1 s, doubling to 30 s, with jitter, at least 1 s (design.md §5;
+ * brokers.md §5.9).
  */
 export interface HeldBackoff {
   nextMs(id: EventId): number

@@ -4,7 +4,7 @@ import { createShift } from '../fixtures/shift.ts'
 import { toEpochMs } from '../model/brands.ts'
 import { createBreaker } from './breaker.ts'
 
-test('lets everything through until a failure, then nothing until the pause is over', () => {
+test('the breaker lets all calls through until a failure, then none until the pause is over', () => {
   const { runtime, forward } = createShift(() => 1)
   const breaker = createBreaker(runtime)
   expect([breaker.admit(), breaker.admit()]).toEqual(['go', 'go'])
@@ -15,7 +15,7 @@ test('lets everything through until a failure, then nothing until the pause is o
   expect(breaker.admit()).toBe('go')
 })
 
-test('half open it lets one probe through, whose success closes it', () => {
+test('a half-open breaker lets one probe through, and a successful probe closes it', () => {
   const { runtime, forward } = createShift(() => 1)
   const breaker = createBreaker(runtime)
   breaker.failed(new Error('down'))
@@ -27,7 +27,7 @@ test('half open it lets one probe through, whose success closes it', () => {
   expect(breaker.state()).toBeUndefined()
 })
 
-test('a probe that never reports does not keep it open for ever', () => {
+test('a probe that never reports does not keep the breaker open forever', () => {
   const { runtime, forward } = createShift(() => 1)
   const breaker = createBreaker(runtime)
   breaker.failed(new Error('down'))
@@ -37,7 +37,7 @@ test('a probe that never reports does not keep it open for ever', () => {
   expect(breaker.admit()).toBe('go')
 })
 
-test('pauses double up to thirty seconds; failures already under way do not add to them', () => {
+test('pauses double up to thirty seconds; failures of earlier calls do not add to them', () => {
   const { runtime, forward } = createShift(() => 1)
   const breaker = createBreaker(runtime)
   const pauses: number[] = []
@@ -51,7 +51,7 @@ test('pauses double up to thirty seconds; failures already under way do not add 
   expect(pauses).toEqual([1, 2, 4, 8, 16, 30, 30, 30])
 })
 
-test('a pause is half certain and half by chance', () => {
+test('half of a pause is fixed, the other half is random', () => {
   const pauses = [0, 0.5, 1].map((chance) => {
     const breaker = createBreaker({ ...new Clock().runtime, random: () => chance })
     breaker.failed(new Error('down'))
@@ -60,7 +60,7 @@ test('a pause is half certain and half by chance', () => {
   expect(pauses).toEqual([500, 750, 1_000])
 })
 
-test('probes are ten seconds apart, and who asks meanwhile is told to come back in one', () => {
+test('probes are ten seconds apart, and other callers are told to wait one second', () => {
   const clock = new Clock()
   const breaker = createBreaker({ ...clock.runtime, random: () => 1 })
   breaker.failed(new Error('down'))
@@ -72,7 +72,7 @@ test('probes are ten seconds apart, and who asks meanwhile is told to come back 
   expect(breaker.admit()).toBe('go')
 })
 
-test('a probe that fails begins a longer pause, and after a success pauses are short again', () => {
+test('a failed probe starts a longer pause, and after a success pauses are short again', () => {
   const clock = new Clock()
   const breaker = createBreaker({ ...clock.runtime, random: () => 1 })
   breaker.failed(new Error('down'))
@@ -90,8 +90,8 @@ test('a probe that fails begins a longer pause, and after a success pauses are s
   expect(breaker.admit()).toBe('go')
 })
 
-// Red when the pause is counted on the wall clock: it would last a day.
-test('a clock that is set back does not prolong a pause, nor what the outside is told of it', () => {
+// Red when the pause is measured on the wall clock: it would last a day.
+test('a wall clock that is set back prolongs neither the pause nor the reported retry time', () => {
   const { runtime, forward } = createShift(() => 1)
   let setBackMs = 0
   const now: typeof runtime.now = () => toEpochMs(runtime.now() - setBackMs)

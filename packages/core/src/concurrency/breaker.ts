@@ -3,15 +3,15 @@ import type { Runtime } from '../model/runtime.ts'
 
 const FIRST_PAUSE_MS = 1_000
 const LONGEST_PAUSE_MS = 30_000
-/** A probe that never reports is forgotten after this, so that the breaker cannot stay open for ever. */
+/** A probe that has not reported after this time no longer counts, so the breaker cannot stay open forever. */
 const PROBE_MS = 10_000
 
 /**
- * Stops asking a store that does not answer. After a pause, doubled from 1 s to 30 s with jitter, one probe
- * is let through (half-open); its success closes the breaker.
+ * Stops calls to a store that does not answer. After a pause, doubled from 1 s to 30 s with jitter, one probe is let
+ * through (half-open). A successful probe closes the breaker.
  */
 export interface Breaker {
-  /** `go`, or the milliseconds to wait before asking again. */
+  /** `go`, or the milliseconds to wait before the next call. */
   admit(): 'go' | number
   succeeded(): void
   failed(error: unknown): void
@@ -20,7 +20,7 @@ export interface Breaker {
 
 export function createBreaker(runtime: Runtime): Breaker {
   let failures = 0
-  /** On the monotonic clock: one that is set back must not keep a store that answers away for so long. */
+  /** On the monotonic clock: a wall clock that is set back would prolong the pause. */
   let retryAtMs: number | undefined
   let lastError: unknown
   let probingUntilMs = Number.NEGATIVE_INFINITY
@@ -47,7 +47,7 @@ export function createBreaker(runtime: Runtime): Breaker {
     },
     failed: (error) => {
       lastError = error
-      // Those that were under way when it opened say nothing new.
+      // Failures of calls that started before the breaker opened do not count.
       if (retryAtMs !== undefined && runtime.monotonic() < retryAtMs) return
       failures += 1
       probingUntilMs = Number.NEGATIVE_INFINITY

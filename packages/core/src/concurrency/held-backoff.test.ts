@@ -3,7 +3,7 @@ import { createShift } from '../fixtures/shift.ts'
 import type { EventId } from '../model/brands.ts'
 import { createHeldBackoff } from './backoff.ts'
 
-test('doubles from one second to thirty, with jitter, never below a second', () => {
+test('the delay doubles from one second to thirty, with jitter, and is never below a second', () => {
   const highest = createHeldBackoff(createShift(() => 1).runtime)
   const lowest = createHeldBackoff(createShift(() => 0).runtime)
   const id = 'event' as EventId
@@ -15,7 +15,7 @@ test('doubles from one second to thirty, with jitter, never below a second', () 
   expect(highest.nextMs(id)).toBe(1_000)
 })
 
-test('remembers ten thousand events, and forgets the one that was longest not asked for', () => {
+test('ten thousand events are remembered, and the least recently used one is dropped', () => {
   const deferrals = createHeldBackoff(createShift(() => 1).runtime)
   const [oldest, again] = ['oldest', 'again'] as EventId[] as [EventId, EventId]
   deferrals.nextMs(again)

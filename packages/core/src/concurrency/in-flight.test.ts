@@ -11,7 +11,7 @@ function setUp() {
   return { clock, flights: createInFlight(clock.runtime) }
 }
 
-test('an event is in hand from its start to its end, and no other one with it', () => {
+test('an event is in flight from its start to its end', () => {
   const { flights } = setUp()
   expect(flights.has(id)).toBe(false)
   const land = flights.start(id)
@@ -20,13 +20,13 @@ test('an event is in hand from its start to its end, and no other one with it', 
   expect(flights.has(id)).toBe(false)
 })
 
-test('who asks for what nobody has in hand does not wait', async () => {
+test('the wait for an event that is not in flight ends at once', async () => {
   const { clock, flights } = setUp()
   expect(await flights.waitFor(id, 250)).toBe(true)
   expect(clock.timers).toBe(0)
 })
 
-test('all who wait are told as soon as it ends, and no timer is left', async () => {
+test('all waiters are told as soon as the event ends, and no timer is left', async () => {
   const { clock, flights } = setUp()
   const land = flights.start(id)
   const waiting = [flights.waitFor(id, 250), flights.waitFor(id, 250)]
@@ -35,7 +35,7 @@ test('all who wait are told as soon as it ends, and no timer is left', async () 
   expect(clock.timers).toBe(0)
 })
 
-test('who has waited long enough is told that it goes on', async () => {
+test('a waiter that reaches its limit is told that the event is still in flight', async () => {
   const { clock, flights } = setUp()
   const land = flights.start(id)
   const waiting = flights.waitFor(id, 250)
@@ -44,8 +44,8 @@ test('who has waited long enough is told that it goes on', async () => {
   land()
 })
 
-// Two who waited for one flight both start: the end of the first must not hide the second.
-test('the end of an earlier flight does not end a later one', async () => {
+// Two waiters of one run both start. The end of the first must not remove the second.
+test('the end of an earlier run does not end a later run', async () => {
   const { clock, flights } = setUp()
   const first = flights.start(id)
   const second = flights.start(id)

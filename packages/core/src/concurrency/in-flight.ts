@@ -2,14 +2,14 @@ import type { EventId } from '../model/brands.ts'
 import type { Runtime } from '../model/runtime.ts'
 
 /**
- * Events this process has in hand. The same process gets the same event twice when a visibility runs out or a
- * channel is lost (brokers.md X1); the second delivery waits a little, instead of fighting for a row with itself.
+ * The events that this process has in flight. One process gets the same event twice when a visibility timeout expires
+ * or a channel is lost (brokers.md X1). The second delivery then waits a little for the first.
  */
 export interface InFlight {
   has(id: EventId): boolean
-  /** Registers `id`; the answer ends the flight. */
+  /** Registers `id`. The returned function removes it. */
   start(id: EventId): () => void
-  /** Whether the flight of `id` ended within `waitMs`. */
+  /** Whether the run of `id` ended within `waitMs`. */
   waitFor(id: EventId, waitMs: number): Promise<boolean>
 }
 
@@ -39,6 +39,6 @@ export function createInFlight(runtime: Runtime): InFlight {
 }
 
 interface Flight {
-  /** Made for the first who waits: most flights end without one. */
+  /** Created for the first waiter: most runs end without one. */
   awaited?: PromiseWithResolvers<void>
 }

@@ -1,4 +1,4 @@
-/** Groups items by lane, in order; an item without a lane is a lane of its own. */
+/** Groups items by lane, in order. An item without a lane gets a lane of its own. */
 export function toLanes<Item>(
   items: readonly Item[],
   laneOf: (item: Item) => string | undefined,
@@ -19,9 +19,9 @@ export function toLanes<Item>(
   return lanes
 }
 
-/** Slices of at most `size` items, in order. */
+/** Splits items into batches of at most `size`, in order. */
 export function chunks<Item>(items: readonly Item[], size: number): readonly (readonly Item[])[] {
-  const slices: (readonly Item[])[] = []
-  for (let at = 0; at < items.length; at += size) slices.push(items.slice(at, at + size))
-  return slices
+  const batches: (readonly Item[])[] = []
+  for (let at = 0; at < items.length; at += size) batches.push(items.slice(at, at + size))
+  return batches
 }

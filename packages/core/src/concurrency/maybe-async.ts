@@ -1,6 +1,6 @@
 /**
- * A value, or a promise of it. Most functions of a user are not asynchronous, and to await what is no promise costs
- * a turn of the queue, several times per delivery.
+ * A value, or a promise of it. Most user functions are synchronous. Awaiting their results would cost one microtask
+ * each, several times per delivery.
  */
 export type MaybeAsync<Value> = Value | Promise<Value>
 
@@ -8,12 +8,12 @@ export function isPromise<Value>(value: MaybeAsync<Value>): value is Promise<Val
   return value instanceof Promise
 }
 
-/** Whether `await` would wait for it: promises of other libraries are no instances of ours. */
+/** Whether `await` would wait for the value. Promises of other libraries are not instances of `Promise`. */
 export function isThenable<Value>(value: Value | PromiseLike<Value>): value is PromiseLike<Value> {
   return typeof value === 'object' && value !== null && 'then' in value
 }
 
-/** `next` of the value: at once, unless it must be waited for. */
+/** Calls `next` with the value: immediately, unless the value is a promise. */
 export function andThen<Value, Next>(
   value: MaybeAsync<Value>,
   next: (value: Value) => MaybeAsync<Next>,

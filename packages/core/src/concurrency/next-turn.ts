@@ -1,4 +1,4 @@
-/** Lets everything else that waits for the event loop run first. */
+/** Lets all other pending work of the event loop run first. */
 export function nextTurn(): Promise<void> {
   return new Promise((resolve) => {
     setImmediate(resolve)

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import { createSemaphore, type SlotWait } from './semaphore.ts'
 
-test('grants as many slots as there are, then in order of arrival', async () => {
+test('slots are granted up to the limit, then in order of arrival', async () => {
   const semaphore = createSemaphore(2)
   const one = await semaphore.acquire()
   await semaphore.acquire()
@@ -18,7 +18,7 @@ test('grants as many slots as there are, then in order of arrival', async () => 
   expect(order).toEqual([1, 2])
 })
 
-test('a slot released twice is one slot', async () => {
+test('a slot that is released twice counts once', async () => {
   const semaphore = createSemaphore(1)
   const release = await semaphore.acquire()
   release?.()
@@ -27,7 +27,7 @@ test('a slot released twice is one slot', async () => {
   expect(semaphore.tryAcquire()).toBeUndefined()
 })
 
-test('a waiter that is told to stop holds nothing, and the slot goes to the next', async () => {
+test('a stopped waiter holds no slot, and the slot goes to the next waiter', async () => {
   const semaphore = createSemaphore(1)
   const held = await semaphore.acquire()
   let stop: () => void = () => undefined
@@ -62,7 +62,7 @@ test('a waiter that gets its slot unsubscribes and leaves no timer', async () =>
   expect([subscribed, clock.timers]).toEqual([0, 0])
 })
 
-test('a wait ends at its limit, and the slot goes to the next', async () => {
+test('a wait ends at its limit, and the slot goes to the next waiter', async () => {
   const clock = new Clock()
   const semaphore = createSemaphore(1)
   const held = await semaphore.acquire()

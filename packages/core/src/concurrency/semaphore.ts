@@ -1,25 +1,25 @@
 import type { Runtime } from '../model/runtime.ts'
 
-/** Calls the listener once waiting is pointless. The answer unsubscribes. */
+/** Calls the listener once waiting is pointless. The returned function unsubscribes. */
 export type OnStop = (onStop: () => void) => () => void
 
-/** Gives a slot back. A second call does nothing. */
+/** Releases the slot. A second call does nothing. */
 export type Release = () => void
 
-/** What may end the wait for a slot, and where the waiter queues. */
+/** What ends the wait for a slot, and which queue the waiter joins. */
 export interface SlotWait {
   readonly stop?: OnStop | undefined
-  /** Longest wait, ms on the clock of the runtime. */
+  /** Maximum wait, ms on the clock of the runtime. */
   readonly limit?: { readonly runtime: Runtime; readonly ms: number } | undefined
-  /** Queues before all waiters without this mark. */
+  /** The waiter comes before all waiters without this mark. */
   readonly first?: boolean | undefined
 }
 
 /** A fair counting semaphore. */
 export interface Semaphore {
-  /** The release, if a slot is free now. */
+  /** The release function, if a slot is free now. */
   tryAcquire(): Release | undefined
-  /** Resolves with the release; with undefined if the wait was stopped or reached its limit. */
+  /** Resolves with the release function, or with undefined if the wait was stopped or reached its limit. */
   acquire(wait?: SlotWait): Promise<Release | undefined>
 }
 

@@ -1,9 +1,12 @@
 import type { OnStop } from './semaphore.ts'
 
-/** After a drain has aborted the signals of running handlers: how long handlers have to end by themselves. */
+/** Time that handlers have to end after a drain has aborted their signals, ms. */
 export const ABORT_GRACE_MS = 2_000
 
-/** Stops as soon as one of the signals aborts; listens only where somebody waits, because most runs never do. */
+/**
+ * Stops as soon as one of the signals aborts. Listeners are added only while somebody waits, because most runs never
+ * wait.
+ */
 export function stopSignals(
   stops: readonly (AbortSignal | undefined)[],
   drain?: AbortSignal | undefined,
@@ -20,12 +23,12 @@ export function stopSignals(
   }
 }
 
-/** How one call of `run` is told to stop. */
+/** The stop signals of one call of `run`. */
 export interface StopSignals {
-  /** Start nothing more. */
+  /** True: start no more runs. */
   readonly isStopping: () => boolean
-  /** Calls back once that is so; the answer unsubscribes. */
+  /** Calls back once `isStopping` is true. The returned function unsubscribes. */
   readonly whenStopping: OnStop
-  /** Abort what runs. */
+  /** Aborted: abort the running handlers. */
   readonly drain: AbortSignal | undefined
 }

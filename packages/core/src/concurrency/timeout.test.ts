@@ -7,7 +7,7 @@ const silent = (): Promise<never> => new Promise(() => undefined)
 const failed = (): Promise<never> => Promise.reject(new Error('no'))
 
 describe('a wait with a limit', () => {
-  test('returns the answer or the rejection that comes in time, and leaves no timer', async () => {
+  test('returns an answer or a rejection that comes in time, and leaves no timer', async () => {
     const clock = new Clock()
     expect(await answerWithin(clock.runtime, Promise.resolve('there'), 5)).toBe('there')
     await expect(answerWithin(clock.runtime, failed(), 5)).rejects.toThrow('no')
@@ -21,7 +21,7 @@ describe('a wait with a limit', () => {
     expect(await answer).toBe(LATE)
   })
 
-  test('ignores what a late promise brings', async () => {
+  test('ignores the result of a late promise', async () => {
     const clock = new Clock()
     const { promise, reject } = Promise.withResolvers<string>()
     const answer = answerWithin(clock.runtime, promise, 5)
@@ -31,7 +31,7 @@ describe('a wait with a limit', () => {
   })
 })
 
-test('a promise ends within its limit whether it resolves or rejects', async () => {
+test('a promise ends within its limit if it resolves or rejects', async () => {
   const clock = new Clock()
   expect(await endsWithin(clock.runtime, Promise.resolve(), 5)).toBe(true)
   expect(await endsWithin(clock.runtime, failed(), 5)).toBe(true)
@@ -43,12 +43,12 @@ test('a promise ends within its limit whether it resolves or rejects', async () 
 describe('a call with a budget', () => {
   const call = { call: 'connect', budgetMs: 5 }
 
-  test('returns the answer of the call, or rejects with the error of the call', async () => {
+  test('returns the answer of the call, or rejects with its error', async () => {
     expect(await withTimeout(systemRuntime, Promise.resolve('there'), call)).toBe('there')
     await expect(withTimeout(systemRuntime, failed(), call)).rejects.toThrow('no')
   })
 
-  test('rejects with a timeout error, as a socket does, when the call does not answer', async () => {
+  test('rejects with a timeout error like that of a socket if the call does not answer', async () => {
     const error = await withTimeout(systemRuntime, silent(), call).catch(
       (thrown: unknown) => thrown,
     )

@@ -1,11 +1,11 @@
 import type { Runtime } from '../model/runtime.ts'
 
-/** Stands for the answer that did not come in time. */
+/** Stands for an answer that did not come in time. */
 export const LATE: unique symbol = Symbol('onceward.late')
 
 /**
- * The promise's answer, or {@link LATE} after `limitMs`. Rejects if the promise rejects in time; whatever a late
- * promise brings is ignored.
+ * The promise's answer, or {@link LATE} after `limitMs`. Rejects if the promise rejects in time. A late result is
+ * ignored.
  *
  * @param options - `keepAlive: false` lets the process end during the wait.
  */
@@ -42,7 +42,7 @@ export function endsWithin(
   )
 }
 
-/** A call that got no answer in time. The other side may have carried it out. */
+/** A call got no answer in time. The other side may still have carried it out. */
 export class CallTimeoutError extends Error {
   override readonly name = 'TimeoutError'
   readonly code = 'ETIMEDOUT'
@@ -53,9 +53,9 @@ export class CallTimeoutError extends Error {
 }
 
 /**
- * The call's answer.
+ * Returns the call's answer.
  *
- * @throws {@link CallTimeoutError} when there is none within `budgetMs`.
+ * @throws {@link CallTimeoutError} if no answer comes within `budgetMs`.
  */
 export async function withTimeout<T>(
   runtime: Runtime,
@@ -67,7 +67,7 @@ export async function withTimeout<T>(
   return answer
 }
 
-/** Keeps the promise in the set until it settles, so that a shutdown can wait for calls that were given up. */
+/** Keeps the promise in the set until it settles, so that a shutdown can wait for calls that timed out. */
 export function track<T>(set: Set<Promise<unknown>>, promise: Promise<T>): Promise<T> {
   set.add(promise)
   const remove = (): boolean => set.delete(promise)

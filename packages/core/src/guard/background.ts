@@ -3,16 +3,20 @@ import { describeError } from '../model/errors.ts'
 import type { Runtime } from '../model/runtime.ts'
 import { type Background, POLL_LIMIT, runParked } from './parked.ts'
 
-/** design.md §6: parked events are looked for this often, with jitter. */
+/** Interval between two searches for parked events, ms, with jitter (design.md §6). */
 const POLL_MS = 5_000
-/** A run that is not given back within five seconds looks like one in which a process died, ms. */
+/**
+ * Interval between two tries to record late releases, ms. After five seconds another process takes the run for crashed.
+ */
 const RELEASE_MS = 1_000
-/** Pause between two steps of a sweep, ms, so that it never competes with the consumers. */
+/** Pause between two steps of a sweep, ms, so that the sweep never competes with the consumers. */
 const SWEEP_STEP_MS = 200
 /** Pause after a whole sweep, or when another process sweeps, ms. */
 const SWEEP_REST_MS = 10 * 60_000
 
-/** What a guard does beside its deliveries: parked events and the sweep. The answer ends both. */
+/**
+ * Starts the guard's background work: parked events, the sweep and late releases. The returned function ends all three.
+ */
 export function startBackground(context: Background): () => Promise<void> {
   const { runtime } = context.options
   const { engine } = context.stores
@@ -36,7 +40,9 @@ export function startBackground(context: Background): () => Promise<void> {
   }
 }
 
-/** Calls `task` again and again, after the milliseconds that it answers; it never keeps the process alive. */
+/**
+ * Calls `task` repeatedly. `task` returns the pause until its next call, ms. The timer never keeps the process alive.
+ */
 function every(runtime: Runtime, task: () => Promise<number>): () => Promise<void> {
   let stopped = false
   let current: Promise<void> = Promise.resolve()
@@ -66,7 +72,10 @@ async function guarded<Answer>(
   try {
     return await task()
   } catch (error) {
-    logger.warn({ err: describeError(error) }, 'background work failed, it is tried again')
+    logger.warn(
+      { err: describeError(error) },
+      'background work failed and is retried: check the database of the inbox',
+    )
     return undefined
   }
 }

@@ -8,7 +8,10 @@ import { conflictOutcome } from '../transaction/stored-state.ts'
 import { factsOf, type Processing, storeFailure } from './processing.ts'
 import type { DeliveryGroup, Received } from './receive.ts'
 
-/** Judges the copies of an event by how their leader ended; answers the copies that must still run. */
+/**
+ * Gives the copies of an event their outcomes, based on the outcome of the leader. Returns the copies that must still
+ * run.
+ */
 export function concludeCopies(
   processing: Processing,
   group: DeliveryGroup,
@@ -20,12 +23,12 @@ export function concludeCopies(
     : concludeEach(processing, group, outcome).then(() => [])
 }
 
-/** The leader was refused for its own payload: that says nothing about the event. */
+/** A leader that was refused for its own payload says nothing about the event. */
 function leaderConflicts(outcome: Outcome): boolean {
   return outcome.kind === 'conflict' || (outcome.kind === 'dead' && outcome.ref?.kind === 'refused')
 }
 
-/** The copies are still one event: run side by side, the second would hide that the first is in hand. */
+/** The remaining copies stay one group. Run side by side, the second copy would not see that the first is in flight. */
 function leadByNext({ copies: [next, ...copies] }: DeliveryGroup): readonly DeliveryGroup[] {
   return next === undefined ? [] : [{ ...next, copies }]
 }
@@ -70,7 +73,7 @@ async function conflictOf(processing: Processing, member: InFlightEvent): Promis
   }
 }
 
-/** Hands the stored result of a duplicate to the user; a parked event is no broker's delivery, so nobody asked. */
+/** Hands the stored result of a duplicate to the user. Parked events are not reported: no broker delivered them. */
 export function tellDuplicate(
   { options: { logger, onDuplicate } }: Processing,
   member: InFlightEvent,
@@ -81,7 +84,7 @@ export function tellDuplicate(
   return call().catch((error: unknown) => {
     logger.error(
       { err: describeError(error) },
-      'onDuplicate threw; the duplicate is acked all the same',
+      'onDuplicate threw and the duplicate is acked: fix the hook',
     )
   })
 }

@@ -61,7 +61,7 @@ for (const kind of ['sequential', 'whole'] as const) {
   }
 }
 
-test('a FatalError counts only once its event stood alone', async () => {
+test('a FatalError counts only after its event failed alone', async () => {
   let runsOfBad = 0
   const { sequential, whole, inbox } = setUp((payload) => {
     if (payload !== 3) return
@@ -81,12 +81,12 @@ test('with many failing events every other one is still processed once', async (
   })
   const settlements = await sequential.processBatch(numbers(40))
   expect(settlements.filter(({ kind }) => kind === 'ack')).toHaveLength(20)
-  // Two failing members in company, then each alone: no quadratic work.
+  // Two events fail in a shared transaction, then each event runs alone: no quadratic work.
   expect(runs.length).toBeLessThan(100)
   await Promise.all([whole.close(), sequential.close()])
 })
 
-test('a lane of a batch stops at its failing member; the rest of the batch goes on', async () => {
+test('a lane of a batch stops at its failed event; the rest of the batch continues', async () => {
   const { sequential, whole } = setUp((payload) => {
     if (payload === 'a2') throw new Error('stop')
   })
@@ -99,7 +99,7 @@ test('a lane of a batch stops at its failing member; the rest of the batch goes 
   await Promise.all([whole.close(), sequential.close()])
 })
 
-test('suspects of a batch are counted once in company', async () => {
+test('suspects of a batch are counted once, in one shared transaction', async () => {
   const { sequential, whole, records } = setUp(() => undefined)
   const redelivered = numbers(10).map((delivery) => ({ ...delivery, redelivered: true }))
   await sequential.processBatch(redelivered)
@@ -107,7 +107,7 @@ test('suspects of a batch are counted once in company', async () => {
   await Promise.all([whole.close(), sequential.close()])
 })
 
-test('due events run together after a failure of all', async () => {
+test('due events run together after all of them failed', async () => {
   let isBroken = true
   const { sequential, whole, shift } = setUp(() => {
     if (isBroken) throw new Error('down')
@@ -121,7 +121,7 @@ test('due events run together after a failure of all', async () => {
   await Promise.all([whole.close(), sequential.close()])
 })
 
-test('a redelivered follower does not overtake the head of its lane that waits for its next attempt', async () => {
+test('a redelivered event does not overtake an earlier event of its lane that waits for its retry', async () => {
   let isBroken = true
   const { sequential, whole, runs, shift } = setUp((payload) => {
     if (isBroken && payload === 'a1') throw new Error('down')
@@ -140,7 +140,7 @@ test('a redelivered follower does not overtake the head of its lane that waits f
   await Promise.all([whole.close(), sequential.close()])
 })
 
-test('suspects whose neighbours took too long are run again at once, and no attempt is counted for it', async () => {
+test('suspects run again at once when other events used up the deadline, and no attempt is counted', async () => {
   const { sequential, whole, records, shift } = setUp((payload) => {
     if (payload === 0) shift.forward(4_500)
     if (payload === 1) throw new Error('bad one')
@@ -152,8 +152,8 @@ test('suspects whose neighbours took too long are run again at once, and no atte
   await Promise.all([whole.close(), sequential.close()])
 })
 
-// Red when the copies go on side by side: the second is never settled, and nobody brings it back.
-test('copies behind a conflict that led them are one event: it runs once, and each is settled', async () => {
+// Red when the copies run side by side: the second copy is never settled and never redelivered.
+test('copies behind a conflicting leader are one event: the event runs once, and each copy is settled', async () => {
   const { sequential, whole, runs, shift } = setUp((payload) => {
     if (runs.length === 1) throw new Error(`not yet: ${payload}`)
   })

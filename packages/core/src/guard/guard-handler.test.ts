@@ -4,7 +4,7 @@ import { toDelivery } from '../memory/index.ts'
 import { RetryableError } from '../model/errors.ts'
 import type { Handler } from '../options/options.ts'
 
-test('a handler past its deadline is a failure, and the consumer goes on', async () => {
+test('a handler past its deadline is a failure, and the consumer continues', async () => {
   const { guard } = setUp(() => new Promise(() => undefined), { deadlineMs: 1_000 })
   expect(await guard.process(toDelivery({}))).toMatchObject({
     kind: 'defer',
@@ -18,7 +18,7 @@ test.each([
   ['undefined', undefined],
   ['a string', 'oops'],
   ['null', null],
-])('a handler that throws %s fails like any other', async (_, thrown) => {
+])('a handler that throws %s fails like any other handler', async (_, thrown) => {
   const { guard } = setUp(() => {
     throw thrown
   })
@@ -38,15 +38,15 @@ test.each([
       return circle
     },
   ],
-])('a handler that returns %s is rolled back with an error that says so', async (_, value) => {
+])('a handler that returns %s is rolled back, and the error names the cause', async (_, value) => {
   const { guard } = setUp(value as unknown as Handler<unknown, undefined>)
   const settlement = await guard.process(toDelivery({}))
-  // Red before: a handler that returns its driver's result buried every event at once.
+  // Red before: a handler that returned its driver's result dead-lettered every event at once.
   expect(settlement).toMatchObject({ kind: 'defer', error: { code: 'ONCEWARD_RETRYABLE' } })
   await guard.close()
 })
 
-test('a decoder that asks to be tried again defers, and nothing is refused', async () => {
+test('a decoder that asks for a retry defers the message, and nothing is refused', async () => {
   const { guard, inbox } = setUp(() => undefined, {
     decode: () => {
       throw new RetryableError('the schema registry is down', { afterMs: 50 })
@@ -57,7 +57,7 @@ test('a decoder that asks to be tried again defers, and nothing is refused', asy
   await guard.close()
 })
 
-test('a result with NULs and lone surrogates is stored and replayed as it was', async () => {
+test('a result with NULs and lone surrogates is stored and replayed unchanged', async () => {
   const value = { 'a\0b': 'c\0d\ud800' }
   const { guard } = setUp(() => value)
   const delivery = toDelivery({})

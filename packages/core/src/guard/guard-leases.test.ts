@@ -52,7 +52,7 @@ test('without an inbox an event runs once and its result is replayed', async () 
   await guard.close()
 })
 
-test('without an inbox a failure waits for its backoff and runs again', async () => {
+test('without an inbox a failed event waits for its back-off and runs again', async () => {
   let runs = 0
   const { guard, shift } = leased(() => {
     runs += 1
@@ -66,7 +66,7 @@ test('without an inbox a failure waits for its backoff and runs again', async ()
   await guard.close()
 })
 
-test('a takeover follows the policy: dead letter, retry or what the user looked up', async () => {
+test('a takeover follows the policy: dead-letter, retry or the answer of the user function', async () => {
   const policies = [
     { onTakeover: 'dead-letter', expected: { kind: 'dead-letter', reason: 'takeover' } },
     { onTakeover: 'retry', expected: { kind: 'ack', by: 'processed', result: 'sent' } },
@@ -94,7 +94,7 @@ test('a takeover follows the policy: dead letter, retry or what the user looked 
   }
 })
 
-test('a takeover that could not be decided is followed by another takeover, never by a retry', async () => {
+test('an undecided takeover is followed by another takeover, never by a retry', async () => {
   let runs = 0
   let asked = 0
   const shift = createShift()
@@ -119,7 +119,7 @@ test('a takeover that could not be decided is followed by another takeover, neve
   expect([runs, asked]).toEqual([0, 2])
 })
 
-test('beside an inbox a lease store that is down costs nothing but the fast path', async () => {
+test('with an inbox, a lease store that is down costs only the fast path', async () => {
   let runs = 0
   const guard = createGuard(
     { consumer: 'billing', inbox: memoryInbox(), leases: deadStore, logger: silent },
@@ -134,7 +134,7 @@ test('beside an inbox a lease store that is down costs nothing but the fast path
   await guard.close()
 })
 
-test('without an inbox a lease store that is down defers, or runs unguarded when asked to', async () => {
+test('without an inbox, a lease store that is down defers the event, or the event runs unguarded by policy', async () => {
   for (const [onStoreDown, expected] of [
     ['wait', { kind: 'defer', reason: 'store-down' }],
     ['unguarded', { kind: 'ack', by: 'unguarded' }],
@@ -145,7 +145,7 @@ test('without an inbox a lease store that is down defers, or runs unguarded when
   }
 })
 
-test('what the lease store cannot tell is asked of the inbox, and without one awaited', async () => {
+test('an event unknown to the lease store is looked up in the inbox; without an inbox it is deferred', async () => {
   let runs = 0
   const unsure: LeaseStore = {
     ...memoryLeases(),
@@ -166,7 +166,7 @@ test('what the lease store cannot tell is asked of the inbox, and without one aw
   await Promise.all([beside.close(), alone.close()])
 })
 
-test('a lease store learns whether there is an inbox, and the identity of its history', async () => {
+test('a lease store is told whether there is an inbox, and the identity of its history', async () => {
   const told: (string | undefined)[] = []
   const leases = memoryLeases()
   const store: LeaseStore = {
@@ -187,7 +187,7 @@ test('a lease store learns whether there is an inbox, and the identity of its hi
   await Promise.all([beside.close(), alone.close()])
 })
 
-test('acceptance A2: the lease store hears of a completion only after the commit', async () => {
+test('acceptance A2: the lease store is told of a completion only after the commit', async () => {
   const order: string[] = []
   const leases = memoryLeases()
   const watched: LeaseStore = {
@@ -234,7 +234,7 @@ test('acceptance A2: the lease store hears of a completion only after the commit
   await guard.close()
 })
 
-test('beside an inbox a conflict in the lease store is for the row to judge', async () => {
+test('with an inbox, the row decides about a conflict in the lease store', async () => {
   const conflicting: LeaseStore = {
     ...memoryLeases(),
     claim: async (claims) => claims.map(() => ({ kind: 'conflict' })),

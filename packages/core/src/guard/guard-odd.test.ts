@@ -22,7 +22,7 @@ const EVERY_TRAP = Object.fromEntries(
   ]),
 )
 
-/** What a handler may throw: nobody asks JavaScript for an error. */
+/** Values that a handler may throw: JavaScript does not require an Error. */
 const ODD: readonly (readonly [string, unknown])[] = [
   ['an object without a prototype', Object.create(null)],
   ['a symbol', Symbol('odd')],
@@ -46,9 +46,9 @@ function revoked(): object {
   return proxy
 }
 
-// Red before: process() resolved undefined, the flight never landed, and a batch rejected although it had committed.
+// Red before: process() resolved undefined, the event stayed in flight, and a committed batch rejected.
 describe.each(ODD)('a handler that throws %s', (_, thrown) => {
-  test('has failed: its event is deferred, counted, and not in flight any more', async () => {
+  test('fails: its event is deferred, counted, and no longer in flight', async () => {
     const { guard, inbox, shift } = setUp(() => {
       throw thrown
     })
@@ -62,7 +62,7 @@ describe.each(ODD)('a handler that throws %s', (_, thrown) => {
     await guard.close()
   })
 
-  test('beside two neighbours in a batch leaves their effects committed', async () => {
+  test('does not undo the committed effects of two other events in the batch', async () => {
     const { guard } = setUp(
       ({ payload }) => {
         if (payload === 'odd') return Promise.reject(thrown)
@@ -78,7 +78,7 @@ describe.each(ODD)('a handler that throws %s', (_, thrown) => {
     await guard.close()
   })
 
-  test('without an inbox is deferred too', async () => {
+  test('defers its event without an inbox too', async () => {
     const guard = createGuard(
       { consumer: 'mailing', leases: memoryLeases(), onTakeover: 'retry' },
       () => {
@@ -90,7 +90,7 @@ describe.each(ODD)('a handler that throws %s', (_, thrown) => {
   })
 })
 
-describe('what reports may do', () => {
+describe('hooks and loggers with errors', () => {
   const silent = (): void => undefined
   const fails = (): never => {
     throw new Error('the disk of the log is full')
@@ -109,7 +109,7 @@ describe('what reports may do', () => {
       'a logger that rejects',
       { logger: { debug: rejects, info: silent, warn: rejects, error: rejects } },
     ],
-  ])('%s costs no delivery its settlement', async (_, options) => {
+  ])('%s does not prevent the settlement of a delivery', async (_, options) => {
     const { guard } = setUp(({ payload }) => {
       if (payload === 'bad') throw new Error('failed')
     }, options)
@@ -121,13 +121,13 @@ describe('what reports may do', () => {
   })
 })
 
-describe('isFatal that answers no boolean', () => {
-  // Red before: a promise is truthy, so every event that failed once was buried.
+describe('isFatal without a boolean answer', () => {
+  // Red before: a promise is truthy, so every event was dead-lettered after its first failure.
   test.each([
     ['a promise', () => Promise.resolve(false)],
     ['a promise that rejects', () => Promise.reject(new Error('no'))],
     ['a text', () => 'no'],
-  ])('%s: the error is retryable, and the log says what to do', async (_, isFatal) => {
+  ])('%s: the error is retryable, and the log says how to fix isFatal', async (_, isFatal) => {
     const lines: string[] = []
     const error = (_fields: object, message: string): void => void lines.push(message)
     const ignore = (): void => undefined
@@ -144,7 +144,7 @@ describe('isFatal that answers no boolean', () => {
   })
 })
 
-describe('what a handler changes', () => {
+describe('changes that a handler makes to its event', () => {
   const change = ({ body, headers, payload, source }: GuardEvent<unknown>): void => {
     const seen = payload as { cents: number }
     seen.cents += 1
@@ -154,8 +154,8 @@ describe('what a handler changes', () => {
   }
   const order = (key: string) => toDelivery({ cents: 100 }, { headers: { 'idempotency-key': key } })
 
-  // Red before: after a failing neighbour, the changed amount was committed.
-  test('does not reach its next run: payload, headers, body and source are its own', async () => {
+  // Red before: after another event of the batch failed, the changed amount was committed.
+  test('do not reach the next run: payload, headers, body and source are copies', async () => {
     const seen: unknown[] = []
     let failures = 0
     const inbox = memoryInbox()
@@ -182,7 +182,7 @@ describe('what a handler changes', () => {
     await guard.close()
   })
 
-  test('does not reach its dead letter', async () => {
+  test('do not reach the dead letter', async () => {
     const { guard, inbox } = setUp(
       (event) => {
         change(event)
@@ -198,7 +198,7 @@ describe('what a handler changes', () => {
   })
 })
 
-test('a death is reported once, its copies as repeated, and each record has the id of the event', async () => {
+test('a dead-lettered event is reported once, its copies as repeated, and each record has the event id', async () => {
   const records: OutcomeRecord[] = []
   const { guard } = setUp(
     () => {

@@ -11,7 +11,7 @@ import { createGuard } from './guard.ts'
 
 const CLOSING = { kind: 'abandon', reason: 'closing', cause: 'draining' }
 
-test('deliveries that wait for a slot come back at once when told to stop', async () => {
+test('deliveries that wait for a slot are returned at once after a stop', async () => {
   const gate = Promise.withResolvers<void>()
   const started = Promise.withResolvers<void>()
   const { guard } = setUp(
@@ -39,7 +39,7 @@ test('deliveries that wait for a slot come back at once when told to stop', asyn
   await guard.close()
 })
 
-test('close lets the running handler end and gives the others back', async () => {
+test('close lets the running handler end and returns the other deliveries', async () => {
   const gate = Promise.withResolvers<void>()
   const started = Promise.withResolvers<void>()
   const { guard } = setUp(
@@ -57,8 +57,8 @@ test('close lets the running handler end and gives the others back', async () =>
   await closed
 })
 
-// Red when close waits for handlers alone: the pool is closed next, under the row that the dead letter locks.
-test('close waits for the dead letters that its last runs left to publish', async () => {
+// Red when close waits only for handlers: the pool is closed next, while the dead letter holds a row lock.
+test('close waits until the dead letters of its last runs are published', async () => {
   const gate = Promise.withResolvers<void>()
   const { guard } = setUp(() => {
     throw new FatalError('no such order')
@@ -77,7 +77,7 @@ test('close waits for the dead letters that its last runs left to publish', asyn
   expect(await published).toEqual({ kind: 'published' })
 })
 
-test('a drain that runs out of time aborts the handler, whose run is given back', async () => {
+test('a drain that runs out of time aborts the handler and releases its run', async () => {
   const abort = new AbortController()
   const attempts: number[] = []
   const { guard } = setUp(
@@ -98,8 +98,8 @@ test('a drain that runs out of time aborts the handler, whose run is given back'
   await guard.close()
 })
 
-// Red when the readings are the lease store's own affair: close leaves a statement on a pool that is ended next.
-test('close waits for a reading of the name of the history that a lease store has begun', async () => {
+// Red when only the lease store knows about the reads: close would leave a statement on a pool that is closed next.
+test('close waits while a lease store reads the name of the history', async () => {
   const gate = Promise.withResolvers<string>()
   const shift = createShift()
   const leases = memoryLeases(shift.runtime)
@@ -130,8 +130,8 @@ test('close waits for a reading of the name of the history that a lease store ha
   await closed
 })
 
-// Red when close does not know of renewals: one is under way on a client that is closed next, with its timer.
-test('close waits for a renewal under way', async () => {
+// Red when close ignores renewals: one still uses a client that is closed next, and has a timer.
+test('close waits for a renewal in progress', async () => {
   const gate = Promise.withResolvers<readonly 'held'[]>()
   const clock = new Clock()
   const leases = { ...memoryLeases(clock.runtime), renew: () => gate.promise }

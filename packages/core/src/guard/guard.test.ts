@@ -30,7 +30,7 @@ test('processes an event once and answers duplicate with the stored result', asy
   await guard.close()
 })
 
-test('hands the handler key, attempt, payload and a stable idempotency key', async () => {
+test('passes key, attempt, payload and a stable idempotency key to the handler', async () => {
   const seen: unknown[] = []
   const { guard, shift } = setUp((event, { deadlineAt, signal }) => {
     seen.push([event.key, event.attempt, event.payload, event.idempotencyKey])
@@ -67,7 +67,7 @@ test('trap T3: a failure defers with backoff, and the redelivery runs again', as
   await guard.close()
 })
 
-test('a failing event is dead after its attempts, and stays dead', async () => {
+test('a failing event is dead-lettered after its attempts and stays dead-lettered', async () => {
   let runs = 0
   const { guard, inbox, shift } = setUp(
     () => {
@@ -89,7 +89,7 @@ test('a failing event is dead after its attempts, and stays dead', async () => {
   await guard.close()
 })
 
-test('a FatalError and an error that isFatal knows are dead letters at once', async () => {
+test('FatalError and errors that isFatal accepts dead-letter the event at once', async () => {
   const { guard } = setUp(
     ({ payload }) => {
       throw payload === 'fatal' ? new FatalError('no') : new TypeError('bug')
@@ -182,7 +182,7 @@ test('a second delivery in the same process waits for the first and answers dupl
   await guard.close()
 })
 
-test('a lane runs in delivery order and stops at its first failure; other lanes go on', async () => {
+test('a lane runs in delivery order and stops at its first failure; other lanes continue', async () => {
   const order: unknown[] = []
   const { runtime } = createShift()
   const { guard } = setUp(
@@ -220,7 +220,7 @@ test('acceptance A11: a message without a key is refused, never acked silently',
   await guard.close()
 })
 
-test('a message without a key runs each time under the policy unguarded', async () => {
+test('a message without a key runs on every delivery under the policy unguarded', async () => {
   let runs = 0
   const { guard } = setUp(
     () => {
@@ -235,7 +235,7 @@ test('a message without a key runs each time under the policy unguarded', async 
   await guard.close()
 })
 
-test('skipped deliveries are acked and leave nothing behind', async () => {
+test('skipped deliveries are acked and store nothing', async () => {
   const { guard } = setUp(() => undefined, { skip: ({ payload }) => payload === 'skip' })
   expect(await guard.process(toDelivery('skip'))).toEqual({ kind: 'ack', by: 'skipped' })
   await guard.close()
@@ -255,7 +255,7 @@ test('acceptance A7: two consumers each have their own effect', async () => {
   await Promise.all([billing.close(), mailing.close()])
 })
 
-test('tells every delivery to observe, with a hashed key', async () => {
+test('reports every delivery to observe, with a hashed key', async () => {
   const records: OutcomeRecord[] = []
   const { guard } = setUp(() => undefined, { observe: (record) => records.push(record) })
   const delivery = toDelivery({}, { messageId: 'secret-key' })
@@ -270,7 +270,7 @@ test('tells every delivery to observe, with a hashed key', async () => {
   await guard.close()
 })
 
-test('after close nothing is claimed any more', async () => {
+test('after close no event is claimed', async () => {
   const { guard } = setUp(() => undefined)
   await guard.close()
   expect(await guard.process(toDelivery({}))).toEqual({
@@ -280,7 +280,7 @@ test('after close nothing is claimed any more', async () => {
   })
 })
 
-test('a replayed dead letter runs without the broker, and copies find its state', async () => {
+test('a replayed dead letter runs without the broker, and later copies find its state', async () => {
   let isBroken = true
   const { guard, inbox } = setUp(() => {
     if (isBroken) throw new FatalError('bug')

@@ -9,13 +9,13 @@ import { resolveOptions } from './resolve-options.ts'
 import { RunningGuard } from './running-guard.ts'
 
 /**
- * Guards a handler: the committed effect of each event happens once, however often the broker delivers it.
+ * Guards a handler: the committed effect of each event happens once, however often the broker delivers the event.
  *
- * With an inbox, the handler writes through `tx`, the transaction that also holds the event's row. Without one
- * (`leases` alone), effects outside Postgres are *not* exactly once: `onTakeover` says what to do when an earlier
- * attempt may have happened.
+ * With an inbox, the handler writes through `tx`, the transaction that also holds the event's row. Without an inbox
+ * (`leases` alone), effects outside Postgres are *not* exactly once. `onTakeover` then decides what to do when an
+ * earlier attempt may have happened.
  *
- * @throws {@link ConfigurationError} naming every option that cannot work.
+ * @throws {@link ConfigurationError} naming every invalid option.
  */
 export function createGuard<Tx = undefined, Decoded = unknown, Payload = Decoded>(
   options: GuardOptions<Payload, Tx, Decoded>,
@@ -26,8 +26,8 @@ export function createGuard<Tx = undefined, Decoded = unknown, Payload = Decoded
 }
 
 /**
- * As {@link createGuard}, for a handler that takes all events of a transaction at once. A batch that fails is
- * split until the event that fails stands alone, so one poison does not fail its neighbours.
+ * Like {@link createGuard}, for a handler that takes all events of a transaction at once. A failed batch is split until
+ * the failing event runs alone, so a poison message does not fail the other events.
  *
  * @throws {@link ConfigurationError}
  */
@@ -59,7 +59,7 @@ function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {
   return guard
 }
 
-/** Errors of the set-up, and conflicts where the user asked to see them, reach who called. */
+/** Throws configuration errors to the caller, and conflicts if the user chose `onConflict: 'throw'`. */
 function throwIfAsked(options: ResolvedOptions, settlement: Settlement): void {
   const error = 'error' in settlement ? settlement.error : undefined
   if (settlement.kind !== 'defer') return

@@ -16,7 +16,7 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
 
-/** A guard's stores, open. */
+/** The open stores of a guard. */
 export type OpenStores = OpenInbox | OpenLeases
 
 export interface OpenInbox extends OpenedStores {
@@ -31,15 +31,15 @@ export interface OpenLeases extends OpenedStores {
 }
 
 interface OpenedStores {
-  /** For hashed keys. */
+  /** Secret for hashing event keys. */
   readonly secret: Uint8Array
-  /** Handlers side by side. */
+  /** Limits the handlers that run at the same time. */
   readonly slots: Semaphore
-  /** Readings of the history's name under way: the lease store asks for it beside the claims. */
+  /** Reads of the history's name that are in progress: the lease store reads the name during claims. */
   readonly reads: ReadonlySet<Promise<unknown>>
 }
 
-/** Opens the stores once; a failure is not kept, the next call tries again. */
+/** Opens the stores once. A failed opening is not cached: the next call tries again. */
 export function createStoreOpener(
   options: ResolvedOptions,
   call: HandlerCall,
@@ -62,7 +62,8 @@ async function open(
 ): Promise<OpenStores> {
   if (options.inbox === undefined) {
     const leases = await openLeases(options)
-    if (leases === undefined) throw new Error('A guard has an inbox or a lease store.')
+    if (leases === undefined)
+      throw new Error('A guard needs an inbox or a lease store. Give one of them.')
     const secret = new TextEncoder().encode(options.runtime.uuid())
     const slots = createSemaphore(options.concurrency)
     return { engine: undefined, leases, secret, slots, reads: new Set() }
@@ -75,7 +76,7 @@ async function open(
   const lateReleases = createLateReleases(session, (error, runs) => {
     options.logger.warn(
       { err: describeError(error), runs },
-      'runs without a verdict are given back later',
+      'runs with no recorded result are released later: check the database of the inbox',
     )
   })
   const engine: Engine = {
@@ -97,7 +98,8 @@ function decodeAgain(
 ): MaybeAsync<unknown> {
   return andThen(identify(delivery, options), (identified) => {
     if ('payload' in identified) return identified.payload
-    // It was identified a moment ago. An option that answers otherwise now has changed its mind: the run goes on.
+    // The event was identified a moment ago. If a user function now returns something else, the run continues with this
+    // payload.
     return payload
   })
 }
@@ -115,7 +117,10 @@ async function openLeases(
 
 function openInbox(options: ResolvedOptions): Promise<InboxSession<unknown>> {
   const { inbox } = options
-  if (inbox === undefined) throw new Error('A guard without an inbox has none to open.')
+  if (inbox === undefined)
+    throw new Error(
+      'A guard without an inbox has no inbox to open. Report this as a defect of onceward.',
+    )
   return inbox.open({
     consumer: options.consumer,
     dedupWindowMs: options.dedupWindowMs,

@@ -2,18 +2,18 @@ import { expect, test } from 'vitest'
 import { named, REFUSED, SKIPPED, setUp, UNGUARDED } from '../fixtures/parked.ts'
 import { FatalError } from '../model/errors.ts'
 
-test('a refused message that has a key now runs as an event, and its record goes', async () => {
+test('a refused message that now has a key runs as an event, and its record is deleted', async () => {
   const { memory, refused, poll, ran, resolved, suspected } = await setUp()
   const id = await refused(named)
   expect(await poll()).toBe(1)
   expect(ran).toEqual([['k', 'payload', 1]])
-  // It may have been begun before: its attempt is recorded before the run.
+  // The message may have been started before, so its attempt is recorded before the run.
   expect(suspected).toEqual(['k'])
   expect(resolved).toEqual([id])
   expect(memory.deadLetters()).toEqual([])
 })
 
-test('a refused message whose run fails keeps its record: nothing else brings it back', async () => {
+test('a refused message whose run fails keeps its record, because no broker redelivers it', async () => {
   const { refused, poll, published, resolved } = await setUp(() => {
     throw new Error('not now')
   })
@@ -23,7 +23,7 @@ test('a refused message whose run fails keeps its record: nothing else brings it
   expect(await poll()).toBe(1)
 })
 
-test('a refused message that dies as an event is published as that, and its record goes', async () => {
+test('a refused message that is dead-lettered as an event is published as that event, and its record is deleted', async () => {
   const { memory, refused, poll, published, resolved, refusals } = await setUp(() => {
     throw new FatalError('no such customer')
   })
@@ -35,7 +35,7 @@ test('a refused message that dies as an event is published as that, and its reco
   expect(refusals).toEqual(['missing-event-key'])
 })
 
-test('a message that is refused again waits for the next replay, with what was found this time', async () => {
+test('a message that is refused again waits for the next replay, with the key and reason of this time', async () => {
   const { memory, refused, poll, ran, resolved } = await setUp()
   await refused()
   expect(await poll()).toBe(1)
@@ -45,14 +45,14 @@ test('a message that is refused again waits for the next replay, with what was f
   expect(memory.deadLetters()).toMatchObject([{ reason: 'missing-event-key', error }])
 })
 
-test('a message that is refused for another reason now waits for the next replay too', async () => {
+test('a message that is now refused for another reason also waits for the next replay', async () => {
   const { memory, refused, poll } = await setUp(undefined, REFUSED)
   await refused()
   expect([await poll(), await poll()]).toEqual([1, 0])
   expect(memory.deadLetters()).toMatchObject([{ reason: 'invalid-payload' }])
 })
 
-test('a refused message that has the key of another payload keeps its record, and waits', async () => {
+test('a refused message with the key of another payload keeps its record and waits', async () => {
   const { memory, refused, poll, ran, published, resolved } = await setUp()
   await refused(named)
   await poll()
@@ -65,8 +65,8 @@ test('a refused message that has the key of another payload keeps its record, an
   expect([published, resolved.length]).toEqual([[], 1])
 })
 
-// Red when its record stays as it is: the handler would run every few seconds, for ever.
-test('a refused message that dies unguarded is dead, and waits for the next replay', async () => {
+// Red when the record is left unchanged: the handler would run every few seconds, forever.
+test('a refused message that fails unguarded is dead-lettered again and waits for the next replay', async () => {
   const { memory, refused, poll, ran, resolved } = await setUp(() => {
     throw new FatalError('no such customer')
   }, UNGUARDED)
@@ -79,7 +79,7 @@ test('a refused message that dies unguarded is dead, and waits for the next repl
   expect(memory.deadLetters()).toMatchObject([{ ref, reason: 'fatal', error }])
 })
 
-test('a refused message that is skipped now goes without a run', async () => {
+test('a refused message that is now skipped is deleted without a run', async () => {
   const { memory, refused, poll, ran, resolved } = await setUp(undefined, SKIPPED)
   const id = await refused()
   expect(await poll()).toBe(1)
@@ -87,7 +87,7 @@ test('a refused message that is skipped now goes without a run', async () => {
   expect(memory.deadLetters()).toEqual([])
 })
 
-test('a refused message that runs unguarded now keeps its record until it has run', async () => {
+test('a refused message that now runs unguarded keeps its record until the run ends', async () => {
   let isBroken = true
   const { refused, poll, stop, ran, resolved } = await setUp(() => {
     if (isBroken) throw new Error('not now')

@@ -6,7 +6,7 @@ import type { EventKey } from '../model/brands.ts'
 import { FatalError } from '../model/errors.ts'
 import type { OutcomeRecord } from '../options/options.ts'
 
-test('a replayed event runs under the identity it was stored with, whatever the options say today', async () => {
+test('a replayed event keeps its stored identity, whatever the current options say', async () => {
   const { session, replayed, poll, ran, resolved } = await setUp(undefined, {
     eventKey: () => 'another key',
   })
@@ -16,12 +16,12 @@ test('a replayed event runs under the identity it was stored with, whatever the 
   expect(ran).toEqual([['stored', 'payload', 1]])
   expect(await kindOf(session, event)).toBe('done')
   expect(await poll()).toBe(0)
-  // Its record is that of an event, not of a refused message.
+  // The record belongs to an event, not to a refused message.
   expect(resolved).toEqual([])
 })
 
-// Red before: an event that died, was replayed and died again left no record and no line after its first death.
-test('a parked run is reported to the hook and the log like any other', async () => {
+// Red before: an event that was replayed and dead-lettered again had no record and no log line after the first time.
+test('a parked run is reported to the hook and the log like any other run', async () => {
   const records: OutcomeRecord[] = []
   const lines: unknown[] = []
   const hear = (fields: object, message: string): void => void lines.push([message, fields])
@@ -42,10 +42,10 @@ test('a parked run is reported to the hook and the log like any other', async ()
     { parked: true, eventId: event.id, settlement: { kind: 'dead-letter', reason: 'fatal' } },
   ])
   const line = { parked: true, eventId: event.id, source: event.delivery.source, reason: 'fatal' }
-  expect(lines).toMatchObject([['event is dead', line]])
+  expect(lines).toMatchObject([['event dead-lettered: fix the cause, then replay the event', line]])
 })
 
-test('a replayed event that dies again is published by the next look, once, and not looked into', async () => {
+test('a replayed event that is dead-lettered again is published once by the next poll, without a run', async () => {
   let decoded = 0
   const decode = (): void => {
     decoded += 1
@@ -65,7 +65,7 @@ test('a replayed event that dies again is published by the next look, once, and 
   expect(decoded).toBe(1)
 })
 
-test('an event that this process has in hand is left for later; the others run', async () => {
+test('a parked event that is in flight in this process is left for later; the others run', async () => {
   const { session, flights, replayed, poll, ran } = await setUp()
   const [one, two] = [newEvent(), newEvent()]
   await replayed(one)
@@ -80,7 +80,7 @@ test('an event that this process has in hand is left for later; the others run',
   expect(ran).toHaveLength(2)
 })
 
-test('what runs here is in hand until it has ended: a copy from the broker waits no longer', async () => {
+test('a parked run is in flight until it ends, and copies from the broker wait no longer', async () => {
   const [one, two] = [newEvent(), newEvent()]
   const inHand: boolean[][] = []
   const look = (): void => {
@@ -91,7 +91,7 @@ test('what runs here is in hand until it has ended: a copy from the broker waits
   await kit.replayed(two)
   await kit.poll()
   look()
-  // They run one after the other, because they were replayed.
+  // The events run one after the other, because they were replayed.
   expect(inHand).toEqual([
     [true, true],
     [false, true],
@@ -99,8 +99,8 @@ test('what runs here is in hand until it has ended: a copy from the broker waits
   ])
 })
 
-// Red when only an outcome ends a flight: copies of the event would be deferred for ever.
-test('nothing stays in flight when a run fails unexpectedly and the log cannot be written', async () => {
+// Red when only an outcome ends the flight: copies of the event would be deferred forever.
+test('no event stays in flight when a run fails unexpectedly and the log cannot be written', async () => {
   const logger = {
     ...silent,
     error: () => {
@@ -117,18 +117,27 @@ test('nothing stays in flight when a run fails unexpectedly and the log cannot b
 
 test.each([
   ['`decode` threw Error: version 1 is gone', REFUSED],
-  ["The stored event is skipped by today's options.", SKIPPED],
-  ["The stored event is unguarded by today's options.", UNGUARDED],
-])('a replayed event that cannot run any more is dead again: %s', async (error, given) => {
-  const { memory, replayed, poll, ran } = await setUp(undefined, given)
-  const ref = await replayed(newEvent())
-  expect(await poll()).toBe(1)
-  expect(ran).toEqual([])
-  const why = `InvalidPayloadError: ${error}`
-  expect(memory.deadLetters()).toMatchObject([{ ref, reason: 'fatal', error: why }])
-})
+  [
+    'The stored event is skipped by the current options. Change the options, then replay the event.',
+    SKIPPED,
+  ],
+  [
+    'The stored event is unguarded by the current options. Change the options, then replay the event.',
+    UNGUARDED,
+  ],
+])(
+  'a replayed event that the current options refuse is dead-lettered again: %s',
+  async (error, given) => {
+    const { memory, replayed, poll, ran } = await setUp(undefined, given)
+    const ref = await replayed(newEvent())
+    expect(await poll()).toBe(1)
+    expect(ran).toEqual([])
+    const why = `InvalidPayloadError: ${error}`
+    expect(memory.deadLetters()).toMatchObject([{ ref, reason: 'fatal', error: why }])
+  },
+)
 
-test('what cannot be told yet stays as it is: events and refused messages', async () => {
+test('parked events and refused messages stay unchanged while they cannot be identified', async () => {
   const { session, replayed, refused, poll, ran, resolved } = await setUp(undefined, RETRY)
   const event = newEvent()
   await replayed(event)
@@ -139,7 +148,7 @@ test('what cannot be told yet stays as it is: events and refused messages', asyn
   expect([ran, resolved]).toEqual([[], []])
 })
 
-test('a few are taken at once', async () => {
+test('a poll takes only a few events at once', async () => {
   const { replayed, poll, ran } = await setUp()
   for (let n = 0; n < 12; n += 1) await replayed(newEvent())
   expect([await poll(), await poll()]).toEqual([10, 2])

@@ -11,24 +11,26 @@ import { processEvents } from './process.ts'
 import type { Facts, Processing } from './processing.ts'
 import { eventWithoutKey, runUnguarded } from './unguarded.ts'
 
-/** Parked events taken at once: few, so that the consumers' deliveries come first. */
+/** Parked events taken per poll. The limit is low, so that deliveries from the broker come first. */
 export const POLL_LIMIT = 10
 
-/** What a guard's poller and sweep work with. */
+/** The parts of a guard that its poller and its sweep use. */
 export interface Background extends Pick<Processing, 'options' | 'call' | 'breaker' | 'inFlight'> {
   /** Parked events take no lease: their row decides. */
   readonly stores: OpenInbox
   readonly publisher: DeadLetterPublisher
 }
 
-/** A stored delivery by today's options. */
+/** A stored delivery, identified with the current options. */
 type Stored =
   | { readonly kind: 'run'; readonly member: InFlightEvent }
   | { readonly kind: 'unguarded'; readonly member: InFlightEvent }
-  /** Nothing to run: refused again, or to be looked at again later. */
+  /** There is nothing to run: the message was refused again, or a later poll tries again. */
   | { readonly kind: 'none' }
 
-/** Publishes and runs what is parked and due, through the same steps; answers how much was found. */
+/**
+ * Publishes and runs the parked events that are due, through the same steps as deliveries. Returns how many were found.
+ */
 export async function runParked(background: Background, signals: StopSignals): Promise<number> {
   const { publisher, stores } = background
   const { session } = stores.engine
@@ -46,7 +48,7 @@ export async function runParked(background: Background, signals: StopSignals): P
   return due.length
 }
 
-/** An event that this process has in flight is left to the next poll. */
+/** Leaves an event that this process has in flight to the next poll. */
 async function runStored(
   background: Background,
   members: readonly InFlightEvent[],
@@ -77,7 +79,7 @@ async function runKeyless(
   await resolveRefused(background, member, outcome)
 }
 
-/** A parked run reaches the hook and the log like any other, though no broker waits for its settlement. */
+/** Reports a parked run to the hook and the log like any other run, although no broker waits for its settlement. */
 function createReporter({ options, stores }: Background) {
   const { runtime } = options
   const startedAt = runtime.monotonic()
@@ -90,7 +92,7 @@ function createReporter({ options, stores }: Background) {
   }
 }
 
-/** A stored event keeps its identity; a refused message is identified anew, maybe by better code. */
+/** A stored event keeps its identity. A refused message is identified again, because the code may have been fixed. */
 async function identifyStored(
   { options, stores }: Background,
   { delivery, identity, ref }: DueEvent,
@@ -104,11 +106,13 @@ async function identifyStored(
     return { kind: 'run', member: { event, payload, lane, suspect: true, parked: ref } }
   }
   if (identity !== undefined) {
-    // Its run fails before the handler sees it, so the event is buried again with the reason.
+    // The run fails before the handler is called, so the event is dead-lettered again with this reason.
     const refusal =
       identified.kind === 'refused'
         ? identified.error
-        : new InvalidPayloadError(`The stored event is ${identified.kind} by today's options.`)
+        : new InvalidPayloadError(
+            `The stored event is ${identified.kind} by the current options. Change the options, then replay the event.`,
+          )
     const event = { ...identity, delivery }
     const member = { event, payload: undefined, lane: undefined, suspect: true }
     return { kind: 'run', member: { ...member, parked: ref, refusal } }
@@ -125,8 +129,9 @@ async function identifyStored(
 }
 
 /**
- * The record of a refused message goes once the effect is committed, or once the event has a record of its own. A
- * message that is dead as the message it is gets its record anew, and waits for the next replay.
+ * Deletes the record of a refused message once its effect is committed, or once the event has a record of its own. A
+ * message that is refused or dead-lettered without a record of an event gets a new refusal record, which waits for the
+ * next replay.
  */
 async function resolveRefused(
   { publisher, stores }: Background,
@@ -140,7 +145,7 @@ async function resolveRefused(
     const { ref, reason, error } = outcome
     if (ref === undefined) await session.refuse([{ delivery, reason, error }])
     if (ref?.kind !== 'event') return
-    // No broker brings it and it is not parked itself: nobody else would publish it.
+    // The event is not parked and no broker redelivers it, so this call must publish it.
     await publisher.publishDue({ ref, what: 'publish', delivery }, session)
   } else if (!['processed', 'duplicate', 'unguarded'].includes(outcome.kind)) return
   await session.resolveRefused(parked.id)

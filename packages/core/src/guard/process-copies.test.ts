@@ -6,7 +6,7 @@ import { FatalError, RetryableError } from '../model/errors.ts'
 describe('copies of one event in one call', () => {
   const copies = [named('a', 5), named('a', 5)]
 
-  test('run once: the others are duplicates of its result, and nothing more is read', async () => {
+  test('run once: the others are duplicates of its result, and no row is read again', async () => {
     const { run, emitted, ran, classified } = await setUp({ handler: () => 7 })
     await run(copies)
     expect(emitted).toEqual([
@@ -16,7 +16,7 @@ describe('copies of one event in one call', () => {
     expect([ran, classified]).toEqual([[5], []])
   })
 
-  test('of a failure are not due, for as long', async () => {
+  test('of a failed event are not due, with the same delay', async () => {
     const error = new RetryableError('later', { afterMs: 5 })
     const { run, emitted, classified } = await setUp({ handler: () => Promise.reject(error) })
     await run(copies)
@@ -27,7 +27,7 @@ describe('copies of one event in one call', () => {
     expect(classified).toEqual([])
   })
 
-  test('of a dead letter are the same dead letter', async () => {
+  test('of a dead letter settle as the same dead letter', async () => {
     const { run, emitted, classified } = await setUp({
       handler: () => Promise.reject(new FatalError('no')),
     })
@@ -40,7 +40,7 @@ describe('copies of one event in one call', () => {
     expect(classified).toEqual([])
   })
 
-  test('with another payload are conflicts, recorded where there is a place for it', async () => {
+  test('with another payload are conflicts, recorded if there is an inbox', async () => {
     const conflicting = [named('a', 5), named('a', 6)]
     const dead = { kind: 'dead', reason: 'fingerprint-mismatch', attempt: 0 }
     const beside = await setUp()
@@ -57,13 +57,13 @@ describe('copies of one event in one call', () => {
     expect([...beside.ran, ...alone.ran]).toEqual([5, 5])
   })
 
-  test('whose conflict could not be recorded come back', async () => {
+  test('are deferred if their conflict cannot be recorded', async () => {
     const { outcomes } = await setUp({ session: () => ({ refuse: () => Promise.reject(down) }) })
     const [, conflict] = await outcomes([named('a', 5), named('a', 6)])
     expect(conflict).toEqual(storeDown(down))
   })
 
-  test('behind a conflict that led them, and that the policy acks, are judged for themselves', async () => {
+  test('behind a conflicting leader that the policy acks are judged separately', async () => {
     const { outcomes, ran } = await setUp({ given: { onConflict: 'ack' } })
     await outcomes([named('a', 5)])
     expect(await outcomes([named('a', 6), named('a', 5)])).toMatchObject([
@@ -80,8 +80,8 @@ describe('onDuplicate', () => {
     told.push([key, attempt, result])
   }
 
-  // Red when a copy of a duplicate in the same call is acked without a word.
-  test('hears of every duplicate with the stored result, and of nothing else', async () => {
+  // Red when a copy of a duplicate in the same call is acked without calling the hook.
+  test('is called for every duplicate with the stored result, and for no other outcome', async () => {
     for (const given of [{ onDuplicate }, leased({ onDuplicate })]) {
       told.length = 0
       const { run } = await setUp({ given, handler: () => 7 })
@@ -98,7 +98,7 @@ describe('onDuplicate', () => {
     }
   })
 
-  test('that throws is logged, and the duplicate is acked all the same: broken', async () => {
+  test('logs an error that it throws, and the duplicate is acked', async () => {
     const given: Given = {
       onDuplicate: () => {
         throw new Error('broken')
@@ -107,10 +107,10 @@ describe('onDuplicate', () => {
     const { outcomes, logged } = await setUp({ given })
     await outcomes([named('a')])
     expect(await outcomes([named('a')])).toEqual([{ kind: 'duplicate', result: undefined }])
-    expect(logged).toEqual(['onDuplicate threw; the duplicate is acked all the same: broken'])
+    expect(logged).toEqual(['onDuplicate threw and the duplicate is acked: fix the hook: broken'])
   })
 
-  test('that is not given is missed by nobody', async () => {
+  test('is optional', async () => {
     const { outcomes, logged } = await setUp()
     expect(await outcomes([named('a'), named('a')])).toMatchObject([{}, { kind: 'duplicate' }])
     expect(logged).toEqual([])

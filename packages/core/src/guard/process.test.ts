@@ -16,8 +16,8 @@ import type { LeaseStore } from '../model/lease-store.ts'
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-describe('what cannot be recorded', () => {
-  test('because the store is down comes back, and the breaker hears of it', async () => {
+describe('an outcome that cannot be recorded', () => {
+  test('is deferred when the store is down, and the breaker counts the failure', async () => {
     const { outcomes, breaker, logged } = await setUp({
       session: () => ({ refuse: () => Promise.reject(down) }),
     })
@@ -26,24 +26,26 @@ describe('what cannot be recorded', () => {
     expect(logged).toEqual([])
   })
 
-  test('for another reason comes back too, the log says why, and others go on', async () => {
+  test('is deferred after any other error too, the log names the error, and other events continue', async () => {
     const bug = new Error('unforeseen')
     const { outcomes, breaker, logged } = await setUp({
       session: () => ({ refuse: () => Promise.reject(bug) }),
     })
     expect(await outcomes([keyless()])).toEqual([storeDown(bug)])
     expect(breaker.state()).toBeUndefined()
-    expect(logged).toEqual(['a store call failed: unforeseen'])
+    expect(logged).toEqual([
+      'a store call failed and its events are deferred: check the store: unforeseen',
+    ])
   })
 })
 
-test('what is refused is told with the key that was found', async () => {
+test('a refused message is reported with the key that was found', async () => {
   const { run, emitted } = await setUp({ given: { tenant: () => undefined } })
   await run([named('a')])
   expect(emitted).toMatchObject([[0, { kind: 'dead' }, { key: 'a' }]])
 })
 
-test('what is processed is told with its key and how long its handler took', async () => {
+test('a processed event is reported with its key and the duration of its handler', async () => {
   for (const given of [{}, leased()]) {
     const kit = await setUp({ given, handler: () => kit.clock.advance(40) })
     await kit.run([named('a')])
@@ -52,14 +54,14 @@ test('what is processed is told with its key and how long its handler took', asy
   }
 })
 
-describe('without a key, by policy', () => {
+describe('messages without a key, by policy', () => {
   const unguarded: Given = { onMissingKey: 'unguarded' }
   const kits = [
-    ['beside an inbox', unguarded],
+    ['with an inbox', unguarded],
     ['without an inbox', leased(unguarded)],
   ] as const
 
-  test.each(kits)('each delivery runs beside the others, %s', async (_, given) => {
+  test.each(kits)('run side by side, %s', async (_, given) => {
     const kit = await setUp({ given, handler: () => kit.clock.advance(40) })
     await kit.run([keyless(), named('a')])
     expect(kit.ran.toSorted()).toEqual(['a', 'keyless'])
@@ -70,7 +72,7 @@ describe('without a key, by policy', () => {
     ])
   })
 
-  test('what is dead has its record before it is settled, where there is a place for it', async () => {
+  test('are recorded before a dead-letter settlement, if there is an inbox', async () => {
     const error = new FatalError('no such customer')
     const handler = (): never => {
       throw error
@@ -83,7 +85,7 @@ describe('without a key, by policy', () => {
     expect(await alone.outcomes([keyless()])).toEqual([dead])
   })
 
-  test('what is dead and could not be recorded comes back', async () => {
+  test('are deferred if their dead letter cannot be recorded', async () => {
     const { outcomes } = await setUp({
       given: unguarded,
       session: () => ({ refuse: () => Promise.reject(down) }),
@@ -92,7 +94,7 @@ describe('without a key, by policy', () => {
     expect(await outcomes([keyless()])).toEqual([storeDown(down)])
   })
 
-  test('what fails is no dead letter, and nothing is recorded of it', async () => {
+  test('are not dead-lettered or recorded after a retryable failure', async () => {
     let refusals = 0
     const refuse: Session['refuse'] = async () => {
       refusals += 1
@@ -110,10 +112,10 @@ describe('without a key, by policy', () => {
   })
 })
 
-describe('an event that this process has in hand', () => {
+describe('an event that this process has in flight', () => {
   const lane = { orderingKey: 'lane' }
 
-  test('is waited for with the rest of its lane, and the others are not kept', async () => {
+  test('is waited for together with its lane, and other lanes do not wait', async () => {
     const { run, flights, ran, emitted, context } = await setUp()
     const [flying, mate, free] = [named('a', 'a', lane), named('b', 'b', lane), named('c')]
     const land = flights.start(await eventIdIn(context, flying))
@@ -130,7 +132,7 @@ describe('an event that this process has in hand', () => {
     ])
   })
 
-  test('does not part the others, which share a transaction', async () => {
+  test('does not split the other events, which share a transaction', async () => {
     const claimed: number[] = []
     const { run, flights, context } = await setUp({
       given: { transaction: 'batch' },
@@ -149,7 +151,7 @@ describe('an event that this process has in hand', () => {
     expect(claimed).toEqual([2, 1])
   })
 
-  test('and goes on too long is deferred with the rest of its lane, each time for longer', async () => {
+  test('is deferred with its lane if it runs too long, each time for longer', async () => {
     const { run, flights, ran, emitted, clock, context } = await setUp()
     const lanes = [named('a', 'a', lane), named('b', 'b', lane)]
     flights.start(await eventIdIn(context, lanes[0] as Delivery))
@@ -167,7 +169,7 @@ describe('an event that this process has in hand', () => {
     expect(ran).toEqual([])
   })
 
-  test('ends the waiting of its lane there: what came before it runs', async () => {
+  test('stops the wait of its lane at that event: earlier events run', async () => {
     const { run, flights, ran, emitted, clock, context } = await setUp()
     const lanes = [named('a', 'a', lane), named('b', 'b', lane), named('c', 'c', lane)]
     flights.start(await eventIdIn(context, lanes[1] as Delivery))
@@ -180,7 +182,7 @@ describe('an event that this process has in hand', () => {
     expect(kinds).toEqual(['processed', 'in-progress', 'in-progress'])
   })
 
-  test('and goes on too long is deferred for a second, without an inbox', async () => {
+  test('is deferred for a second if it runs too long, without an inbox', async () => {
     const { outcomes, flights, clock, context } = await setUp({ given: leased() })
     flights.start(await eventIdIn(context, named('a')))
     const running = outcomes([named('a')])
@@ -191,7 +193,7 @@ describe('an event that this process has in hand', () => {
     ])
   })
 
-  test('is in hand from before its run until it is settled', async () => {
+  test('is in flight from before its run until its settlement', async () => {
     for (const given of [{}, leased()]) {
       const inHand: boolean[] = []
       const kit = await setUp({ given, handler: () => look() })
@@ -204,7 +206,7 @@ describe('an event that this process has in hand', () => {
   })
 })
 
-test('a lease store is asked for nothing when there is nothing to claim', async () => {
+test('a lease store is not called when there is nothing to claim', async () => {
   let claims = 0
   const claim: LeaseStore['claim'] = async () => {
     claims += 1
@@ -215,11 +217,11 @@ test('a lease store is asked for nothing when there is nothing to claim', async 
   expect(claims).toBe(0)
 })
 
-// Nothing of the engine throws here today; what would, must not lose a delivery.
-describe('when the run of some ends in a way that nobody foresaw', () => {
+// No code of the engine throws here today. If it ever does, no delivery may be lost.
+describe('when a run fails unexpectedly', () => {
   const bug = new Error('unforeseen')
 
-  /** The second slot that is asked for cannot be had. */
+  /** The second request for a slot fails. */
   async function broken(handler: () => unknown) {
     const kit = await setUp({ handler })
     const { stores } = kit.context
@@ -235,7 +237,7 @@ describe('when the run of some ends in a way that nobody foresaw', () => {
     return { ...kit, run: (deliveries: readonly Delivery[]) => kit.run(deliveries, change) }
   }
 
-  test('they come back, nothing stays in hand, and the log says why', async () => {
+  test('its events are deferred, none stays in flight, and the log names the error', async () => {
     const { run, emitted, logged, flights, context } = await broken(() => undefined)
     const lanes = ['a', 'b', 'c'].map((key) => named(key, key, { orderingKey: 'lane' }))
     await run(lanes)
@@ -245,13 +247,15 @@ describe('when the run of some ends in a way that nobody foresaw', () => {
       [2, 'store-down'],
     ])
     expect(emitted[1]).toMatchObject([1, storeDown(bug), { key: 'b' }])
-    expect(logged).toEqual(['a store call failed: unforeseen'])
+    expect(logged).toEqual([
+      'a store call failed and its events are deferred: check the store: unforeseen',
+    ])
     for (const delivery of lanes) {
       expect(flights.has(await eventIdIn(context, delivery))).toBe(false)
     }
   })
 
-  test('those that end after it are settled once', async () => {
+  test('events that end after the failure are settled once', async () => {
     const gate = Promise.withResolvers<void>()
     const { run, emitted, logged } = await broken(() => gate.promise)
     await run([named('a'), named('b')])
@@ -263,6 +267,8 @@ describe('when the run of some ends in a way that nobody foresaw', () => {
     await turn()
     await turn()
     expect(emitted).toHaveLength(2)
-    expect(logged).toEqual(['a store call failed: unforeseen'])
+    expect(logged).toEqual([
+      'a store call failed and its events are deferred: check the store: unforeseen',
+    ])
   })
 })

@@ -13,12 +13,12 @@ import { runUnguarded, runWithoutClaim } from './unguarded.ts'
 import { runWithInbox } from './with-inbox.ts'
 import { runWithoutInbox } from './without-inbox.ts'
 
-/** The way of a message in five steps: receive, claim, run, complete, observe. Never rejects. */
+/** Takes deliveries through five steps: receive, claim, run, complete, observe. Never rejects. */
 export async function processDeliveries(
   processing: Processing,
   deliveries: readonly Delivery[],
 ): Promise<void> {
-  // 1. Receive: decode, identify, record what is refused, bring the copies of one event together.
+  // 1. Receive: decode, identify, record refused messages, group the copies of one event.
   const receiving = receive(processing, deliveries)
   const received = isPromise(receiving) ? await receiving : receiving
   for (const { index, outcome, key } of received.decided)
@@ -28,37 +28,37 @@ export async function processDeliveries(
   if (keyless.length > 0) await Promise.all(keyless)
 }
 
-/** Steps 2 to 5 for events of which this process has no other delivery in flight. */
+/** Steps 2 to 5 for events that this process has in flight only once. */
 export async function processEvents(
   processing: Processing,
   groups: readonly DeliveryGroup[],
 ): Promise<void> {
   const flight = takeOff(processing.inFlight, groups)
   const onOutcome: OnOutcome = (member, outcome, handlerMs) =>
-    flight.land(member, (group) =>
-      // 4. Complete: tell the lease store, after the commit and never before.
+    flight.conclude(member, (group) =>
+      // 4. Complete: tell the lease store the outcome, always after the commit.
       andThen(complete(processing, member, outcome), () => {
-        // 5. Observe: settlement, hook and log line, as soon as this event is decided.
+        // 5. Observe: settlement, hook and log line, as soon as the outcome of this event is known.
         processing.observe(group.index, outcome, factsOf(member, handlerMs))
         return concludeCopies(processing, group, outcome)
       }),
     )
   try {
     const members = groups.map(({ member }) => member)
-    // 2. Claim: leases for all events in one round trip, where there is a lease store.
+    // 2. Claim: leases for all events in one round trip, if there is a lease store.
     const claiming = claim(processing, members)
     const claims = isPromise(claiming) ? await claiming : claiming
     // 3. Run: the event's row, the handler and the commit in one transaction.
     await run(processing, { members, claims, onOutcome })
   } catch (error) {
-    // A defect of ours: an event that has no outcome yet comes back.
+    // Only a defect of onceward gets here. Each event without an outcome is deferred.
     const outcome = storeFailure(processing, error)
-    for (const member of flight.inTheAir()) onOutcome(member, outcome, undefined)
+    for (const member of flight.unconcluded()) onOutcome(member, outcome, undefined)
   } finally {
-    flight.landRest()
+    flight.endRest()
   }
-  const landing = flight.landed()
-  const copies = isPromise(landing) ? await landing : landing
+  const concluding = flight.concluded()
+  const copies = isPromise(concluding) ? await concluding : concluding
   if (copies.length > 0) await processGroups(processing, copies)
 }
 
@@ -99,7 +99,7 @@ function complete(
     : completing
 }
 
-/** An event that this process has in flight already is waited for, with the rest of its lane. */
+/** Waits for an event that this process already has in flight. The rest of its lane waits too. */
 function processGroups(processing: Processing, groups: readonly DeliveryGroup[]): Promise<void> {
   if (groups.length === 0) return Promise.resolve()
   const isInFlight = ({ member }: DeliveryGroup): boolean =>
@@ -160,7 +160,7 @@ async function processWithoutKey(
   processing.observe(index, await recorded(processing, member, outcome), { handlerMs })
 }
 
-/** A dead letter has its durable record before it is settled. */
+/** Writes the durable record of a dead letter before its delivery is settled. */
 async function recorded(
   processing: Processing,
   { event: { delivery } }: InFlightEvent,

@@ -17,11 +17,11 @@ export interface Processing {
   readonly breaker: Breaker
   readonly inFlight: InFlight
   readonly signals: StopSignals
-  /** Step 5: called once for each delivery, by its place in the call. Everything is stored by then. */
+  /** Step 5. Called once for each delivery, with its index in the call, after everything is stored. */
   readonly observe: (index: number, outcome: Outcome, facts: Facts) => void
 }
 
-/** What is known of a delivery beside its outcome. */
+/** Details of a delivery besides its outcome. */
 export interface Facts {
   readonly key?: string | undefined
   readonly eventId?: EventId | undefined
@@ -32,15 +32,21 @@ export function factsOf({ event }: InFlightEvent, handlerMs?: number | undefined
   return { key: event.key, eventId: event.id, handlerMs }
 }
 
-/** Deferral of deliveries that a store could not judge, ms, when the breaker knows no better. */
+/** Deferral while a store is down, ms, if the breaker has no better value. */
 export const STORE_DOWN_MS = 1_000
 
-/** A store failed outside of any transaction, or onceward has a defect: nothing is settled, so nothing is lost. */
+/**
+ * A store failed outside of any transaction, or onceward has a defect. The delivery is deferred, so nothing is lost.
+ */
 export function storeFailure(
   { breaker, options }: Pick<Processing, 'breaker' | 'options'>,
   error: unknown,
 ): Outcome {
   if (error instanceof StoreUnavailableError) breaker.failed(error)
-  else options.logger.error({ err: describeError(error) }, 'a store call failed')
+  else
+    options.logger.error(
+      { err: describeError(error) },
+      'a store call failed and its events are deferred: check the store',
+    )
   return { kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' }
 }

@@ -16,7 +16,7 @@ import { resolveOptions } from './resolve-options.ts'
 
 type Given = Partial<InboxGuardOptions<unknown, undefined>>
 
-/** Intake beside a session that records what is refused, unless it is down. */
+/** Step 1 with a session that records refused messages, unless the session is down. */
 function setUp(given: Given = {}, down?: Error | 'no session') {
   const runtime = { ...new Clock().runtime, random: () => 0.5, uuid: () => 'a-uuid' }
   const common = { consumer: 'billing', inbox: memoryInbox(), runtime }
@@ -41,7 +41,7 @@ const named = (key: string, over: Partial<Delivery> = {}): Delivery =>
 const keyless = (payload = 'keyless', over: Partial<Delivery> = {}): Delivery =>
   toDelivery(payload, { headers: {}, ...over })
 
-test('deliveries of one event are one group, in the order of their first; each keeps its own payload', async () => {
+test('deliveries of one event are one group in the order of the first; each keeps its own payload', async () => {
   const { take } = setUp()
   const deliveries = [named('a'), named('b'), toDelivery(2, { headers: named('a').headers })]
   const { groups, decided, unguarded } = await take(deliveries)
@@ -62,14 +62,14 @@ test('deliveries of one event are one group, in the order of their first; each k
   })
 })
 
-// A turn of the queue per step and delivery is what a synchronous guard does not pay.
-test('what needs no waiting is not waited for', () => {
+// A synchronous guard must not pay one microtask per step and delivery.
+test('synchronous user functions are not awaited', () => {
   const { take } = setUp({ skip: ({ payload }) => payload === 'b' })
   expect(isPromise(take([named('a'), named('b')]))).toBe(false)
   expect(isPromise(take([keyless()]))).toBe(true)
 })
 
-test('what is found later is waited for, in order, also beside what is found at once', async () => {
+test('asynchronous user functions are awaited in order, also next to synchronous ones', async () => {
   const eventKey = ({ payload }: { readonly payload: unknown }): string =>
     (payload === 'b' ? 'b' : Promise.resolve(payload)) as string
   const { groups } = await setUp({ eventKey }).take([keyless('a'), keyless('b'), keyless('c')])
@@ -83,12 +83,12 @@ test.each([
   [{ deliveryCount: 1 }, false],
   [{ deliveryCount: 2 }, true],
   [{ redelivered: false, deliveryCount: 2 }, true],
-])('a delivery with %o is a suspect: %s', async (over, suspect) => {
+])('a delivery with %o is suspect: %s', async (over, suspect) => {
   const { groups } = await setUp().take([named('a', { ...over, orderingKey: 'lane' })])
   expect(groups).toMatchObject([{ member: { suspect, lane: 'lane' } }])
 })
 
-test('without a key, by policy, each is an event of its own that nothing is known of', async () => {
+test('without a key, by policy, each delivery is an event of its own without stored state', async () => {
   const { take } = setUp({ onMissingKey: 'unguarded' })
   const delivery = keyless('keyless', { redelivered: true, orderingKey: 'lane' })
   const { groups, decided, unguarded } = await take([named('a'), delivery])
@@ -102,7 +102,7 @@ test('without a key, by policy, each is an event of its own that nothing is know
   expect([groups.length, decided]).toEqual([1, []])
 })
 
-test('what is skipped or must be tried again is decided here, and nothing is stored of it', async () => {
+test('a message that is skipped or must be retried gets its outcome here, and nothing is stored', async () => {
   const error = new RetryableError('the registry is down')
   const { take, refused } = setUp({
     skip: ({ payload }) => {
@@ -123,7 +123,7 @@ test('what is skipped or must be tried again is decided here, and nothing is sto
   expect([groups, refused]).toEqual([[], []])
 })
 
-test('what is refused has its record before it is decided, each its own', async () => {
+test('each refused message has its own record before its outcome', async () => {
   const { take, refused } = setUp({ tenant: ({ payload }) => String(payload) })
   const [bad, fine, unnamed] = [named('', { body: Buffer.from('{') }), named('a'), keyless()]
   const { decided, groups } = await take([bad, fine, unnamed])
@@ -143,14 +143,14 @@ test('what is refused has its record before it is decided, each its own', async 
   expect(groups).toHaveLength(1)
 })
 
-test('what is refused names the key that was found', async () => {
+test('a refused message is reported with the key that was found', async () => {
   const { take, refused } = setUp({ tenant: () => undefined })
   const { decided } = await take([named('a')])
   expect(refused).toMatchObject([{ key: 'a' }])
   expect(decided).toMatchObject([{ key: 'a', outcome: { kind: 'dead' } }])
 })
 
-test('without a session what is refused is a dead letter without a record', async () => {
+test('without a session a refused message is a dead letter without a record', async () => {
   const { take, refused } = setUp({}, 'no session')
   const { decided } = await take([keyless()])
   expect(decided).toMatchObject([{ outcome: { kind: 'dead', reason: 'missing-event-key' } }])
@@ -158,7 +158,7 @@ test('without a session what is refused is a dead letter without a record', asyn
   expect(refused).toEqual([])
 })
 
-test('what could not be recorded is not decided as dead, so it comes back', async () => {
+test('a refused message that cannot be recorded is deferred, not dead-lettered', async () => {
   const down = new Error('down')
   const { take } = setUp({ tenant: () => undefined }, down)
   const { decided } = await take([named('a'), keyless()])

@@ -9,26 +9,26 @@ import { retryDelayMs } from '../settlement/retry-rule.ts'
 import { type Processing, storeFailure } from './processing.ts'
 import { eventWithoutKey } from './unguarded.ts'
 
-/** A delivery by its place in the call, and its event. */
+/** A delivery's index in the call, and its event. */
 export interface Received {
   readonly index: number
   readonly member: InFlightEvent
 }
 
-/** Deliveries of one event in one call: the first leads, its copies are judged by how it ended. */
+/** The deliveries of one event in one call. The first one leads; its copies are settled by its outcome. */
 export interface DeliveryGroup extends Received {
   readonly copies: readonly Received[]
 }
 
-/** What step 1 makes of the deliveries of one call. */
+/** The result of step 1 for the deliveries of one call. */
 export interface ReceivedDeliveries {
   readonly groups: readonly DeliveryGroup[]
-  /** No key, and the policy is `unguarded`. */
+  /** Deliveries without a key, if the policy is `unguarded`. */
   readonly unguarded: readonly Received[]
   readonly decided: readonly Decided[]
 }
 
-/** A delivery whose outcome step 1 knows: skipped, refused, or identified later. */
+/** A delivery whose outcome is known after step 1: skipped, refused, or to be identified later. */
 export interface Decided {
   readonly index: number
   readonly outcome: Outcome
@@ -37,7 +37,7 @@ export interface Decided {
 
 type ReceiveContext = Pick<Processing, 'options' | 'stores' | 'breaker'>
 
-/** Step 1 for all deliveries of a call: identify, record what is refused, bring equal events together. */
+/** Step 1 for all deliveries of a call: identify, record refused messages, group the copies of one event. */
 export function receive(
   context: ReceiveContext,
   deliveries: readonly Delivery[],
@@ -96,12 +96,12 @@ function toInFlight(
   return { event, payload, lane: orderingKey, suspect: isSuspect(delivery) }
 }
 
-/** The broker may have delivered it before: an earlier run may have begun and left nothing. */
+/** The broker may have delivered the message before. An earlier run may then have started and left no record. */
 function isSuspect(delivery: Delivery): boolean {
   return delivery.redelivered === true || (delivery.deliveryCount ?? 1) > 1
 }
 
-/** Nothing is stored of such a message: only the broker counts its attempts, and only the broker ends them. */
+/** Such a message has no stored state. Only the broker counts its attempts and dead-letters it. */
 function later(
   options: ResolvedOptions,
   delivery: Delivery,
@@ -112,7 +112,7 @@ function later(
   return { kind: 'failed', attempt, delayMs, error, cause: 'identify-failed' }
 }
 
-/** The durable record first, then the settlement. */
+/** Writes the durable record before the outcome. */
 async function refuse(
   context: ReceiveContext,
   deliveries: readonly Delivery[],

@@ -12,7 +12,7 @@ const inbox = memoryInbox()
 const leases = memoryLeases()
 const good = { consumer: 'billing', inbox }
 
-/** As a JavaScript user gives them: unchecked. */
+/** Options as a JavaScript user passes them: unchecked. */
 const resolve = (options: unknown): ResolvedOptions =>
   resolveOptions(options as Parameters<typeof resolveOptions>[0])
 const problemsOf = (options: unknown): readonly string[] => {
@@ -25,7 +25,7 @@ const problemsOf = (options: unknown): readonly string[] => {
   }
 }
 
-test('fills in the defaults, which nobody can change', () => {
+test('fills in the defaults, which are frozen', () => {
   expect(resolve(good)).toMatchObject({
     ...DEFAULTS,
     consumer: 'billing',
@@ -39,7 +39,7 @@ test('fills in the defaults, which nobody can change', () => {
   expect(Object.isFrozen(DEFAULTS) && Object.isFrozen(DEFAULTS.retry)).toBe(true)
 })
 
-test('keeps what is given, and takes undefined for not given', () => {
+test('keeps the given options and treats undefined as not given', () => {
   const key = () => 'k'
   const given = {
     ...good,
@@ -65,7 +65,7 @@ test('keeps what is given, and takes undefined for not given', () => {
   })
 })
 
-test('names rule, value, type and remedy', () => {
+test('an error names the rule, the value, its type and the next step', () => {
   expect(problemsOf({ ...good, leaseMs: 30 })).toEqual([
     'Expected `leaseMs` to be an integer from 1000 to 43200000, got `30` (number). Units are milliseconds.',
   ])
@@ -99,30 +99,30 @@ test('names all problems in one error', () => {
   ])
 })
 
-test('never prints what an option holds but primitives', () => {
+test('errors show only primitive option values', () => {
   const [problem] = problemsOf({ ...good, inbox: { password: 'secret' } })
   expect(problem).toBe('Expected `inbox` to be an inbox, got `{…}` (object).')
   const [long] = problemsOf({ ...good, consumer: 'x'.repeat(500) })
   expect(long?.length).toBeLessThan(300)
 })
 
-describe('what is impossible together', () => {
+describe('options that are invalid together', () => {
   test.each([
     ['no store at all', { consumer: 'c' }, 'neither'],
-    ['leases alone without a policy for takeovers', { consumer: 'c', leases }, 'onTakeover'],
+    ['leases without an inbox and without onTakeover', { consumer: 'c', leases }, 'onTakeover'],
     [
       'a transaction without an inbox',
       { consumer: 'c', leases, onTakeover: 'retry', transaction: 'each' },
       'transaction',
     ],
-    ['onTakeover beside an inbox', { ...good, onTakeover: 'retry' }, 'onTakeover'],
-    ['onStoreDown beside an inbox', { ...good, onStoreDown: 'wait' }, 'onStoreDown'],
+    ['onTakeover with an inbox', { ...good, onTakeover: 'retry' }, 'onTakeover'],
+    ['onStoreDown with an inbox', { ...good, onStoreDown: 'wait' }, 'onStoreDown'],
   ])('%s', (_name, options, named) => {
     const problems = problemsOf(options)
     expect(problems).toHaveLength(1)
     expect(problems[0]).toContain(named)
   })
-  test('leases alone with a policy are possible', () => {
+  test('leases without an inbox are valid with a policy', () => {
     expect(problemsOf({ consumer: 'c', leases, onTakeover: 'retry', onStoreDown: 'wait' })).toEqual(
       [],
     )
@@ -141,9 +141,12 @@ describe('a consumer', () => {
   )
 })
 
-test.each([undefined, null, 'billing', 5])('options that are none are refused: %j', (options) => {
-  expect(problemsOf(options)).toHaveLength(1)
-})
+test.each([undefined, null, 'billing', 5])(
+  'options that are not an object are refused: %j',
+  (options) => {
+    expect(problemsOf(options)).toHaveLength(1)
+  },
+)
 
 test.each([
   ['retry', { retry: 5 }],
@@ -155,13 +158,13 @@ test.each([
   ['decode', { decode: null }],
   ['runtime', { runtime: { ...systemRuntime, now: 5 } }],
   ['leases', { leases: { claim: () => [] } }],
-])('refuses a wrong %s', (name, given) => {
+])('refuses an invalid %s', (name, given) => {
   const problems = problemsOf({ ...good, logger: silent, ...given })
   expect(problems).toHaveLength(1)
   expect(problems[0]).toContain(`\`${name}`)
 })
 
-test('suggests the option that a misspelt one was meant to be', () => {
+test('suggests the closest name for a misspelt option', () => {
   const options = { consumer: 'billing', inbox: memoryInbox(), leaseMS: 5, retry: { atempts: 2 } }
   expect(() => resolveOptions(options as never)).toThrow(
     /createGuard does not know "leaseMS", did you mean "leaseMs"\?/,

@@ -9,9 +9,9 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { brokenRules } from '../options/rules.ts'
 
 /**
- * Checks the options of a guard and merges the defaults in, once.
+ * Checks the options of a guard and applies the defaults, once.
  *
- * @throws {@link ConfigurationError} naming everything that is wrong, not only the first problem.
+ * @throws {@link ConfigurationError} naming every problem, not only the first one.
  */
 export function resolveOptions<Payload, Tx, Decoded>(
   options: GuardOptions<Payload, Tx, Decoded>,
@@ -19,7 +19,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
   assertObject(options)
   const problems = [...brokenRules(OPTION_RULES, options), ...impossibleTogether(options)]
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
-  // The engine hands the user's functions what the user's other functions made; nothing else joins these types.
+  // Each user function receives values that other functions of the same user made. No other code links these types.
   const given = options as unknown as GuardOptions<unknown, unknown>
   const { eventKey = [cloudEventKey(), idempotencyKeyHeader()] } = given
   const defaulted = withDefaults(given)
@@ -45,7 +45,7 @@ function assertObject(options: unknown): asserts options is object {
   throw new ConfigurationError(`Expected an object of options first, got ${typeof options}.`)
 }
 
-/** What each option allows by itself, but not beside the others. */
+/** Options that are valid alone but not together. */
 function impossibleTogether(options: object): readonly string[] {
   const { inbox, leases, onTakeover, onStoreDown, transaction } = options as Partial<
     Readonly<Record<string, unknown>>
@@ -53,7 +53,7 @@ function impossibleTogether(options: object): readonly string[] {
   const problems: readonly (readonly [boolean, string])[] = [
     [
       inbox === undefined && leases === undefined,
-      'Expected `inbox` or `leases`, got neither: nothing could tell a duplicate. Give `inbox: pgInbox(pool)`.',
+      'Expected `inbox` or `leases`, got neither: no store could detect duplicates. Give `inbox: pgInbox(pool)`.',
     ],
     [
       inbox === undefined && leases !== undefined && onTakeover === undefined,

@@ -14,7 +14,7 @@ const down = new StoreUnavailableError('the database is down')
 const source = { broker: 'test', queue: 'orders' }
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-/** A guard on an inbox that the test can take away, on a clock that stands still. */
+/** A guard on an inbox that the test can switch off, on a clock that stands still. */
 function setUp(
   handler: () => unknown = () => undefined,
   options: Partial<InboxGuardOptions<unknown, undefined>> = {},
@@ -51,12 +51,12 @@ function setUp(
   return { clock, state, logged, records, guard, port: portOf(guard) }
 }
 
-test('stores that cannot be opened are asked again after a pause, and until then nothing is begun', async () => {
+test('stores that cannot be opened are opened again after a pause, and no event starts before that', async () => {
   const { clock, state, logged, guard, port } = setUp()
   expect(port.availability()).toEqual({ kind: 'available' })
   state.isDown = true
   const first = await guard.process(toDelivery({}))
-  // One second, half of it and half of the other half.
+  // Half of a second, plus half of the other half.
   const retryAt = 1_000_000 + 750
   const deferred = { kind: 'defer', reason: 'store-down', until: retryAt, error: down }
   expect(first).toEqual({ ...deferred, cause: 'store-error' })
@@ -73,7 +73,7 @@ test('stores that cannot be opened are asked again after a pause, and until then
   await guard.close()
 })
 
-test('stores that are open and fail are not asked until the pause is over', async () => {
+test('open stores that fail are not called until the pause is over', async () => {
   const { clock, state, guard } = setUp()
   await guard.process(toDelivery({}))
   state.isDown = true
@@ -89,7 +89,7 @@ test('stores that are open and fail are not asked until the pause is over', asyn
   await guard.close()
 })
 
-test('opening twice opens once, and starts what runs beside the deliveries once', async () => {
+test('opening twice opens the stores once and starts the background work once', async () => {
   const { clock, state, guard, port } = setUp()
   expect(clock.timers).toBe(0)
   await port.open()
@@ -102,13 +102,13 @@ test('opening twice opens once, and starts what runs beside the deliveries once'
   expect(clock.timers).toBe(0)
 })
 
-test('a start that fails is told to who starts', async () => {
+test('a failed start rejects for its caller', async () => {
   const { state, port } = setUp()
   state.isDown = true
   await expect(port.open()).rejects.toBe(down)
 })
 
-test('a closed guard begins nothing, and nothing runs beside', async () => {
+test('a closed guard starts no runs and no background work', async () => {
   const { clock, state, guard, port } = setUp()
   await guard.close()
   expect(await guard.processBatch([toDelivery({}), toDelivery({})])).toEqual([
@@ -120,7 +120,7 @@ test('a closed guard begins nothing, and nothing runs beside', async () => {
   expect(clock.timers).toBe(0)
 })
 
-test('closing waits for what runs', async () => {
+test('close waits for running handlers', async () => {
   const gate = Promise.withResolvers<void>()
   const began = Promise.withResolvers<void>()
   const { guard } = setUp(() => {
@@ -140,7 +140,7 @@ test('closing waits for what runs', async () => {
   expect(await running).toMatchObject({ by: 'processed' })
 })
 
-test('closing waits for the dead letter that is being published', async () => {
+test('close waits for a dead letter that is being published', async () => {
   const { guard, port } = setUp(() => Promise.reject(new FatalError('no such customer')))
   const settlement = await guard.process(toDelivery({}))
   expect(settlement).toMatchObject({ kind: 'dead-letter', reason: 'fatal' })
@@ -173,7 +173,7 @@ test('without an inbox a dead letter is published from memory', async () => {
   await guard.close()
 })
 
-test('a publisher is there until it is unregistered', async () => {
+test('a publisher is used until it is unregistered', async () => {
   const { port, guard } = setUp()
   const unregister = port.registerPublisher(source, async () => undefined)
   expect(unregister).toBeTypeOf('function')
@@ -181,20 +181,20 @@ test('a publisher is there until it is unregistered', async () => {
   await guard.close()
 })
 
-test('nothing is settled as nothing', async () => {
+test('an empty call has no settlements', async () => {
   const { guard } = setUp()
   expect(await guard.processBatch([])).toEqual([])
   await guard.close()
 })
 
-test('a record says how long a delivery took in all', async () => {
+test('a record contains the total time of a delivery', async () => {
   const { clock, guard, records } = setUp(() => clock.advance(40))
   await guard.process(toDelivery({}))
   expect(records).toMatchObject([{ consumer: 'billing', totalMs: 40, handlerMs: 40 }])
   await guard.close()
 })
 
-test('adapters see the settings after their defaults', () => {
+test('adapters get the settings with defaults applied', () => {
   const settingsOf = (port: GuardPort): object => port.settings
   const { port } = setUp(undefined, { concurrency: 3, transaction: 'batch', leaseMs: 20_000 })
   const defaults = {
@@ -220,7 +220,7 @@ test('adapters see the settings after their defaults', () => {
   })
 })
 
-test('what has ended is not held', async () => {
+test('a run that has ended is no longer in memory', async () => {
   const { guard, port } = setUp()
   const ended = new WeakRef(port.run([toDelivery({})]))
   await ended.deref()

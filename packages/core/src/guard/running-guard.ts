@@ -20,7 +20,7 @@ import { createStoreOpener, type OpenStores } from './open-stores.ts'
 import { processDeliveries } from './process.ts'
 import type { Processing } from './processing.ts'
 
-/** A guard at work: opens its stores, runs deliveries, and ends. */
+/** A running guard: opens its stores, runs deliveries, and closes. */
 export class RunningGuard implements GuardPort {
   readonly settings: GuardSettings
   readonly runtime: GuardPort['runtime']
@@ -76,7 +76,7 @@ export class RunningGuard implements GuardPort {
   async close(): Promise<void> {
     this.#closing.abort()
     await Promise.all([this.#stopBackground?.(), ...this.#running])
-    // What the last runs left under way: its pool or client may be closed next.
+    // Waits for calls of the last runs that are still in progress: the user may close the pool or client next.
     const { leases, reads = [] } = this.#stores ?? {}
     await Promise.allSettled([...this.#deadLetters, ...reads, leases?.renewer.idle()])
   }
@@ -116,7 +116,7 @@ export class RunningGuard implements GuardPort {
       const delivery = deliveries[index] as Delivery
       const settlement = this.#settlementOf(delivery, outcome, facts.key)
       const totalMs = this.runtime.monotonic() - startedAt
-      // The settlement stands before anything is reported.
+      // The settlement is set before the outcome is reported.
       settlements[index] = settlement
       hooks.onSettlement?.(index, settlement)
       observeOutcome(this.#options, secret, { ...facts, delivery, outcome, settlement, totalMs })
@@ -140,12 +140,12 @@ export class RunningGuard implements GuardPort {
     return settlement
   }
 
-  /** The stores, where they are open and answer. */
+  /** The stores, if they are open and available. */
   #openNow(): OpenStores | undefined {
     return this.#breaker.state() === undefined ? this.#stores : undefined
   }
 
-  /** The stores, or how everything is settled while they are down or cannot be used. */
+  /** The stores, or the outcome of every delivery while the stores are unavailable. */
   async #openOrOutcome(): Promise<OpenStores | Extract<Outcome, { kind: 'store-down' }>> {
     const admission = this.#breaker.admit()
     if (admission !== 'go') {
@@ -158,7 +158,7 @@ export class RunningGuard implements GuardPort {
       this.#breaker.failed(error)
       this.logger.error(
         { err: describeError(error) },
-        'the stores of the guard could not be opened',
+        'the stores of the guard could not be opened: check the servers and the options',
       )
       const retryAt = this.#breaker.state()?.retryAt ?? this.runtime.now()
       const delayMs = retryAt - this.runtime.now()

@@ -3,19 +3,19 @@ import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DeliveryGroup } from './receive.ts'
 
-/** Events that this process has in flight together, from their claim until each is settled. */
+/** The events of one call that are in flight, from the claim of each until its settlement. */
 export interface Flight {
-  /** Concludes an event once, and lands it whatever becomes of that. The answer of `conclude` must still run. */
-  land(
+  /** Concludes an event once, and ends its flight even if that fails. `toCopies` returns the copies that must still run. */
+  conclude(
     member: InFlightEvent,
-    conclude: (group: DeliveryGroup) => MaybeAsync<readonly DeliveryGroup[]>,
+    toCopies: (group: DeliveryGroup) => MaybeAsync<readonly DeliveryGroup[]>,
   ): void
   /** Events without an outcome. */
-  inTheAir(): readonly InFlightEvent[]
-  /** Lands events without an outcome: their next delivery must not wait for a run that is over. */
-  landRest(): void
-  /** Resolves when all have landed, with the copies that must still run. */
-  landed(): MaybeAsync<readonly DeliveryGroup[]>
+  unconcluded(): readonly InFlightEvent[]
+  /** Ends the flight of events without an outcome, so that their next delivery does not wait for a finished run. */
+  endRest(): void
+  /** Resolves when all events are concluded, with the copies that must still run. */
+  concluded(): MaybeAsync<readonly DeliveryGroup[]>
 }
 
 export function takeOff(inFlight: InFlight, groups: readonly DeliveryGroup[]): Flight {
@@ -28,24 +28,24 @@ export function takeOff(inFlight: InFlight, groups: readonly DeliveryGroup[]): F
   const copies: DeliveryGroup[] = []
   const concluding: Promise<readonly DeliveryGroup[]>[] = []
   return {
-    land: ({ event: { id } }, conclude) => {
-      const flying = open.get(id)
-      if (flying === undefined) return
+    conclude: ({ event: { id } }, toCopies) => {
+      const entry = open.get(id)
+      if (entry === undefined) return
       open.delete(id)
       let left: MaybeAsync<readonly DeliveryGroup[]> = []
       try {
-        left = conclude(flying.group)
+        left = toCopies(entry.group)
       } finally {
-        if (!isPromise(left)) flying.end()
+        if (!isPromise(left)) entry.end()
       }
-      if (isPromise(left)) concluding.push(left.finally(flying.end))
+      if (isPromise(left)) concluding.push(left.finally(entry.end))
       else copies.push(...left)
     },
-    inTheAir: () => [...open.values()].map(({ group }) => group.member),
-    landRest: () => {
+    unconcluded: () => [...open.values()].map(({ group }) => group.member),
+    endRest: () => {
       for (const { end } of open.values()) end()
     },
-    landed: () =>
+    concluded: () =>
       concluding.length === 0
         ? copies
         : Promise.all(concluding).then((left) => [...copies, ...left.flat()]),

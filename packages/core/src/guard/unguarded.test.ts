@@ -42,7 +42,7 @@ for (const [kind, make] of [
   })
 }
 
-test("without a key a failed handler is rolled back, and is tried again or dead by the broker's count", async () => {
+test('without a key a failed handler is rolled back, and the delivery count decides between retry and dead letter', async () => {
   let rollbacks = 0
   const { asked, guard } = troubled(
     ({ payload }) => {
@@ -67,7 +67,7 @@ test("without a key a failed handler is rolled back, and is tried again or dead 
   await guard.close()
 })
 
-test('without a key the handle refuses past the deadline', async () => {
+test('without a key the transaction handle refuses past the deadline', async () => {
   const revoked: unknown[] = []
   const { asked, clock, guard } = troubled(
     () => {
@@ -137,13 +137,13 @@ test.each([
     })
     expect(portOf(guard).availability()).toMatchObject({ kind: 'down' })
     clock.advance(750)
-    // Its slot was given back.
+    // The slot was released.
     expect(await guard.process(keyless(1))).toMatchObject({ kind: 'defer', reason: 'store-down' })
     await guard.close()
   },
 )
 
-test('a message without a key that waits for a slot goes back when told to stop', async () => {
+test('a message without a key that waits for a slot is returned after a stop', async () => {
   const gate = Promise.withResolvers<void>()
   const stop = new AbortController()
   const { asked, guard } = troubled(() => gate.promise, {}, policy)
@@ -160,7 +160,7 @@ test('a message without a key that waits for a slot goes back when told to stop'
   await guard.close()
 })
 
-test('a message without a key whose turn comes when the consumer stops goes back', async () => {
+test('a message without a key whose turn comes during a shutdown is returned', async () => {
   const decoded = Promise.withResolvers<number>()
   const stop = new AbortController()
   const { asked, guard } = troubled(
@@ -174,7 +174,7 @@ test('a message without a key whose turn comes when the consumer stops goes back
   decoded.resolve(1)
   expect(await run).toEqual([closing])
   expect(asked.begins).toEqual([])
-  // Its slot was given back.
+  // The slot was released.
   expect(await guard.process(keyless(2))).toEqual(unguarded)
   await guard.close()
 })

@@ -13,13 +13,13 @@ import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { assertStorable, type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
 
-/** How the run of one event ended. */
+/** The result of the run of one event. */
 export interface Ended {
   readonly outcome: Outcome
   readonly handlerMs: number | undefined
 }
 
-/** Runs when a slot is free; a guard that closes meanwhile abandons the event. */
+/** Runs when a slot is free. If the guard closes before that, the event is abandoned. */
 export async function withSlot<End extends Ended>(
   slots: Semaphore,
   { isStopping, whenStopping }: StopSignals,
@@ -37,7 +37,7 @@ export async function withSlot<End extends Ended>(
   }
 }
 
-/** Without a key, each delivery is an event of its own. */
+/** Makes an event for a delivery without a key: each such delivery is an event of its own. */
 export function eventWithoutKey(
   runtime: Runtime,
   delivery: Delivery,
@@ -48,7 +48,7 @@ export function eventWithoutKey(
   return { event, payload, lane, suspect: false }
 }
 
-/** The attempt of an event of which no store has a record: the broker counts. */
+/** The attempt of an event without a stored record, taken from the broker's delivery count. */
 export function attemptWithoutRecord({ event }: Pick<InFlightEvent, 'event'>): number {
   return event.delivery.deliveryCount ?? 1
 }
@@ -77,7 +77,7 @@ export async function runWithoutClaim(
   return { outcome: unguardedOutcome(options, member, end), handlerMs: end.handlerMs }
 }
 
-/** Runs the handler in a transaction of its own, without a claim: no key, and the policy is `'unguarded'`. */
+/** Runs the handler in its own transaction, without a claim: there is no key, and the policy is `'unguarded'`. */
 export async function runUnguarded(
   engine: Engine,
   member: InFlightEvent,

@@ -18,12 +18,12 @@ const acquired: ClaimResult = { kind: 'acquired', by: 'first', attempt: 1 }
 const beforeFollower = { kind: 'defer', reason: 'not-due' } as const
 
 interface Leased {
-  /** The events that the store was told of, by what. */
+  /** The events of each call to the store, by method. */
   readonly released: Held[]
   readonly completed: Held[]
 }
 
-/** A guard beside an inbox whose lease store answers the claims of a batch so, and the later ones as usual. */
+/** A guard with an inbox. The lease store answers the first claims of a batch as given, and later claims as usual. */
 function leased(
   answers: readonly ClaimResult[] | 'down',
   handler: Handler<unknown, undefined> = () => undefined,
@@ -52,7 +52,7 @@ function leased(
   return { ...told, ...troubled(handler, troubles, { leases, ...rest }) }
 }
 
-test('a slice has a hundred members at most', async () => {
+test('a shared transaction has at most a hundred events', async () => {
   const { asked, guard } = troubled(() => undefined, {}, { transaction: 'batch' })
   const deliveries = Array.from({ length: 101 }, (_, n) => named(`m${n}`))
   expect(await guard.processBatch(deliveries)).toEqual(Array(101).fill(processed))
@@ -60,7 +60,7 @@ test('a slice has a hundred members at most', async () => {
   await guard.close()
 })
 
-test('lanes run side by side, each in its order, as many as there are slots', async () => {
+test('lanes run side by side, each in order, limited by the number of slots', async () => {
   const gates = new Map<unknown, () => void>()
   const runs: unknown[] = []
   const { guard } = troubled(
@@ -86,7 +86,7 @@ test('lanes run side by side, each in its order, as many as there are slots', as
   await guard.close()
 })
 
-test('of a lane whose first one fails nothing more runs, and all of it waits as long', async () => {
+test('after the first event of a lane failed, its other events do not run and wait as long', async () => {
   const runs: unknown[] = []
   const { guard, records } = troubled(({ payload }) => {
     runs.push(payload)
@@ -105,21 +105,21 @@ test('of a lane whose first one fails nothing more runs, and all of it waits as 
   await guard.close()
 })
 
-test('beside a lease store that does not answer the inbox decides', async () => {
+test('if the lease store does not answer, the inbox decides', async () => {
   const { asked, guard } = leased('down')
   expect(await guard.processBatch(['a', 'b'].map(named))).toEqual([processed, processed])
   expect(asked.begins).toHaveLength(2)
   await guard.close()
 })
 
-test('what the lease store answers nothing of is run without a lease', async () => {
+test('an event without an answer of the lease store runs without a lease', async () => {
   const { completed, guard } = leased([acquired])
   expect(await guard.processBatch(['a', 'b'].map(named))).toEqual([processed, processed])
   expect(completed).toHaveLength(1)
   await guard.close()
 })
 
-test('what the lease store knows to be done is not asked of the inbox', async () => {
+test('an event that the lease store reports as done is not looked up in the inbox', async () => {
   const { asked, guard } = leased([{ kind: 'duplicate' }, acquired])
   expect(await guard.processBatch(['a', 'b'].map(named))).toEqual([
     { kind: 'ack', by: 'duplicate' },
@@ -129,7 +129,7 @@ test('what the lease store knows to be done is not asked of the inbox', async ()
   await guard.close()
 })
 
-test('who follows one of its lane that is not due settles alike, and its claim is released', async () => {
+test('an event behind a not-due event of its lane settles like it, and its claim is released', async () => {
   const runs: unknown[] = []
   const notDue: ClaimResult = { kind: 'not-due', remainingMs: 700 }
   const { guard, released } = leased(
@@ -149,7 +149,7 @@ test('who follows one of its lane that is not due settles alike, and its claim i
   await guard.close()
 })
 
-test('a dead one or a duplicate of the lease store stops no lane', async () => {
+test('a dead-lettered event or a duplicate in the lease store does not stop its lane', async () => {
   const { guard } = leased([{ kind: 'duplicate' }, acquired])
   expect(await guard.processBatch(['a1', 'a2'].map(inLane))).toEqual([
     { kind: 'ack', by: 'duplicate' },
@@ -158,7 +158,7 @@ test('a dead one or a duplicate of the lease store stops no lane', async () => {
   await guard.close()
 })
 
-test('one that is not due and has no lane stops nobody', async () => {
+test('a not-due event without a lane stops no other event', async () => {
   const { guard } = leased([{ kind: 'not-due', remainingMs: 700 }, acquired])
   const settlements = await guard.processBatch([named('a'), named('b')])
   expect(settlements).toEqual([
@@ -168,7 +168,7 @@ test('one that is not due and has no lane stops nobody', async () => {
   await guard.close()
 })
 
-test('a lane with one that another process holds waits for it, and the others go on at once', async () => {
+test('a lane waits for an event that another process holds, and other lanes run at once', async () => {
   const runs: unknown[] = []
   const held: ClaimResult = { kind: 'in-progress', remainingMs: 1_000 }
   const { clock, guard, released } = leased(
@@ -185,7 +185,7 @@ test('a lane with one that another process holds waits for it, and the others go
   await guard.close()
 })
 
-test('a lane that waits for another process stops at a member of its own that fails', async () => {
+test('a lane that waits for another process stops at its own failed event', async () => {
   const held: ClaimResult = { kind: 'in-progress', remainingMs: 1_000 }
   let claims = 0
   const { clock, guard, released } = leased([acquired, acquired, held], ({ payload }) => {
@@ -203,7 +203,7 @@ test('a lane that waits for another process stops at a member of its own that fa
   await guard.close()
 })
 
-test('a slice that waits for a slot goes back when told to stop', async () => {
+test('a batch that waits for a slot is returned after a stop', async () => {
   const gate = Promise.withResolvers<void>()
   const stop = new AbortController()
   const { asked, guard } = troubled(
@@ -225,7 +225,7 @@ test('a slice that waits for a slot goes back when told to stop', async () => {
   await guard.close()
 })
 
-test('what the lease store lets through shares a transaction, in delivery order', async () => {
+test('events that the lease store grants share a transaction in delivery order', async () => {
   const runs: unknown[] = []
   const { asked, guard } = leased(
     [acquired, acquired, acquired],
@@ -239,7 +239,7 @@ test('what the lease store lets through shares a transaction, in delivery order'
   await guard.close()
 })
 
-test('lanes that wait for nobody share a transaction beside one that waits', async () => {
+test('lanes that do not wait share a transaction while another lane waits', async () => {
   const held: ClaimResult = { kind: 'in-progress', remainingMs: 1_000 }
   const { asked, clock, guard } = leased([acquired, held, acquired], undefined, {
     transaction: 'batch',

@@ -7,7 +7,7 @@ import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outc
 import { runBatch } from '../transaction/batch.ts'
 import type { Engine } from '../transaction/engine.ts'
 
-/** Events of one shared transaction at most (design.md §9). */
+/** Maximum number of events in one shared transaction (design.md §9). */
 const LARGEST_BATCH = 100
 
 export interface InboxRun {
@@ -25,8 +25,9 @@ export interface InboxRun {
 /**
  * Step 3 for events whose effects are in the inbox's database.
  *
- * @param claims - Undefined without a lease store. With one, an event that the store knows to be done is settled by
- * that, and one that another process holds is waited for with its lane. Postgres decides about all others.
+ * @param claims - Undefined without a lease store. An event that the lease store reports as done is settled as a
+ * duplicate. An event that another process holds is waited for together with its lane. Postgres decides about all
+ * others.
  */
 export function runWithInbox(
   run: InboxRun,
@@ -60,7 +61,7 @@ async function runInBatches(run: InboxRun, members: readonly InFlightEvent[]): P
   for (const batch of chunks(members, LARGEST_BATCH)) await runInSlot(run, batch)
 }
 
-/** One transaction per event, in delivery order. */
+/** Runs one transaction per event, in delivery order. */
 function runLane(run: InboxRun, lane: readonly InFlightEvent[]): Promise<void> {
   if (lane.length === 1) return runInSlot(run, lane)
   return inOrder(run, lane, (member, stoppable) => runInSlot(stoppable, [member]))
@@ -81,7 +82,7 @@ async function runInSlot(run: InboxRun, batch: readonly InFlightEvent[]): Promis
   }
 }
 
-/** One after the other; the lane stops at its first defer or abandon. */
+/** Runs the events one after the other. The lane stops at its first defer or abandon. */
 async function inOrder<Each extends InFlightEvent | Entry>(
   run: InboxRun,
   lane: readonly Each[],
@@ -99,19 +100,19 @@ async function inOrder<Each extends InFlightEvent | Entry>(
   }
 }
 
-/** An event and what the lease store answered about it. */
+/** An event and the lease store's answer about it. */
 interface Entry {
   readonly member: InFlightEvent
   readonly claimed: Claimed
 }
 
-/** The event with the lease that was taken for it, so that its outcome gives the lease back. */
+/** The event with the lease that was taken for it, so that its outcome releases the lease. */
 function heldOf(each: InFlightEvent | Entry): InFlightEvent {
   if ('event' in each) return each
   return each.claimed.kind === 'run' ? each.claimed.member : each.member
 }
 
-/** A lane of which another process has an event in hand: in order, with a wait for that event. */
+/** Runs a lane in order and waits for each event that another process holds. */
 function waitAndRun(run: InboxRun, leases: Leases, lane: readonly Entry[]): Promise<void> {
   return inOrder(run, lane, async ({ member, claimed: first }, stoppable) => {
     const claimed = await waitForHolder(leases, member, { claimed: first, signals: run.signals })
@@ -119,7 +120,7 @@ function waitAndRun(run: InboxRun, leases: Leases, lane: readonly Entry[]): Prom
   })
 }
 
-/** Settles what needs no run; answers the rest. */
+/** Reports the outcomes that the lease store already knows. Returns the events that must run. */
 function settleClaimed(run: InboxRun, entries: readonly Entry[]): readonly InFlightEvent[] {
   const running: InFlightEvent[] = []
   const stopped = new Map<string, Outcome>()
@@ -127,7 +128,7 @@ function settleClaimed(run: InboxRun, entries: readonly Entry[]): readonly InFli
     const { member, claimed } = entry
     const before = member.lane === undefined ? undefined : stopped.get(member.lane)
     if (before !== undefined) run.onOutcome(heldOf(entry), laneFollowerOutcome(before), undefined)
-    // What the store has of an event may be of a history that is lost: only the row says what the payload was.
+    // The lease store's fingerprint may come from a lost history. Only the row tells what the payload was.
     else if (claimed.kind !== 'outcome') running.push(heldOf(entry))
     else {
       const { outcome } = claimed

@@ -15,23 +15,23 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 const failed = { kind: 'failed', attempt: 2, delayMs: 0, error, cause: 'handler-failed' }
 const abandoned = { kind: 'abandoned', stillRunning: true }
 
-describe('what was not acquired does not run', () => {
-  test('but has the outcome that the store gave', async () => {
-    const { settle, attempts } = setUp()
+describe('an event that was not acquired does not run', () => {
+  test('and has the outcome that the store gave', async () => {
+    const { outcomeOf, attempts } = setUp()
     const outcome = { kind: 'not-due', delayMs: 5, cause: 'not-due' } as const
-    expect(await settle({ kind: 'outcome', outcome })).toEqual(outcome)
+    expect(await outcomeOf({ kind: 'outcome', outcome })).toEqual(outcome)
     expect(attempts).toEqual([])
   })
 
-  test('or is a conflict by the policy', async () => {
-    const { settle, attempts } = setUp(undefined, { onConflict: 'ack' })
+  test('and a conflict follows the policy', async () => {
+    const { outcomeOf, attempts } = setUp(undefined, { onConflict: 'ack' })
     const conflict = { kind: 'conflict', policy: 'ack', error: expect.any(ConflictError) }
-    expect(await settle({ kind: 'conflict' })).toEqual(conflict)
+    expect(await outcomeOf({ kind: 'conflict' })).toEqual(conflict)
     expect(attempts).toEqual([])
   })
 })
 
-test('a run has the attempt of its lease, and its result is stored before it is settled', async () => {
+test('a run has the attempt of its lease, and its result is stored before the settlement', async () => {
   const kit = setUp(() => {
     kit.clock.advance(40)
     return 'sent'
@@ -45,7 +45,7 @@ test('a run has the attempt of its lease, and its result is stored before it is 
   expect(kit.completed).toEqual([[[{ id: event.id, ownerToken, result: 'sent' }], 5_000]])
 })
 
-test('what no store could give back is a dead letter, and no result', async () => {
+test('a result that cannot be stored is a dead letter, and nothing is stored', async () => {
   const { run, completed } = setUp((() => 5n) as unknown as Handler<unknown, undefined>)
   expect(await run()).toMatchObject({ outcome: { kind: 'dead', reason: 'fatal', attempt: 2 } })
   expect(completed).toEqual([])
@@ -61,17 +61,17 @@ test.each([
   expect(completed).toEqual([])
 })
 
-test('an error that is fatal is a dead letter at once', async () => {
+test('a fatal error dead-letters the event at once', async () => {
   const fatal = new FatalError('no such address')
   const { run } = setUp(() => Promise.reject(fatal))
   const dead = { kind: 'dead', reason: 'fatal', attempt: 2, error: fatal }
   expect(await run()).toMatchObject({ outcome: dead })
 })
 
-describe('a handler that is cut short', () => {
+describe('an interrupted handler', () => {
   const hangs = () => new Promise<never>(noop)
 
-  test('by its deadline has failed', async () => {
+  test('has failed at its deadline', async () => {
     const { run, clock } = setUp(hangs)
     const running = run()
     await turn()
@@ -80,7 +80,7 @@ describe('a handler that is cut short', () => {
     expect(await running).toMatchObject({ outcome })
   })
 
-  test('by the loss of its lease still runs: nothing may be released', async () => {
+  test('still runs after its lease is lost, so nothing is released', async () => {
     const { run, lost } = setUp(hangs)
     const running = run()
     await turn()
@@ -89,7 +89,7 @@ describe('a handler that is cut short', () => {
     expect(await running).toMatchObject({ outcome })
   })
 
-  test('by a drain still runs, unless it ended', async () => {
+  test('still runs after a drain, unless it ended', async () => {
     const one = setUp(hangs)
     const running = one.run()
     await turn()
@@ -110,11 +110,11 @@ describe('a handler that is cut short', () => {
   })
 })
 
-describe('a result that the store does not take', () => {
+describe('a result that the store does not accept', () => {
   const down = new StoreUnavailableError('down')
   const lost = { ...abandoned, reason: 'lease-lost' }
 
-  test('is offered three times', async () => {
+  test('is sent three times after outages', async () => {
     const taken = setUp(undefined, {}, [down, down, 'held'])
     expect(await taken.run()).toMatchObject({ outcome: { kind: 'processed', result: 'sent' } })
     expect(taken.completed).toHaveLength(3)
@@ -123,13 +123,13 @@ describe('a result that the store does not take', () => {
     expect(given.completed).toHaveLength(3)
   })
 
-  test('for another reason than an outage is offered once', async () => {
+  test('is sent once after any other error', async () => {
     const { run, completed } = setUp(undefined, {}, [error, 'held'])
     expect((await run()).outcome).toEqual({ ...lost, error })
     expect(completed).toHaveLength(1)
   })
 
-  test('because another has the lease is not settled: the successor says how it ended', async () => {
+  test('is not settled if another owner has the lease: the next owner decides', async () => {
     const { run, completed } = setUp(undefined, {}, ['lost', 'held'])
     expect((await run()).outcome).toEqual({ ...lost, error: expect.any(LeaseLostError) })
     expect(completed).toHaveLength(1)
@@ -139,19 +139,19 @@ describe('a result that the store does not take', () => {
 describe('a takeover', () => {
   const dead = { outcome: { kind: 'dead', reason: 'takeover', attempt: 2 }, isDecided: true }
 
-  test('is a dead letter by policy', async () => {
+  test('is dead-lettered by policy', async () => {
     const { run, attempts, completed } = setUp(undefined, { onTakeover: 'dead-letter' })
     expect(await run(true)).toEqual({ ...dead, handlerMs: 0 })
     expect([attempts, completed]).toEqual([[], []])
   })
 
-  test('runs again by policy', async () => {
+  test('is retried by policy', async () => {
     const { run, attempts } = setUp(undefined, { onTakeover: 'retry' })
     expect(await run(true)).toMatchObject({ outcome: { kind: 'processed' }, isDecided: true })
     expect(attempts).toEqual([2])
   })
 
-  test('is what the user looked up, with all that a handler knows', async () => {
+  test('follows the answer of the user function, which gets the handler context', async () => {
     const asked: unknown[] = []
     const found = setUp(undefined, {
       onTakeover: ({ attempt, key }, { tx, signal, deadlineAt, logger }) => {
@@ -169,14 +169,14 @@ describe('a takeover', () => {
     expect(await open.run(true)).toMatchObject({ outcome: { kind: 'processed', result: 'sent' } })
   })
 
-  test('that cannot be looked up is undecided, and its handler does not run', async () => {
+  test('stays undecided if the user function fails, and the handler does not run', async () => {
     const { run, attempts } = setUp(undefined, { onTakeover: () => Promise.reject(error) })
     expect(await run(true)).toMatchObject({ outcome: failed, isDecided: false })
     expect(attempts).toEqual([])
   })
 
-  // Red when an answer after the deadline still runs the handler: others may have been asked meanwhile.
-  test('that is looked up too late is undecided, and its handler does not run', async () => {
+  // Red when an answer after the deadline still runs the handler: another process may have asked meanwhile.
+  test('stays undecided if the user function answers too late, and the handler does not run', async () => {
     const gate = Promise.withResolvers<{ kind: 'retry' }>()
     const { run, attempts, clock } = setUp(undefined, { onTakeover: () => gate.promise })
     const running = run(true)
@@ -188,7 +188,7 @@ describe('a takeover', () => {
     expect(attempts).toEqual([])
   })
 
-  test('is none where nobody was before, so nobody is asked', async () => {
+  test('needs an earlier owner: the first owner does not call onTakeover', async () => {
     let asked = 0
     const onTakeover = () => {
       asked += 1
@@ -201,7 +201,7 @@ describe('a takeover', () => {
   })
 })
 
-describe('without any lease', () => {
+describe('without a lease', () => {
   test('an event runs, and nothing is stored', async () => {
     const kit = setUp(() => {
       kit.clock.advance(40)
@@ -211,7 +211,7 @@ describe('without any lease', () => {
     expect([kit.attempts, kit.completed]).toEqual([[1], []])
   })
 
-  test('attempts are those that the broker counts', async () => {
+  test('the broker counts the attempts', async () => {
     const { runUnleased, attempts } = setUp(() => Promise.reject(error))
     const first = { ...failed, attempt: 1 }
     expect((await runUnleased()).outcome).toEqual(first)
@@ -221,7 +221,7 @@ describe('without any lease', () => {
     expect(attempts).toEqual([1, 2, 3])
   })
 
-  test('a drain gives the delivery back', async () => {
+  test('a drain returns the delivery', async () => {
     const { runUnleased, drain, clock } = setUp(() => new Promise<never>(noop))
     const running = runUnleased()
     drain.abort()

@@ -15,7 +15,7 @@ import { resolveOptions } from './resolve-options.ts'
 import { runWithoutClaim } from './unguarded.ts'
 import { runWithoutInbox } from './without-inbox.ts'
 
-type Settled = readonly [string, Outcome, Pick<InFlightEvent, 'isUndecided' | 'lease'>]
+type Concluded = readonly [string, Outcome, Pick<InFlightEvent, 'isUndecided' | 'lease'>]
 
 const down = new StoreUnavailableError('down')
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
@@ -25,7 +25,7 @@ function member(name: string, lane?: string): InFlightEvent {
   return { event: newEvent(), payload: name, lane, suspect: false }
 }
 
-/** Members of a guard without an inbox; the test gives what the store answers to each call of `claim`. */
+/** Events of a guard without an inbox. The test gives the store's answer to each call of `claim`. */
 async function setUp(
   handler: (payload: unknown) => unknown = () => undefined,
   given: Partial<LeaseGuardOptions<unknown>> = {},
@@ -56,58 +56,58 @@ async function setUp(
   if (stores.engine !== undefined) throw new Error('a guard without an inbox has no engine')
   const stop = new AbortController()
   const context = { options, call, stores, signals: stopSignals([stop.signal]) }
-  const settled: Settled[] = []
+  const concluded: Concluded[] = []
   const onOutcome = (held: InFlightEvent, outcome: Outcome): void =>
-    void settled.push([String(held.payload), outcome, held])
+    void concluded.push([String(held.payload), outcome, held])
   const run = async (...members: readonly InFlightEvent[]) => {
     const claimed = await claimLeases(stores.leases, members)
     await runWithoutInbox({ ...context, onOutcome }, members, claimed)
   }
-  return { ...{ clock, context, settled, stop, ran, run }, claims: () => claims }
+  return { ...{ clock, context, concluded, stop, ran, run }, claims: () => claims }
 }
 
-const kinds = (settled: readonly Settled[]) => settled.map(([name, { kind }]) => [name, kind])
+const kinds = (concluded: readonly Concluded[]) => concluded.map(([name, { kind }]) => [name, kind])
 
-test('a lane runs in order and stops at its first failure; what it had claimed is settled with its lease', async () => {
+test('a lane runs in order and stops at its first failure; later events settle with their leases', async () => {
   const kit = await setUp((payload) => {
     if (payload === 'a2') throw new Error('not now')
   })
   await kit.run(member('a1', 'a'), member('a2', 'a'), member('b1', 'b'), member('a3', 'a'))
   expect(kit.ran.toSorted()).toEqual(['a1', 'a2', 'b1'])
-  const lane = kit.settled.filter(([name]) => name.startsWith('a'))
+  const lane = kit.concluded.filter(([name]) => name.startsWith('a'))
   expect(kinds(lane)).toEqual([
     ['a1', 'processed'],
     ['a2', 'failed'],
     ['a3', 'not-due'],
   ])
-  expect(kit.settled.every(([, , { lease }]) => lease !== undefined)).toBe(true)
+  expect(kit.concluded.every(([, , { lease }]) => lease !== undefined)).toBe(true)
   expect(kit.claims()).toBe(1)
 })
 
-test('lanes run side by side, and those without a lane too', async () => {
+test('lanes run side by side, and so do events without a lane', async () => {
   const gate = Promise.withResolvers<void>()
   const kit = await setUp((payload) => (payload === 'a1' ? gate.promise : undefined))
   const running = kit.run(member('a1', 'a'), member('a2', 'a'), member('b1', 'b'), member('c'))
   await turn()
-  expect(kinds(kit.settled)).toEqual([
+  expect(kinds(kit.concluded)).toEqual([
     ['b1', 'processed'],
     ['c', 'processed'],
   ])
   gate.resolve()
   await running
-  expect(kinds(kit.settled.slice(2))).toEqual([
+  expect(kinds(kit.concluded.slice(2))).toEqual([
     ['a1', 'processed'],
     ['a2', 'processed'],
   ])
 })
 
-test('the first that stops a lane says why, to all that follow', async () => {
+test('the first event that stops a lane gives the reason to all later events', async () => {
   const held: ClaimResult = { kind: 'not-due', remainingMs: 5 }
   const later: ClaimResult = { kind: 'not-due', remainingMs: 9 }
   const kit = await setUp(undefined, {}, [[held, later, acquired]])
   await kit.run(member('a1', 'a'), member('a2', 'a'), member('a3', 'a'))
   const notDue = { kind: 'not-due', delayMs: 5, cause: 'not-due' }
-  expect(kit.settled.map(([name, outcome]) => [name, outcome])).toEqual([
+  expect(kit.concluded.map(([name, outcome]) => [name, outcome])).toEqual([
     ['a1', notDue],
     ['a2', { ...notDue, cause: 'lane-waits' }],
     ['a3', { ...notDue, cause: 'lane-waits' }],
@@ -115,23 +115,23 @@ test('the first that stops a lane says why, to all that follow', async () => {
   expect(kit.ran).toEqual([])
 })
 
-describe('an event that another process has in hand', () => {
+describe('an event that another process holds', () => {
   const inProgress: ClaimResult = { kind: 'in-progress', remainingMs: 20_000 }
 
-  test('is asked for again before it is deferred', async () => {
+  test('is claimed again before it is deferred', async () => {
     const kit = await setUp(undefined, { claimWaitMs: 100 }, [[inProgress]])
     const running = kit.run(member('a'))
     await expect.poll(() => kit.clock.timers).toBeGreaterThan(0)
     kit.clock.advance(10)
     await running
-    expect(kinds(kit.settled)).toEqual([['a', 'processed']])
+    expect(kinds(kit.concluded)).toEqual([['a', 'processed']])
     expect(kit.claims()).toBe(2)
   })
 
-  test('is waited for by nobody whose lane has stopped', async () => {
+  test('is not waited for once its lane has stopped', async () => {
     const kit = await setUp(undefined, {}, [[{ kind: 'not-due', remainingMs: 5 }, inProgress]])
     await kit.run(member('a1', 'a'), member('a2', 'a'))
-    expect(kinds(kit.settled)).toEqual([
+    expect(kinds(kit.concluded)).toEqual([
       ['a1', 'not-due'],
       ['a2', 'not-due'],
     ])
@@ -144,45 +144,45 @@ describe('a takeover', () => {
 
   test.each([
     ['that was answered is decided', () => ({ kind: 'retry' }) as const, false],
-    ['that nobody answered is not', () => Promise.reject(new Error('no answer')), true],
+    ['that nobody answered is undecided', () => Promise.reject(new Error('no answer')), true],
   ])('%s', async (_, onTakeover, isUndecided) => {
     const kit = await setUp(undefined, { onTakeover }, [[takeover]])
     await kit.run(member('a'))
-    expect(kit.settled).toMatchObject([['a', {}, { isUndecided }]])
+    expect(kit.concluded).toMatchObject([['a', {}, { isUndecided }]])
   })
 
-  test('that never came up, because its lane stopped, is not decided', async () => {
+  test('that did not run because its lane stopped is undecided', async () => {
     const kit = await setUp(undefined, {}, [[{ kind: 'not-due', remainingMs: 5 }, takeover]])
     await kit.run(member('a1', 'a'), member('a2', 'a'))
-    expect(kit.settled).toMatchObject([
+    expect(kit.concluded).toMatchObject([
       ['a1', {}, { isUndecided: false }],
       ['a2', { kind: 'not-due' }, { isUndecided: true }],
     ])
   })
 
-  test('is none of who was the first', async () => {
+  test('does not happen for the first owner', async () => {
     const kit = await setUp(() => Promise.reject(new Error('not now')))
     await kit.run(member('a'))
-    expect(kit.settled).toMatchObject([['a', { kind: 'failed' }, { isUndecided: false }]])
+    expect(kit.concluded).toMatchObject([['a', { kind: 'failed' }, { isUndecided: false }]])
   })
 })
 
 describe('while the store is down', () => {
-  test('nothing runs, and all come back in a second', async () => {
+  test('no event runs, and all are deferred for a second', async () => {
     const kit = await setUp(undefined, { onStoreDown: 'wait' }, [down])
     await kit.run(member('a'), member('b'))
     const outcome = { kind: 'store-down', delayMs: 1_000, error: down, cause: 'store-error' }
-    expect(kit.settled).toMatchObject([
+    expect(kit.concluded).toMatchObject([
       ['a', outcome, {}],
       ['b', outcome, {}],
     ])
     expect(kit.ran).toEqual([])
   })
 
-  test('by policy all run without it', async () => {
+  test('all events run without the store by policy', async () => {
     const kit = await setUp(undefined, { onStoreDown: 'unguarded' }, [down])
     await kit.run(member('a'), member('b'))
-    expect(kinds(kit.settled)).toEqual([
+    expect(kinds(kit.concluded)).toEqual([
       ['a', 'unguarded'],
       ['b', 'unguarded'],
     ])
@@ -190,7 +190,7 @@ describe('while the store is down', () => {
   })
 })
 
-test('no more handlers run at a time than asked for; told to stop, those that wait come back', async () => {
+test('handlers run up to the given concurrency; after a stop, waiting events are returned', async () => {
   const gate = Promise.withResolvers<void>()
   const kit = await setUp(() => gate.promise, { concurrency: 1 })
   const running = kit.run(member('a'), member('b'))
@@ -199,27 +199,27 @@ test('no more handlers run at a time than asked for; told to stop, those that wa
   kit.stop.abort()
   await turn()
   const closing = { kind: 'abandoned', reason: 'closing' }
-  expect(kit.settled).toMatchObject([['b', closing, {}]])
+  expect(kit.concluded).toMatchObject([['b', closing, {}]])
   gate.resolve()
   await running
-  expect(kinds(kit.settled)).toEqual([
+  expect(kinds(kit.concluded)).toEqual([
     ['b', 'abandoned'],
     ['a', 'processed'],
   ])
 })
 
-test('a slot is given back after each run, and by who was told to stop', async () => {
+test('a slot is released after each run and after a stop', async () => {
   const kit = await setUp(undefined, { concurrency: 1 })
   await kit.run(member('a'), member('b'), member('c', 'c'), member('d', 'c'))
   expect(kit.ran).toHaveLength(4)
   kit.stop.abort()
   await kit.run(member('e'))
-  expect(kinds(kit.settled.slice(4))).toEqual([['e', 'abandoned']])
+  expect(kinds(kit.concluded.slice(4))).toEqual([['e', 'abandoned']])
   expect(kit.ran).toHaveLength(4)
   expect(kit.context.stores.slots.tryAcquire()).toBeTypeOf('function')
 })
 
-test('without a key an event runs as it is', async () => {
+test('without a key an event runs without a claim', async () => {
   const kit = await setUp()
   const run = await runWithoutClaim(kit.context, member('a'))
   expect(run).toEqual({ outcome: { kind: 'unguarded' }, handlerMs: 0 })

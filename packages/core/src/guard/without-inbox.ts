@@ -16,10 +16,10 @@ import { attemptWithoutRecord, type Ended, runWithoutClaim, withSlot } from './u
 
 /** Deferral while the only store is down, ms. */
 const STORE_DOWN_MS = 1_000
-/** Tries to store a result, each after the store did not answer the one before. */
+/** Maximum number of tries to store a result. The next try starts when the store did not answer the previous one. */
 const COMPLETE_TRIES = 3
 
-/** A guard whose effects are not in Postgres: one owner at a time, results replayed, a policy for takeovers. */
+/** A guard whose effects are not in Postgres: one owner at a time, replayed results, and a policy for takeovers. */
 export interface WithoutInbox {
   readonly options: ResolvedOptions
   readonly call: HandlerCall
@@ -38,7 +38,7 @@ interface Entry {
   readonly claimed: Claimed
 }
 
-/** Step 3 without an inbox: lanes run side by side, the events of one lane in delivery order. */
+/** Step 3 without an inbox: lanes run at the same time, the events of one lane in delivery order. */
 export async function runWithoutInbox(
   run: WithoutInbox,
   members: readonly InFlightEvent[],
@@ -52,7 +52,7 @@ export async function runWithoutInbox(
 async function runLane(run: WithoutInbox, lane: readonly Entry[]): Promise<void> {
   let stoppedBy: Outcome | undefined
   for (const { member, claimed: first } of lane) {
-    // Another process that holds the event may be done with it soon.
+    // Another process holds the event and may finish soon.
     const claimed = stoppedBy
       ? first
       : await waitForHolder(run.stores.leases, member, { claimed: first, signals: run.signals })
@@ -67,7 +67,7 @@ async function runLane(run: WithoutInbox, lane: readonly Entry[]): Promise<void>
 }
 
 interface LeasedEnd extends Ended {
-  /** `onTakeover` has answered. */
+  /** True once `onTakeover` has answered. */
   readonly isDecided?: boolean | undefined
 }
 
@@ -95,7 +95,7 @@ async function runClaimed(
   })
 }
 
-/** Never one for batches: those need an inbox, or their options are refused. */
+/** The handler is never a batch handler: batches need an inbox, and the options are refused without one. */
 function handlerOf({ call }: WithoutInbox): Handler<unknown, undefined> {
   return call.handler as Handler<unknown, undefined>
 }
@@ -115,7 +115,7 @@ async function runLeased(
   const end = await runLeaseHandler(run, member, async (context) => {
     const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))
     const decision = takeover ? await takeOver(options, event, context) : RETRY
-    // An answer that came too late decides nothing: others may have been asked meanwhile.
+    // An answer after the deadline is ignored: another process may have called `onTakeover` meanwhile.
     context.signal.throwIfAborted()
     isDecided = true
     return decision.kind === 'retry' ? handle(handlerOf(run), event, context) : decision
@@ -180,7 +180,7 @@ async function recordOutcome(
   }
 }
 
-/** The store must know before the broker does: a lost `complete` would let the effect happen again. */
+/** Stores the result before the broker is told. If `complete` were lost, the effect could happen again. */
 async function completeLeased(
   { options, store }: Leases,
   member: InFlightEvent,
@@ -195,7 +195,9 @@ async function completeLeased(
     try {
       const [answer] = await store.complete([held], options.dedupWindowMs)
       if (answer === 'held') return { kind: 'processed', attempt, result }
-      const error = new LeaseLostError('The lease was lost before the result could be stored.')
+      const error = new LeaseLostError(
+        'The lease was lost before the result could be stored. The next delivery is handled as `onTakeover` says.',
+      )
       return { kind: 'abandoned', reason: 'lease-lost', error, stillRunning: true }
     } catch (error) {
       if (left > 1 && error instanceof StoreUnavailableError) continue

@@ -20,7 +20,7 @@ function newMember(over: Partial<InFlightEvent> = {}): InFlightEvent {
   return { event: newEvent(), payload: 1, lane: undefined, suspect: false, ...over }
 }
 
-/** Claims of a store whose answers the test gives. */
+/** Claims of a store whose answers the test sets. */
 function setUp(inbox?: 'inbox') {
   let uuids = 0
   const runtime = { uuid: () => `token-${++uuids}`, random: () => 0.5, monotonic: () => 0 }
@@ -28,7 +28,7 @@ function setUp(inbox?: 'inbox') {
   const options = { inbox, leaseMs: LEASE_MS, retry, runtime } as unknown as ResolvedOptions
   const asked: Claim[] = []
   const held: string[] = []
-  const keeper = {
+  const renewer = {
     keepRenewed: (id, ownerToken, _askedAtMs): MemberLease => {
       held.push(id, ownerToken)
       return { ownerToken, lost: new AbortController().signal }
@@ -41,14 +41,14 @@ function setUp(inbox?: 'inbox') {
         return answers
       },
     } as LeaseSession
-    return claimLeases({ options, store, renewer: keeper }, members)
+    return claimLeases({ options, store, renewer: renewer }, members)
   }
   const claimOne = async (answer: ClaimResult, member = newMember()) =>
     (await claim([member], answer))[0] as Claimed
   return { asked, held, claim, claimOne }
 }
 
-test('all members are claimed in one call, each with a token of its own, and each gets its answer', async () => {
+test('all events are claimed in one call, each with its own token, and each gets its answer', async () => {
   const { asked, held, claim } = setUp()
   const [a, b] = [newMember(), newMember()]
   const [first, second] = await claim([a, b], acquired('first', 1), { kind: 'conflict' })
@@ -62,13 +62,13 @@ test('all members are claimed in one call, each with a token of its own, and eac
   expect(held).toEqual([a.event.id, 'token-1'])
 })
 
-test('beside an inbox the store is given no maximum of attempts', async () => {
+test('with an inbox the store gets no maximum number of attempts', async () => {
   const { asked, claimOne } = setUp('inbox')
   await claimOne(acquired('first', 1))
   expect(asked).toMatchObject([{ maxAttempts: undefined }])
 })
 
-// Whoever is suspect has its attempt recorded before the run; whoever is undecided may only be taken over again.
+// The attempt of a suspect event is recorded before the run. An undecided event may only be taken over again.
 test.each([
   ['first', undefined, { suspect: false, takeover: false, isUndecided: false }],
   ['retry', undefined, { suspect: true, takeover: false, isUndecided: false }],
@@ -76,7 +76,7 @@ test.each([
   ['first', 'inbox', { suspect: false, takeover: false, isUndecided: false }],
   ['retry', 'inbox', { suspect: true, takeover: false, isUndecided: false }],
   ['takeover', 'inbox', { suspect: true, takeover: true, isUndecided: false }],
-] as const)('what is acquired as %s runs under its lease, beside %s', async (by, inbox, is) => {
+] as const)('an event acquired as %s runs under its lease, inbox: %s', async (by, inbox, is) => {
   const { takeover, ...member } = is
   expect(await setUp(inbox).claimOne(acquired(by, 3))).toMatchObject({
     kind: 'run',
@@ -85,14 +85,14 @@ test.each([
   })
 })
 
-test('what the broker delivers again stays suspect, also where the store knows nothing of it', async () => {
+test('a redelivered event stays suspect, even if the store does not know it', async () => {
   const suspect = newMember({ suspect: true })
   expect(await setUp().claimOne(acquired('first', 1), suspect)).toMatchObject({
     member: { suspect: true },
   })
 })
 
-test('who is told to wait comes back after the lease, a second at least, and up to a third of a lease later', async () => {
+test('a deferred event returns after the lease, after at least a second, and at most a third of a lease later', async () => {
   const { claimOne } = setUp()
   const outcome = (delayMs: number) => ({
     kind: 'outcome',
@@ -119,14 +119,14 @@ test.each([
   ],
   [{ kind: 'unknown' }, { kind: 'store-down', delayMs: 1_000, error, cause: 'store-error' }],
 ] satisfies (readonly [ClaimResult, object])[])(
-  'without an inbox %o is the end of it',
+  'without an inbox %o decides the outcome',
   async (answer, outcome) => {
     expect(await setUp().claimOne(answer)).toEqual({ kind: 'outcome', outcome })
   },
 )
 
-// Red when an event runs that nobody has claimed: the store may have said `duplicate`.
-test('a store that answers too few has not told, and nothing runs without a claim', async () => {
+// Red when an event without a claim runs: the store may have answered `duplicate`.
+test('an event without an answer of the store does not run without a claim', async () => {
   const members = [newMember(), newMember()]
   const outcome = { kind: 'store-down', delayMs: 1_000, error, cause: 'store-error' }
   const down = { kind: 'outcome', outcome }
@@ -135,7 +135,7 @@ test('a store that answers too few has not told, and nothing runs without a clai
   expect(beside).toEqual({ kind: 'run', member: members[1], takeover: false })
 })
 
-test('beside an inbox the row is asked of what the store says is dead, or cannot tell', async () => {
+test('with an inbox the row decides about events that the store reports as dead or cannot read', async () => {
   const { claimOne, held } = setUp('inbox')
   const member = newMember()
   expect(await claimOne({ kind: 'dead', reason: 'fatal' }, member)).toEqual({

@@ -6,7 +6,7 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { LeaseRenewer } from './renew.ts'
 
-/** Duplicates of an event in flight are not polled faster than this, ms (brokers.md §5.9). */
+/** Minimum deferral of a duplicate of an event in flight, ms (brokers.md §5.9). */
 const LEAST_DEFER_MS = 1_000
 
 export interface Leases {
@@ -15,16 +15,16 @@ export interface Leases {
   readonly renewer: LeaseRenewer
 }
 
-/** What the lease store answers about one event. */
+/** The lease store's answer about one event. */
 export type Claimed =
   | { readonly kind: 'run'; readonly member: InFlightEvent; readonly takeover: boolean }
   | { readonly kind: 'outcome'; readonly outcome: Outcome }
-  /** Another payload under a used key. Beside an inbox, the event's row decides whether that is so. */
+  /** The key was used before with another payload. With an inbox, the event's row decides whether that is true. */
   | { readonly kind: 'conflict' }
-  /** The store did not answer. A claim that it took all the same runs out by itself. */
+  /** The store did not answer. If the store took the claim anyway, its lease expires. */
   | { readonly kind: 'unavailable'; readonly error: unknown }
 
-/** Step 2: takes the exclusive right to process each event, one round trip for all. Never rejects. */
+/** Step 2: takes the exclusive right to process each event, in one round trip. Never rejects. */
 export async function claimLeases(
   context: Leases,
   members: readonly InFlightEvent[],
@@ -37,7 +37,7 @@ export async function claimLeases(
     fingerprint: event.fingerprint,
     ownerToken: tokens[index] as OwnerToken,
     leaseMs,
-    // Beside an inbox the store's count is a hint: Postgres has the truth.
+    // With an inbox, the lease store's count is only a hint: Postgres decides.
     maxAttempts: inbox === undefined ? retry.attempts : undefined,
   }))
   const askedAtMs = runtime.monotonic()
@@ -90,7 +90,7 @@ function toClaimed(
     case 'duplicate':
       return { kind: 'outcome', outcome: { kind: 'duplicate', result: result.result } }
     case 'dead':
-      // Beside an inbox only its row may say so.
+      // With an inbox, only the event's row can say that the event is dead-lettered.
       return options.inbox === undefined
         ? {
             kind: 'outcome',
@@ -107,15 +107,19 @@ function toClaimed(
   }
 }
 
-/** Without an inbox nobody else can tell whether the event was processed. */
+/** Without an inbox no other store can tell whether the event was processed. */
 function unknownOutcome(): Outcome {
-  const error = new StoreUnavailableError('The lease store cannot read what it has of the event.')
+  const error = new StoreUnavailableError(
+    'The lease store cannot read its entry of the event. Check that all processes run compatible versions.',
+  )
   return { kind: 'store-down', delayMs: LEAST_DEFER_MS, error, cause: 'store-error' }
 }
 
-/** Without an inbox there is no place to record a refused message: the broker's dead-letter place has it. */
+/** Without an inbox a refused message is not recorded: only the broker's dead-letter queue has it. */
 export function unrecordedConflict({ onConflict }: ResolvedOptions): Outcome {
-  const error = new ConflictError('The event key was used before with another payload.')
+  const error = new ConflictError(
+    'The event key was used before with another payload. Check the key resolver and the producer.',
+  )
   if (onConflict !== 'dead-letter') return { kind: 'conflict', policy: onConflict, error }
   return { kind: 'dead', reason: 'fingerprint-mismatch', attempt: 0, error }
 }

@@ -14,7 +14,7 @@ const lease = { ownerToken: 'mine' as OwnerToken, lost: new AbortController().si
 const leased: InFlightEvent = { event, payload: 1, lane: undefined, suspect: false, lease }
 const held = { id: 'e', ownerToken: 'mine' }
 
-/** What the store and the keeper of leases hear. */
+/** Records the calls to the store and to the lease renewer. */
 async function told(outcome: Outcome, member = leased, fails = false) {
   const heard: unknown[] = []
   const hear =
@@ -30,11 +30,11 @@ async function told(outcome: Outcome, member = leased, fails = false) {
     release: hear('release'),
     bury: hear('bury'),
   } as unknown as Leases['store']
-  const keeper = {
+  const renewer = {
     stopRenewing: ({ event: { id } }: InFlightEvent) => heard.push(['stopRenewing', id]),
   } as unknown as Leases['renewer']
   const options = { dedupWindowMs: 60_000 } as ResolvedOptions
-  await completeLease({ options, store, renewer: keeper }, member, outcome)
+  await completeLease({ options, store, renewer: renewer }, member, outcome)
   return heard
 }
 
@@ -71,20 +71,20 @@ const ROWS: readonly (readonly [Outcome, readonly unknown[]])[] = [
   [{ kind: 'conflict', policy: 'ack', error }, RELEASED],
   [{ kind: 'store-down', delayMs: 5, error, cause: 'store-error' }, RELEASED],
   [{ kind: 'abandoned', reason: 'closing' }, RELEASED],
-  // The handler goes on, so a successor must wait until the lease runs out.
+  // The handler is still running, so the next owner must wait until the lease expires.
   [{ kind: 'abandoned', reason: 'closing', stillRunning: true }, [STOPPED_RENEWING]],
 ]
 
-test.each(ROWS)('after %o the lease store hears what it needs, once', async (outcome, heard) => {
+test.each(ROWS)('after %o the lease store gets the right call, once', async (outcome, heard) => {
   expect(await told(outcome)).toEqual(heard)
 })
 
-test('what was never claimed is told to nobody', async () => {
+test('no call is made for an event that was never claimed', async () => {
   const unleased = { ...leased, lease: undefined }
   expect(await told({ kind: 'processed', attempt: 1 }, unleased)).toEqual([])
 })
 
-test('a takeover that nobody has decided keeps its lease, unless it ended', async () => {
+test('an undecided takeover keeps its lease, unless it ended', async () => {
   const undecided = { ...leased, isUndecided: true }
   for (const [outcome, heard] of ROWS) {
     const hasEnded = outcome.kind === 'processed' || outcome.kind === 'dead'
@@ -92,7 +92,7 @@ test('a takeover that nobody has decided keeps its lease, unless it ended', asyn
   }
 })
 
-test('a lease store that does not answer hurts nobody, and the lease is renewed no more', async () => {
+test('a lease store that does not answer causes no error, and the lease is no longer renewed', async () => {
   const heard = await told(
     { kind: 'failed', attempt: 1, delayMs: 5, error, cause: 'handler-failed' },
     leased,

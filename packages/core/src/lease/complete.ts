@@ -4,8 +4,8 @@ import type { Outcome } from '../settlement/outcome.ts'
 import type { Leases } from './claim.ts'
 
 /**
- * Step 4, after the commit and never before: tells the lease store how it ended. With an inbox a store that does
- * not answer costs latency only: the lease runs out, and the redelivery finds the row and heals the store.
+ * Step 4, always after the commit: tells the lease store the outcome. With an inbox, a store that does not answer costs
+ * only latency: the lease expires, and the redelivery finds the row and updates the store.
  */
 export async function completeLease(
   context: Leases,
@@ -18,15 +18,16 @@ export async function completeLease(
     const held = { id: member.event.id, ownerToken: lease.ownerToken }
     if (!mustRunOut(member, outcome)) await tellStore(context, held, outcome)
   } catch {
-    // The lease runs out by itself; whoever claims the event then finds how it ended, or takes it over.
+    // The lease expires by itself. The next owner then finds the stored outcome or takes the event over.
   } finally {
     context.renewer.stopRenewing(member)
   }
 }
 
 /**
- * A handler that did not end keeps its lease: a successor must wait until it runs out. So does a takeover that nobody
- * has decided: after `fail` or `release` the next claim would be a retry, which asks nobody.
+ * A handler that is still running keeps its lease, so that the next owner waits until the lease expires. An undecided
+ * takeover keeps its lease too: after `fail` or `release` the next claim would be a retry, which does not call
+ * `onTakeover`.
  */
 function mustRunOut({ isUndecided }: InFlightEvent, outcome: Outcome): boolean {
   if (outcome.kind === 'abandoned' && outcome.stillRunning === true) return true
@@ -45,7 +46,7 @@ function tellStore(
     case 'failed':
       return store.fail([{ ...held, delayMs: outcome.delayMs }])
     case 'dead':
-      // A refused message never touches the state of the event whose key it bears.
+      // A refused message never changes the state of the event that has the same key.
       return outcome.ref?.kind === 'refused'
         ? store.release([held])
         : store.bury([{ ...held, reason: outcome.reason }], options.dedupWindowMs)

@@ -18,7 +18,7 @@ interface Renewal {
   readonly fail: () => void
 }
 
-/** A keeper whose renewals the test answers, on a clock that the test moves. */
+/** A renewer whose renewals the test answers, on a clock that the test moves. */
 function setUp(inbox?: 'inbox') {
   const clock = new Clock()
   const keepsAlive: unknown[] = []
@@ -37,27 +37,27 @@ function setUp(inbox?: 'inbox') {
   }
   const runtime = { ...clock.runtime, setTimer }
   const options = { leaseMs: LEASE_MS, runtime, inbox } as unknown as ResolvedOptions
-  const renewer = createLeaseRenewer(options, { renew } as LeaseSession)
-  const keeper: Keeper = {
+  const inner = createLeaseRenewer(options, { renew } as LeaseSession)
+  const renewer: TestRenewer = {
     keepRenewed: (id, ownerToken, askedAtMs = runtime.monotonic()) =>
-      renewer.keepRenewed(id, ownerToken, askedAtMs),
-    isSafe: (member) => renewer.isSafe(member),
-    stopRenewing: (member) => renewer.stopRenewing(member),
-    idle: () => renewer.idle(),
+      inner.keepRenewed(id, ownerToken, askedAtMs),
+    isSafe: (member) => inner.isSafe(member),
+    stopRenewing: (member) => inner.stopRenewing(member),
+    idle: () => inner.idle(),
   }
   const last = (): Renewal => renewals.at(-1) as Renewal
-  return { clock, keeper, renewals, last, keepsAlive }
+  return { clock, renewer, renewals, last, keepsAlive }
 }
 
 /** Leases are claimed just now, unless a test says when. */
-interface Keeper extends LeaseRenewer {
+interface TestRenewer extends LeaseRenewer {
   keepRenewed(id: EventId, ownerToken: OwnerToken, askedAtMs?: number): MemberLease
 }
 
-const hold = (keeper: Keeper, name: string, askedAtMs?: number): MemberLease =>
-  keeper.keepRenewed(`id of ${name}` as EventId, name as OwnerToken, askedAtMs)
-const letGo = (keeper: LeaseRenewer, lease: MemberLease | undefined): void =>
-  keeper.stopRenewing({ lease } as InFlightEvent)
+const hold = (renewer: TestRenewer, name: string, askedAtMs?: number): MemberLease =>
+  renewer.keepRenewed(`id of ${name}` as EventId, name as OwnerToken, askedAtMs)
+const letGo = (renewer: LeaseRenewer, lease: MemberLease | undefined): void =>
+  renewer.stopRenewing({ lease } as InFlightEvent)
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 async function pass({ clock }: { readonly clock: Clock }, ms: number): Promise<void> {
@@ -65,11 +65,11 @@ async function pass({ clock }: { readonly clock: Clock }, ms: number): Promise<v
   await turn()
 }
 
-test('all live leases are renewed in one call, a third of the lease after the last one', async () => {
+test('all live leases are renewed in one call, every third of the lease', async () => {
   const kit = setUp()
-  hold(kit.keeper, 'a')
+  hold(kit.renewer, 'a')
   await pass(kit, RENEW_MS - 1)
-  hold(kit.keeper, 'b')
+  hold(kit.renewer, 'b')
   expect(kit.renewals).toEqual([])
   await pass(kit, 1)
   expect(kit.renewals).toMatchObject([{ tokens: ['a', 'b'], leaseMs: LEASE_MS, atMs: RENEW_MS }])
@@ -78,30 +78,30 @@ test('all live leases are renewed in one call, a third of the lease after the la
   await turn()
   await pass(kit, RENEW_MS)
   expect(kit.renewals.map(({ atMs }) => atMs)).toEqual([RENEW_MS, 2 * RENEW_MS + 1_000])
-  // They are no reason for a process to live on.
+  // Renewals do not keep the process alive.
   expect(new Set(kit.keepsAlive)).toEqual(new Set([false]))
 })
 
-test('a lease that was let go is renewed no more, and without any nothing is waited for', async () => {
+test('a lease is no longer renewed after it was released, and without leases there is no timer', async () => {
   const kit = setUp()
-  const [a, b] = [hold(kit.keeper, 'a'), hold(kit.keeper, 'b')]
-  letGo(kit.keeper, a)
+  const [a, b] = [hold(kit.renewer, 'a'), hold(kit.renewer, 'b')]
+  letGo(kit.renewer, a)
   await pass(kit, RENEW_MS)
   expect(kit.last().tokens).toEqual(['b'])
   kit.last().answer(['held'])
   await turn()
-  // A member that never had a lease changes nothing.
-  letGo(kit.keeper, undefined)
+  // An event that never had a lease changes nothing.
+  letGo(kit.renewer, undefined)
   expect(kit.clock.timers).toBe(1)
-  letGo(kit.keeper, b)
+  letGo(kit.renewer, b)
   expect(kit.clock.timers).toBe(0)
   await pass(kit, LEASE_MS)
   expect(kit.renewals).toHaveLength(1)
 })
 
-test('who has lost its lease is told, and nobody else', async () => {
+test('only the run whose lease is lost is told', async () => {
   const kit = setUp('inbox')
-  const [a, b] = [hold(kit.keeper, 'a'), hold(kit.keeper, 'b')]
+  const [a, b] = [hold(kit.renewer, 'a'), hold(kit.renewer, 'b')]
   await pass(kit, RENEW_MS)
   expect([a.lost.aborted, b.lost.aborted]).toEqual([false, false])
   kit.last().answer(['held', 'lost'])
@@ -109,35 +109,35 @@ test('who has lost its lease is told, and nobody else', async () => {
   expect([a.lost.aborted, b.lost.aborted]).toEqual([false, true])
 })
 
-// Red when a renewal that ends starts a timer beside the one of a claim that came meanwhile.
-test('leases that come and go while others are renewed make no second round of renewals', async () => {
+// Red when the end of a renewal starts a timer beside the timer of a new claim.
+test('leases that come and go during a renewal do not start a second round of renewals', async () => {
   const kit = setUp()
-  let lease = hold(kit.keeper, 'a')
+  let lease = hold(kit.renewer, 'a')
   for (let round = 1; round <= 3; round += 1) {
     await pass(kit, RENEW_MS)
     expect(kit.renewals).toHaveLength(round)
-    letGo(kit.keeper, lease)
-    lease = hold(kit.keeper, `${round}`)
+    letGo(kit.renewer, lease)
+    lease = hold(kit.renewer, `${round}`)
     kit.last().answer(['held'])
     await turn()
     expect(kit.clock.timers).toBe(1)
   }
   await pass(kit, RENEW_MS)
-  letGo(kit.keeper, lease)
+  letGo(kit.renewer, lease)
   kit.last().answer(['held'])
   await turn()
   expect(kit.clock.timers).toBe(0)
 })
 
-// Red when a renewal is forgotten as it is given up: the client is ended under it.
-test('a renewal that was given up is still waited for', async () => {
+// Red when a renewal that timed out is forgotten: the client would be closed during the call.
+test('a renewal that timed out is still waited for', async () => {
   const kit = setUp('inbox')
-  const a = hold(kit.keeper, 'a')
+  const a = hold(kit.renewer, 'a')
   await pass(kit, RENEW_MS)
   await pass(kit, RENEW_MS)
-  letGo(kit.keeper, a)
+  letGo(kit.renewer, a)
   let isIdle = false
-  const idle = kit.keeper.idle().then(() => {
+  const idle = kit.renewer.idle().then(() => {
     isIdle = true
   })
   await turn()
@@ -147,9 +147,9 @@ test('a renewal that was given up is still waited for', async () => {
 })
 
 describe('without an inbox', () => {
-  test('who could not renew is told before its lease can run out, not at the first failure', async () => {
+  test('a run that cannot renew is told before its lease can expire, not at the first failure', async () => {
     const kit = setUp()
-    const { lost } = hold(kit.keeper, 'a')
+    const { lost } = hold(kit.renewer, 'a')
     await pass(kit, RENEW_MS)
     kit.last().fail()
     await turn()
@@ -161,29 +161,26 @@ describe('without an inbox', () => {
     expect(lost.aborted).toBe(true)
   })
 
-  // 30 s from the call are over 10 s after the next try, less a margin, or they are not.
+  // The lease ends 30 s after the call. An answer after 8 s leaves too little time for another try.
   test.each([
     [6_000, false],
     [8_000, true],
-  ])(
-    'what was renewed by an answer after %i ms counts from before the call',
-    async (ms, isLost) => {
-      const kit = setUp()
-      const { lost } = hold(kit.keeper, 'a')
-      await pass(kit, RENEW_MS)
-      await pass(kit, ms)
-      kit.last().answer(['held'])
-      await turn()
-      await pass(kit, RENEW_MS)
-      kit.last().fail()
-      await turn()
-      expect(lost.aborted).toBe(isLost)
-    },
-  )
-
-  test('a failure so late that only a tenth of the lease would be left after the next try is the last', async () => {
+  ])('a renewal that is answered after %i ms counts from before the call', async (ms, isLost) => {
     const kit = setUp()
-    const { lost } = hold(kit.keeper, 'a')
+    const { lost } = hold(kit.renewer, 'a')
+    await pass(kit, RENEW_MS)
+    await pass(kit, ms)
+    kit.last().answer(['held'])
+    await turn()
+    await pass(kit, RENEW_MS)
+    kit.last().fail()
+    await turn()
+    expect(lost.aborted).toBe(isLost)
+  })
+
+  test('a failure is the last one if only a tenth of the lease would be left after the next try', async () => {
+    const kit = setUp()
+    const { lost } = hold(kit.renewer, 'a')
     await pass(kit, RENEW_MS)
     // 17 s: a third and a tenth before the end.
     await pass(kit, 7_000)
@@ -192,7 +189,7 @@ describe('without an inbox', () => {
     expect(lost.aborted).toBe(false)
 
     const other = setUp()
-    const late = hold(other.keeper, 'a')
+    const late = hold(other.renewer, 'a')
     await pass(other, RENEW_MS)
     await pass(other, 7_001)
     other.last().fail()
@@ -200,16 +197,16 @@ describe('without an inbox', () => {
     expect(late.lost.aborted).toBe(true)
   })
 
-  // Red when the keeper waits for the store: the handler would go on beside its successor.
-  test('a store that hangs has renewed nothing', async () => {
+  // Red when the renewer waits for the store: the handler would run beside the next owner.
+  test('a store that hangs has renewed no lease', async () => {
     const kit = setUp()
-    const { lost } = hold(kit.keeper, 'a')
+    const { lost } = hold(kit.renewer, 'a')
     await pass(kit, RENEW_MS)
     await pass(kit, RENEW_MS - 1)
     expect(lost.aborted).toBe(false)
     await pass(kit, 1)
     expect(lost.aborted).toBe(true)
-    // Its answer comes too late to prolong anything.
+    // The answer comes too late to prolong the lease.
     kit.last().answer(['held'])
     await turn()
     await pass(kit, RENEW_MS)
@@ -217,9 +214,9 @@ describe('without an inbox', () => {
   })
 })
 
-test('beside an inbox a store that does not answer ends no run: the row decides', async () => {
+test('with an inbox a store that does not answer ends no run, because the row decides', async () => {
   const kit = setUp('inbox')
-  const { lost } = hold(kit.keeper, 'a')
+  const { lost } = hold(kit.renewer, 'a')
   for (let round = 1; round <= 5; round += 1) {
     await pass(kit, RENEW_MS)
     kit.last().fail()
@@ -230,14 +227,14 @@ test('beside an inbox a store that does not answer ends no run: the row decides'
 })
 
 describe('before a handler starts', () => {
-  const isSafe = (keeper: LeaseRenewer, lease: MemberLease) =>
-    keeper.isSafe({ lease } as InFlightEvent)
+  const isSafe = (renewer: LeaseRenewer, lease: MemberLease) =>
+    renewer.isSafe({ lease } as InFlightEvent)
 
   test('a lease of which two thirds are left is safe, without another call', async () => {
     const kit = setUp()
-    const lease = hold(kit.keeper, 'a')
+    const lease = hold(kit.renewer, 'a')
     kit.clock.advance(LEASE_MS / 3 - 1)
-    expect(await isSafe(kit.keeper, lease)).toBe(true)
+    expect(await isSafe(kit.renewer, lease)).toBe(true)
     expect(kit.renewals).toEqual([])
   })
 
@@ -247,8 +244,8 @@ describe('before a handler starts', () => {
     async (answer) => {
       const kit = setUp()
       const askedAtMs = kit.clock.runtime.monotonic() - LEASE_MS / 2
-      const lease = hold(kit.keeper, 'a', askedAtMs)
-      const asking = isSafe(kit.keeper, lease)
+      const lease = hold(kit.renewer, 'a', askedAtMs)
+      const asking = isSafe(kit.renewer, lease)
       expect(kit.renewals).toHaveLength(1)
       kit.last().answer([answer])
       expect(await asking).toBe(answer === 'held')
@@ -258,8 +255,8 @@ describe('before a handler starts', () => {
 
   test('a lease that the store does not renew in time is lost', async () => {
     const kit = setUp()
-    const lease = hold(kit.keeper, 'a', kit.clock.runtime.monotonic() - LEASE_MS)
-    const asking = isSafe(kit.keeper, lease)
+    const lease = hold(kit.renewer, 'a', kit.clock.runtime.monotonic() - LEASE_MS)
+    const asking = isSafe(kit.renewer, lease)
     await pass(kit, LEASE_MS / 3)
     expect(await asking).toBe(false)
     expect(lease.lost.aborted).toBe(true)
@@ -267,11 +264,11 @@ describe('before a handler starts', () => {
 
   test('a lease that was lost meanwhile is not asked for again', async () => {
     const kit = setUp()
-    const lease = hold(kit.keeper, 'a')
+    const lease = hold(kit.renewer, 'a')
     await pass(kit, RENEW_MS)
     kit.last().answer(['lost'])
     await turn()
-    expect(await isSafe(kit.keeper, lease)).toBe(false)
+    expect(await isSafe(kit.renewer, lease)).toBe(false)
     expect(kit.renewals).toHaveLength(1)
   })
 })

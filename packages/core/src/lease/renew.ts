@@ -6,17 +6,19 @@ import type { InFlightEvent, MemberLease } from '../model/in-flight-event.ts'
 import type { HeldAnswer, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 
-/** Renews all live leases of a guard in one call, at a third of the lease; tells a run that its lease is lost. */
+/** Renews all held leases of a guard in one call, every third of the lease time. Tells a run when its lease is lost. */
 export interface LeaseRenewer {
   /** @param askedAtMs - Monotonic time from before the call that granted the lease: it is valid from then on. */
   keepRenewed(id: EventId, ownerToken: OwnerToken, askedAtMs: number): MemberLease
   /**
    * Whether the lease is safe to start a handler under: at least two thirds of it are left, or a renewal succeeds now.
-   * An owner that was frozen between its claim and the answer must not start beside its successor.
+   * An owner that was frozen between its claim and the answer must not start beside the next owner.
    */
   isSafe(member: InFlightEvent): MaybeAsync<boolean>
   stopRenewing(member: InFlightEvent): void
-  /** Resolves when no renewal is under way, given up or not: the store's client may be ended then. */
+  /**
+   * Resolves when no renewal is in progress, including renewals that timed out. The store's client may be closed then.
+   */
   idle(): Promise<void>
 }
 
@@ -24,7 +26,7 @@ interface Held {
   readonly id: EventId
   readonly ownerToken: OwnerToken
   readonly lost: AbortController
-  /** On the monotonic clock, counted from before the call that granted it. */
+  /** On the monotonic clock, measured from before the call that granted the lease. */
   validUntilMs: number
 }
 
@@ -118,11 +120,14 @@ class Renewer implements LeaseRenewer {
     const { leaseMs, runtime } = this.#options
     const call = track(this.#calls, this.#store.renew(all, leaseMs))
     const answers = await answerWithin(runtime, call, leaseMs / 3, { keepAlive: false })
-    if (answers === LATE) throw new StoreUnavailableError('No lease was renewed in time.')
+    if (answers === LATE)
+      throw new StoreUnavailableError(
+        'The lease store did not renew the leases in time. Check the server and its connection.',
+      )
     return answers
   }
 
-  /** Without an inbox nothing else decides: an owner that cannot renew stops before its lease can run out. */
+  /** Without an inbox only the lease protects the event, so a run stops before a lease that cannot be renewed expires. */
   #expire(all: readonly Held[]): void {
     const { leaseMs, runtime } = this.#options
     const marginMs = leaseMs / 10

@@ -3,7 +3,7 @@ import { memoryLeases } from '../memory/index.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import { sharedLeaseStore } from './shared-lease-store.ts'
 
-test('an outage is said once at its beginning and once at its end', async () => {
+test('an outage is logged once when it begins and once when it ends', async () => {
   const lines: string[] = []
   const say = (level: string) => (_: object, message: string) => lines.push(`${level}: ${message}`)
   const logger = {

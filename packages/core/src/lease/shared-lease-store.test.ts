@@ -17,7 +17,7 @@ async function claimed(store: LeaseStore, ...names: readonly string[]): Promise<
   return all
 }
 
-test('what is told in one moment is one call, and each is answered for its own', async () => {
+test('calls of one moment are combined, and each caller gets its own answers', async () => {
   const store = memoryLeases()
   const calls: number[] = []
   const gathered = sharedLeaseStore(
@@ -42,7 +42,7 @@ test('what is told in one moment is one call, and each is answered for its own',
   expect(await gathered.complete([a], 1_000)).toEqual(['lost'])
 })
 
-test('every verb reaches the store', async () => {
+test('every method reaches the store', async () => {
   const store = memoryLeases()
   const gathered = sharedLeaseStore(store, silent)
   const [a, b, c] = (await claimed(store, 'a', 'b', 'c')) as [Held, Held, Held]
@@ -59,7 +59,7 @@ test('every verb reaches the store', async () => {
   expect(kinds).toEqual(['not-due', 'acquired', 'dead'])
 })
 
-test('a failure is told to all who waited for it, and to nobody after', async () => {
+test('a failure rejects for all callers that waited for it, and for no later caller', async () => {
   const store = memoryLeases()
   let isDown = true
   const gathered = sharedLeaseStore(
@@ -77,7 +77,7 @@ test('a failure is told to all who waited for it, and to nobody after', async ()
   expect(await gathered.release([a, b])).toEqual(['held', 'held'])
 })
 
-test('a slice that shares a transaction completes its claims in one call', async () => {
+test('a batch that shares a transaction completes its claims in one call', async () => {
   const store = memoryLeases()
   const calls: number[] = []
   const leases: LeaseStore = {

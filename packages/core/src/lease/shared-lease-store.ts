@@ -3,9 +3,8 @@ import type { HeldAnswer, LeaseSession } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
 
 /**
- * The lease store as the events of a guard share it. Calls that end claims are gathered: what many events say at one
- * moment costs one round trip; nothing waits for more to come. An outage is logged once when it begins and once when
- * it ends.
+ * The lease store, shared by all events of a guard. Calls that end claims at the same moment are combined into one
+ * round trip, without waiting for more calls. An outage is logged once when it begins and once when it ends.
  */
 export function sharedLeaseStore(session: LeaseSession, logger: Logger): LeaseSession {
   const watch = createWatch(logger)

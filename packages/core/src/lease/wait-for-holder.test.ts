@@ -5,21 +5,21 @@ import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
 import type { Guard } from '../model/guard-port.ts'
 import type { LeaseStore } from '../model/lease-store.ts'
 
-interface Twins {
-  /** Whose handler waits at the gate. */
+interface TwoGuards {
+  /** The guard whose handler waits for the test. */
   readonly slow: Guard
   readonly other: Guard
   readonly reached: Promise<void>
   readonly open: () => void
-  /** Calls of `claim` by the other one. */
+  /** Number of `claim` calls by the other guard. */
   readonly claims: () => number
   readonly ran: string[]
 }
 
-const compositions = ['beside an inbox', 'without an inbox'] as const
+const compositions = ['with an inbox', 'without an inbox'] as const
 
-/** Two guards of one consumer on one store, as two processes have them. */
-function twins(composition: (typeof compositions)[number], claimWaitMs: number): Twins {
+/** Two guards of one consumer on one store, like two processes. */
+function twoGuards(composition: (typeof compositions)[number], claimWaitMs: number): TwoGuards {
   const reached = Promise.withResolvers<void>()
   const gate = Promise.withResolvers<void>()
   const leases = memoryLeases()
@@ -36,7 +36,7 @@ function twins(composition: (typeof compositions)[number], claimWaitMs: number):
   const guard = (store: LeaseStore, who: string, gated: boolean): Guard => {
     const common = { consumer: 'billing', leases: store, claimWaitMs, logger: silent }
     const options =
-      composition === 'beside an inbox'
+      composition === 'with an inbox'
         ? { ...common, inbox }
         : ({ ...common, onTakeover: 'retry' } as const)
     return createGuard(options, async ({ key }) => {
@@ -59,8 +59,8 @@ const order = (key: string, orderingKey?: string) =>
   toDelivery({ key }, { headers: { 'idempotency-key': key }, orderingKey })
 
 describe.each(compositions)('a copy of an event in another process, %s', (composition) => {
-  test('waits for it, and learns how it ended', async () => {
-    const { slow, other, reached, open, claims } = twins(composition, 4_000)
+  test('waits for the event and gets its outcome', async () => {
+    const { slow, other, reached, open, claims } = twoGuards(composition, 4_000)
     const running = slow.process(order('1'))
     await reached
     const copy = other.process(order('1'))
@@ -72,7 +72,7 @@ describe.each(compositions)('a copy of an event in another process, %s', (compos
   })
 
   test('acceptance A18: is deferred after a handful of claims', async () => {
-    const { slow, other, reached, open, claims } = twins(composition, 200)
+    const { slow, other, reached, open, claims } = twoGuards(composition, 200)
     const running = slow.process(order('1'))
     await reached
     expect(await other.process(order('1'))).toMatchObject({ kind: 'defer', reason: 'in-progress' })
@@ -82,8 +82,8 @@ describe.each(compositions)('a copy of an event in another process, %s', (compos
     await Promise.all([slow.close(), other.close()])
   })
 
-  test('holds up its lane, and nobody else', async () => {
-    const { slow, other, reached, open, ran, claims } = twins(composition, 4_000)
+  test('blocks its own lane and no other lane', async () => {
+    const { slow, other, reached, open, ran, claims } = twoGuards(composition, 4_000)
     const running = slow.process(order('1', 'lane'))
     await reached
     const batch = [order('0', 'lane'), order('1', 'lane'), order('2', 'lane'), order('3')]
@@ -99,8 +99,8 @@ describe.each(compositions)('a copy of an event in another process, %s', (compos
     await Promise.all([slow.close(), other.close()])
   })
 
-  test('stops its lane when it waited in vain', async () => {
-    const { slow, other, reached, open, ran } = twins(composition, 50)
+  test('stops its lane when the wait was too short', async () => {
+    const { slow, other, reached, open, ran } = twoGuards(composition, 50)
     const running = slow.process(order('1', 'lane'))
     await reached
     const settled = await other.processBatch([order('1', 'lane'), order('2', 'lane')])
@@ -108,13 +108,13 @@ describe.each(compositions)('a copy of an event in another process, %s', (compos
     expect(ran).toEqual([])
     open()
     await running
-    // Its follower was given back.
+    // The later event of the lane was released.
     expect(await other.process(order('2', 'lane'))).toMatchObject({ by: 'processed' })
     await Promise.all([slow.close(), other.close()])
   })
 
-  test('waits no longer once its guard is closed', async () => {
-    const { slow, other, reached, open, claims } = twins(composition, 60_000)
+  test('stops waiting once its guard is closed', async () => {
+    const { slow, other, reached, open, claims } = twoGuards(composition, 60_000)
     const running = slow.process(order('1'))
     await reached
     const copy = other.process(order('1'))

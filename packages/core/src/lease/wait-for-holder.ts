@@ -3,19 +3,19 @@ import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Runtime } from '../model/runtime.ts'
 import { type Claimed, claimLeases, type Leases } from './claim.ts'
 
-/** When a twin is asked for again, in shares of `claimWaitMs`: most are over soon, and a waiter must not poll. */
+/** Pauses between claims, as shares of `claimWaitMs`. Most runs end soon, and a waiter must not poll often. */
 const PAUSES = [0.1, 0.3, 0.6] as const
 
-/** Whether another process has the event in hand. */
+/** Whether another process holds the event. */
 export function isHeldElsewhere(claimed: Claimed | undefined): boolean {
   return claimed?.kind === 'outcome' && claimed.outcome.kind === 'in-progress'
 }
 
 /**
- * Waits at most `claimWaitMs` for an event that another process has in hand, so that a copy that came beside it learns
- * how it ended instead of being deferred. Three more calls of the store, however long the wait (trap A18).
+ * Waits at most `claimWaitMs` for an event that another process holds. A concurrent copy then gets the outcome instead
+ * of a deferral. The store gets at most three more calls, however long the wait is (trap A18).
  *
- * @param claimed - What the store has said; answered again when it says nothing better, or nothing at all.
+ * @param claimed - The store's first answer, which is returned if no later answer is better.
  */
 export async function waitForHolder(
   leases: Leases,

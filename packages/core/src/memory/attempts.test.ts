@@ -20,7 +20,7 @@ async function suspectOne(
 }
 
 describe('a suspect', () => {
-  test('is counted before its run and done after it', async () => {
+  test('is counted before its run and done afterwards', async () => {
     const { session } = await openInbox()
     const event = newEvent()
     const suspect = await suspectOne(session, event)
@@ -31,14 +31,14 @@ describe('a suspect', () => {
     expect(await kindOf(session, event)).toBe('done')
   })
 
-  test('with a row already is not counted', async () => {
+  test('is not counted if it already has a row', async () => {
     const { session } = await openInbox()
     const event = newEvent()
     await (await beginOpen(session, fresh(event))).commit(nothing)
     expect(await session.suspect([event], 250)).toEqual({ kind: 'answered', counted: [undefined] })
   })
 
-  test('belongs to a live owner for five seconds, then to whoever counts it', async () => {
+  test('belongs to a live owner for five seconds, then to the process that counts it', async () => {
     const { session, clock } = await openInbox()
     const event = newEvent()
     const first = await suspectOne(session, event)
@@ -62,7 +62,7 @@ describe('a suspect', () => {
     expect(await session.count([event], 'alone')).toEqual([{ kind: 'held' }])
   })
 
-  test('is dead after its last attempt gave no verdict', async () => {
+  test('is dead-lettered after its last attempt gave no verdict', async () => {
     const { session, clock } = await openInbox()
     const event = newEvent()
     await suspectOne(session, event)
@@ -81,7 +81,7 @@ describe('a suspect', () => {
 })
 
 describe('a verdict', () => {
-  test('of a clean run that failed is recorded in one step with the rollback', async () => {
+  test('of a clean run that failed is recorded together with the rollback', async () => {
     const { session, clock } = await openInbox()
     const event = newEvent()
     const transaction = await beginOpen(session, fresh(event))
@@ -97,7 +97,7 @@ describe('a verdict', () => {
     ])
   })
 
-  test('of a clean run is lost when another committed meanwhile', async () => {
+  test('of a clean run is lost if another transaction committed meanwhile', async () => {
     const { session } = await openInbox()
     const event = newEvent()
     await (await beginOpen(session, fresh(event))).commit(nothing)
@@ -107,7 +107,7 @@ describe('a verdict', () => {
     expect(await kindOf(session, event)).toBe('done')
   })
 
-  test('that gives an attempt back leaves nothing of the first one', async () => {
+  test('that releases the first attempt leaves no row', async () => {
     const { session } = await openInbox()
     const event = newEvent()
     const { token } = await suspectOne(session, event)
@@ -116,7 +116,7 @@ describe('a verdict', () => {
     expect(await session.release([{ event, token, as: 'given-back' }])).toEqual(['lost'])
   })
 
-  test('is missing three times the attempts: the event is dead for no verdict', async () => {
+  test('that is missing three times as often as the attempts allow dead-letters the event', async () => {
     const { session, clock } = await openInbox({ maxAttempts: 2 })
     const event = newEvent()
     let { token } = await suspectOne(session, event)

@@ -12,7 +12,7 @@ import type {
 } from '../model/inbox.ts'
 import type { FailedEventRow, MemoryTables, ProcessedEventRow } from './tables.ts'
 
-/** One consumer's short transactions: what `fail`, `bury`, `release`, `suspect` and `count` do to the tables. */
+/** One consumer's short transactions: how `fail`, `bury`, `release`, `suspect` and `count` change the tables. */
 export class Attempts {
   readonly #tables: MemoryTables
   readonly #registration: ConsumerRegistration
@@ -41,7 +41,7 @@ export class Attempts {
     }
   }
 
-  /** Decides by the row as it is now: what `classify` saw may be over. */
+  /** Decides by the current row, which may have changed since `classify` read it. */
   count(event: IdentifiedEvent, run: 'together' | 'alone'): CountAnswer {
     if (this.#tables.locks.holderOf(event.id) !== undefined) return { kind: 'held' }
     const state = this.#tables.rows.get(event.id)?.state
@@ -52,7 +52,7 @@ export class Attempts {
     const known = this.#tables.known(event.id)
     const decision = decideCount(known, { noVerdicts, run, maxAttempts })
     if (decision.kind === 'counted') {
-      // An event without a verdict runs alone until it has one, even if this attempt is given back.
+      // An event without a verdict runs alone until it has one, even if this attempt is released.
       const alone = trouble.alone || state === 'running'
       return { kind: 'counted', ...this.#begin(event, { ...trouble, alone }) }
     }
@@ -100,7 +100,7 @@ export class Attempts {
     return 'recorded'
   }
 
-  /** One more attempt, with a token of its own. */
+  /** Counts one more attempt, with a token of its own. */
   #begin(
     event: IdentifiedEvent,
     before: FailedEventRow | undefined,
@@ -128,7 +128,7 @@ export class Attempts {
       this.#tables.change(event.id, { state }, { ...this.#failedNow(error), ...cleared, ...change })
       return 'recorded'
     }
-    // After a clean run: insert … on conflict do nothing.
+    // After a clean run: like `insert … on conflict do nothing`.
     const { locks, rows } = this.#tables
     if (rows.has(event.id) || locks.holderOf(event.id) !== undefined) return 'lost'
     this.#put(event, state, { ...this.#firstTrouble(event, error), attempt, ...change })
@@ -172,7 +172,7 @@ export class Attempts {
   }
 }
 
-/** What is kept of an error. A thrown `undefined` is an error too, a missing one is none. */
+/** The stored text of an error. Undefined if there is no error. */
 export function toErrorText(error: unknown): string | undefined {
   if (error === undefined) return undefined
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error)

@@ -36,7 +36,7 @@ describe('a business transaction', () => {
     expect((await session.begin(fresh(event))).kind).toBe('open')
   })
 
-  test('claims what is new of a slice and leaves out what is done', async () => {
+  test('claims the new events of a batch and skips done events', async () => {
     const { session } = await openInbox()
     const [old, next] = [newEvent(), newEvent()]
     await (await beginOpen(session, fresh(old))).commit(nothing)
@@ -44,7 +44,7 @@ describe('a business transaction', () => {
     expect(begun).toMatchObject({ kind: 'open', claimed: new Set([next.id]) })
   })
 
-  test('commits nothing once revoked', async () => {
+  test('commits nothing after it was revoked', async () => {
     const { session } = await openInbox()
     const event = newEvent()
     const transaction = await beginOpen(session, fresh(event))
@@ -54,13 +54,13 @@ describe('a business transaction', () => {
     expect(await kindOf(session, event)).toBe('absent')
   })
 
-  test('without a claim is open and holds nothing', async () => {
+  test('without a claim is open and holds no row', async () => {
     const { session } = await openInbox()
     const begun = await session.begin({ claim: { kind: 'none' }, ...WAITS })
     expect(begun).toMatchObject({ kind: 'open', claimed: new Set() })
   })
 
-  test('hands the given tx to the handler', async () => {
+  test('passes the given tx to the handler', async () => {
     const tx = { query: noop }
     const session = await memoryInbox(tx).open(registration())
     expect(await session.begin({ claim: { kind: 'none' }, ...WAITS })).toMatchObject({
@@ -70,7 +70,7 @@ describe('a business transaction', () => {
 })
 
 describe('a row held by another open transaction', () => {
-  test('makes a claim wait, and the claim goes on when it is released', async () => {
+  test('makes a claim wait until the row is released', async () => {
     const { session, clock } = await openInbox()
     const event = newEvent()
     const first = await beginOpen(session, fresh(event))
@@ -80,7 +80,7 @@ describe('a row held by another open transaction', () => {
     expect(clock.timers).toBe(0)
   })
 
-  test('brings no claim when its holder commits', async () => {
+  test('gives no claim if its holder commits', async () => {
     const { session } = await openInbox()
     const event = newEvent()
     const first = await beginOpen(session, fresh(event))
@@ -89,7 +89,7 @@ describe('a row held by another open transaction', () => {
     expect(await second).toMatchObject({ kind: 'none' })
   })
 
-  test('answers held after the wait and keeps nothing claimed', async () => {
+  test('answers held after the wait, and no row stays claimed', async () => {
     const { session, clock } = await openInbox()
     const [free, held] = [newEvent(), newEvent()]
     const first = await beginOpen(session, fresh(held))
@@ -101,7 +101,7 @@ describe('a row held by another open transaction', () => {
     await first.rollback()
   })
 
-  test('holds up the counting of suspects too', async () => {
+  test('makes the count of suspects wait too', async () => {
     const { session, clock } = await openInbox()
     const event = newEvent()
     await beginOpen(session, fresh(event))
@@ -112,7 +112,7 @@ describe('a row held by another open transaction', () => {
   })
 })
 
-test('tells a guard with another fingerprint rule', async () => {
+test('a guard with another fingerprint rule gets a warning', async () => {
   const inbox = memoryInbox()
   const warned: object[] = []
   const logger = { ...silent, warn: (fields: object) => warned.push(fields) }
@@ -122,7 +122,7 @@ test('tells a guard with another fingerprint rule', async () => {
   expect(warned).toEqual([{ consumer: 'billing', registered: 1, fingerprintRule: 2 }])
 })
 
-test('diagnoses SQLSTATEs and store errors, and nothing else', async () => {
+test('SQLSTATEs and store errors are diagnosed, other errors are not', async () => {
   const { session } = await openInbox()
   const withCode = (code: string) => Object.assign(new Error(code), { code })
   const errors = [

@@ -29,24 +29,24 @@ import { MemoryStore } from './store.ts'
 import type { MemoryTables, ProcessedEventRow } from './tables.ts'
 import { begin } from './transaction.ts'
 
-/** An inbox for unit tests: the semantics of the Postgres one, in this process's memory. */
+/** An inbox for unit tests: the semantics of the Postgres inbox, in this process's memory. */
 export interface MemoryInbox<Tx> extends Inbox<Tx> {
-  /** Buried events and refused messages, oldest first. */
+  /** Dead-lettered events and refused messages, oldest first. */
   deadLetters(): readonly DeadLetter[]
-  /** Parks a dead letter, due now: a running guard of its consumer runs it. False when there is none. */
+  /** Parks a dead letter, due now: a running guard of its consumer runs it. False if there is no such dead letter. */
   replay(ref: DeadLetterRef): boolean
 }
 
-/** Rows deleted in one step of the sweep. */
+/** Rows that one step of the sweep deletes. */
 const SWEEP_STEP_ROWS = 1_000
 
 /**
- * An inbox in memory. All guards that are given the same one share its rows, across simulated restarts too.
+ * An inbox in memory. All guards that get the same inbox share its rows, even across simulated restarts.
  *
- * Locks, tokens, attempts, the five-second rule and the waits are those of the Postgres inbox (design.md §6). A
- * `budgetMs` bounds nothing here: no process can freeze and leave this store running.
+ * Locks, tokens, attempts, the five-second rule and the waits are those of the Postgres inbox (design.md §6).
+ * `budgetMs` has no effect: a frozen process freezes this store too.
  *
- * @param tx - Handed to the handler as `context.tx`.
+ * @param tx - Passed to the handler as `context.tx`.
  */
 export function memoryInbox(): MemoryInbox<undefined>
 export function memoryInbox<Tx>(tx: Tx): MemoryInbox<Tx>
@@ -59,7 +59,7 @@ export function memoryInbox<Tx>(tx?: Tx): MemoryInbox<Tx | undefined> {
   }
 }
 
-/** One guard's use of a memory inbox; exported for the simulation, which puts a network before it. */
+/** A memory inbox as one guard uses it. Exported for the simulation, which puts a simulated network in front of it. */
 export class MemorySession<Tx> implements InboxSession<Tx> {
   readonly concurrency: number
   readonly secret: Uint8Array
@@ -74,7 +74,10 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     const registered = store.rules.get(consumer)
     if (registered !== undefined && registered !== fingerprintRule) {
       const fields = { consumer, registered, fingerprintRule }
-      logger.warn(fields, 'another guard of this consumer uses another fingerprint rule')
+      logger.warn(
+        fields,
+        'another guard of this consumer uses another fingerprint rule: use the same rule in all processes',
+      )
     }
     store.rules.set(consumer, fingerprintRule)
     store.tables.setClock(registration.runtime)
@@ -210,10 +213,12 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     return 'published'
   }
 
-  /** A late publisher may have published: the dead letter may then be published twice. */
+  /** A publisher that answers late may have published: the dead letter may then be published twice. */
   async #confirmed(published: Promise<void>, budgetMs: number): Promise<void> {
     const answer = await answerWithin(this.#registration.runtime, published, budgetMs)
     if (answer !== LATE) return
-    throw new StoreUnavailableError(`Publishing was not confirmed within ${budgetMs} ms.`)
+    throw new StoreUnavailableError(
+      `Publishing was not confirmed within ${budgetMs} ms. It is retried later.`,
+    )
   }
 }

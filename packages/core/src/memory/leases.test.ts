@@ -14,7 +14,7 @@ const claim = (over: Partial<Claim> = {}): Claim => ({
 const a = { id: 'event' as EventId, ownerToken: 'A' as OwnerToken }
 const b = { id: 'event' as EventId, ownerToken: 'B' as OwnerToken }
 
-test('of two claims one wins, and a claim after the lease is a takeover', async () => {
+test('one of two claims wins, and a claim after the lease expired is a takeover', async () => {
   const clock = new Clock()
   const leases = memoryLeases(clock.runtime)
   expect(await leases.claim([claim(), claim({ ownerToken: b.ownerToken })])).toEqual([
@@ -29,7 +29,7 @@ test('of two claims one wins, and a claim after the lease is a takeover', async 
   expect(await leases.renew([a, b], 1_000)).toEqual(['lost', 'held'])
 })
 
-test('remembers what was done with its result, for as long as it was told', async () => {
+test('a done event is kept with its result for the given time', async () => {
   const clock = new Clock()
   const leases = memoryLeases(clock.runtime)
   await leases.claim([claim()])
@@ -40,7 +40,7 @@ test('remembers what was done with its result, for as long as it was told', asyn
   expect(await leases.claim([claim()])).toMatchObject([{ kind: 'acquired', by: 'first' }])
 })
 
-test('fails, releases and buries by token', async () => {
+test('fail, release and bury need the token of the owner', async () => {
   const clock = new Clock()
   const leases = memoryLeases(clock.runtime)
   await leases.claim([claim()])
@@ -56,7 +56,7 @@ test('fails, releases and buries by token', async () => {
   expect(await leases.claim([claim()])).toMatchObject([{ kind: 'acquired', attempt: 1 }])
 })
 
-test('counts takeovers up to the maximum it is given', async () => {
+test('takeovers are counted up to the given maximum', async () => {
   const clock = new Clock()
   const leases = memoryLeases(clock.runtime)
   const answers: unknown[] = []

@@ -11,20 +11,20 @@ import {
   transition,
 } from '../model/state-machine.ts'
 
-/** Events remembered at most. About 300 bytes each. */
+/** Maximum number of stored events. Each takes about 300 bytes. */
 const MAX_EVENTS = 1_000_000
 
 interface Entry {
   readonly state: EventState
-  /** When `done` and `dead` may be forgotten, on the store's clock; undefined while the event is alive. */
+  /** When a `done` or `dead` event may be deleted, on the store's clock. Undefined in all other states. */
   readonly forgetAtMs?: number | undefined
 }
 
 /**
- * A lease store in this process's memory: {@link transition} over a map. For tests, and for one process alone.
+ * A lease store in this process's memory: {@link transition} over a map. For tests, and for a single process.
  *
- * It forgets what was done when the time to remember it is over. Full of events that it may not forget yet, it
- * refuses claims with {@link StoreUnavailableError} rather than forgetting one: that would be a second effect.
+ * Done events are deleted when their `rememberMs` has passed. If the store is full of events that must be kept, it
+ * refuses claims with {@link StoreUnavailableError}, because deleting such an event could cause a second effect.
  */
 export function memoryLeases(runtime: Runtime = systemRuntime): LeaseStore & LeaseOperators {
   const events = new LeaseMap(runtime)
@@ -82,7 +82,8 @@ class LeaseMap {
     for (const id of this.#events.keys()) this.#stateOf(id, nowMs)
     if (this.#events.size + count <= MAX_EVENTS) return
     throw new StoreUnavailableError(
-      `memoryLeases() holds ${this.#events.size} events and may forget none of them yet.`,
+      `memoryLeases() is full: it holds ${this.#events.size} events that must be kept. ` +
+        'Set a shorter `dedupWindowMs`, or use a lease store outside the process.',
     )
   }
 

@@ -23,7 +23,7 @@ async function burySomething(session: InboxSession<undefined>): Promise<Identifi
 }
 
 describe('a dead letter', () => {
-  test('is published once, under its lock', async () => {
+  test('is published once, under a row lock', async () => {
     const { session, inbox } = await openInbox()
     const event = await burySomething(session)
     const ref = { kind: 'event', id: event.id } as const
@@ -38,7 +38,7 @@ describe('a dead letter', () => {
     ])
   })
 
-  test('stays unpublished when the publisher fails or does not answer', async () => {
+  test('stays unpublished if the publisher fails or does not answer', async () => {
     const { session, clock } = await openInbox()
     const event = await burySomething(session)
     const ref = { kind: 'event', id: event.id } as const
@@ -50,13 +50,13 @@ describe('a dead letter', () => {
     expect(await session.publish(ref, async () => noop(), 1_000)).toBe('published')
   })
 
-  test('of an event that is none is gone', async () => {
+  test('of an event that was not dead-lettered is gone', async () => {
     const { session } = await openInbox()
     const ref = { kind: 'event', id: newEvent().id } as const
     expect(await session.publish(ref, async () => noop(), 1_000)).toBe('gone')
   })
 
-  test('replayed is parked, due and alone, and published again when it dies again', async () => {
+  test('that is replayed is parked, due and alone, and published again if it fails again', async () => {
     const { session, inbox, clock } = await openInbox()
     const event = await burySomething(session)
     const ref = { kind: 'event', id: event.id } as const
@@ -77,7 +77,7 @@ describe('a dead letter', () => {
     expect(await session.due(10)).toMatchObject([{ ref, what: 'publish' }])
   })
 
-  test('that was refused is kept once however often it comes, and forgotten when resolved', async () => {
+  test('of a refused message is stored once however often the message comes, and deleted when resolved', async () => {
     const { session, inbox } = await openInbox()
     const delivery = toDelivery({ no: 'key' }, { headers: {} })
     const refusal = { delivery, reason: 'missing-event-key' as const, error: new Error('no key') }
@@ -94,7 +94,7 @@ describe('a dead letter', () => {
   })
 })
 
-test('two consumers do not see each other in due and sweep', async () => {
+test('due and sweep return only rows of their own consumer', async () => {
   const { session, inbox, clock } = await openInbox()
   const other = await inbox.open(registration({ consumer: 'shipping', runtime: clock.runtime }))
   const buried = await burySomething(session)

@@ -12,7 +12,7 @@ interface RefusedRow {
   readonly published: boolean
 }
 
-/** What all guards that were given one memory inbox share. */
+/** The state that all guards of one memory inbox share. */
 export class MemoryStore {
   readonly tables: MemoryTables = new MemoryTables()
   readonly refused: Map<string, RefusedRow> = new Map()
@@ -78,7 +78,7 @@ export class MemoryStore {
   }
 }
 
-/** One message, however often it comes, and for whatever reason it is refused. */
+/** Identifies one message, however often it is delivered and for whatever reason it is refused. */
 function hashOf(consumer: string, { source, messageId, headers, body }: Delivery): string {
   const place = [source.broker, source.queue, messageId ?? source.position ?? '']
   return createHash('sha256')

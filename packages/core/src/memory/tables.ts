@@ -15,11 +15,11 @@ export interface ProcessedEventRow {
   readonly result?: string | undefined
 }
 
-/** A row of `failed_events`: the details of an event that had trouble. Instants are the store's. */
+/** A row of `failed_events`: the details of a failed event. Instants are on the store's clock. */
 export interface FailedEventRow {
   readonly event: IdentifiedEvent
   readonly attempt: number
-  /** Runs that the living process knows to have ended without a verdict. */
+  /** Runs without a verdict that were recorded by a living process. */
   readonly noVerdicts: number
   readonly token?: OwnerToken | undefined
   readonly countedAtMs: number
@@ -33,9 +33,9 @@ export interface FailedEventRow {
   readonly published: boolean
 }
 
-/** Whoever holds a row: a transaction, or the publishing of a dead letter. */
+/** The holder of a row: a transaction, or the publishing of a dead letter. */
 export interface Holder {
-  /** A row that is written makes inserts of its key wait; one that is only locked does not. */
+  /** A written row makes inserts of its key wait. A row that is only locked does not. */
   readonly writes: boolean
 }
 
@@ -57,7 +57,7 @@ export class RowLocks {
     return true
   }
 
-  /** Waits for at most `waitMs`; false when the row was held all that time. */
+  /** Waits at most `waitMs`. False if the row was held all that time. */
   async take(id: EventId, holder: Holder, waitMs: number, runtime: Runtime): Promise<boolean> {
     const endsAt = runtime.monotonic() + waitMs
     while (!this.tryTake(id, holder)) {
@@ -92,14 +92,14 @@ export class RowLocks {
   }
 }
 
-/** The tables. Everything in them is committed; what a transaction has staged is the transaction's. */
+/** The tables, with committed data only. Each transaction keeps its own uncommitted changes. */
 export class MemoryTables {
   readonly rows: Map<EventId, ProcessedEventRow> = new Map()
   readonly troubles: Map<EventId, FailedEventRow> = new Map()
   readonly locks: RowLocks = new RowLocks()
   #clock: Runtime | undefined
 
-  /** The store has one clock: that of the guard which opened it first. */
+  /** The store has one clock: the clock of the guard that opened it first. */
   setClock(runtime: Runtime): void {
     this.#clock ??= runtime
   }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { toDelivery } from './index.ts'
 
-test('is JSON from memory, another event each time', () => {
+test('toDelivery makes a JSON delivery of another event each time', () => {
   const one = toDelivery({ orderId: 'o-1' })
   expect(new TextDecoder().decode(one.body)).toBe('{"orderId":"o-1"}')
   expect(one).toMatchObject({
@@ -12,7 +12,7 @@ test('is JSON from memory, another event each time', () => {
   expect(toDelivery({ orderId: 'o-1' }).messageId).not.toBe(one.messageId)
 })
 
-test('takes whole fields instead, with header names in lower case as adapters give them', () => {
+test('toDelivery replaces whole fields, and makes header names lower-case like the adapters', () => {
   const body = Uint8Array.of(0xff)
   expect(toDelivery(null, { body, headers: { 'Order-Id': '7' }, redelivered: true })).toMatchObject(
     {
@@ -25,6 +25,6 @@ test('takes whole fields instead, with header names in lower case as adapters gi
   expect(toDelivery(null, { messageId: 'm' }).headers).toEqual({ 'idempotency-key': 'm' })
 })
 
-test('has an empty body for undefined', () => {
+test('toDelivery makes an empty body for undefined', () => {
   expect(toDelivery(undefined).body).toHaveLength(0)
 })

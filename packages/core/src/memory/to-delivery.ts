@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import type { Delivery } from '../model/delivery.ts'
 
 /**
- * A delivery of `payload` as JSON, for unit tests: every call is another event, unless `messageId` or the
- * `idempotency-key` header says otherwise. To deliver the same event twice, process the same delivery twice.
+ * A delivery of `payload` as JSON, for unit tests. Every call makes another event, unless `messageId` or the
+ * `idempotency-key` header is given. To deliver the same event twice, process the same delivery twice.
  *
  * @param overrides - Each replaces the whole field: `{ headers: {} }` makes a delivery without a key.
  */
@@ -20,6 +20,6 @@ export function toDelivery(payload: unknown, overrides: Partial<Delivery> = {}):
   }
 }
 
-/** As every adapter does. */
+/** Like every adapter, uses lower-case header names. */
 const lowerCased = (headers: Delivery['headers']): Delivery['headers'] =>
   Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))

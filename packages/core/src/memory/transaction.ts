@@ -24,7 +24,7 @@ interface Session<Tx> {
   readonly runtime: Runtime
 }
 
-/** Opens a transaction and takes the rows of the claim, waiting for rows held by others. */
+/** Opens a transaction and locks the rows of the claim. Waits for rows that other transactions hold. */
 export async function begin<Tx>(session: Session<Tx>, request: BeginRequest): Promise<Begun<Tx>> {
   const { tables, runtime } = session
   const { claim, waitMs } = request
@@ -32,7 +32,7 @@ export async function begin<Tx>(session: Session<Tx>, request: BeginRequest): Pr
   for (const { event, token } of toClaims(claim)) {
     const row = tables.rows.get(event.id)
     const holder = tables.locks.holderOf(event.id)
-    // An insert waits for a writer, not for a mere lock on a row that is there already.
+    // An insert waits for a transaction that writes the row, not for one that only locks an existing row.
     if (token === undefined && row !== undefined && holder?.writes !== true) continue
     if (!(await tables.locks.take(event.id, transaction, waitMs, runtime))) {
       await transaction.rollback()
@@ -76,7 +76,7 @@ class MemoryTransaction<Tx> implements InboxTransaction<Tx>, Holder {
     this.tx = session.tx
   }
 
-  /** Needs the row's lock. A row that is not claimable is not written, so its lock goes at once. */
+  /** Needs the row's lock. If the row cannot be claimed, its lock is released at once. */
   stageIfClaimable(event: IdentifiedEvent, token: OwnerToken | undefined): void {
     const { rows, troubles, locks } = this.#session.tables
     const row = rows.get(event.id)

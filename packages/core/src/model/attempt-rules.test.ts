@@ -32,11 +32,11 @@ describe('a count', () => {
     expect(decide(known, 'alone').kind).toBe(alone)
   })
 
-  it('is one attempt more', () => {
+  it('adds one attempt', () => {
     expect(decide(running, 'alone', 8)).toEqual({ kind: 'counted', attempt: 2 })
   })
 
-  it('buries an event at three times as many runs without a verdict, and names the limit it reached', () => {
+  it('dead-letters an event after three times as many runs without a verdict, and names the limit', () => {
     const spent = { kind: 'buried', reason: 'attempts-spent', attempt: 3 }
     expect(decide({ ...waiting, attempt: 3 }, 'alone', 9)).toEqual(spent)
     const noVerdict = { kind: 'buried', reason: 'no-verdict', attempt: 2 }
@@ -44,7 +44,7 @@ describe('a count', () => {
   })
 })
 
-it('a run that may still start has a second left before its row may be taken over', () => {
+it('a run that may still start has one second before its row may be taken over', () => {
   expect(isOwnerLive(LATEST_START_MS + 999)).toBe(true)
   expect(isOwnerLive(LATEST_START_MS + 1_000)).toBe(false)
 })

@@ -2,21 +2,21 @@ import type { CountAnswer, Known } from './inbox.ts'
 
 /*
  * The rules of attempts that all inboxes share (design.md §6): who owns a running row, when a run may still start, and
- * which count is the last one.
+ * which attempt is the last one.
  */
 
-/** A running row that was counted more recently belongs to a live owner, whether the row is locked or not. */
+/** A running row that was counted more recently belongs to a live owner, even if the row is not locked. */
 export const YOUNG_MS = 5_000
 
-/** Leaves the owner of a row time to lock it in its transaction before another process may take the row over. */
+/** Gives the owner of a row time to lock it in its transaction before another process may take it over. */
 const START_MARGIN_MS = 1_000
 
-/** A counted run that has not begun by then does not start: {@link YOUNG_MS} later its row may have another owner. */
+/** A counted run that has not started after this time must not start, because its row soon gets another owner. */
 export const LATEST_START_MS: number = YOUNG_MS - START_MARGIN_MS
 
 /**
- * Runs without a verdict may be this many times the attempts. A run without a verdict says nothing about its event,
- * but an event that ends every run this way must not run for ever.
+ * The limit of runs without a verdict, as a multiple of the attempts. Such a run says nothing about its event, but an
+ * event whose every run ends this way must not run forever.
  */
 export const NO_VERDICT_FACTOR = 3
 
@@ -30,21 +30,21 @@ export function areAttemptsSpent(attempt: number, maxAttempts: number): boolean 
   return attempt >= maxAttempts
 }
 
-/** How an event is to be counted. */
+/** How to count an event. */
 export interface CountRequest {
-  /** Runs so far that are known to have ended without a verdict. */
+  /** Earlier runs that are known to have ended without a verdict. */
   readonly noVerdicts: number
-  /** `alone`: nothing else runs in the process meanwhile. */
+  /** `alone`: nothing else runs in the process during the run. */
   readonly run: 'together' | 'alone'
   readonly maxAttempts: number
 }
 
-/** As {@link CountAnswer}, before the store has made a token. */
+/** Like {@link CountAnswer}, before the store has created a token. */
 export type CountDecision =
   | Exclude<CountAnswer, { kind: 'counted' }>
   | { readonly kind: 'counted'; readonly attempt: number }
 
-/** What a count does to an event in this state. Pure; the row is locked. */
+/** What a count does to an event in this state. Pure. The row is locked. */
 export function decideCount(known: Known, request: CountRequest): CountDecision {
   if (known.kind === 'running' && isOwnerLive(known.ageMs)) return { kind: 'held' }
   if (!isToBeRun(known, request.run)) return { kind: 'changed' }
@@ -59,7 +59,7 @@ export function decideCount(known: Known, request: CountRequest): CountDecision 
   return { kind: 'counted', attempt: attempt + 1 }
 }
 
-/** A row that is running without a live owner runs alone: its last run may have ended the process. */
+/** A running row without a live owner runs alone, because its last run may have crashed the process. */
 function isToBeRun(
   known: Known,
   run: 'together' | 'alone',

@@ -1,4 +1,4 @@
-/** Every code of every error that onceward throws. A closed list. */
+/** The codes of all errors that onceward throws. A closed list. */
 export const ERROR_CODES = [
   'ONCEWARD_RETRYABLE',
   'ONCEWARD_FATAL',
@@ -17,7 +17,7 @@ export type ErrorCode = (typeof ERROR_CODES)[number]
 /** `Symbol.for`, so that two copies of this package in one process know each other's errors. */
 const BRAND = Symbol.for('onceward.error')
 
-/** Root of all errors of onceward. Tell them apart by `code`. */
+/** Base class of all errors of onceward. Use `code` to distinguish them. */
 export abstract class OncewardError extends Error {
   abstract readonly code: ErrorCode
 
@@ -28,22 +28,22 @@ export abstract class OncewardError extends Error {
     Object.defineProperty(this, BRAND, { value: true })
   }
 
-  /** Whether `value` is an error of onceward, of this copy of the package or of another. */
+  /** Whether `value` is an error of onceward, from this copy of the package or another. */
   static is(value: unknown): value is OncewardError {
     try {
       return typeof value === 'object' && value !== null && BRAND in value
     } catch {
-      // A Proxy may throw at any look.
+      // A Proxy may throw on any access.
       return false
     }
   }
 }
 
-/** Thrown by handlers: try again later. Anything else a handler throws is retryable too. */
+/** Thrown by handlers to retry later. All other errors of a handler are retryable too, unless they are fatal. */
 export class RetryableError extends OncewardError {
   static override readonly name: string = 'RetryableError'
   readonly code = 'ONCEWARD_RETRYABLE'
-  /** Milliseconds until the next attempt, instead of the backoff. Still bounded by `retry.maxMs`. */
+  /** Milliseconds until the next attempt, instead of the back-off. Bounded by `retry.maxMs`. */
   readonly afterMs: number | undefined
 
   constructor(
@@ -58,19 +58,19 @@ export class RetryableError extends OncewardError {
   }
 }
 
-/** Thrown by handlers: this event can never succeed; dead letter now. */
+/** Thrown by handlers for an event that can never succeed. The event is dead-lettered immediately. */
 export class FatalError extends OncewardError {
   static override readonly name: string = 'FatalError'
   readonly code = 'ONCEWARD_FATAL'
 }
 
-/** The message cannot be decoded, does not fit the schema, or has a key that is none. */
+/** The message cannot be decoded, does not fit the schema, or has an invalid key. */
 export class InvalidPayloadError extends OncewardError {
   static override readonly name: string = 'InvalidPayloadError'
   readonly code = 'ONCEWARD_INVALID_PAYLOAD'
 }
 
-/** No resolver found an event key (or the tenant was asked for and is missing). */
+/** No resolver found an event key, or the required tenant is missing. */
 export class MissingKeyError extends OncewardError {
   static override readonly name: string = 'MissingKeyError'
   readonly code = 'ONCEWARD_MISSING_KEY'
@@ -82,37 +82,37 @@ export class ConflictError extends OncewardError {
   readonly code = 'ONCEWARD_CONFLICT'
 }
 
-/** Another owner took the claim over, or may have. */
+/** Another owner took the claim over, or may have done so. */
 export class LeaseLostError extends OncewardError {
   static override readonly name: string = 'LeaseLostError'
   readonly code = 'ONCEWARD_LEASE_LOST'
 }
 
-/** The handler ran past `deadlineMs`; its transaction was rolled back and its handle refuses. */
+/** The handler ran past `deadlineMs`. Its transaction was rolled back, and its handle refuses. */
 export class DeadlineExceededError extends OncewardError {
   static override readonly name: string = 'DeadlineExceededError'
   readonly code = 'ONCEWARD_DEADLINE_EXCEEDED'
 }
 
-/** COMMIT was sent and no answer came: the effect may be committed or not. The redelivery tells. */
+/** COMMIT was sent, and no answer came. The effect may or may not be committed: the redelivery decides. */
 export class CommitUnknownError extends OncewardError {
   static override readonly name: string = 'CommitUnknownError'
   readonly code = 'ONCEWARD_COMMIT_UNKNOWN'
 }
 
-/** A store could not be reached or did not answer in time. Nothing is lost; deliveries are deferred. */
+/** A store could not be reached or did not answer in time. Deliveries are deferred, and nothing is lost. */
 export class StoreUnavailableError extends OncewardError {
   static override readonly name: string = 'StoreUnavailableError'
   readonly code = 'ONCEWARD_STORE_UNAVAILABLE'
 }
 
-/** Options or surroundings that cannot work. Thrown at start only. */
+/** The options or the environment are invalid. Thrown only at start. */
 export class ConfigurationError extends OncewardError {
   static override readonly name: string = 'ConfigurationError'
   readonly code = 'ONCEWARD_CONFIGURATION'
 }
 
-/** What logs may say of an error: no cause, no payload, no driver detail. Total: never throws. */
+/** The part of an error that logs may contain: no cause, no payload, no driver details. Never throws. */
 export function describeError(error: unknown): { name: string; message: string; code?: unknown } {
   try {
     if (!(error instanceof Error)) {
@@ -126,11 +126,12 @@ export function describeError(error: unknown): { name: string; message: string; 
   }
 }
 
-const UNDESCRIBABLE = 'A value was thrown that cannot be described: it throws when it is read.'
+const UNDESCRIBABLE =
+  'A value was thrown that cannot be read: reading it throws. Throw an Error instead.'
 
 /**
- * The thrown value, if reading it is safe; else an error in its place. Everything behind the call of a user's function
- * (rules, stores, logs, settlements) may then read what was thrown.
+ * Returns the thrown value if it can be read safely, otherwise an error in its place. All later code (rules, stores,
+ * logs, settlements) may then read it.
  */
 export function toReadableError(thrown: unknown): unknown {
   try {

@@ -6,16 +6,19 @@ import type { Logger } from './logger.ts'
 import type { Runtime } from './runtime.ts'
 import type { Settlement } from './settlement.ts'
 
-/** What a user holds of a guard. */
+/** The guard as its user sees it. */
 export interface Guard {
   readonly consumer: string
   process(delivery: Delivery): Promise<Settlement>
   processBatch(deliveries: readonly Delivery[]): Promise<readonly Settlement[]>
-  /** No new claims; running handlers end (bounded by `deadlineMs`); then no timers are left. The user's clients stay open. */
+  /**
+   * Stops new claims, lets running handlers end within `deadlineMs`, and clears all timers. The user's clients stay
+   * open.
+   */
   close(): Promise<void>
 }
 
-/** The guard's settings after defaults, as adapters need them. */
+/** The settings of the guard that adapters need, with defaults applied. */
 export interface GuardSettings {
   readonly consumer: string
   readonly concurrency: number
@@ -27,16 +30,16 @@ export interface GuardSettings {
   readonly transaction: 'each' | 'batch'
   readonly hasInbox: boolean
   readonly hasLeases: boolean
-  /** Lanes come from the `orderingKey` option: an adapter cannot tell which deliveries share one. */
+  /** The `orderingKey` option defines the lanes, so an adapter cannot tell which deliveries share one. */
   readonly lanesAreUsers: boolean
 }
 
 export interface RunHooks {
   /** Called once per delivery as soon as its settlement is known, in any order. */
   readonly onSettlement?: ((index: number, settlement: Settlement) => void) | undefined
-  /** Aborted: nothing more is started; what did not start answers `abandon: closing`. */
+  /** When aborted, no more runs start. Deliveries that have not started answer `abandon: closing`. */
   readonly stop?: AbortSignal | undefined
-  /** Aborted: the signals of running handlers abort too. */
+  /** When aborted, the signals of running handlers abort too. */
   readonly abort?: AbortSignal | undefined
 }
 
@@ -49,26 +52,26 @@ export type Availability =
     }
 
 /**
- * What adapters use of a guard beyond {@link Guard}; not for users.
+ * The part of a guard that adapters use beyond {@link Guard}. Not for users.
  *
- * The order is fixed: `run` has stored everything before it answers; the adapter then settles with the broker.
+ * The order is fixed: `run` stores everything before it answers, then the adapter settles with the broker.
  */
 export interface GuardPort {
   readonly settings: GuardSettings
   readonly runtime: Runtime
   readonly logger: Logger
   /**
-   * Opens the stores now rather than at the first delivery, so that start-up errors come at start.
+   * Opens the stores now instead of at the first delivery, so that configuration errors appear at start.
    *
    * @throws {@link ConfigurationError} | {@link StoreUnavailableError}
    */
   open(): Promise<void>
-  /** Never rejects: every failure is a settlement. Same order as the deliveries. */
+  /** Never rejects: every failure is a settlement. The settlements have the order of the deliveries. */
   run(deliveries: readonly Delivery[], hooks?: RunHooks): Promise<readonly Settlement[]>
   /**
-   * Publishes the dead letter that a `dead-letter` settlement of {@link run} names, at most once among all
-   * processes that hold it. `recorded`: there is nothing to publish to settle the delivery with, its record is
-   * enough. `retry`: not now; the delivery must come back.
+   * Publishes the dead letter of a `dead-letter` settlement of {@link run}, at most once among all processes that hold
+   * it. `recorded`: the record is enough, and there is nothing to publish. `retry`: publishing failed, and the delivery
+   * must come back.
    */
   publishDeadLetter(
     settlement: Settlement,
@@ -77,12 +80,12 @@ export interface GuardPort {
     | { readonly kind: 'published' | 'already' }
     | { readonly kind: 'retry'; readonly error?: unknown }
   >
-  /** The guard's poller publishes parked dead letters from this source; the answer unregisters. */
+  /** Lets the guard's poller publish parked dead letters from this source. The returned function unregisters. */
   registerPublisher(
     source: { readonly broker: string; readonly queue: string },
     publish: Publish,
   ): () => void
-  /** Whether it makes sense to fetch deliveries now. */
+  /** Whether the adapter should fetch deliveries now. */
   availability(): Availability
 }
 
@@ -92,7 +95,7 @@ export function attachPort(guard: Guard, port: GuardPort): void {
   Object.defineProperty(guard, PORT, { value: port })
 }
 
-/** @throws {@link ConfigurationError} when `guard` was not made by `createGuard` or `createBatchGuard`. */
+/** @throws {@link ConfigurationError} if `guard` was not made by `createGuard` or `createBatchGuard`. */
 export function portOf(guard: Guard): GuardPort {
   const port: unknown = Reflect.get(guard, PORT)
   if (port === undefined) {

@@ -2,34 +2,36 @@ import type { OwnerToken } from './brands.ts'
 import type { GuardEvent } from './delivery.ts'
 import type { DeadLetterRef, IdentifiedEvent } from './inbox.ts'
 
-/** An event in hand: identified, and claimed where there is a lease store. */
+/** An event in flight: identified, and claimed if there is a lease store. */
 export interface InFlightEvent {
   readonly event: IdentifiedEvent
   readonly payload: unknown
-  /** Members of one lane run in delivery order; without a lane, an event is on its own. */
+  /** Members of one lane run in delivery order. Without a lane, the event is independent. */
   readonly lane: string | undefined
-  /** It may have been begun before: its attempt is recorded before the run. */
+  /** The event may have been started before, so its attempt is recorded before the run. */
   readonly suspect: boolean
-  /** Runs from the store; its delivery is no broker's. The record to resolve is a refused message's. */
+  /**
+   * The event runs from the inbox, not from a broker's delivery. For a refused message, this is the record to resolve.
+   */
   readonly parked?: DeadLetterRef | undefined
-  /** A stored event that today's options refuse: its run fails with this, the handler does not see it. */
+  /** The current options refuse this stored event. Its run fails with this error before the handler is called. */
   readonly refusal?: Error | undefined
   readonly lease?: MemberLease | undefined
-  /** Of the lease store; the truth only without an inbox. */
+  /** The lease store's count. Authoritative only without an inbox. */
   readonly leaseAttempt?: number | undefined
-  /** Taken over without an inbox, and `onTakeover` has not answered: only another takeover may follow. */
+  /** Taken over without an inbox, and `onTakeover` has not answered. Only another takeover may follow. */
   readonly isUndecided?: boolean | undefined
 }
 
 export interface MemberLease {
   readonly ownerToken: OwnerToken
-  /** Aborted once the lease is lost. */
+  /** Aborted when the lease is lost. */
   readonly lost: AbortSignal
 }
 
 /**
- * The event as one run of the handler gets it. Headers, source and body are its own: what a handler changes must reach
- * neither its next run nor the dead letter.
+ * The event for one run of the handler. Headers, source and body are copies, so changes by the handler reach neither
+ * its next run nor the dead letter.
  */
 export function toGuardEvent(
   member: InFlightEvent,
@@ -43,7 +45,7 @@ export function toGuardEvent(
     ...event.delivery,
     headers: { ...headers },
     source: { ...source },
-    // Copied when it is read: most handlers never look at the bytes. The species of a Buffer is a Buffer.
+    // Copied on first access, because most handlers never read the bytes. `slice` of a Buffer returns a Buffer.
     get body() {
       ownBody ??= Uint8Array.prototype.slice.call(body)
       return ownBody

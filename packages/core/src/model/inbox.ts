@@ -5,7 +5,7 @@ import type { Logger } from './logger.ts'
 import type { Runtime } from './runtime.ts'
 import type { DeadLetterReason } from './settlement.ts'
 
-/** An event after step 1: what all stores key by and compare. */
+/** An event after step 1, with the values that all stores use as key and compare. */
 export interface IdentifiedEvent {
   readonly id: EventId
   readonly key: EventKey
@@ -21,15 +21,15 @@ export interface CountedEvent {
   readonly attempt: number
 }
 
-/** What a guard tells its inbox once, before the first claim. */
+/** The registration that a guard sends to its inbox once, before the first claim. */
 export interface ConsumerRegistration {
   readonly consumer: string
   readonly dedupWindowMs: number
-  /** Version of the fingerprint rule, 0 = none. Two guards of one consumer that disagree are told. */
+  /** Version of the fingerprint rule, 0 = none. If two guards of one consumer differ, a warning is logged. */
   readonly fingerprintRule: number
-  /** Attempts before an event is buried. Runs that gave no verdict may be three times as many. */
+  /** Attempts before an event is dead-lettered. Runs without a verdict may be three times as many. */
   readonly maxAttempts: number
-  /** Transactions the guard wants side by side, and whether its user asked for that number. */
+  /** Concurrent transactions that the guard wants, and whether its user set that number. */
   readonly concurrency: number
   readonly concurrencyChosen: boolean
   readonly logger: Logger
@@ -41,23 +41,23 @@ export interface Inbox<Tx> {
   /**
    * Registers the consumer and checks that the tables fit this code.
    *
-   * Another guard of the consumer with another fingerprint rule or window is told by a warning: rules change while
-   * a deployment rolls, and fingerprints of different rules never conflict.
+   * If another guard of the consumer has another fingerprint rule or window, a warning is logged. Rules change during a
+   * rolling deployment, and fingerprints of different rules never conflict.
    *
-   * @throws {@link ConfigurationError} tables missing or too new, pool too small.
-   * @throws {@link StoreUnavailableError} to be tried again.
+   * @throws {@link ConfigurationError} if tables are missing or too new, or the pool is too small.
+   * @throws {@link StoreUnavailableError} if the store is down. The guard tries again.
    */
   open(registration: ConsumerRegistration): Promise<InboxSession<Tx>>
 }
 
-/** Its effect is committed. */
+/** An event whose effect is committed. */
 export interface DoneEvent {
   readonly kind: 'done'
   readonly fingerprint: Fingerprint
   readonly result?: Json | undefined
 }
 
-/** What is stored of an event. Ages and waits are milliseconds on the store's clock. */
+/** The stored state of an event. Ages and waits are milliseconds on the store's clock. */
 export type Known =
   | { readonly kind: 'absent' }
   | DoneEvent
@@ -77,7 +77,7 @@ export type Known =
       readonly alone: boolean
     }
   | {
-      /** State `r`: begun, no verdict yet. */
+      /** State `r`: started, no verdict yet. */
       readonly kind: 'running'
       readonly fingerprint: Fingerprint
       readonly attempt: number
@@ -92,9 +92,9 @@ export type BeginClaim =
 
 export interface BeginRequest {
   readonly claim: BeginClaim
-  /** Longest wait for one row held by another transaction, ms. */
+  /** Maximum wait for one row that another transaction holds, ms. */
   readonly waitMs: number
-  /** What is left of the deadline, ms: no statement and no silence may last longer. */
+  /** Time left until the deadline, ms. No statement and no idle time in the transaction may last longer. */
   readonly budgetMs: number
 }
 
@@ -102,17 +102,17 @@ export type Begun<Tx> =
   | {
       readonly kind: 'open'
       readonly transaction: InboxTransaction<Tx>
-      /** The events whose row this transaction holds now, at least one unless none was asked for. */
+      /** The events whose rows this transaction holds now. At least one, unless none was requested. */
       readonly claimed: ReadonlySet<EventId>
     }
-  /** No event could be claimed; nothing is open. `done`: in their order those that are done, where the store looked. */
+  /** No event could be claimed, and nothing is open. `done` lists the done events in order, if the store looked. */
   | { readonly kind: 'none'; readonly done?: readonly (DoneEvent | undefined)[] | undefined }
-  /** A row stayed held by another transaction for `waitMs`; nothing is open. */
+  /** Another transaction held a row for longer than `waitMs`. Nothing is open. */
   | { readonly kind: 'held' }
 
 /**
- * How the transaction looks on the wire: `failed` after a statement failed (25P02 follows), `ended` when a
- * handler ended it itself, `broken` when the connection is gone.
+ * The state of the transaction on the connection. `failed`: a statement failed, and 25P02 follows. `ended`: a handler
+ * ended the transaction itself. `broken`: the connection is lost.
  */
 export type TransactionStatus = 'open' | 'failed' | 'ended' | 'broken'
 
@@ -122,32 +122,32 @@ export type CommitAnswer =
   | { readonly kind: 'rolled-back'; readonly error: unknown }
   /** The connection ended after COMMIT was sent. */
   | { readonly kind: 'unknown'; readonly error: OncewardError }
-  /** Committed here but not replicated as demanded (warning 01000). */
+  /** Committed here, but not replicated as required (warning 01000). */
   | { readonly kind: 'not-replicated'; readonly error: OncewardError }
 
 export interface Commit {
-  /** JSON texts to store, by event. */
+  /** The JSON texts to store, by event. */
   readonly results: ReadonlyMap<EventId, string>
-  /** Events that had trouble before: their `failed_events` rows go in this transaction. */
+  /** Events that failed before. Their `failed_events` rows are deleted in this transaction. */
   readonly recovered: readonly EventId[]
 }
 
 /** One open business transaction. After commit, rollback or revoke, `tx` refuses. */
 export interface InboxTransaction<Tx> {
-  /** The user's own handle. */
+  /** The transaction handle that the user's handler gets. */
   readonly tx: Tx
-  /** As of the last answer of the server. */
+  /** The status after the last answer of the server. */
   status(): TransactionStatus
-  /** From now on the handle refuses with `error`; a running statement is cancelled. */
+  /** Makes the handle refuse with `error` from now on, and cancels a running statement. */
   revoke(error: OncewardError): void
   commit(commit: Commit): Promise<CommitAnswer>
   /** Never throws: a connection that cannot roll back is destroyed. */
   rollback(): Promise<void>
-  /** Rolls back and records the failures in one flush. As {@link InboxSession.fail}. */
+  /** Rolls back and records the failures in one round trip. Like {@link InboxSession.fail}. */
   rollbackAndFail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]>
   /**
-   * A handler ended this transaction itself: deletes the rows that *it* committed (same `xmin`) for events
-   * that did not run.
+   * Called after a handler ended this transaction itself. Deletes the rows that this transaction committed (same
+   * `xmin`) for events that did not run.
    */
   retract(events: readonly IdentifiedEvent[]): Promise<void>
 }
@@ -158,11 +158,11 @@ export type CountAnswer =
       readonly token: OwnerToken
       readonly attempt: number
     }
-  /** A live owner holds the row, or it was counted less than five seconds ago. */
+  /** A live owner holds the row, or the row was counted less than five seconds ago. */
   | { readonly kind: 'held' }
-  /** The state is another one by now: classify again. */
+  /** The state has changed meanwhile: classify again. */
   | { readonly kind: 'changed' }
-  /** Attempts (or runs without verdict) were spent; it is dead now, unpublished. */
+  /** The attempts, or the runs without a verdict, were spent. The event is dead-lettered now and not published yet. */
   | {
       readonly kind: 'buried'
       readonly reason: DeadLetterReason
@@ -171,7 +171,7 @@ export type CountAnswer =
 
 interface Verdict {
   readonly event: IdentifiedEvent
-  /** Of the count; undefined after a clean run, which left no row. */
+  /** The token of the count. Undefined after a clean run, which left no row. */
   readonly token?: OwnerToken | undefined
   readonly attempt: number
   readonly error: unknown
@@ -186,13 +186,13 @@ export interface Burial extends Verdict {
 export interface Release {
   readonly event: IdentifiedEvent
   readonly token: OwnerToken
-  /** `given-back`: attempt − 1, due now. `no-verdict`: the same, and counted apart. */
+  /** `given-back`: attempt − 1, due now. `no-verdict`: the same, and the run is counted separately. */
   readonly as: 'given-back' | 'no-verdict'
 }
-/** `lost`: the row is not this owner's any more; nothing changed. */
+/** `lost`: the row has another owner now, and nothing changed. */
 export type VerdictAnswer = 'recorded' | 'lost'
 
-/** A message that never touches the state of the event whose key it bears. */
+/** A refused message. It never changes the state of the event that has the same key. */
 export interface Refusal {
   readonly delivery: Delivery
   readonly reason: DeadLetterReason
@@ -200,12 +200,12 @@ export interface Refusal {
   readonly key?: string | undefined
 }
 
-/** Names a dead letter: a buried event or a refused message. */
+/** Identifies a dead letter: a dead-lettered event or a refused message. */
 export type DeadLetterRef =
   | { readonly kind: 'event'; readonly id: EventId }
   | { readonly kind: 'refused'; readonly id: string }
 
-/** What is published to a dead-letter place. */
+/** The message that is published to a dead-letter queue. */
 export interface DeadLetter {
   readonly ref: DeadLetterRef
   readonly consumer: string
@@ -218,10 +218,10 @@ export interface DeadLetter {
   readonly delivery: Delivery
 }
 
-/** Hands a dead letter to the broker; resolves once the broker confirmed it. */
+/** Hands a dead letter to the broker. Resolves once the broker has confirmed it. */
 export type Publish = (letter: DeadLetter) => Promise<void>
 
-/** `held`: another process is publishing it right now. `gone`: it is no dead letter any more. */
+/** `held`: another process is publishing it now. `gone`: it is no longer a dead letter. */
 export type PublishAnswer = 'published' | 'already' | 'held' | 'gone'
 
 /** A stored delivery that the guard's own poller runs or publishes. */
@@ -229,35 +229,35 @@ export interface DueEvent {
   readonly ref: DeadLetterRef
   readonly what: 'run' | 'publish'
   readonly delivery: Delivery
-  /** The stored identity; undefined for refused messages, which are identified anew. */
+  /** The stored identity. Undefined for refused messages, which are identified again. */
   readonly identity?: Omit<IdentifiedEvent, 'delivery'> | undefined
 }
 
 export interface SweepStep {
   readonly deleted: number
-  /** Whether the walk through the table is complete. */
+  /** Whether the sweep has reached the end of the table. */
   readonly finished: boolean
 }
 
-/** One guard's use of an inbox. All methods but the transaction's are own short transactions. */
+/** An inbox as one guard uses it. All methods except those of the transaction are short transactions of their own. */
 export interface InboxSession<Tx> {
-  /** What the pool can carry, at most what was asked for. */
+  /** The number of transactions that the pool can carry, at most the requested number. */
   readonly concurrency: number
-  /** For hashed keys in logs and metrics; the same in all processes. */
+  /** Secret for hashed keys in logs and metrics. The same in all processes. */
   readonly secret: Uint8Array
   /**
-   * Names the tables and the history that commits are part of. Another one after a failover, a restore or a crash,
-   * because what was committed before may be gone then.
+   * Identifies the tables and the history that commits belong to. It changes after a failover, a restore or a crash,
+   * because earlier commits may then be lost.
    */
   identity(): Promise<string>
-  /** @throws {@link StoreUnavailableError} nothing is open then, and nothing stays claimed. */
+  /** @throws {@link StoreUnavailableError} if the store is down. Nothing is open then, and nothing stays claimed. */
   begin(request: BeginRequest): Promise<Begun<Tx>>
-  /** Reads what is stored, one statement, in order. */
+  /** Reads the stored states in one statement, in order. */
   classify(events: readonly IdentifiedEvent[]): Promise<readonly Known[]>
   /**
-   * Records attempt 1 (state `r`) for those without a row; undefined for the others. One statement.
+   * Records attempt 1 (state `r`) for the events without a row. Answers undefined for the others. One statement.
    *
-   * @param waitMs - Longest wait for rows held by others, all together.
+   * @param waitMs - Maximum total wait for rows that other transactions hold.
    */
   suspect(
     events: readonly IdentifiedEvent[],
@@ -270,8 +270,8 @@ export interface InboxSession<Tx> {
     | { readonly kind: 'held' }
   >
   /**
-   * Counts one more attempt of events whose run starts now. `together`: of events that are due (`w`) and not to be
-   * run alone; `alone`: also of replayed ones and of those that ended without a verdict (`r`, not young).
+   * Counts one more attempt of events whose run starts now. `together`: events that are due (`w`) and need not run
+   * alone. `alone`: also replayed events and events without a verdict (`r`, not young).
    */
   count(
     events: readonly IdentifiedEvent[],
@@ -281,17 +281,17 @@ export interface InboxSession<Tx> {
   bury(burials: readonly Burial[]): Promise<readonly VerdictAnswer[]>
   release(releases: readonly Release[]): Promise<readonly VerdictAnswer[]>
   refuse(refusals: readonly Refusal[]): Promise<readonly DeadLetterRef[]>
-  /** Publishes under the row's lock and marks it published in the same transaction. */
+  /** Publishes under the row's lock, and marks the row as published in the same transaction. */
   publish(ref: DeadLetterRef, publish: Publish, budgetMs: number): Promise<PublishAnswer>
-  /** Parked events that are due, and dead parked ones to publish; rows held by others are left out. */
+  /** Parked events that are due, and parked dead letters to publish. Skips rows that other transactions hold. */
   due(limit: number): Promise<readonly DueEvent[]>
-  /** A replayed refused message was dealt with: forget it. */
+  /** Deletes the record of a replayed refused message. */
   resolveRefused(id: string): Promise<void>
-  /** Deletes some done rows older than the window. `undefined`: another process sweeps. */
+  /** Deletes some done rows that are older than the window. `undefined`: another process sweeps. */
   sweep(): Promise<SweepStep | undefined>
   /**
-   * What an error that came out of a statement means: `serialization` (40001, 40P01), `store` (connection,
-   * resources, shutdown: says nothing about the event), `other`.
+   * Classifies an error of a statement: `serialization` (40001, 40P01), `store` (connection, resources or shutdown,
+   * which says nothing about the event), `other`.
    */
   diagnose(error: unknown): 'serialization' | 'store' | 'other'
 }

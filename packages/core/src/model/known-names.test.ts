@@ -20,8 +20,8 @@ function problemOf(options: unknown): string {
   }
 }
 
-describe('options with names that the function does not have', () => {
-  test('known names pass, also when they are undefined', () => {
+describe('options with unknown names', () => {
+  test('known names pass, even if they are undefined', () => {
     expect(problemOf({ queueUrl: 'q', signal: undefined })).toBe('')
     expect(problemOf({})).toBe('')
     expect(problemOf(Object.create(null))).toBe('')
@@ -42,7 +42,7 @@ describe('options with names that the function does not have', () => {
   })
 
   test.each(['x', 'prefetch', '__proto__x', 'constructor', 'toString', ''])(
-    '%s is refused with the names that are known',
+    '%s is refused, and the error lists the known names',
     (name) => {
       expect(problemOf({ [name]: 1 })).toBe(
         `consumeSqs does not know "${name}". It knows: queueUrl, visibilityMs, signal, by.`,
@@ -50,7 +50,7 @@ describe('options with names that the function does not have', () => {
     },
   )
 
-  test('all unknown names are told at once', () => {
+  test('one error names all unknown names', () => {
     expect(problemOf({ queueURL: 1, prefetch: 1 }).split('\n')).toHaveLength(2)
   })
 
@@ -59,12 +59,12 @@ describe('options with names that the function does not have', () => {
     ['a text', 'postgres://user:hunter2@db/app'],
     ['an array', ['postgres://user:hunter2@db/app']],
     ['a number', 5],
-  ])('%s instead of an object is refused, and not shown', (_name, options) => {
+  ])('%s instead of an object is refused, and the value is not shown', (_name, options) => {
     expect(problemOf(options)).toMatch(/^consumeSqs expected an object of options, got /)
     expect(problemOf(options)).not.toContain('hunter2')
   })
 
-  test('a name that is a connection string, or endless, does not stand in the error', () => {
+  test('an error does not contain a name that is a connection string or very long', () => {
     expect(problemOf({ 'postgres://user:hunter2@db/app': 1 })).not.toContain('hunter2')
     expect(problemOf({ ['x'.repeat(100_000)]: 1 }).length).toBeLessThan(300)
   })

@@ -1,14 +1,14 @@
 import { ConfigurationError } from './errors.ts'
 import { shown } from './shown.ts'
 
-/** Names of options; `true` for each, so that the compiler demands all fields of an interface. */
+/** Names of options. Each is `true`, so that the compiler demands all fields of an interface. */
 export type KnownNames<Options> = Readonly<Record<keyof Options & string, true>>
 
 /**
- * Refuses an options argument that is no object, and names in it that the function does not have: a misspelt option
- * would be its default, silently.
+ * Refuses an options argument that is not an object, and unknown option names. Otherwise a misspelt option would
+ * silently have its default value.
  *
- * @param caller - The function that was called, as its user writes it.
+ * @param caller - The name of the called function, as its user writes it.
  * @throws {@link ConfigurationError}: `consumeSqs does not know "queueURL", did you mean "queueUrl"?`
  */
 export function refuseUnknownNames<Options extends object>(
@@ -24,7 +24,7 @@ export function refuseUnknownNames<Options extends object>(
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
 }
 
-/** A sentence for each name that is not known. */
+/** One error text for each unknown name. */
 export function unknownNames(
   caller: string,
   names: readonly string[],
@@ -40,7 +40,7 @@ export function unknownNames(
     })
 }
 
-/** The known name that the writer most likely meant, if one is near. */
+/** The known name that is closest to the given one, if one is close enough. */
 function nearestOf(name: string, known: readonly string[]): string | undefined {
   const ranked = known
     .map((candidate) => ({ candidate, distance: distanceOf(plain(name), plain(candidate)) }))
@@ -52,7 +52,7 @@ function nearestOf(name: string, known: readonly string[]): string | undefined {
   return known.find((candidate) => beginsAlike(plain(name), plain(candidate)))
 }
 
-/** `queue_URL`, `queue-url` and `queueUrl` are alike. */
+/** `queue_URL`, `queue-url` and `queueUrl` are equal. */
 const plain = (name: string): string =>
   name
     .slice(0, 64)
@@ -61,13 +61,13 @@ const plain = (name: string): string =>
 
 const SHORTEST_BEGINNING = 4
 
-/** Whether half of the known name was written, such as `visibilityTimeoutMs` for `visibilityMs`. */
+/** Whether the two names begin alike, such as `visibilityTimeoutMs` and `visibilityMs`. */
 function beginsAlike(name: string, candidate: string): boolean {
   const needed = Math.max(SHORTEST_BEGINNING, Math.ceil(candidate.length / 2))
   return candidate.length >= needed && name.startsWith(candidate.slice(0, needed))
 }
 
-/** Letters to insert, remove, replace or swap with their neighbour (optimal string alignment). */
+/** The number of insertions, deletions, replacements and swaps of letters (optimal string alignment). */
 function distanceOf(one: string, other: string): number {
   let [before, last] = [[] as number[], Array.from({ length: other.length + 1 }, (_, at) => at)]
   for (let row = 1; row <= one.length; row++) {

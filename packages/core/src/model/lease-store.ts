@@ -3,18 +3,18 @@ import type { Logger } from './logger.ts'
 import type { Runtime } from './runtime.ts'
 import type { DeadLetterReason } from './settlement.ts'
 
-/** A request to process one event. `ownerToken` is new for each claim; resending the same one is harmless. */
+/** A request to process one event. Each claim has a new `ownerToken`. Sending the same claim twice is harmless. */
 export interface Claim {
   readonly id: EventId
   readonly fingerprint: Fingerprint
   readonly ownerToken: OwnerToken
   /** Milliseconds on the store's clock. */
   readonly leaseMs: number
-  /** Attempts after which a claim answers `dead`. Undefined beside an inbox, which has the truth. */
+  /** Attempts after which a claim answers `dead`. Undefined with an inbox, which counts the attempts itself. */
   readonly maxAttempts?: number | undefined
 }
 
-/** Times are *remaining milliseconds* on the store's clock, never instants. */
+/** Times are *remaining milliseconds* on the store's clock, not instants. */
 export type ClaimResult =
   | {
       readonly kind: 'acquired'
@@ -26,7 +26,7 @@ export type ClaimResult =
   | { readonly kind: 'duplicate'; readonly result?: Json | undefined }
   | { readonly kind: 'dead'; readonly reason: DeadLetterReason }
   | { readonly kind: 'conflict' }
-  /** Nothing was claimed, and what the store has says nothing now: beside an inbox, that is asked instead. */
+  /** Nothing was claimed, and the store's entry cannot be used now. With an inbox, the inbox is asked instead. */
   | { readonly kind: 'unknown' }
 
 export interface Held {
@@ -36,14 +36,14 @@ export interface Held {
 
 export type HeldAnswer = 'held' | 'lost'
 
-/** What a guard tells its lease store once, before the first claim. */
+/** The registration that a guard sends to its lease store once, before the first claim. */
 export interface LeaseRegistration {
   readonly consumer: string
   readonly leaseMs: number
   readonly dedupWindowMs: number
   /**
-   * Names the history of the inbox's database ({@link InboxSession.identity}): what a store remembers as done holds
-   * in that history alone. Undefined without an inbox; the store is the truth then.
+   * Identifies the history of the inbox's database ({@link InboxSession.identity}). Entries for done events are valid
+   * only in that history. Undefined without an inbox: the lease store then decides alone.
    */
   readonly identity?: (() => Promise<string>) | undefined
   readonly logger: Logger
@@ -51,15 +51,15 @@ export interface LeaseRegistration {
 }
 
 /**
- * Where live claims are. All methods take many, answer in order and cost one round trip. A key that is in a batch
- * several times is judged in the order of the batch.
+ * Stores the live claims. All methods take many events, answer in order and cost one round trip. If a batch contains a
+ * key several times, the store handles its entries in the order of the batch.
  *
- * @throws {@link StoreUnavailableError} when the store does not answer; what was asked may have happened.
+ * @throws {@link StoreUnavailableError} if the store does not answer. The request may have been carried out.
  */
 export interface LeaseSession {
   claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]>
   renew(held: readonly Held[], leaseMs: number): Promise<readonly HeldAnswer[]>
-  /** After the commit, never before. `rememberMs`: how long the store must answer `duplicate`. */
+  /** Called only after the commit. `rememberMs`: how long the store must answer `duplicate`. */
   complete(
     done: readonly (Held & { readonly result?: Json | undefined })[],
     rememberMs: number,
@@ -73,24 +73,26 @@ export interface LeaseSession {
 }
 
 /**
- * What operators do to events of guards without an inbox. Beside an inbox dead letters are in Postgres, and no lease
- * hides an event that is replayed there.
+ * Operations on events of guards without an inbox. With an inbox, dead letters are in Postgres, and no lease blocks an
+ * event that is replayed there.
  */
 export interface LeaseOperators {
-  /** Dead events run again, due now, with all their attempts. Answers which were dead. */
+  /** Makes dead-lettered events due now, with all their attempts. Answers which events were dead-lettered. */
   replay(ids: readonly EventId[]): Promise<readonly boolean[]>
-  /** Events are unknown again, whatever they were: the next delivery runs. Answers which were known. */
+  /**
+   * Deletes the entries of events in any state, so that their next delivery runs. Answers which events had an entry.
+   */
   forget(ids: readonly EventId[]): Promise<readonly boolean[]>
 }
 
-/** A store of leases that a user hands to any number of guards. */
+/** A lease store that a user passes to any number of guards. */
 export interface LeaseStore extends LeaseSession {
   /**
-   * What one guard uses instead of the store itself; a store without it treats all guards alike.
+   * Opens the session of one guard. A store without this method treats all guards alike.
    *
-   * @throws {@link ConfigurationError} when the store cannot do what this guard needs.
-   * @throws {@link StoreUnavailableError} to be tried again. Beside an inbox it must not throw that: there the
-   * store is a fast path, and may come back later.
+   * @throws {@link ConfigurationError} if the store cannot do what this guard needs.
+   * @throws {@link StoreUnavailableError} if the store is down. With an inbox it must not be thrown: the store is then
+   * only a fast path, and may come back later.
    */
   open?(registration: LeaseRegistration): Promise<LeaseSession>
 }

@@ -6,7 +6,7 @@ const emitWarning = vi.spyOn(process, 'emitWarning').mockImplementation(() => un
 afterEach(() => emitWarning.mockClear())
 
 test.each(['warn', 'error'] as const)(
-  '%s becomes a process warning, hostile strings escaped',
+  '%s becomes a process warning with escaped control characters',
   (level) => {
     defaultLogger[level]({ err: { message: 'a\nb' } }, 'handler failed')
     expect(emitWarning.mock.calls).toEqual([
@@ -18,12 +18,12 @@ test.each(['warn', 'error'] as const)(
   },
 )
 
-test.each(['debug', 'info'] as const)('%s says nothing', (level) => {
+test.each(['debug', 'info'] as const)('%s writes nothing', (level) => {
   defaultLogger[level]({}, 'quiet')
   expect(emitWarning).not.toHaveBeenCalled()
 })
 
-test('pino says which of its levels go nowhere; the console and others hear everything', () => {
+test('pino tells which of its levels are disabled; the console and other loggers write all levels', () => {
   const logger = pino({ level: 'warn' })
   expect([isLevelEnabled(logger, 'debug'), isLevelEnabled(logger, 'warn')]).toEqual([false, true])
   expect([isLevelEnabled(defaultLogger, 'debug'), isLevelEnabled(defaultLogger, 'warn')]).toEqual([

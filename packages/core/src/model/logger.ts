@@ -15,14 +15,14 @@ const warn = (fields: object, message: string): void => {
   process.emitWarning(`onceward: ${message}`, { type: 'OncewardWarning', detail })
 }
 
-/** Whether a line of that level goes anywhere, as far as the logger tells; pino does. */
+/** Whether the logger writes lines of that level. Loggers that cannot tell, unlike pino, count as writing them. */
 export function isLevelEnabled(logger: Logger, level: keyof Logger): boolean {
   if (logger[level] === ignore) return false
   const ask: unknown = Reflect.get(logger, 'isLevelEnabled')
   return typeof ask !== 'function' || Reflect.apply(ask, logger, [level]) !== false
 }
 
-/** The logger, but a line that cannot be written costs nothing: no delivery depends on a log. */
+/** Wraps a logger so that its errors are ignored: no delivery depends on a log line. */
 export function safeLogger(logger: Logger): Logger {
   if (logger === defaultLogger) return logger
   const write =
@@ -32,7 +32,7 @@ export function safeLogger(logger: Logger): Logger {
         const answer: unknown = logger[level](fields, message)
         if (answer instanceof Promise) answer.catch(ignore)
       } catch {
-        // There is no other place to say it.
+        // The error cannot be reported anywhere else.
       }
     }
   return {
@@ -44,5 +44,5 @@ export function safeLogger(logger: Logger): Logger {
   }
 }
 
-/** Used when no logger is given: a handler that fails must not be silent. */
+/** Used if no logger is given, so that a failing handler is still reported. */
 export const defaultLogger: Logger = { debug: ignore, info: ignore, warn, error: warn }

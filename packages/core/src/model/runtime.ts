@@ -1,21 +1,22 @@
 import type { EpochMs } from './brands.ts'
 
 /**
- * Time, randomness and ids: the only way the engine reaches any of them, so that it runs
- * unchanged under a simulated clock.
+ * Time, randomness and ids. The engine gets them only from here, so that it runs unchanged on a simulated clock.
  */
 export interface Runtime {
   /** Wall clock. */
   now(): EpochMs
-  /** Milliseconds on a clock that never jumps. */
+  /** Milliseconds on a monotonic clock. */
   monotonic(): number
   /** Uniform in [0, 1). */
   random(): number
   /** A random UUID. */
   uuid(): string
-  /** One per process, shared by all guards in it: see {@link AloneLock}. */
+  /** One lock per process, shared by all its guards: see {@link AloneLock}. */
   readonly alone: AloneLock
-  /** Calls back once after `delayMs`; the answer cancels. `keepAlive: false` lets the process end meanwhile. */
+  /**
+   * Calls back once after `delayMs`. The returned function cancels. `keepAlive: false` lets the process end meanwhile.
+   */
   setTimer(
     callback: () => void,
     delayMs: number,
@@ -24,13 +25,13 @@ export interface Runtime {
 }
 
 /**
- * "Alone": a fair read/write lock. A run holds it shared; the run of an event whose last attempt gave no
- * verdict holds it exclusively, so that a poison that kills the process takes nobody with it (design.md §6).
+ * A fair read/write lock. Each run holds it shared. An event whose last attempt gave no verdict runs with the lock held
+ * exclusively. If such an event crashes the process, no other event is affected (design.md §6).
  */
 export interface AloneLock {
-  /** The release at once, where nobody stands in the way. */
+  /** The release function, if the lock is free now. */
   tryShared(): (() => void) | undefined
-  /** Resolves with the release once no exclusive holder or earlier waiter is left. */
+  /** Resolves with the release function once there is no exclusive holder and no earlier waiter. */
   shared(): Promise<() => void>
   exclusive(): Promise<() => void>
 }

@@ -10,29 +10,29 @@ export type DeadLetterReason =
   | 'missing-event-key'
   | 'takeover'
 /**
- * Why a delivery was deferred or abandoned, closed. It stands in the settlement, in the record for `observe`, and in the
- * log line, so that an operator can tell the reason from one of them.
+ * Why a delivery was deferred or abandoned. A closed list. The cause is part of the settlement, of the record for
+ * `observe` and of the log line.
  */
 export type DeferCause =
-  /** Another owner's lease of the event is running. */
+  /** Another owner holds the event's lease. */
   | 'held-by-lease'
   /** Another transaction holds the event's row. */
   | 'held-by-row'
   /** Another process counted a run of the event less than five seconds ago, or changed its state meanwhile. */
   | 'running-elsewhere'
-  /** This process has the event in hand: an earlier delivery of it, or its stored copy, runs. */
+  /** This process has the event in flight: an earlier delivery of it, or its stored copy, is running. */
   | 'in-flight-here'
   /** An earlier event with the same ordering key was deferred or abandoned. */
   | 'lane-waits'
   /** The event failed before, and its next attempt is not due yet. */
   | 'not-due'
-  /** The handler failed; attempts are left. */
+  /** The handler failed, and attempts are left. */
   | 'handler-failed'
-  /** A function of the user's that identifies the event (`decode`, `schema`, a resolver) asked for a retry. */
+  /** A user function that identifies the event (`decode`, `schema`, a resolver) asked for a retry. */
   | 'identify-failed'
   /** The event key was used with another payload, and `onConflict` is `'throw'`. */
   | 'conflict'
-  /** The breaker keeps calls from a store that failed before. */
+  /** The circuit breaker blocks calls to a store that failed before. */
   | 'breaker-open'
   /** A store did not answer, or answered with an error. */
   | 'store-error'
@@ -44,11 +44,11 @@ export type DeferCause =
   | 'deadline'
   /** COMMIT got no answer. */
   | 'commit-unknown'
-  /** The commit was not replicated as the server demands (warning 01000). */
+  /** The commit was not replicated as the server requires (warning 01000). */
   | 'not-replicated'
 export type AbandonReason = 'lease-lost' | 'deadline' | 'commit-unknown' | 'closing'
 
-/** What the adapter must do with a delivery. Carried out after the stores know, never before. */
+/** What the adapter must do with a delivery. It acts only after the stores have recorded the outcome. */
 export type Settlement =
   | {
       readonly kind: 'ack'

@@ -1,12 +1,12 @@
 const LONGEST_VALUE = 80
 
-/** A URL, a list of `name=value` with a password in it, or something long before an @: it may hold a secret. */
+/** Matches text that may contain a secret: a URL, `name=value` pairs with a password, or a long text before an @. */
 const MAY_BE_SECRET =
   /:\/\/|@|\b(?:password|passwd|pwd|secret|token|accesskey|sharedaccesskey)\s*=/i
 
 /**
- * A text of the user's as an error or a log line may hold it: one line, bounded, and without what looks like a
- * connection string. Options are mistaken for each other, and an error text goes to places where secrets must not go.
+ * A user's text as errors and log lines may show it: one line, bounded, and without connection strings. Users confuse
+ * options, and error texts go to places where secrets must not go.
  */
 export function shown(text: string): string {
   if (MAY_BE_SECRET.test(text)) {

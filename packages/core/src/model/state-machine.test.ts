@@ -59,7 +59,7 @@ const onlyClaim = (state: EventState, answer: unknown): Row['to'] => ({
   bury: 'lost',
 })
 
-/** design.md §4, row by row. */
+/** The rows of the table in design.md §4. */
 const TABLE: Readonly<Record<string, Row>> = {
   absent: {
     from: absent,
@@ -113,7 +113,7 @@ describe('the table of design.md §4', () => {
     }
   }
 
-  test('has five states and six commands, and this test a row for each', () => {
+  test('has five states and six commands, with a row for each in this test', () => {
     const states = Object.keys(MACHINE)
     expect(states).toEqual(['absent', 'in-progress', 'waiting', 'done', 'dead'])
     for (const row of Object.values(MACHINE)) {
@@ -123,18 +123,18 @@ describe('the table of design.md §4', () => {
   })
 })
 
-describe('an owner whose lease expired but whom nobody replaced', () => {
+describe('an owner whose lease expired but was not taken over', () => {
   const expired = running({ leaseUntil: NOW - 60_000 })
   for (const kind of ['renew', 'complete', 'fail', 'release', 'bury'] as const) {
     test(`may still ${kind}`, () => {
       expect(transition(expired, COMMANDS[kind], NOW).answer).toBe('held')
     })
-    test(`may not ${kind} once another took over`, () => {
+    test(`may not ${kind} after a takeover`, () => {
       const taken = transition(expired, { ...COMMANDS.claim, ownerToken: other }, NOW).state
       expect(transition(taken, COMMANDS[kind], NOW)).toEqual({ state: taken, answer: 'lost' })
     })
   }
-  test('may resend its claim without spending an attempt', () => {
+  test('may resend its claim without using an attempt', () => {
     expect(transition(expired, COMMANDS.claim, NOW)).toEqual({
       state: inProgress('retry', 2),
       answer: { kind: 'acquired', by: 'retry', attempt: 2 },
@@ -147,14 +147,14 @@ describe('a resent claim', () => {
     const long = running({ leaseUntil: NOW + 10 * LEASE })
     expect(transition(long, COMMANDS.claim, NOW).state).toEqual(long)
   })
-  test('is answered at the last attempt too', () => {
+  test('gets the same answer at the last attempt', () => {
     const claim = { ...COMMANDS.claim, maxAttempts: 2 }
     expect(transition(running(), claim, NOW).answer).toMatchObject({ kind: 'acquired' })
   })
 })
 
 describe('release', () => {
-  test('of the first attempt leaves nothing', () => {
+  test('of the first attempt deletes the entry', () => {
     expect(transition(running({ attempt: 1 }), COMMANDS.release, NOW).state).toEqual(absent)
   })
   test('of the first attempt of a parked event leaves it waiting, attempt 0, due now', () => {
@@ -179,13 +179,13 @@ describe('past the last attempt', () => {
     ['an expired claim', running({ owner: other, leaseUntil: NOW, attempt: 5 })],
     ['a due event', waiting({ attempt: 5 })],
   ] as const) {
-    test(`${name} is dead`, () => {
+    test(`${name} is dead-lettered`, () => {
       expect(transition(state, COMMANDS.claim, NOW)).toEqual({
         state: { kind: 'dead', reason: 'attempts-spent', attempt: 5, fingerprint: print },
         answer: { kind: 'dead', reason: 'attempts-spent' },
       })
     })
-    test(`${name} is acquired when the store was given no maximum`, () => {
+    test(`${name} is acquired if the store has no maximum`, () => {
       const claim = { ...COMMANDS.claim, maxAttempts: undefined }
       expect(transition(state, claim, NOW).answer).toMatchObject({ attempt: 6 })
     })

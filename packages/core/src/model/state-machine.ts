@@ -12,7 +12,7 @@
  * | done                      | `duplicate(result?)`               | lost  | lost     | lost | lost    | lost |
  * | dead                      | `dead(reason)`                     | lost  | lost     | lost | lost    | lost |
  *
- * \* An owner whose lease expired but whom nobody replaced still owns it: the token decides, not the clock.
+ * \* An owner whose lease expired but was not taken over still owns the event: the token decides, not the clock.
  * A claim with another fingerprint of the same rule answers `conflict` in every state but absent and changes nothing.
  */
 
@@ -29,7 +29,7 @@ export type EventState =
       readonly owner: OwnerToken
       readonly leaseUntil: number
       readonly attempt: number
-      /** How it was acquired: a resent claim is answered as the first one was. */
+      /** How the event was acquired. A resent claim gets the same answer as the first one. */
       readonly by: AcquiredBy
       readonly fingerprint: Fingerprint
       readonly parked: boolean
@@ -53,7 +53,7 @@ export type EventState =
       readonly fingerprint: Fingerprint
     }
 
-/** One verb of a lease store for one event. Times are durations in milliseconds. */
+/** One command of a lease store for one event. Times are durations in milliseconds. */
 export type Command =
   | {
       readonly kind: 'claim'
@@ -83,7 +83,7 @@ export interface Transition<Answer> {
   readonly answer: Answer
 }
 
-/** What a store answers to a command: the answers of the ports. */
+/** The answer of a store to a command. */
 export type AnswerTo<Kind extends Command['kind']> = Kind extends 'claim' ? ClaimResult : HeldAnswer
 
 type Step<C extends Command> = (
@@ -92,7 +92,7 @@ type Step<C extends Command> = (
   nowMs: number,
 ) => Transition<AnswerTo<C['kind']>>
 
-/** A step for every state and command: deleting a cell does not compile. */
+/** One step for every state and command: a missing cell does not compile. */
 export type Machine = {
   readonly [S in EventState['kind']]: {
     readonly [C in Command['kind']]: (
@@ -105,7 +105,7 @@ export type Machine = {
 
 const lost = (state: EventState): Transition<HeldAnswer> => ({ state, answer: 'lost' })
 
-/** The fence: a step on a claim is taken by the owner of its token and by nobody else, expired or not. */
+/** The fence: only the owner of the token can change a claim, whether the lease has expired or not. */
 const mine =
   <C extends { readonly ownerToken: OwnerToken }>(
     step: (state: InProgress, command: C, nowMs: number) => EventState,
@@ -156,7 +156,7 @@ const toDead = (
   fingerprint: state.fingerprint,
 })
 
-/** A claim for another payload learns nothing about the event and changes nothing. */
+/** A claim with another payload gets no information about the event and changes nothing. */
 const unlessConflict =
   <S extends Exclude<EventState, { kind: 'absent' }>>(
     step: (state: S, claim: Claim, nowMs: number) => Transition<ClaimResult>,
@@ -247,7 +247,7 @@ export const MACHINE: Machine = {
   dead:          { claim: dead,       renew: lost,   complete: lost,   fail: lost, release: lost,     bury: lost },
 }
 
-/** What an operator does, whoever holds the event; undefined where there is nothing to do. */
+/** Operations on an event, whoever holds it. Undefined if there is nothing to do. */
 export const OPERATORS = {
   replay: (state: EventState, nowMs: number): EventState | undefined => {
     if (state.kind !== 'dead') return undefined
@@ -259,23 +259,23 @@ export const OPERATORS = {
 } as const
 
 /**
- * Looks the step up in {@link MACHINE} and takes it. Pure.
+ * Looks up the step in {@link MACHINE} and takes it. Pure.
  *
- * @param nowMs - Milliseconds on the clock that made the instants in `state`.
+ * @param nowMs - Milliseconds on the clock of the instants in `state`.
  */
 export function transition<C extends Command>(
   state: EventState,
   command: C,
   nowMs: number,
 ): Transition<AnswerTo<C['kind']>> {
-  // The row fits the state and the column fits the command, which the compiler cannot follow.
+  // The row matches the state and the column matches the command, which the compiler cannot check.
   const step = MACHINE[state.kind][command.kind] as unknown as Step<C>
   return step(state, command, nowMs)
 }
 
 const VERSION_BITS = 8
 
-/** Whether two fingerprints made by the same rule say that the payloads differ. */
+/** Whether two fingerprints of the same rule differ, which means that the payloads differ. */
 export function isConflict(stored: Fingerprint, seen: Fingerprint): boolean {
   const version = BigInt.asUintN(VERSION_BITS, stored)
   return version !== 0n && version === BigInt.asUintN(VERSION_BITS, seen) && stored !== seen

@@ -15,7 +15,7 @@ const letter: DeadLetter = {
   delivery: { body: Buffer.from('{}'), headers: {}, source: { broker: 'sqs', queue: 'orders' } },
 }
 
-test('says why, how often, since when and from where a message died', () => {
+test('the headers contain reason, attempts, times and origin of a dead letter', () => {
   expect(deadLetterHeaders(letter)).toEqual({
     'x-onceward-reason': 'attempts-spent',
     'x-onceward-consumer': 'billing',
@@ -28,7 +28,7 @@ test('says why, how often, since when and from where a message died', () => {
   })
 })
 
-test('leaves out what is unknown and bounds the error to well formed text', () => {
+test('the headers omit unknown values and limit the error to well-formed text', () => {
   const headers = deadLetterHeaders({ ...letter, key: undefined, error: `x${'😀'.repeat(2_000)}` })
   expect(headers).not.toHaveProperty('x-onceward-key')
   expect(headers['x-onceward-error']?.length).toBe(1_024)

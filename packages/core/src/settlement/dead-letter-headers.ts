@@ -3,8 +3,9 @@ import type { DeadLetter } from '../model/inbox.ts'
 const ERROR_LENGTH = 1_024
 
 /**
- * The standard headers of a published dead letter, the most telling first: a broker that has room for fewer takes
- * them in this order. They say why the message is here; its own headers, and with them its identity, stay beside.
+ * The standard headers of a published dead letter, the most important first. A broker with room for fewer headers takes
+ * them in this order. They say why the message was dead-lettered. The message's own headers, which hold its identity,
+ * are kept.
  */
 export function deadLetterHeaders(letter: DeadLetter): Readonly<Record<string, string>> {
   const headers = {
@@ -21,7 +22,7 @@ export function deadLetterHeaders(letter: DeadLetter): Readonly<Record<string, s
   return Object.fromEntries(present) as Readonly<Record<string, string>>
 }
 
-/** `orders/2/41` on Kafka: topic, partition, offset. */
+/** On Kafka `orders/2/41`: topic, partition, offset. */
 function originOf({ delivery }: DeadLetter): string {
   const { position, queue } = delivery.source
   return position === undefined ? queue : `${queue}/${position}`

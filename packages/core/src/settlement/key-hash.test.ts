@@ -4,7 +4,7 @@ import { hashKey } from './key-hash.ts'
 
 const secret = new Uint8Array(32).fill(7)
 
-test('is short hex, the same for the same key and secret, and another for any other', () => {
+test('the hash is short hex, equal for equal keys and secrets, and different otherwise', () => {
   const hash = hashKey(secret, 'order-1')
   expect(hash).toMatch(/^[0-9a-f]{16}$/)
   expect(hashKey(secret, 'order-1')).toBe(hash)
@@ -13,7 +13,7 @@ test('is short hex, the same for the same key and secret, and another for any ot
 })
 
 test.each([0, 1, 32, 64, 65, 200])(
-  'is the HMAC that others compute, for a secret of %i bytes',
+  'the hash equals the HMAC of node:crypto, for a secret of %i bytes',
   (size) => {
     const own = new Uint8Array(size).fill(9)
     for (const key of ['', 'order-1', 'ä\u0000\ud83d\ude00', 'x'.repeat(1_024)]) {

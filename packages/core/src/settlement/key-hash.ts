@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
 
-/** 64 bits: enough to find an event in logs, too few to name one anywhere else. */
+/** 64 bits: enough to find an event in logs, too few to identify it anywhere else. */
 const HEX_DIGITS = 16
 
-/** Bytes of a block of SHA-256. */
+/** Block size of SHA-256, bytes. */
 const BLOCK = 64
 
 interface Pads {
@@ -14,12 +14,12 @@ interface Pads {
 const padsOfSecret = new WeakMap<Uint8Array, Pads>()
 
 /**
- * What logs and metrics carry instead of the key: keys are often order numbers or e-mail addresses.
+ * The hash that logs and metrics contain instead of the key, because keys are often order numbers or e-mail addresses.
  *
- * HMAC-SHA-256 from its two hashes: `createHmac` takes a new key object for each call, ten times as long, and this
- * runs once per delivery.
+ * Computes HMAC-SHA-256 from two plain hashes. `createHmac` takes ten times as long, because it creates a key object
+ * for each call, and this function runs once per delivery.
  *
- * @param secret - `settings.secret` of the inbox: the same in all processes, so that their logs agree.
+ * @param secret - `settings.secret` of the inbox, which is the same in all processes, so that their logs match.
  * @see https://www.rfc-editor.org/rfc/rfc2104
  */
 export function hashKey(secret: Uint8Array, key: string): string {

@@ -12,7 +12,7 @@ import { type Outcome, settlementOf } from './outcome.ts'
 
 const error = new LeaseLostError('The lease was lost.')
 
-/** The level of the line that an outcome gets. */
+/** The log level of an outcome. */
 function levelOf(outcome: Outcome): string | undefined {
   let heard: string | undefined
   const hear = (level: keyof Logger) => () => {
@@ -30,24 +30,28 @@ function levelOf(outcome: Outcome): string | undefined {
   return heard
 }
 
-// Red when what a drain or a rebalance hands back is a warning: thousands of lines at each deployment.
+// Red when messages returned by a drain or a rebalance are logged as warnings: thousands of lines per deployment.
 test.each<[string, string, Outcome]>([
-  ['debug', 'was not begun because the consumer ends', { kind: 'abandoned', reason: 'closing' }],
+  ['debug', 'was not started because the consumer stops', { kind: 'abandoned', reason: 'closing' }],
   [
     'warn',
-    'runs on without its claim',
+    'is still running without its claim',
     { kind: 'abandoned', reason: 'closing', stillRunning: true },
   ],
   ['warn', 'lost its lease', { kind: 'abandoned', reason: 'lease-lost', error }],
   ['warn', 'may have been committed', { kind: 'abandoned', reason: 'commit-unknown', error }],
   ['debug', 'is processed', { kind: 'processed', attempt: 1 }],
-  ['error', 'is dead', { kind: 'dead', reason: 'fatal', attempt: 1, error }],
-  ['debug', 'was dead before', { kind: 'dead', reason: 'fatal', attempt: 1, repeated: true }],
+  ['error', 'is dead-lettered', { kind: 'dead', reason: 'fatal', attempt: 1, error }],
+  [
+    'debug',
+    'was dead-lettered before',
+    { kind: 'dead', reason: 'fatal', attempt: 1, repeated: true },
+  ],
 ])('%s says that a delivery %s', (level, _what, outcome) => {
   expect(levelOf(outcome)).toBe(level)
 })
 
-/** The record and the log line of a delivery with that outcome. */
+/** The record and the log line of a delivery with this outcome. */
 function reportOf(outcome: Outcome, over: { readonly parked?: boolean } = {}) {
   const lines: object[] = []
   const records: OutcomeRecord[] = []
@@ -69,14 +73,17 @@ test.each<Outcome>([
   { kind: 'failed', attempt: 1, delayMs: 5, error, cause: 'handler-failed' },
   { kind: 'store-down', delayMs: 5, error, cause: 'breaker-open' },
   { kind: 'abandoned', reason: 'closing', cause: 'draining' },
-])('record and line say why a delivery is not settled for good: $cause', (outcome) => {
-  const { record, line } = reportOf(outcome)
-  const { cause } = outcome as { readonly cause: string }
-  expect(record).toMatchObject({ cause, eventId: 'an-event', settlement: { cause } })
-  expect(line).toMatchObject({ cause, eventId: 'an-event', outcome: outcome.kind })
-})
+])(
+  'record and log line contain the cause of a deferred or abandoned delivery: $cause',
+  (outcome) => {
+    const { record, line } = reportOf(outcome)
+    const { cause } = outcome as { readonly cause: string }
+    expect(record).toMatchObject({ cause, eventId: 'an-event', settlement: { cause } })
+    expect(line).toMatchObject({ cause, eventId: 'an-event', outcome: outcome.kind })
+  },
+)
 
-test('a record tells a death that was reported before, and a run that no broker waits for', () => {
+test('a record marks repeated dead letters and parked runs', () => {
   const dead = { kind: 'dead', reason: 'fatal', attempt: 1 } as const
   expect(reportOf(dead).record).not.toHaveProperty('repeated')
   expect(reportOf({ ...dead, repeated: true }).record).toHaveProperty('repeated', true)
@@ -85,7 +92,7 @@ test('a record tells a death that was reported before, and a run that no broker 
   expect(reportOf(dead, { parked: true }).line).toHaveProperty('parked', true)
 })
 
-test('a record has the age of a message whose producer says when it was made', () => {
+test('a record contains the age of a message with a producer timestamp', () => {
   const records: OutcomeRecord[] = []
   const observe = (record: OutcomeRecord): void => void records.push(record)
   const runtime = { ...systemRuntime, now: () => toEpochMs(5_000) }

@@ -9,20 +9,20 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { hashKey } from './key-hash.ts'
 import type { Outcome } from './outcome.ts'
 
-/** What is known of a delivery when its settlement is. */
+/** The details of a delivery that are known when it is settled. */
 export interface Report {
   readonly delivery: Delivery
   readonly key?: string | undefined
   readonly eventId?: EventId | undefined
   readonly outcome: Outcome
   readonly settlement: Settlement
-  /** The event ran from the store; no broker waits for this settlement. */
+  /** The event ran from the inbox. No broker waits for this settlement. */
   readonly parked?: boolean | undefined
   readonly handlerMs?: number | undefined
   readonly totalMs: number
 }
 
-/** Step 5: the hook `observe` and the log line. Neither can fail a delivery. */
+/** Step 5: calls the hook `observe` and writes the log line. Neither can make a delivery fail. */
 export function observeOutcome(
   options: ResolvedOptions,
   secret: Uint8Array | undefined,
@@ -31,7 +31,7 @@ export function observeOutcome(
   const [level, message] = lineOf(report.outcome)
   const { logger, observe } = options
   const isLogged = isLevelEnabled(logger, level)
-  // A hash that nobody reads would be a tenth of what the guard costs per delivery.
+  // Hashing the key takes a tenth of the guard's time per delivery, so it is skipped if nothing reads the hash.
   if (observe === undefined && !isLogged) return
   const record = toRecord(options, secret, report)
   if (observe !== undefined) tellObserver(observe, record, logger)
@@ -44,7 +44,10 @@ function tellObserver(
   logger: Logger,
 ): void {
   const failed = (error: unknown): void =>
-    logger.error({ err: describeError(error) }, 'observe threw')
+    logger.error(
+      { err: describeError(error) },
+      'observe threw and the delivery is settled as usual: fix the hook',
+    )
   try {
     const answer = observe(record)
     // An async hook is not awaited, but its rejection must not end the process.
@@ -77,7 +80,7 @@ function toRecord(
   }
 }
 
-/** What a log line carries: no key, no payload, no timings. */
+/** The fields of a log line: no key, no payload, no timings. */
 function toFields(
   { attempt, cause, consumer, eventId, keyHash, parked, settlement, source }: OutcomeRecord,
   outcome: Outcome,
@@ -103,15 +106,18 @@ const LINES: { readonly [Kind in Outcome['kind']]: Line } = {
   'in-progress': SETTLED,
   'not-due': SETTLED,
   'store-down': SETTLED,
-  failed: ['warn', 'handler failed, event is tried again'],
-  conflict: ['warn', 'event key reused with another payload'],
-  abandoned: ['warn', 'delivery abandoned'],
-  dead: ['error', 'event is dead'],
+  failed: ['warn', 'handler failed, the event is retried'],
+  conflict: [
+    'warn',
+    'event key reused with another payload: check the key resolver and the producer',
+  ],
+  abandoned: ['warn', 'delivery abandoned, the broker redelivers it'],
+  dead: ['error', 'event dead-lettered: fix the cause, then replay the event'],
 }
 
 /**
- * Duplicates and deferrals are routine, and so are messages that a drain or a rebalance returns unstarted and copies of
- * an event whose death was reported before.
+ * Duplicates and deferrals are routine. So are messages that a drain or a rebalance returns unstarted, and copies of an
+ * event that was reported as dead-lettered before.
  */
 function lineOf(outcome: Outcome): Line {
   const { kind } = outcome

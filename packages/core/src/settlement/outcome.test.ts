@@ -11,7 +11,7 @@ import {
 const error = new Error('why')
 const NOW = toEpochMs(1_000)
 
-/** design.md §5, row by row. */
+/** The rows of the table in design.md §5. */
 const ROWS: readonly (readonly [Outcome, object])[] = [
   [
     { kind: 'processed', attempt: 1, result: 5 },
@@ -77,7 +77,7 @@ test('a lane stops exactly at defer and abandon', () => {
   }
 })
 
-test('a later event of a lane that stopped settles with the same time, because the lane waits', () => {
+test('a later event of a stopped lane settles with the same time, because the lane waits', () => {
   const running = { kind: 'abandoned', reason: 'deadline', error, stillRunning: true } as const
   const cause = 'lane-waits'
   const followers: readonly (readonly [Outcome, Outcome])[] = [
@@ -93,7 +93,7 @@ test('a later event of a lane that stopped settles with the same time, because t
       { kind: 'store-down', delayMs: 3, error, cause: 'breaker-open' },
       { kind: 'store-down', delayMs: 3, error, cause },
     ],
-    // Nothing of the follower itself is still running: it may be given back.
+    // The later event itself is not running, so it may be released.
     [running, { kind: 'abandoned', reason: 'deadline', error, cause }],
   ]
   for (const [leader, follower] of followers) expect(laneFollowerOutcome(leader)).toEqual(follower)
@@ -103,7 +103,7 @@ test('a later event of a lane that stopped settles with the same time, because t
   }
 })
 
-test('a copy settles as the delivery that led, for the same cause, and a death counts once', () => {
+test('a copy settles like its leader, for the same cause, and a dead-lettered event counts once', () => {
   const held = { kind: 'in-progress', delayMs: 5, cause: 'held-by-lease' } as const
   const failed = {
     kind: 'failed',

@@ -7,7 +7,7 @@ import type {
   Settlement,
 } from '../model/settlement.ts'
 
-/** How the processing of one delivery ended. The stores know it already. */
+/** How the processing of one delivery ended. The outcome is already stored. */
 export type Outcome =
   | { readonly kind: 'processed'; readonly attempt: number; readonly result?: Json | undefined }
   | { readonly kind: 'duplicate'; readonly result?: Json | undefined }
@@ -27,12 +27,12 @@ export type Outcome =
       readonly reason: DeadLetterReason
       readonly attempt: number
       readonly error?: unknown
-      /** The durable record; none without an inbox. */
+      /** The durable record. Undefined without an inbox. */
       readonly ref?: DeadLetterRef | undefined
-      /** An earlier delivery has died already: this one is counted by nobody. */
+      /** The event was dead-lettered by an earlier delivery, so this delivery is not counted again. */
       readonly repeated?: true | undefined
     }
-  /** Fingerprints differ and the policy is `ack` or `throw`; with `dead-letter` it is `dead`. */
+  /** The fingerprints differ, and the policy is `ack` or `throw`. With `dead-letter` the outcome is `dead`. */
   | { readonly kind: 'conflict'; readonly policy: 'ack' | 'throw'; readonly error: unknown }
   | {
       readonly kind: 'store-down'
@@ -44,9 +44,9 @@ export type Outcome =
       readonly kind: 'abandoned'
       readonly reason: AbandonReason
       readonly error?: unknown
-      /** Left out where the reason says it: see {@link ABANDON_CAUSES}. */
+      /** Undefined if the reason implies the cause: see {@link ABANDON_CAUSES}. */
       readonly cause?: DeferCause | undefined
-      /** The handler did not end: nobody may release its claim. */
+      /** The handler is still running, so its claim must not be released. */
       readonly stillRunning?: true | undefined
     }
 
@@ -66,7 +66,9 @@ const ABANDON_CAUSES: Readonly<Record<AbandonReason, DeferCause>> = {
   closing: 'draining',
 }
 
-/** design.md §5. A field that is undefined is left out, so that settlements compare well in tests. */
+/**
+ * The settlement of each outcome (design.md §5). Undefined fields are omitted, so that tests can compare settlements.
+ */
 const SETTLEMENTS = {
   processed: ({ result }) => ({ kind: 'ack', by: 'processed', ...given('result', result) }),
   duplicate: ({ result }) => ({ kind: 'ack', by: 'duplicate', ...given('result', result) }),
@@ -124,12 +126,12 @@ const STOPS_LANE = {
   abandoned: true,
 } as const satisfies Readonly<Record<Outcome['kind'], boolean>>
 
-/** A lane stops at its first defer or abandon: later events of the lane must not overtake that one. */
+/** A lane stops at its first defer or abandon, so that later events of the lane do not overtake that event. */
 export function stopsLane(outcome: Outcome): boolean {
   return STOPS_LANE[outcome.kind] || (outcome.kind === 'conflict' && outcome.policy === 'throw')
 }
 
-/** How a later event of a lane that stopped settles: with the same time. */
+/** The outcome of a later event of a lane that stopped: the same deferral as the event that stopped it. */
 export function laneFollowerOutcome(leader: Outcome): Outcome {
   const cause = 'lane-waits'
   switch (leader.kind) {
@@ -154,7 +156,7 @@ export function laneFollowerOutcome(leader: Outcome): Outcome {
   }
 }
 
-/** How a copy settles when the delivery of its event that led was not processed. */
+/** The outcome of a copy when the delivery that leads its group was not processed. */
 export function copyOutcome(leader: Outcome): Outcome {
   switch (leader.kind) {
     case 'dead':

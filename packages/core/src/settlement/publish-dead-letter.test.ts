@@ -26,7 +26,7 @@ const dead = (over: Partial<Extract<Outcome, { kind: 'dead' }>> = {}): Outcome =
   ...over,
 })
 
-/** Publishing beside a session whose answer the test gives. */
+/** Publishes with a session whose answer the test sets. */
 function setUp(answer: PublishAnswer | Error = 'published') {
   const clock = new Clock()
   const runtime = { ...clock.runtime, uuid: () => 'a-uuid' }
@@ -55,7 +55,7 @@ function setUp(answer: PublishAnswer | Error = 'published') {
 test.each([
   ['published', { kind: 'published' }],
   ['already', { kind: 'already' }],
-  // Another process has it in hand, or its record is gone: only the redelivery can tell.
+  // Another process publishes it now, or the record is gone: the redelivery decides.
   ['held', { kind: 'retry' }],
   ['gone', { kind: 'retry' }],
 ] as const)('a recorded dead letter is published under its row: %s', async (answer, expected) => {
@@ -65,7 +65,7 @@ test.each([
   expect(letters).toEqual([])
 })
 
-test('without a session the letter is made from what is known of the delivery', async () => {
+test('without a session the dead letter is built from the delivery', async () => {
   const { letters, publish, publishing, settle } = setUp()
   expect(await publishing.publish(settle(dead({ ref })), publish, undefined)).toEqual({
     kind: 'published',
@@ -79,7 +79,7 @@ test('without a session the letter is made from what is known of the delivery', 
   ])
 })
 
-test('a dead letter without a record gets a name of its own, and no error where there was none', async () => {
+test('a dead letter without a record gets its own id, and an error only if there was one', async () => {
   const { asked, session, letters, publish, publishing, settle } = setUp()
   const settlement = settle(dead({ error: undefined }))
   expect(await publishing.publish(settlement, publish, session)).toEqual({ kind: 'published' })
@@ -87,7 +87,7 @@ test('a dead letter without a record gets a name of its own, and no error where 
   expect(letters).toMatchObject([{ ref: { kind: 'refused', id: 'a-uuid' }, error: undefined }])
 })
 
-test('what is no dead letter, or of another guard, has nothing to publish', async () => {
+test('other settlements, and settlements of other guards, publish nothing', async () => {
   const { asked, session, letters, publish, publishing, settle } = setUp()
   const strangers = [
     settle(dead({ ref }), 'ack'),
@@ -100,7 +100,7 @@ test('what is no dead letter, or of another guard, has nothing to publish', asyn
   expect([asked, letters]).toEqual([[], []])
 })
 
-test('a dead letter that cannot be published must come back, and the log says why', async () => {
+test('a dead letter that cannot be published is retried, and the log names the error', async () => {
   const down = new Error('the broker is down')
   const { session, publish, publishing, settle, logged } = setUp(down)
   const answer = await publishing.publish(settle(dead({ ref })), publish, session)
@@ -114,7 +114,7 @@ const due = (broker: string, queue: string): DueEvent => ({
   delivery: { ...delivery, source: { broker, queue } },
 })
 
-test('a parked dead letter goes to the publisher of its own source, and to no other', async () => {
+test('a parked dead letter is published only by the publisher of its source', async () => {
   const { asked, session, publish, publishing } = setUp()
   const unregister = publishing.register({ broker: 'sqs', queue: 'orders' }, publish)
   await publishing.publishDue(due('sqs', 'refunds'), session)
@@ -127,7 +127,7 @@ test('a parked dead letter goes to the publisher of its own source, and to no ot
   expect(asked).toHaveLength(1)
 })
 
-test('who unregisters does not take away the publisher that came after', async () => {
+test('unregistering does not remove a publisher that was registered later', async () => {
   const { asked, session, publish, publishing } = setUp()
   const source = { broker: 'sqs', queue: 'orders' }
   const unregister = publishing.register(source, async () => undefined)

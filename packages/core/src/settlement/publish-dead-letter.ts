@@ -6,7 +6,7 @@ import type { Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from './outcome.ts'
 
-/** Longest time a dead letter may take to be confirmed, ms; its row is locked meanwhile. */
+/** Maximum time until the broker confirms a dead letter, ms. The row is locked meanwhile. */
 const PUBLISH_BUDGET_MS = 10_000
 
 interface PendingDeadLetter<Ended extends Outcome = Outcome> {
@@ -19,9 +19,9 @@ type Dead = Extract<Outcome, { kind: 'dead' }>
 
 type Published = Awaited<ReturnType<GuardPort['publishDeadLetter']>>
 
-/** Brings dead letters to the broker's dead-letter place: by the adapter when it settles, or by the poller. */
+/** Publishes dead letters to the broker's dead-letter queue, when the adapter settles or when the poller finds them. */
 export interface DeadLetterPublisher {
-  /** Remembers what a settlement stands for, as long as somebody holds it. */
+  /** Remembers the dead letter of a settlement until the settlement is garbage-collected. */
   note(settlement: Settlement, note: PendingDeadLetter): void
   publish(
     settlement: Settlement,
@@ -29,7 +29,7 @@ export interface DeadLetterPublisher {
     session: InboxSession<unknown> | undefined,
   ): Promise<Published>
   register: GuardPort['registerPublisher']
-  /** A parked dead letter; left to another guard when this one has no publisher for its source. */
+  /** Publishes a parked dead letter. Without a publisher for its source, it is left to another guard. */
   publishDue(due: DueEvent, session: InboxSession<unknown>): Promise<void>
 }
 
@@ -57,7 +57,10 @@ export function createDeadLetterPublisher(options: ResolvedOptions): DeadLetterP
         await publish(unrecorded(options, { ...note, outcome: note.outcome }))
         return { kind: 'published' }
       } catch (error) {
-        options.logger.error({ err: describeError(error) }, 'a dead letter could not be published')
+        options.logger.error(
+          { err: describeError(error) },
+          'a dead letter could not be published and is retried: check the dead-letter queue',
+        )
         return { kind: 'retry', error }
       }
     },
@@ -75,7 +78,7 @@ export function createDeadLetterPublisher(options: ResolvedOptions): DeadLetterP
   }
 }
 
-/** Without an inbox the broker's dead-letter place is the only record. */
+/** Without an inbox the broker's dead-letter queue is the only record. */
 function unrecorded(options: ResolvedOptions, note: PendingDeadLetter<Dead>): DeadLetter {
   const { delivery, key, outcome } = note
   const now = new Date(options.runtime.now())

@@ -6,7 +6,7 @@ import type { DeadLetterReason } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from './outcome.ts'
 
-/** What a handler's failure means for its event: total, never throws. */
+/** What a failure of the handler means for its event. Never throws. */
 export type RetryDecision =
   | { readonly kind: 'retry'; readonly delayMs: number }
   | {
@@ -14,18 +14,18 @@ export type RetryDecision =
       readonly reason: Extract<DeadLetterReason, 'fatal' | 'attempts-spent'>
     }
 
-/** Backoff with full jitter, or what the error asks for, within `retry.maxMs`. */
+/** The back-off with full jitter, or the delay that the error asks for, within `retry.maxMs`. */
 export function retryDelayMs(options: ResolvedOptions, attempt: number, error: unknown): number {
   const { baseMs, maxMs } = options.retry
   const afterMs = error instanceof RetryableError ? error.afterMs : undefined
-  // A `Retry-After` that is a date, or a header that is missing, becomes NaN: the ordinary back-off then.
+  // `afterMs` is NaN if it was computed from a date or from a missing `Retry-After` header. The back-off then applies.
   if (afterMs !== undefined && Number.isFinite(afterMs) && afterMs >= 0) {
     return Math.min(maxMs, afterMs)
   }
   return backoffMs({ attempt, baseMs, maxMs, random: () => options.runtime.random() })
 }
 
-/** It will be no better next time. */
+/** Errors that a retry cannot fix. */
 const FATAL_CODES: readonly ErrorCode[] = [
   'ONCEWARD_FATAL',
   'ONCEWARD_INVALID_PAYLOAD',
@@ -37,17 +37,17 @@ function isFatal(options: ResolvedOptions, error: unknown): boolean {
   try {
     const answer: unknown = options.isFatal?.(error) ?? false
     if (typeof answer === 'boolean') return answer
-    // A promise is always truthy: taken for an answer, it would bury every event that fails once.
+    // A promise is always truthy. Treated as an answer, it would dead-letter every event after its first failure.
     options.logger.error(
       { answered: isThenable(answer) ? 'a promise' : typeof answer },
-      'isFatal must answer true or false at once; the error counts as retryable',
+      'isFatal must answer true or false at once, the error counts as retryable: make the function synchronous',
     )
     if (isThenable(answer)) answer.then(undefined, () => undefined)
     return false
   } catch (thrown) {
     options.logger.error(
       { err: describeError(thrown) },
-      'isFatal threw; the error counts as retryable',
+      'isFatal threw, the error counts as retryable: fix the function',
     )
     return false
   }
@@ -64,7 +64,7 @@ export function decideRetry(
   return { kind: 'retry', delayMs: retryDelayMs(options, attempt, error) }
 }
 
-/** What follows from a failure where nothing but the outcome records it: a retry, or a dead letter. */
+/** Handles a failure that only the outcome records: a retry or a dead letter. */
 export function failureOutcome(
   options: ResolvedOptions,
   attempt: number,

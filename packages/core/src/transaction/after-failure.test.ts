@@ -11,7 +11,7 @@ test.each([
   ['broken', 'no-verdict', 'available', ['warn']],
   ['failed', 'given-back', 'down', []],
 ] as const)(
-  'under a transaction that is %s a run is %s, and the store is %s',
+  'with a transaction that is %s, a run is %s, and the store is %s',
   async (status, as, kind, levels) => {
     const error = new StoreUnavailableError('it failed')
     const { asked, guard, logged } = troubled(

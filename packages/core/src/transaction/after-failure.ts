@@ -6,15 +6,18 @@ import type { PendingEvent } from './pending-event.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction.ts'
 import { giveBack, recordFailure } from './verdict.ts'
 
-/** A serialization failure of one event is retried this often before it is a failure. */
+/** Retries of one event after serialization failures. The next serialization failure counts as a failed attempt. */
 const MOST_SERIALIZATION_RETRIES = 5
 const SERIALIZATION_PAUSE_MS = 20
-/** After this many failing members, or serialization failures of a shared transaction, each event has its own. */
+/**
+ * After this many failed members, or serialization failures of a shared transaction, each event gets its own
+ * transaction.
+ */
 const FAILURES_BEFORE_SINGLES = 2
 
 type Failed = Extract<TransactionEnd, { kind: 'failed' }>
 
-/** What follows when a transaction failed: its members are run again in parts, or each has its outcome. */
+/** Handles a failed transaction: its members run again in parts, or each gets its outcome. */
 export async function afterFailure(queue: BisectQueue, end: Failed): Promise<void> {
   const { failure, claimed, transaction } = end
   const only = claimed.length === 1 ? claimed[0] : undefined
@@ -78,7 +81,10 @@ async function serialization(queue: BisectQueue, end: Failed, error: unknown): P
     if (queue.serializations >= FAILURES_BEFORE_SINGLES) return toSingles(queue, end.claimed)
   }
   await pause(queue, SERIALIZATION_PAUSE_MS * (only?.serializationFailures ?? 1))
-  engine.options.logger.debug({ members: end.claimed.length }, 'serialization failure; run again')
+  engine.options.logger.debug(
+    { members: end.claimed.length },
+    'serialization failure, the members run again',
+  )
   requeue(queue, [end.claimed])
 }
 
@@ -89,7 +95,7 @@ function pause({ batch }: BisectQueue, longestMs: number): Promise<void> {
   })
 }
 
-/** Committed by the handler or rolled back by it: what the rows say decides, for those that ran. */
+/** The handler committed or rolled back the transaction itself. The rows decide about the members that ran. */
 async function ended(
   queue: BisectQueue,
   end: Failed,
@@ -102,7 +108,7 @@ async function ended(
   const ids = end.claimed.map(({ member }) => member.event.id)
   engine.options.logger.error(
     { err: describeError(failure.error), events: ids },
-    'a handler ended the transaction',
+    'a handler ended the transaction: remove its COMMIT or ROLLBACK',
   )
   await end.transaction.retract(left.map(({ member }) => member.event))
   const known = await engine.session.classify(ran.map(({ member }) => member.event))
@@ -120,7 +126,7 @@ async function ended(
   toSingles(queue, [...again, ...left])
 }
 
-/** Ends that say nothing about the events themselves. */
+/** Handles failures that say nothing about the events themselves. */
 async function withoutVerdict(
   queue: BisectQueue,
   end: Failed,
@@ -159,13 +165,15 @@ function abandonedUnknown(error: unknown): Extract<Outcome, { kind: 'abandoned' 
   return { kind: 'abandoned', reason: 'commit-unknown', error }
 }
 
-/** Never guess: once, on another connection. What then finds its row done was committed. */
+/**
+ * Claims the events once more on another connection after an unknown commit. An event whose row is done was committed.
+ */
 async function claimAgain(
   queue: BisectQueue,
   claimed: readonly PendingEvent[],
   error: unknown,
 ): Promise<void> {
-  // Where COMMIT arrived, the row is done and this changes nothing.
+  // If COMMIT arrived, the row is done and this call changes nothing.
   await giveBack(queue.batch.run.engine, claimed, 'no-verdict')
   for (const pending of claimed) {
     if (pending.commitUnknown) {
@@ -179,8 +187,8 @@ async function claimAgain(
 }
 
 /**
- * One connection that was lost says nothing about the store: were it to stop the consumer, an event that breaks its
- * connection in every run would. An answer such as *disk full* is the store's, and says nothing about the event.
+ * A single lost connection says nothing about the store. If it opened the breaker, an event that breaks its connection
+ * in every run would stop the consumer. A server error such as *disk full* concerns the store, not the event.
  */
 export async function storeFailed(batch: Batch, end: Failed, error: unknown): Promise<void> {
   const { engine } = batch.run
@@ -191,7 +199,7 @@ export async function storeFailed(batch: Batch, end: Failed, error: unknown): Pr
   if (!isLost) return failBatch(batch, end.claimed, unavailable)
   engine.options.logger.warn(
     { err: describeError(error) },
-    'a connection was lost under its handler',
+    'the connection was lost while the handler ran: check the server and the network',
   )
   deferAll(batch, end.claimed, unavailable)
 }

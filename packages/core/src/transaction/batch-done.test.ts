@@ -6,8 +6,8 @@ const named = (name: string) => toDelivery(name, { messageId: name })
 const processed = { kind: 'ack', by: 'processed' } as const
 const duplicate = { kind: 'ack', by: 'duplicate' } as const
 
-// Red when it is asked for once more: a statement and its wait for each duplicate.
-test('what a claim finds done is answered by that, and nothing else is', async () => {
+// Red when the claim's answer is ignored: one more statement and one more wait for each duplicate.
+test('events that a claim finds done are settled by that answer, and other events are read', async () => {
   const read: unknown[] = []
   const session: Troubles['session'] = (inner) => ({
     classify: (events) => {
@@ -32,7 +32,7 @@ test('what a claim finds done is answered by that, and nothing else is', async (
   await guard.close()
 })
 
-test('an inbox that does not look while it claims is asked for what is done', async () => {
+test('an inbox that does not look for done events during a claim is read afterwards', async () => {
   const { guard } = troubled(() => undefined, {
     session: (inner) => ({
       begin: async (request) => {

@@ -43,15 +43,19 @@ export function concludeAll(
   for (const pending of members) conclude(batch, pending, outcome)
 }
 
-/** The store failed, or something nobody foresaw: nothing is settled, so nothing is lost. */
+/** The store failed, or an unexpected error occurred. The events are deferred, so nothing is lost. */
 export function failBatch(batch: Batch, members: readonly PendingEvent[], error: unknown): void {
   const { engine } = batch.run
   if (error instanceof StoreUnavailableError) engine.breaker.failed(error)
-  else engine.options.logger.error({ err: describeError(error) }, 'an event could not be processed')
+  else
+    engine.options.logger.error(
+      { err: describeError(error) },
+      'an event could not be processed and is deferred: check the store',
+    )
   deferAll(batch, members, error)
 }
 
-/** Left to a later delivery. */
+/** Defers the members to a later delivery. */
 export function deferAll(batch: Batch, members: readonly PendingEvent[], error: unknown): void {
   const { engine } = batch.run
   for (const pending of members) {
@@ -63,7 +67,7 @@ export function deferAll(batch: Batch, members: readonly PendingEvent[], error: 
   }
 }
 
-/** What is done is answered by that. */
+/** Settles the members that are already done as duplicates. */
 export async function concludeDuplicates(
   batch: Batch,
   members: readonly PendingEvent[],

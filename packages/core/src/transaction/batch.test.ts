@@ -15,7 +15,7 @@ const duplicate = { kind: 'ack', by: 'duplicate' } as const
 const inProgress = { kind: 'defer', reason: 'in-progress' } as const
 const batch = { transaction: 'batch' } as const
 
-/** The first counts are answered so. */
+/** Overrides the answers of the first counts. */
 const counting = (...answers: readonly (CountAnswer | 'nothing')[]): Troubles => {
   const left = [...answers]
   return {
@@ -29,7 +29,7 @@ const counting = (...answers: readonly (CountAnswer | 'nothing')[]): Troubles =>
   }
 }
 
-test('of a slice go the new ones first, then suspects, then those that are due, and each without a verdict alone', async () => {
+test('a batch runs new events first, then suspects, then due events, and each event without a verdict alone', async () => {
   const runs: unknown[] = []
   const counts: string[] = []
   let isReady = false
@@ -96,7 +96,7 @@ test('an event without a verdict runs alone in its process', async () => {
   await guard.close()
 })
 
-test('an event that waits to run alone goes back when the consumer stops, and is not counted', async () => {
+test('an event that waits to run alone is returned uncounted when the consumer stops', async () => {
   const gate = Promise.withResolvers<void>()
   const stop = new AbortController()
   const { asked, clock, crash, guard, records } = troubled(({ payload }) =>
@@ -118,7 +118,7 @@ test('an event that waits to run alone goes back when the consumer stops, and is
   await guard.close()
 })
 
-test('an event whose attempts ended without a verdict is dead when they are spent, and does not run', async () => {
+test('an event is dead-lettered without a run once its runs without a verdict are spent', async () => {
   const runs: unknown[] = []
   const { clock, crash, guard, inbox, records } = troubled(
     ({ payload }) => void runs.push(payload),
@@ -146,7 +146,7 @@ test('an event whose attempts ended without a verdict is dead when they are spen
   await guard.close()
 })
 
-test('an event that somebody else holds or has changed when it is counted', async () => {
+test('an event that another process holds or has changed is not counted', async () => {
   const held = { kind: 'held' } as const
   const changed = { kind: 'changed' } as const
   for (const [answers, settlement, begins] of [
@@ -165,7 +165,7 @@ test('an event that somebody else holds or has changed when it is counted', asyn
   }
 })
 
-test('of suspects that are held up each is tried by itself, and waits a little', async () => {
+test('suspects behind a locked row are tried one by one, each with a short wait', async () => {
   const waits: number[] = []
   const { guard, records } = troubled(
     () => undefined,
@@ -197,7 +197,7 @@ test('a suspect that was processed before is a duplicate', async () => {
   await guard.close()
 })
 
-test('a store that fails while rows are read or counted defers, and what nobody foresaw is logged', async () => {
+test('a store error during a read or a count defers the events, and an unexpected error is logged', async () => {
   for (const [error, levels] of [
     [new StoreUnavailableError('down'), []],
     [new TypeError('a bug'), ['error']],
@@ -218,7 +218,7 @@ test('a store that fails while rows are read or counted defers, and what nobody 
   }
 })
 
-test('a reading that is answered closes the breaker', async () => {
+test('a successful read closes the breaker', async () => {
   let isDown = true
   const { clock, guard } = troubled(() => undefined, {
     session: (session) => ({
@@ -242,7 +242,7 @@ test.each([
   ['suspect', 'new', 'suspect'],
   ['suspect', 'new', 'new'],
 ])(
-  'of a lane with members %s, %s and %s none is counted or begun before its turn',
+  'in a lane with members %s, %s and %s no member is counted or started before its turn',
   async (...kinds) => {
     const runs: unknown[] = []
     const { asked, guard } = troubled(({ payload }) => void runs.push(payload), {}, batch)
@@ -257,7 +257,7 @@ test.each([
   },
 )
 
-test('what could not be given back is given back before anything is read', async () => {
+test('a run that could not be released is released before any read', async () => {
   let isDown = true
   const { asked, guard } = troubled(() => undefined, {
     session: (session) => ({
@@ -269,7 +269,7 @@ test('what could not be given back is given back before anything is read', async
   })
   await guard.process(suspect('a'))
   isDown = false
-  // Else this process's own attempt would look like the run of another one.
+  // Otherwise this process would take its own attempt for a run of another process.
   expect(await guard.process(suspect('a'))).toMatchObject(inProgress)
   expect(await guard.process(suspect('a'))).toEqual(processed)
   expect(asked.releases.map(({ as }) => as)).toEqual(['given-back', 'given-back'])

@@ -7,12 +7,13 @@ import { SINGLE_WAIT_MS } from './bisect-queue.ts'
 import { type PendingEvent, type Standing, toPendingEvent } from './pending-event.ts'
 import { fromStoredState } from './stored-state.ts'
 
-/** Readings of one event before it is left to its redelivery: each needs another process to have changed it. */
+/** Maximum reads of one event before it is deferred. Each further read means that another process changed the row. */
 const MOST_READS = 4
 
 /**
- * Brings every member to an outcome. Members whose rows can share a transaction run in one, in delivery order;
- * of a lane, only the part goes on whose predecessors are done. With one member this is *a transaction each*.
+ * Brings every member to an outcome. Members whose rows can share a transaction run in one transaction, in delivery
+ * order. A member of a lane runs only after its predecessors are done. A batch of one member is the mode `transaction:
+ * 'each'`.
  */
 export async function runBatch(run: BatchRun, members: readonly InFlightEvent[]): Promise<void> {
   const batch: Batch = { run, pending: new Set(members.map(toPendingEvent)) }
@@ -37,7 +38,10 @@ interface NextStep {
 
 const PRIORITY: readonly Standing[] = ['fresh', 'suspect', 'read', 'due', 'alone']
 
-/** Of each lane the first members that stand alike; of those, the kind that goes first. */
+/**
+ * Takes the first members of each lane that have the same standing. Of these, the standing with the highest priority
+ * runs next.
+ */
 function nextStep(batch: Batch): NextStep {
   const heads = laneHeads(batch.pending)
   const standing = PRIORITY.find((wanted) => heads.some((pending) => pending.standing === wanted))
@@ -70,7 +74,7 @@ async function takeStep(batch: Batch, { standing, members }: NextStep): Promise<
   }
 }
 
-/** Counts what must be counted before its run; the count comes directly before it. */
+/** Counts the attempts that must be counted before the run. The count comes directly before the run. */
 function prepare(
   batch: Batch,
   standing: Exclude<Standing, 'fresh' | 'read'>,
@@ -88,7 +92,7 @@ function prepare(
 
 async function read(batch: Batch, members: readonly PendingEvent[]): Promise<void> {
   const { engine } = batch.run
-  // What this process itself has not given back yet would look like the run of another one.
+  // A run that this process has not released yet would look like a run of another process.
   await engine.lateReleases.flush()
   const known = await engine.session.classify(members.map(({ member }) => member.event))
   engine.breaker.succeeded()
@@ -120,7 +124,7 @@ async function countSuspects(
   if (counted !== 'held') return counted
   const ready: PendingEvent[] = []
   for (const pending of members) {
-    // Which one is held nobody says: each is tried by itself.
+    // The inbox does not say which row is held, so each event is tried alone.
     const one = members.length === 1 ? 'held' : await suspect(batch, [pending], SINGLE_WAIT_MS)
     if (one === 'held') conclude(batch, pending, heldOutcome(batch, pending))
     else ready.push(...one)

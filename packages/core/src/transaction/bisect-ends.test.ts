@@ -18,14 +18,14 @@ const failed = { kind: 'defer', reason: 'failed' } as const
 const closing = { kind: 'abandon', reason: 'closing', cause: 'draining' } as const
 const batch = { transaction: 'batch' } as const
 
-/** A statement failed in each of these transactions. */
+/** Makes a statement fail in each of these transactions. */
 const failedUpTo = (last: number): Troubles => ({
   transaction: (transaction, n) => ({
     status: () => (n <= last ? 'failed' : transaction.status()),
   }),
 })
 
-/** Another transaction holds a row while these begin. */
+/** Another transaction holds a row while these transactions begin. */
 const heldUpTo = (last: number): Troubles => {
   let n = 0
   return {
@@ -38,7 +38,7 @@ const heldUpTo = (last: number): Troubles => {
   }
 }
 
-test('one event that cannot be serialized is run again five times, after longer and longer pauses', async () => {
+test('after a serialization failure one event is run five more times, with growing pauses', async () => {
   const ranAtMs: number[] = []
   const { clock, guard, records } = troubled(() => {
     ranAtMs.push(clock.runtime.monotonic() - 1_000_000)
@@ -51,7 +51,7 @@ test('one event that cannot be serialized is run again five times, after longer 
   await guard.close()
 })
 
-test('several that cannot be serialized are run again once, and then each by itself', async () => {
+test('after a serialization failure several events are run together once more, then each event alone', async () => {
   const debugged: object[] = []
   const ranAtMs: number[] = []
   let runs = 0
@@ -72,7 +72,7 @@ test('several that cannot be serialized are run again once, and then each by its
   await guard.close()
 })
 
-test('the second failing member of a batch sends all that are left on by themselves', async () => {
+test('after the second failed event of a batch, all other events run alone', async () => {
   const { asked, guard } = troubled(
     ({ payload }) => {
       if (payload === 'm3' || payload === 'm7') throw new Error('bad one')
@@ -86,7 +86,7 @@ test('the second failing member of a batch sends all that are left on by themsel
   await guard.close()
 })
 
-test('a batch whose handler fails is halved until the event that fails stands alone', async () => {
+test('a batch whose handler fails is halved until the failing event is alone', async () => {
   const runs: string[] = []
   const { guard } = troubledBatch((events) => {
     runs.push(events.map(({ payload }) => payload).join())
@@ -98,7 +98,7 @@ test('a batch whose handler fails is halved until the event that fails stands al
   await guard.close()
 })
 
-test('members that use up the deadline together are run in halves, and nobody has failed', async () => {
+test('events that use up the deadline together are run in halves, and none has failed', async () => {
   let runs = 0
   const { asked, clock, guard, records } = troubled(
     () => {
@@ -123,7 +123,7 @@ test.each([
   [1, [250]],
   [4, [62.5, 50, 50, 50, 50]],
   [20, [25, ...Array(20).fill(50)]],
-])('of %i events that are held up none waits long for its row', async (count, waits) => {
+])('after a locked row, none of %i events waits long for its row', async (count, waits) => {
   const { asked, guard } = troubled(() => undefined, count === 1 ? {} : heldUpTo(1), batch)
   const settlements = await guard.processBatch(names(count).map(named))
   expect(settlements).toEqual(Array(count).fill(processed))
@@ -131,7 +131,7 @@ test.each([
   await guard.close()
 })
 
-test('an event whose row stays held is left alone for longer and longer, until it is done', async () => {
+test('an event whose row stays locked is deferred for longer and longer, until it is done', async () => {
   const { clock, guard } = troubled(() => undefined, heldUpTo(2))
   const untils: unknown[] = []
   for (let n = 0; n < 2; n += 1) {
@@ -144,7 +144,7 @@ test('an event whose row stays held is left alone for longer and longer, until i
   await guard.close()
 })
 
-test('a handler that commits by itself: those that ran are processed, the others run', async () => {
+test('a handler that commits by itself: events that ran are processed, the others run', async () => {
   let open: InboxTransaction<undefined> | undefined
   const runs: unknown[] = []
   const { guard, logged } = troubled(
@@ -179,7 +179,7 @@ test('a handler that commits by itself: those that ran are processed, the others
   await guard.close()
 })
 
-test('a handler that rolls back by itself fails once its event stands alone', async () => {
+test('a handler that rolls back by itself fails once its event is alone', async () => {
   let open: InboxTransaction<undefined> | undefined
   const runs: unknown[] = []
   const { asked, guard } = troubled(
@@ -208,8 +208,8 @@ test('a handler that rolls back by itself fails once its event stands alone', as
 })
 
 for (const [how, ends] of [
-  ['heeds its signal', true],
-  ['goes on', false],
+  ['obeys its signal', true],
+  ['ignores its signal', false],
 ] as const) {
   test(`a drain that runs out of time under a handler that ${how}`, async () => {
     const abort = new AbortController()
@@ -226,14 +226,14 @@ for (const [how, ends] of [
     )
     const run = portOf(guard).run(['a', 'b', 'c'].map(suspect), { abort: abort.signal })
     expect(await clock.until(run)).toEqual([closing, closing, closing])
-    // Who still runs keeps its claim.
+    // A handler that is still running keeps its claim.
     expect(asked.releases.map(({ as }) => as)).toEqual(ends ? Array(3).fill('given-back') : [])
     expect(logged.map(({ level }) => level)).toEqual(ends ? [] : ['warn', 'warn', 'warn'])
     if (ends) await guard.close()
   })
 }
 
-test('what is left of a split when the consumer stops is given back', async () => {
+test('the rest of a split batch is returned when the consumer stops', async () => {
   const stop = new AbortController()
   const runs: unknown[] = []
   const { asked, guard } = troubled(
@@ -257,7 +257,7 @@ test.each([
   [new StoreUnavailableError('down'), 0],
   [new TypeError('a bug'), 1],
 ])(
-  'a transaction that cannot begin (%s) counts nothing and is logged if nobody foresaw it',
+  'a transaction that cannot begin (%s) counts no attempt, and an unexpected error is logged',
   async (error, errors) => {
     const { asked, guard, logged } = troubled(
       () => undefined,

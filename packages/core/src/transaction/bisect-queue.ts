@@ -2,20 +2,20 @@ import { type Batch, concludeAll } from './batch-state.ts'
 import type { PendingEvent } from './pending-event.ts'
 import { giveBack } from './verdict.ts'
 
-/** The wait for a row of an event whose batch was held up already, ms. */
+/** Wait for the row of one event whose batch was blocked by a held row, ms. */
 export const SINGLE_WAIT_MS = 50
 
-/** What is left of a batch that is run in parts. Mutable, and owned by one run of it. */
+/** The rest of a batch that runs in parts. Mutable, and owned by one run of the batch. */
 export interface BisectQueue {
   readonly batch: Batch
   parts: (readonly PendingEvent[])[]
   failures: number
   serializations: number
-  /** Set once the batch was held up by a row that nobody can name. */
+  /** Set once the batch was blocked by a held row. */
   singleWaitMs: number | undefined
 }
 
-/** Everything that is left has its own transaction from now on. */
+/** Each remaining event gets its own transaction from now on. */
 export function toSingles(queue: BisectQueue, members: readonly PendingEvent[]): void {
   queue.parts = [members, ...queue.parts].flat().map((pending) => [pending])
 }
@@ -24,7 +24,7 @@ export function requeue(queue: BisectQueue, parts: readonly (readonly PendingEve
   queue.parts.unshift(...parts)
 }
 
-/** The rows decide anew what these events are. */
+/** Marks the events to be read again, so that their rows decide what to do. */
 export function readAgain(members: readonly PendingEvent[]): void {
   for (const pending of members) {
     pending.standing = 'read'

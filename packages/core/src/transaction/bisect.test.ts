@@ -9,7 +9,7 @@ const suspect = (name: string) => ({ ...named(name), redelivered: true })
 const processed = { kind: 'ack', by: 'processed' } as const
 const batch = { transaction: 'batch' } as const
 
-/** Its commit gets no answer and has not arrived. */
+/** A commit that gets no answer and does not arrive. */
 function withoutAnswer(
   transaction: InboxTransaction<undefined>,
 ): Pick<InboxTransaction<undefined>, 'commit'> {
@@ -20,15 +20,15 @@ function withoutAnswer(
   return { commit }
 }
 
-// Red when the parts of a split go on by themselves: a2 commits before a1, whose row is to be read again.
-test('a part of a split does not overtake one of its lane whose commit is unknown', async () => {
+// Red when the parts of a split run independently: a2 commits before a1, whose row must be read again.
+test('a part of a split does not overtake an event of its lane whose commit is unknown', async () => {
   const runs: string[] = []
   const { guard } = troubled(
     ({ payload }) => {
       runs.push(String(payload))
       if (runs.length === 2) throw new Error('a2 fails in company')
     },
-    // The first holds both, the second is a1 alone.
+    // The first transaction holds both events, the second holds only a1.
     { transaction: (transaction, n) => (n === 2 ? withoutAnswer(transaction) : {}) },
     batch,
   )
@@ -37,12 +37,12 @@ test('a part of a split does not overtake one of its lane whose commit is unknow
     redelivered: true,
   }))
   expect(await guard.processBatch(lane)).toEqual(Array(2).fill(processed))
-  // In company, alone without an answer, and again before its follower.
+  // Together, alone without an answer, and again before the later event.
   expect(runs).toEqual(['a1', 'a2', 'a1', 'a1', 'a2'])
   await guard.close()
 })
 
-test('of a lane that stops in the parts of a split the others are given back', async () => {
+test('when a lane stops during a split, its other events are released', async () => {
   const { asked, guard } = troubled(
     ({ payload }) => {
       if (payload === 'a1') throw new Error('not yet')
@@ -63,7 +63,7 @@ test('of a lane that stops in the parts of a split the others are given back', a
   await guard.close()
 })
 
-test('what is claimed again after an unknown commit goes before what came after it', async () => {
+test('an event that is claimed again after an unknown commit runs before later events', async () => {
   const runs: unknown[] = []
   const { guard } = troubled(
     ({ payload }) => {
@@ -79,7 +79,7 @@ test('what is claimed again after an unknown commit goes before what came after 
   await guard.close()
 })
 
-test('what is known already is read once its neighbour has failed, and not begun again', async () => {
+test('an event with a known state is read after another event failed, and does not start again', async () => {
   const { asked, guard } = troubled(
     ({ payload }) => {
       if (payload === 'b') throw new Error('not yet')
@@ -96,7 +96,7 @@ test('what is known already is read once its neighbour has failed, and not begun
   await guard.close()
 })
 
-test('a counted event whose row has changed hands is not given back', async () => {
+test('a counted event whose row has another owner is not released', async () => {
   const { asked, guard } = troubled(() => undefined, {
     session: () => ({ begin: async () => ({ kind: 'none' }) }),
   })
@@ -107,7 +107,7 @@ test('a counted event whose row has changed hands is not given back', async () =
   await guard.close()
 })
 
-test('a failure that cannot be recorded defers, and the handler does not run again', async () => {
+test('a failure that cannot be recorded defers the event, and the handler does not run again', async () => {
   const error = new StoreUnavailableError('down')
   let runs = 0
   const { guard } = troubled(
@@ -130,7 +130,7 @@ test('a failure that cannot be recorded defers, and the handler does not run aga
   await guard.close()
 })
 
-/** A handler that ends its first transaction by itself. */
+/** A handler that ends its first transaction itself. */
 function ending(how: 'commit' | 'rollback', troubles: Troubles = {}) {
   let open: InboxTransaction<undefined> | undefined
   const judged: unknown[] = []
@@ -158,7 +158,7 @@ function ending(how: 'commit' | 'rollback', troubles: Troubles = {}) {
   return { ...setUp, judged }
 }
 
-test('an event whose handler committed by itself is processed at its attempt, and nothing else is said of it', async () => {
+test('an event whose handler committed by itself is processed at its attempt, and no verdict is recorded', async () => {
   const { clock, guard, judged, logged, records } = ending('commit')
   await guard.process(named('a'))
   clock.advance(500)
@@ -169,7 +169,7 @@ test('an event whose handler committed by itself is processed at its attempt, an
   await guard.close()
 })
 
-test('an event whose handler ended the transaction fails when nothing is told of its row', async () => {
+test('an event whose handler ended the transaction fails if its row has no answer', async () => {
   const { guard, judged } = ending('rollback', {
     session: () => ({ classify: async () => [] }),
   })

@@ -5,13 +5,16 @@ import { overtaking, type PendingEvent } from './pending-event.ts'
 import { hasStoreFailed, runTransaction, type TransactionEnd } from './transaction.ts'
 import { giveBack, giveBackUnstarted } from './verdict.ts'
 
-/** A row of many, ms. Shorter ones end in waits that are nobody's: for the table to grow, under many inserts. */
+/**
+ * Minimum wait for each row of a batch, ms. Under many inserts, a shorter wait would end while the table is being
+ * extended.
+ */
 const LEAST_WAIT_MS = 25
 
 /**
- * Runs members in one transaction; optimistic, without savepoints. When a member fails, everything rolls back and
- * the parts are run again in order; no verdict counts until its event stood alone in its transaction, because a
- * neighbour may have swallowed a failed statement (design.md §6, *One transaction for many*).
+ * Runs members in one transaction, optimistically and without savepoints. When a member fails, the transaction is
+ * rolled back and its parts run again in order. A verdict counts only for an event that was alone in its transaction,
+ * because another member may have swallowed a failed statement (design.md §6, *One transaction for many*).
  */
 export async function runBisecting(batch: Batch, members: readonly PendingEvent[]): Promise<void> {
   const queue: BisectQueue = {
@@ -26,7 +29,7 @@ export async function runBisecting(batch: Batch, members: readonly PendingEvent[
     const stopped = part.filter((pending) => !batch.pending.has(pending))
     if (stopped.length > 0) await giveBack(batch.run.engine, stopped, 'given-back')
     const open = part.filter((pending) => !stopped.includes(pending))
-    // And one of them may have an earlier one of its lane that could not be counted, or is to be read again.
+    // An earlier event of the lane may not have been counted, or must be read again. The later events then wait.
     const early = overtaking(batch.pending, open)
     if (early.length > 0) await giveBackUnstarted(batch.run.engine, early)
     const next = open.filter((pending) => !early.includes(pending))
@@ -48,7 +51,7 @@ async function runOnce(queue: BisectQueue, members: readonly PendingEvent[]): Pr
   try {
     end = await runTransaction(engine, { members, waitMs, signals })
   } catch (error) {
-    // Errors before the handler began count nothing.
+    // Errors before the handler started count no attempt.
     await giveBack(engine, members, 'given-back')
     return failBatch(batch, members, error)
   }
@@ -76,7 +79,8 @@ async function afterTransaction(
       readAgain(members)
       return concludeDuplicates(queue.batch, members, end.done)
     case 'late':
-      // Their neighbours took the time, or a freeze: what is counted is counted anew, directly before its run.
+      // Other members or a frozen process used up the time. These members are counted again, directly before their next
+      // run.
       await giveBack(queue.batch.run.engine, members, 'no-verdict')
       return readAgain(members)
     case 'overtaking':
@@ -100,7 +104,7 @@ function concludeCommitted(
   }
 }
 
-/** A row stayed held. With several rows nobody knows which: they go on one event per transaction. */
+/** A row stayed locked. If there are several rows, each event runs in its own transaction. */
 function held(queue: BisectQueue, members: readonly PendingEvent[]): void {
   const { batch } = queue
   if (members.length === 1) {

@@ -11,7 +11,7 @@ const coded = (code: string): Error => Object.assign(new Error(code), { code })
 const processed = { kind: 'ack', by: 'processed' } as const
 const unknown: CommitAnswer = { kind: 'unknown', error: new CommitUnknownError('no answer') }
 
-/** So the first COMMITs are answered. They have not arrived, unless `arrives`. */
+/** Sets the answers of the first COMMITs. Without `arrives`, these COMMITs do not reach the server. */
 function answering(
   answer: CommitAnswer,
   { arrives = false, times = 1 }: { readonly arrives?: boolean; readonly times?: number } = {},
@@ -41,7 +41,7 @@ test.each([
   await guard.close()
 })
 
-test("a COMMIT of several that fails is nobody's verdict: its halves go on", async () => {
+test('a failed COMMIT of several events is no verdict: the halves run again', async () => {
   const { asked, guard, records } = troubled(
     () => undefined,
     answering({ kind: 'rolled-back', error: coded('23514') }),
@@ -56,7 +56,7 @@ test("a COMMIT of several that fails is nobody's verdict: its halves go on", asy
   await guard.close()
 })
 
-test('what was committed but not replicated is left to its redelivery', async () => {
+test('an event that was committed but not replicated is redelivered', async () => {
   const error = new CommitUnknownError('not replicated')
   const { asked, guard } = troubled(
     () => undefined,
@@ -96,7 +96,7 @@ for (const [what, delivery] of [
     await guard.close()
   })
 
-  test(`two COMMITs without an answer: the ${what} is left to its redelivery`, async () => {
+  test(`after two COMMITs without an answer the ${what} is redelivered`, async () => {
     const { asked, guard } = troubled(() => undefined, answering(unknown, { times: 2 }))
     const abandoned = {
       kind: 'abandon',
@@ -111,7 +111,7 @@ for (const [what, delivery] of [
   })
 }
 
-test('a COMMIT without an answer, and then no store to ask: it is left to its redelivery', async () => {
+test('after a COMMIT without an answer and a store outage, the event is redelivered', async () => {
   const error = new StoreUnavailableError('down')
   let begins = 0
   const { guard } = troubled(() => undefined, {
@@ -128,7 +128,7 @@ test('a COMMIT without an answer, and then no store to ask: it is left to its re
   await guard.close()
 })
 
-test('a run after a COMMIT without an answer that comes too late is counted anew like any other', async () => {
+test('a run after a COMMIT without an answer is counted again if it starts too late', async () => {
   const attempts: number[] = []
   const troubles = answering(unknown)
   const { asked, clock, guard } = troubled(({ attempt }) => void attempts.push(attempt), {

@@ -8,20 +8,20 @@ import type { BatchHandler, Handler } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { LateReleases } from './release-later.ts'
 
-/** The user's function: one event at a time, or all that share a transaction. */
+/** The user's function, for one event or for all events of a transaction. */
 export type HandlerCall =
   | { readonly kind: 'single'; readonly handler: Handler<unknown, unknown> }
   | { readonly kind: 'batch'; readonly handler: BatchHandler<unknown, unknown> }
 
-/** What the steps of a guard with an inbox share. */
+/** The parts that all steps of a guard with an inbox share. */
 export interface Engine {
   readonly options: ResolvedOptions
   readonly session: InboxSession<unknown>
   readonly call: HandlerCall
-  /** The payload as the first run got it: a handler may have changed the one that it was given. */
+  /** Decodes the payload again: the handler may have changed the first payload. */
   readonly decodeAgain: (event: InFlightEvent) => MaybeAsync<unknown>
   readonly breaker: Breaker
-  /** As many transactions at once as the pool carries for this guard. */
+  /** Limits the concurrent transactions to the connections that the pool has for this guard. */
   readonly slots: Semaphore
   readonly heldBackoff: HeldBackoff
   readonly lateReleases: LateReleases

@@ -2,21 +2,21 @@ import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { CountedEvent } from '../model/inbox.ts'
 
 /**
- * Where a member stands inside its slice: `fresh` nothing is known; `suspect` to be counted first; `read` to be
- * classified; `due` again; `alone`: due too, but its last attempt gave no verdict, or it is replayed.
+ * How the next run of a member must start. `fresh`: nothing is known. `suspect`: to be counted first. `read`: to be
+ * classified. `due`: to be counted and run. `alone`: due, but replayed or without a verdict of its last attempt.
  */
 export type Standing = 'fresh' | 'suspect' | 'read' | 'due' | 'alone'
 
-/** A member on its way through a slice. Mutable, and owned by that slice alone. */
+/** A member that its batch is processing. Mutable, and owned by that batch alone. */
 export interface PendingEvent {
   readonly member: InFlightEvent
   standing: Standing
   counted: (CountedEvent & { readonly countedAtMs: number }) | undefined
   serializationFailures: number
-  /** Its COMMIT got no answer, so it is claimed again, once. */
+  /** COMMIT got no answer, so the event is claimed once more. */
   commitUnknown: boolean
   reads: number
-  /** Runs of the handler in this batch. */
+  /** Number of handler runs in this batch. */
   runs: number
   handlerMs: number | undefined
 }
@@ -34,7 +34,7 @@ export function toPendingEvent(member: InFlightEvent): PendingEvent {
   }
 }
 
-/** Those of `some` that have an earlier one of their lane among the others of `all`. Both are in delivery order. */
+/** Those events of `some` that follow, in their lane, another event of `all`. Both lists are in delivery order. */
 export function overtaking(
   all: Iterable<PendingEvent>,
   some: readonly PendingEvent[],

@@ -3,7 +3,7 @@ import { newEvent, openInbox } from '../fixtures/inbox.ts'
 import type { InboxSession, Release } from '../model/inbox.ts'
 import { createLateReleases } from './release-later.ts'
 
-/** A session whose store can be away. */
+/** A session whose store can be down. */
 async function flaky(): Promise<{
   readonly session: InboxSession<undefined>
   readonly release: InboxSession<undefined>['release']
@@ -24,7 +24,7 @@ async function flaky(): Promise<{
   return { session, release, store, releaseOne }
 }
 
-test('a run without verdict is given back once the store that was away is there again', async () => {
+test('a run without a verdict is released once the store is back', async () => {
   const { session, release, store, releaseOne } = await flaky()
   const late: number[] = []
   const unreleased = createLateReleases({ release }, (_error, runs) => late.push(runs))
@@ -45,7 +45,7 @@ test('a run without verdict is given back once the store that was away is there 
   ])
 })
 
-test('nothing is asked of the store when nothing is left', async () => {
+test('without late releases the store is not called', async () => {
   const asked: (readonly Release[])[] = []
   const release: InboxSession<undefined>['release'] = async (releases) => {
     asked.push(releases)
@@ -57,7 +57,7 @@ test('nothing is asked of the store when nothing is left', async () => {
   expect(asked).toEqual([])
 })
 
-test('of what cannot be given back for long the oldest is forgotten', async () => {
+test('the oldest late releases are dropped during a long outage', async () => {
   const asked: (readonly Release[])[] = []
   const late: number[] = []
   const event = newEvent()
@@ -75,7 +75,7 @@ test('of what cannot be given back for long the oldest is forgotten', async () =
   expect(asked[1]).toEqual(releases.slice(1))
 })
 
-test('what is given back while the store fails for others is not lost', async () => {
+test('a release is kept if the store fails for other releases', async () => {
   const { session, release, store, releaseOne } = await flaky()
   const gate = Promise.withResolvers<never>()
   let calls = 0

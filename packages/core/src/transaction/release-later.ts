@@ -1,16 +1,16 @@
 import type { InboxSession, Release } from '../model/inbox.ts'
 
-/** Nobody holds runs against an event that are older than this; and memory has a bound. */
+/** Bounds memory. The oldest releases are dropped. */
 const REMEMBERED = 10_000
 
 /**
- * Runs without a verdict whose release the store was not there to record. They are recorded once it is back, or an
- * outage would count as an attempt of every event that was under way.
+ * Releases of counted runs that could not be recorded because the store was down. They are recorded once the store is
+ * back. Otherwise an outage would count as an attempt of every event in flight.
  */
 export interface LateReleases {
-  /** Records them now or, when the store is away, later; never throws. */
+  /** Records the releases now, or later if the store is down. Never throws. */
   release(releases: readonly Release[]): Promise<void>
-  /** Records what is left, if there is any; never throws. */
+  /** Records the releases that are left. Never throws. */
   flush(): Promise<void>
 }
 
@@ -24,7 +24,7 @@ export function createLateReleases(
     if (all.length === 0) return
     left = []
     try {
-      // Those that somebody else has taken over meanwhile carry another token: nothing changes there.
+      // If another process has taken a run over meanwhile, the token differs and the row stays unchanged.
       await session.release(all)
     } catch (error) {
       left = [...all, ...left].slice(-REMEMBERED)

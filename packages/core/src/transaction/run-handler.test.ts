@@ -25,7 +25,7 @@ function start(call: (signal: AbortSignal) => unknown) {
   return { clock, drain, end, lost, revoked }
 }
 
-test('answers what the handler returned or threw, synchronously too, and leaves no timer', async () => {
+test('returns what the handler returned or threw, synchronously too, and leaves no timer', async () => {
   const returned = start(() => 5)
   expect(await returned.end).toMatchObject({ kind: 'returned', value: 5 })
   expect(returned.clock.timers).toBe(0)
@@ -36,7 +36,7 @@ test('answers what the handler returned or threw, synchronously too, and leaves 
   expect(threw.clock.timers).toBe(0)
 })
 
-test('at the deadline the handle refuses before the signal aborts', async () => {
+test('at the deadline the transaction handle refuses before the signal aborts', async () => {
   const order: string[] = []
   const { clock, end, revoked } = start((signal) => {
     signal.addEventListener('abort', () => order.push(`aborted after ${revoked.length} revoke`))
@@ -57,7 +57,7 @@ test('a lost lease ends the run at once', async () => {
   expect(revoked[0]).toBeInstanceOf(LeaseLostError)
 })
 
-test('a drain aborts the signal and waits a little for the handler to end by itself', async () => {
+test('a drain aborts the signal and waits briefly for the handler to end', async () => {
   const polite = start(
     (signal) =>
       new Promise((_, reject) => {
@@ -72,7 +72,7 @@ test('a drain aborts the signal and waits a little for the handler to end by its
   expect(await stubborn.end).toMatchObject({ kind: 'drained', ended: false })
 })
 
-test('a handler that finishes well in spite of a drain has finished', async () => {
+test('a handler that finishes during a drain has finished normally', async () => {
   const gate = Promise.withResolvers<number>()
   const { drain, end } = start(() => gate.promise)
   drain.abort()
@@ -90,7 +90,7 @@ describe('the handlers of one transaction', () => {
     return { clock, drain, limits: startLimits(bounds) }
   }
 
-  test('have one deadline together, and one timer', async () => {
+  test('share one deadline and one timer', async () => {
     const { clock, limits } = share()
     const seen: Date[] = []
     for (const spentMs of [4_000, 5_000]) {
@@ -109,7 +109,7 @@ describe('the handlers of one transaction', () => {
     expect(clock.timers).toBe(0)
   })
 
-  test('are cut one by one where they begin after it, or in a drain', async () => {
+  test('are interrupted one by one if they start after the deadline, or during a drain', async () => {
     const { clock, limits } = share()
     await limits.run(undefined, () => clock.advance(10_000))
     expect(await limits.run(undefined, never)).toMatchObject({ kind: 'deadline' })

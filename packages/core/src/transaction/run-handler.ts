@@ -13,16 +13,16 @@ import type { Runtime } from '../model/runtime.ts'
 export type HandlerEnd =
   | { readonly kind: 'returned'; readonly value: unknown }
   | { readonly kind: 'threw'; readonly error: unknown }
-  /** Past its deadline; it may still run, its handle refuses. */
+  /** The handler ran past its deadline. It may still run, but its transaction handle refuses. */
   | { readonly kind: 'deadline'; readonly error: DeadlineExceededError }
   | { readonly kind: 'lease-lost'; readonly error: LeaseLostError }
-  /** A drain ran out of time. `ended`: the handler really stopped. */
+  /** A drain ran out of time. `ended`: the handler has stopped. */
   | { readonly kind: 'drained'; readonly ended: boolean }
 
-/** What the handlers of one transaction have in common. */
+/** The limits that all handlers of one transaction share. */
 export interface HandlerBounds {
   readonly runtime: Runtime
-  /** Milliseconds, for all of them together. */
+  /** Milliseconds for all handlers together. */
   readonly deadlineMs: number
   /** Aborted by a drain that ran out of time. */
   readonly drain?: AbortSignal | undefined
@@ -38,7 +38,7 @@ export interface HandlerRun extends HandlerBounds {
 type Call = (signal: AbortSignal, deadlineAt: Date) => unknown
 type TimedEnd = HandlerEnd & { readonly handlerMs: number }
 
-/** Runs a handler; answers as soon as its fate is known, at the latest at its deadline. Never throws. */
+/** Runs a handler. Returns as soon as its end is known, at the latest at its deadline. Never throws. */
 export async function runHandler(run: HandlerRun, call: Call): Promise<TimedEnd> {
   const limits = startLimits(run)
   try {
@@ -50,18 +50,20 @@ export async function runHandler(run: HandlerRun, call: Call): Promise<TimedEnd>
 
 /** Runs the handlers of one transaction, one after the other. */
 export interface HandlerLimits {
-  /** As {@link runHandler}, until the deadline that all of them share. */
+  /** Like {@link runHandler}, until the deadline that all handlers share. */
   run(leaseLost: AbortSignal | undefined, call: Call): Promise<TimedEnd>
   stop(): void
 }
 
-/** A handler that runs, as seen by what may cut it short. */
+/** A running handler, as seen by the deadline and the drain. */
 interface Watcher {
   readonly onDeadline: () => void
   readonly onDrain: () => void
 }
 
-/** One timer and one listener for all handlers of a transaction: one for each would cost more than they do. */
+/**
+ * Uses one timer and one listener for all handlers of a transaction, because one for each handler would be expensive.
+ */
 export function startLimits(bounds: HandlerBounds): HandlerLimits {
   const { deadlineMs, drain, runtime } = bounds
   const deadlineAtMs = runtime.now() + deadlineMs
@@ -74,7 +76,7 @@ export function startLimits(bounds: HandlerBounds): HandlerLimits {
   const stopListening = listen(drain, () => current?.onDrain())
   const watch = (watcher: Watcher): void => {
     current = watcher
-    // It begins all the same, as one that begins a moment before.
+    // The handler starts anyway, like a handler that starts a moment before the deadline.
     if (isPast) queueMicrotask(watcher.onDeadline)
     else if (drain?.aborted === true) queueMicrotask(watcher.onDrain)
   }
@@ -122,13 +124,15 @@ function runWatched(
   const onDrain = (): void => {
     if (isOver || isDrained) return
     isDrained = true
-    controller.abort(new DeadlineExceededError('The consumer is shutting down.'))
+    controller.abort(
+      new DeadlineExceededError('The consumer is shutting down. The event is redelivered later.'),
+    )
     stopGrace = runtime.setTimer(() => end({ kind: 'drained', ended: false }), ABORT_GRACE_MS)
   }
 
   const stopListening = listen(leaseLost, () => cut(lostLease()))
   if (leaseLost?.aborted === true) {
-    // Lost while the event waited for its turn: the handler must not start beside its successor.
+    // The lease was lost while the event waited for its turn. The handler must not run beside the new owner.
     cut(lostLease())
     return promise
   }
@@ -142,12 +146,15 @@ function runWatched(
 }
 
 function pastDeadline({ deadlineMs }: HandlerBounds): Extract<HandlerEnd, { kind: 'deadline' }> {
-  const message = `The handler ran for more than deadlineMs = ${deadlineMs} ms; it was rolled back.`
+  const message =
+    `The handler ran for more than deadlineMs = ${deadlineMs} ms and was rolled back. ` +
+    'Make the handler faster or raise `deadlineMs`.'
   return { kind: 'deadline', error: new DeadlineExceededError(message) }
 }
 
 function lostLease(): Extract<HandlerEnd, { kind: 'lease-lost' }> {
-  const message = 'Another owner may have taken the event over; its transaction was rolled back.'
+  const message =
+    'Another owner may have taken the event over, so this run is abandoned. The redelivery finds the outcome.'
   return { kind: 'lease-lost', error: new LeaseLostError(message) }
 }
 
@@ -175,14 +182,14 @@ function listen(signal: AbortSignal | undefined, listener: () => void): () => vo
   return () => signal.removeEventListener('abort', listener)
 }
 
-/** Bytes of JSON; larger results belong into a table of the user's. */
+/** Maximum size of a result, bytes of JSON. Larger results belong in a table of the user's. */
 export const RESULT_LIMIT_BYTES: number = 64 * 1024
 
 /**
  * The JSON text of a handler's return value, or undefined when there is none.
  *
- * @throws {@link RetryableError} before the commit, when the value is not JSON or too large. It is retryable, because a
- * handler that returns its driver's result is a defect of the code and not of the events: a new version can run them.
+ * @throws {@link RetryableError} before the commit, if the value is not JSON or too large. The error is retryable
+ * because returning the driver's result is a defect of the code. A new version of the code can run the event.
  */
 export function toResultText(value: unknown): string | undefined {
   if (value === undefined) return undefined
@@ -196,7 +203,8 @@ export function toResultText(value: unknown): string | undefined {
 }
 
 /**
- * As {@link toResultText}, for a handler without a transaction: its effect has happened, so nothing may run it again.
+ * Like {@link toResultText}, for a handler without a transaction. Its effect has happened, so the event must not run
+ * again.
  *
  * @throws {@link FatalError}
  */
@@ -211,7 +219,7 @@ export function assertStorable(value: unknown): void {
 function assertJson(value: unknown, path: string, above: Set<object>): void {
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return
   if (typeof value === 'number') {
-    if (!Number.isFinite(value)) throw notStorable(`has a number JSON does not know at ${path}`)
+    if (!Number.isFinite(value)) throw notStorable(`has a number that JSON cannot store at ${path}`)
     return
   }
   if (typeof value !== 'object') throw notStorable(`has a ${typeof value} at ${path}`)

@@ -9,7 +9,7 @@ const named = (name: string) => toDelivery(name, { messageId: name })
 const suspect = (name: string) => ({ ...named(name), redelivered: true })
 const processed = { kind: 'ack', by: 'processed' } as const
 
-// The deferral is at least as long as what is left of the five seconds.
+// The deferral lasts at least the rest of the five seconds.
 test.each([
   [
     0,
@@ -24,7 +24,7 @@ test.each([
     { kind: 'defer', reason: 'in-progress', until: 1_004_999 + 1_000, cause: 'running-elsewhere' },
   ],
   [5_000, processed],
-])('an event begun %i ms ago without a verdict is settled as %j', async (ageMs, settlement) => {
+])('an event started %i ms ago without a verdict is settled as %j', async (ageMs, settlement) => {
   const { clock, crash, guard } = troubled(() => undefined)
   await crash(named('a'))
   clock.advance(ageMs)
@@ -32,7 +32,7 @@ test.each([
   await guard.close()
 })
 
-test('a waiting event is run when it is due, not a millisecond before', async () => {
+test('a waiting event runs when it is due, not a millisecond before', async () => {
   let isReady = false
   const { clock, guard, records } = troubled(() => {
     if (!isReady) throw new Error('not yet')
@@ -49,7 +49,7 @@ test('a waiting event is run when it is due, not a millisecond before', async ()
   await guard.close()
 })
 
-test('due events go together, one that had no verdict alone', async () => {
+test('due events run together, an event without a verdict runs alone', async () => {
   let isReady = false
   const { asked, clock, guard } = troubled(
     ({ payload }) => {
@@ -63,7 +63,7 @@ test('due events go together, one that had no verdict alone', async () => {
     },
     { transaction: 'batch' },
   )
-  // Its connection is lost: no verdict, and it is due at once.
+  // Its connection is lost, so there is no verdict, and the event is due at once.
   await guard.process(suspect('a'))
   await guard.process(named('b'))
   isReady = true
@@ -75,7 +75,7 @@ test('due events go together, one that had no verdict alone', async () => {
   await guard.close()
 })
 
-test('a dead event stays dead with its attempts and its record', async () => {
+test('a dead-lettered event stays dead-lettered with its attempts and its record', async () => {
   const { guard, inbox, records } = troubled(() => {
     throw new FatalError('no such order')
   })
@@ -105,7 +105,7 @@ test.each([
   await guard.close()
 })
 
-test('a conflict under the policy throw reaches who called', async () => {
+test('a conflict under the policy throw is thrown to the caller', async () => {
   const { guard } = troubled(() => undefined, {}, { onConflict: 'throw' })
   await guard.process(toDelivery({ cents: 5 }, { messageId: 'm' }))
   const other = guard.process(toDelivery({ cents: 6 }, { messageId: 'm' }))
@@ -116,7 +116,7 @@ test('a conflict under the policy throw reaches who called', async () => {
 test.each([
   ['gone', async () => [{ kind: 'absent' } as const]],
   ['not told', async () => []],
-])('a row that is %s when it is read is left to its redelivery', async (_, classify) => {
+])('a row that is %s when it is read is deferred', async (_, classify) => {
   const { guard } = troubled(() => undefined, {
     session: () => ({ begin: async () => ({ kind: 'none' }), classify }),
   })
@@ -130,7 +130,7 @@ test.each([
   await guard.close()
 })
 
-test('an attempt whose commit got no answer keeps its number when it turns out to be done', async () => {
+test('an attempt whose commit got no answer keeps its number if the event turns out to be done', async () => {
   const error = new CommitUnknownError('no answer')
   let runs = 0
   const { clock, guard, records } = troubled(
@@ -154,7 +154,7 @@ test('an attempt whose commit got no answer keeps its number when it turns out t
   await guard.close()
 })
 
-test('a row that is gone after a COMMIT without an answer says that nothing was committed', async () => {
+test('a missing row after a COMMIT without an answer means that nothing was committed', async () => {
   let begins = 0
   const { guard } = troubled(() => undefined, {
     session: (session) => ({

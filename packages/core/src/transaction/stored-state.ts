@@ -7,7 +7,7 @@ import type { Outcome } from '../settlement/outcome.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent, Standing } from './pending-event.ts'
 
-/** What follows from the stored state: the end of this delivery, or how its run must begin. */
+/** What follows from the stored state: the outcome of this delivery, or how its run must start. */
 export type Next =
   | { readonly kind: 'outcome'; readonly outcome: Outcome }
   | { readonly kind: 'standing'; readonly standing: Standing }
@@ -16,7 +16,7 @@ const CONFLICT =
   'The event key was used before with another payload. Check the key resolver and the producer; ' +
   'the message is kept in refused_messages.'
 
-/** Judges an event by what is stored of it. */
+/** Decides from the stored state of an event. */
 export async function fromStoredState(
   engine: Engine,
   pending: PendingEvent,
@@ -63,7 +63,7 @@ export async function fromStoredState(
   }
 }
 
-/** No row any more: released meanwhile. After an unknown commit it says that nothing was committed. */
+/** The row is gone: it was released meanwhile. After an unknown commit this means that nothing was committed. */
 function vanished(engine: Engine, pending: PendingEvent): Next {
   if (pending.commitUnknown) return { kind: 'standing', standing: 'fresh' }
   const delayMs = engine.heldBackoff.nextMs(pending.member.event.id)
@@ -75,7 +75,7 @@ function doneOutcome(pending: PendingEvent, known: Extract<Known, { kind: 'done'
   return { kind: 'processed', attempt: pending.counted?.attempt ?? 1, result: known.result }
 }
 
-/** Same key, other payload: recorded apart, the state of the event whose key it bears is not touched. */
+/** Handles a used key with another payload. The message is recorded separately, and the event's state does not change. */
 export async function conflictOutcome(
   engine: Pick<Engine, 'options' | 'session'>,
   member: InFlightEvent,

@@ -16,30 +16,27 @@ const processed = { kind: 'ack', by: 'processed' } as const
 const failed = { kind: 'defer', reason: 'failed' } as const
 const storeDown = { kind: 'defer', reason: 'store-down' } as const
 
-/** So the server has the first transaction; nothing of it is committed. */
-const looking = (status: TransactionStatus): Troubles => ({
+/** Makes the first transaction report this status. Nothing of that transaction is committed. */
+const withStatus = (status: TransactionStatus): Troubles => ({
   transaction: (_, n) => (n === 1 ? { status: () => status } : {}),
 })
 
 test.each([
   [LATEST_START_MS, [] as const],
   [LATEST_START_MS + 1, ['no-verdict'] as const],
-])(
-  'a counted run whose claim took %i ms: it is released %j and runs once',
-  async (ms, released) => {
-    const attempts: number[] = []
-    const { asked, clock, guard } = troubled(({ attempt }) => void attempts.push(attempt), {
-      transaction: (_, n) => {
-        if (n === 1) clock.advance(ms)
-        return {}
-      },
-    })
-    expect(await guard.process(suspect('a'))).toEqual(processed)
-    expect(attempts).toEqual([1])
-    expect(asked.releases.map(({ as }) => as)).toEqual(released)
-    await guard.close()
-  },
-)
+])('a counted run whose claim took %i ms is released %j and runs once', async (ms, released) => {
+  const attempts: number[] = []
+  const { asked, clock, guard } = troubled(({ attempt }) => void attempts.push(attempt), {
+    transaction: (_, n) => {
+      if (n === 1) clock.advance(ms)
+      return {}
+    },
+  })
+  expect(await guard.process(suspect('a'))).toEqual(processed)
+  expect(attempts).toEqual([1])
+  expect(asked.releases.map(({ as }) => as)).toEqual(released)
+  await guard.close()
+})
 
 test.each([
   [DEADLINE_MS - 1, processed, ['a']],
@@ -58,7 +55,7 @@ test.each([
   await guard.close()
 })
 
-test('the commit stores results, and clears the trouble of those that had any', async () => {
+test('the commit stores results and deletes the failure rows of its events', async () => {
   const { asked, guard, inbox } = troubled(({ payload }) =>
     payload === 'a' ? { a: 1 } : undefined,
   )
@@ -115,7 +112,7 @@ for (const [kind, make] of [
     await guard.close()
   })
 
-  test(`handlers that run ${kind}: a stored event that today's options refuse does not reach them`, async () => {
+  test(`handlers that run ${kind}: a stored event that the current options refuse does not reach them`, async () => {
     let runs = 0
     let isSkipped = false
     const { clock, guard, inbox } = make(
@@ -134,12 +131,12 @@ for (const [kind, make] of [
       clock.advance(1_000)
       return inbox.deadLetters()[0]?.error
     }
-    await expect.poll(errorOnceRun).toContain('skipped by today')
+    await expect.poll(errorOnceRun).toContain('skipped by the current options')
     expect(runs).toBe(1)
     await guard.close()
   })
 
-  test(`handlers that run ${kind}: a lease that is lost ends the run of its event alone`, async () => {
+  test(`handlers that run ${kind}: a lost lease ends only the run of its event`, async () => {
     const runs: unknown[] = []
     const setUp = make(
       (given: unknown) => {
@@ -177,8 +174,10 @@ for (const [kind, make] of [
   })
 }
 
-test('a statement that failed and was swallowed makes a failure of the run', async () => {
-  const { guard, inbox } = troubled(() => undefined, looking('failed'), { retry: { attempts: 1 } })
+test('a failed statement whose error is swallowed makes the run fail', async () => {
+  const { guard, inbox } = troubled(() => undefined, withStatus('failed'), {
+    retry: { attempts: 1 },
+  })
   expect(await guard.process(named('a'))).toMatchObject({
     kind: 'dead-letter',
     error: {
@@ -194,17 +193,17 @@ test.each([
   ['failed', coded('40001'), processed, 2],
   ['failed', new StoreUnavailableError('disk full'), storeDown, 1],
   ['failed', new TypeError('a bug'), failed, 1],
-  // Nothing that a statement said.
+  // Errors that do not come from a statement.
   ['open', coded('40001'), failed, 1],
   ['open', new StoreUnavailableError('another store'), failed, 1],
 ] as const)(
-  'what a handler throws under a transaction that is %s: %s',
+  'an error that a handler throws with a transaction that is %s: %s',
   async (status, error, settlement, runs) => {
     let ran = 0
     const { clock, guard } = troubled(() => {
       ran += 1
       if (ran === 1) throw error
-    }, looking(status))
+    }, withStatus(status))
     const answer = await clock.until(guard.process(named('a')))
     expect(answer).toMatchObject(settlement)
     if (settlement === failed) expect(answer).toHaveProperty('error', error)
@@ -216,10 +215,10 @@ test.each([
 test.each([
   ['throws', new Error('Connection terminated')],
   ['returns', undefined],
-])('a connection that is lost under a handler that %s is no verdict', async (_, error) => {
+])('a lost connection under a handler that %s is no verdict', async (_, error) => {
   const { asked, guard } = troubled(() => {
     if (error !== undefined) throw error
-  }, looking('broken'))
+  }, withStatus('broken'))
   const [settlement] = await guard.processBatch([suspect('a')])
   expect(settlement).toMatchObject({
     ...storeDown,
@@ -229,7 +228,7 @@ test.each([
   await guard.close()
 })
 
-test('members of which one was counted too long ago do not start: all are counted anew', async () => {
+test('if one event was counted too long ago, no event starts: all are counted again', async () => {
   let asks = 0
   const { asked, clock, guard, records } = troubled(
     () => undefined,
@@ -253,7 +252,7 @@ test('members of which one was counted too long ago do not start: all are counte
   await guard.close()
 })
 
-test('what is known already is left out of the run, and read at once', async () => {
+test('an event with a known state is left out of the run and read at once', async () => {
   const runs: unknown[] = []
   const { asked, guard } = troubled(
     ({ payload }) => void runs.push(payload),
@@ -270,7 +269,7 @@ test('what is known already is left out of the run, and read at once', async () 
   await guard.close()
 })
 
-test('an event does not overtake one of its lane that is known already: that one is read first', async () => {
+test('an event does not overtake an event of its lane with a known state: that event is read first', async () => {
   const inLane = (name: string) => toDelivery(name, { messageId: name, orderingKey: 'lane' })
   const order: unknown[] = []
   const { asked, guard } = troubled(

@@ -4,9 +4,9 @@ import { createShift } from '../fixtures/shift.ts'
 import { createGuard } from '../guard/guard.ts'
 import { memoryInbox, toDelivery } from '../memory/index.ts'
 
-// Red when only counted claims are asked for their age: the handler of the frozen process runs as attempt 1 though a
-// successor has used up the attempts.
-test('a claim that is answered after its deadline is not run: a successor may have had the event', async () => {
+// Red when only the age of counted claims is checked: the handler of the frozen process runs as attempt 1 although the
+// next owner has used up the attempts.
+test('a claim that is answered after its deadline does not run, because the next owner may have run the event', async () => {
   const shift = createShift()
   const inbox = memoryInbox()
   const runs: string[] = []
@@ -22,7 +22,7 @@ test('a claim that is answered after its deadline is not run: a successor may ha
         begin: async (request) => {
           const begun = await session.begin(request)
           shift.forward(15_000)
-          // The server ends what says nothing for so long.
+          // The server ends transactions that are idle for so long.
           if (begun.kind === 'open') await begun.transaction.rollback()
           await successor.process(delivery)
           return begun

@@ -22,33 +22,33 @@ import {
   toResultText,
 } from './run-handler.ts'
 
-/** Why a transaction over a part was given up. Nothing of it is committed, unless `ended`. */
+/** Why a transaction failed. Nothing of it is committed, unless the kind is `ended`. */
 export type TransactionFailure =
-  /** A verdict about `pending`; undefined where it is about the whole part. */
+  /** A verdict about `pending`. Undefined means that the verdict is about the whole part. */
   | {
       readonly kind: 'handler'
       readonly pending: PendingEvent | undefined
       readonly error: unknown
     }
-  /** The transaction's time was used up by several members together. */
+  /** Several members together used up the transaction's time. */
   | { readonly kind: 'budget' }
   | { readonly kind: 'serialization'; readonly error: unknown }
-  /** The connection or the server failed: says nothing about the events. */
+  /** The connection or the server failed. This says nothing about the events. */
   | { readonly kind: 'store'; readonly error: unknown }
   | { readonly kind: 'lease-lost'; readonly pending: PendingEvent; readonly error: unknown }
   | { readonly kind: 'drained'; readonly ended: boolean }
-  /** A handler ended the transaction itself; the first `ran` members have run. */
+  /** A handler ended the transaction itself. The first `ran` members have run. */
   | { readonly kind: 'ended'; readonly ran: number; readonly error: unknown }
   | { readonly kind: 'not-replicated'; readonly error: unknown }
   | { readonly kind: 'commit-unknown'; readonly error: unknown }
 
 export type TransactionEnd =
   | { readonly kind: 'held' }
-  /** No member could be claimed. `done`: in their order those that are done, where the inbox looked. */
+  /** No member could be claimed. `done` lists the done members in order, if the inbox looked. */
   | { readonly kind: 'none'; readonly done?: readonly (DoneEvent | undefined)[] | undefined }
   /** The claim was answered too late to start. */
   | { readonly kind: 'late' }
-  /** Members that were claimed would overtake others of their lane that were not. */
+  /** The claimed members would overtake unclaimed members of their lane. */
   | {
       readonly kind: 'overtaking'
       readonly claimed: readonly PendingEvent[]
@@ -65,11 +65,11 @@ export type TransactionEnd =
       readonly failure: TransactionFailure
       readonly claimed: readonly PendingEvent[]
       readonly unclaimed: readonly PendingEvent[]
-      /** Still open: who records the verdict ends it. */
+      /** The transaction is still open. Recording the verdict ends it. */
       readonly transaction: InboxTransaction<unknown>
     }
 
-/** A server that takes a claim and then fails, its disk full, is no better than one that takes none. */
+/** Includes a server that accepts a claim and then fails, for example because its disk is full. */
 export function hasStoreFailed(end: TransactionEnd): boolean {
   return (
     end.kind === 'failed' && (end.failure.kind === 'store' || end.failure.kind === 'commit-unknown')
@@ -78,12 +78,12 @@ export function hasStoreFailed(end: TransactionEnd): boolean {
 
 export interface PartRequest {
   readonly members: readonly PendingEvent[]
-  /** Longest wait for one row, ms. */
+  /** Maximum wait for one row, ms. */
   readonly waitMs: number
   readonly signals: StopSignals
 }
 
-/** One transaction over one or more events: claim their rows, run the handler for each, commit. */
+/** Runs one transaction over one or more events: claim their rows, run the handler for each, commit. */
 export async function runTransaction(
   engine: Engine,
   request: PartRequest,
@@ -123,7 +123,7 @@ function claimOf(members: readonly PendingEvent[]): BeginClaim {
     : { kind: 'fresh', events: members.map(({ member }) => member.event) }
 }
 
-/** Frozen meanwhile: the server has ended the transaction, and a successor may have run the event. */
+/** The process was frozen. The server has ended the transaction, and a new owner may have run the event. */
 function isPastDeadline({ options }: Engine, askedAtMs: number): boolean {
   return options.runtime.monotonic() - askedAtMs >= options.deadlineMs
 }
@@ -149,7 +149,7 @@ function runHandlers(running: Running): Promise<TransactionFailure | undefined> 
     : runTogether(running, call.handler)
 }
 
-/** Handlers of one transaction run one after the other: a row lock does not protect a transaction from itself. */
+/** Handlers of one transaction run one after the other, because row locks do not protect a transaction from itself. */
 async function runOneByOne(
   running: Running,
   handler: Handler<unknown, unknown>,
@@ -175,7 +175,7 @@ async function runOneByOne(
   }
 }
 
-/** The first run gets the payload that step 1 made; each further run a payload of its own. */
+/** The first run gets the payload from step 1. Each further run gets a newly decoded payload. */
 function eventOf({ engine }: Running, pending: PendingEvent): MaybeAsync<GuardEvent<unknown>> {
   const { counted, member } = pending
   const attempt = counted?.attempt ?? 1
@@ -264,7 +264,7 @@ function failureOf(running: Running, { end, pending, ran }: Ended): TransactionF
   }
 }
 
-/** Only what a statement said is diagnosed: an HTTP client's ECONNREFUSED is the handler's failure. */
+/** Only errors of SQL statements are diagnosed. An ECONNREFUSED of an HTTP client is a failure of the handler. */
 function failedStatement(
   running: Running,
   error: unknown,

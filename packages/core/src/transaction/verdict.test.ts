@@ -39,38 +39,38 @@ test.each([
   [1, new RetryableError('no'), { kind: 'retry', delayMs: 500 }],
   [1, new SyntaxError('no'), { kind: 'bury', reason: 'fatal' }],
   [1, undefined, { kind: 'retry', delayMs: 500 }],
-])('after attempt %i that threw %s the sentence is %j', (attempt, error, sentence) => {
-  expect(decideRetry(options, attempt, error)).toEqual(sentence)
+])('after attempt %i that threw %s the decision is %j', (attempt, error, decision) => {
+  expect(decideRetry(options, attempt, error)).toEqual(decision)
 })
 
-test('an isFatal that throws is told, and the error counts as retryable', () => {
+test('an isFatal that throws is logged, and the error counts as retryable', () => {
   expect(decideRetry(options, 1, new RangeError('no'))).toEqual({ kind: 'retry', delayMs: 500 })
   expect(logged).toEqual([{ err: { name: 'TypeError', message: 'a bug in isFatal' } }])
 })
 
-test('without isFatal nothing but what onceward knows is fatal', () => {
-  const sentence = decideRetry({ ...options, isFatal: undefined }, 1, new SyntaxError('no'))
-  expect(sentence).toMatchObject({ kind: 'retry' })
+test('without isFatal only the errors that onceward knows are fatal', () => {
+  const decision = decideRetry({ ...options, isFatal: undefined }, 1, new SyntaxError('no'))
+  expect(decision).toMatchObject({ kind: 'retry' })
 })
 
 test.each([
   [0, 0],
   [5_000, 5_000],
   [60_001, 60_000],
-])('an error that asks for a pause of %i ms gets %i ms', (afterMs, delayMs) => {
+])('an error with afterMs %i is retried after %i ms', (afterMs, delayMs) => {
   expect(retryDelayMs(options, 1, new RetryableError('later', { afterMs }))).toBe(delayMs)
 })
 
-// Red before: NaN made a delay of NaN, which the store refused, and the event ran again without end.
+// Red before: NaN became the delay, the store refused it, and the event ran again endlessly.
 test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, '5' as unknown as number])(
-  'an error that asks for a pause of %s ms gets the ordinary back-off',
+  'an error with afterMs %s gets the ordinary back-off',
   (afterMs) => {
     const ordinary = retryDelayMs(options, 1, new Error('later'))
     expect(retryDelayMs(options, 1, new RetryableError('later', { afterMs }))).toBe(ordinary)
   },
 )
 
-test('logs have of an error its name, its message and its code, and of anything else a bit of text', () => {
+test('logs contain the name, message and code of an error, and a short text for other values', () => {
   expect(describeError(new TypeError('no', { cause: 'secret' }))).toStrictEqual({
     name: 'TypeError',
     message: 'no',
@@ -81,7 +81,7 @@ test('logs have of an error its name, its message and its code, and of anything 
   expect(describeError(undefined)).toEqual({ name: 'undefined', message: 'undefined' })
 })
 
-test("a verdict about a row that is not its owner's any more changes nothing: what is stored decides", async () => {
+test('a verdict about a row with another owner changes nothing, and the stored state decides', async () => {
   const lost = async (): Promise<readonly VerdictAnswer[]> => ['lost']
   for (const error of [new Error('not yet'), new FatalError('never')]) {
     const { clock, crash, guard, inbox, records } = troubled(
@@ -96,7 +96,7 @@ test("a verdict about a row that is not its owner's any more changes nothing: wh
       ...toDelivery('a', { messageId: 'a' }),
       redelivered: true,
     })
-    // As read: begun just now, by whom it belongs to.
+    // The stored state: started just now, by its owner.
     const until = clock.runtime.now() + 5_000
     const cause = 'running-elsewhere'
     expect(settlement).toEqual({ kind: 'defer', reason: 'in-progress', until, cause })
@@ -106,7 +106,7 @@ test("a verdict about a row that is not its owner's any more changes nothing: wh
   }
 })
 
-test('a verdict without an open transaction is recorded all the same', async () => {
+test('a verdict without an open transaction is recorded too', async () => {
   const { clock, guard } = troubled(
     () => {
       throw Object.assign(new Error('deadlock'), { code: '40P01' })

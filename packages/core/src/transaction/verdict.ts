@@ -5,8 +5,8 @@ import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
 
 /**
- * Records the verdict about an event that stood alone in its transaction, and ends that transaction if it is open.
- * Undefined when the row is not this owner's any more: nothing changed, and the event is settled as read.
+ * Records the verdict about an event that was alone in its transaction, and ends that transaction if it is open.
+ * Returns undefined if the row has another owner. Nothing is changed then, and the event is read again.
  */
 export async function recordFailure(
   engine: Engine,
@@ -33,7 +33,7 @@ export async function recordFailure(
     : { kind: 'failed', attempt, delayMs: decision.delayMs, error, cause: 'handler-failed' }
 }
 
-/** Gives counted runs back that ended without a verdict while this process lives; never throws. */
+/** Releases counted runs that ended without a verdict while this process lives. Never throws. */
 export async function giveBack(
   engine: Engine,
   members: readonly PendingEvent[],
@@ -45,7 +45,7 @@ export async function giveBack(
   if (releases.length > 0) await engine.lateReleases.release(releases)
 }
 
-/** Their runs have not begun: nothing is counted, and each takes the same step again later. */
+/** Releases runs that have not started. No attempt is counted, and each event takes the same step again later. */
 export async function giveBackUnstarted(
   engine: Engine,
   members: readonly PendingEvent[],
