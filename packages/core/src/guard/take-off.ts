@@ -5,7 +5,7 @@ import type { DeliveryGroup } from './receive.ts'
 
 /** The events of one call that are in flight, from the claim of each until its settlement. */
 export interface Flight {
-  /** Concludes an event once, and ends its flight even if that fails. `toCopies` returns the copies that must still run. */
+  /** Concludes an event once, and ends its flight even if `toCopies` throws. `toCopies` returns the copies still to run. */
   conclude(
     member: InFlightEvent,
     toCopies: (group: DeliveryGroup) => MaybeAsync<readonly DeliveryGroup[]>,

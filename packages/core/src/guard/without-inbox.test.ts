@@ -226,8 +226,8 @@ test('without a key an event runs without a claim', async () => {
   expect([kit.ran, kit.claims()]).toEqual([['a'], 0])
 })
 
-// Red before: frozen between its claim and the answer, an owner started as the first beside its successor.
-test('a claim that is answered after its lease has run out starts no handler once another owner has the event', async () => {
+// Red before: frozen between its claim and the answer, an owner started its handler beside the next owner.
+test('a claim that is answered after its lease expired does not run if the event has another owner', async () => {
   const clock = new Clock()
   const leases = memoryLeases(clock.runtime)
   const ran: string[] = []
