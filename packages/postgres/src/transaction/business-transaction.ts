@@ -17,7 +17,7 @@ import type { BeginContext, Driver } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { idArray } from '../driver/rows.ts'
 import { inline, literal } from '../driver/sql-literal.ts'
-import { diagnose, isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
+import { diagnose, endsSession, isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
 import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 
@@ -227,7 +227,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 
   /** The ROLLBACK was sent before the statement that failed, so the connection is clean unless it was lost. */
   #giveBackAfter(error: unknown): void {
-    if (sqlState(error) === undefined || isConnectionLoss(error)) this.#held.destroy()
+    if (endsSession(error)) this.#held.destroy()
     else this.#held.release()
   }
 }
