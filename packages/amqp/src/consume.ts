@@ -15,7 +15,12 @@ import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'
 import { classifyError, connectionGone, PublishError } from './errors.ts'
-import { type ConsumeAmqpOptions, resolveSettings, type Settings } from './options.ts'
+import {
+  type ConsumeAmqpOptions,
+  checkConsumeNames,
+  resolveSettings,
+  type Settings,
+} from './options.ts'
 import { Receiver } from './receive.ts'
 import { createSettleContext } from './settle.ts'
 import { assertLevels, type Levels } from './topology.ts'
@@ -40,6 +45,7 @@ export async function consumeAmqp(
   options: ConsumeAmqpOptions,
 ): Promise<Consumption> {
   const port = portOf(guard)
+  checkConsumeNames(options)
   const settings = resolveSettings(options, port.settings)
   return startConsumption({
     port,

@@ -1,11 +1,15 @@
 import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
+  CONSUME_NAMES,
   type GuardSettings,
+  type KnownNames,
   quoted,
   RUN_DEFAULTS,
+  RUN_NAMES,
   type RunSettings,
   rangeProblems,
   refuseProblems,
+  refuseUnknownOptions,
   resolveRunOptions,
   runOptionProblems,
 } from '@onceward/core/adapter'
@@ -102,6 +106,40 @@ export interface Settings extends RunSettings {
   readonly deadLetterPolicy: boolean
 }
 
+const OWN_NAMES: KnownNames<AmqpOptions> = {
+  queue: true,
+  deadLetter: true,
+  retryLevelsMs: true,
+  holdMs: true,
+  consumerTimeoutMs: true,
+  prefetch: true,
+}
+const WRAP_NAMES: KnownNames<WrapAmqpOptions> = { ...RUN_NAMES, ...OWN_NAMES }
+const CONSUMER_NAMES: KnownNames<ConsumeAmqpOptions> = {
+  ...CONSUME_NAMES,
+  ...OWN_NAMES,
+  consumer: true,
+  deadLetterPolicy: true,
+}
+/** `noAck` has an answer of its own, which says why it is refused. */
+function withoutNoAck<Options extends object>(options: Options): Options {
+  if (Reflect.has(Object(options), 'noAck') !== true) return options
+  const { noAck: _noAck, ...rest } = options as Options & { readonly noAck: unknown }
+  return rest as unknown as Options
+}
+
+const TARGET_NAMES = ['queue', 'exchange', 'routingKey']
+
+/** @throws {@link ConfigurationError} for names that `consumeAmqp` does not have. */
+export function checkConsumeNames(options: ConsumeAmqpOptions): void {
+  refuseUnknownOptions('consumeAmqp', withoutNoAck(options), CONSUMER_NAMES, TARGET_NAMES)
+}
+
+/** @throws {@link ConfigurationError} for names that `wrapAmqp` does not have. */
+export function checkWrapNames(options: WrapAmqpOptions): void {
+  refuseUnknownOptions('wrapAmqp', withoutNoAck(options), WRAP_NAMES, TARGET_NAMES)
+}
+
 /** @throws {@link ConfigurationError} with every problem at once. */
 export function resolveSettings(options: ConsumeAmqpOptions, guard: GuardSettings): Settings {
   refuseProblems(problemsOf(options, guard))
@@ -170,7 +208,7 @@ function problemsOf(options: ConsumeAmqpOptions, guard: GuardSettings): readonly
 
 /** With `noAck` the broker forgets a message when it sends it: nothing is left to settle, and a crash loses it. */
 function noAckProblems(options: ConsumeAmqpOptions): readonly string[] {
-  const isAsked = [options, options.consumer ?? {}].some((each) => Reflect.get(each, 'noAck'))
+  const isAsked = 'noAck' in options || Reflect.get(options.consumer ?? {}, 'noAck')
   return isAsked
     ? [
         'Expected no `noAck`: with it the broker forgets a message when it sends it, and a crash loses it.',

@@ -6,7 +6,7 @@ import { DeliveryChannel, Publisher } from './clients/amqplib.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
 import { CancelledError, classifyError, exchangeMissing } from './errors.ts'
-import { resolveSettings, type Settings, type WrapAmqpOptions } from './options.ts'
+import { checkWrapNames, resolveSettings, type Settings, type WrapAmqpOptions } from './options.ts'
 import { createSettleContext } from './settle.ts'
 import {
   assertLevels,
@@ -37,6 +37,7 @@ export function wrapAmqp(
   options: WrapAmqpOptions,
 ): (message: ConsumeMessage | null) => void {
   const port = portOf(guard)
+  checkWrapNames(options)
   const settings = resolveSettings(options, port.settings)
   if (typeof channel.waitForConfirms !== 'function') throw withoutConfirms(channel)
   const { queue } = settings

@@ -16,6 +16,7 @@ import { classifyError } from './errors.ts'
 import {
   type ConsumeKafkaOptions,
   type ConsumerSettings,
+  checkConsumeNames,
   resolveConsumerSettings,
 } from './options.ts'
 import { Receiver } from './receive.ts'
@@ -35,6 +36,7 @@ export async function consumeKafka(
   options: ConsumeKafkaOptions,
 ): Promise<Consumption> {
   const port = portOf(guard)
+  checkConsumeNames(options)
   const settings = resolveConsumerSettings(options, port.settings)
   return startConsumption({
     port,

@@ -1,11 +1,15 @@
 import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
+  CONSUME_NAMES,
   type GuardSettings,
+  type KnownNames,
   quoted,
   RUN_DEFAULTS,
+  RUN_NAMES,
   type RunSettings,
   rangeProblems,
   refuseProblems,
+  refuseUnknownOptions,
   resolveRunOptions,
   runOptionProblems,
 } from '@onceward/core/adapter'
@@ -95,6 +99,27 @@ export interface ConsumerSettings extends Settings {
   }
   /** The user's `restartOnFailure`: whether the consumer goes on after kafkajs gave up. */
   readonly mayRestart: ((error: Error) => Promise<boolean>) | undefined
+}
+
+const OWN_NAMES: KnownNames<KafkaOptions> = {
+  deadLetter: true,
+  partitionsConsumedConcurrently: true,
+}
+const WRAP_NAMES: KnownNames<WrapKafkaOptions> = { ...RUN_NAMES, ...OWN_NAMES }
+const CONSUMER_NAMES: KnownNames<ConsumeKafkaOptions> = {
+  ...{ ...CONSUME_NAMES, ...OWN_NAMES },
+  ...{ topics: true, groupId: true, fromBeginning: true, consumer: true },
+}
+const TARGET_NAMES = ['producer', 'topic']
+
+/** @throws {@link ConfigurationError} for names that `consumeKafka` does not have. */
+export function checkConsumeNames(options: ConsumeKafkaOptions): void {
+  refuseUnknownOptions('consumeKafka', options, CONSUMER_NAMES, TARGET_NAMES)
+}
+
+/** @throws {@link ConfigurationError} for names that `wrapKafka` does not have. */
+export function checkWrapNames(options: WrapKafkaOptions): void {
+  refuseUnknownOptions('wrapKafka', options, WRAP_NAMES, TARGET_NAMES)
 }
 
 /** @throws {@link ConfigurationError} with every problem at once. */
@@ -197,6 +222,9 @@ function deadLetterProblems({ deadLetter }: KafkaOptions, guard: GuardSettings):
         'for a dead message.',
     ]
   }
+  if (typeof deadLetter !== 'object' || deadLetter === null) {
+    return [`Expected \`deadLetter\` to be \`{ producer, topic }\`, got ${quoted(deadLetter)}.`]
+  }
   const { producer, topic } = deadLetter as { producer: unknown; topic: unknown }
   return [
     ...(isName(topic)
@@ -217,7 +245,7 @@ function topicProblems({ topics, deadLetter }: ConsumeKafkaOptions): readonly st
         `${Array.isArray(given) ? `[${given.map(String).join(', ')}]` : quoted(given)}.`,
     ]
   }
-  if (deadLetter === undefined || !topics.some((topic) => matches(topic, deadLetter.topic))) {
+  if (!deadLetter || !topics.some((topic) => matches(topic, deadLetter.topic))) {
     return []
   }
   return [

@@ -4,7 +4,7 @@ import type { KafkaConsumer } from './client.ts'
 import { PartitionBatches } from './clients/partition-batches.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
-import { resolveSettings, type WrapKafkaOptions } from './options.ts'
+import { checkWrapNames, resolveSettings, type WrapKafkaOptions } from './options.ts'
 
 /**
  * The guard as the config of your own `consumer.run(…)`.
@@ -34,6 +34,7 @@ export function wrapKafka(
   options: WrapKafkaOptions = {},
 ): ConsumerRunConfig {
   const port = portOf(guard)
+  checkWrapNames(options)
   const settings = resolveSettings(options, port.settings)
   const batches = new PartitionBatches({ port, settings, onRunnable: () => dispatcher.pump() })
   const ignore = (): void => undefined

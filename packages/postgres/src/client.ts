@@ -1,3 +1,8 @@
+import { systemRuntime } from '@onceward/core'
+import { surviveConnecting, surviveLoss } from './clients/pg-events.ts'
+import { repeated } from './driver/repeat.ts'
+import { diagnose, toStoreError } from './errors.ts'
+
 /** The part of pg's `Pool` that {@link migrate} and {@link deadLetters} call. */
 export interface PoolLike {
   connect(): Promise<PoolClientLike>
@@ -14,24 +19,48 @@ export interface ClientAnswer {
   readonly rowCount: number | null
 }
 
-/** BEGIN, `work`, COMMIT on one connection, in READ COMMITTED even if the user's default differs. */
-export async function inTransaction<Result>(
+/**
+ * BEGIN, `work`, COMMIT on one connection, in READ COMMITTED even if the user's default differs. `work` runs again when
+ * the transaction lost against a concurrent one.
+ *
+ * @throws {@link StoreUnavailableError} when the server cannot be reached, or ended the connection.
+ */
+export function inTransaction<Result>(
   pool: PoolLike,
   work: (client: PoolClientLike) => Promise<Result>,
 ): Promise<Result> {
-  const client = await pool.connect()
-  let broken: Error | undefined
+  surviveConnecting(pool)
+  return repeated(systemRuntime, () => onceInTransaction(pool, work))
+}
+
+async function onceInTransaction<Result>(
+  pool: PoolLike,
+  work: (client: PoolClientLike) => Promise<Result>,
+): Promise<Result> {
+  const client = await connect(pool)
+  const undo = surviveLoss(client)
+  let isBroken = false
   try {
     await client.query('begin isolation level read committed read write')
     const result = await work(client)
     await client.query('commit')
     return result
   } catch (error) {
-    await client.query('rollback').catch((failed: unknown) => {
-      broken = failed instanceof Error ? failed : new Error(String(failed))
-    })
-    throw error
+    isBroken = await client.query('rollback').then(
+      () => false,
+      () => true,
+    )
+    throw diagnose(error) === 'other' ? error : toStoreError(error, 'running a transaction')
   } finally {
-    client.release(broken)
+    undo()
+    client.release(isBroken)
+  }
+}
+
+async function connect(pool: PoolLike): Promise<PoolClientLike> {
+  try {
+    return await pool.connect()
+  } catch (error) {
+    throw toStoreError(error, 'connecting')
   }
 }

@@ -90,6 +90,15 @@ export function isConnectionLoss(error: unknown): boolean {
   })
 }
 
+/** The server has closed the connection after these. */
+const SESSION_ENDS = /^(?:08...|25P0[34]|57P0[1-5])$/
+
+/** Whether the connection is of no use after this error, so that the pool must not lend it again. */
+export function endsSession(error: unknown): boolean {
+  const state = sqlState(error)
+  return state === undefined || SESSION_ENDS.test(state) || isConnectionLoss(error)
+}
+
 /** The error of a statement of onceward as a typed error, with the original as its cause. */
 export function toStoreError(error: unknown, doing: string): OncewardError {
   if (OncewardError.is(error)) return error

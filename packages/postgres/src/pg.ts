@@ -7,7 +7,6 @@ import {
   connectForStatements,
   type PgAnswer,
   PgHeldConnection,
-  surviveConnecting,
 } from './clients/pg-connection.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
@@ -53,7 +52,6 @@ export type PgInboxOptions = BusinessOptions
 export function pgInbox(pool: Pool, options: PgInboxOptions = {}): Inbox<PoolClient> {
   refuseUnknownNames('pgInbox', options, BUSINESS_OPTIONS)
   const settings = businessOptions(options)
-  surviveConnecting(pool)
   return createInbox((runtime) => pgDriver(pool, settings, runtime), options)
 }
 

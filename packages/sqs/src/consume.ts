@@ -14,7 +14,12 @@ import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'
 import { classifyError } from './errors.ts'
-import { type ConsumeSqsOptions, resolveSettings, type Settings } from './options.ts'
+import {
+  type ConsumeSqsOptions,
+  checkConsumeNames,
+  resolveSettings,
+  type Settings,
+} from './options.ts'
 import { Receiver } from './receive.ts'
 import { createSettleContext } from './settle.ts'
 
@@ -32,6 +37,7 @@ export async function consumeSqs(
   options: ConsumeSqsOptions,
 ): Promise<Consumption> {
   const port = portOf(guard)
+  checkConsumeNames(options)
   const settings = resolveSettings(options, port.settings)
   const api = createSqsApi(client, settings.queueUrl, port.runtime)
   return startConsumption({

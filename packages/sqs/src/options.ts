@@ -1,12 +1,16 @@
 import type { Message } from '@aws-sdk/client-sqs'
 import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
+  CONSUME_NAMES,
   type GuardSettings,
+  type KnownNames,
   quoted,
   RUN_DEFAULTS,
+  RUN_NAMES,
   type RunSettings,
   rangeProblems,
   refuseProblems,
+  refuseUnknownOptions,
   resolveRunOptions,
   runOptionProblems,
 } from '@onceward/core/adapter'
@@ -72,6 +76,29 @@ export interface Settings extends RunSettings {
 /** How long before the visibility a lease should end, because clocks drift and calls take time. */
 export const marginMs = (leaseMs: number): number => Math.max(1_000, Math.ceil(leaseMs / 10))
 
+const OWN_NAMES: KnownNames<SqsOptions> = {
+  queueUrl: true,
+  deadLetter: true,
+  visibilityMs: true,
+}
+const WRAP_NAMES: KnownNames<WrapSqsOptions> = { ...RUN_NAMES, ...OWN_NAMES }
+const CONSUMER_NAMES: KnownNames<ConsumeSqsOptions> = {
+  ...CONSUME_NAMES,
+  ...OWN_NAMES,
+  longPollMs: true,
+}
+const TARGET_NAMES = ['queueUrl']
+
+/** @throws {@link ConfigurationError} for names that `consumeSqs` does not have. */
+export function checkConsumeNames(options: ConsumeSqsOptions): void {
+  refuseUnknownOptions('consumeSqs', options, CONSUMER_NAMES, TARGET_NAMES)
+}
+
+/** @throws {@link ConfigurationError} for names that `wrapSqs` does not have. */
+export function checkWrapNames(options: WrapSqsOptions): void {
+  refuseUnknownOptions('wrapSqs', options, WRAP_NAMES, TARGET_NAMES)
+}
+
 /** @throws {@link ConfigurationError} with every problem at once. */
 export function resolveSettings(options: ConsumeSqsOptions, guard: GuardSettings): Settings {
   refuseProblems(problemsOf(options, guard))
@@ -124,6 +151,11 @@ function deadLetterProblems(options: ConsumeSqsOptions, guard: GuardSettings): s
     return [
       "Expected `deadLetter` to be `{ queueUrl }` or 'redrive', got undefined: without an inbox there is no " +
         'other place for a dead message.',
+    ]
+  }
+  if (typeof deadLetter !== 'object' || deadLetter === null) {
+    return [
+      `Expected \`deadLetter\` to be \`{ queueUrl }\` or 'redrive', got ${quoted(deadLetter)}.`,
     ]
   }
   const problems = urlProblems('deadLetter.queueUrl', deadLetter.queueUrl)

@@ -10,7 +10,7 @@ import {
 import type { SqsClient } from './client.ts'
 import { createSqsApi } from './clients/aws-sdk.ts'
 import { createAccept } from './delivery.ts'
-import { resolveSettings, type WrapSqsOptions } from './options.ts'
+import { checkWrapNames, resolveSettings, type WrapSqsOptions } from './options.ts'
 import { createSettleContext, settle } from './settle.ts'
 
 /**
@@ -37,6 +37,7 @@ export function wrapSqs(
   options: WrapSqsOptions,
 ): (messages: Message[] | undefined) => Promise<undefined> {
   const port = portOf(guard)
+  checkWrapNames(options)
   const settings = resolveSettings(options, port.settings)
   const api = createSqsApi(client, settings.queueUrl, port.runtime)
   const context = createSettleContext(port, api, settings)

@@ -42,11 +42,14 @@ export { Prefetch } from './prefetch.ts'
 export { processAndSettle } from './process-and-settle.ts'
 export { isGuardClosed, type Outage, Recovery, STORE_LOOK_MS } from './recovery.ts'
 export {
+  CONSUME_NAMES,
   quoted,
   RUN_DEFAULTS,
+  RUN_NAMES,
   type RunSettings,
   rangeProblems,
   refuseProblems,
+  refuseUnknownOptions,
   resolveRunOptions,
   runOptionProblems,
 } from './run-options.ts'

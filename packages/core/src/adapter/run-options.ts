@@ -1,5 +1,6 @@
 import { ConfigurationError } from '../model/errors.ts'
 import type { GuardSettings } from '../model/guard-port.ts'
+import { type KnownNames, refuseNoObject, unknownNames } from '../model/known-names.ts'
 
 /** How messages are gathered into calls of the guard; the same on every broker. */
 export interface RunOptions {
@@ -35,6 +36,14 @@ export interface ConsumeOptions extends RunOptions {
   readonly drainMs?: number | undefined
 }
 
+const BATCH_NAMES: KnownNames<NonNullable<RunOptions['batch']>> = { size: true, lingerMs: true }
+export const RUN_NAMES: KnownNames<RunOptions> = { batch: true }
+export const CONSUME_NAMES: KnownNames<ConsumeOptions> = {
+  ...RUN_NAMES,
+  signal: true,
+  drainMs: true,
+}
+
 /** {@link ConsumeOptions} after defaults. */
 export interface RunSettings {
   readonly batchSize: number
@@ -47,6 +56,37 @@ export const RUN_DEFAULTS: Readonly<Record<'batchSize' | 'lingerMs' | 'drainMs',
   Object.freeze({ batchSize: 100, lingerMs: 20, drainMs: 20_000 })
 
 const LONGEST_DRAIN_MS = 43_200_000
+
+/**
+ * Refuses names that a function of an adapter does not have: at the top, in `batch` and in `deadLetter`.
+ *
+ * @param caller - The function that was called, as its user writes it.
+ * @param deadLetter - The names that a dead-letter target can have.
+ * @throws {@link ConfigurationError} with every name at once.
+ */
+export function refuseUnknownOptions<Options extends RunOptions>(
+  caller: string,
+  options: Options,
+  known: KnownNames<Options>,
+  deadLetter: readonly string[],
+): void {
+  refuseNoObject(caller, options)
+  const groups: readonly (readonly [string, readonly string[]])[] = [
+    ['batch', Object.keys(BATCH_NAMES)],
+    ['deadLetter', deadLetter],
+  ]
+  const nested = groups.flatMap(([group, names]) => {
+    const given: unknown = Reflect.get(options, group)
+    const inGroup = (name: string): string => `${group}.${name}`
+    if (!isObject(given)) return []
+    return unknownNames(caller, Object.keys(given).map(inGroup), names.map(inGroup))
+  })
+  const top = unknownNames(caller, Object.keys(options), Object.keys(known))
+  refuseProblems([...top, ...nested])
+}
+
+const isObject = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 export function resolveRunOptions(options: ConsumeOptions, guard: GuardSettings): RunSettings {
   const { batch, drainMs } = options
@@ -64,7 +104,13 @@ export function refuseProblems(problems: readonly string[]): void {
 
 /** Every problem of the common options, each with its fix. */
 export function runOptionProblems(options: ConsumeOptions): readonly string[] {
+  const batch: unknown = options.batch
   return [
+    ...(batch === undefined || isObject(batch)
+      ? []
+      : [
+          `Expected \`batch\` to be an object with \`size\` and \`lingerMs\`, got ${quoted(batch)}.`,
+        ]),
     ...rangeProblems('drainMs', options.drainMs, [0, LONGEST_DRAIN_MS]),
     ...rangeProblems('batch.lingerMs', options.batch?.lingerMs, [0, 60_000]),
     ...rangeProblems('batch.size', options.batch?.size, [1, 100], 'messages'),

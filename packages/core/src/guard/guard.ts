@@ -36,7 +36,8 @@ export function createBatchGuard<Tx, Decoded = unknown, Payload = Decoded>(
   handler: BatchHandler<Payload, Tx>,
 ): Guard {
   const call = { kind: 'batch', handler: handler as BatchHandler<unknown, unknown> } as const
-  return makeGuard(resolveOptions({ ...options, transaction: 'batch' }), call)
+  const shared = { ...options, transaction: 'batch' } as const
+  return makeGuard(resolveOptions(shared, 'createBatchGuard'), call)
 }
 
 function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {

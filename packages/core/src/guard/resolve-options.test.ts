@@ -6,6 +6,7 @@ import { memoryInbox, memoryLeases } from '../memory/index.ts'
 import { ConfigurationError } from '../model/errors.ts'
 import { DEFAULTS } from '../options/derived.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { createBatchGuard, createGuard } from './guard.ts'
 import { resolveOptions } from './resolve-options.ts'
 
 const inbox = memoryInbox()
@@ -171,6 +172,19 @@ test('suggests the closest name for a misspelt option', () => {
   )
   expect(() => resolveOptions(options as never)).toThrow(
     /"retry.atempts", did you mean "retry.attempts"\?/,
+  )
+})
+
+test('names of the retry with a dot are no options', () => {
+  expect(problemsOf({ ...good, 'retry.attempts': 2 })).toEqual([
+    'Expected `retry` to be an object with `attempts`, `baseMs` and `maxMs`.',
+  ])
+})
+
+test.each([createGuard, createBatchGuard])('%o is named in what it refuses', (create) => {
+  const options = { consumer: 'billing', inbox: memoryInbox(), leaseMS: 5 }
+  expect(() => create(options as never, () => undefined)).toThrow(
+    `${create.name} does not know "leaseMS", did you mean "leaseMs"?`,
   )
 })
 

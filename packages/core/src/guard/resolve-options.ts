@@ -15,9 +15,10 @@ import { brokenRules } from '../options/rules.ts'
  */
 export function resolveOptions<Payload, Tx, Decoded>(
   options: GuardOptions<Payload, Tx, Decoded>,
+  caller = 'createGuard',
 ): ResolvedOptions {
   assertObject(options)
-  const problems = [...brokenRules(OPTION_RULES, options), ...impossibleTogether(options)]
+  const problems = [...brokenRules(caller, OPTION_RULES, options), ...impossibleTogether(options)]
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
   // Each user function receives values that other functions of the same user made. No other code links these types.
   const given = options as unknown as GuardOptions<unknown, unknown>

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { ConfigurationError } from './errors.ts'
-import { type KnownNames, refuseUnknownNames } from './known-names.ts'
+import { type KnownNames, refuseUnknownNames, unknownNames } from './known-names.ts'
 
 interface Options {
   readonly queueUrl?: string
@@ -67,5 +67,15 @@ describe('options with unknown names', () => {
   test('an error does not contain a name that is a connection string or very long', () => {
     expect(problemOf({ 'postgres://user:hunter2@db/app': 1 })).not.toContain('hunter2')
     expect(problemOf({ ['x'.repeat(100_000)]: 1 }).length).toBeLessThan(300)
+  })
+
+  test('the group of a nested name is no likeness', () => {
+    const told = (name: string) => unknownNames('consumeSqs', [name], ['batch.size', 'batch.wait'])
+    expect(told('batch.sise')).toEqual([
+      'consumeSqs does not know "batch.sise", did you mean "batch.size"?',
+    ])
+    expect(told('batch.yyy')).toEqual([
+      'consumeSqs does not know "batch.yyy". It knows: batch.size, batch.wait.',
+    ])
   })
 })

@@ -16,12 +16,16 @@ export function refuseUnknownNames<Options extends object>(
   options: Options,
   known: KnownNames<Options>,
 ): void {
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    const got = options === null ? 'null' : Array.isArray(options) ? 'an array' : typeof options
-    throw new ConfigurationError(`${caller} expected an object of options, got ${got}.`)
-  }
+  refuseNoObject(caller, options)
   const problems = unknownNames(caller, Object.keys(options), Object.keys(known))
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
+}
+
+/** @throws {@link ConfigurationError} that names the type alone: what was given may be a connection string. */
+export function refuseNoObject(caller: string, options: unknown): void {
+  if (typeof options === 'object' && options !== null && !Array.isArray(options)) return
+  const got = options === null ? 'null' : Array.isArray(options) ? 'an array' : typeof options
+  throw new ConfigurationError(`${caller} expected an object of options, got ${got}.`)
 }
 
 /** One error text for each unknown name. */
@@ -40,8 +44,21 @@ export function unknownNames(
     })
 }
 
-/** The known name that is closest to the given one, if one is close enough. */
+/**
+ * The known name that is closest to the given one, if one is close enough. For a nested name such as `batch.sise` only the
+ * part after the dot is compared.
+ */
 function nearestOf(name: string, known: readonly string[]): string | undefined {
+  const group = name.slice(0, name.indexOf('.') + 1)
+  const fields = known.filter((each) => each.startsWith(group))
+  if (group === '' || fields.length === 0) return nearestField(name, known)
+  const field = (each: string): string => each.slice(group.length)
+  const nearest = nearestField(field(name), fields.map(field))
+  return nearest === undefined ? undefined : `${group}${nearest}`
+}
+
+/** The same for names without a group. */
+function nearestField(name: string, known: readonly string[]): string | undefined {
   const ranked = known
     .map((candidate) => ({ candidate, distance: distanceOf(plain(name), plain(candidate)) }))
     .sort((one, other) => one.distance - other.distance)

@@ -68,6 +68,7 @@ export const consumerName: Rule = {
  * ``Expected `leaseMs` to be an integer from 1000 to 43200000, got `30` (number). Units are milliseconds.``
  */
 export function brokenRules(
+  caller: string,
   rules: Readonly<Record<string, Rule>>,
   options: object,
 ): readonly string[] {
@@ -82,12 +83,18 @@ export function brokenRules(
     problems.push('Expected `retry` to be an object with `attempts`, `baseMs` and `maxMs`.')
   }
   const unknown = [...values].filter(([, value]) => value !== undefined).map(([name]) => name)
-  return [...problems, ...unknownNames('createGuard', unknown, Object.keys(rules))]
+  return [...problems, ...unknownNames(caller, unknown, Object.keys(rules))]
 }
 
 function flatten(options: object): Map<string, unknown> {
   const { retry, ...values } = options as { readonly retry?: unknown }
-  const flat = new Map<string, unknown>(Object.entries(values))
+  // A name with a dot, as the tables of the documents write it, is no option.
+  const flat = new Map<string, unknown>(
+    Object.entries(values).map(([name, value]) => [
+      name.startsWith('retry.') ? 'retry' : name,
+      value,
+    ]),
+  )
   if (retry === undefined) return flat
   if (retry === null || typeof retry !== 'object') return flat.set('retry', retry)
   for (const [name, value] of Object.entries(retry)) flat.set(`retry.${name}`, value)

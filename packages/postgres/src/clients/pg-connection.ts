@@ -12,6 +12,7 @@ import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import type { StatementConnection } from '../driver/short-transaction.ts'
 import { toStoreError } from '../errors.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
+import { surviveConnecting, surviveLoss } from './pg-events.ts'
 import { refusingClient } from './pg-handle.ts'
 import { type PgSession, sessionOf } from './pg-session.ts'
 
@@ -29,6 +30,7 @@ export type PgAnswer = QueryResult<Record<string, unknown>>
 
 /** Takes a connection from the pool. A connection that comes too late goes back at once. */
 export async function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
+  surviveConnecting(pool)
   const isIdle = pool.idleCount > pool.waitingCount
   const connecting = pool.connect()
   let client: PoolClient | typeof LATE
@@ -80,36 +82,18 @@ function toLastAnswer(answers: readonly PgAnswer[]): SendAnswer {
   return toAnswer(answers.at(-1))
 }
 
-function noop(): void {}
-
-const survivors = new WeakSet<Pool>()
-
-/**
- * A server that shuts down during a connect may report so in the packet that completes the handshake, before the caller
- * can add a listener. Without this listener the unhandled error would end the process.
- */
-export function surviveConnecting(pool: Pool): void {
-  if (survivors.has(pool)) return
-  survivors.add(pool)
-  pool.on('connect', (client) => {
-    const onError = (): void => undefined
-    client.on('error', onError)
-    setImmediate(() => client.removeListener('error', onError))
-  })
-}
-
 /** A spare connection for short statements. */
 export async function connectForStatements(
   pool: Pool,
   runtime: Runtime,
 ): Promise<StatementConnection> {
   const client = await connect(pool, runtime)
-  client.on('error', noop)
+  const undo = surviveLoss(client)
   return {
     query: async (text, values) => toAnswer((await sendTo(client, text, values)).at(-1)),
     send: async (texts) => toAnswer((await sendTo(client, texts.join('; '))).at(-1)),
     release: (isBroken) => {
-      client.removeListener('error', noop)
+      undo()
       client.release(isBroken)
     },
   }
@@ -132,6 +116,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   readonly #pool: Pool
   readonly #runtime: Runtime
   readonly #releaseSlot: () => void
+  readonly #undo: () => void
   readonly #gate = new HandleGate()
   #boundaries = 0
 
@@ -143,7 +128,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
     this.session = sessionOf(client)
     this.tx = refusingClient(client, this.#gate)
     // Without a listener of ours, a connection lost between two statements would end the process.
-    client.on('error', noop)
+    this.#undo = surviveLoss(client)
   }
 
   /** @throws {@link ConfigurationError} for clients that cannot tell how a transaction is. */
@@ -227,7 +212,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   }
 
   #leave(destroyed: boolean): void {
-    this.#client.removeListener('error', noop)
+    this.#undo()
     this.#client.release(destroyed)
     this.#releaseSlot()
   }

@@ -18,14 +18,17 @@ export interface Connection {
  * All errors are typed and have the server's error as their cause: `sqlState()` of errors.ts finds its code.
  */
 export interface Driver<Tx> extends Connection {
-  /** One statement in its own transaction, on a spare connection. */
+  /** One statement in its own transaction (READ COMMITTED), on a spare connection; repeated like `shortTransaction`. */
   query(text: string, values?: readonly unknown[]): Promise<QueryAnswer>
   /**
    * As `query`, but durable even if `synchronous_commit` is off: for records after which a delivery is settled for
    * good.
    */
   durable(text: string, values?: readonly unknown[]): Promise<QueryAnswer>
-  /** BEGIN, `work`, COMMIT on a spare connection (READ COMMITTED, durable); rolls back and rethrows when `work` throws. */
+  /**
+   * BEGIN, `work`, COMMIT on a spare connection (READ COMMITTED, durable); rolls back and rethrows when `work` throws.
+   * `work` runs again when the transaction lost against a concurrent one.
+   */
   shortTransaction<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result>
   /** The business transaction with its claim. */
   begin(request: BeginRequest, context: BeginContext): Promise<Begun<Tx>>

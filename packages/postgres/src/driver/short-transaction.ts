@@ -1,13 +1,18 @@
 import { type Runtime, StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
-import { isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
+import { endsSession, toStoreError } from '../errors.ts'
 import type { Connection, Driver, QueryAnswer } from './driver.ts'
 import type { PoolGate } from './pool-slots.ts'
+import { repeated } from './repeat.ts'
 import { DURABLE_IF_OFF } from './session-settings.ts'
 import { inline } from './sql-literal.ts'
 
 /** A short statement without an answer within this time counts as a lost connection. */
 const STATEMENT_MS = 15_000
+/** The level has a name, because roles and databases may have another default, under which our statements fail. */
+const BEGIN = 'begin isolation level read committed'
+/** The same for a text of several statements, which is one transaction without BEGIN. It must come first. */
+const READ_COMMITTED = 'set transaction isolation level read committed'
 const DOING = 'running a short statement'
 
 /** A connection taken from the pool for short statements. Rejects with the client's own errors. */
@@ -51,15 +56,26 @@ export function createShortTransactions({
     }
   }
 
-  const shortTransaction: ShortTransactions['shortTransaction'] = (work) =>
-    withSpare((connection) => inTransaction(connection, work))
-  return {
-    query: (text, values) => withSpare((connection) => connection.query(text, values)),
-    durable: (text, values) =>
+  const transaction = <Result>(
+    opening: readonly string[],
+    work: (connection: Connection) => Promise<Result>,
+  ): Promise<Result> =>
+    repeated(runtime, () => withSpare((connection) => inTransaction(connection, opening, work)))
+  /** One statement in its own transaction, in one round trip if all statements can travel in one text. */
+  const statement =
+    (...settings: readonly string[]): Connection['query'] =>
+    (text, values) =>
       sendsAtOnce
-        ? withSpare((connection) => connection.send([DURABLE_IF_OFF, inline(text, values)]))
-        : shortTransaction((connection) => connection.query(text, values)),
-    shortTransaction,
+        ? repeated(runtime, () =>
+            withSpare((connection) =>
+              connection.send([READ_COMMITTED, ...settings, inline(text, values)]),
+            ),
+          )
+        : transaction([BEGIN, ...settings], (connection) => connection.query(text, values))
+  return {
+    query: statement(),
+    durable: statement(DURABLE_IF_OFF),
+    shortTransaction: (work) => transaction([BEGIN, DURABLE_IF_OFF], work),
   }
 }
 
@@ -87,7 +103,7 @@ class Spare implements Connection {
       const answer = await answerWithin(this.#runtime, asked, STATEMENT_MS)
       if (answer !== LATE) return answer
     } catch (error) {
-      this.isBroken ||= sqlState(error) === undefined || isConnectionLoss(error)
+      this.isBroken ||= endsSession(error)
       throw toStoreError(error, DOING)
     }
     this.isBroken = true
@@ -97,9 +113,10 @@ class Spare implements Connection {
 
 async function inTransaction<Result>(
   connection: Spare,
+  opening: readonly string[],
   work: (connection: Connection) => Promise<Result>,
 ): Promise<Result> {
-  await connection.send(['begin isolation level read committed', DURABLE_IF_OFF])
+  await connection.send(opening)
   let result: Result
   try {
     result = await work(connection)

@@ -17,7 +17,7 @@ import type { BeginContext, Driver } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { idArray } from '../driver/rows.ts'
 import { inline, literal } from '../driver/sql-literal.ts'
-import { isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
+import { diagnose, endsSession, isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
 import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 
@@ -182,7 +182,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
       answer = await this.#within(this.#held.send(['rollback', inline(text, values)]), ROLLBACK_MS)
     } catch (error) {
       this.#giveBackAfter(error)
-      if (sqlState(error) === LOCK_NOT_AVAILABLE) return fail(separately, failures)
+      if (needsOwnTransaction(error)) return fail(separately, failures)
       throw toStoreError(error, 'recording a failure')
     }
     if (answer !== LATE) {
@@ -227,10 +227,17 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 
   /** The ROLLBACK was sent before the statement that failed, so the connection is clean unless it was lost. */
   #giveBackAfter(error: unknown): void {
-    if (sqlState(error) === undefined || isConnectionLoss(error)) this.#held.destroy()
+    if (endsSession(error)) this.#held.destroy()
     else this.#held.release()
   }
 }
+
+/**
+ * A failure that waits for a row, or that lost against a concurrent transaction under another default isolation level, is
+ * recorded by the short transactions.
+ */
+const needsOwnTransaction = (error: unknown): boolean =>
+  sqlState(error) === LOCK_NOT_AVAILABLE || diagnose(error) === 'serialization'
 
 const isOver = (): RetryableError => new RetryableError(OVER)
 
