@@ -37,7 +37,9 @@ export interface ConsumeOptions extends RunOptions {
 }
 
 const BATCH_NAMES: KnownNames<NonNullable<RunOptions['batch']>> = { size: true, lingerMs: true }
+/** The names of {@link RunOptions}, for the lists of the adapters. */
 export const RUN_NAMES: KnownNames<RunOptions> = { batch: true }
+/** The names of {@link ConsumeOptions}, for the lists of the adapters. */
 export const CONSUME_NAMES: KnownNames<ConsumeOptions> = {
   ...RUN_NAMES,
   signal: true,
