@@ -35,6 +35,8 @@ export interface BrokerDefinition {
   benchmark(): Promise<(scale: Scale) => Promise<Benchmark>>
   /** Imports the option table, and what the pages say about defaults. */
   docs(): Promise<BrokerDocs>
+  /** The adapter's `consume…` function, loaded when it is asked for. */
+  consume(): Promise<Consume>
 }
 
 /** In what brokers differ, as far as tests must know. */
@@ -94,6 +96,9 @@ export interface WorkerConsumer {
   /** Consumes a queue of this broker: `source` is what {@link QueueUnderTest.source} said. */
   consume(source: Source, guard: Guard, watch: DeliveryWatch): Promise<Consumption>
 }
+
+/** Any adapter's `consume…` function; its client and its options are its own. */
+export type Consume = (client: never, guard: Guard, options: never) => Promise<unknown>
 
 /** The samples of `docs/samples` that consume from this broker. */
 export interface BrokerSamples {

@@ -1,17 +1,6 @@
-import type { Guard } from '@onceward/core'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import { consumeAmqp } from '../../packages/amqp/src/consume.ts'
-import { consumeKafka } from '../../packages/kafka/src/consume.ts'
-import { consumeSqs } from '../../packages/sqs/src/consume.ts'
-import { BROKER_NAMES, BROKERS, type BrokerName } from '../brokers/index.ts'
-
-type Consume = (client: never, guard: Guard, options: never) => Promise<unknown>
-const CONSUME: Readonly<Record<BrokerName, Consume>> = {
-  sqs: consumeSqs,
-  kafka: consumeKafka,
-  amqp: consumeAmqp,
-}
+import { BROKER_NAMES, BROKERS } from '../brokers/index.ts'
 
 // Red when an option is documented and refused, because somebody forgot its name in the list of the adapter.
 test.each(BROKER_NAMES)('%s takes every option that its page documents', async (name) => {
@@ -22,10 +11,9 @@ test.each(BROKER_NAMES)('%s takes every option that its page documents', async (
     const former = given[group]
     given[group] = field === undefined ? former : { ...(former as object), [field]: undefined }
   }
-  const refusal = await CONSUME[name](
-    undefined as never,
-    handMadeGuard().guard,
-    given as never,
-  ).catch((error: Error) => error.message.split('\n'))
+  const consume = await BROKERS[name].consume()
+  const refusal = await consume(undefined as never, handMadeGuard().guard, given as never).catch(
+    (error: Error) => error.message.split('\n'),
+  )
   expect(refusal).toEqual([expect.stringContaining('does not know "undocumented"')])
 })

@@ -66,4 +66,5 @@ export const amqp: BrokerDefinition = {
   demo: async () => (await import('./demo.ts')).amqpDemo,
   benchmark: async () => (await import('../../../bench/scenarios/amqp.ts')).amqpBenchmark,
   docs: async () => (await import('./docs.ts')).amqpDocs,
+  consume: async () => (await import('@onceward/amqp')).consumeAmqp,
 }

@@ -49,4 +49,5 @@ export const kafka: BrokerDefinition = {
   demo: async () => (await import('./demo.ts')).kafkaDemo,
   benchmark: async () => (await import('../../../bench/scenarios/kafka.ts')).kafkaBenchmark,
   docs: async () => (await import('./docs.ts')).kafkaDocs,
+  consume: async () => (await import('@onceward/kafka')).consumeKafka,
 }

@@ -46,4 +46,5 @@ export const sqs: BrokerDefinition = {
   demo: async () => (await import('./demo.ts')).sqsDemo,
   benchmark: async () => (await import('../../../bench/scenarios/sqs.ts')).sqsBenchmark,
   docs: async () => (await import('./docs.ts')).sqsDocs,
+  consume: async () => (await import('@onceward/sqs')).consumeSqs,
 }

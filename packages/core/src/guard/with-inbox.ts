@@ -38,12 +38,12 @@ export function runWithInbox(
   if (leases === undefined || claims === undefined) return runEvents(run, members)
   const entries = members.map((member, index) => ({ member, claimed: claims[index] as Claimed }))
   const isWaiting = ({ claimed }: Entry): boolean => isHeldElsewhere(claimed)
-  if (!entries.some(isWaiting)) return runEvents(run, settleClaimed(run, entries))
+  if (!entries.some(isWaiting)) return runEvents(run, concludeClaimed(run, entries))
   const lanes = toLanes(entries, ({ member }) => member.lane)
   const waiting = lanes.filter((lane) => lane.some(isWaiting))
   const free = lanes.filter((lane) => !waiting.includes(lane)).flat()
   return Promise.all([
-    runEvents(run, settleClaimed(run, free)),
+    runEvents(run, concludeClaimed(run, free)),
     ...waiting.map((lane) => waitAndRun(run, leases, lane)),
   ])
 }
@@ -116,12 +116,12 @@ function heldOf(each: InFlightEvent | Entry): InFlightEvent {
 function waitAndRun(run: InboxRun, leases: Leases, lane: readonly Entry[]): Promise<void> {
   return inOrder(run, lane, async ({ member, claimed: first }, stoppable) => {
     const claimed = await waitForHolder(leases, member, { claimed: first, signals: run.signals })
-    await runEvents(stoppable, settleClaimed(stoppable, [{ member, claimed }]))
+    await runEvents(stoppable, concludeClaimed(stoppable, [{ member, claimed }]))
   })
 }
 
 /** Reports the outcomes that the lease store already knows. Returns the events that must run. */
-function settleClaimed(run: InboxRun, entries: readonly Entry[]): readonly InFlightEvent[] {
+function concludeClaimed(run: InboxRun, entries: readonly Entry[]): readonly InFlightEvent[] {
   const running: InFlightEvent[] = []
   const stopped = new Map<string, Outcome>()
   for (const entry of entries) {
