@@ -29,7 +29,7 @@ export const GROUPS = {
     tests: ['packages/core/src/**/*.test.ts'],
     servers: false,
   },
-  // What the adapters share is tested by their own tests.
+  // The adapters' own tests cover the code that they share.
   adapter: {
     files: ['delivery-buffer', 'ordering', 'recovery'].map(
       (name) => `packages/core/src/adapter/${name}.ts`,

@@ -100,7 +100,7 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
     receiver,
     dispatcher,
     settling: context.counts,
-    // What is still in hand goes back with its channel and keeps its lease.
+    // Messages that are still in hand go back to the queue with their channel; their events keep their leases.
     finish: async () => {
       unregister()
       await receiver.finish()

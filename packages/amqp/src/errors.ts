@@ -2,7 +2,7 @@ import { ConfigurationError } from '@onceward/core'
 import type { BackoffRange, ClassifiedError } from '@onceward/core/adapter'
 
 /**
- * What a failed call to the broker means.
+ * The meaning of a failed call to the broker.
  *
  * @see https://www.rabbitmq.com/docs/channels#error-handling
  */

@@ -1,4 +1,4 @@
-// What adapters and stores are made of. Not for users.
+// Parts of adapters and stores. Not for users.
 
 export { type BackoffRange, pauseMs } from '../concurrency/backoff.ts'
 export { createSemaphore, type Release, type Semaphore } from '../concurrency/semaphore.ts'

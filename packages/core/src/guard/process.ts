@@ -24,8 +24,8 @@ export async function processDeliveries(
   for (const { index, outcome, key } of received.decided)
     processing.observe(index, outcome, { key })
   const keyless = received.unguarded.map((each) => processWithoutKey(processing, each))
-  await processGroups(processing, received.groups)
-  if (keyless.length > 0) await Promise.all(keyless)
+  const keyed = processGroups(processing, received.groups)
+  await (keyless.length === 0 ? keyed : Promise.all([keyed, ...keyless]))
 }
 
 /** Steps 2 to 5 for events that this process has in flight only once. */

@@ -141,13 +141,12 @@ export function toReadableError(thrown: unknown): unknown {
     }
     if (!(thrown instanceof Error)) {
       String(thrown)
-      void ('code' in thrown && thrown.code)
+      Reflect.get(thrown, 'code')
       return thrown
     }
-    const { cause, message, name, stack } = thrown
-    const isText = [message, name, stack ?? ''].every((text) => typeof text === 'string')
-    void (Reflect.get(thrown, 'code') === cause)
-    return isText ? thrown : new Error(UNDESCRIBABLE)
+    for (const name of ['code', 'cause']) Reflect.get(thrown, name)
+    const texts = [thrown.message, thrown.name, thrown.stack ?? '']
+    return texts.every((text) => typeof text === 'string') ? thrown : new Error(UNDESCRIBABLE)
   } catch {
     return new Error(UNDESCRIBABLE)
   }
