@@ -22,7 +22,7 @@ const ELSEWHERE: Readonly<Record<string, string | readonly [string, string]>> = 
     'packages/kafka/src/settle.test.ts',
     'a dead letter that cannot be published now comes back',
   ],
-  'kafka: a drain settles what runs and has the rest back for another consumer within a second': [
+  'kafka: a drain gives unstarted messages back while the running handler still runs': [
     'packages/kafka/src/handlers.int.test.ts',
     'a drain ends what runs, commits it, leaves the rest, and leaves the group at once',
   ],

@@ -178,7 +178,7 @@ test('a poison in the queue does not hold up the others', async () => {
   })
 })
 
-test('a drain settles what runs and has the rest back for another consumer within a second', async () => {
+test('a drain gives unstarted messages back while the running handler still runs', async () => {
   const queue = await broker.create()
   const gate = Promise.withResolvers<void>()
   let running = 0
@@ -193,9 +193,8 @@ test('a drain settles what runs and has the rest back for another consumer withi
   const consumption = await consumeAmqp(open, guard, { queue, drainMs: 20_000 })
   await until(() => running === 1 && consumption.health().inFlight === 10)
   const drained = consumption.drain()
-  const startedAt = performance.now()
-  await until(async () => (await broker.ready(queue)) === 9, { deadlineMs: 1_000 })
-  expect(performance.now() - startedAt).toBeLessThan(1_000)
+  // While the handler runs, long before `drainMs` is over.
+  await until(async () => (await broker.ready(queue)) === 9)
   gate.resolve()
   await drained
   expect(await broker.ready(queue)).toBe(9)

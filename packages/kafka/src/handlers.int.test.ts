@@ -141,9 +141,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka and handlers of every kind', () 
       drainMs: 200,
     })
     const signal = await started.promise
-    const startedAt = performance.now()
     await consumption.drain()
-    expect(performance.now() - startedAt).toBeLessThan(8_000)
     expect(signal.aborted).toBe(true)
     expect(await topics.committed(guard.consumer, topic)).toEqual([-1])
     await until(async () => (await topics.members(guard.consumer)) === 0, { deadlineMs: 5_000 })

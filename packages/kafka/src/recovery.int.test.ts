@@ -31,14 +31,10 @@ describe.skipIf(skipped('kafka'))('consumeKafka when Kafka is away', () => {
       await until(() => ran.length > 10)
       await server.kill(signal)
       await server.restart()
-      const backAt = performance.now()
       await topics.send(topic, range(100, 'after'))
-      await until(() => ran.some((key) => key.startsWith('after')))
-      const waitedMs = performance.now() - backAt
       await topics.caughtUp(guard.consumer, topic)
       expect(ran.toSorted()).toEqual([...range(100, 'after'), ...range(100, 'before')].toSorted())
       expect(consumption.health().state).toBe('running')
-      expect(waitedMs).toBeLessThan(15_000)
     },
     180_000,
   )
@@ -66,9 +62,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka when Kafka is away', () => {
     await topics.send(topic, ['one'])
     await topics.caughtUp(guard.consumer, topic)
     await server.kill('SIGKILL')
-    const startedAt = performance.now()
     await consumption.drain()
-    expect(performance.now() - startedAt).toBeLessThan(10_000)
     await server.restart()
     await topics.send(topic, ['two'])
     const restarts = joins.length

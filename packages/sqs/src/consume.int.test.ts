@@ -144,7 +144,7 @@ test.each(Object.keys(bad))('a handler that %s leaves the consumer alive', async
   expect(consumption.health().state).toBe('running')
 })
 
-test('a drain settles what runs and has the rest back for another consumer within a second', async () => {
+test('a drain gives unstarted messages back while the running handler still runs', async () => {
   const queueUrl = await queues.create()
   const gate = Promise.withResolvers<void>()
   let running = 0
@@ -163,9 +163,8 @@ test('a drain settles what runs and has the rest back for another consumer withi
   await queues.send(queueUrl, keysOf(10))
   await until(() => running === 1 && consumption.health().inFlight === 10)
   const drained = consumption.drain()
-  const startedAt = performance.now()
-  await until(async () => (await queues.depth(queueUrl))[0] === 9, { deadlineMs: 1_000 })
-  expect(performance.now() - startedAt).toBeLessThan(1_000)
+  // While the handler runs, long before `drainMs` is over.
+  await until(async () => (await queues.depth(queueUrl))[0] === 9)
   gate.resolve()
   await drained
   expect(await queues.depth(queueUrl)).toEqual([9, 0])
