@@ -25,7 +25,7 @@ void consumeSqs(client, guard, {})
 wrapSqs(client, guard, { queueUrl: 'u', longPollMs: 5 })
 
 const handle = wrapSqs(client, guard, { queueUrl: 'u' })
-expectTypeOf(handle).toEqualTypeOf<(messages: Message[] | undefined) => Promise<undefined>>()
+expectTypeOf(handle).toEqualTypeOf<(messages: Message[] | undefined) => Promise<Message[]>>()
 expectTypeOf(handle).toExtend<NonNullable<ConsumerOptions['handleMessageBatch']>>()
 
 const input = new ReceiveMessageCommand({ QueueUrl: 'u', ...receiveAttributes })

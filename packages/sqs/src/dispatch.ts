@@ -134,6 +134,11 @@ export class Dispatcher {
     this.#buffer.track(givenBack, received.length)
   }
 
+  /** Counts a receive as being in hand until it ends: what it brings goes back. */
+  track(receive: Promise<void>): void {
+    this.#buffer.track(receive)
+  }
+
   /** Resolves when nothing is in hand. */
   ended(): Promise<void> {
     return this.#buffer.ended()

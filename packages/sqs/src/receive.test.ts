@@ -255,17 +255,22 @@ test('an older receive that is empty asks nothing', async () => {
   expect(asked(kit)).toEqual([10, 1])
 })
 
-test('a stop ends the receives; what comes all the same goes back, and no timer is left', async () => {
+test('trap B2: a stop lets the receives under way end, gives back what they bring, and leaves no timer', async () => {
   const kit = await receiving().started()
-  kit.receives[0]?.answer('a1')
   await kit.receiver.stop()
+  kit.receives[0]?.answer('a1')
+  await Promise.all(kit.tracked)
   expect([kit.told, kit.receiver.outage]).toEqual([['refuse a1'], undefined])
   kit.receiver.known({ kind: 'abandon', reason: 'closing' })
   const empty = await receiving().started()
-  empty.receives[0]?.answer()
   await empty.receiver.stop()
+  empty.receives[0]?.answer()
+  await Promise.all(empty.tracked)
   const failing = await receiving().started()
   await failing.receiver.stop()
+  failing.abort.abort()
+  await Promise.all(failing.tracked)
+  expect(failing.tracked).toHaveLength(1)
   expect([empty.clock.timers, failing.clock.timers, failing.receiver.outage]).toEqual([
     ...[0, 0],
     undefined,

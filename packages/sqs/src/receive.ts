@@ -24,8 +24,10 @@ export interface ReceiverOptions {
   readonly accept: Accept
   readonly dispatcher: Pick<
     Dispatcher,
-    'capacity' | 'room' | 'worthwhile' | 'take' | 'park' | 'resume' | 'refuse'
+    'capacity' | 'room' | 'worthwhile' | 'take' | 'park' | 'resume' | 'refuse' | 'track'
   >
+  /** Aborted when the time of a drain is over. */
+  readonly abort: AbortSignal
   /** Must have succeeded before the first receive. */
   readonly check: () => Promise<void>
   readonly onEnd: (end: ConsumptionEnd) => void
@@ -54,7 +56,6 @@ export class Receiver {
   lastProgressAt: Date | undefined
   readonly #options: ReceiverOptions
   readonly #recovery: Recovery<BrokerErrorKind>
-  readonly #receiving = new AbortController()
   readonly #polls = new Set<Promise<void>>()
   #check: 'due' | 'running' | 'done' = 'due'
   /** Polls wanted at once: one more whenever a poll brought something, one while the queue is empty. */
@@ -86,11 +87,13 @@ export class Receiver {
     this.pump()
   }
 
-  /** Aborts the receives alone: settlements under way must arrive. */
+  /**
+   * Makes no more receives. Those under way end by themselves: SQS may answer a receive that was aborted, and hides
+   * those messages for a whole visibility timeout (trap B2).
+   */
   async stop(): Promise<void> {
     this.#recovery.stop()
-    this.#receiving.abort()
-    await Promise.allSettled(this.#polls)
+    for (const poll of this.#polls) this.#options.dispatcher.track(poll)
   }
 
   /** A settlement is stored: the store has answered. */
@@ -155,7 +158,7 @@ export class Receiver {
     const { max, waitMs, startedAtMs, isProbe } = poll
     try {
       const request = { max, waitMs, visibilityMs: settings.visibilityMs }
-      const messages = await api.receive(request, this.#receiving.signal)
+      const messages = await api.receive(request, this.#options.abort)
       this.#reserved -= max
       this.#answered(poll, messages)
       this.#take(accept(messages, startedAtMs), isProbe)

@@ -181,3 +181,22 @@ test('trap A13: SQS refusing a deferral beyond its twelve hours leaves the messa
   expect(Math.max(...asked)).toBeLessThan(43_200)
   expect(attempts).toEqual([1])
 })
+
+// Red when the drain aborts its receive: the server hands the message to nobody, and it is hidden for ten minutes.
+test('trap B2: a message that comes during a drain is given back, and the next consumer has it', async () => {
+  const queueUrl = await queues.create()
+  const hidden = { queueUrl, visibilityMs: 600_000 }
+  const first = guardOf(() => undefined)
+  const drained = await consumeSqs(queues.client, first, { ...hidden, longPollMs: 20_000 })
+  // The long poll that finds nothing more is open by now.
+  await queues.send(queueUrl, ['early'])
+  await until(() => queues.isEmpty(queueUrl))
+  const end = drained.drain()
+  await queues.send(queueUrl, ['late'])
+  await end
+  const ran: string[] = []
+  const next = guardOf((event) => void ran.push(event.key))
+  await using _ = await consumeSqs(queues.client, next, { ...hidden, ...fast })
+  await until(() => ran.length === 1)
+  expect(ran).toEqual(['late'])
+})

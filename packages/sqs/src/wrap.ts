@@ -17,9 +17,9 @@ import { createSettleContext, settle } from './settle.ts'
  * The guard for messages that your own loop receives, also sqs-consumer's `handleMessageBatch`.
  *
  * The same engine as `consumeSqs`: messages are kept hidden while they are worked on, deleted, deferred or sent to
- * the dead-letter queue when their settlement is stored. The answer resolves when all that is done, and is
- * always `undefined`, which tells sqs-consumer to delete nothing itself; leave its `alwaysAcknowledge` and
- * `terminateVisibilityTimeout` off.
+ * the dead-letter queue when their settlement is stored. The answer resolves when all that is done. It is always
+ * an empty list, which tells every version of sqs-consumer to delete nothing itself: versions before 14 take
+ * `undefined` for "delete all". Leave its `alwaysAcknowledge` and `terminateVisibilityTimeout` off.
  *
  * A wrapped loop does not stop receiving while the store is down (each receive then counts towards
  * `maxReceiveCount`), take only what can start soon, drain, recover from errors of the receive, or check the
@@ -35,7 +35,7 @@ export function wrapSqs(
   client: SqsClient,
   guard: Guard,
   options: WrapSqsOptions,
-): (messages: Message[] | undefined) => Promise<undefined> {
+): (messages: Message[] | undefined) => Promise<Message[]> {
   const port = portOf(guard)
   checkWrapNames(options)
   const settings = resolveSettings(options, port.settings)
@@ -50,6 +50,6 @@ export function wrapSqs(
         settle: (each, settlement) => settle(context, each, settlement),
       })
     }
-    return undefined
+    return []
   }
 }
