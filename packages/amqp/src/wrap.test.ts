@@ -14,9 +14,10 @@ function setUp(options: Partial<WrapAmqpOptions> = {}) {
   const channel = new RecordingChannel(connection)
   const made = handMadeGuard({ concurrency: 4 })
   const given = { queue, deadLetter, prefetch: 4, ...options }
-  channel.callback = wrapAmqp(channel as never, made.guard, given)
+  const wrapped = wrapAmqp(channel as never, made.guard, given)
+  channel.callback = wrapped
   const until = (afterMs: number) => (made.clock.nowMs + afterMs) as never
-  return { ...made, connection, channel, until }
+  return { ...made, connection, channel, wrapped, until }
 }
 
 async function settled(kit: ReturnType<typeof setUp>, settlement: Settlement): Promise<void> {
@@ -222,4 +223,31 @@ test('a wrap reports a cancelled consumer and an error of its channel', () => {
     expect.stringContaining('cancelled by the server'),
     'Error: 404',
   ])
+})
+
+test('health tells of the store and of the messages in hand, and a drain starts nothing more', async () => {
+  const kit = setUp()
+  const { consumption } = kit.wrapped
+  expect(consumption.health()).toEqual({ state: 'running', inFlight: 0, settleFailures: 0 })
+  const error = new Error('no route to the database')
+  kit.state.availability = { kind: 'down', retryAt: kit.until(1_000), error }
+  expect(consumption.health()).toMatchObject({ state: 'paused', reason: `Error: ${error.message}` })
+  kit.state.availability = { kind: 'available' }
+
+  kit.channel.deliver('a')
+  await kit.clock.advance(0)
+  const drained = consumption.drain()
+  kit.channel.deliver('late')
+  expect(consumption.health()).toMatchObject({ state: 'draining', inFlight: 2 })
+  expect([kit.hooks[0]?.stop?.aborted, kit.hooks[0]?.abort?.aborted]).toEqual([true, false])
+  await kit.clock.advance(20_000)
+  expect(kit.hooks[0]?.abort?.aborted).toBe(true)
+  kit.handed[0]?.settle({ kind: 'ack', by: 'processed' })
+  await kit.clock.advance(100)
+  await drained
+  expect(kit.connection.settled()).toEqual([['ack', 1, false]])
+  // The late message stays unacked: it is the broker's again when the user closes the channel.
+  expect(kit.handed).toHaveLength(1)
+  expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0 })
+  expect([kit.publishers.size, kit.clock.timers]).toEqual([0, 0])
 })

@@ -28,6 +28,8 @@ export {
   type ConsumptionEnd,
   type LoopSignals,
   startConsumption,
+  type WrappedLoop,
+  withConsumption,
 } from './consumption.ts'
 export { type DeadLetterPlace, registerPublisher } from './dead-letter-place.ts'
 export {
