@@ -10,7 +10,7 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
 
   // Red without a look at the ids: kafkajs goes on at offset 5 and skips the first five of the new topic. A record in hand
   // pauses the partition, so that it does not meet the gap between the two by chance.
-  test('K23: a topic that is deleted and made anew is read from its beginning', async () => {
+  test('K23: a topic that is deleted and created again is read from its beginning', async () => {
     const { topics } = kit
     const topic = await topics.create(1)
     await topics.send(topic, range(5, 'old'))
@@ -32,7 +32,7 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
   })
 
   // Red when the patterns are matched once: kafkajs never looks again.
-  test('K18: a topic that appears later is consumed when it matches', async () => {
+  test('K18: a topic that appears later is consumed if it matches a pattern', async () => {
     const { topics } = kit
     const prefix = topics.name('pattern')
     await topics.create(1, {}, `${prefix}-one`)
@@ -50,7 +50,7 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
     expect(ran.toSorted()).toEqual(['first', 'second', 'third'])
   })
 
-  test('partitions that are added are consumed', async () => {
+  test('added partitions are consumed', async () => {
     const { topics } = kit
     const topic = await topics.create(1)
     const ran: string[] = []

@@ -41,7 +41,7 @@ describe.each(Object.keys(FUNCTIONS))('%s', (name) => {
     )
   })
 
-  test('refuses names that it does not have, all at once, and tells those that it has', async () => {
+  test('names all unknown options at once, and lists the known ones', async () => {
     const error = await refusalOf(name, { ...topicsOf(name), zzz: 1, batch: { yyy: 1 } })
     const [first, second, ...rest] = String(error).split('\n')
     expect(first).toMatch(/does not know "zzz". It knows: .*batch/)
@@ -73,7 +73,7 @@ describe.each(Object.keys(FUNCTIONS))('%s', (name) => {
   )
 })
 
-test('a wrap refuses the options that only a consumer of ours has', () => {
+test('a wrap refuses options that only a consumer has', () => {
   const options = { signal: undefined, drainMs: 5 }
   expect(() => wrapKafka(client, guard, options as never)).toThrow(
     /^wrapKafka does not know "signal".*\nwrapKafka does not know "drainMs"/,

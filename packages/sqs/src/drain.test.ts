@@ -62,7 +62,7 @@ test('ends handlers that run, settles them, and returns at once what was not beg
   expect(clock.timers).toBe(0)
 })
 
-test('aborts the signals of handlers that need longer than the drain time', async () => {
+test('a drain aborts the signals of handlers that exceed the drain time', async () => {
   const { consumption, handed, hooks, clock, recording } = await setUp(['a'])
   const drained = consumption.drain()
   await clock.advance(4_999)
@@ -75,7 +75,7 @@ test('aborts the signals of handlers that need longer than the drain time', asyn
   expect(recording.deleted()).toEqual([['h-a']])
 })
 
-test('leaves a handler that does not heed its signal, and its message with it', async () => {
+test('a drain does not wait for a handler that ignores its signal, and leaves its message unsettled', async () => {
   const { consumption, clock, recording } = await setUp(['a'])
   const drained = consumption.drain()
   await clock.advance(7_000)
@@ -145,7 +145,7 @@ test('gives back a batch that is still filling', async () => {
   expect(made.clock.timers).toBe(0)
 })
 
-test('a signal drains, and drains are one and the same', async () => {
+test('aborting the signal drains, and all drains share one promise', async () => {
   const stop = new AbortController()
   const { consumption, clock, publishers } = await setUp([], {
     signal: stop.signal,
@@ -162,7 +162,7 @@ test('a signal drains, and drains are one and the same', async () => {
   expect(clock.timers).toBe(0)
 })
 
-test('a signal that is aborted already starts nothing', async () => {
+test('a signal that is already aborted starts nothing', async () => {
   const { consumption, recording } = await setUp(['a'], { signal: AbortSignal.abort() })
   await consumption.stopped
   expect(recording.calls).toEqual([])
