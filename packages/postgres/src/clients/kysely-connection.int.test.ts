@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => pool.end())
 
 // Red when the connection of a cancel is left only after an answer: refused, it stays out of the pool for ever.
-it('a cancel that PostgreSQL refuses gives its connection back', async () => {
+it('a cancel that PostgreSQL refuses returns its connection to the pool', async () => {
   const held = await KyselyHeldConnection.of(
     { db, runtime: systemRuntime, takesSeveral: true },
     () => undefined,

@@ -26,7 +26,7 @@ test.each([
   { severity: 'FATAL', code: '57P01' },
   { severity: 'PANIC', code: 'XX000' },
   { severity: 'SCHWERWIEGEND', code: '57P01' },
-])('$severity $code: the connection is as good as gone before it has ended', (error) => {
+])('$severity $code breaks the connection before its socket has ended', (error) => {
   const { connection, status, session } = openTransaction()
   connection.emit('errorMessage', error)
   expect(status()).toBe('broken')
