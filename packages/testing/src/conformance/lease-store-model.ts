@@ -87,7 +87,7 @@ export function leaseStoreModel(
   subject: () => LeaseStoreUnderTest,
   { runs, steps, commands }: LeaseModelSize,
 ): void {
-  it(`${name} answers as the state machine does, whatever is asked of it`, async () => {
+  it(`${name} answers random commands as the state machine does`, async () => {
     const stories = fc.array(step, { minLength: 1, maxLength: steps, size: 'max' })
     let asked = 0
     const property = fc.asyncProperty(stories, async (story) => {
