@@ -255,7 +255,7 @@ test('an older receive that is empty does not probe the store', async () => {
   expect(asked(kit)).toEqual([10, 1])
 })
 
-test('trap B2: a stop lets the receives under way end, gives back what they bring, and leaves no timer', async () => {
+test('trap B2: a stop lets receives in flight end, returns their messages, and leaves no timer', async () => {
   const kit = await receiving().started()
   await kit.receiver.stop()
   kit.receives[0]?.answer('a1')

@@ -55,7 +55,7 @@ const MAJORS: readonly (readonly [string, typeof Consumer])[] = [
 
 // Red when the wrap answers `undefined`, which 12 and 13 take for "delete all", and when it answers its messages.
 test.each(MAJORS)(
-  'handleMessageBatch of sqs-consumer %s: what the guard settles or defers, it does not delete',
+  'handleMessageBatch of sqs-consumer %s does not delete messages that the guard settles or defers',
   async (_major, Consumed) => {
     const queueUrl = await queues.create()
     const runs: string[] = []

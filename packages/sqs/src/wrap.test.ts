@@ -260,7 +260,7 @@ test('a message without its attributes is a configuration error before any handl
   expect(kit.recording.calls).toEqual([])
 })
 
-test('answers an empty receive with an empty list', async () => {
+test('an empty receive is answered with an empty list', async () => {
   const kit = setUp()
   expect(await kit.handle(undefined)).toEqual([])
   expect(await kit.handle([])).toEqual([])
