@@ -24,7 +24,7 @@ const fast = { drainMs: 2_000 } satisfies Partial<ConsumeAmqpOptions>
 const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
 const TYPES: readonly QueueType[] = ['classic', 'quorum']
 
-/** Nothing is ready, and nothing in hand. */
+/** No message is ready, and none in hand. */
 async function isEmpty(queue: string, consumption: Consumption): Promise<boolean> {
   return (await broker.ready(queue)) === 0 && consumption.health().inFlight === 0
 }

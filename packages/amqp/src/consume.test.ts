@@ -44,7 +44,7 @@ test('a batch guard waits at most five milliseconds for a batch to fill', async 
   expect(batches).toEqual([2, 3])
 })
 
-// Red when order keys are left to the guard alone: two calls of it know nothing of each other.
+// Red when order keys are left to the guard alone: two calls of the guard do not know each other's messages.
 
 test('messages with the same order key never run in two calls at once', async () => {
   const { connection, clock, handed } = await consuming()
@@ -64,7 +64,7 @@ test('messages with the same order key never run in two calls at once', async ()
   expect(keys()).toEqual(['a', 'c', 'b'])
 })
 
-// Red when slots are filled one by one: two calls of the guard know nothing of each other's lanes.
+// Red when slots are filled one by one: two calls of the guard do not know each other's lanes.
 test('a guard with its own ordering keys gets one call at a time, with all messages in hand', async () => {
   const { connection, clock, handed, batches } = await consuming({}, { lanesAreUsers: true })
   connection.consuming.deliver('a', 'b', 'c', 'd', 'e')

@@ -57,7 +57,7 @@ test.each([
   expect(delivery).toMatchObject({ deliveryCount: expected, redelivered })
 })
 
-// Red when the message id stands alone: two publishers that count from one lose each other's events.
+// Red when the key is only the message id: two publishers that count from one would lose events.
 test('the key of a message id includes the application that set it', () => {
   const idOf = (properties: object) =>
     messageId()({ ...toDelivery(message('k', {}, properties), 'orders'), payload: undefined })

@@ -11,7 +11,7 @@ import { createSettleContext } from './settle.ts'
 
 const ack: Settlement = { kind: 'ack', by: 'processed' }
 
-/** Messages in hand whose deliveries, settlements and time the test decides. */
+/** A dispatcher for which the test decides deliveries, settlements and time. */
 function setUp(guard: Partial<GuardSettings> = {}, options: Partial<ConsumeAmqpOptions> = {}) {
   const made = handMadeGuard(guard)
   const { port, clock } = made
@@ -76,7 +76,7 @@ test('messages that arrive in one turn go into one call, and so do slots that be
   ])
 })
 
-// Red when the end of one frees the order: its follower could overtake another that runs.
+// Red when the end of one message frees the ordering key: a later one could overtake another that still runs.
 test('messages of an ordering key wait until the last running one of that key has ended', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.take(['a1', 'a2'])
@@ -97,7 +97,7 @@ test('an ordering key occupies one slot, however many messages it has', async ()
   const kit = setUp({ concurrency: 2 })
   kit.take(['a1', 'a2', 'b1', 'c1', 'a3'])
   await kit.clock.advance(0)
-  // What stands behind the one that has no slot waits with it.
+  // Messages behind one without a slot wait with it.
   expect(kit.run()).toEqual(['a1', 'a2', 'b1'])
   kit.settle('a1')
   await kit.clock.advance(0)
@@ -116,7 +116,7 @@ test('a call has at most one batch of messages, and an incomplete batch waits to
   expect(kit.batches).toEqual([3])
   await kit.clock.advance(1)
   expect(kit.batches).toEqual([3, 1])
-  // A window that is over says nothing about the next one.
+  // The next window is independent of an earlier one.
   kit.take(['e'])
   await kit.clock.advance(9)
   expect(kit.batches).toEqual([3, 1])
@@ -175,7 +175,7 @@ test('a held message is redelivered with a higher delivery count', async () => {
   for (const count of [1, 2, 3]) {
     const redelivered = count > 1
     expect(kit.handed.at(-1)?.delivery).toMatchObject({ redelivered, deliveryCount: count })
-    // An event that is busy is asked for after one second, then two, then four, and a tenth.
+    // A busy event is tried again after one second, then two, then four, each plus a tenth.
     kit.settle('a', { kind: 'defer', reason: 'in-progress', until: kit.clock.nowMs as never })
     await kit.clock.advance(2 ** (count - 1) * 1_100 - 1)
     expect(kit.handed).toHaveLength(count)
@@ -201,7 +201,7 @@ test('messages that waited a second for the store run when it is back, the other
   expect(kit.run().slice(3)).toEqual(['a'])
   await kit.clock.advance(1)
   expect(kit.run().slice(3)).toEqual(['a', 'b'])
-  // What waits for its own time goes on waiting.
+  // A message that waits for its retry time continues to wait.
   await kit.clock.advance(2_299)
   expect(kit.run().slice(3)).toEqual(['a', 'b'])
   kit.settle('a')

@@ -35,7 +35,7 @@ test.each([
   expect(queueFindings(found, facts()).problems.join()).toContain(expected)
 })
 
-// Red when the limit is looked at alone: with somewhere to go nothing is dropped.
+// Red when only the limit is checked: with a dead-letter destination nothing is dropped.
 test('trap T22: a delivery limit is accepted if dead letters have a destination', () => {
   const withExchange = shape({ ...limited, 'x-dead-letter-exchange': 'dead' })
   expect(queueFindings(withExchange, facts()).problems).toEqual([])

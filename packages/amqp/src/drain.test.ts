@@ -39,7 +39,7 @@ test('a drain aborts the signals of handlers that exceed the drain time', async 
   expect(hooks[0]?.abort?.aborted).toBe(true)
   await clock.advance(2_000)
   await drained
-  // It goes back with its channel; telling it on a channel that is closed would be an error.
+  // The message returned with its channel. A settlement on a closed channel would be an error.
   handed[0]?.settle(ack)
   await clock.advance(0)
   expect(connection.settled()).toEqual([])

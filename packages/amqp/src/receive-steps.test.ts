@@ -3,7 +3,7 @@ import type { DeliveryChannel } from './clients/amqplib.ts'
 import { type Receiving, receiving } from './fixtures/receiving.ts'
 import { message } from './fixtures/recording-channel.ts'
 
-/** What was asked meanwhile. */
+/** The calls made meanwhile. */
 async function during(kit: Receiving, what: () => unknown, ms = 0): Promise<readonly string[]> {
   const { length } = kit.calls
   await what()
@@ -26,14 +26,14 @@ test('a consumer that the server cancels keeps its channel until its messages ar
   expect(await during(kit, () => undefined, 1_000)).toEqual([
     ...['connect', 'createChannel', 'prefetch', 'consume'],
   ])
-  // Another channel has settled all that it brought: nothing to do with this one.
+  // Another channel has settled all its messages, which does not affect this one.
   kit.world.connection.channels[1]?.deliver('c')
   const other = kit.channels.at(-1) as DeliveryChannel
   other.ack(message('c', { deliveryTag: 1 }))
   expect(await during(kit, () => kit.receiver.settled(other))).toEqual(['ack'])
   deliveries.ack(message('b', { deliveryTag: 2 }))
   expect(await during(kit, () => kit.receiver.settled(deliveries))).toEqual(['ack', 'close'])
-  // It is gone for good.
+  // The channel is not used again.
   expect(await during(kit, () => channel?.emit('close'))).toEqual(['drop'])
   expect(await during(kit, () => channel?.callback?.(null))).toEqual([])
   expect(kit.receiver.outage).toBeUndefined()
@@ -68,13 +68,13 @@ test('during a store outage the queue is not consumed, and the store is checked 
   })
   expect(await during(kit, () => kit.receiver.pump())).toEqual(['cancel'])
   expect(kit.receiver.outage).toEqual({ state: 'paused', reason: 'Error: store' })
-  // What is in hand asks; ten times a second once it is time.
+  // Messages in hand probe the store, ten times a second once the retry time has come.
   looks = 0
   expect(await during(kit, () => undefined, 1_499)).toEqual([])
   expect(looks).toBe(1)
   expect(await during(kit, () => undefined, 1_001)).toEqual([])
   expect(looks).toBe(12)
-  // Nothing is in hand any more: the next message asks.
+  // No message is in hand any more, so the next message probes.
   kit.world.inFlight = 0
   expect(await during(kit, () => undefined, 100)).toEqual(['consume'])
   expect(kit.receiver.outage).toMatchObject({ state: 'paused' })
@@ -90,7 +90,7 @@ test('when the store is back, consuming starts again and messages in hand resume
   await during(kit, () => kit.receiver.pump())
   kit.state.availability = { kind: 'available' }
   expect(await during(kit, () => undefined, 1_000)).toEqual(['consume', 'resume'])
-  // Not after any other outage.
+  // Nothing resumes after any other outage.
   expect(await during(kit, () => kit.world.connection.consuming.emit('close'), 1_000)).toEqual([
     ...['drop', 'connect', 'createChannel', 'prefetch', 'consume'],
   ])

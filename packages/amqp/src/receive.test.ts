@@ -10,7 +10,7 @@ const refuse = (error: Error) => () => {
   throw error
 }
 
-/** What was asked meanwhile. */
+/** The calls made meanwhile. */
 async function during(kit: Receiving, what: () => unknown, ms = 0): Promise<readonly string[]> {
   const { length } = kit.calls
   await what()

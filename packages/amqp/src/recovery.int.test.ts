@@ -32,11 +32,11 @@ const LONG = { deadlineMs: 40_000 }
 const keysOf = (count: number, prefix = 'k'): string[] =>
   Array.from({ length: count }, (_, n) => `${prefix}-${n}`)
 
-/** Through the proxy, which can be hurt. */
+/** The URL through the proxy, which can be disturbed. */
 function through(): string {
   const url = new URL(server.connection.url)
   url.host = `${link.host}:${link.port}`
-  // Seconds: what went silent is noticed after two.
+  // Seconds: silence is detected after two.
   url.searchParams.set('heartbeat', '1')
   return url.href
 }
@@ -95,14 +95,14 @@ test('trap A1: the consumer recovers from a double ack, which closes its channel
   gate.resolve()
   await broker.send(queue, keysOf(20))
   await until(async () => effects.length === 22 && isEmpty(queue, consumption), LONG)
-  // The settlements of the channel that is gone were dropped, never sent on another one.
+  // The settlements of the closed channel were dropped, never sent on another one.
   expect(consumption.health().settleFailures).toBe(2)
   await consumption.drain()
   expect(await broker.ready(queue)).toBe(0)
   expect(effects.toSorted()).toEqual(['held-1', 'held-2', ...keysOf(20)].toSorted())
 })
 
-// Red when null is taken for a message, or for nothing.
+// Red when null is treated as a message, or ignored.
 test('trap A5: a deleted queue cancels the consumer, and the consumer returns when the queue does', async () => {
   const queue = await broker.create()
   const { effects, guard } = gated()
@@ -127,7 +127,7 @@ test('messages in hand are settled on their own channel after their consumer was
   await broker.send(queue, ['held-1'])
   await until(() => state.waiting === 1)
   const first = channels.at(-1)
-  // As the server does it when it times a consumer out: the channel stays open.
+  // The server does the same when a consumer times out: the channel stays open.
   first?.emit('cancel', { consumerTag: [...Reflect.get(first, 'consumers').keys()][0] })
   await until(() => channels.at(-1) !== first && consumption.health().state === 'running', LONG)
   gate.resolve()
@@ -151,7 +151,7 @@ test('the function opens a connection again that was cut; running handlers finis
   expect(new Set(effects).size).toBe(72)
 })
 
-// Red without heartbeats: nobody notices.
+// Red without heartbeats: the silence is not detected.
 test('the consumer detects a silent network, without an error of the socket', async () => {
   const queue = await broker.create()
   const { effects, guard } = gated()

@@ -30,7 +30,7 @@ async function isEmpty(queue: string, consumption: Consumption): Promise<boolean
   return (await broker.ready(queue)) === 0 && consumption.health().inFlight === 0
 }
 
-/** A logger that keeps what was said loudly. */
+/** A logger that keeps warnings and errors. */
 function recorder() {
   const said: string[] = []
   const note = (fields: object, text: string): void =>
@@ -39,7 +39,7 @@ function recorder() {
   return { said, logger: { debug: silent, info: silent, warn: note, error: note } }
 }
 
-// Red when a confirm is taken for a place in a queue: the message is acked and gone.
+// Red when a confirm counts as delivery to a queue: the message is acked and lost.
 test('trap A2: a message stays in hand if its delay queue is missing, and the log says what to do', async () => {
   const queue = await broker.create()
   const { said, logger } = recorder()
@@ -150,7 +150,7 @@ test.each(Object.keys(bad))(
 )
 
 // Red when the messages are requeued while the store is down: the fourth delivery drops them.
-// test-e2e/behaviour/brokers/outage.test.ts shows the same of a worker and a real store.
+// test-e2e/behaviour/brokers/outage.test.ts tests the same with a worker and a real store.
 test('trap A7: a store outage does not use up the delivery limit, so no message is dropped or dead-lettered', {
   tags: 'nightly',
 }, async () => {

@@ -85,7 +85,7 @@ test.each<[Settlement]>([[ack], [closing], [dead], [failed(20_000)]])(
   },
 )
 
-// Red when it goes back at once: it would come again and again.
+// Red when the message is returned at once: it would be redelivered again and again.
 test('a message that would return to this consumer at once stays unsettled until its channel closes', async () => {
   const kit = setUp()
   kit.state.isQuiet = false
@@ -147,7 +147,7 @@ test('a dead letter that cannot be published keeps its message, and only errors 
   expect(kit.logged).toMatchObject([{ level: 'error', fields }])
 })
 
-// Red when the rejection reaches the loop, which would end with what else it has in hand.
+// Red when the rejection reaches the loop: the loop would end, with other messages in hand.
 test('a settlement that throws is reported, and the message stays in hand', async () => {
   const kit = setUp('publish')
   const port = { publishDeadLetter: () => Promise.reject(new Error('no connection')) }

@@ -59,7 +59,7 @@ test.each(TYPES)(
     })
     const expected = type === 'quorum' ? 'quorum' : undefined
     expect(await Promise.all(types)).toEqual([expected, expected])
-    // The channel that was given is as it was.
+    // The caller's channel is unchanged.
     await channel.checkQueue(queue)
     await channel.close()
     await broker.send(`${queue}.retry.100`, ['round-trip'])

@@ -31,7 +31,7 @@ const refusal = (argument: string, current: string): Error =>
 const failure = (text: string, code: number | string): Error =>
   Object.assign(new Error(text), { code })
 
-/** A broker whose queue has these arguments, as it words them. */
+/** A broker whose queue has these arguments, in its own wording. */
 function brokerWith(args: Readonly<Record<string, string>>, durable = true) {
   const connection = new RecordingConnection()
   connection.answers.set('assertQueue', (_queue, given) => {
@@ -70,7 +70,7 @@ test('the arguments of a queue are learned from refused declarations', async () 
     'close',
     'close',
   ])
-  // amqplib says on the channel too that it was refused.
+  // amqplib also emits the refusal on the channel.
   for (const channel of connection.channels) channel.emit('error', new Error('406'))
 })
 

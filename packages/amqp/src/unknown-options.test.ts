@@ -7,7 +7,7 @@ import { wrapAmqp } from './wrap.ts'
 const { guard } = handMadeGuard()
 const client = {} as never
 
-/** By a program without types. */
+/** Called as by a program without types. */
 const FUNCTIONS: Readonly<Record<string, (options: never) => unknown>> = {
   consumeAmqp: (options) => consumeAmqp(client, guard, options),
   wrapAmqp: (options) => wrapAmqp(client, guard, options),

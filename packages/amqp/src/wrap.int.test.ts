@@ -115,7 +115,7 @@ test('a channel without confirms is refused by the call', async () => {
   )
 })
 
-// Red when `multiple` is used without regard to who got the tags below: the neighbour's messages are gone.
+// Red when `multiple` ignores which consumer got the lower tags: the messages of the other consumer are lost.
 test('trap A11: an ack never covers messages of another consumer on the channel', async () => {
   const [ours, theirs] = [await broker.create(), await broker.create()]
   const channel = await connection.createConfirmChannel()

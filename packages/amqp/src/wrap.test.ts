@@ -203,7 +203,7 @@ test('unstarted messages are dropped with their channel, because the broker rede
   ])
 })
 
-// Red when a channel that is gone is told, or when another one is told in its place.
+// Red when the settlement goes to the closed channel, or to another one instead.
 test('a settlement is dropped if its channel has closed meanwhile', async () => {
   const kit = setUp()
   kit.channel.deliver('a', 'b')

@@ -44,7 +44,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     expect(ran.toSorted()).toEqual(keys.toSorted())
   })
 
-  // Red when records of one key run beside each other, or a failed one is passed by the next.
+  // Red when records of one key run at the same time, or the next record overtakes a failed one.
   test('the order of a key is kept with sixteen handlers and failing events', async () => {
     const { topics } = kit
     const topic = await topics.create(2)
@@ -104,8 +104,8 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     })
   })
 
-  // Red when the event is not held in hand, where every return of the callback fetches it again, and when the offset passes
-  // it meanwhile, as a pause with a return (K1) or a seek (K10) does: a crash then loses it.
+  // Red when the event is not held in hand, where every return of the callback fetches it again, and when the offset
+  // passes it meanwhile, as a pause with a return (K1) or a seek (K10) does: a crash then loses it.
   test('K1, K10: a failed event runs again when it is due and not before, and other events of its partition run', async () => {
     const { topics } = kit
     const topic = await topics.create()
@@ -134,7 +134,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     expect(deferred).toMatchObject({ reason: 'failed' })
     expect(ranAgainAt).toBeGreaterThanOrEqual(Reflect.get(deferred ?? {}, 'until'))
     expect(committed).toEqual(new Set([-1]))
-    // Who asks a moment too early, or waits for a lock on a busy machine, is told to wait: that is no run.
+    // A claim that comes a moment too early, or waits for a lock on a busy machine, is deferred, which is not a run.
     const ended = outcomes.filter(
       ({ settlement }) => settlement.kind !== 'defer' || settlement.reason === 'failed',
     )

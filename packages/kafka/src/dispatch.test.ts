@@ -10,7 +10,7 @@ test('a free slot is filled while the other handlers run', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.fetch(0, 'a', 'b', 'c', 'd', 'e')
   kit.dispatcher.pump()
-  // As long as that, so that nothing is handed over ahead.
+  // Long enough that nothing is prefetched.
   await kit.clock.advance(3_000)
   kit.settle('0/41')
   await kit.clock.advance(0)
@@ -18,11 +18,11 @@ test('a free slot is filled while the other handlers run', async () => {
   kit.settle('0/40')
   kit.settle('0/42')
   await kit.clock.advance(0)
-  // Both slots by one call of the guard.
+  // One call of the guard fills both slots.
   expect(kit.batches).toEqual([2, 1, 2])
 })
 
-// Red when the turn moves with each look for work: with two partitions it was the same one's again and again.
+// Red when the turn moves with each check for work: with two partitions the same one always ran.
 test('partitions take turns', async () => {
   const kit = setUp({ concurrency: 1 })
   for (const partition of [0, 1, 2]) kit.fetch(partition, 'a', 'b')
@@ -43,7 +43,7 @@ test('records for quick handlers are prefetched, in calls of at least half the p
   kit.settle('0/40')
   kit.settle('0/41')
   await kit.clock.advance(0)
-  // Twelve may be in hand: two that run, and ten ahead. The last two are not worth a call.
+  // Twelve may be in hand: two running and ten prefetched. The last two are not worth a call.
   expect(kit.batches).toEqual([2, 10])
   for (const offset of [42, 43]) kit.settle(`0/${offset}`)
   await kit.clock.advance(0)
@@ -74,7 +74,7 @@ test('nothing is handed over while a rebalance is pending', () => {
   expect(kit.run()).toEqual(['0/40'])
 })
 
-// Red when the next ones begin at once: after a crash they too would be in doubt.
+// Red when the next records start at once: after a crash they would be suspects too.
 test('a suspect record starts only after the offset of those before it is committed', async () => {
   const kit = setUp({ concurrency: 2 })
   const committed = Promise.withResolvers<boolean>()
@@ -92,7 +92,7 @@ test('a suspect record starts only after the offset of those before it is commit
   committed.resolve(true)
   await kit.clock.advance(0)
   expect(kit.run()).toEqual(['0/40', '0/41', '0/42'])
-  // The end of a batch is committed by whoever is told that it is over.
+  // The end of a batch is committed by the callback for its end.
   kit.settle('0/42')
   await kit.clock.advance(0)
   expect(kit.commits).toHaveLength(1)
@@ -167,14 +167,14 @@ test('the dispatcher wakes up for the record that is due first', async () => {
   expect(kit.clock.timers).toBe(0)
 })
 
-// Red when it is looked for again each millisecond, for as long as the slow one takes.
+// Red when the dispatcher looks for the record every millisecond while the slow one runs.
 test('a record that is due while every slot is busy waits for a slot, without a timer', async () => {
   const kit = setUp({ concurrency: 1 })
   kit.fetch(0, 'slow')
   kit.fetch(1, 'again')
   kit.dispatcher.pump()
   const [first, second] = ['0/40', '1/40']
-  // As long as that, so that nothing is handed over ahead.
+  // Long enough that nothing is prefetched.
   await kit.clock.advance(3_000)
   kit.settle(first, { kind: 'defer', reason: 'failed', until: kit.until(500) } as const)
   await kit.clock.advance(501)

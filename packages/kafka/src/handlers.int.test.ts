@@ -32,7 +32,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka with failing, slow and hanging h
   ])('%s does not end the consumer, and later records are consumed', async (_what, fail) => {
     const { topics } = kit
     const topic = await topics.create()
-    // kafkajs counts what its callback throws, over records that go well between, and crashes at the sixth (K3).
+    // kafkajs counts errors of its callback, even with successes in between, and crashes at the sixth (K3).
     const { client, errors } = telling(topics)
     const crashes: unknown[] = []
     onEvent(client, 'CRASH', (event) => void crashes.push(event))
@@ -148,7 +148,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka with failing, slow and hanging h
   })
 })
 
-/** A client, and what kafkajs says of callbacks that throw. */
+/** A client, and the log of kafkajs about callbacks that throw. */
 function telling(topics: Topics): { readonly client: Kafka; readonly errors: readonly string[] } {
   const errors: string[] = []
   const client = topics.client({

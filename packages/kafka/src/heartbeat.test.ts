@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { type Fetch, fetchOf, message, protocolError } from './fixtures/fetch.ts'
 import { ack, type Member, records, setUp, stopped, trusted } from './fixtures/member.ts'
 
-/** Counts the heartbeats of a fetch, which are answered like this. */
+/** Counts the heartbeats of a fetch, and answers them as given. */
 function beatsOf(fetch: Fetch, answer: () => Promise<void> = async () => undefined) {
   const beats = { count: 0 }
   fetch.payload.heartbeat = () => {
@@ -12,7 +12,7 @@ function beatsOf(fetch: Fetch, answer: () => Promise<void> = async () => undefin
   return beats
 }
 
-/** Settles one record after the other, each after that time. */
+/** Settles the records one by one, at that interval. */
 async function settleEach(kit: Member, everyMs: number, untilMs: number): Promise<void> {
   for (let atMs = everyMs; atMs <= untilMs; atMs += everyMs) {
     await kit.clock.advance(everyMs)
@@ -75,18 +75,18 @@ test('a batch sends a heartbeat four times a second, as long as kafkajs waits fo
   const beats = beatsOf(fetch)
   const callback = kit.call(fetch)
   await kit.clock.advance(0)
-  // One before it was taken.
+  // One heartbeat before the batch was accepted.
   expect(beats.count).toBe(1)
   await settleEach(kit, 100, 1_000)
   expect(beats.count).toBe(5)
   await settleEach(kit, 100, 1_000)
   expect([callback.ended, beats.count]).toEqual([true, 9])
-  // Then kafkajs beats by itself.
+  // Then kafkajs sends the heartbeats itself.
   await kit.clock.advance(1_000)
   expect(beats.count).toBe(9)
 })
 
-// Red when each batch asks: kafkajs opens a connection for every question to a broker that is away.
+// Red when each batch sends a heartbeat: kafkajs opens a connection for every request to a broker that is down.
 test('one heartbeat is in flight at a time, and while it is unanswered no other is sent', async () => {
   const kit = await trusted({ concurrency: 8 })
   const [first, second] = [fetchOf(records('a')), fetchOf(records('b'), { partition: 1 })]

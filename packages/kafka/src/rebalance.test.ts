@@ -52,7 +52,7 @@ test('K9: a join during the callback moves no offset of a partition that it take
   expect([lost.fetch.calls, kit.told]).toEqual([[], []])
 })
 
-// Red when the TypeError of kafkajs, whose positions know the topic no more, leaves the callback: the consumer is over (K5).
+// Red when the TypeError of kafkajs, whose positions lack the topic, leaves the callback: the consumer ends (K5).
 test('K9: a join during a fetch that takes the topic away ends the batch and moves no offset', async () => {
   const kit = await trusted({ concurrency: 8 })
   const fetch = fetchOf(records('a', 'b'))
@@ -144,7 +144,7 @@ test('K23: a partition whose position was reset drops its records in hand and is
   await kit.clock.advance(600)
   kit.partitionBatches.rewound({ topic: 'orders', partition: 0 })
   expect([lost.ended, kit.told]).toEqual([true, ['pause 0', 'resume 0']])
-  // The one that runs may end.
+  // The running handler may finish.
   expect([kit.hooks[0]?.abort?.aborted, kit.partitionBatches.inFlight]).toEqual([false, 1])
   kit.settle(40)
   await kit.clock.advance(2_000)
@@ -171,7 +171,7 @@ test('a consumer that has left the group has no partitions and moves no offset',
   expect([kit.offsets(), lost.fetch.calls, kit.partitionBatches.inFlight]).toEqual([['40'], [], 0])
 })
 
-// Red when the old one goes on: two consumers would have one partition in hand.
+// Red when the old consumer continues: two consumers would have the same partition in hand.
 test('a new consumer replaces the one before, whose fetches are paused', async () => {
   const kit = await trusted({ concurrency: 1 })
   const old = kit.call(fetchOf(records('a', 'b')))
@@ -234,6 +234,6 @@ test('a stop ends at once with nothing in hand, and also if the last commit fail
     isEnded = true
   })
   await kit.clock.advance(0)
-  // Paused still: nothing may be fetched from there any more.
+  // The partition stays paused, because nothing may be fetched from it any more.
   expect([isEnded, kit.told]).toEqual([true, ['pause 0']])
 })

@@ -6,11 +6,11 @@ import { joined, type Receiving, receiving } from './fixtures/receiving.ts'
 const closed = new Error('Connection closed')
 const crash = (kit: Receiving, error: Error): void => kit.consumers.at(-1)?.emit('CRASH', { error })
 
-/** Of the last consumer, without what it was asked with. */
+/** Names of the calls, without their arguments. */
 const namesOf = ({ calls }: Receiving): readonly string[] =>
   calls.map((call) => call.split(' ').slice(0, 2).join(' '))
 
-// Red when it runs: nobody would be there to drain it.
+// Red when the consumer runs: nothing would drain it.
 test('a stop while the consumer subscribes prevents its run', async () => {
   const kit = receiving()
   const subscribed = Promise.withResolvers<void>()

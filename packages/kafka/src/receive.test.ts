@@ -61,7 +61,7 @@ test('a consumer that crashes is replaced by another, which first removes the ol
   await kit.clock.advance(0)
   expect(kit.receiver.outage).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
   expect(kit.calls.slice(before)).toEqual(['left', '0 disconnect'])
-  // Half a second, and half of that again.
+  // The pause is half a second.
   await kit.clock.advance(499)
   expect(kit.consumers).toHaveLength(1)
   await kit.clock.advance(1)
@@ -95,7 +95,7 @@ test('pauses grow while consumers fail, and a join resets them', async () => {
   kit.join()
   pauses.push(await pauseOf(() => crash(kit, closed)))
   expect(pauses).toEqual([500, 750, 1_250, 500])
-  // The broker that is away is asked again sooner than one that refuses.
+  // A broker that is down is tried again sooner than one that refuses.
   kit.join()
   expect(await pauseOf(() => crash(kit, protocolError('NOT_CONTROLLER')))).toBe(100)
 })
@@ -109,11 +109,11 @@ test.each(['connect', 'run'] as const)('a %s that fails is retried', async (step
   await kit.clock.advance(500)
   kit.join()
   expect([kit.receiver.outage, kit.consumers.length]).toEqual([undefined, 2])
-  // What worked once is not looked at again.
+  // A check that succeeded is not repeated.
   expect(kit.calls.filter((call) => call === 'check')).toHaveLength(1)
 })
 
-/** A start that does not wait for the group: health tells the failure. */
+/** A start that does not wait for the group, because it fails before. */
 async function startOf(kit: Receiving): Promise<void> {
   const started = kit.receiver.start()
   await kit.clock.advance(0)
@@ -200,7 +200,7 @@ test('a stop starts no new consumer, and disconnects the current one in bounded 
   const finished = kit.receiver.finish()
   await kit.clock.advance(3_000)
   await finished
-  // Nobody wants to know any more how it ends.
+  // A crash after the stop has no effect.
   crash(kit, protocolError('INVALID_SESSION_TIMEOUT'))
   await kit.clock.advance(60_000)
   expect([kit.consumers.length, kit.ends]).toEqual([1, []])
@@ -226,7 +226,7 @@ test('a stop ends a pause, and a start in progress', async () => {
   expect(starting.calls).toEqual(['check', 'left'])
 })
 
-// Red when nobody hangs up: its socket would keep the process alive.
+// Red when the consumer is not disconnected: its socket would keep the process alive.
 test('a consumer that connects after the stop is disconnected', async () => {
   const kit = receiving()
   const connected = Promise.withResolvers<void>()

@@ -40,7 +40,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka during an outage of Kafka', () =
   )
 
   // Red when `restartOnFailure` answers true: the consumer comes back 6 s after the broker, and runs.
-  // test-e2e/behaviour/brokers/outage.test.ts shows the same of a worker.
+  // test-e2e/behaviour/brokers/outage.test.ts tests the same with a worker.
   test('K21: a drain during an outage ends, and nothing reconnects when the endpoint is back', {
     tags: 'nightly',
     timeout: 180_000,
@@ -85,7 +85,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka during an outage of Kafka', () =
     })
     await topics.send(topic, ['before'])
     await topics.caughtUp(guard.consumer, topic)
-    // As where a firewall forgets them: they stay open, and nothing passes. New ones are as good as ever.
+    // As with a firewall that drops its state: old connections stay open but pass nothing, and new ones work.
     const dead = new Set<number>()
     let areOld = true
     link.onData = (_direction, _chunk, { number }) => {
@@ -103,7 +103,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka during an outage of Kafka', () =
     await until(() => consumption.health().state === 'running')
   })
 
-  // Red when a consumer is only let go: kafkajs goes on connecting, and the socket that it gets keeps the process alive.
+  // Red when a consumer is only let go: kafkajs goes on connecting, and its socket keeps the process alive.
   test('a drain during an outage leaves no connection open when Kafka is back', async () => {
     const { topics } = kit
     const topic = await topics.create(1)

@@ -63,7 +63,7 @@ describe.skipIf(skipped('kafka'))('the checks of consumeKafka at its start', () 
     await expect(starting).rejects.toThrow(/dedupWindowMs/)
   })
 
-  // Red without the look at the group: the second consumer takes half of the partitions.
+  // Red without the check of the group: the second consumer takes half of the partitions.
   test('trap T39: the start fails if another consumer uses the same group', async () => {
     const { topics } = kit
     const topic = await topics.create(2)

@@ -7,13 +7,13 @@ import { wrapKafka } from './wrap.ts'
 const { guard } = handMadeGuard()
 const client = {} as never
 
-/** By a program without types. */
+/** Called as by a program without types. */
 const FUNCTIONS: Readonly<Record<string, (options: never) => unknown>> = {
   consumeKafka: (options) => consumeKafka(client, guard, options),
   wrapKafka: (options) => wrapKafka(client, guard, options),
 }
 
-/** Only a consumer of ours subscribes. */
+/** Only `consumeKafka` subscribes. */
 const topicsOf = (name: string): object => (name === 'wrapKafka' ? {} : { topics: ['orders'] })
 
 async function refusalOf(name: string, options: unknown): Promise<unknown> {

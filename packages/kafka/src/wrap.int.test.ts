@@ -37,7 +37,7 @@ describe.skipIf(skipped('kafka'))('wrapKafka on a real Kafka', () => {
     expect(failures).toBe(2)
   })
 
-  // Red when nothing beats while the consumer stops: it is expelled, and the finished record is not committed.
+  // Red when a stopping consumer sends no heartbeats: it is expelled, and the finished record is not committed.
   test('K22: a stop waits for the handler and commits its offset as a member of the group', async () => {
     const { topics } = kit
     const topic = await topics.create(1)

@@ -13,7 +13,7 @@ const pool: PoolLike = {
 }
 const letters = deadLetters(pool)
 
-/** What a program without types may hand over. */
+/** Values that a program without types may pass. */
 const asTarget = (target: unknown): DeadLetterTarget => target as DeadLetterTarget
 const asFilter = (filter: unknown): DeadLetterFilter => filter as DeadLetterFilter
 

@@ -122,7 +122,7 @@ describe('replay', () => {
     expect(await deadLetters.show(event.id)).toBeUndefined()
   })
 
-  // Red when a replay sets the state without asking which one it was.
+  // Red when a replay sets the state without checking the current one.
   it('trap A20: never runs an event again whose effect is committed', async () => {
     const { deadLetters, session, steps } = inbox
     const event = newEvent()
@@ -268,7 +268,7 @@ it('replay and discard write an audit row with operator, action, dead letter and
 })
 
 describe('trap T26: a dead letter that cannot be published', () => {
-  // Red when due() answers it at every poll: it would spin, and keep the others from their turn.
+  // Red when due() returns it at every poll: it would cause a hot loop and block the others.
   it('is offered again after growing pauses, and does not block others', async () => {
     const { deadLetters, pass, session, steps } = inbox
     const poison = newEvents(3)
@@ -291,7 +291,7 @@ describe('trap T26: a dead letter that cannot be published', () => {
     expect(await offers(10)).toEqual(['run'])
     await pass(60_000)
     expect(await offers(10)).toHaveLength(4)
-    // And never later than after ten minutes.
+    // The pause never exceeds ten minutes.
     await pass(86_400_000)
     expect(await offers(10)).toHaveLength(4)
     await pass(601_000)

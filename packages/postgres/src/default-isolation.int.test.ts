@@ -28,7 +28,7 @@ function poolOf(connectionString: string): pg.Pool {
   return pool
 }
 
-/** A migrated database whose transactions have another isolation level where none is named. */
+/** A migrated database with another default isolation level. */
 async function connectTo({ scope, level }: (typeof CASES)[number]): Promise<() => pg.Pool> {
   const url = new URL((await database()).url)
   const admin = poolOf(url.href)
@@ -52,7 +52,7 @@ async function connectTo({ scope, level }: (typeof CASES)[number]): Promise<() =
   return make
 }
 
-/** Gives each event to each of the guards, twice, all at the same time; later copies are redeliveries. */
+/** Delivers each event twice to each guard, all at the same time; the later copies are redeliveries. */
 async function deliverCopies(
   guards: readonly Guard[],
   keys: readonly string[],
@@ -67,7 +67,7 @@ async function deliverCopies(
   return Promise.all(copies)
 }
 
-/** Until all copies are duplicates: one that was told to wait may be told so again. */
+/** Repeats until all copies are duplicates, because a deferred copy may be deferred again. */
 async function redeliver(guards: readonly Guard[], keys: readonly string[]): Promise<void> {
   const seen = new Set<string>()
   await until(async () => {

@@ -35,7 +35,7 @@ const BLOCKERS = {
   claim: 'lock table onceward.leases in access exclusive mode',
 } as const
 
-// Red when nobody listens for errors of the client: the event of its connection ends the process.
+// Red without a listener for errors of the client: the error event ends the process.
 test.each(CALLS)(
   'a backend that is terminated while %s waits does not end the process',
   async (name) => {

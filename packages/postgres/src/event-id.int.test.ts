@@ -30,7 +30,7 @@ async function sqlIds(identities: readonly Identity[]): Promise<readonly string[
   return rows.map(({ id }) => id)
 }
 
-// SQL knows no NUL in text and no surrogates; of every length of UTF-8 there are some.
+// Text in SQL has no NUL and no surrogates. There are characters of every length in UTF-8.
 const RANGES = [
   [0x1, 0x7f],
   [0x80, 0x7ff],

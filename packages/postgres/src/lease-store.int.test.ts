@@ -69,7 +69,7 @@ async function count({ schema }: PostgresLeasesOptions): Promise<number> {
   return rows[0].n
 }
 
-/** What is answered when a rival has the row's lock first, and has claimed the event when it lets go. */
+/** The answer when a rival locks the row first, and has claimed the event when it releases the lock. */
 async function overtaken<Answer>(
   { schema }: PostgresLeasesOptions,
   ask: () => Promise<Answer>,

@@ -27,7 +27,7 @@ async function begin(...events: ReturnType<typeof newEvents>) {
   return { transaction, claimed, tx: transaction.tx as pg.PoolClient }
 }
 
-/** Sends what it likes, as any library may that brings its own queries. */
+/** A query object that sends any text, as libraries with their own query objects can. */
 function rawQuery(text: string): pg.Submittable & { readonly done: Promise<void> } {
   const { promise, resolve } = Promise.withResolvers<void>()
   const query = {

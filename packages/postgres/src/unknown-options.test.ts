@@ -23,7 +23,7 @@ const db = new Kysely<unknown>({
 })
 afterAll(() => pool.end())
 
-/** By a program without types. */
+/** Called as by a program without types. */
 const FUNCTIONS: Readonly<Record<string, (options: never) => unknown>> = {
   pgInbox: (options) => pgInbox(pool, options),
   kyselyInbox: (options) => kyselyInbox(db, options),

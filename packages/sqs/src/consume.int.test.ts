@@ -194,7 +194,7 @@ test.each([256 * 1_024, 1_024 * 1_024 - 200])(
   },
 )
 
-// Red when a deferral hides for no time (the copies run hot) or when each guard has an inbox of its own (it doubles).
+// Red when a deferral hides for no time (a hot loop), or when each guard has its own inbox (two effects).
 test('trap T20: an event has one effect if its visibility timeout ends during the handler', async () => {
   const queueUrl = await queues.create()
   const inbox = memoryInbox()

@@ -20,7 +20,7 @@ interface Kit extends HandMadeGuard {
   asked(): readonly unknown[]
 }
 
-/** A queue that answers when it has messages, or throws what the test says. */
+/** A queue that answers when it has messages, or throws the error of the test. */
 function setUp(settings: Partial<GuardSettings> = {}): Kit {
   const recording = new RecordingClient()
   const made = handMadeGuard(settings)
@@ -72,7 +72,7 @@ test('the consumer receives no more messages than handlers can start while none 
   expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 2 })
   kit.handed[0]?.settle(ack)
   await kit.clock.advance(10)
-  // One handler of a minute: nothing is taken ahead of it.
+  // A handler that takes a minute: nothing is prefetched.
   expect(kit.asked()).toEqual([2, 1])
 })
 
@@ -108,7 +108,7 @@ test('a batch guard processes each message once and empties the queue', async ()
   expect(kit.batches).toEqual([25, 25, 10])
 })
 
-// Red when each message starts the window anew: nothing would run while messages go on arriving.
+// Red when each message restarts the linger time: nothing would run while messages keep arriving.
 test('trap T37: the linger time of a batch starts with its first message', async () => {
   const kit = setUp({ transaction: 'batch', concurrency: 4 })
   let received = 0

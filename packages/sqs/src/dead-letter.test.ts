@@ -84,7 +84,7 @@ test('characters of an error that SQS refuses are replaced', () => {
 const tooLarge = Object.assign(new Error('too long'), { name: 'InvalidParameterValue' })
 const tooLong = Object.assign(new Error('too long'), { name: 'MessageTooLong' })
 
-/** A queue that takes the message without its reasons alone; answers how many attributes each try had. */
+/** A queue that accepts the message only without its reason; returns the number of attributes of each try. */
 async function tries(dead: DeadLetter, refusal: Error): Promise<readonly number[]> {
   const sent: SendMessageCommandInput[] = []
   const send = async (input: SendMessageCommandInput): Promise<void> => {

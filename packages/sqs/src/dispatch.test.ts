@@ -11,7 +11,7 @@ import { createSettleContext } from './settle.ts'
 
 const ack: Settlement = { kind: 'ack', by: 'processed' }
 
-/** Messages in hand whose receives, settlements and time the test decides. */
+/** A dispatcher for which the test decides receives, settlements and time. */
 function setUp(
   guard: Partial<GuardSettings> = {},
   {
@@ -101,7 +101,7 @@ test('many slots prefetch as many messages again, and batches prefetch one batch
   expect([batch.dispatcher.capacity, batch.dispatcher.worthwhile]).toEqual([20, 5])
 })
 
-// Red when the settling is not counted: a queue that answers receives alone would fill the process.
+// Red when messages in settlement are not counted: they would fill the memory if SQS answers only receives.
 test('receiving pauses while SQS leaves very many settlements without an answer', async () => {
   const kit = setUp({ concurrency: 1 })
   kit.recording.answers.set('delete', () => new Promise(() => undefined))
@@ -153,7 +153,7 @@ test('a call has at most one batch of messages, but a larger group is one call',
   const options = { ...fifo, batch: { size: 4, lingerMs: 10 } }
   const kit = setUp({ concurrency: 4, transaction: 'batch' }, options)
   kit.dispatcher.take(kit.receive('a1', 'a2', 'b1', 'b2', 'c1', 'c2', 'c3', 'd1', 'd2'))
-  // Two and two; three, because five would be too many; the last two may get company.
+  // Calls of four and of three messages, because five would be too many; the last two wait for more.
   expect(kit.batches).toEqual([4, 3])
   await kit.clock.advance(9)
   expect(kit.batches).toEqual([4, 3])
@@ -165,7 +165,7 @@ test('a call has at most one batch of messages, but a larger group is one call',
   await kit.clock.advance(100)
   kit.dispatcher.take(kit.receive('g1', 'g2', 'h1', 'h2'))
   expect(kit.batches.slice(4)).toEqual([4])
-  // A window that is over says nothing about the next one.
+  // The next window is independent of an earlier one.
   for (const name of kit.run()) kit.settle(name)
   await kit.clock.advance(100)
   kit.dispatcher.take(kit.receive('f1'))
@@ -186,7 +186,7 @@ test('messages that wait for the store pause for a second, and resume in queue o
   await kit.clock.advance(1_000)
   expect(kit.dispatcher.resume('all')).toBe(true)
   expect(kit.run().slice(3)).toEqual(['a1', 'a2', 'b1'])
-  // Its run may have begun.
+  // The earlier run may have started.
   expect(kit.handed.slice(3).map(({ delivery }) => delivery.redelivered)).not.toContain(false)
   expect(kit.dispatcher.inFlight).toBe(3)
   expect(kit.dispatcher.resume('all')).toBe(false)
@@ -215,7 +215,7 @@ test('an event that is deferred for any other reason is not in hand any more', a
   expect([kit.dispatcher.inFlight, kit.counts.settled]).toEqual([0, 2])
 })
 
-// Red when it is taken up: another consumer may have it before its handler begins.
+// Red when the message is resumed: another consumer may have it before its handler starts.
 test('a message that becomes visible within two seconds is left to its next receive', async () => {
   const waiting = async (elapsedMs: number) => {
     const kit = setUp({}, fifo)

@@ -13,7 +13,7 @@ function addressOf(server: Server<{ readonly endpoint: string }>) {
   return { host: hostname, port: Number(port) }
 }
 
-/** Resolves when so much time has gone by: the outage itself, not a wait for anything. */
+/** Resolves after that time: the length of the outage, not a wait for a condition. */
 function elapsed(ms: number): Promise<unknown> {
   const startedAt = performance.now()
   return until(() => performance.now() - startedAt >= ms, { deadlineMs: 2 * ms, everyMs: 100 })
@@ -61,10 +61,10 @@ test('an endpoint that is down for seconds loses no event and doubles none', asy
 
   await until(() => effects.length === 152, { deadlineMs: 30_000 })
   expect(consumption.health().state).toBe('running')
-  // The two that ended during the outage return and are duplicates: an effect each, and they leave the queue.
+  // The two that ended during the outage return as duplicates: each has one effect and leaves the queue.
   await until(() => queues.isEmpty(queueUrl), { deadlineMs: 40_000 })
   expect(effects.toSorted()).toEqual(['held-1', 'held-2', ...before, ...during].toSorted())
-  // So the outage was long enough: neither could be settled while it lasted.
+  // The outage was long enough: neither could be settled during it.
   expect(duplicates).toBeGreaterThanOrEqual(2)
 }, 120_000)
 

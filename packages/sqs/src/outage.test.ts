@@ -62,7 +62,7 @@ async function setUp(names: readonly string[], concurrency = 4) {
   return { ...made, recording, queue, store, start }
 }
 
-// Red when receiving goes on during the outage, or when what is in hand is given back: the counts run away.
+// Red when receiving continues during the outage, or when messages in hand are returned: the receive counts grow.
 test('a store outage of one minute costs a message at most three receives', async () => {
   const kit = await setUp(Array.from({ length: 30 }, (_, index) => String(index)))
   kit.store.isDown = true
@@ -140,14 +140,14 @@ test('a message that waits for the store probes it while an older long poll is s
   expect(kit.recording.deleted().flat()).toEqual(['h-before', 'h-a'])
 })
 
-// Red when the time of a message that rests is compared with the clock: nothing else wakes a consumer that is full.
+// Red when the pause of a message is compared with the clock: nothing else wakes up a full consumer.
 test('a timer that fires a fraction early leaves no message waiting', async () => {
   const kit = await setUp(Array.from({ length: 30 }, (_, index) => String(index)))
   const { setTimer } = kit.clock.runtime
   const early: typeof setTimer = (callback, delayMs, options) =>
     setTimer(callback, Math.max(0, delayMs - 0.4), options)
   Object.assign(kit.clock.runtime, { setTimer: early })
-  // Enough have been processed by then that as many as possible are taken ahead.
+  // By then enough are processed for the largest prefetch.
   const { decide } = kit.state
   kit.state.decide = (delivery) => {
     kit.store.isDown = kit.handed.length > 8
@@ -163,7 +163,7 @@ test('a timer that fires a fraction early leaves no message waiting', async () =
   expect(kit.queue).toEqual([])
 })
 
-// Red when it is handed over without being held: it would become visible while its handler runs.
+// Red when the message is handed over without a renewal: it would become visible while its handler runs.
 test('a message that waited for the store stays hidden while its handler runs', async () => {
   const kit = await setUp(['a'])
   kit.store.isDown = true

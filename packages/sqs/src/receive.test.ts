@@ -25,7 +25,7 @@ test('receiving starts with one receive, and adds one after each non-empty recei
   expect(asked(kit)).toEqual([10, 10, 10, 10, 5])
   await answer(kit, 'c1')
   expect(asked(kit)).toEqual([10, 10, 10, 10, 5, 5])
-  // One while the queue is empty.
+  // An empty queue gets one receive.
   for (const receive of kit.receives.slice(1)) receive.answer()
   await kit.clock.advance(10_000)
   expect(asked(kit).slice(6)).toEqual([10])
@@ -173,7 +173,7 @@ test('a store that is down is checked every second, and probed when its retry ti
   expect([kit.receives.length, kit.told]).toEqual([0, []])
   await kit.clock.advance(1)
   expect([asked(kit), kit.told, kit.clock.timers]).toEqual([[1], ['ask'], 0])
-  // One question at a time.
+  // One probe at a time.
   kit.receiver.pump()
   expect([asked(kit), kit.told]).toEqual([[1], ['ask']])
   await answer(kit, 'a1', 'b1')
@@ -208,7 +208,7 @@ test('messages in hand are the first probes, one at a time', async () => {
   kit.down(0)
   kit.receiver.pump()
   expect(kit.told).toEqual(['take a1', 'ask'])
-  // What older receives end with does not answer the question.
+  // The results of older receives are not an answer to the probe.
   await kit.clock.advance(20_000)
   await answer(kit)
   kit.receives[1]?.fail(reset)
@@ -224,12 +224,12 @@ test('messages in hand probe the store while an older receive is open, and nothi
   expect([kit.told, kit.receives.length]).toEqual([['ask', 'ask'], 1])
   await kit.clock.advance(20_000)
   kit.down(0)
-  // The first group asks, the others wait for its answer.
+  // The first group probes, the others wait for the result.
   await answer(kit, 'a1', 'b1', 'a2')
   expect(kit.told.slice(2)).toEqual(['take a1 a2', 'park b1'])
   kit.receiver.pump()
   expect([kit.told.length, kit.receives.length]).toEqual([4, 1])
-  // That the queue answers is no news while the store is down.
+  // An answer of the queue is not logged while the store is down.
   expect(kit.logged.map(({ text }) => text)).toEqual(['the consumer receives nothing now'])
 })
 

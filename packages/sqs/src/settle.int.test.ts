@@ -6,7 +6,7 @@ import { hurt } from './fixtures/hurt.ts'
 import { Queues } from './fixtures/queues.ts'
 import { consumeSqs, wrapSqs } from './index.ts'
 
-// ElasticMQ: it alone answers `Failed[]`, holds groups together and moves what was received too often.
+// Only ElasticMQ answers `Failed[]`, keeps the order of groups and applies the redrive policy.
 let server: Server<ConstructorParameters<typeof Queues>[0]>
 let queues: Queues
 
@@ -82,7 +82,7 @@ test('a dead head of a group goes to the FIFO dead-letter queue, and the next me
 test("'redrive' leaves a dead message to the queue's redrive policy, and does not run it again", async () => {
   const { queueUrl, deadUrl } = await queues.createPair(2)
   const client = queues.another()
-  // The pauses of five seconds and more, made short.
+  // Shortens the pauses of five seconds and more.
   hurt(client, (command, input) => {
     if (command !== 'ChangeMessageVisibilityBatch') return undefined
     for (const entry of input['Entries'] as { VisibilityTimeout: number }[]) {
@@ -105,7 +105,7 @@ test("'redrive' leaves a dead message to the queue's redrive policy, and does no
   expect(runs).toBe(1)
 })
 
-// Red when an answer of 200 is taken for success: nobody hears of the entry.
+// Red when an answer of 200 is taken for success: the refused entry is not reported.
 test('trap T21: one stale receipt in a batch is reported and does not stop the others', async () => {
   const queueUrl = await queues.create({ VisibilityTimeout: '30' })
   await queues.send(queueUrl, ['a', 'b', 'c', 'd'])
@@ -128,7 +128,7 @@ test('trap T21: one stale receipt in a batch is reported and does not stop the o
   ])
 })
 
-// Red when an error of the delete is thrown: the loop ends, or the effect is taken for failed and repeated.
+// Red when an error of the delete is thrown: the loop ends, or the effect counts as failed and is repeated.
 test('an expired receipt of a FIFO queue is reported, and the redelivery is a duplicate', async () => {
   const queueUrl = await queues.create(fifo)
   const client = queues.another()

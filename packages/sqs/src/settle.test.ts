@@ -8,7 +8,7 @@ import { message } from './fixtures/recording-client.ts'
 import { giveBack, type SettleContext, settle } from './settle.ts'
 
 const queueUrl = 'http://127.0.0.1/000000000000/orders'
-/** Until when the ticker has hidden the message. */
+/** When the visibility timeout of the message ends. */
 const EXPIRES_AT_MS = 1_033_000
 const NOW_MS = 1_000_000
 
@@ -83,7 +83,7 @@ test('a settled message is deleted, or hidden until its retry time', async () =>
   expect(kit.logged).toEqual([])
 })
 
-// Red when the group gets a jitter of its own: its followers would overtake its head.
+// Red when the messages of a group get separate jitter: later ones would overtake the first one.
 test('during a store outage a message is hidden for up to two minutes, and a message of a group for half a minute', async () => {
   const kit = setUp()
   await settle(kit.context, received(), down)
@@ -113,7 +113,7 @@ test('a dead letter that cannot be published keeps its message, and only errors 
   ])
 })
 
-// Red when the rejection reaches the loop, which would end with what else it has in hand.
+// Red when the rejection reaches the loop: the loop would end, with other messages in hand.
 test('a settlement that throws is reported, and the message keeps its visibility timeout', async () => {
   const kit = setUp('publish')
   const rejecting = { publishDeadLetter: () => Promise.reject(new Error('no connection')) }

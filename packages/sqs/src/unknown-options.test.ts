@@ -7,7 +7,7 @@ import { wrapSqs } from './wrap.ts'
 const { guard } = handMadeGuard()
 const client = {} as never
 
-/** By a program without types. */
+/** Called as by a program without types. */
 const FUNCTIONS: Readonly<Record<string, (options: never) => unknown>> = {
   consumeSqs: (options) => consumeSqs(client, guard, options),
   wrapSqs: (options) => wrapSqs(client, guard, options),

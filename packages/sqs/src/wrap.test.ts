@@ -60,7 +60,7 @@ test('a deferral into the past hides the message for one second, never for none'
   expect(kit.recording.changed()).toEqual([[['h-a', 1]]])
 })
 
-// Red when the wait is the guard's alone: five seconds of a busy event then cost four receives and more.
+// Red when only the guard decides the wait: five seconds of a busy event then cost four receives or more.
 test.each([
   ['1', 3],
   ['2', 5],
@@ -75,7 +75,7 @@ test.each([
   },
 )
 
-// Red when the seconds of the settlement go to SQS as they are: SQS answers an error and hides nothing.
+// Red when the wait goes to SQS unchanged: SQS answers with an error and hides nothing.
 test('trap A13: a deferral beyond twelve hours is shortened to the limit of SQS, less the age of the message', async () => {
   const kit = setUp()
   const done = kit.handle([message('a')])
@@ -200,7 +200,7 @@ test('the messages behind a failing head get the same retry time', async () => {
   ])
 })
 
-// Red when only the status of the answer is looked at: then the first call is the last.
+// Red when only the status of the answer is checked: then there is no second call.
 test('trap T21: entries that SQS refuses by its own fault are sent again, and the others are reported', async () => {
   const kit = setUp()
   let calls = 0

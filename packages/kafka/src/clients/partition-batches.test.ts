@@ -97,7 +97,7 @@ test.each([
   expect(kit.partitionBatches.settleFailures).toBeGreaterThan(0)
 })
 
-// Red when the batch is closed all the same: nobody commits its offset until there are other records.
+// Red when the batch is closed nevertheless: its offset is not committed until there are other records.
 test('an offset that could not be committed is committed later, and the broker is spared meanwhile', async () => {
   const kit = await trusted({ concurrency: 8 })
   kit.state.decide = () => ack

@@ -30,7 +30,7 @@ test('the watchdog reports nothing after its end, and only to the last listener'
   expect(clock.timers).toBe(0)
 })
 
-// Red when it is the session alone: a member that waits for the others to rejoin would be replaced, and they with it.
+// Red when the limit is only the session: a member that waits for others to rejoin would be replaced.
 test.each([
   [{ sessionTimeout: 10_000 }, 70_000],
   [{ sessionTimeout: 10_000, rebalanceTimeout: 5_000 }, 20_000],

@@ -21,7 +21,7 @@ test('an error of a statement fails the transaction', () => {
   expect(status()).toBe('failed')
 })
 
-// Red when only the end of the socket counts: it comes later, and the handler is blamed meanwhile.
+// Red when only the end of the socket counts: it comes later, and until then the handler seems to have failed.
 test.each([
   { severity: 'FATAL', code: '57P01' },
   { severity: 'PANIC', code: 'XX000' },

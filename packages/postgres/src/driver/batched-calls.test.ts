@@ -28,7 +28,7 @@ describe('calls', () => {
     expect(await Promise.all(answers)).toEqual([['1'], ['2', '3'], ['4']])
   })
 
-  // Red when they queue for one connection where there are two: large calls gain nothing by being shared.
+  // Red when calls queue for one connection although there are two: sharing does not speed up large calls.
   test('run in parallel up to the width', async () => {
     const { call, calls, shapes } = held()
     const share = batchedCalls(call, { width: 2, most: 10 })

@@ -79,7 +79,7 @@ describe.each(CLIENTS)('the pool of guards over $name', ({ make }) => {
     await big.close()
   })
 
-  /** Commits, fails, swallows or is revoked, by the event's own id. */
+  /** Commits, fails, swallows an error or is revoked, depending on the event's id. */
   async function run(session: TestSession, event: ReturnType<typeof newEvent>): Promise<boolean> {
     const begun = await session.begin({ ...fresh(event), waitMs: 5_000 })
     if (begun.kind !== 'open') return false

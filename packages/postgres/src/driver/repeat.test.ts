@@ -2,7 +2,7 @@ import { StoreUnavailableError, systemRuntime } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { repeated } from './repeat.ts'
 
-/** Notes the pauses and does not wait for them. */
+/** Records the pauses without waiting for them. */
 function setUp(states: readonly (string | undefined)[], random = 0.5) {
   const pauses: number[] = []
   const runtime = {

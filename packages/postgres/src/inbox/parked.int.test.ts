@@ -101,7 +101,7 @@ it('a refused message gets its key anew when it is replayed', async () => {
   const nameless = { ...delivery('o-1'), headers: {} }
   expect(await guard.process(nameless)).toMatchObject({ reason: 'missing-event-key' })
   await guard.close()
-  // The code that reads the key from where it is.
+  // The corrected code, which finds the key.
   guard = createGuard(
     {
       consumer: 'billing',

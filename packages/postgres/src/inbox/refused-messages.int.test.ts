@@ -15,7 +15,7 @@ beforeEach(async () => {
 })
 afterEach(() => inbox[Symbol.asyncDispose]())
 
-/** A poller has run a replayed one, which was refused again: it is published once more. */
+/** A refused message that was replayed, run by a poller and refused again, so that it is published once more. */
 async function refusedAgain(): Promise<DeadLetterRef> {
   const [ref] = await inbox.session.refuse([REFUSAL])
   if (ref === undefined) throw new Error('refuse() gave no answer')

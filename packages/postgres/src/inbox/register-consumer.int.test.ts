@@ -29,7 +29,7 @@ describe('guards of one consumer', () => {
     await open(9_000_000)
     expect(await stored()).toBe(9_000_000)
     await inbox.pass(2_000_000)
-    // Another's registration does not say that the guard with the longer window is there.
+    // The registration of another guard does not keep the longer window alive.
     await open(3_600_000)
     expect(await stored()).toBe(9_000_000)
     await inbox.pass(1_600_001)
@@ -64,7 +64,7 @@ describe('guards of one consumer', () => {
     expect((await inbox.open({ concurrency: 8, concurrencyChosen: true })).concurrency).toBe(8)
   })
 
-  // Red when a guard is heard of only when it opens: another would sweep what its brokers still bring back.
+  // Red when a guard registers only when it opens: another would sweep events that its broker can still redeliver.
   it('keep the window of a guard that polls, which writes once in ten minutes', async () => {
     let passedMs = 0
     const runtime = { ...systemRuntime, monotonic: () => systemRuntime.monotonic() + passedMs }

@@ -16,7 +16,7 @@ beforeEach(async () => {
 })
 afterEach(() => inbox[Symbol.asyncDispose]())
 
-/** Rows of the consumer `billing`, that old. */
+/** Inserts rows of the consumer `billing` with that age. */
 async function insertDone(rows: number, ageMs: number): Promise<void> {
   await inbox.pool.query(
     `insert into onceward.processed_events (event_id, fingerprint, consumer_id, processed_at)
@@ -121,7 +121,7 @@ describe('the sweep', () => {
       if (begun.kind === 'open')
         await begun.transaction.commit({ results: new Map(), recovered: [] })
     }
-    // One that is being deleted is past its window: it waits for the short step at most, and is then new.
+    // An event that is being deleted is past its window: its claim waits for the short step, and then it is new.
     const swept = newEvent({ id: rows[0].id })
     expect(await session.begin(fresh(swept))).toEqual({ kind: 'held' })
     await sweeper.query('commit')
@@ -232,7 +232,7 @@ describe.skipIf(skipped('pgbouncer'))('behind PgBouncer in transaction mode', ()
       const session = await pgInbox(pool).open(
         registration(systemRuntime, { concurrency: 2, concurrencyChosen: true }),
       )
-      // Red with a session lock: the second sweeper would find it on a connection nobody holds.
+      // Red with a session lock: the second sweeper would find the lock on a connection that no client holds.
       expect(await session.sweep()).toEqual({ deleted: 0, finished: true })
       const event = newEvent()
       expect(await session.suspect([event], 100)).toMatchObject({ kind: 'answered' })

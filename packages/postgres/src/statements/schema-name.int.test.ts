@@ -44,7 +44,7 @@ describe('processed_events', () => {
   })
 })
 
-// Red when a guard opens without asking for the version: every insert of new code would fail on old tables.
+// Red when a guard opens without checking the version: every insert of new code would fail on old tables.
 describe('trap T34: opening a guard', () => {
   const open = (schema: string) => pgInbox(inbox.pool, { schema }).open(registration(systemRuntime))
 
@@ -132,7 +132,7 @@ describe('the roles of docs/least-privilege.sql', () => {
     await expect(operator.pool.query('delete from least.audit')).rejects.toThrow(forbidden)
   })
 
-  /** Roles belong to the whole server, which other tests and other runs share: theirs have names of their own. */
+  /** Roles belong to the whole server, which other tests and runs share, so their names are unique. */
   async function loginRoles(script: string) {
     const { pool } = inbox
     const suffix = randomBytes(4).toString('hex')

@@ -97,7 +97,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
   })
 
   it('trap T10: commits nothing after a swallowed failure of a statement, and reports that', async () => {
-    // Red when neither the state of the transaction is asked for nor COMMIT's own word is read: PostgreSQL answers it
+    // Red when neither the transaction's state nor the command tag of COMMIT is checked: PostgreSQL answers COMMIT
     // with ROLLBACK and no error.
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
@@ -161,7 +161,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
       direction === 'up' && chunk.includes('commit\0') ? 'cut' : 'pass'
     expectUnknown(await transaction.commit(NOTHING))
     expect(await left(event)).toEqual([])
-    // The server may still be noticing that the connection is gone.
+    // The server may not have noticed yet that the connection is closed.
     const again = await until(async () => {
       const begun = await session.begin(fresh(event))
       return begun.kind === 'open' && begun
@@ -243,7 +243,8 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     const { transaction, run } = await guard.begun(event)
     await run('set local synchronous_commit = on')
     const committing = transaction.commit(NOTHING)
-    // An administrator gives the wait for the standby up: committed here, a warning says the rest.
+    // An administrator cancels the wait for the standby: the transaction is committed here, and a warning says that it
+    // is not replicated.
     await until(async () => {
       const { rows } = await lonely.pool.query(
         "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'",

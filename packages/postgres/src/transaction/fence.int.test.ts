@@ -69,7 +69,7 @@ describe('a verdict that waits for its row while a successor counts the event', 
 })
 
 describe('a verdict whose row is locked by another transaction', () => {
-  // Red when it locks the details of the event first: it and a count, which goes the other way, would deadlock.
+  // Red when the verdict locks the failure record first: a count locks in the other order, so they deadlock.
   it.each(Object.entries(verdicts))('locks nothing else meanwhile: %s', async (_, verdict) => {
     const { pool, steps } = inbox
     const mine = await steps.suspect(newEvent())
@@ -86,7 +86,7 @@ describe('a verdict whose row is locked by another transaction', () => {
     expect(free).toMatchObject({ rowCount: 1 })
   })
 
-  // Red when it locks its events in the order it finds them: two that share some would deadlock.
+  // Red when a verdict locks its events in the order it finds them: two statements that share some would deadlock.
   it('locks no later events in the order of ids', async () => {
     const { pool, session, steps } = inbox
     const owned = []
@@ -117,7 +117,7 @@ describe('a verdict whose row is locked by another transaction', () => {
 })
 
 describe('burials of large deliveries', () => {
-  // Red when all go into one statement, whatever they weigh together.
+  // Red when all go into one statement, whatever their total size.
   it('are recorded in several statements', async () => {
     const { pool, session, steps } = inbox
     const events = newEvents(3).map((event) => {
@@ -138,7 +138,7 @@ describe('burials of large deliveries', () => {
 })
 
 describe('an error of PostgreSQL', () => {
-  // Red when any error is taken for a row that another holds: nobody would hear that nothing was recorded.
+  // Red when any error counts as a held row: the caller would not learn that nothing was recorded.
   it('for a suspect is thrown, and not reported as a held row', async () => {
     const event = newEvent({ fingerprint: (1n << 70n) as Fingerprint })
     await expect(inbox.session.suspect([event], 1_000)).rejects.toThrow(/out of range/)
@@ -188,7 +188,7 @@ describe('statements over many events', () => {
     await until(async () => (await lockWaiters(pool)) === 2)
     await middle.rollback()
     const answers = (await Promise.all(failing)).flat()
-    // On a machine that stands still for two seconds the held one is lost to both.
+    // If the machine stalls for two seconds, both statements lose the locked event.
     const recorded = answers.filter((answer) => answer === 'recorded').length
     expect([events.length, events.length - 1]).toContain(recorded)
   })
@@ -197,7 +197,7 @@ describe('statements over many events', () => {
     const { session, steps } = inbox
     const event = newEvent()
     const transaction = await steps.begin(fresh(event))
-    // The whole is more than a statement may take.
+    // The total is longer than the limit of a statement.
     const waitMs = 20_000
     expect(await session.suspect([...newEvents(49), event], waitMs)).toEqual({ kind: 'held' })
     await transaction.rollback()
@@ -228,7 +228,7 @@ describe('trap T4: a process that dies', () => {
 })
 
 describe('an old failure record of an event without a state', () => {
-  // Red when it is taken for the event's: it would run alone for nothing, or be buried for runs of long ago.
+  // Red when the old record counts for the event: it would run alone without need, or be buried for old runs.
   const beginnings = {
     suspect: (event: IdentifiedEvent) => inbox.session.suspect([event], 1_000),
     fail: (event: IdentifiedEvent) =>

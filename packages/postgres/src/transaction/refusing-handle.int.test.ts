@@ -25,7 +25,7 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
   const charged = async (id: string): Promise<boolean> =>
     (await pool.query('select from charges where id = $1', [id])).rowCount === 1
 
-  /** Backends of this database that do anything at all, but for this question. */
+  /** Backends of this database that are not idle, without this query. */
   const busy = async (): Promise<number> => {
     const { rows } = await pool.query(
       "select count(*)::int as n from pg_stat_activity where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid()",

@@ -64,7 +64,7 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.count([event], 'together')).toEqual([{ kind: 'changed' }])
       await subject.pass(60_001)
       expect(await steps.known(event)).toMatchObject({ kind: 'waiting', remainingMs: 0 })
-      // Its broker brings it, and nobody else.
+      // Only its broker delivers it.
       expect(await steps.session.due(10)).toEqual([])
       expect(await steps.session.count([event], 'together')).toMatchObject([
         { kind: 'counted', attempt: 2 },

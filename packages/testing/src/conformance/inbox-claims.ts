@@ -9,7 +9,7 @@ import {
   WINDOW_MS,
 } from './inbox-under-test.ts'
 
-/** The business transaction: who gets the event, and what stays of it. */
+/** The business transaction: which owner gets the event, and what remains of it. */
 export function claimTests<Tx>(open: Open<Tx>): void {
   describe('a business transaction', () => {
     it('shows its event to others only after the commit', async () => {
@@ -91,7 +91,7 @@ export function claimTests<Tx>(open: Open<Tx>): void {
       await steps.suspect(running)
       await subject.pass(WINDOW_MS / 2)
       expect(await steps.session.begin(fresh(done))).toMatchObject({ kind: 'none' })
-      // Young again, although its first attempt was long ago.
+      // Recently counted, although its first attempt was long ago.
       await steps.countAlone(running)
       expect(await steps.session.count([running], 'alone')).toEqual([{ kind: 'held' }])
     })
@@ -175,7 +175,7 @@ export function claimTests<Tx>(open: Open<Tx>): void {
   })
 
   describe('the sweep', () => {
-    // Red when the sweep asks for the age alone: it would forget what is still being tried, and what is dead.
+    // Red when the sweep checks only the age: it would delete events that are still being tried, and dead ones.
     it('trap T23: deletes done events after their window and not before, and deletes nothing else', async () => {
       await using opened = await open()
       const { steps, subject } = opened

@@ -145,7 +145,7 @@ function refusedTests<Tx>(open: Open<Tx>): void {
       if (first === undefined) throw new Error('refuse() gave no answer')
       const letter = await steps.published(first)
       expect(letter).toMatchObject({ ref: first, reason: 'missing-event-key', attempts: 0 })
-      // For whatever reason: what is wrong with it may be seen anew, by other options.
+      // The reason may change, because other options may find another problem first.
       expect(await steps.session.refuse([{ ...refusal, reason: 'invalid-payload' }])).toEqual([
         first,
       ])

@@ -116,7 +116,8 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       expect(await steps.known(event)).toEqual({ kind: 'absent' })
     })
 
-    // Red when a count forgets that the attempt before it had no verdict: a poison that was given back kills in company.
+    // Red when a count forgets that the attempt before it had no verdict: a poison message that was given back would
+    // run with others and kill them.
     it('makes a later attempt due now, and an event without a verdict runs alone until it has one', async () => {
       await using opened = await open()
       const { steps } = opened

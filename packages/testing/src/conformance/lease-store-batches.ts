@@ -12,7 +12,7 @@ import {
 
 const isWon = ({ kind }: ClaimResult): boolean => kind === 'acquired'
 
-/** Many at once: in one call, and in calls side by side. */
+/** Many events at once: in one call, and in concurrent calls. */
 export function leaseBatchTests(open: OpenLeases, { rivals }: LeaseStoreCapabilities): void {
   describe('a batch', () => {
     it('of no events returns no answers', async () => {

@@ -17,7 +17,7 @@ import {
 
 type Expected = Partial<ClaimResult> & Pick<ClaimResult, 'kind'>
 
-/** What the claim of another owner answers. */
+/** The answer to the claim of another owner. */
 const ANSWERS: Readonly<Record<State, Expected>> = {
   'in-progress': { kind: 'in-progress' },
   expired: { kind: 'acquired', by: 'takeover', attempt: 2 },

@@ -10,7 +10,7 @@ import {
   VERBS,
 } from './lease-store-under-test.ts'
 
-/** What operators do, whoever holds the event. */
+/** Operations of operators, whichever owner holds the event. */
 export function leaseOperatorTests(open: OpenLeases): void {
   describe('an operator', () => {
     it.for(STATES)('replays an event that is %s only if it is dead', async (state, { skip }) => {
@@ -80,7 +80,7 @@ export function leaseOperatorTests(open: OpenLeases): void {
   })
 }
 
-/** A store of others need not have operators. */
+/** Another store may have no operators. */
 function operatorsOf({ subject }: OpenedLeases, skip: TestContext['skip']): LeaseOperators {
   const { replay, forget } = subject.store
   skip(replay === undefined || forget === undefined, 'the store has no operators')

@@ -14,7 +14,7 @@ import {
 
 type Expected = Partial<ClaimResult> & Pick<ClaimResult, 'kind'>
 
-/** What another's claim answers after a verb of the owner. */
+/** The answer to another owner's claim after a verb of the owner. */
 const AFTER: Readonly<Record<Verb, Expected>> = {
   renew: { kind: 'in-progress' },
   complete: { kind: 'duplicate', result: 'sent' },
