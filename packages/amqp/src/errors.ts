@@ -89,7 +89,7 @@ export function classifyError(error: unknown): BrokerError {
   return { kind: KIND_OF_CODE.get(code) ?? byText ?? 'other', text }
 }
 
-/** Whether the client says that its connection is over for good. */
+/** Whether the error says that the connection is closed for good. */
 export function isConnectionClosed(error: unknown): boolean {
   return error instanceof Error && /^Connection clos(ed|ing)/.test(error.message)
 }

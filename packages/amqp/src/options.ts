@@ -23,9 +23,9 @@ export type DeadLetterTarget =
 export interface AmqpOptions {
   readonly queue: string
   /**
-   * Where dead messages go. A queue or an exchange: published there, confirmed, with headers that say why, then
-   * acked here. `'dlx'`: rejected, so that the queue's own dead-letter exchange takes them; without one the broker
-   * drops them. Left out: the record in `failed_events` is the place; required without an inbox.
+   * Where dead messages go. A queue or an exchange: published there with confirm and with headers that give the reason,
+   * then acked here. `'dlx'`: rejected, so that the queue's own dead-letter exchange takes them; without one the broker
+   * drops them. If omitted, they are only in the table `failed_events`. Required without an inbox.
    */
   readonly deadLetter?: DeadLetterTarget | 'dlx' | undefined
   /**
@@ -121,7 +121,7 @@ const CONSUMER_NAMES: KnownNames<ConsumeAmqpOptions> = {
   consumer: true,
   deadLetterPolicy: true,
 }
-/** `noAck` has an answer of its own, which says why it is refused. */
+/** `noAck` is refused with its own message, which says why. */
 function withoutNoAck<Options extends object>(options: Options): Options {
   if (Reflect.has(Object(options), 'noAck') !== true) return options
   const { noAck: _noAck, ...rest } = options as Options & { readonly noAck: unknown }

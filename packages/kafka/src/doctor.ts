@@ -32,7 +32,7 @@ export interface TopicFacts {
 /**
  * Checks the settings, the topics and the group before the first fetch.
  *
- * @throws {@link ConfigurationError} when the settings cannot work. Any other error is the client's and may pass.
+ * @throws {@link ConfigurationError} when the settings cannot work. Other errors are the client's and may pass.
  */
 export async function examine(surroundings: Surroundings): Promise<void> {
   const { kafka, settings, port } = surroundings

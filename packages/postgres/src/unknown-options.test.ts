@@ -23,7 +23,7 @@ const db = new Kysely<unknown>({
 })
 afterAll(() => pool.end())
 
-/** By a program without types. */
+/** Called as by a program without types. */
 const FUNCTIONS: Readonly<Record<string, (options: never) => unknown>> = {
   pgInbox: (options) => pgInbox(pool, options),
   kyselyInbox: (options) => kyselyInbox(db, options),
@@ -75,7 +75,7 @@ test.each([
   expect(String(await refusalOf(name, { [unknown]: 1 }))).toContain(`did you mean "${meant}"?`)
 })
 
-test('migrate refuses a way to keep leases that it does not know', async () => {
+test('migrate refuses an unknown value of leases', async () => {
   const error = await refusalOf('migrate', { leases: 'logged; drop table x' })
   expect(error).toBeInstanceOf(ConfigurationError)
   expect(String(error)).toContain("Expected `leases` to be 'logged' or 'unlogged'")

@@ -37,7 +37,7 @@ async function setUp(names: readonly string[], options: Partial<ConsumeSqsOption
   return { ...made, recording, consumption, endPoll }
 }
 
-test('ends handlers that run, settles them, and returns at once what was not begun', async () => {
+test('a drain finishes and settles running handlers, and returns unstarted messages at once', async () => {
   const { consumption, handed, hooks, clock, recording, endPoll } = await setUp(['a', 'b', 'c'])
   const drained = consumption.drain()
   expect(consumption.health().state).toBe('draining')
@@ -62,7 +62,7 @@ test('ends handlers that run, settles them, and returns at once what was not beg
   expect(clock.timers).toBe(0)
 })
 
-test('aborts the signals of handlers that need longer than the drain time', async () => {
+test('a drain aborts the signals of handlers that exceed the drain time', async () => {
   const { consumption, handed, hooks, clock, recording } = await setUp(['a'])
   const drained = consumption.drain()
   await clock.advance(4_999)
@@ -75,7 +75,7 @@ test('aborts the signals of handlers that need longer than the drain time', asyn
   expect(recording.deleted()).toEqual([['h-a']])
 })
 
-test('leaves a handler that does not heed its signal, and its message with it', async () => {
+test('a drain does not wait for a handler that ignores its signal, and leaves its message unsettled', async () => {
   const { consumption, clock, recording } = await setUp(['a'])
   const drained = consumption.drain()
   await clock.advance(7_000)
@@ -86,7 +86,7 @@ test('leaves a handler that does not heed its signal, and its message with it', 
   expect(clock.timers).toBe(0)
 })
 
-test('keeps a message hidden while its handler ends', async () => {
+test('a drain keeps a message hidden while its handler finishes', async () => {
   const { consumption, handed, clock, recording, endPoll } = await setUp(['a'], { drainMs: 30_000 })
   const drained = consumption.drain()
   await clock.advance(25_000)
@@ -97,7 +97,7 @@ test('keeps a message hidden while its handler ends', async () => {
   await drained
 })
 
-test('trap B2: gives back at once what a receive brings that was under way when the drain began', async () => {
+test('trap B2: a drain returns messages at once of a receive that was in flight when it began', async () => {
   const { consumption, clock, recording, endPoll, handed } = await setUp([], { longPollMs: 20_000 })
   await clock.advance(1_000)
   const drained = consumption.drain()
@@ -110,7 +110,7 @@ test('trap B2: gives back at once what a receive brings that was under way when 
   expect([handed, recording.named('receive').length]).toEqual([[], 2])
 })
 
-test('gives up a receive that does not end within the time of the drain', async () => {
+test('a drain aborts a receive that does not end within the drain time', async () => {
   const { consumption, clock } = await setUp([])
   await clock.advance(1_000)
   const drained = consumption.drain()
@@ -121,7 +121,7 @@ test('gives up a receive that does not end within the time of the drain', async 
   expect([consumption.health().state, clock.timers]).toEqual(['stopped', 0])
 })
 
-test('gives back a batch that is still filling', async () => {
+test('a drain returns a batch that is still filling', async () => {
   const recording = new RecordingClient()
   const made = handMadeGuard({ transaction: 'batch' })
   recording.answers.set('receive', () => {
@@ -145,7 +145,7 @@ test('gives back a batch that is still filling', async () => {
   expect(made.clock.timers).toBe(0)
 })
 
-test('a signal drains, and drains are one and the same', async () => {
+test('aborting the signal drains, and all drains share one promise', async () => {
   const stop = new AbortController()
   const { consumption, clock, publishers } = await setUp([], {
     signal: stop.signal,
@@ -162,7 +162,7 @@ test('a signal drains, and drains are one and the same', async () => {
   expect(clock.timers).toBe(0)
 })
 
-test('a signal that is aborted already starts nothing', async () => {
+test('a signal that is already aborted starts nothing', async () => {
   const { consumption, recording } = await setUp(['a'], { signal: AbortSignal.abort() })
   await consumption.stopped
   expect(recording.calls).toEqual([])

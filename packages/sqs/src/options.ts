@@ -18,9 +18,9 @@ import {
 export interface SqsOptions {
   readonly queueUrl: string
   /**
-   * Where dead messages go. A queue: they are sent there with headers that say why, then deleted here. `'redrive'`:
-   * they are left to the queue's own redrive policy. Left out: the row in `failed_events` is the place, and the
-   * message is deleted. Required without an inbox.
+   * Where dead messages go. A queue: they are sent there with headers that give the reason, then deleted here.
+   * `'redrive'`: they are left to the queue's own redrive policy. If omitted, they are only in the table
+   * `failed_events`, and the message is deleted. Required without an inbox.
    */
   readonly deadLetter?: { readonly queueUrl: string } | 'redrive' | undefined
   /**
@@ -54,7 +54,7 @@ export const DEFAULTS: Readonly<
 export const LONGEST_VISIBILITY_MS = 43_200_000
 
 /**
- * What a ReceiveMessage of your own must ask for. Without it SQS sends neither the receive count nor the group of a
+ * What your own ReceiveMessage must request. Without it SQS sends neither the receive count nor the group of a
  * message, nor the attributes that identify its event.
  */
 export const receiveAttributes: {
@@ -73,7 +73,7 @@ export interface Settings extends RunSettings {
   readonly longPollMs: number
 }
 
-/** How long before the visibility a lease should end, because clocks drift and calls take time. */
+/** How much earlier than the visibility timeout a lease should end, because clocks drift and calls take time. */
 export const marginMs = (leaseMs: number): number => Math.max(1_000, Math.ceil(leaseMs / 10))
 
 const OWN_NAMES: KnownNames<SqsOptions> = {

@@ -37,7 +37,7 @@ interface Poll {
   readonly max: number
   readonly waitMs: number
   readonly startedAtMs: number
-  /** Sent to learn whether the store is back. */
+  /** Probes whether the store is back. */
   readonly isProbe: boolean
 }
 
@@ -45,12 +45,13 @@ type Down = Extract<Availability, { kind: 'down' }>
 
 /** Long polls at once; each brings up to ten messages. */
 const MOST_POLLS = 10
-/** Between two receives that came back empty without having waited. */
+/** Pause between two empty receives that did not long-poll. */
 const EMPTY_PAUSE_MS = 200
 
 /**
- * Receives as much as can start soon, for ever. An error of SQS is retried after a pause (trap T16: one transient error
- * silently ends a naive poll loop). While the store is down, one message at a time finds out whether it is back.
+ * Receives as many messages as can start soon, until it is stopped. An error of SQS is retried after a pause (trap T16:
+ * one transient error silently ends a naive poll loop). While the store is down, one message at a time probes whether
+ * it is back.
  */
 export class Receiver {
   lastProgressAt: Date | undefined
@@ -128,7 +129,9 @@ export class Receiver {
     }
   }
 
-  /** Lets one message ask the store, one in hand if there is any: each receive counts towards `maxReceiveCount`. */
+  /**
+   * Lets one message probe the store, preferably one in hand, because each receive counts towards `maxReceiveCount`.
+   */
   #probe({ retryAt, error }: Down): void {
     const { port, dispatcher } = this.#options
     this.#recovery.storeIsDown(error)
@@ -142,7 +145,7 @@ export class Receiver {
 
   #poll(max: number, isProbe: boolean): void {
     const { port, settings } = this.#options
-    // After an outage the first receive does not wait: it only has to show that SQS answers.
+    // After an outage the first receive does not long-poll: it only shows that SQS answers.
     const waitMs = this.outage?.state === 'recovering' ? 0 : settings.longPollMs
     const startedAtMs = port.runtime.monotonic()
     this.#reserved += max
@@ -194,7 +197,7 @@ export class Receiver {
     else this.#takeLate(received, availability)
   }
 
-  /** Messages of a poll from before the outage wait for the store; one group of them may ask it. */
+  /** Messages of a receive from before the outage wait for the store; one group of them may probe it. */
   #takeLate(received: readonly Received[], { retryAt }: Down): void {
     const { port, dispatcher } = this.#options
     const mayProbe = !this.#isProbing && retryAt <= port.runtime.now()
@@ -211,7 +214,7 @@ export class Receiver {
     if (!(this.#recovery.isStopped || this.#recovery.isPausing)) this.#recovery.failed(error)
   }
 
-  /** Answers the error that ends the consumer, if there is one. */
+  /** Returns the error that stops the consumer, if there is one. */
   async #runCheck(): Promise<OncewardError | undefined> {
     this.#check = 'running'
     try {

@@ -22,7 +22,7 @@ afterAll(() => server.stop())
 
 const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
 
-test('a loop of your own: receive, hand over, until all is settled', async () => {
+test('wrapSqs works in a loop of the user that receives and hands over until all messages are settled', async () => {
   const queueUrl = await queues.create()
   const deadUrl = await queues.create()
   const bodies: (string | undefined)[] = []
@@ -55,7 +55,7 @@ const MAJORS: readonly (readonly [string, typeof Consumer])[] = [
 
 // Red when the wrap answers `undefined`, which 12 and 13 take for "delete all", and when it answers its messages.
 test.each(MAJORS)(
-  'handleMessageBatch of sqs-consumer %s: what the guard settles or defers, it does not delete',
+  'handleMessageBatch of sqs-consumer %s does not delete messages that the guard settles or defers',
   async (_major, Consumed) => {
     const queueUrl = await queues.create()
     const runs: string[] = []
@@ -89,7 +89,7 @@ test.each(MAJORS)(
   },
 )
 
-test('sqs-consumer without the attributes is told so, and nothing is lost', async () => {
+test('sqs-consumer without the attributes gets an error that names them, and loses no message', async () => {
   const queueUrl = await queues.create()
   const runs: string[] = []
   const guard = guardOf((event) => void runs.push(event.key))
@@ -111,7 +111,7 @@ test('sqs-consumer without the attributes is told so, and nothing is lost', asyn
   expect(await queues.isEmpty(queueUrl)).toBe(false)
 })
 
-test('a guard that is closed gives back what comes later', async () => {
+test('a closed guard returns messages that arrive later', async () => {
   const queueUrl = await queues.create()
   const guard = guardOf(() => undefined)
   const handle = wrapSqs(queues.client, guard, { queueUrl })

@@ -18,7 +18,7 @@ beforeAll(async () => {
 afterAll(() => inbox[Symbol.asyncDispose]())
 
 describe('processed_events', () => {
-  it('takes at most 120 bytes for an event, its index included', async () => {
+  it('needs at most 120 bytes for an event, its index included', async () => {
     const { pool } = inbox
     const rows = 400_000
     await migrate(pool, { schema: 'size' })
@@ -32,7 +32,7 @@ describe('processed_events', () => {
     expect(answer.rows[0].bytes / rows).toBeLessThanOrEqual(120)
   })
 
-  it('holds nothing but the row of a clean event', async () => {
+  it('is the only table with a row for a clean event', async () => {
     const { pool, steps } = inbox
     const event = newEvent()
     await steps.commit(fresh(event))
@@ -44,11 +44,11 @@ describe('processed_events', () => {
   })
 })
 
-// Red when a guard opens without asking for the version: every insert of new code would fail on old tables.
+// Red when a guard opens without checking the version: every insert of new code would fail on old tables.
 describe('trap T34: opening a guard', () => {
   const open = (schema: string) => pgInbox(inbox.pool, { schema }).open(registration(systemRuntime))
 
-  it('without tables says how to get them', async () => {
+  it('without tables gives an error that says how to create them', async () => {
     const opening = open('nowhere')
     await expect(opening).rejects.toThrow(ConfigurationError)
     await expect(opening).rejects.toThrow(
@@ -56,7 +56,7 @@ describe('trap T34: opening a guard', () => {
     )
   })
 
-  it('on older tables says to migrate, and writes nothing', async () => {
+  it('on older tables gives an error that says to migrate, and writes nothing', async () => {
     await migrate(inbox.pool, { schema: 'older' })
     await inbox.pool.query('update older.migrations set version = version - 2')
     await expect(open('older')).rejects.toThrow(
@@ -66,7 +66,7 @@ describe('trap T34: opening a guard', () => {
     expect(rows).toEqual([])
   })
 
-  it('on newer tables says to update', async () => {
+  it('on newer tables gives an error that says to update', async () => {
     await migrate(inbox.pool, { schema: 'newer' })
     await inbox.pool.query("insert into newer.migrations (version, name) values (3, 'next')")
     const opening = open('newer')
@@ -76,7 +76,7 @@ describe('trap T34: opening a guard', () => {
     )
   })
 
-  it('on half a schema says to migrate', async () => {
+  it('on an incomplete schema gives a configuration error', async () => {
     await migrate(inbox.pool, { schema: 'half' })
     await inbox.pool.query('drop table half.settings')
     await expect(open('half')).rejects.toThrow(ConfigurationError)
@@ -84,7 +84,7 @@ describe('trap T34: opening a guard', () => {
 })
 
 describe('the roles of docs/least-privilege.sql', () => {
-  it('are enough for guards and for operators, and for nothing else', async () => {
+  it('are sufficient for guards and for operators, and allow nothing else', async () => {
     const { pool } = inbox
     const schema = 'least'
     await migrate(pool, { schema })
@@ -132,7 +132,7 @@ describe('the roles of docs/least-privilege.sql', () => {
     await expect(operator.pool.query('delete from least.audit')).rejects.toThrow(forbidden)
   })
 
-  /** Roles belong to the whole server, which other tests and other runs share: theirs have names of their own. */
+  /** Roles belong to the whole server, which other tests and runs share, so their names are unique. */
   async function loginRoles(script: string) {
     const { pool } = inbox
     const suffix = randomBytes(4).toString('hex')
