@@ -8,7 +8,7 @@ import {
 } from 'kysely'
 import pg from 'pg'
 import { afterAll, describe, expect, test } from 'vitest'
-import { deadLetters, migrate, postgresLeases } from './index.ts'
+import { deadLetters, forgetHistory, migrate, postgresLeases } from './index.ts'
 import { kyselyInbox } from './kysely.ts'
 import { pgInbox } from './pg.ts'
 
@@ -30,6 +30,7 @@ const FUNCTIONS: Readonly<Record<string, (options: never) => unknown>> = {
   postgresLeases: (options) => postgresLeases(pool, options),
   deadLetters: (options) => deadLetters(pool, options),
   migrate: (options) => migrate(pool, options),
+  forgetHistory: (options) => forgetHistory(pool, options),
 }
 
 async function refusalOf(name: string, options: unknown): Promise<unknown> {
