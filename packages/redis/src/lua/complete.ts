@@ -1,5 +1,5 @@
 export const complete: string = `
--- Remembers processed events. ARGV[3] how long, ms, without an inbox; for each event: owner, result as JSON ('' for
+-- Remembers processed events. ARGV[3] how long a key of its own lives, ms; for each event: owner, result as JSON ('' for
 -- none). Answers 1 held, 0 lost, 2 held but not remembered, because another program's key is in the place of the mark.
 -- With an inbox the event gets a mark, or a key of its own if it has a result. A result that is too large is not
 -- stored, and duplicates get it from PostgreSQL.
@@ -10,7 +10,7 @@ local function finish(place, state, result)
   local key = KEYS[place]
   local bytes = result == '' and -1 or #result
   if MARK_MS == 0 or bytes >= 0 and bytes <= LARGEST_RESULT then
-    put(key, 'd', state.fingerprint, bytes .. ' ' .. result, MARK_MS == 0 and remember or MARK_MS)
+    put(key, 'd', state.fingerprint, bytes .. ' ' .. result, remember)
     return 1
   end
   local is_foreign = bytes < 0 and not put_mark(place, state.fingerprint)
