@@ -80,8 +80,20 @@ create table :"schema".consumers (
   name text not null unique,
   dedup_window_ms bigint not null,
   fingerprint_rule smallint not null,
-  seen_at timestamptz not null default now() -- when a guard with this window last registered
+  seen_at timestamptz not null default now(), -- when a guard with this window last registered
+  owner name not null default session_user   -- the login that registered it first, for docs/least-privilege.sql
 );
+
+-- The consumers of this session's login and of the roles it belongs to. The row-level security of docs/least-privilege.sql
+-- asks it, and nothing else does.
+create function :"schema".my_consumers() returns integer[]
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  as $$
+    select coalesce(array_agg(id), '{}') from :"schema".consumers
+    where pg_has_role(session_user, to_regrole(quote_ident(owner)), 'member')
+  $$;
+
+revoke execute on function :"schema".my_consumers() from public;
 
 create table :"schema".settings (
   only_row boolean primary key default true check (only_row),

@@ -1,12 +1,7 @@
-import { randomBytes } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
 import { ConfigurationError, systemRuntime } from '@onceward/core'
-import { fresh, newClaim, newEvent, registration } from '@onceward/testing/conformance'
-import pg from 'pg'
+import { fresh, newEvent, registration } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { deadLetters } from '../dead-letters.ts'
 import { type TestInbox, testInbox } from '../fixtures/inbox.ts'
-import { postgresLeases } from '../lease-store.ts'
 import { migrate } from '../migrate.ts'
 import { pgInbox } from '../pg.ts'
 
@@ -81,80 +76,4 @@ describe('trap T34: opening a guard', () => {
     await inbox.pool.query('drop table half.settings')
     await expect(open('half')).rejects.toThrow(ConfigurationError)
   })
-})
-
-describe('the roles of docs/least-privilege.sql', () => {
-  it('are sufficient for guards and for operators, and allow nothing else', async () => {
-    const { pool } = inbox
-    const schema = 'least'
-    await migrate(pool, { schema })
-    const script = await readFile(
-      new URL('../../../../docs/least-privilege.sql', import.meta.url),
-      'utf8',
-    )
-    await using roles = await loginRoles(script.replaceAll(':"schema"', schema))
-    await using consumer = poolOf(roles.consumer)
-    await using operator = poolOf(roles.operator)
-
-    const session = await pgInbox(consumer.pool, { schema }).open(registration(systemRuntime))
-    const [event, done] = [newEvent(), newEvent()]
-    const begun = await session.begin(fresh(done))
-    if (begun.kind !== 'open') throw new Error(`expected a claim, got ${begun.kind}`)
-    await begun.transaction.commit({ results: new Map([[done.id, '{}']]), recovered: [] })
-    const burial = { event, attempt: 1, error: 'no', reason: 'fatal' } as const
-    expect(await session.bury([burial])).toEqual(['recorded'])
-    const { delivery } = newEvent()
-    const [refused] = await session.refuse([{ delivery, reason: 'invalid-payload', error: 'no' }])
-    expect(await session.due(10)).toEqual([])
-    await session.sweep()
-    expect(await session.identity()).toMatch(/^\d+\.[0-9A-F]{8}\.\d+\.\d+\.\d+\.\d+$/)
-    const leases = postgresLeases(consumer.pool, { schema })
-    const [held, ended] = [newClaim(), newClaim()]
-    expect(await leases.claim([held, ended])).toMatchObject([{ attempt: 1 }, { attempt: 1 }])
-    expect(await leases.complete([ended], 1_000)).toEqual(['held'])
-    expect(await leases.release([held])).toEqual(['held'])
-
-    const operated = deadLetters(operator.pool, { schema })
-    expect(await operated.replay(event.id)).toEqual({ done: [event.id], untouched: [] })
-    expect((await operated.discard(refused?.id ?? '', 'spam')).done).toEqual([refused?.id])
-    const { rows } = await pool.query('select who, action from least.audit order by id')
-    expect(rows).toEqual([
-      { who: roles.operator, action: 'replay' },
-      { who: roles.operator, action: 'discard' },
-    ])
-
-    const forbidden = /permission denied/
-    await expect(consumer.pool.query('create table least.mine (x int)')).rejects.toThrow(forbidden)
-    await expect(consumer.pool.query('select * from least.audit')).rejects.toThrow(forbidden)
-    const forge = `insert into least.processed_events (event_id, fingerprint, consumer_id)
-      values (gen_random_uuid(), 0, 1)`
-    await expect(operator.pool.query(forge)).rejects.toThrow(forbidden)
-    await expect(operator.pool.query('delete from least.audit')).rejects.toThrow(forbidden)
-  })
-
-  /** Roles belong to the whole server, which other tests and runs share, so their names are unique. */
-  async function loginRoles(script: string) {
-    const { pool } = inbox
-    const suffix = randomBytes(4).toString('hex')
-    const groups = [`onceward_consumer_${suffix}`, `onceward_operator_${suffix}`] as const
-    const [consumer, operator] = [`billing_${suffix}`, `ops_${suffix}`]
-    await pool.query(script.replaceAll(/onceward_(consumer|operator)/g, `$&_${suffix}`))
-    await pool.query(
-      `create role ${consumer} login in role ${groups[0]}; create role ${operator} login in role ${groups[1]}`,
-    )
-    return {
-      ...{ consumer, operator },
-      [Symbol.asyncDispose]: async () => {
-        await pool.query(
-          `drop owned by ${groups.join()}; drop role ${consumer}, ${operator}, ${groups.join()}`,
-        )
-      },
-    }
-  }
-
-  function poolOf(user: string): AsyncDisposable & { readonly pool: pg.Pool } {
-    const url = Object.assign(new URL(inbox.url), { username: user }).href
-    const pool = new pg.Pool({ connectionString: url, max: 8 })
-    return { pool, [Symbol.asyncDispose]: () => pool.end() }
-  }
 })
