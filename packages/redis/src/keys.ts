@@ -30,10 +30,11 @@ export function keyText(namespace: Namespace, id: EventId): string {
 }
 
 /**
- * Buckets of a partition, so 6,144 in all. Redis stores a hash of up to 512 fields (`hash-max-listpack-entries`) in a sixth
- * of the memory of a larger one: enough for three million marks of a generation.
+ * Buckets of a partition, so 16,384 in all. Redis stores a hash of up to 512 fields (`hash-max-listpack-entries`) in a
+ * sixth of the memory of a larger one: enough for eight million marks of a generation. Empty buckets cost nothing, and
+ * buckets with one mark each at most six megabytes.
  */
-const BUCKETS = 24
+const BUCKETS = 64
 
 /**
  * The two keys that may hold the done mark of an event: for even and for odd generations. Guards with other generations
