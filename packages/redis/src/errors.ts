@@ -29,7 +29,8 @@ export function toStoreError(error: unknown, doing: string): OncewardError {
 
 /** Whether a cluster refused a script because its keys are on several nodes at the moment. The script did not run. */
 export function needsOneNode(error: unknown): boolean {
-  return error instanceof Error && ['CROSSSLOT', 'TRYAGAIN'].includes(codeOf(error.message))
+  // ioredis tries again itself for a while, and quotes the last answer.
+  return error instanceof Error && /\b(CROSSSLOT|TRYAGAIN)\b/.test(error.message)
 }
 
 /** Before Redis 7 errors inside scripts come as `ERR Error running script …: -OOM …`. */
