@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import type { BackoffRange, ClassifiedError } from '@onceward/core/adapter'
+import { type BackoffRange, type ClassifiedError, shown } from '@onceward/core/adapter'
 
 /**
  * The meaning of a failed call to the broker.
@@ -96,13 +96,13 @@ export function isConnectionClosed(error: unknown): boolean {
 
 export function queueMissing(option: string, queue: string): ConfigurationError {
   return new ConfigurationError(
-    `The queue of \`${option}\`, '${queue}', does not exist on this virtual host. Declare it, or correct the name.`,
+    `The queue of \`${option}\`, '${shown(queue)}', does not exist on this virtual host. Declare it, or correct the name.`,
   )
 }
 
 export function exchangeMissing(option: string, exchange: string): ConfigurationError {
   return new ConfigurationError(
-    `The exchange of \`${option}\`, '${exchange}', does not exist on this virtual host: messages sent there would ` +
+    `The exchange of \`${option}\`, '${shown(exchange)}', does not exist on this virtual host: messages sent there would ` +
       'be dropped. Declare it, or correct the name.',
   )
 }

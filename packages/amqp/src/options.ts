@@ -2,6 +2,7 @@ import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
   CONSUME_NAMES,
   type GuardSettings,
+  isConnectionString,
   type KnownNames,
   quoted,
   RUN_DEFAULTS,
@@ -12,6 +13,7 @@ import {
   refuseUnknownOptions,
   resolveRunOptions,
   runOptionProblems,
+  shown,
 } from '@onceward/core/adapter'
 import type { Options } from 'amqplib'
 
@@ -176,7 +178,8 @@ export function levelProblems(name: string, levels: unknown): readonly string[] 
 /** The problem of a name on the wire, if it has one; `reserved` bytes are appended to it. */
 export function nameProblems(name: string, value: unknown, reserved = 0): readonly string[] {
   const most = NAME_BYTES - reserved
-  if (typeof value === 'string' && value !== '' && Buffer.byteLength(value) <= most) return []
+  const isName = typeof value === 'string' && value !== '' && !isConnectionString(value)
+  if (isName && Buffer.byteLength(value) <= most) return []
   return [`Expected \`${name}\` to be a name of at most ${most} bytes, got ${quoted(value)}.`]
 }
 
@@ -230,13 +233,14 @@ function deadLetterProblems(options: ConsumeAmqpOptions, guard: GuardSettings): 
     return [`Expected \`deadLetter\` to be a target or 'dlx', got ${quoted(deadLetter)}.`]
   }
   if ('exchange' in deadLetter) {
-    return typeof deadLetter.exchange === 'string' && typeof deadLetter.routingKey === 'string'
+    const names: readonly unknown[] = [deadLetter.exchange, deadLetter.routingKey]
+    return names.every((name) => typeof name === 'string' && !isConnectionString(name))
       ? []
       : ['Expected `deadLetter` to have an `exchange` and a `routingKey`, both strings.']
   }
   if (deadLetter.queue !== queue) return nameProblems('deadLetter.queue', deadLetter.queue)
   return [
-    `Expected \`deadLetter.queue\` to be another queue than \`queue\`, got \`${queue}\` for both: a dead message ` +
-      'would come back for ever.',
+    `Expected \`deadLetter.queue\` to be another queue than \`queue\`, got \`${shown(queue)}\` for both: a dead ` +
+      'message would come back for ever.',
   ]
 }

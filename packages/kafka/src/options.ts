@@ -2,6 +2,7 @@ import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
   CONSUME_NAMES,
   type GuardSettings,
+  isConnectionString,
   type KnownNames,
   quoted,
   RUN_DEFAULTS,
@@ -12,6 +13,7 @@ import {
   refuseUnknownOptions,
   resolveRunOptions,
   runOptionProblems,
+  shown,
 } from '@onceward/core/adapter'
 import type { ConsumerConfig, Producer } from 'kafkajs'
 
@@ -242,14 +244,12 @@ function topicProblems({ topics, deadLetter }: ConsumeKafkaOptions): readonly st
   if (!(isList && given.every((topic) => isName(topic) || topic instanceof RegExp))) {
     return [
       'Expected `topics` to be a list of at least one topic, by name or by RegExp, got ' +
-        `${Array.isArray(given) ? `[${given.map(String).join(', ')}]` : quoted(given)}.`,
+        `${Array.isArray(given) ? `[${given.map((topic) => shown(String(topic))).join(', ')}]` : quoted(given)}.`,
     ]
   }
-  if (!deadLetter || !topics.some((topic) => matches(topic, deadLetter.topic))) {
-    return []
-  }
+  if (!deadLetter || !topics.some((topic) => matches(topic, deadLetter.topic))) return []
   return [
-    `Expected \`deadLetter.topic\` to be another topic than those consumed, got \`${deadLetter.topic}\`: a dead ` +
+    `Expected \`deadLetter.topic\` to be another topic than those consumed, got \`${shown(String(deadLetter.topic))}\`: a dead ` +
       'message would come back for ever.',
   ]
 }
@@ -262,15 +262,13 @@ export function matches(subscription: string | RegExp, topic: string): boolean {
 
 function groupProblems({ groupId, consumer }: ConsumeKafkaOptions): readonly string[] {
   const inner = consumer?.groupId
-  const isDifferent = groupId !== undefined && inner !== undefined && groupId !== inner
-  return [
-    ...(groupId === undefined || isName(groupId)
-      ? []
-      : [`Expected \`groupId\` to be a string that is not empty, got ${quoted(groupId)}.`]),
-    ...(isDifferent
-      ? [`Expected one group id, got \`groupId\` '${groupId}' and \`consumer.groupId\` '${inner}'.`]
-      : []),
-  ]
+  const wrong = Object.entries({ groupId, 'consumer.groupId': inner }).flatMap(([name, value]) => {
+    if (value === undefined || isName(value)) return []
+    return [`Expected \`${name}\` to be a string that is not empty, got ${quoted(value)}.`]
+  })
+  if (wrong.length > 0 || groupId === undefined || (inner ?? groupId) === groupId) return wrong
+  const [one, two] = [groupId, String(inner)].map(shown)
+  return [`Expected one group id, got \`groupId\` '${one}' and \`consumer.groupId\` '${two}'.`]
 }
 
 function timeProblems({
@@ -297,4 +295,5 @@ function timeProblems({
   ]
 }
 
-const isName = (value: unknown): boolean => typeof value === 'string' && value !== ''
+const isName = (value: unknown): boolean =>
+  typeof value === 'string' && value !== '' && !isConnectionString(value)

@@ -138,8 +138,12 @@ function problemsOf(options: ConsumeSqsOptions, guard: GuardSettings): string[] 
   ]
 }
 
+const NO_URL = { protocol: '', username: '', password: '' }
+
 function urlProblems(name: string, value: unknown): string[] {
-  if (typeof value === 'string' && URL.canParse(value)) return []
+  const { protocol, username, password } =
+    typeof value === 'string' && URL.canParse(value) ? new URL(value) : NO_URL
+  if (/^https?:$/.test(protocol) && username === '' && password === '') return []
   return [`Expected \`${name}\` to be the URL of a queue, got ${quoted(value)}.`]
 }
 
@@ -159,7 +163,7 @@ function deadLetterProblems(options: ConsumeSqsOptions, guard: GuardSettings): s
     ]
   }
   const problems = urlProblems('deadLetter.queueUrl', deadLetter.queueUrl)
-  if (deadLetter.queueUrl === queueUrl) {
+  if (problems.length === 0 && deadLetter.queueUrl === queueUrl) {
     problems.push(
       `Expected \`deadLetter.queueUrl\` to be another queue than \`queueUrl\`, got \`${queueUrl}\` for both: a ` +
         'dead message would come back for ever.',
