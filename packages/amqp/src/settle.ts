@@ -202,7 +202,7 @@ async function deadLetter(
   if (place.kind === 'publish') {
     const answer = await port.publishDeadLetter(settlement, place.publish)
     if (answer.kind === 'retry') {
-      // Without an error, another process is publishing the dead letter right now.
+      // Without an error nothing was tried: another process is publishing it, or the place is known to be down.
       if (answer.error === undefined) {
         return wait(context, received, longerMs(context, received, SOON_MS))
       }

@@ -31,6 +31,7 @@ test('a dead letter keeps key, value and headers, and gets headers that give the
     headers: {
       Trace: [Buffer.from('a'), Buffer.from([0xff])],
       'x-onceward-reason': 'fatal',
+      'x-onceward-event-id': letter.ref.id,
       'x-onceward-consumer': 'billing',
       'x-onceward-error': 'no such order',
       'x-onceward-attempts': '3',

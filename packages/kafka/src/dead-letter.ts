@@ -9,9 +9,15 @@ const OURS = 'x-onceward-'
 /** Every in-sync replica must have the dead letter before the offset passes the original. */
 const ALL_REPLICAS = -1
 
+/** One publisher for each `deadLetter` option: the guard tells the places apart by their publishers. */
+const PUBLISHERS = new WeakMap<object, Publish>()
+
 export function placeOf({ deadLetter }: Pick<Settings, 'deadLetter'>): DeadLetterPlace {
   if (deadLetter === undefined) return { kind: 'record' }
-  return { kind: 'publish', publish: createPublisher(deadLetter.producer, deadLetter.topic) }
+  const { producer, topic } = deadLetter
+  const publish = PUBLISHERS.get(deadLetter) ?? createPublisher(producer, topic)
+  PUBLISHERS.set(deadLetter, publish)
+  return { kind: 'publish', publish }
 }
 
 /** Registers the publisher of dead letters for topics as they become known. */

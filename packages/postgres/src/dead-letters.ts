@@ -34,7 +34,7 @@ export type Untouched =
   | 'done'
   /** The event is being retried or replayed already. */
   | 'not-dead'
-  /** Another process was publishing it during the whole wait. Try again. */
+  /** Another process is publishing it, for 15 s at most, or its row stayed locked. Try again. */
   | 'held'
   /** Its delivery was too large to store: move it back from the broker's dead-letter place instead. */
   | 'not-stored'
@@ -150,6 +150,7 @@ async function actOn(operation: Operation, id: string): Promise<Untouched | unde
       await client.query(statements.lockRefusedRow, [id])
       const row = await readDeadLetter(client, statements, id)
       if (row === undefined || !isOpen(row)) return whyNot(client, statements, id)
+      if (row.publishing) return 'held'
       if (isOmitted(row)) return 'not-stored'
       await act(client, row)
       return undefined

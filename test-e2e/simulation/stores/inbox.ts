@@ -12,8 +12,9 @@ import type {
   Inbox,
   InboxSession,
   Known,
-  Publish,
-  PublishAnswer,
+  OwnerToken,
+  PublishingEnd,
+  PublishingRight,
   Refusal,
   Release,
   Runtime,
@@ -147,21 +148,12 @@ class SimulatedSession implements InboxSession<Business> {
     return this.#write('refuse', () => this.#at().refuse(refusals))
   }
 
-  /** The client publishes: it hears of a lost connection only afterwards, and not at all of what is locked later. */
-  async publish(ref: DeadLetterRef, publish: Publish, budgetMs: number): Promise<PublishAnswer> {
-    const { link } = this.#options
-    const { epoch } = link
-    let publishing: Promise<void> | undefined
-    const byClient: Publish = (letter) => {
-      if (link.epoch !== epoch) throw new StoreUnavailableError('the connection was lost')
-      publishing = publish(letter)
-      return publishing
-    }
-    try {
-      return await this.#write('publish', () => this.#at().publish(ref, byClient, budgetMs))
-    } finally {
-      await publishing?.catch(() => undefined)
-    }
+  takePublishing(ref: DeadLetterRef, rightMs: number): Promise<PublishingRight> {
+    return this.#write('take-publishing', () => this.#at().takePublishing(ref, rightMs))
+  }
+
+  endPublishing(ref: DeadLetterRef, token: OwnerToken, as: PublishingEnd): Promise<VerdictAnswer> {
+    return this.#write('end-publishing', () => this.#at().endPublishing(ref, token, as))
   }
 
   due(limit: number): Promise<readonly DueEvent[]> {

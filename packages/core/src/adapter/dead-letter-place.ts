@@ -3,6 +3,7 @@ import type { Publish } from '../model/inbox.ts'
 
 /** Where dead messages go. */
 export type DeadLetterPlace =
+  /** The same function whenever it is the same place. */
   | { readonly kind: 'publish'; readonly publish: Publish }
   /** The broker moves them: a redrive policy, or the queue's own dead-letter exchange. */
   | { readonly kind: 'broker' }

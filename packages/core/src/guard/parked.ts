@@ -36,7 +36,8 @@ export async function runParked(background: Background, signals: StopSignals): P
   const { session } = stores.engine
   const due = await session.due(POLL_LIMIT)
   for (const event of due) {
-    if (event.what === 'publish') await publisher.publishDue(event, session)
+    // Not awaited: a dead-letter place that does not answer must not hold up the events that are due.
+    if (event.what === 'publish') void publisher.publishDue(event, session)
   }
   const running = due.filter(({ what }) => what === 'run')
   const stored = await Promise.all(running.map((event) => identifyStored(background, event)))
@@ -145,8 +146,9 @@ async function resolveRefused(
     const { ref, reason, error } = outcome
     if (ref === undefined) await session.refuse([{ delivery, reason, error }])
     if (ref?.kind !== 'event') return
-    // The event is not parked and no broker redelivers it, so this call must publish it.
-    await publisher.publishDue({ ref, what: 'publish', delivery }, session)
+    // The event is not parked and no broker redelivers it, so the record stays until this call has published it.
+    const answer = await publisher.publishDue({ ref, what: 'publish', delivery }, session)
+    if (answer?.kind === 'retry') return
   } else if (!['processed', 'duplicate', 'unguarded'].includes(outcome.kind)) return
   await session.resolveRefused(parked.id)
 }

@@ -18,7 +18,7 @@ import type { HandlerCall } from '../transaction/engine.ts'
 import { startBackground } from './background.ts'
 import { createStoreOpener, type OpenStores } from './open-stores.ts'
 import { processDeliveries } from './process.ts'
-import type { Processing } from './processing.ts'
+import type { Facts, Processing } from './processing.ts'
 
 /** A running guard: opens its stores, runs deliveries, and closes. */
 export class RunningGuard implements GuardPort {
@@ -79,6 +79,7 @@ export class RunningGuard implements GuardPort {
     // Waits for calls of the last runs that are still in progress: the user may close the pool or client next.
     const { leases, reads = [] } = this.#stores ?? {}
     await Promise.allSettled([...this.#deadLetters, ...reads, leases?.renewer.idle()])
+    await this.#publisher.idle()
   }
 
   async #publish(
@@ -114,7 +115,7 @@ export class RunningGuard implements GuardPort {
     let secret: Uint8Array | undefined
     const observe: Processing['observe'] = (index, outcome, facts) => {
       const delivery = deliveries[index] as Delivery
-      const settlement = this.#settlementOf(delivery, outcome, facts.key)
+      const settlement = this.#settlementOf(delivery, outcome, facts)
       const totalMs = this.runtime.monotonic() - startedAt
       // The settlement is set before the outcome is reported.
       settlements[index] = settlement
@@ -134,9 +135,9 @@ export class RunningGuard implements GuardPort {
     return settlements
   }
 
-  #settlementOf(delivery: Delivery, outcome: Outcome, key: string | undefined): Settlement {
+  #settlementOf(delivery: Delivery, outcome: Outcome, { eventId, key }: Facts): Settlement {
     const settlement = settlementOf(outcome, this.runtime.now())
-    this.#publisher.note(settlement, { delivery, outcome, key })
+    this.#publisher.note(settlement, { delivery, outcome, key, eventId })
     return settlement
   }
 

@@ -27,7 +27,7 @@ export class Attempts {
     waitMs: number,
   ): Promise<readonly (CountedEvent | undefined)[] | 'held'> {
     const { locks, rows } = this.#tables
-    const statement = { writes: true }
+    const statement = {}
     const taken = events.map((event) => event.id)
     try {
       for (const id of taken) {
@@ -58,7 +58,7 @@ export class Attempts {
     }
     if (decision.kind === 'buried') {
       const { reason } = decision
-      const buried = { reason, token: undefined, published: false }
+      const buried = { reason, token: undefined, published: false, publishing: undefined }
       this.#tables.change(
         event.id,
         { state: 'dead' },
@@ -74,7 +74,8 @@ export class Attempts {
   }
 
   bury(burial: Burial): VerdictAnswer {
-    return this.#conclude(burial, 'dead', { reason: burial.reason, published: false })
+    const { reason } = burial
+    return this.#conclude(burial, 'dead', { reason, published: false, publishing: undefined })
   }
 
   release({ event, token, as }: Release): VerdictAnswer {

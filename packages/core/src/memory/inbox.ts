@@ -1,6 +1,5 @@
-import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import { isOwnerLive } from '../model/attempt-rules.ts'
-import type { EventId } from '../model/brands.ts'
+import type { EventId, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type {
   BeginRequest,
@@ -17,8 +16,8 @@ import type {
   Inbox,
   InboxSession,
   Known,
-  Publish,
-  PublishAnswer,
+  PublishingEnd,
+  PublishingRight,
   Refusal,
   Release,
   SweepStep,
@@ -142,20 +141,17 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     return refusals.map((refusal) => this.#store.refuse(this.#registration.consumer, refusal))
   }
 
-  async publish(ref: DeadLetterRef, publish: Publish, budgetMs: number): Promise<PublishAnswer> {
-    if (ref.kind === 'refused') return this.#publishRefused(ref.id, publish, budgetMs)
-    const holder = { writes: false }
-    if (!this.#tables.locks.tryTake(ref.id, holder)) return 'held'
-    try {
-      const letter = this.#store.letterOf(ref.id, this.#tables.rows.get(ref.id))
-      if (letter === undefined) return 'gone'
-      if (this.#tables.troubles.get(ref.id)?.published === true) return 'already'
-      await this.#confirmed(publish(letter), budgetMs)
-      this.#tables.change(ref.id, {}, { published: true })
-      return 'published'
-    } finally {
-      this.#tables.locks.release([ref.id], holder)
-    }
+  async takePublishing(ref: DeadLetterRef, rightMs: number): Promise<PublishingRight> {
+    const token = this.#registration.runtime.uuid() as OwnerToken
+    return this.#store.takePublishing(ref, { token, untilMs: this.#tables.nowMs() + rightMs })
+  }
+
+  async endPublishing(
+    ref: DeadLetterRef,
+    token: OwnerToken,
+    as: PublishingEnd,
+  ): Promise<VerdictAnswer> {
+    return this.#store.endPublishing(ref, token, as)
   }
 
   async due(limit: number): Promise<readonly DueEvent[]> {
@@ -197,28 +193,11 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     const isToRun =
       (row.state === 'waiting' && trouble.nextTryAtMs <= nowMs) ||
       (row.state === 'running' && !isOwnerLive(nowMs - trouble.countedAtMs))
-    const isToPublish = row.state === 'dead' && !trouble.published
+    const ref: DeadLetterRef = { kind: 'event', id }
+    const isToPublish =
+      row.state === 'dead' && !trouble.published && !this.#store.isBeingPublished(ref)
     if (!isToRun && !isToPublish) return undefined
     const { delivery, ...identity } = trouble.event
-    const ref: DeadLetterRef = { kind: 'event', id }
     return { ref, what: isToRun ? 'run' : 'publish', delivery, identity }
-  }
-
-  async #publishRefused(id: string, publish: Publish, budgetMs: number): Promise<PublishAnswer> {
-    const row = this.#store.refused.get(id)
-    if (row === undefined) return 'gone'
-    if (row.published) return 'already'
-    await this.#confirmed(publish(row.letter), budgetMs)
-    this.#store.refused.set(id, { ...row, published: true })
-    return 'published'
-  }
-
-  /** A publisher that answers late may have published: the dead letter may then be published twice. */
-  async #confirmed(published: Promise<void>, budgetMs: number): Promise<void> {
-    const answer = await answerWithin(this.#registration.runtime, published, budgetMs)
-    if (answer !== LATE) return
-    throw new StoreUnavailableError(
-      `Publishing was not confirmed within ${budgetMs} ms. It is retried later.`,
-    )
   }
 }

@@ -4,13 +4,11 @@ import {
   fresh,
   kindOf,
   newEvent,
-  noop,
   nothing,
   openInbox,
   registration,
 } from '../fixtures/inbox.ts'
-import { StoreUnavailableError } from '../model/errors.ts'
-import type { IdentifiedEvent, InboxSession } from '../model/inbox.ts'
+import type { DeadLetterRef, IdentifiedEvent, InboxSession } from '../model/inbox.ts'
 import { toDelivery } from './to-delivery.ts'
 
 async function burySomething(session: InboxSession<undefined>): Promise<IdentifiedEvent> {
@@ -22,45 +20,29 @@ async function burySomething(session: InboxSession<undefined>): Promise<Identifi
   return event
 }
 
+async function published(session: InboxSession<undefined>, ref: DeadLetterRef): Promise<void> {
+  const right = await session.takePublishing(ref, 1_000)
+  if (right.kind !== 'taken') throw new Error(`expected the right to publish, got ${right.kind}`)
+  expect(await session.endPublishing(ref, right.token, 'published')).toBe('recorded')
+}
+
 describe('a dead letter', () => {
-  test('is published once, under a row lock', async () => {
+  test('is listed with its reason', async () => {
     const { session, inbox } = await openInbox()
     const event = await burySomething(session)
-    const ref = { kind: 'event', id: event.id } as const
-    const confirmed = Promise.withResolvers<void>()
-    const published = session.publish(ref, () => confirmed.promise, 1_000)
-    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('held')
-    confirmed.resolve()
-    expect(await published).toBe('published')
-    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('already')
     expect(inbox.deadLetters()).toMatchObject([
-      { ref, consumer: 'billing', reason: 'fatal', error: 'Error: no', attempts: 1 },
+      {
+        ref: { kind: 'event', id: event.id },
+        ...{ consumer: 'billing', reason: 'fatal', error: 'Error: no', attempts: 1 },
+      },
     ])
-  })
-
-  test('stays unpublished if the publisher fails or does not answer', async () => {
-    const { session, clock } = await openInbox()
-    const event = await burySomething(session)
-    const ref = { kind: 'event', id: event.id } as const
-    const failing = () => Promise.reject(new Error('no such queue'))
-    await expect(session.publish(ref, failing, 1_000)).rejects.toThrow('no such queue')
-    const silentOne = session.publish(ref, () => new Promise<void>(noop), 1_000)
-    clock.advance(1_000)
-    await expect(silentOne).rejects.toThrow(StoreUnavailableError)
-    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('published')
-  })
-
-  test('of an event that was not dead-lettered is gone', async () => {
-    const { session } = await openInbox()
-    const ref = { kind: 'event', id: newEvent().id } as const
-    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('gone')
   })
 
   test('that is replayed is parked, due and alone, and published again if it fails again', async () => {
     const { session, inbox, clock } = await openInbox()
     const event = await burySomething(session)
     const ref = { kind: 'event', id: event.id } as const
-    await session.publish(ref, async () => noop(), 1_000)
+    await published(session, ref)
     expect(inbox.replay(ref)).toBe(true)
     expect(await session.due(10)).toMatchObject([
       { ref, what: 'run', delivery: event.delivery, identity: { id: event.id, key: event.key } },
@@ -84,9 +66,9 @@ describe('a dead letter', () => {
     const [ref] = await session.refuse([refusal])
     expect(await session.refuse([refusal])).toEqual([ref])
     if (ref?.kind !== 'refused') throw new Error('no ref')
-    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('published')
+    await published(session, ref)
     await session.refuse([refusal])
-    expect(await session.publish(ref, async () => noop(), 1_000)).toBe('already')
+    expect(await session.takePublishing(ref, 1_000)).toEqual({ kind: 'already' })
     expect(inbox.replay(ref)).toBe(true)
     expect(await session.due(10)).toEqual([{ ref, what: 'run', delivery }])
     await session.resolveRefused(ref.id)

@@ -1,15 +1,27 @@
-import { createHash, randomBytes } from 'node:crypto'
-import type { EventId } from '../model/brands.ts'
-import type { Delivery } from '../model/delivery.ts'
-import type { DeadLetter, DeadLetterRef, Refusal } from '../model/inbox.ts'
+import { randomBytes } from 'node:crypto'
+import type { EventId, OwnerToken } from '../model/brands.ts'
+import type {
+  DeadLetter,
+  DeadLetterRef,
+  PublishingEnd,
+  PublishingRight,
+  Refusal,
+  VerdictAnswer,
+} from '../model/inbox.ts'
+import { messageHash } from '../model/message-hash.ts'
 import { toErrorText } from './attempts.ts'
-import { MemoryTables, type ProcessedEventRow } from './tables.ts'
+import { MemoryTables, type ProcessedEventRow, type Publishing } from './tables.ts'
+
+/** What both kinds of dead letters say about their publication. */
+interface Publication {
+  readonly published: boolean
+  readonly publishing?: Publishing | undefined
+}
 
 /** A row of `refused_messages`. */
-interface RefusedRow {
+interface RefusedRow extends Publication {
   readonly letter: DeadLetter
   readonly parked: boolean
-  readonly published: boolean
 }
 
 /** The state that all guards of one memory inbox share. */
@@ -43,16 +55,40 @@ export class MemoryStore {
     }
   }
 
+  /** As the operator's statements: a dead letter that is being published is left alone. */
+  isBeingPublished(ref: DeadLetterRef): boolean {
+    return (this.#publishingOf(ref)?.untilMs ?? 0) > this.tables.nowMs()
+  }
+
+  /** Takes the right to publish, unless another owner has it. */
+  takePublishing(ref: DeadLetterRef, publishing: Publishing): PublishingRight {
+    const letter = this.#letterAt(ref)
+    if (letter === undefined) return { kind: 'gone' }
+    if (this.#isPublished(ref)) return { kind: 'already' }
+    if (this.isBeingPublished(ref)) return { kind: 'held' }
+    this.#change(ref, { publishing })
+    return { kind: 'taken', token: publishing.token, letter }
+  }
+
+  endPublishing(ref: DeadLetterRef, token: OwnerToken, as: PublishingEnd): VerdictAnswer {
+    if (this.#publishingOf(ref)?.token !== token) return 'lost'
+    this.#change(ref, { publishing: undefined, published: as === 'published' })
+    return 'recorded'
+  }
+
   replay(ref: DeadLetterRef): boolean {
+    if (this.isBeingPublished(ref)) return false
     if (ref.kind === 'refused') {
       const row = this.refused.get(ref.id)
       if (row === undefined) return false
-      this.refused.set(ref.id, { ...row, parked: true, published: false })
+      const unpublished = { published: false, publishing: undefined }
+      this.refused.set(ref.id, { ...row, parked: true, ...unpublished })
       return true
     }
     if (this.tables.rows.get(ref.id)?.state !== 'dead') return false
     if (this.tables.locks.holderOf(ref.id) !== undefined) return false
-    const cleared = { attempt: 0, noVerdicts: 0, token: undefined, published: false }
+    const unpublished = { published: false, publishing: undefined }
+    const cleared = { attempt: 0, noVerdicts: 0, token: undefined, ...unpublished }
     const nextTryAtMs = this.tables.nowMs()
     const parked = { ...cleared, nextTryAtMs, parked: true, alone: true }
     this.tables.change(ref.id, { state: 'waiting' }, parked)
@@ -60,7 +96,7 @@ export class MemoryStore {
   }
 
   refuse(consumer: string, refusal: Refusal): DeadLetterRef {
-    const id = hashOf(consumer, refusal.delivery)
+    const id = messageHash(consumer, refusal.delivery)
     const ref: DeadLetterRef = { kind: 'refused', id }
     const before = this.refused.get(id)
     const lastFailedAt = this.tables.now()
@@ -73,16 +109,31 @@ export class MemoryStore {
       firstFailedAt: before?.letter.firstFailedAt ?? lastFailedAt,
       lastFailedAt,
     }
-    this.refused.set(id, { letter, parked: false, published: before?.published === true })
+    const { published = false, publishing } = before ?? {}
+    this.refused.set(id, { letter, parked: false, published, publishing })
     return ref
   }
-}
 
-/** Identifies one message, however often it is delivered and for whatever reason it is refused. */
-function hashOf(consumer: string, { source, messageId, headers, body }: Delivery): string {
-  const place = [source.broker, source.queue, messageId ?? source.position ?? '']
-  return createHash('sha256')
-    .update(JSON.stringify([consumer, ...place, headers]))
-    .update(body)
-    .digest('hex')
+  #letterAt(ref: DeadLetterRef): DeadLetter | undefined {
+    if (ref.kind === 'event') return this.letterOf(ref.id, this.tables.rows.get(ref.id))
+    return this.refused.get(ref.id)?.letter
+  }
+
+  #isPublished(ref: DeadLetterRef): boolean {
+    return this.#recordOf(ref)?.published === true
+  }
+
+  #publishingOf(ref: DeadLetterRef): Publishing | undefined {
+    return this.#recordOf(ref)?.publishing
+  }
+
+  #recordOf(ref: DeadLetterRef): Publication | undefined {
+    return ref.kind === 'event' ? this.tables.troubles.get(ref.id) : this.refused.get(ref.id)
+  }
+
+  #change(ref: DeadLetterRef, change: Partial<Publication>): void {
+    if (ref.kind === 'event') this.tables.change(ref.id, {}, change)
+    const row = this.refused.get(ref.id)
+    if (row !== undefined) this.refused.set(ref.id, { ...row, ...change })
+  }
 }

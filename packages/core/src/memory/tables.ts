@@ -31,13 +31,18 @@ export interface FailedEventRow {
   readonly parked: boolean
   readonly alone: boolean
   readonly published: boolean
+  readonly publishing?: Publishing | undefined
 }
 
-/** The holder of a row: a transaction, or the publishing of a dead letter. */
-export interface Holder {
-  /** A written row makes inserts of its key wait. A row that is only locked does not. */
-  readonly writes: boolean
+/** The right to publish a dead letter. */
+export interface Publishing {
+  readonly token: OwnerToken
+  /** On the store's clock. */
+  readonly untilMs: number
 }
+
+/** The holder of a row: a transaction, or a statement of its own. */
+export type Holder = object
 
 /** Row locks, with waiting. */
 export class RowLocks {

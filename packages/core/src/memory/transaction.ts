@@ -14,7 +14,7 @@ import type {
 } from '../model/inbox.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { Attempts } from './attempts.ts'
-import type { Holder, MemoryTables } from './tables.ts'
+import type { MemoryTables } from './tables.ts'
 
 interface Session<Tx> {
   readonly tx: Tx
@@ -32,8 +32,7 @@ export async function begin<Tx>(session: Session<Tx>, request: BeginRequest): Pr
   for (const { event, token } of toClaims(claim)) {
     const row = tables.rows.get(event.id)
     const holder = tables.locks.holderOf(event.id)
-    // An insert waits for a transaction that writes the row, not for one that only locks an existing row.
-    if (token === undefined && row !== undefined && holder?.writes !== true) continue
+    if (token === undefined && row !== undefined && holder === undefined) continue
     if (!(await tables.locks.take(event.id, transaction, waitMs, runtime))) {
       await transaction.rollback()
       return { kind: 'held' }
@@ -62,9 +61,8 @@ function toClaims(
   }
 }
 
-class MemoryTransaction<Tx> implements InboxTransaction<Tx>, Holder {
+class MemoryTransaction<Tx> implements InboxTransaction<Tx> {
   readonly tx: Tx
-  readonly writes = true
   readonly claimed: Map<EventId, IdentifiedEvent> = new Map()
   readonly #session: Session<Tx>
   #committed: ReadonlySet<EventId> = new Set()

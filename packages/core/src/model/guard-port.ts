@@ -4,7 +4,7 @@ import { ConfigurationError } from './errors.ts'
 import type { Publish } from './inbox.ts'
 import type { Logger } from './logger.ts'
 import type { Runtime } from './runtime.ts'
-import type { Settlement } from './settlement.ts'
+import type { DeferCause, Settlement } from './settlement.ts'
 
 /** The guard as its user sees it. */
 export interface Guard {
@@ -43,6 +43,12 @@ export interface RunHooks {
   readonly abort?: AbortSignal | undefined
 }
 
+export type DeadLetterAnswer =
+  /** The dead-letter place has it. The delivery may be settled. */
+  | { readonly kind: 'published' | 'already' }
+  /** The delivery must come back: it was not published, or that is not known. With an `error` if this call failed. */
+  | { readonly kind: 'retry'; readonly cause: DeferCause; readonly error?: Error | undefined }
+
 export type Availability =
   | { readonly kind: 'available' }
   | {
@@ -69,17 +75,12 @@ export interface GuardPort {
   /** Never rejects: every failure is a settlement. The settlements have the order of the deliveries. */
   run(deliveries: readonly Delivery[], hooks?: RunHooks): Promise<readonly Settlement[]>
   /**
-   * Publishes the dead letter of a `dead-letter` settlement of {@link run}, at most once among all processes that hold
-   * it. `recorded`: the record is enough, and there is nothing to publish. `retry`: publishing failed, and the delivery
-   * must come back.
+   * Publishes the dead letter of a `dead-letter` settlement of {@link run}, by one process at a time. A crash before the
+   * confirmation is recorded publishes it again. Answers within about 11 s, whatever the broker does.
+   *
+   * @param publish - The same function for every dead letter of one place.
    */
-  publishDeadLetter(
-    settlement: Settlement,
-    publish: Publish,
-  ): Promise<
-    | { readonly kind: 'published' | 'already' }
-    | { readonly kind: 'retry'; readonly error?: unknown }
-  >
+  publishDeadLetter(settlement: Settlement, publish: Publish): Promise<DeadLetterAnswer>
   /** Lets the guard's poller publish parked dead letters from this source. The returned function unregisters. */
   registerPublisher(
     source: { readonly broker: string; readonly queue: string },

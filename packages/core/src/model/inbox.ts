@@ -218,11 +218,25 @@ export interface DeadLetter {
   readonly delivery: Delivery
 }
 
-/** Hands a dead letter to the broker. Resolves once the broker has confirmed it. */
+/**
+ * Hands a dead letter to the broker. Resolves once the broker has confirmed it.
+ *
+ * One function stands for one dead-letter place: calls of the same function share the place's limits and its breaker.
+ */
 export type Publish = (letter: DeadLetter) => Promise<void>
 
-/** `held`: another process is publishing it now. `gone`: it is no longer a dead letter. */
-export type PublishAnswer = 'published' | 'already' | 'held' | 'gone'
+/** The answer to taking the right to publish a dead letter. */
+export type PublishingRight =
+  | { readonly kind: 'taken'; readonly token: OwnerToken; readonly letter: DeadLetter }
+  /** It was published before. */
+  | { readonly kind: 'already' }
+  /** Another process has the right, and its time is not over. */
+  | { readonly kind: 'held' }
+  /** It is no longer a dead letter. */
+  | { readonly kind: 'gone' }
+
+/** How a call of {@link Publish} ended. `failed` gives the right back. */
+export type PublishingEnd = 'published' | 'failed'
 
 /** A stored delivery that the guard's own poller runs or publishes. */
 export interface DueEvent {
@@ -281,8 +295,17 @@ export interface InboxSession<Tx> {
   bury(burials: readonly Burial[]): Promise<readonly VerdictAnswer[]>
   release(releases: readonly Release[]): Promise<readonly VerdictAnswer[]>
   refuse(refusals: readonly Refusal[]): Promise<readonly DeadLetterRef[]>
-  /** Publishes under the row's lock, and marks the row as published in the same transaction. */
-  publish(ref: DeadLetterRef, publish: Publish, budgetMs: number): Promise<PublishAnswer>
+  /**
+   * Takes the right to publish a dead letter for `rightMs` on the store's clock, in a short transaction. Nothing is
+   * locked afterwards. Meanwhile an operator's replay answers `held`. A right that is over can be taken by the next.
+   */
+  takePublishing(ref: DeadLetterRef, rightMs: number): Promise<PublishingRight>
+  /**
+   * Ends the right: marks the dead letter as published, or lets the next process try. `lost`: another process has taken
+   * the right, or the dead letter was replayed. Then nothing changes. Without a successor the token is valid even after
+   * its time.
+   */
+  endPublishing(ref: DeadLetterRef, token: OwnerToken, as: PublishingEnd): Promise<VerdictAnswer>
   /** Parked events that are due, and parked dead letters to publish. Skips rows that other transactions hold. */
   due(limit: number): Promise<readonly DueEvent[]>
   /** Deletes the record of a replayed refused message. */

@@ -46,6 +46,10 @@ export type DeferCause =
   | 'commit-unknown'
   /** The commit was not replicated as the server requires (warning 01000). */
   | 'not-replicated'
+  /** The dead-letter place refused the dead letter or did not confirm it. The record is stored, and it is tried again. */
+  | 'dead-letter-place-down'
+  /** Another process is publishing the dead letter. */
+  | 'publishing-elsewhere'
 export type AbandonReason = 'lease-lost' | 'deadline' | 'commit-unknown' | 'closing'
 
 /** What the adapter must do with a delivery. It acts only after the stores have recorded the outcome. */

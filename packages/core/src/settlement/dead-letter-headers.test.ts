@@ -15,9 +15,10 @@ const letter: DeadLetter = {
   delivery: { body: Buffer.from('{}'), headers: {}, source: { broker: 'sqs', queue: 'orders' } },
 }
 
-test('the headers contain reason, attempts, times and origin of a dead letter', () => {
+test('the headers contain reason, id, attempts, times and origin of a dead letter', () => {
   expect(deadLetterHeaders(letter)).toEqual({
     'x-onceward-reason': 'attempts-spent',
+    'x-onceward-event-id': '00000000-0000-0000-0000-000000000001',
     'x-onceward-consumer': 'billing',
     'x-onceward-error': 'card declined',
     'x-onceward-attempts': '5',

@@ -10,6 +10,8 @@ const ERROR_LENGTH = 1_024
 export function deadLetterHeaders(letter: DeadLetter): Readonly<Record<string, string>> {
   const headers = {
     'x-onceward-reason': letter.reason,
+    // The same for every copy: a dead letter that was published twice can be told by it.
+    'x-onceward-event-id': letter.ref.id,
     'x-onceward-consumer': letter.consumer,
     'x-onceward-error': letter.error?.slice(0, ERROR_LENGTH).toWellFormed(),
     'x-onceward-attempts': String(letter.attempts),

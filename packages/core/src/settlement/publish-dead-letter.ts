@@ -1,43 +1,60 @@
+import { track } from '../concurrency/timeout.ts'
+import type { EventId, OwnerToken } from '../model/brands.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { describeError } from '../model/errors.ts'
-import type { GuardPort } from '../model/guard-port.ts'
-import type { DeadLetter, DueEvent, InboxSession, Publish } from '../model/inbox.ts'
-import type { Settlement } from '../model/settlement.ts'
+import { describeError, toReadableError } from '../model/errors.ts'
+import type { DeadLetterAnswer, GuardPort } from '../model/guard-port.ts'
+import type { DeadLetter, DeadLetterRef, DueEvent, InboxSession, Publish } from '../model/inbox.ts'
+import { messageHash } from '../model/message-hash.ts'
+import type { DeferCause, Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from './outcome.ts'
+import { type CallEnd, PlaceCalls, PUBLISH_BUDGET_MS } from './place-calls.ts'
 
-/** Maximum time until the broker confirms a dead letter, ms. The row is locked meanwhile. */
-const PUBLISH_BUDGET_MS = 10_000
+/**
+ * The right to publish lasts longer than the call, ms: a call that the broker answers in time is never overtaken by
+ * another process. A crash delays the dead letter by as much.
+ */
+const RIGHT_MS = 15_000
 
 interface PendingDeadLetter<Ended extends Outcome = Outcome> {
   readonly delivery: Delivery
   readonly key: string | undefined
+  readonly eventId: EventId | undefined
   readonly outcome: Ended
 }
 
 type Dead = Extract<Outcome, { kind: 'dead' }>
+type Session = Pick<InboxSession<unknown>, 'takePublishing' | 'endPublishing'>
 
-type Published = Awaited<ReturnType<GuardPort['publishDeadLetter']>>
-
-/** Publishes dead letters to the broker's dead-letter queue, when the adapter settles or when the poller finds them. */
+/** Publishes dead letters to the broker's dead-letter place, when the adapter settles or when the poller finds them. */
 export interface DeadLetterPublisher {
   /** Remembers the dead letter of a settlement until the settlement is garbage-collected. */
   note(settlement: Settlement, note: PendingDeadLetter): void
   publish(
     settlement: Settlement,
     publish: Publish,
-    session: InboxSession<unknown> | undefined,
-  ): Promise<Published>
+    session: Session | undefined,
+  ): Promise<DeadLetterAnswer>
   register: GuardPort['registerPublisher']
-  /** Publishes a parked dead letter. Without a publisher for its source, it is left to another guard. */
-  publishDue(due: DueEvent, session: InboxSession<unknown>): Promise<void>
+  /**
+   * Publishes a stored dead letter. Undefined without a publisher for its source: it is left to another guard. Never
+   * rejects.
+   */
+  publishDue(due: DueEvent, session: Session): Promise<DeadLetterAnswer | undefined>
+  /** Resolves when no dead letter is being published. */
+  idle(): Promise<unknown>
 }
 
 export function createDeadLetterPublisher(options: ResolvedOptions): DeadLetterPublisher {
   const notes = new WeakMap<Settlement, PendingDeadLetter>()
   const publishers = new Map<string, Publish>()
-  const nameOf = (source: { readonly broker: string; readonly queue: string }): string =>
-    JSON.stringify([source.broker, source.queue])
+  const places = new WeakMap<Publish, PlaceCalls>()
+  const publishing = new Set<Promise<unknown>>()
+  const placeOf = (publish: Publish): PlaceCalls => {
+    const place = places.get(publish) ?? new PlaceCalls(publish, options.runtime)
+    places.set(publish, place)
+    return place
+  }
 
   return {
     note: (settlement, note) => {
@@ -47,22 +64,12 @@ export function createDeadLetterPublisher(options: ResolvedOptions): DeadLetterP
       const note = notes.get(settlement)
       if (note?.outcome.kind !== 'dead') return { kind: 'already' }
       const { ref } = note.outcome
-      try {
-        if (session !== undefined && ref !== undefined) {
-          const answer = await session.publish(ref, publish, PUBLISH_BUDGET_MS)
-          return answer === 'published' || answer === 'already'
-            ? { kind: answer }
-            : { kind: 'retry' }
-        }
-        await publish(unrecorded(options, { ...note, outcome: note.outcome }))
-        return { kind: 'published' }
-      } catch (error) {
-        options.logger.error(
-          { err: describeError(error) },
-          'a dead letter could not be published and is retried: check the dead-letter queue',
-        )
-        return { kind: 'retry', error }
-      }
+      const place = placeOf(publish)
+      const attempt =
+        session !== undefined && ref !== undefined
+          ? publishRecorded({ options, place, session }, ref)
+          : publishUnrecorded(options, place, { ...note, outcome: note.outcome })
+      return track(publishing, attempt)
     },
     register: (source, publish) => {
       const name = nameOf(source)
@@ -71,21 +78,156 @@ export function createDeadLetterPublisher(options: ResolvedOptions): DeadLetterP
         if (publishers.get(name) === publish) publishers.delete(name)
       }
     },
-    publishDue: async (due, session) => {
-      const publish = publishers.get(nameOf(due.delivery.source))
-      if (publish !== undefined) await session.publish(due.ref, publish, PUBLISH_BUDGET_MS)
+    publishDue: async ({ delivery, ref }, session) => {
+      const publish = publishers.get(nameOf(delivery.source))
+      if (publish === undefined) return undefined
+      const place = placeOf(publish)
+      return track(publishing, publishRecorded({ options, place, session }, ref))
     },
+    idle: () => Promise.allSettled(publishing),
   }
 }
 
-/** Without an inbox the broker's dead-letter queue is the only record. */
+const nameOf = ({ broker, queue }: Delivery['source']): string => JSON.stringify([broker, queue])
+
+interface Publishing {
+  readonly options: ResolvedOptions
+  readonly place: PlaceCalls
+  readonly session: Session
+}
+
+/** Takes the right in a short transaction, calls the broker while nothing is locked, and records the confirmation. */
+async function publishRecorded(
+  publishing: Publishing,
+  ref: DeadLetterRef,
+): Promise<DeadLetterAnswer> {
+  const { options, place, session } = publishing
+  const leave = await place.enter()
+  if (leave === undefined) return notCalled(options, ref, place.error)
+  try {
+    const startedAtMs = options.runtime.monotonic()
+    const right = await session.takePublishing(ref, RIGHT_MS)
+    if (right.kind !== 'taken') return WITHOUT_RIGHT[right.kind]
+    const { letter, token } = right
+    // The right counts from before the call that took it. This process may have been frozen since.
+    const leftMs = RIGHT_MS - (options.runtime.monotonic() - startedAtMs)
+    if (leftMs < PUBLISH_BUDGET_MS) return again('publishing-elsewhere')
+    return await ended(publishing, await place.call(letter), { ref, token })
+  } catch (error) {
+    return notPublished(options, ref, { cause: 'store-error', error })
+  } finally {
+    leave()
+  }
+}
+
+const again = (cause: DeferCause): DeadLetterAnswer => ({ kind: 'retry', cause })
+
+const WITHOUT_RIGHT = {
+  already: { kind: 'already' },
+  held: again('publishing-elsewhere'),
+  gone: again('running-elsewhere'),
+} as const satisfies Record<string, DeadLetterAnswer>
+
+interface Right {
+  readonly ref: DeadLetterRef
+  readonly token: OwnerToken
+}
+
+async function ended(
+  { options, session }: Publishing,
+  call: CallEnd,
+  { ref, token }: Right,
+): Promise<DeadLetterAnswer> {
+  switch (call.kind) {
+    case 'confirmed': {
+      const mark = await session.endPublishing(ref, token, 'published')
+      // Somebody else decides about the dead letter now. The next delivery finds out.
+      return mark === 'recorded' ? { kind: 'published' } : again('publishing-elsewhere')
+    }
+    case 'failed':
+      await session.endPublishing(ref, token, 'failed')
+      return placeDown(options, ref, call.error)
+    case 'not-called':
+      await session.endPublishing(ref, token, 'failed')
+      return notCalled(options, ref, call.error)
+    case 'late': {
+      // The right is kept until its time is over, because the broker may still take the dead letter.
+      const late = call.answer.then((isConfirmed) =>
+        session.endPublishing(ref, token, isConfirmed ? 'published' : 'failed'),
+      )
+      late.catch((error: unknown) => {
+        const fields = { consumer: options.consumer, eventId: ref.id, err: describeError(error) }
+        options.logger.debug(fields, 'the late end of publishing a dead letter was not recorded')
+      })
+      return placeDown(options, ref, call.error)
+    }
+    default:
+      return call satisfies never
+  }
+}
+
+/** Without an inbox the broker's dead-letter place is the only record. Copies of one message may publish it each. */
+async function publishUnrecorded(
+  options: ResolvedOptions,
+  place: PlaceCalls,
+  note: PendingDeadLetter<Dead>,
+): Promise<DeadLetterAnswer> {
+  const letter = unrecorded(options, note)
+  const leave = await place.enter()
+  if (leave === undefined) return notCalled(options, letter.ref, place.error)
+  try {
+    const call = await place.call(letter)
+    if (call.kind === 'confirmed') return { kind: 'published' }
+    const answer = call.kind === 'not-called' ? notCalled : placeDown
+    return answer(options, letter.ref, call.error)
+  } finally {
+    leave()
+  }
+}
+
+function placeDown(options: ResolvedOptions, ref: DeadLetterRef, error: Error): DeadLetterAnswer {
+  return notPublished(options, ref, { cause: 'dead-letter-place-down', error })
+}
+
+/** The failed calls are logged as errors. While the place is down, most dead letters are not even tried. */
+function notCalled(
+  { consumer, logger }: ResolvedOptions,
+  { id }: DeadLetterRef,
+  error: Error,
+): DeadLetterAnswer {
+  const cause = 'dead-letter-place-down'
+  const fields = { consumer, eventId: id, cause, err: describeError(error) }
+  logger.debug(fields, 'a dead letter waits for the dead-letter place')
+  return again(cause)
+}
+
+function notPublished(
+  { consumer, logger }: ResolvedOptions,
+  { id }: DeadLetterRef,
+  { cause, error: thrown }: { readonly cause: DeferCause; readonly error: unknown },
+): DeadLetterAnswer {
+  const readable = toReadableError(thrown)
+  const error = readable instanceof Error ? readable : new Error(String(readable))
+  logger.error(
+    { consumer, eventId: id, cause, err: describeError(error) },
+    'a dead letter could not be published and is retried: check the dead-letter queue',
+  )
+  return { kind: 'retry', cause, error }
+}
+
 function unrecorded(options: ResolvedOptions, note: PendingDeadLetter<Dead>): DeadLetter {
-  const { delivery, key, outcome } = note
-  const now = new Date(options.runtime.now())
+  const { consumer, runtime } = options
+  const { delivery, eventId, key, outcome } = note
+  const now = new Date(runtime.now())
   const error = outcome.error === undefined ? undefined : describeError(outcome.error).message
+  // A conflict is another message than the event whose key it bears.
+  const ref: DeadLetterRef =
+    eventId === undefined || outcome.reason === 'fingerprint-mismatch'
+      ? { kind: 'refused', id: messageHash(consumer, delivery) }
+      : { kind: 'event', id: eventId }
   return {
-    ref: outcome.ref ?? { kind: 'refused', id: options.runtime.uuid() },
-    consumer: options.consumer,
+    ref: outcome.ref ?? ref,
+    consumer,
     key,
     reason: outcome.reason,
     error,

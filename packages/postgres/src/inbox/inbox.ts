@@ -11,8 +11,9 @@ import type {
   Inbox,
   InboxSession,
   Known,
-  Publish,
-  PublishAnswer,
+  OwnerToken,
+  PublishingEnd,
+  PublishingRight,
   Refusal,
   Release,
   Runtime,
@@ -25,7 +26,7 @@ import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
 import { type ConsumerContext, texts } from '../driver/rows.ts'
 import { createStatements } from '../statements/index.ts'
 import { classify, count, type SuspectAnswer, suspect } from './attempts.ts'
-import { due, publishDeadLetter } from './publish-dead-letter.ts'
+import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
 import { refuse, resolveRefused } from './refused-messages.ts'
 import { type OpenedInbox, open, register } from './register-consumer.ts'
 import { sweep } from './retention.ts'
@@ -123,8 +124,12 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     return refuse(this.#context, refusals)
   }
 
-  publish(ref: DeadLetterRef, publish: Publish, budgetMs: number): Promise<PublishAnswer> {
-    return publishDeadLetter(this.#context, ref, { publish, budgetMs })
+  takePublishing(ref: DeadLetterRef, rightMs: number): Promise<PublishingRight> {
+    return takePublishing(this.#context, ref, rightMs)
+  }
+
+  endPublishing(ref: DeadLetterRef, token: OwnerToken, as: PublishingEnd): Promise<VerdictAnswer> {
+    return endPublishing(this.#context, ref, { token, as })
   }
 
   async due(limit: number): Promise<readonly DueEvent[]> {

@@ -1,60 +1,52 @@
-import {
-  type DeadLetter,
-  type DeadLetterReason,
-  type DeadLetterRef,
-  type DueEvent,
-  type EventId,
-  type EventKey,
-  type Fingerprint,
-  type Publish,
-  type PublishAnswer,
-  type Runtime,
-  StoreUnavailableError,
+import type {
+  DeadLetter,
+  DeadLetterReason,
+  DeadLetterRef,
+  DueEvent,
+  EventId,
+  EventKey,
+  Fingerprint,
+  OwnerToken,
+  PublishingEnd,
+  PublishingRight,
+  Runtime,
+  VerdictAnswer,
 } from '@onceward/core'
-import { answerWithin, LATE } from '@onceward/core/adapter'
-import type { Connection } from '../driver/driver.ts'
 import { answers, type ConsumerContext, texts } from '../driver/rows.ts'
 import type { DeadLetterRow } from '../statements/dead-letters.ts'
 import { readDelivery } from '../statements/delivery-columns.ts'
 import { unescapeText } from '../statements/text-columns.ts'
 
-/** The server waits this much longer than the publisher before it frees the row of a frozen process. */
-const IDLE_MARGIN_MS = 5_000
-
-/**
- * Publishes a dead letter under the lock of its row and marks it published before the lock ends. So two processes do
- * not publish it at the same time, and no replay comes in between. A crash before the mark publishes it again.
- */
-export function publishDeadLetter(
-  context: ConsumerContext & { readonly runtime: Runtime },
+/** Takes the right to publish a dead letter. It ends by the server's clock, so nothing is locked while the broker is asked. */
+export function takePublishing(
+  { driver, statements, runtime }: ConsumerContext & { readonly runtime: Runtime },
   ref: DeadLetterRef,
-  request: { readonly publish: Publish; readonly budgetMs: number },
-): Promise<PublishAnswer> {
-  const { driver, statements, runtime } = context
-  const kind =
+  rightMs: number,
+): Promise<PublishingRight> {
+  const [take, read] =
     ref.kind === 'event'
-      ? {
-          lock: statements.lockEvent,
-          read: statements.readEvent,
-          mark: statements.markEventPublished,
-        }
-      : {
-          lock: statements.lockRefused,
-          read: statements.readRefused,
-          mark: statements.markRefusedPublished,
-        }
+      ? [statements.takeEvent, statements.readEvent]
+      : [statements.takeRefused, statements.readRefused]
+  const token = runtime.uuid() as OwnerToken
   return driver.shortTransaction(async (connection) => {
-    await boundSilence(connection, request.budgetMs)
-    const [locked] = texts(await connection.query(kind.lock, [ref.id]))
-    const [row] = answers<DeadLetterRow>(await connection.query(kind.read, [ref.id]))
-    if (row === undefined) return 'gone'
-    if (locked === undefined) return 'held'
-    if (!isDeadLetter(row)) return 'gone'
-    if (row.published) return 'already'
-    await confirmed(runtime, request.publish(toDeadLetter(row)), request.budgetMs)
-    await connection.query(kind.mark, [ref.id])
-    return 'published'
+    const [taken] = texts(await connection.query(take, [ref.id, token, String(rightMs)]))
+    const [row] = answers<DeadLetterRow>(await connection.query(read, [ref.id]))
+    if (row === undefined) return { kind: 'gone' }
+    if (taken !== undefined) return { kind: 'taken', token, letter: toDeadLetter(row) }
+    if (!isDeadLetter(row)) return { kind: 'gone' }
+    return { kind: row.published ? 'already' : 'held' }
   })
+}
+
+/** Ends the right where the token is still its own, also after its time: nobody has taken it over then. */
+export async function endPublishing(
+  { driver, statements }: ConsumerContext,
+  ref: DeadLetterRef,
+  { token, as }: { readonly token: OwnerToken; readonly as: PublishingEnd },
+): Promise<VerdictAnswer> {
+  const text = ref.kind === 'event' ? statements.endEvent : statements.endRefused
+  const [ended] = texts(await driver.durable(text, [ref.id, token, String(as === 'published')]))
+  return ended === undefined ? 'lost' : 'recorded'
 }
 
 /** Stored deliveries that the poller of this guard is to run or publish. */
@@ -107,22 +99,4 @@ function toDueEvent(row: DeadLetterRow): DueEvent {
     ...(row.tenant === null ? {} : { tenant: unescapeText(row.tenant) }),
   }
   return { ref, what: row.state === 'x' ? 'publish' : 'run', delivery, identity }
-}
-
-async function boundSilence(connection: Connection, budgetMs: number): Promise<void> {
-  const limit = String(Math.ceil(budgetMs) + IDLE_MARGIN_MS)
-  await connection.query(
-    "select set_config('idle_in_transaction_session_timeout', $1::text, true) as answer",
-    [limit],
-  )
-}
-
-/** A late publisher may have published: the dead letter may then be published twice, but is never lost. */
-async function confirmed(
-  runtime: Runtime,
-  published: Promise<void>,
-  budgetMs: number,
-): Promise<void> {
-  if ((await answerWithin(runtime, published, budgetMs)) !== LATE) return
-  throw new StoreUnavailableError(`The dead-letter place did not confirm within ${budgetMs} ms.`)
 }

@@ -1,12 +1,10 @@
 import type { DeadLetterRef } from '@onceward/core'
 import { until } from '@onceward/testing'
-import { newDelivery } from '@onceward/testing/conformance'
+import { newDelivery, RIGHT_MS } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { lockWaiters, type TestInbox, testInbox } from '../fixtures/inbox.ts'
 
-const BUDGET_MS = 20_000
 const REFUSAL = { delivery: newDelivery(), reason: 'invalid-payload', error: 'bad' } as const
-const noPublisher = () => Promise.reject(new Error('published'))
 
 let inbox: TestInbox
 
@@ -30,18 +28,11 @@ describe('a refused message', () => {
   it('is published by one process at a time, and no other waits', async () => {
     const { session } = inbox
     const ref = await refusedAgain()
-    const gate = Promise.withResolvers<void>()
-    const started = Promise.withResolvers<void>()
-    const publish = (): Promise<void> => {
-      started.resolve()
-      return gate.promise
-    }
-    const first = session.publish(ref, publish, BUDGET_MS)
-    await started.promise
-    expect(await session.publish(ref, noPublisher, BUDGET_MS)).toBe('held')
+    const right = await session.takePublishing(ref, RIGHT_MS)
+    expect(await session.takePublishing(ref, RIGHT_MS)).toEqual({ kind: 'held' })
     expect(await session.due(10)).toEqual([])
-    gate.resolve()
-    expect(await first).toBe('published')
+    if (right.kind !== 'taken') throw new Error(`expected the right, got ${right.kind}`)
+    expect(await session.endPublishing(ref, right.token, 'published')).toBe('recorded')
   })
 
   // Red when an operator decides before the row is locked: each of two would have replayed it.
@@ -63,9 +54,9 @@ describe('a refused message', () => {
     const ref = await refusedAgain()
     expect(await session.due(10)).toMatchObject([{ ref, what: 'publish' }])
     expect(await session.due(10)).toEqual([])
-    await pass(BUDGET_MS)
+    await pass(20_000)
     expect(await session.due(10)).toMatchObject([{ ref, what: 'publish' }])
-    expect(await session.publish(ref, () => Promise.resolve(), BUDGET_MS)).toBe('published')
+    expect(await inbox.steps.published(ref)).toBeDefined()
     await pass(3_600_000)
     expect(await session.due(10)).toEqual([])
   })

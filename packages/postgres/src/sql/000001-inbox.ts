@@ -6,7 +6,8 @@ export const inbox: string = `
 --   r  running: counted before the run, no verdict yet
 --   w  waiting: for its next attempt, or parked
 --   x  dead
--- A statement that changes failed_events of an event locks the row of the event here first.
+-- A statement that changes failed_events of an event locks the row of the event here first, unless it changes one row
+-- that its own token fences.
 create table :"schema".processed_events (
   event_id uuid primary key,
   fingerprint bigint not null,
@@ -30,6 +31,8 @@ create table :"schema".failed_events (
   parked boolean not null default false,    -- the delivery is stored here; no broker redelivers it
   alone boolean not null default false,     -- replayed: no other event runs in the process meanwhile
   published boolean not null default false, -- x: published to the dead-letter place
+  publisher uuid,                           -- x: who has the right to publish it, until publish_until
+  publish_until timestamptz,                -- by this server's clock
   discarded_at timestamptz,                 -- x: an operator discarded it
   reason text,                              -- only in state x
   error text,
@@ -56,6 +59,8 @@ create table :"schema".refused_messages (
   parked boolean not null default false,
   replay boolean not null default false,    -- an operator asked for a run
   published boolean not null default false,
+  publisher uuid,                           -- as in failed_events
+  publish_until timestamptz,
   reason text not null,
   error text,
   key text,

@@ -1,3 +1,5 @@
+import { unpublished } from './dead-letters.ts'
+
 export interface AttemptStatements {
   /** `$1` event ids (array literal). Answers `KnownRow`s, none for absent events. */
   readonly classify: string
@@ -36,7 +38,7 @@ export const entombed = (values: string): string => `
   error = coalesce(${values}.error, f.error),
   token = null,
   alone = false,
-  published = false,
+  ${unpublished},
   next_try = clock_timestamp(),
   last_failed_at = clock_timestamp(),
   source = case when f.parked then f.source else ${values}.source end,
@@ -119,7 +121,7 @@ update ${schema}.processed_events p set state = 'x' from event where p.event_id 
 export function replaced(attempt: string): string {
   return `attempt = ${attempt}, no_verdict = 0, token = excluded.token, counted_at = excluded.counted_at,
     next_try = excluded.next_try, first_failed_at = now(), last_failed_at = now(), parked = false, alone = false,
-    published = false, discarded_at = null, reason = excluded.reason, error = excluded.error, key = excluded.key,
+    ${unpublished}, discarded_at = null, reason = excluded.reason, error = excluded.error, key = excluded.key,
     tenant = excluded.tenant, source = excluded.source, envelope = excluded.envelope, headers = excluded.headers,
     body = excluded.body, body_bytes = excluded.body_bytes`
 }

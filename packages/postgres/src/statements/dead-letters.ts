@@ -1,12 +1,12 @@
 import { YOUNG_MS } from '@onceward/core/adapter'
 
 export interface DeadLetterStatements {
-  /** `$1` event id. Locks its row unless another transaction holds it. */
-  readonly lockEvent: string
+  /** `$1` event id, `$2` token, `$3` ms. Takes the right to publish; answers the id unless another has it. */
+  readonly takeEvent: string
   /** `$1` event id. Answers its `DeadLetterRow`. */
   readonly readEvent: string
-  /** `$1` event id. */
-  readonly markEventPublished: string
+  /** `$1` event id, `$2` token, `$3` whether it was published. Answers the id where the token is still its own. */
+  readonly endEvent: string
   /** `$1` consumer id, `$2` limit. Answers `DeadLetterRow`s, and offers them again only after a while. */
   readonly dueEvents: string
 }
@@ -24,6 +24,8 @@ export interface DeadLetterRow {
   readonly firstFailedAtMs: number
   readonly lastFailedAtMs: number
   readonly published: boolean
+  /** A right to publish it is running. */
+  readonly publishing: boolean
   readonly parked: boolean
   readonly source: string
   readonly envelope: string
@@ -41,11 +43,28 @@ export interface DeadLetterRow {
 
 const ms = (column: string): string => `floor(extract(epoch from ${column}) * 1000)`
 
+/** Whether a right to publish is running. */
+const isBeingPublished = (row: string): string =>
+  `coalesce(${row}.publish_until > clock_timestamp(), false)`
+
+export const isToPublish = (row: string): string =>
+  `not ${row}.published and not ${isBeingPublished(row)}`
+
+/** Assignments of `takeEvent` and `takeRefused`. */
+export const takenRight = `publisher = $2::text::uuid, publish_until = clock_timestamp() + $3::text::double precision * interval '1 millisecond'`
+
+/** Assignments of `endEvent` and `endRefused`. */
+export const endedRight = 'published = $3::text::boolean, publisher = null, publish_until = null'
+
+/** Assignments of every change that makes a dead letter another one: a late publisher must not mark that one. */
+export const unpublished = 'published = false, publisher = null, publish_until = null'
+
 /** JSON pairs of both kinds of dead letters. `row` is the alias of the table. */
 const common = (row: string): string => `
   'consumer', c.name, 'key', ${row}.key, 'reason', ${row}.reason, 'error', ${row}.error,
   'firstFailedAtMs', ${ms(`${row}.first_failed_at`)},
-  'lastFailedAtMs', ${ms(`${row}.last_failed_at`)}, 'published', ${row}.published, 'parked', ${row}.parked,
+  'lastFailedAtMs', ${ms(`${row}.last_failed_at`)}, 'published', ${row}.published,
+  'publishing', ${isBeingPublished(row)}, 'parked', ${row}.parked,
   'source', ${row}.source, 'envelope', encode(${row}.envelope, 'base64'),
   'headers', encode(${row}.headers, 'base64'), 'body', encode(${row}.body, 'base64'), 'bodyBytes', ${row}.body_bytes`
 
@@ -66,9 +85,14 @@ export const offeredAgain = (row: string): string =>
 
 export function deadLetterStatements(schema: string): DeadLetterStatements {
   return {
-    lockEvent: `
-select event_id::text as answer from ${schema}.processed_events
-where event_id = $1::text::uuid for update skip locked`,
+    takeEvent: `
+with dead as materialized (
+  select event_id from ${schema}.processed_events
+  where event_id = $1::text::uuid and state = 'x' for update skip locked
+)
+update ${schema}.failed_events f set ${takenRight}
+from dead where f.event_id = dead.event_id and f.reason is not null and ${isToPublish('f')}
+returning f.event_id::text as answer`,
 
     readEvent: `
 select ${EVENT_DEAD_LETTER}::text as answer
@@ -77,8 +101,11 @@ join ${schema}.failed_events f on f.event_id = p.event_id
 join ${schema}.consumers c on c.id = f.consumer_id
 where p.event_id = $1::text::uuid`,
 
-    markEventPublished: `
-update ${schema}.failed_events set published = true where event_id = $1::text::uuid`,
+    // One row, fenced by the token, which every other change of a dead letter clears: no lock on processed_events.
+    endEvent: `
+update ${schema}.failed_events set ${endedRight}
+where event_id = $1::text::uuid and publisher = $2::text::uuid
+returning event_id::text as answer`,
 
     // The count decides again under the lock. This statement only skips events that run elsewhere.
     dueEvents: `
@@ -88,7 +115,7 @@ with due as materialized (
   where f.consumer_id = $1::text::integer and f.parked and f.next_try <= now() and case p.state
     when 'w' then true
     when 'r' then f.counted_at < clock_timestamp() - interval '${YOUNG_MS} milliseconds'
-    when 'x' then not f.published
+    when 'x' then ${isToPublish('f')}
     else false
   end
   order by f.next_try limit $2::text::integer for update of p skip locked

@@ -1,4 +1,4 @@
-import { EVENT_DEAD_LETTER, REFUSED_DEAD_LETTER } from './dead-letters.ts'
+import { EVENT_DEAD_LETTER, REFUSED_DEAD_LETTER, unpublished } from './dead-letters.ts'
 
 /** Actions of operators on dead letters, each under the lock of its row. */
 export interface OperatorStatements {
@@ -9,7 +9,7 @@ export interface OperatorStatements {
   readonly listDeadLetters: string
   /** `$1`–`$5`, `$8` as `listDeadLetters`. Answers ids only. */
   readonly listIds: string
-  /** Limits the wait for a row that is being published or counted. */
+  /** Limits the wait for a row that a run or another operator holds. */
   readonly boundOperator: string
   /** `$1` id. Waits for the lock; answers the id. */
   readonly lockEventRow: string
@@ -68,7 +68,7 @@ select refused_id::text as answer from ${schema}.refused_messages where refused_
 with replayed as (
   update ${schema}.failed_events set
     attempt = 0, no_verdict = 0, token = null, counted_at = null, next_try = now(), reason = null,
-    parked = true, alone = true, published = false
+    parked = true, alone = true, ${unpublished}
   where event_id = $1::text::uuid
   returning event_id, consumer_id
 ),
@@ -79,7 +79,7 @@ ${audit('replay', 'replayed', 'event_id', 'null')}`,
 
     replayRefused: `
 with replayed as (
-  update ${schema}.refused_messages set replay = true, parked = true, published = false, next_try = now()
+  update ${schema}.refused_messages set replay = true, parked = true, next_try = now(), ${unpublished}
   where refused_id = $1::text::uuid
   returning refused_id, consumer_id
 )
@@ -88,7 +88,7 @@ ${audit('replay', 'replayed', 'refused_id', 'null')}`,
     discardEvent: `
 with discarded as (
   update ${schema}.failed_events set
-    discarded_at = now(), published = true, parked = false,
+    discarded_at = now(), published = true, publisher = null, publish_until = null, parked = false,
     source = null, envelope = null, headers = null, body = null
   where event_id = $1::text::uuid
   returning event_id, consumer_id

@@ -1,14 +1,20 @@
-import { offeredAgain, REFUSED_DEAD_LETTER } from './dead-letters.ts'
+import {
+  endedRight,
+  isToPublish,
+  offeredAgain,
+  REFUSED_DEAD_LETTER,
+  takenRight,
+} from './dead-letters.ts'
 
 export interface RefusedStatements {
   /** `$1` refused messages, `$2` consumer id. A message that is refused again keeps its one row. */
   readonly refuse: string
-  /** `$1` refused id. Locks its row unless it is held. */
-  readonly lockRefused: string
+  /** `$1` refused id, `$2` token, `$3` ms. Takes the right to publish; answers the id unless another has it. */
+  readonly takeRefused: string
   /** `$1` refused id. Answers its `DeadLetterRow`. */
   readonly readRefused: string
-  /** `$1` refused id. */
-  readonly markRefusedPublished: string
+  /** `$1` refused id, `$2` token, `$3` whether it was published. Answers the id where the token is still its own. */
+  readonly endRefused: string
   /** `$1` refused id. Deletes a replayed message that was handled, unless it was refused again meanwhile. */
   readonly resolveRefused: string
   /** `$1` consumer id, `$2` limit. Answers `DeadLetterRow`s, and offers them again only after a while. */
@@ -29,17 +35,24 @@ on conflict (refused_id) do update set
   times = r.times + 1, reason = excluded.reason, error = excluded.error,
   last_failed_at = clock_timestamp(), next_try = case when r.replay then now() else r.next_try end, replay = false`,
 
-    lockRefused: `
-select refused_id::text as answer from ${schema}.refused_messages
-where refused_id = $1::text::uuid for update skip locked`,
+    takeRefused: `
+with dead as materialized (
+  select refused_id from ${schema}.refused_messages
+  where refused_id = $1::text::uuid and not replay for update skip locked
+)
+update ${schema}.refused_messages r set ${takenRight}
+from dead where r.refused_id = dead.refused_id and ${isToPublish('r')}
+returning r.refused_id::text as answer`,
 
     readRefused: `
 select ${REFUSED_DEAD_LETTER}::text as answer
 from ${schema}.refused_messages r join ${schema}.consumers c on c.id = r.consumer_id
 where r.refused_id = $1::text::uuid`,
 
-    markRefusedPublished: `
-update ${schema}.refused_messages set published = true where refused_id = $1::text::uuid`,
+    endRefused: `
+update ${schema}.refused_messages set ${endedRight}
+where refused_id = $1::text::uuid and publisher = $2::text::uuid
+returning refused_id::text as answer`,
 
     resolveRefused: `
 delete from ${schema}.refused_messages where refused_id = $1::text::uuid and replay`,
@@ -47,7 +60,7 @@ delete from ${schema}.refused_messages where refused_id = $1::text::uuid and rep
     dueRefused: `
 with due as materialized (
   select refused_id from ${schema}.refused_messages
-  where consumer_id = $1::text::integer and parked and next_try <= now() and (replay or not published)
+  where consumer_id = $1::text::integer and parked and next_try <= now() and (replay or ${isToPublish('refused_messages')})
   order by next_try limit $2::text::integer for update skip locked
 ),
 offered as (

@@ -84,7 +84,7 @@ export function handMadeGuard(settings: Partial<GuardSettings> = {}): HandMadeGu
     open: () => state.open(),
     availability: () => state.availability,
     publishDeadLetter: async (_settlement, publish) => {
-      if (state.publish === 'retry') return { kind: 'retry' }
+      if (state.publish === 'retry') return { kind: 'retry', cause: 'publishing-elsewhere' }
       if (state.publish === 'published')
         await publish(deadLetterOf(handed[0]?.delivery as Delivery))
       return { kind: state.publish }

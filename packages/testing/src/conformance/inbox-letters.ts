@@ -8,10 +8,9 @@ import {
   newDelivery,
   newEvent,
   type Open,
+  RIGHT_MS,
   registration,
 } from './inbox-under-test.ts'
-
-const BUDGET_MS = 20_000
 
 /** Dead letters, refused messages and parked events. */
 export function letterTests<Tx>(open: Open<Tx>, capabilities: InboxCapabilities): void {
@@ -42,8 +41,7 @@ function buriedTests<Tx>(open: Open<Tx>, capabilities: InboxCapabilities): void 
       })
       expect(letter?.error).toMatch(/no such account/)
       expect(await steps.known(event)).toMatchObject({ kind: 'dead', published: true })
-      const answer = steps.session.publish(ref, () => Promise.reject(new Error('twice')), BUDGET_MS)
-      expect(await answer).toBe('already')
+      expect(await steps.session.takePublishing(ref, RIGHT_MS)).toEqual({ kind: 'already' })
     })
 
     it('keeps hostile characters of keys, headers and bodies, and stores any error', async () => {
@@ -71,50 +69,13 @@ function buriedTests<Tx>(open: Open<Tx>, capabilities: InboxCapabilities): void 
       expect(await steps.known(event)).toMatchObject({ fingerprint: event.fingerprint })
     })
 
-    it('is published by only one of two publishers at the same time', async () => {
-      await using opened = await open()
-      const { steps } = opened
-      const ref = await steps.buried()
-      const gate = Promise.withResolvers<void>()
-      const started = Promise.withResolvers<void>()
-      const first = steps.session.publish(
-        ref,
-        () => {
-          started.resolve()
-          return gate.promise
-        },
-        BUDGET_MS,
-      )
-      await started.promise
-      const second = steps.session.publish(ref, () => Promise.reject(new Error('two')), BUDGET_MS)
-      expect(await second).toBe('held')
-      gate.resolve()
-      expect(await first).toBe('published')
-    })
-
-    it('stays unpublished if publishing fails or takes too long', async () => {
-      await using opened = await open()
-      const { steps } = opened
-      const event = newEvent()
-      const ref = await steps.buried(event)
-      const refusing = () => Promise.reject(new Error('no such queue'))
-      await expect(steps.session.publish(ref, refusing, BUDGET_MS)).rejects.toThrow('no such queue')
-      const silence = () => new Promise<void>(() => undefined)
-      await expect(steps.session.publish(ref, silence, 20)).rejects.toMatchObject({
-        code: 'ONCEWARD_STORE_UNAVAILABLE',
-      })
-      expect(await steps.known(event)).toMatchObject({ kind: 'dead', published: false })
-      expect(await steps.published(ref)).toBeDefined()
-    })
-
     it('is reported as gone if the event is not dead', async () => {
       await using opened = await open()
       const { steps } = opened
       const { event } = await steps.suspect(newEvent())
       for (const one of [event, newEvent()]) {
         const ref = { kind: 'event', id: one.id } as const
-        const answer = steps.session.publish(ref, () => Promise.reject(new Error('x')), BUDGET_MS)
-        expect(await answer).toBe('gone')
+        expect(await steps.session.takePublishing(ref, RIGHT_MS)).toEqual({ kind: 'gone' })
       }
     })
 
@@ -149,8 +110,7 @@ function refusedTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.refuse([{ ...refusal, reason: 'invalid-payload' }])).toEqual([
         first,
       ])
-      const answer = steps.session.publish(first, () => Promise.reject(new Error('x')), BUDGET_MS)
-      expect(await answer).toBe('already')
+      expect(await steps.session.takePublishing(first, RIGHT_MS)).toEqual({ kind: 'already' })
     })
 
     it('is distinguished from other refused messages and from the event with its key', async () => {

@@ -89,6 +89,9 @@ export function newEvent(over: Partial<IdentifiedEvent> = {}): IdentifiedEvent {
 
 export const strangeToken = (): OwnerToken => randomUUID() as OwnerToken
 
+/** How long a right to publish lasts in the tests. */
+export const RIGHT_MS = 15_000
+
 export const fresh = (...events: IdentifiedEvent[]): BeginRequest => ({
   claim: { kind: 'fresh', events },
   ...WAITS,
@@ -156,9 +159,11 @@ export class Steps<Tx> {
 
   /** Publishes a dead letter and returns it. */
   async published(ref: DeadLetterRef): Promise<DeadLetter | undefined> {
-    const letters: DeadLetter[] = []
-    await this.session.publish(ref, async (letter) => void letters.push(letter), WAITS.budgetMs)
-    return letters[0]
+    const right = await this.session.takePublishing(ref, RIGHT_MS)
+    if (right.kind !== 'taken') return undefined
+    const answer = await this.session.endPublishing(ref, right.token, 'published')
+    if (answer !== 'recorded') throw new Error(`expected a published letter, got ${answer}`)
+    return right.letter
   }
 }
 

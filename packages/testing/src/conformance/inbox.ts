@@ -2,6 +2,7 @@ import { describe } from 'vitest'
 import { attemptTests } from './inbox-attempts.ts'
 import { claimTests } from './inbox-claims.ts'
 import { letterTests } from './inbox-letters.ts'
+import { publishingTests } from './inbox-publishing.ts'
 import {
   type InboxCapabilities,
   type InboxUnderTest,
@@ -35,5 +36,6 @@ export function inboxConformance<Tx>(
     attemptTests(open)
     verdictTests(open)
     letterTests(open, capabilities)
+    publishingTests(open)
   })
 }

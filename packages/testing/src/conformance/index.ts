@@ -9,6 +9,7 @@ export {
   NOT_YOUNG_MS,
   newDelivery,
   newEvent,
+  RIGHT_MS,
   registration,
   Steps,
   silent,

@@ -1,0 +1,20 @@
+import { createHash } from 'node:crypto'
+import type { Delivery } from './delivery.ts'
+
+/** Headers in which brokers count deliveries. A redelivery of the same message has other values. */
+const VOLATILE_HEADERS = /^x-(death|first-death-|last-death-|delivery-count|acquired-count)/
+
+/** Identifies one message, however often it is delivered and for whatever reason it is refused. 64 hex digits. */
+export function messageHash(
+  consumer: string,
+  { source, messageId, headers, body }: Delivery,
+): string {
+  const place = [source.broker, source.queue, messageId ?? source.position ?? '']
+  const stable = Object.entries(headers)
+    .filter(([name]) => !VOLATILE_HEADERS.test(name))
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+  return createHash('sha256')
+    .update(JSON.stringify([consumer, ...place, stable]))
+    .update(body)
+    .digest('hex')
+}
