@@ -85,6 +85,8 @@ const FAULTS = [
   'pg-cut',
   'pg-failover',
   'pg-restart',
+  'place-hangs',
+  'place-refuses',
   'rebalance',
   'replay',
 ]

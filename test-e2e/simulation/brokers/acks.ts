@@ -1,4 +1,4 @@
-import type { DeadLetter, EventId } from '@onceward/core'
+import type { DeadLetter, DeadLetterRef, EventId } from '@onceward/core'
 import type { Plan } from '../faults/plan.ts'
 import { type Case, payloadOf } from '../judge/cases.ts'
 import type { Database, History } from '../stores/database.ts'
@@ -19,6 +19,7 @@ interface Ledger {
   readonly cases: ReadonlyMap<EventId, Case>
   readonly database: Database | undefined
   readonly failovers: number
+  readonly nowMs: number
   byKey(key: string): Case
   violate(what: string): void
 }
@@ -34,14 +35,32 @@ export class Acks {
   }
 
   /** The dead-letter place has it, whatever becomes of its record. */
-  deadLettered({ delivery, ref }: DeadLetter): void {
+  deadLettered({ delivery, lastFailedAt, ref }: DeadLetter): void {
     const number = Number(delivery.source.position)
     const message = this.#plan.messages[number]
     const key = this.#plan.events[message?.event ?? -1]?.key
     if (message === undefined || key === undefined) throw new Error('A letter of no message.')
     const one = this.#ledger.byKey(key)
-    const letter = ref.kind === 'event' ? payloadOf({ key, plan: message }) : nameOf({ number })
+    const isRecorded = ref.kind === 'event' && this.#plan.composition !== 'leases'
+    if (isRecorded) this.#lettered(one, lastFailedAt)
+    const letter = isRecorded ? payloadOf({ key, plan: message }) : nameOf({ number })
     if (!one.letters.includes(letter)) one.letters = [...one.letters, letter]
+  }
+
+  /** Somebody has taken the right to publish for so long, or has ended it. */
+  publishing(ref: DeadLetterRef, forMs: number): void {
+    if (ref.kind !== 'event') return
+    const one = this.#ledger.cases.get(ref.id)
+    if (one !== undefined) one.publishedUntilMs = this.#ledger.nowMs + forMs
+  }
+
+  /** While a right to publish runs, the event stays dead. A call that outlasts its right may come late. */
+  #lettered(one: Case, lastFailedAt: Date): void {
+    one.lettersOf.add(lastFailedAt.getTime())
+    if (this.#ledger.failovers > 0 || this.#ledger.nowMs >= one.publishedUntilMs) return
+    const state = this.#database.history.store.tables.rows.get(one.id)?.state
+    if (state !== 'dead')
+      this.#ledger.violate(`${one.key} was published as dead while it is ${state}`)
   }
 
   /** A failover has lost commits: those that heard of them may still act on it until the survivor is up. */

@@ -5,12 +5,14 @@ import type { Link } from '../world/link.ts'
 import type { Life } from '../world/process.ts'
 import type { Decision } from './acks.ts'
 import type { Message, Received, SimulatedBroker } from './broker.ts'
+import type { DeadLetterPlace } from './dead-letter-place.ts'
 
 const SOURCE = { broker: 'simulated', queue: 'orders' } as const
 
 export interface ConsumerOptions {
   readonly guard: Guard
   readonly broker: SimulatedBroker
+  readonly place: DeadLetterPlace
   readonly link: Link
   readonly life: Life
   readonly audit: Audit
@@ -27,11 +29,16 @@ export class Consumer {
   readonly #stop = new AbortController()
   readonly #abort = new AbortController()
   readonly #loops: Promise<void>[] = []
+  /** One function for the one place. */
+  readonly #publish: Publish = (letter) => {
+    const { link, place } = this.#options
+    return link.call('dead-letter', () => place.take(letter))
+  }
 
   constructor(options: ConsumerOptions) {
     this.#options = options
     this.#port = portOf(options.guard)
-    this.#port.registerPublisher(SOURCE, (letter) => this.#publish(letter))
+    this.#port.registerPublisher(SOURCE, this.#publish)
     options.broker.joined(options.life)
     for (let loop = 0; loop < options.loops; loop += 1) this.#loops.push(this.#receive())
   }
@@ -143,8 +150,7 @@ export class Consumer {
       case 'abandon':
         return giveBack('abandon', 0)
       case 'dead-letter': {
-        const publish: Publish = (letter) => this.#publish(letter)
-        const answer = await this.#port.publishDeadLetter(settlement, publish)
+        const answer = await this.#port.publishDeadLetter(settlement, this.#publish)
         return answer.kind === 'retry'
           ? giveBack('defer', 1_000)
           : this.#ack(message, receipt, decision)
@@ -161,11 +167,6 @@ export class Consumer {
 
   #note(what: string, { key, number, plan }: Message): void {
     this.#options.note(`${what} #${number} ${key} ${plan.variant}`)
-  }
-
-  #publish(letter: Parameters<Publish>[0]): Promise<void> {
-    const { audit, link } = this.#options
-    return link.call('dead-letter', () => audit.acks.deadLettered(letter))
   }
 
   #sleep(ms: number): Promise<void> {

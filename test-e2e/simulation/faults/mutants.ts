@@ -35,8 +35,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'memory/transaction.ts',
-        find: 'row !== undefined && holder?.writes',
-        replace: "row !== undefined && row.state !== 'done' && holder?.writes",
+        find: 'row !== undefined && holder === undefined',
+        replace: "row !== undefined && row.state !== 'done' && holder === undefined",
       },
       {
         file: 'memory/transaction.ts',
@@ -211,6 +211,54 @@ export const MUTANTS: readonly Mutant[] = [
         file: 'transaction/pending-event.ts',
         find: "member.suspect ? 'suspect' : 'fresh'",
         replace: "member.suspect ? 'fresh' : 'fresh'",
+      },
+    ],
+  },
+  {
+    name: 'T26-late-publisher-marks',
+    trap: 'T26',
+    what: 'a publisher that answers late marks the dead letter of a later death as published',
+    edits: [
+      {
+        file: 'memory/store.ts',
+        find: "if (this.#publishingOf(ref)?.token !== token) return 'lost'",
+        replace: "if (this.#recordOf(ref) === undefined) return 'lost'",
+      },
+    ],
+  },
+  {
+    name: 'T26-right-without-end',
+    trap: 'T26',
+    what: 'the right to publish does not expire, and its owner has died',
+    edits: [
+      {
+        file: 'memory/store.ts',
+        find: '(this.#publishingOf(ref)?.untilMs ?? 0) > this.tables.nowMs()',
+        replace: 'this.#publishingOf(ref) !== undefined',
+      },
+    ],
+  },
+  {
+    name: 'T26-published-before-the-call',
+    trap: 'T26',
+    what: 'the dead letter is marked as published before the broker was asked',
+    edits: [
+      {
+        file: 'memory/store.ts',
+        find: 'this.#change(ref, { publishing })',
+        replace: 'this.#change(ref, { publishing, published: true })',
+      },
+    ],
+  },
+  {
+    name: 'T26-replay-beside-the-publisher',
+    trap: 'T26',
+    what: 'an operator replays an event whose dead letter is being published',
+    edits: [
+      {
+        file: 'memory/store.ts',
+        find: 'if (this.isBeingPublished(ref)) return false',
+        replace: '',
       },
     ],
   },

@@ -49,6 +49,8 @@ export interface Fault {
     | 'broker-cut'
     | 'duplicate'
     | 'expire'
+    | 'place-hangs'
+    | 'place-refuses'
     | 'rebalance'
     | 'replay'
   readonly at: { readonly step: number } | { readonly label: string; readonly nth: number }
@@ -184,6 +186,8 @@ const EVERYWHERE = [
   'expire',
   'rebalance',
   'clock-jump',
+  'place-hangs',
+  'place-refuses',
 ] as const
 const OF_INBOX = ['pg-cut', 'pg-cut', 'pg-restart', 'pg-failover', 'replay'] as const
 const OF_LEASES = ['lease-cut', 'lease-cut', 'lease-down'] as const

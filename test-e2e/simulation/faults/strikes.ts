@@ -8,6 +8,8 @@ type Strike = (world: World, fault: Fault, member: Member | undefined) => void
 const FAILOVER_MS = 6_000
 const LONGEST_RESTART_MS = 2_000
 const DRAIN_MS = 1_000
+/** A call that hangs may outlast the right to publish. */
+const LONGER = 2
 
 const onProcess =
   (strike: (world: World, fault: Fault, member: Member) => void): Strike =>
@@ -60,6 +62,8 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
     audit.disturbedAll()
     broker.expire(target)
   },
+  'place-hangs': ({ place }, { ms }) => place.hang(ms * LONGER),
+  'place-refuses': ({ place }, { ms }) => place.refuse(ms),
   rebalance: ({ audit, broker, plan }) => {
     // Two processes have it in hand: one may count the run that a neighbour in the other's transaction has undone.
     if (plan.transaction === 'batch') audit.disturbedAll()

@@ -81,6 +81,10 @@ export class Audit {
     for (const life of this.inHand.keys()) this.disturbed(life)
   }
 
+  get nowMs(): number {
+    return this.#scheduler.nowMs
+  }
+
   replayed(id: EventId): void {
     const one = this.caseOf(id)
     one.isReplayed = true

@@ -24,6 +24,10 @@ export interface Case {
   effects: number
   /** What the dead-letter place has: payloads of buried events, and numbers of refused messages. */
   letters: readonly string[]
+  /** When the deaths were whose letter the dead-letter place has, ms. */
+  readonly lettersOf: Set<number>
+  /** Until when somebody has the right to publish its letter, ms of virtual time. */
+  publishedUntilMs: number
   /** Payloads whose commit a failover has lost, and when the survivor was up, ms. */
   lostUntilMs: Readonly<Record<string, number>>
 }
@@ -46,6 +50,8 @@ export function toCase(key: string, id: EventId, index: number): Case {
     wasDecided: false,
     effects: 0,
     letters: [],
+    lettersOf: new Set(),
+    publishedUntilMs: 0,
     lostUntilMs: {},
   }
 }

@@ -149,11 +149,23 @@ class SimulatedSession implements InboxSession<Business> {
   }
 
   takePublishing(ref: DeadLetterRef, rightMs: number): Promise<PublishingRight> {
-    return this.#write('take-publishing', () => this.#at().takePublishing(ref, rightMs))
+    return this.#write(
+      'take-publishing',
+      () => this.#at().takePublishing(ref, rightMs),
+      (answer) => {
+        if (answer.kind === 'taken') this.#options.audit.acks.publishing(ref, rightMs)
+      },
+    )
   }
 
   endPublishing(ref: DeadLetterRef, token: OwnerToken, as: PublishingEnd): Promise<VerdictAnswer> {
-    return this.#write('end-publishing', () => this.#at().endPublishing(ref, token, as))
+    return this.#write(
+      'end-publishing',
+      () => this.#at().endPublishing(ref, token, as),
+      (answer) => {
+        if (answer === 'recorded') this.#options.audit.acks.publishing(ref, 0)
+      },
+    )
   }
 
   due(limit: number): Promise<readonly DueEvent[]> {

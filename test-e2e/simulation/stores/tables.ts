@@ -69,6 +69,7 @@ export class TableWatch {
     if (to === 'dead') {
       one.wasDecided = true
       if (from !== 'dead') this.#buried(one, now.trouble)
+      if (now.trouble?.published === true) this.#published(one, now.trouble)
     }
     const [attempt, earlier] = [now.trouble?.attempt ?? 0, before?.trouble?.attempt ?? 0]
     const isReset = one.isReplayed && attempt === 0
@@ -76,6 +77,12 @@ export class TableWatch {
     if (to !== 'done' && attempt < earlier && !isReset && !isReleased) {
       audit.violate(`the attempts of ${one.key} fell from ${earlier} to ${attempt}`)
     }
+  }
+
+  /** The mark may not come before the letter, nor be set by the publisher of an earlier death. */
+  #published(one: Case, { lastFailedAt }: FailedEventRow): void {
+    if (one.lettersOf.has(lastFailedAt.getTime())) return
+    this.#audit.violate(`${one.key} is marked as published without a letter`)
   }
 
   /** An innocent event ends dead only when faults met each of its attempts. */

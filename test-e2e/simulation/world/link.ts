@@ -84,8 +84,8 @@ export class Link {
     }
   }
 
-  get inFlight(): number {
-    return this.#calls.size
+  get inFlight(): readonly string[] {
+    return [...this.#calls].map(({ verb }) => verb)
   }
 
   async #execute<Answer>(

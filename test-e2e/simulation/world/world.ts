@@ -1,5 +1,6 @@
 import {
   createGuard,
+  type DeadLetter,
   type EventId,
   type Logger,
   type Runtime,
@@ -7,6 +8,7 @@ import {
 } from '@onceward/core'
 import { createQueue, type Message, type SimulatedBroker } from '../brokers/broker.ts'
 import { Consumer } from '../brokers/consumer.ts'
+import { DeadLetterPlace } from '../brokers/dead-letter-place.ts'
 import { createLog } from '../brokers/log-broker.ts'
 import { createHandler } from '../faults/handler.ts'
 import type { Plan } from '../faults/plan.ts'
@@ -43,6 +45,7 @@ export class World {
   readonly database: Database
   readonly leases: LeaseServer
   readonly broker: SimulatedBroker
+  readonly place: DeadLetterPlace
   readonly dice: Dice
   /** Index by process; undefined between two lives. */
   readonly members: (Member | undefined)[] = []
@@ -63,6 +66,8 @@ export class World {
     this.audit.database = this.database
     this.leases = new LeaseServer(scheduler, servers, this.audit)
     this.broker = this.#createBroker()
+    const onLetter = (letter: DeadLetter): void => this.audit.acks.deadLettered(letter)
+    this.place = new DeadLetterPlace({ scheduler, servers, onLetter })
     this.#tables = new TableWatch(this.database, this.audit, plan)
     for (let index = 0; index < plan.processes; index += 1) this.start(index)
   }
@@ -95,6 +100,7 @@ export class World {
     const consumer = new Consumer({
       guard,
       broker: this.broker,
+      place: this.place,
       link: links.broker,
       life,
       audit: this.audit,

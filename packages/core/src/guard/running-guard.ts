@@ -46,7 +46,7 @@ export class RunningGuard implements GuardPort {
     this.#breaker = createBreaker(options.runtime)
     this.#openStores = createStoreOpener(options, call, this.#breaker)
     this.#inFlight = createInFlight(options.runtime)
-    this.#publisher = createDeadLetterPublisher(options)
+    this.#publisher = createDeadLetterPublisher(options, this.#closing.signal)
   }
 
   async open(): Promise<void> {

@@ -65,7 +65,8 @@ export class MemoryStore {
     const letter = this.#letterAt(ref)
     if (letter === undefined) return { kind: 'gone' }
     if (this.#isPublished(ref)) return { kind: 'already' }
-    if (this.isBeingPublished(ref)) return { kind: 'held' }
+    const isLocked = ref.kind === 'event' && this.tables.locks.holderOf(ref.id) !== undefined
+    if (isLocked || this.isBeingPublished(ref)) return { kind: 'held' }
     this.#change(ref, { publishing })
     return { kind: 'taken', token: publishing.token, letter }
   }

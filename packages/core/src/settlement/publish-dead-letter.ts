@@ -45,11 +45,16 @@ export interface DeadLetterPublisher {
   idle(): Promise<unknown>
 }
 
-export function createDeadLetterPublisher(options: ResolvedOptions): DeadLetterPublisher {
+/** @param closing - Aborted when the guard closes: late confirmations are not recorded any more. */
+export function createDeadLetterPublisher(
+  options: ResolvedOptions,
+  closing: AbortSignal = new AbortController().signal,
+): DeadLetterPublisher {
   const notes = new WeakMap<Settlement, PendingDeadLetter>()
   const publishers = new Map<string, Publish>()
   const places = new WeakMap<Publish, PlaceCalls>()
-  const publishing = new Set<Promise<unknown>>()
+  const running = new Set<Promise<unknown>>()
+  const shared = { options, closing, running }
   const placeOf = (publish: Publish): PlaceCalls => {
     const place = places.get(publish) ?? new PlaceCalls(publish, options.runtime)
     places.set(publish, place)
@@ -67,9 +72,9 @@ export function createDeadLetterPublisher(options: ResolvedOptions): DeadLetterP
       const place = placeOf(publish)
       const attempt =
         session !== undefined && ref !== undefined
-          ? publishRecorded({ options, place, session }, ref)
+          ? publishRecorded({ ...shared, place, session }, ref)
           : publishUnrecorded(options, place, { ...note, outcome: note.outcome })
-      return track(publishing, attempt)
+      return track(running, attempt)
     },
     register: (source, publish) => {
       const name = nameOf(source)
@@ -82,9 +87,9 @@ export function createDeadLetterPublisher(options: ResolvedOptions): DeadLetterP
       const publish = publishers.get(nameOf(delivery.source))
       if (publish === undefined) return undefined
       const place = placeOf(publish)
-      return track(publishing, publishRecorded({ options, place, session }, ref))
+      return track(running, publishRecorded({ ...shared, place, session }, ref))
     },
-    idle: () => Promise.allSettled(publishing),
+    idle: () => Promise.allSettled(running),
   }
 }
 
@@ -94,6 +99,9 @@ interface Publishing {
   readonly options: ResolvedOptions
   readonly place: PlaceCalls
   readonly session: Session
+  readonly closing: AbortSignal
+  /** Closing waits for them. */
+  readonly running: Set<Promise<unknown>>
 }
 
 /** Takes the right in a short transaction, calls the broker while nothing is locked, and records the confirmation. */
@@ -134,7 +142,7 @@ interface Right {
 }
 
 async function ended(
-  { options, session }: Publishing,
+  { closing, options, running, session }: Publishing,
   call: CallEnd,
   { ref, token }: Right,
 ): Promise<DeadLetterAnswer> {
@@ -152,9 +160,10 @@ async function ended(
       return notCalled(options, ref, call.error)
     case 'late': {
       // The right is kept until its time is over, because the broker may still take the dead letter.
-      const late = call.answer.then((isConfirmed) =>
-        session.endPublishing(ref, token, isConfirmed ? 'published' : 'failed'),
-      )
+      const late = call.answer.then(async (isConfirmed) => {
+        const end = isConfirmed ? 'published' : 'failed'
+        if (!closing.aborted) await track(running, session.endPublishing(ref, token, end))
+      })
       late.catch((error: unknown) => {
         const fields = { consumer: options.consumer, eventId: ref.id, err: describeError(error) }
         options.logger.debug(fields, 'the late end of publishing a dead letter was not recorded')
