@@ -20,7 +20,7 @@ export const GROUPS = {
       'guard/processing guard/take-off transaction/batch transaction/batch-state',
       'transaction/bisect transaction/transaction transaction/stored-state transaction/verdict',
       'transaction/after-failure transaction/bisect-queue transaction/release-later settlement/outcome settlement/retry-rule transaction/pending-event',
-      'settlement/publish-dead-letter lease/renew lease/claim lease/complete concurrency/backoff',
+      'settlement/publish-dead-letter settlement/place-calls lease/renew lease/claim lease/complete concurrency/backoff',
       'concurrency/in-flight concurrency/breaker identity/identify',
     ]
       .join(' ')

@@ -218,6 +218,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'T26-late-publisher-marks',
     trap: 'T26',
     what: 'a publisher that answers late marks the dead letter of a later death as published',
+    isSlow: true,
     edits: [
       {
         file: 'memory/store.ts',

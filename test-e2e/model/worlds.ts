@@ -1,0 +1,78 @@
+import { type EpochFaults, epochs, type Removal } from './epoch.ts'
+import type { Exploration, Model } from './explore.ts'
+import { explore } from './explore.ts'
+import { publishing } from './publishing.ts'
+import type { PublishingFaults, PublishingRules } from './publishing-state.ts'
+
+export interface World {
+  readonly name: string
+  /** What goes wrong in it; undefined if nothing may. */
+  readonly breaks?: string | undefined
+  /** Too large for every run of the tests. */
+  readonly isLarge?: boolean | undefined
+  readonly explore: () => Exploration
+}
+
+const RULES: PublishingRules = {
+  ...{ isExclusive: true, expires: true, comparesToken: true, marksAfter: true },
+  ...{
+    replayWaits: true,
+    redeliveryPublishes: true,
+    publishedSettles: true,
+    pollerPublishes: true,
+  },
+}
+const NONE: PublishingFaults = {
+  ...{ crash: 0, duplicate: 0, refuse: 0, hang: 0, slow: 0, replay: 0, discard: 0 },
+}
+
+const world = <State>(name: string, model: Model<State>, rest: Partial<World> = {}): World => ({
+  ...{ name, explore: () => explore(model) },
+  ...rest,
+})
+
+const letters = (
+  name: string,
+  faults: Partial<PublishingFaults>,
+  rest: Partial<World> = {},
+): World => world(`publishing: ${name}`, publishing(RULES, { ...NONE, ...faults }), rest)
+
+const without = (
+  rule: keyof PublishingRules,
+  breaks: string,
+  faults: Partial<PublishingFaults>,
+): World => {
+  const model = publishing({ ...RULES, [rule]: false }, { ...NONE, ...faults })
+  return world(`publishing: without ${rule}`, model, { breaks })
+}
+
+const removal = (how: Removal, breaks?: string, over: Partial<EpochFaults> = {}): World => {
+  const faults = { removals: 1, duplicates: 1, flushes: 1, ...over }
+  return world(`history: ${how}`, epochs(how, faults), { breaks })
+}
+
+const STUCK = 'nothing but a fault leads on to an end'
+const FALSE_DONE = 'a false done: acked without an effect'
+
+/** Small worlds of the protocol. Those that leave a rule out show what the rule is for. */
+export const WORLDS: readonly World[] = [
+  letters('crashes', { crash: 2, duplicate: 2 }),
+  letters('a place that refuses and hangs', { crash: 1, duplicate: 1, refuse: 1, hang: 1 }),
+  letters('replay', { hang: 1, slow: 1, replay: 1 }),
+  letters('discard', { crash: 1, hang: 1, slow: 1, duplicate: 1, discard: 1 }),
+  letters('replay and crash', { crash: 1, hang: 1, slow: 1, replay: 1 }, { isLarge: true }),
+  letters('two replays', { crash: 1, hang: 1, replay: 2 }, { isLarge: true }),
+  without('isExclusive', 'published by two at the same time', { duplicate: 1 }),
+  without('expires', STUCK, { crash: 1 }),
+  without('comparesToken', 'marked as published without a letter', { hang: 1, replay: 1 }),
+  without('marksAfter', 'marked as published without a letter', {}),
+  without('replayWaits', 'published as dead while it is waiting', { replay: 1 }),
+  without('redeliveryPublishes', 'acked while it is dead and not published', { crash: 1 }),
+  without('publishedSettles', 'published again', { duplicate: 1 }),
+  without('pollerPublishes', STUCK, { crash: 1, replay: 1 }),
+  removal('stopped', undefined, { removals: 2, duplicates: 2 }),
+  removal('removal-only', FALSE_DONE),
+  // Until the name is read again, for 5 s at most: so the documents ask to stop the consumers first.
+  removal('then-bump', FALSE_DONE),
+  removal('bump-then', FALSE_DONE),
+]
