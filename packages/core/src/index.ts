@@ -76,6 +76,13 @@ export type {
   LeaseStore,
 } from './model/lease-store.ts'
 export type {
+  DeadLetter,
+  DeadLetterRef,
+  Publish,
+  PublishingEnd,
+  PublishingRight,
+} from './model/dead-letter.ts'
+export type {
   BeginClaim,
   BeginRequest,
   Begun,
@@ -85,8 +92,6 @@ export type {
   ConsumerRegistration,
   CountAnswer,
   CountedEvent,
-  DeadLetter,
-  DeadLetterRef,
   DueEvent,
   Failure,
   IdentifiedEvent,
@@ -95,9 +100,6 @@ export type {
   InboxTransaction,
   DoneEvent,
   Known,
-  Publish,
-  PublishingEnd,
-  PublishingRight,
   Refusal,
   Release,
   SweepStep,

@@ -1,5 +1,5 @@
+import type { Publish } from '../model/dead-letter.ts'
 import type { GuardPort } from '../model/guard-port.ts'
-import type { Publish } from '../model/inbox.ts'
 
 /** Where dead messages go. */
 export type DeadLetterPlace =

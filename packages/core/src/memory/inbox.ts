@@ -1,5 +1,11 @@
 import { isOwnerLive } from '../model/attempt-rules.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
+import type {
+  DeadLetter,
+  DeadLetterRef,
+  PublishingEnd,
+  PublishingRight,
+} from '../model/dead-letter.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type {
   BeginRequest,
@@ -8,16 +14,12 @@ import type {
   ConsumerRegistration,
   CountAnswer,
   CountedEvent,
-  DeadLetter,
-  DeadLetterRef,
   DueEvent,
   Failure,
   IdentifiedEvent,
   Inbox,
   InboxSession,
   Known,
-  PublishingEnd,
-  PublishingRight,
   Refusal,
   Release,
   SweepStep,

@@ -8,7 +8,8 @@ import {
   openInbox,
   registration,
 } from '../fixtures/inbox.ts'
-import type { DeadLetterRef, IdentifiedEvent, InboxSession } from '../model/inbox.ts'
+import type { DeadLetterRef } from '../model/dead-letter.ts'
+import type { IdentifiedEvent, InboxSession } from '../model/inbox.ts'
 import { toDelivery } from './to-delivery.ts'
 
 async function burySomething(session: InboxSession<undefined>): Promise<IdentifiedEvent> {

@@ -5,9 +5,8 @@ import type {
   DeadLetterRef,
   PublishingEnd,
   PublishingRight,
-  Refusal,
-  VerdictAnswer,
-} from '../model/inbox.ts'
+} from '../model/dead-letter.ts'
+import type { Refusal, VerdictAnswer } from '../model/inbox.ts'
 import { messageHash } from '../model/message-hash.ts'
 import { toErrorText } from './attempts.ts'
 import { MemoryTables, type ProcessedEventRow, type Publishing } from './tables.ts'

@@ -1,7 +1,7 @@
 import type { EpochMs } from './brands.ts'
+import type { Publish } from './dead-letter.ts'
 import type { Delivery } from './delivery.ts'
 import { ConfigurationError } from './errors.ts'
-import type { Publish } from './inbox.ts'
 import type { Logger } from './logger.ts'
 import type { Runtime } from './runtime.ts'
 import type { DeferCause, Settlement } from './settlement.ts'

@@ -1,6 +1,7 @@
 import type { OwnerToken } from './brands.ts'
+import type { DeadLetterRef } from './dead-letter.ts'
 import type { GuardEvent } from './delivery.ts'
-import type { DeadLetterRef, IdentifiedEvent } from './inbox.ts'
+import type { IdentifiedEvent } from './inbox.ts'
 
 /** An event in flight: identified, and claimed if there is a lease store. */
 export interface InFlightEvent {

@@ -1,4 +1,5 @@
 import type { EventId, EventKey, Fingerprint, Json, OwnerToken } from './brands.ts'
+import type { DeadLetterRef, PublishingEnd, PublishingRight } from './dead-letter.ts'
 import type { Delivery } from './delivery.ts'
 import type { OncewardError } from './errors.ts'
 import type { Logger } from './logger.ts'
@@ -199,44 +200,6 @@ export interface Refusal {
   readonly error: unknown
   readonly key?: string | undefined
 }
-
-/** Identifies a dead letter: a dead-lettered event or a refused message. */
-export type DeadLetterRef =
-  | { readonly kind: 'event'; readonly id: EventId }
-  | { readonly kind: 'refused'; readonly id: string }
-
-/** The message that is published to a dead-letter queue. */
-export interface DeadLetter {
-  readonly ref: DeadLetterRef
-  readonly consumer: string
-  readonly key?: string | undefined
-  readonly reason: DeadLetterReason
-  readonly error?: string | undefined
-  readonly attempts: number
-  readonly firstFailedAt: Date
-  readonly lastFailedAt: Date
-  readonly delivery: Delivery
-}
-
-/**
- * Hands a dead letter to the broker. Resolves once the broker has confirmed it.
- *
- * One function stands for one dead-letter place: calls of the same function share the place's limits and its breaker.
- */
-export type Publish = (letter: DeadLetter) => Promise<void>
-
-/** The answer to taking the right to publish a dead letter. */
-export type PublishingRight =
-  | { readonly kind: 'taken'; readonly token: OwnerToken; readonly letter: DeadLetter }
-  /** It was published before. */
-  | { readonly kind: 'already' }
-  /** Another process has the right, and its time is not over. */
-  | { readonly kind: 'held' }
-  /** It is no longer a dead letter. */
-  | { readonly kind: 'gone' }
-
-/** How a call of {@link Publish} ended. `failed` gives the right back. */
-export type PublishingEnd = 'published' | 'failed'
 
 /** A stored delivery that the guard's own poller runs or publishes. */
 export interface DueEvent {

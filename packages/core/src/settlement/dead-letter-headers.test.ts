@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { EventId } from '../model/brands.ts'
-import type { DeadLetter } from '../model/inbox.ts'
+import type { DeadLetter } from '../model/dead-letter.ts'
 import { deadLetterHeaders } from './dead-letter-headers.ts'
 
 const letter: DeadLetter = {

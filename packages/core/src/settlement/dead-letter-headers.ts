@@ -1,4 +1,4 @@
-import type { DeadLetter } from '../model/inbox.ts'
+import type { DeadLetter } from '../model/dead-letter.ts'
 
 const ERROR_LENGTH = 1_024
 

@@ -1,5 +1,5 @@
 import { type EpochMs, type Json, toEpochMs } from '../model/brands.ts'
-import type { DeadLetterRef } from '../model/inbox.ts'
+import type { DeadLetterRef } from '../model/dead-letter.ts'
 import type {
   AbandonReason,
   DeadLetterReason,

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
 import { troubled } from '../fixtures/troubled.ts'
 import { toDelivery } from '../memory/index.ts'
+import type { DeadLetter, Publish } from '../model/dead-letter.ts'
 import { CommitUnknownError, FatalError } from '../model/errors.ts'
 import { portOf } from '../model/guard-port.ts'
-import type { DeadLetter, Publish } from '../model/inbox.ts'
 
 const named = (name: string) => toDelivery(name, { messageId: name })
 const suspect = (name: string) => ({ ...named(name), redelivered: true })

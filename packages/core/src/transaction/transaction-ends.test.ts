@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest'
 import { type TroubledSetUp, type Troubles, troubled, troubledBatch } from '../fixtures/troubled.ts'
 import { memoryLeases, toDelivery } from '../memory/index.ts'
+import type { DeadLetterRef } from '../model/dead-letter.ts'
 import { FatalError, type OncewardError, StoreUnavailableError } from '../model/errors.ts'
-import type { DeadLetterRef, TransactionStatus } from '../model/inbox.ts'
+import type { TransactionStatus } from '../model/inbox.ts'
 
 const LATEST_START_MS = 4_000
 const DEADLINE_MS = 60_000
