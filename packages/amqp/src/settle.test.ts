@@ -135,7 +135,10 @@ test('a copy that is not confirmed is reported, and the message stays in hand', 
 test('a dead letter that cannot be published keeps its message, and only errors are reported', async () => {
   const kit = setUp('publish')
   const settling = (error?: Error) => {
-    const port = { publishDeadLetter: async () => ({ kind: 'retry', error }) as const }
+    const port = {
+      publishDeadLetter: async () =>
+        ({ kind: 'retry', cause: 'dead-letter-place-down', error }) as const,
+    }
     return settle({ ...kit.context, port }, kit.receive(), dead)
   }
   // Another process is publishing it right now.

@@ -68,10 +68,14 @@ test('a message whose dead letter cannot be published now comes back', async () 
   const settling = (publishDeadLetter: SettleContext['port']['publishDeadLetter']) =>
     settle({ ...kit.context, port: { publishDeadLetter } }, record, dead)
   // Without an error another process is publishing it right now.
-  expect(await settling(async () => ({ kind: 'retry' }))).toEqual(later)
+  expect(await settling(async () => ({ kind: 'retry', cause: 'publishing-elsewhere' }))).toEqual(
+    later,
+  )
   expect(kit.logged).toEqual([])
   const error = new Error('no leader')
-  expect(await settling(async () => ({ kind: 'retry', error }))).toEqual(later)
+  expect(
+    await settling(async () => ({ kind: 'retry', cause: 'dead-letter-place-down', error })),
+  ).toEqual(later)
   expect(await settling(() => Promise.reject(error))).toEqual(later)
   const fields = { topic: 'orders', partition: 0, offset: '41', err: error }
   expect(kit.logged).toMatchObject([

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { Queues } from './fixtures/queues.ts'
 import { consumeSqs } from './index.ts'
 
-const DEAD = 12
+const DEAD = 6
 const keysOf = (name: string, count: number): string[] =>
   Array.from({ length: count }, (_, n) => `${name}-${n}`)
 

@@ -98,7 +98,9 @@ test('a dead letter that cannot be published keeps its message, and only errors 
   const kit = setUp('publish')
   const answering = (error?: Error): SettleContext => ({
     ...kit.context,
-    port: { publishDeadLetter: async () => ({ kind: 'retry', error }) },
+    port: {
+      publishDeadLetter: async () => ({ kind: 'retry', cause: 'dead-letter-place-down', error }),
+    },
   })
   expect(await settle(answering(), received(), dead)).toBe(NOW_MS + 18_000)
   expect(kit.logged).toEqual([])
