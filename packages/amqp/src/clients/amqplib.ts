@@ -164,7 +164,7 @@ export interface Outgoing {
 /** Identifies a returned message: its event comes before the confirm and carries no other id (A2). */
 export const PUBLISH_ID = 'x-onceward-publish-id'
 
-/** The guard keeps the row of a dead letter locked for as long. */
+/** No longer than the guard waits for a dead letter. */
 const CONFIRM_MS = 10_000
 const OPEN_MS = 10_000
 

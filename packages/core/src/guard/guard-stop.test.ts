@@ -57,7 +57,7 @@ test('close lets the running handler end and returns the other deliveries', asyn
   await closed
 })
 
-// Red when close waits only for handlers: the pool is closed next, while the dead letter holds a row lock.
+// Red when close waits only for handlers: the pool is closed next, and the confirmation of the dead letter is not recorded.
 test('close waits until the dead letters of its last runs are published', async () => {
   const gate = Promise.withResolvers<void>()
   const { guard } = setUp(() => {

@@ -50,7 +50,7 @@ test('a replayed event that is dead-lettered again is published once by the next
   const decode = (): void => {
     decoded += 1
   }
-  const { replayed, poll, published } = await setUp(
+  const { replayed, poll, idle, published } = await setUp(
     () => {
       throw new FatalError('still broken')
     },
@@ -60,9 +60,32 @@ test('a replayed event that is dead-lettered again is published once by the next
   expect(await poll()).toBe(1)
   expect(published).toEqual([])
   expect(await poll()).toBe(1)
+  await idle()
   expect(published).toEqual([ref])
   expect(await poll()).toBe(0)
   expect(decoded).toBe(1)
+})
+
+// Red when the poller waits for the broker: one place that hangs stops the parked events of the whole consumer.
+test('a dead-letter place that hangs does not stop parked events', async () => {
+  const { replayed, poll, published, ran } = await setUp(
+    ({ key }) => {
+      if (key === dying.key) throw new FatalError('still broken')
+    },
+    {},
+    () => new Promise(() => undefined),
+  )
+  const dying = newEvent()
+  const ref = await replayed(dying)
+  await poll()
+  const next = newEvent()
+  await replayed(next)
+  expect(await poll()).toBe(2)
+  expect(ran.map(([key]) => key)).toEqual([dying.key, next.key])
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(published).toEqual([ref])
+  // Its right to publish is not over.
+  expect(await poll()).toBe(0)
 })
 
 test('a parked event that is in flight in this process is left for later; the others run', async () => {

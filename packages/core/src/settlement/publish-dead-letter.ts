@@ -69,12 +69,15 @@ export function createDeadLetterPublisher(
     publish: async (settlement, publish, session) => {
       const note = notes.get(settlement)
       if (note?.outcome.kind !== 'dead') return { kind: 'already' }
-      const { ref } = note.outcome
+      const { delivery, outcome } = note
+      const { ref } = outcome
       const place = placeOf(publish)
+      // The delivery is in hand, so the dead letter is made from it and not from the row.
+      const toWhole: ToWhole = (letter) => ({ ...letter, delivery })
       const attempt =
         session !== undefined && ref !== undefined
-          ? publishRecorded({ ...shared, place, session }, ref)
-          : publishUnrecorded(options, place, { ...note, outcome: note.outcome })
+          ? publishRecorded({ ...shared, place, session, toWhole }, ref)
+          : publishUnrecorded(options, place, { ...note, outcome })
       return track(running, attempt)
     },
     register: (source, publish) => {
@@ -88,7 +91,8 @@ export function createDeadLetterPublisher(
       const publish = publishers.get(nameOf(delivery.source))
       if (publish === undefined) return undefined
       const place = placeOf(publish)
-      return track(running, publishRecorded({ ...shared, place, session }, ref))
+      const toWhole: ToWhole = (letter) => letter
+      return track(running, publishRecorded({ ...shared, place, session, toWhole }, ref))
     },
     idle: () => Promise.allSettled(running),
   }
@@ -96,10 +100,14 @@ export function createDeadLetterPublisher(
 
 const nameOf = ({ broker, queue }: Delivery['source']): string => JSON.stringify([broker, queue])
 
+/** The dead letter with the delivery that is published. */
+type ToWhole = (letter: DeadLetter) => DeadLetter
+
 interface Publishing {
   readonly options: ResolvedOptions
   readonly place: PlaceCalls
   readonly session: Session
+  readonly toWhole: ToWhole
   readonly closing: AbortSignal
   /** Closing waits for them. */
   readonly running: Set<Promise<unknown>>
@@ -110,7 +118,7 @@ async function publishRecorded(
   publishing: Publishing,
   ref: DeadLetterRef,
 ): Promise<DeadLetterAnswer> {
-  const { options, place, session } = publishing
+  const { options, place, session, toWhole } = publishing
   const leave = await place.enter()
   if (leave === undefined) return notCalled(options, ref, place.error)
   try {
@@ -121,7 +129,7 @@ async function publishRecorded(
     // The right counts from before the call that took it. This process may have been frozen since.
     const leftMs = RIGHT_MS - (options.runtime.monotonic() - startedAtMs)
     if (leftMs < PUBLISH_BUDGET_MS) return again('publishing-elsewhere')
-    return await ended(publishing, await place.call(letter), { ref, token })
+    return await ended(publishing, await place.call(toWhole(letter)), { ref, token })
   } catch (error) {
     return notPublished(options, ref, { cause: 'store-error', error })
   } finally {
