@@ -17,7 +17,7 @@ export interface RedisLeasesOptions {
   readonly namespace?: string | undefined
   /**
    * How long Redis remembers processed events with an inbox, ms: at least this, at most twice as long. PostgreSQL
-   * remembers them for the whole dedup window. Without an inbox Redis must do so, and a shorter value is refused.
+   * remembers them for the whole dedup window, and Redis never longer: half the window is used if this is more. Without an inbox Redis must do so, and a shorter value is refused.
    * @defaultValue 3600000
    */
   readonly rememberDoneMs?: number | undefined

@@ -30,8 +30,8 @@ async function keyOf(consumer: string, order: string, namespace: string): Promis
 
 /** The namespace of a guard beside an inbox, which contains the identity of the Postgres history. */
 async function boundNamespace(): Promise<string> {
-  const [key = ''] = await client.keys('{o:onceward.*}g')
-  return /^{o:(.*):..}g$/.exec(key)?.[1] ?? ''
+  const [key = ''] = await client.keys('{o:onceward.*}m*')
+  return /^{o:(.*):..}m/.exec(key)?.[1] ?? ''
 }
 
 function listener() {
