@@ -1,16 +1,7 @@
-import type { Runtime } from '../model/runtime.ts'
-
-/** Calls the listener once waiting is pointless. The returned function unsubscribes. */
-export type OnStop = (onStop: () => void) => () => void
-
-/** Releases the slot. A second call does nothing. */
-export type Release = () => void
+import type { Release, Wait } from '../model/runtime.ts'
 
 /** What ends the wait for a slot, and which queue the waiter joins. */
-export interface SlotWait {
-  readonly stop?: OnStop | undefined
-  /** Maximum wait, ms on the clock of the runtime. */
-  readonly limit?: { readonly runtime: Runtime; readonly ms: number } | undefined
+export interface SlotWait extends Wait {
   /** The waiter comes before all waiters without this mark. */
   readonly first?: boolean | undefined
 }

@@ -1,4 +1,4 @@
-import type { OnStop } from './semaphore.ts'
+import type { OnStop } from '../model/runtime.ts'
 
 /** Time that handlers have to end after a drain has aborted their signals, ms. */
 export const ABORT_GRACE_MS = 2_000

@@ -6,6 +6,7 @@ import type { InFlightEvent } from '../model/in-flight-event.ts'
 import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
 import { runBatch } from '../transaction/batch.ts'
 import type { Engine } from '../transaction/engine.ts'
+import { takeSlot } from './take-slot.ts'
 
 /** Maximum number of events in one shared transaction (design.md §9). */
 const LARGEST_BATCH = 100
@@ -68,17 +69,18 @@ function runLane(run: InboxRun, lane: readonly InFlightEvent[]): Promise<void> {
 }
 
 async function runInSlot(run: InboxRun, batch: readonly InFlightEvent[]): Promise<void> {
-  const { slots } = run.engine
-  const release = slots.tryAcquire() ?? (await slots.acquire({ stop: run.signals.whenStopping }))
-  if (release === undefined) {
-    const outcome: Outcome = { kind: 'abandoned', reason: 'closing' }
-    for (const member of batch) run.onOutcome(member, outcome, undefined)
+  const { engine, signals } = run
+  const { runtime } = engine.options
+  const slot =
+    engine.slots.tryAcquire() ?? (await takeSlot({ slots: engine.slots, runtime, signals }))
+  if (typeof slot !== 'function') {
+    for (const member of batch) run.onOutcome(member, slot, undefined)
     return
   }
   try {
     await runBatch(run, batch)
   } finally {
-    release()
+    slot()
   }
 }
 
