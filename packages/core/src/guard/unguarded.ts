@@ -100,7 +100,9 @@ async function begin(run: Unguarded): Promise<Ended> {
     const claim = { kind: 'none' } as const
     const begun = await engine.session.begin({ claim, waitMs: 0, budgetMs: deadlineMs })
     if (begun.kind !== 'open') throw new Error('A transaction without a claim did not open.')
-    return await runInTransaction(run, begun.transaction)
+    const ended = await runInTransaction(run, begun.transaction)
+    if (ended.outcome.kind !== 'abandoned') engine.breaker.succeeded()
+    return ended
   } catch (error) {
     engine.breaker.failed(error)
     const delayMs = engine.heldBackoff.nextMs(member.event.id)
