@@ -52,6 +52,14 @@ export function pauseMs(
   return baseMs / 2 + Math.floor(random() * longestMs)
 }
 
+/**
+ * A wait that a store answered, within `[0, mostMs]`. A store whose clock was set back, or a store with a defect, must
+ * not hold an event for a day or for ever.
+ */
+export function clampedMs(answeredMs: number, mostMs: number): number {
+  return answeredMs <= mostMs ? Math.max(0, answeredMs) : mostMs
+}
+
 const FIRST_DELAY_MS = 1_000
 
 const LONGEST_DELAY_MS = 30_000
