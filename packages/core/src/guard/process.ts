@@ -1,4 +1,4 @@
-import { toLanes } from '../concurrency/lanes.ts'
+import { inTurns, toLanes, WAITING_LANES } from '../concurrency/lanes.ts'
 import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { type Claimed, claimLeases } from '../lease/claim.ts'
 import { completeLease } from '../lease/complete.ts'
@@ -24,9 +24,11 @@ export async function processDeliveries(
   const received = isPromise(receiving) ? await receiving : receiving
   for (const { index, outcome, key } of received.decided)
     processing.observe(index, outcome, { key })
-  const keyless = received.unguarded.map((each) => processWithoutKey(processing, each))
   const keyed = processGroups(processing, received.groups)
-  await (keyless.length === 0 ? keyed : Promise.all([keyed, ...keyless]))
+  if (received.unguarded.length === 0) return keyed
+  const turns = { width: processing.stores.slots.size, stop: processing.signals.whenStopping }
+  const keyless = inTurns(received.unguarded, turns, (each) => processWithoutKey(processing, each))
+  await Promise.all([keyed, keyless])
 }
 
 /** Steps 2 to 5 for events that this process has in flight only once. */
@@ -130,7 +132,9 @@ async function processBesideFlights(
   const free = groups.filter((group) => !waitingGroups.has(group))
   await Promise.all([
     free.length === 0 ? undefined : processEvents(processing, free),
-    ...waiting.map((lane) => waitForFlights(processing, lane)),
+    inTurns(waiting, { width: WAITING_LANES, stop: processing.signals.whenStopping }, (lane) =>
+      waitForFlights(processing, lane),
+    ),
   ])
 }
 

@@ -1,4 +1,4 @@
-import { chunks, toLanes } from '../concurrency/lanes.ts'
+import { chunks, inTurns, toLanes, WAITING_LANES } from '../concurrency/lanes.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { Claimed, Leases } from '../lease/claim.ts'
 import { isHeldElsewhere, waitForHolder } from '../lease/wait-for-holder.ts'
@@ -42,10 +42,12 @@ export function runWithInbox(
   if (!entries.some(isWaiting)) return runEvents(run, concludeClaimed(run, entries))
   const lanes = toLanes(entries, ({ member }) => member.lane)
   const waiting = lanes.filter((lane) => lane.some(isWaiting))
-  const free = lanes.filter((lane) => !waiting.includes(lane)).flat()
+  const free = lanes.filter((lane) => !lane.some(isWaiting)).flat()
   return Promise.all([
     runEvents(run, concludeClaimed(run, free)),
-    ...waiting.map((lane) => waitAndRun(run, leases, lane)),
+    inTurns(waiting, { width: WAITING_LANES, stop: run.signals.whenStopping }, (lane) =>
+      waitAndRun(run, leases, lane),
+    ),
   ])
 }
 
@@ -55,7 +57,9 @@ function runEvents(run: InboxRun, members: readonly InFlightEvent[]): Promise<un
   const [only] = lanes
   return only !== undefined && lanes.length === 1
     ? runLane(run, only)
-    : Promise.all(lanes.map((lane) => runLane(run, lane)))
+    : inTurns(lanes, { width: run.engine.slots.size, stop: run.signals.whenStopping }, (lane) =>
+        runLane(run, lane),
+      )
 }
 
 async function runInBatches(run: InboxRun, members: readonly InFlightEvent[]): Promise<void> {

@@ -1,8 +1,8 @@
-import { toLanes } from '../concurrency/lanes.ts'
+import { inTurns, toLanes, WAITING_LANES } from '../concurrency/lanes.ts'
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { type Claimed, type Leases, unrecordedConflict } from '../lease/claim.ts'
-import { waitForHolder } from '../lease/wait-for-holder.ts'
+import { isHeldElsewhere, waitForHolder } from '../lease/wait-for-holder.ts'
 import type { Json } from '../model/brands.ts'
 import { LeaseLostError, StoreUnavailableError } from '../model/errors.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
@@ -49,7 +49,14 @@ export async function runWithoutInbox(
 ): Promise<void> {
   const entries = members.map((member, index) => ({ member, claimed: claims[index] as Claimed }))
   const lanes = toLanes(entries, ({ member }) => member.lane)
-  await Promise.all(lanes.map((lane) => runLane(run, lane)))
+  const isWaiting = (lane: readonly Entry[]): boolean =>
+    lane.some(({ claimed }) => isHeldElsewhere(claimed))
+  const free = lanes.filter((lane) => !isWaiting(lane))
+  const stop = run.signals.whenStopping
+  await Promise.all([
+    inTurns(free, { width: run.stores.slots.size, stop }, (lane) => runLane(run, lane)),
+    inTurns(lanes.filter(isWaiting), { width: WAITING_LANES, stop }, (lane) => runLane(run, lane)),
+  ])
 }
 
 async function runLane(run: WithoutInbox, lane: readonly Entry[]): Promise<void> {
