@@ -11,13 +11,11 @@ const structure = [
   'test-e2e/repository/landing.test.ts',
 ]
 
-/** They load both processors, or measure what a neighbour would change: nothing runs beside them. */
+/** They load both processors, or read the process list of the machine: nothing runs beside them. */
 const alone = [
   'test-e2e/simulation/**/*.test.ts',
   'test-e2e/soak/**/*.test.ts',
-  'test-e2e/crash/rounds.test.ts',
   'test-e2e/repository/demo.test.ts',
-  'test-e2e/behaviour/**/{storm,outage,outages}.test.ts',
 ]
 
 const endToEnd = { globalSetup, testTimeout: 180_000, hookTimeout: 180_000 }
@@ -55,7 +53,7 @@ const config: ViteUserConfig = defineConfig({
           sequence: { groupOrder: 1 },
         },
       },
-      // Files that mostly wait: two at a time, each with servers, ports and directories of its own.
+      // Files that mostly wait: three at a time, each with servers, ports and directories of its own.
       {
         ...resolution,
         test: {
@@ -63,6 +61,7 @@ const config: ViteUserConfig = defineConfig({
           name: 'e2e',
           include: ['test-e2e/**/*.test.ts'],
           exclude: [...structure, ...alone],
+          maxWorkers: 3,
           sequence: { groupOrder: 2 },
         },
       },

@@ -1,7 +1,9 @@
 -- Roles for a database that onceward shares with others. Run once, after `migrate`, as the owner of the tables:
 --   psql -v schema=onceward -f least-privilege.sql
--- The owner migrates; consumers and operators need no DDL, and neither can rewrite what was done.
--- Grant the roles to the logins of your services and people: `grant onceward_consumer to billing`.
+-- The owner migrates, and the rules below do not bind the owner. Consumers and operators need no DDL.
+-- Grant the roles to the logins of your services and people: `grant onceward_consumer to billing`. Give every service
+-- and every person a login of their own: the rules tell them apart by the login of the session.
+-- A test runs under these roles, for every sentence below.
 
 -- Roles belong to the whole server: for a second database on it, leave these two lines out.
 create role onceward_consumer;
@@ -9,23 +11,111 @@ create role onceward_operator;
 
 grant usage on schema :"schema" to onceward_consumer, onceward_operator;
 
--- A guard: claims, verdicts, dead letters, sweep.
+-- A consumer belongs to the login that registers it first. To give it to another: `update onceward.consumers set owner = …`
+-- as the owner of the tables. Members of the owning role share its consumers.
+
+-- From here on a role without a policy sees no rows of these tables. The owner of the tables and superusers see all.
+alter table :"schema".processed_events enable row level security;
+alter table :"schema".failed_events enable row level security;
+alter table :"schema".refused_messages enable row level security;
+alter table :"schema".event_results enable row level security;
+alter table :"schema".consumers enable row level security;
+alter table :"schema".audit enable row level security;
+
+---- A guard: claims, verdicts, dead letters, sweep.
 grant select on :"schema".migrations to onceward_consumer;
 grant select, insert, update, delete
-  on :"schema".processed_events, :"schema".failed_events, :"schema".refused_messages, :"schema".event_results,
-    :"schema".leases
+  on :"schema".processed_events, :"schema".failed_events, :"schema".refused_messages, :"schema".event_results
   to onceward_consumer;
-grant select, insert, update on :"schema".consumers to onceward_consumer;
+grant execute on function :"schema".event_id(text, text, text), :"schema".my_consumers() to onceward_consumer;
+
+-- It reads, writes and deletes its own dead letters, failures and refused messages, and nobody else's.
+create policy consumer on :"schema".failed_events to onceward_consumer
+  using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
+create policy consumer on :"schema".refused_messages to onceward_consumer
+  using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
+
+-- It sees which events are known: hashes, times and states. It writes only its own, and deletes only its own and those
+-- that any guard may sweep: done, and older than the dedup window of their consumer.
+create policy consumer_reads on :"schema".processed_events for select to onceward_consumer using (true);
+create policy consumer_inserts on :"schema".processed_events for insert to onceward_consumer
+  with check (consumer_id = any ((select :"schema".my_consumers())::integer[]));
+create policy consumer_updates on :"schema".processed_events for update to onceward_consumer
+  using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
+create policy consumer_deletes on :"schema".processed_events for delete to onceward_consumer
+  using (
+    consumer_id = any ((select :"schema".my_consumers())::integer[])
+    or state = 'd' and processed_at < now() - (
+      select c.dedup_window_ms * interval '1 millisecond' from :"schema".consumers c where c.id = consumer_id
+    )
+  );
+
+-- The result of an event follows its row: nobody reads, writes or deletes another consumer's, except to sweep it.
+create policy consumer on :"schema".event_results to onceward_consumer
+  using (exists (
+    select from :"schema".processed_events p join :"schema".consumers c on c.id = p.consumer_id
+    where p.event_id = event_results.event_id and (
+      p.consumer_id = any ((select :"schema".my_consumers())::integer[])
+      or p.state = 'd' and p.processed_at < now() - c.dedup_window_ms * interval '1 millisecond'
+    )
+  ))
+  with check (exists (
+    select from :"schema".processed_events p
+    where p.event_id = event_results.event_id
+      and p.consumer_id = any ((select :"schema".my_consumers())::integer[])
+  ));
+
+-- It sees which consumers there are, and registers and changes only its own. It cannot give itself another's.
+grant select on :"schema".consumers to onceward_consumer;
+grant insert (name, dedup_window_ms, fingerprint_rule) on :"schema".consumers to onceward_consumer;
+grant update (dedup_window_ms, fingerprint_rule, seen_at) on :"schema".consumers to onceward_consumer;
+create policy consumer_reads on :"schema".consumers for select to onceward_consumer using (true);
+create policy consumer_inserts on :"schema".consumers for insert to onceward_consumer with check (owner = session_user);
+create policy consumer_updates on :"schema".consumers for update to onceward_consumer
+  using (id = any ((select :"schema".my_consumers())::integer[]));
+
+-- It reads the settings, and moves the place of the sweep, which all guards share.
 grant select on :"schema".settings to onceward_consumer;
 grant update (sweep_cursor) on :"schema".settings to onceward_consumer;
-grant execute on function :"schema".event_id(text, text, text), :"schema".claim_leases(json) to onceward_consumer;
 
--- deadLetters(pool): list, show, replay, discard. No inserts: an operator cannot claim that an event is done.
+-- Only for `postgresLeases`. Leases have no consumer, so all guards that use them trust each other: leave these two out
+-- if nobody does.
+grant select, insert, update, delete on :"schema".leases to onceward_consumer;
+grant execute on function :"schema".claim_leases(json) to onceward_consumer;
+
+-- What this does not prevent: a consumer that computes the event id of another consumer's event can take that id for
+-- itself, and the other one's event is then taken for a duplicate. Services that are hostile to each other need
+-- a schema each: `migrate(pool, { schema })`.
+
+---- deadLetters(pool): list, show, replay, discard; and forgetHistory(pool) after a restore.
 grant select
   on :"schema".migrations, :"schema".processed_events, :"schema".failed_events, :"schema".refused_messages,
     :"schema".event_results, :"schema".consumers, :"schema".audit
   to onceward_operator;
-grant update on :"schema".processed_events, :"schema".failed_events, :"schema".refused_messages to onceward_operator;
+grant execute on function :"schema".event_id(text, text, text), :"schema".forget_history() to onceward_operator;
+create policy operator_reads on :"schema".event_results for select to onceward_operator using (true);
+create policy operator_reads on :"schema".consumers for select to onceward_operator using (true);
+create policy operator_reads on :"schema".audit for select to onceward_operator using (true);
+create policy operator_reads on :"schema".processed_events for select to onceward_operator using (true);
+create policy operator_reads on :"schema".failed_events for select to onceward_operator using (true);
+create policy operator_reads on :"schema".refused_messages for select to onceward_operator using (true);
+
+-- An operator makes a dead event wait for a run, and changes nothing else about it: it cannot claim that an event is done,
+-- make a done event run again, or insert or delete one.
+grant update (state) on :"schema".processed_events to onceward_operator;
+create policy operator_replays on :"schema".processed_events for update to onceward_operator
+  using (state = 'x') with check (state = 'w');
+
+-- It changes dead letters, because replaying and discarding do, so it is trusted with the message that a replay runs. It
+-- cannot change the failures of events that are not dead.
+grant update on :"schema".failed_events, :"schema".refused_messages to onceward_operator;
+create policy operator_replays on :"schema".failed_events for update to onceward_operator
+  using (reason is not null) with check (true);
+create policy operator_replays on :"schema".refused_messages for update to onceward_operator using (true);
 grant delete on :"schema".refused_messages to onceward_operator;
-grant insert on :"schema".audit to onceward_operator;
-grant execute on function :"schema".event_id(text, text, text) to onceward_operator;
+create policy operator_discards on :"schema".refused_messages for delete to onceward_operator using (true);
+
+-- It writes in `audit` what it did, in the name of its login and of nobody else (so leave out the option `by`), and can
+-- neither change nor delete what is written.
+grant insert (who, action, target, consumer_id, why) on :"schema".audit to onceward_operator;
+create policy operator_writes on :"schema".audit for insert to onceward_operator with check (who = session_user);

@@ -72,7 +72,7 @@ export const GROUPS = {
  */
 export const TEXT_TESTS = {
   lua: [
-    integration('redis', ['lease-store', 'marks']),
+    integration('redis', ['lease-store', 'marks', 'hostile-marks']),
     integration('redis', ['model']),
     integration('redis', ['conformance', 'doctor']),
   ],

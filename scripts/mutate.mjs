@@ -11,7 +11,7 @@ const stryker = join(directory, 'node_modules/@stryker-mutator/core/bin/stryker.
 const NAMES = [...Object.keys(GROUPS), ...Object.keys(TEXT_TESTS)]
 
 /**
- * `npm run mutate -- [group[/file] …]`, for example `core/machine sqs lua`; all groups by default.
+ * `npm run mutate -- [group[/file] …]`, for example `core/state-machine sqs lua`; all groups by default.
  *
  * Changes the code in small ways and runs the tests on each: a change that no test notices must stand, with the
  * reason why it makes no difference, in mutation/survivors.json.

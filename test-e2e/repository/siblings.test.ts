@@ -18,51 +18,51 @@ const TRAP = /^(?:traps? )?[A-Z]\d+(?:(?:, | and )[A-Z]\d+)*: /
 
 /** What an adapter promises under another title, by file and title, or why it cannot promise it. */
 const ELSEWHERE: Readonly<Record<string, string | readonly [string, string]>> = {
-  'kafka: a dead letter that cannot be published stays, and only an error is reported': [
+  'kafka: a dead letter that cannot be published keeps its message, and only errors are reported': [
     'packages/kafka/src/settle.test.ts',
-    'a dead letter that cannot be published now comes back',
+    'a message whose dead letter cannot be published now comes back',
   ],
-  'kafka: a drain settles what runs and has the rest back for another consumer within a second': [
+  'kafka: a drain gives unstarted messages back while the running handler still runs': [
     'packages/kafka/src/handlers.int.test.ts',
-    'a drain ends what runs, commits it, leaves the rest, and leaves the group at once',
+    'a drain finishes and commits running records, leaves the others, and leaves the group at once',
   ],
-  'kafka: a failed handler is run again, a fatal one becomes a dead letter with its reason': [
+  'kafka: a failed event is retried, and a fatally failed event is dead-lettered with its reason': [
     'packages/kafka/src/consume.int.test.ts',
-    'a dead letter has key, value and headers of the original, and the original is passed',
+    'a dead letter has key, value and headers of its record, and the record is passed',
   ],
-  'kafka: a guard of batches waits a little for them to fill':
-    'There is no such wait: a fetch is a batch already.',
-  'kafka: a missing queue is named at the start, also the one for dead letters': [
-    'packages/kafka/src/start.int.test.ts',
-    'K24: %s that does not exist is told at the start',
-  ],
-  'kafka: a poison in the queue does not hold up the others': [
+  'kafka: a batch guard has a linger time': 'There is no such wait: a fetch is a batch already.',
+  'kafka: the start fails with the name of a queue that does not exist, the dead-letter queue included':
+    [
+      'packages/kafka/src/start.int.test.ts',
+      'K24: the start fails with the name of %s that does not exist',
+    ],
+  'kafka: poison messages do not stop other messages from being processed': [
     'test-e2e/behaviour/kafka/partitions.test.ts',
-    'a poison leaves the others at least four fifths of their deliveries',
+    'poison messages leave the others at least four fifths of the deliveries',
   ],
-  'kafka: a queue is not its own dead-letter queue': [
+  'kafka: a queue cannot be its own dead-letter queue': [
     'packages/kafka/src/options.test.ts',
-    'dead letters in a circle',
+    'a dead-letter topic that is consumed',
   ],
-  'kafka: a server that is killed and restarted finds its consumer again': [
+  'kafka: the consumer recovers from a server that is killed and restarted': [
     'packages/kafka/src/recovery.int.test.ts',
     'K13, K20: after %s and a restart every event has run once, without help',
   ],
-  'kafka: ends handlers that run, settles them, and returns at once what was not begun': [
+  'kafka: a drain finishes and settles running handlers, and returns unstarted messages at once': [
     'packages/kafka/src/clients/partition-batches.test.ts',
-    'a stop ends what runs, commits it, and gives the rest back unread',
+    'a stop finishes and commits running records, and leaves the others unread',
   ],
-  'kafka: gives the message back, but not that of another broker or of a stored delivery': [
+  'kafka: the original message is returned, except for other brokers and stored deliveries': [
     'packages/kafka/src/delivery.test.ts',
-    'a record becomes a delivery',
+    'a delivery contains everything that Kafka knows of a record, and gives the record back',
   ],
-  'kafka: no hot loop: a copy of an event that runs for five seconds comes at most three times': [
+  'kafka: an event that runs for five seconds is redelivered at most three times: no hot loop': [
     'test-e2e/behaviour/brokers/acceptance.test.ts',
     'an event that is in progress elsewhere for 5 s is delivered at most three times',
   ],
-  'kafka: what was in hand when the store went away is run again as soon as it is back': [
+  'kafka: messages in hand during a store outage run again as soon as the store is back': [
     'packages/kafka/src/clients/partition-batches.test.ts',
-    'while the store is down one record asks, the others wait, and kafkajs goes on',
+    'one record probes a store that is down, the others wait, and kafkajs continues',
   ],
 }
 

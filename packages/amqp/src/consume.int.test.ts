@@ -24,13 +24,13 @@ const fast = { drainMs: 2_000 } satisfies Partial<ConsumeAmqpOptions>
 const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
 const TYPES: readonly QueueType[] = ['classic', 'quorum']
 
-/** Nothing is ready, and nothing in hand. */
+/** No message is ready, and none in hand. */
 async function isEmpty(queue: string, consumption: Consumption): Promise<boolean> {
   return (await broker.ready(queue)) === 0 && consumption.health().inFlight === 0
 }
 
-describe.each(TYPES)('of a %s queue', (type) => {
-  test('processes each message once and leaves the queue empty, copies included', async () => {
+describe.each(TYPES)('a consumer of a %s queue', (type) => {
+  test('processes each message once, copies included, and empties the queue', async () => {
     const queue = await broker.create(type)
     const keys = keysOf(200)
     await broker.send(queue, [...keys, ...keys.slice(0, 50)])
@@ -44,7 +44,7 @@ describe.each(TYPES)('of a %s queue', (type) => {
     expect(runs.toSorted()).toEqual(keys.toSorted())
   })
 
-  test('a failed handler is run again, a fatal one becomes a dead letter with its reason', async () => {
+  test('a failed event is retried, and a fatally failed event is dead-lettered with its reason', async () => {
     const queue = await broker.create(type)
     const dead = await broker.create(type)
     const attempts: Record<string, number> = {}
@@ -76,7 +76,7 @@ describe.each(TYPES)('of a %s queue', (type) => {
   })
 })
 
-test('a batch guard shares its calls between receives', async () => {
+test('a batch guard processes each message once and empties the queue', async () => {
   const queue = await broker.create()
   const keys = keysOf(200)
   await broker.send(queue, keys)
@@ -89,7 +89,7 @@ test('a batch guard shares its calls between receives', async () => {
   expect(runs.toSorted()).toEqual(keys.toSorted())
 })
 
-test('a wait longer than a hold goes through the delay queue, with everything its publisher gave it', async () => {
+test('a wait longer than the hold time goes through the delay queue and keeps all properties of the message', async () => {
   const queue = await broker.create()
   const seen: unknown[] = []
   const guard = guardOf(
@@ -135,7 +135,7 @@ test('a wait longer than a hold goes through the delay queue, with everything it
   expect(headers).toEqual(original)
 })
 
-test('no hot loop: a copy of an event that runs for five seconds comes at most three times', async () => {
+test('an event that runs for five seconds is redelivered at most three times: no hot loop', async () => {
   const queue = await broker.create('quorum')
   const inbox = memoryInbox()
   const gate = Promise.withResolvers<void>()
@@ -158,7 +158,7 @@ test('no hot loop: a copy of an event that runs for five seconds comes at most t
   expect(deliveries).toBeLessThanOrEqual(4)
 })
 
-test('a poison in the queue does not hold up the others', async () => {
+test('poison messages do not stop other messages from being processed', async () => {
   const queue = await broker.create()
   const done: string[] = []
   const guard = guardOf(
@@ -178,7 +178,7 @@ test('a poison in the queue does not hold up the others', async () => {
   })
 })
 
-test('a drain settles what runs and has the rest back for another consumer within a second', async () => {
+test('a drain gives unstarted messages back while the running handler still runs', async () => {
   const queue = await broker.create()
   const gate = Promise.withResolvers<void>()
   let running = 0
@@ -193,9 +193,8 @@ test('a drain settles what runs and has the rest back for another consumer withi
   const consumption = await consumeAmqp(open, guard, { queue, drainMs: 20_000 })
   await until(() => running === 1 && consumption.health().inFlight === 10)
   const drained = consumption.drain()
-  const startedAt = performance.now()
-  await until(async () => (await broker.ready(queue)) === 9, { deadlineMs: 1_000 })
-  expect(performance.now() - startedAt).toBeLessThan(1_000)
+  // While the handler runs, long before `drainMs` is over.
+  await until(async () => (await broker.ready(queue)) === 9)
   gate.resolve()
   await drained
   expect(await broker.ready(queue)).toBe(9)
@@ -203,7 +202,7 @@ test('a drain settles what runs and has the rest back for another consumer withi
   expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0, settleFailures: 0 })
 })
 
-test('a missing queue is named at the start, also the one for dead letters', async () => {
+test('the start fails with the name of a queue that does not exist, the dead-letter queue included', async () => {
   const queue = await broker.create()
   const guard = guardOf(() => undefined)
   const missing = `${queue}-missing`

@@ -9,7 +9,7 @@ const queue = 'orders'
 const ack: Settlement = { kind: 'ack', by: 'processed' }
 const closing: Settlement = { kind: 'abandon', reason: 'closing' }
 
-test('consumes on a channel of its own, with the prefetch, and never without acks', async () => {
+test('the consumer uses its own channel, with the prefetch and never with noAck', async () => {
   const { connection, consumption } = await consuming({ prefetch: 7, consumer: { priority: 3 } })
   expect(connection.named('prefetch')).toEqual([{ name: 'prefetch', args: [7] }])
   expect(connection.named('consume')).toEqual([
@@ -19,7 +19,7 @@ test('consumes on a channel of its own, with the prefetch, and never without ack
   expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 0 })
 })
 
-test('all that one turn of the event loop brings is one call of the guard, up to the free slots', async () => {
+test('messages of one turn of the event loop go into one call of the guard, up to the free slots', async () => {
   const { connection, clock, batches, handed } = await consuming()
   connection.consuming.deliver('a', 'b', 'c', 'd', 'e')
   await clock.advance(0)
@@ -29,7 +29,7 @@ test('all that one turn of the event loop brings is one call of the guard, up to
   expect(batches).toEqual([4, 1])
 })
 
-test('a guard of batches waits at most five milliseconds for one to fill', async () => {
+test('a batch guard waits at most five milliseconds for a batch to fill', async () => {
   const { connection, clock, batches } = await consuming(
     { batch: { size: 3 } },
     { concurrency: 2, transaction: 'batch' },
@@ -44,9 +44,9 @@ test('a guard of batches waits at most five milliseconds for one to fill', async
   expect(batches).toEqual([2, 3])
 })
 
-// Red when order keys are left to the guard alone: two calls of it know nothing of each other.
+// Red when order keys are left to the guard alone: two calls of the guard do not know each other's messages.
 
-test('messages of one order key never run in two calls at once', async () => {
+test('messages with the same order key never run in two calls at once', async () => {
   const { connection, clock, handed } = await consuming()
   const ordered = (key: string, deliveryTag: number) =>
     connection.consuming.callback?.(
@@ -64,8 +64,8 @@ test('messages of one order key never run in two calls at once', async () => {
   expect(keys()).toEqual(['a', 'c', 'b'])
 })
 
-// Red when slots are filled one by one: two calls of the guard know nothing of each other's lanes.
-test('a guard with ordering keys of its own has one call at a time, of all that is in hand', async () => {
+// Red when slots are filled one by one: two calls of the guard do not know each other's lanes.
+test('a guard with its own ordering keys gets one call at a time, with all messages in hand', async () => {
   const { connection, clock, handed, batches } = await consuming({}, { lanesAreUsers: true })
   connection.consuming.deliver('a', 'b', 'c', 'd', 'e')
   await clock.advance(0)
@@ -80,7 +80,7 @@ test('a guard with ordering keys of its own has one call at a time, of all that 
   expect(batches).toEqual([5, 2])
 })
 
-test('a start does not wait for ever for a connection that recovers by itself', async () => {
+test('the start waits only a limited time for a connection that recovers by itself', async () => {
   const made = handMadeGuard()
   const connection = new RecordingConnection()
   const there = Promise.withResolvers<unknown>()
@@ -98,7 +98,7 @@ test('a start does not wait for ever for a connection that recovers by itself', 
   expect(consumption.health()).toMatchObject({ state: 'running' })
 })
 
-test('a connection that comes when nobody wants it any more is closed', async () => {
+test('a connection that opens after the consumer has stopped is closed', async () => {
   const made = handMadeGuard()
   const connection = new RecordingConnection()
   const late = Promise.withResolvers<never>()
@@ -112,7 +112,7 @@ test('a connection that comes when nobody wants it any more is closed', async ()
   expect(connection.named('consume')).toEqual([])
 })
 
-test('health counts the settlements that did not reach the broker', async () => {
+test('health counts settlements that did not reach the broker', async () => {
   const { connection, consumption, clock, handed } = await consuming()
   connection.consuming.deliver('a', 'b')
   await clock.advance(0)
@@ -125,7 +125,7 @@ test('health counts the settlements that did not reach the broker', async () => 
   expect(consumption.health().settleFailures).toBe(1)
 })
 
-test('a guard that is closed under the consumer ends it, without a hot loop', async () => {
+test('closing the guard stops its consumer, without a hot loop', async () => {
   const { consumption, connection, clock, state } = await consuming()
   state.decide = () => closing
   connection.consuming.deliver('a')
@@ -135,7 +135,7 @@ test('a guard that is closed under the consumer ends it, without a hot loop', as
   expect(names).toEqual(['cancel', 'nack'])
 })
 
-test("publishes dead letters for the guard's poller", async () => {
+test("dead letters are published for the guard's poller", async () => {
   const { consumption, publishers } = await consuming({ deadLetter: { queue: 'orders.dead' } })
   expect([...publishers.keys()]).toEqual([queue])
   await consumption.drain()
@@ -145,7 +145,7 @@ test("publishes dead letters for the guard's poller", async () => {
   await rejecting.consumption.drain()
 })
 
-test('wrong options and wrong stores reject the start', async () => {
+test('invalid options and unusable stores make the start fail', async () => {
   const made = handMadeGuard()
   const connection = new RecordingConnection()
   const source = async () => connection.connection

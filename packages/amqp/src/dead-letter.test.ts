@@ -12,7 +12,7 @@ function letterOf(properties: Partial<ConsumeMessage['properties']> = {}): DeadL
   return deadLetterOf(toDelivery(message('a', {}, properties), 'orders'))
 }
 
-test('the content stays as it was, with its own properties and headers and those that say why', () => {
+test('a dead letter keeps content, properties and headers, and gets headers that give the reason', () => {
   const letter = letterOf({ contentType: 'application/json', headers: { trace: 't-1' } })
   expect(deadLetterMessage(letter, target)).toMatchObject({
     content: Buffer.from('{"key":"a"}'),
@@ -28,14 +28,14 @@ test('the content stays as it was, with its own properties and headers and those
   })
 })
 
-test('the reasons of an earlier death make room for those of this one', () => {
+test('the reason of an earlier dead letter is replaced', () => {
   const headers = { 'X-Onceward-Key': 'old', 'x-onceward-reason': 'attempts-spent' }
   const { options } = deadLetterMessage({ ...letterOf({ headers }), key: undefined }, target)
   expect(options.headers).toHaveProperty('x-onceward-reason', 'fatal')
   expect(options.headers).not.toHaveProperty('X-Onceward-Key')
 })
 
-test('a stored delivery is sent with the headers it was stored with', () => {
+test('a stored delivery is sent with its stored headers', () => {
   const { raw: _, ...delivery } = letterOf({ messageId: 'm-1' }).delivery
   const stored = { ...delivery, body: new Uint8Array(Buffer.from('{}')) }
   expect(deadLetterMessage({ ...letterOf(), delivery: stored }, target)).toMatchObject({
@@ -47,7 +47,7 @@ test('a stored delivery is sent with the headers it was stored with', () => {
   })
 })
 
-test('it goes to the queue, or through the exchange, and says what to declare where nobody takes it', async () => {
+test('a dead letter goes to the queue or through the exchange, and the error of an unroutable one says what to declare', async () => {
   const published: object[] = []
   const publish = async (outgoing: object): Promise<void> => void published.push(outgoing)
   await createPublisher({ publish }, target)(letterOf())

@@ -18,7 +18,7 @@ export function createPublisher(
   return (letter) => publisher.publish(deadLetterMessage(letter, target))
 }
 
-/** The original message with its properties and headers, and with the headers that say why it is dead. */
+/** The original message with its properties and headers, and with the headers that give the reason. */
 export function deadLetterMessage(letter: DeadLetter, target: DeadLetterTarget): Outgoing {
   const { delivery } = letter
   const message = amqpMessage(delivery)

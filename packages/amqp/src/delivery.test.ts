@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { amqpMessage, copyOptions, deferralHeader, storedOptions, toDelivery } from './delivery.ts'
 import { message } from './fixtures/recording-channel.ts'
 
-test('says everything that RabbitMQ knows of a message', () => {
+test('a delivery contains everything that RabbitMQ knows of a message', () => {
   const received = message(
     'k-1',
     { redelivered: true, exchange: 'shop', routingKey: 'orders.placed' },
@@ -51,14 +51,14 @@ test.each([
   ['the first delivery', false, undefined, 1],
   ['a redelivery of a classic queue', true, undefined, 2],
   ['a redelivery of a quorum queue', true, 4, 5],
-])('counts %s', (_what, redelivered, count, expected) => {
+])('the delivery count of %s is right', (_what, redelivered, count, expected) => {
   const headers = count === undefined ? {} : { 'x-delivery-count': count }
   const delivery = toDelivery(message('k', { redelivered }, { headers }), 'orders')
   expect(delivery).toMatchObject({ deliveryCount: expected, redelivered })
 })
 
-// Red when the message id stands alone: two publishers that count from one lose each other's events.
-test('a message id bears the application that gave it', () => {
+// Red when the key is only the message id: two publishers that count from one would lose events.
+test('the key of a message id includes the application that set it', () => {
   const idOf = (properties: object) =>
     messageId()({ ...toDelivery(message('k', {}, properties), 'orders'), payload: undefined })
   expect(idOf({ messageId: '1' })).toBe('1')
@@ -70,7 +70,7 @@ test('a message id bears the application that gave it', () => {
 })
 
 test.each(['cloudEvents:', 'cloudEvents_', 'ce-', 'ce_'])(
-  'a CloudEvent in headers that begin with %s has its key',
+  'a CloudEvent with headers that begin with %s gets its key',
   (prefix) => {
     const headers = { [`${prefix}source`]: '/shop', [`${prefix}id`]: Buffer.from('e-1') }
     const delivery = toDelivery(message('k', {}, { headers }), 'orders')
@@ -83,7 +83,7 @@ test.each([
   [1_700_000_000_123, '2023-11-14T22:13:20.123Z'],
   [0, undefined],
   [1e300, undefined],
-])('a timestamp of %d is %s', (timestamp, expected) => {
+])('a timestamp of %d means %s', (timestamp, expected) => {
   const delivery = toDelivery(message('k', {}, { timestamp }), 'orders')
   expect(delivery.producedAt?.toISOString()).toBe(expected)
 })
@@ -108,7 +108,7 @@ const original = message(
   },
 )
 
-test('a copy bears what it may, and beside it what AMQP would act on', () => {
+test('a copy keeps the properties it may keep, and moves those that AMQP would act on to headers', () => {
   expect(copyOptions(original, { extra: 1 })).toEqual({
     contentType: 'application/json',
     priority: 3,
@@ -126,7 +126,7 @@ test('a copy bears what it may, and beside it what AMQP would act on', () => {
 })
 
 // Red when x-death or the delivery count of a copy is carried on: brokers go on counting, or do not (A9).
-test('trap A9: a deferred copy comes back as the message that it was', () => {
+test('trap A9: a deferred copy returns as the message that it was', () => {
   const { headers, ...properties } = copyOptions(original, deferralHeader(2))
   const back = message('k', { exchange: '', routingKey: 'orders' }, {
     ...properties,
@@ -150,7 +150,7 @@ test('trap A9: a deferred copy comes back as the message that it was', () => {
   })
 })
 
-test('a stored delivery is published with what was stored of it', () => {
+test('a stored delivery is published with its stored properties', () => {
   const live = toDelivery(message('k', {}, { messageId: 'm-1', appId: 'shöp' }), 'orders')
   const { raw: _, ...stored } = live
   expect(amqpMessage(stored)).toBeUndefined()
@@ -162,7 +162,7 @@ test('a stored delivery is published with what was stored of it', () => {
   expect(storedOptions({ ...stored, messageId: '12:34' }, {})).toMatchObject({ messageId: '12:34' })
 })
 
-test('gives the message back, but not that of another broker or of a stored delivery', () => {
+test('the original message is returned, except for other brokers and stored deliveries', () => {
   const delivery = toDelivery(message('k'), 'orders')
   expect(amqpMessage(delivery)).toBe(delivery.raw)
   expect(amqpMessage({ ...delivery, raw: undefined })).toBeUndefined()

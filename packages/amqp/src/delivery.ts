@@ -15,7 +15,7 @@ export interface Received {
 
 type Headers = Readonly<Record<string, unknown>>
 
-/** Properties of the original that AMQP would change or refuse on a copy; the copy carries them as headers. */
+/** Properties of the original that AMQP would change or refuse on a copy; the copy has them as headers. */
 const CARRIED = {
   exchange: 'x-onceward-exchange',
   routingKey: 'x-onceward-routing-key',
@@ -76,8 +76,8 @@ export const createAccept =
   }
 
 /**
- * The message that a delivery was made of, with the exchange, routing key and headers that its publisher gave it,
- * also after a stay in a delay queue; undefined for another broker's and for stored deliveries.
+ * The original message of a delivery, with the exchange, routing key and headers that its publisher gave it,
+ * also after a stay in a delay queue; undefined for other brokers and for stored deliveries.
  */
 export function amqpMessage(delivery: Delivery): ConsumeMessage | undefined {
   const { raw, source } = delivery

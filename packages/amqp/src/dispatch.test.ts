@@ -11,7 +11,7 @@ import { createSettleContext } from './settle.ts'
 
 const ack: Settlement = { kind: 'ack', by: 'processed' }
 
-/** Messages in hand whose deliveries, settlements and time the test decides. */
+/** A dispatcher for which the test decides deliveries, settlements and time. */
 function setUp(guard: Partial<GuardSettings> = {}, options: Partial<ConsumeAmqpOptions> = {}) {
   const made = handMadeGuard(guard)
   const { port, clock } = made
@@ -60,7 +60,7 @@ function setUp(guard: Partial<GuardSettings> = {}, options: Partial<ConsumeAmqpO
   return { ...made, ...world, dispatcher, take, run, settle, later }
 }
 
-test('all that comes in one turn is one call, and what becomes free in one turn too', async () => {
+test('messages that arrive in one turn go into one call, and so do slots that become free in one turn', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.take(['a', 'b', 'c', 'd', 'e'])
   expect([kit.batches, kit.dispatcher.inFlight]).toEqual([[], 5])
@@ -76,8 +76,8 @@ test('all that comes in one turn is one call, and what becomes free in one turn 
   ])
 })
 
-// Red when the end of one frees the order: its follower could overtake another that runs.
-test('messages of an order wait until the last one of it that runs has ended', async () => {
+// Red when the end of one message frees the ordering key: a later one could overtake another that still runs.
+test('messages of an ordering key wait until the last running one of that key has ended', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.take(['a1', 'a2'])
   await kit.clock.advance(0)
@@ -93,11 +93,11 @@ test('messages of an order wait until the last one of it that runs has ended', a
   expect(kit.run()).toEqual(['a1', 'a2', 'b1', 'a3'])
 })
 
-test('an order has one slot, however many messages it has', async () => {
+test('an ordering key occupies one slot, however many messages it has', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.take(['a1', 'a2', 'b1', 'c1', 'a3'])
   await kit.clock.advance(0)
-  // What stands behind the one that has no slot waits with it.
+  // Messages behind one without a slot wait with it.
   expect(kit.run()).toEqual(['a1', 'a2', 'b1'])
   kit.settle('a1')
   await kit.clock.advance(0)
@@ -107,7 +107,7 @@ test('an order has one slot, however many messages it has', async () => {
   expect(kit.run().slice(3)).toEqual(['c1'])
 })
 
-test('a call has no more messages than a batch, and a fuller one is waited for', async () => {
+test('a call has at most one batch of messages, and an incomplete batch waits to fill', async () => {
   const kit = setUp({ concurrency: 4, transaction: 'batch' }, { batch: { size: 3, lingerMs: 10 } })
   kit.take(['a', 'b', 'c', 'd'])
   await kit.clock.advance(0)
@@ -116,7 +116,7 @@ test('a call has no more messages than a batch, and a fuller one is waited for',
   expect(kit.batches).toEqual([3])
   await kit.clock.advance(1)
   expect(kit.batches).toEqual([3, 1])
-  // A window that is over says nothing about the next one.
+  // The next window is independent of an earlier one.
   kit.take(['e'])
   await kit.clock.advance(9)
   expect(kit.batches).toEqual([3, 1])
@@ -125,14 +125,14 @@ test('a call has no more messages than a batch, and a fuller one is waited for',
   expect([kit.batches, kit.clock.timers]).toEqual([[3, 1, 3], 0])
 })
 
-test('a guard of batches has as many calls at once as it has slots', async () => {
+test('a batch guard has as many concurrent calls as slots', async () => {
   const kit = setUp({ concurrency: 2, transaction: 'batch' }, { batch: { size: 2 } })
   kit.take(['a', 'b', 'c', 'd', 'e', 'f'])
   await kit.clock.advance(0)
   expect(kit.batches).toEqual([2, 2])
 })
 
-test('a batch waits for its order too, and others go before it', async () => {
+test('a batch waits for the ordering keys of its messages, and other messages run first', async () => {
   const kit = setUp({ concurrency: 4, transaction: 'batch' }, { batch: { size: 2, lingerMs: 10 } })
   kit.take(['a1', 'b'])
   await kit.clock.advance(0)
@@ -147,7 +147,7 @@ test('a batch waits for its order too, and others go before it', async () => {
   expect(kit.run().slice(5)).toEqual(['a2'])
 })
 
-test('half of the prefetch may wait for its time, all of it for the store, and nothing in a drain', async () => {
+test('half of the prefetch may be held for a retry time, all of it for the store, and nothing during a drain', async () => {
   const kit = setUp({ concurrency: 4 }, { prefetch: 4 })
   kit.take(['a', 'b'])
   await kit.clock.advance(0)
@@ -168,14 +168,14 @@ test('half of the prefetch may wait for its time, all of it for the store, and n
   ])
 })
 
-test('what is held comes again as another delivery, once more counted', async () => {
+test('a held message is redelivered with a higher delivery count', async () => {
   const kit = setUp()
   kit.take(['a'])
   await kit.clock.advance(0)
   for (const count of [1, 2, 3]) {
     const redelivered = count > 1
     expect(kit.handed.at(-1)?.delivery).toMatchObject({ redelivered, deliveryCount: count })
-    // An event that is busy is asked for after one second, then two, then four, and a tenth.
+    // A busy event is tried again after one second, then two, then four, each plus a tenth.
     kit.settle('a', { kind: 'defer', reason: 'in-progress', until: kit.clock.nowMs as never })
     await kit.clock.advance(2 ** (count - 1) * 1_100 - 1)
     expect(kit.handed).toHaveLength(count)
@@ -184,7 +184,7 @@ test('what is held comes again as another delivery, once more counted', async ()
   }
 })
 
-test('a store that is back has all at once that waited for a second, the rest when it has', async () => {
+test('messages that waited a second for the store run when it is back, the others after their second', async () => {
   const kit = setUp({ concurrency: 3 })
   kit.take(['a', 'b', 'c'])
   await kit.clock.advance(0)
@@ -201,7 +201,7 @@ test('a store that is back has all at once that waited for a second, the rest wh
   expect(kit.run().slice(3)).toEqual(['a'])
   await kit.clock.advance(1)
   expect(kit.run().slice(3)).toEqual(['a', 'b'])
-  // What waits for its own time goes on waiting.
+  // A message that waits for its retry time continues to wait.
   await kit.clock.advance(2_299)
   expect(kit.run().slice(3)).toEqual(['a', 'b'])
   kit.settle('a')
@@ -211,7 +211,7 @@ test('a store that is back has all at once that waited for a second, the rest wh
   expect(kit.clock.timers).toBe(0)
 })
 
-test('what is held does not keep the process alive', async () => {
+test('held messages do not keep the process alive', async () => {
   const kit = setUp()
   kit.clock.asked.length = 0
   kit.take(['a'])
@@ -221,7 +221,7 @@ test('what is held does not keep the process alive', async () => {
   expect(kit.clock.asked).toEqual([{ delayMs: 700, keepAlive: false }])
 })
 
-test('a channel that is gone takes with it what it brought, and nothing else', async () => {
+test('a closed channel drops only its own messages', async () => {
   const kit = setUp({ concurrency: 2 })
   const other = kit.newChannel()
   kit.take(['a'])
@@ -244,7 +244,7 @@ test('a channel that is gone takes with it what it brought, and nothing else', a
   expect([kit.dispatcher.inFlight, kit.clock.timers]).toEqual([3, 0])
 })
 
-test('a clear gives back what is not begun and what is held, and nothing that runs', async () => {
+test('a clear returns unstarted and held messages, and no running ones', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.take(['a', 'b', 'c', 'd'])
   await kit.clock.advance(0)
@@ -272,7 +272,7 @@ test('a clear gives back what is not begun and what is held, and nothing that ru
   expect([kit.run().length, kit.dispatcher.inFlight]).toEqual([3, 0])
 })
 
-test('a clear ends the window of a batch', async () => {
+test('a clear ends the linger time of a batch', async () => {
   const kit = setUp({ transaction: 'batch' }, { batch: { size: 3, lingerMs: 10 } })
   kit.take(['a'])
   kit.stop.abort()
@@ -282,7 +282,7 @@ test('a clear ends the window of a batch', async () => {
   expect(kit.connection.settled()).toEqual([['nack', 1, false, true]])
 })
 
-test('after a stop nothing is begun and nothing held, and handlers have its signals', async () => {
+test('after a stop no message is started or held, and handlers get its signals', async () => {
   const kit = setUp({ concurrency: 1 })
   kit.take(['a', 'b'])
   await kit.clock.advance(0)

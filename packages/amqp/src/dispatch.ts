@@ -19,7 +19,7 @@ interface Hold {
   readonly cancel: () => void
 }
 
-/** A held message waits this long before it asks a store that is said to be back again. */
+/** A held message waits this long before it probes a store that is reported as available again. */
 const REST_MS = 1_000
 
 export interface DispatcherOptions {
@@ -29,13 +29,13 @@ export interface DispatcherOptions {
   readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
   /** The settlement is stored. */
   readonly onKnown: (settlement: Settlement) => void
-  /** The broker was told, or the message is held. */
+  /** The broker has the settlement, or the message is held. */
   readonly onSettled: (channel: DeliveryChannel) => void
 }
 
 /**
- * The messages in hand, from the delivery until the broker was told: decides which of them run now. The prefetch bounds
- * how many there are.
+ * The messages in hand, from the delivery until their settlement. Decides which of them run now. The prefetch limits
+ * their number.
  */
 export class Dispatcher {
   readonly #options: DispatcherOptions
@@ -90,7 +90,7 @@ export class Dispatcher {
     }
   }
 
-  /** Forgets the messages of a channel that closed, unless they run: the broker has them back. */
+  /** Drops the unstarted messages of a closed channel, because the broker has them back. */
   drop(channel: DeliveryChannel): void {
     this.#buffer.takeBack((received) => received.channel === channel)
     for (const received of [...this.#held.keys()].filter((each) => each.channel === channel)) {
@@ -98,7 +98,7 @@ export class Dispatcher {
     }
   }
 
-  /** Gives back everything that the guard has not been handed. */
+  /** Returns all messages that were not handed to the guard. */
   clear(): void {
     const unstarted = [...this.#buffer.takeBack(), ...this.#held.keys()]
     for (const received of unstarted) this.#release(received)
@@ -130,7 +130,7 @@ export class Dispatcher {
     return { groups: [...groups.values()], considered: size + blocked.length, blocked }
   }
 
-  /** Where the guard finds the lanes itself, all messages may share one, so one call at a time may run. */
+  /** If the guard finds the lanes itself, all messages may share one lane, so only one call at a time may run. */
   #orderOf({ delivery }: Received): string | undefined {
     return this.#options.port.settings.lanesAreUsers ? '' : delivery.orderingKey
   }
@@ -162,7 +162,7 @@ export class Dispatcher {
       this.#release(received)
       const { delivery, rounds } = received
       const deliveryCount = (delivery.deliveryCount ?? 1) + 1
-      // Its run may have begun.
+      // The earlier run may have started.
       const again = { ...delivery, redelivered: true, deliveryCount }
       this.take({ ...received, delivery: again, rounds: rounds + 1 })
     }

@@ -22,7 +22,7 @@ function facts(
 
 const limited = { 'x-queue-type': 'quorum', 'x-delivery-limit': 3 }
 
-test('a plain durable queue is fine', () => {
+test('a durable queue with default settings gives no warning', () => {
   expect(queueFindings(shape(), facts())).toEqual({ problems: [], warnings: [] })
 })
 
@@ -35,8 +35,8 @@ test.each([
   expect(queueFindings(found, facts()).problems.join()).toContain(expected)
 })
 
-// Red when the limit is looked at alone: with somewhere to go nothing is dropped.
-test('trap T22: a delivery limit is fine with somewhere to go', () => {
+// Red when only the limit is checked: with a dead-letter destination nothing is dropped.
+test('trap T22: a delivery limit is accepted if dead letters have a destination', () => {
   const withExchange = shape({ ...limited, 'x-dead-letter-exchange': 'dead' })
   expect(queueFindings(withExchange, facts()).problems).toEqual([])
   expect(queueFindings(shape(limited), facts({ deadLetterPolicy: true })).problems).toEqual([])
@@ -45,14 +45,14 @@ test('trap T22: a delivery limit is fine with somewhere to go', () => {
   expect(queueFindings(unlimited, facts()).problems).toEqual([])
 })
 
-test('the limit of 20 that RabbitMQ 4 gives every quorum queue deserves a look', () => {
+test('the delivery limit of 20 that RabbitMQ 4 gives quorum queues by default gives a warning', () => {
   const quorum = shape({ 'x-queue-type': 'quorum' })
   expect(queueFindings(quorum, facts({}, [4, 2])).warnings.join()).toContain('limit of 20')
   expect(queueFindings(quorum, facts({}, [3, 13])).warnings).toEqual([])
   expect(queueFindings(shape(), facts({}, [4, 2])).warnings).toEqual([])
 })
 
-test("a queue that is not durable, and 'dlx' without one to be seen, deserve a look", () => {
+test("a queue that is not durable gives a warning, and so does 'dlx' without a visible exchange", () => {
   const found = queueFindings(shape({}, { durable: false }), facts({ deadLetter: 'dlx' }))
   expect(found.problems).toEqual([])
   expect(found.warnings.join()).toMatch(/not durable.*the broker drops dead messages/s)

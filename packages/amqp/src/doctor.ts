@@ -24,7 +24,7 @@ export interface Surroundings {
  * Checks the queue and the dead-letter place before the first delivery and declares the delay queues. Answers what a
  * later connection has to declare again.
  *
- * @throws {@link ConfigurationError} when the settings cannot work. Any other error is the client's and may pass.
+ * @throws {@link ConfigurationError} when the settings cannot work. Other errors are the client's and may pass.
  */
 export async function examine({ connection, settings, logger }: Surroundings): Promise<Levels> {
   const { queue } = settings

@@ -5,7 +5,7 @@ import { consuming } from './fixtures/consuming.ts'
 const ack: Settlement = { kind: 'ack', by: 'processed' }
 const closing: Settlement = { kind: 'abandon', reason: 'closing' }
 
-test('ends handlers that run, settles them, and returns at once what was not begun', async () => {
+test('a drain finishes and settles running handlers, and returns unstarted messages at once', async () => {
   const { consumption, connection, handed, hooks, clock } = await consuming({}, { concurrency: 2 })
   connection.consuming.deliver('a', 'b', 'c', 'd')
   await clock.advance(0)
@@ -30,7 +30,7 @@ test('ends handlers that run, settles them, and returns at once what was not beg
   expect(clock.timers).toBe(0)
 })
 
-test('aborts the signals of handlers that need longer than the drain time', async () => {
+test('a drain aborts the signals of handlers that exceed the drain time', async () => {
   const { consumption, connection, hooks, handed, clock } = await consuming()
   connection.consuming.deliver('a')
   await clock.advance(0)
@@ -39,14 +39,14 @@ test('aborts the signals of handlers that need longer than the drain time', asyn
   expect(hooks[0]?.abort?.aborted).toBe(true)
   await clock.advance(2_000)
   await drained
-  // It goes back with its channel; telling it on a channel that is closed would be an error.
+  // The message returned with its channel. A settlement on a closed channel would be an error.
   handed[0]?.settle(ack)
   await clock.advance(0)
   expect(connection.settled()).toEqual([])
   expect(consumption.health().settleFailures).toBe(1)
 })
 
-test('a handler that fails in a drain has its message in a delay queue, not back at once', async () => {
+test('the message of a handler that fails during a drain goes to a delay queue, not back at once', async () => {
   const { consumption, connection, handed, clock, until } = await consuming()
   connection.consuming.deliver('a')
   await clock.advance(0)
@@ -58,7 +58,7 @@ test('a handler that fails in a drain has its message in a delay queue, not back
   expect(connection.settled()).toEqual([['ack', 1, false]])
 })
 
-test('what is held goes back at once in a drain', async () => {
+test('a drain returns held messages at once', async () => {
   const { consumption, connection, handed, clock, until } = await consuming()
   connection.consuming.deliver('a')
   await clock.advance(0)
@@ -69,7 +69,7 @@ test('what is held goes back at once in a drain', async () => {
   expect(clock.timers).toBe(0)
 })
 
-test('a drain gives up on a broker that does not answer', async () => {
+test('a drain ends although the broker does not answer', async () => {
   const { consumption, connection, clock } = await consuming()
   for (const name of ['cancel', 'close', 'connection.close']) {
     connection.answers.set(name, () => new Promise(() => undefined))
@@ -80,7 +80,7 @@ test('a drain gives up on a broker that does not answer', async () => {
   expect(clock.timers).toBe(0)
 })
 
-test('a signal drains, and drains are one and the same', async () => {
+test('aborting the signal drains, and all drains share one promise', async () => {
   const stop = new AbortController()
   const { consumption, connection } = await consuming({ signal: stop.signal })
   stop.abort()
@@ -91,7 +91,7 @@ test('a signal drains, and drains are one and the same', async () => {
   expect(connection.named('cancel')).toHaveLength(1)
 })
 
-test('a signal that is aborted already starts nothing', async () => {
+test('a signal that is already aborted starts nothing', async () => {
   const { consumption, opened } = await consuming({ signal: AbortSignal.abort() })
   await consumption.stopped
   expect(opened).toEqual([])

@@ -20,18 +20,18 @@ test.each([
   [coded('INTERNAL_ERROR', 541), 'other'],
   ['text', 'other'],
   [undefined, 'other'],
-])('%s is %s', (error, kind) => {
+])('the error %s is classified as %s', (error, kind) => {
   expect(classifyError(error).kind).toBe(kind)
 })
 
-test('every pause is bounded, and begins well below its bound', () => {
+test('every back-off is bounded, and starts well below its bound', () => {
   for (const { baseMs, maxMs } of Object.values(BACKOFF)) {
     expect(baseMs).toBeLessThanOrEqual(1_000)
     expect(maxMs).toBeLessThanOrEqual(30_000)
   }
 })
 
-test('knows when a client says that its connection is over', () => {
+test('errors that report a closed connection are recognised', () => {
   expect(isConnectionClosed(new Error('Connection closed (by client)'))).toBe(true)
   expect(isConnectionClosed(new Error('Connection closing'))).toBe(true)
   expect(isConnectionClosed(new Error('Channel closed'))).toBe(false)

@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import type { BackoffRange, ClassifiedError } from '@onceward/core/adapter'
+import { type BackoffRange, type ClassifiedError, shown } from '@onceward/core/adapter'
 
 /**
  * The meaning of a failed call to the broker.
@@ -89,20 +89,20 @@ export function classifyError(error: unknown): BrokerError {
   return { kind: KIND_OF_CODE.get(code) ?? byText ?? 'other', text }
 }
 
-/** Whether the client says that its connection is over for good. */
+/** Whether the error says that the connection is closed for good. */
 export function isConnectionClosed(error: unknown): boolean {
   return error instanceof Error && /^Connection clos(ed|ing)/.test(error.message)
 }
 
 export function queueMissing(option: string, queue: string): ConfigurationError {
   return new ConfigurationError(
-    `The queue of \`${option}\`, '${queue}', does not exist on this virtual host. Declare it, or correct the name.`,
+    `The queue of \`${option}\`, '${shown(queue)}', does not exist on this virtual host. Declare it, or correct the name.`,
   )
 }
 
 export function exchangeMissing(option: string, exchange: string): ConfigurationError {
   return new ConfigurationError(
-    `The exchange of \`${option}\`, '${exchange}', does not exist on this virtual host: messages sent there would ` +
+    `The exchange of \`${option}\`, '${shown(exchange)}', does not exist on this virtual host: messages sent there would ` +
       'be dropped. Declare it, or correct the name.',
   )
 }

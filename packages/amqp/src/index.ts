@@ -1,4 +1,10 @@
-export type { ConsumeOptions, Consumption, Health, RunOptions } from '@onceward/core'
+export type {
+  ConsumeOptions,
+  Consumption,
+  Health,
+  RunOptions,
+  WrappedConsumption,
+} from '@onceward/core'
 export type { AmqpChannel, AmqpConfirmChannel, AmqpConnection } from './client.ts'
 export { consumeAmqp } from './consume.ts'
 export { amqpMessage } from './delivery.ts'
@@ -10,4 +16,4 @@ export {
   type WrapAmqpOptions,
 } from './options.ts'
 export { assertRetryTopology } from './topology.ts'
-export { wrapAmqp } from './wrap.ts'
+export { type WrappedAmqp, wrapAmqp } from './wrap.ts'

@@ -32,7 +32,7 @@ test('the defaults', () => {
   })
 })
 
-test('a guard of batches waits a little for them to fill', () => {
+test('a batch guard has a linger time', () => {
   const batch = { ...settings, transaction: 'batch' as const }
   const resolved = resolveSettings({ queue }, batch)
   expect(resolved).toMatchObject({ prefetch: 200, batchSize: 100, lingerMs: DEFAULTS.lingerMs })
@@ -44,36 +44,36 @@ test('a guard of batches waits a little for them to fill', () => {
 test.each([
   ['no queue', {}, '`queue`'],
   ['a name that is too long for its delay queues', { queue: 'q'.repeat(250) }, 'at most 238 bytes'],
-  ['prefetch 0, which is no limit at all', { queue, prefetch: 0 }, '`prefetch`'],
+  ['prefetch 0, which means no limit', { queue, prefetch: 0 }, '`prefetch`'],
   ['noAck', { queue, noAck: true }, '`noAck`'],
   ['noAck of the consumer', { queue, consumer: { noAck: true } }, '`noAck`'],
-  ['levels that are none', { queue, retryLevelsMs: [] }, '`retryLevelsMs`'],
+  ['an empty list of levels', { queue, retryLevelsMs: [] }, '`retryLevelsMs`'],
   ['a level twice', { queue, retryLevelsMs: [1, 1] }, 'each level once'],
-  ['a level that is no integer', { queue, retryLevelsMs: [0.5] }, 'integer from 1'],
+  ['a level that is not an integer', { queue, retryLevelsMs: [0.5] }, 'integer from 1'],
   ['a hold of an hour', { queue, holdMs: 3_600_000 }, '`holdMs`'],
-  ['half a target', { queue, deadLetter: { exchange: 'x' } }, '`routingKey`'],
-  ['a dead-letter place that is none', { queue, deadLetter: 'redrive' }, "or 'dlx'"],
+  ['a target without its routing key', { queue, deadLetter: { exchange: 'x' } }, '`routingKey`'],
+  ['an unknown dead-letter place', { queue, deadLetter: 'redrive' }, "or 'dlx'"],
   ['a drain of a day', { queue, drainMs: 86_400_000 }, '`drainMs`'],
 ])('refuses %s', (_what, options, expected) => {
   expect(problemsOf(options)).toContain(expected)
 })
 
-test('without an inbox there must be a place for dead letters', () => {
+test('a guard without an inbox needs a place for dead letters', () => {
   expect(problemsOf({ queue }, { hasInbox: false })).toContain('`deadLetter`')
   expect(problemsOf({ queue, deadLetter: 'dlx' }, { hasInbox: false })).toBe('')
 })
 
-test('a queue is not its own dead-letter queue', () => {
+test('a queue cannot be its own dead-letter queue', () => {
   expect(problemsOf({ queue, deadLetter: { queue } })).toContain('come back for ever')
 })
 
-test('a handler may not outlast the consumer timeout of the server', () => {
+test('a handler cannot run longer than the consumer timeout of the server', () => {
   expect(problemsOf({ queue }, { deadlineMs: 1_700_000 })).toContain('consumer_timeout')
   const longer = { queue, consumerTimeoutMs: 3_600_000 }
   expect(problemsOf(longer, { deadlineMs: 1_700_000 })).toBe('')
 })
 
-test('names every problem at once, with rule, value, type and unit', () => {
+test('an error names every problem, with rule, value, type and unit', () => {
   expect(problemsOf({ queue: '', prefetch: -1, holdMs: '1' }).split('\n')).toEqual([
     'Expected `queue` to be a name of at most 238 bytes, got `` (string).',
     'Expected `holdMs` to be an integer from 0 to 60000, got `1` (string). Units are milliseconds.',

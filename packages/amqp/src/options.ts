@@ -2,6 +2,7 @@ import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
   CONSUME_NAMES,
   type GuardSettings,
+  isConnectionString,
   type KnownNames,
   quoted,
   RUN_DEFAULTS,
@@ -12,6 +13,7 @@ import {
   refuseUnknownOptions,
   resolveRunOptions,
   runOptionProblems,
+  shown,
 } from '@onceward/core/adapter'
 import type { Options } from 'amqplib'
 
@@ -23,9 +25,9 @@ export type DeadLetterTarget =
 export interface AmqpOptions {
   readonly queue: string
   /**
-   * Where dead messages go. A queue or an exchange: published there, confirmed, with headers that say why, then
-   * acked here. `'dlx'`: rejected, so that the queue's own dead-letter exchange takes them; without one the broker
-   * drops them. Left out: the record in `failed_events` is the place; required without an inbox.
+   * Where dead messages go. A queue or an exchange: published there with confirm and with headers that give the reason,
+   * then acked here. `'dlx'`: rejected, so that the queue's own dead-letter exchange takes them; without one the broker
+   * drops them. If omitted, they are only in the table `failed_events`. Required without an inbox.
    */
   readonly deadLetter?: DeadLetterTarget | 'dlx' | undefined
   /**
@@ -121,7 +123,7 @@ const CONSUMER_NAMES: KnownNames<ConsumeAmqpOptions> = {
   consumer: true,
   deadLetterPolicy: true,
 }
-/** `noAck` has an answer of its own, which says why it is refused. */
+/** `noAck` is refused with its own message, which says why. */
 function withoutNoAck<Options extends object>(options: Options): Options {
   if (Reflect.has(Object(options), 'noAck') !== true) return options
   const { noAck: _noAck, ...rest } = options as Options & { readonly noAck: unknown }
@@ -176,7 +178,8 @@ export function levelProblems(name: string, levels: unknown): readonly string[] 
 /** The problem of a name on the wire, if it has one; `reserved` bytes are appended to it. */
 export function nameProblems(name: string, value: unknown, reserved = 0): readonly string[] {
   const most = NAME_BYTES - reserved
-  if (typeof value === 'string' && value !== '' && Buffer.byteLength(value) <= most) return []
+  const isName = typeof value === 'string' && value !== '' && !isConnectionString(value)
+  if (isName && Buffer.byteLength(value) <= most) return []
   return [`Expected \`${name}\` to be a name of at most ${most} bytes, got ${quoted(value)}.`]
 }
 
@@ -230,13 +233,14 @@ function deadLetterProblems(options: ConsumeAmqpOptions, guard: GuardSettings): 
     return [`Expected \`deadLetter\` to be a target or 'dlx', got ${quoted(deadLetter)}.`]
   }
   if ('exchange' in deadLetter) {
-    return typeof deadLetter.exchange === 'string' && typeof deadLetter.routingKey === 'string'
+    const names: readonly unknown[] = [deadLetter.exchange, deadLetter.routingKey]
+    return names.every((name) => typeof name === 'string' && !isConnectionString(name))
       ? []
       : ['Expected `deadLetter` to have an `exchange` and a `routingKey`, both strings.']
   }
   if (deadLetter.queue !== queue) return nameProblems('deadLetter.queue', deadLetter.queue)
   return [
-    `Expected \`deadLetter.queue\` to be another queue than \`queue\`, got \`${queue}\` for both: a dead message ` +
-      'would come back for ever.',
+    `Expected \`deadLetter.queue\` to be another queue than \`queue\`, got \`${shown(queue)}\` for both: a dead ` +
+      'message would come back for ever.',
   ]
 }

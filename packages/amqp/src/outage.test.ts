@@ -8,7 +8,7 @@ import { RecordingConnection } from './fixtures/recording-channel.ts'
 const queue = 'orders'
 const ack: Settlement = { kind: 'ack', by: 'processed' }
 
-test('what was in hand when the store went away is run again as soon as it is back', async () => {
+test('messages in hand during a store outage run again as soon as the store is back', async () => {
   const { consumption, connection, handed, clock, state, until } = await consuming()
   connection.consuming.deliver('a', 'b')
   await clock.advance(0)
@@ -28,7 +28,7 @@ test('what was in hand when the store went away is run again as soon as it is ba
   expect(connection.settled()).toEqual([])
 })
 
-test('a store that is down with nothing in hand is asked by the next message', async () => {
+test('the next message probes a store that is down, if no message is in hand', async () => {
   const { connection, handed, clock, state, until } = await consuming()
   connection.consuming.deliver('a')
   await clock.advance(0)
@@ -40,7 +40,7 @@ test('a store that is down with nothing in hand is asked by the next message', a
   expect(connection.named('consume')).toHaveLength(2)
 })
 
-test('a broker that blocks publishers is told by health, and nothing is published meanwhile', async () => {
+test('health reports a broker that blocks publishers, and nothing is published meanwhile', async () => {
   const { consumption, connection, handed, clock, until } = await consuming()
   connection.emit('blocked', 'low on memory')
   expect(consumption.health()).toMatchObject({ state: 'recovering' })
@@ -55,7 +55,7 @@ test('a broker that blocks publishers is told by health, and nothing is publishe
   expect(consumption.health().state).toBe('running')
 })
 
-test('a channel that closes is replaced after a pause that grows, on the same connection', async () => {
+test('a closed channel is replaced on the same connection, after pauses that grow', async () => {
   const { consumption, connection, clock, opened } = await consuming()
   connection.answers.set('consume', () => {
     throw Object.assign(new Error('404 no queue'), { code: 404 })
@@ -78,7 +78,7 @@ test('a channel that closes is replaced after a pause that grows, on the same co
   expect(opened).toHaveLength(1)
 })
 
-test('a function that fails is called again, and so is one whose connection is lost', async () => {
+test('the connection function is called again if it fails or if its connection is lost', async () => {
   const made = handMadeGuard()
   const connection = new RecordingConnection()
   let calls = 0
@@ -101,7 +101,7 @@ test('a function that fails is called again, and so is one whose connection is l
   expect(consumption.health().state).toBe('running')
 })
 
-test('a store that is down at the start is waited for; tables that do not fit end it', async () => {
+test('the consumer waits for a store that is down at the start, and stops if the tables do not fit', async () => {
   const made = handMadeGuard()
   const connection = new RecordingConnection()
   made.state.open = () => Promise.reject(new StoreUnavailableError('gone'))

@@ -3,7 +3,7 @@ import type { DeliveryChannel } from './clients/amqplib.ts'
 import { type Receiving, receiving } from './fixtures/receiving.ts'
 import { message } from './fixtures/recording-channel.ts'
 
-/** What was asked meanwhile. */
+/** The calls made meanwhile. */
 async function during(kit: Receiving, what: () => unknown, ms = 0): Promise<readonly string[]> {
   const { length } = kit.calls
   await what()
@@ -13,7 +13,7 @@ async function during(kit: Receiving, what: () => unknown, ms = 0): Promise<read
 
 const hang = () => new Promise<never>(() => undefined)
 
-test('a consumer that the server cancels keeps its channel until what it brought is settled', async () => {
+test('a consumer that the server cancels keeps its channel until its messages are settled', async () => {
   const kit = await receiving().started()
   const [channel] = kit.world.connection.channels
   channel?.deliver('a', 'b')
@@ -26,20 +26,20 @@ test('a consumer that the server cancels keeps its channel until what it brought
   expect(await during(kit, () => undefined, 1_000)).toEqual([
     ...['connect', 'createChannel', 'prefetch', 'consume'],
   ])
-  // Another channel has settled all that it brought: nothing to do with this one.
+  // Another channel has settled all its messages, which does not affect this one.
   kit.world.connection.channels[1]?.deliver('c')
   const other = kit.channels.at(-1) as DeliveryChannel
   other.ack(message('c', { deliveryTag: 1 }))
   expect(await during(kit, () => kit.receiver.settled(other))).toEqual(['ack'])
   deliveries.ack(message('b', { deliveryTag: 2 }))
   expect(await during(kit, () => kit.receiver.settled(deliveries))).toEqual(['ack', 'close'])
-  // It is gone for good.
+  // The channel is not used again.
   expect(await during(kit, () => channel?.emit('close'))).toEqual(['drop'])
   expect(await during(kit, () => channel?.callback?.(null))).toEqual([])
   expect(kit.receiver.outage).toBeUndefined()
 })
 
-test('a consumer that is cancelled with nothing in hand loses its channel at once', async () => {
+test('a consumer that is cancelled with no message in hand closes its channel at once', async () => {
   const kit = await receiving().started()
   const [channel] = kit.world.connection.channels
   expect(await during(kit, () => channel?.callback?.(null))).toEqual(['close'])
@@ -54,7 +54,7 @@ test('channels that wait for settlements are closed at the end', async () => {
   expect(await during(kit, () => kit.receiver.finish())).toEqual(['close', 'close'])
 })
 
-test('while the store is down the queue is not consumed, and it is looked at every second', async () => {
+test('during a store outage the queue is not consumed, and the store is checked every second', async () => {
   const kit = await receiving().started()
   kit.down(1_500)
   kit.world.inFlight = 1
@@ -68,13 +68,13 @@ test('while the store is down the queue is not consumed, and it is looked at eve
   })
   expect(await during(kit, () => kit.receiver.pump())).toEqual(['cancel'])
   expect(kit.receiver.outage).toEqual({ state: 'paused', reason: 'Error: store' })
-  // What is in hand asks; ten times a second once it is time.
+  // Messages in hand probe the store, ten times a second once the retry time has come.
   looks = 0
   expect(await during(kit, () => undefined, 1_499)).toEqual([])
   expect(looks).toBe(1)
   expect(await during(kit, () => undefined, 1_001)).toEqual([])
   expect(looks).toBe(12)
-  // Nothing is in hand any more: the next message asks.
+  // No message is in hand any more, so the next message probes.
   kit.world.inFlight = 0
   expect(await during(kit, () => undefined, 100)).toEqual(['consume'])
   expect(kit.receiver.outage).toMatchObject({ state: 'paused' })
@@ -84,19 +84,19 @@ test('while the store is down the queue is not consumed, and it is looked at eve
   expect([kit.receiver.outage, kit.clock.timers]).toEqual([undefined, 0])
 })
 
-test('a store that is back is consumed for again, and what waited in hand taken up', async () => {
+test('when the store is back, consuming starts again and messages in hand resume', async () => {
   const kit = await receiving().started()
   kit.down(60_000)
   await during(kit, () => kit.receiver.pump())
   kit.state.availability = { kind: 'available' }
   expect(await during(kit, () => undefined, 1_000)).toEqual(['consume', 'resume'])
-  // Not after any other outage.
+  // Nothing resumes after any other outage.
   expect(await during(kit, () => kit.world.connection.consuming.emit('close'), 1_000)).toEqual([
     ...['drop', 'connect', 'createChannel', 'prefetch', 'consume'],
   ])
 })
 
-test('a consumer that is well is left alone', async () => {
+test('a healthy consumer is left alone', async () => {
   const kit = await receiving().started()
   expect(await during(kit, () => kit.receiver.pump())).toEqual([])
   kit.receiver.known({ kind: 'ack', by: 'processed' })
@@ -108,7 +108,7 @@ test('a consumer that is well is left alone', async () => {
   expect([paused, kit.ends]).toEqual([['cancel'], []])
 })
 
-test('one step at a time brings it there', async () => {
+test('one start step runs at a time', async () => {
   const kit = receiving()
   const opened = Promise.withResolvers<void>()
   kit.world.open = () => opened.promise
@@ -120,7 +120,7 @@ test('one step at a time brings it there', async () => {
   expect(kit.calls).toEqual(['connect', 'check', 'createChannel', 'prefetch', 'consume'])
 })
 
-test('a delivery that cannot be taken is reported: amqplib would close the channel', async () => {
+test('a delivery that cannot be converted is reported, because a throw would close the channel', async () => {
   const kit = await receiving().started()
   const error = new Error('no')
   kit.world.accept = () => {
@@ -138,7 +138,7 @@ test('a delivery that cannot be taken is reported: amqplib would close the chann
   expect(kit.receiver.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
 })
 
-test('a guard that is closed under the consumer ends it, and nothing else that is abandoned', async () => {
+test('a closed guard stops its consumer, and no other abandoned event does', async () => {
   const kit = await receiving().started()
   kit.receiver.known({ kind: 'abandon', reason: 'lease-lost' })
   expect(kit.ends).toEqual([])
@@ -149,7 +149,7 @@ test('a guard that is closed under the consumer ends it, and nothing else that i
   expect(kit.ends).toHaveLength(1)
 })
 
-test('a stop while a channel is opened closes it, and one while it begins to consume cancels that', async () => {
+test('a stop closes a channel that is being opened, and cancels a consumer that is being started', async () => {
   const kit = receiving()
   const opened = Promise.withResolvers<void>()
   kit.world.connection.answers.set('prefetch', () => opened.promise)
@@ -171,7 +171,7 @@ test('a stop while a channel is opened closes it, and one while it begins to con
   expect(late.calls.at(-1)).toBe('cancel')
 })
 
-test('a stop that the broker does not answer has an end, and so has what comes after it', async () => {
+test('a stop ends in bounded time although the broker does not answer', async () => {
   const kit = await receiving().started()
   for (const name of ['cancel', 'close']) kit.world.connection.answers.set(name, hang)
   let steps = 0

@@ -10,7 +10,7 @@ const refuse = (error: Error) => () => {
   throw error
 }
 
-/** What was asked meanwhile. */
+/** The calls made meanwhile. */
 async function during(kit: Receiving, what: () => unknown, ms = 0): Promise<readonly string[]> {
   const { length } = kit.calls
   await what()
@@ -20,7 +20,7 @@ async function during(kit: Receiving, what: () => unknown, ms = 0): Promise<read
 
 const opening = ['connect', 'check', 'createChannel', 'prefetch', 'consume']
 
-test('connects, looks, and consumes with acks; a channel after that is opened without a look', async () => {
+test('the first channel opens after a check of the queue, and later channels of the connection without', async () => {
   const kit = receiving({ consumer: { priority: 3 } })
   expect(await during(kit, () => kit.started())).toEqual(opening)
   const { connection } = kit.world
@@ -36,7 +36,7 @@ test('connects, looks, and consumes with acks; a channel after that is opened wi
   expect(anew).toEqual(['drop', ...opening])
 })
 
-test('a channel that ends is told with its error, or as closed', async () => {
+test('health reports the error of a channel that ends, or that it was closed', async () => {
   const kit = await receiving().started()
   const [channel] = kit.world.connection.channels
   channel?.emit('error', busy)
@@ -51,7 +51,7 @@ test('a channel that ends is told with its error, or as closed', async () => {
   expect(kit.receiver.outage).toMatchObject({ reason: 'Error: channel closed' })
 })
 
-test('pauses grow while channels are short-lived, and what works makes them short again', async () => {
+test('pauses grow while channels are short-lived, and a working channel resets them', async () => {
   const kit = await receiving().started()
   const pauseAfter = async (livedMs: number): Promise<number> => {
     const { connection } = kit.world
@@ -73,7 +73,7 @@ test('pauses grow while channels are short-lived, and what works makes them shor
   expect(await pauseAfter(0)).toBe(200)
 })
 
-test('a broker that blocks publishers is told once, and only where nothing worse is to tell', async () => {
+test('a broker that blocks publishers is reported once, and only if nothing worse is to report', async () => {
   const kit = await receiving().started()
   for (let round = 0; round < 2; round += 1) kit.receiver.blocked('low on memory')
   expect(kit.receiver.outage).toEqual({
@@ -91,14 +91,14 @@ test('a broker that blocks publishers is told once, and only where nothing worse
   ])
 })
 
-test('what can never work rejects the start', async () => {
+test('a permanent error makes the start fail', async () => {
   const error = new ConfigurationError('no queue')
   const kit = receiving()
   kit.world.check = () => Promise.reject(error)
   await expect(kit.receiver.start()).rejects.toBe(error)
 })
 
-test('a queue that is gone when the connection comes back is waited for', async () => {
+test('the consumer waits for a queue that is missing after a reconnect', async () => {
   const kit = await receiving().started()
   const [channel] = kit.world.connection.channels
   kit.reconnect()
@@ -113,7 +113,7 @@ test('a queue that is gone when the connection comes back is waited for', async 
   expect([kit.receiver.outage, kit.ends]).toEqual([undefined, []])
 })
 
-test('a store that is down at the start is waited for, and asked again soon', async () => {
+test('the consumer waits for a store that is down at the start, and checks it again soon', async () => {
   const kit = receiving()
   kit.state.open = () => Promise.reject(new StoreUnavailableError('gone'))
   await kit.started()
@@ -123,7 +123,7 @@ test('a store that is down at the start is waited for, and asked again soon', as
   expect(await during(kit, () => undefined, 1)).toEqual([...opening, 'resume'])
 })
 
-test('a connection of the user that is over ends the consumer, one of ours is opened anew', async () => {
+test('a closed connection of the user stops the consumer, and an own one is opened again', async () => {
   const over = new Error('Connection closed: by the server')
   const ours = receiving()
   ours.world.connection.answers.set('createChannel', refuse(over))
@@ -142,7 +142,7 @@ test('a connection of the user that is over ends the consumer, one of ours is op
   ])
 })
 
-test('a channel that our connection does not open in half a minute is a reason for another one', async () => {
+test('an own connection that opens no channel within half a minute is replaced', async () => {
   const kit = receiving()
   kit.world.connection.answers.set('createChannel', hang)
   const started = kit.receiver.start()
@@ -156,7 +156,7 @@ test('a channel that our connection does not open in half a minute is a reason f
   expect(refused.calls).not.toContain('discard')
 })
 
-test('a connection of the user may take its time to recover, and the start does not wait for it', async () => {
+test('a connection of the user may take long to recover, and the start does not wait for it', async () => {
   const kit = receiving()
   kit.world.isOurs = false
   const opened = Promise.withResolvers<void>()

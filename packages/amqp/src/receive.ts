@@ -45,8 +45,8 @@ const CLOSE_MS = 2_000
 const STABLE_MS = 10_000
 
 /**
- * Keeps a consumer on the queue, for ever. A channel, a consumer or a connection that ends is replaced after a pause
- * (A1, A5, A12). While the store is down the consumer is cancelled, and the messages in hand are kept.
+ * Keeps a consumer on the queue until it is stopped. A channel, a consumer or a connection that ends is replaced after
+ * a pause (A1, A5, A12). While the store is down the consumer is cancelled, and the messages in hand are kept.
  */
 export class Receiver {
   lastProgressAt: Date | undefined
@@ -85,7 +85,7 @@ export class Receiver {
       if (error !== undefined) throw error
       return
     }
-    // A connection with amqplib's own recovery answers only once it is there.
+    // A connection with amqplib's own recovery answers only once it is open.
     this.#recovery.begin({ state: 'recovering', reason: 'the connection is not there yet' })
     void step.then((error) => this.#endOn(error))
   }
@@ -151,7 +151,7 @@ export class Receiver {
     if (error !== undefined) this.#options.onEnd({ kind: 'fatal', error })
   }
 
-  /** Answers the error that ends the consumer, if there is one. */
+  /** Returns the error that stops the consumer, if there is one. */
   async #step(): Promise<OncewardError | undefined> {
     this.#isBusy = true
     try {
@@ -209,7 +209,7 @@ export class Receiver {
       return
     }
     this.#recovery.storeIsDown(availability.error)
-    // Some message must ask the store again: one in hand, or else the next one.
+    // Some message must probe the store: one in hand, or else the next one.
     const waitMs = availability.retryAt - port.runtime.now()
     const mayAsk = dispatcher.inFlight === 0 && waitMs <= 0
     if (mayAsk && !channel.isConsuming) await this.#subscribe(channel)
@@ -264,7 +264,7 @@ export class Receiver {
   #failed(error: unknown): OncewardError | undefined {
     if (this.#recovery.isStopped) return undefined
     const { connector } = this.#options
-    // Once the queue was there, a queue that is missing may come back.
+    // A queue that existed before may come back.
     if (isFatal(error) && this.#checked === undefined) return error
     if (connector.isOver(error)) return connectionGone(error)
     if (isConnectionClosed(error)) connector.discard()

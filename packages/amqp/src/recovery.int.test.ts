@@ -32,11 +32,11 @@ const LONG = { deadlineMs: 40_000 }
 const keysOf = (count: number, prefix = 'k'): string[] =>
   Array.from({ length: count }, (_, n) => `${prefix}-${n}`)
 
-/** Through the proxy, which can be hurt. */
+/** The URL through the proxy, which can be disturbed. */
 function through(): string {
   const url = new URL(server.connection.url)
   url.host = `${link.host}:${link.port}`
-  // Seconds: what went silent is noticed after two.
+  // Seconds: silence is detected after two.
   url.searchParams.set('heartbeat', '1')
   return url.href
 }
@@ -80,7 +80,7 @@ async function isEmpty(queue: string, consumption: Consumption): Promise<boolean
 }
 
 // Red when the channel's end is not noticed: amqplib says nothing to the consume callback.
-test('trap A1: a double ack closes the channel, and the consumer is back with nothing lost or doubled', async () => {
+test('trap A1: the consumer recovers from a double ack, which closes its channel, with no event lost or doubled', async () => {
   const queue = await broker.create()
   const { channels, open } = watched(server.connection.url)
   const { gate, effects, state, guard } = gated()
@@ -95,15 +95,15 @@ test('trap A1: a double ack closes the channel, and the consumer is back with no
   gate.resolve()
   await broker.send(queue, keysOf(20))
   await until(async () => effects.length === 22 && isEmpty(queue, consumption), LONG)
-  // The settlements of the channel that is gone were dropped, never sent on another one.
+  // The settlements of the closed channel were dropped, never sent on another one.
   expect(consumption.health().settleFailures).toBe(2)
   await consumption.drain()
   expect(await broker.ready(queue)).toBe(0)
   expect(effects.toSorted()).toEqual(['held-1', 'held-2', ...keysOf(20)].toSorted())
 })
 
-// Red when null is taken for a message, or for nothing.
-test('trap A5: a queue that is deleted cancels the consumer, which comes back with the queue', async () => {
+// Red when null is treated as a message, or ignored.
+test('trap A5: a deleted queue cancels the consumer, and the consumer returns when the queue does', async () => {
   const queue = await broker.create()
   const { effects, guard } = gated()
   await using consumption = await consumeAmqp(() => connect(server.connection.url), guard, {
@@ -119,7 +119,7 @@ test('trap A5: a queue that is deleted cancels the consumer, which comes back wi
   await until(() => consumption.health().state === 'running')
 })
 
-test('what is in hand when its consumer is cancelled is still settled, on its own channel', async () => {
+test('messages in hand are settled on their own channel after their consumer was cancelled', async () => {
   const queue = await broker.create()
   const { gate, effects, state, guard } = gated()
   const { channels, open } = watched(server.connection.url)
@@ -127,7 +127,7 @@ test('what is in hand when its consumer is cancelled is still settled, on its ow
   await broker.send(queue, ['held-1'])
   await until(() => state.waiting === 1)
   const first = channels.at(-1)
-  // As the server does it when it times a consumer out: the channel stays open.
+  // The server does the same when a consumer times out: the channel stays open.
   first?.emit('cancel', { consumerTag: [...Reflect.get(first, 'consumers').keys()][0] })
   await until(() => channels.at(-1) !== first && consumption.health().state === 'running', LONG)
   gate.resolve()
@@ -135,7 +135,7 @@ test('what is in hand when its consumer is cancelled is still settled, on its ow
   expect(consumption.health().settleFailures).toBe(0)
 })
 
-test('a connection that is cut is opened again by its function; running handlers end, their settlements are dropped', async () => {
+test('the function opens a connection again that was cut; running handlers finish and their settlements are dropped', async () => {
   const queue = await broker.create('quorum')
   const { gate, effects, state, guard } = gated()
   await using consumption = await consumeAmqp(() => connect(through()), guard, { queue })
@@ -151,8 +151,8 @@ test('a connection that is cut is opened again by its function; running handlers
   expect(new Set(effects).size).toBe(72)
 })
 
-// Red without heartbeats: nobody notices.
-test('a network that goes silent is noticed, without an error of the socket', async () => {
+// Red without heartbeats: the silence is not detected.
+test('the consumer detects a silent network, without an error of the socket', async () => {
   const queue = await broker.create()
   const { effects, guard } = gated()
   await using consumption = await consumeAmqp(() => connect(through()), guard, { queue })
@@ -164,7 +164,7 @@ test('a network that goes silent is noticed, without an error of the socket', as
   await until(() => effects.length === 1, LONG)
 })
 
-test('a connection of the user that closes ends the consumer with an error that says what to do', async () => {
+test('a connection of the user that closes stops the consumer with an error that says what to do', async () => {
   const queue = await broker.create()
   const connection = await connect(server.connection.url)
   const { guard } = gated()
@@ -176,7 +176,7 @@ test('a connection of the user that closes ends the consumer with an error that 
   await expect(consumeAmqp(connection, guard, { queue })).rejects.toThrow(/Give a function/)
 })
 
-test('a connection of the user stays open after the drain, without listeners of ours', async () => {
+test('a connection of the user stays open after a drain, without our listeners', async () => {
   const queue = await broker.create()
   const connection = await connect(server.connection.url)
   const before = connection.eventNames().map((name) => [name, connection.listenerCount(name)])
@@ -194,7 +194,7 @@ test('a connection of the user stays open after the drain, without listeners of 
   await connection.close()
 })
 
-test('trap A12: a connection with the recovery of amqplib is followed, channels and consumers are made again', async () => {
+test('trap A12: the consumer follows the recovery of amqplib and creates its channel and consumer again', async () => {
   const queue = await broker.create()
   const connection = await connect(through(), { recovery: { initialDelay: 50, maxDelay: 500 } })
   connection.on('error', () => undefined)
@@ -210,7 +210,7 @@ test('trap A12: a connection with the recovery of amqplib is followed, channels 
   await connection.close()
 })
 
-test('a connection with the recovery of amqplib that its owner closed is over for good', async () => {
+test('a connection with the recovery of amqplib is not used again after its owner closed it', async () => {
   const queue = await broker.create()
   const connection = await connect(server.connection.url, { recovery: true })
   await connection.close()
@@ -218,7 +218,7 @@ test('a connection with the recovery of amqplib that its owner closed is over fo
   await expect(consumeAmqp(connection, guard, { queue })).rejects.toThrow(/Give a function/)
 })
 
-test('an endpoint that is down at the start is waited for', async () => {
+test('the consumer waits for an endpoint that is down at the start', async () => {
   const queue = await broker.create()
   const { effects, guard } = gated()
   link.refuse(true)
@@ -230,7 +230,7 @@ test('an endpoint that is down at the start is waited for', async () => {
   expect(consumption.health().state).toBe('running')
 })
 
-test('a drain during an outage ends, and nothing comes back to life with the endpoint', async () => {
+test('a drain during an outage ends, and nothing reconnects when the endpoint is back', async () => {
   const queue = await broker.create()
   const { guard } = gated()
   const consumption = await consumeAmqp(() => connect(through()), guard, { queue })
@@ -243,7 +243,7 @@ test('a drain during an outage ends, and nothing comes back to life with the end
   await until(() => link.connections === 0)
 })
 
-test('the message that a handler sees is the one of the client, whatever channel brought it', async () => {
+test('the handler gets the message of the client', async () => {
   const queue = await broker.create()
   const tags: unknown[] = []
   const guard = guardOf((event) => void tags.push(amqpMessage(event)?.fields.routingKey))

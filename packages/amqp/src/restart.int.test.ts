@@ -9,7 +9,7 @@ const LONG = { deadlineMs: 60_000 }
 const keysOf = (count: number, prefix = 'k'): string[] =>
   Array.from({ length: count }, (_, n) => `${prefix}-${n}`)
 
-test('a server that is killed and restarted finds its consumer again', async ({ skip }) => {
+test('the consumer recovers from a server that is killed and restarted', async ({ skip }) => {
   await using server = await rabbitmq()
   skip(!server.canKill, 'the server belongs to the user')
   const { url } = server.connection

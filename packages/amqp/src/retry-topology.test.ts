@@ -32,7 +32,7 @@ const levelArguments = {
   'x-dead-letter-routing-key': 'orders',
 }
 
-test('declares a delay queue for each level, and a dead-letter queue', async () => {
+test('a delay queue is declared for each level, and a dead-letter queue', async () => {
   const connection = brokerWith(['orders'])
   const names = ['orders.retry.100', 'orders.retry.5000']
   expect(await assertRetryTopology(connection.connection, 'orders', [100, 5_000])).toEqual(names)
@@ -44,7 +44,7 @@ test('declares a delay queue for each level, and a dead-letter queue', async () 
   ])
 })
 
-test('beside a quorum queue they are quorum queues, which lose nothing on the way back', async () => {
+test('delay queues of a quorum queue are quorum queues, which lose no message on the way back', async () => {
   const connection = brokerWith(['orders'])
   const type = { 'x-queue-type': 'quorum' }
   connection.answers.set('assertQueue', (_queue, given) => {
@@ -70,7 +70,7 @@ test('beside a quorum queue they are quorum queues, which lose nothing on the wa
   ])
 })
 
-test('beside a queue that may not be looked at they are of the plain type', async () => {
+test('delay queues of a queue that may not be inspected have the default type', async () => {
   const connection = brokerWith(['orders'])
   connection.answers.set('assertQueue', (queue) => {
     if (queue === 'orders') throw failure('ACCESS_REFUSED', 403)
@@ -82,7 +82,7 @@ test('beside a queue that may not be looked at they are of the plain type', asyn
   ])
 })
 
-test('a dead-letter queue that is there is left alone, one that is refused is told', async () => {
+test('an existing dead-letter queue is left alone, and a refused declaration is thrown', async () => {
   const connection = brokerWith(['orders', 'orders.dead'])
   await assertRetryTopology(connection.connection, 'orders', [100])
   expect(declared(connection)).toHaveLength(2)
@@ -94,7 +94,7 @@ test('a dead-letter queue that is there is left alone, one that is refused is to
   await expect(asserting).rejects.toThrow('ACCESS_REFUSED')
 })
 
-test('a channel that is given is not used: a refusal would close it', async () => {
+test('a channel of the caller is not used, because a refusal would close it', async () => {
   const connection = brokerWith(['orders'])
   const used = (): never => {
     throw new Error('used')
@@ -112,7 +112,7 @@ test('a channel that is given is not used: a refusal would close it', async () =
   expect(connection.channels.slice(1)).toHaveLength(connection.named('open').length)
 })
 
-test('something around a channel cannot be used', async () => {
+test('a wrapper around a channel is refused', async () => {
   class Around {
     readonly connection: unknown = new RecordingConnection()
   }
@@ -120,14 +120,14 @@ test('something around a channel cannot be used', async () => {
   await expect(asserting).rejects.toThrow('Expected a channel of amqplib')
 })
 
-test('a queue that is missing is named, and nothing is declared', async () => {
+test('the error names a missing queue, and nothing is declared', async () => {
   const connection = brokerWith([])
   const asserting = assertRetryTopology(connection.connection, 'orders', [100])
   await expect(asserting).rejects.toThrow("The queue 'orders' does not exist")
   expect(declared(connection)).toEqual([])
 })
 
-test('names that are too long for their delay queues and levels that are none are told together', async () => {
+test('the error names a queue name that is too long and empty levels together', async () => {
   const connection = new RecordingConnection()
   const queue = 'q'.repeat(239)
   const asserting = assertRetryTopology(connection.connection, queue, [])
@@ -170,18 +170,18 @@ function withTtl(connection: RecordingConnection): RecordingConnection {
   return connection
 }
 
-test('a delay queue of the other type, or with limits of the operator, does its work too', async () => {
+test('a delay queue of the other type, or with extra limits, is accepted', async () => {
   await asserting(withTtl(existing({ ...same, 'x-message-ttl': '100', 'x-max-length': '7' })))
 })
 
-test('a delay queue that a restart of the server would delete is told', async () => {
+test('the error names a delay queue that is not durable', async () => {
   const connection = withTtl(existing({ ...same, 'x-message-ttl': '100' }, false))
   await expect(asserting(connection)).rejects.toThrow(
     "'orders.retry.100' exists with durable false instead of true. Delete it",
   )
 })
 
-test('a delay queue that cannot be declared nor described is told as the server told it', async () => {
+test("the error of a delay queue that can be neither declared nor described is the server's", async () => {
   const connection = new RecordingConnection()
   const refuse = (code: number) =>
     connection.answers.set('assertQueue', () => {

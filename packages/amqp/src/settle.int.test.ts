@@ -30,7 +30,7 @@ async function isEmpty(queue: string, consumption: Consumption): Promise<boolean
   return (await broker.ready(queue)) === 0 && consumption.health().inFlight === 0
 }
 
-/** A logger that keeps what was said loudly. */
+/** A logger that keeps warnings and errors. */
 function recorder() {
   const said: string[] = []
   const note = (fields: object, text: string): void =>
@@ -39,8 +39,8 @@ function recorder() {
   return { said, logger: { debug: silent, info: silent, warn: note, error: note } }
 }
 
-// Red when a confirm is taken for a place in a queue: the message is acked and gone.
-test('trap A2: a delay queue that is missing keeps the message in hand and says what to do', async () => {
+// Red when a confirm counts as delivery to a queue: the message is acked and lost.
+test('trap A2: a message stays in hand if its delay queue is missing, and the log says what to do', async () => {
   const queue = await broker.create()
   const { said, logger } = recorder()
   const attempts: number[] = []
@@ -65,7 +65,7 @@ test('trap A2: a delay queue that is missing keeps the message in hand and says 
   await until(async () => attempts.length === 2 && isEmpty(queue, again))
 })
 
-test('trap A2: a dead-letter queue that is missing keeps the message until there is one', async () => {
+test('trap A2: a message stays in its queue until its missing dead-letter queue exists', async () => {
   const queue = await broker.create()
   const dead = await broker.create()
   const { said, logger } = recorder()
@@ -83,7 +83,7 @@ test('trap A2: a dead-letter queue that is missing keeps the message until there
 })
 
 // Red when dead letters go out on the consuming channel: the 404 closes it under all messages in hand.
-test('trap A3: an exchange that is missing costs neither the consumer nor the message', async () => {
+test('trap A3: a missing exchange stops neither the consumer nor loses the message', async () => {
   const queue = await broker.create()
   const exchange = `${queue}-dead`
   await broker.channel.assertExchange(exchange, 'direct')
@@ -100,7 +100,7 @@ test('trap A3: an exchange that is missing costs neither the consumer nor the me
   expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 1 })
 })
 
-test('trap A3: a wrapped channel is not closed by an exchange that is missing', async () => {
+test('trap A3: a missing exchange does not close a wrapped channel', async () => {
   const queue = await broker.create()
   const { said, logger } = recorder()
   const done: string[] = []
@@ -129,7 +129,7 @@ const bad: Readonly<Record<string, () => unknown>> = {
 
 // Red when an error reaches the consume callback: amqplib closes the channel, or keeps the message for ever.
 test.each(Object.keys(bad))(
-  'trap A4: a handler that %s leaves the consumer alive',
+  'trap A4: a handler that %s does not stop the consumer',
   async (name) => {
     const queue = await broker.create()
     const done: string[] = []
@@ -150,8 +150,8 @@ test.each(Object.keys(bad))(
 )
 
 // Red when the messages are requeued while the store is down: the fourth delivery drops them.
-// test-e2e/behaviour/brokers/outage.test.ts shows the same of a worker and a real store.
-test('trap A7: a store that is down does not burn the delivery limit: nothing dropped, nothing dead', {
+// test-e2e/behaviour/brokers/outage.test.ts tests the same with a worker and a real store.
+test('trap A7: a store outage does not use up the delivery limit, so no message is dropped or dead-lettered', {
   tags: 'nightly',
 }, async () => {
   const dead = await broker.create()
@@ -178,7 +178,7 @@ test('trap A7: a store that is down does not burn the delivery limit: nothing dr
   expect(done.toSorted()).toEqual(keys.toSorted())
 })
 
-test('a consumer is cancelled while the store is down, and keeps what it has', async () => {
+test('the consumer is cancelled during a store outage, and keeps its messages in hand', async () => {
   const queue = await broker.create()
   const inbox = downInbox()
   const done: string[] = []
@@ -199,7 +199,7 @@ test('a consumer is cancelled while the store is down, and keeps what it has', a
 // Red when a copy keeps the broker's x-death: what expired in this queue once, and was sent again by an operator, would
 // go round without a rejection, and the broker drops that.
 test.each(TYPES)(
-  'trap A10: a message comes back from its delay queue as often as it must (%s)',
+  'trap A10: a message returns from its delay queue as often as it is retried (%s)',
   async (type) => {
     const queue = await broker.create(type)
     const attempts: number[] = []
@@ -219,7 +219,7 @@ test.each(TYPES)(
   },
 )
 
-test("'dlx' rejects dead messages into the exchange of the queue", async () => {
+test("'dlx' rejects dead messages to the dead-letter exchange of the queue", async () => {
   const dead = await broker.create()
   const queue = await broker.create('classic', {
     'x-dead-letter-exchange': '',
@@ -232,7 +232,7 @@ test("'dlx' rejects dead messages into the exchange of the queue", async () => {
   expect(message?.properties.headers?.['x-death']?.[0]?.reason).toBe('rejected')
 })
 
-test('a dead letter goes through an exchange, with its origin and without what the broker wrote', async () => {
+test('a dead letter goes through an exchange, with its origin and without the headers of the broker', async () => {
   const queue = await broker.create('quorum')
   const dead = await broker.create()
   const exchange = `${dead}-exchange`
@@ -261,7 +261,7 @@ test('a dead letter goes through an exchange, with its origin and without what t
 })
 
 // Red when a crash after the publish and before the ack doubles the effect.
-test('both copies of a deferred message may exist, and one wins', async () => {
+test('one of two copies of a deferred message has an effect', async () => {
   const queue = await broker.create()
   const inbox = memoryInbox()
   const runs: string[] = []

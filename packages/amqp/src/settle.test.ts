@@ -61,7 +61,7 @@ const failed = (ms: number): Settlement => ({
 /** Retries 5 to 30 s later; the clock's random is one half. */
 const KEPT_UNTIL_MS = NOW_MS + 17_500
 
-test('what is told is settled, and nothing is reported', async () => {
+test('a settlement that reaches the channel is not reported', async () => {
   const kit = setUp()
   expect(await settle(kit.context, kit.receive(), ack)).toBeUndefined()
   expect(await giveBack(kit.context, kit.receive())).toBeUndefined()
@@ -72,7 +72,7 @@ test('what is told is settled, and nothing is reported', async () => {
 })
 
 test.each<[Settlement]>([[ack], [closing], [dead], [failed(20_000)]])(
-  'what cannot be told on a channel that is closed is reported: %o',
+  'a settlement on a closed channel is reported: %o',
   async (settlement) => {
     const kit = setUp()
     const received = kit.receive()
@@ -85,8 +85,8 @@ test.each<[Settlement]>([[ack], [closing], [dead], [failed(20_000)]])(
   },
 )
 
-// Red when it goes back at once: it would come again and again.
-test('what would return to this consumer at once stays unsettled until its channel closes', async () => {
+// Red when the message is returned at once: it would be redelivered again and again.
+test('a message that would return to this consumer at once stays unsettled until its channel closes', async () => {
   const kit = setUp()
   kit.state.isQuiet = false
   expect(await settle(kit.context, kit.receive(), closing)).toBeUndefined()
@@ -94,7 +94,7 @@ test('what would return to this consumer at once stays unsettled until its chann
   expect(kit.context.counts.settleFailures).toBe(0)
 })
 
-test('a wait is held up to `holdMs`, and beyond it in a copy that counts one deferral more', async () => {
+test('a wait up to `holdMs` is held, and a longer one goes into a copy that counts one more deferral', async () => {
   const kit = setUp()
   expect(await settle(kit.context, kit.receive(), failed(HOLD_MS))).toBe(NOW_MS + HOLD_MS)
   expect(kit.published).toEqual([])
@@ -105,7 +105,7 @@ test('a wait is held up to `holdMs`, and beyond it in a copy that counts one def
   ])
 })
 
-test('in an outage of the store a message is held for some more time, as long as the server bears it', async () => {
+test('during a store outage a message is held until it would reach the consumer timeout', async () => {
   const kit = setUp()
   const heldUntil = NOW_MS + 2_500
   const oldest = heldUntil - OLDEST_MS
@@ -115,7 +115,7 @@ test('in an outage of the store a message is held for some more time, as long as
   expect(kit.published).toMatchObject([{ routingKey: 'orders.retry.30000' }])
 })
 
-test('in an outage goes back what there is no room for', async () => {
+test('during a store outage a message is returned if it may not be held', async () => {
   const kit = setUp()
   kit.state.mayHold = false
   expect(await settle(kit.context, kit.receive(), down)).toBeUndefined()
@@ -123,7 +123,7 @@ test('in an outage goes back what there is no room for', async () => {
   expect(kit.published).toEqual([])
 })
 
-test('a copy that is not confirmed leaves the message in hand, and is reported', async () => {
+test('a copy that is not confirmed is reported, and the message stays in hand', async () => {
   const kit = setUp()
   kit.state.isPublished = false
   expect(await settle(kit.context, kit.receive(), failed(20_000))).toBe(KEPT_UNTIL_MS)
@@ -132,7 +132,7 @@ test('a copy that is not confirmed leaves the message in hand, and is reported',
   expect(kit.logged).toMatchObject([{ level: 'error', fields }])
 })
 
-test('a dead letter that cannot be published stays, and only an error is reported', async () => {
+test('a dead letter that cannot be published keeps its message, and only errors are reported', async () => {
   const kit = setUp('publish')
   const settling = (error?: Error) => {
     const port = { publishDeadLetter: async () => ({ kind: 'retry', error }) as const }
@@ -147,8 +147,8 @@ test('a dead letter that cannot be published stays, and only an error is reporte
   expect(kit.logged).toMatchObject([{ level: 'error', fields }])
 })
 
-// Red when the rejection reaches the loop, which would end with what else it has in hand.
-test('a verb that fails is reported, and its message stays in hand', async () => {
+// Red when the rejection reaches the loop: the loop would end, with other messages in hand.
+test('a settlement that throws is reported, and the message stays in hand', async () => {
   const kit = setUp('publish')
   const port = { publishDeadLetter: () => Promise.reject(new Error('no connection')) }
   expect(await settle({ ...kit.context, port }, kit.receive(), dead)).toBe(KEPT_UNTIL_MS)

@@ -22,7 +22,7 @@ export interface SettleContext {
   readonly mayHold: (why: 'short' | 'outage') => boolean
   /** Resolves when a message that is given back goes to other consumers; false if it would come back to this one. */
   readonly stopDeliveries: () => Promise<boolean>
-  /** Settlements that the broker was not told; their messages return. */
+  /** Settlements that did not reach the broker; their messages return. */
   readonly counts: { settleFailures: number }
 }
 
@@ -32,7 +32,7 @@ interface ContextParts extends Pick<SettleContext, 'assertLevels' | 'stopDeliver
   readonly publisher: Publisher
 }
 
-/** The context but for `mayHold`, which the dispatcher adds: it knows what is held. */
+/** The context without `mayHold`, which the dispatcher adds because it knows which messages are held. */
 export function createSettleContext(parts: ContextParts): Omit<SettleContext, 'mayHold'> {
   const { port, settings, publisher } = parts
   const { runtime, logger } = port

@@ -38,7 +38,7 @@ async function refusal(options: ConsumeAmqpOptions): Promise<string> {
 }
 
 test.each(TYPES)(
-  'declares delay queues and a dead-letter queue beside a %s queue, of its type',
+  'delay queues and the dead-letter queue of a %s queue have its type',
   async (type) => {
     const queue = await broker.create(type)
     const channel = await connection.createChannel()
@@ -59,7 +59,7 @@ test.each(TYPES)(
     })
     const expected = type === 'quorum' ? 'quorum' : undefined
     expect(await Promise.all(types)).toEqual([expected, expected])
-    // The channel that was given is as it was.
+    // The caller's channel is unchanged.
     await channel.checkQueue(queue)
     await channel.close()
     await broker.send(`${queue}.retry.100`, ['round-trip'])
@@ -67,14 +67,14 @@ test.each(TYPES)(
   },
 )
 
-test('a dead-letter queue that is there stays as it is', async () => {
+test('an existing dead-letter queue stays as it is', async () => {
   const queue = await broker.create('quorum')
   await broker.channel.assertQueue(`${queue}.dead`, { durable: true, maxLength: 7 })
   await assertRetryTopology(connection, queue, [100])
   expect(await shapeOf(`${queue}.dead`)).toMatchObject({ arguments: { 'x-max-length': 7 } })
 })
 
-test('tells exactly which argument of a delay queue differs', async () => {
+test('the error names exactly the argument of a delay queue that differs', async () => {
   const queue = await broker.create()
   await broker.channel.assertQueue(`${queue}.retry.1000`, {
     durable: true,
@@ -87,7 +87,7 @@ test('tells exactly which argument of a delay queue differs', async () => {
   expect(await refusal({ queue })).toContain(expected)
 })
 
-test('a delay queue of the other type, or with limits of the operator, does', async () => {
+test('a delay queue of the other type, or with extra limits, is accepted', async () => {
   const queue = await broker.create('quorum')
   await broker.channel.assertQueue(`${queue}.retry.100`, {
     durable: true,
@@ -101,7 +101,7 @@ test('a delay queue of the other type, or with limits of the operator, does', as
   expect(consumption.health().state).toBe('running')
 })
 
-test('needs a queue that exists', async () => {
+test('a queue that does not exist is refused', async () => {
   await expect(assertRetryTopology(connection, 'nowhere', [1_000])).rejects.toThrow(
     /Declare it first/,
   )
@@ -126,12 +126,12 @@ test('streams, auto-delete and exclusive queues are refused', async () => {
   expect(await refusal({ queue: own })).toContain('exclusive')
 })
 
-test('a dead-letter exchange of the queue that is missing is named', async () => {
+test('the error names a missing dead-letter exchange of the queue', async () => {
   const queue = await broker.create('classic', { 'x-dead-letter-exchange': 'nowhere' })
   expect(await refusal({ queue, deadLetter: 'dlx' })).toContain("'nowhere', does not exist")
 })
 
-test('queues with priorities and a single active consumer are consumed as they are', async () => {
+test('queues with priorities and with a single active consumer can be consumed', async () => {
   const queue = await broker.create('classic', {
     'x-max-priority': 5,
     'x-single-active-consumer': true,

@@ -15,7 +15,7 @@ test.each([
   expect(levelQueue('orders', levelMs)).toBe(`orders.retry.${levelMs}`)
 })
 
-test('without a level nothing can wait', () => {
+test('an empty list of levels is an error', () => {
   expect(() => levelFor([], 1)).toThrow('no delay level')
 })
 
@@ -31,7 +31,7 @@ const refusal = (argument: string, current: string): Error =>
 const failure = (text: string, code: number | string): Error =>
   Object.assign(new Error(text), { code })
 
-/** A broker whose queue has these arguments, as it words them. */
+/** A broker whose queue has these arguments, in its own wording. */
 function brokerWith(args: Readonly<Record<string, string>>, durable = true) {
   const connection = new RecordingConnection()
   connection.answers.set('assertQueue', (_queue, given) => {
@@ -44,7 +44,7 @@ function brokerWith(args: Readonly<Record<string, string>>, durable = true) {
   return connection
 }
 
-test('learns how a queue was declared from what it refuses', async () => {
+test('the arguments of a queue are learned from refused declarations', async () => {
   const connection = brokerWith(
     {
       'x-queue-type': "the value 'quorum' of type 'longstr'",
@@ -70,7 +70,7 @@ test('learns how a queue was declared from what it refuses', async () => {
     'close',
     'close',
   ])
-  // amqplib says on the channel too that it was refused.
+  // amqplib also emits the refusal on the channel.
   for (const channel of connection.channels) channel.emit('error', new Error('406'))
 })
 
@@ -78,23 +78,26 @@ test.each([
   ['durable', 'durable', 'false', false],
   ['auto_delete', 'autoDelete', "'true'", true],
   ['exclusive', 'exclusive', 'true', true],
-])('learns %s too, in the words of either server', async (argument, option, current, value) => {
-  const connection = new RecordingConnection()
-  connection.answers.set('assertQueue', (_queue, given) => {
-    if (Reflect.get(given as object, option) !== value) throw refusal(argument, current)
-  })
-  const plain = { durable: true, autoDelete: false, exclusive: false, arguments: {} }
-  expect(await describeQueue(() => connection.createChannel(), 'orders')).toEqual({
-    ...plain,
-    [option]: value,
-  })
-  expect(connection.named('assertQueue').map(({ args }) => args)).toEqual([
-    ['orders', plain],
-    ['orders', { ...plain, [option]: value }],
-  ])
-})
+])(
+  'the argument %s is learned from the error text of either server',
+  async (argument, option, current, value) => {
+    const connection = new RecordingConnection()
+    connection.answers.set('assertQueue', (_queue, given) => {
+      if (Reflect.get(given as object, option) !== value) throw refusal(argument, current)
+    })
+    const plain = { durable: true, autoDelete: false, exclusive: false, arguments: {} }
+    expect(await describeQueue(() => connection.createChannel(), 'orders')).toEqual({
+      ...plain,
+      [option]: value,
+    })
+    expect(connection.named('assertQueue').map(({ args }) => args)).toEqual([
+      ['orders', plain],
+      ['orders', { ...plain, [option]: value }],
+    ])
+  },
+)
 
-test('learns at most two dozen arguments', async () => {
+test('at most two dozen arguments are learned', async () => {
   const connection = new RecordingConnection()
   connection.answers.set('assertQueue', () => {
     throw refusal(`x-${connection.calls.length}`, "the value '1' of type 'byte'")
@@ -103,7 +106,7 @@ test('learns at most two dozen arguments', async () => {
   expect(connection.named('assertQueue')).toHaveLength(24)
 })
 
-test('a queue that does not exist is missing; any other error is reported', async () => {
+test('a queue that does not exist is reported as missing, and any other error is thrown', async () => {
   const connection = new RecordingConnection()
   const describing = () => describeQueue(() => connection.createChannel(), 'orders')
   const throwing = (error: Error) => () => {
@@ -117,7 +120,7 @@ test('a queue that does not exist is missing; any other error is reported', asyn
   await expect(describing()).rejects.toThrow('RESOURCE_LOCKED')
 })
 
-test('a missing queue or exchange has an error text of its own, any other error is thrown as it is', async () => {
+test('a missing queue or exchange gives its own error text, and any other error is thrown as it is', async () => {
   const connection = new RecordingConnection()
   const missing = () => new ConfigurationError('declare it')
   const checking = (error?: Error) =>
@@ -137,7 +140,7 @@ test.each([
   ['repeats itself', refusal('x-odd', "the value 'a' of type 'longstr'"), 2],
   ['has a value of no known type', refusal('x-odd', "the value 'a' of type 'table'"), 1],
   ['has no value', refusal('x-odd', 'none'), 1],
-])('knows nothing of a queue when the server %s', async (_what, error, tries) => {
+])('the shape of a queue is unknown if the server %s', async (_what, error, tries) => {
   const connection = new RecordingConnection()
   connection.answers.set('assertQueue', () => {
     throw error
@@ -146,7 +149,7 @@ test.each([
   expect(connection.named('assertQueue')).toHaveLength(tries)
 })
 
-test('names every argument of a delay queue that differs', async () => {
+test('the error names every argument of a delay queue that differs', async () => {
   const connection = brokerWith({
     'x-message-ttl': "the value '2000' of type 'short'",
     'x-dead-letter-exchange': "the value 'other' of type 'longstr'",
@@ -166,7 +169,7 @@ test('names every argument of a delay queue that differs', async () => {
   )
 })
 
-test('a user who may declare nothing needs delay queues that are there', async () => {
+test('a user without the right to declare needs delay queues that exist', async () => {
   const connection = new RecordingConnection()
   connection.answers.set('assertQueue', () => {
     throw Object.assign(new Error('ACCESS_REFUSED'), { code: 403 })
@@ -187,7 +190,7 @@ test.each([
   ['3.13.7', 'quorum'],
   ['4.0.5', 'quorum'],
   ['', 'quorum'],
-])('delay queues of a quorum queue on RabbitMQ %s are of the type %s', async (version, type) => {
+])('delay queues of a quorum queue on RabbitMQ %s have the type %s', async (version, type) => {
   const connection = new RecordingConnection(version)
   const declared: unknown[] = []
   connection.answers.set('assertQueue', (_queue, given) => {

@@ -1,4 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
+import { shown } from '@onceward/core/adapter'
 import type { Options } from 'amqplib'
 import type { AmqpChannel, AmqpConnection } from './client.ts'
 import { serverVersion } from './clients/connector.ts'
@@ -51,7 +52,7 @@ export async function assertRetryTopology(
   const open = 'createChannel' in channel ? () => channel.createChannel() : besides(channel)
   const shape = await describeQueue(open, queue)
   if (shape === 'missing') {
-    throw new ConfigurationError(`The queue '${queue}' does not exist. Declare it first.`)
+    throw new ConfigurationError(`The queue '${shown(queue)}' does not exist. Declare it first.`)
   }
   const isQuorum = isQuorumQueue(shape)
   await assertLevels(open, { queue, levelsMs: levels, isQuorum })

@@ -7,7 +7,7 @@ import { wrapAmqp } from './wrap.ts'
 const { guard } = handMadeGuard()
 const client = {} as never
 
-/** By a program without types. */
+/** Called as by a program without types. */
 const FUNCTIONS: Readonly<Record<string, (options: never) => unknown>> = {
   consumeAmqp: (options) => consumeAmqp(client, guard, options),
   wrapAmqp: (options) => wrapAmqp(client, guard, options),
@@ -38,7 +38,7 @@ describe.each(Object.keys(FUNCTIONS))('%s', (name) => {
     )
   })
 
-  test('refuses names that it does not have, all at once, and tells those that it has', async () => {
+  test('names all unknown options at once, and lists the known ones', async () => {
     const error = await refusalOf(name, { queue: 'orders', zzz: 1, batch: { yyy: 1 } })
     const [first, second, ...rest] = String(error).split('\n')
     expect(first).toMatch(/does not know "zzz". It knows: .*batch/)
@@ -69,7 +69,7 @@ describe.each(Object.keys(FUNCTIONS))('%s', (name) => {
   )
 })
 
-test('a wrap refuses the options that only a consumer of ours has', () => {
+test('a wrap refuses options that only a consumer has', () => {
   const options = { queue: 'orders', signal: undefined, drainMs: 5 }
   expect(() => wrapAmqp(client, guard, options as never)).toThrow(
     /^wrapAmqp does not know "signal".*\nwrapAmqp does not know "drainMs"/,

@@ -25,7 +25,7 @@ afterEach(() => connection.close())
 
 const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
 
-test('settles what a channel of your own delivers: acks, retries, dead letters', async () => {
+test('wrapAmqp settles the deliveries of a channel of the user: acks, retries, dead letters', async () => {
   const queue = await broker.create()
   const dead = await broker.create()
   const runs: string[] = []
@@ -63,7 +63,7 @@ test('settles what a channel of your own delivers: acks, retries, dead letters',
   })
 })
 
-test('declares the delay queues when the first message needs one', async () => {
+test('the delay queues are declared when the first message needs one', async () => {
   const queue = await broker.create('quorum')
   const attempts: number[] = []
   const guard = guardOf(
@@ -82,7 +82,7 @@ test('declares the delay queues when the first message needs one', async () => {
   expect(attempts).toEqual([1, 2])
 })
 
-test('what a closing guard does not take goes back when the channel closes, without a loop', async () => {
+test('messages that a closing guard does not start are returned when the channel closes, without a loop', async () => {
   const queue = await broker.create()
   const gate = Promise.withResolvers<void>()
   let running = 0
@@ -115,8 +115,8 @@ test('a channel without confirms is refused by the call', async () => {
   )
 })
 
-// Red when `multiple` is used without regard to who got the tags below: the neighbour's messages are gone.
-test('trap A11: an ack never covers the messages of another consumer on the channel', async () => {
+// Red when `multiple` ignores which consumer got the lower tags: the messages of the other consumer are lost.
+test('trap A11: an ack never covers messages of another consumer on the channel', async () => {
   const [ours, theirs] = [await broker.create(), await broker.create()]
   const channel = await connection.createConfirmChannel()
   const runs: string[] = []

@@ -14,9 +14,10 @@ function setUp(options: Partial<WrapAmqpOptions> = {}) {
   const channel = new RecordingChannel(connection)
   const made = handMadeGuard({ concurrency: 4 })
   const given = { queue, deadLetter, prefetch: 4, ...options }
-  channel.callback = wrapAmqp(channel as never, made.guard, given)
+  const wrapped = wrapAmqp(channel as never, made.guard, given)
+  channel.callback = wrapped
   const until = (afterMs: number) => (made.clock.nowMs + afterMs) as never
-  return { ...made, connection, channel, until }
+  return { ...made, connection, channel, wrapped, until }
 }
 
 async function settled(kit: ReturnType<typeof setUp>, settlement: Settlement): Promise<void> {
@@ -28,7 +29,7 @@ async function settled(kit: ReturnType<typeof setUp>, settlement: Settlement): P
 
 const acks = ['processed', 'duplicate', 'skipped', 'conflict', 'unguarded'] as const
 
-test.each(acks)('ack by %s acks the message and does nothing else', async (by) => {
+test.each(acks)('ack by %s only acks the message', async (by) => {
   const kit = setUp()
   await settled(kit, { kind: 'ack', by })
   expect(kit.connection.calls.map(({ name }) => name)).toEqual(['ack'])
@@ -38,7 +39,7 @@ test.each(acks)('ack by %s acks the message and does nothing else', async (by) =
 const defers = ['in-progress', 'not-due', 'failed'] as const
 
 test.each(defers)(
-  'a short defer for %s holds the message and hands it over again',
+  'a short defer for %s holds the message and delivers it again',
   async (reason) => {
     const kit = setUp()
     await settled(kit, { kind: 'defer', reason, until: kit.until(2_000) })
@@ -55,7 +56,7 @@ test.each(defers)(
 )
 
 test.each(defers)(
-  'a long defer for %s publishes to the delay queue and acks when that is confirmed',
+  'a long defer for %s publishes to the delay queue and acks after the confirm',
   async (reason) => {
     const kit = setUp()
     await settled(kit, { kind: 'defer', reason, until: kit.until(20_000) })
@@ -69,7 +70,7 @@ test.each(defers)(
 )
 
 // Red when the ack does not wait for the confirm.
-test('a deferral that is not confirmed keeps the message in hand', async () => {
+test('a message whose deferral is not confirmed stays in hand', async () => {
   const kit = setUp()
   kit.connection.answers.set('publish', () => new Error('message nacked'))
   await settled(kit, { kind: 'defer', reason: 'failed', until: kit.until(20_000) })
@@ -79,7 +80,7 @@ test('a deferral that is not confirmed keeps the message in hand', async () => {
   expect(kit.handed).toHaveLength(2)
 })
 
-test('what can neither be published nor kept for longer is delivered again, before the server closes the channel', async () => {
+test('a message that can be neither published nor held longer is requeued before the server closes the channel', async () => {
   const kit = setUp({ consumerTimeoutMs: 180_000 })
   kit.connection.answers.set('publish', () => new Error('message nacked'))
   kit.state.decide = () => ({ kind: 'dead-letter', reason: 'fatal' })
@@ -89,13 +90,13 @@ test('what can neither be published nor kept for longer is delivered again, befo
   expect(kit.handed.length).toBeLessThan(6)
 })
 
-test('a wait beyond the longest level takes the longest', async () => {
+test('a wait longer than the longest level takes the longest level', async () => {
   const kit = setUp()
   await settled(kit, { kind: 'defer', reason: 'not-due', until: kit.until(24 * HOUR_MS) })
   expect(kit.connection.published()).toMatchObject([{ routingKey: 'orders.retry.3600000' }])
 })
 
-test('at most half of the prefetch is held, the others go to the delay queue', async () => {
+test('at most half of the prefetch is held, and the other messages go to the delay queue', async () => {
   const kit = setUp()
   kit.channel.deliver('a', 'b', 'c')
   await kit.clock.advance(0)
@@ -107,7 +108,7 @@ test('at most half of the prefetch is held, the others go to the delay queue', a
   expect(kit.connection.settled()).toEqual([['ack', 3, false]])
 })
 
-test('what is busy whenever it is asked for is asked for less and less', async () => {
+test('a busy event is tried again less and less often', async () => {
   const kit = setUp()
   kit.state.decide = () => ({ kind: 'defer', reason: 'in-progress', until: kit.until(1_000) })
   kit.channel.deliver('a')
@@ -115,7 +116,7 @@ test('what is busy whenever it is asked for is asked for less and less', async (
   expect(kit.handed.length).toBeLessThanOrEqual(3)
 })
 
-test('all that is in hand is kept while the store is down, however much it is', async () => {
+test('during a store outage all messages in hand are held', async () => {
   const kit = setUp()
   kit.channel.deliver('a', 'b', 'c', 'd')
   await kit.clock.advance(0)
@@ -127,7 +128,7 @@ test('all that is in hand is kept while the store is down, however much it is', 
   expect(kit.handed).toHaveLength(8)
 })
 
-test('what would outlast the consumer timeout of the server goes to a delay queue', async () => {
+test('a message that would exceed the consumer timeout of the server goes to a delay queue', async () => {
   const kit = setUp({ consumerTimeoutMs: 180_000 })
   kit.channel.deliver('a')
   await kit.clock.advance(59_000)
@@ -137,7 +138,7 @@ test('what would outlast the consumer timeout of the server goes to a delay queu
   expect(kit.connection.settled()).toEqual([['ack', 1, false]])
 })
 
-test('a dead letter is published, confirmed, and only then acked', async () => {
+test('a message is acked only after its dead letter is published and confirmed', async () => {
   const kit = setUp()
   await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
   expect(kit.connection.named('publish', 'ack').map(({ name }) => name)).toEqual(['publish', 'ack'])
@@ -150,14 +151,14 @@ test('a dead letter is published, confirmed, and only then acked', async () => {
   })
 })
 
-test('a dead letter that is published already is only acked', async () => {
+test('a message whose dead letter is already published is only acked', async () => {
   const kit = setUp()
   kit.state.publish = 'already'
   await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
   expect(kit.connection.calls.map(({ name }) => name)).toEqual(['ack'])
 })
 
-test('a dead letter that cannot be published now comes back', async () => {
+test('a message whose dead letter cannot be published now comes back', async () => {
   const kit = setUp()
   kit.state.publish = 'retry'
   await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
@@ -166,7 +167,7 @@ test('a dead letter that cannot be published now comes back', async () => {
   expect(kit.handed).toHaveLength(2)
 })
 
-test("with 'dlx' a dead message is rejected, without a place it is acked", async () => {
+test("'dlx' rejects a dead message, and a guard without a place for dead letters acks it", async () => {
   const dlx = setUp({ deadLetter: 'dlx' })
   await settled(dlx, { kind: 'dead-letter', reason: 'fatal' })
   expect(dlx.connection.settled()).toEqual([['nack', 1, false, false]])
@@ -177,15 +178,18 @@ test("with 'dlx' a dead message is rejected, without a place it is acked", async
 
 const lost = ['lease-lost', 'deadline', 'commit-unknown'] as const
 
-test.each(lost)('abandoned for %s, a message is claimed again a little later', async (reason) => {
-  const kit = setUp()
-  await settled(kit, { kind: 'abandon', reason })
-  expect(kit.connection.calls).toEqual([])
-  await kit.clock.advance(1_500)
-  expect(kit.handed).toHaveLength(2)
-})
+test.each(lost)(
+  'a message that is abandoned for %s is claimed again a little later',
+  async (reason) => {
+    const kit = setUp()
+    await settled(kit, { kind: 'abandon', reason })
+    expect(kit.connection.calls).toEqual([])
+    await kit.clock.advance(1_500)
+    expect(kit.handed).toHaveLength(2)
+  },
+)
 
-test('what was not begun goes with its channel: the broker delivers it again', async () => {
+test('unstarted messages are dropped with their channel, because the broker redelivers them', async () => {
   const kit = setUp({ prefetch: 10 })
   kit.channel.deliver('a', 'b', 'c', 'd', 'e')
   await kit.clock.advance(0)
@@ -200,8 +204,8 @@ test('what was not begun goes with its channel: the broker delivers it again', a
   ])
 })
 
-// Red when a channel that is gone is told, or when another one is told in its place.
-test('a settlement for a channel that closed meanwhile is dropped', async () => {
+// Red when the settlement goes to the closed channel, or to another one instead.
+test('a settlement is dropped if its channel has closed meanwhile', async () => {
   const kit = setUp()
   kit.channel.deliver('a', 'b')
   await kit.clock.advance(0)
@@ -222,4 +226,31 @@ test('a wrap reports a cancelled consumer and an error of its channel', () => {
     expect.stringContaining('cancelled by the server'),
     'Error: 404',
   ])
+})
+
+test('health tells of the store and of the messages in hand, and a drain starts nothing more', async () => {
+  const kit = setUp()
+  const { consumption } = kit.wrapped
+  expect(consumption.health()).toEqual({ state: 'running', inFlight: 0, settleFailures: 0 })
+  const error = new Error('no route to the database')
+  kit.state.availability = { kind: 'down', retryAt: kit.until(1_000), error }
+  expect(consumption.health()).toMatchObject({ state: 'paused', reason: `Error: ${error.message}` })
+  kit.state.availability = { kind: 'available' }
+
+  kit.channel.deliver('a')
+  await kit.clock.advance(0)
+  const drained = consumption.drain()
+  kit.channel.deliver('late')
+  expect(consumption.health()).toMatchObject({ state: 'draining', inFlight: 2 })
+  expect([kit.hooks[0]?.stop?.aborted, kit.hooks[0]?.abort?.aborted]).toEqual([true, false])
+  await kit.clock.advance(20_000)
+  expect(kit.hooks[0]?.abort?.aborted).toBe(true)
+  kit.handed[0]?.settle({ kind: 'ack', by: 'processed' })
+  await kit.clock.advance(100)
+  await drained
+  expect(kit.connection.settled()).toEqual([['ack', 1, false]])
+  // The late message stays unacked: it is the broker's again when the user closes the channel.
+  expect(kit.handed).toHaveLength(1)
+  expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0 })
+  expect([kit.publishers.size, kit.clock.timers]).toEqual([0, 0])
 })

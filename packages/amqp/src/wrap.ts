@@ -1,5 +1,15 @@
+import type { WrappedConsumption } from '@onceward/core'
 import { ConfigurationError, type Runtime } from '@onceward/core'
-import { type Guard, portOf, quoted, registerPublisher } from '@onceward/core/adapter'
+import {
+  type Guard,
+  type GuardPort,
+  type LoopSignals,
+  portOf,
+  quoted,
+  registerPublisher,
+  type WrappedLoop,
+  withConsumption,
+} from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpChannel, AmqpConfirmChannel } from './client.ts'
 import { DeliveryChannel, Publisher } from './clients/amqplib.ts'
@@ -17,6 +27,12 @@ import {
   type OpenChannel,
 } from './topology.ts'
 
+/** What {@link wrapAmqp} returns: the callback of `channel.consume`. */
+export interface WrappedAmqp {
+  (message: ConsumeMessage | null): void
+  readonly consumption: WrappedConsumption
+}
+
 /**
  * The guard as the callback of a `channel.consume` of your own.
  *
@@ -25,9 +41,9 @@ import {
  * channel: a dead letter or a deferred copy counts only once the broker has it. Set `channel.prefetch()`, tell it as
  * `prefetch`, and never consume with `noAck`.
  *
- * A wrapped consumer does not recover a channel or consumer that ended, cancel while the store is down, drain, or check
- * the queue at start. `consumeAmqp` does all that. To shut down:
- * `await channel.cancel(tag)`, `await guard.close()`, `await channel.close()`, which gives the rest back.
+ * A wrapped consumer does not recover a channel or consumer that ended, cancel while the store is down, or check the
+ * queue at start. `consumeAmqp` does all that. To shut down: `await channel.cancel(tag)`,
+ * `await wrapped.consumption.drain()`, `await guard.close()`, `await channel.close()`, which gives the rest back.
  *
  * @throws {@link ConfigurationError} for options that cannot work, and for a channel without confirms.
  */
@@ -35,16 +51,36 @@ export function wrapAmqp(
   channel: AmqpConfirmChannel,
   guard: Guard,
   options: WrapAmqpOptions,
-): (message: ConsumeMessage | null) => void {
+): WrappedAmqp {
   const port = portOf(guard)
   checkWrapNames(options)
   const settings = resolveSettings(options, port.settings)
   if (typeof channel.waitForConfirms !== 'function') throw withoutConfirms(channel)
-  const { queue } = settings
+  const { queue, drainMs } = settings
+  const describe = (error: unknown): string => classifyError(error).text
   const warn = (error: unknown): void => {
-    const fields = { queue, reason: classifyError(error).text }
-    port.logger.error(fields, 'the channel of a wrapped consumer failed')
+    port.logger.error(
+      { queue, reason: describe(error) },
+      'the channel of a wrapped consumer failed',
+    )
   }
+  return withConsumption({
+    ...{ port, drainMs, queue, describe },
+    createLoop: (signals) => createLoop({ port, settings, channel, signals, warn }),
+  })
+}
+
+interface Parts {
+  readonly port: GuardPort
+  readonly settings: Settings
+  readonly channel: AmqpConfirmChannel
+  readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
+  readonly warn: (error: unknown) => void
+}
+
+function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) => void> {
+  const { port, settings, channel, signals, warn } = parts
+  const { queue } = settings
   const deliveries = new DeliveryChannel(channel)
   const accept = createAccept(queue, port.runtime)
   const context = createSettleContext({
@@ -55,25 +91,31 @@ export function wrapAmqp(
     // Only the user can cancel this consumer: a message given back before that would return at once.
     stopDeliveries: async () => false,
   })
-  registerPublisher(port, { broker: 'amqp', queue }, context.place)
-  const { signal } = new AbortController()
-  const ignore = (): void => undefined
+  const unregister = registerPublisher(port, { broker: 'amqp', queue }, context.place)
+  let lastProgressAt: Date | undefined
   const dispatcher = new Dispatcher({
-    port,
-    settings,
-    context,
-    signals: { stop: signal, abort: signal },
-    onKnown: ignore,
-    onSettled: ignore,
+    ...{ port, settings, context, signals },
+    onKnown: () => undefined,
+    onSettled: () => {
+      lastProgressAt = new Date(port.runtime.now())
+    },
   })
   channel.on('error', warn)
   channel.on('close', () => {
     deliveries.closed()
     dispatcher.drop(deliveries)
   })
-  return (message) => {
-    if (message === null) warn(new CancelledError(queue))
-    else dispatcher.take(accept(message, deliveries))
+  return {
+    wrapped: (message) => {
+      if (message === null) warn(new CancelledError(queue))
+      else dispatcher.take(accept(message, deliveries))
+    },
+    dispatcher,
+    settling: context.counts,
+    finish: async () => unregister(),
+    get lastProgressAt() {
+      return lastProgressAt
+    },
   }
 }
 

@@ -6,7 +6,7 @@ export type KafkaClient = Pick<Kafka, 'consumer' | 'admin'>
 /** What `wrapKafka` calls of a consumer. */
 export type KafkaConsumer = Pick<Consumer, 'on' | 'events' | 'pause' | 'resume'>
 
-/** What is asked of a cluster beside records. */
+/** Requests to a cluster other than for records. */
 export type KafkaAdmin = Pick<
   Admin,
   'fetchTopicMetadata' | 'describeConfigs' | 'describeGroups' | 'listTopics'

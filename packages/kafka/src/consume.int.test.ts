@@ -15,7 +15,7 @@ import { consumeKafka, kafkaMessage } from './index.ts'
 describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
   const kit = useKafka()
 
-  test('processes each message once and leaves the queue empty, copies included', async () => {
+  test('processes each message once, copies included, and empties the queue', async () => {
     const { topics } = kit
     const topic = await topics.create(4)
     const keys = range(300)
@@ -29,7 +29,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     expect(consumption.health()).toMatchObject({ state: 'running', settleFailures: 0 })
   })
 
-  test('a batch guard shares its calls between receives', async () => {
+  test('a batch guard processes each message once and empties the queue', async () => {
     const { topics } = kit
     const topic = await topics.create(2)
     const keys = range(200)
@@ -44,8 +44,8 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     expect(ran.toSorted()).toEqual(keys.toSorted())
   })
 
-  // Red when records of one key run beside each other, or a failed one is passed by the next.
-  test('the order of a key is kept with sixteen handlers and events that fail', async () => {
+  // Red when records of one key run at the same time, or the next record overtakes a failed one.
+  test('the order of a key is kept with sixteen handlers and failing events', async () => {
     const { topics } = kit
     const topic = await topics.create(2)
     const keys = Array.from({ length: 120 }, (_, index) => `k${index % 6}:${index}`)
@@ -72,7 +72,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     expect(failed.size).toBeGreaterThan(0)
   })
 
-  test('a dead letter has key, value and headers of the original, and the original is passed', async () => {
+  test('a dead letter has key, value and headers of its record, and the record is passed', async () => {
     const { topics } = kit
     const topic = await topics.create()
     const dead = await topics.create(1, {}, topics.name('dead'))
@@ -104,9 +104,9 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     })
   })
 
-  // Red when the event is not held in hand, where every return of the callback fetches it again, and when the offset passes
-  // it meanwhile, as a pause with a return (K1) or a seek (K10) does: a crash then loses it.
-  test('K1, K10: an event that is not due runs again when it is, not before, and others of its partition run', async () => {
+  // Red when the event is not held in hand, where every return of the callback fetches it again, and when the offset
+  // passes it meanwhile, as a pause with a return (K1) or a seek (K10) does: a crash then loses it.
+  test('K1, K10: a failed event runs again when it is due and not before, and other events of its partition run', async () => {
     const { topics } = kit
     const topic = await topics.create()
     await topics.send(topic, ['late', 'other'])
@@ -134,14 +134,14 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     expect(deferred).toMatchObject({ reason: 'failed' })
     expect(ranAgainAt).toBeGreaterThanOrEqual(Reflect.get(deferred ?? {}, 'until'))
     expect(committed).toEqual(new Set([-1]))
-    // Who asks a moment too early, or waits for a lock on a busy machine, is told to wait: that is no run.
+    // A claim that comes a moment too early, or waits for a lock on a busy machine, is deferred, which is not a run.
     const ended = outcomes.filter(
       ({ settlement }) => settlement.kind !== 'defer' || settlement.reason === 'failed',
     )
     expect([attempts, ended.length]).toEqual([2, 3])
   })
 
-  test('patterns, headers of any kind, tombstones and records without a key', async () => {
+  test('patterns, headers of any kind, tombstones and records without a key are consumed', async () => {
     const { topics } = kit
     const prefix = topics.name('pattern')
     const [one, two] = [`${prefix}-one`, `${prefix}-two`]
@@ -171,7 +171,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
   })
 
   // Red when the identity is topic, partition and offset alone: the new records would be duplicates of the old.
-  test('a topic that is made anew at the same name has other positions', async () => {
+  test('the records of a topic that was deleted and created again are new events', async () => {
     const { topics } = kit
     const topic = await topics.create()
     const ran: string[] = []

@@ -12,7 +12,7 @@ const untouched = new Proxy({} as KafkaClient, {
 })
 const topics = ['orders']
 
-test('wrong options and wrong stores reject the start', async () => {
+test('invalid options and unusable stores make the start fail', async () => {
   const made = handMadeGuard()
   await expect(consumeKafka(untouched, made.guard, { topics: [] })).rejects.toThrow('`topics`')
   made.state.open = () => Promise.reject(new ConfigurationError('no tables'))
@@ -21,7 +21,7 @@ test('wrong options and wrong stores reject the start', async () => {
   expect([...made.publishers]).toEqual([])
 })
 
-test('a store that is down at the start is waited for; tables that do not fit end it', async () => {
+test('the consumer waits for a store that is down at the start, and stops if the tables do not fit', async () => {
   const made = handMadeGuard()
   made.state.open = () => Promise.reject(new StoreUnavailableError('injected'))
   const consumption = await consumeKafka(untouched, made.guard, { topics })
@@ -34,7 +34,7 @@ test('a store that is down at the start is waited for; tables that do not fit en
   expect(consumption.health().state).toBe('stopped')
 })
 
-test('a signal that is aborted already starts nothing', async () => {
+test('a signal that is already aborted starts nothing', async () => {
   const { guard } = handMadeGuard()
   const signal = AbortSignal.abort()
   const consumption = await consumeKafka(untouched, guard, { topics, signal })
@@ -42,7 +42,7 @@ test('a signal that is aborted already starts nothing', async () => {
   expect(consumption.health().state).toBe('stopped')
 })
 
-test("publishes dead letters for the guard's poller", async () => {
+test("dead letters are published for the guard's poller", async () => {
   const made = handMadeGuard()
   made.state.open = () => Promise.reject(new StoreUnavailableError('injected'))
   const deadLetter = { producer: { send: async () => [] }, topic: 'orders.dead' }
@@ -52,7 +52,7 @@ test("publishes dead letters for the guard's poller", async () => {
   expect([...made.publishers.keys()]).toEqual([])
 })
 
-test('a signal drains, and drains are one and the same', async () => {
+test('aborting the signal drains, and all drains share one promise', async () => {
   const made = handMadeGuard()
   made.state.open = () => Promise.reject(new StoreUnavailableError('injected'))
   const stop = new AbortController()

@@ -6,11 +6,11 @@ import { consumeKafka } from './index.ts'
 
 const USER = { username: 'billing', password: 'right' }
 
-describe.skipIf(skipped('kafka'))('a Kafka that asks who it is', () => {
+describe.skipIf(skipped('kafka'))('a Kafka with authentication', () => {
   const kit = useKafka({ user: USER })
 
   // Red when a refusal is fatal, or is silent: kafkajs itself gives such a consumer up for good.
-  test('credentials that are refused are told by health(), and consumed with once they are right', async ({
+  test('health reports refused credentials, and consuming starts once they are right', async ({
     skip,
   }) => {
     const { server, topics } = kit
@@ -31,7 +31,7 @@ describe.skipIf(skipped('kafka'))('a Kafka that asks who it is', () => {
     expect(consumption.health()).toMatchObject({ state: 'running' })
   })
 
-  test('credentials that are refused keep nothing from draining', async ({ skip }) => {
+  test('a consumer with refused credentials can be drained', async ({ skip }) => {
     const { server, topics } = kit
     skip(!server.canKill, 'the server belongs to the user')
     const sasl = { mechanism: 'plain' as const, ...USER, password: 'wrong' }

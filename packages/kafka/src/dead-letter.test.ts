@@ -23,7 +23,7 @@ function letterOf(
   return deadLetterOf(toDelivery(record, 'cluster-1'), { key: 'key-a', ...times })
 }
 
-test('a dead letter keeps key, value and headers and says why it is here', () => {
+test('a dead letter keeps key, value and headers, and gets headers that give the reason', () => {
   const letter = letterOf()
   expect(deadLetterMessage(letter)).toEqual({
     key: Buffer.from([1, 0xff]),
@@ -42,7 +42,7 @@ test('a dead letter keeps key, value and headers and says why it is here', () =>
   })
 })
 
-test('a stored delivery is sent with the headers it was stored with', () => {
+test('a stored delivery is sent with its stored headers', () => {
   const letter = letterOf({}, Buffer.from('k-1'))
   const { raw: _, ...delivery } = letter.delivery
   const stored = { ...delivery, headers: { ...delivery.headers, absent: undefined } }
@@ -55,14 +55,14 @@ test('a stored delivery is sent with the headers it was stored with', () => {
   ])
 })
 
-test('the reasons of an earlier death make room for those of this one', () => {
+test('the reason of an earlier dead letter is replaced', () => {
   const headers = { 'X-Onceward-Key': 'old', 'x-onceward-reason': 'attempts-spent' }
   const { headers: sent } = deadLetterMessage({ ...letterOf({ headers }), key: undefined })
   expect(sent).toHaveProperty('x-onceward-reason', 'fatal')
   expect(sent).not.toHaveProperty('X-Onceward-Key')
 })
 
-test('a tombstone stays a tombstone, a record without a key stays without', () => {
+test('the dead letter of a tombstone is a tombstone, and that of a record without a key has none', () => {
   const letter = letterOf({ value: null }, null)
   expect(deadLetterMessage(letter)).toMatchObject({ key: null, value: null })
   const { raw: _, ...delivery } = letter.delivery
@@ -71,7 +71,7 @@ test('a tombstone stays a tombstone, a record without a key stays without', () =
   expect(deadLetterMessage(letterOf({ value }))).toHaveProperty('value', value)
 })
 
-test('every replica has to have it; one that is too large goes without the reasons', async () => {
+test('a dead letter needs all replicas, and one that is too large is sent without its reason', async () => {
   const sent: ProducerRecord[] = []
   const errors: Error[] = [protocolError('MESSAGE_TOO_LARGE')]
   const send = async (record: ProducerRecord): Promise<never[]> => {

@@ -47,14 +47,14 @@ export function createPublisher(producer: Pick<Producer, 'send'>, topic: string)
       await producer.send({ topic, acks: ALL_REPLICAS, messages: [message] })
     } catch (error) {
       if (classifyError(error).kind !== 'too-large') throw error
-      // The headers that say why may not fit beside the value, so the record is sent with its own headers alone.
+      // The headers with the reason may not fit, so the record is sent with only its own headers.
       const bare = { ...message, headers: originalHeaders(letter) }
       await producer.send({ topic, acks: ALL_REPLICAS, messages: [bare] })
     }
   }
 }
 
-/** The original record with the headers that say why it is dead. */
+/** The original record with the headers that give the reason. */
 export function deadLetterMessage(letter: DeadLetter): Message {
   const { delivery } = letter
   const live = kafkaMessage(delivery)?.message

@@ -7,7 +7,7 @@ import { message } from './fixtures/fetch.ts'
 const deliveryOf = (more: Parameters<typeof message>[2], key: string | Buffer | null = 'k-1') =>
   toDelivery({ topic: 'orders', partition: 2, message: message(41, key, more) }, 'cluster-1')
 
-test('a record becomes a delivery', () => {
+test('a delivery contains everything that Kafka knows of a record, and gives the record back', () => {
   const headers = { 'Content-Type': Buffer.from('application/json') }
   const delivery = deliveryOf({ headers })
   expect(delivery).toMatchObject({
@@ -32,7 +32,7 @@ test('a record becomes a delivery', () => {
   expect(kafkaMessage({ ...delivery, source: { broker: 'sqs', queue: 'orders' } })).toBeUndefined()
 })
 
-test('headers are text in lower case, the last of a repeated one, and bytes are left out', () => {
+test('headers are text with names in lower case, the last of repeated ones wins, and other bytes are dropped', () => {
   const { headers } = deliveryOf({
     headers: {
       Ce_Id: [Buffer.from('first'), Buffer.from('läst')],
@@ -53,7 +53,7 @@ test('headers are text in lower case, the last of a repeated one, and bytes are 
   ])
 })
 
-test('a record without a key has no lane, and keys that are no text have one each', () => {
+test('a record without a key has no lane, and every key that is not text has its own', () => {
   expect(deliveryOf({}, null).orderingKey).toBeUndefined()
   const lanes = [Buffer.from([0xff]), Buffer.from([0xfe]), Buffer.from('')].map(
     (key) => deliveryOf({}, key).orderingKey,
@@ -61,7 +61,7 @@ test('a record without a key has no lane, and keys that are no text have one eac
   expect(new Set(lanes).size).toBe(3)
 })
 
-test('a tombstone reaches the handler as a payload that is null', async () => {
+test('the handler gets a tombstone as the payload null', async () => {
   const seen: unknown[] = []
   const guard = createGuard(
     { consumer: 'billing', inbox: memoryInbox(), eventKey: position() },
@@ -72,7 +72,7 @@ test('a tombstone reaches the handler as a payload that is null', async () => {
   await guard.close()
 })
 
-test('the same place in a topic that was made anew is another event', () => {
+test('the same position in a topic that was created again is another event', () => {
   const keys = [{}, {}, { timestamp: '1700000000001' }].map((more) => {
     const delivery = deliveryOf(more)
     return position()({ ...delivery, payload: undefined })

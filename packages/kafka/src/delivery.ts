@@ -33,7 +33,7 @@ export function toDelivery(record: KafkaRecord, clusterId: string | undefined): 
   }
 }
 
-/** The record that a delivery was made of; undefined for another broker's and for stored deliveries. */
+/** The original record of a delivery; undefined for other brokers and for stored deliveries. */
 export function kafkaMessage(delivery: Delivery): KafkaRecord | undefined {
   const { raw, source } = delivery
   if (source.broker !== 'kafka' || typeof raw !== 'object' || raw === null) return undefined

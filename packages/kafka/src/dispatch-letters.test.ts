@@ -11,7 +11,7 @@ const producer = (sent: unknown[]) => ({
 })
 const dead: Settlement = { kind: 'dead-letter', reason: 'fatal' }
 
-test('a dead letter is sent with its reason, and its record passed afterwards', async () => {
+test('a dead letter is sent with its reason before the offset passes its record', async () => {
   const sent: unknown[] = []
   const deadLetter = { producer: producer(sent), topic: 'orders.dead' }
   const kit = setUp({}, { deadLetter })
@@ -25,7 +25,7 @@ test('a dead letter is sent with its reason, and its record passed afterwards', 
   expect(batch.progress.isComplete).toBe(true)
 })
 
-test('without a topic for dead letters the record is the place, and is passed', async () => {
+test('a record without a dead-letter topic is passed, because the store keeps the dead letter', async () => {
   const kit = setUp()
   const batch = kit.fetch(0, 'a')
   kit.dispatcher.pump()
@@ -36,7 +36,7 @@ test('without a topic for dead letters the record is the place, and is passed', 
   expect(kit.publishers.size).toBe(0)
 })
 
-test('a topic has one publisher for the poller, until the consumer ends', () => {
+test('each topic has one publisher for the poller, until the consumer ends', () => {
   const deadLetter = { producer: producer([]), topic: 'orders.dead' }
   const kit = setUp()
   const publishers = new TopicPublishers(kit.port, { deadLetter })

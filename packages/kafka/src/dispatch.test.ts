@@ -6,11 +6,11 @@ import { ack } from './fixtures/member.ts'
 const closing: Settlement = { kind: 'abandon', reason: 'closing' }
 const lost: Settlement = { kind: 'abandon', reason: 'lease-lost' }
 
-test('a slot that becomes free is filled while the other handlers run', async () => {
+test('a free slot is filled while the other handlers run', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.fetch(0, 'a', 'b', 'c', 'd', 'e')
   kit.dispatcher.pump()
-  // As long as that, so that nothing is handed over ahead.
+  // Long enough that nothing is prefetched.
   await kit.clock.advance(3_000)
   kit.settle('0/41')
   await kit.clock.advance(0)
@@ -18,11 +18,11 @@ test('a slot that becomes free is filled while the other handlers run', async ()
   kit.settle('0/40')
   kit.settle('0/42')
   await kit.clock.advance(0)
-  // Both slots by one call of the guard.
+  // One call of the guard fills both slots.
   expect(kit.batches).toEqual([2, 1, 2])
 })
 
-// Red when the turn moves with each look for work: with two partitions it was the same one's again and again.
+// Red when the turn moves with each check for work: with two partitions the same one always ran.
 test('partitions take turns', async () => {
   const kit = setUp({ concurrency: 1 })
   for (const partition of [0, 1, 2]) kit.fetch(partition, 'a', 'b')
@@ -35,7 +35,7 @@ test('partitions take turns', async () => {
   expect(kit.run()).toEqual(['0/40', '1/40', '2/40', '0/41', '1/41', '2/41'])
 })
 
-test('what quick handlers will need is handed over ahead, in calls of half of it and more', async () => {
+test('records for quick handlers are prefetched, in calls of at least half the prefetch', async () => {
   const kit = setUp({ concurrency: 2 }, { batch: { size: 10 } })
   kit.fetch(0, ...Array.from({ length: 40 }, (_, index) => String(index)))
   kit.dispatcher.pump()
@@ -43,7 +43,7 @@ test('what quick handlers will need is handed over ahead, in calls of half of it
   kit.settle('0/40')
   kit.settle('0/41')
   await kit.clock.advance(0)
-  // Twelve may be in hand: two that run, and ten ahead. The last two are not worth a call.
+  // Twelve may be in hand: two running and ten prefetched. The last two are not worth a call.
   expect(kit.batches).toEqual([2, 10])
   for (const offset of [42, 43]) kit.settle(`0/${offset}`)
   await kit.clock.advance(0)
@@ -53,7 +53,7 @@ test('what quick handlers will need is handed over ahead, in calls of half of it
   expect(kit.batches).toEqual([2, 10, 5])
 })
 
-test('a guard of batches has as many calls at once as it has slots', async () => {
+test('a batch guard has as many concurrent calls as slots', async () => {
   const kit = setUp({ transaction: 'batch', concurrency: 2 }, { batch: { size: 2 } })
   kit.fetch(0, 'a', 'b', 'c', 'd', 'e', 'f', 'g')
   kit.dispatcher.pump()
@@ -63,7 +63,7 @@ test('a guard of batches has as many calls at once as it has slots', async () =>
   expect(kit.batches).toEqual([2, 2, 2])
 })
 
-test('nothing is handed over while the group is about to be joined', () => {
+test('nothing is handed over while a rebalance is pending', () => {
   const kit = setUp()
   kit.fetch(0, 'a')
   kit.world.isHeld = true
@@ -74,8 +74,8 @@ test('nothing is handed over while the group is about to be joined', () => {
   expect(kit.run()).toEqual(['0/40'])
 })
 
-// Red when the next ones begin at once: after a crash they too would be in doubt.
-test('no suspect record begins before the offset of those before it is committed', async () => {
+// Red when the next records start at once: after a crash they would be suspects too.
+test('a suspect record starts only after the offset of those before it is committed', async () => {
   const kit = setUp({ concurrency: 2 })
   const committed = Promise.withResolvers<boolean>()
   kit.world.isSuspect = true
@@ -92,13 +92,13 @@ test('no suspect record begins before the offset of those before it is committed
   committed.resolve(true)
   await kit.clock.advance(0)
   expect(kit.run()).toEqual(['0/40', '0/41', '0/42'])
-  // The end of a batch is committed by whoever is told that it is over.
+  // The end of a batch is committed by the callback for its end.
   kit.settle('0/42')
   await kit.clock.advance(0)
   expect(kit.commits).toHaveLength(1)
 })
 
-test('a batch that was told to stop begins nothing more, while its handlers end', async () => {
+test('a batch that was told to stop starts nothing more, while its handlers finish', async () => {
   const kit = setUp({ concurrency: 2 })
   const batch = kit.fetch(0, 'a', 'b', 'c')
   kit.dispatcher.pump()
@@ -113,7 +113,7 @@ test('a batch that was told to stop begins nothing more, while its handlers end'
   ])
 })
 
-test('what is not begun any more is not handed over again', async () => {
+test('an unstarted record is not handed over again after the guard has closed', async () => {
   const kit = setUp()
   const batch = kit.fetch(0, 'a')
   kit.dispatcher.pump()
@@ -123,7 +123,7 @@ test('what is not begun any more is not handed over again', async () => {
 })
 
 // Red when a rebalance that stops one batch is taken for a guard that was closed: the consumer would end.
-test('all that is known is told, but not what a stop left undone', async () => {
+test('all results are reported, except abandonments that a stop caused', async () => {
   const kit = setUp({ concurrency: 5 })
   const failed: Settlement = { kind: 'defer', reason: 'failed', until: kit.until(1_000) }
   const going = kit.fetch(0, 'a', 'b')
@@ -143,7 +143,7 @@ test('all that is known is told, but not what a stop left undone', async () => {
   expect(kit.known).toEqual([ack, closing, lost, failed])
 })
 
-test('the record that is due first wakes it', async () => {
+test('the dispatcher wakes up for the record that is due first', async () => {
   const kit = setUp({ concurrency: 3 })
   for (const partition of [0, 1, 2]) kit.fetch(partition, 'a')
   kit.dispatcher.pump()
@@ -167,14 +167,14 @@ test('the record that is due first wakes it', async () => {
   expect(kit.clock.timers).toBe(0)
 })
 
-// Red when it is looked for again each millisecond, for as long as the slow one takes.
-test('a record that is due while every slot is busy waits for one, without a timer', async () => {
+// Red when the dispatcher looks for the record every millisecond while the slow one runs.
+test('a record that is due while every slot is busy waits for a slot, without a timer', async () => {
   const kit = setUp({ concurrency: 1 })
   kit.fetch(0, 'slow')
   kit.fetch(1, 'again')
   kit.dispatcher.pump()
   const [first, second] = ['0/40', '1/40']
-  // As long as that, so that nothing is handed over ahead.
+  // Long enough that nothing is prefetched.
   await kit.clock.advance(3_000)
   kit.settle(first, { kind: 'defer', reason: 'failed', until: kit.until(500) } as const)
   await kit.clock.advance(501)
@@ -185,7 +185,7 @@ test('a record that is due while every slot is busy waits for one, without a tim
   expect(kit.run()).toEqual([first, second, first])
 })
 
-test('while the store is down one record asks, and no other until its answer is known', async () => {
+test('one record probes a store that is down, and no other until its result is known', async () => {
   const kit = setUp({ concurrency: 4 })
   const error = new Error('ECONNREFUSED')
   kit.state.availability = { kind: 'down', retryAt: kit.until(0), error }
@@ -208,7 +208,7 @@ test('while the store is down one record asks, and no other until its answer is 
   expect(kit.run()).toEqual(['0/40', '1/40', '0/40', '0/41'])
 })
 
-test('it looks for work when something is due, and once a second for a store that is down', async () => {
+test('the dispatcher looks for work when a record is due, and once a second while the store is down', async () => {
   const kit = setUp()
   let looks = 0
   const { availability } = kit.port
@@ -231,7 +231,7 @@ test('it looks for work when something is due, and once a second for a store tha
   expect(looks).toBe(10)
 })
 
-test('a store that is back is noticed within a second, and sooner where a record is due', async () => {
+test('the dispatcher notices within a second that the store is back, and earlier if a record is due', async () => {
   const kit = setUp({ concurrency: 2 })
   const availability = { kind: 'available' } as const
   const goDown = (): void => {

@@ -54,7 +54,7 @@ export class Dispatcher {
     return this.#options.batches.inFlight
   }
 
-  /** Starts nothing more: records that do not run stay unread for the next member. */
+  /** Starts nothing more: unstarted records are left to the next member. */
   clear(): void {
     this.#options.batches.clear()
   }
@@ -70,13 +70,13 @@ export class Dispatcher {
     this.#wake = undefined
   }
 
-  /** Hands the guard what may run now. */
+  /** Hands the records that may run now to the guard. */
   pump(): void {
     const { open: batches, isHeld } = this.#options.batches
     const gate = isHeld ? 'shut' : this.#gate()
     if (gate === 'shut') return
     const nowMs = this.#options.port.runtime.monotonic()
-    // Partitions take turns: the one that had the last turn comes last.
+    // Partitions take turns: the one that ran last comes last.
     const next = 1 + batches.findIndex((batch) => nameOf(batch) === this.#last)
     for (const batch of [...batches.slice(next), ...batches.slice(0, next)]) {
       while (this.#dispatch(batch, gate === 'probe' ? 1 : this.#room(batches))) {
@@ -90,7 +90,7 @@ export class Dispatcher {
     if (Number.isFinite(dueMs)) this.#wakeAt(dueMs)
   }
 
-  /** While the store is down, one record at a time finds out whether it is back. */
+  /** While the store is down, one record at a time probes whether it is back. */
   #gate(): 'open' | 'probe' | 'shut' {
     const { port } = this.#options
     const availability = port.availability()
@@ -108,7 +108,7 @@ export class Dispatcher {
     if (this.#isBatch) return this.#calls < concurrency ? batchSize : 0
     const idle = concurrency - batches.reduce((sum, { progress }) => sum + progress.busy, 0)
     const ahead = this.#prefetch.capacity - this.#running
-    // Records taken ahead keep the slots busy meanwhile, so the next call can be a large one.
+    // Prefetched records keep the slots busy meanwhile, so the next call can be a large one.
     const isWorthwhile = ahead >= Math.max(1, this.#prefetch.ahead / 2)
     return Math.min(batchSize, Math.max(idle, isWorthwhile ? ahead : 0))
   }
@@ -138,7 +138,7 @@ export class Dispatcher {
       settle: async (item, settlement) => {
         this.#isProbing = false
         this.#prefetch.note(port.runtime.monotonic() - startedAtMs)
-        // A stopped batch answers the same as a closed guard; only from other batches does it mean a closed guard.
+        // A stopped batch gives the same settlement as a closed guard. Only from other batches it means a closed guard.
         if (!(batch.stop.signal.aborted && isGuardClosed(settlement))) onKnown(settlement)
         this.#meet(batch, item, await settle(this.#context, item.record, settlement))
       },

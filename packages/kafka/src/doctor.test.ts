@@ -13,7 +13,7 @@ test.each([
   ['a month', { retentionMs: 30 * DAY_MS, isCompacted: false }, 'problem'],
   ['for ever', { retentionMs: Number.POSITIVE_INFINITY, isCompacted: false }, 'warning'],
   ['the last of each key', { retentionMs: 30 * DAY_MS, isCompacted: true }, 'warning'],
-])('trap A16: a topic that keeps records for %o is a %s', (_what, facts, expected) => {
+])('trap A16: a topic that keeps records for %o gives a %s', (_what, facts, expected) => {
   const { problems, warnings } = topicFindings({ topic: 'orders', ...facts }, guard)
   const found = problems.length > 0 ? 'problem' : warnings.length > 0 ? 'warning' : 'nothing'
   expect(found).toBe(expected)
@@ -40,13 +40,13 @@ test.each<[string, Partial<ConsumerConfig>, object]>([
   ['retries', { retry: { retries: 2 } }, {}],
   ['allowAutoTopicCreation', { allowAutoTopicCreation: true }, {}],
   ['fromBeginning', {}, { fromBeginning: false }],
-])('%s is warned of, with its fix', (name, consumer, more) => {
+])('%s gives a warning with its fix', (name, consumer, more) => {
   const warnings = warningsOf(consumer, more)
   expect(warnings).toHaveLength(1)
   expect(warnings[0]).toMatch(new RegExp(`${name}.*(Set it|Leave it)`))
 })
 
-test('a lease that outlives the session is warned of where there are leases', () => {
+test('a lease longer than the session gives a warning if leases are used', () => {
   const leased = { ...guard, hasLeases: true }
   expect(warningsOf({ sessionTimeout: 6_000 }, {}, leased)[0]).toContain('leaseMs')
   expect(warningsOf({ sessionTimeout: 6_000 })).toEqual([])

@@ -4,6 +4,7 @@ import {
   type GuardSettings,
   refuseProblems,
   reportFindings,
+  shown,
   when,
 } from '@onceward/core/adapter'
 import type { KafkaAdmin, KafkaClient } from './client.ts'
@@ -32,7 +33,7 @@ export interface TopicFacts {
 /**
  * Checks the settings, the topics and the group before the first fetch.
  *
- * @throws {@link ConfigurationError} when the settings cannot work. Any other error is the client's and may pass.
+ * @throws {@link ConfigurationError} when the settings cannot work. Other errors are the client's and may pass.
  */
 export async function examine(surroundings: Surroundings): Promise<void> {
   const { kafka, settings, port } = surroundings
@@ -80,7 +81,7 @@ async function exists(admin: KafkaAdmin, topic: string): Promise<boolean> {
 }
 
 const missingTopic = (option: string, topic: string): string =>
-  `The topic of \`${option}\`, '${topic}', does not exist in this cluster, or this client may not describe it. ` +
+  `The topic of \`${option}\`, '${shown(topic)}', does not exist in this cluster, or this client may not describe it. ` +
   'Create it, or correct the name.'
 
 async function factsOf(

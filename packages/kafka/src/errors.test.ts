@@ -11,11 +11,11 @@ test.each([
   ['INVALID_SESSION_TIMEOUT', 'configuration'],
   ['GROUP_LOAD_IN_PROGRESS', 'network'],
   ['SOMETHING_NEW', 'other'],
-])('%s means %s', (type, kind) => {
+])('the error %s is classified as %s', (type, kind) => {
   expect(classifyError(protocolError(type))).toEqual({ kind, text: `${type}: ${type}` })
 })
 
-test('a cause tells what its wrapper does not', () => {
+test('an error is classified by its cause if its wrapper says nothing', () => {
   const wrapped = Object.assign(
     new Error('gave up', { cause: protocolError('SASL_AUTHENTICATION_FAILED') }),
     {
@@ -28,13 +28,16 @@ test('a cause tells what its wrapper does not', () => {
   })
 })
 
-test.each([undefined, null, 'text', 7, {}])('%s is an error too', (thrown) => {
-  expect(classifyError(thrown).kind).toBe('other')
-  expect(rebalanceIn(thrown)).toBeUndefined()
-})
+test.each([undefined, null, 'text', 7, {}])(
+  'the thrown value %s is classified as other',
+  (thrown) => {
+    expect(classifyError(thrown).kind).toBe('other')
+    expect(rebalanceIn(thrown)).toBeUndefined()
+  },
+)
 
 // Red when the wrapper is thrown: kafkajs sees no `type` and ends the consumer for good.
-test('K6: the error that makes kafkajs rejoin is found in its wrapper, the very object', () => {
+test('K6: the error that makes kafkajs rejoin is found in its wrapper, as the same object', () => {
   const raw = protocolError('UNKNOWN_MEMBER_ID')
   const wrapped = Object.assign(new Error('wrapped', { cause: raw }), { retriable: false })
   expect(rebalanceIn(wrapped)).toBe(raw)
@@ -42,7 +45,7 @@ test('K6: the error that makes kafkajs rejoin is found in its wrapper, the very 
   expect(rebalanceIn(new TypeError('no'))).toBeUndefined()
 })
 
-test('a circle of causes comes to an end', () => {
+test('a circular chain of causes is followed only once', () => {
   const error = new Error('round')
   error.cause = error
   expect(classifyError(error).kind).toBe('other')

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { type Fetch, fetchOf, message, protocolError } from './fixtures/fetch.ts'
 import { ack, type Member, records, setUp, stopped, trusted } from './fixtures/member.ts'
 
-/** Counts the heartbeats of a fetch, which are answered like this. */
+/** Counts the heartbeats of a fetch, and answers them as given. */
 function beatsOf(fetch: Fetch, answer: () => Promise<void> = async () => undefined) {
   const beats = { count: 0 }
   fetch.payload.heartbeat = () => {
@@ -12,7 +12,7 @@ function beatsOf(fetch: Fetch, answer: () => Promise<void> = async () => undefin
   return beats
 }
 
-/** Settles one record after the other, each after that time. */
+/** Settles the records one by one, at that interval. */
 async function settleEach(kit: Member, everyMs: number, untilMs: number): Promise<void> {
   for (let atMs = everyMs; atMs <= untilMs; atMs += everyMs) {
     await kit.clock.advance(everyMs)
@@ -22,7 +22,7 @@ async function settleEach(kit: Member, everyMs: number, untilMs: number): Promis
 
 const many = (): Fetch => fetchOf(records(...Array.from({ length: 60 }, () => 'a')))
 
-test('records are suspect for half a second after an assignment', async () => {
+test('records are suspects for half a second after an assignment', async () => {
   const suspect = async (elapsedMs: number) => {
     const kit = setUp()
     kit.join([0])
@@ -34,7 +34,7 @@ test('records are suspect for half a second after an assignment', async () => {
   expect([await suspect(499), await suspect(500)]).toEqual([true, undefined])
 })
 
-test('kafkajs waits for a batch that gets on, but not longer than two seconds', async () => {
+test('kafkajs waits for a batch that makes progress, but at most two seconds', async () => {
   const kit = await trusted({ concurrency: 1 }, { batch: { size: 1 } })
   const callback = kit.call(many())
   await kit.clock.advance(0)
@@ -45,7 +45,7 @@ test('kafkajs waits for a batch that gets on, but not longer than two seconds', 
   expect([callback.ended, kit.told]).toEqual([true, ['pause 0']])
 })
 
-test('kafkajs does not wait for a batch in which nothing was settled for a quarter of a second', async () => {
+test('kafkajs does not wait for a batch without a settlement in the last quarter of a second', async () => {
   const kit = await trusted({ concurrency: 1 })
   const callback = kit.call(fetchOf(records('a', 'a')))
   await kit.clock.advance(10)
@@ -56,7 +56,7 @@ test('kafkajs does not wait for a batch in which nothing was settled for a quart
   expect(callback.ended).toBe(true)
 })
 
-test('offsets are committed four times a second, also beside kafkajs', async () => {
+test('offsets are committed four times a second, also while kafkajs does not wait', async () => {
   const kit = await trusted({ concurrency: 1 }, { batch: { size: 1 } })
   const callback = kit.call(many())
   await kit.clock.advance(0)
@@ -69,25 +69,25 @@ test('offsets are committed four times a second, also beside kafkajs', async () 
   expect(commits().length).toBeLessThanOrEqual(13)
 })
 
-test('what is begun nowhere but here is kept in the group four times a second, as long as kafkajs waits', async () => {
+test('a batch sends a heartbeat four times a second, as long as kafkajs waits for it', async () => {
   const kit = await trusted({ concurrency: 1 }, { batch: { size: 1 } })
   const fetch = many()
   const beats = beatsOf(fetch)
   const callback = kit.call(fetch)
   await kit.clock.advance(0)
-  // One before it was taken.
+  // One heartbeat before the batch was accepted.
   expect(beats.count).toBe(1)
   await settleEach(kit, 100, 1_000)
   expect(beats.count).toBe(5)
   await settleEach(kit, 100, 1_000)
   expect([callback.ended, beats.count]).toEqual([true, 9])
-  // Then kafkajs beats by itself.
+  // Then kafkajs sends the heartbeats itself.
   await kit.clock.advance(1_000)
   expect(beats.count).toBe(9)
 })
 
-// Red when each batch asks: kafkajs opens a connection for every question to a broker that is away.
-test('one question at a time: what is not answered spares the broker the others', async () => {
+// Red when each batch sends a heartbeat: kafkajs opens a connection for every request to a broker that is down.
+test('one heartbeat is in flight at a time, and while it is unanswered no other is sent', async () => {
   const kit = await trusted({ concurrency: 8 })
   const [first, second] = [fetchOf(records('a')), fetchOf(records('b'), { partition: 1 })]
   kit.call(first)
@@ -102,7 +102,7 @@ test('one question at a time: what is not answered spares the broker the others'
   answered.resolve()
 })
 
-test('a heartbeat that fails spares the broker commits, until it answers something', async () => {
+test('a failed heartbeat stops commits until the broker answers something', async () => {
   const kit = await trusted({ concurrency: 8 })
   const fetch = fetchOf(records('a', 'b'))
   kit.call(fetch)
@@ -136,7 +136,7 @@ test('K6: an offset that a rebalance refused is committed after the join', async
   expect([fetch.calls.at(-1), kit.told]).toEqual(['commit 42', ['pause 0', 'resume 0']])
 })
 
-test('nothing more is begun once the group is known to be joined anew', async () => {
+test('no record is started once a rebalance is known', async () => {
   const kit = await trusted({ concurrency: 1 }, { batch: { size: 1 } })
   const fetch = fetchOf(records('a', 'b'))
   const callback = kit.call(fetch)
@@ -166,7 +166,7 @@ test('a partition stays paused over a join while the consumer stops', async () =
   expect([kit.offsets(), kit.told]).toEqual([['40'], ['pause 0', 'pause 0']])
 })
 
-test('beats do not keep the process alive, and end with their batch', async () => {
+test('heartbeats do not keep the process alive, and end with their batch', async () => {
   const kit = await trusted({ concurrency: 8 })
   kit.clock.asked.length = 0
   kit.state.decide = () => ack

@@ -16,7 +16,7 @@ const indexes = (items: readonly InHand[]): readonly number[] => items.map(({ in
 const lowOf = ({ lowest }: Progress): string | undefined => lowest?.record.message.offset
 
 // Red when the watermark is the highest settled offset: the record that still runs would be passed.
-test('the watermark never passes a record that is not settled', () => {
+test('the watermark never passes an unsettled record', () => {
   const progress = progressOf(['a', 'b', 'c', 'd'])
   const [a, b, c, d] = progress.take(0, 10) as InHand[]
   progress.settle(d as InHand)
@@ -28,7 +28,7 @@ test('the watermark never passes a record that is not settled', () => {
   expect([lowOf(progress), progress.isComplete]).toEqual([undefined, true])
 })
 
-test('records of one lane go in one call or one after the other, others beside them', () => {
+test('records of one lane go into one call or into consecutive ones, and other lanes run meanwhile', () => {
   const progress = progressOf(['a', 'b', 'a', null, 'b'])
   const first = progress.take(0, 2)
   expect(indexes(first)).toEqual([0, 1])
@@ -52,7 +52,7 @@ test('a lane is busy until the last record of its call has ended', () => {
   expect(indexes(progress.take(0, 10))).toEqual([3])
 })
 
-test('a record without a key holds back no other, and the first of them that is due is told', () => {
+test('a record without a key blocks no other, and the earliest due time is reported', () => {
   const progress = progressOf([null, null, null])
   const [first, second] = progress.take(0, 2) as [InHand, InHand]
   progress.postpone(first, 500)
@@ -63,7 +63,7 @@ test('a record without a key holds back no other, and the first of them that is 
   expect(progress.nextDueMs(300)).toBe(500)
 })
 
-test('a postponed record holds back its lane and no other, and comes back as a suspect', () => {
+test('a postponed record blocks only its lane, and returns as a suspect', () => {
   const progress = progressOf(['a', 'a', 'b'])
   const [head] = progress.take(0, 1) as [InHand]
   progress.postpone(head, 500)
@@ -74,7 +74,7 @@ test('a postponed record holds back its lane and no other, and comes back as a s
   expect(progress.nextDueMs(500)).toBe(Number.POSITIVE_INFINITY)
 })
 
-test('where the guard finds lanes itself, nothing overtakes what waits', () => {
+test('no record overtakes a waiting one if the guard finds the lanes itself', () => {
   const progress = progressOf(['a', 'b', 'c'], '')
   const [a, b] = progress.take(0, 2) as [InHand, InHand]
   expect(progress.take(0, 10)).toEqual([])
@@ -84,7 +84,7 @@ test('where the guard finds lanes itself, nothing overtakes what waits', () => {
   expect(indexes(progress.take(500, 10))).toEqual([0, 2])
 })
 
-test('at most a thousand records run ahead of the one that is not settled', () => {
+test('at most a thousand records run ahead of an unsettled one', () => {
   const progress = progressOf(Array.from({ length: 3_000 }, (_, index) => String(index)))
   const [head, ...others] = progress.take(0, 3_000) as [InHand, ...InHand[]]
   expect(others).toHaveLength(999)
@@ -94,7 +94,7 @@ test('at most a thousand records run ahead of the one that is not settled', () =
   expect(progress.take(0, 3_000)).toHaveLength(1_000)
 })
 
-test('every order of ends leaves the watermark at the first record that is not settled', () => {
+test('the watermark is at the first unsettled record, whatever the order in which records end', () => {
   let seed = 7
   const random = (): number => {
     seed = (seed * 48_271) % 2_147_483_647
@@ -125,7 +125,7 @@ test('every order of ends leaves the watermark at the first record that is not s
   }
 })
 
-test('K9: a member has what its last join said, and no longer what it had before', () => {
+test('K9: a member owns the partitions of its last join, and no earlier ones', () => {
   const assignment = new Assignment()
   const zero = { topic: 'orders', partition: 0 }
   expect(assignment.join('m-1', { orders: [0, 1] })).toBe(false)
@@ -138,7 +138,7 @@ test('K9: a member has what its last join said, and no longer what it had before
   expect([assignment.has(zero), assignment.ownedOf('orders')]).toEqual([false, []])
 })
 
-test('a pause without a reason is ended by the watchdog, also when kafkajs throws', () => {
+test('the watchdog ends a pause without a reason, even if kafkajs throws', () => {
   const told: string[] = []
   const tell =
     (verb: string) => (partitions: readonly { topic: string; partitions: number[] }[]) => {

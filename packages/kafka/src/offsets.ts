@@ -28,7 +28,7 @@ export interface InHand extends Delivered {
 const MOST_AHEAD = 1_000
 
 /**
- * How far the records of one fetched batch have come.
+ * The progress of the records of one fetched batch.
  *
  * ```
  * offset    40   41   42   43   44   45
@@ -36,7 +36,7 @@ const MOST_AHEAD = 1_000
  *                     └ the low watermark: 42 is committed, so 42 is read next
  * ```
  *
- * Records of one lane run in order, one at a time. A record that waits holds back its own lane only.
+ * Records of one lane run in order, one at a time. A waiting record blocks only its own lane.
  */
 export class Progress {
   readonly items: readonly InHand[]
@@ -107,7 +107,7 @@ export class Progress {
     while (this.items[this.#low]?.state === 'settled') this.#low += 1
   }
 
-  /** Lets a record run again at that time; until then its lane waits. */
+  /** Schedules another run of a record at that time; until then its lane waits. */
   postpone(item: InHand, dueMs: number): void {
     this.#stop(item)
     this.#postponed.add(item)
@@ -151,7 +151,9 @@ export class Assignment {
   #owned = new Set<string>()
   #assigned: Readonly<Record<string, readonly number[]>> = {}
 
-  /** Answers whether the same member goes on. Under another id, other members may have had the partitions meanwhile. */
+  /**
+   * Returns whether the same member continues. With another id, other members may have had the partitions meanwhile.
+   */
   join(memberId: string, assigned: Readonly<Record<string, readonly number[]>>): boolean {
     const goesOn = memberId === this.#memberId
     this.#memberId = memberId

@@ -34,14 +34,14 @@ function problemsOf(
   }
 }
 
-test('the group is the consumer of the guard, and reads from the beginning', () => {
+test('the default group is the consumer of the guard, and reads from the beginning', () => {
   expect(settingsOf()).toMatchObject({ fromBeginning: true, consumer: { groupId: 'billing' } })
   expect(settingsOf({ groupId: 'mine' }).consumer.groupId).toBe('mine')
   expect(settingsOf({ consumer: { groupId: 'inner' } }).consumer.groupId).toBe('inner')
   expect(problemsOf({ groupId: 'mine', consumer: { groupId: 'inner' } })).toMatch(/one group id/)
 })
 
-test('K19, K20: heartbeats are sent in time, retries outlast a restart of the broker', () => {
+test('K19, K20: heartbeats are sent in time, and retries last longer than a restart of the broker', () => {
   expect(settingsOf().consumer).toMatchObject({
     sessionTimeout: 10_000,
     heartbeatInterval: 1_666,
@@ -59,14 +59,14 @@ test('K19, K20: heartbeats are sent in time, retries outlast a restart of the br
   })
 })
 
-test('with leases a session lasts as long as one, within reason', () => {
+test('a session lasts as long as a lease, within limits', () => {
   const sessionOf = (leaseMs: number) =>
     settingsOf({}, { hasLeases: true, leaseMs }).consumer.sessionTimeout
   expect([5_000, 15_000, 120_000].map(sessionOf)).toEqual([10_000, 15_000, 30_000])
 })
 
 // Red when kafkajs decides: a consumer that was stopped in an outage comes back after it.
-test('K21: kafkajs restarts nothing, and the user is asked by us', async () => {
+test("K21: kafkajs restarts nothing, and onceward asks the user's restartOnFailure", async () => {
   const restartOnFailure = async () => false
   const settings = settingsOf({ consumer: { retry: { restartOnFailure } } })
   expect(await settings.consumer.retry?.restartOnFailure?.(new Error('crash'))).toBe(false)
@@ -75,13 +75,13 @@ test('K21: kafkajs restarts nothing, and the user is asked by us', async () => {
 
 test.each<[string, object, RegExp]>([
   ['no topic', { topics: [] }, /Expected `topics` to be a list of at least one topic/],
-  ['a topic that is none', { topics: ['a', ''] }, /by name or by RegExp, got \[a, \]/],
-  ['one topic without its list', { topics: 'orders' }, /got `orders` \(string\)/],
+  ['an empty topic name', { topics: ['a', ''] }, /by name or by RegExp, got \[a, \]/],
+  ['a topic instead of a list', { topics: 'orders' }, /got `orders` \(string\)/],
   ['an empty group', { groupId: '' }, /Expected `groupId` to be a string/],
   ['no partition', { partitionsConsumedConcurrently: 0 }, /from 1 to 1000, got `0`.*partitions/],
-  ['a batch of none', { batch: { size: 0 } }, /`batch.size`/],
-  ['a drain for ever', { drainMs: -1 }, /`drainMs`/],
-  ['a session of a second and less', { consumer: { sessionTimeout: 900 } }, /sessionTimeout/],
+  ['a batch size of zero', { batch: { size: 0 } }, /`batch.size`/],
+  ['a negative drain time', { drainMs: -1 }, /`drainMs`/],
+  ['a session of less than a second', { consumer: { sessionTimeout: 900 } }, /sessionTimeout/],
   [
     'slow heartbeats',
     { consumer: { heartbeatInterval: 10_000 } },
@@ -92,9 +92,13 @@ test.each<[string, object, RegExp]>([
     { consumer: { maxWaitTimeInMs: 10_000 } },
     /`consumer.maxWaitTimeInMs`.*10000/,
   ],
-  ['dead letters in a circle', { deadLetter: { producer, topic: 'orders' } }, /another topic/],
   [
-    'dead letters in a circle by pattern',
+    'a dead-letter topic that is consumed',
+    { deadLetter: { producer, topic: 'orders' } },
+    /another topic/,
+  ],
+  [
+    'a dead-letter topic that a pattern matches',
     { topics: [/^ord/g], deadLetter: { producer, topic: 'orders.dead' } },
     /another topic/,
   ],
@@ -104,16 +108,16 @@ test.each<[string, object, RegExp]>([
   expect(problemsOf(options)).toMatch(problem)
 })
 
-test('names every problem at once, with rule, value, type and unit', () => {
+test('an error names every problem, with rule, value, type and unit', () => {
   expect(problemsOf({ topics: [], groupId: '', drainMs: -1 }).split('\n')).toHaveLength(3)
 })
 
-test('without an inbox there must be a place for dead letters', () => {
+test('a guard without an inbox needs a place for dead letters', () => {
   expect(problemsOf({}, { hasInbox: false })).toMatch(/Expected `deadLetter`/)
   expect(problemsOf({ deadLetter: { producer, topic: 'dead' } }, { hasInbox: false })).toBe('')
 })
 
-test('a wrap is checked for what it takes', () => {
+test('the options of a wrap are checked', () => {
   const { port } = handMadeGuard()
   expect(resolveSettings({}, port.settings)).toMatchObject({
     batchSize: 100,
@@ -122,7 +126,7 @@ test('a wrap is checked for what it takes', () => {
   expect(() => resolveSettings({ batch: { size: 101 } }, port.settings)).toThrow(ConfigurationError)
 })
 
-test('a pattern matches each topic anew, whatever its flags', () => {
+test('a pattern with the flag g matches every topic', () => {
   const pattern = /^orders/g
   expect(['orders', 'orders-2', 'other'].map((topic) => matches(pattern, topic))).toEqual([
     true,

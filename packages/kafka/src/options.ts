@@ -2,6 +2,7 @@ import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
   CONSUME_NAMES,
   type GuardSettings,
+  isConnectionString,
   type KnownNames,
   quoted,
   RUN_DEFAULTS,
@@ -12,14 +13,15 @@ import {
   refuseUnknownOptions,
   resolveRunOptions,
   runOptionProblems,
+  shown,
 } from '@onceward/core/adapter'
 import type { ConsumerConfig, Producer } from 'kafkajs'
 
 export interface KafkaOptions {
   /**
-   * Where dead messages go: published there with every replica's acknowledgement, their own key and headers and the
-   * headers that say why, before the original is passed. The producer stays yours: connect it before, disconnect it
-   * after the drain. Left out: the record in `failed_events` is the place; required without an inbox.
+   * Where dead messages go. They are published there with acks from all replicas, with their own key and headers and
+   * the headers that give the reason, before the offset passes the original. The producer stays yours: connect it
+   * before, disconnect it after the drain. If omitted, they stay in `failed_events`. Required without an inbox.
    */
   readonly deadLetter?:
     | { readonly producer: Pick<Producer, 'send'>; readonly topic: string }
@@ -42,16 +44,16 @@ export interface ConsumeKafkaOptions extends ConsumeOptions, KafkaOptions {
   /** @defaultValue the guard's `consumer`: two guards in one group would each see a part of the records */
   readonly groupId?: string | undefined
   /**
-   * Where a group without an offset starts, and where it goes on after its offset fell out of the log. `false` skips
-   * what is there then.
+   * Where a group without an offset starts, and where it continues after its offset was deleted from the log. `false`
+   * skips the records that are there then.
    *
    * @defaultValue true
    */
   readonly fromBeginning?: boolean | undefined
   /**
-   * Further settings of the consumer. Ours are `sessionTimeout` ({@link DEFAULTS}, with a lease store the guard's
-   * `leaseMs` up to 30 s), `heartbeatInterval` (a sixth of it), `maxWaitTimeInMs` ({@link DEFAULTS}), `retry`, and
-   * `allowAutoTopicCreation: false`.
+   * Further settings of the consumer. The defaults are `sessionTimeout` ({@link DEFAULTS}, with a lease store the
+   * guard's `leaseMs` up to 30 s), `heartbeatInterval` (a sixth of it), `maxWaitTimeInMs` ({@link DEFAULTS}), `retry`,
+   * and `allowAutoTopicCreation: false`.
    */
   readonly consumer?: Partial<ConsumerConfig> | undefined
 }
@@ -77,18 +79,18 @@ export const DEFAULTS: Readonly<
   maxWaitTimeMs: 500,
 })
 
-/** The whole group stands still during this time. */
+/** The whole group is paused during this time. */
 const GRACE_MS = 5_000
 
 /** Options after defaults and checks. */
 export interface Settings extends RunSettings {
   readonly deadLetter: KafkaOptions['deadLetter']
   readonly partitionsConsumedConcurrently: number
-  /** How long a rebalance waits for running handlers before the group goes on without them. */
+  /** How long a rebalance waits for running handlers. */
   readonly graceMs: number
 }
 
-/** {@link Settings} of a consumer of our own. */
+/** {@link Settings} of a consumer that onceward runs. */
 export interface ConsumerSettings extends Settings {
   readonly topics: readonly (string | RegExp)[]
   readonly fromBeginning: boolean
@@ -97,7 +99,7 @@ export interface ConsumerSettings extends Settings {
     readonly heartbeatInterval: number
     readonly maxWaitTimeInMs: number
   }
-  /** The user's `restartOnFailure`: whether the consumer goes on after kafkajs gave up. */
+  /** The user's `restartOnFailure`: whether a new consumer follows after kafkajs gave up. */
   readonly mayRestart: ((error: Error) => Promise<boolean>) | undefined
 }
 
@@ -165,8 +167,8 @@ function settingsOf(options: ConsumeOptions & WrapKafkaOptions, guard: GuardSett
 }
 
 /**
- * A session that ends before the lease only brings the records of a dead process to one that must wait for it
- * (brokers.md §5.5).
+ * If the session is shorter than the lease, the next member gets the records of a dead process but must wait for the
+ * lease (brokers.md §5.5).
  */
 const defaultSessionMs = ({ hasLeases, leaseMs }: GuardSettings): number =>
   hasLeases
@@ -182,7 +184,7 @@ function consumerConfigOf(
   return {
     heartbeatInterval: Math.floor(sessionTimeout / 6),
     maxWaitTimeInMs,
-    // A deleted topic must not come back empty because its consumer asked for it (brokers.md K23).
+    // A request of the consumer must not create a deleted topic again, empty (brokers.md K23).
     allowAutoTopicCreation: false,
     ...consumer,
     groupId: groupId ?? consumer.groupId ?? guard.consumer,
@@ -242,14 +244,12 @@ function topicProblems({ topics, deadLetter }: ConsumeKafkaOptions): readonly st
   if (!(isList && given.every((topic) => isName(topic) || topic instanceof RegExp))) {
     return [
       'Expected `topics` to be a list of at least one topic, by name or by RegExp, got ' +
-        `${Array.isArray(given) ? `[${given.map(String).join(', ')}]` : quoted(given)}.`,
+        `${Array.isArray(given) ? `[${given.map((topic) => shown(String(topic))).join(', ')}]` : quoted(given)}.`,
     ]
   }
-  if (!deadLetter || !topics.some((topic) => matches(topic, deadLetter.topic))) {
-    return []
-  }
+  if (!deadLetter || !topics.some((topic) => matches(topic, deadLetter.topic))) return []
   return [
-    `Expected \`deadLetter.topic\` to be another topic than those consumed, got \`${deadLetter.topic}\`: a dead ` +
+    `Expected \`deadLetter.topic\` to be another topic than those consumed, got \`${shown(String(deadLetter.topic))}\`: a dead ` +
       'message would come back for ever.',
   ]
 }
@@ -262,15 +262,13 @@ export function matches(subscription: string | RegExp, topic: string): boolean {
 
 function groupProblems({ groupId, consumer }: ConsumeKafkaOptions): readonly string[] {
   const inner = consumer?.groupId
-  const isDifferent = groupId !== undefined && inner !== undefined && groupId !== inner
-  return [
-    ...(groupId === undefined || isName(groupId)
-      ? []
-      : [`Expected \`groupId\` to be a string that is not empty, got ${quoted(groupId)}.`]),
-    ...(isDifferent
-      ? [`Expected one group id, got \`groupId\` '${groupId}' and \`consumer.groupId\` '${inner}'.`]
-      : []),
-  ]
+  const wrong = Object.entries({ groupId, 'consumer.groupId': inner }).flatMap(([name, value]) => {
+    if (value === undefined || isName(value)) return []
+    return [`Expected \`${name}\` to be a string that is not empty, got ${quoted(value)}.`]
+  })
+  if (wrong.length > 0 || groupId === undefined || (inner ?? groupId) === groupId) return wrong
+  const [one, two] = [groupId, String(inner)].map(shown)
+  return [`Expected one group id, got \`groupId\` '${one}' and \`consumer.groupId\` '${two}'.`]
 }
 
 function timeProblems({
@@ -297,4 +295,5 @@ function timeProblems({
   ]
 }
 
-const isName = (value: unknown): boolean => typeof value === 'string' && value !== ''
+const isName = (value: unknown): boolean =>
+  typeof value === 'string' && value !== '' && !isConnectionString(value)

@@ -25,7 +25,7 @@ describe.skipIf(skipped('kafka'))('members of one group on a real Kafka', () => 
     ): Promise<Consumption>
   }
 
-  /** Members as processes are: a client and a guard each, one store for all. */
+  /** Members as in separate processes: each has a client and a guard, and all share one store. */
   async function groupOf(partitions: number): Promise<Group> {
     const { topics } = kit
     const topic = await topics.create(partitions)
@@ -48,8 +48,8 @@ describe.skipIf(skipped('kafka'))('members of one group on a real Kafka', () => 
     return { name, topic, inbox, join }
   }
 
-  // Red when what belongs to a partition does not end with it: the new owner's handler runs beside the old one's.
-  test('K9: a partition that moves aborts its handlers, one that stays does not', async () => {
+  // Red when handlers outlive the loss of their partition: the old and the new owner's handlers run together.
+  test('K9: the handlers of a partition that moves are aborted, and those of one that stays are not', async () => {
     const { topics } = kit
     const { name, topic, join } = await groupOf(2)
     for (const partition of [0, 1])
@@ -77,9 +77,9 @@ describe.skipIf(skipped('kafka'))('members of one group on a real Kafka', () => 
     expect(ended).toEqual([`second slow-${moved}`, `first slow-${moved === 0 ? 1 : 0}`])
   })
 
-  // Red when the rejoin waits for the handler: the member is expelled, and joins as another one. Red too when the error of a
-  // commit reaches kafkajs in its wrapper: the consumer is over then, and its successor is another member (K6).
-  test('K6, K7: a group does not wait for a handler that outlives the rebalance timeout', async () => {
+  // Red when the rejoin waits for the handler: the member is expelled, and joins as another one. Red too when the error
+  // of a commit reaches kafkajs in its wrapper: the consumer is over then, and its successor is another member (K6).
+  test('K6, K7: a group does not wait for a handler that outlasts the rebalance timeout', async () => {
     const { topics } = kit
     const { name, topic, join } = await groupOf(1)
     await topics.send(topic, ['slow', 'next'], () => ({ key: 'one lane' }))
@@ -103,7 +103,7 @@ describe.skipIf(skipped('kafka'))('members of one group on a real Kafka', () => 
     expect(new Set(joins).size).toBe(1)
   })
 
-  test('rolling restarts under load lose nothing and repeat nothing', async () => {
+  test('rolling restarts under load lose no event and repeat none', async () => {
     const { topics } = kit
     const { name, topic, join } = await groupOf(4)
     const effects = new Map<string, number>()
@@ -131,8 +131,8 @@ describe.skipIf(skipped('kafka'))('members of one group on a real Kafka', () => 
     expect([...effects.values()].every((count) => count === 1)).toBe(true)
   })
 
-  // Red when kafkajs's own heartbeats, one for each fetch, are all there is (brokers.md finding 13).
-  test('K4, K19: a member whose partitions all wait stays a member', async () => {
+  // Red when kafkajs's own heartbeats, one for each fetch, are the only ones (brokers.md finding 13).
+  test('K4, K19: a member whose partitions are all paused stays in the group', async () => {
     const { topics } = kit
     const { topic, name } = await groupOf(1)
     await topics.send(topic, ['late'])

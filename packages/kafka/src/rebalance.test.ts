@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { fetchOf, protocolError } from './fixtures/fetch.ts'
 import { ack, records, setUp, stopped, trusted } from './fixtures/member.ts'
 
-test('K7: a batch that was fetched before the rebalance is refused with the error itself', async () => {
+test('K7: a batch that was fetched before the rebalance is refused with the same error object', async () => {
   const kit = await trusted()
   const fetch = fetchOf(records('a'))
   const raw = protocolError('REBALANCE_IN_PROGRESS')
@@ -23,7 +23,7 @@ test('K9: a batch of a partition that the last join no longer lists is dropped',
 })
 
 // Red when only the callback knows its partition: its offset is committed with a generation that is valid (K9).
-test('K9: a join that takes the partition away aborts its handlers and moves no offset', async () => {
+test('K9: a join that takes a partition away aborts its handlers and moves no offset', async () => {
   const kit = await trusted({ concurrency: 1 })
   const lost = kit.call(fetchOf(records('a', 'b')))
   const kept = kit.call(fetchOf(records('c'), { partition: 1 }))
@@ -52,8 +52,8 @@ test('K9: a join during the callback moves no offset of a partition that it take
   expect([lost.fetch.calls, kit.told]).toEqual([[], []])
 })
 
-// Red when the TypeError of kafkajs, whose positions know the topic no more, leaves the callback: the consumer is over (K5).
-test('K9: a join inside a fetch that takes the topic away ends the batch, and moves no offset', async () => {
+// Red when the TypeError of kafkajs, whose positions lack the topic, leaves the callback: the consumer ends (K5).
+test('K9: a join during a fetch that takes the topic away ends the batch and moves no offset', async () => {
   const kit = await trusted({ concurrency: 8 })
   const fetch = fetchOf(records('a', 'b'))
   fetch.payload.resolveOffset = () => {
@@ -68,7 +68,7 @@ test('K9: a join inside a fetch that takes the topic away ends the batch, and mo
   expect([fetch.calls, kit.partitionBatches.inFlight]).toEqual([[], 0])
 })
 
-test('a partition that stays goes on over the rebalance, its records in hand', async () => {
+test('a partition that stays continues after the rebalance, with its records in hand', async () => {
   const kit = await trusted({ concurrency: 1 })
   const callback = kit.call(fetchOf(records('a', 'b')))
   await kit.clock.advance(600)
@@ -85,7 +85,7 @@ test('a partition that stays goes on over the rebalance, its records in hand', a
   expect(kit.told).toEqual(['pause 0', 'resume 0'])
 })
 
-test('a member with another id begins anew: others may have had its partitions', async () => {
+test('a member with a new id starts again, because others may have had its partitions', async () => {
   const kit = await trusted({ concurrency: 1 })
   const callback = kit.call(fetchOf(records('a', 'b')))
   await kit.clock.advance(600)
@@ -96,7 +96,7 @@ test('a member with another id begins anew: others may have had its partitions',
   expect([callback.fetch.calls, kit.offsets()]).toEqual([[], ['40']])
 })
 
-test('K14: handlers that end in time are committed before the group goes on without them', async () => {
+test('K14: offsets of handlers that end in time are committed before the member rejoins', async () => {
   const kit = await trusted({ concurrency: 8 })
   const raw = protocolError('REBALANCE_IN_PROGRESS')
   const callback = kit.call(fetchOf(records('a', 'b', 'c')))
@@ -112,7 +112,7 @@ test('K14: handlers that end in time are committed before the group goes on with
   expect(callback.fetch.calls.at(-1)).toBe('commit 43')
 })
 
-test('K4: a group does not wait longer than five seconds for handlers', async () => {
+test('K4: a rejoin waits at most five seconds for handlers', async () => {
   const kit = await trusted({ concurrency: 8 })
   const callback = kit.call(fetchOf(records('a')))
   await kit.clock.advance(0)
@@ -123,7 +123,7 @@ test('K4: a group does not wait longer than five seconds for handlers', async ()
   expect(callback.error).toMatchObject({ type: 'REBALANCE_IN_PROGRESS' })
 })
 
-test('K6: a commit that says the generation is over makes kafkajs rejoin', async () => {
+test('K6: a commit that is refused for its generation makes kafkajs rejoin', async () => {
   const kit = setUp({ concurrency: 1 })
   kit.join([0])
   const raw = protocolError('UNKNOWN_MEMBER_ID')
@@ -138,13 +138,13 @@ test('K6: a commit that says the generation is over makes kafkajs rejoin', async
 })
 
 // Red when the records in hand move the position back to where they stood.
-test('K23: a position that was set anew ends what is in hand, and its partition is read again', async () => {
+test('K23: a partition whose position was reset drops its records in hand and is read again', async () => {
   const kit = await trusted({ concurrency: 1 })
   const lost = kit.call(fetchOf(records('a', 'b')))
   await kit.clock.advance(600)
   kit.partitionBatches.rewound({ topic: 'orders', partition: 0 })
   expect([lost.ended, kit.told]).toEqual([true, ['pause 0', 'resume 0']])
-  // The one that runs may end.
+  // The running handler may finish.
   expect([kit.hooks[0]?.abort?.aborted, kit.partitionBatches.inFlight]).toEqual([false, 1])
   kit.settle(40)
   await kit.clock.advance(2_000)
@@ -157,7 +157,7 @@ test('K23: a position that was set anew ends what is in hand, and its partition 
   expect(next.fetch.calls).toEqual(['resolve 40', 'commit 41'])
 })
 
-test('a consumer that is no member any more has no partitions, and moves no offset', async () => {
+test('a consumer that has left the group has no partitions and moves no offset', async () => {
   const kit = await trusted({ concurrency: 1 })
   const lost = kit.call(fetchOf(records('a', 'b')))
   await kit.clock.advance(600)
@@ -171,8 +171,8 @@ test('a consumer that is no member any more has no partitions, and moves no offs
   expect([kit.offsets(), lost.fetch.calls, kit.partitionBatches.inFlight]).toEqual([['40'], [], 0])
 })
 
-// Red when the old one goes on: two consumers would have one partition in hand.
-test('another consumer takes the place of the one before, whose fetches are paused', async () => {
+// Red when the old consumer continues: two consumers would have the same partition in hand.
+test('a new consumer replaces the one before, whose fetches are paused', async () => {
   const kit = await trusted({ concurrency: 1 })
   const old = kit.call(fetchOf(records('a', 'b')))
   await kit.clock.advance(0)
@@ -195,7 +195,7 @@ test('another consumer takes the place of the one before, whose fetches are paus
   expect([kit.offsets(), told]).toEqual([['40', '40'], ['pause 0']])
 })
 
-test('a fetch of a partition whose records are in hand is left, and paused once more', async () => {
+test('a fetch of a partition with records in hand is ignored, and the partition is paused again', async () => {
   const kit = await trusted({ concurrency: 8 })
   kit.call(fetchOf(records('a')))
   await kit.clock.advance(600)
@@ -205,7 +205,7 @@ test('a fetch of a partition whose records are in hand is left, and paused once 
   expect([kit.offsets(), kit.told]).toEqual([['40'], ['pause 0', 'pause 0']])
 })
 
-test('handlers that had their time are told, also those that lost their partition', async () => {
+test('handlers that exceed the drain time are aborted, also those that lost their partition', async () => {
   const kit = await trusted({ concurrency: 8 })
   kit.call(fetchOf(records('a')))
   kit.call(fetchOf(records('b'), { partition: 1 }))
@@ -219,7 +219,7 @@ test('handlers that had their time are told, also those that lost their partitio
   expect(aborted()).toEqual([true, true, true])
 })
 
-test('a stop with nothing in hand has ended at once, one whose last commit fails all the same', async () => {
+test('a stop ends at once with nothing in hand, and also if the last commit fails', async () => {
   const idle = await trusted()
   await stopped(idle)
   const kit = await trusted({ concurrency: 1 })
@@ -234,6 +234,6 @@ test('a stop with nothing in hand has ended at once, one whose last commit fails
     isEnded = true
   })
   await kit.clock.advance(0)
-  // Paused still: nothing may be fetched from there any more.
+  // The partition stays paused, because nothing may be fetched from it any more.
   expect([isEnded, kit.told]).toEqual([true, ['pause 0']])
 })

@@ -6,12 +6,12 @@ import { joined, type Receiving, receiving } from './fixtures/receiving.ts'
 const closed = new Error('Connection closed')
 const crash = (kit: Receiving, error: Error): void => kit.consumers.at(-1)?.emit('CRASH', { error })
 
-/** Of the last consumer, without what it was asked with. */
+/** Names of the calls, without their arguments. */
 const namesOf = ({ calls }: Receiving): readonly string[] =>
   calls.map((call) => call.split(' ').slice(0, 2).join(' '))
 
-// Red when it runs: nobody would be there to drain it.
-test('a stop while it subscribes runs nothing', async () => {
+// Red when the consumer runs: nothing would drain it.
+test('a stop while the consumer subscribes prevents its run', async () => {
   const kit = receiving()
   const subscribed = Promise.withResolvers<void>()
   kit.world.subscribe = () => subscribed.promise
@@ -27,7 +27,7 @@ test('a stop while it subscribes runs nothing', async () => {
   expect(kit.clock.timers).toBe(0)
 })
 
-test('a stop while the user is asked about a crash makes no pause', async () => {
+test('a stop while restartOnFailure is pending starts no pause', async () => {
   const answered = Promise.withResolvers<boolean>()
   const kit = await joined({ consumer: { retry: { restartOnFailure: () => answered.promise } } })
   crash(kit, closed)
@@ -38,7 +38,7 @@ test('a stop while the user is asked about a crash makes no pause', async () => 
   expect([kit.consumers.length, kit.clock.timers, kit.ends]).toEqual([1, 0, []])
 })
 
-test('a refusal of the broker ends it with the error as its cause, named for the group and the topics', async () => {
+test('a permanent refusal of the broker stops the consumer with that error as its cause, and the log names group and topics', async () => {
   const kit = await joined()
   const refusal = protocolError('INVALID_SESSION_TIMEOUT')
   crash(kit, closed)
@@ -51,7 +51,7 @@ test('a refusal of the broker ends it with the error as its cause, named for the
   expect(kit.ends).toMatchObject([{ error: { code: 'ONCEWARD_CONFIGURATION', cause: refusal } }])
 })
 
-test('a member is taken out of its group once, and again where that failed', async () => {
+test('the old member leaves the group once, and again if that failed', async () => {
   const kit = await joined()
   const leaves = () => kit.calls.filter((call) => call.startsWith('leave')).length
   kit.world.leave = () => Promise.reject(protocolError('COORDINATOR_NOT_AVAILABLE'))
@@ -65,7 +65,7 @@ test('a member is taken out of its group once, and again where that failed', asy
   expect(counts).toEqual([1, 2, 2])
 })
 
-test('without a cluster to ask it consumes all the same', async () => {
+test('a consumer without access to the cluster consumes as well', async () => {
   const kit = receiving()
   kit.world.hasCluster = false
   void kit.receiver.start()
@@ -73,7 +73,7 @@ test('without a cluster to ask it consumes all the same', async () => {
   expect(namesOf(kit)).toEqual(['check', 'attach', '0 connect', '0 subscribe', '0 run'])
 })
 
-test('the topics are not looked at while the broker says nothing', async () => {
+test('the topics are not checked while the broker is silent', async () => {
   const kit = receiving()
   kit.world.ids = new Map([['orders', 'first']])
   void kit.receiver.start()
@@ -92,7 +92,7 @@ test('the topics are not looked at while the broker says nothing', async () => {
   expect(seeks()).toBe(2)
 })
 
-test('a join is heard: what counts is the silence after it', async () => {
+test('a join resets the watchdog', async () => {
   const kit = receiving()
   void kit.receiver.start()
   await kit.clock.advance(60_000)
@@ -103,7 +103,7 @@ test('a join is heard: what counts is the silence after it', async () => {
   expect(kit.consumers).toHaveLength(2)
 })
 
-test('health tells what keeps it waiting now, the store or the broker', async () => {
+test('health reports the current cause of a wait, the store or the broker', async () => {
   const kit = receiving()
   kit.world.check = () => Promise.reject(new StoreUnavailableError('gone'))
   const started = kit.receiver.start()

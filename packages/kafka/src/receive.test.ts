@@ -6,7 +6,7 @@ import { joined, type Receiving, receiving } from './fixtures/receiving.ts'
 const crash = (kit: Receiving, error: Error): void => kit.consumers.at(-1)?.emit('CRASH', { error })
 const closed = new Error('Connection closed')
 
-test('looks, connects, subscribes and runs; the start ends when the group is joined', async () => {
+test('the start checks, connects, subscribes and runs, and ends when the group is joined', async () => {
   const kit = receiving({ fromBeginning: false, partitionsConsumedConcurrently: 3 })
   let isStarted = false
   const started = kit.receiver.start().then(() => {
@@ -30,14 +30,14 @@ test('looks, connects, subscribes and runs; the start ends when the group is joi
   expect(kit.receiver.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
 })
 
-test('health says that the store is down, whatever the broker does', async () => {
+test('health reports a store that is down, whatever the broker does', async () => {
   const kit = await joined()
   const error = new Error('no connection')
   kit.state.availability = { kind: 'down', retryAt: kit.clock.nowMs as never, error }
   expect(kit.receiver.outage).toEqual({ state: 'paused', reason: 'Error: no connection' })
 })
 
-test('what the consumer tells is passed on, and counts as progress', async () => {
+test('events of the consumer are passed on, and count as progress', async () => {
   const kit = await joined()
   for (const event of ['FETCH', 'HEARTBEAT'] as const) {
     await kit.clock.advance(10)
@@ -54,14 +54,14 @@ test('what the consumer tells is passed on, and counts as progress', async () =>
   expect(kit.ends).toEqual([])
 })
 
-test('a consumer that crashes is let go and followed by another, which leaves the group for it', async () => {
+test('a consumer that crashes is replaced by another, which first removes the old member from the group', async () => {
   const kit = await joined()
   const before = kit.calls.length
   crash(kit, closed)
   await kit.clock.advance(0)
   expect(kit.receiver.outage).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
   expect(kit.calls.slice(before)).toEqual(['left', '0 disconnect'])
-  // Half a second, and half of that again.
+  // The pause is half a second.
   await kit.clock.advance(499)
   expect(kit.consumers).toHaveLength(1)
   await kit.clock.advance(1)
@@ -81,7 +81,7 @@ test('a consumer that crashes is let go and followed by another, which leaves th
   expect(kit.receiver.outage).toBeUndefined()
 })
 
-test('pauses grow while consumers fail, and a group that is joined makes them short again', async () => {
+test('pauses grow while consumers fail, and a join resets them', async () => {
   const kit = await joined()
   const pauseOf = async (fail: () => void): Promise<number> => {
     const { length } = kit.consumers
@@ -95,12 +95,12 @@ test('pauses grow while consumers fail, and a group that is joined makes them sh
   kit.join()
   pauses.push(await pauseOf(() => crash(kit, closed)))
   expect(pauses).toEqual([500, 750, 1_250, 500])
-  // The broker that is away is asked again sooner than one that refuses.
+  // A broker that is down is tried again sooner than one that refuses.
   kit.join()
   expect(await pauseOf(() => crash(kit, protocolError('NOT_CONTROLLER')))).toBe(100)
 })
 
-test.each(['connect', 'run'] as const)('a %s that fails is tried again', async (step) => {
+test.each(['connect', 'run'] as const)('a %s that fails is retried', async (step) => {
   const kit = receiving()
   kit.world[step] = () => Promise.reject(closed)
   await startOf(kit)
@@ -109,18 +109,18 @@ test.each(['connect', 'run'] as const)('a %s that fails is tried again', async (
   await kit.clock.advance(500)
   kit.join()
   expect([kit.receiver.outage, kit.consumers.length]).toEqual([undefined, 2])
-  // What worked once is not looked at again.
+  // A check that succeeded is not repeated.
   expect(kit.calls.filter((call) => call === 'check')).toHaveLength(1)
 })
 
-/** A start that does not wait for the group: health tells the failure. */
+/** A start that does not wait for the group, because it fails before. */
 async function startOf(kit: Receiving): Promise<void> {
   const started = kit.receiver.start()
   await kit.clock.advance(0)
   await started
 }
 
-test('a store that is down at the start is waited for, and looked at again', async () => {
+test('a consumer whose store is down at the start checks it again soon', async () => {
   const kit = receiving()
   kit.world.check = () => Promise.reject(new StoreUnavailableError('no connection'))
   await startOf(kit)
@@ -132,7 +132,7 @@ test('a store that is down at the start is waited for, and looked at again', asy
   expect(kit.calls.slice(2, 4)).toEqual(['check', 'attach'])
 })
 
-test('what can never work rejects the start, or ends a consumer that had begun', async () => {
+test('a permanent error makes the start fail, or stops a running consumer', async () => {
   const kit = receiving()
   const error = new ConfigurationError('no tables')
   kit.world.check = () => Promise.reject(error)
@@ -150,7 +150,7 @@ test('what can never work rejects the start, or ends a consumer that had begun',
   expect(kit.ends).toEqual([])
 })
 
-test('the user may say that a consumer is not to go on', async () => {
+test("the user's restartOnFailure can stop the consumer", async () => {
   const goingOn = async (answer: () => Promise<boolean>) => {
     const asked: Error[] = []
     const restartOnFailure = (error: Error) => {
@@ -168,7 +168,7 @@ test('the user may say that a consumer is not to go on', async () => {
   expect(await goingOn(async () => false)).toEqual([1, [{ kind: 'fatal', error: closed }]])
 })
 
-test('a guard that is closed under the consumer ends it, and nothing else that is abandoned', async () => {
+test('a closed guard stops its consumer, and no other abandoned event does', async () => {
   const kit = await joined()
   const closing: Settlement = { kind: 'abandon', reason: 'closing' }
   kit.receiver.known({ kind: 'abandon', reason: 'deadline' })
@@ -180,7 +180,7 @@ test('a guard that is closed under the consumer ends it, and nothing else that i
   expect(kit.ends).toHaveLength(1)
 })
 
-test('a consumer that says nothing is given up', async () => {
+test('a silent consumer is replaced', async () => {
   const kit = await joined()
   await kit.clock.advance(60_000)
   kit.consumers[0]?.emit('HEARTBEAT')
@@ -192,7 +192,7 @@ test('a consumer that says nothing is given up', async () => {
   expect(reasons).toEqual([expect.stringMatching(/Fetches and heartbeats got no answer/)])
 })
 
-test('a stop makes no new consumer, and lets the one there is go in bounded time', async () => {
+test('a stop starts no new consumer, and disconnects the current one in bounded time', async () => {
   const kit = await joined()
   kit.world.disconnect = () => new Promise(() => undefined)
   kit.receiver.stop()
@@ -200,7 +200,7 @@ test('a stop makes no new consumer, and lets the one there is go in bounded time
   const finished = kit.receiver.finish()
   await kit.clock.advance(3_000)
   await finished
-  // Nobody wants to know any more how it ends.
+  // A crash after the stop has no effect.
   crash(kit, protocolError('INVALID_SESSION_TIMEOUT'))
   await kit.clock.advance(60_000)
   expect([kit.consumers.length, kit.ends]).toEqual([1, []])
@@ -208,7 +208,7 @@ test('a stop makes no new consumer, and lets the one there is go in bounded time
   expect(kit.clock.timers).toBe(0)
 })
 
-test('a stop ends a pause, and a start that was under way', async () => {
+test('a stop ends a pause, and a start in progress', async () => {
   const kit = receiving()
   kit.world.connect = () => Promise.reject(closed)
   await startOf(kit)
@@ -226,8 +226,8 @@ test('a stop ends a pause, and a start that was under way', async () => {
   expect(starting.calls).toEqual(['check', 'left'])
 })
 
-// Red when nobody hangs up: its socket would keep the process alive.
-test('a consumer that connects when nobody wants it any more is let go', async () => {
+// Red when the consumer is not disconnected: its socket would keep the process alive.
+test('a consumer that connects after the stop is disconnected', async () => {
   const kit = receiving()
   const connected = Promise.withResolvers<void>()
   kit.world.connect = () => connected.promise
@@ -239,7 +239,7 @@ test('a consumer that connects when nobody wants it any more is let go', async (
   expect(kit.calls.slice(2)).toEqual(['0 connect', '0 disconnect', '0 disconnect', 'left'])
 })
 
-test('a topic that was made anew is read from its beginning', async () => {
+test('a topic that was deleted and created again is read from its beginning', async () => {
   const kit = receiving()
   kit.world.ids = new Map([['orders', 'first']])
   const started = kit.receiver.start()
@@ -263,7 +263,7 @@ test('a topic that was made anew is read from its beginning', async () => {
   ])
 })
 
-test('a topic that appears is read by a new consumer at once, but not while the group is joined anew', async () => {
+test('a new consumer reads a topic that appears, but not while a rebalance is pending', async () => {
   const kit = receiving({ topics: [/^orders/] })
   kit.world.ids = new Map([['orders-1', 'a']])
   const started = kit.receiver.start()

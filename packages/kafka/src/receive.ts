@@ -25,12 +25,12 @@ export interface ReceiverOptions {
   readonly batches: PartitionBatches
   /** The consumer joined its group, and has partitions of these topics. */
   readonly onJoined: (topics: readonly string[]) => void
-  /** What must have been looked at before the first consumer. */
+  /** The checks before the first consumer. */
   readonly check: () => Promise<void>
   readonly onEnd: (end: ConsumptionEnd) => void
 }
 
-/** Not an error: the consumer is replaced by one that subscribes to more topics. */
+/** Not a failure: the consumer is replaced by one that subscribes to more topics. */
 const RESUBSCRIBE = Symbol('resubscribe')
 /** A healthy consumer fetches or sends a heartbeat at least this often. */
 const LIVELY_MS = 2_000
@@ -60,7 +60,7 @@ export class Receiver {
   readonly #watch: TopicWatch
   readonly #watchdog: Watchdog
   #cluster: Cluster | undefined
-  /** Ends the current consumer, with the reason. */
+  /** Ends the current consumer with a reason. */
   #giveUp: ((reason: unknown) => void) | undefined
   /** The member id of the last consumer that joined the group. */
   #memberId: string | undefined
@@ -109,13 +109,13 @@ export class Receiver {
     return this.#started.promise
   }
 
-  /** Makes no new consumer from here on; the current one stays a member of its group. */
+  /** Starts no new consumer from now on; the current one stays a member of its group. */
   stop(): void {
     this.#recovery.stop()
     this.#endPause()
   }
 
-  /** Leaves the group. Bounded: kafkajs finishes later what it has not done by then. Never rejects. */
+  /** Leaves the group, in bounded time: kafkajs finishes the rest later. Never rejects. */
   async finish(): Promise<void> {
     this.stop()
     await this.#letGo()
@@ -146,7 +146,7 @@ export class Receiver {
     this.#start()
   }
 
-  /** From here on the user holds a consumption: errors go to `health()` and `stopped`. */
+  /** From now on errors go to `health()` and `stopped`, because the user has the consumption. */
   #start(): void {
     this.#hasStarted = true
     this.#started.resolve()
@@ -185,7 +185,7 @@ export class Receiver {
     }
   }
 
-  /** Resolves when the consumer is to be given up. */
+  /** Resolves when the consumer must be replaced or stopped. */
   #listen(consumer: Consumer): Promise<unknown> {
     const { batches, onJoined } = this.#options
     const { CRASH, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING } = consumer.events
@@ -215,7 +215,7 @@ export class Receiver {
     return promise
   }
 
-  /** Does what kafkajs leaves out before it reads. */
+  /** Does what kafkajs omits before it reads. */
   async #prepare(cluster: Cluster | undefined): Promise<void> {
     if (cluster === undefined) return
     this.#cluster = cluster
@@ -223,8 +223,8 @@ export class Receiver {
     this.#options.batches.clusterId = this.#watch.clusterId
     const { groupId } = this.#options.settings.consumer
     const memberId = this.#memberId
-    // The broker waits a whole session for a crashed member, and meanwhile nobody gets its partitions. The member of the
-    // consumer before is certainly dead, so it is taken out of the group.
+    // The broker waits a whole session for a crashed member, and meanwhile nobody gets its partitions. The member of
+    // the consumer before is certainly dead, so it is taken out of the group.
     if (memberId !== undefined && (await leaveGroup(cluster, { groupId, memberId }))) {
       this.#memberId = undefined
     }

@@ -47,7 +47,7 @@ test.each<[Settlement, unknown]>([
     { kind: 'abandon', reason: 'commit-unknown' },
     { kind: 'later', waitMs: 1_500 },
   ],
-])('%o: %o', async (settlement, fate) => {
+])('the settlement %o gives %o', async (settlement, fate) => {
   expect(await settle(setUp().context, record, settlement)).toEqual(fate)
 })
 
@@ -62,7 +62,7 @@ test('a dead letter is published before its offset may pass', async () => {
   expect(kit.published).toHaveLength(1)
 })
 
-test('a dead letter that cannot be published now comes back', async () => {
+test('a message whose dead letter cannot be published now comes back', async () => {
   const kit = setUp('publish')
   const later = { kind: 'later', waitMs: 3_000 }
   const settling = (publishDeadLetter: SettleContext['port']['publishDeadLetter']) =>

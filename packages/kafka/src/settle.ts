@@ -18,7 +18,7 @@ export function createSettleContext(port: GuardPort, settings: Settings): Settle
 }
 
 /**
- * What becomes of a record in hand. Kafka cannot settle one record: the committed offset of its partition passes
+ * The fate of a record in hand. Kafka cannot settle a single record: the committed offset of its partition passes
  * settled records and stops at the first one that is not.
  */
 export type SettleAnswer =
@@ -37,7 +37,7 @@ type Verb<Kind extends Settlement['kind']> = (
 ) => SettleAnswer | Promise<SettleAnswer>
 
 const SETTLED: SettleAnswer = { kind: 'settled' }
-/** The other run of the event needs some time to end. */
+/** Gives the other run of the event some time to end. */
 const AGAIN_MS = 1_000
 
 const VERBS = {
@@ -47,7 +47,7 @@ const VERBS = {
       ? { kind: 'store-down' }
       : { kind: 'later', waitMs: Math.max(0, until - runtime.now()) },
   'dead-letter': deadLetter,
-  // The lease was lost, or it is not known what was committed. The next run finds out.
+  // The lease was lost or the commit is unknown. The next run finds out.
   abandon: ({ runtime }, _record, { reason }) =>
     reason === 'closing'
       ? { kind: 'left' }

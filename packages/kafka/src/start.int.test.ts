@@ -6,10 +6,10 @@ import { describe, expect, test } from 'vitest'
 import { billing, useKafka } from './fixtures/use-kafka.ts'
 import { consumeKafka } from './index.ts'
 
-describe.skipIf(skipped('kafka'))('what consumeKafka finds at its start', () => {
+describe.skipIf(skipped('kafka'))('the checks of consumeKafka at its start', () => {
   const kit = useKafka({ settings: { 'group.max.session.timeout.ms': '20000' } })
 
-  test('K24: a session that the broker refuses is an error of the configuration', async () => {
+  test('K24: a session timeout that the broker refuses is a configuration error', async () => {
     const { topics } = kit
     const topic = await topics.create(1)
     const starting = consumeKafka(
@@ -38,18 +38,21 @@ describe.skipIf(skipped('kafka'))('what consumeKafka finds at its start', () => 
       }),
       /`deadLetter.topic`, 'no-such-dead'/,
     ],
-  ])('K24: %s that does not exist is told at the start', async (_what, optionsOf, problem) => {
-    const { topics } = kit
-    const topic = await topics.create(1)
-    const starting = consumeKafka(
-      topics.client(),
-      billing(() => undefined),
-      optionsOf(topic),
-    )
-    await expect(starting).rejects.toThrow(problem)
-  })
+  ])(
+    'K24: the start fails with the name of %s that does not exist',
+    async (_what, optionsOf, problem) => {
+      const { topics } = kit
+      const topic = await topics.create(1)
+      const starting = consumeKafka(
+        topics.client(),
+        billing(() => undefined),
+        optionsOf(topic),
+      )
+      await expect(starting).rejects.toThrow(problem)
+    },
+  )
 
-  test('trap A16: a topic that keeps records for longer than the dedup window is told at the start', async () => {
+  test('trap A16: the start fails for a topic that keeps records longer than the dedup window', async () => {
     const { topics } = kit
     const topic = await topics.create(1, { 'retention.ms': String(30 * 86_400_000) })
     const starting = consumeKafka(
@@ -60,8 +63,8 @@ describe.skipIf(skipped('kafka'))('what consumeKafka finds at its start', () => 
     await expect(starting).rejects.toThrow(/dedupWindowMs/)
   })
 
-  // Red without the look at the group: the second consumer takes half of the partitions.
-  test('trap T39: another consumer in the same group is told at the start', async () => {
+  // Red without the check of the group: the second consumer takes half of the partitions.
+  test('trap T39: the start fails if another consumer uses the same group', async () => {
     const { topics } = kit
     const topic = await topics.create(2)
     const groupId = topics.name('shared')
@@ -73,7 +76,7 @@ describe.skipIf(skipped('kafka'))('what consumeKafka finds at its start', () => 
     await using _second = await consumeKafka(topics.client(), ours, { topics: [topic], groupId })
   })
 
-  test('an endpoint that is down at the start is waited for', async () => {
+  test('the consumer waits for an endpoint that is down at the start', async () => {
     const client = new Kafka({
       brokers: ['127.0.0.1:1'],
       logLevel: logLevel.NOTHING,

@@ -8,9 +8,9 @@ import { consumeKafka } from './index.ts'
 describe.skipIf(skipped('kafka'))('topics that change while they are consumed', () => {
   const kit = useKafka()
 
-  // Red without a look at the ids: kafkajs goes on at offset 5 and skips the first five of the new topic. A record in hand
-  // pauses the partition, so that it does not meet the gap between the two by chance.
-  test('K23: a topic that is deleted and made anew is read from its beginning', async () => {
+  // Red without a look at the ids: kafkajs goes on at offset 5 and skips the first five of the new topic. A record in
+  // hand pauses the partition, so that it does not meet the gap between the two by chance.
+  test('K23: a topic that is deleted and created again is read from its beginning', async () => {
     const { topics } = kit
     const topic = await topics.create(1)
     await topics.send(topic, range(5, 'old'))
@@ -32,7 +32,7 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
   })
 
   // Red when the patterns are matched once: kafkajs never looks again.
-  test('K18: a topic that appears later is consumed when it matches', async () => {
+  test('K18: a topic that appears later is consumed if it matches a pattern', async () => {
     const { topics } = kit
     const prefix = topics.name('pattern')
     await topics.create(1, {}, `${prefix}-one`)
@@ -50,7 +50,7 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
     expect(ran.toSorted()).toEqual(['first', 'second', 'third'])
   })
 
-  test('partitions that are added are consumed', async () => {
+  test('added partitions are consumed', async () => {
     const { topics } = kit
     const topic = await topics.create(1)
     const ran: string[] = []
@@ -63,7 +63,7 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
       consumer: { metadataMaxAge: 1_000 },
     })
     await topics.admin.createPartitions({ topicPartitions: [{ topic, count: 3 }] })
-    // A producer drops what it sends to a partition that it does not know: none may have asked before they are there.
+    // A producer drops records for a partition that it does not know, so it must connect after the partitions exist.
     await until(async () => {
       const { topics: known } = await topics.admin.fetchTopicMetadata({ topics: [topic] })
       return known[0]?.partitions.length === 3

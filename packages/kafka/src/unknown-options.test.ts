@@ -7,13 +7,13 @@ import { wrapKafka } from './wrap.ts'
 const { guard } = handMadeGuard()
 const client = {} as never
 
-/** By a program without types. */
+/** Called as by a program without types. */
 const FUNCTIONS: Readonly<Record<string, (options: never) => unknown>> = {
   consumeKafka: (options) => consumeKafka(client, guard, options),
   wrapKafka: (options) => wrapKafka(client, guard, options),
 }
 
-/** Only a consumer of ours subscribes. */
+/** Only `consumeKafka` subscribes. */
 const topicsOf = (name: string): object => (name === 'wrapKafka' ? {} : { topics: ['orders'] })
 
 async function refusalOf(name: string, options: unknown): Promise<unknown> {
@@ -41,7 +41,7 @@ describe.each(Object.keys(FUNCTIONS))('%s', (name) => {
     )
   })
 
-  test('refuses names that it does not have, all at once, and tells those that it has', async () => {
+  test('names all unknown options at once, and lists the known ones', async () => {
     const error = await refusalOf(name, { ...topicsOf(name), zzz: 1, batch: { yyy: 1 } })
     const [first, second, ...rest] = String(error).split('\n')
     expect(first).toMatch(/does not know "zzz". It knows: .*batch/)
@@ -73,7 +73,7 @@ describe.each(Object.keys(FUNCTIONS))('%s', (name) => {
   )
 })
 
-test('a wrap refuses the options that only a consumer of ours has', () => {
+test('a wrap refuses options that only a consumer has', () => {
   const options = { signal: undefined, drainMs: 5 }
   expect(() => wrapKafka(client, guard, options as never)).toThrow(
     /^wrapKafka does not know "signal".*\nwrapKafka does not know "drainMs"/,

@@ -8,7 +8,7 @@ describe.skipIf(skipped('kafka'))('wrapKafka on a real Kafka', () => {
   const kit = useKafka()
   const timing = { sessionTimeout: 6_000, heartbeatInterval: 1_000, maxWaitTimeInMs: 500 }
 
-  test('is the config of the run of a consumer that is already there', async () => {
+  test('the result of wrapKafka is a run configuration for a consumer of the user', async () => {
     const { topics } = kit
     const topic = await topics.create(2)
     const ran: string[] = []
@@ -37,8 +37,8 @@ describe.skipIf(skipped('kafka'))('wrapKafka on a real Kafka', () => {
     expect(failures).toBe(2)
   })
 
-  // Red when nothing beats while the consumer stops: it is expelled, and the finished record is not committed.
-  test('K22: a stop waits for the handler, a member until its offset is committed', async () => {
+  // Red when a stopping consumer sends no heartbeats: it is expelled, and the finished record is not committed.
+  test('K22: a stop waits for the handler and commits its offset as a member of the group', async () => {
     const { topics } = kit
     const topic = await topics.create(1)
     await topics.send(topic, ['slow', 'never'], () => ({ key: 'one lane' }))

@@ -13,7 +13,7 @@ const pool: PoolLike = {
 }
 const letters = deadLetters(pool)
 
-/** What a program without types may hand over. */
+/** Values that a program without types may pass. */
 const asTarget = (target: unknown): DeadLetterTarget => target as DeadLetterTarget
 const asFilter = (filter: unknown): DeadLetterFilter => filter as DeadLetterFilter
 
@@ -70,8 +70,8 @@ const SAYS_NOTHING: readonly (readonly [string, unknown, RegExp])[] = [
   ['a list of ids', ['a'], /expected an object of options, got an array/],
 ]
 
-describe.each(['replay', 'discard'] as const)('%s refuses before it connects', (verb) => {
-  test.each(SAYS_NOTHING)('%s', async (_name, target, message) => {
+describe.each(['replay', 'discard'] as const)('%s checks its target before it connects', (verb) => {
+  test.each(SAYS_NOTHING)('%s is refused', async (_name, target, message) => {
     const act = () => letters[verb](asTarget(target), 'a test')
     expect(await refusalOf(act)).toMatch(message)
     expect(await refusalOf(act)).toContain(`deadLetters.${verb}`)
@@ -87,7 +87,7 @@ describe.each(['replay', 'discard'] as const)('%s refuses before it connects', (
     [{ kind: 'refused', since: new Date(0) }],
     [{ until: new Date() }],
     ['00000000-0000-4000-8000-000000000000'],
-  ])('and takes %j', async (target) => {
+  ])('%j is accepted', async (target) => {
     await expect(letters[verb](target, 'a test')).rejects.toThrow('connected')
   })
 })
@@ -105,7 +105,7 @@ describe('list', () => {
   })
 
   test.each([[undefined], [{}], [{ consumer: undefined, limit: 3 }]])(
-    'takes %j',
+    'accepts %j',
     async (filter) => {
       await expect(first(filter)).rejects.toThrow('connected')
     },

@@ -1,7 +1,7 @@
 import { ConfigurationError, type DeadLetterReason } from '@onceward/core'
 import { type KnownNames, refuseUnknownNames, shown } from '@onceward/core/adapter'
 
-/** Which dead letters; what is left out matches all. */
+/** Selects dead letters; an omitted field matches all. */
 export interface DeadLetterFilter {
   readonly consumer?: string | undefined
   readonly reason?: DeadLetterReason | undefined
@@ -11,14 +11,14 @@ export interface DeadLetterFilter {
   readonly since?: Date | undefined
   /** Last failed before this instant. */
   readonly until?: Date | undefined
-  /** At most so many, the oldest. */
+  /** At most this many, the oldest first. */
   readonly limit?: number | undefined
 }
 
-/** All dead letters of all consumers: has to be said, because a replay or a discard cannot be taken back. */
+/** All dead letters of all consumers. Must be given explicitly, because a replay or a discard cannot be undone. */
 export interface AllDeadLetters {
   readonly all: true
-  /** At most so many, the oldest. */
+  /** At most this many, the oldest first. */
   readonly limit?: number | undefined
 }
 
@@ -34,7 +34,7 @@ const REASONS: Readonly<Record<DeadLetterReason, true>> = {
   ...{ fatal: true, 'attempts-spent': true, 'no-verdict': true, 'invalid-payload': true },
   ...{ 'fingerprint-mismatch': true, 'missing-event-key': true, takeover: true },
 }
-/** What tells some dead letters from others; `limit` does not. */
+/** The fields that select dead letters; `limit` does not. */
 const NARROWING: readonly Field[] = ['consumer', 'reason', 'kind', 'since', 'until']
 
 interface FieldRule {
@@ -68,8 +68,8 @@ const RULES: Readonly<Record<Field, FieldRule>> = {
 }
 
 /**
- * Refuses a filter with fields that no filter has, or with values that no dead letter can have: it would match other
- * dead letters than its writer thinks.
+ * Refuses a filter with unknown fields, or with values that no dead letter can have, because it would match other
+ * dead letters than intended.
  *
  * @throws {@link ConfigurationError}
  */
@@ -89,7 +89,7 @@ function describe(value: unknown): string {
 }
 
 /**
- * The filter that a target means. Refuses one that says nothing, such as `{}` or `{ consumer: undefined }`: a variable
+ * The filter of a target. Refuses an empty one, such as `{}` or `{ consumer: undefined }`, because a variable
  * that happens to be undefined must not take the dead letters of every consumer.
  *
  * @throws {@link ConfigurationError}

@@ -26,7 +26,7 @@ async function refused(over: Partial<Refusal> = {}): Promise<DeadLetterRef> {
 
 const noPublisher = () => Promise.reject(new Error('published'))
 describe('list', () => {
-  it('shows buried events and refused messages, oldest first, with all that is known', async () => {
+  it('returns buried events and refused messages with all their fields, oldest first', async () => {
     const event = newEvent({ tenant: 'acme' })
     await inbox.steps.buried(event)
     const ref = await refused({ key: 'k\0' })
@@ -43,7 +43,7 @@ describe('list', () => {
     expect(second).toMatchObject({ id: ref.id, ref, key: 'k\0', reason: 'invalid-payload' })
   })
 
-  it('shows nothing of events that are clean, running, waiting or done', async () => {
+  it('does not return events that are clean, running, waiting or done', async () => {
     const { steps, session } = inbox
     await steps.commit(fresh(newEvent()))
     const waiting = await steps.suspect(newEvent())
@@ -52,7 +52,7 @@ describe('list', () => {
     expect(await listed()).toEqual([])
   })
 
-  it('reads page by page, and each letter once, whatever happens meanwhile', async () => {
+  it('reads page by page and returns each dead letter once, whatever happens meanwhile', async () => {
     const events = newEvents(120)
     const burials = events.map((event) => {
       return { event, attempt: 1, error: 'x', reason: 'fatal' } as const
@@ -92,7 +92,7 @@ describe('list', () => {
 })
 
 describe('show', () => {
-  it('finds a letter by its id and nothing else', async () => {
+  it('finds a dead letter by its id', async () => {
     const { deadLetters, steps } = inbox
     const event = newEvent()
     await steps.buried(event)
@@ -109,7 +109,7 @@ describe('show', () => {
 
 describe('replay', () => {
   // Red when a replay publishes the message again and leaves the row dead: the copy would be swallowed.
-  it('trap T25: parks the event, due now, and its copies find it waiting', async () => {
+  it('trap T25: parks the event and makes it due now, and its copies find it waiting', async () => {
     const { deadLetters, session, steps } = inbox
     const event = newEvent()
     const ref = await steps.buried(event)
@@ -122,7 +122,7 @@ describe('replay', () => {
     expect(await deadLetters.show(event.id)).toBeUndefined()
   })
 
-  // Red when a replay sets the state without asking which one it was.
+  // Red when a replay sets the state without checking the current one.
   it('trap A20: never runs an event again whose effect is committed', async () => {
     const { deadLetters, session, steps } = inbox
     const event = newEvent()
@@ -139,7 +139,7 @@ describe('replay', () => {
     expect(await session.due(10)).toEqual([])
   })
 
-  it('racing with copies of the event and with itself gives one run', async () => {
+  it('gives one run, even in a race with itself and with copies of the event', async () => {
     const { deadLetters, session, steps } = inbox
     const event = newEvent()
     await steps.buried(event)
@@ -149,7 +149,7 @@ describe('replay', () => {
     expect(counts.flat().filter(({ kind }) => kind === 'counted')).toHaveLength(1)
   })
 
-  it('waits while the letter is being published, and then takes it', async () => {
+  it('waits while the dead letter is being published, and then replays it', async () => {
     const { deadLetters, pool, session, steps } = inbox
     const event = newEvent()
     const ref = await steps.buried(event)
@@ -164,7 +164,7 @@ describe('replay', () => {
     expect(await session.publish(ref, noPublisher, 1_000)).toBe('gone')
   })
 
-  it('by filter takes each letter once, though some die again at once', async () => {
+  it('by filter replays each dead letter once, and no more than the limit', async () => {
     const { deadLetters, session } = inbox
     const events = newEvents(20)
     const burials = events.map((event) => {
@@ -179,7 +179,7 @@ describe('replay', () => {
     expect(await listed()).toEqual([])
   })
 
-  it('of a refused message makes it due, and a message refused again is a dead letter again', async () => {
+  it('makes a refused message due, and a message that is refused again becomes a dead letter again', async () => {
     const { deadLetters, session, steps, pass } = inbox
     const delivery = newDelivery()
     const ref = await refused({ delivery })
@@ -200,7 +200,7 @@ describe('replay', () => {
     expect(await session.due(10)).toEqual([])
   })
 
-  it('of a delivery that was too large to store says so', async () => {
+  it('reports a delivery that was too large to store', async () => {
     const { deadLetters, steps, session } = inbox
     const delivery = newDelivery({ body: new Uint8Array(MAX_STORED_BYTES + 1) })
     const event = newEvent({ delivery })
@@ -213,7 +213,7 @@ describe('replay', () => {
 })
 
 describe('discard', () => {
-  it('gives an event up: its copies are settled without a run, its delivery is gone', async () => {
+  it('gives up an event: its copies are settled without a run, and its delivery is deleted', async () => {
     const { deadLetters, pool, session, steps } = inbox
     const event = newEvent()
     const ref = await steps.buried(event)
@@ -238,7 +238,7 @@ describe('discard', () => {
     expect(await listed()).toEqual([])
   })
 
-  it('leaves alone what is no dead letter', async () => {
+  it('does not touch events that are not dead', async () => {
     const { deadLetters, steps } = inbox
     const [done, unknown] = [newEvent(), newEvent()]
     await steps.commit(fresh(done))
@@ -251,7 +251,7 @@ describe('discard', () => {
   })
 })
 
-it('writes down who did what to which letter, and why', async () => {
+it('replay and discard write an audit row with operator, action, dead letter and reason', async () => {
   const { pool, steps } = inbox
   const [one, two] = [newEvent(), newEvent()]
   for (const event of [one, two]) await steps.buried(event)
@@ -268,8 +268,8 @@ it('writes down who did what to which letter, and why', async () => {
 })
 
 describe('trap T26: a dead letter that cannot be published', () => {
-  // Red when due() answers it at every poll: it would spin, and keep the others from their turn.
-  it('is offered again ever later, and stands in the way of none', async () => {
+  // Red when due() returns it at every poll: it would cause a hot loop and block the others.
+  it('is offered again after growing pauses, and does not block others', async () => {
     const { deadLetters, pass, session, steps } = inbox
     const poison = newEvents(3)
     for (const event of poison) {
@@ -291,7 +291,7 @@ describe('trap T26: a dead letter that cannot be published', () => {
     expect(await offers(10)).toEqual(['run'])
     await pass(60_000)
     expect(await offers(10)).toHaveLength(4)
-    // And never later than after ten minutes.
+    // The pause never exceeds ten minutes.
     await pass(86_400_000)
     expect(await offers(10)).toHaveLength(4)
     await pass(601_000)

@@ -78,7 +78,10 @@ export interface DeadLetters {
 export interface DeadLettersOptions {
   /** Schema of the tables. @defaultValue `onceward` */
   readonly schema?: string | undefined
-  /** The operator's name for the table `audit`. @defaultValue the user of the database session */
+  /**
+   * The operator's name for the table `audit`. The role of `docs/least-privilege.sql` may give no other name than its
+   * login. @defaultValue the user of the database session
+   */
   readonly by?: string | undefined
 }
 

@@ -28,7 +28,7 @@ function poolOf(connectionString: string): pg.Pool {
   return pool
 }
 
-/** A migrated database whose transactions have another isolation level where none is named. */
+/** A migrated database with another default isolation level. */
 async function connectTo({ scope, level }: (typeof CASES)[number]): Promise<() => pg.Pool> {
   const url = new URL((await database()).url)
   const admin = poolOf(url.href)
@@ -52,7 +52,7 @@ async function connectTo({ scope, level }: (typeof CASES)[number]): Promise<() =
   return make
 }
 
-/** Gives each event to each of the guards, twice, all at the same time; later copies are redeliveries. */
+/** Delivers each event twice to each guard, all at the same time; the later copies are redeliveries. */
 async function deliverCopies(
   guards: readonly Guard[],
   keys: readonly string[],
@@ -67,7 +67,7 @@ async function deliverCopies(
   return Promise.all(copies)
 }
 
-/** Until all copies are duplicates: one that was told to wait may be told so again. */
+/** Repeats until all copies are duplicates, because a deferred copy may be deferred again. */
 async function redeliver(guards: readonly Guard[], keys: readonly string[]): Promise<void> {
   const seen = new Set<string>()
   await until(async () => {
@@ -83,8 +83,8 @@ const kindsOf = (settlements: readonly Settlement[]): readonly string[] =>
 
 const newKeys = (): readonly string[] => Array.from({ length: EVENTS }, () => randomUUID())
 
-describe.each(CASES)('a $scope whose default is $level', (where) => {
-  it('has no claim, renewal or completion of a lease that fails', async () => {
+describe.each(CASES)('a $scope with the default isolation $level', (where) => {
+  it('lets no claim, renewal or completion of a lease fail', async () => {
     const make = await connectTo(where)
     const [one, other] = [postgresLeases(make()), postgresLeases(make())]
     for (let round = 0; round < 10; round += 1) {
@@ -107,7 +107,7 @@ describe.each(CASES)('a $scope whose default is $level', (where) => {
     }
   })
 
-  it('has an event run once under leases alone, and its copies answered', async () => {
+  it('lets each event run once under leases alone, and its copies get answers', async () => {
     const make = await connectTo(where)
     const runs = new Map<string, number>()
     const makeGuard = (): Guard =>
@@ -127,41 +127,38 @@ describe.each(CASES)('a $scope whose default is $level', (where) => {
     await Promise.all(guards.map((guard) => guard.close()))
   })
 
-  it.each(['pg', 'kysely'])(
-    'has copies answered as duplicates by an inbox over %s',
-    async (name) => {
-      const make = await connectTo(where)
-      await make().query('create table effects (key text not null)')
-      const effect = 'insert into effects values ($1)'
-      const common = { consumer: 'billing', logger: silent }
-      const makeGuard = (): Guard => {
-        const pool = make()
-        if (name === 'pg') {
-          const inbox = pgInbox(pool)
-          return createGuard({ ...common, inbox }, async ({ key }, { tx }) => {
-            await tx.query(effect, [key])
-          })
-        }
-        const db = new Kysely<{ effects: { key: string } }>({
-          dialect: new PostgresDialect({ pool }),
-        })
-        const inbox = kyselyInbox(db, { poolSize: 6 })
+  it.each(['pg', 'kysely'])('lets an inbox over %s answer copies as duplicates', async (name) => {
+    const make = await connectTo(where)
+    await make().query('create table effects (key text not null)')
+    const effect = 'insert into effects values ($1)'
+    const common = { consumer: 'billing', logger: silent }
+    const makeGuard = (): Guard => {
+      const pool = make()
+      if (name === 'pg') {
+        const inbox = pgInbox(pool)
         return createGuard({ ...common, inbox }, async ({ key }, { tx }) => {
-          await tx.insertInto('effects').values({ key }).execute()
+          await tx.query(effect, [key])
         })
       }
-      const guards = [makeGuard(), makeGuard(), makeGuard()]
-      const keys = newKeys()
-      const settlements = await deliverCopies(guards, keys)
-      expect(kindsOf(settlements)).not.toContain('store-down')
-      await redeliver(guards, keys)
-      const { rows } = await make().query('select count(*)::int as n from effects')
-      expect(rows[0].n).toBe(EVENTS)
-      await Promise.all(guards.map((guard) => guard.close()))
-    },
-  )
+      const db = new Kysely<{ effects: { key: string } }>({
+        dialect: new PostgresDialect({ pool }),
+      })
+      const inbox = kyselyInbox(db, { poolSize: 6 })
+      return createGuard({ ...common, inbox }, async ({ key }, { tx }) => {
+        await tx.insertInto('effects').values({ key }).execute()
+      })
+    }
+    const guards = [makeGuard(), makeGuard(), makeGuard()]
+    const keys = newKeys()
+    const settlements = await deliverCopies(guards, keys)
+    expect(kindsOf(settlements)).not.toContain('store-down')
+    await redeliver(guards, keys)
+    const { rows } = await make().query('select count(*)::int as n from effects')
+    expect(rows[0].n).toBe(EVENTS)
+    await Promise.all(guards.map((guard) => guard.close()))
+  })
 
-  it('has a claim that waits for a rival answered by what the rival left', async () => {
+  it('lets a claim that waits for a rival be answered by the state that the rival left', async () => {
     const make = await connectTo(where)
     const pool = make()
     const leases = postgresLeases(pool)

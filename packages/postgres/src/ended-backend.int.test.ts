@@ -35,9 +35,9 @@ const BLOCKERS = {
   claim: 'lock table onceward.leases in access exclusive mode',
 } as const
 
-// Red when nobody listens for errors of the client: the event of its connection ends the process.
+// Red without a listener for errors of the client: the error event ends the process.
 test.each(CALLS)(
-  'a backend that is ended while %s waits does not end the process',
+  'a backend that is terminated while %s waits does not end the process',
   async (name) => {
     const { url } = await database()
     const pool = new pg.Pool({ connectionString: url, max: 2 })
@@ -60,7 +60,7 @@ test.each(CALLS)(
 
 test.each(
   CALLS.flatMap((name) => (['refused', 'connected'] as const).map((dies) => [name, dies] as const)),
-)('a server that is ended while %s connects (%s) does not end the process', async (name, dies) => {
+)('a server that dies while %s connects (%s) does not end the process', async (name, dies) => {
   await using server = await dyingServer(dies)
   expect(await ending(name, server.url)).toEqual(TYPED)
 })

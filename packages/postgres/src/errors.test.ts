@@ -5,7 +5,7 @@ import { diagnose, isConnectionLoss, messageOf, sqlState, toStoreError } from '.
 const coded = (code: string): Error => Object.assign(new Error(code), { code })
 
 describe('diagnose', () => {
-  it.each(['40001', '40P01'])('takes %s for a lost race', (code) => {
+  it.each(['40001', '40P01'])('diagnoses %s as a lost race', (code) => {
     expect(diagnose(coded(code))).toBe('serialization')
   })
 
@@ -13,7 +13,7 @@ describe('diagnose', () => {
     ...['08006', '08P01', '57P01', '57P02', '57P03', '53100', '53200', '53300', '58030', '25006'],
     ...['25P03', '28P01', '3D000'],
     ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'CONNECTION_ENDED'],
-  ])('takes %s for the store', (code) => {
+  ])('diagnoses %s as a failure of the store', (code) => {
     expect(diagnose(coded(code))).toBe('store')
   })
 
@@ -24,7 +24,7 @@ describe('diagnose', () => {
     'Cannot use a pool after calling end on the pool',
     'Client has encountered a connection error and is not queryable',
     'driver has already been destroyed',
-  ])('takes "%s" for the store', (message) => {
+  ])('diagnoses "%s" as a failure of the store', (message) => {
     expect(diagnose(new Error(message))).toBe('store')
   })
 
@@ -38,22 +38,25 @@ describe('diagnose', () => {
     '54001',
     'XX000',
     'ERR_INVALID_ARG_TYPE',
-  ])('takes %s for the matter of the event', (code) => {
+  ])('diagnoses %s as a failure of the event', (code) => {
     expect(diagnose(coded(code))).toBe('other')
   })
 
-  it('looks through wrappers, and through errors of several addresses', () => {
+  it('looks into wrappers and into AggregateErrors of several addresses', () => {
     expect(diagnose(new Error('no', { cause: coded('40001') }))).toBe('serialization')
     const both = new AggregateError([coded('ECONNREFUSED'), coded('ECONNREFUSED')])
     expect(diagnose(both)).toBe('store')
     expect(messageOf(both)).toBe('ECONNREFUSED, ECONNREFUSED')
   })
 
-  it.each([undefined, null, 'text', 7, {}])('takes %j for the matter of the event', (value) => {
-    expect(diagnose(value)).toBe('other')
-  })
+  it.each([undefined, null, 'text', 7, {}])(
+    'diagnoses the thrown value %j as a failure of the event',
+    (value) => {
+      expect(diagnose(value)).toBe('other')
+    },
+  )
 
-  it('ends with causes that go round in circles', () => {
+  it('ends on circular causes', () => {
     const error = new Error('round') as Error & { cause: unknown }
     error.cause = error
     expect(diagnose(error)).toBe('other')
@@ -61,17 +64,17 @@ describe('diagnose', () => {
 })
 
 describe('the SQLSTATE of an error', () => {
-  it('is none for codes of Node that look like one', () => {
+  it("is undefined for Node's codes that look like one", () => {
     expect(sqlState(coded('EPIPE'))).toBeUndefined()
     expect(isConnectionLoss(coded('EPIPE'))).toBe(true)
   })
 
-  it('is found below our own errors', () => {
+  it('is found as the cause of our own errors', () => {
     expect(sqlState(toStoreError(coded('55P03'), 'testing'))).toBe('55P03')
   })
 })
 
-describe('an error of our own statements', () => {
+describe('toStoreError', () => {
   it.each(['3F000', '42P01', '42703'])('says for %s that tables are missing', (code) => {
     const error = toStoreError(coded(code), 'testing')
     expect(error).toBeInstanceOf(ConfigurationError)
@@ -84,14 +87,14 @@ describe('an error of our own statements', () => {
     expect(error.message).toContain('docs/least-privilege.sql')
   })
 
-  it('is one of the store otherwise, with its cause', () => {
+  it('wraps any other error in StoreUnavailableError, with its cause', () => {
     const cause = coded('53100')
     const error = toStoreError(cause, 'testing')
     expect(error).toBeInstanceOf(StoreUnavailableError)
     expect(error).toMatchObject({ cause, message: expect.stringContaining('53100') })
   })
 
-  it('stays what it is when it is typed already', () => {
+  it('returns an error of onceward unchanged', () => {
     const error = new RetryableError('mine')
     expect(toStoreError(error, 'testing')).toBe(error)
   })

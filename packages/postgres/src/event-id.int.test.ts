@@ -30,7 +30,7 @@ async function sqlIds(identities: readonly Identity[]): Promise<readonly string[
   return rows.map(({ id }) => id)
 }
 
-// SQL knows no NUL in text and no surrogates; of every length of UTF-8 there are some.
+// Text in SQL has no NUL and no surrogates. There are characters of every length in UTF-8.
 const RANGES = [
   [0x1, 0x7f],
   [0x80, 0x7ff],
@@ -48,7 +48,7 @@ function randomText(longest: number): string {
   return String.fromCodePoint(...points)
 }
 
-it('is the same in TypeScript and in SQL for 10,000 random keys of any Unicode', async () => {
+it('the event id is the same in TypeScript and in SQL for 10,000 random keys of any Unicode', async () => {
   const identities = Array.from({ length: 10_000 }, (_, index) => ({
     consumer: randomText(20),
     tenant: index % 3 === 0 ? undefined : randomText(20),
@@ -60,7 +60,7 @@ it('is the same in TypeScript and in SQL for 10,000 random keys of any Unicode',
   expect(differing).toEqual([])
 })
 
-it('keeps apart what runs together without its lengths', async () => {
+it('parts that are equal when concatenated give different event ids', async () => {
   const ids = await sqlIds([
     { consumer: 'ab', tenant: undefined, key: 'c' },
     { consumer: 'a', tenant: 'b', key: 'c' },

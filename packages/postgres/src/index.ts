@@ -8,5 +8,6 @@ export {
   type StoredDeadLetter,
   type Untouched,
 } from './dead-letters.ts'
+export { type ForgetHistoryOptions, forgetHistory } from './forget-history.ts'
 export { type PostgresLeases, type PostgresLeasesOptions, postgresLeases } from './lease-store.ts'
 export { type Migrated, type MigrateOptions, migrate } from './migrate.ts'

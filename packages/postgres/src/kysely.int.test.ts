@@ -54,7 +54,7 @@ async function begin(options: KyselyInboxOptions = {}, ...events: ReturnType<typ
 }
 
 describe("the user's Transaction", () => {
-  it('is one of Kysely, with the plugins of the user', async () => {
+  it('is a Transaction of Kysely with the plugins of the user', async () => {
     const events = newEvents(2)
     const { session, transaction, tx } = await begin({}, ...events)
     expect(tx).toBeInstanceOf(Transaction)
@@ -70,7 +70,7 @@ describe("the user's Transaction", () => {
     })
   })
 
-  it('takes raw SQL, streams, schemas, more plugins and aborted queries', async () => {
+  it('supports raw SQL, streams, schemas, more plugins and aborted queries', async () => {
     const { transaction, tx } = await begin()
     expect((await sql`select 1 as some_name`.execute(tx)).rows).toEqual([{ someName: 1 }])
     const numbers: unknown[] = []
@@ -95,7 +95,7 @@ describe("the user's Transaction", () => {
     await until(() => pool.idleCount === pool.totalCount)
   })
 
-  it('has no way to end the transaction, nor has anything made of it', async () => {
+  it('cannot end the transaction, and neither can a handle derived from it', async () => {
     const { transaction, tx } = await begin()
     expect('commit' in tx).toBe(false)
     expect(() => tx.transaction()).toThrow()
@@ -106,7 +106,7 @@ describe("the user's Transaction", () => {
     await transaction.rollback()
   })
 
-  it('refuses with all that was made of it, once it is revoked', async () => {
+  it('and all handles derived from it are refused once it is revoked', async () => {
     const { transaction, tx } = await begin()
     const derived = tx.withSchema('public').withoutPlugins()
     const error = new DeadlineExceededError('too late')
@@ -117,7 +117,7 @@ describe("the user's Transaction", () => {
     await until(() => pool.idleCount === pool.totalCount)
   })
 
-  it('runs statements that were sent together one after the other', async () => {
+  it('runs concurrent statements one after the other', async () => {
     const { transaction, tx } = await begin()
     const answers = await Promise.all([1, 2, 3].map((n) => sql`select ${n}::int as n`.execute(tx)))
     expect(answers.map(({ rows }) => rows[0])).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }])
@@ -125,8 +125,8 @@ describe("the user's Transaction", () => {
   })
 })
 
-describe('the pool below Kysely', () => {
-  it('is shared by everything made of one Kysely', async () => {
+describe('the pool of Kysely', () => {
+  it('is shared by all instances derived from one Kysely', async () => {
     const noPlugin: KyselyPlugin = {
       transformQuery: ({ node }) => node,
       transformResult: ({ result }) => Promise.resolve(result),
@@ -141,7 +141,7 @@ describe('the pool below Kysely', () => {
     for (const answer of begun) if (answer.kind === 'open') await answer.transaction.rollback()
   })
 
-  it('must carry the concurrency, where its size is told', async () => {
+  it('must be large enough for the concurrency, if its size is given', async () => {
     const open = kyselyInbox(db, { poolSize: 8 }).open(
       registration(systemRuntime, { concurrency: 7, concurrencyChosen: true }),
     )
@@ -149,7 +149,7 @@ describe('the pool below Kysely', () => {
     expect(() => kyselyInbox(db, { poolSize: 0 })).toThrow(ConfigurationError)
   })
 
-  it('may stay untold', async () => {
+  it('may have an unknown size', async () => {
     const unknown = new Kysely<Database>({ dialect: new PostgresDialect({ pool }) })
     const session = await kyselyInbox(unknown).open(
       registration(systemRuntime, { concurrency: 50 }),
@@ -202,8 +202,8 @@ const swallowing =
   (query) =>
     execute<never>(query).catch(() => ({ rows: [] }))
 
-describe('a client that keeps errors to itself', () => {
-  it("is contradicted by COMMIT's own word", async () => {
+describe('a client that swallows errors', () => {
+  it('does not commit a failed transaction, because the answer to COMMIT is checked', async () => {
     const db = new Kysely<Database>({ dialect: otherDialect(swallowing) })
     const session = await kyselyInbox(db).open(registration(systemRuntime))
     const begun = await session.begin(fresh(newEvent()))
@@ -214,8 +214,8 @@ describe('a client that keeps errors to itself', () => {
   })
 })
 
-describe('a client that takes one statement at a time and tells nothing of the wire', () => {
-  it('claims, fails, commits and gives its connection back all the same', async () => {
+describe('a client that takes one statement at a time and gives no access to the wire', () => {
+  it('can claim, fail, commit and return its connection', async () => {
     const other = new Kysely<Database>({ dialect: otherDialect(oneAtATime) })
     const session = await kyselyInbox(other).open(registration(systemRuntime))
     const events = newEvents(2)

@@ -69,7 +69,7 @@ async function count({ schema }: PostgresLeasesOptions): Promise<number> {
   return rows[0].n
 }
 
-/** What is answered when a rival has the row's lock first, and has claimed the event when it lets go. */
+/** The answer when a rival locks the row first, and has claimed the event when it releases the lock. */
 async function overtaken<Answer>(
   { schema }: PostgresLeasesOptions,
   ask: () => Promise<Answer>,
@@ -94,24 +94,27 @@ const VERBS = {
 } satisfies Record<string, (leases: PostgresLeases, mine: Held) => Promise<readonly HeldAnswer[]>>
 
 // Red when a statement decides by the row as it was before it had the lock: both would own the event.
-describe('postgresLeases, overtaken,', () => {
+describe('postgresLeases in a race', () => {
   it.each([
     ['due', 0],
     ['done', 61_000],
-  ] as const)('decides a claim of what was %s by what a rival left of it', async (state, ms) => {
-    const where = await migrated()
-    const leases = postgresLeases(pool, where)
-    const mine = newClaim()
-    await leases.claim([mine])
-    if (state === 'due') await leases.fail([{ ...mine, delayMs: 0 }])
-    else await leases.complete([mine], 60_000)
-    await passTime(where, ms)
-    const claiming = await overtaken(where, () => leases.claim([newClaim({ id: mine.id })]))
-    expect(claiming).toMatchObject([{ kind: 'in-progress' }])
-  })
+  ] as const)(
+    'answers a claim of an event that was %s by the state that a rival left',
+    async (state, ms) => {
+      const where = await migrated()
+      const leases = postgresLeases(pool, where)
+      const mine = newClaim()
+      await leases.claim([mine])
+      if (state === 'due') await leases.fail([{ ...mine, delayMs: 0 }])
+      else await leases.complete([mine], 60_000)
+      await passTime(where, ms)
+      const claiming = await overtaken(where, () => leases.claim([newClaim({ id: mine.id })]))
+      expect(claiming).toMatchObject([{ kind: 'in-progress' }])
+    },
+  )
 
   it.each(Object.entries(VERBS))(
-    'loses what an owner says who was replaced meanwhile: %s',
+    'answers an owner who was replaced meanwhile with lost: %s',
     async (_, verb) => {
       const where = await migrated()
       const leases = postgresLeases(pool, where)
@@ -124,7 +127,7 @@ describe('postgresLeases, overtaken,', () => {
   )
 
   // Red when a statement locks its rows in the order it finds them: two that share some would deadlock.
-  it('holds none of the events that come after the one it waits for', async () => {
+  it('locks none of the events after the one it waits for', async () => {
     const where = await migrated()
     const leases = postgresLeases(pool, where)
     const claims = Array.from({ length: 20 }, () => newClaim())
@@ -143,7 +146,7 @@ describe('postgresLeases, overtaken,', () => {
     expect(new Set(await renewing)).toEqual(new Set(['held']))
   })
 
-  it('replays nothing that was replayed and claimed meanwhile', async () => {
+  it('does not replay an event that was replayed and claimed meanwhile', async () => {
     const where = await migrated()
     const leases = postgresLeases(pool, where)
     const dead = newClaim()
@@ -163,7 +166,7 @@ describe('postgresLeases', () => {
     runtime: systemRuntime,
   }
 
-  it('beside an inbox keeps nothing of what ended', async () => {
+  it('beside an inbox keep no ended events', async () => {
     const where = await migrated()
     const identity = async (): Promise<string> => 'history'
     const session = await postgresLeases(pool, where).open?.({ ...registration, identity })
@@ -175,7 +178,7 @@ describe('postgresLeases', () => {
     expect(await count(where)).toBe(0)
   })
 
-  it('forgets what was done when the time is over, and deletes it on the way', async () => {
+  it('forget a done event after its time, and delete it during later claims', async () => {
     const where = await migrated()
     let passedMs = 0
     const runtime = { ...systemRuntime, monotonic: () => systemRuntime.monotonic() + passedMs }
@@ -192,7 +195,7 @@ describe('postgresLeases', () => {
     expect(await count(where)).toBe(2)
   })
 
-  it('remembers what waits longer than it remembers', async () => {
+  it('remember an event that waits longer than the dedup window', async () => {
     const where = await migrated()
     const short = { ...registration, dedupWindowMs: 60_000 }
     const session = await postgresLeases(pool, where).open?.(short)
@@ -204,7 +207,7 @@ describe('postgresLeases', () => {
     expect(await session?.claim([newClaim({ id: mine.id })])).toEqual([retry])
   })
 
-  it('forgets of an event that it was ever replayed', async () => {
+  it('forget with an event that it was replayed', async () => {
     const where = await migrated()
     const leases = postgresLeases(pool, where)
     const [dead, again, next] = [newClaim(), newClaim(), newClaim()]
@@ -219,7 +222,7 @@ describe('postgresLeases', () => {
     expect(await count(where)).toBe(0)
   })
 
-  it('leaves nothing for operators of what may be forgotten', async () => {
+  it('give operators no events that may be forgotten', async () => {
     const where = await migrated()
     const leases = postgresLeases(pool, where)
     const dead = newClaim()
@@ -231,7 +234,7 @@ describe('postgresLeases', () => {
     expect(await leases.claim([newClaim({ id: dead.id })])).toEqual([first])
   })
 
-  it('sweeps past what is being claimed, and not beside another sweep', async () => {
+  it('sweep without waiting for claims, and one sweep at a time', async () => {
     const where = await migrated()
     const table = `${quotedSchema(where.schema)}.leases`
     let passedMs = 0
@@ -259,7 +262,7 @@ describe('postgresLeases', () => {
     expect(await count(where)).toBe(3)
   })
 
-  it('without an inbox says that a crash would empty an unlogged table', async () => {
+  it('without an inbox warn that a crash would empty an unlogged table', async () => {
     const where = await migrated({ leases: 'unlogged' })
     const told: object[] = []
     const logger = { ...silent, warn: (fields: object): void => void told.push(fields) }
@@ -270,12 +273,12 @@ describe('postgresLeases', () => {
     expect(told).toHaveLength(1)
   })
 
-  it('says how to get its table', async () => {
+  it('name the call that creates their table', async () => {
     const opening = postgresLeases(pool, { schema: 'nowhere' }).open?.(registration)
     await expect(opening).rejects.toThrow(/run `await migrate\(pool\)`/)
   })
 
-  it('writes nothing for a duplicate', async () => {
+  it('write nothing for a duplicate', async () => {
     const where = await migrated()
     const leases = postgresLeases(pool, where)
     const done = newClaim()

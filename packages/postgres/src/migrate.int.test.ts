@@ -27,7 +27,7 @@ async function tables(schema: string): Promise<string[]> {
 const FILES = ['000001-inbox.sql', '000002-leases.sql']
 
 describe('migrate', () => {
-  it('creates the tables in the schema it is told, also one that must be quoted', async () => {
+  it('creates the tables in the given schema, even if its name must be quoted', async () => {
     const schema = `we"ird schema's`
     expect(await migrate(pool, { schema })).toEqual({
       applied: FILES,
@@ -55,7 +55,7 @@ describe('migrate', () => {
     expect(rows[0].n).toBe(1)
   })
 
-  it('needs no right to create anything when there is nothing to do', async () => {
+  it('needs no right to create anything if there is nothing to do', async () => {
     await migrate(pool, { schema: 'quiet' })
     const role = `quiet_${randomBytes(4).toString('hex')}`
     await pool.query(`create role ${role} login;
@@ -84,7 +84,7 @@ describe('migrate', () => {
     expect(await tables('half')).toEqual(['refused_messages'])
   })
 
-  it('numbers its migrations from one, and the last one has the version of the tables', () => {
+  it('numbers its migrations from one, and the last number is SCHEMA_VERSION', () => {
     const versions = MIGRATIONS.map(({ version }) => version)
     expect(versions).toEqual(MIGRATIONS.map((_, index) => index + 1))
     expect(versions.at(-1)).toBe(SCHEMA_VERSION)

@@ -27,7 +27,7 @@ async function begin(...events: ReturnType<typeof newEvents>) {
   return { transaction, claimed, tx: transaction.tx as pg.PoolClient }
 }
 
-/** Sends what it likes, as any library may that brings its own queries. */
+/** A query object that sends any text, as libraries with their own query objects can. */
 function rawQuery(text: string): pg.Submittable & { readonly done: Promise<void> } {
   const { promise, resolve } = Promise.withResolvers<void>()
   const query = {
@@ -41,7 +41,7 @@ function rawQuery(text: string): pg.Submittable & { readonly done: Promise<void>
 }
 
 describe("the user's PoolClient", () => {
-  it('works in every form of pg', async () => {
+  it('supports every form of query of pg', async () => {
     const { transaction, tx } = await begin(newEvent())
     expect(tx).toBeInstanceOf(pg.Client)
     expect((await tx.query('select 1 as n')).rows).toEqual([{ n: 1 }])
@@ -62,7 +62,7 @@ describe("the user's PoolClient", () => {
     expect(await transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
   })
 
-  it('is refused in every form of pg once it is over', async () => {
+  it('refuses every form of query of pg once it is over', async () => {
     const { transaction, tx } = await begin(newEvent())
     await transaction.rollback()
     const refused = { code: 'ONCEWARD_RETRYABLE' }
@@ -92,7 +92,7 @@ describe("the user's PoolClient", () => {
     expect(await transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
   })
 
-  it('that was kept stays dead while its connection serves another event', async () => {
+  it('stays refused when its connection serves another event', async () => {
     const small = CLIENTS[0]!.make({ connectionString: url, max: 3 })
     const guard = await small.open({}, { concurrency: 1 })
     const first = await guard.begun(newEvent())
@@ -106,7 +106,7 @@ describe("the user's PoolClient", () => {
     await small.close()
   })
 
-  it('with a cursor left open is not committed', async () => {
+  it('cannot be committed while a cursor is open', async () => {
     const event = newEvent()
     const { transaction, run } = await session.opened({ ...fresh(event), budgetMs: 300 })
     await run('insert into charges values ($1)', [event.id])
@@ -121,9 +121,9 @@ describe("the user's PoolClient", () => {
   })
 })
 
-describe('a handler that ends the transaction behind the handle', () => {
+describe('a handler that ends the transaction without the handle', () => {
   it.each(['commit', 'commit; begin', 'rollback; begin', 'commit and chain'])(
-    'is found out: %s',
+    'is detected: %s',
     async (text) => {
       const { transaction, tx } = await begin(newEvent())
       await tx.query(rawQuery(text)).done
@@ -132,7 +132,7 @@ describe('a handler that ends the transaction behind the handle', () => {
     },
   )
 
-  it('leaves no row of an event that did not run, and those of others alone', async () => {
+  it('gets the rows of its unrun events deleted, and no other rows', async () => {
     const [ran, left, troubled] = newEvents(3)
     const { transaction, tx, claimed } = await begin(ran!, left!, troubled!)
     expect(claimed.size).toBe(3)
@@ -143,7 +143,7 @@ describe('a handler that ends the transaction behind the handle', () => {
     expect([first?.kind, second?.kind, third?.kind]).toEqual(['done', 'absent', 'absent'])
   })
 
-  it('takes nothing back that another transaction has done since', async () => {
+  it('does not get rows deleted that another transaction wrote since', async () => {
     const [ran, left] = newEvents(2)
     const { transaction, tx } = await begin(ran!, left!)
     await tx.query(rawQuery('rollback')).done
@@ -153,7 +153,7 @@ describe('a handler that ends the transaction behind the handle', () => {
     expect(await session.classify([left!])).toMatchObject([{ kind: 'done' }])
   })
 
-  it('gives a counted event back to its owner without a verdict', async () => {
+  it('returns counted events to their owner without a verdict', async () => {
     const events = [await session.counted(newEvent()), await session.counted(newEvent())]
     const { transaction } = await session.opened({
       claim: { kind: 'counted', events },
@@ -176,8 +176,8 @@ describe('a handler that ends the transaction behind the handle', () => {
   })
 })
 
-describe('what users do to their pg', () => {
-  it('type parsers of their own do not reach the guard', async () => {
+describe('a pg that users have configured', () => {
+  it('may have type parsers of its own, which do not reach the guard', async () => {
     const types = { getTypeParser: () => (value: string) => ({ parsed: value }) }
     const client = CLIENTS[0]!.make({ connectionString: url, max: 3, types: types as never })
     const strangeSession = await client.open({}, { concurrency: 1 })
@@ -193,14 +193,14 @@ describe('what users do to their pg', () => {
     await client.close()
   })
 
-  it('a pool that was ended is a failure of the store', async () => {
+  it('gives StoreUnavailableError if its pool was ended', async () => {
     const client = CLIENTS[0]!.make({ connectionString: url, max: 3 })
     const guard = await client.open({}, { concurrency: 1 })
     await client.close()
     await expect(guard.begin(fresh(newEvent()))).rejects.toBeInstanceOf(StoreUnavailableError)
   })
 
-  it('a setting that the server reloads is the one that comes back', async () => {
+  it('gets its own setting back, even after a reload of the server', async () => {
     await using server = await postgres({ native: true })
     const client = CLIENTS[0]!.make({ connectionString: await server.createDatabase(), max: 3 })
     await migrate(client.pool)

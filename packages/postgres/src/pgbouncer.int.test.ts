@@ -10,7 +10,7 @@ import { migrate } from './migrate.ts'
 // Fewer server connections than clients, so that sessions are really shared.
 const SERVER_CONNECTIONS = 3
 
-describe.each(CLIENTS)("behind PgBouncer's transaction mode, over $name", ({ make }) => {
+describe.each(CLIENTS)('PgBouncer in transaction mode, over $name', ({ make }) => {
   let bouncer: Awaited<ReturnType<typeof pgbouncer>>
   let direct: pg.Pool
   let client: TestClient
@@ -36,7 +36,7 @@ describe.each(CLIENTS)("behind PgBouncer's transaction mode, over $name", ({ mak
     await bouncer.stop()
   })
 
-  it('everything works without a session: claims, results, verdicts', async () => {
+  it('supports claims, results and verdicts', async () => {
     const events = newEvents(40)
     await Promise.all(
       events.map(async (event, index) => {
@@ -54,7 +54,7 @@ describe.each(CLIENTS)("behind PgBouncer's transaction mode, over $name", ({ mak
     expect(known.filter(({ kind }) => kind === 'waiting')).toHaveLength(10)
   })
 
-  it('leaves no setting of the claim in a session that serves others', async () => {
+  it('gets back sessions without settings of a claim', async () => {
     const begun = [await session.begun(newEvent()), await session.begun(...newEvents(3))]
     for (const { run } of begun) {
       expect(await run('show lock_timeout')).toEqual([{ lock_timeout: '7s' }])
@@ -67,7 +67,7 @@ describe.each(CLIENTS)("behind PgBouncer's transaction mode, over $name", ({ mak
     }
   })
 
-  it('trap T33: no lock outlives its transaction', async () => {
+  it('trap T33: keeps no lock of a transaction that has ended', async () => {
     // Red when migrate() or a claim takes a lock of the session: it stays with a session that serves others.
     await migrate(client.pool)
     const { rows } = await direct.query(
@@ -76,7 +76,7 @@ describe.each(CLIENTS)("behind PgBouncer's transaction mode, over $name", ({ mak
     expect(rows).toHaveLength(0)
   })
 
-  it('cancels the statement of the right session at the deadline', async () => {
+  it('passes a cancel at the deadline to the right session', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     const other = await session.begun(newEvent())

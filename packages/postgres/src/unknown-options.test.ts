@@ -8,7 +8,7 @@ import {
 } from 'kysely'
 import pg from 'pg'
 import { afterAll, describe, expect, test } from 'vitest'
-import { deadLetters, migrate, postgresLeases } from './index.ts'
+import { deadLetters, forgetHistory, migrate, postgresLeases } from './index.ts'
 import { kyselyInbox } from './kysely.ts'
 import { pgInbox } from './pg.ts'
 
@@ -23,13 +23,14 @@ const db = new Kysely<unknown>({
 })
 afterAll(() => pool.end())
 
-/** By a program without types. */
+/** Called as by a program without types. */
 const FUNCTIONS: Readonly<Record<string, (options: never) => unknown>> = {
   pgInbox: (options) => pgInbox(pool, options),
   kyselyInbox: (options) => kyselyInbox(db, options),
   postgresLeases: (options) => postgresLeases(pool, options),
   deadLetters: (options) => deadLetters(pool, options),
   migrate: (options) => migrate(pool, options),
+  forgetHistory: (options) => forgetHistory(pool, options),
 }
 
 async function refusalOf(name: string, options: unknown): Promise<unknown> {
@@ -75,7 +76,7 @@ test.each([
   expect(String(await refusalOf(name, { [unknown]: 1 }))).toContain(`did you mean "${meant}"?`)
 })
 
-test('migrate refuses a way to keep leases that it does not know', async () => {
+test('migrate refuses an unknown value of leases', async () => {
   const error = await refusalOf('migrate', { leases: 'logged; drop table x' })
   expect(error).toBeInstanceOf(ConfigurationError)
   expect(String(error)).toContain("Expected `leases` to be 'logged' or 'unlogged'")

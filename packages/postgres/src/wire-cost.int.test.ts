@@ -18,7 +18,7 @@ const EFFECT = 'insert into charges values ($1)'
 const EXTRA = { pg: 0, kysely: 1 } as const
 const UNGUARDED = ['begin', EFFECT, 'commit'].length
 
-describe.each(CLIENTS)('what the clean path over $name costs', ({ name, make }) => {
+describe.each(CLIENTS)('the clean path over $name', ({ name, make }) => {
   const log = wireLog()
   let link: TcpProxy
   let client: TestClient
@@ -51,7 +51,7 @@ describe.each(CLIENTS)('what the clean path over $name costs', ({ name, make }) 
     return transaction
   }
 
-  it('no commit more, and no round trip beyond the claim', async () => {
+  it('needs one commit, and no more round trips than its claim', async () => {
     const { transaction } = await withEffect(session.begun(newEvent()))
     await transaction.commit(NOTHING)
     const trips = log.take()
@@ -61,7 +61,7 @@ describe.each(CLIENTS)('what the clean path over $name costs', ({ name, make }) 
     expect(trips.filter((text) => text.includes('processed_events'))).toHaveLength(1)
   })
 
-  it('one statement more than no guard: the rest of the texts are settings', async () => {
+  it('needs one statement more than an unguarded transaction, apart from settings', async () => {
     const { transaction } = await withEffect(session.begun(newEvent()))
     await transaction.commit(NOTHING)
     const statements = log.take().flatMap((text) => text.split('; '))
@@ -76,13 +76,13 @@ describe.each(CLIENTS)('what the clean path over $name costs', ({ name, make }) 
     ])
   })
 
-  it('as many round trips for a hundred events in one transaction', async () => {
+  it('needs the same number of round trips for a hundred events in one transaction', async () => {
     const { transaction } = await withEffect(session.begun(...newEvents(100)))
     await transaction.commit(NOTHING)
     expect(log.take()).toHaveLength(UNGUARDED + EXTRA[name])
   })
 
-  it('results travel with the commit, and so does the end of the trouble', async () => {
+  it('sends results, and the deletion of a failure record, with the commit', async () => {
     const event = newEvent()
     const { transaction } = await withEffect(session.begun(event))
     await transaction.commit({ results: new Map([[event.id, '1']]), recovered: [event.id] })
@@ -91,7 +91,7 @@ describe.each(CLIENTS)('what the clean path over $name costs', ({ name, make }) 
     expect(trips.at(-1)).toMatch(/^insert into .*; delete from .*; commit$/)
   })
 
-  it('a failure is recorded in the flush of the rollback', async () => {
+  it('records a failure in the flush of the rollback', async () => {
     const event = newEvent()
     const { transaction } = await withEffect(session.begun(event))
     const failure = { event, attempt: 1, error: "it's \\ broken; $1", delayMs: 0 }
@@ -102,7 +102,7 @@ describe.each(CLIENTS)('what the clean path over $name costs', ({ name, make }) 
     expect(trips).toHaveLength(UNGUARDED + 2 * EXTRA[name])
   })
 
-  it('a duplicate costs its claim, and a rollback that brings its row along', async () => {
+  it('needs a claim and a rollback for a duplicate, and the rollback returns its row', async () => {
     const event = newEvent()
     await (await session.begun(event)).transaction.commit(NOTHING)
     log.take()

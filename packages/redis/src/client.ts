@@ -22,7 +22,7 @@ export type RedisLike = IoredisLike | NodeRedisLike
 export interface ScriptCall {
   readonly source: string
   readonly sha: string
-  readonly keys: readonly Buffer[]
+  readonly keys: readonly (string | Buffer)[]
   readonly args: readonly (string | Buffer)[]
 }
 

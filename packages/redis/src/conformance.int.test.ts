@@ -45,7 +45,7 @@ afterAll(async () => {
 /** Each test has a namespace of its own. */
 async function makeStore(client: RedisLike): Promise<LeaseStoreUnderTest> {
   const { pass, scripts } = movedScripts()
-  const options = { namespace: randomUUID(), budgetMs: 30_000 }
+  const options = { namespace: randomUUID(), budgetMs: 60_000 }
   return {
     store: leasesOf(client, options, scripts),
     pass: async (ms) => pass(ms),

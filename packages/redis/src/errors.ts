@@ -7,6 +7,7 @@ const REMEDIES: Readonly<Record<string, string>> = {
   LOADING: 'it is loading its data',
   MASTERDOWN: 'its primary is down',
   CLUSTERDOWN: 'its cluster is not complete',
+  TRYAGAIN: 'its cluster is moving the slot of these keys',
   MISCONF: 'it cannot write its snapshot',
   NOREPLICAS: 'it has fewer replicas than `min-replicas-to-write` demands',
   BUSY: 'a long-running script blocks it',
@@ -26,9 +27,10 @@ export function toStoreError(error: unknown, doing: string): OncewardError {
   return new StoreUnavailableError(`Redis failed at ${doing}: ${because}.`, { cause: error })
 }
 
-/** Whether a cluster refused a script because its keys are in several slots. The script did not run. */
-export function isCrossSlot(error: unknown): boolean {
-  return error instanceof Error && codeOf(error.message) === 'CROSSSLOT'
+/** Whether a cluster refused a script because its keys are on several nodes at the moment. The script did not run. */
+export function needsOneNode(error: unknown): boolean {
+  // ioredis tries again itself for a while, and quotes the last answer.
+  return error instanceof Error && /\b(CROSSSLOT|TRYAGAIN)\b/.test(error.message)
 }
 
 /** Before Redis 7 errors inside scripts come as `ERR Error running script …: -OOM …`. */

@@ -13,11 +13,15 @@ import { createForeignKeyReport, type OnForeignKey } from './foreign-keys.ts'
 import type { Namespace } from './keys.ts'
 import type { History } from './postgres-history.ts'
 import type { RunScript } from './run-script.ts'
+import { marksWithoutRow } from './sample-marks.ts'
 import { inBudget, LateError, type TimeBudget } from './time-budget.ts'
 import { type Transitions, transitionsIn } from './transitions.ts'
 
 /** Longest self-test. Its first call may open the connection. */
 const SELF_TEST_MS = 2_000
+
+/** Time between two samples of the done marks. */
+const SAMPLE_EVERY_MS = 60_000
 
 /** Longest wait for the identity of Postgres. */
 const REFRESH_MS = 500
@@ -39,6 +43,8 @@ export class GuardSession implements LeaseSession {
   readonly #transitions = new WeakMap<Namespace, Transitions>()
   #isTested = false
   #testing = false
+  /** On the monotonic clock. */
+  #sampledAtMs = Number.NEGATIVE_INFINITY
 
   constructor(parts: SessionParts) {
     this.#parts = parts
@@ -51,6 +57,7 @@ export class GuardSession implements LeaseSession {
     await this.#refresh()
     try {
       await this.#test()
+      await this.#sampleMarks()
     } catch (error) {
       if (isTruth || error instanceof ConfigurationError) throw error
       timeBudget.failed(error)
@@ -65,6 +72,7 @@ export class GuardSession implements LeaseSession {
     await this.#refresh()
     const namespace = history.namespace()
     if (namespace === undefined) return claims.map(() => ({ kind: 'unknown' }))
+    void this.#sampleMarks()
     const transitions = this.#transitionsIn(namespace)
     const asked = transitions.claim(claims)
     try {
@@ -129,6 +137,28 @@ export class GuardSession implements LeaseSession {
     const { history, registration } = this.#parts
     const { runtime } = registration
     await inBudget(history.refresh(), { runtime, budgetMs: REFRESH_MS }).catch(() => undefined)
+  }
+
+  /** Asks PostgreSQL about a few done marks, at most once a minute. Never rejects. */
+  async #sampleMarks(): Promise<void> {
+    const { history, registration, run } = this.#parts
+    const { consumer, logger, runtime } = registration
+    const namespace = history.namespace()
+    const nowMs = runtime.monotonic()
+    if (namespace === undefined || nowMs - this.#sampledAtMs < SAMPLE_EVERY_MS) return
+    this.#sampledAtMs = nowMs
+    try {
+      const sampling = marksWithoutRow({ run, namespace, registration })
+      const [example] = await inBudget(sampling, { runtime, budgetMs: SELF_TEST_MS })
+      if (example === undefined || !history.believes(namespace)) return
+      history.distrust(namespace)
+      logger.error(
+        { consumer, eventId: example, remedy: 'select onceward.forget_history()' },
+        'Redis has done marks of events that PostgreSQL does not have, so all done marks are ignored: rows were removed or restored without forgetHistory()',
+      )
+    } catch (error) {
+      logger.debug({ consumer, err: error }, 'the done marks in Redis could not be sampled')
+    }
   }
 
   /** Starts the self-test again that failed when the guard started. */

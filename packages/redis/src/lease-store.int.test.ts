@@ -30,7 +30,7 @@ afterAll(async () => {
 
 const patient = { budgetMs: 30_000 }
 const first = { kind: 'acquired', by: 'first', attempt: 1 }
-const namespaceOf = (name: string): Namespace => ({ name, markMs: 0, keepMs: 0 })
+const namespaceOf = (name: string): Namespace => ({ name, markMs: 0, bucketSecret: '', keepMs: 0 })
 
 describe('a claim in Redis', () => {
   it('trap T32: expires by the clock of Redis, whatever the clocks of the workers say', async () => {

@@ -25,6 +25,8 @@ export interface RedisLeases extends LeaseStore, LeaseOperators {}
 
 /** The default dedup window, for calls without a guard. */
 const WINDOW_MS = 1_296_000_000
+/** Without an inbox there are no done marks: every event has its own key. */
+const UNMARKED = { markMs: 0, bucketSecret: '' }
 /** With an inbox PostgreSQL counts attempts. The count in Redis is a hint and expires after a day. */
 const HINT_MS = 86_400_000
 
@@ -48,7 +50,7 @@ export function leasesOf(
   const resolved = redisOptions(options)
   const run = createScriptRunner(toEvaluate(redis), scripts)
   const { namespace: name, budgetMs = DEFAULTS.aloneMs } = resolved
-  const transitions = transitionsIn(run, { name, markMs: 0, keepMs: WINDOW_MS })
+  const transitions = transitionsIn(run, { ...UNMARKED, name, keepMs: WINDOW_MS })
   const timed = <Answer>(asked: Promise<Answer>): Promise<Answer> =>
     inBudget(asked, { runtime: systemRuntime, budgetMs })
   return {
@@ -90,13 +92,14 @@ function truthNamespace(
       `Expected \`rememberDoneMs\` not to be shorter than \`dedupWindowMs\` (${dedupWindowMs}) without an inbox, got \`${rememberDoneMs}\`: only Redis remembers processed events. Leave \`rememberDoneMs\` out.`,
     )
   }
-  return { name: namespace, markMs: 0, keepMs: dedupWindowMs }
+  return { ...UNMARKED, name: namespace, keepMs: dedupWindowMs }
 }
 
 function hintNamespace(
   { namespace, rememberDoneMs = DEFAULTS.rememberDoneMs }: ResolvedRedisOptions,
   { dedupWindowMs }: LeaseRegistration,
 ): Namespace {
-  // Marks live for up to two generations. Redis must not remember an event much longer than PostgreSQL does.
-  return { name: namespace, markMs: Math.min(rememberDoneMs, dedupWindowMs), keepMs: HINT_MS }
+  // Marks live for up to two generations. Redis must not remember an event longer than PostgreSQL does.
+  const markMs = Math.min(rememberDoneMs, Math.ceil(dedupWindowMs / 2))
+  return { name: namespace, markMs, bucketSecret: '', keepMs: HINT_MS }
 }

@@ -1,5 +1,5 @@
 import type { LeaseRegistration } from '@onceward/core'
-import { boundName, type Namespace } from './keys.ts'
+import { boundTo, type Namespace } from './keys.ts'
 
 /** The identity is read again after this time. */
 const REREAD_MS = 2_000
@@ -15,6 +15,8 @@ export interface History {
   /** The namespaces that may contain held claims, newest first. */
   namespaces(): readonly Namespace[]
   believes(namespace: Namespace): boolean
+  /** Its done marks are not believed any more. */
+  distrust(namespace: Namespace): void
   /** Resolves when an outdated identity has been read again, or when the read failed. Never rejects. */
   refresh(): Promise<void>
 }
@@ -25,6 +27,7 @@ export function fixedHistory(namespace: Namespace): History {
     namespace: () => namespace,
     namespaces: () => [namespace],
     believes: () => true,
+    distrust: () => undefined,
     refresh: () => Promise.resolve(),
   }
 }
@@ -39,6 +42,7 @@ export class BoundHistory implements History {
   readonly #unbound: Namespace
   #current: Namespace | undefined
   #previous: Namespace | undefined
+  #distrusted: Namespace | undefined
   /** On the monotonic clock, taken before the read began. */
   #readAtMs = Number.NEGATIVE_INFINITY
   #triedAtMs = Number.NEGATIVE_INFINITY
@@ -58,7 +62,12 @@ export class BoundHistory implements History {
   }
 
   believes(namespace: Namespace): boolean {
+    if (namespace === this.#distrusted) return false
     return namespace === this.#current && this.#ageMs() <= STALE_MS
+  }
+
+  distrust(namespace: Namespace): void {
+    this.#distrusted = namespace
   }
 
   async refresh(): Promise<void> {
@@ -83,8 +92,8 @@ export class BoundHistory implements History {
       const read = await identity?.()
       if (!read) throw new Error('PostgreSQL answered no identity')
       this.#readAtMs = askedAtMs
-      const name = boundName(this.#unbound.name, read)
-      if (name === this.#current?.name) return
+      const bound = boundTo(read, this.#unbound)
+      if (bound.name === this.#current?.name) return
       if (this.#current !== undefined) {
         logger.warn(
           { consumer },
@@ -92,7 +101,7 @@ export class BoundHistory implements History {
         )
       }
       this.#previous = this.#current
-      this.#current = { ...this.#unbound, name }
+      this.#current = bound
     } catch (error) {
       logger.debug({ consumer, err: error }, 'the identity of PostgreSQL could not be read')
     } finally {

@@ -1,7 +1,7 @@
 import type { EventId } from '@onceward/core'
 import type { Evaluate } from './client.ts'
-import { isCrossSlot, toStoreError } from './errors.ts'
-import { keyOf, type Namespace, partitionOf } from './keys.ts'
+import { needsOneNode, toStoreError } from './errors.ts'
+import { bucketKeys, keyOf, type Namespace } from './keys.ts'
 import type { ScriptName, Scripts } from './scripts.ts'
 
 type Argument = string | Buffer
@@ -24,12 +24,15 @@ export interface ScriptBatch {
 /** Runs one transition; one answer for each event, in order. */
 export type RunScript = (batch: ScriptBatch) => Promise<readonly unknown[]>
 
+/** Scripts that read or write done marks. A script declares every key it may touch, or a cluster cannot move its slot. */
+const MARKED: ReadonlySet<ScriptName> = new Set(['claim', 'complete', 'sample'])
+
 /** Most events in one script. A script blocks Redis, and this many take about a millisecond. */
 const SCRIPT_EVENTS = 100
 
 /**
- * Sends all scripts of a batch at once, so a batch of any size costs one round trip. On a cluster each script gets the
- * events of one partition, because their keys are in one slot.
+ * Sends all scripts of a batch at once, so a batch of any size costs one round trip. On a cluster each script gets one
+ * event: its keys are in one slot, and while a slot moves, the keys of several events may be on two nodes.
  */
 export function createScriptRunner(evaluate: Evaluate, scripts: Scripts): RunScript {
   let isCluster = false
@@ -39,7 +42,11 @@ export function createScriptRunner(evaluate: Evaluate, scripts: Scripts): RunScr
     const { markMs, keepMs } = namespace
     return evaluate({
       ...scripts[batch.script],
-      keys: entries.map(({ id }) => keyOf(namespace, id)),
+      keys: entries.flatMap(({ id }) =>
+        markMs > 0 && MARKED.has(batch.script)
+          ? [keyOf(namespace, id), ...bucketKeys(namespace, id)]
+          : [keyOf(namespace, id)],
+      ),
       args: [String(markMs), String(keepMs), ...common, ...entries.flatMap(({ args }) => args)],
     })
   }
@@ -48,12 +55,21 @@ export function createScriptRunner(evaluate: Evaluate, scripts: Scripts): RunScr
       const answers: unknown = await run(batch)
       if (Array.isArray(answers) && answers.length === batch.entries.length) return answers
     } catch (error) {
-      const partitions = new Set(batch.entries.map(({ id }) => partitionOf(id)))
-      if (!isCrossSlot(error) || partitions.size === 1) throw error
+      if (!needsOneNode(error)) throw error
       isCluster = true
-      return runScript(batch)
+      if (batch.entries.length > 1) return runScript(batch)
+      return [await runUnmarked(batch, error)]
     }
     throw new Error(`${batch.script} did not answer every event`)
+  }
+  /**
+   * While a cluster moves a slot, the keys of one event may be on two nodes, and only scripts with one key run. The claim
+   * is then decided without the mark, and PostgreSQL answers duplicates. A done event is remembered in its own key.
+   */
+  const runUnmarked = async (batch: ScriptBatch, error: unknown): Promise<unknown> => {
+    if (batch.script === 'sample') throw error
+    const answers: unknown = await run({ ...batch, namespace: { ...batch.namespace, markMs: 0 } })
+    return Array.isArray(answers) ? answers[0] : undefined
   }
   const runScript: RunScript = async (batch) => {
     const parts = partsOf(batch.entries, isCluster)
@@ -82,17 +98,9 @@ function partsOf(
   entries: readonly ScriptEntry[],
   isCluster: boolean,
 ): readonly (readonly Placed[])[] {
-  const groups = new Map<string, Placed[]>()
-  for (const [at, entry] of entries.entries()) {
-    const name = isCluster ? partitionOf(entry.id) : ''
-    const group = groups.get(name)
-    if (group === undefined) groups.set(name, [{ entry, at }])
-    else group.push({ entry, at })
-  }
-  return [...groups.values()].flatMap((group) => {
-    const count = Math.ceil(group.length / SCRIPT_EVENTS)
-    return Array.from({ length: count }, (_, index) =>
-      group.slice(index * SCRIPT_EVENTS, (index + 1) * SCRIPT_EVENTS),
-    )
-  })
+  const size = isCluster ? 1 : SCRIPT_EVENTS
+  const placed = entries.map((entry, at) => ({ entry, at }))
+  return Array.from({ length: Math.ceil(placed.length / size) }, (_, index) =>
+    placed.slice(index * size, (index + 1) * size),
+  )
 }

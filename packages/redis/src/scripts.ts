@@ -9,6 +9,7 @@ import { forget } from './lua/forget.ts'
 import { release } from './lua/release.ts'
 import { renew } from './lua/renew.ts'
 import { replay } from './lua/replay.ts'
+import { sample } from './lua/sample.ts'
 import { state } from './lua/state.ts'
 
 /**
@@ -26,6 +27,7 @@ const BODIES: Readonly<Record<ScriptName, string>> = {
   replay,
   forget,
   examine,
+  sample,
 }
 export type ScriptName =
   | 'claim'
@@ -37,6 +39,7 @@ export type ScriptName =
   | 'replay'
   | 'forget'
   | 'examine'
+  | 'sample'
 
 export interface Script {
   readonly source: string

@@ -25,7 +25,8 @@ void consumeSqs(client, guard, {})
 wrapSqs(client, guard, { queueUrl: 'u', longPollMs: 5 })
 
 const handle = wrapSqs(client, guard, { queueUrl: 'u' })
-expectTypeOf(handle).toEqualTypeOf<(messages: Message[] | undefined) => Promise<undefined>>()
+expectTypeOf(handle).toExtend<(messages: Message[] | undefined) => Promise<Message[]>>()
+expectTypeOf(handle.consumption).toEqualTypeOf<Pick<Consumption, 'health' | 'drain'>>()
 expectTypeOf(handle).toExtend<NonNullable<ConsumerOptions['handleMessageBatch']>>()
 
 const input = new ReceiveMessageCommand({ QueueUrl: 'u', ...receiveAttributes })

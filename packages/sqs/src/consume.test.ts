@@ -20,7 +20,7 @@ interface Kit extends HandMadeGuard {
   asked(): readonly unknown[]
 }
 
-/** A queue that answers when it has messages, or throws what the test says. */
+/** A queue that answers when it has messages, or throws the error of the test. */
 function setUp(settings: Partial<GuardSettings> = {}): Kit {
   const recording = new RecordingClient()
   const made = handMadeGuard(settings)
@@ -48,7 +48,7 @@ function messages(count: number, system: Message['Attributes'] = {}): Message[] 
 
 const failure = (name: string): Error => Object.assign(new Error('text'), { name })
 
-test('looks at the queue, then asks for what it needs and hides it for the visibility', async () => {
+test('the consumer checks the queue, then receives as many messages as it needs, with its visibility timeout', async () => {
   const kit = setUp()
   await kit.start()
   expect(kit.recording.calls.map(({ name }) => name)).toEqual(['attributes', 'receive'])
@@ -62,7 +62,7 @@ test('looks at the queue, then asks for what it needs and hides it for the visib
   })
 })
 
-test('takes no more in hand than handlers can start while nothing has ended', async () => {
+test('the consumer receives no more messages than handlers can start while none has finished', async () => {
   const kit = setUp()
   kit.queue.push(...messages(50))
   const consumption = await kit.start()
@@ -72,11 +72,11 @@ test('takes no more in hand than handlers can start while nothing has ended', as
   expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 2 })
   kit.handed[0]?.settle(ack)
   await kit.clock.advance(10)
-  // One handler of a minute: nothing is taken ahead of it.
+  // A handler that takes a minute: nothing is prefetched.
   expect(kit.asked()).toEqual([2, 1])
 })
 
-test('quick handlers have several polls of ten in flight, and one when the queue is empty', async () => {
+test('quick handlers get several receives of ten in flight, and an empty queue gets one receive', async () => {
   const kit = setUp({ concurrency: 40 })
   kit.state.decide = () => ack
   kit.queue.push(...messages(1_000))
@@ -100,7 +100,7 @@ test('quick handlers have several polls of ten in flight, and one when the queue
   expect(inFlight).toBe(1)
 })
 
-test('a batch guard shares what several receives brought', async () => {
+test('a batch guard processes each message once and empties the queue', async () => {
   const kit = setUp({ transaction: 'batch', concurrency: 4 })
   kit.queue.push(...messages(60))
   await kit.start({ batch: { size: 25, lingerMs: 50 } })
@@ -108,8 +108,8 @@ test('a batch guard shares what several receives brought', async () => {
   expect(kit.batches).toEqual([25, 25, 10])
 })
 
-// Red when each message starts the window anew: nothing would run while messages go on arriving.
-test('trap T37: the window of a batch is counted from its first message', async () => {
+// Red when each message restarts the linger time: nothing would run while messages keep arriving.
+test('trap T37: the linger time of a batch starts with its first message', async () => {
   const kit = setUp({ transaction: 'batch', concurrency: 4 })
   let received = 0
   kit.recording.answers.set('receive', async () => {
@@ -123,7 +123,7 @@ test('trap T37: the window of a batch is counted from its first message', async 
   expect(kit.batches[0]).toBeLessThan(received)
 })
 
-test('a group of a FIFO queue is never split over two calls of the guard', async () => {
+test('a group of a FIFO queue is never split between two calls of the guard', async () => {
   const kit = setUp({ transaction: 'batch', concurrency: 4 })
   const receives = ['a', 'b'].map((group) => messages(6, { MessageGroupId: group }))
   kit.recording.answers.set('receive', () => {
@@ -143,26 +143,29 @@ test.each([
   ['ExpiredTokenException', 'ExpiredTokenException: text'],
   ['QueueDoesNotExist', 'QueueDoesNotExist: text'],
   ['TypeError', 'TypeError: text'],
-])('trap T16: %s on a receive is waited out, and health says so', async (name, reason) => {
-  const kit = setUp()
-  kit.state.decide = () => ack
-  const consumption = await kit.start()
-  kit.broken.error = failure(name)
-  await kit.clock.advance(200_000)
-  expect(consumption.health()).toMatchObject({ state: 'recovering', reason })
-  const tries = kit.asked().length
-  expect(tries).toBeGreaterThan(5)
-  expect(tries).toBeLessThan(150)
-  kit.broken.error = undefined
-  kit.queue.push(message('a'))
-  await kit.clock.advance(31_000)
-  expect(consumption.health().state).toBe('running')
-  expect(kit.recording.deleted()).toEqual([['h-a']])
-  const warnings = kit.logged.filter(({ text }) => text === 'the consumer receives nothing now')
-  expect(warnings).toHaveLength(1)
-})
+])(
+  'trap T16: the consumer recovers from %s on a receive, and health reports it',
+  async (name, reason) => {
+    const kit = setUp()
+    kit.state.decide = () => ack
+    const consumption = await kit.start()
+    kit.broken.error = failure(name)
+    await kit.clock.advance(200_000)
+    expect(consumption.health()).toMatchObject({ state: 'recovering', reason })
+    const tries = kit.asked().length
+    expect(tries).toBeGreaterThan(5)
+    expect(tries).toBeLessThan(150)
+    kit.broken.error = undefined
+    kit.queue.push(message('a'))
+    await kit.clock.advance(31_000)
+    expect(consumption.health().state).toBe('running')
+    expect(kit.recording.deleted()).toEqual([['h-a']])
+    const warnings = kit.logged.filter(({ text }) => text === 'the consumer receives nothing now')
+    expect(warnings).toHaveLength(1)
+  },
+)
 
-test('a receive that never answers is given up after its long poll', async () => {
+test('a receive that never answers is abandoned after its long poll', async () => {
   const kit = setUp()
   const consumption = await kit.start()
   kit.recording.answers.set('receive', () => new Promise(() => undefined))
@@ -170,7 +173,7 @@ test('a receive that never answers is given up after its long poll', async () =>
   expect(consumption.health().reason).toMatch(/ReceiveMessage got no answer/)
 })
 
-test('an endpoint that is down at the start is waited for', async () => {
+test('the consumer waits for an endpoint that is down at the start', async () => {
   const kit = setUp()
   kit.state.decide = () => ack
   const refuse = (): never => {
@@ -187,7 +190,7 @@ test('an endpoint that is down at the start is waited for', async () => {
   expect(kit.recording.deleted()).toEqual([['h-a']])
 })
 
-test('a queue that is missing at the start is named in an error', async () => {
+test('the start fails with the name of a queue that does not exist', async () => {
   const kit = setUp()
   kit.recording.answers.set('attributes', () => {
     throw failure('QueueDoesNotExist')
@@ -197,7 +200,7 @@ test('a queue that is missing at the start is named in an error', async () => {
   expect(kit.publishers.size).toBe(0)
 })
 
-test('a store that is down at the start is waited for; tables that do not fit end it', async () => {
+test('the consumer waits for a store that is down at the start, and stops if the tables do not fit', async () => {
   const kit = setUp()
   kit.state.open = () => Promise.reject(new StoreUnavailableError('no connection'))
   const consumption = await kit.start()
@@ -210,7 +213,7 @@ test('a store that is down at the start is waited for; tables that do not fit en
   expect(kit.asked()).toEqual([])
 })
 
-test('wrong options and wrong stores reject the start', async () => {
+test('invalid options and unusable stores make the start fail', async () => {
   const kit = setUp({ hasInbox: false })
   await expect(kit.start()).rejects.toThrow(/deadLetter/)
   const other = setUp()
@@ -218,7 +221,7 @@ test('wrong options and wrong stores reject the start', async () => {
   await expect(other.start()).rejects.toThrow('no tables')
 })
 
-test('a queue that answers an empty receive at once is not asked in a hot loop', async () => {
+test('a queue that answers empty receives at once causes no hot loop', async () => {
   const kit = setUp()
   kit.recording.answers.set('receive', () => ({}))
   await kit.start()
@@ -227,7 +230,7 @@ test('a queue that answers an empty receive at once is not asked in a hot loop',
   expect(kit.asked().length).toBeGreaterThan(20)
 })
 
-test('messages without attributes end the consumer with an error that says what to ask for', async () => {
+test('messages without attributes stop the consumer with an error that names the attributes to request', async () => {
   const kit = setUp()
   kit.queue.push({ MessageId: 'm', ReceiptHandle: 'h', Body: '{}' })
   const consumption = await consumeSqs(kit.recording.client, kit.guard, { queueUrl })
@@ -235,7 +238,7 @@ test('messages without attributes end the consumer with an error that says what 
   expect(kit.handed).toEqual([])
 })
 
-test('health counts the settlements that did not reach the broker', async () => {
+test('health counts settlements that did not reach the broker', async () => {
   const kit = setUp()
   const gone = { SenderFault: true, Code: 'ReceiptHandleIsInvalid' }
   kit.recording.answers.set('delete', () => ({ Failed: [{ Id: '0', ...gone }] }))
@@ -248,7 +251,7 @@ test('health counts the settlements that did not reach the broker', async () => 
   expect(consumption.health().settleFailures).toBe(1)
 })
 
-test('a guard that is closed under the consumer ends it, without a hot loop', async () => {
+test('closing the guard stops its consumer, without a hot loop', async () => {
   const kit = setUp()
   kit.state.decide = () => ({ kind: 'abandon', reason: 'closing' })
   kit.queue.push(message('a'))

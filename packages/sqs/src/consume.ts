@@ -76,6 +76,7 @@ function createLoop({ port, api, settings, signals }: Parts): ConsumerLoop {
     settings,
     accept: createAccept(settings, context.ticker),
     dispatcher,
+    abort: signals.abort,
     check: async () => {
       await port.open()
       await examine({ api, settings, guard: port.settings, logger: port.logger })

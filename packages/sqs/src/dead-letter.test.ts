@@ -18,7 +18,7 @@ function delivered(
   return toDelivery({ MessageId: 'm-1', Body: '{"ä":1}', Attributes, MessageAttributes }, from)
 }
 
-test('the body stays as it was, with its own attributes and those that say why', () => {
+test('a dead letter keeps body and attributes, and gets attributes that give the reason', () => {
   const binary = { DataType: 'Binary', BinaryValue: new Uint8Array([255]) }
   const delivery = delivered({ 'Idempotency-Key': text('order-1'), trace: binary })
   const message = deadLetterMessage(deadLetterOf(delivery), deadUrl)
@@ -35,14 +35,14 @@ test('the body stays as it was, with its own attributes and those that say why',
   expect(message).not.toHaveProperty('MessageGroupId')
 })
 
-test('the message keeps all of its own ten attributes: its identity may be among them', () => {
+test('a message with ten attributes keeps all of them, because its key may be among them', () => {
   const names = Array.from({ length: 10 }, (_, index) => `a${index}`)
   const delivery = delivered(Object.fromEntries(names.map((name) => [name, text(name)])))
   const message = deadLetterMessage(deadLetterOf(delivery), deadUrl)
   expect(Object.keys(message.MessageAttributes ?? {})).toEqual(names)
 })
 
-test('the reasons of an earlier death make room for those of this one', () => {
+test('the reason of an earlier dead letter is replaced', () => {
   const earlier = { 'x-onceward-reason': text('attempts-spent'), 'X-Onceward-Key': text('old') }
   const dead = deadLetterOf(delivered({ ...earlier, a: text('1') }), { key: undefined })
   const { MessageAttributes } = deadLetterMessage(dead, deadUrl)
@@ -50,7 +50,7 @@ test('the reasons of an earlier death make room for those of this one', () => {
   expect(MessageAttributes).not.toHaveProperty('X-Onceward-Key')
 })
 
-test('to a FIFO queue it goes with its group and its id', () => {
+test('a dead letter in a FIFO queue has the group and the id of its message', () => {
   const from = `${queueUrl}.fifo`
   const delivery = delivered({}, { MessageGroupId: 'g-1' }, from)
   expect(deadLetterMessage(deadLetterOf(delivery), `${deadUrl}.fifo`)).toMatchObject({
@@ -63,7 +63,7 @@ test('to a FIFO queue it goes with its group and its id', () => {
   )
 })
 
-test('a stored delivery is sent with the headers it was stored with', () => {
+test('a stored delivery is sent with its stored headers', () => {
   const delivery: Delivery = {
     body: Buffer.from('{}'),
     headers: { 'idempotency-key': 'order-1', empty: '', absent: undefined },
@@ -75,7 +75,7 @@ test('a stored delivery is sent with the headers it was stored with', () => {
   expect(MessageAttributes).not.toHaveProperty('absent')
 })
 
-test('what SQS would refuse in the text of an error is replaced', () => {
+test('characters of an error that SQS refuses are replaced', () => {
   const error = 'bad \u0000 byte \u{FFFF} and \u{1F600}'
   const { MessageAttributes } = deadLetterMessage(deadLetterOf(delivered({}), { error }), deadUrl)
   expect(MessageAttributes?.['x-onceward-error']).toEqual(text('bad � byte � and \u{1F600}'))
@@ -84,7 +84,7 @@ test('what SQS would refuse in the text of an error is replaced', () => {
 const tooLarge = Object.assign(new Error('too long'), { name: 'InvalidParameterValue' })
 const tooLong = Object.assign(new Error('too long'), { name: 'MessageTooLong' })
 
-/** A queue that takes the message without its reasons alone; answers how many attributes each try had. */
+/** A queue that accepts the message only without its reason; returns the number of attributes of each try. */
 async function tries(dead: DeadLetter, refusal: Error): Promise<readonly number[]> {
   const sent: SendMessageCommandInput[] = []
   const send = async (input: SendMessageCommandInput): Promise<void> => {
@@ -96,14 +96,14 @@ async function tries(dead: DeadLetter, refusal: Error): Promise<readonly number[
 }
 
 test.each([tooLarge, tooLong])(
-  'a body that leaves no room for the reason is sent without it: $name',
+  'a dead letter with no room for its reason is sent without it: $name',
   async (refusal) => {
     const large = { ...delivered({ a: text('1') }), body: Buffer.alloc(262_000, 'x') }
     expect(await tries(deadLetterOf(large), refusal)).toEqual([9, 1])
   },
 )
 
-test('200 KiB, body and attributes, are the least that can be too large', async () => {
+test('only dead letters of 200 KiB or more, attributes included, are tried again without their reason', async () => {
   const small = delivered({ a: text('1') })
   const { MessageAttributes } = deadLetterMessage(deadLetterOf(small), deadUrl)
   const room = 200 * 1_024 - Buffer.byteLength(JSON.stringify(MessageAttributes))
@@ -112,7 +112,7 @@ test('200 KiB, body and attributes, are the least that can be too large', async 
   await expect(tries(ofBytes(room - 1), tooLarge)).rejects.toBe(tooLarge)
 })
 
-test('any other refusal is the answer: the message stays where it is', async () => {
+test('any other refusal is thrown, and the message stays in the source queue', async () => {
   let sends = 0
   const failing = (error: Error) => async (): Promise<void> => {
     sends += 1

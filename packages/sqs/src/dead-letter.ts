@@ -11,7 +11,7 @@ type Attributes = Readonly<Record<string, MessageAttributeValue>>
 /** SQS: attributes of one message. */
 const MOST_ATTRIBUTES = 10
 const OURS = 'x-onceward-'
-/** SQS refuses no smaller message for its size, unless the queue was set up with a lower limit. */
+/** Smaller messages are never too large for SQS, unless the queue has a lower limit. */
 const LARGE_BYTES = 200 * 1_024
 
 /** What the SQS API refuses in a text. */
@@ -32,13 +32,13 @@ export function createPublisher(api: Pick<SqsApi, 'send'>, queueUrl: string): Pu
     } catch (error) {
       const { kind } = classifyError(error)
       if (!(kind === 'too-large' || kind === 'other') || sizeOf(message) < LARGE_BYTES) throw error
-      // The headers that say why may not fit beside the body, so the message is sent without them.
+      // The headers with the reason may not fit, so the message is sent without them.
       await api.send({ ...message, MessageAttributes: originalAttributes(letter) })
     }
   }
 }
 
-/** The original message, with the headers that say why it is dead as far as ten attributes allow. */
+/** The original message, with as many of the headers that give the reason as ten attributes allow. */
 export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMessageCommandInput {
   const { delivery } = letter
   return {
@@ -55,7 +55,7 @@ export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMes
   }
 }
 
-/** Original attributes come first: the event's identity may be among them, and a redrive needs it. */
+/** Original attributes come first, because the event key may be among them, and a redrive needs it. */
 function attributesOf(letter: DeadLetter): Attributes {
   const originals = Object.entries(originalAttributes(letter))
   const reasons = Object.entries(deadLetterHeaders(letter)).map(

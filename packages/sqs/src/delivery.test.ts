@@ -25,7 +25,7 @@ function received(overrides: Partial<Message> = {}): Message {
   }
 }
 
-test('says everything that SQS knows of a message', () => {
+test('a delivery contains everything that SQS knows of a message', () => {
   const message = received()
   expect(toDelivery(message, fifo)).toEqual({
     body: Buffer.from('{"order":"ä"}'),
@@ -41,7 +41,7 @@ test('says everything that SQS knows of a message', () => {
   })
 })
 
-test('the group of a standard queue is a share of its throughput and no order', () => {
+test('the message group of a standard queue is not an ordering key, because it stands for fairness and not for order', () => {
   expect(toDelivery(received(), standard).orderingKey).toBeUndefined()
   const numbered = received({ Attributes: { MessageGroupId: 'g-1', SequenceNumber: '1' } })
   expect(toDelivery(numbered, standard).orderingKey).toBe('g-1')
@@ -52,26 +52,26 @@ test.each([
   ['2', true],
   [undefined, true],
   ['many', true],
-])('a message received %s times was redelivered: %s', (count, redelivered) => {
+])('a message with receive count %s is redelivered: %s', (count, redelivered) => {
   const Attributes = count === undefined ? {} : { ApproximateReceiveCount: count }
   expect(toDelivery(received({ Attributes }), standard).redelivered).toBe(redelivered)
 })
 
-test('takes names in lower case, the last of those that differ in case alone', () => {
+test('header names are in lower case, and of names that differ only in case the last one wins', () => {
   const text = (StringValue: string) => ({ DataType: 'String', StringValue })
   const MessageAttributes = { 'Idempotency-Key': text('old'), 'idempotency-key': text('new') }
   const { headers } = toDelivery(received({ MessageAttributes }), standard)
   expect(headers).toEqual({ 'idempotency-key': 'new' })
 })
 
-test('an attribute called __proto__ is a header and nothing more', () => {
+test('an attribute named __proto__ is an ordinary header', () => {
   const MessageAttributes = JSON.parse('{"__proto__":{"DataType":"String","StringValue":"x"}}')
   const { headers } = toDelivery(received({ MessageAttributes }), standard)
   expect(Object.entries(headers)).toEqual([['__proto__', 'x']])
   expect(Object.getPrototypeOf(headers)).toBe(Object.prototype)
 })
 
-test('a message without a body, times or attributes of its own is still a delivery', () => {
+test('a message without body, times and attributes becomes a delivery', () => {
   const bare = { Attributes: { SentTimestamp: 'yesterday' } }
   expect(toDelivery(bare, standard)).toMatchObject({
     body: Buffer.alloc(0),
@@ -81,13 +81,13 @@ test('a message without a body, times or attributes of its own is still a delive
   expect(toDelivery(bare, standard).producedAt).toBeUndefined()
 })
 
-test('refuses a message that was received without its system attributes', () => {
+test('a message that was received without its system attributes is refused', () => {
   const message = received({ Attributes: undefined })
   expect(() => toDelivery(message, standard)).toThrow(ConfigurationError)
   expect(() => toDelivery(message, standard)).toThrow(/receiveAttributes/)
 })
 
-test('gives the message back, but not that of another broker or of a stored delivery', () => {
+test('the original message is returned, except for other brokers and stored deliveries', () => {
   const message = received()
   const delivery = toDelivery(message, standard)
   expect(sqsMessage(delivery)).toBe(message)

@@ -41,7 +41,8 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
     ...(group === undefined ? {} : { orderingKey: group }),
     ...(producedAt === undefined ? {} : { producedAt }),
     ...(deliveryCount === undefined ? {} : { deliveryCount }),
-    // An unknown count is taken for a redelivery: that costs a statement, an uncounted poison message the process.
+    // An unknown count is treated as a redelivery. A needless check costs a statement; an uncounted poison message can
+    // kill the process.
     redelivered: deliveryCount !== 1,
     raw: message,
   }
@@ -72,7 +73,7 @@ export function createAccept(
   }
 }
 
-/** The message that a delivery was made of; undefined for another broker's and for stored deliveries. */
+/** The original message of a delivery; undefined for other brokers and for stored deliveries. */
 export function sqsMessage(delivery: Delivery): Message | undefined {
   const { raw, source } = delivery
   if (source.broker !== 'sqs' || typeof raw !== 'object' || raw === null) return undefined

@@ -11,7 +11,7 @@ import { createSettleContext } from './settle.ts'
 
 const ack: Settlement = { kind: 'ack', by: 'processed' }
 
-/** Messages in hand whose receives, settlements and time the test decides. */
+/** A dispatcher for which the test decides receives, settlements and time. */
 function setUp(
   guard: Partial<GuardSettings> = {},
   {
@@ -62,7 +62,7 @@ function setUp(
 
 const fifo = { queueUrl: 'http://127.0.0.1/000000000000/orders.fifo' }
 
-test('as many messages may be in hand as have a slot, and ten more where handlers are quick', async () => {
+test('the consumer may have one message in hand per slot, and up to ten more if handlers are quick', async () => {
   const kit = setUp({ concurrency: 2 })
   expect([kit.dispatcher.capacity, kit.dispatcher.room, kit.dispatcher.worthwhile]).toEqual([
     2, 2, 1,
@@ -88,7 +88,7 @@ test('as many messages may be in hand as have a slot, and ten more where handler
   expect(quick.counts).toEqual({ known: 1, settled: 1, rooms: 2 })
 })
 
-test('many slots take as many ahead as they are, batches a batch', async () => {
+test('many slots prefetch as many messages again, and batches prefetch one batch', async () => {
   const many = setUp({ concurrency: 30 })
   const batch = setUp({ concurrency: 3, transaction: 'batch' }, { batch: { size: 5, lingerMs: 0 } })
   expect(batch.dispatcher.capacity).toBe(15)
@@ -101,8 +101,8 @@ test('many slots take as many ahead as they are, batches a batch', async () => {
   expect([batch.dispatcher.capacity, batch.dispatcher.worthwhile]).toEqual([20, 5])
 })
 
-// Red when the settling is not counted: a queue that answers receives alone would fill the process.
-test('nothing more is asked for while SQS leaves very many settlements without an answer', async () => {
+// Red when messages in settlement are not counted: they would fill the memory if SQS answers only receives.
+test('receiving pauses while SQS leaves very many settlements without an answer', async () => {
   const kit = setUp({ concurrency: 1 })
   kit.recording.answers.set('delete', () => new Promise(() => undefined))
   kit.state.decide = () => ack
@@ -117,7 +117,7 @@ test('nothing more is asked for while SQS leaves very many settlements without a
   expect([kit.dispatcher.room, kit.dispatcher.inFlight]).toEqual([0, 73])
 })
 
-test('slots that become free in one turn are filled by one call, with what came first', async () => {
+test('slots that become free in the same turn are filled by one call, oldest messages first', async () => {
   const kit = setUp({ concurrency: 3 })
   kit.dispatcher.take(kit.receive('a', 'b', 'c', 'd', 'e', 'f'))
   expect(kit.batches).toEqual([3])
@@ -130,14 +130,14 @@ test('slots that become free in one turn are filled by one call, with what came 
   ])
 })
 
-test('a guard of batches has as many calls at once as it has slots', () => {
+test('a batch guard has as many concurrent calls as slots', () => {
   const options = { batch: { size: 2, lingerMs: 10 } }
   const kit = setUp({ concurrency: 2, transaction: 'batch' }, options)
   kit.dispatcher.take(kit.receive('a', 'b', 'c', 'd', 'e', 'f'))
   expect(kit.batches).toEqual([2, 2])
 })
 
-test('a group has one slot until its last message is known', async () => {
+test('a group occupies one slot until its last message has a result', async () => {
   const kit = setUp({ concurrency: 1 }, fifo)
   kit.dispatcher.take(kit.receive('a1', 'b1', 'a2'))
   expect(kit.run()).toEqual(['a1', 'a2'])
@@ -149,11 +149,11 @@ test('a group has one slot until its last message is known', async () => {
   expect(kit.run()).toEqual(['a1', 'a2', 'b1'])
 })
 
-test('a call has no more messages than a batch, but a group that is larger is one call', async () => {
+test('a call has at most one batch of messages, but a larger group is one call', async () => {
   const options = { ...fifo, batch: { size: 4, lingerMs: 10 } }
   const kit = setUp({ concurrency: 4, transaction: 'batch' }, options)
   kit.dispatcher.take(kit.receive('a1', 'a2', 'b1', 'b2', 'c1', 'c2', 'c3', 'd1', 'd2'))
-  // Two and two; three, because five would be too many; the last two may get company.
+  // Calls of four and of three messages, because five would be too many; the last two wait for more.
   expect(kit.batches).toEqual([4, 3])
   await kit.clock.advance(9)
   expect(kit.batches).toEqual([4, 3])
@@ -165,7 +165,7 @@ test('a call has no more messages than a batch, but a group that is larger is on
   await kit.clock.advance(100)
   kit.dispatcher.take(kit.receive('g1', 'g2', 'h1', 'h2'))
   expect(kit.batches.slice(4)).toEqual([4])
-  // A window that is over says nothing about the next one.
+  // The next window is independent of an earlier one.
   for (const name of kit.run()) kit.settle(name)
   await kit.clock.advance(100)
   kit.dispatcher.take(kit.receive('f1'))
@@ -173,7 +173,7 @@ test('a call has no more messages than a batch, but a group that is larger is on
   expect(kit.batches).toHaveLength(5)
 })
 
-test('what waits for the store rests for a second, and comes back in the order of the queue', async () => {
+test('messages that wait for the store pause for a second, and resume in queue order', async () => {
   const kit = setUp({ concurrency: 4 }, fifo)
   kit.dispatcher.take(kit.receive('a1', 'b1', 'a2'))
   for (const name of ['b1', 'a2', 'a1']) {
@@ -186,13 +186,13 @@ test('what waits for the store rests for a second, and comes back in the order o
   await kit.clock.advance(1_000)
   expect(kit.dispatcher.resume('all')).toBe(true)
   expect(kit.run().slice(3)).toEqual(['a1', 'a2', 'b1'])
-  // Its run may have begun.
+  // The earlier run may have started.
   expect(kit.handed.slice(3).map(({ delivery }) => delivery.redelivered)).not.toContain(false)
   expect(kit.dispatcher.inFlight).toBe(3)
   expect(kit.dispatcher.resume('all')).toBe(false)
 })
 
-test('the group that has waited longest asks for the store, without a rest', async () => {
+test('the group that has waited longest probes the store, without a pause', async () => {
   const kit = setUp({ concurrency: 4 }, fifo)
   kit.dispatcher.take(kit.receive('a1', 'b1', 'b2'))
   for (const name of ['b2', 'b1', 'a1']) {
@@ -206,7 +206,7 @@ test('the group that has waited longest asks for the store, without a rest', asy
   expect(kit.dispatcher.resume('one')).toBe(false)
 })
 
-test('what is deferred for any other reason is not in hand any more', async () => {
+test('an event that is deferred for any other reason is not in hand any more', async () => {
   const kit = setUp()
   kit.dispatcher.take(kit.receive('a', 'b'))
   kit.settle('a', { kind: 'defer', reason: 'failed', until: kit.clock.nowMs as never })
@@ -215,8 +215,8 @@ test('what is deferred for any other reason is not in hand any more', async () =
   expect([kit.dispatcher.inFlight, kit.counts.settled]).toEqual([0, 2])
 })
 
-// Red when it is taken up: another consumer may have it before its handler begins.
-test('a message that is visible again in two seconds is left to its next receive', async () => {
+// Red when the message is resumed: another consumer may have it before its handler starts.
+test('a message that becomes visible within two seconds is left to its next receive', async () => {
   const waiting = async (elapsedMs: number) => {
     const kit = setUp({}, fifo)
     kit.dispatcher.take(kit.receive('a1'))
@@ -229,7 +229,7 @@ test('a message that is visible again in two seconds is left to its next receive
   expect(await waiting(28_000)).toEqual([false, 0])
 })
 
-test('what waits does not keep the process alive', async () => {
+test('waiting messages do not keep the process alive', async () => {
   const kit = setUp()
   kit.dispatcher.take(kit.receive('a'))
   kit.clock.asked.length = 0
@@ -238,7 +238,7 @@ test('what waits does not keep the process alive', async () => {
   expect(kit.clock.asked).toContainEqual({ delayMs: 1_000, keepAlive: false })
 })
 
-test('a clear gives back what is not begun and what waits, and nothing that runs', async () => {
+test('a clear returns messages that are unstarted or wait for the store, and no running ones', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.dispatcher.take(kit.receive('a', 'b', 'c', 'd'))
   kit.settle('a', kit.down())
@@ -267,7 +267,7 @@ test('a clear gives back what is not begun and what waits, and nothing that runs
   expect(kit.dispatcher.inFlight).toBe(0)
 })
 
-test('after a stop nothing is begun, and nothing waits for the store', async () => {
+test('after a stop no message is started, and none waits for the store', async () => {
   const kit = setUp({ concurrency: 1 })
   kit.dispatcher.take(kit.receive('a', 'b'))
   kit.stop.abort()
@@ -279,7 +279,7 @@ test('after a stop nothing is begun, and nothing waits for the store', async () 
   expect(kit.hooks[0]?.abort?.aborted).toBe(true)
 })
 
-test('what comes too late is in hand until SQS has it back', async () => {
+test('messages that arrive after a stop are in hand until SQS has them back', async () => {
   const kit = setUp()
   const { promise, resolve } = Promise.withResolvers<unknown>()
   kit.recording.answers.set('change', () => promise)

@@ -14,7 +14,7 @@ import { giveBack, type SettleAnswer, type SettleContext, settle } from './settl
 
 /** A message that is visible again within this time is left to its next receive. */
 const MARGIN_MS = 2_000
-/** A parked message waits this long before it asks a store that is said to be available again. */
+/** A parked message waits this long before it probes a store that is reported as available again. */
 const REST_MS = 1_000
 
 export interface DispatcherOptions {
@@ -24,7 +24,7 @@ export interface DispatcherOptions {
   readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
   /** The settlement is stored. */
   readonly onKnown: (settlement: Settlement) => void
-  /** SQS was told. */
+  /** SQS has the settlement. */
   readonly onSettled: () => void
   /** There may be room now, or something to resume. */
   readonly onRoom: () => void
@@ -75,7 +75,7 @@ export class Dispatcher {
     return this.#prefetch.capacity
   }
 
-  /** How many more messages may be asked for. */
+  /** How many more messages may be received. */
   get room(): number {
     const { capacity } = this.#prefetch
     // Settling waits for SQS, not for a handler. The bound matters only if SQS hangs.
@@ -83,7 +83,7 @@ export class Dispatcher {
     return capacity - this.#buffer.undecided - this.#parked.length
   }
 
-  /** The least room that is worth a receive: messages taken ahead keep the handlers busy meanwhile. */
+  /** The least room that is worth a receive: prefetched messages keep the handlers busy meanwhile. */
   get worthwhile(): number {
     return Math.max(1, Math.min(10, this.#prefetch.ahead))
   }
@@ -93,7 +93,7 @@ export class Dispatcher {
     this.#buffer.dispatch()
   }
 
-  /** Hides messages until the store answers, without asking it. */
+  /** Hides messages until the store answers, without probing it. */
   park(received: readonly Received[]): void {
     const until = this.#options.port.runtime.now()
     for (const each of received) {
@@ -103,9 +103,9 @@ export class Dispatcher {
   }
 
   /**
-   * Takes up parked messages: the group that has waited longest, or all that have rested. Answers whether any was.
+   * Resumes parked messages: the group that has waited longest, or all whose pause is over. Returns if any was.
    *
-   * Always taking the first group instead would let one whose own handler fails be the only one to ask the store.
+   * If it always resumed the first group, a group whose own handler fails could be the only one to probe the store.
    */
   resume(most: 'one' | 'all'): boolean {
     const { context, port } = this.#options
@@ -120,18 +120,23 @@ export class Dispatcher {
     return chosen.length > 0
   }
 
-  /** Gives back everything that the guard has not been handed. */
+  /** Returns all messages that were not handed to the guard. */
   clear(): void {
     const unstarted = [...this.#buffer.takeBack(), ...this.#parked]
     this.#parked = []
     this.refuse(unstarted)
   }
 
-  /** Gives messages back. */
+  /** Returns messages to the queue. */
   refuse(received: readonly Received[]): void {
     const { context } = this.#options
     const givenBack = Promise.all(received.map((each) => giveBack(context, each)))
     this.#buffer.track(givenBack, received.length)
+  }
+
+  /** Counts a receive as being in hand until it ends: what it brings goes back. */
+  track(receive: Promise<void>): void {
+    this.#buffer.track(receive)
   }
 
   /** Resolves when nothing is in hand. */
@@ -150,7 +155,7 @@ export class Dispatcher {
 
   #keepParked(received: Received, hiddenUntilMs: number): void {
     const { port, onRoom } = this.#options
-    // Its run may have begun.
+    // The earlier run may have started.
     const delivery = { ...received.delivery, redelivered: true }
     const parked: Parked = { ...received, delivery, hiddenUntilMs, isRested: false }
     this.#parked.push(parked)
@@ -162,7 +167,7 @@ export class Dispatcher {
   }
 }
 
-/** Whole groups only: SQS brings no more of a group while some of it is in hand, so splitting one gains nothing. */
+/** Takes whole groups only: SQS delivers no more of a group while some of it is in hand, so splitting gains nothing. */
 function findStartable(pending: readonly Received[], limits: StartLimits): Startable<Received> {
   const groups: (readonly Received[])[] = []
   let considered = 0

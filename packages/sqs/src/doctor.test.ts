@@ -42,40 +42,44 @@ async function findings(
   return { problems, warnings: logged.map(({ fields }) => fields['finding'] ?? fields['fix']) }
 }
 
-test('a queue that fits draws no remark', async () => {
+test('a queue with fitting settings gives no warning', async () => {
   expect(await findings(healthy)).toEqual({ problems: '', warnings: [] })
   const deadLetter = { queueUrl: deadUrl }
   expect(await findings(healthy, { deadLetter })).toEqual({ problems: '', warnings: [] })
 })
 
-test('the budget of receives holds attempts, long handlers and deferrals', () => {
+test('the budget of receives covers attempts, long handlers and deferrals', () => {
   const { settings } = handMadeGuard().port
   expect(receiveBudget(settings, 33_000)).toBe(5 + 2 * 2 + 5)
 })
 
 // Red when the window is not compared with the retention: the message would be processed twice.
-test('A16: a retention beyond the dedup window stops the start', async () => {
+test('A16: a retention longer than the dedup window makes the start fail', async () => {
   const kept = { ...healthy, MessageRetentionPeriod: String(16 * 86_400) }
   expect((await findings(kept)).problems).toMatch(/dedupWindowMs/)
 })
 
-test("'redrive' without a policy stops the start", async () => {
+test("'redrive' without a redrive policy makes the start fail", async () => {
   expect((await findings(plain, { deadLetter: 'redrive' })).problems).toMatch(/RedrivePolicy/)
 })
 
 test.each<[string, QueueAttributes, RegExp]>([
   ['no redrive policy', plain, /has no RedrivePolicy/],
   ['too few receives', { ...healthy, RedrivePolicy: policy(5) }, /maxReceiveCount to 14/],
-  ['too few, as text', { ...healthy, RedrivePolicy: policy('5') }, /maxReceiveCount to 14/],
+  [
+    'too few receives, as text',
+    { ...healthy, RedrivePolicy: policy('5') },
+    /maxReceiveCount to 14/,
+  ],
   ['a short visibility', { ...healthy, VisibilityTimeout: '5' }, /set it to 33 seconds/],
-  ['a FIFO queue of another name', { ...healthy, FifoQueue: 'true' }, /FIFO/],
-])('warns of %s and names the fix', async (_what, attributes, expected) => {
+  ['a FIFO queue by attributes only', { ...healthy, FifoQueue: 'true' }, /FIFO/],
+])('a queue setting gives a warning with its fix: %s', async (_what, attributes, expected) => {
   const { problems, warnings } = await findings(attributes)
   expect(problems).toBe('')
   expect(warnings).toEqual([expect.stringMatching(expected)])
 })
 
-test('warns of a visibility below the lease', async () => {
+test('a visibility timeout below the lease gives a warning', async () => {
   const { warnings } = await findings(
     { ...healthy, RedrivePolicy: policy(99) },
     { visibilityMs: 10_000 },
@@ -84,15 +88,19 @@ test('warns of a visibility below the lease', async () => {
 })
 
 test.each<[string, Partial<QueueAttributes>, RegExp]>([
-  ['takes less', { MaximumMessageSize: '1024' }, /MaximumMessageSize/],
-  ['keeps them shorter', { MessageRetentionPeriod: '60' }, /MessageRetentionPeriod, 1209600/],
-])('warns of a dead-letter queue that %s', async (_what, attributes, expected) => {
+  ['takes only smaller messages', { MaximumMessageSize: '1024' }, /MaximumMessageSize/],
+  [
+    'keeps messages for less time',
+    { MessageRetentionPeriod: '60' },
+    /MessageRetentionPeriod, 1209600/,
+  ],
+])('a dead-letter queue that %s gives a warning', async (_what, attributes, expected) => {
   const deadLetter = { queueUrl: deadUrl }
   const { warnings } = await findings(healthy, { deadLetter }, { ...healthy, ...attributes })
   expect(warnings).toEqual([expect.stringMatching(expected)])
 })
 
-test('warns of a dead-letter queue of another type', async () => {
+test('a dead-letter queue of another type gives a warning', async () => {
   const options = { queueUrl: `${queueUrl}.fifo`, deadLetter: { queueUrl: deadUrl } }
   const { warnings } = await findings({ ...healthy, FifoQueue: 'true' }, options)
   expect(warnings).toEqual([expect.stringMatching(/same type/)])
@@ -100,14 +108,14 @@ test('warns of a dead-letter queue of another type', async () => {
 
 const missing = Object.assign(new Error('no queue'), { name: 'QueueDoesNotExist' })
 
-test('a missing queue stops the start and is named', async () => {
+test('the start fails with the name of a queue that does not exist', async () => {
   expect((await findings(missing)).problems).toMatch(`\`queueUrl\`, ${queueUrl}, does not exist`)
   const deadLetter = { queueUrl: deadUrl }
   const { problems } = await findings(healthy, { deadLetter }, missing)
   expect(problems).toMatch(`\`deadLetter.queueUrl\`, ${deadUrl}, does not exist`)
 })
 
-test('without the permission to look, a warning is all', async () => {
+test('a missing permission to read attributes gives only a warning', async () => {
   const denied = Object.assign(new Error('no'), { name: 'AccessDenied' })
   expect(await findings(denied)).toEqual({
     problems: '',
@@ -115,7 +123,7 @@ test('without the permission to look, a warning is all', async () => {
   })
 })
 
-test('any other error is for the caller to wait out', async () => {
+test('any other error is thrown, so that the caller can retry', async () => {
   const down = Object.assign(new Error('down'), { code: 'ECONNREFUSED' })
   await expect(findings(down)).rejects.toBe(down)
 })

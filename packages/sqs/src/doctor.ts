@@ -12,9 +12,9 @@ export interface Surroundings {
 }
 
 /**
- * Looks at the queues before the first receive.
+ * Checks the queues before the first receive.
  *
- * @throws {@link ConfigurationError} when the settings cannot work. Any other error is the client's and may pass.
+ * @throws {@link ConfigurationError} when the settings cannot work. Other errors are the client's and may pass.
  */
 export async function examine(surroundings: Surroundings): Promise<void> {
   const { settings, logger } = surroundings
@@ -32,7 +32,7 @@ export async function examine(surroundings: Surroundings): Promise<void> {
   reportFindings(found, logger, { queue: queueUrl })
 }
 
-/** Undefined, with a warning, if this identity may not read the attributes: only this check needs the permission. */
+/** Undefined, with a warning, if this identity may not read the attributes. Only this check needs that permission. */
 async function attributesOf(
   { api, logger }: Surroundings,
   option: string,

@@ -15,6 +15,9 @@ async function setUp(names: readonly string[], options: Partial<ConsumeSqsOption
   const made = handMadeGuard({ concurrency: 4 })
   const receives: (Message[] | undefined)[] = [names.map((name) => message(name))]
   const signals: AbortSignal[] = []
+  const poll = Promise.withResolvers<{ readonly Messages: Message[] }>()
+  const endPoll = (...late: readonly string[]): void =>
+    poll.resolve({ Messages: late.map((name) => message(name)) })
   const send = recording.client.send.bind(recording.client) as (...args: unknown[]) => unknown
   const client = {
     send: (command: object, sendOptions: { readonly abortSignal: AbortSignal }) => {
@@ -24,16 +27,18 @@ async function setUp(names: readonly string[], options: Partial<ConsumeSqsOption
   }
   recording.answers.set('receive', () => {
     const Messages = receives.shift()
-    return Messages === undefined ? aborted(signals.at(-1)) : { Messages }
+    return Messages === undefined
+      ? Promise.race([poll.promise, aborted(signals.at(-1))])
+      : { Messages }
   })
   const options_ = { queueUrl, drainMs: 5_000, ...options }
   const consumption = await consumeSqs(client as never, made.guard, options_)
   await made.clock.advance(0)
-  return { ...made, recording, consumption }
+  return { ...made, recording, consumption, endPoll }
 }
 
-test('ends handlers that run, settles them, and returns at once what was not begun', async () => {
-  const { consumption, handed, hooks, clock, recording } = await setUp(['a', 'b', 'c'])
+test('a drain finishes and settles running handlers, and returns unstarted messages at once', async () => {
+  const { consumption, handed, hooks, clock, recording, endPoll } = await setUp(['a', 'b', 'c'])
   const drained = consumption.drain()
   expect(consumption.health().state).toBe('draining')
   expect(hooks[0]?.stop?.aborted).toBe(true)
@@ -48,6 +53,7 @@ test('ends handlers that run, settles them, and returns at once what was not beg
     ],
   ])
   handed[0]?.settle(ack)
+  endPoll()
   await clock.advance(100)
   await drained
   await consumption.stopped
@@ -56,7 +62,7 @@ test('ends handlers that run, settles them, and returns at once what was not beg
   expect(clock.timers).toBe(0)
 })
 
-test('aborts the signals of handlers that need longer than the drain time', async () => {
+test('a drain aborts the signals of handlers that exceed the drain time', async () => {
   const { consumption, handed, hooks, clock, recording } = await setUp(['a'])
   const drained = consumption.drain()
   await clock.advance(4_999)
@@ -69,7 +75,7 @@ test('aborts the signals of handlers that need longer than the drain time', asyn
   expect(recording.deleted()).toEqual([['h-a']])
 })
 
-test('leaves a handler that does not heed its signal, and its message with it', async () => {
+test('a drain does not wait for a handler that ignores its signal, and leaves its message unsettled', async () => {
   const { consumption, clock, recording } = await setUp(['a'])
   const drained = consumption.drain()
   await clock.advance(7_000)
@@ -80,17 +86,42 @@ test('leaves a handler that does not heed its signal, and its message with it', 
   expect(clock.timers).toBe(0)
 })
 
-test('keeps a message hidden while its handler ends', async () => {
-  const { consumption, handed, clock, recording } = await setUp(['a'], { drainMs: 30_000 })
+test('a drain keeps a message hidden while its handler finishes', async () => {
+  const { consumption, handed, clock, recording, endPoll } = await setUp(['a'], { drainMs: 30_000 })
   const drained = consumption.drain()
   await clock.advance(25_000)
   expect(recording.changed()).toHaveLength(2)
   handed[0]?.settle(ack)
+  endPoll()
   await clock.advance(100)
   await drained
 })
 
-test('gives back a batch that is still filling', async () => {
+test('trap B2: a drain returns messages at once of a receive that was in flight when it began', async () => {
+  const { consumption, clock, recording, endPoll, handed } = await setUp([], { longPollMs: 20_000 })
+  await clock.advance(1_000)
+  const drained = consumption.drain()
+  await clock.advance(100)
+  expect(consumption.health().state).toBe('draining')
+  endPoll('late')
+  await clock.advance(100)
+  await drained
+  expect(recording.changed()).toEqual([[['h-late', 0]]])
+  expect([handed, recording.named('receive').length]).toEqual([[], 2])
+})
+
+test('a drain aborts a receive that does not end within the drain time', async () => {
+  const { consumption, clock } = await setUp([])
+  await clock.advance(1_000)
+  const drained = consumption.drain()
+  await clock.advance(4_999)
+  expect(consumption.health().state).toBe('draining')
+  await clock.advance(1)
+  await drained
+  expect([consumption.health().state, clock.timers]).toEqual(['stopped', 0])
+})
+
+test('a drain returns a batch that is still filling', async () => {
   const recording = new RecordingClient()
   const made = handMadeGuard({ transaction: 'batch' })
   recording.answers.set('receive', () => {
@@ -102,7 +133,7 @@ test('gives back a batch that is still filling', async () => {
   await made.clock.advance(10)
   expect(consumption.health().inFlight).toBe(2)
   const drained = consumption.drain()
-  await made.clock.advance(100)
+  await made.clock.advance(20_000)
   await drained
   expect(recording.changed()).toEqual([
     [
@@ -114,7 +145,7 @@ test('gives back a batch that is still filling', async () => {
   expect(made.clock.timers).toBe(0)
 })
 
-test('a signal drains, and drains are one and the same', async () => {
+test('aborting the signal drains, and all drains share one promise', async () => {
   const stop = new AbortController()
   const { consumption, clock, publishers } = await setUp([], {
     signal: stop.signal,
@@ -131,7 +162,7 @@ test('a signal drains, and drains are one and the same', async () => {
   expect(clock.timers).toBe(0)
 })
 
-test('a signal that is aborted already starts nothing', async () => {
+test('a signal that is already aborted starts nothing', async () => {
   const { consumption, recording } = await setUp(['a'], { signal: AbortSignal.abort() })
   await consumption.stopped
   expect(recording.calls).toEqual([])

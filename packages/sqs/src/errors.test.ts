@@ -33,11 +33,11 @@ test.each([
   [undefined, 'other'],
   [null, 'other'],
   [{ name: 5 }, 'other'],
-])('%o is an error of the kind %s', (error, kind) => {
+])('the error %s is classified as %s', (error, kind) => {
   expect(classifyError(error).kind).toBe(kind)
 })
 
-test('says what happened in one line for logs and health', () => {
+test('the text for logs and health is one line', () => {
   expect(classifyError(new RequestThrottled(facts)).text).toBe('RequestThrottled: text')
   expect(classifyError(new CallTimeoutError('SendMessage', 5)).text).toBe(
     'TimeoutError: SendMessage got no answer within 5 ms',

@@ -1,4 +1,10 @@
-export type { ConsumeOptions, Consumption, Health, RunOptions } from '@onceward/core'
+export type {
+  ConsumeOptions,
+  Consumption,
+  Health,
+  RunOptions,
+  WrappedConsumption,
+} from '@onceward/core'
 export type { SqsClient } from './client.ts'
 export { consumeSqs } from './consume.ts'
 export { sqsMessage } from './delivery.ts'
@@ -9,4 +15,4 @@ export {
   type SqsOptions,
   type WrapSqsOptions,
 } from './options.ts'
-export { wrapSqs } from './wrap.ts'
+export { type WrappedSqs, wrapSqs } from './wrap.ts'

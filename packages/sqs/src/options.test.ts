@@ -16,7 +16,7 @@ function problemsOf(options: object, guard: object = {}): string {
   return ''
 }
 
-test('the visibility outlives the lease by a tenth, and is renewed at a third of the shorter', () => {
+test('the visibility timeout is a tenth longer than the lease, and is renewed at a third of the shorter one', () => {
   expect(resolveSettings({ queueUrl }, settings)).toEqual({
     queueUrl,
     fifo: false,
@@ -34,13 +34,13 @@ test('the visibility outlives the lease by a tenth, and is renewed at a third of
   expect(odd).toMatchObject({ visibilityMs: 2_000, renewMs: 666 })
 })
 
-test('a guard of batches waits a little for them to fill', () => {
+test('a batch guard has a linger time', () => {
   const batch = { ...settings, transaction: 'batch' as const }
   expect(resolveSettings({ queueUrl }, batch).lingerMs).toBe(DEFAULTS.lingerMs)
   expect(resolveSettings({ queueUrl, batch: { lingerMs: 7 } }, settings).lingerMs).toBe(7)
 })
 
-test('names every problem at once, with rule, value, type and unit', () => {
+test('an error names every problem, with rule, value, type and unit', () => {
   const options = {
     queueUrl: 'orders',
     deadLetter: { queueUrl: 5 },
@@ -60,16 +60,16 @@ test('names every problem at once, with rule, value, type and unit', () => {
   ])
 })
 
-test('without an inbox there must be a place for dead letters', () => {
+test('a guard without an inbox needs a place for dead letters', () => {
   expect(problemsOf({ queueUrl }, { hasInbox: false })).toMatch(/Expected `deadLetter`/)
   expect(problemsOf({ queueUrl, deadLetter: 'redrive' }, { hasInbox: false })).toBe('')
   expect(problemsOf({ queueUrl }, { hasInbox: true })).toBe('')
 })
 
-test('a queue is not its own dead-letter queue', () => {
+test('a queue cannot be its own dead-letter queue', () => {
   expect(problemsOf({ queueUrl, deadLetter: { queueUrl } })).toMatch(/another queue/)
 })
 
-test('a handler cannot run longer than SQS hides a message', () => {
+test('a handler cannot run longer than SQS can hide a message', () => {
   expect(problemsOf({ queueUrl }, { deadlineMs: 43_200_000 })).toMatch(/12 hours/)
 })

@@ -18,9 +18,9 @@ import {
 export interface SqsOptions {
   readonly queueUrl: string
   /**
-   * Where dead messages go. A queue: they are sent there with headers that say why, then deleted here. `'redrive'`:
-   * they are left to the queue's own redrive policy. Left out: the row in `failed_events` is the place, and the
-   * message is deleted. Required without an inbox.
+   * Where dead messages go. A queue: they are sent there with headers that give the reason, then deleted here.
+   * `'redrive'`: they are left to the queue's own redrive policy. If omitted, they are only in the table
+   * `failed_events`, and the message is deleted. Required without an inbox.
    */
   readonly deadLetter?: { readonly queueUrl: string } | 'redrive' | undefined
   /**
@@ -54,7 +54,7 @@ export const DEFAULTS: Readonly<
 export const LONGEST_VISIBILITY_MS = 43_200_000
 
 /**
- * What a ReceiveMessage of your own must ask for. Without it SQS sends neither the receive count nor the group of a
+ * What your own ReceiveMessage must request. Without it SQS sends neither the receive count nor the group of a
  * message, nor the attributes that identify its event.
  */
 export const receiveAttributes: {
@@ -73,7 +73,7 @@ export interface Settings extends RunSettings {
   readonly longPollMs: number
 }
 
-/** How long before the visibility a lease should end, because clocks drift and calls take time. */
+/** How much earlier than the visibility timeout a lease should end, because clocks drift and calls take time. */
 export const marginMs = (leaseMs: number): number => Math.max(1_000, Math.ceil(leaseMs / 10))
 
 const OWN_NAMES: KnownNames<SqsOptions> = {
@@ -138,8 +138,12 @@ function problemsOf(options: ConsumeSqsOptions, guard: GuardSettings): string[] 
   ]
 }
 
+const NO_URL = { protocol: '', username: '', password: '' }
+
 function urlProblems(name: string, value: unknown): string[] {
-  if (typeof value === 'string' && URL.canParse(value)) return []
+  const { protocol, username, password } =
+    typeof value === 'string' && URL.canParse(value) ? new URL(value) : NO_URL
+  if (/^https?:$/.test(protocol) && username === '' && password === '') return []
   return [`Expected \`${name}\` to be the URL of a queue, got ${quoted(value)}.`]
 }
 
@@ -159,7 +163,7 @@ function deadLetterProblems(options: ConsumeSqsOptions, guard: GuardSettings): s
     ]
   }
   const problems = urlProblems('deadLetter.queueUrl', deadLetter.queueUrl)
-  if (deadLetter.queueUrl === queueUrl) {
+  if (problems.length === 0 && deadLetter.queueUrl === queueUrl) {
     problems.push(
       `Expected \`deadLetter.queueUrl\` to be another queue than \`queueUrl\`, got \`${queueUrl}\` for both: a ` +
         'dead message would come back for ever.',

@@ -13,14 +13,14 @@ function addressOf(server: Server<{ readonly endpoint: string }>) {
   return { host: hostname, port: Number(port) }
 }
 
-/** Resolves when so much time has gone by: the outage itself, not a wait for anything. */
+/** Resolves after that time: the length of the outage, not a wait for a condition. */
 function elapsed(ms: number): Promise<unknown> {
   const startedAt = performance.now()
   return until(() => performance.now() - startedAt >= ms, { deadlineMs: 2 * ms, everyMs: 100 })
 }
 
 // Red when an error of the receive ends the loop, or when a settlement that failed is forgotten by the store.
-test('an endpoint that is down for seconds loses nothing and doubles nothing', async () => {
+test('an endpoint that is down for seconds loses no event and doubles none', async () => {
   await using server = await sqs()
   await using link = await proxy(addressOf(server))
   const queues = new Queues(server.connection)
@@ -61,14 +61,14 @@ test('an endpoint that is down for seconds loses nothing and doubles nothing', a
 
   await until(() => effects.length === 152, { deadlineMs: 30_000 })
   expect(consumption.health().state).toBe('running')
-  // The two that ended during the outage return and are duplicates: an effect each, and they leave the queue.
+  // The two that ended during the outage return as duplicates: each has one effect and leaves the queue.
   await until(() => queues.isEmpty(queueUrl), { deadlineMs: 40_000 })
   expect(effects.toSorted()).toEqual(['held-1', 'held-2', ...before, ...during].toSorted())
-  // So the outage was long enough: neither could be settled while it lasted.
+  // The outage was long enough: neither could be settled during it.
   expect(duplicates).toBeGreaterThanOrEqual(2)
 }, 120_000)
 
-test('a network that goes silent is noticed, without an error of the socket', async () => {
+test('the consumer detects a silent network, without an error of the socket', async () => {
   await using server = await sqs()
   await using link = await proxy(addressOf(server))
   const queues = new Queues(server.connection)
@@ -85,7 +85,7 @@ test('a network that goes silent is noticed, without an error of the socket', as
   await until(() => effects.length === 1, { deadlineMs: 40_000 })
 }, 120_000)
 
-test('a server that is killed and restarted finds its consumer again', async ({ skip }) => {
+test('the consumer recovers from a server that is killed and restarted', async ({ skip }) => {
   await using server = await sqs({ process: true })
   skip(!server.canKill, 'the server belongs to the user')
   const queues = new Queues(server.connection)
@@ -104,7 +104,7 @@ test('a server that is killed and restarted finds its consumer again', async ({ 
 })
 
 // Red when the drain waits for the endpoint, or when a poll survives it and receives again.
-test('a drain during an outage ends, and nothing comes back to life with the endpoint', async () => {
+test('a drain during an outage ends, and nothing reconnects when the endpoint is back', async () => {
   await using server = await sqs()
   await using link = await proxy(addressOf(server))
   const queues = new Queues(server.connection)

@@ -62,8 +62,8 @@ async function setUp(names: readonly string[], concurrency = 4) {
   return { ...made, recording, queue, store, start }
 }
 
-// Red when receiving goes on during the outage, or when what is in hand is given back: the counts run away.
-test('an outage of the store of a minute costs no message more than three receives', async () => {
+// Red when receiving continues during the outage, or when messages in hand are returned: the receive counts grow.
+test('a store outage of one minute costs a message at most three receives', async () => {
   const kit = await setUp(Array.from({ length: 30 }, (_, index) => String(index)))
   kit.store.isDown = true
   const receives = kit.queue.map((entry) => entry)
@@ -78,7 +78,7 @@ test('an outage of the store of a minute costs no message more than three receiv
   expect(Math.max(...receives.map((entry) => entry.receives))).toBeLessThanOrEqual(3)
 })
 
-test('what was in hand when the store went away is run again as soon as it is back', async () => {
+test('messages in hand during a store outage run again as soon as the store is back', async () => {
   const kit = await setUp(['a', 'b', 'c'])
   kit.store.isDown = true
   await kit.start()
@@ -96,7 +96,7 @@ test('what was in hand when the store went away is run again as soon as it is ba
   expect(kit.recording.deleted().flat().sort()).toEqual(['h-a', 'h-b', 'h-c'])
 })
 
-test('while it is down, one message at a time asks for it', async () => {
+test('one message at a time probes a store that is down', async () => {
   const kit = await setUp(['a', 'b', 'c', 'd'])
   kit.store.isDown = true
   await kit.start()
@@ -109,7 +109,7 @@ test('while it is down, one message at a time asks for it', async () => {
   expect(kit.batches.slice(1).every((size) => size === 1)).toBe(true)
 })
 
-test('a poll from before the outage hides what it brings and asks nothing of the store', async () => {
+test('messages of a receive from before the outage are hidden, and do not probe the store', async () => {
   const kit = await setUp([])
   const consumption = await kit.start()
   await kit.clock.advance(1_000)
@@ -126,7 +126,7 @@ test('a poll from before the outage hides what it brings and asks nothing of the
 })
 
 // Red when a probe waits for the long polls that are under way: the message would wait for twenty seconds.
-test('what waits for the store asks it while an older long poll is still open', async () => {
+test('a message that waits for the store probes it while an older long poll is still open', async () => {
   const kit = await setUp(['before'], 20)
   await kit.start()
   await kit.clock.advance(100)
@@ -140,14 +140,14 @@ test('what waits for the store asks it while an older long poll is still open', 
   expect(kit.recording.deleted().flat()).toEqual(['h-before', 'h-a'])
 })
 
-// Red when the time of a message that rests is compared with the clock: nothing else wakes a consumer that is full.
-test('timers that fire a fraction early leave nothing waiting', async () => {
+// Red when the pause of a message is compared with the clock: nothing else wakes up a full consumer.
+test('a timer that fires a fraction early leaves no message waiting', async () => {
   const kit = await setUp(Array.from({ length: 30 }, (_, index) => String(index)))
   const { setTimer } = kit.clock.runtime
   const early: typeof setTimer = (callback, delayMs, options) =>
     setTimer(callback, Math.max(0, delayMs - 0.4), options)
   Object.assign(kit.clock.runtime, { setTimer: early })
-  // Enough have been processed by then that as many as possible are taken ahead.
+  // By then enough are processed for the largest prefetch.
   const { decide } = kit.state
   kit.state.decide = (delivery) => {
     kit.store.isDown = kit.handed.length > 8
@@ -163,8 +163,8 @@ test('timers that fire a fraction early leave nothing waiting', async () => {
   expect(kit.queue).toEqual([])
 })
 
-// Red when it is handed over without being held: it would become visible while its handler runs.
-test('what waited for the store is kept hidden while its handler runs', async () => {
+// Red when the message is handed over without a renewal: it would become visible while its handler runs.
+test('a message that waited for the store stays hidden while its handler runs', async () => {
   const kit = await setUp(['a'])
   kit.store.isDown = true
   await kit.start()
@@ -180,7 +180,7 @@ test('what waited for the store is kept hidden while its handler runs', async ()
 })
 
 // Red when an abandoned message keeps the visibility of the outage: it would return minutes later.
-test('what is abandoned after an outage returns with its ordinary visibility', async () => {
+test('a message that is abandoned after an outage returns after its ordinary visibility timeout', async () => {
   const kit = await setUp(['a'])
   const decide = kit.state.decide
   kit.store.isDown = true
@@ -199,7 +199,7 @@ test('what is abandoned after an outage returns with its ordinary visibility', a
   expect(kit.recording.deleted()).toEqual([['h-a']])
 })
 
-test('a drain gives back what waits for the store', async () => {
+test('a drain returns messages that wait for the store', async () => {
   const kit = await setUp(['a'])
   kit.store.isDown = true
   const consumption = await kit.start()

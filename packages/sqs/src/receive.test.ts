@@ -12,7 +12,7 @@ async function answer(kit: Receiving, ...names: readonly string[]): Promise<void
 
 const asked = ({ receives }: Receiving): readonly number[] => receives.map(({ max }) => max)
 
-test('one receive at first, one more whenever one brought something, as many as there is room for', async () => {
+test('receiving starts with one receive, and adds one after each non-empty receive, as far as there is room', async () => {
   const kit = receiving({ batch: { size: 100 } })
   Object.assign(kit.world, { room: 25, capacity: 25 })
   await kit.started()
@@ -25,13 +25,13 @@ test('one receive at first, one more whenever one brought something, as many as 
   expect(asked(kit)).toEqual([10, 10, 10, 10, 5])
   await answer(kit, 'c1')
   expect(asked(kit)).toEqual([10, 10, 10, 10, 5, 5])
-  // One while the queue is empty.
+  // An empty queue gets one receive.
   for (const receive of kit.receives.slice(1)) receive.answer()
   await kit.clock.advance(10_000)
   expect(asked(kit).slice(6)).toEqual([10])
 })
 
-test('there are at most ten receives at once', async () => {
+test('at most ten receives are in flight', async () => {
   const kit = receiving({ batch: { size: 100 } })
   Object.assign(kit.world, { room: 1_000, capacity: 1_000 })
   await kit.started()
@@ -39,7 +39,7 @@ test('there are at most ten receives at once', async () => {
   expect(kit.receives).toHaveLength(30 + 10)
 })
 
-test('small receives are no more than those of ten would be', async () => {
+test('small receives are not more numerous than receives of ten would be', async () => {
   const kit = receiving({ batch: { size: 5 } })
   Object.assign(kit.world, { room: 25, capacity: 25 })
   await kit.started()
@@ -47,7 +47,7 @@ test('small receives are no more than those of ten would be', async () => {
   expect(asked(kit)).toEqual(Array.from({ length: 10 + 3 }, () => 5))
 })
 
-test('a receive that is not worth its while is not made', async () => {
+test('a receive that would bring too few messages is not made', async () => {
   const kit = receiving()
   Object.assign(kit.world, { room: 4, worthwhile: 5 })
   await kit.started()
@@ -57,7 +57,7 @@ test('a receive that is not worth its while is not made', async () => {
   expect(asked(kit)).toEqual([5])
 })
 
-test('nothing is received before the queue was looked at', async () => {
+test('nothing is received before the queue is checked', async () => {
   const kit = receiving()
   const checked = Promise.withResolvers<void>()
   kit.world.check = () => checked.promise
@@ -70,7 +70,7 @@ test('nothing is received before the queue was looked at', async () => {
   expect(kit.receiver.outage).toBeUndefined()
 })
 
-test('a look that failed is over with the next one, before anything is received', async () => {
+test('a failed check is reported until the next one succeeds, and only then messages are received', async () => {
   const kit = receiving()
   kit.world.check = () => Promise.reject(reset)
   await kit.started()
@@ -84,7 +84,7 @@ test('a look that failed is over with the next one, before anything is received'
   expect(kit.receives).toMatchObject([{ waitMs: 20_000 }])
 })
 
-test('a look that can never succeed ends the consumer with its reason', async () => {
+test('a check that can never succeed stops the consumer with its reason', async () => {
   const kit = receiving()
   kit.world.check = () => Promise.reject(new StoreUnavailableError('gone'))
   await kit.started()
@@ -98,7 +98,7 @@ test('a look that can never succeed ends the consumer with its reason', async ()
   expect(failing.ends).toEqual([{ kind: 'fatal', error }])
 })
 
-test('after an outage the first receive does not wait, and the next one follows at once', async () => {
+test('after an outage the first receive does not long-poll, and the next one follows at once', async () => {
   const kit = await receiving().started()
   kit.receives[0]?.fail(reset)
   await kit.clock.advance(0)
@@ -112,7 +112,7 @@ test('after an outage the first receive does not wait, and the next one follows 
 })
 
 // Red when each receive counts: several that fail at once would make the pauses long.
-test('receives that fail together are one failure', async () => {
+test('receives that fail together count as one failure', async () => {
   const pauseAfter = async (together: number): Promise<number> => {
     const kit = receiving({ batch: { size: 100 } })
     Object.assign(kit.world, { room: 100, capacity: 100 })
@@ -141,7 +141,7 @@ test.each([
   [1_000, 499, true],
   [500, 500, true],
 ])(
-  'of a long poll of %i ms that is empty after %i ms it is %s that a pause follows',
+  'a long poll of %i ms that is empty after %i ms is followed by a pause: %s',
   async (longPollMs, elapsedMs, isPause) => {
     const kit = await receiving({ longPollMs: longPollMs < 1_000 ? 0 : longPollMs }).started()
     await kit.clock.advance(elapsedMs)
@@ -154,7 +154,7 @@ test.each([
   },
 )
 
-test('receives that are empty together make one pause', async () => {
+test('receives that are empty together cause one pause', async () => {
   const kit = receiving({ batch: { size: 100 } })
   Object.assign(kit.world, { room: 100, capacity: 100 })
   await kit.started()
@@ -164,7 +164,7 @@ test('receives that are empty together make one pause', async () => {
   expect(kit.clock.timers).toBe(1)
 })
 
-test('a store that is down is looked at every second, and asked when it is time', async () => {
+test('a store that is down is checked every second, and probed when its retry time has come', async () => {
   const kit = receiving()
   kit.down(1_500)
   await kit.started()
@@ -173,7 +173,7 @@ test('a store that is down is looked at every second, and asked when it is time'
   expect([kit.receives.length, kit.told]).toEqual([0, []])
   await kit.clock.advance(1)
   expect([asked(kit), kit.told, kit.clock.timers]).toEqual([[1], ['ask'], 0])
-  // One question at a time.
+  // One probe at a time.
   kit.receiver.pump()
   expect([asked(kit), kit.told]).toEqual([[1], ['ask']])
   await answer(kit, 'a1', 'b1')
@@ -187,7 +187,7 @@ test('a store that is down is looked at every second, and asked when it is time'
   expect(kit.receiver.outage).toBeUndefined()
 })
 
-test('a question that finds nothing, or fails, is asked again', async () => {
+test('a probe that finds no message, or fails, is repeated', async () => {
   const kit = receiving()
   kit.down(0)
   await kit.started()
@@ -199,7 +199,7 @@ test('a question that finds nothing, or fails, is asked again', async () => {
   expect(asked(kit)).toEqual([1, 1, 1])
 })
 
-test('what is in hand asks first, and alone', async () => {
+test('messages in hand are the first probes, one at a time', async () => {
   const kit = receiving({ batch: { size: 100 } })
   Object.assign(kit.world, { room: 100, capacity: 100, isInHand: true })
   await kit.started()
@@ -208,7 +208,7 @@ test('what is in hand asks first, and alone', async () => {
   kit.down(0)
   kit.receiver.pump()
   expect(kit.told).toEqual(['take a1', 'ask'])
-  // What older receives end with does not answer the question.
+  // The results of older receives are not an answer to the probe.
   await kit.clock.advance(20_000)
   await answer(kit)
   kit.receives[1]?.fail(reset)
@@ -217,26 +217,26 @@ test('what is in hand asks first, and alone', async () => {
   expect(kit.receiver.outage).toMatchObject({ state: 'paused' })
 })
 
-test('while an older receive is open it asks, and nothing new is received', async () => {
+test('messages in hand probe the store while an older receive is open, and nothing new is received', async () => {
   const kit = await receiving().started()
   kit.down(0)
   for (let round = 0; round < 2; round += 1) kit.receiver.pump()
   expect([kit.told, kit.receives.length]).toEqual([['ask', 'ask'], 1])
   await kit.clock.advance(20_000)
   kit.down(0)
-  // The first group asks, the others wait for its answer.
+  // The first group probes, the others wait for the result.
   await answer(kit, 'a1', 'b1', 'a2')
   expect(kit.told.slice(2)).toEqual(['take a1 a2', 'park b1'])
   kit.receiver.pump()
   expect([kit.told.length, kit.receives.length]).toEqual([4, 1])
-  // That the queue answers is no news while the store is down.
+  // An answer of the queue is not logged while the store is down.
   expect(kit.logged.map(({ text }) => text)).toEqual(['the consumer receives nothing now'])
 })
 
 test.each([
   ['before it is time', 1],
   ['while another asks', 0],
-])('what a receive from before the outage brings %s waits', async (what, retryMs) => {
+])('messages of a receive from before the outage wait %s', async (what, retryMs) => {
   const kit = await receiving().started()
   kit.down(retryMs)
   kit.world.isInHand = true
@@ -246,7 +246,7 @@ test.each([
   expect(kit.told.slice(before)).toEqual(['take ', 'park a1 b1'])
 })
 
-test('an older receive that is empty asks nothing', async () => {
+test('an older receive that is empty does not probe the store', async () => {
   const kit = await receiving().started()
   await kit.clock.advance(20_000)
   kit.down(0)
@@ -255,17 +255,22 @@ test('an older receive that is empty asks nothing', async () => {
   expect(asked(kit)).toEqual([10, 1])
 })
 
-test('a stop ends the receives; what comes all the same goes back, and no timer is left', async () => {
+test('trap B2: a stop lets receives in flight end, returns their messages, and leaves no timer', async () => {
   const kit = await receiving().started()
-  kit.receives[0]?.answer('a1')
   await kit.receiver.stop()
+  kit.receives[0]?.answer('a1')
+  await Promise.all(kit.tracked)
   expect([kit.told, kit.receiver.outage]).toEqual([['refuse a1'], undefined])
   kit.receiver.known({ kind: 'abandon', reason: 'closing' })
   const empty = await receiving().started()
-  empty.receives[0]?.answer()
   await empty.receiver.stop()
+  empty.receives[0]?.answer()
+  await Promise.all(empty.tracked)
   const failing = await receiving().started()
   await failing.receiver.stop()
+  failing.abort.abort()
+  await Promise.all(failing.tracked)
+  expect(failing.tracked).toHaveLength(1)
   expect([empty.clock.timers, failing.clock.timers, failing.receiver.outage]).toEqual([
     ...[0, 0],
     undefined,
@@ -278,7 +283,7 @@ test('a stop ends the receives; what comes all the same goes back, and no timer 
   expect([kit.ends, waiting.receives.length]).toEqual([[], 1])
 })
 
-test('a guard that is closed under the consumer ends it, and nothing else that is abandoned', async () => {
+test('a closed guard stops its consumer, and no other abandoned event does', async () => {
   const kit = await receiving().started()
   kit.receiver.known({ kind: 'abandon', reason: 'lease-lost' })
   kit.receiver.known({ kind: 'ack', by: 'processed' })

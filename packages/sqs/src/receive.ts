@@ -24,8 +24,10 @@ export interface ReceiverOptions {
   readonly accept: Accept
   readonly dispatcher: Pick<
     Dispatcher,
-    'capacity' | 'room' | 'worthwhile' | 'take' | 'park' | 'resume' | 'refuse'
+    'capacity' | 'room' | 'worthwhile' | 'take' | 'park' | 'resume' | 'refuse' | 'track'
   >
+  /** Aborted when the time of a drain is over. */
+  readonly abort: AbortSignal
   /** Must have succeeded before the first receive. */
   readonly check: () => Promise<void>
   readonly onEnd: (end: ConsumptionEnd) => void
@@ -35,7 +37,7 @@ interface Poll {
   readonly max: number
   readonly waitMs: number
   readonly startedAtMs: number
-  /** Sent to learn whether the store is back. */
+  /** Probes whether the store is back. */
   readonly isProbe: boolean
 }
 
@@ -43,18 +45,18 @@ type Down = Extract<Availability, { kind: 'down' }>
 
 /** Long polls at once; each brings up to ten messages. */
 const MOST_POLLS = 10
-/** Between two receives that came back empty without having waited. */
+/** Pause between two empty receives that did not long-poll. */
 const EMPTY_PAUSE_MS = 200
 
 /**
- * Receives as much as can start soon, for ever. An error of SQS is retried after a pause (trap T16: one transient error
- * silently ends a naive poll loop). While the store is down, one message at a time finds out whether it is back.
+ * Receives as many messages as can start soon, until it is stopped. An error of SQS is retried after a pause (trap T16:
+ * one transient error silently ends a naive poll loop). While the store is down, one message at a time probes whether
+ * it is back.
  */
 export class Receiver {
   lastProgressAt: Date | undefined
   readonly #options: ReceiverOptions
   readonly #recovery: Recovery<BrokerErrorKind>
-  readonly #receiving = new AbortController()
   readonly #polls = new Set<Promise<void>>()
   #check: 'due' | 'running' | 'done' = 'due'
   /** Polls wanted at once: one more whenever a poll brought something, one while the queue is empty. */
@@ -86,11 +88,13 @@ export class Receiver {
     this.pump()
   }
 
-  /** Aborts the receives alone: settlements under way must arrive. */
+  /**
+   * Makes no more receives. Those under way end by themselves: SQS may answer a receive that was aborted, and hides
+   * those messages for a whole visibility timeout (trap B2).
+   */
   async stop(): Promise<void> {
     this.#recovery.stop()
-    this.#receiving.abort()
-    await Promise.allSettled(this.#polls)
+    for (const poll of this.#polls) this.#options.dispatcher.track(poll)
   }
 
   /** A settlement is stored: the store has answered. */
@@ -125,7 +129,9 @@ export class Receiver {
     }
   }
 
-  /** Lets one message ask the store, one in hand if there is any: each receive counts towards `maxReceiveCount`. */
+  /**
+   * Lets one message probe the store, preferably one in hand, because each receive counts towards `maxReceiveCount`.
+   */
   #probe({ retryAt, error }: Down): void {
     const { port, dispatcher } = this.#options
     this.#recovery.storeIsDown(error)
@@ -139,7 +145,7 @@ export class Receiver {
 
   #poll(max: number, isProbe: boolean): void {
     const { port, settings } = this.#options
-    // After an outage the first receive does not wait: it only has to show that SQS answers.
+    // After an outage the first receive does not long-poll: it only shows that SQS answers.
     const waitMs = this.outage?.state === 'recovering' ? 0 : settings.longPollMs
     const startedAtMs = port.runtime.monotonic()
     this.#reserved += max
@@ -155,7 +161,7 @@ export class Receiver {
     const { max, waitMs, startedAtMs, isProbe } = poll
     try {
       const request = { max, waitMs, visibilityMs: settings.visibilityMs }
-      const messages = await api.receive(request, this.#receiving.signal)
+      const messages = await api.receive(request, this.#options.abort)
       this.#reserved -= max
       this.#answered(poll, messages)
       this.#take(accept(messages, startedAtMs), isProbe)
@@ -191,7 +197,7 @@ export class Receiver {
     else this.#takeLate(received, availability)
   }
 
-  /** Messages of a poll from before the outage wait for the store; one group of them may ask it. */
+  /** Messages of a receive from before the outage wait for the store; one group of them may probe it. */
   #takeLate(received: readonly Received[], { retryAt }: Down): void {
     const { port, dispatcher } = this.#options
     const mayProbe = !this.#isProbing && retryAt <= port.runtime.now()
@@ -208,7 +214,7 @@ export class Receiver {
     if (!(this.#recovery.isStopped || this.#recovery.isPausing)) this.#recovery.failed(error)
   }
 
-  /** Answers the error that ends the consumer, if there is one. */
+  /** Returns the error that stops the consumer, if there is one. */
   async #runCheck(): Promise<OncewardError | undefined> {
     this.#check = 'running'
     try {

@@ -6,7 +6,7 @@ import { hurt } from './fixtures/hurt.ts'
 import { Queues } from './fixtures/queues.ts'
 import { consumeSqs, wrapSqs } from './index.ts'
 
-// ElasticMQ: it alone answers `Failed[]`, holds groups together and moves what was received too often.
+// Only ElasticMQ answers `Failed[]`, keeps the order of groups and applies the redrive policy.
 let server: Server<ConstructorParameters<typeof Queues>[0]>
 let queues: Queues
 
@@ -20,7 +20,7 @@ const fast = { longPollMs: 1_000, drainMs: 2_000 }
 const fifo = { FifoQueue: 'true', VisibilityTimeout: '30' } as const
 const groupOf = (key: string): string => key.charAt(0)
 
-test('groups of a FIFO queue run in order, each for itself', async () => {
+test('groups of a FIFO queue run in order and independently of each other', async () => {
   const queueUrl = await queues.create(fifo)
   const keys = Array.from({ length: 60 }, (_, n) => `${'abc'.charAt(n % 3)}${n}`)
   await queues.send(queueUrl, keys, groupOf)
@@ -35,7 +35,7 @@ test('groups of a FIFO queue run in order, each for itself', async () => {
 })
 
 // Red when followers of a deferred head are run: b0 would come after b1.
-test('a failing head blocks its group, and no other', async () => {
+test('a failing head of a group blocks its own group and no other', async () => {
   const queueUrl = await queues.create(fifo)
   const done: string[] = []
   let failures = 0
@@ -58,7 +58,7 @@ test('a failing head blocks its group, and no other', async () => {
   expect(failures).toBe(2)
 })
 
-test('a dead head of a group goes to the FIFO dead-letter queue, and its followers go on', async () => {
+test('a dead head of a group goes to the FIFO dead-letter queue, and the next messages of the group run', async () => {
   const queueUrl = await queues.create(fifo)
   const deadUrl = await queues.create(fifo)
   const done: string[] = []
@@ -79,10 +79,10 @@ test('a dead head of a group goes to the FIFO dead-letter queue, and its followe
   })
 })
 
-test("'redrive' leaves a dead message to the policy of the queue, without running it again", async () => {
+test("'redrive' leaves a dead message to the queue's redrive policy, and does not run it again", async () => {
   const { queueUrl, deadUrl } = await queues.createPair(2)
   const client = queues.another()
-  // The pauses of five seconds and more, made short.
+  // Shortens the pauses of five seconds and more.
   hurt(client, (command, input) => {
     if (command !== 'ChangeMessageVisibilityBatch') return undefined
     for (const entry of input['Entries'] as { VisibilityTimeout: number }[]) {
@@ -105,8 +105,8 @@ test("'redrive' leaves a dead message to the policy of the queue, without runnin
   expect(runs).toBe(1)
 })
 
-// Red when an answer of 200 is taken for success: nobody hears of the entry.
-test('trap T21: one stale receipt in a batch does not keep the others, and is reported', async () => {
+// Red when an answer of 200 is taken for success: the refused entry is not reported.
+test('trap T21: one stale receipt in a batch is reported and does not stop the others', async () => {
   const queueUrl = await queues.create({ VisibilityTimeout: '30' })
   await queues.send(queueUrl, ['a', 'b', 'c', 'd'])
   const warnings: object[] = []
@@ -128,8 +128,8 @@ test('trap T21: one stale receipt in a batch does not keep the others, and is re
   ])
 })
 
-// Red when an error of the delete is thrown: the loop ends, or the effect is taken for failed and repeated.
-test('an expired receipt of a FIFO queue is reported; its redelivery is a duplicate', async () => {
+// Red when an error of the delete is thrown: the loop ends, or the effect counts as failed and is repeated.
+test('an expired receipt of a FIFO queue is reported, and the redelivery is a duplicate', async () => {
   const queueUrl = await queues.create(fifo)
   const client = queues.another()
   let deletes = 0
@@ -151,7 +151,7 @@ test('an expired receipt of a FIFO queue is reported; its redelivery is a duplic
   expect(consumption.health().settleFailures).toBe(1)
 })
 
-test('trap A13: SQS refusing a deferral beyond its twelve hours leaves the message to return', async () => {
+test('trap A13: a message whose deferral beyond twelve hours SQS refuses returns by its visibility timeout', async () => {
   const queueUrl = await queues.create({ VisibilityTimeout: '30' })
   const client = queues.another()
   const asked: number[] = []
@@ -180,4 +180,23 @@ test('trap A13: SQS refusing a deferral beyond its twelve hours leaves the messa
   await until(() => asked.length >= 2, { deadlineMs: 20_000 })
   expect(Math.max(...asked)).toBeLessThan(43_200)
   expect(attempts).toEqual([1])
+})
+
+// Red when the drain aborts its receive: the server hands the message to nobody, and it is hidden for ten minutes.
+test('trap B2: a message that comes during a drain is given back, and the next consumer has it', async () => {
+  const queueUrl = await queues.create()
+  const hidden = { queueUrl, visibilityMs: 600_000 }
+  const first = guardOf(() => undefined)
+  const drained = await consumeSqs(queues.client, first, { ...hidden, longPollMs: 20_000 })
+  // The long poll that finds nothing more is open by now.
+  await queues.send(queueUrl, ['early'])
+  await until(() => queues.isEmpty(queueUrl))
+  const end = drained.drain()
+  await queues.send(queueUrl, ['late'])
+  await end
+  const ran: string[] = []
+  const next = guardOf((event) => void ran.push(event.key))
+  await using _ = await consumeSqs(queues.client, next, { ...hidden, ...fast })
+  await until(() => ran.length === 1)
+  expect(ran).toEqual(['late'])
 })

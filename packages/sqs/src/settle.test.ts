@@ -8,7 +8,7 @@ import { message } from './fixtures/recording-client.ts'
 import { giveBack, type SettleContext, settle } from './settle.ts'
 
 const queueUrl = 'http://127.0.0.1/000000000000/orders'
-/** Until when the ticker has hidden the message. */
+/** When the visibility timeout of the message ends. */
 const EXPIRES_AT_MS = 1_033_000
 const NOW_MS = 1_000_000
 
@@ -60,7 +60,7 @@ test.each<[Settlement, string, number]>([
   [{ kind: 'abandon', reason: 'closing' }, 'return', 0],
   [dead, 'delete', 0],
 ])(
-  'what SQS refuses of %o stays hidden as it was, and is reported',
+  'a settlement %o that SQS refuses is reported, and the message keeps its visibility timeout',
   async (settlement, verb, seconds) => {
     const kit = setUp()
     kit.state.answer = { kind: 'refused', code: 'InternalError' }
@@ -73,7 +73,7 @@ test.each<[Settlement, string, number]>([
   },
 )
 
-test('what is settled is hidden until its time, or gone', async () => {
+test('a settled message is deleted, or hidden until its retry time', async () => {
   const kit = setUp()
   expect(await settle(kit.context, received(), ack)).toBeUndefined()
   expect(await giveBack(kit.context, received())).toBeUndefined()
@@ -83,8 +83,8 @@ test('what is settled is hidden until its time, or gone', async () => {
   expect(kit.logged).toEqual([])
 })
 
-// Red when the group gets a jitter of its own: its followers would overtake its head.
-test('in an outage of the store a message is hidden for up to two minutes, one of a group for half of one', async () => {
+// Red when the messages of a group get separate jitter: later ones would overtake the first one.
+test('during a store outage a message is hidden for up to two minutes, and a message of a group for half a minute', async () => {
   const kit = setUp()
   await settle(kit.context, received(), down)
   await settle(kit.context, received('g'), down)
@@ -94,7 +94,7 @@ test('in an outage of the store a message is hidden for up to two minutes, one o
   ])
 })
 
-test('a dead letter that cannot be published stays, and only an error is reported', async () => {
+test('a dead letter that cannot be published keeps its message, and only errors are reported', async () => {
   const kit = setUp('publish')
   const answering = (error?: Error): SettleContext => ({
     ...kit.context,
@@ -113,8 +113,8 @@ test('a dead letter that cannot be published stays, and only an error is reporte
   ])
 })
 
-// Red when the rejection reaches the loop, which would end with what else it has in hand.
-test('a verb that fails is reported, and its message stays hidden as it was', async () => {
+// Red when the rejection reaches the loop: the loop would end, with other messages in hand.
+test('a settlement that throws is reported, and the message keeps its visibility timeout', async () => {
   const kit = setUp('publish')
   const rejecting = { publishDeadLetter: () => Promise.reject(new Error('no connection')) }
   const hidden = await settle({ ...kit.context, port: rejecting }, received(), dead)

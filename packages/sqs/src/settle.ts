@@ -57,8 +57,8 @@ export function createSettleContext(
 }
 
 /**
- * Until when the message stays hidden, on the monotonic clock; undefined when it is gone or visible. A message
- * whose settling failed becomes visible by itself, and then the store decides: duplicate, dead, or run again.
+ * When the message becomes visible, on the monotonic clock; undefined when it is deleted or visible. A message
+ * whose settlement failed becomes visible by itself; then the store decides: duplicate, dead, or run again.
  */
 export type SettleAnswer = number | undefined
 
@@ -82,7 +82,7 @@ const VERBS = {
   'dead-letter': deadLetter,
   abandon: async (context, received, { reason }) => {
     if (reason === 'closing') return giveBack(context, received)
-    // The lease was lost, or it is not known what was committed. The next delivery finds out.
+    // The lease was lost or the commit is unknown. The next delivery finds out.
     const hiddenUntilMs = await context.ticker.release(received)
     const { runtime, visibilityMs } = context
     // An outage of the store may have hidden the message for minutes.

@@ -7,7 +7,7 @@ import { wrapSqs } from './wrap.ts'
 const { guard } = handMadeGuard()
 const client = {} as never
 
-/** By a program without types. */
+/** Called as by a program without types. */
 const FUNCTIONS: Readonly<Record<string, (options: never) => unknown>> = {
   consumeSqs: (options) => consumeSqs(client, guard, options),
   wrapSqs: (options) => wrapSqs(client, guard, options),
@@ -38,7 +38,7 @@ describe.each(Object.keys(FUNCTIONS))('%s', (name) => {
     )
   })
 
-  test('refuses names that it does not have, all at once, and tells those that it has', async () => {
+  test('names all unknown options at once, and lists the known ones', async () => {
     const error = await refusalOf(name, {
       queueUrl: 'https://sqs.test/1/orders',
       zzz: 1,
@@ -77,7 +77,7 @@ describe.each(Object.keys(FUNCTIONS))('%s', (name) => {
   )
 })
 
-test('a wrap refuses the options that only a consumer of ours has', () => {
+test('a wrap refuses options that only a consumer has', () => {
   const options = { queueUrl: 'https://sqs.test/1/orders', signal: undefined, drainMs: 5 }
   expect(() => wrapSqs(client, guard, options as never)).toThrow(
     /^wrapSqs does not know "signal".*\nwrapSqs does not know "drainMs"/,

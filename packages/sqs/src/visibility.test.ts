@@ -14,7 +14,7 @@ function setUp(visibilityMs = 30_000) {
   return { ...made, recording, handle }
 }
 
-test('messages in hand are kept hidden at a third of the visibility, in batches of ten', async () => {
+test('the visibility of messages in hand is renewed at a third of its length, in batches of ten', async () => {
   const { handle, clock, handed, recording } = setUp()
   const names = Array.from({ length: 12 }, (_, index) => String(index))
   const done = handle(names.map((name) => message(name)))
@@ -33,7 +33,7 @@ test('messages in hand are kept hidden at a third of the visibility, in batches 
   expect(clock.timers).toBe(0)
 })
 
-test('a message that came just before a renewal waits for the next one', async () => {
+test('a message that arrived just before a renewal is renewed with the next one', async () => {
   const { handle, clock, handed, recording } = setUp()
   const done = [handle([message('a')])]
   await clock.advance(5_000)
@@ -60,7 +60,7 @@ test('renewals alone do not keep the process alive', async () => {
 })
 
 // Red when the renewals are not counted: a delete that fails once would be given up at once.
-test('what a renewal keeps hidden can be settled for as much longer', async () => {
+test('a settlement may take as much longer as the renewals have extended the visibility', async () => {
   const { handle, clock, handed, recording } = setUp()
   const busy = { Failed: [{ Id: '0', SenderFault: false, Code: 'InternalError' }] }
   recording.answers.set('delete', () => busy)
@@ -74,7 +74,7 @@ test('what a renewal keeps hidden can be settled for as much longer', async () =
 })
 
 // Red when the settlement does not wait: the late renewal would hide the message again for V instead of until due.
-test('a renewal under way has arrived before the message is settled', async () => {
+test('a settlement waits for a renewal in flight', async () => {
   const { handle, clock, handed, recording } = setUp()
   const { promise, resolve } = Promise.withResolvers<unknown>()
   recording.answers.set('change', () => promise)
@@ -89,7 +89,7 @@ test('a renewal under way has arrived before the message is settled', async () =
   expect(recording.calls.map(({ name }) => name)).toEqual(['change', 'delete'])
 })
 
-test('a renewal that hangs is given up before the next one is due, and reported', async () => {
+test('a renewal that hangs is reported and abandoned before the next one is due', async () => {
   const { handle, clock, handed, recording, logged } = setUp()
   recording.answers.set('change', () => new Promise(() => undefined))
   const done = handle([message('a')])
@@ -108,7 +108,7 @@ test('a renewal that hangs is given up before the next one is due, and reported'
   await done
 })
 
-test('a message whose handle is refused is renewed no more; the others are', async () => {
+test('a message whose receipt is refused is not renewed any more, and the others are', async () => {
   const { handle, clock, handed, recording, logged } = setUp()
   const gone = { Id: '0', SenderFault: true, Code: 'MessageNotInflight' }
   const busy = { Id: '2', SenderFault: false, Code: 'InternalError' }
@@ -128,7 +128,7 @@ test('a message whose handle is refused is renewed no more; the others are', asy
   await done
 })
 
-test('renewals end where the twelve hours of SQS end', async () => {
+test('renewals end at the limit of twelve hours', async () => {
   const { handle, clock, recording, logged } = setUp(5 * HOUR_MS)
   void handle([message('a')])
   await clock.advance(13 * HOUR_MS)
@@ -147,6 +147,6 @@ test.each([
   [86_400_000, 1_500, 43_197],
   [30_000, 43_195_000, 4],
   [30_000, 43_200_000, 0],
-])('%i ms wanted of a message %i ms old are %i seconds', (wantedMs, ageMs, seconds) => {
+])('a wait of %i ms for a message %i ms old is %i seconds', (wantedMs, ageMs, seconds) => {
   expect(visibilitySeconds(wantedMs, ageMs)).toBe(seconds)
 })

@@ -42,7 +42,7 @@ export class VisibilityTicker {
   }
 
   /**
-   * Ends the renewal of a message and answers until when it is hidden. Waits for a renewal that is under way: after a
+   * Ends the renewal of a message and returns when it becomes visible. Waits for a renewal in flight: after a
    * delete it would be an error, and after a deferral it would undo the deferral.
    */
   async release(received: Received): Promise<number> {
@@ -115,7 +115,9 @@ export class VisibilityTicker {
     }
   }
 
-  /** The handler goes on: its transaction decides, not the visibility. A redelivered copy finds a claim or a row. */
+  /**
+   * The handler continues, because its transaction decides and not the visibility. A copy finds a claim or a row.
+   */
   #giveUp(received: Received, why: string): false {
     this.#holds.delete(received)
     const { queueUrl, logger } = this.#options

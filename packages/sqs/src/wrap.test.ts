@@ -26,12 +26,12 @@ async function settled(
   await kit.clock.advance(0)
   kit.handed[0]?.settle(settlement)
   await kit.clock.advance(5_000)
-  expect(await done).toBeUndefined()
+  expect(await done).toEqual([])
 }
 
 const acks = ['processed', 'duplicate', 'skipped', 'conflict', 'unguarded'] as const
 
-test.each(acks)('ack by %s deletes the message and nothing else', async (by) => {
+test.each(acks)('ack by %s only deletes the message', async (by) => {
   const kit = setUp()
   await settled(kit, { kind: 'ack', by })
   expect(kit.recording.calls.map(({ name }) => name)).toEqual(['delete'])
@@ -43,27 +43,30 @@ test.each(acks)('ack by %s deletes the message and nothing else', async (by) => 
 
 const defers = ['in-progress', 'not-due', 'failed'] as const
 
-test.each(defers)('defer for %s hides the message until then, rounded up', async (reason) => {
-  const kit = setUp()
-  await settled(kit, { kind: 'defer', reason, until: kit.until(10_200) })
-  // 10.2 s and a tenth of jitter (the clock's random is one half).
-  expect(kit.recording.changed()).toEqual([[['h-a', 12]]])
-  expect(kit.recording.calls).toHaveLength(1)
-})
+test.each(defers)(
+  'defer for %s hides the message until its retry time, rounded up',
+  async (reason) => {
+    const kit = setUp()
+    await settled(kit, { kind: 'defer', reason, until: kit.until(10_200) })
+    // 10.2 s and a tenth of jitter (the clock's random is one half).
+    expect(kit.recording.changed()).toEqual([[['h-a', 12]]])
+    expect(kit.recording.calls).toHaveLength(1)
+  },
+)
 
-test('a deferral into the past hides the message for a second, never for none', async () => {
+test('a deferral into the past hides the message for one second, never for none', async () => {
   const kit = setUp()
   await settled(kit, { kind: 'defer', reason: 'not-due', until: kit.until(-FAR_MS) })
   expect(kit.recording.changed()).toEqual([[['h-a', 1]]])
 })
 
-// Red when the wait is the guard's alone: five seconds of a busy event then cost four receives and more.
+// Red when only the guard decides the wait: five seconds of a busy event then cost four receives or more.
 test.each([
   ['1', 3],
   ['2', 5],
   ['9', 5],
 ])(
-  'a busy event that was received %s times is hidden for %i seconds at least',
+  'a busy event with receive count %s is hidden for at least %i seconds',
   async (count, seconds) => {
     const kit = setUp()
     const received = message('a', { ApproximateReceiveCount: count })
@@ -72,8 +75,8 @@ test.each([
   },
 )
 
-// Red when the seconds of the settlement go to SQS as they are: SQS answers an error and hides nothing.
-test('trap A13: a deferral beyond twelve hours is cut to what SQS takes, less the age', async () => {
+// Red when the wait goes to SQS unchanged: SQS answers with an error and hides nothing.
+test('trap A13: a deferral beyond twelve hours is shortened to the limit of SQS, less the age of the message', async () => {
   const kit = setUp()
   const done = kit.handle([message('a')])
   await kit.clock.advance(9_000)
@@ -83,13 +86,13 @@ test('trap A13: a deferral beyond twelve hours is cut to what SQS takes, less th
   expect(kit.recording.changed().at(-1)).toEqual([['h-a', 43_200 - 9 - 1]])
 })
 
-test('while the store is down a message is left alone for half a minute and more', async () => {
+test('a store outage hides a message for more than half a minute', async () => {
   const kit = setUp()
   await settled(kit, { kind: 'defer', reason: 'store-down', until: kit.until(500) })
   expect(kit.recording.changed()).toEqual([[['h-a', 75]]])
 })
 
-test('a dead letter is sent with its reason, and the original deleted afterwards', async () => {
+test('a dead letter is sent with its reason before the original is deleted', async () => {
   const kit = setUp()
   await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
   expect(kit.recording.calls.map(({ name }) => name)).toEqual(['send', 'delete'])
@@ -104,14 +107,14 @@ test('a dead letter is sent with its reason, and the original deleted afterwards
   })
 })
 
-test('a dead letter that is published already is only deleted', async () => {
+test('a message whose dead letter is already published is only deleted', async () => {
   const kit = setUp()
   kit.state.publish = 'already'
   await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
   expect(kit.recording.calls.map(({ name }) => name)).toEqual(['delete'])
 })
 
-test('a dead letter that cannot be published now comes back', async () => {
+test('a message whose dead letter cannot be published now comes back', async () => {
   const kit = setUp()
   kit.state.publish = 'retry'
   await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
@@ -119,20 +122,20 @@ test('a dead letter that cannot be published now comes back', async () => {
   expect(kit.recording.deleted()).toEqual([])
 })
 
-test('without a dead-letter queue the record is the place and the message is deleted', async () => {
+test('a guard without a dead-letter queue keeps the record and deletes the message', async () => {
   const kit = setUp({ deadLetter: undefined })
   await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
   expect(kit.recording.calls.map(({ name }) => name)).toEqual(['delete'])
 })
 
-test("'redrive' leaves a dead message to the queue's policy, hidden for some seconds", async () => {
+test("'redrive' leaves a dead message to the queue's redrive policy, hidden for some seconds", async () => {
   const kit = setUp({ deadLetter: 'redrive' })
   await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
   expect(kit.recording.changed()).toEqual([[['h-a', 18]]])
   expect(kit.recording.deleted()).toEqual([])
 })
 
-test('what was not begun when the guard closes is visible again at once', async () => {
+test('a message that is unstarted when the guard closes becomes visible at once', async () => {
   const kit = setUp()
   await settled(kit, { kind: 'abandon', reason: 'closing' })
   expect(kit.recording.changed()).toEqual([[['h-a', 0]]])
@@ -146,7 +149,7 @@ test.each(undecided)('abandon for %s leaves the message alone', async (reason) =
   expect(kit.recording.calls).toEqual([])
 })
 
-test('settlements of one moment go out in batches of ten, the rest some milliseconds later', async () => {
+test('settlements of one moment go out in batches of ten, and the rest some milliseconds later', async () => {
   const kit = setUp()
   const names = Array.from({ length: 25 }, (_, index) => String(index))
   const done = kit.handle(names.map((name) => message(name)))
@@ -162,7 +165,7 @@ test('settlements of one moment go out in batches of ten, the rest some millisec
   expect(kit.recording.deleted().map((batch) => batch.length)).toEqual([10, 10, 4, 1])
 })
 
-test('a group of a FIFO queue goes back from its last message to its first', async () => {
+test('a group of a FIFO queue is returned from its last message to its first', async () => {
   const kit = setUp({ queueUrl: `${queueUrl}.fifo`, deadLetter: undefined })
   const names = ['1', '2', '3', '4', '5', '6', '7', '8', '9', '10', '11', '12']
   const done = kit.handle(names.map((name) => message(name, { MessageGroupId: 'g' })))
@@ -180,7 +183,7 @@ test('a group of a FIFO queue goes back from its last message to its first', asy
   expect(back[1]).toEqual(['h-2', 'h-1'])
 })
 
-test('followers of a failing head get its very time', async () => {
+test('the messages behind a failing head get the same retry time', async () => {
   const kit = setUp({ queueUrl: `${queueUrl}.fifo`, deadLetter: undefined })
   const done = kit.handle(['1', '2'].map((name) => message(name, { MessageGroupId: 'g' })))
   await kit.clock.advance(0)
@@ -197,8 +200,8 @@ test('followers of a failing head get its very time', async () => {
   ])
 })
 
-// Red when only the status of the answer is looked at: then the first call is the last.
-test('trap T21: entries that SQS refuses by its own fault are sent again, the others are reported', async () => {
+// Red when only the status of the answer is checked: then there is no second call.
+test('trap T21: entries that SQS refuses by its own fault are sent again, and the others are reported', async () => {
   const kit = setUp()
   let calls = 0
   kit.recording.answers.set('delete', () => {
@@ -220,7 +223,7 @@ test('trap T21: entries that SQS refuses by its own fault are sent again, the ot
   ])
 })
 
-test('a refused entry is given up after three more tries, or when its message is visible again', async () => {
+test('a refused entry is abandoned after three more tries, or when its message is visible again', async () => {
   const kit = setUp()
   const busy = { Failed: [{ Id: '0', SenderFault: false, Code: 'InternalError' }] }
   kit.recording.answers.set('delete', () => busy)
@@ -239,7 +242,7 @@ test('a refused entry is given up after three more tries, or when its message is
   expect(short.recording.deleted()).toHaveLength(1)
 })
 
-test('a call that fails as a whole is tried again, and ends in a report and not in an error', async () => {
+test('a call that fails as a whole is retried, and then reported instead of thrown', async () => {
   const kit = setUp()
   kit.recording.answers.set('delete', () => {
     throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
@@ -249,7 +252,7 @@ test('a call that fails as a whole is tried again, and ends in a report and not 
   expect(kit.logged.at(-1)?.fields).toMatchObject({ verb: 'delete', messageId: 'm-a' })
 })
 
-test('a message without its attributes is a mistake of the set-up, before anything is begun', async () => {
+test('a message without its attributes is a configuration error before any handler starts', async () => {
   const kit = setUp()
   const bare = { MessageId: 'm', ReceiptHandle: 'h', Body: '{}' }
   await expect(kit.handle([message('a'), bare])).rejects.toThrow(/receiveAttributes/)
@@ -257,14 +260,14 @@ test('a message without its attributes is a mistake of the set-up, before anythi
   expect(kit.recording.calls).toEqual([])
 })
 
-test('answers undefined to an empty receive', async () => {
+test('an empty receive is answered with an empty list', async () => {
   const kit = setUp()
-  expect(await kit.handle(undefined)).toBeUndefined()
-  expect(await kit.handle([])).toBeUndefined()
+  expect(await kit.handle(undefined)).toEqual([])
+  expect(await kit.handle([])).toEqual([])
   expect(kit.batches).toEqual([])
 })
 
-test("publishes dead letters for the guard's poller", async () => {
+test("dead letters are published for the guard's poller", async () => {
   const kit = setUp()
   expect([...kit.publishers.keys()]).toEqual([queueUrl])
   expect([...setUp({ deadLetter: 'redrive' }).publishers.keys()]).toEqual([])

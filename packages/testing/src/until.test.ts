@@ -17,7 +17,7 @@ test('a condition that throws counts as not yet', async () => {
   expect(calls).toBe(3)
 })
 
-test('the error says what was awaited and why it did not come', async () => {
+test('the error says what was awaited and why it failed', async () => {
   const never = until(() => Promise.reject(new Error('connection refused')), {
     what: 'the broker',
     deadlineMs: 5,
@@ -32,7 +32,7 @@ test('without a name the error shows the source of the condition', async () => {
   await expect(until(() => ready, { deadlineMs: 1 })).rejects.toThrow('() => ready')
 })
 
-test('a condition that never answers is given up at the deadline', async () => {
+test('a condition that never answers is abandoned at the deadline', async () => {
   const silent = until(() => new Promise<boolean>(() => undefined), { deadlineMs: 5 })
   await expect(silent).rejects.toThrow(DeadlineError)
 })

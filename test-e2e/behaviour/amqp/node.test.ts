@@ -16,7 +16,7 @@ const TIMEOUTS = `
   application:set_env(rabbit, consumer_timeout, ${TIMEOUT_MS}),
   application:set_env(rabbit, channel_tick_interval, 500).`
 
-describe.skipIf(skipped('rabbitmq'))('RabbitMQ, a node that is told what to do', () => {
+describe.skipIf(skipped('rabbitmq'))('RabbitMQ, with memory alarms and consumer timeouts', () => {
   let broker: RunningBroker<AmqpQueue, AmqpQueueOptions>
   let ctl: Rabbitmqctl | undefined
   beforeAll(async () => {

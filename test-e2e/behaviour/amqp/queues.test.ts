@@ -28,7 +28,7 @@ describe.skipIf(skipped('rabbitmq')).concurrent('RabbitMQ', () => {
     })
 
   // Red when a poison message is requeued: it comes back at once, thousands of times, in place of the others.
-  test('a poison leaves the others at least four fifths of their deliveries', async () => {
+  test('poison messages leave the others at least four fifths of the deliveries', async () => {
     await using stage = await openStage(
       { prefetch: 8 },
       { attempts: 30, retryBaseMs: 2_000, random: 0.99 },

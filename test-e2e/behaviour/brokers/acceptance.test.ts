@@ -40,7 +40,7 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
 
   describe.skipIf(skipped(service)).concurrent('the adapter', () => {
     // Red when the adapter counts a message as settled before the broker knows, or does not settle it at all.
-    test('a process that dies after its acknowledgement leaves nothing to do', async () => {
+    test('a process that dies after its acknowledgement leaves no work behind', async () => {
       await using stage = await openStage()
       const all = orders(3)
       const first = stage.spawn('first')

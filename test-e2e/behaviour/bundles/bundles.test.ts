@@ -63,7 +63,7 @@ async function runBundle(bundler: string, minify: boolean): Promise<BundleReport
   return JSON.parse(stdout)
 }
 
-describe.each(Object.keys(BUNDLERS))('a program that %s made one file of', (bundler) => {
+describe.each(Object.keys(BUNDLERS))('a program bundled by %s into one file', (bundler) => {
   // Red when SQL or Lua is read from files, and, minified, when a class of Kysely is known by its name.
   test.each([
     ['as it is', false],

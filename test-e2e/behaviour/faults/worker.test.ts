@@ -98,7 +98,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
   })
 
   // Red when each of these runs counts as an attempt without a recorded result: three of them would make it dead.
-  test('a disk that is full for long counts against no event, including redelivered ones', async () => {
+  test('a disk that is full for a long time counts against no event, including redelivered ones', async () => {
     await using stage = await TestStage.open({
       queue: await createSqsQueue(queue.connection, { longestHiddenMs: 2_000 }),
       worker: { transaction, attempts: 1 },

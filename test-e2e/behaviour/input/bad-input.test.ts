@@ -129,7 +129,7 @@ test('NULs in key, headers, body and error text can be buried, kept and shown', 
   })
 })
 
-test('__proto__ in a payload pollutes nothing and is part of the fingerprint', async () => {
+test('__proto__ in a payload pollutes no prototype and is part of the fingerprint', async () => {
   const guard = billing.guard(() => undefined)
   const headers = { 'idempotency-key': 'proto' }
   const one = raw(Buffer.from('{"__proto__":{"admin":true}}'), { headers })

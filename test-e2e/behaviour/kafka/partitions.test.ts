@@ -29,7 +29,7 @@ describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
    * kafkajs: it then fetches nothing until its next try, so that each step costs an attempt of the poison message.
    * A step without such an attempt is a delivery that the poison message did not delay.
    */
-  test('a poison leaves the others at least four fifths of their deliveries', async () => {
+  test('poison messages leave the others at least four fifths of the deliveries', async () => {
     const topic = await openTopic()
     await using stage = await openStage(topic, { attempts: 30, retryBaseMs: 2_000, random: 0.99 })
     const worker = stage.spawn('worker')
@@ -110,7 +110,7 @@ describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
   })
 
   // Red when a position is only topic, partition and offset: a topic that is created again has the same offsets.
-  test('trap T38: events of a topic that is deleted and created again are not duplicates of the former ones', async () => {
+  test('trap T38: events of a topic that is deleted and created again are not duplicates of the earlier ones', async () => {
     const topic = await openTopic()
     await using stage = await openStage(topic)
     const worker = stage.spawn('worker', { identity: 'position' })
@@ -127,7 +127,7 @@ describe.skipIf(skipped('kafka')).concurrent('Kafka', () => {
   })
 
   // Red when two guards of one topic share a consumer group: each would see half of the records.
-  test('trap T39: two consumers on one topic get all events each', async () => {
+  test('trap T39: two consumers on one topic each get all events', async () => {
     const topic = await openTopic()
     await using stage = await openStage(topic)
     const { groupId: _, ...source } = topic.source

@@ -44,7 +44,7 @@ describe.each([
   ['a key of another type', (key: Buffer) => client.rpush(key, 'theirs')],
   ['a value cut short', (key: Buffer) => client.set(key, '1p12345678170000000000 1 fir')],
   ['a value of another version', (key: Buffer) => client.set(key, '2d12345678-1 ')],
-])('%s where an event would be', (what, put) => {
+])('%s in the place of an event', (what, put) => {
   // Red when an unreadable value in Redis counts as somebody's claim, and when it is overwritten.
   test('is reported and left as it is, and the event goes to Postgres', async () => {
     const { warned, logger } = listener()
@@ -63,7 +63,7 @@ describe.each([
   })
 
   // Red when an unreadable value in Redis counts as no value.
-  test('is waited for without an inbox, because only Redis knows what was processed', async () => {
+  test('makes a guard without an inbox wait, because only Redis knows what was processed', async () => {
     const { warned, logger } = listener()
     const sent: string[] = []
     const guard = createGuard(

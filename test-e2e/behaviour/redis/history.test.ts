@@ -150,7 +150,7 @@ describe('the identity of a history', () => {
     return await session.identity()
   }
 
-  test('is the same for all, another one in another database, and after a crash', async () => {
+  test('is the same for all guards, and differs in another database and after a crash', async () => {
     const url = await prepared()
     const before = await identityOf(url)
     expect(await identityOf(url)).toBe(before)
@@ -160,7 +160,7 @@ describe('the identity of a history', () => {
     expect(await identityOf(url)).not.toBe(before)
   })
 
-  test('with synchronous_commit = off a crash takes no commit that was acked', async () => {
+  test('with synchronous_commit = off a crash loses no commit that was acked', async () => {
     await using scene = await openScene(await prepared())
     const { guard } = scene
     const delivery = orderPlaced('order')

@@ -145,7 +145,7 @@ test('a dead event without an inbox runs again once an operator replays it', asy
   expect(await guard.process(delivery)).toMatchObject({ by: 'processed', result: 'sent' })
 })
 
-test('without an inbox a Redis that is down is waited for', async () => {
+test('a guard without an inbox waits for a Redis that is down', async () => {
   const sent: string[] = []
   const guard = mailing(redisLeases(client), async () => `mail ${sent.push('mail')}`)
   await guard.process(orderPlaced('before'))

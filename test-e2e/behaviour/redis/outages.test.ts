@@ -106,7 +106,7 @@ describe('acceptance A10: Redis goes away', () => {
     expect(await billing.charges()).toBe(1)
   })
 
-  test('before a renewal: the handler ends its work', async () => {
+  test('before a renewal: the handler finishes', async () => {
     const gate = createGate()
     const warnings: string[] = []
     const logger = {

@@ -73,7 +73,7 @@ describe.each(['each', 'batch'] as const)(
       })
 
     // Red when a claim that is in progress is deferred at once.
-    test('is waited for: its copies are duplicates as soon as its owner has committed', async () => {
+    test('is awaited, and its copies are duplicates as soon as its owner has committed', async () => {
       await using stage = await openStage()
       const { owner, waiter } = await openPair(stage, { claimWaitMs: 30_000 })
       deliver(waiter, Array<Order>(COPIES).fill(STALLED))
@@ -87,7 +87,7 @@ describe.each(['each', 'batch'] as const)(
     })
 
     // Red when a waiting copy polls until the lease is free, and when each copy polls on its own.
-    test('acceptance A18: costs Redis a handful of calls, and then its copies are deferred', async () => {
+    test('acceptance A18: costs Redis a few calls, and then its copies are deferred', async () => {
       await using stage = await openStage()
       const { owner, waiter } = await openPair(stage, { claimWaitMs: 2_000 })
       deliver(waiter, Array<Order>(COPIES).fill(STALLED))

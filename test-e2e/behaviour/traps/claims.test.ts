@@ -90,7 +90,7 @@ test('trap T4: a connection that dies between mark and effect leaves nothing beh
 })
 
 // Red when staleness is measured from the first attempt rather than from the last count.
-test('trap T6: staleness counts from the last attempt, and done is never claimed again', async () => {
+test('trap T6: staleness counts from the last attempt, and a done event is never claimed again', async () => {
   const gate = createGate()
   const guard = billing.guard(async (event, context) => {
     if (event.attempt === 2) await gate.pass()
@@ -124,7 +124,7 @@ test('trap T7: of two concurrent copies one has an effect', async () => {
 })
 
 // Red when a copy that meets a running one is acked.
-test('trap T8: a copy of an event in flight is not acked before the first one ended', async () => {
+test('trap T8: a copy of an event in flight is not acked before the first one has ended', async () => {
   const gate = createGate()
   const first = billing.guard(async () => {
     await gate.pass()
@@ -160,7 +160,7 @@ test('trap T12: copies that wait for a row do not drain the pool', async () => {
 })
 
 // Red when the worker's clock decides who is late: one of the two would take the running event over.
-test('trap T32: workers whose clocks are a day off take over no running event and wait no day', async () => {
+test('trap T32: workers whose clocks are a day off take over no running event and do not wait for a day', async () => {
   for (const offsetMs of [-DAY_MS, DAY_MS]) {
     const gate = createGate()
     const key = `order${offsetMs}`

@@ -41,7 +41,7 @@ test('trap T10: a swallowed failed statement is never acked', async () => {
 })
 
 // Red when 40001 is charged as an attempt: the event would say attempt 2, or be deferred.
-test('trap T11: serialization failures are run again and count no attempt', async () => {
+test('trap T11: events with serialization failures run again, and no attempt is counted', async () => {
   const set = { inbox: { isolation: 'repeatable read' as const } }
   const gate = createGate()
   let runs = 0

@@ -33,7 +33,10 @@ export const sqsDemo: DemoBroker = {
   },
   guarded: async ({ address, billing, signal }) => {
     const { connection, queueUrl } = addressOf(address)
-    const { stopped } = await consumeSqs(overNetwork(connection), billing, { queueUrl, signal })
+    const client = overNetwork(connection)
+    // A drain lets the long poll end.
+    const options = { queueUrl, signal, longPollMs: 1_000 }
+    const { stopped } = await consumeSqs(client, billing, options)
     await stopped
   },
   unguarded: async ({ address, charge, signal }) => {

@@ -41,7 +41,8 @@ const OWN: Docs<OwnOption<ConsumeSqsOptions>> = {
     type: 'integer, 0–20000',
     unit: MS,
     default: DEFAULTS.longPollMs,
-    meaning: 'How long a receive waits for a message.',
+    meaning:
+      'How long a receive waits for a message. The drain of an idle consumer may take as long.',
     reason: 'The longest that SQS allows, so that an idle queue costs the fewest requests.',
   },
 }

@@ -14,7 +14,7 @@ function channelOf() {
   return { connection, channel, received }
 }
 
-test('acks of one step that nothing is missing below go as one', async () => {
+test('consecutive acks of one turn are sent as one, if no lower tag is missing', async () => {
   const { connection, channel, received } = channelOf()
   for (const tag of [1, 2, 3]) channel.ack(received(tag))
   await turn()
@@ -46,7 +46,7 @@ test('trap T18: an ack never covers a lower message that is still in hand', asyn
   expect(connection.settled().slice(4)).toEqual([['ack', 7, true]])
 })
 
-test('what was rejected one by one is no gap', async () => {
+test('a message that was rejected alone does not interrupt a multiple ack', async () => {
   const { connection, channel, received } = channelOf()
   const messages = [1, 2, 3].map(received)
   channel.nack(messages[0] as never, true)
@@ -60,7 +60,7 @@ test('what was rejected one by one is no gap', async () => {
 })
 
 // Red without the rule: tags of other consumers on the channel are acked with ours.
-test('trap A11: tags that others got are a gap for ever', async () => {
+test('trap A11: tags that other consumers got are never covered by an ack', async () => {
   const { connection, channel, received } = channelOf()
   for (const tag of [3, 4, 6]) channel.ack(received(tag))
   await turn()
@@ -82,7 +82,7 @@ test('trap A1: each delivery is settled once', async () => {
   expect(connection.settled()).toEqual([['ack', 1, false]])
 })
 
-test('a channel that is closed, or says so by throwing, is told nothing', async () => {
+test('nothing is sent on a channel that is closed, or that throws because it is closed', async () => {
   const { connection, channel, received } = channelOf()
   const [first, second] = [received(1), received(2)]
   connection.answers.set('nack', () => {
@@ -115,7 +115,7 @@ function publisherOf() {
   return { connection, clock, publisher, errors }
 }
 
-test('publishes mandatory and persistent, with an id of its own', async () => {
+test('messages are published mandatory and persistent, each with its own id', async () => {
   const { connection, publisher } = publisherOf()
   await publisher.publish(outgoing)
   await publisher.publish(outgoing)
@@ -130,7 +130,7 @@ test('publishes mandatory and persistent, with an id of its own', async () => {
 })
 
 // Red when the confirm alone counts: it says that the broker has seen the message, not that a queue took it.
-test('trap A2: a message that is returned was not published, whatever the confirm says', async () => {
+test('trap A2: a message that is returned is not published, whatever the confirm says', async () => {
   const { connection, publisher } = publisherOf()
   connection.answers.set('publish', (_exchange, routingKey, _content, options) => {
     const { headers } = options as { headers: object }
@@ -150,7 +150,7 @@ test('trap A2: a message that is returned was not published, whatever the confir
   connection.channels[0]?.emit('return', { fields: {}, properties: { headers: undefined } })
 })
 
-test('a channel that closes says why, and the next message gets another one', async () => {
+test('a channel that closes reports its error, and the next message gets another channel', async () => {
   const { connection, publisher, errors } = publisherOf()
   connection.answers.set('publish', () => {
     const [channel] = connection.channels
@@ -165,7 +165,7 @@ test('a channel that closes says why, and the next message gets another one', as
   expect(connection.named('createConfirmChannel')).toHaveLength(2)
 })
 
-test('a confirm that does not come is an error after ten seconds', async () => {
+test('a missing confirm is an error after ten seconds', async () => {
   const { connection, publisher, clock } = publisherOf()
   connection.answers.set('publish', () => 'no confirm')
   const published = expect(publisher.publish(outgoing)).rejects.toThrow(/10000 ms/)
@@ -174,14 +174,14 @@ test('a confirm that does not come is an error after ten seconds', async () => {
   expect(clock.timers).toBe(0)
 })
 
-test('a broker that blocks publishers is not waited for', async () => {
+test('a publish fails at once while the broker blocks publishers', async () => {
   const { connection, publisher } = publisherOf()
   publisher.blocked = 'low on memory'
   await expect(publisher.publish(outgoing)).rejects.toThrow(/low on memory/)
   expect(connection.published()).toEqual([])
 })
 
-test('a publish that the client refuses says what to do', async () => {
+test('the error of a publish that the client refuses says what to do', async () => {
   const { connection, publisher } = publisherOf()
   connection.answers.set('publish', () => {
     throw new RangeError('headers too large')

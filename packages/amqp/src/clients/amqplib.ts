@@ -17,7 +17,7 @@ export class DeliveryChannel {
   /** Tags, ascending. */
   readonly #inHand = new Set<number>()
   #lastTag = 0
-  /** Every tag so far was delivered to this consumer. */
+  /** True while every tag so far was delivered to this consumer. */
   #isAlone = true
   #acks: ConsumeMessage[] = []
   #isFlushing = false

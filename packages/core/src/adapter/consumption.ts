@@ -28,6 +28,9 @@ export interface Consumption extends AsyncDisposable {
   health(): Health
 }
 
+/** What a wrap carries as `consumption`: the loop is the user's, so nothing of it starts or stops. */
+export type WrappedConsumption = Pick<Consumption, 'drain' | 'health'>
+
 /** Why a consumer ends by itself. */
 export type ConsumptionEnd =
   | { readonly kind: 'closed' }
@@ -73,7 +76,7 @@ export interface LoopSignals {
   readonly onEnd: (end: ConsumptionEnd) => void
 }
 
-export interface ConsumptionOptions {
+export interface ConsumptionOptions<Loop extends ConsumerLoop = ConsumerLoop> {
   readonly port: GuardPort
   readonly drainMs: number
   /** The user's signal: aborted means drain. */
@@ -82,7 +85,7 @@ export interface ConsumptionOptions {
   readonly queue: string
   /** The text for `health().reason`; it contains no payload. */
   readonly describe: (error: unknown) => string
-  readonly createLoop: (signals: LoopSignals) => ConsumerLoop
+  readonly createLoop: (signals: LoopSignals) => Loop
 }
 
 /**
@@ -96,11 +99,59 @@ export async function startConsumption(options: ConsumptionOptions): Promise<Con
   return running
 }
 
+/** What the adapter of a wrap brings. */
+export interface WrappedLoop<Wrapped extends object>
+  extends Pick<ConsumerLoop, 'dispatcher' | 'settling' | 'finish'> {
+  /** What the user gets. */
+  readonly wrapped: Wrapped
+  /** When a message was last settled. */
+  readonly lastProgressAt?: Date | undefined
+}
+
+export interface WrapOptions<Wrapped extends object>
+  extends Pick<ConsumptionOptions, 'port' | 'drainMs' | 'queue' | 'describe'> {
+  readonly createLoop: (signals: Pick<LoopSignals, 'stop' | 'abort'>) => WrappedLoop<Wrapped>
+}
+
+/** Gives a wrap its `consumption`: health, and a drain before which its user stops receiving. */
+export function withConsumption<Wrapped extends object>(
+  options: WrapOptions<Wrapped>,
+): Wrapped & { readonly consumption: WrappedConsumption } {
+  const consumption = new Running({
+    ...options,
+    signal: undefined,
+    createLoop: (signals) => {
+      const loop = options.createLoop(signals)
+      return { ...loop, receiver: ownReceiver(options, loop) }
+    },
+  })
+  return Object.assign(consumption.loop.wrapped, { consumption })
+}
+
+/** The loop that receives is the user's; only an outage of the store is known. */
+function ownReceiver(
+  { port, describe }: Pick<ConsumptionOptions, 'port' | 'describe'>,
+  loop: Pick<WrappedLoop<object>, 'lastProgressAt'>,
+): Receiving {
+  return {
+    get outage() {
+      const availability = port.availability()
+      if (availability.kind === 'available') return undefined
+      return { state: 'paused' as const, reason: describe(availability.error) }
+    },
+    get lastProgressAt() {
+      return loop.lastProgressAt
+    },
+    start: async () => undefined,
+    stop: () => undefined,
+  }
+}
+
 /** The life of a consumption: start, drain, end. */
-class Running implements Consumption {
+class Running<Loop extends ConsumerLoop> implements Consumption {
   readonly stopped: Promise<void>
-  readonly #options: ConsumptionOptions
-  readonly #loop: ConsumerLoop
+  readonly loop: Loop
+  readonly #options: ConsumptionOptions<Loop>
   readonly #end = Promise.withResolvers<void>()
   readonly #stop = new AbortController()
   readonly #abort = new AbortController()
@@ -108,10 +159,10 @@ class Running implements Consumption {
   #drained: Promise<void> | undefined
   #fatal: { readonly error: unknown } | undefined
 
-  constructor(options: ConsumptionOptions) {
+  constructor(options: ConsumptionOptions<Loop>) {
     this.#options = options
     this.stopped = this.#end.promise
-    this.#loop = options.createLoop({
+    this.loop = options.createLoop({
       stop: this.#stop.signal,
       abort: this.#abort.signal,
       onEnd: (end) => this.#ends(end),
@@ -126,16 +177,16 @@ class Running implements Consumption {
     const forget = (): void => signal?.removeEventListener('abort', onAbort)
     this.stopped.then(forget, forget)
     try {
-      await this.#loop.receiver.start()
+      await this.loop.receiver.start()
     } catch (error) {
       forget()
-      await this.#loop.finish()
+      await this.loop.finish()
       throw error
     }
   }
 
   health(): Health {
-    const { receiver, dispatcher, settling } = this.#loop
+    const { receiver, dispatcher, settling } = this.loop
     const { outage, lastProgressAt } = receiver
     const state = this.#phase === 'running' ? (outage?.state ?? 'running') : this.#phase
     const reason =
@@ -167,7 +218,7 @@ class Running implements Consumption {
       this.#abort.abort()
       await endsWithin(port.runtime, ended, ABORT_GRACE_MS)
     }
-    await this.#loop.finish()
+    await this.loop.finish()
     this.#phase = 'stopped'
     if (this.#fatal === undefined) this.#end.resolve()
     else this.#end.reject(this.#fatal.error)
@@ -175,7 +226,7 @@ class Running implements Consumption {
 
   /** Resolves when nothing is received any more and nothing is in hand. */
   async #endLoop(): Promise<void> {
-    const { receiver, dispatcher } = this.#loop
+    const { receiver, dispatcher } = this.loop
     await receiver.stop()
     dispatcher.clear()
     await dispatcher.ended()

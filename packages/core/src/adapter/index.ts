@@ -22,13 +22,15 @@ export {
 } from '../model/guard-port.ts'
 export { type KnownNames, refuseUnknownNames, unknownNames } from '../model/known-names.ts'
 export type { Release } from '../model/runtime.ts'
-export { shown } from '../model/shown.ts'
+export { isConnectionString, shown } from '../model/shown.ts'
 export { type ClassifiedError, isFatal, kindsByName } from './classified-error.ts'
 export {
   type ConsumerLoop,
   type ConsumptionEnd,
   type LoopSignals,
   startConsumption,
+  type WrappedLoop,
+  withConsumption,
 } from './consumption.ts'
 export { type DeadLetterPlace, registerPublisher } from './dead-letter-place.ts'
 export {

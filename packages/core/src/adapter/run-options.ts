@@ -1,6 +1,7 @@
 import { ConfigurationError } from '../model/errors.ts'
 import type { GuardSettings } from '../model/guard-port.ts'
 import { type KnownNames, refuseNoObject, unknownNames } from '../model/known-names.ts'
+import { shown } from '../model/shown.ts'
 
 /** How messages are gathered into calls of the guard; the same on every broker. */
 export interface RunOptions {
@@ -135,5 +136,5 @@ export function rangeProblems(
 
 /** A value as a configuration error quotes it. */
 export function quoted(value: unknown): string {
-  return value === undefined ? 'undefined' : `\`${String(value)}\` (${typeof value})`
+  return value === undefined ? 'undefined' : `\`${shown(String(value))}\` (${typeof value})`
 }

@@ -2,8 +2,9 @@ import { expect, test } from 'vitest'
 import { silent } from '../fixtures/inbox.ts'
 import { createShift } from '../fixtures/shift.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
+import type { EventId } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
-import type { LeaseStore } from '../model/lease-store.ts'
+import type { LeaseRegistration, LeaseStore } from '../model/lease-store.ts'
 import type { LeaseGuardOptions } from '../options/options.ts'
 import { createGuard } from './guard.ts'
 
@@ -164,6 +165,35 @@ test('an event unknown to the lease store is looked up in the inbox; without an 
   expect(await alone.process(delivery)).toMatchObject({ kind: 'defer', reason: 'store-down' })
   expect(runs).toBe(1)
   await Promise.all([beside.close(), alone.close()])
+})
+
+test('a lease store can ask which events are done in the inbox', async () => {
+  const inbox = memoryInbox()
+  const leases = memoryLeases()
+  const asked: unknown[] = []
+  let isDone: LeaseRegistration['isDone']
+  const store: LeaseStore = {
+    ...leases,
+    open: async (registration) => {
+      isDone = registration.isDone
+      return {
+        ...leases,
+        claim: (claims) => {
+          asked.push(...claims.map(({ id }) => id))
+          return leases.claim(claims)
+        },
+      }
+    },
+  }
+  const guard = createGuard(
+    { consumer: 'billing', inbox, leases: store, logger: silent },
+    () => undefined,
+  )
+  await guard.process(toDelivery({}))
+  const [id] = asked as EventId[]
+  const other = '00000000-0000-4000-8000-000000000000' as EventId
+  expect(await isDone?.([other, id ?? other])).toEqual([false, true])
+  await guard.close()
 })
 
 test('a lease store is told whether there is an inbox, and the identity of its history', async () => {

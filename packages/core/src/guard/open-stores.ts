@@ -10,7 +10,7 @@ import { createLeaseRenewer } from '../lease/renew.ts'
 import { sharedLeaseStore } from '../lease/shared-lease-store.ts'
 import { describeError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { InboxSession } from '../model/inbox.ts'
+import type { IdentifiedEvent, InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
@@ -35,7 +35,7 @@ interface OpenedStores {
   readonly secret: Uint8Array
   /** Limits the handlers that run at the same time. */
   readonly slots: Semaphore
-  /** Reads of the history's name that are in progress: the lease store reads the name during claims. */
+  /** Reads of the inbox by the lease store that are in progress. It reads during claims. */
   readonly reads: ReadonlySet<Promise<unknown>>
 }
 
@@ -70,7 +70,15 @@ async function open(
   }
   const session = await openInbox(options)
   const reads = new Set<Promise<unknown>>()
-  const leases = await openLeases(options, () => track(reads, session.identity()))
+  const leases = await openLeases(options, {
+    identity: () => track(reads, session.identity()),
+    isDone: async (ids) => {
+      // Stored states are read by the id alone.
+      const events = ids.map((id) => ({ id }) as IdentifiedEvent)
+      const known = await track(reads, session.classify(events))
+      return known.map(({ kind }) => kind === 'done')
+    },
+  })
   const slots = createSemaphore(session.concurrency)
   const heldBackoff = createHeldBackoff(options.runtime)
   const lateReleases = createLateReleases(session, (error, runs) => {
@@ -106,11 +114,11 @@ function decodeAgain(
 
 async function openLeases(
   options: ResolvedOptions,
-  identity?: LeaseRegistration['identity'],
+  inbox: Pick<LeaseRegistration, 'identity' | 'isDone'> = {},
 ): Promise<Leases | undefined> {
   const { consumer, dedupWindowMs, leaseMs, leases, logger, runtime } = options
   if (leases === undefined) return undefined
-  const registration = { consumer, dedupWindowMs, leaseMs, identity, logger, runtime }
+  const registration = { consumer, dedupWindowMs, leaseMs, ...inbox, logger, runtime }
   const store = sharedLeaseStore((await leases.open?.(registration)) ?? leases, logger)
   return { options, store, renewer: createLeaseRenewer(options, store) }
 }

@@ -46,6 +46,8 @@ export interface LeaseRegistration {
    * only in that history. Undefined without an inbox: the lease store then decides alone.
    */
   readonly identity?: (() => Promise<string>) | undefined
+  /** Whether the inbox has the effect of each event, in order. Undefined without an inbox. */
+  readonly isDone?: ((ids: readonly EventId[]) => Promise<readonly boolean[]>) | undefined
   readonly logger: Logger
   readonly runtime: Runtime
 }

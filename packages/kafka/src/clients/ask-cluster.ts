@@ -6,7 +6,7 @@ import type { KafkaAdmin, KafkaClient } from '../client.ts'
 const ASK_MS = 20_000
 const DISCONNECT_MS = 2_000
 
-/** Asks a cluster on a connection of its own, and disconnects. Rejects with what kafkajs threw. */
+/** Asks a cluster on a separate connection, and disconnects. Rejects with the error of kafkajs. */
 export async function askCluster<Answer>(
   kafka: Pick<KafkaClient, 'admin'>,
   runtime: Runtime,

@@ -7,7 +7,7 @@ import { FetchedBatch } from './kafkajs.ts'
 
 type Request = Parameters<EachBatchPayload['commitOffsetsIfNecessary']>[0]
 
-/** Batches of one record each, all settled, and what their consumer is asked. */
+/** Batches of one settled record each, and the requests to their consumer. */
 function setUp() {
   const clock = new Clock()
   const commits = new Commits(clock.runtime)
@@ -35,8 +35,8 @@ const requestOf = (...partitions: number[]): Request => ({
   ],
 })
 
-// Red when each partition asks for itself: a broker that is gone is asked as often as there are partitions.
-test('one request is under way at a time, and the next one is for all that came meanwhile', async () => {
+// Red when each partition sends its own commit: a broker that is down gets as many requests as there are partitions.
+test('one commit request is in flight at a time, and the next one contains everything that came meanwhile', async () => {
   const { clock, commits, requests, answers, batchOf } = setUp()
   const [one, two, three] = [batchOf(0), batchOf(1), batchOf(2)]
   const first = commits.commit(one)
@@ -54,7 +54,7 @@ test('one request is under way at a time, and the next one is for all that came 
   expect(requests).toHaveLength(2)
 })
 
-test('a broker that did not answer is not asked again for ten seconds, or until it answers something', async () => {
+test('a broker that did not answer gets no commit for ten seconds, or until it answers something', async () => {
   const { clock, commits, requests, answers, batchOf } = setUp()
   const [one, two] = [batchOf(0), batchOf(1)]
   const first = commits.commit(one)
@@ -76,7 +76,7 @@ test('a broker that did not answer is not asked again for ten seconds, or until 
   expect(requests).toEqual([requestOf(0), requestOf(1), requestOf(1)])
 })
 
-test('a rebalance is no failure, and nothing of these batches is left to commit', async () => {
+test('a rebalance is not a failure, and leaves nothing of its batches to commit', async () => {
   const { clock, commits, answers, batchOf } = setUp()
   const [one, two] = [batchOf(0), batchOf(1)]
   const both = [commits.commit(one), commits.commit(two)]
@@ -88,8 +88,8 @@ test('a rebalance is no failure, and nothing of these batches is left to commit'
   expect([one.rebalance?.error, two.rebalance?.error]).toEqual([error, error])
 })
 
-// Red when one queue is for all consumers: a request on a connection that died without a word takes half a minute to fail.
-test('another consumer does not wait for what its predecessor asked', async () => {
+// Red when one queue is for all consumers: a request on a silent connection takes half a minute to fail.
+test('a new consumer does not wait for commits of the one before', async () => {
   const { clock, commits, requests, answers, batchOf } = setUp()
   void commits.commit(batchOf(0))
   await clock.advance(0)

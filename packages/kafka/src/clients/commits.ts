@@ -1,7 +1,7 @@
 import type { Runtime } from '@onceward/core'
 import type { FetchedBatch, NextOffset } from './kafkajs.ts'
 
-/** A broker that did not answer is not asked for this long, unless it answers another request before. */
+/** A broker that did not answer gets no commit for this long, unless it answers another request before. */
 const QUIET_MS = 10_000
 
 /**
@@ -43,7 +43,7 @@ export class Commits {
     this.#next = undefined
   }
 
-  /** Commits how far the batch has come, and answers whether nothing is left to commit. Never rejects. */
+  /** Commits the progress of the batch, and returns whether nothing is left to commit. Never rejects. */
   async commit(batch: FetchedBatch): Promise<boolean> {
     this.#waiting.add(batch)
     this.#next ??= this.#sending.then(() => this.#send())

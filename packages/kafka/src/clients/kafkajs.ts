@@ -28,17 +28,17 @@ export interface NextOffset extends Partition {
 /**
  * The records of one fetch from one partition, until all are settled.
  *
- * kafkajs waits for the records as long as the batch is *attached*. Then their partition is paused and they go on in the
- * background: kafkajs fetches other partitions only after every callback of its last fetch has returned, so one slow
- * handler would stop them all. The functions of the payload still work afterwards, as long as the consumer lives.
+ * kafkajs waits for the records as long as the batch is *attached*. Then their partition is paused and they go on in
+ * the background: kafkajs fetches other partitions only after every callback of its last fetch has returned, so one
+ * slow handler would stop them all. The functions of the payload still work afterwards, as long as the consumer lives.
  */
 export class FetchedBatch implements Partition {
   readonly topic: string
   readonly partition: number
   readonly progress: Progress
-  /** Aborted: start none of its records any more. */
+  /** Aborted when no more of its records may start. */
   readonly stop: AbortController = new AbortController()
-  /** Aborted: its running handlers had their time, or lost their partition. */
+  /** Aborted when its running handlers exceeded the drain time or lost their partition. */
   readonly abort: AbortController = new AbortController()
   readonly openedAtMs: number
   /** When one of its records was last settled or postponed. */
@@ -105,7 +105,7 @@ export class FetchedBatch implements Partition {
     return !isNew || this.isLost || this.rebalance !== undefined
   }
 
-  /** Never rejects: a rebalance is noted; any other error answers `failed` and is left to kafkajs. */
+  /** Never rejects. A rebalance is recorded; any other error returns `failed` and is left to kafkajs. */
   async heartbeat(nowMs: number): Promise<'answered' | 'failed'> {
     try {
       await this.#payload.heartbeat()
@@ -115,7 +115,7 @@ export class FetchedBatch implements Partition {
     }
   }
 
-  /** Moves the position that kafkajs goes on from. Answers the offset to commit, if it is a new one. */
+  /** Moves the position at which kafkajs continues. Returns the offset to commit, if it is a new one. */
   resolve(nowMs: number): NextOffset | undefined {
     const offset = this.#next
     if (this.isLost || offset === undefined || offset === this.#committed) return undefined
@@ -134,7 +134,7 @@ export class FetchedBatch implements Partition {
     }
   }
 
-  /** Commits offsets of any partitions of this consumer. Rejects with what kafkajs threw. */
+  /** Commits offsets of any partitions of this consumer. Rejects with the error of kafkajs. */
   send(topics: OffsetsByTopicPartition['topics']): Promise<void> {
     return this.#payload.commitOffsetsIfNecessary({ topics })
   }
@@ -143,7 +143,7 @@ export class FetchedBatch implements Partition {
     this.#committed = offset
   }
 
-  /** Answers whether the error makes kafkajs rejoin; the callback then rejects with it. */
+  /** Returns whether the error makes kafkajs rejoin; the callback then rejects with it. */
   noteRebalance(thrown: unknown, atMs: number): boolean {
     const error = rebalanceIn(thrown)
     if (error !== undefined) this.rebalance ??= { error, atMs }
@@ -165,7 +165,7 @@ export async function refuseIfRebalancing({ heartbeat }: EachBatchPayload): Prom
   } catch (error) {
     const rebalance = rebalanceIn(error)
     if (rebalance !== undefined) throw rebalance
-    // Any other error: the broker could not be asked. The next fetch finds out, and until then the store decides.
+    // Any other error: the broker did not answer. The next fetch finds out, and until then the store decides.
   }
 }
 
@@ -197,7 +197,7 @@ export function withCluster<Config extends ConsumerConfig>(
 
 const SIGNATURE = 'onceward:'
 
-/** Leaves an assigner unchanged that sends user data of its own. */
+/** An assigner that sends its own user data stays unchanged. */
 function signed(state: GroupState, consumer: string): GroupState {
   const sent = AssignerProtocol.MemberMetadata.decode(state.metadata)
   if (sent === null || sent.userData.length > 0) return state
@@ -207,7 +207,7 @@ function signed(state: GroupState, consumer: string): GroupState {
   return { ...state, metadata }
 }
 
-/** The guard's consumer that a member of a group belongs to; undefined for members that do not tell. */
+/** The guard's consumer of a group member; undefined for members that do not send it. */
 export function consumerOf({
   memberMetadata,
 }: Pick<MemberDescription, 'memberMetadata'>): string | undefined {
@@ -216,7 +216,7 @@ export function consumerOf({
     const text = userData?.toString() ?? ''
     return text.startsWith(SIGNATURE) ? text.slice(SIGNATURE.length) : undefined
   } catch {
-    // Not readable by kafkajs: a member of another client, or a group that is about to be joined anew.
+    // Not readable by kafkajs: a member of another client, or a group in a rebalance.
     return undefined
   }
 }
@@ -226,7 +226,9 @@ interface Leaving {
   leaveGroup(request: { readonly groupId: string; readonly memberId: string }): Promise<unknown>
 }
 
-/** Takes a member out of its group. Answers whether it left. Never rejects, because its session ends by itself too. */
+/**
+ * Removes a member from its group. Returns whether that worked. Never rejects, because the session also ends by itself.
+ */
 export async function leaveGroup(
   cluster: Cluster,
   member: { readonly groupId: string; readonly memberId: string },

@@ -15,7 +15,7 @@ test('quick records are settled and committed while kafkajs waits', async () => 
 })
 
 // Red when the callback waits for all its records: kafkajs fetches nothing from the other partitions meanwhile.
-test('K2: a slow record pauses its partition, commits what is done before it, and lets kafkajs go on', async () => {
+test('K2: a slow record pauses its partition, the offset before it is committed, and kafkajs continues', async () => {
   const kit = await trusted({ concurrency: 8 })
   const callback = kit.call(fetchOf(records('a', 'b', 'c')))
   await kit.clock.advance(0)
@@ -32,7 +32,7 @@ test('K2: a slow record pauses its partition, commits what is done before it, an
 })
 
 // Red when a deferral resolves its offset, as pause() and return do in eachMessage.
-test('K1: a deferred record is neither resolved nor passed, and runs again when it is due', async () => {
+test('K1: the offset never passes a deferred record, and the record runs again when it is due', async () => {
   const kit = await trusted({ concurrency: 8 })
   const callback = kit.call(fetchOf(records('a', 'a', 'b')))
   await kit.clock.advance(0)
@@ -53,7 +53,7 @@ test('K1: a deferred record is neither resolved nor passed, and runs again when 
   expect(callback.fetch.calls).toEqual(['resolve 42', 'commit 43'])
 })
 
-test('after an assignment records are suspect, and an offset is committed before the next ones begin', async () => {
+test('records after an assignment are suspects, and the offset is committed before the next ones start', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.join([0])
   const callback = kit.call(fetchOf(records('a', 'b', 'c', 'd')))
@@ -82,7 +82,7 @@ test.each([
   ['a TypeError', new TypeError('no')],
   ['retriable: false', Object.assign(new Error('no'), { retriable: false })],
   ['undefined', undefined],
-])('K5, K13: %s from kafkajs itself never leaves the callback', async (_what, thrown) => {
+])('K5, K13: %s thrown by kafkajs never leaves the callback', async (_what, thrown) => {
   const kit = await trusted({ concurrency: 8 })
   const fetch = fetchOf(records('a', 'b'))
   fetch.payload.heartbeat = () => Promise.reject(thrown)
@@ -97,7 +97,7 @@ test.each([
   expect(kit.partitionBatches.settleFailures).toBeGreaterThan(0)
 })
 
-// Red when the batch is closed all the same: nobody commits its offset until there are other records.
+// Red when the batch is closed nevertheless: its offset is not committed until there are other records.
 test('an offset that could not be committed is committed later, and the broker is spared meanwhile', async () => {
   const kit = await trusted({ concurrency: 8 })
   kit.state.decide = () => ack
@@ -118,7 +118,7 @@ test('an offset that could not be committed is committed later, and the broker i
   expect(kit.partitionBatches.inFlight).toBe(0)
 })
 
-test('health counts the settlements that did not reach the broker', async () => {
+test('health counts settlements that did not reach the broker', async () => {
   const kit = await trusted({ concurrency: 8 })
   kit.state.decide = () => ack
   kit.call(fetchOf(records('a')))
@@ -131,7 +131,7 @@ test('health counts the settlements that did not reach the broker', async () => 
   expect(kit.partitionBatches.settleFailures).toBe(1)
 })
 
-test('while the store is down one record asks, the others wait, and kafkajs goes on', async () => {
+test('one record probes a store that is down, the others wait, and kafkajs continues', async () => {
   const kit = await trusted({ concurrency: 8 })
   const callback = kit.call(fetchOf(records('a', 'b', 'c')))
   await kit.clock.advance(0)
@@ -157,7 +157,7 @@ test('while the store is down one record asks, the others wait, and kafkajs goes
   expect(callback.fetch.calls).toEqual(['resolve 42', 'commit 43'])
 })
 
-test('a stop ends what runs, commits it, and gives the rest back unread', async () => {
+test('a stop finishes and commits running records, and leaves the others unread', async () => {
   const kit = await trusted({ concurrency: 1 })
   const callback = kit.call(fetchOf(records('a', 'b', 'c')))
   await kit.clock.advance(0)
@@ -177,7 +177,7 @@ test('a stop ends what runs, commits it, and gives the rest back unread', async 
   expect([late.ended, kit.handed.length, kit.told.at(-1)]).toEqual([true, 1, 'pause 1'])
 })
 
-test('K22: a consumer that its user stops keeps its callback and its heartbeats until handlers have ended', async () => {
+test('K22: a consumer that its user stops keeps callback and heartbeats until the handlers have ended', async () => {
   const kit = await trusted({ concurrency: 1 })
   const fetch = fetchOf(records('a', 'b'))
   let beats = 0
@@ -195,7 +195,7 @@ test('K22: a consumer that its user stops keeps its callback and its heartbeats 
   expect(fetch.calls).toEqual(['resolve 40', 'commit 41'])
 })
 
-test('control records behind the last one are passed with it', async () => {
+test('control records behind the last record are passed with it', async () => {
   const kit = await trusted({ concurrency: 1 })
   const callback = kit.call(fetchOf(records('a'), { lastOffset: '42' }))
   await kit.clock.advance(600)
@@ -204,7 +204,7 @@ test('control records behind the last one are passed with it', async () => {
   expect(callback.fetch.calls).toEqual(['resolve 40', 'commit 43'])
 })
 
-test('a batch guard gets full slices, and a lane is never in two of them', async () => {
+test('a batch guard gets full batches, and a lane is never in two of them', async () => {
   const kit = await trusted({ transaction: 'batch', concurrency: 2 }, { batch: { size: 3 } })
   kit.call(fetchOf(records('a', 'b', 'c', 'a', 'd', 'e', 'f')))
   await kit.clock.advance(0)
@@ -217,7 +217,7 @@ test('a batch guard gets full slices, and a lane is never in two of them', async
   expect(kit.offsets().at(-1)).toBe('43')
 })
 
-test('what is in hand is bounded: then kafkajs waits', async () => {
+test('kafkajs waits when the limit of batches in hand is reached', async () => {
   const kit = await trusted({ concurrency: 8 }, { partitionsConsumedConcurrently: 1 })
   const first = kit.call(fetchOf(records('a')))
   const second = kit.call(fetchOf(records('b'), { partition: 1 }))

@@ -21,7 +21,7 @@ type Joined = Pick<ConsumerGroupJoinEvent['payload'], 'memberId' | 'memberAssign
 export interface PartitionBatchesOptions {
   readonly port: GuardPort
   readonly settings: Settings
-  /** There are records that may run now. */
+  /** Called when records may run now. */
   readonly onRunnable: () => void
 }
 
@@ -53,12 +53,12 @@ export class PartitionBatches {
     return [...this.#open.values()]
   }
 
-  /** Nothing may start: the group is about to be joined anew. */
+  /** True during a rebalance: nothing may start. */
   get isHeld(): boolean {
     return this.#isHeld
   }
 
-  /** Soon after an assignment, records may have been begun by another member. */
+  /** Soon after an assignment another member may have started the records. */
   get isSuspect(): boolean {
     return this.#nowMs < this.#trustedFromMs
   }
@@ -77,7 +77,7 @@ export class PartitionBatches {
   }
 
   /**
-   * A new consumer begins: batches of the consumer before are lost, even if it has not noticed yet.
+   * A new consumer starts: batches of the one before are lost, even if that one has not noticed yet.
    *
    * The answer is for `consumer.run`. It rejects only with an error that makes kafkajs rejoin.
    */
@@ -113,7 +113,7 @@ export class PartitionBatches {
     this.#commits.answered()
   }
 
-  /** The group is about to be joined anew: records that were not started wait for the next assignment. */
+  /** A rebalance has begun: unstarted records wait for the next assignment. */
   rebalancing(): void {
     this.#isHeld = true
   }
@@ -123,7 +123,7 @@ export class PartitionBatches {
     return this.#assignment.ownedOf(topic)
   }
 
-  /** The position of the partition was set anew, so its records in hand are lost. */
+  /** The position of the partition was reset, so its records in hand are dropped. */
   rewound(partition: Partition): void {
     const batch = this.#open.get(nameOf(partition))
     if (batch !== undefined) this.#lose(batch)
@@ -137,7 +137,7 @@ export class PartitionBatches {
     this.#isHeld = false
   }
 
-  /** Starts nothing more: records that do not run stay unread for the next member. */
+  /** Starts nothing more: unstarted records are left to the next member. */
   clear(): void {
     this.#isStopping = true
     for (const batch of [...this.#open.values()]) {
@@ -152,12 +152,12 @@ export class PartitionBatches {
     return this.#idle.promise
   }
 
-  /** Commits how far the batch has come, and answers whether nothing is left to commit. Never rejects. */
+  /** Commits the progress of the batch, and returns whether nothing is left to commit. Never rejects. */
   commit(batch: FetchedBatch): Promise<boolean> {
     return this.#commits.commit(batch)
   }
 
-  /** Running handlers had their time. */
+  /** Aborts running handlers. */
   abort(): void {
     for (const batch of [...this.#open.values(), ...this.#ending]) batch.abort.abort()
   }
@@ -202,7 +202,8 @@ export class PartitionBatches {
       this.#close(batch)
       return
     }
-    // Paused before the commit, which takes time: nothing may be fetched from a position that is about to move.
+    // Paused before the commit, because the commit takes time and nothing may be fetched from a position that is about
+    // to move.
     if (!batch.isLost) this.#pauses?.pause(batch)
     await this.commit(batch)
     if (batch.isOver) this.over(batch)
@@ -224,7 +225,7 @@ export class PartitionBatches {
       if (batch.isOver) this.over(batch)
     }
     if (!this.#isAsking) await this.#ask(batch, nowMs)
-    // Only if the callback will reject with that error: the join that follows ends the hold.
+    // Only if the callback will reject with that error, because only the following join ends the hold.
     const isRejoining = batch.rebalance !== undefined && batch.attached && !batch.isLost
     if (isRejoining) this.#isHeld = true
     if (batch.attached && !this.#shouldStay(batch, nowMs)) batch.release()
@@ -244,17 +245,17 @@ export class PartitionBatches {
     if (batch.isOver || batch.isLost) return false
     const { graceMs, partitionsConsumedConcurrently } = this.#options.settings
     if (rebalance !== undefined) return progress.running > 0 && nowMs - rebalance.atMs < graceMs
-    // A consumer that stops waits for its callbacks, and for nothing else before it leaves the group.
+    // A consumer that stops waits only for its callbacks before it leaves the group.
     if (batch.isStopped || this.#detached >= partitionsConsumedConcurrently) return true
     return nowMs - batch.lastKnownAtMs < STUCK_MS && nowMs - batch.openedAtMs < LONG_MS
   }
 
-  /** Batches that kafkajs does not wait for. At the bound of their number kafkajs waits and fetches nothing. */
+  /** Batches that kafkajs does not wait for. When their number reaches the limit, kafkajs waits and fetches nothing. */
   get #detached(): number {
     return [...this.#open.values()].filter(({ attached }) => !attached).length
   }
 
-  /** Nothing of the batch runs any more, and nothing will. */
+  /** No record of the batch runs, and none will. */
   over(batch: FetchedBatch): void {
     if (this.#ending.delete(batch)) this.#settleIdle()
     else if (batch.attached) batch.release()

@@ -38,7 +38,7 @@ const ANSWER = Buffer.from([
   ...[0],
 ])
 
-test('asks for topics by name, with the protocol of a broker that has ids', async () => {
+test('the request asks for topics by name, in the protocol version that has topic ids', async () => {
   const { cluster, sent } = clusterOf(13, ANSWER)
   expect(await topicIds(cluster, ['orders', 'gone'])).toEqual({
     clusterId: 'cluster-1',
@@ -52,7 +52,7 @@ test('asks for topics by name, with the protocol of a broker that has ids', asyn
   ])
 })
 
-test('an old broker, or another kafkajs, has none', async () => {
+test('an old broker or another version of kafkajs gives no topic ids', async () => {
   expect(await topicIds(clusterOf(11, ANSWER).cluster, ['orders'])).toBeUndefined()
   const cluster = { findControllerBroker: async () => ({}) } as unknown as Cluster
   expect(await topicIds(cluster, ['orders'])).toBeUndefined()

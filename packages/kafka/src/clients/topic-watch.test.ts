@@ -5,8 +5,8 @@ import { TopicWatch } from './topic-watch.ts'
 
 const ignore = (): void => undefined
 
-// Red when it looks all the same: each look at a broker that is gone costs kafkajs connections (see `Commits`).
-test('looks every three seconds, and not while the broker does not answer', async () => {
+// Red when the check is made: each check of a broker that is down costs kafkajs connections (see `Commits`).
+test('the topics are checked every three seconds, except while the broker does not answer', async () => {
   const clock = new Clock()
   let looks = 0
   let isAnswered = true

@@ -11,7 +11,7 @@ export interface TopicWatchOptions {
   readonly runtime: Runtime
   readonly logger: Logger
   readonly subscriptions: readonly (string | RegExp)[]
-  /** Whether the broker answers the consumer; a broker that is down is not asked, see {@link Commits}. */
+  /** Whether the broker answers the consumer. A broker that is down gets no requests, see {@link Commits}. */
   readonly isAnswered: () => boolean
   /** The topic was deleted and created again: its offsets mean other records now. */
   readonly onAnew: (topic: string) => Promise<void>
@@ -19,7 +19,7 @@ export interface TopicWatchOptions {
   readonly onAppeared: (topics: readonly string[]) => void
 }
 
-/** Notices topics that were created again or appeared while others are consumed. */
+/** Detects topics that were created again or appeared while others are consumed. */
 export class TopicWatch {
   readonly #options: TopicWatchOptions
   /** Ids as last seen; kept when a new consumer follows a crash. */
@@ -32,15 +32,15 @@ export class TopicWatch {
     this.#options = options
   }
 
-  /** Undefined before it could be asked for, and where a broker is too old to tell. */
+  /** Undefined before the first answer, and if the broker is too old. */
   get clusterId(): string | undefined {
     return this.#clusterId
   }
 
   /**
-   * After the consumer has subscribed, before it reads anything: the group has no offset of what is new since the last.
+   * Called after the consumer has subscribed and before it reads: the group has no offsets of later topics.
    *
-   * Rejects when the cluster does not tell its id: identities made with it and without it would be two.
+   * Rejects when the cluster does not tell its id, because the event keys of positions contain it.
    */
   async begin(cluster: Cluster): Promise<void> {
     this.end()

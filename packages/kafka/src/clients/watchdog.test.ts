@@ -2,7 +2,7 @@ import { Clock } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { silenceOf, Watchdog } from './watchdog.ts'
 
-test('barks once, when nothing was heard for the whole limit', async () => {
+test('the watchdog reports once, after silence for the whole limit', async () => {
   const clock = new Clock()
   const watchdog = new Watchdog(clock.runtime, 1_000)
   let barks = 0
@@ -17,7 +17,7 @@ test('barks once, when nothing was heard for the whole limit', async () => {
   expect([barks, clock.timers]).toEqual([1, 0])
 })
 
-test('says nothing after its end, and nothing twice when it begins anew', async () => {
+test('the watchdog reports nothing after its end, and only to the last listener', async () => {
   const clock = new Clock()
   const watchdog = new Watchdog(clock.runtime, 1_000)
   const barks: string[] = []
@@ -30,11 +30,11 @@ test('says nothing after its end, and nothing twice when it begins anew', async 
   expect(clock.timers).toBe(0)
 })
 
-// Red when it is the session alone: a member that waits for the others to rejoin would be replaced, and they with it.
+// Red when the limit is only the session: a member that waits for others to rejoin would be replaced.
 test.each([
   [{ sessionTimeout: 10_000 }, 70_000],
   [{ sessionTimeout: 10_000, rebalanceTimeout: 5_000 }, 20_000],
   [{ sessionTimeout: 10_000, rebalanceTimeout: 120_000 }, 130_000],
-])('with %o the limit is %i ms', (times, limitMs) => {
+])('the limit with %o is %i ms', (times, limitMs) => {
   expect(silenceOf(times)).toBe(limitMs)
 })

@@ -11,8 +11,8 @@ export const silenceOf = ({ rebalanceTimeout = REBALANCE_MS, sessionTimeout }: T
 type Times = Pick<ConsumerSettings['consumer'], 'rebalanceTimeout' | 'sessionTimeout'>
 
 /**
- * Notices that kafkajs hangs. On a connection that died silently, kafkajs lets each request time out and then repeats it
- * on the same connection: for minutes it neither reads nor reports a crash.
+ * Detects that kafkajs hangs. On a connection that died silently, kafkajs lets each request time out and then repeats
+ * it on the same connection. For minutes it neither reads nor reports a crash.
  */
 export class Watchdog {
   readonly limitMs: number
@@ -25,7 +25,7 @@ export class Watchdog {
     this.limitMs = limitMs
   }
 
-  /** How long nothing has been heard. */
+  /** The time since the last sign of life. */
   get silentMs(): number {
     return this.#runtime.monotonic() - this.#heardAtMs
   }

@@ -14,14 +14,14 @@ beforeAll(async () => {
 })
 afterAll(() => pool.end())
 
-// Red when the connection of a cancel is left only after an answer: refused, it stays out of the pool for ever.
-it('a cancel that PostgreSQL refuses gives its connection back', async () => {
+// Red when the connection of a cancel is released only after success: a refused cancel would keep it for ever.
+it('a cancel that PostgreSQL refuses returns its connection to the pool', async () => {
   const held = await KyselyHeldConnection.of(
     { db, runtime: systemRuntime, takesSeveral: true },
     () => undefined,
   )
   for (let round = 0; round < 4; round++) {
-    // What the server answers with an error, as it does to a role that may not cancel.
+    // The server answers this with an error, as to a role that may not cancel.
     held.opened(Number.NaN)
     await held.cancel()
   }

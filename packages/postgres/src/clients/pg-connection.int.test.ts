@@ -6,7 +6,7 @@ import { dyingServer } from '../fixtures/dying-server.ts'
 import { pgInbox } from '../pg.ts'
 
 // Red (an uncaught error, which ends the process) when the first listener comes after the connection.
-test('a server that dies in the packet that ends the handshake is a failure of the store', async () => {
+test('a server that dies with its last packet of the handshake gives StoreUnavailableError', async () => {
   await using server = await dyingServer('connected')
   const pool = new Pool({ connectionString: server.url })
   pool.on('error', () => undefined)

@@ -1,6 +1,6 @@
 /*
  * A client of pg tells by an event that its connection has failed. Where nobody listens, that event ends the process.
- * The pool listens while a client is idle; who has taken the client must listen himself.
+ * The pool listens while a client is idle. Whoever has taken a client must listen too.
  */
 
 type Listener = (value: unknown) => void

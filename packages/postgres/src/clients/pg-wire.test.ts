@@ -21,12 +21,12 @@ test('an error of a statement fails the transaction', () => {
   expect(status()).toBe('failed')
 })
 
-// Red when only the end of the socket counts: it comes later, and the handler is blamed meanwhile.
+// Red when only the end of the socket counts: it comes later, and until then the handler seems to have failed.
 test.each([
   { severity: 'FATAL', code: '57P01' },
   { severity: 'PANIC', code: 'XX000' },
   { severity: 'SCHWERWIEGEND', code: '57P01' },
-])('$severity $code: the connection is as good as gone before it has ended', (error) => {
+])('$severity $code breaks the connection before its socket has ended', (error) => {
   const { connection, status, session } = openTransaction()
   connection.emit('errorMessage', error)
   expect(status()).toBe('broken')

@@ -16,7 +16,7 @@ function held() {
 const settled = () => new Promise(setImmediate)
 
 describe('calls', () => {
-  test('that come while one is under way share the next, and each gets its own answers', async () => {
+  test('that come while another is in flight share the next one, and each gets its own answers', async () => {
     const { call, calls, shapes } = held()
     const share = batchedCalls(call, { width: 1, most: 10 })
     const answers = [share([1]), share([2, 3]), share([4])]
@@ -28,8 +28,8 @@ describe('calls', () => {
     expect(await Promise.all(answers)).toEqual([['1'], ['2', '3'], ['4']])
   })
 
-  // Red when they queue for one connection where there are two: large calls gain nothing by being shared.
-  test('run side by side up to the width', async () => {
+  // Red when calls queue for one connection although there are two: sharing does not speed up large calls.
+  test('run in parallel up to the width', async () => {
     const { call, calls, shapes } = held()
     const share = batchedCalls(call, { width: 2, most: 10 })
     const answers = Promise.all([share([1]), share([2]), share([3]), share([4])])
@@ -41,7 +41,7 @@ describe('calls', () => {
     expect(await answers).toEqual([['1'], ['2'], ['3'], ['4']])
   })
 
-  test('go alone again when nobody waits', async () => {
+  test('are not shared if no other call waits', async () => {
     const { call, calls, shapes } = held()
     const share = batchedCalls(call, { width: 1, most: 10 })
     const first = share([1])
@@ -52,7 +52,7 @@ describe('calls', () => {
     expect(shapes()).toEqual([[1], [2]])
   })
 
-  test('share no more items than they may, and one caller is never divided', async () => {
+  test('share at most the allowed number of items, and the items of one caller stay together', async () => {
     const { call, calls, shapes } = held()
     const share = batchedCalls(call, { width: 1, most: 3 })
     const answers = [share([0]), share([1, 2, 3, 4]), share([5, 6]), share([7]), share([8])]
@@ -64,7 +64,7 @@ describe('calls', () => {
     expect(shapes()).toEqual([[0], [1, 2, 3, 4], [5, 6, 7], [8]])
   })
 
-  test('that fail, fail for those who shared them and for nobody else', async () => {
+  test('that fail reject only the callers who shared them', async () => {
     const { call, calls } = held()
     const share = batchedCalls(call, { width: 1, most: 10 })
     const early = Promise.allSettled([share([1]), share([2]), share([3])])

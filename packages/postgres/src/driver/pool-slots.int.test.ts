@@ -6,7 +6,7 @@ import { CLIENTS, NOTHING, type TestClient, type TestSession } from '../fixtures
 import { newEvents } from '../fixtures/inbox.ts'
 import { migrate } from '../migrate.ts'
 
-describe.each(CLIENTS)('the pool below guards over $name', ({ make }) => {
+describe.each(CLIENTS)('the pool of guards over $name', ({ make }) => {
   const MAX = 6
   let url: string
   let client: TestClient
@@ -19,7 +19,7 @@ describe.each(CLIENTS)('the pool below guards over $name', ({ make }) => {
   })
   afterAll(() => client.close())
 
-  it('is never used up by several guards: two connections stay spare', async () => {
+  it('is never used up by several guards, because two connections stay spare', async () => {
     const sessions = [await client.open(), await client.open()]
     const open = await Promise.all(
       [...newEvents(MAX - 2)].map((event, index) => sessions[index % 2]!.begun(event)),
@@ -33,7 +33,7 @@ describe.each(CLIENTS)('the pool below guards over $name', ({ make }) => {
     for (const { transaction } of [...open.slice(1), next]) await transaction.rollback()
   })
 
-  it('refuses a concurrency that was chosen and cannot be carried, and lowers a default', async () => {
+  it('refuses a chosen concurrency that is too high for it, and lowers a default', async () => {
     const chosen = client.open({}, { concurrency: MAX - 1, concurrencyChosen: true })
     await expect(chosen).rejects.toBeInstanceOf(ConfigurationError)
     const lines: object[] = []
@@ -43,7 +43,7 @@ describe.each(CLIENTS)('the pool below guards over $name', ({ make }) => {
     expect(lines).toHaveLength(1)
   })
 
-  it("is waited for, when the user's own code holds it, but not for ever", async () => {
+  it("is waited for in bounded time if the user's own code has exhausted it", async () => {
     const session = await client.open()
     const taken = await Promise.all(Array.from({ length: MAX }, () => client.pool.connect()))
     await expect(session.begin(fresh(newEvent()))).rejects.toBeInstanceOf(StoreUnavailableError)
@@ -53,7 +53,7 @@ describe.each(CLIENTS)('the pool below guards over $name', ({ make }) => {
     expect(client.pool.idleCount).toBe(client.pool.totalCount)
   })
 
-  it('gets every connection back from sixteen runs at a time, however they end', async () => {
+  it('gets every connection back from sixteen concurrent runs, however they end', async () => {
     const big = make({ connectionString: url, max: 18 })
     const session = await big.open({}, { concurrency: 16, concurrencyChosen: true })
     const events = newEvents(320)
@@ -79,7 +79,7 @@ describe.each(CLIENTS)('the pool below guards over $name', ({ make }) => {
     await big.close()
   })
 
-  /** Commits, fails, swallows or is revoked, by the event's own id. */
+  /** Commits, fails, swallows an error or is revoked, depending on the event's id. */
   async function run(session: TestSession, event: ReturnType<typeof newEvent>): Promise<boolean> {
     const begun = await session.begin({ ...fresh(event), waitMs: 5_000 })
     if (begun.kind !== 'open') return false

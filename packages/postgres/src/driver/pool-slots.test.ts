@@ -5,14 +5,14 @@ import { gateOf, SPARE_CONNECTIONS } from './pool-slots.ts'
 const SOON = { runtime: systemRuntime, limitMs: 5 }
 const LATER = { runtime: systemRuntime, limitMs: 60_000 }
 
-describe('the gate of a pool', () => {
-  it('is the same for all guards on it', () => {
+describe('the slots of a pool', () => {
+  it('are the same for all guards on it', () => {
     const pool = {}
     expect(gateOf(pool, 10)).toBe(gateOf(pool, 10))
     expect(gateOf({}, 10)).not.toBe(gateOf(pool, 10))
   })
 
-  it('keeps connections spare for short statements', async () => {
+  it('keep connections spare for short statements', async () => {
     const { business, spare } = gateOf({}, 3)
     await business.acquire(SOON)
     await expect(business.acquire(SOON)).rejects.toBeInstanceOf(StoreUnavailableError)
@@ -20,7 +20,7 @@ describe('the gate of a pool', () => {
     await expect(spare.acquire(SOON)).rejects.toBeInstanceOf(StoreUnavailableError)
   })
 
-  it('says what to do when no slot becomes free in time', async () => {
+  it('give an error that says what to do if none becomes free in time', async () => {
     const { business } = gateOf({}, 4)
     for (let count = 0; count < 2; count += 1) await business.acquire(SOON)
     await expect(business.acquire(SOON)).rejects.toThrow(
@@ -28,7 +28,7 @@ describe('the gate of a pool', () => {
     )
   })
 
-  it('serves runs that are already counted first', async () => {
+  it('go first to runs that are already counted', async () => {
     const { business } = gateOf({}, 3)
     const order: string[] = []
     const held = await business.acquire(SOON)
@@ -45,7 +45,7 @@ describe('the gate of a pool', () => {
     expect(order).toEqual(['counted', 'fresh'])
   })
 
-  it('lets one connection serve both, and limits nothing if the size is not known', async () => {
+  it('allow one connection to serve both kinds, and are unlimited if the size is unknown', async () => {
     const single = gateOf({}, 1)
     await single.business.acquire(SOON)
     await single.spare.acquire(SOON)

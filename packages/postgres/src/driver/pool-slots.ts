@@ -8,7 +8,7 @@ export interface SlotRequest {
   readonly runtime: Runtime
   /** Longest wait. */
   readonly limitMs: number
-  /** Before earlier requests: for runs that are already counted, because nothing may wait after a count. */
+  /** Served before earlier requests: for runs that are already counted, because they must start soon. */
   readonly first?: boolean | undefined
 }
 
@@ -20,7 +20,7 @@ export interface Slots {
   acquire(request: SlotRequest): Promise<Release>
 }
 
-/** Who may use the connections of one pool; all guards on the pool share it. */
+/** The slots for the connections of one pool; all guards on the pool share them. */
 export interface PoolGate {
   readonly business: Slots
   readonly spare: Slots

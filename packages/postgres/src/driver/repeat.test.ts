@@ -2,7 +2,7 @@ import { StoreUnavailableError, systemRuntime } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { repeated } from './repeat.ts'
 
-/** Notes the pauses and does not wait for them. */
+/** Records the pauses without waiting for them. */
 function setUp(states: readonly (string | undefined)[], random = 0.5) {
   const pauses: number[] = []
   const runtime = {
@@ -23,14 +23,14 @@ function setUp(states: readonly (string | undefined)[], random = 0.5) {
   return { answer, pauses, runs: () => runs }
 }
 
-test('a transaction that lost against others runs again, with pauses that grow', async () => {
+test('a transaction that lost a race is repeated after growing pauses', async () => {
   const { answer, pauses, runs } = setUp(['40001', '40P01', '40001', undefined])
   expect(await answer).toBe('done')
   expect(runs()).toBe(4)
   expect(pauses).toEqual([10, 15, 25])
 })
 
-test('two that lost together do not come back together', async () => {
+test('two transactions that lost together pause for different times', async () => {
   const pausesAt = async (random: number) => {
     const { answer, pauses } = setUp(['40P01', undefined], random)
     await answer
@@ -39,13 +39,13 @@ test('two that lost together do not come back together', async () => {
   expect(await pausesAt(0)).not.toEqual(await pausesAt(0.9))
 })
 
-test('one that always loses ends with its error', async () => {
+test('a transaction that always loses is rejected with its error', async () => {
   const { answer, runs } = setUp(['40001'])
   await expect(answer).rejects.toMatchObject({ cause: { code: '40001' } })
   expect(runs()).toBe(6)
 })
 
-test.each(['57P01', '23505', '55P03'])('%s is not repeated', async (state) => {
+test.each(['57P01', '23505', '55P03'])('SQLSTATE %s is not repeated', async (state) => {
   const { answer, runs } = setUp([state])
   await expect(answer).rejects.toMatchObject({ cause: { code: state } })
   expect(runs()).toBe(1)

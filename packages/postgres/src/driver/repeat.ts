@@ -2,13 +2,15 @@ import type { Runtime } from '@onceward/core'
 import { pauseMs } from '@onceward/core/adapter'
 import { diagnose } from '../errors.ts'
 
-/** Runs of a short transaction. Each rival that it loses against has made progress, so a few are enough. */
+/**
+ * Most runs of a short transaction. Each lost race means that another one made progress, so a few are enough.
+ */
 const MOST_RUNS = 6
 const PAUSES = { baseMs: 10, maxMs: 200 }
 
 /**
- * Runs a transaction again that lost against a concurrent one (`serialization_failure`, `deadlock_detected`): that is no
- * failure of the store. After the last run the error is thrown.
+ * Runs a transaction again that lost against a concurrent one (`serialization_failure`, `deadlock_detected`), which is
+ * not a failure of the store. After the last run the error is thrown.
  */
 export async function repeated<Result>(
   runtime: Runtime,

@@ -15,13 +15,13 @@ describe('literal', () => {
 })
 
 describe('inline', () => {
-  it('puts values in the place of parameters, whatever they look like', () => {
+  it('replaces parameters by literals, whatever the values look like', () => {
     expect(inline('select $2, $1::text, $10', ['$2', "a'$1", ...Array(7), 'ten'])).toBe(
       "select 'a''$1', '$2'::text, 'ten'",
     )
   })
 
-  it('leaves names and strings of the statement alone', () => {
+  it('does not change quoted names and strings of the statement', () => {
     expect(inline(`select '$1' from "a$1""b".t where x = $1`, ['v'])).toBe(
       `select '$1' from "a$1""b".t where x = 'v'`,
     )

@@ -42,7 +42,7 @@ async function charges(): Promise<readonly string[]> {
   return rows.map(({ order_id }) => order_id)
 }
 
-it('a replayed event is run by a guard itself, and no broker brings anything', async () => {
+it("a replayed event is run by the guard's poller, without a delivery of the broker", async () => {
   expect(await guard.process(delivery('o-1'))).toMatchObject({
     kind: 'dead-letter',
     reason: 'fatal',
@@ -60,7 +60,7 @@ it('a replayed event is run by a guard itself, and no broker brings anything', a
   expect(await all(inbox.deadLetters.list())).toEqual([])
 })
 
-it('a replay racing with copies from the broker has one effect', async () => {
+it('a replay in a race with copies from the broker has one effect', async () => {
   const ids = ['o-1', 'o-2', 'o-3', 'o-4']
   for (const id of ids) await guard.process(delivery(id))
   isFixed = true
@@ -79,7 +79,7 @@ it('a replay racing with copies from the broker has one effect', async () => {
   expect(await charges()).toEqual(ids)
 })
 
-it('a replayed event that dies again is published by the guard that has a publisher for its source', async () => {
+it('a replayed event that dies again is published by the guard with the publisher of its source', async () => {
   const published: string[] = []
   const source = { broker: 'sqs', queue: 'orders' }
   const port = portOf(guard)
@@ -97,11 +97,11 @@ it('a replayed event that dies again is published by the guard that has a publis
   expect(await charges()).toEqual([])
 })
 
-it('a refused message is identified anew when it is replayed', async () => {
+it('a refused message gets its key anew when it is replayed', async () => {
   const nameless = { ...delivery('o-1'), headers: {} }
   expect(await guard.process(nameless)).toMatchObject({ reason: 'missing-event-key' })
   await guard.close()
-  // The code that reads the key from where it is.
+  // The corrected code, which finds the key.
   guard = createGuard(
     {
       consumer: 'billing',

@@ -15,7 +15,7 @@ beforeEach(async () => {
 })
 afterEach(() => inbox[Symbol.asyncDispose]())
 
-/** A poller has run a replayed one, which was refused again: it is published once more. */
+/** A refused message that was replayed, run by a poller and refused again, so that it is published once more. */
 async function refusedAgain(): Promise<DeadLetterRef> {
   const [ref] = await inbox.session.refuse([REFUSAL])
   if (ref === undefined) throw new Error('refuse() gave no answer')
@@ -27,7 +27,7 @@ async function refusedAgain(): Promise<DeadLetterRef> {
 }
 
 describe('a refused message', () => {
-  it('that is being published is published by nobody else, and nobody waits for it', async () => {
+  it('is published by one process at a time, and no other waits', async () => {
     const { session } = inbox
     const ref = await refusedAgain()
     const gate = Promise.withResolvers<void>()
@@ -45,7 +45,7 @@ describe('a refused message', () => {
   })
 
   // Red when an operator decides before the row is locked: each of two would have replayed it.
-  it('is replayed by one of those who try at the same time', async () => {
+  it('is replayed by only one of two operators at the same time', async () => {
     const { deadLetters, pool, session } = inbox
     await session.refuse([REFUSAL])
     const other = await pool.connect()
@@ -58,7 +58,7 @@ describe('a refused message', () => {
     expect(done).toHaveLength(1)
   })
 
-  it('that is refused again after a replay is offered to be published, at once and then ever later', async () => {
+  it('is offered for publishing at once and after growing pauses, if it is refused again after a replay', async () => {
     const { pass, session } = inbox
     const ref = await refusedAgain()
     expect(await session.due(10)).toMatchObject([{ ref, what: 'publish' }])

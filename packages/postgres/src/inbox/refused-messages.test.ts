@@ -5,7 +5,7 @@ import { refusedId } from './refused-messages.ts'
 const delivery = newDelivery({ headers: { b: '2', a: '1' }, messageId: 'm' })
 
 describe('the id of a refused message', () => {
-  it('is the same for every delivery of it', () => {
+  it('is the same for every delivery of the message', () => {
     const again = {
       ...delivery,
       headers: { a: '1', b: '2', 'x-death': 'counted', 'x-delivery-count': '2' },
@@ -17,7 +17,7 @@ describe('the id of a refused message', () => {
     expect(refusedId(1, again)).toBe(refusedId(1, delivery))
   })
 
-  it('is another one for any other message, place or consumer', () => {
+  it('differs between messages, places and consumers', () => {
     const source = delivery.source
     const others = [
       refusedId(1, delivery),

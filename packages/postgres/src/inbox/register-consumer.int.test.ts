@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => inbox[Symbol.asyncDispose]())
 
 describe('guards of one consumer', () => {
-  it('keep the longer dedup window while the guard that wants it is there', async () => {
+  it('keep the longer dedup window as long as the guard that wants it exists', async () => {
     const told: object[] = []
     const logger = { ...silent, warn: (fields: object): void => void told.push(fields) }
     const stored = async (): Promise<number> => {
@@ -29,7 +29,7 @@ describe('guards of one consumer', () => {
     await open(9_000_000)
     expect(await stored()).toBe(9_000_000)
     await inbox.pass(2_000_000)
-    // Another's registration does not say that the guard with the longer window is there.
+    // The registration of another guard does not keep the longer window alive.
     await open(3_600_000)
     expect(await stored()).toBe(9_000_000)
     await inbox.pass(1_600_001)
@@ -38,7 +38,7 @@ describe('guards of one consumer', () => {
     expect(told).toHaveLength(2)
   })
 
-  it('take one value of the identity, however often and however many at once they start', async () => {
+  it('use one id of the identity column, however often and in parallel they start', async () => {
     const consumer = 'restarted'
     const ids = async (): Promise<readonly number[]> => {
       const { rows } = await inbox.pool.query(
@@ -54,7 +54,7 @@ describe('guards of one consumer', () => {
     expect(next).toBe(burnt.rows[0].last_value + 1)
   })
 
-  it('are refused a concurrency that the pool cannot carry, or get less', async () => {
+  it('get an error for a chosen concurrency that the pool cannot carry, and a lower default', async () => {
     const { pool } = inbox
     await expect(inbox.open({ concurrency: 9, concurrencyChosen: true })).rejects.toThrow(
       /at least 11 connections .* got 10/,
@@ -64,8 +64,8 @@ describe('guards of one consumer', () => {
     expect((await inbox.open({ concurrency: 8, concurrencyChosen: true })).concurrency).toBe(8)
   })
 
-  // Red when a guard is heard of only when it opens: another would sweep what its brokers still bring back.
-  it('keep it as long as that guard polls, which writes once in ten minutes', async () => {
+  // Red when a guard registers only when it opens: another would sweep events that its broker can still redeliver.
+  it('keep the window of a guard that polls, which writes once in ten minutes', async () => {
     let passedMs = 0
     const runtime = { ...systemRuntime, monotonic: () => systemRuntime.monotonic() + passedMs }
     const polling = await inbox.open({ consumer: 'lasting', dedupWindowMs: 7_200_000, runtime })

@@ -1,7 +1,7 @@
 import { ConfigurationError, type ConsumerRegistration } from '@onceward/core'
 import type { Driver } from '../driver/driver.ts'
 import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
-import { one } from '../driver/rows.ts'
+import { answers } from '../driver/rows.ts'
 import type { Statements } from '../statements/index.ts'
 import type { Registered } from '../statements/registration.ts'
 import { checkSchema } from './schema-version.ts'
@@ -33,13 +33,17 @@ export async function open(
   return { registration, statements, consumerId: registered.id, concurrency, secret }
 }
 
-export function register(
+export async function register(
   driver: Pick<OpenDriver, 'query'>,
   statements: Statements,
   { consumer, dedupWindowMs, fingerprintRule }: ConsumerRegistration,
 ): Promise<Registered> {
   const values = [consumer, String(dedupWindowMs), String(fingerprintRule)]
-  return one<Registered>(driver, statements.register, values)
+  const [registered] = answers<Registered>(await driver.query(statements.register, values))
+  if (registered !== undefined) return registered
+  throw new ConfigurationError(
+    `The consumer ${consumer} belongs to another login in ${statements.schema}.consumers: use that login, or change \`owner\` there (docs/least-privilege.sql).`,
+  )
 }
 
 /** Guards of one consumer with different options keep running: fingerprints of different rules never conflict. */

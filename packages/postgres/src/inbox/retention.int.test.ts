@@ -16,7 +16,7 @@ beforeEach(async () => {
 })
 afterEach(() => inbox[Symbol.asyncDispose]())
 
-/** Rows of the consumer `billing`, that old. */
+/** Inserts rows of the consumer `billing` with that age. */
 async function insertDone(rows: number, ageMs: number): Promise<void> {
   await inbox.pool.query(
     `insert into onceward.processed_events (event_id, fingerprint, consumer_id, processed_at)
@@ -42,7 +42,7 @@ async function sweepAll(): Promise<{ readonly steps: number; readonly deleted: n
 }
 
 describe('the sweep', () => {
-  it('walks the heap in steps of 128 pages, from where the last step ended', async () => {
+  it('goes through the table in steps of 128 pages, and continues where the last step ended', async () => {
     await insertDone(40_000, 2 * 3_600_000)
     const { rows } = await inbox.pool.query(
       "select pg_relation_size('onceward.processed_events')::int / 8192 as pages",
@@ -62,7 +62,7 @@ describe('the sweep', () => {
   })
 
   // Red with one window for all consumers.
-  it('trap T23: asks each consumer for its own window, and takes results along', async () => {
+  it('trap T23: uses the window of each consumer, and deletes results too', async () => {
     const { open, pass, session, steps } = inbox
     const long = await open({ consumer: 'archive', dedupWindowMs: 10 * DAY_MS })
     const [mine, theirs] = [newEvent(), newEvent()]
@@ -79,7 +79,7 @@ describe('the sweep', () => {
     expect(await count('event_results')).toBe(1)
   })
 
-  it('counts the window of a recovered event from its effect, not from its first trouble', async () => {
+  it('counts the window of a recovered event from its effect, not from its first failure', async () => {
     const { pass, steps } = inbox
     const event = newEvent()
     await steps.suspect(event)
@@ -90,7 +90,7 @@ describe('the sweep', () => {
     expect(await steps.known(event)).toMatchObject({ kind: 'done' })
   })
 
-  it('is one at a time', async () => {
+  it('runs in one process at a time', async () => {
     const client = await inbox.pool.connect()
     await client.query('begin')
     await client.query(
@@ -104,7 +104,7 @@ describe('the sweep', () => {
   })
 
   // Red when the sweep locks the table, or walks it in one transaction.
-  it('trap T24: holds up no claim, neither of new events nor of those it deletes', async () => {
+  it('trap T24: blocks no claim, neither of new events nor of those it deletes', async () => {
     await insertDone(20_000, 2 * 3_600_000)
     const { pool, session } = inbox
     // The sweep's own statements, with its transaction kept open for the claims to run into.
@@ -121,7 +121,7 @@ describe('the sweep', () => {
       if (begun.kind === 'open')
         await begun.transaction.commit({ results: new Map(), recovered: [] })
     }
-    // One that is being deleted is past its window: it waits for the short step at most, and is then new.
+    // An event that is being deleted is past its window: its claim waits for the short step, and then it is new.
     const swept = newEvent({ id: rows[0].id })
     expect(await session.begin(fresh(swept))).toEqual({ kind: 'held' })
     await sweeper.query('commit')
@@ -132,7 +132,7 @@ describe('the sweep', () => {
     expect(deadline.aborted).toBe(false)
   })
 
-  it('locks no more than rows', async () => {
+  it('locks only rows', async () => {
     await insertDone(1_000, 2 * 3_600_000)
     const { pool } = inbox
     const client = await pool.connect()
@@ -149,8 +149,8 @@ describe('the sweep', () => {
   })
 })
 
-describe('what is not done', () => {
-  it('stays for thirty days: dead letters, refused messages, events no broker brings any more', async () => {
+describe('an unfinished event or dead letter', () => {
+  it('is kept for thirty days', async () => {
     const { deadLetters, pass, session, steps } = inbox
     const dead = newEvent()
     await steps.buried(dead)
@@ -171,7 +171,7 @@ describe('what is not done', () => {
   })
 
   // Red when the row goes with its dead letter after 30 days: a late copy would run the event again.
-  it('trap T25: an event stays dead as long as its consumer remembers, even if its dead letter is old', async () => {
+  it('trap T25: stays dead as long as its consumer remembers, even if its dead letter is old', async () => {
     await using other = await testInbox({ dedupWindowMs: 60 * DAY_MS })
     const event = newEvent()
     await other.steps.buried(event)
@@ -185,7 +185,7 @@ describe('what is not done', () => {
   })
 
   // Red when it waits for the lock, or deletes by what it read before: the run would have no row to claim.
-  it('stays while somebody is at it, and holds up nobody', async () => {
+  it('is kept while another transaction uses it, and the sweep does not wait', async () => {
     const { pass, pool, session, steps } = inbox
     const [busy, old] = [await steps.suspect(newEvent()), await steps.suspect(newEvent())]
     const again = await steps.suspect(newEvent())
@@ -205,7 +205,7 @@ describe('what is not done', () => {
     expect(known.map(({ kind }) => kind)).toEqual(['running', 'running', 'absent'])
   })
 
-  it('stays while it is parked: nothing else has it', async () => {
+  it('is kept while it is parked, because no broker has it any more', async () => {
     const { deadLetters, pass, session, steps } = inbox
     const event = newEvent()
     await steps.buried(event)
@@ -232,7 +232,7 @@ describe.skipIf(skipped('pgbouncer'))('behind PgBouncer in transaction mode', ()
       const session = await pgInbox(pool).open(
         registration(systemRuntime, { concurrency: 2, concurrencyChosen: true }),
       )
-      // Red with a session lock: the second sweeper would find it on a connection nobody holds.
+      // Red with a session lock: the second sweeper would find the lock on a connection that no client holds.
       expect(await session.sweep()).toEqual({ deleted: 0, finished: true })
       const event = newEvent()
       expect(await session.suspect([event], 100)).toMatchObject({ kind: 'answered' })

@@ -80,17 +80,75 @@ create table :"schema".consumers (
   name text not null unique,
   dedup_window_ms bigint not null,
   fingerprint_rule smallint not null,
-  seen_at timestamptz not null default now() -- when a guard with this window last registered
+  seen_at timestamptz not null default now(), -- when a guard with this window last registered
+  owner name not null default session_user   -- the login that registered it first, for docs/least-privilege.sql
 );
+
+-- The consumers of this session's login and of the roles it belongs to. The row-level security of docs/least-privilege.sql
+-- asks it, and nothing else does.
+create function :"schema".my_consumers() returns integer[]
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  as $$
+    select coalesce(array_agg(id), '{}') from :"schema".consumers
+    where pg_has_role(session_user, to_regrole(quote_ident(owner)), 'member')
+  $$;
+
+revoke execute on function :"schema".my_consumers() from public;
 
 create table :"schema".settings (
   only_row boolean primary key default true check (only_row),
   secret bytea not null,                     -- for hashed keys in logs and metrics
+  epoch uuid not null default gen_random_uuid(), -- of the history of commits, see forget_history
   sweep_cursor bigint not null default 0     -- next page of processed_events to sweep
 );
 
 insert into :"schema".settings (secret)
 values (sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
+
+-- Redis answers "duplicate" for up to two hours without asking this database. The epoch is part of the name under which
+-- it remembers (design.md §7), so a new epoch makes it forget. Operators call this after every restore of data. The epoch
+-- is random: a number that is counted up would come back with the settings of an old dump.
+create function :"schema".forget_history() returns void
+  language sql security definer set search_path = pg_catalog, pg_temp
+  as $$ update :"schema".settings set epoch = gen_random_uuid() $$;
+
+-- By hand, deleting rows or changing their state needs no call. The sweep names itself: it deletes only rows that are
+-- older than every mark in Redis. Inserts fire none of these triggers, so the clean path pays nothing for them.
+create function :"schema".forget_removed() returns trigger
+  language plpgsql security definer set search_path = pg_catalog, pg_temp
+  as $$ begin
+    if exists (select from removed where state = 'd') then perform :"schema".forget_history(); end if;
+    return null;
+  end $$;
+
+create trigger forget_removed after delete on :"schema".processed_events
+  referencing old table as removed for each statement
+  when (current_setting('onceward.sweep', true) is distinct from 'on')
+  execute function :"schema".forget_removed();
+
+create function :"schema".forget_changed() returns trigger
+  language plpgsql security definer set search_path = pg_catalog, pg_temp
+  as $$ begin
+    perform :"schema".forget_history();
+    return null;
+  end $$;
+
+create trigger forget_changed after update of state on :"schema".processed_events
+  for each row when (old.state = 'd' and new.state <> 'd')
+  execute function :"schema".forget_changed();
+
+-- The settings of a dump come with an epoch that was in use before.
+create function :"schema".forget_restored() returns trigger
+  language plpgsql set search_path = pg_catalog, pg_temp
+  as $$ begin
+    new.epoch := gen_random_uuid();
+    return new;
+  end $$;
+
+create trigger forget_restored before insert on :"schema".settings
+  for each row execute function :"schema".forget_restored();
+
+revoke execute on function :"schema".forget_history() from public;
 
 -- Actions of operators on dead letters.
 create table :"schema".audit (

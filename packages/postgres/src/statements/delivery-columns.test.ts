@@ -9,7 +9,7 @@ import {
 } from './delivery-columns.ts'
 
 describe('a stored delivery', () => {
-  it('comes back but for what one handing-over says about itself', () => {
+  it('is read as it was, except for the fields of one delivery attempt', () => {
     const delivery = newDelivery({
       contentType: 'text/plain',
       messageId: 'm\0',
@@ -20,7 +20,7 @@ describe('a stored delivery', () => {
     expect(readDelivery(storeDelivery(handed))).toEqual(delivery)
   })
 
-  it('of the largest size is stored whole', () => {
+  it('of the largest size is stored in full', () => {
     const headers = {}
     const stored = storeDelivery(
       newDelivery({ headers, body: new Uint8Array(MAX_STORED_BYTES - 2) }),
@@ -29,7 +29,7 @@ describe('a stored delivery', () => {
     expect(readDelivery(stored).body.byteLength).toBe(MAX_STORED_BYTES - 2)
   })
 
-  it('of a larger size says how much was left out', () => {
+  it('of a larger size contains the number of omitted bytes', () => {
     const stored = storeDelivery(newDelivery({ body: new Uint8Array(MAX_STORED_BYTES) }))
     expect(isOmitted(stored)).toBe(true)
     const { body, headers } = readDelivery(stored)
@@ -37,12 +37,12 @@ describe('a stored delivery', () => {
     expect(headers).toEqual({ [BODY_OMITTED_HEADER]: String(MAX_STORED_BYTES) })
   })
 
-  it('with an empty body is no omitted one', () => {
+  it('with an empty body does not count as omitted', () => {
     const stored = storeDelivery(newDelivery({ body: new Uint8Array(0) }))
     expect(isOmitted(stored)).toBe(false)
   })
 
-  it('with an impossible date has none', () => {
+  it('with an invalid date has no date', () => {
     const stored = storeDelivery(newDelivery({ producedAt: new Date(Number.NaN) }))
     expect(readDelivery(stored).producedAt).toBeUndefined()
   })

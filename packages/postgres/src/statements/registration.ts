@@ -36,13 +36,16 @@ select (select max(version)::text from ${schema}.migrations) as version, encode(
 from ${schema}.settings`,
     // The timeline of the position where it writes now: pg_control_checkpoint() keeps the old one for minutes after a
     // promotion. The start time is part of it, because a crash may lose answered commits (synchronous_commit = off). The
-    // database and the file of the table, because a server has many, and a truncated one has another.
+    // database and the file of the table, because a server has many, and a truncated one has another. The epoch, because
+    // rows can be deleted or restored without any of these.
     readIdentity: `
 select concat_ws('.', (select system_identifier from pg_control_system()),
   left(pg_walfile_name(pg_current_wal_lsn()), 8),
   extract(epoch from pg_postmaster_start_time()),
   (select oid from pg_database where datname = current_database()),
-  pg_relation_filenode('${schema.replaceAll("'", "''")}.processed_events')) as answer`,
+  pg_relation_filenode('${schema.replaceAll("'", "''")}.processed_events'),
+  epoch) as answer
+from ${schema}.settings`,
     // A consumer that is known is updated: an insert takes a value of the identity even where it finds a conflict, and
     // the identity ends after two billion starts.
     register: `

@@ -17,8 +17,9 @@ const kept = `greatest(interval '30 days', c.dedup_window_ms * interval '1 milli
 
 export function retentionStatements(schema: string): RetentionStatements {
   return {
+    // A trigger of processed_events changes the epoch when anything but the sweep deletes done rows.
     trySweepLock: `
-select pg_try_advisory_xact_lock(hashtextextended('onceward.sweep:${schema.replaceAll("'", "''")}', 0))::text as answer`,
+select set_config('onceward.sweep', 'on', true), pg_try_advisory_xact_lock(hashtextextended('onceward.sweep:${schema.replaceAll("'", "''")}', 0))::text as answer`,
 
     readSweepCursor: `
 select json_build_object('page', sweep_cursor, 'pages',

@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import { shown } from '@onceward/core/adapter'
+import { isConnectionString, shown } from '@onceward/core/adapter'
 
 /** The default schema of the tables of onceward. */
 export const DEFAULT_SCHEMA = 'onceward'
@@ -14,7 +14,7 @@ export function quotedSchema(schema: string = DEFAULT_SCHEMA): string {
     throw new ConfigurationError(`Expected \`schema\` to be a name, got ${typeof schema}.`)
   }
   const bytes = Buffer.byteLength(schema)
-  if (bytes < 1 || bytes > 63 || schema.includes('\0')) {
+  if (isConnectionString(schema) || bytes < 1 || bytes > 63 || schema.includes('\0')) {
     throw new ConfigurationError(
       `Expected \`schema\` to be a name of 1 to 63 bytes, got \`${shown(schema)}\` (${bytes} bytes).`,
     )

@@ -20,18 +20,18 @@ const NASTY = [
 ]
 
 describe('escaped text', () => {
-  it.each(NASTY)('comes back as it was: %j', (text) => {
+  it.each(NASTY)('can be turned back into the original: %j', (text) => {
     const escaped = escapeText(text)
     expect(escaped).not.toContain('\0')
     expect(escaped.isWellFormed()).toBe(true)
     expect(unescapeText(escaped)).toBe(text)
   })
 
-  it('reads like the original for ordinary keys', () => {
+  it('is the same as the original for ordinary keys', () => {
     expect(escapeText('orders/2026-01-02#7 é')).toBe('orders/2026-01-02#7 é')
   })
 
-  it('of a key without bounds is bounded', () => {
+  it('has a limited length, even for a key of any length', () => {
     const escaped = escapeLooseKey('é'.repeat(100_000))
     expect(Buffer.byteLength(escaped)).toBeLessThanOrEqual(4_096)
     expect(escaped).toMatch(/^é+$/)
@@ -39,19 +39,19 @@ describe('escaped text', () => {
 })
 
 describe('the text of an error', () => {
-  it('has its name, message, stack and causes', () => {
+  it('contains name, message and causes', () => {
     const error = new TypeError('no such account', { cause: new Error('timeout') })
     expect(toErrorText(error)).toMatch(/^TypeError: no such account\n.*caused by: Error: timeout/s)
   })
 
-  it('holds no NUL and no lone surrogate, and is bounded', () => {
+  it('contains no NUL and no lone surrogate, and has a limited length', () => {
     const text = toErrorText(new Error(`\0 \ud800 ${'é'.repeat(50_000)}`)) ?? ''
     expect(text).not.toContain('\0')
     expect(text.isWellFormed()).toBe(true)
     expect(Buffer.byteLength(text)).toBeLessThanOrEqual(MAX_ERROR_BYTES)
   })
 
-  it('exists for anything that can be thrown', () => {
+  it('exists for any thrown value', () => {
     const circle = new Error('round')
     circle.cause = circle
     const hostile = {

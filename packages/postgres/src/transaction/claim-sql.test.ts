@@ -32,7 +32,7 @@ describe('time settings', () => {
 })
 
 describe('the bounds of a transaction', () => {
-  it('are what is left of the deadline, where the user has none or longer ones', () => {
+  it('are the rest of the deadline, if the user has set none or longer ones', () => {
     const texts = boundTexts(BOUNDS, { ...SETTINGS, statementTimeout: '2min' })
     expect(texts).toEqual([
       'set local lock_timeout = 250',
@@ -41,12 +41,12 @@ describe('the bounds of a transaction', () => {
     ])
   })
 
-  it('stay shorter ones of the user', () => {
+  it('do not replace shorter ones of the user', () => {
     const short = { ...SETTINGS, statementTimeout: '5s', idleTimeout: '1min' }
     expect(boundTexts(BOUNDS, short)).toEqual(['set local lock_timeout = 250'])
   })
 
-  it('come with a durable commit where it is off, and only there', () => {
+  it('include a durable commit if synchronous_commit is off, and only then', () => {
     const durable = (synchronousCommit: string): boolean =>
       boundTexts(BOUNDS, { ...SETTINGS, synchronousCommit }).some((text) =>
         /synchronous/.test(text),
@@ -54,7 +54,7 @@ describe('the bounds of a transaction', () => {
     expect(['off', 'on', 'local', 'remote_write', 'remote_apply'].filter(durable)).toEqual(['off'])
   })
 
-  it('are whole milliseconds that the server takes, never none', () => {
+  it('are whole milliseconds in the range of the server, and never zero', () => {
     const request = fresh(newEvent())
     expect(boundsOf({ ...request, waitMs: 0.2, budgetMs: 0 })).toEqual({ lockMs: 1, budgetMs: 1 })
     expect(boundsOf({ ...request, waitMs: 5.9, budgetMs: 1e12 })).toEqual({
@@ -68,16 +68,16 @@ describe('the bounds of a transaction', () => {
   })
 })
 
-describe('the silence of a claim', () => {
-  it('may last for its waits, one for each row, and ten seconds', () => {
+describe('the allowed silence of a claim', () => {
+  it('is ten seconds plus its waits, one for each row', () => {
     const one = { waitMs: 300, budgetMs: 5 }
     expect(claimSilenceMs({ ...fresh(...newEvents(3)), ...one })).toBe(10_900)
     expect(claimSilenceMs({ claim: { kind: 'none' }, ...one })).toBe(10_000)
   })
 })
 
-describe('the texts of a claim', () => {
-  it('name events in one order, whatever order they come in', () => {
+describe('the SQL of a claim', () => {
+  it('names events in one order, whatever order they come in', () => {
     // Red without sorting: two slices with the same events in another order deadlock.
     const events = newEvents(20)
     const ids = [...events].map(({ id }) => id).sort()
@@ -89,7 +89,7 @@ describe('the texts of a claim', () => {
     expect(lock?.match(/[0-9a-f-]{36}/g)).toEqual(ids)
   })
 
-  it('are none where there is nothing to claim', () => {
+  it('is empty if there is nothing to claim', () => {
     expect(claimTexts({ kind: 'none' }, TARGET)).toEqual([])
   })
 })
@@ -99,23 +99,23 @@ describe('an error of the claim', () => {
   const one = fresh(newEvent()).claim
   const two = fresh(...newEvents(2)).claim
 
-  it('is a held row after a bounded wait or a deadlock', () => {
+  it('means a held row after a bounded wait or a deadlock', () => {
     for (const code of ['55P03', '57014', '40P01']) {
       expect(claimFailure(coded(code), one)).toBe('held')
     }
   })
 
-  it('means under REPEATABLE READ that one event is done, and of several that nobody knows which', () => {
+  it('means under REPEATABLE READ that a single event is done, and that several are held', () => {
     expect(claimFailure(coded('40001'), one)).toBe('none')
     expect(claimFailure(coded('40001'), two)).toBe('held')
   })
 
-  it('is the store’s otherwise', () => {
+  it('is otherwise an error of the store', () => {
     expect(claimFailure(coded('53100'), one)).toBeUndefined()
     expect(claimFailure(new Error('Connection terminated'), one)).toBeUndefined()
   })
 
-  it('cannot come of a long queue after a count', () => {
+  it('is unlikely after a count, because counted runs go first', () => {
     const owner = { event: newEvent(), token: strangeToken(), attempt: 1 }
     const runtime = systemRuntime
     expect(slotRequest(counted(owner), runtime)).toEqual({ runtime, limitMs: 2_000, first: true })

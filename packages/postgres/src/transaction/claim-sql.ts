@@ -45,7 +45,7 @@ export function restoreText({ lockTimeout }: SessionSettings): string {
   return `set local lock_timeout = '${lockTimeout}'`
 }
 
-/** A setting that holds the user's `lock_timeout` while the claim runs. It ends with the transaction. */
+/** A setting that stores the user's `lock_timeout` while the claim runs. It ends with the transaction. */
 const REMEMBERED = 'onceward.lock_timeout'
 
 /**

@@ -44,7 +44,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     }
   }
 
-  it('waits for an event in flight no longer than its bound, and leaves nothing open', async () => {
+  it('waits at most its bound for an event in flight, and leaves nothing open', async () => {
     const event = newEvent()
     const end = await inFlight(event.id)
     const request = { ...fresh(event), waitMs: WAIT_MS }
@@ -54,7 +54,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     await transaction.rollback()
   })
 
-  it('keeps the connections of claims that opened nothing', async () => {
+  it('keeps its connection if it opened no transaction', async () => {
     const [done, busy] = [newEvent(), newEvent()]
     await (await session.begun(done)).transaction.commit(NOTHING)
     const end = await inFlight(busy.id)
@@ -69,7 +69,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     expect(removed).toBe(0)
   })
 
-  it('bounds the wait for every row of several, not only for the first', async () => {
+  it('bounds the wait for each of several rows, not only for the first', async () => {
     // Red when the bound is put back in `returning`, so gone after the first row.
     const [first, second] = newEvents(2).toSorted((a, b) => (a.id < b.id ? -1 : 1))
     const end = await inFlight(second!.id)
@@ -78,7 +78,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     await end()
   })
 
-  it('bounds the wait for a lock on the table too', async () => {
+  it('bounds the wait for a table lock', async () => {
     const other = await pool.connect()
     await other.query('begin; lock table onceward.processed_events in access exclusive mode')
     expect(await session.begin({ ...fresh(newEvent()), waitMs: WAIT_MS })).toEqual({ kind: 'held' })
@@ -86,7 +86,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     other.release()
   })
 
-  it('takes over at once what another transaction rolls back', async () => {
+  it('takes over at once an event whose transaction is rolled back', async () => {
     const event = newEvent()
     const end = await inFlight(event.id)
     const begun = session.opened({ ...fresh(event), waitMs: BUDGET_MS })
@@ -97,7 +97,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     await transaction.rollback()
   })
 
-  it('trap T12: duplicates of a running event wait bounded and do not drain the pool', async () => {
+  it('trap T12: waits in bounded time for a running event, and does not drain the pool', async () => {
     // Red without a bound: twelve claims hold every connection until the owner ends.
     const event = newEvent()
     const { transaction } = await session.begun(event)
@@ -109,7 +109,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     expect(await transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
   })
 
-  it('trap T11: under REPEATABLE READ an event that another has finished is none, and no failure', async () => {
+  it('trap T11: under REPEATABLE READ takes nothing of an event that another has finished, and does not fail', async () => {
     // Red when 40001 of the claim is thrown like any error of the store.
     const strict = await client.open({ isolation: 'repeatable read' })
     const event = newEvent()
@@ -130,7 +130,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     }
   })
 
-  it('names a conflict of two serializable transactions', async () => {
+  it('reports a conflict of two serializable transactions as a serialization failure', async () => {
     const strict = await client.open({ isolation: 'serializable' })
     await pool.query(
       'create table counters (id int primary key, n int); insert into counters values (1, 0), (2, 0)',
@@ -153,7 +153,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
   })
 
   it.each([1, 3])(
-    'bounds the handler by what is left, and gives its lock_timeout back (%i)',
+    'bounds the handler by the rest of the deadline, and restores its lock_timeout (%i)',
     async (count) => {
       const options = '-c lock_timeout=7s -c statement_timeout=3s'
       const bounded = make({ connectionString: url, options, max: 3 })
@@ -177,7 +177,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     ['off', 'on'],
     ['local', 'local'],
     ['on', 'on'],
-  ])('makes a commit durable where synchronous_commit is %s', async (before, inForce) => {
+  ])('makes a commit durable if synchronous_commit is %s', async (before, inForce) => {
     const lax = make({ connectionString: url, options: `-c synchronous_commit=${before}`, max: 3 })
     const guard = await lax.open({}, { concurrency: 1 })
     for (let time = 0; time < 2; time += 1) {
@@ -191,7 +191,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     await lax.close()
   })
 
-  it('opens a transaction without a claim for messages that are not guarded', async () => {
+  it('opens a transaction without a claim for unguarded messages', async () => {
     const begun = await session.begin({
       claim: { kind: 'none' },
       waitMs: WAIT_MS,
@@ -202,7 +202,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
       expect(await begun.transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
   })
 
-  it('says what to do when the tables are missing or the role may not use them', async () => {
+  it('gives an error that says what to do if tables or rights are missing', async () => {
     await pool.query('create role clerk login; create schema other')
     const clerk = new URL(url)
     clerk.username = 'clerk'
@@ -214,7 +214,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     await pool.query('drop role clerk')
   })
 
-  it('is a failure of the store when the server is not there', async () => {
+  it('gives StoreUnavailableError if there is no server', async () => {
     const gone = make({ connectionString: 'postgres://nobody@127.0.0.1:1/none', max: 3 })
     await expect(gone.open({}, { concurrency: 1 })).rejects.toBeInstanceOf(StoreUnavailableError)
     await gone.close()

@@ -65,7 +65,7 @@ export function claimFailure(error: unknown, claim: BeginClaim): 'held' | 'none'
 const NOTHING_OPEN = { kind: 'none' } as const
 const HELD = { kind: 'held' } as const
 
-/** Starts a rollback without waiting for it, and answers that no transaction is open. */
+/** Starts a rollback without waiting for it, and returns that no transaction is open. */
 export function nothingOpen<Tx>(
   held: HeldConnection<Tx>,
   kind: 'held' | 'none',

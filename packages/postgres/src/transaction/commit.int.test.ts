@@ -62,7 +62,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     return tables.filter((_, index) => found[index])
   }
 
-  it('commits the effect, the row and the result together, and the trouble of the event is over', async () => {
+  it("commits effect, row and result together, and deletes the event's failure record", async () => {
     const event = newEvent()
     const events = [await session.counted(event)]
     const { transaction } = await session.opened({
@@ -96,8 +96,8 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     expect(await left(event)).toEqual(['onceward.processed_events', 'onceward.failed_events'])
   })
 
-  it('trap T10: after a swallowed failure of a statement nothing is committed, and it says so', async () => {
-    // Red when neither the state of the transaction is asked for nor COMMIT's own word is read: PostgreSQL answers it
+  it('trap T10: commits nothing after a swallowed failure of a statement, and reports that', async () => {
+    // Red when neither the transaction's state nor the command tag of COMMIT is checked: PostgreSQL answers COMMIT
     // with ROLLBACK and no error.
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
@@ -109,7 +109,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     expect(await left(event)).toEqual([])
   })
 
-  it('goes on after a failure that a savepoint took back', async () => {
+  it('continues after a failure that a savepoint rolled back', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     await run('savepoint before')
@@ -121,7 +121,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     expect(await left(event)).toEqual(['charges', 'onceward.processed_events'])
   })
 
-  it('an error answered to COMMIT is a failure like any other', async () => {
+  it('an error in reply to COMMIT is an ordinary failure', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     await run('insert into approvals values ($1, $1)', [event.id])
@@ -132,7 +132,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     expect(await left(event)).toEqual(['onceward.processed_events', 'onceward.failed_events'])
   })
 
-  it('an error of what travels with COMMIT rolls everything back', async () => {
+  it('an error of a statement sent with COMMIT rolls everything back', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     await run(CHARGE, [event.id])
@@ -142,7 +142,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     expect(await left(event)).toEqual([])
   })
 
-  it('a reply to COMMIT that is lost makes the outcome unknown; the row tells', async () => {
+  it('a lost reply to COMMIT makes the outcome unknown, and the row is there', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     await run(CHARGE, [event.id])
@@ -153,7 +153,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     expect(await session.begin(fresh(event))).toMatchObject({ kind: 'none' })
   })
 
-  it('a COMMIT that never arrives is unknown as well; the missing row tells', async () => {
+  it('a COMMIT that never arrives makes the outcome unknown, and the row is missing', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     await run(CHARGE, [event.id])
@@ -161,7 +161,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
       direction === 'up' && chunk.includes('commit\0') ? 'cut' : 'pass'
     expectUnknown(await transaction.commit(NOTHING))
     expect(await left(event)).toEqual([])
-    // The server may still be noticing that the connection is gone.
+    // The server may not have noticed yet that the connection is closed.
     const again = await until(async () => {
       const begun = await session.begin(fresh(event))
       return begun.kind === 'open' && begun
@@ -169,7 +169,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     await again.transaction.rollback()
   })
 
-  it('silence after COMMIT counts as a lost connection, and never as a verdict', async () => {
+  it('silence after COMMIT counts as a lost connection, never as a verdict', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     await run(CHARGE, [event.id])
@@ -184,7 +184,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
   it.each([
     ['is not answered', 'drop'],
     ['does not arrive', 'cut'],
-  ] as const)('a claim whose ROLLBACK %s gives its connection up', async (_, fate) => {
+  ] as const)('a claim whose ROLLBACK %s discards its connection', async (_, fate) => {
     const event = newEvent()
     const owner = await session.begun(event)
     link.onData = (direction, chunk, connection) => {
@@ -200,7 +200,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     await owner.transaction.rollback()
   })
 
-  it('once COMMIT is sent, a revocation decides nothing', async () => {
+  it('a revocation after COMMIT was sent changes nothing', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     await run(CHARGE, [event.id])
@@ -221,7 +221,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     expect(await transaction.rollbackAndFail([failure])).toEqual(['recorded'])
   })
 
-  it('a backend that is shut down during a statement is a failure of the store', async () => {
+  it('a backend that is shut down during a statement gives a failure of the store', async () => {
     const { transaction, run } = await session.begun(newEvent())
     const [backend] = await run('select pg_backend_pid() as pid')
     const sleeping = run('select pg_sleep(60)').catch((error: unknown) => error)
@@ -232,7 +232,7 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     expect(await next.transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
   })
 
-  it('a commit that no standby has confirmed is not one to acknowledge', async () => {
+  it('a commit that no standby has confirmed is not acknowledged', async () => {
     const settings = { synchronous_standby_names: 'nobody' }
     await using server = await postgres({ native: true, settings })
     const connectionString = server.connection.url
@@ -243,7 +243,8 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make }) => {
     const { transaction, run } = await guard.begun(event)
     await run('set local synchronous_commit = on')
     const committing = transaction.commit(NOTHING)
-    // An administrator gives the wait for the standby up: committed here, a warning says the rest.
+    // An administrator cancels the wait for the standby: the transaction is committed here, and a warning says that it
+    // is not replicated.
     await until(async () => {
       const { rows } = await lonely.pool.query(
         "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'",

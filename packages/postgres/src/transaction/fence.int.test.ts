@@ -43,7 +43,7 @@ const verdicts = {
     inbox.session.release([{ event, token, as: 'given-back' }]),
 }
 
-describe('a verdict that waits for the row while a successor counts', () => {
+describe('a verdict that waits for its row while a successor counts the event', () => {
   // Red when the token is read from the snapshot that the statement began with: the state is still r.
 
   it.each(Object.entries(verdicts))('is lost: %s', async (_, verdict) => {
@@ -57,7 +57,7 @@ describe('a verdict that waits for the row while a successor counts', () => {
     expect(await steps.known(old.event)).toMatchObject({ kind: 'running', attempt: 2 })
   })
 
-  it('is lost: the claim of its business transaction', async () => {
+  it('is lost: the claim of the business transaction', async () => {
     const { pool, session, steps } = inbox
     const old = await steps.suspect(newEvent())
     const successor = await countingSuccessor(old)
@@ -68,9 +68,9 @@ describe('a verdict that waits for the row while a successor counts', () => {
   })
 })
 
-describe('a verdict whose row stays held', () => {
-  // Red when it locks the details of the event first: it and a count, which goes the other way, would deadlock.
-  it.each(Object.entries(verdicts))('holds nothing else meanwhile: %s', async (_, verdict) => {
+describe('a verdict whose row is locked by another transaction', () => {
+  // Red when the verdict locks the failure record first: a count locks in the other order, so they deadlock.
+  it.each(Object.entries(verdicts))('locks nothing else meanwhile: %s', async (_, verdict) => {
     const { pool, steps } = inbox
     const mine = await steps.suspect(newEvent())
     const { id } = mine.event
@@ -86,8 +86,8 @@ describe('a verdict whose row stays held', () => {
     expect(free).toMatchObject({ rowCount: 1 })
   })
 
-  // Red when it locks its events in the order it finds them: two that share some would deadlock.
-  it('holds none of those that come after it in the order of ids', async () => {
+  // Red when a verdict locks its events in the order it finds them: two statements that share some would deadlock.
+  it('locks no later events in the order of ids', async () => {
     const { pool, session, steps } = inbox
     const owned = []
     for (const event of newEvents(20)) owned.push(await steps.suspect(event))
@@ -104,7 +104,7 @@ describe('a verdict whose row stays held', () => {
     expect(free).toMatchObject({ rowCount: rest.length })
   })
 
-  it('is lost alone: its neighbours in the statement are recorded', async () => {
+  it('is the only one that is lost: other verdicts of its statement are recorded', async () => {
     const { pool, session, steps } = inbox
     const [held, other] = [await steps.suspect(newEvent()), await steps.suspect(newEvent())]
     const successor = await countingSuccessor(held)
@@ -117,8 +117,8 @@ describe('a verdict whose row stays held', () => {
 })
 
 describe('burials of large deliveries', () => {
-  // Red when all go into one statement, whatever they weigh together.
-  it('are recorded part by part', async () => {
+  // Red when all go into one statement, whatever their total size.
+  it('are recorded in several statements', async () => {
     const { pool, session, steps } = inbox
     const events = newEvents(3).map((event) => {
       const delivery = { ...event.delivery, body: new Uint8Array(3 * 1024 * 1024) }
@@ -137,14 +137,14 @@ describe('burials of large deliveries', () => {
   })
 })
 
-describe('what PostgreSQL refuses', () => {
-  // Red when any error is taken for a row that another holds: nobody would hear that nothing was recorded.
-  it('of a suspect is an error, and no held row', async () => {
+describe('an error of PostgreSQL', () => {
+  // Red when any error counts as a held row: the caller would not learn that nothing was recorded.
+  it('for a suspect is thrown, and not reported as a held row', async () => {
     const event = newEvent({ fingerprint: (1n << 70n) as Fingerprint })
     await expect(inbox.session.suspect([event], 1_000)).rejects.toThrow(/out of range/)
   })
 
-  it('of a verdict is an error, and not a lost one', async () => {
+  it('for a verdict is thrown, and not reported as lost', async () => {
     const { session, steps } = inbox
     const mine = await steps.suspect(newEvent())
     const impossible = { ...mine, error: 'x', delayMs: Number.NaN }
@@ -154,7 +154,7 @@ describe('what PostgreSQL refuses', () => {
 })
 
 describe('statements over many events', () => {
-  it('take their locks in one order, so that two of them never deadlock', async () => {
+  it('lock rows in one order, so that two of them never deadlock', async () => {
     const { pool, session, steps } = inbox
     const events = newEvents(60).toSorted((a, b) => (a.id < b.id ? -1 : 1))
     const backwards = events.toReversed()
@@ -179,7 +179,7 @@ describe('statements over many events', () => {
     expect(recorded).toHaveLength(events.length)
   })
 
-  it('insert in one order too, so that verdicts of clean runs never deadlock', async () => {
+  it('insert rows in one order too, so that verdicts of clean runs never deadlock', async () => {
     const { pool, session, steps } = inbox
     const events = newEvents(60).toSorted((a, b) => (a.id < b.id ? -1 : 1))
     const failures = events.map((event) => ({ event, attempt: 1, error: 'x', delayMs: 0 }))
@@ -188,16 +188,16 @@ describe('statements over many events', () => {
     await until(async () => (await lockWaiters(pool)) === 2)
     await middle.rollback()
     const answers = (await Promise.all(failing)).flat()
-    // On a machine that stands still for two seconds the held one is lost to both.
+    // If the machine stalls for two seconds, both statements lose the locked event.
     const recorded = answers.filter((answer) => answer === 'recorded').length
     expect([events.length, events.length - 1]).toContain(recorded)
   })
 
-  it('bound their wait for one row by its part of the whole', async () => {
+  it('wait for one row only for its share of the total', async () => {
     const { session, steps } = inbox
     const event = newEvent()
     const transaction = await steps.begin(fresh(event))
-    // The whole is more than a statement may take.
+    // The total is longer than the limit of a statement.
     const waitMs = 20_000
     expect(await session.suspect([...newEvents(49), event], waitMs)).toEqual({ kind: 'held' })
     await transaction.rollback()
@@ -206,7 +206,7 @@ describe('statements over many events', () => {
 
 // Red when the mark of an event counts as its end, or is believed for as long as the dedup window.
 describe('trap T4: a process that dies', () => {
-  it('inside the transaction leaves the event to the next one at once', async () => {
+  it('inside the transaction leaves its event to the next process at once', async () => {
     const { pool, steps } = inbox
     const event = newEvent()
     const begun = await steps.begin(fresh(event))
@@ -227,8 +227,8 @@ describe('trap T4: a process that dies', () => {
   })
 })
 
-describe('a row that was left behind for an event without a state', () => {
-  // Red when it is taken for the event's: it would run alone for nothing, or be buried for runs of long ago.
+describe('an old failure record of an event without a state', () => {
+  // Red when the old record counts for the event: it would run alone without need, or be buried for old runs.
   const beginnings = {
     suspect: (event: IdentifiedEvent) => inbox.session.suspect([event], 1_000),
     fail: (event: IdentifiedEvent) =>
@@ -237,7 +237,7 @@ describe('a row that was left behind for an event without a state', () => {
       inbox.session.bury([{ event, attempt: 1, error: 'x', reason: 'fatal' }]),
   }
 
-  it.each(Object.entries(beginnings))('says nothing about the new one: %s', async (_, begin) => {
+  it.each(Object.entries(beginnings))('does not affect the new one: %s', async (_, begin) => {
     const { pool } = inbox
     const event = newEvent()
     await pool.query(
@@ -257,7 +257,7 @@ describe('a row that was left behind for an event without a state', () => {
   })
 })
 
-describe('the types of the user', () => {
+describe('type parsers of the user', () => {
   it('do not change what the inbox reads', async () => {
     await using other = await testInbox()
     // What users set for their own columns: BigInt, dates as text, booleans and json of their own.

@@ -31,7 +31,7 @@ describe.each(CLIENTS)(
       return { child, line: async () => (await lines.next()).value ?? 'nothing' }
     }
 
-    it('trap T5: frees its event when its budget is over, and cannot commit when it wakes', async () => {
+    it('trap T5: loses its event when its budget is over, and cannot commit when it continues', async () => {
       // Red without idle_in_transaction_session_timeout: the event is held as long as the process is frozen.
       const event = newEvent()
       const { child, line } = worker(event.id)

@@ -25,7 +25,7 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
   const charged = async (id: string): Promise<boolean> =>
     (await pool.query('select from charges where id = $1', [id])).rowCount === 1
 
-  /** Backends of this database that do anything at all, but for this question. */
+  /** Backends of this database that are not idle, without this query. */
   const busy = async (): Promise<number> => {
     const { rows } = await pool.query(
       "select count(*)::int as n from pg_stat_activity where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid()",
@@ -44,7 +44,7 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
     'begin',
     'start transaction',
     "prepare transaction 'x'",
-  ])('refuses %j, and the transaction goes on', async (text) => {
+  ])('refuses %j, and the transaction continues', async (text) => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     await run(INSERT, [event.id])
@@ -58,14 +58,14 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
     expect(await charged(event.id)).toBe(true)
   })
 
-  it('a DO block or a procedure cannot end the transaction either', async () => {
+  it('does not let a DO block or a procedure end the transaction', async () => {
     const { transaction, run } = await session.begun(newEvent())
     await expect(run('do $$ begin commit; end $$')).rejects.toMatchObject({ code: '2D000' })
     expect(transaction.status()).toBe('failed')
     await transaction.rollback()
   })
 
-  it('refuses everything after the commit and after the rollback', async () => {
+  it('refuses all statements after the commit and after the rollback', async () => {
     const [committed, undone] = [await session.begun(newEvent()), await session.begun(newEvent())]
     await committed.transaction.commit(NOTHING)
     await undone.transaction.rollback()
@@ -75,7 +75,7 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
     await idleAgain()
   })
 
-  it('acceptance A6: at the deadline a running statement is cancelled, later ones are refused, no row stays', async () => {
+  it('acceptance A6: cancels a running statement at the deadline and refuses later ones, and no row stays', async () => {
     // Red when the handle only forgets the transaction: the handler goes on writing on the pooled connection.
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
@@ -95,7 +95,7 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
     expect((await pool.query('select from charges where id = $1', [event.id])).rowCount).toBe(0)
   })
 
-  it('a revoked handle between two statements gives its connection up', async () => {
+  it('discards its connection if it is revoked between two statements', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     await run(INSERT, [event.id])
@@ -107,7 +107,7 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
     await idleAgain()
   })
 
-  it('what the handler did not await still comes before the commit', async () => {
+  it('executes statements that the handler did not await before the commit', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     const forgotten = [run('select pg_sleep(0.05)'), run(INSERT, [event.id])]
@@ -116,7 +116,7 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
     expect(await charged(event.id)).toBe(true)
   })
 
-  it('a statement that fails while nobody awaits it takes the commit with it', async () => {
+  it('rolls back if a statement fails that the handler did not await', async () => {
     const event = newEvent()
     const { transaction, run } = await session.begun(event)
     await run(INSERT, [event.id])
@@ -125,7 +125,7 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
     expect(await charged(event.id)).toBe(false)
   })
 
-  it('statements that are still running when the handler fails are cancelled, not waited for', async () => {
+  it('cancels statements that are still running when the handler fails', async () => {
     const { transaction, run } = await session.begun(newEvent())
     const sleeping = run('select pg_sleep(60)').catch((error: unknown) => error)
     await until(async () => (await busy()) === 1)
@@ -134,7 +134,7 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
     await idleAgain()
   })
 
-  it('frees the key of a hung statement when the budget is over', async () => {
+  it('cancels a hung statement when the budget is over, and its event can be claimed again', async () => {
     const event = newEvent()
     const { transaction, run } = await session.opened({ ...fresh(event), budgetMs: 300 })
     await expect(run('select pg_sleep(60)')).rejects.toMatchObject({ code: '57014' })

@@ -68,7 +68,7 @@ describe('transaction control', () => {
     expect(transactionControl(text)).toBeUndefined()
   })
 
-  it('is named by the words the statement begins with', () => {
+  it('is reported by the first words of its statement', () => {
     expect(transactionControl('select 1; /* x */ Start Transaction')).toBe('start transaction')
   })
 })

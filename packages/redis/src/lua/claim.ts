@@ -2,8 +2,8 @@ export const claim: string = `
 -- Takes the exclusive right to process each event.
 -- For each event: ARGV fingerprint (8 bytes), owner, lease in ms, most attempts (0: no limit).
 -- Answers for each, as in model/lease-store.ts: acquired by attempt | in-progress ms | not-due ms | duplicate [result]
--- | dead reason | conflict | unknown. Cost with an inbox: GET and HGET for a done event; HGET, GET and
--- SET more for a new event.
+-- | dead reason | conflict | unknown. Cost with an inbox: one or two HMGET for a done event; two HMGET,
+-- GET and SET for a new event.
 local function acquire(key, claim, before, by)
   local attempt = before.attempt + 1
   put_progress(key, {
@@ -55,10 +55,11 @@ end
 
 local CONFLICT, DUPLICATE = { 'conflict' }, { 'duplicate' }
 local answers = {}
-for i, key in ipairs(KEYS) do
-  local at = 2 + (i - 1) * 4
+for i = 1, #KEYS / STRIDE do
+  local at, place = 2 + (i - 1) * 4, 1 + (i - 1) * STRIDE
+  local key = KEYS[place]
   -- Marks come first: for a duplicate nothing else is read.
-  local mark = MARK_MS > 0 and mark_of(key)
+  local mark = MARK_MS > 0 and mark_of(place)
   if not mark then
     answers[i] = claim_unmarked(key, {
       fingerprint = ARGV[at + 1], owner = ARGV[at + 2],

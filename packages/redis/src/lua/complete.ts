@@ -1,27 +1,28 @@
 export const complete: string = `
--- Remembers processed events. ARGV[3] how long, ms, without an inbox; for each event: owner, result as JSON ('' for
+-- Remembers processed events. ARGV[3] how long a key of its own lives, ms; for each event: owner, result as JSON ('' for
 -- none). Answers 1 held, 0 lost, 2 held but not remembered, because another program's key is in the place of the mark.
 -- With an inbox the event gets a mark, or a key of its own if it has a result. A result that is too large is not
 -- stored, and duplicates get it from PostgreSQL.
 local LARGEST_RESULT = 8192
 local remember = tonumber(ARGV[3])
 
-local function finish(key, state, result)
+local function finish(place, state, result)
+  local key = KEYS[place]
   local bytes = result == '' and -1 or #result
   if MARK_MS == 0 or bytes >= 0 and bytes <= LARGEST_RESULT then
-    put(key, 'd', state.fingerprint, bytes .. ' ' .. result, MARK_MS == 0 and remember or MARK_MS)
+    put(key, 'd', state.fingerprint, bytes .. ' ' .. result, remember)
     return 1
   end
-  local is_foreign = bytes < 0 and not put_mark(key, state.fingerprint)
+  local is_foreign = bytes < 0 and not put_mark(place, state.fingerprint)
   redis.call('DEL', key)
   return is_foreign and 2 or 1
 end
 
 local answers = {}
-for i, key in ipairs(KEYS) do
-  local at = 3 + (i - 1) * 2
-  local state = mine(key, ARGV[at + 1])
-  answers[i] = state and finish(key, state, ARGV[at + 2]) or 0
+for i = 1, #KEYS / STRIDE do
+  local at, place = 3 + (i - 1) * 2, 1 + (i - 1) * STRIDE
+  local state = mine(KEYS[place], ARGV[at + 1])
+  answers[i] = state and finish(place, state, ARGV[at + 2]) or 0
 end
 return answers
 `

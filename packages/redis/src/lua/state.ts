@@ -1,15 +1,15 @@
 export const state: string = String.raw`
 -- Precedes every script: how the state of an event is stored (design.md §4, §7).
 --
--- KEYS     for each event: the hash tag of its partition in braces, "e", the 16 bytes of its id.
+-- KEYS     for each event: the hash tag of its partition in braces, "e", the 16 bytes of its id; with an inbox, scripts
+--          that use done marks get the two keys behind it where the mark may be.
 -- ARGV[1]  length of a generation of done marks, ms; 0 without an inbox, where every event has its own key.
 -- ARGV[2]  how long the key of a claim or a wait outlives its end, ms. If the key expired with the lease, a takeover
 --          would look like a first claim.
 local MARK_MS = tonumber(ARGV[1])
 local KEEP_MS = tonumber(ARGV[2])
--- Marks in a bucket on average; at most about three times as many. A bucket stays a listpack, which needs a sixth of
--- the memory of a hash table.
-local FILL = 50
+-- Keys of an event in scripts that use done marks.
+local STRIDE = MARK_MS > 0 and 3 or 1
 local now = clock()
 
 local function whole(number)
@@ -84,124 +84,37 @@ local function put_dead(key, state, reason, ttl)
   put(key, 'x', state.fingerprint, state.attempt .. ' ' .. reason .. '.', ttl)
 end
 
--- Done marks are hashes id → fingerprint, in two generations. The buckets of a generation grow one by one (linear
--- hashing): each mark has exactly one place for a given number of buckets, and one step of growth splits one bucket.
--- The first byte of an id is its partition. The other bytes are the field, and four of them choose the bucket.
-local function split(key)
-  return string.sub(key, 1, -18), string.sub(key, -15)
+-- Done marks are hashes of fields: the 15 bytes of an id behind its partition → fingerprint. A mark is in one of two keys,
+-- for even and odd generations, and the field "g" says which generation the key holds. Without that field a clock
+-- that was set back would mix generations, and marks would outlive the rows they stand for.
+local function bucket_key(place, generation)
+  return KEYS[place + 1 + generation % 2]
 end
 
-local function bucket_key(tag, generation, index)
-  return tag .. 'm' .. generation .. ':' .. index
+local function mark_in(place, generation)
+  local found = redis.pcall('HMGET', bucket_key(place, generation), 'g', string.sub(KEYS[place], -15))
+  if found.err or found[1] ~= whole(generation) then return nil end
+  return found[2] and #found[2] == 8 and found[2] or nil
 end
 
-local function hash_of(field)
-  local a, b, c, d = string.byte(field, 1, 4)
-  return ((a * 256 + b) * 256 + c) * 256 + d
-end
-
--- The number of buckets before this round of growth: the largest power of two that is not above the current number.
-local function round_of(count)
-  local _, exponent = math.frexp(count)
-  return math.ldexp(1, exponent - 1)
-end
-
-local function index_of(field, count)
-  local round, hash = round_of(count), hash_of(field)
-  local index = hash % round
-  return index < count - round and hash % (round * 2) or index
-end
-
--- Numbers of buckets by generation: "newest:count;before:count". nil: another program's key, so there are no marks.
-local function counts_of(tag)
-  local text = redis.pcall('GET', tag .. 'g')
-  if not text then return {} end
-  if type(text) ~= 'string' then return nil end
-  local newest, count, before, count_before = string.match(text, '^(%d+):(%d+);?(%d*):?(%d*)$')
-  if not newest then return nil end
-  local counts = { [tonumber(newest)] = tonumber(count) }
-  if before ~= '' then counts[tonumber(before)] = tonumber(count_before) end
-  return counts
-end
-
-local function put_counts(tag, counts, newest)
-  local text = newest .. ':' .. counts[newest]
-  local before = counts[newest - 1]
-  if before then text = text .. ';' .. (newest - 1) .. ':' .. before end
-  redis.call('SET', tag .. 'g', text, 'PX', whole((newest + 2) * MARK_MS - now))
-end
-
-local function mark_of(key)
-  local tag, field = split(key)
-  local counts = counts_of(tag)
-  if not counts then return nil end
+local function mark_of(place)
   local newest = math.floor(now / MARK_MS)
-  for generation = newest, newest - 1, -1 do
-    local count = counts[generation]
-    if count then
-      local bucket = bucket_key(tag, generation, index_of(field, count))
-      local fingerprint = redis.pcall('HGET', bucket, field)
-      if type(fingerprint) == 'string' and #fingerprint == 8 then return fingerprint end
-    end
-  end
-  return nil
+  return mark_in(place, newest) or mark_in(place, newest - 1)
 end
 
--- A new generation begins with as many buckets as the marks of the one before fill, estimated from a few buckets.
-local function first_count(tag, generation, count)
-  if not count then return 1 end
-  local asked = math.min(4, count)
-  local seen = 0
-  for turn = 0, asked - 1 do
-    local index = math.floor(turn * count / asked)
-    local size = redis.pcall('HLEN', bucket_key(tag, generation, index))
-    if type(size) == 'number' then seen = seen + size end
+-- False if a key of another program is in the place of the bucket.
+local function put_mark(place, fingerprint)
+  local generation, field = math.floor(now / MARK_MS), string.sub(KEYS[place], -15)
+  local bucket = bucket_key(place, generation)
+  local held = redis.pcall('HGET', bucket, 'g')
+  if held == whole(generation) then
+    redis.call('HSET', bucket, field, fingerprint)
+    return true
   end
-  return math.max(1, math.ceil(seen / asked * count / FILL))
-end
-
--- Adds one bucket, and moves its marks out of the bucket that is split. A key of another program stays as it is.
-local function grow(tag, counts, generation)
-  local count = counts[generation]
-  local round = round_of(count)
-  local from, to = bucket_key(tag, generation, count - round), bucket_key(tag, generation, count)
-  local fields = redis.pcall('HGETALL', from)
-  if type(fields) ~= 'table' or fields.err then return end
-  local moved, names = {}, {}
-  for at = 1, #fields, 2 do
-    if hash_of(fields[at]) % (round * 2) == count then
-      names[#names + 1] = fields[at]
-      moved[#moved + 1] = fields[at]
-      moved[#moved + 1] = fields[at + 1]
-    end
-  end
-  if #names > 0 then
-    local added = redis.pcall('HSET', to, unpack(moved))
-    if type(added) ~= 'number' then return end
-    redis.call('PEXPIRE', to, whole((generation + 2) * MARK_MS - now))
-    redis.call('HDEL', from, unpack(names))
-  end
-  counts[generation] = count + 1
-  put_counts(tag, counts, generation)
-end
-
--- False if a key of another program is in the place of the mark.
-local function put_mark(key, fingerprint)
-  local tag, field = split(key)
-  local generation = math.floor(now / MARK_MS)
-  local counts = counts_of(tag)
-  if not counts then return false end
-  if not counts[generation] then
-    counts[generation] = first_count(tag, generation - 1, counts[generation - 1])
-    put_counts(tag, counts, generation)
-  end
-  local bucket = bucket_key(tag, generation, index_of(field, counts[generation]))
-  local added = redis.pcall('HSET', bucket, field, fingerprint)
-  if added ~= 1 then return added == 0 end
-  local size = redis.call('HLEN', bucket)
-  if size == 1 then redis.call('PEXPIRE', bucket, whole((generation + 2) * MARK_MS - now)) end
-  -- A random byte of the id decides, which spreads growth evenly over time and over partitions.
-  if size > FILL / 2 and string.byte(field, 5) < 256 / FILL then grow(tag, counts, generation) end
+  if type(held) == 'table' or not held and redis.call('EXISTS', bucket) == 1 then return false end
+  redis.call('DEL', bucket)
+  redis.call('HSET', bucket, 'g', whole(generation), field, fingerprint)
+  redis.call('PEXPIRE', bucket, whole((generation + 2) * MARK_MS - now))
   return true
 end
 `

@@ -81,7 +81,7 @@ interface Limits {
   readonly outer?: AbortSignal | undefined
 }
 
-/** Rejects at the end of the time, and does not only abort the signal: a client may ignore its signal. */
+/** Rejects when the time is over, because a client may ignore the aborted signal. */
 function bounds(runtime: Runtime) {
   return async <T>(limits: Limits, call: (signal: AbortSignal) => Promise<T>): Promise<T> => {
     const { budgetMs, outer } = limits

@@ -36,7 +36,7 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
   })
 
   describe('a count', () => {
-    it('leaves an event alone that was counted less than five seconds ago', async () => {
+    it('does not touch an event that was counted less than five seconds ago', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const { event } = await steps.suspect(newEvent())
@@ -48,7 +48,7 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       ])
     })
 
-    it('takes an event without a verdict only alone', async () => {
+    it('takes an event without a verdict only if it runs alone', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const { event } = await steps.suspect(newEvent())
@@ -56,7 +56,7 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.count([event], 'together')).toEqual([{ kind: 'changed' }])
     })
 
-    it('takes a waiting event when it is due', async () => {
+    it('takes a waiting event once it is due', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const { event, token, attempt } = await steps.suspect(newEvent())
@@ -64,14 +64,14 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.count([event], 'together')).toEqual([{ kind: 'changed' }])
       await subject.pass(60_001)
       expect(await steps.known(event)).toMatchObject({ kind: 'waiting', remainingMs: 0 })
-      // Its broker brings it, and nobody else.
+      // Only its broker delivers it.
       expect(await steps.session.due(10)).toEqual([])
       expect(await steps.session.count([event], 'together')).toMatchObject([
         { kind: 'counted', attempt: 2 },
       ])
     })
 
-    it('answers for each event of a slice by its own state', async () => {
+    it('answers each event of a batch by its own state', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const { event: old } = await steps.suspect(newEvent())
@@ -83,7 +83,7 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       expect(answers.map(({ kind }) => kind)).toEqual(['changed', 'changed', 'held', 'counted'])
     })
 
-    it('answers held while a transaction holds the row, and it is then counted once', async () => {
+    it('answers held while a transaction locks the row, and later counts the event once', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const first = await steps.suspect(newEvent())
@@ -100,7 +100,7 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       expect(await steps.known(first.event)).toMatchObject({ kind: 'running', attempt: 2 })
     })
 
-    it('buries an event whose attempts are spent, unpublished', async () => {
+    it('buries an event whose attempts are spent, and does not publish it', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const { event } = await steps.suspect(newEvent())
@@ -114,7 +114,7 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       expect(letter?.delivery.body).toEqual(event.delivery.body)
     })
 
-    it('buries an event whose runs gave no verdict three times as often as it has attempts', async () => {
+    it('buries an event after three times the maximum of attempts without a verdict', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const { event, token } = await steps.suspect(newEvent())

@@ -9,7 +9,7 @@ import {
   WINDOW_MS,
 } from './inbox-under-test.ts'
 
-/** The business transaction: who gets the event, and what stays of it. */
+/** The business transaction: which owner gets the event, and what remains of it. */
 export function claimTests<Tx>(open: Open<Tx>): void {
   describe('a business transaction', () => {
     it('shows its event to others only after the commit', async () => {
@@ -31,7 +31,7 @@ export function claimTests<Tx>(open: Open<Tx>): void {
       await steps.commit(fresh(event))
     })
 
-    it('claims what is new of a slice and leaves out what is done', async () => {
+    it('claims the new events of a batch and leaves out the done ones', async () => {
       await using opened = await open()
       const { session } = opened.steps
       const [old, next] = [newEvent(), newEvent()]
@@ -41,7 +41,7 @@ export function claimTests<Tx>(open: Open<Tx>): void {
       if (begun.kind === 'open') await begun.transaction.rollback()
     })
 
-    it('of a claim that takes nothing tells at most what is done, as it is stored', async () => {
+    it('of a claim that takes nothing may return the done events as stored', async () => {
       await using opened = await open()
       const { steps } = opened
       const { session } = steps
@@ -83,7 +83,7 @@ export function claimTests<Tx>(open: Open<Tx>): void {
     })
 
     // Red when age alone makes a row claimable, or is taken from the first attempt rather than the last count.
-    it('trap T6: time makes no done event claimable, and no counted one before its owner is late', async () => {
+    it('trap T6: a done event never becomes claimable over time, and neither does a recently counted one', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const [done, running] = [newEvent(), newEvent()]
@@ -91,7 +91,7 @@ export function claimTests<Tx>(open: Open<Tx>): void {
       await steps.suspect(running)
       await subject.pass(WINDOW_MS / 2)
       expect(await steps.session.begin(fresh(done))).toMatchObject({ kind: 'none' })
-      // Young again, although its first attempt was long ago.
+      // Recently counted, although its first attempt was long ago.
       await steps.countAlone(running)
       expect(await steps.session.count([running], 'alone')).toEqual([{ kind: 'held' }])
     })
@@ -107,7 +107,7 @@ export function claimTests<Tx>(open: Open<Tx>): void {
       await steps.commit(fresh(event))
     })
 
-    it('keeps a result and hands it to duplicates, NUL and lone surrogate included', async () => {
+    it('stores a result and gives it to duplicates, NUL and lone surrogate included', async () => {
       await using opened = await open()
       const { steps } = opened
       const [event, nothing] = [newEvent(), newEvent()]
@@ -131,7 +131,7 @@ export function claimTests<Tx>(open: Open<Tx>): void {
       expect(await steps.known(mine.event)).toMatchObject({ kind: 'done' })
     })
 
-    it('claims nothing with the token of an owner who was replaced', async () => {
+    it('claims nothing with the token of a replaced owner', async () => {
       await using opened = await open()
       const { steps } = opened
       const old = await steps.suspect(newEvent())
@@ -140,7 +140,7 @@ export function claimTests<Tx>(open: Open<Tx>): void {
       await steps.commit(counted(successor))
     })
 
-    it('is open without any claim', async () => {
+    it('can be opened without a claim', async () => {
       await using opened = await open()
       const { session } = opened.steps
       const begun = await session.begin({ claim: { kind: 'none' }, waitMs: 50, budgetMs: 5_000 })
@@ -149,7 +149,7 @@ export function claimTests<Tx>(open: Open<Tx>): void {
     })
   })
 
-  describe('several guards', () => {
+  describe('several guards on one inbox', () => {
     it('see the same events and the same secret', async () => {
       await using opened = await open()
       const { steps, subject } = opened
@@ -162,7 +162,7 @@ export function claimTests<Tx>(open: Open<Tx>): void {
       expect(other.secret.byteLength).toBeGreaterThanOrEqual(16)
     })
 
-    it('of one consumer are told when their fingerprint rules differ', async () => {
+    it('of one consumer get a warning if their fingerprint rules differ', async () => {
       await using opened = await open()
       const { subject } = opened
       const told: object[] = []
@@ -175,8 +175,8 @@ export function claimTests<Tx>(open: Open<Tx>): void {
   })
 
   describe('the sweep', () => {
-    // Red when the sweep asks for the age alone: it would forget what is still being tried, and what is dead.
-    it('trap T23: deletes done events after the window, not before, and nothing else', async () => {
+    // Red when the sweep checks only the age: it would delete events that are still being tried, and dead ones.
+    it('trap T23: deletes done events after their window and not before, and deletes nothing else', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const sweepAll = async (): Promise<number> => {

@@ -46,7 +46,7 @@ function buriedTests<Tx>(open: Open<Tx>, capabilities: InboxCapabilities): void 
       expect(await answer).toBe('already')
     })
 
-    it('keeps hostile characters of keys, headers and bodies, and takes any error', async () => {
+    it('keeps hostile characters of keys, headers and bodies, and stores any error', async () => {
       await using opened = await open()
       const { steps } = opened
       const hostile = 'a\0b\u0001"\\\ud800\u{1f600}\u2028é'
@@ -71,7 +71,7 @@ function buriedTests<Tx>(open: Open<Tx>, capabilities: InboxCapabilities): void 
       expect(await steps.known(event)).toMatchObject({ fingerprint: event.fingerprint })
     })
 
-    it('is published by one of those who try at the same time', async () => {
+    it('is published by only one of two publishers at the same time', async () => {
       await using opened = await open()
       const { steps } = opened
       const ref = await steps.buried()
@@ -92,7 +92,7 @@ function buriedTests<Tx>(open: Open<Tx>, capabilities: InboxCapabilities): void 
       expect(await first).toBe('published')
     })
 
-    it('stays unpublished when publishing fails or takes too long', async () => {
+    it('stays unpublished if publishing fails or takes too long', async () => {
       await using opened = await open()
       const { steps } = opened
       const event = newEvent()
@@ -107,7 +107,7 @@ function buriedTests<Tx>(open: Open<Tx>, capabilities: InboxCapabilities): void 
       expect(await steps.published(ref)).toBeDefined()
     })
 
-    it('is gone where the event is not dead', async () => {
+    it('is reported as gone if the event is not dead', async () => {
       await using opened = await open()
       const { steps } = opened
       const { event } = await steps.suspect(newEvent())
@@ -119,7 +119,7 @@ function buriedTests<Tx>(open: Open<Tx>, capabilities: InboxCapabilities): void 
     })
 
     if (capabilities.storesBytes) {
-      it('keeps a body of a mebibyte whole', async () => {
+      it('keeps a body of a mebibyte in full', async () => {
         await using opened = await open()
         const { steps } = opened
         const body = new Uint8Array(1024 * 1024).map((_, index) => (index * 31) % 251)
@@ -133,7 +133,7 @@ function buriedTests<Tx>(open: Open<Tx>, capabilities: InboxCapabilities): void 
 
 function refusedTests<Tx>(open: Open<Tx>): void {
   describe('a refused message', () => {
-    it('is one dead letter, however often it is delivered, and is published once', async () => {
+    it('is one dead letter however often it is delivered, and is published once', async () => {
       await using opened = await open()
       const { steps } = opened
       const delivery = newDelivery({ messageId: 'm-1' })
@@ -145,7 +145,7 @@ function refusedTests<Tx>(open: Open<Tx>): void {
       if (first === undefined) throw new Error('refuse() gave no answer')
       const letter = await steps.published(first)
       expect(letter).toMatchObject({ ref: first, reason: 'missing-event-key', attempts: 0 })
-      // For whatever reason: what is wrong with it may be seen anew, by other options.
+      // The reason may change, because other options may find another problem first.
       expect(await steps.session.refuse([{ ...refusal, reason: 'invalid-payload' }])).toEqual([
         first,
       ])
@@ -153,7 +153,7 @@ function refusedTests<Tx>(open: Open<Tx>): void {
       expect(await answer).toBe('already')
     })
 
-    it('is told apart from another one, and from the event whose key it bears', async () => {
+    it('is distinguished from other refused messages and from the event with its key', async () => {
       await using opened = await open()
       const { steps } = opened
       const event = newEvent()
@@ -168,7 +168,7 @@ function refusedTests<Tx>(open: Open<Tx>): void {
       expect(await steps.known(event)).toEqual({ kind: 'absent' })
     })
 
-    it('that is replayed becomes due without an identity, until it was dealt with', async () => {
+    it('becomes due without an identity when it is replayed, until it is resolved', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const delivery = newDelivery({ headers: { 'x-late': 'fixed' } })
@@ -209,7 +209,7 @@ function parkedTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.due(10)).toEqual([])
     })
 
-    it('stays parked when its run is given back, and when its process died', async () => {
+    it('stays parked if its run is released or its process dies', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const event = newEvent()
@@ -226,7 +226,7 @@ function parkedTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.due(10)).toMatchObject([{ ref, what: 'run' }])
     })
 
-    it('is left out while a transaction holds it', async () => {
+    it('is not due while a transaction locks it', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const event = newEvent()
@@ -239,7 +239,7 @@ function parkedTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.due(10)).toHaveLength(1)
     })
 
-    it('that dies again is offered to be published, once', async () => {
+    it('is offered for publishing once if it dies again', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const event = newEvent()
@@ -257,7 +257,7 @@ function parkedTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.due(10)).toEqual([])
     })
 
-    it('keeps its delivery, whatever a copy of it brings, and is due to its own consumer only', async () => {
+    it('keeps its delivery although a copy is buried, and is due only for its own consumer', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const event = newEvent()
@@ -277,7 +277,7 @@ function parkedTests<Tx>(open: Open<Tx>): void {
       expect(await steps.published(ref)).toMatchObject({ delivery: event.delivery })
     })
 
-    it('that is done is not run again by a second replay', async () => {
+    it('is not run again by a second replay once it is done', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const event = newEvent()

@@ -20,20 +20,20 @@ import type {
   Runtime,
 } from '@onceward/core'
 
-/** One inbox with empty tables, and what a test must be able to do to it from outside. */
+/** One inbox with empty tables, and the operations that a test needs from outside. */
 export interface InboxUnderTest<Tx> extends AsyncDisposable {
   readonly inbox: Inbox<Tx>
-  /** Given to the guard's side; its clock need not be the store's. */
+  /** The guard's runtime; its clock may differ from the store's. */
   readonly runtime: Runtime
   /** Lets time pass on the clock of the store. */
   pass(ms: number): Promise<void>
-  /** What an operator does to a dead letter. */
+  /** Replays a dead letter, as an operator does. */
   replay(ref: DeadLetterRef): Promise<void>
 }
 
 /** What an inbox can do beyond its port; a test that needs more is not registered. */
 export interface InboxCapabilities {
-  /** Holds bytes for ever: what comes back is a copy. */
+  /** Stores bytes durably and returns a copy. */
   readonly storesBytes: boolean
 }
 
@@ -154,7 +154,7 @@ export class Steps<Tx> {
     return { kind: 'event', id: event.id }
   }
 
-  /** Publishes and hands out what was published. */
+  /** Publishes a dead letter and returns it. */
   async published(ref: DeadLetterRef): Promise<DeadLetter | undefined> {
     const letters: DeadLetter[] = []
     await this.session.publish(ref, async (letter) => void letters.push(letter), WAITS.budgetMs)

@@ -6,7 +6,7 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
   const failure = { attempt: 1, error: new Error('timeout'), delayMs: 30_000 }
 
   describe('a failure', () => {
-    it('of a counted event makes it wait, with its attempt', async () => {
+    it('makes a counted event wait, with its attempt', async () => {
       await using opened = await open()
       const { steps } = opened
       const { event, token } = await steps.suspect(newEvent())
@@ -19,7 +19,7 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       }
     })
 
-    it('of a clean run makes a row of the event that had none', async () => {
+    it('of a clean run creates the failure record of its event', async () => {
       await using opened = await open()
       const { steps } = opened
       const event = newEvent()
@@ -28,7 +28,7 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 1 })
     })
 
-    it('of no event is no verdict, as with every other end', async () => {
+    it('of no events returns no answers, like every other verdict', async () => {
       await using opened = await open()
       const { session } = opened.steps
       expect(await session.fail([])).toEqual([])
@@ -49,8 +49,8 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
     })
   })
 
-  describe('the fence', () => {
-    it('loses every verdict of an owner who was replaced', async () => {
+  describe('the fence of the inbox', () => {
+    it('answers lost to every verdict of a replaced owner', async () => {
       await using opened = await open()
       const { steps } = opened
       const old = await steps.suspect(newEvent())
@@ -66,7 +66,7 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       await steps.commit(counted(successor))
     })
 
-    it('loses the verdict of a clean run when somebody has been there since', async () => {
+    it('answers lost to the verdict of a clean run if another run has left a state since', async () => {
       await using opened = await open()
       const { steps } = opened
       const [done, running, waiting] = [newEvent(), newEvent(), newEvent()]
@@ -81,7 +81,7 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       expect(kinds).toEqual(['done', 'running', 'waiting'])
     })
 
-    it('loses a second verdict', async () => {
+    it('answers lost to a second verdict', async () => {
       await using opened = await open()
       const { steps } = opened
       const { event, token } = await steps.suspect(newEvent())
@@ -91,7 +91,7 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.bury([{ ...twice, reason: 'fatal' }])).toEqual(['lost'])
     })
 
-    it('loses a verdict whose event is done, and does not touch it', async () => {
+    it('answers lost to a verdict whose event is done, and does not change the event', async () => {
       await using opened = await open()
       const { steps } = opened
       const mine = await steps.suspect(newEvent())
@@ -106,7 +106,7 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
   })
 
   describe('a release', () => {
-    it('forgets a first attempt, so the event is new again', async () => {
+    it('deletes a first attempt, so that the event is new again', async () => {
       await using opened = await open()
       const { steps } = opened
       const { event, token } = await steps.suspect(newEvent())
@@ -116,8 +116,9 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       expect(await steps.known(event)).toEqual({ kind: 'absent' })
     })
 
-    // Red when a count forgets that the attempt before it had no verdict: a poison that was given back kills in company.
-    it('gives a later attempt back, due now, and leaves what had no verdict without company until one', async () => {
+    // Red when a count forgets that the attempt before it had no verdict: a poison message that was given back would
+    // run with others and kill them.
+    it('makes a later attempt due now, and an event without a verdict runs alone until it has one', async () => {
       await using opened = await open()
       const { steps } = opened
       const { event } = await steps.suspect(newEvent())
@@ -134,7 +135,7 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 2, alone: false })
     })
 
-    it('without a verdict makes the next run one that has no company', async () => {
+    it('without a verdict makes the next run alone', async () => {
       await using opened = await open()
       const { steps } = opened
       const { event, token } = await steps.suspect(newEvent())
@@ -144,7 +145,7 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
       expect(await steps.session.count([event], 'together')).toEqual([{ kind: 'changed' }])
     })
 
-    it('with a token nobody gave out changes nothing', async () => {
+    it('with an unknown token changes nothing', async () => {
       await using opened = await open()
       const { steps } = opened
       const { event } = await steps.suspect(newEvent())

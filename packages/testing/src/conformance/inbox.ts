@@ -12,7 +12,7 @@ import {
 import { verdictTests } from './inbox-verdicts.ts'
 
 /**
- * What every inbox must do, whatever it is made of (design.md §6).
+ * What every inbox must do (design.md §6).
  *
  * @param makeInbox - Called once per test; its tables are empty.
  */

@@ -4,6 +4,7 @@ import {
   DELAY_MS,
   LEASE_MS,
   type LeaseStoreCapabilities,
+  LONG_MS,
   newClaim,
   newToken,
   type OpenLeases,
@@ -12,10 +13,10 @@ import {
 
 const isWon = ({ kind }: ClaimResult): boolean => kind === 'acquired'
 
-/** Many at once: in one call, and in calls side by side. */
+/** Many events at once: in one call, and in concurrent calls. */
 export function leaseBatchTests(open: OpenLeases, { rivals }: LeaseStoreCapabilities): void {
   describe('a batch', () => {
-    it('of nothing answers nothing', async () => {
+    it('of no events returns no answers', async () => {
       await using opened = await open()
       const { store } = opened.subject
       const answers = [
@@ -45,7 +46,7 @@ export function leaseBatchTests(open: OpenLeases, { rivals }: LeaseStoreCapabili
       expect(fates).toEqual(['lost', 'held', 'lost', 'lost', 'lost'])
     })
 
-    it('with one event several times judges them in its order', async () => {
+    it('with the same event several times is judged in its order', async () => {
       await using opened = await open()
       const { store } = opened.subject
       const mine = newClaim()
@@ -58,7 +59,7 @@ export function leaseBatchTests(open: OpenLeases, { rivals }: LeaseStoreCapabili
       expect(await store.complete(done, REMEMBER_MS)).toEqual(['lost', 'held', 'lost'])
     })
 
-    it('that fails, releases or buries one event twice does it once', async () => {
+    it('that fails, releases or buries one event twice does so once', async () => {
       await using opened = await open()
       const { store } = opened.subject
       const [failed, released, buried] = [newClaim(), newClaim(), newClaim()]
@@ -75,7 +76,7 @@ export function leaseBatchTests(open: OpenLeases, { rivals }: LeaseStoreCapabili
       ])
     })
 
-    it('of 5,000 events goes through every verb', async () => {
+    it('of 5,000 events passes through every verb', async () => {
       await using opened = await open()
       const { store } = opened.subject
       const claims = Array.from({ length: 5_000 }, () => newClaim())
@@ -99,11 +100,14 @@ export function leaseBatchTests(open: OpenLeases, { rivals }: LeaseStoreCapabili
   })
 
   describe('rivals', () => {
-    it(`of which ${rivals} claim one event have one winner`, async () => {
+    it(`for one event have one winner: ${rivals} claims at the same time`, async () => {
       await using opened = await open()
       const { store } = opened.subject
       const { id } = newClaim()
-      const calls = Array.from({ length: rivals }, () => store.claim([newClaim({ id })]))
+      // However long ten thousand calls take, the lease of the winner runs on.
+      const calls = Array.from({ length: rivals }, () =>
+        store.claim([newClaim({ id, leaseMs: LONG_MS })]),
+      )
       const answers = (await Promise.all(calls)).flat()
       expect(answers.filter(isWon)).toEqual([{ kind: 'acquired', by: 'first', attempt: 1 }])
       expect(answers.filter(({ kind }) => kind === 'in-progress')).toHaveLength(rivals - 1)
@@ -118,7 +122,7 @@ export function leaseBatchTests(open: OpenLeases, { rivals }: LeaseStoreCapabili
       expect(answers.filter(isWon)).toEqual([{ kind: 'acquired', by: 'takeover', attempt: 2 }])
     })
 
-    it('whose batches overlap in opposite orders each get an answer', async () => {
+    it('with overlapping batches in opposite orders all get answers', async () => {
       await using opened = await open()
       const { store } = opened.subject
       const ids = Array.from({ length: 200 }, () => newClaim().id)

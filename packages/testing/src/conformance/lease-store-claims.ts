@@ -17,7 +17,7 @@ import {
 
 type Expected = Partial<ClaimResult> & Pick<ClaimResult, 'kind'>
 
-/** What the claim of another owner answers. */
+/** The answer to the claim of another owner. */
 const ANSWERS: Readonly<Record<State, Expected>> = {
   'in-progress': { kind: 'in-progress' },
   expired: { kind: 'acquired', by: 'takeover', attempt: 2 },
@@ -36,7 +36,7 @@ export function leaseClaimTests(open: OpenLeases): void {
       expect(answer).toEqual({ kind: 'acquired', by: 'first', attempt: 1 })
     })
 
-    it.each(STATES)('of an event that is %s answers by the table', async (state) => {
+    it.each(STATES)('of an event that is %s answers as the state table says', async (state) => {
       await using opened = await open()
       const { id } = await opened.steps.reach(state)
       expect(await opened.steps.claim(newClaim({ id }))).toMatchObject(ANSWERS[state])
@@ -58,23 +58,31 @@ export function leaseClaimTests(open: OpenLeases): void {
       },
     )
 
-    it.each(STATES)('under another rule of an event that is %s is no conflict', async (state) => {
-      await using opened = await open()
-      const { steps } = opened
-      const { id } = await steps.reach(state)
-      const claim = newClaim({ id, fingerprint: OTHER_RULE })
-      expect(await steps.claim(claim)).toMatchObject(ANSWERS[state])
-    })
+    it.each(STATES)(
+      'with a fingerprint of another rule for an event that is %s is not a conflict',
+      async (state) => {
+        await using opened = await open()
+        const { steps } = opened
+        const { id } = await steps.reach(state)
+        const claim = newClaim({ id, fingerprint: OTHER_RULE })
+        expect(await steps.claim(claim)).toMatchObject(ANSWERS[state])
+      },
+    )
 
-    it.each(STATES)('under no rule of an event that is %s is no conflict', async (state) => {
-      await using opened = await open()
-      const { steps } = opened
-      const [one, other] = NO_RULE
-      const { id } = await steps.reach(state, { fingerprint: one })
-      expect(await steps.claim(newClaim({ id, fingerprint: other }))).toMatchObject(ANSWERS[state])
-    })
+    it.each(STATES)(
+      'with fingerprints of no rule for an event that is %s is not a conflict',
+      async (state) => {
+        await using opened = await open()
+        const { steps } = opened
+        const [one, other] = NO_RULE
+        const { id } = await steps.reach(state, { fingerprint: one })
+        expect(await steps.claim(newClaim({ id, fingerprint: other }))).toMatchObject(
+          ANSWERS[state],
+        )
+      },
+    )
 
-    it('that is sent again is answered as the first time, and counts once', async () => {
+    it('that is repeated gets the first answer again, and counts once', async () => {
       await using opened = await open()
       const { steps } = opened
       const mine = newClaim()
@@ -88,7 +96,7 @@ export function leaseClaimTests(open: OpenLeases): void {
       expect(await steps.claim(successor)).toEqual(second)
     })
 
-    it('that is sent again for a shorter lease keeps the longer one', async () => {
+    it('that is repeated with a shorter lease keeps the longer one', async () => {
       await using opened = await open()
       const { steps } = opened
       const mine = newClaim()
@@ -98,7 +106,7 @@ export function leaseClaimTests(open: OpenLeases): void {
       expect(rival.kind === 'in-progress' && rival.remainingMs).toBeGreaterThan(LEASE_MS / 2)
     })
 
-    it('tells what is left of a lease and of a wait', async () => {
+    it('returns the remaining time of a lease or wait', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const [running, waiting] = [await steps.reach('in-progress'), await steps.reach('waiting')]
@@ -116,7 +124,7 @@ export function leaseClaimTests(open: OpenLeases): void {
       expect(wait).toBeLessThanOrEqual(DELAY_MS - LEASE_MS / 2)
     })
 
-    it('trap T2: long after its lease an event is taken over, not new', async () => {
+    it('trap T2: takes over an event long after its lease, with its attempts counted', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const { id } = await steps.reach('in-progress')
@@ -129,7 +137,7 @@ export function leaseClaimTests(open: OpenLeases): void {
       expect(third).toEqual({ kind: 'acquired', by: 'retry', attempt: 3 })
     })
 
-    it('trap T6: time makes no done event claimable while it must be remembered', async () => {
+    it('trap T6: finds a done event done for the whole dedup window', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const { id } = await steps.reach('done')
@@ -138,7 +146,7 @@ export function leaseClaimTests(open: OpenLeases): void {
     })
 
     it.each(['expired', 'due'] as const)(
-      'past the last attempt buries what is %s',
+      'beyond the last attempt buries an event that is %s',
       async (state) => {
         await using opened = await open()
         const { steps } = opened
@@ -151,7 +159,7 @@ export function leaseClaimTests(open: OpenLeases): void {
       },
     )
 
-    it('without a maximum goes on for ever', async () => {
+    it('without a maximum of attempts is never refused for its attempts', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const { id } = newClaim()

@@ -21,19 +21,19 @@ import {
   type Verb,
 } from './lease-store-under-test.ts'
 
-/** How much is asked of a store. */
+/** The size of the property test. */
 export interface LeaseModelSize {
   readonly runs: number
-  /** At most so many in a run; a step is a batch of one to six events, or time that passes. */
+  /** Most steps in a run. A step is a batch of one to six events, or passing time. */
   readonly steps: number
-  /** At least so many commands in all, one for each event of a batch: fewer are a failure. */
+  /** Least number of commands in total, one for each event of a batch; fewer fail the test. */
   readonly commands: number
 }
 
 // No sum of steps in time comes nearer to the end of a lease or a wait than the tolerance.
 const PASSES_MS = [9_000, 22_500] as const
 const TOLERANCE_MS = 1_000
-/** Longer than any run: forgetting is no part of the machine. */
+/** Longer than any run, because the machine forgets nothing. */
 const FOR_EVER_MS = 31_536_000_000
 const EVENTS = 4
 const OWNERS = 3
@@ -46,7 +46,7 @@ interface Target {
   readonly most: number | undefined
 }
 
-/** What is told to a store of many events at once. */
+/** A command to a store for several events at once. */
 type Told = 'claim' | Verb | keyof LeaseOperators
 
 type Step =
@@ -77,8 +77,8 @@ function stepOf<Kind extends Told>(
 }
 
 /**
- * Random commands, to a store and to the state machine itself (`memoryLeases` is nothing else): both answer alike.
- * What differs is shrunk to the shortest story.
+ * Sends random commands to a store and to the state machine itself (`memoryLeases`); both must answer the same.
+ * A difference is shrunk to the shortest sequence of commands.
  *
  * @param subject - Is used by all runs, each with events of its own.
  */
@@ -87,7 +87,7 @@ export function leaseStoreModel(
   subject: () => LeaseStoreUnderTest,
   { runs, steps, commands }: LeaseModelSize,
 ): void {
-  it(`${name} answers as the state machine does, whatever is asked of it`, async () => {
+  it(`${name} answers random commands as the state machine does`, async () => {
     const stories = fc.array(step, { minLength: 1, maxLength: steps, size: 'max' })
     let asked = 0
     const property = fc.asyncProperty(stories, async (story) => {
@@ -106,7 +106,7 @@ async function tell(subject: LeaseStoreUnderTest, story: readonly Step[]): Promi
   const ids = Array.from({ length: EVENTS }, newId)
   const claimOf = ({ event, owner, fingerprint, most }: Target): Claim => ({
     id: ids[event] as Claim['id'],
-    // Tokens of owners are no secret of theirs here: one event has as many claims as there are owners.
+    // Owner tokens are predictable here: each event has one claim per owner.
     ownerToken: `owner ${owner} of ${ids[event]}` as OwnerToken,
     fingerprint: FINGERPRINTS[fingerprint] as Claim['fingerprint'],
     leaseMs: LEASE_MS,

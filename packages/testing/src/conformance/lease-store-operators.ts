@@ -10,10 +10,10 @@ import {
   VERBS,
 } from './lease-store-under-test.ts'
 
-/** What operators do, whoever holds the event. */
+/** Operations of operators, whichever owner holds the event. */
 export function leaseOperatorTests(open: OpenLeases): void {
   describe('an operator', () => {
-    it.for(STATES)('replays an event that is %s only when it is dead', async (state, { skip }) => {
+    it.for(STATES)('replays an event that is %s only if it is dead', async (state, { skip }) => {
       await using opened = await open()
       const { steps } = opened
       const { id } = await steps.reach(state)
@@ -24,7 +24,7 @@ export function leaseOperatorTests(open: OpenLeases): void {
       expect(await steps.claim(again)).toEqual({ kind: 'acquired', by: 'retry', attempt: 1 })
     })
 
-    it('replays an event that stays known when its run is given back', async ({ skip }) => {
+    it('replays an event, which stays known when its run is released', async ({ skip }) => {
       await using opened = await open()
       const { steps } = opened
       const { id } = await steps.reach('dead')
@@ -39,7 +39,7 @@ export function leaseOperatorTests(open: OpenLeases): void {
       expect(await steps.claim(other)).toEqual({ kind: 'conflict' })
     })
 
-    it('replays an event that may die again, and be replayed again', async ({ skip }) => {
+    it('replays an event again after it has died again', async ({ skip }) => {
       await using opened = await open()
       const { steps } = opened
       const { id } = await steps.reach('dead')
@@ -53,17 +53,20 @@ export function leaseOperatorTests(open: OpenLeases): void {
       }
     })
 
-    it.for(STATES)('forgets an event that is %s: it is unknown again', async (state, { skip }) => {
-      await using opened = await open()
-      const { steps } = opened
-      const mine = await steps.reach(state)
-      expect(await operatorsOf(opened, skip).forget([mine.id])).toEqual([true])
-      for (const verb of VERBS) expect(await steps.tell(verb, mine), verb).toBe('lost')
-      const other = newClaim({ id: mine.id, ownerToken: newToken(), fingerprint: OTHER_PAYLOAD })
-      expect(await steps.claim(other)).toEqual({ kind: 'acquired', by: 'first', attempt: 1 })
-    })
+    it.for(STATES)(
+      'forgets an event that is %s, so that it is new again',
+      async (state, { skip }) => {
+        await using opened = await open()
+        const { steps } = opened
+        const mine = await steps.reach(state)
+        expect(await operatorsOf(opened, skip).forget([mine.id])).toEqual([true])
+        for (const verb of VERBS) expect(await steps.tell(verb, mine), verb).toBe('lost')
+        const other = newClaim({ id: mine.id, ownerToken: newToken(), fingerprint: OTHER_PAYLOAD })
+        expect(await steps.claim(other)).toEqual({ kind: 'acquired', by: 'first', attempt: 1 })
+      },
+    )
 
-    it('does nothing to what is unknown, and to each event once', async ({ skip }) => {
+    it('changes nothing about unknown events, and each event only once', async ({ skip }) => {
       await using opened = await open()
       const { steps } = opened
       const operators = operatorsOf(opened, skip)
@@ -77,7 +80,7 @@ export function leaseOperatorTests(open: OpenLeases): void {
   })
 }
 
-/** A store of others need not have operators. */
+/** Another store may have no operators. */
 function operatorsOf({ subject }: OpenedLeases, skip: TestContext['skip']): LeaseOperators {
   const { replay, forget } = subject.store
   skip(replay === undefined || forget === undefined, 'the store has no operators')

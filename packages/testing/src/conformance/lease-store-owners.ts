@@ -14,7 +14,7 @@ import {
 
 type Expected = Partial<ClaimResult> & Pick<ClaimResult, 'kind'>
 
-/** What another's claim answers after a verb of the owner. */
+/** The answer to another owner's claim after a verb of the owner. */
 const AFTER: Readonly<Record<Verb, Expected>> = {
   renew: { kind: 'in-progress' },
   complete: { kind: 'duplicate', result: 'sent' },
@@ -29,7 +29,7 @@ const NOT_IN_PROGRESS = STATES.filter((state) => state !== 'in-progress' && stat
 export function leaseOwnerTests(open: OpenLeases): void {
   describe.each(VERBS)('%s', (verb) => {
     it.each(['in-progress', 'expired'] as const)(
-      'is the right of the owner while the event is %s',
+      'is accepted from the owner of an event that is %s',
       async (state) => {
         await using opened = await open()
         const { steps } = opened
@@ -39,7 +39,7 @@ export function leaseOwnerTests(open: OpenLeases): void {
       },
     )
 
-    it('is lost on an unknown event and does not make it known', async () => {
+    it('is lost for an unknown event and does not create it', async () => {
       await using opened = await open()
       const { steps } = opened
       const stranger = newClaim()
@@ -47,7 +47,7 @@ export function leaseOwnerTests(open: OpenLeases): void {
       expect(await steps.claim(stranger)).toMatchObject({ kind: 'acquired', by: 'first' })
     })
 
-    it.each(STATES)('by a stranger is lost while the event is %s', async (state) => {
+    it.each(STATES)('from another owner is lost for an event that is %s', async (state) => {
       await using opened = await open()
       const { steps } = opened
       const mine = await steps.reach(state)
@@ -56,17 +56,20 @@ export function leaseOwnerTests(open: OpenLeases): void {
       expect(await steps.tell('renew', mine)).toBe(isOwned ? 'held' : 'lost')
     })
 
-    it.each(NOT_IN_PROGRESS)('by its last owner is lost once the event is %s', async (state) => {
-      await using opened = await open()
-      const { steps } = opened
-      const mine = await steps.reach(state)
-      expect(await steps.tell(verb, mine)).toBe('lost')
-      const before: Partial<Record<State, string>> = { waiting: 'not-due', due: 'acquired' }
-      const kind = before[state] ?? (state === 'done' ? 'duplicate' : 'dead')
-      expect(await steps.claim(newClaim({ id: mine.id }))).toMatchObject({ kind })
-    })
+    it.each(NOT_IN_PROGRESS)(
+      'from the last owner is lost for an event that is %s',
+      async (state) => {
+        await using opened = await open()
+        const { steps } = opened
+        const mine = await steps.reach(state)
+        expect(await steps.tell(verb, mine)).toBe('lost')
+        const before: Partial<Record<State, string>> = { waiting: 'not-due', due: 'acquired' }
+        const kind = before[state] ?? (state === 'done' ? 'duplicate' : 'dead')
+        expect(await steps.claim(newClaim({ id: mine.id }))).toMatchObject({ kind })
+      },
+    )
 
-    it('trap T5: by an owner who was replaced is lost, and its successor stays', async () => {
+    it('trap T5: from a replaced owner is lost, and its successor keeps the event', async () => {
       await using opened = await open()
       const { steps } = opened
       const old = await steps.reach('expired')
@@ -79,7 +82,7 @@ export function leaseOwnerTests(open: OpenLeases): void {
   })
 
   describe('an owner', () => {
-    it('who renews keeps its lease', async () => {
+    it('keeps its lease as long as it renews', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const mine = await steps.reach('in-progress')
@@ -90,7 +93,7 @@ export function leaseOwnerTests(open: OpenLeases): void {
       expect(await steps.claim(newClaim({ id: mine.id }))).toMatchObject({ kind: 'in-progress' })
     })
 
-    it('who releases a later attempt leaves the earlier ones counted', async () => {
+    it('that releases a later attempt keeps the earlier ones counted', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const { id } = await steps.reach('due')
@@ -103,7 +106,7 @@ export function leaseOwnerTests(open: OpenLeases): void {
       expect(await steps.claim(newClaim({ id }))).toMatchObject({ by: 'retry', attempt: 2 })
     })
 
-    it('is told what an event ended with', async () => {
+    it('gets the result of a done event', async () => {
       await using opened = await open()
       const { store } = opened.subject
       const results = [undefined, null, '', 0, false, [], {}, 'a\0b\ud800"\\é🜁', { list: [null] }]
@@ -115,7 +118,7 @@ export function leaseOwnerTests(open: OpenLeases): void {
       expect(again).toEqual(results.map((result) => ({ kind: 'duplicate', result })))
     })
 
-    it('may hand over a result of 64 KiB', async () => {
+    it('may store a result of 64 KiB', async () => {
       await using opened = await open()
       const { steps, subject } = opened
       const mine = await steps.reach('in-progress')

@@ -11,14 +11,14 @@ import type {
   OwnerToken,
 } from '@onceward/core'
 
-/** One empty lease store that is the truth (no inbox), and what a test must be able to do to it from outside. */
+/** One empty lease store without an inbox, and the operations that a test needs from outside. */
 export interface LeaseStoreUnderTest extends AsyncDisposable {
   readonly store: LeaseSession & Partial<LeaseOperators>
   /** Lets time pass on the clock of the store. */
   pass(ms: number): Promise<void>
 }
 
-/** What a lease store can be asked to do in a test's time. */
+/** The load that a lease store can handle in a test. */
 export interface LeaseStoreCapabilities {
   /** Claims of one event at the same time. */
   readonly rivals: number
@@ -27,7 +27,7 @@ export interface LeaseStoreCapabilities {
 export const LEASE_MS = 30_000
 export const DELAY_MS = 60_000
 export const REMEMBER_MS = 3_600_000
-/** What was counted long ago is still counted. */
+/** Long after any lease: attempts are still counted then. */
 export const LONG_MS = 43_200_000
 
 /** Fingerprints of rule 1, of the same payload and of another, of rule 2, and two of no rule. */

@@ -11,7 +11,7 @@ import {
 } from './lease-store-under-test.ts'
 
 /**
- * What every lease store must do that is the truth itself, without an inbox: the table of design.md §4, cell by cell.
+ * What every lease store must do without an inbox: the table of design.md §4, cell by cell.
  *
  * @param makeStore - Called once per test; nothing is claimed yet.
  */

@@ -2,7 +2,7 @@ import pg from 'pg'
 import { expect, inject, test } from 'vitest'
 import { database } from './database.ts'
 
-test('every call hands out another empty database on the shared server', async () => {
+test('every call returns another empty database on the shared server', async () => {
   const urls = [await database(), await database()].map(({ url }) => new URL(url))
   expect(new Set(urls.map(({ pathname }) => pathname)).size).toBe(2)
   const shared = new URL(inject('postgresUrl'))

@@ -16,7 +16,7 @@ afterEach(async () => {
   await rm(directory, { recursive: true })
 })
 
-test('work under one lock never overlaps, also when some of it fails', async () => {
+test('work under one lock never overlaps, even if some of it fails', async () => {
   let inside = 0
   let most = 0
   const work = async (): Promise<void> => {
@@ -30,7 +30,7 @@ test('work under one lock never overlaps, also when some of it fails', async () 
   expect(await Promise.all(all)).toEqual(['half way', 'half way', 'half way'])
 })
 
-test('the lock of a process that died is taken over', async () => {
+test('the lock of a process that died can be taken over', async () => {
   // No process has the highest id that Linux and macOS know.
   await writeFile(join(directory, 'work.lock'), '4194304')
   expect(await withLock('work', async () => 'done')).toBe('done')

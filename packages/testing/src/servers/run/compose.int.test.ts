@@ -35,7 +35,7 @@ const VARIABLES = {
   rabbitmq: 'ONCEWARD_RABBITMQ_URL',
 } as const
 
-test('the compose file holds the five servers in the versions of the Docker path', () => {
+test('the compose file defines the five servers in the versions of the Docker path', () => {
   const images = services.map(([name, { image }]) => [name, image])
   expect(Object.fromEntries(images)).toEqual(IMAGES)
 })
@@ -49,7 +49,7 @@ test('every server has a health check and one port, on loopback', () => {
   }
 })
 
-test('the variables lead to the published ports', () => {
+test('the environment variables point to the published ports', () => {
   expect(Object.keys(file['x-environment'])).toEqual(Object.values(VARIABLES))
   for (const [name, variable] of Object.entries(VARIABLES)) {
     const [address] = file.services[name as keyof typeof VARIABLES].ports
@@ -63,11 +63,11 @@ test('every volume that a server uses is declared, and no other', () => {
   expect(used.toSorted()).toEqual(Object.keys(file.volumes).toSorted())
 })
 
-test('Kafka has the settings of the native one', () => {
+test('Kafka has the settings of the native server', () => {
   expect(file.services.kafka.environment).toMatchObject(kafkaEnvironment(KAFKA_SETTINGS))
 })
 
-test.skipIf(skipped('sqs'))('the health check of SQS is one that ElasticMQ passes', async () => {
+test.skipIf(skipped('sqs'))('ElasticMQ passes the health check of SQS', async () => {
   await using server = await sqs({ engine: 'elasticmq' })
   const check = (port: string): number | null => {
     const [, program = '', ...args] = file.services.sqs.healthcheck.test
@@ -79,7 +79,7 @@ test.skipIf(skipped('sqs'))('the health check of SQS is one that ElasticMQ passe
   expect(check('1')).not.toBe(0)
 })
 
-test('docker compose accepts the file where it is installed', () => {
+test('docker compose accepts the file, if it is installed', () => {
   const version = spawnSync('docker', ['compose', 'version'])
   const config = spawnSync('docker', ['compose', '--file', path, 'config', '--quiet'])
   expect(config.status === 0 || version.status !== 0, String(config.stderr)).toBe(true)

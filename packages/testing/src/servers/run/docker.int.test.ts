@@ -32,7 +32,7 @@ test('an engine that answers its ping is used', async () => {
   expect(asked).toEqual(['/_ping'])
 })
 
-test('an engine that refuses, hangs or is not there is not waited for', async () => {
+test('an engine that refuses, hangs or does not exist is given up quickly', async () => {
   await using broken = await engine((_request, response) => response.writeHead(500).end())
   await using silent = await engine(() => undefined)
   expect(await pingDocker(broken.host)).toBe(false)

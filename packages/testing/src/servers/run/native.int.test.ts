@@ -8,7 +8,7 @@ import { retryTakenPort } from './native.ts'
 import { freePort } from './ports.ts'
 import { ServerStartError } from './server.ts'
 
-test('a server that does not start shows the end of its log and keeps the file', async () => {
+test('the error of a server that does not start contains the end of its log, and the log file stays', async () => {
   const failed = postgres({ native: true, settings: { shared_buffers: 'plenty' } })
   const error = await failed.catch((reason: unknown) => reason)
   expect(error).toBeInstanceOf(ServerStartError)
@@ -19,7 +19,7 @@ test('a server that does not start shows the end of its log and keeps the file',
   await rm(dirname(log), { recursive: true })
 })
 
-test('stop removes the directory of the server, also when it was killed before', async () => {
+test('stop removes the directory of the server, even if the server was killed before', async () => {
   const server = await postgres({ native: true })
   const client = new pg.Client({ connectionString: server.connection.url })
   await client.connect()
@@ -32,7 +32,7 @@ test('stop removes the directory of the server, also when it was killed before',
   expect(existsSync(directory)).toBe(false)
 })
 
-test('a port that was taken between the look and the start is replaced by another', async () => {
+test('a port that was taken before the server started is replaced by another', async () => {
   const messages = ['bind: Address already in use', 'listen EADDRINUSE: 127.0.0.1']
   const start = async (): Promise<string> => {
     const message = messages.shift()
@@ -42,7 +42,7 @@ test('a port that was taken between the look and the start is replaced by anothe
   await expect(retryTakenPort(start)).resolves.toBe('started')
 })
 
-test('any other failure to start is not tried again', async () => {
+test('any other failure to start is not retried', async () => {
   let attempts = 0
   const start = async (): Promise<never> => {
     attempts += 1
@@ -52,13 +52,13 @@ test('any other failure to start is not tried again', async () => {
   expect(attempts).toBe(1)
 })
 
-test('ports lie below the range from which outgoing connections are given theirs', async () => {
+test('ports are below the range of outgoing connections', async () => {
   const ports = await Promise.all(Array.from({ length: 20 }, freePort))
   expect(Math.max(...ports)).toBeLessThan(32_768)
 })
 
 // Red without the reservation: of 400 out of 12,000 two are almost always the same.
-test('a port is given once, also while nobody listens on it', async () => {
+test('a port is given out once, even while nothing listens on it', async () => {
   const ports = await Promise.all(Array.from({ length: 400 }, freePort))
   expect(new Set(ports).size).toBe(400)
 })

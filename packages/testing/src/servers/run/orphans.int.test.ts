@@ -96,13 +96,13 @@ test('no server outlives a parent that was killed with SIGKILL', {
   await nothingIsLeft(family)
 })
 
-test('a parent that forgets its servers can end, and they end with it', async () => {
+test('a parent that does not stop its servers can end, and they end with it', async () => {
   const family = await parentOf(['postgres({ native })', 'sqs({ native, process: true })'], '')
   await family.end()
   await nothingIsLeft(family)
 })
 
-test('a parent that exits on the spot leaves nothing behind', async () => {
+test('a parent that calls exit leaves no server behind', async () => {
   const family = await parentOf(['sqs({ native, process: true })'], 'process.exit(3)')
   await family.end()
   await nothingIsLeft(family)

@@ -98,7 +98,7 @@ test('a pause holds data back without closing anything, and resume delivers it',
   await until(() => client.got === 'ONETWO' && late.got === 'LATE')
 })
 
-test('cut destroys open connections, refuse resets new ones until it is lifted', async () => {
+test('cut destroys open connections, and refuse resets new ones until it is switched off', async () => {
   await using through = await proxy(target)
   const client = dial(through)
   client.socket.write('x')
@@ -136,7 +136,7 @@ test('a hook drops one piece and cuts at another before the server sees it', asy
   expect(seen).toBe('kept')
 })
 
-test('swallowReplyTo lets the text reach the server and cuts before the reply comes back', async () => {
+test('swallowReplyTo lets the text reach the server and cuts before the reply', async () => {
   await using through = await proxy(target, { onData: swallowReplyTo(/commit/i, 1) })
   const client = dial(through)
   client.socket.write('begin')

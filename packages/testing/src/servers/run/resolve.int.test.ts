@@ -45,7 +45,7 @@ test.skipIf(skipped('redis'))(
   },
 )
 
-test('a variable that leads nowhere is an error, and no other server is started', async () => {
+test('a variable with an address that does not answer is an error, and no other server is started', async () => {
   vi.stubEnv('ONCEWARD_POSTGRES_URL', 'postgres://postgres@127.0.0.1:1/postgres')
   vi.stubEnv('ONCEWARD_REDIS_URL', 'redis://127.0.0.1:1')
   vi.stubEnv('ONCEWARD_SQS_ENDPOINT', 'http://127.0.0.1:1')
@@ -54,7 +54,7 @@ test('a variable that leads nowhere is an error, and no other server is started'
   await expect(sqs()).rejects.toThrow()
 })
 
-test('native asks for an own process whatever the variable says', async () => {
+test('native starts an own process whatever the variable says', async () => {
   vi.stubEnv('ONCEWARD_SQS_ENDPOINT', 'http://127.0.0.1:1')
   await using server = await sqs({ native: true, process: true })
   expect(server).toMatchObject({ how: 'native', canKill: true })

@@ -36,7 +36,7 @@ test('a tool on PATH is found, and nothing is installed', async () => {
   expect(await toolPaths(NEED)).toEqual({ 'onceward-tool': path })
 })
 
-test('what is missing and cannot be installed says what to install and what to set', async () => {
+test('the error of a missing tool says what to install and what to set', async () => {
   const error = await toolPaths(NEED).catch((reason: unknown) => reason)
   expect(error).toBeInstanceOf(ServerMissingError)
   expect((error as Error).message).toBe(
@@ -47,7 +47,7 @@ test('what is missing and cannot be installed says what to install and what to s
 
 const asRoot = test.runIf(process.getuid?.() === 0)
 
-asRoot('several that ask at once install a missing package once', async () => {
+asRoot('concurrent calls install a missing package once', async () => {
   const tool = join(directory, 'onceward-tool')
   const log = join(directory, 'apt.log')
   await program(
@@ -65,7 +65,7 @@ asRoot('several that ask at once install a missing package once', async () => {
   quiet.mockRestore()
 })
 
-asRoot('an installation that fails says why', async () => {
+asRoot('the error of a failed installation says why', async () => {
   await program('apt-get', 'echo "E: Unable to locate package tool-package" >&2; exit 100')
   const quiet = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
   await expect(toolPaths(NEED)).rejects.toThrow(/Unable to locate package tool-package/)

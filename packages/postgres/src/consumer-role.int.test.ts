@@ -1,0 +1,159 @@
+import { ConfigurationError, systemRuntime } from '@onceward/core'
+import { database } from '@onceward/testing'
+import { fresh, newClaim, newEvent, registration, Steps } from '@onceward/testing/conformance'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { passTime } from './fixtures/inbox.ts'
+import {
+  countOf,
+  type LeastPrivilege,
+  leastPrivilege,
+  twoConsumers,
+  WINDOW_MS,
+} from './fixtures/least-privilege.ts'
+import { postgresLeases } from './index.ts'
+import { pgInbox } from './pg.ts'
+
+let admin: pg.Pool
+let roles: LeastPrivilege
+
+beforeAll(async () => {
+  const { url } = await database()
+  admin = new pg.Pool({ connectionString: url, max: 10 })
+  roles = await leastPrivilege(admin, url)
+})
+afterAll(async () => {
+  await roles[Symbol.asyncDispose]()
+  await admin.end()
+})
+
+const scene = () => twoConsumers(admin, roles)
+
+describe('the role of consumers', () => {
+  it.each([
+    'select * from least.failed_events',
+    'select * from least.refused_messages',
+    'select * from least.event_results',
+    'update least.failed_events set attempt = 0',
+    'update least.refused_messages set times = 0',
+    "update least.event_results set result = '{}'",
+    "update least.processed_events set state = 'd'",
+    'update least.consumers set dedup_window_ms = 0',
+    'delete from least.processed_events',
+    'delete from least.failed_events',
+    'delete from least.refused_messages',
+    'delete from least.event_results',
+  ])('does nothing to what is another consumer’s: %s', async (text) => {
+    await scene()
+    // Its own consumer is the only row that may be counted.
+    const own = text.includes('consumers') ? 1 : 0
+    expect(await countOf(roles.billing, text)).toBe(own)
+    const before =
+      own === 1 ? 1 : await countOf(admin, text.replace(/^.* (least\.\w+).*$/, 'table $1'))
+    expect(before).toBeGreaterThan(0)
+    const windows = await admin.query(
+      "select dedup_window_ms from least.consumers where name = 'mailing'",
+    )
+    expect(Number(windows.rows[0].dedup_window_ms)).toBe(WINDOW_MS)
+  })
+
+  const other = "(select id from least.consumers where name = 'mailing')"
+  it.each([
+    [
+      'another consumer’s event as done',
+      `insert into least.processed_events (event_id, fingerprint, consumer_id) values (gen_random_uuid(), 0, ${other})`,
+    ],
+    [
+      'its row to another consumer',
+      `update least.processed_events set consumer_id = ${other} where consumer_id = any (least.my_consumers())`,
+    ],
+    [
+      'a failure for another consumer',
+      `insert into least.failed_events (event_id, consumer_id, attempt, key) values (gen_random_uuid(), ${other}, 1, 'k')`,
+    ],
+    [
+      'a result for another consumer’s event',
+      "insert into least.event_results values (gen_random_uuid(), '{}')",
+    ],
+    [
+      'a consumer for another login',
+      "insert into least.consumers (name, dedup_window_ms, fingerprint_rule, owner) values ('x', 1, 1, 'postgres')",
+    ],
+    ['a consumer to another login', 'update least.consumers set owner = session_user'],
+    ['the name of a consumer', "update least.consumers set name = 'mailing'"],
+    ['the secret', "update least.settings set secret = ''"],
+    ['the epoch', 'update least.settings set epoch = gen_random_uuid()'],
+    ['the epoch by function', 'select least.forget_history()'],
+    [
+      'the audit',
+      "insert into least.audit (action, target, consumer_id) values ('replay', gen_random_uuid(), 1)",
+    ],
+    ['tables', 'create table least.mine (x int)'],
+    ['the policies', 'alter table least.failed_events disable row level security'],
+    ['the migrations', 'delete from least.migrations'],
+  ])('is refused to write %s', async (_what, text) => {
+    const { billing } = await scene()
+    await new Steps(billing, async () => undefined).commit(fresh(newEvent()))
+    await expect(roles.billing.query(text)).rejects.toThrow(
+      /permission denied|row-level security|must be owner/,
+    )
+  })
+
+  it('does not read the audit', async () => {
+    await scene()
+    await expect(roles.billing.query('table least.audit')).rejects.toThrow(/permission denied/)
+  })
+
+  it('sees the ids of the others’ events, and their names and windows', async () => {
+    await scene()
+    expect(await countOf(roles.billing, 'table least.processed_events')).toBe(2)
+    expect(await countOf(roles.billing, 'table least.consumers')).toBe(2)
+    expect(await countOf(roles.billing, 'table least.settings')).toBe(1)
+  })
+
+  it('is refused a consumer of another login, and told so', async () => {
+    await scene()
+    const opening = pgInbox(roles.billing, { schema: 'least' }).open(
+      registration(systemRuntime, { consumer: 'mailing' }),
+    )
+    await expect(opening).rejects.toThrow(ConfigurationError)
+    await expect(opening).rejects.toThrow(/mailing belongs to another login .*owner/)
+  })
+
+  it('has what the logins that it belongs to have', async () => {
+    await scene()
+    const { billing, mailing } = roles.logins
+    await admin.query(`grant ${mailing} to ${billing}`)
+    const session = await pgInbox(roles.billing, { schema: 'least' }).open(
+      registration(systemRuntime, { consumer: 'mailing' }),
+    )
+    expect(await countOf(roles.billing, 'table least.failed_events')).toBe(1)
+    await session.sweep()
+    await admin.query(`revoke ${mailing} from ${billing}`)
+    expect(await countOf(roles.billing, 'table least.failed_events')).toBe(0)
+  })
+
+  it('sweeps what is older than its consumer’s window, the results too, and nothing younger', async () => {
+    const { billing, theirs } = await scene()
+    expect(await billing.sweep()).toMatchObject({ deleted: 0 })
+    await passTime(admin, 'least', WINDOW_MS + 1)
+    expect(await billing.sweep()).toMatchObject({ deleted: 1 })
+    const left = await admin.query('select event_id from least.processed_events')
+    expect(left.rows).toEqual([{ event_id: theirs.dead }])
+    expect(await countOf(admin, 'table least.event_results')).toBe(0)
+  })
+
+  it('leases events with postgresLeases', async () => {
+    await scene()
+    const leases = postgresLeases(roles.billing, { schema: 'least' })
+    const [held, ended] = [newClaim(), newClaim()]
+    expect(await leases.claim([held, ended])).toMatchObject([{ attempt: 1 }, { attempt: 1 }])
+    expect(await leases.complete([ended], 1_000)).toEqual(['held'])
+    expect(await leases.release([held])).toEqual(['held'])
+  })
+
+  it('reads the identity of the history', async () => {
+    const { billing } = await scene()
+    expect(await billing.identity()).toMatch(/^\d+\.[0-9A-F]{8}\.[\d.]+\.[0-9a-f-]{36}$/)
+  })
+})
