@@ -22,9 +22,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'transaction/bisect.ts',
-        find: "conclude(batch, pending, { kind: 'in-progress', delayMs, cause: 'held-by-row' })",
-        replace:
-          "conclude(batch, pending, delayMs > 0 ? { kind: 'duplicate' } : { kind: 'skipped' })",
+        find: "concludeHeld(batch, members, 'held-by-row')",
+        replace: "for (const pending of members) conclude(batch, pending, { kind: 'duplicate' })",
       },
     ],
   },
@@ -197,8 +196,9 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'transaction/bisect.ts',
-        find: 'end = await runTransaction(engine, { members, waitMs, signals })',
-        replace: 'end = await runTransaction(engine, { members, waitMs: waitMs * 1_000, signals })',
+        find: 'end = await runTransaction(engine, { members, waitMs, signals, hold })',
+        replace:
+          'end = await runTransaction(engine, { members, waitMs: waitMs * 1_000, signals, hold })',
       },
     ],
   },

@@ -1,7 +1,7 @@
 // Parts of adapters and stores. Not for users.
 
 export { type BackoffRange, pauseMs } from '../concurrency/backoff.ts'
-export { createSemaphore, type Release, type Semaphore } from '../concurrency/semaphore.ts'
+export { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 export {
   answerWithin,
   CallTimeoutError,
@@ -21,6 +21,7 @@ export {
   type RunHooks,
 } from '../model/guard-port.ts'
 export { type KnownNames, refuseUnknownNames, unknownNames } from '../model/known-names.ts'
+export type { Release } from '../model/runtime.ts'
 export { isConnectionString, shown } from '../model/shown.ts'
 export { type ClassifiedError, isFatal, kindsByName } from './classified-error.ts'
 export {

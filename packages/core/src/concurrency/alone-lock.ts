@@ -1,59 +1,159 @@
-import type { AloneLock } from '../model/runtime.ts'
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { describeError } from '../model/errors.ts'
+import type { Logger } from '../model/logger.ts'
+import type { AloneLock, Release, Wait } from '../model/runtime.ts'
+
+/** Maximum wait of an event that must run alone, ms. Other runs wait behind it, so it must not wait for long. */
+export const ALONE_WAIT_MS = 2_000
+
+type Mode = 'shared' | 'exclusive'
 
 interface Waiter {
-  readonly mode: 'shared' | 'exclusive'
-  readonly grant: () => void
+  readonly mode: Mode
+  /** Ends the wait. */
+  readonly leave: (taken: Release | undefined) => void
+}
+
+/** One grant of the lock: for a run, and for the runs that its handler starts. */
+interface Hold {
+  readonly mode: Mode
+  runs: number
 }
 
 export function createAloneLock(): AloneLock {
-  const waiters: Waiter[] = []
-  let sharers = 0
-  let exclusive = false
+  return new FairLock()
+}
 
-  const grantable = (mode: Waiter['mode']): boolean =>
-    mode === 'shared' ? !exclusive : !exclusive && sharers === 0
+class FairLock implements AloneLock {
+  readonly version = 1
+  readonly #handlers = new AsyncLocalStorage<Release>()
+  /** The holds of the runs that have not been released. */
+  readonly #holds = new Map<Release, Hold>()
+  readonly #waiters = new Set<Waiter>()
+  #sharers = 0
+  #isExclusive = false
 
-  const take = (mode: Waiter['mode']): (() => void) => {
-    if (mode === 'shared') sharers += 1
-    else exclusive = true
-    let held = true
-    return () => {
-      if (!held) return
-      held = false
-      if (mode === 'shared') sharers -= 1
-      else exclusive = false
-      grantNext()
+  tryShared(): Release | undefined {
+    const outer = this.#outerHold()
+    if (outer !== undefined) return this.#join(outer)
+    return this.#isFree('shared') ? this.#take('shared') : undefined
+  }
+
+  shared(wait: Wait = {}): Promise<Release | undefined> {
+    const release = this.tryShared()
+    return release === undefined ? this.#wait('shared', wait) : Promise.resolve(release)
+  }
+
+  exclusive(wait: Wait = {}): Promise<Release | undefined> {
+    if (this.isInside()) return Promise.resolve(undefined)
+    if (this.#isFree('exclusive')) return Promise.resolve(this.#take('exclusive'))
+    return this.#wait('exclusive', wait)
+  }
+
+  runInside<Result>(release: Release, task: () => Result): Result {
+    return this.#handlers.run(release, task)
+  }
+
+  isInside(): boolean {
+    return this.#outerHold() !== undefined
+  }
+
+  /** A handler that has ended, or that is past its deadline, holds nothing, although calls it made may still run. */
+  #outerHold(): Hold | undefined {
+    const outer = this.#handlers.getStore()
+    return outer === undefined ? undefined : this.#holds.get(outer)
+  }
+
+  #isGrantable(mode: Mode): boolean {
+    return !this.#isExclusive && (mode === 'shared' || this.#sharers === 0)
+  }
+
+  #isFree(mode: Mode): boolean {
+    return this.#waiters.size === 0 && this.#isGrantable(mode)
+  }
+
+  #take(mode: Mode): Release {
+    if (mode === 'shared') this.#sharers += 1
+    else this.#isExclusive = true
+    return this.#join({ mode, runs: 0 })
+  }
+
+  #join(hold: Hold): Release {
+    hold.runs += 1
+    const release = (): void => {
+      if (!this.#holds.delete(release)) return
+      hold.runs -= 1
+      if (hold.runs === 0) this.#end(hold)
+    }
+    this.#holds.set(release, hold)
+    return release
+  }
+
+  #end({ mode }: Hold): void {
+    if (mode === 'shared') this.#sharers -= 1
+    else this.#isExclusive = false
+    this.#grantNext()
+  }
+
+  #grantNext(): void {
+    for (const waiter of this.#waiters) {
+      if (!this.#isGrantable(waiter.mode)) return
+      waiter.leave(this.#take(waiter.mode))
     }
   }
 
-  const grantNext = (): void => {
-    for (let next = waiters[0]; next !== undefined && grantable(next.mode); next = waiters[0]) {
-      waiters.shift()
-      next.grant()
-    }
-  }
-
-  const acquire = (mode: Waiter['mode']): Promise<() => void> => {
-    if (waiters.length === 0 && grantable(mode)) return Promise.resolve(take(mode))
+  #wait(mode: Mode, { limit, stop }: Wait): Promise<Release | undefined> {
     return new Promise((resolve) => {
-      waiters.push({ mode, grant: () => resolve(take(mode)) })
+      let cancel: (() => void) | undefined
+      let unsubscribe: (() => void) | undefined
+      const leave = (taken: Release | undefined): void => {
+        this.#waiters.delete(waiter)
+        cancel?.()
+        unsubscribe?.()
+        resolve(taken)
+      }
+      const giveUp = (): void => {
+        leave(undefined)
+        // The runs behind this waiter waited only for its turn.
+        this.#grantNext()
+      }
+      const waiter: Waiter = { mode, leave }
+      this.#waiters.add(waiter)
+      cancel = limit?.runtime.setTimer(giveUp, limit.ms)
+      unsubscribe = stop?.(giveUp)
     })
-  }
-
-  const isFree = (mode: Waiter['mode']): boolean => waiters.length === 0 && grantable(mode)
-
-  return {
-    tryShared: () => (isFree('shared') ? take('shared') : undefined),
-    shared: () => acquire('shared'),
-    exclusive: () => acquire('exclusive'),
   }
 }
 
 const PROCESS_LOCK = Symbol.for('onceward.alone')
 
-/** The lock of this process; two copies of this package share it. */
-export function processAloneLock(): AloneLock {
-  const holder = globalThis as { [PROCESS_LOCK]?: AloneLock }
-  holder[PROCESS_LOCK] ??= createAloneLock()
-  return holder[PROCESS_LOCK]
+/** Used by all guards of this copy of onceward if another version of onceward has left an unknown lock. */
+const ownLock: AloneLock = createAloneLock()
+
+/**
+ * The lock of this process. All copies of onceward in a process share it. Never throws: if this copy does not know the
+ * lock that another version created, it uses its own lock.
+ */
+export function processAloneLock(logger?: Pick<Logger, 'warn'>): AloneLock {
+  try {
+    const holder = globalThis as { [PROCESS_LOCK]?: unknown }
+    holder[PROCESS_LOCK] ??= ownLock
+    const lock = holder[PROCESS_LOCK]
+    if (isAloneLock(lock)) return lock
+    logger?.warn({ found: typeof lock }, UNKNOWN_LOCK)
+  } catch (error) {
+    logger?.warn({ err: describeError(error) }, UNKNOWN_LOCK)
+  }
+  return ownLock
+}
+
+const UNKNOWN_LOCK =
+  'events that must run alone wait only for the runs of this copy of onceward: another version of it is loaded, use one version in the process'
+
+const METHODS = ['tryShared', 'shared', 'exclusive', 'runInside', 'isInside'] as const
+
+function isAloneLock(lock: unknown): lock is AloneLock {
+  if (typeof lock !== 'object' || lock === null) return false
+  const known = lock as Partial<Record<keyof AloneLock, unknown>>
+  return known.version === 1 && METHODS.every((method) => typeof known[method] === 'function')
 }

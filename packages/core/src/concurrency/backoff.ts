@@ -11,17 +11,23 @@ export interface Backoff {
 }
 
 /**
- * Milliseconds until the next attempt: full jitter, uniform up to `baseMs` × 2ⁿ and at most `maxMs`.
+ * Milliseconds until the next attempt: between half and the whole of `baseMs` × 2ⁿ, at most `maxMs`.
  *
- * Full jitter, so that consumers that failed together do not retry together.
+ * The jitter keeps consumers that failed together from retrying together. It covers the upper half only: with the full
+ * range, the attempts of most events were spent within a fraction of the time that the doubling suggests.
  *
- * @see https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+ * @see https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/ (*equal jitter*)
  */
-export function backoffMs({ attempt, baseMs, maxMs, random }: Backoff): number {
+export function backoffMs(backoff: Backoff): number {
+  const halfMs = ceilingMs(backoff) / 2
+  return Math.ceil(halfMs + backoff.random() * halfMs)
+}
+
+function ceilingMs({ attempt, baseMs, maxMs }: Omit<Backoff, 'random'>): number {
   const exponent = Math.max(0, attempt - 1)
-  const ceilingMs = Math.min(maxMs, baseMs * 2 ** exponent)
+  const longestMs = Math.min(maxMs, baseMs * 2 ** exponent)
   // 0 × 2^∞ is NaN. The ceiling is then `maxMs`, so that the loop does not retry without a pause.
-  return Math.floor(random() * (Number.isFinite(ceilingMs) ? ceilingMs : maxMs))
+  return Number.isFinite(longestMs) ? longestMs : maxMs
 }
 
 /**
@@ -42,7 +48,16 @@ export function pauseMs(
   failures: number,
   random: () => number,
 ): number {
-  return baseMs / 2 + backoffMs({ attempt: failures + 1, baseMs, maxMs, random })
+  const longestMs = ceilingMs({ attempt: failures + 1, baseMs, maxMs })
+  return baseMs / 2 + Math.floor(random() * longestMs)
+}
+
+/**
+ * A wait that a store answered, within `[0, mostMs]`. A store whose clock was set back, or a store with a defect, must
+ * not hold an event for a day or for ever.
+ */
+export function clampedMs(answeredMs: number, mostMs: number): number {
+  return answeredMs <= mostMs ? Math.max(0, answeredMs) : mostMs
 }
 
 const FIRST_DELAY_MS = 1_000

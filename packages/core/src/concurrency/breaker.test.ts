@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
+import { seededRandom } from '../fixtures/random.ts'
 import { createShift } from '../fixtures/shift.ts'
 import { toEpochMs } from '../model/brands.ts'
 import { createBreaker } from './breaker.ts'
@@ -101,4 +102,50 @@ test('a wall clock that is set back prolongs neither the pause nor the reported 
   expect((breaker.state()?.retryAt ?? 0) - now()).toBeLessThanOrEqual(1_000)
   forward(1_001)
   expect(breaker.admit()).toBe('go')
+})
+
+/** One random history of a breaker, checked after each step against what its callers know. */
+function history(seed: number): void {
+  const random = seededRandom(seed)
+  const clock = new Clock()
+  const breaker = createBreaker({ ...clock.runtime, random })
+  const probes: (() => void)[] = []
+  /** The probe that is on its way, and since when. */
+  let current: { readonly end: () => void; readonly sinceMs: number } | undefined
+  const nowMs = (): number => clock.runtime.monotonic()
+  for (let step = 0; step < 200; step += 1) {
+    const message = `seed ${seed}, step ${step}`
+    const what = random()
+    if (what < 0.35) {
+      const isClosed = breaker.state() === undefined
+      const isPaused = (breaker.state()?.retryAt ?? 0) > clock.runtime.now()
+      const isProbing = current !== undefined && nowMs() < current.sinceMs + 10_000
+      const admission = breaker.admit()
+      expect(admission === 'go', message).toBe(isClosed || (!isPaused && !isProbing))
+      if (admission !== 'go') {
+        expect(admission, message).toBeGreaterThan(0)
+        expect(admission, message).toBeLessThanOrEqual(30_000)
+      } else if (!isClosed) {
+        current = { end: breaker.currentProbe(), sinceMs: nowMs() }
+        probes.push(current.end)
+      }
+    } else if (what < 0.55) {
+      // Any probe may end, also one that has reported, ended before, or was followed by another.
+      const end = probes[Math.floor(random() * probes.length)]
+      end?.()
+      if (end === current?.end) current = undefined
+    } else if (what < 0.7) {
+      const isIgnored = (breaker.state()?.retryAt ?? 0) > clock.runtime.now()
+      breaker.failed(new Error('down'))
+      if (!isIgnored) current = undefined
+    } else if (what < 0.75) {
+      breaker.succeeded()
+      current = undefined
+    } else clock.advance(Math.floor(random() * 12_000))
+  }
+}
+
+// Red before: a probe that called no store kept the guard down for another ten seconds.
+test('in random histories one probe is on its way at most, and a probe that ends unspent frees the way for the next', () => {
+  for (let seed = 0; seed < 300; seed += 1) history(seed)
 })

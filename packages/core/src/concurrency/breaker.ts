@@ -1,5 +1,5 @@
 import type { EpochMs } from '../model/brands.ts'
-import type { Runtime } from '../model/runtime.ts'
+import type { Release, Runtime } from '../model/runtime.ts'
 
 const FIRST_PAUSE_MS = 1_000
 const LONGEST_PAUSE_MS = 30_000
@@ -13,6 +13,11 @@ const PROBE_MS = 10_000
 export interface Breaker {
   /** `go`, or the milliseconds to wait before the next call. */
   admit(): 'go' | number
+  /**
+   * Ends the probe that was let through last. If it has reported neither success nor failure, it called no store, and
+   * the next call is let through at once.
+   */
+  currentProbe(): Release
   succeeded(): void
   failed(error: unknown): void
   state(): { readonly retryAt: EpochMs; readonly error: unknown } | undefined
@@ -24,6 +29,7 @@ export function createBreaker(runtime: Runtime): Breaker {
   let retryAtMs: number | undefined
   let lastError: unknown
   let probingUntilMs = Number.NEGATIVE_INFINITY
+  let probes = 0
 
   const pauseMs = (): number => {
     const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1))
@@ -37,7 +43,15 @@ export function createBreaker(runtime: Runtime): Breaker {
       if (retryAtMs > nowMs) return retryAtMs - nowMs
       if (nowMs < probingUntilMs) return FIRST_PAUSE_MS
       probingUntilMs = nowMs + PROBE_MS
+      probes += 1
       return 'go'
+    },
+    currentProbe: () => {
+      const probe = probes
+      return () => {
+        // A later probe, if there is one, still runs.
+        if (probe === probes) probingUntilMs = Number.NEGATIVE_INFINITY
+      }
     },
     succeeded: () => {
       failures = 0

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import { createSemaphore, type SlotWait } from './semaphore.ts'
+import { stopSignals } from './stop-signals.ts'
 
 test('slots are granted up to the limit, then in order of arrival', async () => {
   const semaphore = createSemaphore(2)
@@ -87,4 +88,26 @@ test('waiters marked as first come before all others, in order of arrival', asyn
   held?.()
   await Promise.all(waiting)
   expect(order).toEqual(['b', 'c', 'a'])
+})
+
+test('waiting for a slot takes as long per waiter, however many wait', async () => {
+  const stop = new AbortController()
+  const { whenStopping } = stopSignals([stop.signal])
+  const msPerWaiter = async (waiters: number): Promise<number> => {
+    const { acquire } = createSemaphore(1)
+    const startedAt = performance.now()
+    const done = Array.from({ length: waiters }, async () =>
+      (await acquire({ stop: whenStopping }))?.(),
+    )
+    await Promise.all(done)
+    return (performance.now() - startedAt) / waiters
+  }
+  await msPerWaiter(20_000)
+  const ratios: number[] = []
+  // Compared in turns, because the machine may be busy at any moment.
+  for (let turn = 0; turn < 3; turn += 1) {
+    const few = await msPerWaiter(2_000)
+    ratios.push((await msPerWaiter(40_000)) / few)
+  }
+  expect(Math.min(...ratios)).toBeLessThan(6)
 })

@@ -1,35 +1,29 @@
-import type { Runtime } from '../model/runtime.ts'
-
-/** Calls the listener once waiting is pointless. The returned function unsubscribes. */
-export type OnStop = (onStop: () => void) => () => void
-
-/** Releases the slot. A second call does nothing. */
-export type Release = () => void
+import type { Release, Wait } from '../model/runtime.ts'
+import { createWaitingLine } from './waiting-line.ts'
 
 /** What ends the wait for a slot, and which queue the waiter joins. */
-export interface SlotWait {
-  readonly stop?: OnStop | undefined
-  /** Maximum wait, ms on the clock of the runtime. */
-  readonly limit?: { readonly runtime: Runtime; readonly ms: number } | undefined
+export interface SlotWait extends Wait {
   /** The waiter comes before all waiters without this mark. */
   readonly first?: boolean | undefined
 }
 
 /** A fair counting semaphore. */
 export interface Semaphore {
+  /** The number of slots. */
+  readonly size: number
   /** The release function, if a slot is free now. */
   tryAcquire(): Release | undefined
   /** Resolves with the release function, or with undefined if the wait was stopped or reached its limit. */
   acquire(wait?: SlotWait): Promise<Release | undefined>
 }
 
-export function createSemaphore(slots: number): Semaphore {
-  const urgent = new Set<() => void>()
-  const waiters = new Set<() => void>()
-  let free = slots
+export function createSemaphore(size: number): Semaphore {
+  const urgent = createWaitingLine<() => void>()
+  const waiters = createWaitingLine<() => void>()
+  let free = size
 
   const release = (): void => {
-    const [next] = urgent.size > 0 ? urgent : waiters
+    const next = urgent.first() ?? waiters.first()
     if (next === undefined) free += 1
     else next()
   }
@@ -48,6 +42,7 @@ export function createSemaphore(slots: number): Semaphore {
   }
 
   return {
+    size,
     tryAcquire,
     acquire: ({ stop, limit, first = false } = {}) => {
       const acquired = tryAcquire()
@@ -57,14 +52,14 @@ export function createSemaphore(slots: number): Semaphore {
         let cancel: (() => void) | undefined
         let unsubscribe: (() => void) | undefined
         const leave = (taken: Release | undefined): void => {
-          queue.delete(granted)
+          leaveQueue()
           unsubscribe?.()
           cancel?.()
           resolve(taken)
         }
         const granted = (): void => leave(takeSlot())
         const giveUp = (): void => leave(undefined)
-        queue.add(granted)
+        const leaveQueue = queue.join(granted)
         cancel = limit?.runtime.setTimer(giveUp, limit.ms)
         unsubscribe = stop?.(giveUp)
       })

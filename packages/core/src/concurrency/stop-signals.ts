@@ -1,4 +1,4 @@
-import type { OnStop } from './semaphore.ts'
+import type { OnStop } from '../model/runtime.ts'
 
 /** Time that handlers have to end after a drain has aborted their signals, ms. */
 export const ABORT_GRACE_MS = 2_000
@@ -14,12 +14,57 @@ export function stopSignals(
   return {
     isStopping: () => stops.some((stop) => stop?.aborted === true),
     whenStopping: (onStop) => {
-      for (const stop of stops) stop?.addEventListener('abort', onStop, { once: true })
+      const unsubscribes = stops.map((stop) => stop && listenersOf(stop).add(onStop))
       return () => {
-        for (const stop of stops) stop?.removeEventListener('abort', onStop)
+        for (const unsubscribe of unsubscribes) unsubscribe?.()
       }
     },
     drain,
+  }
+}
+
+interface Listeners {
+  /** Adds a listener. The returned function removes it. */
+  readonly add: (onStop: () => void) => () => void
+}
+
+const known = new WeakMap<AbortSignal, Listeners>()
+
+/**
+ * All listeners of a signal behind a single one: an `AbortSignal` looks through all its listeners whenever one is added
+ * or removed, so `n` waiters would take `n²` steps.
+ */
+function listenersOf(signal: AbortSignal): Listeners {
+  const listeners = known.get(signal) ?? createListeners(signal)
+  known.set(signal, listeners)
+  return listeners
+}
+
+function createListeners(signal: AbortSignal): Listeners {
+  const waiting = new Set<() => void>()
+  const onAbort = (): void => {
+    for (const onStop of waiting) onStop()
+  }
+  return {
+    add: (onStop) => {
+      if (signal.aborted) return soon(onStop)
+      if (waiting.size === 0) signal.addEventListener('abort', onAbort, { once: true })
+      waiting.add(onStop)
+      return () => {
+        waiting.delete(onStop)
+        if (waiting.size === 0) signal.removeEventListener('abort', onAbort)
+      }
+    },
+  }
+}
+
+function soon(onStop: () => void): () => void {
+  let isSubscribed = true
+  queueMicrotask(() => {
+    if (isSubscribed) onStop()
+  })
+  return () => {
+    isSubscribed = false
   }
 }
 

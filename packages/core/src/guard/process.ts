@@ -1,4 +1,4 @@
-import { toLanes } from '../concurrency/lanes.ts'
+import { inTurns, toLanes, WAITING_LANES } from '../concurrency/lanes.ts'
 import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { type Claimed, claimLeases } from '../lease/claim.ts'
 import { completeLease } from '../lease/complete.ts'
@@ -6,10 +6,11 @@ import type { Delivery } from '../model/delivery.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import { laneFollowerOutcome, type Outcome } from '../settlement/outcome.ts'
 import { concludeCopies, tellDuplicate } from './copies.ts'
+import type { OpenLeases } from './open-stores.ts'
 import { factsOf, type Processing, STORE_DOWN_MS, storeFailure } from './processing.ts'
 import { type DeliveryGroup, type Received, receive } from './receive.ts'
 import { takeOff } from './take-off.ts'
-import { runUnguarded, runWithoutClaim } from './unguarded.ts'
+import { type Ended, runBesideOthers, runUnguarded, runWithoutClaim } from './unguarded.ts'
 import { runWithInbox } from './with-inbox.ts'
 import { runWithoutInbox } from './without-inbox.ts'
 
@@ -23,9 +24,11 @@ export async function processDeliveries(
   const received = isPromise(receiving) ? await receiving : receiving
   for (const { index, outcome, key } of received.decided)
     processing.observe(index, outcome, { key })
-  const keyless = received.unguarded.map((each) => processWithoutKey(processing, each))
   const keyed = processGroups(processing, received.groups)
-  await (keyless.length === 0 ? keyed : Promise.all([keyed, ...keyless]))
+  if (received.unguarded.length === 0) return keyed
+  const turns = { width: processing.stores.slots.size, stop: processing.signals.whenStopping }
+  const keyless = inTurns(received.unguarded, turns, (each) => processWithoutKey(processing, each))
+  await Promise.all([keyed, keyless])
 }
 
 /** Steps 2 to 5 for events that this process has in flight only once. */
@@ -34,15 +37,19 @@ export async function processEvents(
   groups: readonly DeliveryGroup[],
 ): Promise<void> {
   const flight = takeOff(processing.inFlight, groups)
-  const onOutcome: OnOutcome = (member, outcome, handlerMs) =>
-    flight.conclude(member, (group) =>
+  const onOutcome: OnOutcome = (member, outcome, handlerMs) => {
+    let completing: MaybeAsync<void> | undefined
+    flight.conclude(member, (group) => {
       // 4. Complete: tell the lease store the outcome, always after the commit.
-      andThen(complete(processing, member, outcome), () => {
+      completing = complete(processing, member, outcome)
+      return andThen(completing, () => {
         // 5. Observe: settlement, hook and log line, as soon as the outcome of this event is known.
         processing.observe(group.index, outcome, factsOf(member, handlerMs))
         return concludeCopies(processing, group, outcome)
-      }),
-    )
+      })
+    })
+    return completing
+  }
   try {
     const members = groups.map(({ member }) => member)
     // 2. Claim: leases for all events in one round trip, if there is a lease store.
@@ -62,7 +69,12 @@ export async function processEvents(
   if (copies.length > 0) await processGroups(processing, copies)
 }
 
-type OnOutcome = (member: InFlightEvent, outcome: Outcome, handlerMs: number | undefined) => void
+/** The answer resolves when the lease store knows the outcome. */
+type OnOutcome = (
+  member: InFlightEvent,
+  outcome: Outcome,
+  handlerMs: number | undefined,
+) => MaybeAsync<void>
 
 function claim(
   { stores: { leases } }: Processing,
@@ -120,7 +132,9 @@ async function processBesideFlights(
   const free = groups.filter((group) => !waitingGroups.has(group))
   await Promise.all([
     free.length === 0 ? undefined : processEvents(processing, free),
-    ...waiting.map((lane) => waitForFlights(processing, lane)),
+    inTurns(waiting, { width: WAITING_LANES, stop: processing.signals.whenStopping }, (lane) =>
+      waitForFlights(processing, lane),
+    ),
   ])
 }
 
@@ -155,9 +169,20 @@ async function processWithoutKey(
   const { signals, stores } = processing
   const { handlerMs, outcome } =
     stores.engine === undefined
-      ? await runWithoutClaim(processing, member)
+      ? await runKeyless(processing, stores, member)
       : await runUnguarded(stores.engine, member, signals)
   processing.observe(index, await recorded(processing, member, outcome), { handlerMs })
+}
+
+function runKeyless(
+  processing: Processing,
+  { slots }: OpenLeases,
+  member: InFlightEvent,
+): Promise<Ended> {
+  const { runtime } = processing.options
+  return runBesideOthers({ slots, runtime, signals: processing.signals }, (hold) =>
+    runWithoutClaim({ ...processing, hold }, member),
+  )
 }
 
 /** Writes the durable record of a dead letter before its delivery is settled. */

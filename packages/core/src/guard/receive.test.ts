@@ -117,8 +117,8 @@ test('a message that is skipped or must be retried gets its outcome here, and no
   })
   expect(decided.map(({ index, outcome, key }) => [index, outcome, key])).toEqual([
     [0, { kind: 'skipped' }, undefined],
-    [1, failed(1, 500), undefined],
-    [2, failed(3, 2_000), undefined],
+    [1, failed(1, 750), undefined],
+    [2, failed(3, 3_000), undefined],
   ])
   expect([groups, refused]).toEqual([[], []])
 })

@@ -126,7 +126,9 @@ async function refuse(
     const refusals = refused.map(({ error, index, key, reason }) => {
       return { delivery: deliveries[index] as Delivery, reason, error, key }
     })
-    refs = (await context.stores.engine?.session.refuse(refusals)) ?? []
+    const { engine } = context.stores
+    refs = (await engine?.session.refuse(refusals)) ?? []
+    if (engine !== undefined) context.breaker.succeeded()
   } catch (error) {
     const outcome = storeFailure(context, error)
     return refused.map(({ index, key }) => ({ index, key, outcome }))

@@ -1,3 +1,4 @@
+import { processAloneLock } from '../concurrency/alone-lock.ts'
 import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import { cloudEventKey, idempotencyKeyHeader } from '../identity/resolvers.ts'
@@ -24,6 +25,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
   const given = options as unknown as GuardOptions<unknown, unknown>
   const { eventKey = [cloudEventKey(), idempotencyKeyHeader()] } = given
   const defaulted = withDefaults(given)
+  const logger = safeLogger(given.logger ?? defaultLogger)
   return Object.freeze({
     ...given,
     ...defaulted,
@@ -35,9 +37,9 @@ export function resolveOptions<Payload, Tx, Decoded>(
     fingerprintRule: fingerprintRuleOf(defaulted.fingerprint),
     concurrencyChosen: given.concurrency !== undefined,
     onTakeover: given.onTakeover,
-    logger: safeLogger(given.logger ?? defaultLogger),
+    logger,
     handlerLogger: given.logger ?? defaultLogger,
-    runtime: given.runtime ?? systemRuntime,
+    runtime: given.runtime ?? { ...systemRuntime, alone: processAloneLock(logger) },
   })
 }
 

@@ -199,7 +199,7 @@ test('adapters get the settings with defaults applied', () => {
   const { port } = setUp(undefined, { concurrency: 3, transaction: 'batch', leaseMs: 20_000 })
   const defaults = {
     ...{ consumer: 'billing', deadlineMs: 60_000, dedupWindowMs: 1_296_000_000 },
-    ...{ maxAttempts: 5, retryMaxMs: 300_000 },
+    ...{ maxAttempts: 10, retryMaxMs: 300_000 },
   }
   expect(settingsOf(port)).toEqual({
     ...defaults,

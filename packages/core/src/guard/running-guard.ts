@@ -6,6 +6,7 @@ import type { Publish } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
 import type { Availability, GuardPort, GuardSettings, RunHooks } from '../model/guard-port.ts'
+import type { Release } from '../model/runtime.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { observeOutcome } from '../settlement/observe.ts'
@@ -19,6 +20,13 @@ import { startBackground } from './background.ts'
 import { createStoreOpener, type OpenStores } from './open-stores.ts'
 import { processDeliveries } from './process.ts'
 import type { Facts, Processing } from './processing.ts'
+
+/** The open stores, or the outcome of every delivery. */
+interface Opening {
+  readonly stores: OpenStores | Extract<Outcome, { kind: 'store-down' | 'abandoned' }>
+  /** The run is a probe of the breaker. */
+  readonly endProbe?: Release | undefined
+}
 
 /** A running guard: opens its stores, runs deliveries, and closes. */
 export class RunningGuard implements GuardPort {
@@ -92,6 +100,7 @@ export class RunningGuard implements GuardPort {
 
   async #open(): Promise<OpenStores> {
     const stores = await this.#openStores()
+    if (this.#stores === undefined) this.#breaker.succeeded()
     this.#stores = stores
     if (
       this.#stopBackground === undefined &&
@@ -123,8 +132,8 @@ export class RunningGuard implements GuardPort {
       observeOutcome(this.#options, secret, { ...facts, delivery, outcome, settlement, totalMs })
     }
     const signals = stopSignals([this.#closing.signal, hooks.stop], hooks.abort)
-    const stores = signals.isStopping()
-      ? closing()
+    const { endProbe, stores } = signals.isStopping()
+      ? { stores: closing() }
       : (this.#openNow() ?? (await this.#openOrOutcome()))
     if ('kind' in stores) {
       for (const index of deliveries.keys()) observe(index, stores, {})
@@ -132,6 +141,7 @@ export class RunningGuard implements GuardPort {
     }
     secret = stores.secret
     await processDeliveries({ ...this.#shared(), stores, signals, observe }, deliveries)
+    endProbe?.()
     return settlements
   }
 
@@ -142,19 +152,21 @@ export class RunningGuard implements GuardPort {
   }
 
   /** The stores, if they are open and available. */
-  #openNow(): OpenStores | undefined {
-    return this.#breaker.state() === undefined ? this.#stores : undefined
+  #openNow(): Opening | undefined {
+    const stores = this.#breaker.state() === undefined ? this.#stores : undefined
+    return stores && { stores }
   }
 
   /** The stores, or the outcome of every delivery while the stores are unavailable. */
-  async #openOrOutcome(): Promise<OpenStores | Extract<Outcome, { kind: 'store-down' }>> {
+  async #openOrOutcome(): Promise<Opening> {
     const admission = this.#breaker.admit()
     if (admission !== 'go') {
       const error = this.#breaker.state()?.error
-      return { kind: 'store-down', delayMs: admission, error, cause: 'breaker-open' }
+      return { stores: { kind: 'store-down', delayMs: admission, error, cause: 'breaker-open' } }
     }
+    const endProbe = this.#breaker.currentProbe()
     try {
-      return await this.#open()
+      return { stores: await this.#open(), endProbe }
     } catch (error) {
       this.#breaker.failed(error)
       this.logger.error(
@@ -163,7 +175,7 @@ export class RunningGuard implements GuardPort {
       )
       const retryAt = this.#breaker.state()?.retryAt ?? this.runtime.now()
       const delayMs = retryAt - this.runtime.now()
-      return { kind: 'store-down', delayMs, error, cause: 'store-error' }
+      return { stores: { kind: 'store-down', delayMs, error, cause: 'store-error' } }
     }
   }
 }

@@ -1,17 +1,17 @@
-import type { Semaphore } from '../concurrency/semaphore.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { Identified } from '../identity/identify.ts'
 import type { EventId, EventKey, Fingerprint } from '../model/brands.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { InboxTransaction } from '../model/inbox.ts'
-import type { Runtime } from '../model/runtime.ts'
+import type { Release, Runtime } from '../model/runtime.ts'
 import type { Handler } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { assertStorable, type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
+import { type SlotRequest, takePlace } from './take-slot.ts'
 
 /** The result of the run of one event. */
 export interface Ended {
@@ -19,21 +19,17 @@ export interface Ended {
   readonly handlerMs: number | undefined
 }
 
-/** Runs when a slot is free. If the guard closes before that, the event is abandoned. */
-export async function withSlot<End extends Ended>(
-  slots: Semaphore,
-  { isStopping, whenStopping }: StopSignals,
-  run: () => Promise<End> | End,
-): Promise<End | Ended> {
-  const release = slots.tryAcquire() ?? (await slots.acquire({ stop: whenStopping }))
-  if (release === undefined || isStopping()) {
-    release?.()
-    return { outcome: { kind: 'abandoned', reason: 'closing' }, handlerMs: undefined }
-  }
+/** Runs in a slot, beside other runs but never beside an event that must run alone. */
+export async function runBesideOthers(
+  request: SlotRequest,
+  run: (hold: Release) => Promise<Ended>,
+): Promise<Ended> {
+  const place = await takePlace(request)
+  if ('kind' in place) return { outcome: place, handlerMs: undefined }
   try {
-    return await run()
+    return await run(place.hold)
   } finally {
-    release()
+    place.leave()
   }
 }
 
@@ -57,18 +53,19 @@ interface WithoutClaim {
   readonly options: ResolvedOptions
   readonly call: HandlerCall
   readonly signals: StopSignals
+  readonly hold: Release
 }
 
 /** Runs the handler without a claim and without a transaction: no key (`onMissingKey`) or no store (`onStoreDown`). */
 export async function runWithoutClaim(
-  { call, options, signals }: WithoutClaim,
+  { call, hold, options, signals }: WithoutClaim,
   member: InFlightEvent,
 ): Promise<Ended> {
   const { deadlineMs, handlerLogger: logger, runtime } = options
   const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))
   const handler = call.handler as Handler<unknown, undefined>
   const end = await runHandler(
-    { runtime, deadlineMs, drain: signals.drain, revoke: () => undefined },
+    { runtime, deadlineMs, drain: signals.drain, hold, revoke: () => undefined },
     async (signal, deadlineAt) => {
       const value: unknown = await handler(event, { tx: undefined, signal, deadlineAt, logger })
       assertStorable(value)
@@ -78,40 +75,58 @@ export async function runWithoutClaim(
 }
 
 /** Runs the handler in its own transaction, without a claim: there is no key, and the policy is `'unguarded'`. */
-export async function runUnguarded(
+export function runUnguarded(
   engine: Engine,
   member: InFlightEvent,
   signals: StopSignals,
 ): Promise<Ended> {
-  return withSlot(engine.slots, signals, async () => {
-    try {
-      const { deadlineMs } = engine.options
-      const claim = { kind: 'none' } as const
-      const begun = await engine.session.begin({ claim, waitMs: 0, budgetMs: deadlineMs })
-      if (begun.kind !== 'open') throw new Error('A transaction without a claim did not open.')
-      return await runInTransaction({ engine, member, signals }, begun.transaction)
-    } catch (error) {
-      engine.breaker.failed(error)
-      const delayMs = engine.heldBackoff.nextMs(member.event.id)
-      const outcome: Outcome = { kind: 'store-down', delayMs, error, cause: 'store-error' }
-      return { outcome, handlerMs: undefined }
-    }
-  })
+  const { runtime } = engine.options
+  return runBesideOthers({ slots: engine.slots, runtime, signals }, (hold) =>
+    begin({ engine, member, signals, hold }),
+  )
+}
+
+interface Unguarded {
+  readonly engine: Engine
+  readonly member: InFlightEvent
+  readonly signals: StopSignals
+  readonly hold: Release
+}
+
+async function begin(run: Unguarded): Promise<Ended> {
+  const { engine, member } = run
+  try {
+    const { deadlineMs } = engine.options
+    const claim = { kind: 'none' } as const
+    const begun = await engine.session.begin({ claim, waitMs: 0, budgetMs: deadlineMs })
+    if (begun.kind !== 'open') throw new Error('A transaction without a claim did not open.')
+    const ended = await runInTransaction(run, begun.transaction)
+    if (ended.outcome.kind !== 'abandoned') engine.breaker.succeeded()
+    return ended
+  } catch (error) {
+    engine.breaker.failed(error)
+    const delayMs = engine.heldBackoff.nextMs(member.event.id)
+    const outcome: Outcome = { kind: 'store-down', delayMs, error, cause: 'store-error' }
+    return { outcome, handlerMs: undefined }
+  }
 }
 
 async function runInTransaction(
-  run: {
-    readonly engine: Engine
-    readonly member: InFlightEvent
-    readonly signals: StopSignals
-  },
+  run: Unguarded,
   transaction: InboxTransaction<unknown>,
 ): Promise<Ended> {
+  const { hold, signals } = run
   const { call, options } = run.engine
   const { deadlineMs, handlerLogger: logger, runtime } = options
   const event = toGuardEvent(run.member, attemptWithoutRecord(run.member))
   const end = await runHandler(
-    { runtime, deadlineMs, drain: run.signals.drain, revoke: (error) => transaction.revoke(error) },
+    {
+      runtime,
+      deadlineMs,
+      drain: signals.drain,
+      hold,
+      revoke: (error) => transaction.revoke(error),
+    },
     (signal, deadlineAt) => {
       const context = { tx: transaction.tx, signal, deadlineAt, logger }
       return call.kind === 'single' ? call.handler(event, context) : call.handler([event], context)

@@ -93,7 +93,7 @@ test('after the first event of a lane failed, its other events do not run and wa
     if (payload === 'a2') throw new Error('not yet')
   })
   const settlements = await guard.processBatch(['a1', 'a2', 'a3', 'a4'].map(inLane))
-  const until = 1_000_500
+  const until = 1_000_750
   expect(settlements).toMatchObject([
     processed,
     { kind: 'defer', reason: 'failed', until },

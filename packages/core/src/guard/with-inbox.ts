@@ -1,4 +1,4 @@
-import { chunks, toLanes } from '../concurrency/lanes.ts'
+import { chunks, inTurns, toLanes, WAITING_LANES } from '../concurrency/lanes.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { Claimed, Leases } from '../lease/claim.ts'
 import { isHeldElsewhere, waitForHolder } from '../lease/wait-for-holder.ts'
@@ -6,6 +6,7 @@ import type { InFlightEvent } from '../model/in-flight-event.ts'
 import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
 import { runBatch } from '../transaction/batch.ts'
 import type { Engine } from '../transaction/engine.ts'
+import { takeSlot } from './take-slot.ts'
 
 /** Maximum number of events in one shared transaction (design.md §9). */
 const LARGEST_BATCH = 100
@@ -41,10 +42,12 @@ export function runWithInbox(
   if (!entries.some(isWaiting)) return runEvents(run, concludeClaimed(run, entries))
   const lanes = toLanes(entries, ({ member }) => member.lane)
   const waiting = lanes.filter((lane) => lane.some(isWaiting))
-  const free = lanes.filter((lane) => !waiting.includes(lane)).flat()
+  const free = lanes.filter((lane) => !lane.some(isWaiting)).flat()
   return Promise.all([
     runEvents(run, concludeClaimed(run, free)),
-    ...waiting.map((lane) => waitAndRun(run, leases, lane)),
+    inTurns(waiting, { width: WAITING_LANES, stop: run.signals.whenStopping }, (lane) =>
+      waitAndRun(run, leases, lane),
+    ),
   ])
 }
 
@@ -54,7 +57,9 @@ function runEvents(run: InboxRun, members: readonly InFlightEvent[]): Promise<un
   const [only] = lanes
   return only !== undefined && lanes.length === 1
     ? runLane(run, only)
-    : Promise.all(lanes.map((lane) => runLane(run, lane)))
+    : inTurns(lanes, { width: run.engine.slots.size, stop: run.signals.whenStopping }, (lane) =>
+        runLane(run, lane),
+      )
 }
 
 async function runInBatches(run: InboxRun, members: readonly InFlightEvent[]): Promise<void> {
@@ -68,17 +73,18 @@ function runLane(run: InboxRun, lane: readonly InFlightEvent[]): Promise<void> {
 }
 
 async function runInSlot(run: InboxRun, batch: readonly InFlightEvent[]): Promise<void> {
-  const { slots } = run.engine
-  const release = slots.tryAcquire() ?? (await slots.acquire({ stop: run.signals.whenStopping }))
-  if (release === undefined) {
-    const outcome: Outcome = { kind: 'abandoned', reason: 'closing' }
-    for (const member of batch) run.onOutcome(member, outcome, undefined)
+  const { engine, signals } = run
+  const { runtime } = engine.options
+  const slot =
+    engine.slots.tryAcquire() ?? (await takeSlot({ slots: engine.slots, runtime, signals }))
+  if (typeof slot !== 'function') {
+    for (const member of batch) run.onOutcome(member, slot, undefined)
     return
   }
   try {
     await runBatch(run, batch)
   } finally {
-    release()
+    slot()
   }
 }
 

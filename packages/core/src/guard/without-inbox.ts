@@ -1,10 +1,12 @@
-import { toLanes } from '../concurrency/lanes.ts'
+import { inTurns, toLanes, WAITING_LANES } from '../concurrency/lanes.ts'
+import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { type Claimed, type Leases, unrecordedConflict } from '../lease/claim.ts'
-import { waitForHolder } from '../lease/wait-for-holder.ts'
+import { isHeldElsewhere, waitForHolder } from '../lease/wait-for-holder.ts'
 import type { Json } from '../model/brands.ts'
 import { LeaseLostError, StoreUnavailableError } from '../model/errors.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
+import type { Release } from '../model/runtime.ts'
 import type { Handler, HandlerContext, Takeover } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
@@ -12,7 +14,8 @@ import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { assertStorable, type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
 import type { OpenLeases } from './open-stores.ts'
-import { attemptWithoutRecord, type Ended, runWithoutClaim, withSlot } from './unguarded.ts'
+import { type SlotRequest, takePlace } from './take-slot.ts'
+import { attemptWithoutRecord, type Ended, runBesideOthers, runWithoutClaim } from './unguarded.ts'
 
 /** Deferral while the only store is down, ms. */
 const STORE_DOWN_MS = 1_000
@@ -25,12 +28,12 @@ export interface WithoutInbox {
   readonly call: HandlerCall
   readonly stores: OpenLeases
   readonly signals: StopSignals
-  /** Called once for each event. */
+  /** Called once for each event. Resolves when the lease store knows the outcome. */
   readonly onOutcome: (
     event: InFlightEvent,
     outcome: Outcome,
     handlerMs: number | undefined,
-  ) => void
+  ) => MaybeAsync<void>
 }
 
 interface Entry {
@@ -46,7 +49,14 @@ export async function runWithoutInbox(
 ): Promise<void> {
   const entries = members.map((member, index) => ({ member, claimed: claims[index] as Claimed }))
   const lanes = toLanes(entries, ({ member }) => member.lane)
-  await Promise.all(lanes.map((lane) => runLane(run, lane)))
+  const isWaiting = (lane: readonly Entry[]): boolean =>
+    lane.some(({ claimed }) => isHeldElsewhere(claimed))
+  const free = lanes.filter((lane) => !isWaiting(lane))
+  const stop = run.signals.whenStopping
+  await Promise.all([
+    inTurns(free, { width: run.stores.slots.size, stop }, (lane) => runLane(run, lane)),
+    inTurns(lanes.filter(isWaiting), { width: WAITING_LANES, stop }, (lane) => runLane(run, lane)),
+  ])
 }
 
 async function runLane(run: WithoutInbox, lane: readonly Entry[]): Promise<void> {
@@ -56,13 +66,14 @@ async function runLane(run: WithoutInbox, lane: readonly Entry[]): Promise<void>
     const claimed = stoppedBy
       ? first
       : await waitForHolder(run.stores.leases, member, { claimed: first, signals: run.signals })
-    const ended: LeasedEnd = stoppedBy
-      ? { outcome: laneFollowerOutcome(stoppedBy), handlerMs: undefined }
-      : await runClaimed(run, member, claimed)
-    if (stopsLane(ended.outcome)) stoppedBy ??= ended.outcome
     const held = claimed.kind === 'run' ? claimed.member : member
-    const isUndecided = held.isUndecided === true && ended.isDecided !== true
-    run.onOutcome({ ...held, isUndecided }, ended.outcome, ended.handlerMs)
+    const conclude = ({ handlerMs, isDecided, outcome }: LeasedEnd): MaybeAsync<void> => {
+      if (stopsLane(outcome)) stoppedBy ??= outcome
+      const isUndecided = held.isUndecided === true && isDecided !== true
+      return run.onOutcome({ ...held, isUndecided }, outcome, handlerMs)
+    }
+    if (stoppedBy === undefined) await runClaimed(run, { member, claimed, conclude })
+    else conclude({ outcome: laneFollowerOutcome(stoppedBy), handlerMs: undefined })
   }
 }
 
@@ -71,28 +82,50 @@ interface LeasedEnd extends Ended {
   readonly isDecided?: boolean | undefined
 }
 
-async function runClaimed(
-  run: WithoutInbox,
-  member: InFlightEvent,
-  claimed: Claimed,
-): Promise<LeasedEnd> {
-  if (claimed.kind === 'unavailable' && run.options.onStoreDown !== 'unguarded') {
-    const { error } = claimed
-    const outcome = { kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' }
-    return { outcome: outcome as Outcome, handlerMs: undefined }
+interface ClaimedEvent extends Entry {
+  /** Resolves when the lease store knows the outcome. */
+  readonly conclude: (ended: LeasedEnd) => MaybeAsync<void>
+}
+
+async function runClaimed(run: WithoutInbox, event: ClaimedEvent): Promise<void> {
+  const { claimed, conclude, member } = event
+  switch (claimed.kind) {
+    case 'outcome':
+      return conclude({ outcome: claimed.outcome, handlerMs: undefined })
+    case 'conflict':
+      return conclude({ outcome: unrecordedConflict(run.options), handlerMs: undefined })
+    case 'unavailable':
+      return conclude(
+        run.options.onStoreDown === 'unguarded'
+          ? await runBesideOthers(slotOf(run), (hold) => runWithoutClaim({ ...run, hold }, member))
+          : { outcome: storeDown(claimed.error), handlerMs: undefined },
+      )
+    case 'run':
+      return runInPlace(run, claimed, conclude)
   }
-  return withSlot(run.stores.slots, run.signals, (): Promise<LeasedEnd> | LeasedEnd => {
-    switch (claimed.kind) {
-      case 'unavailable':
-        return runWithoutClaim(run, member)
-      case 'outcome':
-        return { outcome: claimed.outcome, handlerMs: undefined }
-      case 'conflict':
-        return { outcome: unrecordedConflict(run.options), handlerMs: undefined }
-      case 'run':
-        return runLeased(run, claimed)
-    }
-  })
+}
+
+/** Other runs wait until the lease store knows the outcome: the next event that runs alone may kill the process. */
+async function runInPlace(
+  run: WithoutInbox,
+  claimed: Extract<Claimed, { kind: 'run' }>,
+  conclude: ClaimedEvent['conclude'],
+): Promise<void> {
+  const place = await takePlace(slotOf(run))
+  if ('kind' in place) return conclude({ outcome: place, handlerMs: undefined })
+  try {
+    await conclude(await runLeased(run, claimed, place.hold))
+  } finally {
+    place.leave()
+  }
+}
+
+function storeDown(error: unknown): Outcome {
+  return { kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' }
+}
+
+function slotOf({ options: { runtime }, signals, stores: { slots } }: WithoutInbox): SlotRequest {
+  return { slots, runtime, signals }
 }
 
 /** The handler is never a batch handler: batches need an inbox, and the options are refused without one. */
@@ -105,14 +138,16 @@ const RETRY: Takeover = { kind: 'retry' }
 async function runLeased(
   run: WithoutInbox,
   { member, takeover }: Extract<Claimed, { kind: 'run' }>,
+  hold: Release,
 ): Promise<LeasedEnd> {
   const { options, stores } = run
+  // The event may have waited long for its slot and for the lock.
   if (!(await stores.leases.renewer.isSafe(member))) {
     const error = new LeaseLostError('The lease was lost before the handler could start.')
     return { outcome: { kind: 'abandoned', reason: 'lease-lost', error }, handlerMs: undefined }
   }
   let isDecided = false
-  const end = await runLeaseHandler(run, member, async (context) => {
+  const end = await runLeaseHandler({ ...run, hold }, member, async (context) => {
     const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))
     const decision = takeover ? await takeOver(options, event, context) : RETRY
     // An answer after the deadline is ignored: another process may have called `onTakeover` meanwhile.
@@ -120,7 +155,7 @@ async function runLeased(
     isDecided = true
     return decision.kind === 'retry' ? handle(handlerOf(run), event, context) : decision
   })
-  const outcome = await recordOutcome(stores.leases, member, end)
+  const outcome = await toOutcome(stores.leases, member, end)
   return { outcome, handlerMs: end.handlerMs, isDecided }
 }
 
@@ -145,7 +180,7 @@ async function handle(
 }
 
 function runLeaseHandler(
-  { options, signals }: WithoutInbox,
+  { hold, options, signals }: WithoutInbox & { readonly hold: Release },
   member: InFlightEvent,
   handler: (context: HandlerContext<undefined>) => Promise<Takeover>,
 ): Promise<HandlerEnd & { readonly handlerMs: number }> {
@@ -156,17 +191,14 @@ function runLeaseHandler(
       deadlineMs,
       drain: signals.drain,
       leaseLost: member.lease?.lost,
+      hold,
       revoke: () => undefined,
     },
     (signal, deadlineAt) => handler({ tx: undefined, signal, deadlineAt, logger }),
   )
 }
 
-async function recordOutcome(
-  leases: Leases,
-  member: InFlightEvent,
-  end: HandlerEnd,
-): Promise<Outcome> {
+async function toOutcome(leases: Leases, member: InFlightEvent, end: HandlerEnd): Promise<Outcome> {
   switch (end.kind) {
     case 'returned':
       return completeLeased(leases, member, end.value as Takeover)

@@ -1,3 +1,4 @@
+import { clampedMs } from '../concurrency/backoff.ts'
 import type { OwnerToken } from '../model/brands.ts'
 import { ConflictError, StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
@@ -73,8 +74,7 @@ function toClaimed(
     }
     case 'in-progress': {
       const jitterMs = options.runtime.random() * (options.leaseMs / 3)
-      // A store whose clock was set back must not hold the event for longer than a lease.
-      const remainingMs = Math.min(result.remainingMs, options.leaseMs)
+      const remainingMs = clampedMs(result.remainingMs, options.leaseMs)
       const delayMs = Math.max(LEAST_DEFER_MS, remainingMs) + jitterMs
       return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs, cause: 'held-by-lease' } }
     }
@@ -83,7 +83,7 @@ function toClaimed(
         kind: 'outcome',
         outcome: {
           kind: 'not-due',
-          delayMs: Math.min(result.remainingMs, options.retry.maxMs),
+          delayMs: clampedMs(result.remainingMs, options.retry.maxMs),
           cause: 'not-due',
         },
       }

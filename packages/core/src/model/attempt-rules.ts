@@ -65,5 +65,5 @@ function isToBeRun(
   run: 'together' | 'alone',
 ): known is Extract<Known, { kind: 'running' | 'waiting' }> {
   if (known.kind === 'running') return run === 'alone'
-  return known.kind === 'waiting' && known.remainingMs === 0 && (run === 'alone' || !known.alone)
+  return known.kind === 'waiting' && known.remainingMs <= 0 && (run === 'alone' || !known.alone)
 }

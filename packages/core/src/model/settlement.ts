@@ -22,6 +22,13 @@ export type DeferCause =
   | 'running-elsewhere'
   /** This process has the event in flight: an earlier delivery of it, or its stored copy, is running. */
   | 'in-flight-here'
+  /** The event must run alone, and other runs of this process did not end within two seconds. Nothing was counted. */
+  | 'waiting-alone'
+  /**
+   * A handler processes the delivery itself, and its guard had no free slot for two seconds: handlers hold all slots
+   * while they wait for such deliveries.
+   */
+  | 'no-free-slot'
   /** An earlier event with the same ordering key was deferred or abandoned. */
   | 'lane-waits'
   /** The event failed before, and its next attempt is not due yet. */

@@ -118,7 +118,7 @@ export interface CommonOptions<Payload, Decoded> {
    * `DEFAULTS.claimWaitMs`, too short for waiting copies to exhaust the pool.
    */
   readonly claimWaitMs?: number | undefined
-  /** Full jitter: up to `baseMs` × 2ⁿ, never more than `maxMs`. Defaults: `DEFAULTS.retry`. */
+  /** Waits between half of `baseMs` × 2ⁿ and the whole, never more than `maxMs`. Defaults: `DEFAULTS.retry`. */
   readonly retry?:
     | {
         /** Runs of the handler, crashes included, before the event is dead-lettered. */

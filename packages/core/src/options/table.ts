@@ -154,11 +154,11 @@ export const OPTIONS: OptionTable = {
   'retry.attempts': {
     type: 'integer',
     unit: 'runs',
-    default: 5,
+    default: 10,
     rule: integer(1, 1_000, 'It counts runs of the handler, the first one included.'),
     meaning: 'Runs of the handler, crashes included, before the event is dead-lettered.',
     reason:
-      'With the default back-off, five attempts survive a fault of up to 15 seconds. Outages of the stores themselves cost no attempt.',
+      'With the default back-off, ten attempts take at least four minutes, so an outage of four minutes dead-letters nothing. Outages of the stores themselves cost no attempt.',
   },
   'retry.baseMs': {
     type: 'integer',
@@ -166,7 +166,7 @@ export const OPTIONS: OptionTable = {
     default: SECOND_MS,
     rule: milliseconds(0, 12 * HOUR_MS),
     meaning:
-      'Longest wait after the first failure. It doubles with each further failure. Waits have full jitter.',
+      'Longest wait after the first failure. It doubles with each further failure. Each wait is between half of that time and the whole.',
     reason:
       'Most faults of a dependency last seconds. Jitter keeps consumers that failed together from retrying together.',
   },

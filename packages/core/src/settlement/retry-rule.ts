@@ -14,7 +14,7 @@ export type RetryDecision =
       readonly reason: Extract<DeadLetterReason, 'fatal' | 'attempts-spent'>
     }
 
-/** The back-off with full jitter, or the delay that the error asks for, within `retry.maxMs`. */
+/** The back-off, or the delay that the error asks for, within `retry.maxMs`. */
 export function retryDelayMs(options: ResolvedOptions, attempt: number, error: unknown): number {
   const { baseMs, maxMs } = options.retry
   const afterMs = error instanceof RetryableError ? error.afterMs : undefined

@@ -2,6 +2,7 @@ import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DoneEvent } from '../model/inbox.ts'
+import type { DeferCause } from '../model/settlement.ts'
 import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
@@ -41,6 +42,18 @@ export function concludeAll(
   outcome: Outcome,
 ): void {
   for (const pending of members) conclude(batch, pending, outcome)
+}
+
+/** Another run is in the way. The events are deferred, and nothing is counted. */
+export function concludeHeld(
+  batch: Batch,
+  members: readonly PendingEvent[],
+  cause: DeferCause,
+): void {
+  for (const pending of members) {
+    const delayMs = batch.run.engine.heldBackoff.nextMs(pending.member.event.id)
+    conclude(batch, pending, { kind: 'in-progress', delayMs, cause })
+  }
 }
 
 /** The store failed, or an unexpected error occurred. The events are deferred, so nothing is lost. */

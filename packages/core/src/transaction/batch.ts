@@ -1,7 +1,13 @@
+import { ALONE_WAIT_MS } from '../concurrency/alone-lock.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { DeferCause } from '../model/settlement.ts'
-import type { Outcome } from '../settlement/outcome.ts'
-import { type Batch, type BatchRun, conclude, concludeAll, failBatch } from './batch-state.ts'
+import {
+  type Batch,
+  type BatchRun,
+  conclude,
+  concludeAll,
+  concludeHeld,
+  failBatch,
+} from './batch-state.ts'
 import { runBisecting } from './bisect.ts'
 import { SINGLE_WAIT_MS } from './bisect-queue.ts'
 import { type PendingEvent, type Standing, toPendingEvent } from './pending-event.ts'
@@ -61,16 +67,21 @@ function laneHeads(members: Iterable<PendingEvent>): readonly PendingEvent[] {
 }
 
 async function takeStep(batch: Batch, { standing, members }: NextStep): Promise<void> {
-  const { alone } = batch.run.engine.options.runtime
   if (standing === 'read') return read(batch, members)
-  const isAlone = standing === 'alone'
-  const release = isAlone ? await alone.exclusive() : (alone.tryShared() ?? (await alone.shared()))
+  const { options } = batch.run.engine
+  const { alone } = options.runtime
+  const { isStopping, whenStopping: stop } = batch.run.signals
+  const hold =
+    standing === 'alone'
+      ? await alone.exclusive({ stop, limit: { runtime: options.runtime, ms: ALONE_WAIT_MS } })
+      : (alone.tryShared() ?? (await alone.shared({ stop })))
   try {
-    if (batch.run.signals.isStopping()) return
+    if (isStopping()) return
+    if (hold === undefined) return concludeHeld(batch, members, 'waiting-alone')
     const ready = standing === 'fresh' ? members : await prepare(batch, standing, members)
-    await runBisecting(batch, ready)
+    await runBisecting(batch, ready, hold)
   } finally {
-    release()
+    hold?.()
   }
 }
 
@@ -101,18 +112,9 @@ async function read(batch: Batch, members: readonly PendingEvent[]): Promise<voi
     const next = await fromStoredState(engine, pending, known[index] ?? { kind: 'absent' })
     if (next.kind === 'outcome') conclude(batch, pending, next.outcome)
     else if (pending.reads > MOST_READS) {
-      conclude(batch, pending, heldOutcome(batch, pending, 'running-elsewhere'))
+      concludeHeld(batch, [pending], 'running-elsewhere')
     } else pending.standing = next.standing
   }
-}
-
-function heldOutcome(
-  batch: Batch,
-  { member }: PendingEvent,
-  cause: DeferCause = 'held-by-row',
-): Outcome {
-  const delayMs = batch.run.engine.heldBackoff.nextMs(member.event.id)
-  return { kind: 'in-progress', delayMs, cause }
 }
 
 async function countSuspects(
@@ -126,7 +128,7 @@ async function countSuspects(
   for (const pending of members) {
     // The inbox does not say which row is held, so each event is tried alone.
     const one = members.length === 1 ? 'held' : await suspect(batch, [pending], SINGLE_WAIT_MS)
-    if (one === 'held') conclude(batch, pending, heldOutcome(batch, pending))
+    if (one === 'held') concludeHeld(batch, [pending], 'held-by-row')
     else ready.push(...one)
   }
   return ready
@@ -173,7 +175,7 @@ async function count(
       const ref = { kind: 'event', id: event.id } as const
       const { reason, attempt } = answer
       conclude(batch, pending, { kind: 'dead', reason, attempt, ref })
-    } else if (answer?.kind === 'held') conclude(batch, pending, heldOutcome(batch, pending))
+    } else if (answer?.kind === 'held') concludeHeld(batch, [pending], 'held-by-row')
     else pending.standing = 'read'
     return false
   })

@@ -1,3 +1,4 @@
+import type { Release } from '../model/runtime.ts'
 import { type Batch, concludeAll } from './batch-state.ts'
 import type { PendingEvent } from './pending-event.ts'
 import { giveBack } from './verdict.ts'
@@ -8,6 +9,7 @@ export const SINGLE_WAIT_MS = 50
 /** The rest of a batch that runs in parts. Mutable, and owned by one run of the batch. */
 export interface BisectQueue {
   readonly batch: Batch
+  readonly hold: Release
   parts: (readonly PendingEvent[])[]
   failures: number
   serializations: number

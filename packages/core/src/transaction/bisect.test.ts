@@ -161,7 +161,7 @@ function ending(how: 'commit' | 'rollback', troubles: Troubles = {}) {
 test('an event whose handler committed by itself is processed at its attempt, and no verdict is recorded', async () => {
   const { clock, guard, judged, logged, records } = ending('commit')
   await guard.process(named('a'))
-  clock.advance(500)
+  clock.advance(750)
   expect(await guard.process(named('a'))).toEqual(processed)
   expect(records.at(-1)).toMatchObject({ attempt: 2 })
   expect(judged).toEqual([])

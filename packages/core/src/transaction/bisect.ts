@@ -1,5 +1,6 @@
+import type { Release } from '../model/runtime.ts'
 import { afterFailure } from './after-failure.ts'
-import { type Batch, conclude, concludeDuplicates, failBatch } from './batch-state.ts'
+import { type Batch, conclude, concludeDuplicates, concludeHeld, failBatch } from './batch-state.ts'
 import { abandon, type BisectQueue, readAgain, SINGLE_WAIT_MS, toSingles } from './bisect-queue.ts'
 import { overtaking, type PendingEvent } from './pending-event.ts'
 import { hasStoreFailed, runTransaction, type TransactionEnd } from './transaction.ts'
@@ -15,10 +16,17 @@ const LEAST_WAIT_MS = 25
  * Runs members in one transaction, optimistically and without savepoints. When a member fails, the transaction is
  * rolled back and its parts run again in order. A verdict counts only for an event that was alone in its transaction,
  * because another member may have swallowed a failed statement (design.md §6, *One transaction for many*).
+ *
+ * @param hold - Of the lock that the runs share with events that must run alone.
  */
-export async function runBisecting(batch: Batch, members: readonly PendingEvent[]): Promise<void> {
+export async function runBisecting(
+  batch: Batch,
+  members: readonly PendingEvent[],
+  hold: Release,
+): Promise<void> {
   const queue: BisectQueue = {
     batch,
+    hold,
     parts: [members],
     failures: 0,
     serializations: 0,
@@ -43,13 +51,13 @@ export async function runBisecting(batch: Batch, members: readonly PendingEvent[
 }
 
 async function runOnce(queue: BisectQueue, members: readonly PendingEvent[]): Promise<void> {
-  const { batch } = queue
+  const { batch, hold } = queue
   const { engine, signals } = batch.run
   const perRow = Math.max(LEAST_WAIT_MS, engine.options.claimWaitMs / members.length)
   const waitMs = queue.singleWaitMs ?? perRow
   let end: TransactionEnd
   try {
-    end = await runTransaction(engine, { members, waitMs, signals })
+    end = await runTransaction(engine, { members, waitMs, signals, hold })
   } catch (error) {
     // Errors before the handler started count no attempt.
     await giveBack(engine, members, 'given-back')
@@ -108,10 +116,7 @@ function concludeCommitted(
 function held(queue: BisectQueue, members: readonly PendingEvent[]): void {
   const { batch } = queue
   if (members.length === 1) {
-    for (const pending of members) {
-      const delayMs = batch.run.engine.heldBackoff.nextMs(pending.member.event.id)
-      conclude(batch, pending, { kind: 'in-progress', delayMs, cause: 'held-by-row' })
-    }
+    concludeHeld(batch, members, 'held-by-row')
     return
   }
   queue.singleWaitMs = SINGLE_WAIT_MS

@@ -18,6 +18,7 @@ function start(call: (signal: AbortSignal) => unknown) {
       deadlineMs: 10_000,
       drain: drain.signal,
       leaseLost: lost.signal,
+      hold: () => undefined,
       revoke: (error) => revoked.push(error),
     },
     call,
@@ -86,7 +87,8 @@ describe('the handlers of one transaction', () => {
     const drain = new AbortController()
     const { runtime } = clock
     const revoke = (): void => undefined
-    const bounds = { runtime, deadlineMs: 10_000, drain: drain.signal, revoke }
+    const hold = (): void => undefined
+    const bounds = { runtime, deadlineMs: 10_000, drain: drain.signal, hold, revoke }
     return { clock, drain, limits: startLimits(bounds) }
   }
 

@@ -9,7 +9,8 @@ import {
   RetryableError,
   toReadableError,
 } from '../model/errors.ts'
-import type { Runtime } from '../model/runtime.ts'
+import type { Release, Runtime } from '../model/runtime.ts'
+
 export type HandlerEnd =
   | { readonly kind: 'returned'; readonly value: unknown }
   | { readonly kind: 'threw'; readonly error: unknown }
@@ -26,6 +27,8 @@ export interface HandlerBounds {
   readonly deadlineMs: number
   /** Aborted by a drain that ran out of time. */
   readonly drain?: AbortSignal | undefined
+  /** Of the lock that runs share with events that must run alone. Runs that the handler starts are part of it. */
+  readonly hold: Release
   /** Makes the transaction handle refuse before the handler's signal aborts. */
   readonly revoke: (error: OncewardError) => void
 }
@@ -100,7 +103,7 @@ function runWatched(
   { bounds, leaseLost, watch }: WatchedRun,
   call: (signal: AbortSignal) => unknown,
 ): Promise<TimedEnd> {
-  const { revoke, runtime } = bounds
+  const { hold, revoke, runtime } = bounds
   const startedAt = runtime.monotonic()
   const controller = new AbortController()
   const { promise, resolve } = Promise.withResolvers<TimedEnd>()
@@ -138,7 +141,7 @@ function runWatched(
   }
   watch({ onDeadline: () => cut(pastDeadline(bounds)), onDrain })
   invoke(
-    () => call(controller.signal),
+    () => runtime.alone.runInside(hold, () => call(controller.signal)),
     (value) => end({ kind: 'returned', value }),
     (error) => end(isDrained ? { kind: 'drained', ended: true } : { kind: 'threw', error }),
   )

@@ -39,9 +39,9 @@ test('a waiting event runs when it is due, not a millisecond before', async () =
   })
   await guard.process(named('a'))
   isReady = true
-  // Half of a second.
-  clock.advance(499)
-  const notDue = { kind: 'defer', reason: 'not-due', until: 1_000_500, cause: 'not-due' }
+  // Three quarters of a second.
+  clock.advance(749)
+  const notDue = { kind: 'defer', reason: 'not-due', until: 1_000_750, cause: 'not-due' }
   expect(await guard.process(named('a'))).toEqual(notDue)
   clock.advance(1)
   expect(await guard.process(named('a'))).toEqual(processed)
@@ -148,7 +148,7 @@ test('an attempt whose commit got no answer keeps its number if the event turns 
     },
   )
   await guard.process(named('a'))
-  clock.advance(500)
+  clock.advance(750)
   expect(await guard.process(named('a'))).toEqual(processed)
   expect(records.map(({ attempt }) => attempt)).toEqual([1, 2])
   await guard.close()

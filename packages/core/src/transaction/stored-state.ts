@@ -1,3 +1,4 @@
+import { clampedMs } from '../concurrency/backoff.ts'
 import { isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
 import { ConflictError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
@@ -43,15 +44,15 @@ export async function fromStoredState(
         },
       }
     case 'waiting':
-      if (known.remainingMs > 0) {
-        // No back-off is longer: a store whose clock was set back must not hold the event for a day.
-        const delayMs = Math.min(known.remainingMs, engine.options.retry.maxMs)
+      if (!(known.remainingMs <= 0)) {
+        const delayMs = clampedMs(known.remainingMs, engine.options.retry.maxMs)
         return { kind: 'outcome', outcome: { kind: 'not-due', delayMs, cause: 'not-due' } }
       }
       return { kind: 'standing', standing: known.alone ? 'alone' : 'due' }
     case 'running':
       if (isOwnerLive(known.ageMs)) {
-        const delayMs = Math.max(YOUNG_MS - known.ageMs, engine.heldBackoff.nextMs(member.event.id))
+        const youngMs = clampedMs(YOUNG_MS - known.ageMs, YOUNG_MS)
+        const delayMs = Math.max(youngMs, engine.heldBackoff.nextMs(member.event.id))
         return {
           kind: 'outcome',
           outcome: { kind: 'in-progress', delayMs, cause: 'running-elsewhere' },

@@ -11,6 +11,7 @@ import {
 } from '../model/errors.ts'
 import { toGuardEvent } from '../model/in-flight-event.ts'
 import type { BeginClaim, DoneEvent, InboxTransaction } from '../model/inbox.ts'
+import type { Release } from '../model/runtime.ts'
 import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
 import type { Engine } from './engine.ts'
 import { overtaking, type PendingEvent } from './pending-event.ts'
@@ -81,6 +82,7 @@ export interface PartRequest {
   /** Maximum wait for one row, ms. */
   readonly waitMs: number
   readonly signals: StopSignals
+  readonly hold: Release
 }
 
 /** Runs one transaction over one or more events: claim their rows, run the handler for each, commit. */
@@ -110,7 +112,8 @@ export async function runTransaction(
   }
   const results = new Map<EventId, Json>()
   const texts = new Map<EventId, string>()
-  const running = { engine, transaction, claimed, signals: request.signals, results, texts }
+  const { hold, signals } = request
+  const running = { engine, transaction, claimed, signals, hold, results, texts }
   const failure = (await runHandlers(running)) ?? (await commit(running))
   if (failure === undefined) return { kind: 'committed', claimed, unclaimed, results }
   return { kind: 'failed', failure, claimed, unclaimed, transaction }
@@ -138,6 +141,7 @@ interface Running {
   readonly transaction: InboxTransaction<unknown>
   readonly claimed: readonly PendingEvent[]
   readonly signals: StopSignals
+  readonly hold: Release
   readonly results: Map<EventId, Json>
   readonly texts: Map<EventId, string>
 }
@@ -200,10 +204,10 @@ async function runTogether(
   return failureOf(running, { end, pending: lost, ran: claimed.length })
 }
 
-function boundsOf({ engine, transaction, signals }: Running): HandlerBounds {
+function boundsOf({ engine, transaction, signals, hold }: Running): HandlerBounds {
   const { deadlineMs, runtime } = engine.options
   const revoke = (error: OncewardError): void => transaction.revoke(error)
-  return { runtime, deadlineMs, drain: signals.drain, revoke }
+  return { runtime, deadlineMs, drain: signals.drain, hold, revoke }
 }
 
 function contextOf(

@@ -28,23 +28,23 @@ const options = resolveOptions({
 })
 
 test.each([
-  [1, new Error('no'), { kind: 'retry', delayMs: 500 }],
-  [2, new Error('no'), { kind: 'retry', delayMs: 1_000 }],
+  [1, new Error('no'), { kind: 'retry', delayMs: 750 }],
+  [2, new Error('no'), { kind: 'retry', delayMs: 1_500 }],
   [3, new Error('no'), { kind: 'bury', reason: 'attempts-spent' }],
   [4, new Error('no'), { kind: 'bury', reason: 'attempts-spent' }],
   [1, new FatalError('no'), { kind: 'bury', reason: 'fatal' }],
   [3, new FatalError('no'), { kind: 'bury', reason: 'fatal' }],
   [1, new InvalidPayloadError('no'), { kind: 'bury', reason: 'fatal' }],
   [1, new MissingKeyError('no'), { kind: 'bury', reason: 'fatal' }],
-  [1, new RetryableError('no'), { kind: 'retry', delayMs: 500 }],
+  [1, new RetryableError('no'), { kind: 'retry', delayMs: 750 }],
   [1, new SyntaxError('no'), { kind: 'bury', reason: 'fatal' }],
-  [1, undefined, { kind: 'retry', delayMs: 500 }],
+  [1, undefined, { kind: 'retry', delayMs: 750 }],
 ])('after attempt %i that threw %s the decision is %j', (attempt, error, decision) => {
   expect(decideRetry(options, attempt, error)).toEqual(decision)
 })
 
 test('an isFatal that throws is logged, and the error counts as retryable', () => {
-  expect(decideRetry(options, 1, new RangeError('no'))).toEqual({ kind: 'retry', delayMs: 500 })
+  expect(decideRetry(options, 1, new RangeError('no'))).toEqual({ kind: 'retry', delayMs: 750 })
   expect(logged).toEqual([{ err: { name: 'TypeError', message: 'a bug in isFatal' } }])
 })
 

@@ -1,0 +1,54 @@
+import { ALONE_WAIT_MS } from '../concurrency/alone-lock.ts'
+import type { Semaphore } from '../concurrency/semaphore.ts'
+import type { StopSignals } from '../concurrency/stop-signals.ts'
+import type { Release, Runtime } from '../model/runtime.ts'
+import type { Outcome } from '../settlement/outcome.ts'
+
+/** Deferral of a delivery that a handler processes itself while its guard has no free slot, ms. */
+const NO_SLOT_MS = 1_000
+
+export interface SlotRequest {
+  readonly slots: Semaphore
+  readonly runtime: Runtime
+  readonly signals: StopSignals
+}
+
+/**
+ * Resolves with a slot, or with the outcome if there is none.
+ *
+ * A run inside a handler waits for a bounded time: the handlers that hold the slots may be waiting for such runs.
+ */
+export async function takeSlot({
+  runtime,
+  signals,
+  slots,
+}: SlotRequest): Promise<Release | Outcome> {
+  const limit = runtime.alone.isInside() ? { runtime, ms: ALONE_WAIT_MS } : undefined
+  const slot = await slots.acquire({ stop: signals.whenStopping, limit })
+  if (slot !== undefined) return slot
+  return signals.isStopping()
+    ? { kind: 'abandoned', reason: 'closing' }
+    : { kind: 'in-progress', delayMs: NO_SLOT_MS, cause: 'no-free-slot' }
+}
+
+/** Permission to run beside other runs: a slot, and the lock that runs share. */
+export interface Place {
+  readonly hold: Release
+  readonly leave: () => void
+}
+
+/** Like {@link takeSlot}, for a run that never takes place beside an event that must run alone. */
+export async function takePlace(request: SlotRequest): Promise<Place | Outcome> {
+  const { runtime, signals, slots } = request
+  const { alone } = runtime
+  const slot = slots.tryAcquire() ?? (await takeSlot(request))
+  if (typeof slot !== 'function') return slot
+  const hold = alone.tryShared() ?? (await alone.shared({ stop: signals.whenStopping }))
+  const leave = (): void => {
+    hold?.()
+    slot()
+  }
+  if (hold !== undefined && !signals.isStopping()) return { hold, leave }
+  leave()
+  return { kind: 'abandoned', reason: 'closing' }
+}
