@@ -23,8 +23,10 @@ export function startBackground(context: Background): () => Promise<void> {
   const stop = new AbortController()
   const signals = stopSignals([stop.signal])
   const stopPolling = every(runtime, async () => {
-    const found = await guarded(context, () => runParked(context, signals))
-    return found === POLL_LIMIT ? 0 : POLL_MS * (0.75 + runtime.random() / 2)
+    const polled = await guarded(context, () => runParked(context, signals))
+    // More may be due, but only a poll that ended something may be followed by the next one at once.
+    const isMoreDue = polled !== undefined && polled.found === POLL_LIMIT && polled.ended > 0
+    return isMoreDue ? 0 : POLL_MS * (0.75 + runtime.random() / 2)
   })
   const stopSweeping = every(runtime, async () => {
     const step = await guarded(context, () => engine.session.sweep())

@@ -1,4 +1,5 @@
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
+import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import { unrecordedConflict } from '../lease/claim.ts'
 import { describeError } from '../model/errors.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
@@ -75,16 +76,26 @@ async function conflictOf(processing: Processing, member: InFlightEvent): Promis
 
 /** Hands the stored result of a duplicate to the user. Parked events are not reported: no broker delivered them. */
 export function tellDuplicate(
-  { options: { logger, onDuplicate } }: Processing,
+  { options: { deadlineMs, logger, onDuplicate, runtime } }: Processing,
   member: InFlightEvent,
   result: unknown,
 ): MaybeAsync<void> {
   if (onDuplicate === undefined || member.parked !== undefined) return undefined
+  const { id: eventId } = member.event
   const call = async (): Promise<void> => onDuplicate(toGuardEvent(member, 1), result)
-  return call().catch((error: unknown) => {
-    logger.error(
-      { err: describeError(error) },
-      'onDuplicate threw and the duplicate is acked: fix the hook',
-    )
-  })
+  return answerWithin(runtime, call(), deadlineMs).then(
+    (answer) => {
+      if (answer !== LATE) return
+      logger.error(
+        { eventId, deadlineMs },
+        'onDuplicate gave no answer within deadlineMs and the duplicate is acked: fix the hook',
+      )
+    },
+    (error: unknown) => {
+      logger.error(
+        { eventId, err: describeError(error) },
+        'onDuplicate threw and the duplicate is acked: fix the hook',
+      )
+    },
+  )
 }

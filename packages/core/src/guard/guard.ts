@@ -64,6 +64,6 @@ function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {
 function throwIfAsked(options: ResolvedOptions, settlement: Settlement): void {
   const error = 'error' in settlement ? settlement.error : undefined
   if (settlement.kind !== 'defer') return
-  if (error instanceof ConfigurationError) throw error
+  if (settlement.reason === 'store-down' && error instanceof ConfigurationError) throw error
   if (options.onConflict === 'throw' && error instanceof ConflictError) throw error
 }

@@ -8,12 +8,13 @@ import { identify } from '../identity/identify.ts'
 import type { Leases } from '../lease/claim.ts'
 import { createLeaseRenewer } from '../lease/renew.ts'
 import { sharedLeaseStore } from '../lease/shared-lease-store.ts'
-import { describeError } from '../model/errors.ts'
+import { describeError, RetryableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { IdentifiedEvent, InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
+import { watchTx } from '../transaction/handler-context.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
 
 /** The open stores of a guard. */
@@ -96,19 +97,24 @@ async function open(
     slots,
     heldBackoff,
     lateReleases,
+    txWatch: watchTx(options),
   }
   return { engine, leases, secret: session.secret, slots, reads }
 }
 
 function decodeAgain(
   options: ResolvedOptions,
-  { event: { delivery }, payload }: InFlightEvent,
+  { event: { delivery } }: InFlightEvent,
 ): MaybeAsync<unknown> {
   return andThen(identify(delivery, options), (identified) => {
     if ('payload' in identified) return identified.payload
-    // The event was identified a moment ago. If a user function now returns something else, the run continues with this
-    // payload.
-    return payload
+    // The event was identified a moment ago, so a user function answers differently now. The handler may have changed
+    // the first payload, so this attempt fails.
+    const cause = 'error' in identified ? identified.error : undefined
+    throw new RetryableError(
+      'The payload could not be decoded again for the next run: a function of the options answered differently. Make `decode`, `schema` and the resolvers depend on the message alone.',
+      { cause },
+    )
   })
 }
 

@@ -1,10 +1,14 @@
+import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { kindOf, newEvent, silent } from '../fixtures/inbox.ts'
+import { Clock } from '../fixtures/clock.ts'
+import { changedInbox, kindOf, newEvent, registration, silent } from '../fixtures/inbox.ts'
 import { named, REFUSED, RETRY, SKIPPED, setUp, UNGUARDED } from '../fixtures/parked.ts'
-import { toDelivery } from '../memory/index.ts'
+import { memoryInbox, toDelivery } from '../memory/index.ts'
 import type { EventKey } from '../model/brands.ts'
 import { FatalError } from '../model/errors.ts'
+import { portOf } from '../model/guard-port.ts'
 import type { OutcomeRecord } from '../options/options.ts'
+import { createGuard } from './guard.ts'
 
 test('a replayed event keeps its stored identity, whatever the current options say', async () => {
   const { session, replayed, poll, ran, resolved } = await setUp(undefined, {
@@ -160,15 +164,57 @@ test.each([
   },
 )
 
-test('parked events and refused messages stay unchanged while they cannot be identified', async () => {
-  const { session, replayed, refused, poll, ran, resolved } = await setUp(undefined, RETRY)
+test('a refused message stays unchanged while it cannot be identified', async () => {
+  const { refused, poll, ran, resolved } = await setUp(undefined, RETRY)
+  await refused()
+  expect([await poll(), await poll()]).toEqual([1, 1])
+  expect([ran, resolved]).toEqual([[], []])
+})
+
+// Red before: the event stayed due, so each poll found it again before all others, without end.
+test('a parked event that cannot be identified is counted, waits for its back-off, and ends', async () => {
+  const retry = { attempts: 2, baseMs: 0 }
+  const { session, replayed, poll, ran } = await setUp(undefined, { ...RETRY, retry })
   const event = newEvent()
   await replayed(event)
-  await refused()
-  expect(await poll()).toBe(2)
-  expect(await poll()).toBe(2)
+  expect(await poll()).toBe(1)
   expect(await kindOf(session, event)).toBe('waiting')
-  expect([ran, resolved]).toEqual([[], []])
+  await poll()
+  expect(await kindOf(session, event)).toBe('dead')
+  expect(ran).toEqual([])
+})
+
+// Red before: thousands of polls, one at every turn of the event loop.
+test('a full poll that ended nothing is not followed by the next one at once', async () => {
+  const clock = new Clock()
+  const memory = memoryInbox()
+  let polls = 0
+  const inbox = changedInbox(memory, (session) => ({
+    due: (limit) => {
+      polls += 1
+      return session.due(limit)
+    },
+  }))
+  const { runtime } = clock
+  const guard = createGuard(
+    { consumer: 'billing', inbox, logger: silent, runtime, ...RETRY },
+    () => undefined,
+  )
+  const session = await inbox.open(registration({ runtime }))
+  for (let n = 0; n < 10; n += 1) {
+    const delivery = toDelivery(n)
+    const error = new Error('no key')
+    const [ref] = await session.refuse([{ delivery, reason: 'missing-event-key', error }])
+    if (ref !== undefined) memory.replay(ref)
+  }
+  await portOf(guard).open()
+  for (let n = 0; n < 600; n += 1) {
+    clock.advance(100)
+    await turn()
+  }
+  expect(polls).toBeGreaterThan(3)
+  expect(polls).toBeLessThan(20)
+  await guard.close()
 })
 
 test('a poll takes only a few events at once', async () => {

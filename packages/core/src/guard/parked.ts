@@ -9,6 +9,7 @@ import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
 import type { OpenInbox } from './open-stores.ts'
 import { processEvents } from './process.ts'
 import type { Facts, Processing } from './processing.ts'
+import { reportWrongAnswer } from './receive.ts'
 import { eventWithoutKey, runUnguarded } from './unguarded.ts'
 
 /** Parked events taken per poll. The limit is low, so that deliveries from the broker come first. */
@@ -28,10 +29,16 @@ type Stored =
   /** There is nothing to run: the message was refused again, or a later poll tries again. */
   | { readonly kind: 'none' }
 
-/**
- * Publishes and runs the parked events that are due, through the same steps as deliveries. Returns how many were found.
- */
-export async function runParked(background: Background, signals: StopSignals): Promise<number> {
+/** The result of one poll. */
+export interface Polled {
+  /** Parked events and messages that were due. */
+  readonly found: number
+  /** Those of them that got an outcome, and so are not due any more. */
+  readonly ended: number
+}
+
+/** Publishes and runs the parked events that are due, through the same steps as deliveries. */
+export async function runParked(background: Background, signals: StopSignals): Promise<Polled> {
   const { publisher, stores } = background
   const { session } = stores.engine
   const due = await session.due(POLL_LIMIT)
@@ -42,42 +49,50 @@ export async function runParked(background: Background, signals: StopSignals): P
   const running = due.filter(({ what }) => what === 'run')
   const stored = await Promise.all(running.map((event) => identifyStored(background, event)))
   const members = stored.flatMap((one) => (one.kind === 'run' ? [one.member] : []))
-  await runStored(background, members, signals)
+  const outcomes = [...(await runStored(background, members, signals))]
   for (const one of stored) {
-    if (one.kind === 'unguarded') await runKeyless(background, one.member, signals)
+    if (one.kind === 'unguarded') outcomes.push(await runKeyless(background, one.member, signals))
   }
-  return due.length
+  const ended = outcomes.filter(({ kind }) => ENDS.includes(kind)).length
+  return { found: due.length, ended: ended + due.length - running.length }
 }
+
+/** Outcomes after which an event is not due any more. */
+const ENDS: readonly Outcome['kind'][] = ['processed', 'duplicate', 'unguarded', 'failed', 'dead']
 
 /** Leaves an event that this process has in flight to the next poll. */
 async function runStored(
   background: Background,
   members: readonly InFlightEvent[],
   signals: StopSignals,
-): Promise<void> {
+): Promise<readonly Outcome[]> {
   const free = members.filter(({ event }) => !background.inFlight.has(event.id))
-  if (free.length === 0) return
+  if (free.length === 0) return []
+  const outcomes: Outcome[] = []
   const report = createReporter(background)
   const resolving: Promise<void>[] = []
   const observe: Processing['observe'] = (index, outcome, facts) => {
     const member = free[index] as InFlightEvent
+    outcomes.push(outcome)
     resolving.push(resolveRefused(background, member, outcome))
     report(member, outcome, facts)
   }
   const groups = free.map((member, index) => ({ index, member, copies: [] }))
   await processEvents({ ...background, signals, observe }, groups)
   await Promise.all(resolving)
+  return outcomes
 }
 
 async function runKeyless(
   background: Background,
   member: InFlightEvent,
   signals: StopSignals,
-): Promise<void> {
+): Promise<Outcome> {
   const report = createReporter(background)
   const { handlerMs, outcome } = await runUnguarded(background.stores.engine, member, signals)
   report(member, outcome, { handlerMs })
   await resolveRefused(background, member, outcome)
+  return outcome
 }
 
 /** Reports a parked run to the hook and the log like any other run, although no broker waits for its settlement. */
@@ -100,16 +115,20 @@ async function identifyStored(
 ): Promise<Stored> {
   const { session } = stores.engine
   const identified = await identify(delivery, options)
-  if (identified.kind === 'retry') return { kind: 'none' }
+  // A refused message has no attempts that could be counted, so a later poll tries again.
+  if (identified.kind === 'retry' && identity === undefined) {
+    reportWrongAnswer(options, identified.error)
+    return { kind: 'none' }
+  }
   if (identified.kind === 'identified') {
     const event = identity === undefined ? identified.event : { ...identity, delivery }
     const { orderingKey: lane, payload } = identified
     return { kind: 'run', member: { event, payload, lane, suspect: true, parked: ref } }
   }
   if (identity !== undefined) {
-    // The run fails before the handler is called, so the event is dead-lettered again with this reason.
+    // The run fails with this error before the handler is called: the event is dead-lettered again, or retried.
     const refusal =
-      identified.kind === 'refused'
+      'error' in identified
         ? identified.error
         : new InvalidPayloadError(
             `The stored event is ${identified.kind} by the current options. Change the options, then replay the event.`,

@@ -2,8 +2,10 @@ import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.
 import { type Identified, identify } from '../identity/identify.ts'
 import type { DeadLetterRef } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
+import { describeError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { WrongAnswerError } from '../options/user-functions.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { retryDelayMs } from '../settlement/retry-rule.ts'
 import { type Processing, storeFailure } from './processing.ts'
@@ -107,9 +109,21 @@ function later(
   delivery: Delivery,
   { error }: Extract<Identified, { kind: 'retry' }>,
 ): Outcome {
+  reportWrongAnswer(options, error)
   const attempt = delivery.deliveryCount ?? 1
   const delayMs = retryDelayMs(options, attempt, error)
   return { kind: 'failed', attempt, delayMs, error, cause: 'identify-failed' }
+}
+
+/** Every message shows the mistake. One log line tells it. */
+export function reportWrongAnswer({ reportOnce }: ResolvedOptions, error: unknown): void {
+  if (!(error instanceof WrongAnswerError)) return
+  const { option } = error
+  reportOnce(
+    'error',
+    { option, err: describeError(error) },
+    `${option} answered a value of the wrong type and its messages are retried: fix the function`,
+  )
 }
 
 /** Writes the durable record before the outcome. */

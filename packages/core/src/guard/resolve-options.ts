@@ -3,7 +3,7 @@ import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import { cloudEventKey, idempotencyKeyHeader } from '../identity/resolvers.ts'
 import { ConfigurationError } from '../model/errors.ts'
-import { defaultLogger, safeLogger } from '../model/logger.ts'
+import { defaultLogger, type Logger, safeLogger } from '../model/logger.ts'
 import { OPTION_RULES, withDefaults } from '../options/derived.ts'
 import type { GuardOptions } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
@@ -39,8 +39,19 @@ export function resolveOptions<Payload, Tx, Decoded>(
     onTakeover: given.onTakeover,
     logger,
     handlerLogger: given.logger ?? defaultLogger,
+    reportOnce: reportsOnce(logger),
     runtime: given.runtime ?? { ...systemRuntime, alone: processAloneLock(logger) },
   })
+}
+
+/** A mistake in the user's code shows at every event. One line tells it. */
+function reportsOnce(logger: Logger): ResolvedOptions['reportOnce'] {
+  const reported = new Set<string>()
+  return (level, fields, message) => {
+    if (reported.has(message)) return
+    reported.add(message)
+    logger[level](fields, message)
+  }
 }
 
 function assertObject(options: unknown): asserts options is object {

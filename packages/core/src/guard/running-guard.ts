@@ -1,7 +1,7 @@
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
 import { createInFlight, type InFlight } from '../concurrency/in-flight.ts'
-import { stopSignals } from '../concurrency/stop-signals.ts'
-import { track } from '../concurrency/timeout.ts'
+import { ABORT_GRACE_MS, stopSignals } from '../concurrency/stop-signals.ts'
+import { endsWithin, track } from '../concurrency/timeout.ts'
 import type { Publish } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
@@ -83,7 +83,16 @@ export class RunningGuard implements GuardPort {
 
   async close(): Promise<void> {
     this.#closing.abort()
-    await Promise.all([this.#stopBackground?.(), ...this.#running])
+    const { deadlineMs } = this.#options
+    const ended = Promise.all([this.#stopBackground?.(), ...this.#running])
+    // Every function of the user's is bounded by the deadline. A store may still not have answered.
+    if (!(await endsWithin(this.runtime, ended, deadlineMs + ABORT_GRACE_MS))) {
+      this.logger.warn(
+        { deadlineMs, runs: this.#running.size },
+        'the guard was closed while runs had not ended: close its clients, and the broker redelivers their messages',
+      )
+      return
+    }
     // Waits for calls of the last runs that are still in progress: the user may close the pool or client next.
     const { leases, reads = [] } = this.#stores ?? {}
     await Promise.allSettled([...this.#deadLetters, ...reads, leases?.renewer.idle()])

@@ -155,14 +155,14 @@ describe('a takeover', () => {
     const asked: unknown[] = []
     const found = setUp(undefined, {
       onTakeover: ({ attempt, key }, { tx, signal, deadlineAt, logger }) => {
-        asked.push(attempt, key, tx, signal.aborted, deadlineAt.getTime(), logger)
+        asked.push(attempt, key, tx, signal.aborted, deadlineAt.getTime(), Object.keys(logger))
         return { kind: 'done', result: 'was sent' }
       },
     })
     const processed = { kind: 'processed', attempt: 2, result: 'was sent' }
     expect(await found.run(true)).toMatchObject({ outcome: processed, isDecided: true })
     expect(found.attempts).toEqual([])
-    expect(asked).toEqual([2, event.key, undefined, false, 1_010_000, silent])
+    expect(asked).toEqual([2, event.key, undefined, false, 1_010_000, Object.keys(silent)])
     const lost = setUp(undefined, { onTakeover: async () => ({ kind: 'dead-letter' }) })
     expect(await lost.run(true)).toMatchObject(dead)
     const open = setUp(undefined, { onTakeover: async () => ({ kind: 'retry' }) })

@@ -9,9 +9,11 @@ import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Handler, HandlerContext, Takeover } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { WrongAnswerError } from '../options/user-functions.ts'
 import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
+import { contextFor } from '../transaction/handler-context.ts'
 import { assertStorable, type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
 import type { OpenLeases } from './open-stores.ts'
 import { type SlotRequest, takePlace } from './take-slot.ts'
@@ -166,7 +168,16 @@ async function takeOver(
   event: Event,
   context: HandlerContext<undefined>,
 ): Promise<Takeover> {
-  return typeof onTakeover === 'function' ? await onTakeover(event, context) : { kind: onTakeover }
+  if (typeof onTakeover !== 'function') return { kind: onTakeover }
+  return toTakeover(await onTakeover(event, context))
+}
+
+function toTakeover(answer: unknown): Takeover {
+  const { kind, result } = Object(answer) as Partial<Readonly<Record<string, unknown>>>
+  if (kind === 'retry' || kind === 'dead-letter') return { kind }
+  if (kind !== 'done') throw new WrongAnswerError('onTakeover', answer)
+  assertStorable(result)
+  return { kind, result: result as Json | undefined }
 }
 
 async function handle(
@@ -184,7 +195,9 @@ function runLeaseHandler(
   member: InFlightEvent,
   handler: (context: HandlerContext<undefined>) => Promise<Takeover>,
 ): Promise<HandlerEnd & { readonly handlerMs: number }> {
-  const { deadlineMs, handlerLogger: logger, runtime } = options
+  const { deadlineMs, runtime } = options
+  const attempt = member.leaseAttempt ?? attemptWithoutRecord(member)
+  const run = { eventId: member.event.id, attempt }
   return runHandler(
     {
       runtime,
@@ -194,7 +207,8 @@ function runLeaseHandler(
       hold,
       revoke: () => undefined,
     },
-    (signal, deadlineAt) => handler({ tx: undefined, signal, deadlineAt, logger }),
+    (signal, deadlineAt) =>
+      handler(contextFor(options, { tx: undefined, signal, deadlineAt, run })),
   )
 }
 

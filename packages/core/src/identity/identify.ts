@@ -1,9 +1,18 @@
 import { andThen, isPromise, isThenable, type MaybeAsync } from '../concurrency/maybe-async.ts'
-import type { EventKey } from '../model/brands.ts'
+import { answerWithin, LATE } from '../concurrency/timeout.ts'
+import type { EventKey, Fingerprint } from '../model/brands.ts'
 import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
-import { InvalidPayloadError, MissingKeyError, OncewardError } from '../model/errors.ts'
+import {
+  DeadlineExceededError,
+  describeError,
+  InvalidPayloadError,
+  MissingKeyError,
+  OncewardError,
+  toReadableError,
+} from '../model/errors.ts'
 import type { IdentifiedEvent } from '../model/inbox.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { WrongAnswerError } from '../options/user-functions.ts'
 import { type Decoded, decodeDelivery } from './decode.ts'
 import { eventIdOf } from './event-id.ts'
 import { toEventKey } from './event-key.ts'
@@ -26,7 +35,10 @@ export type Identified =
       readonly error: InvalidPayloadError | MissingKeyError
       readonly key?: string | undefined
     }
-  /** A user's function threw a {@link RetryableError}, for example because a schema registry is down. */
+  /**
+   * A user's function threw a {@link RetryableError}, for example because a schema registry is down; or it gave no
+   * answer within the deadline, or an answer that no message can cause.
+   */
   | { readonly kind: 'retry'; readonly error: unknown }
   /** The message has no key, and the user's policy is to run it without a guard. */
   | {
@@ -36,8 +48,9 @@ export type Identified =
     }
 
 /**
- * Step 1: decode → skip → schema → key → fingerprint. Never rejects. If a user's function throws, the message is
- * refused, because the function would throw at each redelivery too. A {@link RetryableError} is retried instead.
+ * Step 1: decode → skip → schema → key → fingerprint. Never rejects, and ends within `deadlineMs`. If a user's function
+ * throws, the message is refused, because the function would throw at each redelivery too. A {@link RetryableError} is
+ * retried instead. `USER_FUNCTIONS` has the rule of each function.
  *
  * @see design.md §2, §8
  */
@@ -46,18 +59,37 @@ export function identify(delivery: Delivery, options: ResolvedOptions): MaybeAsy
   const refuse = (thrown: unknown): Identified => refusal(thrown, found.key)
   try {
     const identified = identifyOrThrow(delivery, options, found)
-    return isPromise(identified) ? identified.catch(refuse) : identified
+    return isPromise(identified)
+      ? withinDeadline(options, identified.catch(refuse), found)
+      : identified
   } catch (thrown) {
     return refuse(thrown)
   }
 }
 
-/** The key, if it is known when a later step throws. */
+/** What is known about a message whose identification ends early. */
 interface Found {
   key?: EventKey | undefined
+  /** The user's function that is running. */
+  calling?: string | undefined
 }
 
-function refusal(thrown: unknown, key: EventKey | undefined): Identified {
+/** A function that never answers must not hold up the other messages of the call, nor `close()`. */
+async function withinDeadline(
+  { deadlineMs, runtime }: ResolvedOptions,
+  identifying: Promise<Identified>,
+  found: Found,
+): Promise<Identified> {
+  const identified = await answerWithin(runtime, identifying, deadlineMs)
+  if (identified !== LATE) return identified
+  // Nothing of the user's is running: the body is long, and reading it ends.
+  if (found.calling === undefined) return identifying
+  const message = `\`${found.calling}\` gave no answer within deadlineMs = ${deadlineMs} ms, so the message is retried later. Make it faster or raise \`deadlineMs\`.`
+  return { kind: 'retry', error: new DeadlineExceededError(message) }
+}
+
+function refusal(raw: unknown, key: EventKey | undefined): Identified {
+  const thrown = toReadableError(raw)
   if (isRetryable(thrown)) return { kind: 'retry', error: thrown }
   if (thrown instanceof MissingKeyError) {
     return { kind: 'refused', reason: 'missing-event-key', error: thrown, key }
@@ -72,14 +104,17 @@ function identifyOrThrow(
   found: Found,
 ): MaybeAsync<Identified> {
   const { schema } = options
-  const decoding = callUserFunction('decode', () => decodeDelivery(delivery, options.decode))
+  const decoding =
+    options.decode === undefined
+      ? decodeDelivery(delivery, undefined)
+      : callUserFunction(found, 'decode', () => decodeDelivery(delivery, options.decode))
   return andThen(decoding, (decoded) =>
-    andThen(isSkipped(delivery, decoded, options), (skipped) => {
+    andThen(isSkipped({ delivery, decoded }, options, found), (skipped) => {
       if (skipped) return { kind: 'skipped' }
       const payload =
         schema === undefined
           ? decoded.value
-          : callUserFunction('schema', () => validate(schema, decoded.value))
+          : callUserFunction(found, 'schema', () => validate(schema, decoded.value))
       return andThen(payload, (payload) =>
         identifySeen({ delivery, decoded, payload }, options, found),
       )
@@ -87,12 +122,19 @@ function identifyOrThrow(
   )
 }
 
+/** A skipped message is gone for good, so only `true` skips it. */
 function isSkipped(
-  delivery: Delivery,
-  { value: payload }: Decoded,
+  { delivery, decoded: { value: payload } }: Omit<Seen, 'payload'>,
   { skip }: ResolvedOptions,
-): MaybeAsync<unknown> {
-  return skip === undefined ? false : callUserFunction('skip', () => skip({ ...delivery, payload }))
+  found: Found,
+): MaybeAsync<boolean> {
+  if (skip === undefined) return false
+  const asked = callUserFunction(found, 'skip', () => skip({ ...delivery, payload }))
+  return andThen<unknown, boolean>(asked, (answer) => {
+    if (typeof answer === 'boolean') return answer
+    if (answer === undefined || answer === null) return false
+    throw new WrongAnswerError('skip', answer)
+  })
 }
 
 interface Seen {
@@ -108,13 +150,13 @@ function identifySeen(
 ): MaybeAsync<Identified> {
   const seen = withDecoded({ ...delivery, payload }, decoded.value)
   return andThen(findIdentity(seen, options, found), (identity) =>
-    andThen(findOrderingKey(seen, options), (orderingKey): MaybeAsync<Identified> => {
+    andThen(findOrderingKey(seen, options, found), (orderingKey): MaybeAsync<Identified> => {
       if (identity === undefined) return { kind: 'unguarded', payload, orderingKey }
       const { key, tenant } = identity
       const content = { body: delivery.body, decoded, payload }
-      const taking = callUserFunction('fingerprint', () =>
-        fingerprintOf(options.fingerprint, content),
-      )
+      const take = (): MaybeAsync<Fingerprint> => fingerprintOf(options.fingerprint, content)
+      const isUsers = typeof options.fingerprint === 'function'
+      const taking = isUsers ? callUserFunction(found, 'fingerprint', take) : take()
       return andThen(taking, (fingerprint) => {
         const id = eventIdOf(options.consumer, tenant, key)
         const event: IdentifiedEvent = { id, key, tenant, fingerprint, delivery }
@@ -136,9 +178,9 @@ function findIdentity(
   found: Found,
 ): MaybeAsync<Identity | undefined> {
   const { eventKey, onMissingKey } = options
-  return andThen(findKey(seen, eventKey), (key) => {
+  return andThen(findKey(seen, eventKey, found), (key) => {
     found.key = key
-    return andThen(findTenant(seen, options), (tenant) => {
+    return andThen(findTenant(seen, options, found), (tenant) => {
       const isTenantMissing = options.tenant !== undefined && tenant === undefined
       if (key !== undefined && !isTenantMissing) return { key, tenant }
       if (onMissingKey === 'unguarded') return undefined
@@ -152,22 +194,22 @@ function findIdentity(
 /** Returns the key of the first resolver that finds one. */
 function findKey(
   seen: DecodedDelivery<unknown>,
-  resolvers: ResolvedOptions['eventKey'],
-  index = 0,
+  [resolver, ...others]: ResolvedOptions['eventKey'],
+  found: Found,
 ): MaybeAsync<EventKey | undefined> {
-  const resolver = resolvers[index]
   if (resolver === undefined) return undefined
-  const value = callUserFunction('eventKey', () => resolver(seen))
-  return andThen(value, (value) => toEventKey(value) ?? findKey(seen, resolvers, index + 1))
+  const value = callUserFunction(found, 'eventKey', () => resolver(seen))
+  return andThen(value, (value) => toEventKey(value) ?? findKey(seen, others, found))
 }
 
 function findTenant(
   seen: DecodedDelivery<unknown>,
   { tenant: resolver }: ResolvedOptions,
+  found: Found,
 ): MaybeAsync<EventKey | undefined> {
   if (resolver === undefined) return undefined
   return andThen(
-    callUserFunction('tenant', () => resolver(seen)),
+    callUserFunction(found, 'tenant', () => resolver(seen)),
     (value) => toEventKey(value, 'tenant'),
   )
 }
@@ -175,9 +217,10 @@ function findTenant(
 function findOrderingKey(
   seen: DecodedDelivery<unknown>,
   { orderingKey }: ResolvedOptions,
+  found: Found,
 ): MaybeAsync<string | undefined> {
   return andThen<unknown, string | undefined>(
-    callUserFunction('orderingKey', () => orderingKey(seen)),
+    callUserFunction(found, 'orderingKey', () => orderingKey(seen)),
     (value) => {
       if (value === undefined || value === null || value === '') return undefined
       if (typeof value === 'string' || typeof value === 'number') return String(value)
@@ -190,34 +233,46 @@ function findOrderingKey(
  * Calls a user's function, and names the function if it throws. Awaits its result even where the type allows no promise:
  * a promise taken for a value would skip every message, or make all payloads equal.
  */
-function callUserFunction<Value>(name: string, call: () => Value): MaybeAsync<Awaited<Value>> {
+function callUserFunction<Value>(
+  found: Found,
+  name: string,
+  call: () => Value,
+): MaybeAsync<Awaited<Value>> {
+  found.calling = name
   try {
     const value = call()
-    return isThenable(value) ? settled(name, value) : (value as Awaited<Value>)
+    if (isThenable(value)) return settled(found, name, value)
+    found.calling = undefined
+    return value as Awaited<Value>
   } catch (thrown) {
     throw blamed(name, thrown)
   }
 }
 
-async function settled<Value>(name: string, value: Value): Promise<Awaited<Value>> {
+async function settled<Value>(found: Found, name: string, value: Value): Promise<Awaited<Value>> {
   try {
-    return await value
+    const settledValue = await value
+    found.calling = undefined
+    return settledValue
   } catch (thrown) {
     throw blamed(name, thrown)
   }
 }
 
-function blamed(name: string, thrown: unknown): unknown {
+function blamed(name: string, raw: unknown): unknown {
+  const thrown = toReadableError(raw)
   if (thrown instanceof InvalidPayloadError || thrown instanceof MissingKeyError) return thrown
   return isRetryable(thrown) ? thrown : threw(`\`${name}\``, thrown)
 }
 
 function isRetryable(thrown: unknown): boolean {
+  if (thrown instanceof WrongAnswerError) return true
   return OncewardError.is(thrown) && thrown.code === 'ONCEWARD_RETRYABLE'
 }
 
 function threw(name: string, thrown: unknown): InvalidPayloadError {
-  const what = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : typeof thrown
+  const { name: type, message } = describeError(thrown)
+  const what = thrown instanceof Error ? `${type}: ${message}` : typeof thrown
   return new InvalidPayloadError(`${name} threw ${what}`, { cause: thrown })
 }
 

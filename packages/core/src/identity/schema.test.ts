@@ -64,3 +64,76 @@ test('names an issue of the whole payload without a place, and segments by their
   await expect(validate(failing(), 1)).rejects.toThrow(/: no$/)
   await expect(validate(failing(['items', { key: 0 }]), 1)).rejects.toThrow(/: items\.0: no$/)
 })
+
+const refusing = (issues: unknown) => ({
+  '~standard': {
+    version: 1 as const,
+    vendor: 'test',
+    validate: () => ({ issues }) as { readonly issues: readonly [] },
+  },
+})
+const textOf = async (issues: unknown, payload: unknown = 1): Promise<string> => {
+  const error: unknown = await validate(refusing(issues), payload).catch(
+    (thrown: unknown) => thrown,
+  )
+  expect(error).toBeInstanceOf(InvalidPayloadError)
+  return (error as Error).message
+}
+const throws = (): never => {
+  throw new Error('reading it throws')
+}
+
+describe('the text about issues is bounded, whatever the schema answers', () => {
+  const long = 'x'.repeat(1_000_000)
+  // Red before: messages and paths of any length, and a TypeError for odd ones.
+  test.each<[string, unknown]>([
+    ['a long message', [{ message: long }]],
+    ['a long path', [{ message: 'no', path: Array.from({ length: 100_000 }, () => 'deep') }]],
+    ['a long segment', [{ message: 'no', path: [long] }]],
+    ['many issues', Array.from({ length: 100_000 }, () => ({ message: long, path: [long] }))],
+    ['a segment that is null', [{ message: 'no', path: [null] }]],
+    ['a segment that is a symbol', [{ message: 'no', path: [Symbol('s')] }]],
+    ['a path that is none', [{ message: 'no', path: 5 }]],
+    ['a message that is none', [{ message: { toString: throws } }]],
+    ['an issue that is none', [undefined, null, 5]],
+    ['no issue', []],
+    ['a getter that throws', [Object.defineProperty({}, 'message', { get: throws })]],
+    ['a Proxy that throws', [new Proxy({}, { get: throws })]],
+    ['a segment that throws', [{ message: 'no', path: [new Proxy({}, { get: throws })] }]],
+  ])('%s', async (_, issues) => {
+    const text = await textOf(issues)
+    expect(text.length).toBeLessThan(2_000)
+    expect(text).toMatch(/^The payload does not fit the schema: /)
+  })
+
+  test('and has no values of the payload', async () => {
+    const payload = { card: '4111-1111', list: [{ pin: 98_765 }], text: 'with "quotes"' }
+    const message = `Expected x but received "4111-1111", 98765 and ${JSON.stringify(payload.text)}`
+    const text = await textOf([{ message, path: ['card'] }], payload)
+    expect(text).toBe(
+      'The payload does not fit the schema: card: Expected x but received "…", … and "…"',
+    )
+    const big = { secret: 's'.repeat(500_000) }
+    expect(await textOf([{ message: `received ${JSON.stringify(big)}` }], big)).not.toContain('sss')
+  })
+
+  test('valibot, which says what it received, does not repeat it either', async () => {
+    const schema = v.object({ orderId: v.pipe(v.string(), v.uuid()) })
+    const refused = validate(schema, { orderId: 'my-secret-value' })
+    await expect(refused).rejects.toThrow(/^(?!.*my-secret-value).*orderId: /)
+  })
+})
+
+test.each([undefined, null, 5, 'text', {}, { issues: 'no' }, { issues: {} }])(
+  'an answer that is no result of a Standard Schema (%o) refuses nothing: the message is retried',
+  async (answer) => {
+    const schema = {
+      '~standard': { version: 1 as const, vendor: 'test', validate: () => answer as { value: 1 } },
+    }
+    const failed = validate(schema, 1)
+    await expect(failed).rejects.toMatchObject({
+      code: 'ONCEWARD_CONFIGURATION',
+      message: expect.stringContaining('Expected `schema` to answer'),
+    })
+  },
+)

@@ -1,13 +1,22 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { isThenable, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
+import { WrongAnswerError } from '../options/user-functions.ts'
+import { withoutValuesOf } from './payload-values.ts'
 
 const ISSUES_NAMED = 5
+/** Longest message and longest place of an issue that an error names. Schemas may make them of the payload. */
+const LONGEST_MESSAGE = 200
+/** Longest message that is searched for values of the payload. Longer ones are not shown at all. */
+const LONGEST_SEARCHED = 10_000
+const LONGEST_PLACE = 100
+const LONGEST_PATH = 20
 
 /**
  * Returns the payload with the schema's defaults and transforms applied.
  *
- * @throws {@link InvalidPayloadError} with the first issues and their places.
+ * @throws {@link InvalidPayloadError} with the first issues and their places, without values of the payload.
+ * @throws {@link WrongAnswerError} for an answer that is no result of a Standard Schema.
  * @see https://standardschema.dev
  */
 export function validate<Payload>(
@@ -15,18 +24,51 @@ export function validate<Payload>(
   value: unknown,
 ): MaybeAsync<Payload> {
   const result = schema['~standard'].validate(value)
-  return isThenable(result) ? Promise.resolve(result).then(toPayload) : toPayload(result)
+  return isThenable(result)
+    ? Promise.resolve(result).then((late) => toPayload(late, value))
+    : toPayload(result, value)
 }
 
-function toPayload<Payload>(result: StandardSchemaV1.Result<Payload>): Payload {
-  if (!result.issues) return result.value
-  const named = result.issues.slice(0, ISSUES_NAMED).map(toSentence)
-  const more = result.issues.length - named.length
-  const rest = more > 0 ? ` (and ${more} more)` : ''
+function toPayload<Payload>(result: StandardSchemaV1.Result<Payload>, payload: unknown): Payload {
+  if (typeof result !== 'object' || result === null) throw new WrongAnswerError('schema', result)
+  const { issues } = result
+  if (issues === undefined || issues === null) {
+    if ('value' in result) return result.value
+    throw new WrongAnswerError('schema', result)
+  }
+  if (!Array.isArray(issues)) throw new WrongAnswerError('schema', result)
+  const count = issues.length
+  const named = Array.from({ length: Math.min(count, ISSUES_NAMED) }, (_, index) =>
+    toSentence(issues, index, payload),
+  )
+  const rest = count > named.length ? ` (and ${count - named.length} more)` : ''
   throw new InvalidPayloadError(`The payload does not fit the schema: ${named.join('; ')}${rest}`)
 }
 
-function toSentence({ message, path = [] }: StandardSchemaV1.Issue): string {
-  const place = path.map((segment) => String(typeof segment === 'object' ? segment.key : segment))
-  return place.length === 0 ? message : `${place.join('.')}: ${message}`
+/** A schema's library made the issue, so every part of it may be of any type, and reading it may throw. */
+function toSentence(issues: readonly unknown[], index: number, payload: unknown): string {
+  try {
+    const { message, path } = issues[index] as Partial<Readonly<Record<string, unknown>>>
+    const text = toMessage(message, payload)
+    const segments: readonly unknown[] = Array.isArray(path) ? path.slice(0, LONGEST_PATH) : []
+    const place = cut(segments.map(toSegment).join('.'), LONGEST_PLACE)
+    return place === '' ? text : `${place}: ${text}`
+  } catch {
+    return 'an issue that cannot be read'
+  }
 }
+
+function toMessage(message: unknown, payload: unknown): string {
+  if (typeof message !== 'string') return 'no message'
+  if (message.length > LONGEST_SEARCHED) return `a message of ${message.length} characters`
+  return cut(withoutValuesOf(payload, message), LONGEST_MESSAGE)
+}
+
+function toSegment(segment: unknown): string {
+  const isObject = typeof segment === 'object' && segment !== null
+  const key: unknown = isObject ? Reflect.get(segment, 'key') : segment
+  return ['string', 'number', 'symbol'].includes(typeof key) ? String(key) : '?'
+}
+
+const cut = (text: string, most: number): string =>
+  text.length > most ? `${text.slice(0, most).toWellFormed()}…` : text

@@ -112,19 +112,73 @@ export class ConfigurationError extends OncewardError {
   readonly code = 'ONCEWARD_CONFIGURATION'
 }
 
-/** The part of an error that logs may contain: no cause, no payload, no driver details. Never throws. */
-export function describeError(error: unknown): { name: string; message: string; code?: unknown } {
+/** An error as log lines show it, in the shape of pino's `err` serializer. */
+export interface DescribedError {
+  readonly type: string
+  readonly name: string
+  readonly message: string
+  readonly code?: string | number | undefined
+  readonly stack?: string | undefined
+  readonly cause?: DescribedError | undefined
+  /** The errors of an `AggregateError`. */
+  readonly aggregateErrors?: readonly DescribedError[] | undefined
+}
+
+const LONGEST_MESSAGE = 2_000
+const LONGEST_STACK = 8_000
+const LONGEST_NAME = 100
+const MOST_CAUSES = 5
+const MOST_AGGREGATED = 5
+
+/**
+ * The part of an error that logs may contain: name, message, code, stack and causes, all bounded. Other properties are
+ * left out, because drivers keep statements, parameters and passwords in them. Never throws.
+ */
+export function describeError(error: unknown): DescribedError {
+  return described(error, 0)
+}
+
+function described(error: unknown, depth: number): DescribedError {
   try {
     if (!(error instanceof Error)) {
-      return { name: typeof error, message: String(error).slice(0, 200) }
+      const type = typeof error
+      return { type, name: type, message: String(error).slice(0, 200) }
     }
-    const code: unknown = Reflect.get(error, 'code')
-    const described = { name: String(error.name), message: String(error.message) }
-    return code === undefined ? described : { ...described, code }
+    const name = String(error.name).slice(0, LONGEST_NAME)
+    const stack: unknown = error.stack
+    return {
+      type: name,
+      name,
+      message: cut(String(error.message), LONGEST_MESSAGE),
+      ...codeOf(error),
+      ...(typeof stack === 'string' ? { stack: cut(stack, LONGEST_STACK) } : {}),
+      ...(depth === MOST_CAUSES ? {} : causesOf(error, depth + 1)),
+    }
   } catch {
-    return { name: typeof error, message: UNDESCRIBABLE }
+    return { type: typeof error, name: typeof error, message: UNDESCRIBABLE }
   }
 }
+
+function codeOf(error: Error): Pick<DescribedError, 'code'> {
+  const code: unknown = Reflect.get(error, 'code')
+  if (typeof code === 'number') return { code }
+  return typeof code === 'string' ? { code: code.slice(0, LONGEST_NAME) } : {}
+}
+
+function causesOf(error: Error, depth: number): Pick<DescribedError, 'cause' | 'aggregateErrors'> {
+  const errors: unknown = Reflect.get(error, 'errors')
+  const aggregated =
+    error instanceof AggregateError && Array.isArray(errors) && errors.length > 0
+      ? errors.slice(0, MOST_AGGREGATED).map((each) => described(each, MOST_CAUSES))
+      : undefined
+  return {
+    ...(error.cause === undefined ? {} : { cause: described(error.cause, depth) }),
+    ...(aggregated === undefined ? {} : { aggregateErrors: aggregated }),
+  }
+}
+
+const cut = (text: string, most: number): string =>
+  text.length > most ? `${text.slice(0, most).toWellFormed()}…` : text
 
 const UNDESCRIBABLE =
   'A value was thrown that cannot be read: reading it throws. Throw an Error instead.'

@@ -16,7 +16,7 @@ export interface InFlightEvent {
    */
   readonly parked?: DeadLetterRef | undefined
   /** The current options refuse this stored event. Its run fails with this error before the handler is called. */
-  readonly refusal?: Error | undefined
+  readonly refusal?: unknown
   readonly lease?: MemberLease | undefined
   /** The lease store's count. Authoritative only without an inbox. */
   readonly leaseAttempt?: number | undefined

@@ -1,6 +1,6 @@
 import { pino } from 'pino'
-import { afterEach, expect, test, vi } from 'vitest'
-import { defaultLogger, isLevelEnabled } from './logger.ts'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { boundLogger, defaultLogger, isLevelEnabled, type Logger, safeLogger } from './logger.ts'
 
 const emitWarning = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined)
 afterEach(() => emitWarning.mockClear())
@@ -31,4 +31,73 @@ test('pino tells which of its levels are disabled; the console and other loggers
     true,
   ])
   expect(isLevelEnabled(console, 'debug')).toBe(true)
+})
+
+const LEVELS = ['debug', 'info', 'warn', 'error'] as const
+const BOUND = { consumer: 'billing', eventId: 'e-1', attempt: 2 }
+
+describe('a bound logger', () => {
+  test("is pino's own child", () => {
+    const lines: unknown[] = []
+    const stream = { write: (line: string) => void lines.push(JSON.parse(line)) }
+    const logger = boundLogger(pino({ base: null, timestamp: false }, stream), BOUND)
+    logger.info({ orderId: 5 }, 'charged')
+    Reflect.apply(logger.info, logger, ['only a text'])
+    expect(lines).toEqual([
+      { level: 30, ...BOUND, orderId: 5, msg: 'charged' },
+      { level: 30, ...BOUND, msg: 'only a text' },
+    ])
+  })
+
+  test.each<[string, unknown]>([
+    ['has no child', undefined],
+    ['has something else called child', 'child'],
+    ['makes no logger of it', () => ({ info: 5 })],
+    [
+      'throws when it is asked for one',
+      () => {
+        throw new Error('no child')
+      },
+    ],
+  ])('adds its fields to each line of a logger that %s', (_, child) => {
+    const lines: unknown[] = []
+    const write = (...line: unknown[]): void => void lines.push(line)
+    const plain = { ...{ debug: write, info: write, warn: write, error: write }, child }
+    const logger = boundLogger(plain as Logger, BOUND)
+    logger.warn({ attempt: 'own' }, 'slow')
+    Reflect.apply(logger.error, logger, ['only a text'])
+    expect(lines).toEqual([
+      [{ ...BOUND, attempt: 'own' }, 'slow'],
+      [BOUND, 'only a text'],
+    ])
+  })
+
+  test('writes nothing below the level of the default logger', () => {
+    const logger = boundLogger(defaultLogger, BOUND)
+    logger.info({}, 'quiet')
+    expect(emitWarning).not.toHaveBeenCalled()
+    logger.warn({}, 'loud')
+    expect(emitWarning).toHaveBeenCalledOnce()
+  })
+})
+
+const fails = (): never => {
+  throw new Error('the disk is full')
+}
+const rejects = (): Promise<never> => Promise.reject(new Error('the collector is away'))
+const ODD: readonly (readonly [string, object])[] = [
+  ['throws', Object.fromEntries(LEVELS.map((level) => [level, fails]))],
+  ['rejects', Object.fromEntries(LEVELS.map((level) => [level, rejects]))],
+  ['throws when it is read', new Proxy({}, { get: fails })],
+  ['has no methods any more', {}],
+]
+
+test.each(ODD)('a logger that %s does not reach its caller', async (_, logger) => {
+  for (const each of [safeLogger(logger as Logger), boundLogger(logger as Logger, BOUND)]) {
+    for (const level of LEVELS) {
+      each[level]({}, 'line')
+      expect(isLevelEnabled(logger as Logger, level)).toBe(true)
+      expect(isLevelEnabled(each, level)).toBe(true)
+    }
+  }
 })

@@ -11,37 +11,85 @@ export interface Logger {
 const ignore = (): void => {}
 
 const warn = (fields: object, message: string): void => {
-  const detail = inspect(fields, { depth: 4, breakLength: Number.POSITIVE_INFINITY })
+  const detail = inspect(fields, { depth: 8, breakLength: Number.POSITIVE_INFINITY })
   process.emitWarning(`onceward: ${message}`, { type: 'OncewardWarning', detail })
 }
 
-/** Whether the logger writes lines of that level. Loggers that cannot tell, unlike pino, count as writing them. */
+/**
+ * Whether the logger writes lines of that level. Loggers that cannot tell, unlike pino, count as writing them. Never
+ * throws.
+ */
 export function isLevelEnabled(logger: Logger, level: keyof Logger): boolean {
-  if (logger[level] === ignore) return false
-  const ask: unknown = Reflect.get(logger, 'isLevelEnabled')
-  return typeof ask !== 'function' || Reflect.apply(ask, logger, [level]) !== false
+  try {
+    if (logger[level] === ignore) return false
+    const ask: unknown = Reflect.get(logger, 'isLevelEnabled')
+    return typeof ask !== 'function' || Reflect.apply(ask, logger, [level]) !== false
+  } catch {
+    return true
+  }
 }
 
-/** Wraps a logger so that its errors are ignored: no delivery depends on a log line. */
-export function safeLogger(logger: Logger): Logger {
-  if (logger === defaultLogger) return logger
-  const write =
+type Write = (level: keyof Logger, fields: object, message: string) => unknown
+
+/** A logger whose errors are ignored: no delivery depends on a log line. */
+function loggerOf(write: Write): Logger {
+  const safely =
     (level: keyof Logger) =>
     (fields: object, message: string): void => {
       try {
-        const answer: unknown = logger[level](fields, message)
-        if (answer instanceof Promise) answer.catch(ignore)
+        const answer = write(level, fields, message)
+        // The logger is asynchronous. Its rejection must not end the process.
+        if (typeof answer === 'object' && answer !== null) Promise.resolve(answer).catch(ignore)
       } catch {
         // The error cannot be reported anywhere else.
       }
     }
   return {
-    debug: write('debug'),
-    info: write('info'),
-    warn: write('warn'),
-    error: write('error'),
-    ...{ isLevelEnabled: (level: keyof Logger) => isLevelEnabled(logger, level) },
+    debug: safely('debug'),
+    info: safely('info'),
+    warn: safely('warn'),
+    error: safely('error'),
   }
+}
+
+/** Wraps a logger so that its errors are ignored. */
+export function safeLogger(logger: Logger): Logger {
+  if (logger === defaultLogger) return logger
+  const asked = { isLevelEnabled: (level: keyof Logger) => isLevelEnabled(logger, level) }
+  return { ...loggerOf((level, fields, message) => logger[level](fields, message)), ...asked }
+}
+
+/**
+ * A logger that adds the fields to each of its lines: the logger's own child if it makes one, as pino does. Its errors
+ * are ignored.
+ */
+export function boundLogger(logger: Logger, bound: object): Logger {
+  const child = childOf(logger, bound)
+  if (child !== undefined) return loggerOf((level, ...line) => child[level](...line))
+  return loggerOf((level, fields, message) =>
+    // Handlers also write `logger.info('text')`, as `console` and pino allow.
+    typeof fields === 'object' && fields !== null
+      ? logger[level]({ ...bound, ...fields }, message)
+      : logger[level]({ ...bound }, message === undefined ? String(fields) : message),
+  )
+}
+
+function childOf(logger: Logger, bound: object): Logger | undefined {
+  try {
+    const make: unknown = Reflect.get(logger, 'child')
+    if (typeof make !== 'function') return undefined
+    const child: unknown = Reflect.apply(make, logger, [bound])
+    return isLogger(child) ? child : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function isLogger(value: unknown): value is Logger {
+  if (typeof value !== 'object' || value === null) return false
+  return ['debug', 'info', 'warn', 'error'].every(
+    (level) => typeof Reflect.get(value, level) === 'function',
+  )
 }
 
 /** Used if no logger is given, so that a failing handler is still reported. */

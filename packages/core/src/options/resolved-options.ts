@@ -40,7 +40,9 @@ export interface ResolvedOptions
   readonly onTakeover: LeaseGuardOptions<unknown>['onTakeover'] | undefined
   /** Never throws. */
   readonly logger: Logger
-  /** The user's own, for handlers. */
+  /** Logs a message once in the life of the guard. */
+  readonly reportOnce: (level: 'warn' | 'error', fields: object, message: string) => void
+  /** The user's own, from which the logger of each run is made. */
   readonly handlerLogger: Logger
   readonly runtime: Runtime
 }

@@ -51,7 +51,7 @@ function tellObserver(
   try {
     const answer = observe(record)
     // An async hook is not awaited, but its rejection must not end the process.
-    if (isThenable(answer)) answer.then(undefined, failed)
+    if (isThenable(answer)) Promise.resolve(answer).catch(failed)
   } catch (error) {
     failed(error)
   }

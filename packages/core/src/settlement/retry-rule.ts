@@ -37,12 +37,13 @@ function isFatal(options: ResolvedOptions, error: unknown): boolean {
   try {
     const answer: unknown = options.isFatal?.(error) ?? false
     if (typeof answer === 'boolean') return answer
+    if (isThenable(answer)) Promise.resolve(answer).catch(() => undefined)
     // A promise is always truthy. Treated as an answer, it would dead-letter every event after its first failure.
-    options.logger.error(
+    options.reportOnce(
+      'error',
       { answered: isThenable(answer) ? 'a promise' : typeof answer },
       'isFatal must answer true or false at once, the error counts as retryable: make the function synchronous',
     )
-    if (isThenable(answer)) answer.then(undefined, () => undefined)
     return false
   } catch (thrown) {
     options.logger.error(

@@ -6,6 +6,7 @@ import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { InboxSession } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { TxWatch } from './handler-context.ts'
 import type { LateReleases } from './release-later.ts'
 
 /** The user's function, for one event or for all events of a transaction. */
@@ -25,4 +26,5 @@ export interface Engine {
   readonly slots: Semaphore
   readonly heldBackoff: HeldBackoff
   readonly lateReleases: LateReleases
+  readonly txWatch: TxWatch
 }

@@ -1,4 +1,4 @@
-import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { andThen, isPromise } from '../concurrency/maybe-async.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { LATEST_START_MS } from '../model/attempt-rules.ts'
 import type { EventId, Json } from '../model/brands.ts'
@@ -9,11 +9,11 @@ import {
   SWALLOWED_STATEMENT,
   toReadableError,
 } from '../model/errors.ts'
-import { toGuardEvent } from '../model/in-flight-event.ts'
 import type { BeginClaim, DoneEvent, InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
 import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
 import type { Engine } from './engine.ts'
+import { contextFor, eventFor } from './handler-context.ts'
 import { overtaking, type PendingEvent } from './pending-event.ts'
 import {
   type HandlerBounds,
@@ -115,6 +115,10 @@ export async function runTransaction(
   const { hold, signals } = request
   const running = { engine, transaction, claimed, signals, hold, results, texts }
   const failure = (await runHandlers(running)) ?? (await commit(running))
+  // In unit tests the memory inbox has no transaction to write through.
+  if (failure === undefined && transaction.tx !== undefined) {
+    engine.txWatch.committed(claimed.length)
+  }
   if (failure === undefined) return { kind: 'committed', claimed, unclaimed, results }
   return { kind: 'failed', failure, claimed, unclaimed, transaction }
 }
@@ -162,11 +166,13 @@ async function runOneByOne(
   try {
     for (const [index, pending] of running.claimed.entries()) {
       const { lease, refusal } = pending.member
-      const making = eventOf(running, pending)
-      const event = isPromise(making) ? await making : making
       const end = await limits.run(lease?.lost, (signal, deadlineAt) => {
         if (refusal !== undefined) throw refusal
-        return handler(event, contextOf(running, signal, deadlineAt))
+        return andThen(eventFor(running.engine, pending), (event) => {
+          // The deadline may have passed while the payload was decoded again.
+          signal.throwIfAborted()
+          return handler(event, contextOf(running, { signal, deadlineAt, event }))
+        })
       })
       pending.handlerMs = end.handlerMs
       const failure =
@@ -179,25 +185,20 @@ async function runOneByOne(
   }
 }
 
-/** The first run gets the payload from step 1. Each further run gets a newly decoded payload. */
-function eventOf({ engine }: Running, pending: PendingEvent): MaybeAsync<GuardEvent<unknown>> {
-  const { counted, member } = pending
-  const attempt = counted?.attempt ?? 1
-  pending.runs += 1
-  if (pending.runs === 1 || member.refusal !== undefined) return toGuardEvent(member, attempt)
-  return andThen(engine.decodeAgain(member), (payload) => toGuardEvent(member, attempt, payload))
-}
-
 async function runTogether(
   running: Running,
   handler: BatchHandler<unknown, unknown>,
 ): Promise<TransactionFailure | undefined> {
   const { claimed } = running
-  const events = await Promise.all(claimed.map((pending) => eventOf(running, pending)))
   const leaseLost = AbortSignal.any(claimed.flatMap(({ member }) => member.lease?.lost ?? []))
   const end = await runHandler({ ...boundsOf(running), leaseLost }, (signal, deadlineAt) => {
     for (const { member } of claimed) if (member.refusal !== undefined) throw member.refusal
-    return handler(events, contextOf(running, signal, deadlineAt))
+    const making = claimed.map((pending) => eventFor(running.engine, pending))
+    const events = making.some(isPromise) ? Promise.all(making) : (making as Events)
+    return andThen(events, (all) => {
+      signal.throwIfAborted()
+      return handler(all, contextOf(running, { signal, deadlineAt }))
+    })
   })
   for (const pending of claimed) pending.handlerMs = end.handlerMs
   const lost = claimed.find(({ member }) => member.lease?.lost.aborted === true)
@@ -210,12 +211,19 @@ function boundsOf({ engine, transaction, signals, hold }: Running): HandlerBound
   return { runtime, deadlineMs, drain: signals.drain, hold, revoke }
 }
 
+type Events = readonly GuardEvent<unknown>[]
+
+interface RunParts extends Pick<HandlerContext<unknown>, 'signal' | 'deadlineAt'> {
+  /** Undefined for a handler of batches. */
+  readonly event?: GuardEvent<unknown> | undefined
+}
+
 function contextOf(
-  { engine, transaction }: Running,
-  signal: AbortSignal,
-  deadlineAt: Date,
+  { engine, transaction: { tx } }: Running,
+  { signal, deadlineAt, event }: RunParts,
 ): HandlerContext<unknown> {
-  return { tx: transaction.tx, signal, deadlineAt, logger: engine.options.handlerLogger }
+  const run = event === undefined ? {} : { eventId: event.idempotencyKey, attempt: event.attempt }
+  return contextFor(engine.options, { tx, signal, deadlineAt, run, onTx: engine.txWatch.onTx })
 }
 
 function keepResult(

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { troubled } from '../fixtures/troubled.ts'
@@ -45,7 +45,7 @@ test.each([
 
 test('an isFatal that throws is logged, and the error counts as retryable', () => {
   expect(decideRetry(options, 1, new RangeError('no'))).toEqual({ kind: 'retry', delayMs: 750 })
-  expect(logged).toEqual([{ err: { name: 'TypeError', message: 'a bug in isFatal' } }])
+  expect(logged).toMatchObject([{ err: { name: 'TypeError', message: 'a bug in isFatal' } }])
 })
 
 test('without isFatal only the errors that onceward knows are fatal', () => {
@@ -70,15 +70,45 @@ test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, '5' as unknown as number])(
   },
 )
 
-test('logs contain the name, message and code of an error, and a short text for other values', () => {
-  expect(describeError(new TypeError('no', { cause: 'secret' }))).toStrictEqual({
-    name: 'TypeError',
-    message: 'no',
+describe('errors in logs', () => {
+  // Red before: stack and causes were left out.
+  test('have the shape of pino: type, message, stack, code and causes, and nothing else', () => {
+    const inner = Object.assign(new Error('no'), { code: '23505', detail: 'Key (card)=(4111)' })
+    const described = describeError(new TypeError('not stored', { cause: inner }))
+    expect(described).toStrictEqual({
+      ...{ type: 'TypeError', name: 'TypeError', message: 'not stored' },
+      stack: expect.stringMatching(/^TypeError: not stored\n {4}at /),
+      cause: {
+        ...{ type: 'Error', name: 'Error', message: 'no', code: '23505' },
+        stack: expect.stringMatching(/^Error: no\n/),
+      },
+    })
+    expect(JSON.stringify(described)).not.toContain('4111')
   })
-  const coded = Object.assign(new Error('no'), { code: '23505', detail: 'Key (card)=(4111)' })
-  expect(describeError(coded)).toEqual({ name: 'Error', message: 'no', code: '23505' })
-  expect(describeError('x'.repeat(300))).toEqual({ name: 'string', message: 'x'.repeat(200) })
-  expect(describeError(undefined)).toEqual({ name: 'undefined', message: 'undefined' })
+
+  test('are short texts for other values', () => {
+    const text = (name: string, message: string) => ({ type: name, name, message })
+    expect(describeError('x'.repeat(300))).toEqual(text('string', 'x'.repeat(200)))
+    expect(describeError(undefined)).toEqual(text('undefined', 'undefined'))
+    expect(describeError(Object.create(null))).toEqual(
+      text('object', expect.stringContaining('cannot be read')),
+    )
+  })
+
+  test('are bounded: circles of causes, long chains, many errors in one, long texts', () => {
+    const circle = new Error('circle')
+    circle.cause = circle
+    const many = new AggregateError(
+      Array.from({ length: 1_000 }, (_, n) => new Error(`${n}`, { cause: circle })),
+    )
+    let chain = new Error('end')
+    for (let n = 0; n < 1_000; n += 1) chain = new Error(`link ${n}`, { cause: chain })
+    const long = new Error('x'.repeat(1_000_000))
+    for (const error of [circle, many, chain, long]) {
+      expect(JSON.stringify(describeError(error)).length).toBeLessThan(60_000)
+    }
+    expect(describeError(many).aggregateErrors).toHaveLength(5)
+  })
 })
 
 test('a verdict about a row with another owner changes nothing, and the stored state decides', async () => {

@@ -1,0 +1,80 @@
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import type { GuardEvent } from '../model/delivery.ts'
+import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
+import { boundLogger, type Logger } from '../model/logger.ts'
+import type { HandlerContext } from '../options/options.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { PendingEvent } from './pending-event.ts'
+
+/** What one run of the handler gets beside its event. */
+export interface ContextParts<Tx> {
+  readonly tx: Tx
+  readonly signal: AbortSignal
+  readonly deadlineAt: Date
+  /** What the lines of the handler's logger say besides the consumer. A batch of events has neither. */
+  readonly run: { readonly eventId?: string | undefined; readonly attempt?: number | undefined }
+  /** Called when the handler reads `tx`. */
+  readonly onTx?: (() => void) | undefined
+}
+
+/** The context of one run. Its logger is made when the handler first asks for it, because most handlers log nothing. */
+export function contextFor<Tx>(
+  { consumer, handlerLogger }: ResolvedOptions,
+  { tx, signal, deadlineAt, run, onTx }: ContextParts<Tx>,
+): HandlerContext<Tx> {
+  let logger: Logger | undefined
+  return {
+    get tx() {
+      onTx?.()
+      return tx
+    },
+    signal,
+    deadlineAt,
+    get logger() {
+      logger ??= boundLogger(handlerLogger, { consumer, ...run })
+      return logger
+    },
+  }
+}
+
+/** The first run gets the payload from step 1. Each further run gets a newly decoded payload. */
+export function eventFor(
+  engine: { readonly decodeAgain: (event: InFlightEvent) => MaybeAsync<unknown> },
+  pending: PendingEvent,
+): MaybeAsync<GuardEvent<unknown>> {
+  const { counted, member } = pending
+  const attempt = counted?.attempt ?? 1
+  pending.runs += 1
+  if (pending.runs === 1 || member.refusal !== undefined) return toGuardEvent(member, attempt)
+  return andThen(engine.decodeAgain(member), (payload) => toGuardEvent(member, attempt, payload))
+}
+
+/** Runs in which no handler ever read `tx`, after which the guard warns. */
+const UNUSED_RUNS = 10
+
+/** Notices a handler that writes outside of the transaction of its inbox. */
+export interface TxWatch {
+  readonly onTx: () => void
+  /** Events were committed. */
+  committed(events: number): void
+}
+
+export function watchTx({ consumer, reportOnce }: ResolvedOptions): TxWatch {
+  let unused: number | undefined = 0
+  return {
+    onTx: () => {
+      unused = undefined
+    },
+    committed: (events) => {
+      if (unused === undefined) return
+      unused += events
+      if (unused < UNUSED_RUNS) return
+      unused = undefined
+      reportOnce(
+        'warn',
+        { consumer, events: UNUSED_RUNS },
+        'the handler never used tx, so its effects are not exactly once: write through context.tx, or guard effects outside the database with leases alone',
+      )
+    },
+  }
+}
