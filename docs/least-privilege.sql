@@ -18,6 +18,7 @@ grant usage on schema :"schema" to onceward_consumer, onceward_operator;
 alter table :"schema".processed_events enable row level security;
 alter table :"schema".failed_events enable row level security;
 alter table :"schema".refused_messages enable row level security;
+alter table :"schema".suspect_messages enable row level security;
 alter table :"schema".event_results enable row level security;
 alter table :"schema".consumers enable row level security;
 alter table :"schema".audit enable row level security;
@@ -25,14 +26,18 @@ alter table :"schema".audit enable row level security;
 ---- A guard: claims, verdicts, dead letters, sweep.
 grant select on :"schema".migrations to onceward_consumer;
 grant select, insert, update, delete
-  on :"schema".processed_events, :"schema".failed_events, :"schema".refused_messages, :"schema".event_results
+  on :"schema".processed_events, :"schema".failed_events, :"schema".refused_messages, :"schema".event_results,
+    :"schema".suspect_messages
   to onceward_consumer;
 grant execute on function :"schema".event_id(text, text, text), :"schema".my_consumers() to onceward_consumer;
 
--- It reads, writes and deletes its own dead letters, failures and refused messages, and nobody else's.
+-- It reads, writes and deletes its own dead letters, failures, refused messages and counts of messages that are read,
+-- and nobody else's.
 create policy consumer on :"schema".failed_events to onceward_consumer
   using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
 create policy consumer on :"schema".refused_messages to onceward_consumer
+  using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
+create policy consumer on :"schema".suspect_messages to onceward_consumer
   using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
 
 -- It sees which events are known: hashes, times and states. It writes only its own, and deletes only its own and those
@@ -114,6 +119,10 @@ create policy operator_replays on :"schema".failed_events for update to onceward
 create policy operator_replays on :"schema".refused_messages for update to onceward_operator using (true);
 grant delete on :"schema".refused_messages to onceward_operator;
 create policy operator_discards on :"schema".refused_messages for delete to onceward_operator using (true);
+
+-- A replay lets the message be read again.
+grant select, delete on :"schema".suspect_messages to onceward_operator;
+create policy operator_replays on :"schema".suspect_messages to onceward_operator using (true);
 
 -- It writes in `audit` what it did, in the name of its login and of nobody else (so leave out the option `by`), and can
 -- neither change nor delete what is written.

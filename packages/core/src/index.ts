@@ -100,6 +100,7 @@ export type {
   InboxTransaction,
   DoneEvent,
   Known,
+  MessageCounts,
   Refusal,
   Release,
   SweepStep,

@@ -1,11 +1,12 @@
 import type { StopSignals } from '../concurrency/stop-signals.ts'
-import { identify } from '../identity/identify.ts'
+import type { Delivery } from '../model/delivery.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { DueEvent } from '../model/inbox.ts'
+import type { DueEvent, InboxSession } from '../model/inbox.ts'
 import { observeOutcome } from '../settlement/observe.ts'
 import { type Outcome, settlementOf } from '../settlement/outcome.ts'
 import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
+import { identifyAll, type Seen } from './identify-all.ts'
 import type { OpenInbox } from './open-stores.ts'
 import { processEvents } from './process.ts'
 import type { Facts, Processing } from './processing.ts'
@@ -47,7 +48,13 @@ export async function runParked(background: Background, signals: StopSignals): P
     if (event.what === 'publish') void publisher.publishDue(event, session)
   }
   const running = due.filter(({ what }) => what === 'run')
-  const stored = await Promise.all(running.map((event) => identifyStored(background, event)))
+  const deliveries = running.map(({ delivery }) => delivery)
+  // A stored message may have ended the process before, so each of them is counted.
+  const seen = await identifyAll(background, deliveries, () => true)
+  const stored: Stored[] = []
+  for (const [index, event] of running.entries()) {
+    stored.push(await toStored(background, event, seen[index] as Seen))
+  }
   const members = stored.flatMap((one) => (one.kind === 'run' ? [one.member] : []))
   const outcomes = [...(await runStored(background, members, signals))]
   for (const one of stored) {
@@ -109,12 +116,13 @@ function createReporter({ options, stores }: Background) {
 }
 
 /** A stored event keeps its identity. A refused message is identified again, because the code may have been fixed. */
-async function identifyStored(
+async function toStored(
   { options, stores }: Background,
   { delivery, identity, ref }: DueEvent,
+  identified: Seen,
 ): Promise<Stored> {
   const { session } = stores.engine
-  const identified = await identify(delivery, options)
+  if (identified.kind === 'decided') return { kind: 'none' }
   // A refused message has no attempts that could be counted, so a later poll tries again.
   if (identified.kind === 'retry' && identity === undefined) {
     reportWrongAnswer(options, identified.error)
@@ -133,6 +141,7 @@ async function identifyStored(
         : new InvalidPayloadError(
             `The stored event is ${identified.kind} by the current options. Change the options, then replay the event.`,
           )
+    await forgetReads(session, identified, delivery)
     const event = { ...identity, delivery }
     const member = { event, payload: undefined, lane: undefined, suspect: true }
     return { kind: 'run', member: { ...member, parked: ref, refusal } }
@@ -144,8 +153,19 @@ async function identifyStored(
   if (identified.kind === 'refused') {
     const { error, key, reason } = identified
     await session.refuse([{ delivery, reason, error, key }])
+    await forgetReads(session, identified, delivery)
   } else await session.resolveRefused(ref.id)
   return { kind: 'none' }
+}
+
+/** No broker brings the message again, and the operator who replays it has fixed what read it. */
+async function forgetReads(
+  { messageCounts }: InboxSession<unknown>,
+  seen: Seen,
+  delivery: Delivery,
+): Promise<void> {
+  const isEndless = seen.kind === 'refused' && seen.reason === 'no-verdict'
+  if (isEndless) await messageCounts?.end([delivery])
 }
 
 /**

@@ -1,5 +1,5 @@
-import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
-import { type Identified, identify } from '../identity/identify.ts'
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import type { Identified } from '../identity/identify.ts'
 import type { DeadLetterRef } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
@@ -8,6 +8,7 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { retryDelayMs } from '../settlement/retry-rule.ts'
+import { identifyAll, isSuspect, type Seen } from './identify-all.ts'
 import { type Processing, storeFailure } from './processing.ts'
 import { eventWithoutKey } from './unguarded.ts'
 
@@ -45,11 +46,7 @@ export function receive(
   deliveries: readonly Delivery[],
 ): MaybeAsync<ReceivedDeliveries> {
   const { options } = context
-  const identifying = deliveries.map((delivery) => identify(delivery, options))
-  const identified = identifying.some(isPromise)
-    ? Promise.all(identifying)
-    : (identifying as readonly Identified[])
-  return andThen(identified, (all) => {
+  return andThen(identifyAll(context, deliveries), (all) => {
     const refusing = all.some(({ kind }) => kind === 'refused')
       ? refuse(context, deliveries, all)
       : []
@@ -60,7 +57,7 @@ export function receive(
 function sort(
   options: ResolvedOptions,
   deliveries: readonly Delivery[],
-  { all, refused }: { readonly all: readonly Identified[]; readonly refused: readonly Decided[] },
+  { all, refused }: { readonly all: readonly Seen[]; readonly refused: readonly Decided[] },
 ): ReceivedDeliveries {
   const groups = new Map<string, Received & { readonly copies: Received[] }>()
   const unguarded: Received[] = []
@@ -84,6 +81,9 @@ function sort(
       case 'retry':
         decided.push({ index, outcome: later(options, delivery, identified), key: undefined })
         break
+      case 'decided':
+        decided.push({ index, outcome: identified.outcome, key: undefined })
+        break
       case 'refused':
         break
     }
@@ -96,11 +96,6 @@ function toInFlight(
   { event, orderingKey, payload }: Extract<Identified, { kind: 'identified' }>,
 ): InFlightEvent {
   return { event, payload, lane: orderingKey, suspect: isSuspect(delivery) }
-}
-
-/** The broker may have delivered the message before. An earlier run may then have started and left no record. */
-function isSuspect(delivery: Delivery): boolean {
-  return delivery.redelivered === true || (delivery.deliveryCount ?? 1) > 1
 }
 
 /** Such a message has no stored state. Only the broker counts its attempts and dead-letters it. */
@@ -130,7 +125,7 @@ export function reportWrongAnswer({ reportOnce }: ResolvedOptions, error: unknow
 async function refuse(
   context: ReceiveContext,
   deliveries: readonly Delivery[],
-  all: readonly Identified[],
+  all: readonly Seen[],
 ): Promise<readonly Decided[]> {
   const refused = all.flatMap((identified, index) =>
     identified.kind === 'refused' ? [{ index, ...identified }] : [],

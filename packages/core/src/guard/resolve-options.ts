@@ -34,6 +34,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
     eventKey: typeof eventKey === 'function' ? [eventKey] : [...eventKey],
     orderingKey: given.orderingKey ?? (({ orderingKey }) => orderingKey),
     orderingKeyChosen: given.orderingKey !== undefined,
+    readsByUser: READERS.some((name) => given[name] !== undefined && given[name] !== 'none'),
     fingerprintRule: fingerprintRuleOf(defaulted.fingerprint),
     concurrencyChosen: given.concurrency !== undefined,
     onTakeover: given.onTakeover,
@@ -53,6 +54,17 @@ function reportsOnce(logger: Logger): ResolvedOptions['reportOnce'] {
     logger[level](fields, message)
   }
 }
+
+/** The options by which the user's code reads a message before its event is known. */
+const READERS = [
+  'decode',
+  'schema',
+  'skip',
+  'eventKey',
+  'tenant',
+  'orderingKey',
+  'fingerprint',
+] as const
 
 function assertObject(options: unknown): asserts options is object {
   if (typeof options === 'object' && options !== null) return

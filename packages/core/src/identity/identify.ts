@@ -31,7 +31,7 @@ export type Identified =
   | { readonly kind: 'skipped' }
   | {
       readonly kind: 'refused'
-      readonly reason: 'invalid-payload' | 'missing-event-key'
+      readonly reason: 'invalid-payload' | 'missing-event-key' | 'no-verdict'
       readonly error: InvalidPayloadError | MissingKeyError
       readonly key?: string | undefined
     }

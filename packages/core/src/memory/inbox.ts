@@ -20,6 +20,7 @@ import type {
   Inbox,
   InboxSession,
   Known,
+  MessageCounts,
   Refusal,
   Release,
   SweepStep,
@@ -56,7 +57,12 @@ export function memoryInbox<Tx>(tx?: Tx): MemoryInbox<Tx | undefined> {
   return {
     open: async (registration) => new MemorySession(store, registration, tx),
     deadLetters: () => store.deadLetters(),
-    replay: (ref) => store.replay(ref),
+    replay: (ref) => {
+      const letter = ref.kind === 'refused' ? store.refused.get(ref.id)?.letter : undefined
+      // The operator has fixed what ended the process, so the message may be read again.
+      if (letter !== undefined) void store.messageCounts.of(letter.consumer).end([letter.delivery])
+      return store.replay(ref)
+    },
   }
 }
 
@@ -64,6 +70,7 @@ export function memoryInbox<Tx>(tx?: Tx): MemoryInbox<Tx | undefined> {
 export class MemorySession<Tx> implements InboxSession<Tx> {
   readonly concurrency: number
   readonly secret: Uint8Array
+  readonly messageCounts: MessageCounts
   readonly #store: MemoryStore
   readonly #tables: MemoryTables
   readonly #registration: ConsumerRegistration
@@ -84,6 +91,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     store.tables.setClock(registration.runtime)
     this.concurrency = registration.concurrency
     this.secret = store.secret
+    this.messageCounts = store.messageCounts.of(consumer)
     this.#store = store
     this.#tables = store.tables
     this.#registration = registration

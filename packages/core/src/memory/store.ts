@@ -9,6 +9,7 @@ import type {
 import type { Refusal, VerdictAnswer } from '../model/inbox.ts'
 import { messageHash } from '../model/message-hash.ts'
 import { toErrorText } from './attempts.ts'
+import { MemoryMessageCounts } from './message-counts.ts'
 import { MemoryTables, type ProcessedEventRow, type Publishing } from './tables.ts'
 
 /** What both kinds of dead letters say about their publication. */
@@ -28,6 +29,7 @@ export class MemoryStore {
   readonly tables: MemoryTables = new MemoryTables()
   readonly refused: Map<string, RefusedRow> = new Map()
   readonly rules: Map<string, number> = new Map()
+  readonly messageCounts: MemoryMessageCounts = new MemoryMessageCounts()
   readonly secret: Uint8Array = randomBytes(32)
   readonly identity: string = randomBytes(16).toString('hex')
 

@@ -193,6 +193,22 @@ export interface Release {
 /** `lost`: the row has another owner now, and nothing changed. */
 export type VerdictAnswer = 'recorded' | 'lost'
 
+/**
+ * Counts how often a message was read (decoded, checked, identified) without an end, by a hash of the message itself:
+ * a message that ends the process while it is read has no event yet. Its count is the only trace.
+ */
+export interface MessageCounts {
+  /**
+   * Counts 1 for each message that has no count. `left`: the message has one, which its last reader did not end, and
+   * it is not counted here. One statement.
+   */
+  start(deliveries: readonly Delivery[]): Promise<readonly ('started' | 'left')[]>
+  /** Counts one more read of a message that is read alone. Answers the count. */
+  startAlone(delivery: Delivery): Promise<number>
+  /** The messages were read, whatever came of it: deletes their counts. One statement. */
+  end(deliveries: readonly Delivery[]): Promise<void>
+}
+
 /** A refused message. It never changes the state of the event that has the same key. */
 export interface Refusal {
   readonly delivery: Delivery
@@ -271,6 +287,8 @@ export interface InboxSession<Tx> {
   endPublishing(ref: DeadLetterRef, token: OwnerToken, as: PublishingEnd): Promise<VerdictAnswer>
   /** Parked events that are due, and parked dead letters to publish. Skips rows that other transactions hold. */
   due(limit: number): Promise<readonly DueEvent[]>
+  /** Optional: without it, a message that ends the process while it is read does so whenever it is delivered. */
+  readonly messageCounts?: MessageCounts | undefined
   /** Deletes the record of a replayed refused message. */
   resolveRefused(id: string): Promise<void>
   /** Deletes some done rows that are older than the window. `undefined`: another process sweeps. */

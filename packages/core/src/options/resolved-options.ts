@@ -33,6 +33,8 @@ export interface ResolvedOptions
   readonly orderingKey: Resolver
   /** True when the user gave a resolver; false when the broker's own ordering key is used. */
   readonly orderingKeyChosen: boolean
+  /** True when functions of the user read a message before its event is known. */
+  readonly readsByUser: boolean
   /** Version of the fingerprint rule, as it is registered and stored; 0 = none. */
   readonly fingerprintRule: number
   /** True when the user set `concurrency`; false when it is the default. */

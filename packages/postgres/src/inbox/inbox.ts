@@ -11,6 +11,7 @@ import type {
   Inbox,
   InboxSession,
   Known,
+  MessageCounts,
   OwnerToken,
   PublishingEnd,
   PublishingRight,
@@ -26,6 +27,7 @@ import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
 import { type ConsumerContext, texts } from '../driver/rows.ts'
 import { createStatements } from '../statements/index.ts'
 import { classify, count, type SuspectAnswer, suspect } from './attempts.ts'
+import { messageCounts } from './message-counts.ts'
 import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
 import { refuse, resolveRefused } from './refused-messages.ts'
 import { type OpenedInbox, open, register } from './register-consumer.ts'
@@ -64,6 +66,7 @@ export function createInbox<Tx>(
 class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly concurrency: number
   readonly secret: Uint8Array
+  readonly messageCounts: MessageCounts
   readonly #driver: Driver<Tx>
   readonly #registration: ConsumerRegistration
   readonly #context: ConsumerContext & { readonly maxAttempts: number; readonly runtime: Runtime }
@@ -81,6 +84,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     this.#driver = driver
     this.#registration = registration
     this.#context = { driver, statements, consumerId, maxAttempts, runtime }
+    this.messageCounts = messageCounts(this.#context)
     this.#seenAtMs = runtime.monotonic()
   }
 

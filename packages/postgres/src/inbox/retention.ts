@@ -35,6 +35,7 @@ export function sweep({
     if (isFinished) {
       await connection.query(statements.sweepTroubled)
       await connection.query(statements.sweepRefused)
+      await connection.query(statements.sweepSuspects)
     }
     await connection.query(statements.moveSweepCursor, [String(isFinished ? 0 : end)])
     return { deleted: Number(deleted), finished: isFinished }

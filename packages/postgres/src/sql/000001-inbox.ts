@@ -74,6 +74,15 @@ create table :"schema".refused_messages (
 create index refused_messages_parked on :"schema".refused_messages (consumer_id, next_try) where parked;
 create index refused_messages_age on :"schema".refused_messages (last_failed_at, refused_id);
 
+-- Redelivered messages that are being read: decoded, checked, identified. A row that stays is of a message whose reader
+-- died, and the message is read alone next time. The id is the one that the message has when it is refused.
+create table :"schema".suspect_messages (
+  message_id uuid primary key,
+  consumer_id integer not null,
+  times integer not null default 1,
+  counted_at timestamptz not null default now()
+);
+
 -- json, not jsonb: jsonb refuses the NUL and the lone surrogates that a JavaScript string may hold.
 create table :"schema".event_results (
   event_id uuid primary key,

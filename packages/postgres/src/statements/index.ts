@@ -6,6 +6,7 @@ import { type RefusedStatements, refusedStatements } from './refused.ts'
 import { type RegistrationStatements, registrationStatements } from './registration.ts'
 import { type RetentionStatements, retentionStatements } from './retention.ts'
 import { DEFAULT_SCHEMA, quotedSchema } from './schema-name.ts'
+import { type SuspectMessageStatements, suspectMessageStatements } from './suspect-messages.ts'
 import { type VerdictStatements, verdictStatements } from './verdicts.ts'
 
 /**
@@ -23,6 +24,7 @@ export interface Statements
     VerdictStatements,
     DeadLetterStatements,
     RefusedStatements,
+    SuspectMessageStatements,
     RetentionStatements,
     LeaseStatements,
     OperatorStatements {
@@ -39,6 +41,7 @@ export function createStatements(schema: string = DEFAULT_SCHEMA): Statements {
     ...verdictStatements(quoted),
     ...deadLetterStatements(quoted),
     ...refusedStatements(quoted),
+    ...suspectMessageStatements(quoted),
     ...retentionStatements(quoted),
     ...leaseStatements(quoted),
     ...operatorStatements(quoted),

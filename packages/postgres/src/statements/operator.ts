@@ -82,6 +82,9 @@ with replayed as (
   update ${schema}.refused_messages set replay = true, parked = true, next_try = now(), ${unpublished}
   where refused_id = $1::text::uuid
   returning refused_id, consumer_id
+),
+unread as (
+  delete from ${schema}.suspect_messages m using replayed where m.message_id = replayed.refused_id
 )
 ${audit('replay', 'replayed', 'refused_id', 'null')}`,
 

@@ -10,6 +10,7 @@ export interface RetentionStatements {
   /** Deletes old dead letters, and events with failures that no broker can redeliver. Answers how many. */
   readonly sweepTroubled: string
   readonly sweepRefused: string
+  readonly sweepSuspects: string
 }
 
 /** Dead letters are kept for 30 days, or for the dedup window if it is longer. */
@@ -64,5 +65,9 @@ delete from ${schema}.processed_events p using old where p.event_id = old.event_
     sweepRefused: `
 delete from ${schema}.refused_messages r using ${schema}.consumers c
 where c.id = r.consumer_id and not r.replay and r.last_failed_at < now() - ${kept}`,
+
+    sweepSuspects: `
+delete from ${schema}.suspect_messages m using ${schema}.consumers c
+where c.id = m.consumer_id and m.counted_at < now() - ${kept}`,
   }
 }
