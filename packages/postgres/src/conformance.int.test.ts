@@ -42,7 +42,9 @@ async function migrated<Tx>(
 
 inboxConformance('pgInbox', () => migrated((options) => pgInbox(pool, options)), {
   storesBytes: true,
+  countsMessages: true,
 })
 inboxConformance('kyselyInbox', () => migrated((options) => kyselyInbox(db, options)), {
   storesBytes: true,
+  countsMessages: true,
 })

@@ -43,6 +43,7 @@ describe('migrate', () => {
       'processed_events',
       'refused_messages',
       'settings',
+      'suspect_messages',
     ])
   })
 

@@ -24,6 +24,8 @@ export type Deed =
   | 'throw-at-once'
   /** In the first attempt never ends, and ignores its signal. */
   | 'never-end'
+  /** Kills every process that decodes it. */
+  | 'kill-decoder'
 
 export interface Order {
   readonly id: string
@@ -95,6 +97,8 @@ export interface WorkerConfig {
   readonly claimWaitMs?: number | undefined
   readonly deadlineMs?: number | undefined
   readonly attempts?: number | undefined
+  /** The guard has a `decode` of its own, which some orders kill. */
+  readonly decodes?: boolean | undefined
   readonly retryBaseMs?: number | undefined
   readonly crash?: { readonly at: CrashPoint; readonly id: string } | undefined
   /** What this worker's wall clock is off by, ms. */

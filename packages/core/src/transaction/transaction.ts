@@ -115,10 +115,7 @@ export async function runTransaction(
   const { hold, signals } = request
   const running = { engine, transaction, claimed, signals, hold, results, texts }
   const failure = (await runHandlers(running)) ?? (await commit(running))
-  // In unit tests the memory inbox has no transaction to write through.
-  if (failure === undefined && transaction.tx !== undefined) {
-    engine.txWatch.committed(claimed.length)
-  }
+  if (failure === undefined) engine.txWatch.committed(claimed.length, transaction.tx)
   if (failure === undefined) return { kind: 'committed', claimed, unclaimed, results }
   return { kind: 'failed', failure, claimed, unclaimed, transaction }
 }

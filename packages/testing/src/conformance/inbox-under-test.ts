@@ -35,6 +35,8 @@ export interface InboxUnderTest<Tx> extends AsyncDisposable {
 export interface InboxCapabilities {
   /** Stores bytes durably and returns a copy. */
   readonly storesBytes: boolean
+  /** Counts messages before they are read. */
+  readonly countsMessages?: boolean
 }
 
 export const MAX_ATTEMPTS = 3

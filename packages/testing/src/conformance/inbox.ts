@@ -2,6 +2,7 @@ import { describe } from 'vitest'
 import { attemptTests } from './inbox-attempts.ts'
 import { claimTests } from './inbox-claims.ts'
 import { letterTests } from './inbox-letters.ts'
+import { messageTests } from './inbox-messages.ts'
 import { publishingTests } from './inbox-publishing.ts'
 import {
   type InboxCapabilities,
@@ -37,5 +38,6 @@ export function inboxConformance<Tx>(
     verdictTests(open)
     letterTests(open, capabilities)
     publishingTests(open)
+    if (capabilities.countsMessages) messageTests(open)
   })
 }

@@ -24,4 +24,4 @@ async function makeInbox(): Promise<InboxUnderTest<undefined>> {
   }
 }
 
-inboxConformance('memoryInbox', makeInbox, { storesBytes: false })
+inboxConformance('memoryInbox', makeInbox, { storesBytes: false, countsMessages: true })
