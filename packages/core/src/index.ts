@@ -100,13 +100,13 @@ export type {
   InboxTransaction,
   DoneEvent,
   Known,
-  MessageCounts,
   Refusal,
   Release,
   SweepStep,
   TransactionStatus,
   VerdictAnswer,
 } from './model/inbox.ts'
+export type { MessageCounts } from './model/message-counts.ts'
 export { deadLetterHeaders } from './settlement/dead-letter-headers.ts'
 export type { Runtime } from './model/runtime.ts'
 export { type Breaker, createBreaker } from './concurrency/breaker.ts'

@@ -7,7 +7,7 @@ import {
   type Runtime,
   StoreUnavailableError,
 } from '@onceward/core'
-import { answerWithin, LATE, refuseUnknownNames } from '@onceward/core/adapter'
+import { answerWithin, LATE, refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Kysely, Transaction } from 'kysely'
 import {
   type Client,
@@ -59,6 +59,7 @@ export function kyselyInbox<DB>(
   db: Kysely<DB>,
   options: KyselyInboxOptions = {},
 ): Inbox<Transaction<DB>> {
+  refuseOtherClient('kyselyInbox', db)
   refuseUnknownNames('kyselyInbox', options, { ...BUSINESS_OPTIONS, poolSize: true })
   const { poolSize } = options
   if (poolSize !== undefined && (!Number.isInteger(poolSize) || poolSize < 1)) {

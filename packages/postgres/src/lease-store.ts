@@ -12,7 +12,7 @@ import {
   type Runtime,
   systemRuntime,
 } from '@onceward/core'
-import { refuseUnknownNames } from '@onceward/core/adapter'
+import { refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Pool } from 'pg'
 import { connectForStatements } from './clients/pg-connection.ts'
 import { batchedCalls } from './driver/batched-calls.ts'
@@ -55,6 +55,7 @@ const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
  * @param pool - Of pg, migrated; may be the one of the inbox.
  */
 export function postgresLeases(pool: Pool, options: PostgresLeasesOptions = {}): PostgresLeases {
+  refuseOtherClient('postgresLeases', pool)
   refuseUnknownNames('postgresLeases', options, { schema: true })
   const statements = createStatements(options.schema)
   const gate = gateOf(pool, pool.options.max)

@@ -1,6 +1,6 @@
 import type { BeginRequest, Begun, EventId, Inbox, Runtime } from '@onceward/core'
 import { StoreUnavailableError } from '@onceward/core'
-import { answerWithin, LATE, refuseUnknownNames } from '@onceward/core/adapter'
+import { answerWithin, LATE, refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
 import {
   connect,
@@ -50,6 +50,7 @@ export type PgInboxOptions = BusinessOptions
  * and two connections stay spare.
  */
 export function pgInbox(pool: Pool, options: PgInboxOptions = {}): Inbox<PoolClient> {
+  refuseOtherClient('pgInbox', pool)
   refuseUnknownNames('pgInbox', options, BUSINESS_OPTIONS)
   const settings = businessOptions(options)
   return createInbox((runtime) => pgDriver(pool, settings, runtime), options)

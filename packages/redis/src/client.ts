@@ -1,3 +1,5 @@
+import { hasMethod, otherClient } from '@onceward/core/adapter'
+
 /** ioredis and iovalkey: single node, Sentinel, Cluster. */
 export interface IoredisLike {
   evalsha(sha: string, numberOfKeys: number, ...args: (string | Buffer)[]): Promise<unknown>
@@ -30,7 +32,7 @@ export type Evaluate = (call: ScriptCall) => Promise<unknown>
 
 /** Runs scripts by their hash, and sends the text if the server does not know the hash. */
 export function toEvaluate(client: RedisLike): Evaluate {
-  const { byHash, byText } = 'evalSha' in client ? ofNodeRedis(client) : ofIoredis(client)
+  const { byHash, byText } = waysOf(client)
   return async (call) => {
     try {
       return await byHash(call)
@@ -39,6 +41,13 @@ export function toEvaluate(client: RedisLike): Evaluate {
       return byText(call)
     }
   }
+}
+
+/** @throws {@link ConfigurationError} for anything but a client, such as a URL. */
+function waysOf(client: RedisLike): Ways {
+  if (hasMethod(client, 'evalSha')) return ofNodeRedis(client as NodeRedisLike)
+  if (hasMethod(client, 'evalsha')) return ofIoredis(client as IoredisLike)
+  throw otherClient('redisLeases', 'a Redis client', client)
 }
 
 interface Ways {

@@ -21,6 +21,7 @@ export {
   type RunHooks,
 } from '../model/guard-port.ts'
 export { type KnownNames, refuseUnknownNames, unknownNames } from '../model/known-names.ts'
+export { hasMethod, otherClient, refuseOtherClient } from '../model/misplaced.ts'
 export type { Release } from '../model/runtime.ts'
 export { isConnectionString, shown } from '../model/shown.ts'
 export { type ClassifiedError, isFatal, kindsByName } from './classified-error.ts'

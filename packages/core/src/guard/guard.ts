@@ -21,8 +21,10 @@ export function createGuard<Tx = undefined, Decoded = unknown, Payload = Decoded
   options: GuardOptions<Payload, Tx, Decoded>,
   handler: Handler<Payload, Tx>,
 ): Guard {
+  const resolved = resolveOptions(options)
+  assertHandler('createGuard', handler, 'async (event, { tx }) => { … }')
   const call = { kind: 'single', handler: handler as Handler<unknown, unknown> } as const
-  return makeGuard(resolveOptions(options), call)
+  return makeGuard(resolved, call)
 }
 
 /**
@@ -35,9 +37,24 @@ export function createBatchGuard<Tx, Decoded = unknown, Payload = Decoded>(
   options: Omit<InboxGuardOptions<Payload, Tx, Decoded>, 'transaction'>,
   handler: BatchHandler<Payload, Tx>,
 ): Guard {
+  const resolved = resolveOptions(sharingOne(options), 'createBatchGuard')
+  assertHandler('createBatchGuard', handler, 'async (events, { tx }) => { … }')
   const call = { kind: 'batch', handler: handler as BatchHandler<unknown, unknown> } as const
-  const shared = { ...options, transaction: 'batch' } as const
-  return makeGuard(resolveOptions(shared, 'createBatchGuard'), call)
+  return makeGuard(resolved, call)
+}
+
+/** One transaction for the batch. Any other wish is left in place, so that it is refused. */
+function sharingOne<Given extends object>(options: Given): Given & { transaction: 'batch' } {
+  if (typeof options !== 'object' || options === null) return options
+  const { transaction = 'batch' } = options as { transaction?: 'batch' }
+  return { ...options, transaction }
+}
+
+function assertHandler(caller: string, handler: unknown, example: string): void {
+  if (typeof handler === 'function') return
+  throw new ConfigurationError(
+    `Expected a handler as the second argument of ${caller}, got ${handler === null ? 'null' : typeof handler}. Write \`${caller}(options, ${example})\`.`,
+  )
 }
 
 function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {

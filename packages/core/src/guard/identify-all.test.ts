@@ -7,7 +7,8 @@ import { never } from '../fixtures/misbehaviour.ts'
 import { type MemoryInbox, memoryInbox, toDelivery } from '../memory/index.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { type Guard, portOf } from '../model/guard-port.ts'
-import type { Inbox, MessageCounts } from '../model/inbox.ts'
+import type { Inbox } from '../model/inbox.ts'
+import type { MessageCounts } from '../model/message-counts.ts'
 import { createGuard } from './guard.ts'
 
 const ATTEMPTS = 3

@@ -19,7 +19,10 @@ export function resolveOptions<Payload, Tx, Decoded>(
   caller = 'createGuard',
 ): ResolvedOptions {
   assertObject(options)
-  const problems = [...brokenRules(caller, OPTION_RULES, options), ...impossibleTogether(options)]
+  const problems = [
+    ...brokenRules(caller, OPTION_RULES, options),
+    ...impossibleTogether(options, caller),
+  ]
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
   // Each user function receives values that other functions of the same user made. No other code links these types.
   const given = options as unknown as GuardOptions<unknown, unknown>
@@ -72,11 +75,15 @@ function assertObject(options: unknown): asserts options is object {
 }
 
 /** Options that are valid alone but not together. */
-function impossibleTogether(options: object): readonly string[] {
+function impossibleTogether(options: object, caller: string): readonly string[] {
   const { inbox, leases, onTakeover, onStoreDown, transaction } = options as Partial<
     Readonly<Record<string, unknown>>
   >
   const problems: readonly (readonly [boolean, string])[] = [
+    [
+      caller === 'createBatchGuard' && transaction === 'each',
+      "Expected no `transaction: 'each'` for `createBatchGuard`: its handler gets all events of one transaction. Leave it out, or use `createGuard`.",
+    ],
     [
       inbox === undefined && leases === undefined,
       'Expected `inbox` or `leases`, got neither: no store could detect duplicates. Give `inbox: pgInbox(pool)`.',

@@ -20,12 +20,12 @@ import type {
   Inbox,
   InboxSession,
   Known,
-  MessageCounts,
   Refusal,
   Release,
   SweepStep,
   VerdictAnswer,
 } from '../model/inbox.ts'
+import type { MessageCounts } from '../model/message-counts.ts'
 import { Attempts } from './attempts.ts'
 import { MemoryStore } from './store.ts'
 import type { MemoryTables, ProcessedEventRow } from './tables.ts'

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Delivery } from '../model/delivery.ts'
-import type { MessageCounts } from '../model/inbox.ts'
+import type { MessageCounts } from '../model/message-counts.ts'
 
 /** The table `suspect_messages`, for all consumers. */
 export class MemoryMessageCounts {

@@ -98,7 +98,7 @@ export function attachPort(guard: Guard, port: GuardPort): void {
 
 /** @throws {@link ConfigurationError} if `guard` was not made by `createGuard` or `createBatchGuard`. */
 export function portOf(guard: Guard): GuardPort {
-  const port: unknown = Reflect.get(guard, PORT)
+  const port: unknown = Reflect.get(Object(guard), PORT)
   if (port === undefined) {
     throw new ConfigurationError('Expected a guard made by createGuard() or createBatchGuard().')
   }

@@ -1,4 +1,5 @@
 import { unknownNames } from '../model/known-names.ts'
+import { hasMethod, type StorePlace, writeInstead } from '../model/misplaced.ts'
 import { shown } from '../model/shown.ts'
 
 /** What a value must be, and the words for it. */
@@ -7,6 +8,8 @@ export interface Rule {
   readonly accepts: (value: unknown) => boolean
   /** How to fix it, or what the number means. */
   readonly remedy?: string | undefined
+  /** How to write what a wrong value shows that the user meant. */
+  readonly instead?: ((value: unknown) => string | undefined) | undefined
   readonly required?: true | undefined
 }
 
@@ -37,7 +40,17 @@ export const objectWith = (expected: string, ...methods: readonly string[]): Rul
   accepts: (value) =>
     value !== null &&
     (typeof value === 'object' || typeof value === 'function') &&
-    methods.every((method) => isFunction(Reflect.get(value, method))),
+    methods.every((method) => hasMethod(value, method)),
+})
+
+/** A store of the guard, which users confuse with its client and its URL. */
+export const store = (
+  place: StorePlace,
+  expected: string,
+  ...methods: readonly string[]
+): Rule => ({
+  ...objectWith(expected, ...methods),
+  instead: (value) => writeInstead(place, value),
 })
 
 export const resolvers: Rule = {
@@ -101,19 +114,29 @@ function flatten(options: object): Map<string, unknown> {
   return flat
 }
 
-function sentence(name: string, { expected, remedy }: Rule, value: unknown): string {
+function sentence(name: string, { expected, instead, remedy }: Rule, value: unknown): string {
   const got = value === undefined ? 'nothing' : `\`${toText(value)}\` (${typeOf(value)})`
   const problem = `Expected \`${name}\` to be ${expected}, got ${got}.`
-  return remedy === undefined ? problem : `${problem} ${remedy}`
+  const advice = instead?.(value) ?? remedy
+  return advice === undefined ? problem : `${problem} ${advice}`
 }
 
 /** Options may hold clients with credentials, so objects are named only by their type. */
 function toText(value: unknown): string {
   if (typeof value === 'function') return 'function'
-  if (Array.isArray(value)) return `[${value.length} values]`
+  if (isArray(value)) return `[${value.length} values]`
   if (value !== null && typeof value === 'object') return '{…}'
   return shown(String(value))
 }
 
 const typeOf = (value: unknown): string =>
-  value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
+  value === null ? 'null' : isArray(value) ? 'array' : typeof value
+
+/** False for a revoked Proxy, about which nothing can be told. */
+function isArray(value: unknown): value is readonly unknown[] {
+  try {
+    return Array.isArray(value)
+  } catch {
+    return false
+  }
+}

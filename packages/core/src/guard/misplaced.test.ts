@@ -1,0 +1,110 @@
+import { describe, expect, test } from 'vitest'
+import { hostile, revoked } from '../fixtures/misbehaviour.ts'
+import { memoryInbox, memoryLeases } from '../memory/index.ts'
+import { portOf } from '../model/guard-port.ts'
+import { otherClient, refuseOtherClient } from '../model/misplaced.ts'
+import { createBatchGuard, createGuard } from './guard.ts'
+
+const SECRET = 'hunter2'
+const URL_TEXT = `postgres://billing:${SECRET}@db.internal:5432/shop`
+const nothing = (): undefined => undefined
+const pool = { connect: nothing, query: nothing, end: nothing, options: { password: SECRET } }
+const kysely = { selectFrom: nothing, getExecutor: nothing, transaction: nothing }
+const ioredis = { connect: nothing, evalsha: nothing, script: nothing }
+const nodeRedis = { connect: nothing, evalSha: nothing, eval: nothing }
+
+const messageOf = (call: () => unknown): string => {
+  try {
+    call()
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'ONCEWARD_CONFIGURATION' })
+    return (error as Error).message
+  }
+  throw new Error('nothing was thrown')
+}
+
+// Red before: a TypeError, an advice that does not help, or a guard that failed at its first event.
+describe('a guard with something else in the place of', () => {
+  test.each<[string, unknown, string]>([
+    ['its URL', URL_TEXT, '`inbox: pgInbox(new Pool({ connectionString }))`'],
+    ['its URL as an object', new URL(URL_TEXT), '`inbox: pgInbox(new Pool({ connectionString }))`'],
+    ['a pool', pool, '`inbox: pgInbox(pool)`'],
+    ['a Kysely', kysely, '`inbox: kyselyInbox(db)`'],
+    ['ioredis', ioredis, '`leases: redisLeases(redis)`'],
+    ['leases', memoryLeases(), 'A lease store cannot be an inbox'],
+    ['the function', memoryInbox, 'Call the function'],
+    ['a promise', Promise.resolve(memoryInbox()), 'Await the promise'],
+    ['null', null, '`inbox`'],
+    ['a Proxy that throws', hostile(), '`inbox`'],
+    ['a revoked Proxy', revoked(), '`inbox`'],
+  ])('the inbox: %s', (_, inbox, advice) => {
+    const message = messageOf(() =>
+      createGuard({ consumer: 'billing', inbox: inbox as never }, nothing),
+    )
+    expect(message).toContain(advice)
+    expect(message).not.toContain(SECRET)
+  })
+
+  test.each<[string, unknown, string]>([
+    ['its URL', `redis://:${SECRET}@cache:6379`, '`leases: redisLeases(new Redis(url))`'],
+    ['ioredis', ioredis, '`leases: redisLeases(redis)`'],
+    ['node-redis', nodeRedis, '`leases: redisLeases(redis)`'],
+    ['a pool', pool, '`leases: postgresLeases(pool)`'],
+    ['an inbox', memoryInbox(), 'Write `inbox: …`'],
+  ])('the leases: %s', (_, leases, advice) => {
+    const message = messageOf(() =>
+      createGuard({ consumer: 'mailing', leases: leases as never, onTakeover: 'retry' }, nothing),
+    )
+    expect(message).toContain(advice)
+    expect(message).not.toContain(SECRET)
+  })
+
+  test.each<[string, unknown]>([
+    ['none', undefined],
+    ['null', null],
+    ['an object', {}],
+    ['a promise', Promise.resolve(nothing)],
+  ])('the handler: %s', (_, handler) => {
+    const inbox = memoryInbox()
+    const make = () => createGuard({ consumer: 'billing', inbox }, handler as never)
+    expect(messageOf(make)).toContain('createGuard(options, async (event, { tx }) => { … })')
+    const batch = () => createBatchGuard({ consumer: 'billing', inbox }, handler as never)
+    expect(messageOf(batch)).toContain('createBatchGuard(options, async (events, { tx }) =>')
+  })
+
+  test.each([undefined, null, 5, {}])('the guard of an adapter: %o', (guard) => {
+    expect(messageOf(() => portOf(guard as never))).toContain('createGuard()')
+  })
+})
+
+test.each<['pgInbox' | 'kyselyInbox' | 'postgresLeases', unknown, string]>([
+  ['pgInbox', URL_TEXT, '`pgInbox(new Pool({ connectionString }))`'],
+  ['pgInbox', kysely, '`kyselyInbox(db)`'],
+  ['pgInbox', undefined, 'a pool of pg'],
+  ['pgInbox', hostile(), 'a pool of pg'],
+  ['kyselyInbox', pool, '`pgInbox(pool)`'],
+  ['kyselyInbox', URL_TEXT, '`pgInbox(new Pool({ connectionString }))`'],
+  ['postgresLeases', URL_TEXT, '`postgresLeases(new Pool({ connectionString }))`'],
+  ['postgresLeases', ioredis, '`redisLeases(redis)`'],
+])('%s says what to write for another client', (place, value, advice) => {
+  const message = messageOf(() => refuseOtherClient(place, value))
+  expect(message).toContain(advice)
+  expect(message).not.toContain(SECRET)
+})
+
+test('redisLeases says what to write for another client', () => {
+  const { message } = otherClient('redisLeases', 'a Redis client', pool)
+  expect(message).toBe(
+    'Expected redisLeases to get a Redis client, got object. Write `postgresLeases(pool)`.',
+  )
+})
+
+// Red before: it was silently overwritten.
+test("createBatchGuard refuses transaction: 'each', and takes 'batch'", () => {
+  const options = { consumer: 'billing', inbox: memoryInbox() }
+  const make = (transaction: string) => () =>
+    createBatchGuard({ ...options, transaction } as never, nothing)
+  expect(messageOf(make('each'))).toContain("no `transaction: 'each'` for `createBatchGuard`")
+  expect(messageOf(make('both'))).toContain("'each', 'batch'")
+  expect(make('batch')()).toMatchObject({ consumer: 'billing' })
+})
