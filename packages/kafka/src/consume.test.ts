@@ -65,3 +65,16 @@ test('aborting the signal drains, and all drains share one promise', async () =>
   await consumption.stopped
   expect(made.clock.timers).toBe(0)
 })
+
+// Red before: the start was waited for, however long the store took to answer.
+test('a signal that is aborted during the start ends the start', async () => {
+  const made = handMadeGuard()
+  made.state.open = () => new Promise(() => undefined)
+  const stop = new AbortController()
+  const starting = consumeKafka(untouched, made.guard, { topics, signal: stop.signal })
+  await made.clock.advance(0)
+  stop.abort()
+  const consumption = await starting
+  await consumption.stopped
+  expect(consumption.health().state).toBe('stopped')
+})

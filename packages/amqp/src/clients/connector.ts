@@ -1,5 +1,5 @@
 import type { Runtime } from '@onceward/core'
-import { endsWithin, withTimeout } from '@onceward/core/adapter'
+import { endsWithin, toReadableError, withTimeout } from '@onceward/core/adapter'
 import type { AmqpChannel, AmqpConnection } from '../client.ts'
 import { isConnectionClosed } from '../errors.ts'
 
@@ -120,9 +120,13 @@ export class Connector {
   }
 }
 
-/** An async function, so that a source that throws rejects. */
+/** Rejects with something that can be read, whatever the user's function throws. */
 async function called(source: () => Promise<AmqpConnection>): Promise<AmqpConnection> {
-  return source()
+  try {
+    return await source()
+  } catch (thrown) {
+    throw toReadableError(thrown)
+  }
 }
 
 async function end(connection: AmqpConnection): Promise<void> {

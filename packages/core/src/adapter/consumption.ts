@@ -177,7 +177,8 @@ class Running<Loop extends ConsumerLoop> implements Consumption {
     const forget = (): void => signal?.removeEventListener('abort', onAbort)
     this.stopped.then(forget, forget)
     try {
-      await this.loop.receiver.start()
+      // A drain during the start ends it: a broker or a store that does not answer must not hold up the shutdown.
+      await Promise.race([this.loop.receiver.start(), this.stopped])
     } catch (error) {
       forget()
       await this.loop.finish()

@@ -10,7 +10,7 @@ export {
   withTimeout,
 } from '../concurrency/timeout.ts'
 export { decideCount, isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
-export { SWALLOWED_STATEMENT } from '../model/errors.ts'
+export { SWALLOWED_STATEMENT, toReadableError } from '../model/errors.ts'
 export {
   type Availability,
   attachPort,
