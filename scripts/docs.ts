@@ -8,6 +8,7 @@ import { stateMachineTable } from './docs-machine.ts'
 import { OPTION_TABLES } from './docs-options.ts'
 import { code } from './docs-table.ts'
 import { testFiles, trapTable, withFiles } from './docs-tests.ts'
+import { userFunctionTable } from './docs-user-functions.ts'
 
 /** Absolute path of the repository. */
 export const root: string = fileURLToPath(new URL('..', import.meta.url))
@@ -30,6 +31,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   sample: (file) => `\`\`\`ts\n${read(file).trimEnd()}\n\`\`\``,
   options: (name) => known(OPTION_TABLES[name], `options ${name}`)(),
   errors: errorTable,
+  'user-functions': userFunctionTable,
   'state-machine': stateMachineTable,
   'dead-letter-headers': headerList,
   traps: () => trapTable(testFiles(root)),
