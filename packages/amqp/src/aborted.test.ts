@@ -7,7 +7,7 @@ const queue = 'orders'
 /** A connection that must not be opened. */
 const untouched = (): Promise<AmqpConnection> => Promise.reject(new Error('opened a connection'))
 
-test('a signal that is aborted already starts nothing', async () => {
+test('a signal that is already aborted starts nothing', async () => {
   const { guard } = handMadeGuard()
   const consumption = await consumeAmqp(untouched, guard, { queue, signal: AbortSignal.abort() })
   await consumption.stopped

@@ -12,7 +12,7 @@ const untouched = new Proxy({} as SqsClient, {
   },
 })
 
-test('a signal that is aborted already starts nothing', async () => {
+test('a signal that is already aborted starts nothing', async () => {
   const { guard } = handMadeGuard()
   const consumption = await consumeSqs(untouched, guard, { queueUrl, signal: AbortSignal.abort() })
   await consumption.stopped
