@@ -23,7 +23,7 @@ describe.concurrent.each(['sqs', 'amqp'] as const)('on %s', (name) => {
   test('a message that kills every process that decodes it is dead-lettered, and all others are processed', async () => {
     await using stage = await TestStage.open({
       queue: await broker.createQueue(),
-      worker: { attempts: ATTEMPTS, decodes: true },
+      worker: { transaction: 'each', attempts: ATTEMPTS, decodes: true },
     })
     const innocent = orders(60)
     await stage.send([...innocent.slice(0, 30), { id: POISON, deed: 'kill-decoder' }])

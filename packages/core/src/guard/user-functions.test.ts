@@ -154,8 +154,8 @@ test('onTakeover with a wrong answer fails the attempt, and the handler does not
     const clock = new Clock()
     const leases = memoryLeases(clock.runtime)
     const id = eventIdOf('billing', undefined, 'bad')
-    const claim = { id, fingerprint: 0n as Fingerprint, ownerToken: 'crashed' as OwnerToken }
-    await leases.claim([claim], 1_000)
+    const ids = { id, fingerprint: 0n as Fingerprint, ownerToken: 'crashed' as OwnerToken }
+    await leases.claim([{ ...ids, leaseMs: 1_000 }])
     clock.advance(1_001)
     const ran: unknown[] = []
     const common = { consumer: 'billing', leases, fingerprint: 'none', logger: silent } as const
