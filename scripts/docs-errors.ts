@@ -61,6 +61,12 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorDoc>> = {
     when: 'Options, tables, the pool or queues cannot work as they are. Thrown at start.',
     remedy: 'Do what the message says; it lists every problem at once.',
   },
+  ONCEWARD_ENVELOPE: {
+    name: 'EnvelopeError',
+    when: 'The stored envelope of a message is damaged, or a later version of onceward wrote it. Logged.',
+    remedy:
+      'Nothing is lost: the row keeps the message, and a dead letter is published from its body and text headers. Update onceward, then replay the event.',
+  },
 }
 
 export const errorTable = (): string =>

@@ -1,7 +1,8 @@
 import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
 import type { DeadLetterPlace } from '@onceward/core/adapter'
 import type { Outgoing, Publisher } from './clients/amqplib.ts'
-import { amqpMessage, copyOptions, storedOptions } from './delivery.ts'
+import { amqpMessage, bareOptions, copyOptions, storedOptions } from './delivery.ts'
+import { PublishError } from './errors.ts'
 import type { DeadLetterTarget, Settings } from './options.ts'
 
 export function placeOf(publisher: Publisher, { deadLetter }: Settings): DeadLetterPlace {
@@ -15,18 +16,41 @@ export function createPublisher(
   publisher: Pick<Publisher, 'publish'>,
   target: DeadLetterTarget,
 ): Publish {
-  return (letter) => publisher.publish(deadLetterMessage(letter, target))
+  return async (letter) => {
+    try {
+      await publisher.publish(deadLetterMessage(letter, target))
+    } catch (error) {
+      if (!isTooLarge(error)) throw error
+      // The headers that say why may not fit beside the message's own, so it is published with its own alone.
+      await publisher.publish(deadLetterMessage(letter, target, 'bare'))
+    }
+  }
 }
 
-/** The original message with its properties and headers, and with the headers that give the reason. */
-export function deadLetterMessage(letter: DeadLetter, target: DeadLetterTarget): Outgoing {
+/** The headers of a message must fit into amqplib's buffer. */
+function isTooLarge(error: unknown): boolean {
+  return error instanceof PublishError && error.cause instanceof RangeError
+}
+
+/** The original message with its properties and headers, and with the headers that say why it is dead. */
+export function deadLetterMessage(
+  letter: DeadLetter,
+  target: DeadLetterTarget,
+  says: 'reasons' | 'bare' = 'reasons',
+): Outgoing {
   const { delivery } = letter
   const message = amqpMessage(delivery)
   const why = deadLetterHeaders(letter)
+  const options =
+    message === undefined
+      ? storedOptions(delivery, why)
+      : says === 'bare'
+        ? bareOptions(message)
+        : copyOptions(message, why)
   return {
-    ...(message === undefined
-      ? { content: Buffer.from(delivery.body), options: storedOptions(delivery, why) }
-      : { content: message.content, options: copyOptions(message, why) }),
+    content: message?.content ?? Buffer.from(delivery.body),
+    options,
+    ...(says === 'bare' ? { isBare: true } : {}),
     ...('queue' in target
       ? {
           exchange: '',

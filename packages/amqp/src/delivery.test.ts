@@ -43,6 +43,7 @@ test('a delivery contains everything that RabbitMQ knows of a message', () => {
     producedAt: new Date(1_700_000_000_000),
     deliveryCount: 3,
     redelivered: true,
+    envelope: expect.any(Uint8Array),
     raw: received,
   })
 })
@@ -119,6 +120,7 @@ test('a copy keeps the properties it may keep, and moves those that AMQP would a
       'x-onceward-routing-key': 'orders.placed',
       'x-onceward-expiration': '60000',
       'x-onceward-user-id': 'alice',
+      'x-onceward-delivery-mode': 0,
       'x-onceward-cc': ['audit'],
       extra: 1,
     },
@@ -152,7 +154,7 @@ test('trap A9: a deferred copy returns as the message that it was', () => {
 
 test('a stored delivery is published with its stored properties', () => {
   const live = toDelivery(message('k', {}, { messageId: 'm-1', appId: 'shöp' }), 'orders')
-  const { raw: _, ...stored } = live
+  const { raw: _, envelope: __, ...stored } = live
   expect(amqpMessage(stored)).toBeUndefined()
   expect(storedOptions(stored, { 'x-onceward-reason': 'fatal' })).toEqual({
     messageId: 'm-1',
@@ -162,9 +164,12 @@ test('a stored delivery is published with its stored properties', () => {
   expect(storedOptions({ ...stored, messageId: '12:34' }, {})).toMatchObject({ messageId: '12:34' })
 })
 
-test('the original message is returned, except for other brokers and stored deliveries', () => {
+test('gives the message back, also that of a stored delivery, but not that of another broker', () => {
   const delivery = toDelivery(message('k'), 'orders')
   expect(amqpMessage(delivery)).toBe(delivery.raw)
-  expect(amqpMessage({ ...delivery, raw: undefined })).toBeUndefined()
+  expect(amqpMessage({ ...delivery, raw: undefined })).toEqual(delivery.raw)
+  const bare = { ...delivery, raw: undefined, envelope: undefined }
+  expect(amqpMessage(bare)).toBeUndefined()
+  expect(amqpMessage({ ...bare, envelope: new Uint8Array([9]) })).toBeUndefined()
   expect(amqpMessage({ ...delivery, source: { broker: 'sqs', queue: 'q' } })).toBeUndefined()
 })

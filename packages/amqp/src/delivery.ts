@@ -1,6 +1,8 @@
-import type { Delivery, Runtime } from '@onceward/core'
+import { type Delivery, isDeadLetterHeader, type Runtime } from '@onceward/core'
+import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
 import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
 import { type DeliveryChannel, PUBLISH_ID } from './clients/amqplib.ts'
+import { encodable, LARGEST_TIMESTAMP } from './clients/header-types.ts'
 
 /** A message that is not settled yet, and its channel. Instants are milliseconds on the monotonic clock. */
 export interface Received {
@@ -23,13 +25,15 @@ const CARRIED = {
   expiration: 'x-onceward-expiration',
   /** The broker refuses a copy whose publisher is another user. */
   userId: 'x-onceward-user-id',
+  /** A copy is persistent, because it must outlive the broker's restart. 0: the original has no such property. */
+  deliveryMode: 'x-onceward-delivery-mode',
   /** The broker would route the copy to these queues again. */
   cc: 'x-onceward-cc',
   /** How often the message was published to a delay queue. */
   deferrals: 'x-onceward-deferrals',
 } as const
 
-const OURS = 'x-onceward-'
+const OURS: ReadonlySet<string> = new Set([...Object.values(CARRIED), PUBLISH_ID])
 
 /** Headers that the broker writes about one stay in a queue; a copy starts without them (A9). */
 const BROKERS = /^(x-death|x-(first|last)-death-.*|x-delivery-count|x-acquired-count)$/
@@ -60,6 +64,9 @@ export function toDelivery(received: ConsumeMessage, queue: string): Delivery {
     // An earlier delivery of a deferred message may have run. A check costs a statement; an uncounted poison message
     // costs the process.
     redelivered: received.fields.redelivered || deferrals > 0,
+    get envelope() {
+      return envelopeOf(() => ({ fields: message.fields, properties: message.properties }))
+    },
     raw: message,
   }
 }
@@ -76,14 +83,27 @@ export const createAccept =
   }
 
 /**
- * The original message of a delivery, with the exchange, routing key and headers that its publisher gave it,
- * also after a stay in a delay queue; undefined for other brokers and for stored deliveries.
+ * The message that a delivery was made of, with the exchange, routing key and headers that its publisher gave it,
+ * also after a stay in a delay queue, and also for a stored delivery. Undefined for another broker's deliveries, and for
+ * a stored one whose envelope cannot be read.
  */
 export function amqpMessage(delivery: Delivery): ConsumeMessage | undefined {
   const { raw, source } = delivery
-  if (source.broker !== 'amqp' || typeof raw !== 'object' || raw === null) return undefined
-  return raw as ConsumeMessage
+  if (source.broker !== 'amqp') return undefined
+  if (typeof raw === 'object' && raw !== null) return raw as ConsumeMessage
+  try {
+    return delivery.envelope === undefined ? undefined : readMessage(delivery)
+  } catch {
+    return undefined
+  }
 }
+
+function readMessage({ body, envelope = new Uint8Array() }: Delivery): ConsumeMessage {
+  const { fields, properties } = readEnvelope(envelope) as Omit<ConsumeMessage, 'content'>
+  return { fields, properties, content: Buffer.from(body) }
+}
+
+registerEnvelopeReader('amqp', readMessage)
 
 /** How often a message was published to a delay queue. */
 export function deferralsOf({ properties }: ConsumeMessage): number {
@@ -94,22 +114,35 @@ export function deferralsOf({ properties }: ConsumeMessage): number {
 /** Properties of a copy: the original's as far as a copy may have them, and where the original came from. */
 export function copyOptions(message: ConsumeMessage, extra: Headers): Options.Publish {
   const { fields, properties } = message
-  const { CC: cc, ...headers } = properties.headers ?? {}
+  const cc: unknown = properties.headers?.['CC']
   const carried = {
     [CARRIED.exchange]: fields.exchange,
     [CARRIED.routingKey]: fields.routingKey,
     [CARRIED.expiration]: properties.expiration,
     [CARRIED.userId]: properties.userId,
+    [CARRIED.deliveryMode]:
+      properties.deliveryMode === 2 ? undefined : (properties.deliveryMode ?? 0),
     [CARRIED.cc]: cc,
   }
+  const { headers, ...bare } = bareOptions(message)
+  return { ...bare, headers: { ...headers, ...encodable({ ...defined(carried), ...extra }) } }
+}
+
+/** Properties of a copy without any header of ours. */
+export function bareOptions({ properties }: ConsumeMessage): Options.Publish {
+  const { CC: _cc, ...headers } = properties.headers ?? {}
   const { contentType, contentEncoding, priority, correlationId, replyTo } = properties
   const { messageId, timestamp, type, appId } = properties
   const kept = { contentType, contentEncoding, priority, correlationId, replyTo }
   return {
-    ...defined({ ...kept, messageId, timestamp, type, appId }),
-    headers: { ...withoutOurs(headers), ...defined(carried), ...extra },
+    ...defined({ ...kept, messageId, timestamp: toTimestamp(timestamp), type, appId }),
+    headers: encodable(withoutOurs(headers)),
   }
 }
+
+/** What amqplib reads as 2^64 it does not write. */
+const toTimestamp = (timestamp: unknown): unknown =>
+  typeof timestamp === 'number' ? Math.min(timestamp, LARGEST_TIMESTAMP) : timestamp
 
 /** Properties of a stored delivery, whose message is gone. */
 export function storedOptions(delivery: Delivery, extra: Headers): Options.Publish {
@@ -134,10 +167,12 @@ function restored(message: ConsumeMessage): ConsumeMessage {
   const headers = { ...withoutOurs(carried), ...(cc === undefined ? {} : { CC: cc }) }
   const expiration = carried[CARRIED.expiration]
   const userId = carried[CARRIED.userId]
+  const mode = carried[CARRIED.deliveryMode]
+  const deliveryMode = mode === undefined ? properties.deliveryMode : mode || undefined
   return {
     content: message.content,
     fields: { ...fields, exchange, routingKey },
-    properties: { ...properties, ...defined({ expiration, userId }), headers },
+    properties: { ...properties, ...defined({ expiration, userId }), deliveryMode, headers },
   }
 }
 
@@ -145,10 +180,12 @@ function restored(message: ConsumeMessage): ConsumeMessage {
 function withoutOurs(headers: Headers): Headers {
   const kept = Object.entries(headers).filter(([name, value]) => {
     const lowerCased = name.toLowerCase()
-    return value !== undefined && !lowerCased.startsWith(OURS) && !BROKERS.test(lowerCased)
+    return value !== undefined && !isOurs(lowerCased) && !BROKERS.test(lowerCased)
   })
   return Object.fromEntries(kept)
 }
+
+const isOurs = (name: string): boolean => OURS.has(name) || isDeadLetterHeader(name)
 
 function defined(values: Headers): Record<string, unknown> {
   const present = Object.entries(values).filter(([, value]) => value !== undefined)

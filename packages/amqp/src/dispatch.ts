@@ -1,5 +1,6 @@
 import type { Settlement } from '@onceward/core'
 import {
+  copyDelivery,
   DeliveryBuffer,
   type GuardPort,
   type LoopSignals,
@@ -162,8 +163,8 @@ export class Dispatcher {
       this.#release(received)
       const { delivery, rounds } = received
       const deliveryCount = (delivery.deliveryCount ?? 1) + 1
-      // The earlier run may have started.
-      const again = { ...delivery, redelivered: true, deliveryCount }
+      // Its run may have begun.
+      const again = copyDelivery(delivery, { redelivered: true, deliveryCount })
       this.take({ ...received, delivery: again, rounds: rounds + 1 })
     }
     const waitMs = Math.max(0, untilMs - runtime.monotonic())

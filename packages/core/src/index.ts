@@ -56,6 +56,7 @@ export {
   CommitUnknownError,
   StoreUnavailableError,
   ConfigurationError,
+  EnvelopeError,
   OncewardError,
   ERROR_CODES,
   type ErrorCode,
@@ -107,7 +108,7 @@ export type {
   VerdictAnswer,
 } from './model/inbox.ts'
 export type { MessageCounts } from './model/message-counts.ts'
-export { deadLetterHeaders } from './settlement/dead-letter-headers.ts'
+export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'
 export type { Runtime } from './model/runtime.ts'
 export { type Breaker, createBreaker } from './concurrency/breaker.ts'
 export { createAloneLock } from './concurrency/alone-lock.ts'

@@ -1,11 +1,17 @@
-import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
+import {
+  type DeadLetter,
+  deadLetterHeaders,
+  isDeadLetterHeader,
+  type Publish,
+} from '@onceward/core'
 import { type DeadLetterPlace, type GuardPort, registerPublisher } from '@onceward/core/adapter'
 import type { IHeaders, Message, Producer } from 'kafkajs'
 import { kafkaMessage } from './delivery.ts'
 import { classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
 
-const OURS = 'x-onceward-'
+/** JSON list of the headers whose value is null in the original, `name` or `name[index]`. */
+const NULL_HEADERS = 'x-onceward-null-headers'
 /** Every in-sync replica must have the dead letter before the offset passes the original. */
 const ALL_REPLICAS = -1
 
@@ -48,39 +54,67 @@ export class TopicPublishers {
 /** Publishes dead letters to a topic; resolves once every in-sync replica has the record. */
 export function createPublisher(producer: Pick<Producer, 'send'>, topic: string): Publish {
   return async (letter) => {
-    const message = deadLetterMessage(letter)
+    const send = async (reasons: 'reasons' | 'bare'): Promise<void> => {
+      const messages = [deadLetterMessage(letter, reasons)]
+      await producer.send({ topic, acks: ALL_REPLICAS, messages })
+    }
     try {
-      await producer.send({ topic, acks: ALL_REPLICAS, messages: [message] })
+      await send('reasons')
     } catch (error) {
       if (classifyError(error).kind !== 'too-large') throw error
-      // The headers with the reason may not fit, so the record is sent with only its own headers.
-      const bare = { ...message, headers: originalHeaders(letter) }
-      await producer.send({ topic, acks: ALL_REPLICAS, messages: [bare] })
+      // The headers that say why may not fit beside the value, so the record is sent with its own headers alone.
+      await send('bare')
     }
   }
 }
 
-/** The original record with the headers that give the reason. */
-export function deadLetterMessage(letter: DeadLetter): Message {
+/**
+ * The original record with the headers that say why it is dead. It has its own time: with the original's, the retention
+ * of the dead-letter topic might delete it at once.
+ */
+export function deadLetterMessage(
+  letter: DeadLetter,
+  says: 'reasons' | 'bare' = 'reasons',
+): Message {
   const { delivery } = letter
   const live = kafkaMessage(delivery)?.message
+  const nulls: string[] = []
+  const headers = ownHeaders(live?.headers ?? delivery.headers, nulls)
+  const reasons = says === 'bare' ? {} : deadLetterHeaders(letter)
   return {
     key: live === undefined ? (delivery.orderingKey ?? null) : live.key,
     value: live === undefined ? storedValue(delivery.body) : live.value,
-    headers: { ...originalHeaders(letter), ...deadLetterHeaders(letter) },
+    headers: Object.fromEntries([
+      ...headers,
+      ...(nulls.length === 0 ? [] : [[NULL_HEADERS, JSON.stringify(nulls)] as const]),
+      ...Object.entries(reasons),
+    ]),
   }
 }
 
-/** A tombstone is stored as an empty body. */
+/** A delivery without its record cannot tell a tombstone from an empty value. */
 const storedValue = (body: Uint8Array): Buffer | null =>
   body.byteLength === 0 ? null : Buffer.from(body)
 
-/** Drops headers of an earlier dead letter, which would contradict the new ones. */
-function originalHeaders({ delivery }: DeadLetter): IHeaders {
-  const headers: IHeaders = kafkaMessage(delivery)?.message.headers ?? delivery.headers
-  return Object.fromEntries(
-    Object.entries(headers).filter(
-      ([name, value]) => value !== undefined && !name.toLowerCase().startsWith(OURS),
-    ),
-  )
+/**
+ * The original's headers but for those of an earlier dead letter, which the new ones replace.
+ *
+ * @param nulls - Gets the names of headers without a value, which kafkajs can read but not send: they are sent empty.
+ */
+function ownHeaders(headers: IHeaders, nulls: string[]): readonly (readonly [string, Value])[] {
+  return Object.entries(headers).flatMap(([name, value]): (readonly [string, Value])[] => {
+    const isOurs = isDeadLetterHeader(name) || name.toLowerCase() === NULL_HEADERS
+    if (value === undefined || isOurs) return []
+    const empty = (one: string | Buffer | null, position: string): string | Buffer => {
+      if (one !== null) return one
+      nulls.push(position)
+      return Buffer.alloc(0)
+    }
+    const sent = Array.isArray(value)
+      ? value.map((one, index) => empty(one, `${name}[${index}]`))
+      : empty(value, name)
+    return [[name, sent]]
+  })
 }
+
+type Value = string | Buffer | (string | Buffer)[]

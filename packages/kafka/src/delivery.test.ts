@@ -28,7 +28,10 @@ test('a delivery contains everything that Kafka knows of a record, and gives the
     partition: 2,
     message: { offset: '41' },
   })
-  expect(kafkaMessage({ ...delivery, raw: undefined })).toBeUndefined()
+  expect(kafkaMessage({ ...delivery, raw: undefined })).toEqual(delivery.raw)
+  const bare = { ...delivery, raw: undefined, envelope: undefined }
+  expect(kafkaMessage(bare)).toBeUndefined()
+  expect(kafkaMessage({ ...bare, envelope: new Uint8Array([9]) })).toBeUndefined()
   expect(kafkaMessage({ ...delivery, source: { broker: 'sqs', queue: 'orders' } })).toBeUndefined()
 })
 

@@ -1,4 +1,5 @@
 import type { Delivery } from '@onceward/core'
+import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
 import type { EachMessagePayload, IHeaders } from 'kafkajs'
 
 /** A record as kafkajs gives it, with its topic and partition. */
@@ -29,16 +30,42 @@ export function toDelivery(record: KafkaRecord, clusterId: string | undefined): 
     ...(contentType === undefined ? {} : { contentType }),
     ...(message.key === null ? {} : { orderingKey: toLane(message.key) }),
     ...(producedAt === undefined ? {} : { producedAt }),
+    get envelope() {
+      return envelopeOf(() => withoutValue(record))
+    },
     raw: record,
   }
 }
 
-/** The original record of a delivery; undefined for other brokers and for stored deliveries. */
+/**
+ * The record that a delivery was made of, also of a stored one. Undefined for another broker's deliveries, and for a
+ * stored one whose envelope cannot be read.
+ */
 export function kafkaMessage(delivery: Delivery): KafkaRecord | undefined {
   const { raw, source } = delivery
-  if (source.broker !== 'kafka' || typeof raw !== 'object' || raw === null) return undefined
-  return raw as KafkaRecord
+  if (source.broker !== 'kafka') return undefined
+  if (typeof raw === 'object' && raw !== null) return raw as KafkaRecord
+  try {
+    return delivery.envelope === undefined ? undefined : readRecord(delivery)
+  } catch {
+    return undefined
+  }
 }
+
+/** The value is stored beside the envelope as the body. Only what differs from it is in the envelope: null, text. */
+function withoutValue({ topic, partition, message }: KafkaRecord): object {
+  const isBody = Buffer.isBuffer(message.value)
+  return { topic, partition, isBody, message: isBody ? { ...message, value: null } : message }
+}
+
+function readRecord({ body, envelope = new Uint8Array() }: Delivery): KafkaRecord {
+  const stored = readEnvelope(envelope) as KafkaRecord & { readonly isBody: boolean }
+  const { topic, partition, isBody, message } = stored
+  const value = isBody ? Buffer.from(body) : message.value
+  return { topic, partition, message: { ...message, value } }
+}
+
+registerEnvelopeReader('kafka', readRecord)
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 

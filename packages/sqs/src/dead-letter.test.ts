@@ -63,7 +63,7 @@ test('a dead letter in a FIFO queue has the group and the id of its message', ()
   )
 })
 
-test('a stored delivery is sent with its stored headers', () => {
+test('a stored delivery without a readable envelope is sent with its text headers', () => {
   const delivery: Delivery = {
     body: Buffer.from('{}'),
     headers: { 'idempotency-key': 'order-1', empty: '', absent: undefined },

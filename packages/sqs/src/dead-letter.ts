@@ -1,5 +1,10 @@
 import type { MessageAttributeValue, SendMessageCommandInput } from '@aws-sdk/client-sqs'
-import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
+import {
+  type DeadLetter,
+  deadLetterHeaders,
+  isDeadLetterHeader,
+  type Publish,
+} from '@onceward/core'
 import type { DeadLetterPlace } from '@onceward/core/adapter'
 import type { SqsApi } from './client.ts'
 import { sqsMessage } from './delivery.ts'
@@ -10,8 +15,11 @@ type Attributes = Readonly<Record<string, MessageAttributeValue>>
 
 /** SQS: attributes of one message. */
 const MOST_ATTRIBUTES = 10
-const OURS = 'x-onceward-'
-/** Smaller messages are never too large for SQS, unless the queue has a lower limit. */
+/** What a copy cannot have as its own, because SQS would take the copy for the original or for another one's copy. */
+const DEDUPLICATION_ID = 'x-onceward-deduplication-id'
+const GROUP_ID = 'x-onceward-group-id'
+const CARRIED: readonly string[] = [DEDUPLICATION_ID, GROUP_ID]
+/** SQS refuses no smaller message for its size, unless the queue was set up with a lower limit. */
 const LARGE_BYTES = 200 * 1_024
 
 /** What the SQS API refuses in a text. */
@@ -41,14 +49,22 @@ export function createPublisher(api: Pick<SqsApi, 'send'>, queueUrl: string): Pu
 /** The original message, with as many of the headers that give the reason as ten attributes allow. */
 export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMessageCommandInput {
   const { delivery } = letter
+  const live = sqsMessage(delivery)
+  const { AWSTraceHeader: trace, MessageGroupId: group } = live?.Attributes ?? {}
   return {
     QueueUrl: queueUrl,
     MessageBody: Buffer.from(delivery.body).toString('utf8'),
     MessageAttributes: attributesOf(letter),
+    ...(trace === undefined
+      ? {}
+      : {
+          MessageSystemAttributes: { AWSTraceHeader: { DataType: 'String', StringValue: trace } },
+        }),
     ...(isFifo(queueUrl)
       ? {
-          // Both are at most 128 characters long, as SQS requires.
-          MessageGroupId: delivery.orderingKey ?? letter.consumer,
+          // Both are at most 128 characters long, as SQS requires. The id is that of the message, as in a redrive by
+          // SQS: the original's own id would swallow the dead letter of a message that was moved back and died again.
+          MessageGroupId: group ?? delivery.orderingKey ?? letter.consumer,
           MessageDeduplicationId: delivery.messageId ?? letter.ref.id,
         }
       : {}),
@@ -58,21 +74,31 @@ export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMes
 /** Original attributes come first, because the event key may be among them, and a redrive needs it. */
 function attributesOf(letter: DeadLetter): Attributes {
   const originals = Object.entries(originalAttributes(letter))
-  const reasons = Object.entries(deadLetterHeaders(letter)).map(
-    ([name, value]): [string, MessageAttributeValue] => [name, textAttribute(value)],
-  )
-  return Object.fromEntries([...originals, ...reasons].slice(0, MOST_ATTRIBUTES))
+  const { MessageDeduplicationId: id, MessageGroupId: group } =
+    sqsMessage(letter.delivery)?.Attributes ?? {}
+  const reasons = {
+    ...deadLetterHeaders(letter),
+    ...(id === undefined ? {} : { [DEDUPLICATION_ID]: id }),
+    ...(group === undefined ? {} : { [GROUP_ID]: group }),
+  }
+  const ours = Object.entries(reasons).map(([name, value]): [string, MessageAttributeValue] => [
+    name,
+    textAttribute(value),
+  ])
+  return Object.fromEntries([...originals, ...ours].slice(0, MOST_ATTRIBUTES))
 }
 
 function originalAttributes({ delivery }: DeadLetter): Attributes {
-  const live = sqsMessage(delivery)?.MessageAttributes
+  const live = sqsMessage(delivery)
   const stored = Object.entries(delivery.headers).flatMap(
     ([name, value]): [string, MessageAttributeValue][] =>
       value === undefined || value === '' ? [] : [[name, textAttribute(value)]],
   )
-  const entries = live === undefined ? stored : Object.entries(live)
-  // Headers of an earlier dead letter would contradict the new ones.
-  return Object.fromEntries(entries.filter(([name]) => !name.toLowerCase().startsWith(OURS)))
+  const entries = live === undefined ? stored : Object.entries(live.MessageAttributes ?? {})
+  // Attributes of an earlier dead letter would contradict the new ones.
+  const isOwn = ([name]: readonly [string, unknown]): boolean =>
+    !(isDeadLetterHeader(name) || CARRIED.includes(name.toLowerCase()))
+  return Object.fromEntries(entries.filter(isOwn))
 }
 
 function textAttribute(value: string): MessageAttributeValue {

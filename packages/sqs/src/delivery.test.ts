@@ -37,6 +37,7 @@ test('a delivery contains everything that SQS knows of a message', () => {
     producedAt: new Date(1_700_000_000_000),
     deliveryCount: 3,
     redelivered: true,
+    envelope: expect.any(Uint8Array),
     raw: message,
   })
 })
@@ -87,11 +88,14 @@ test('a message that was received without its system attributes is refused', () 
   expect(() => toDelivery(message, standard)).toThrow(/receiveAttributes/)
 })
 
-test('the original message is returned, except for other brokers and stored deliveries', () => {
+test('gives the message back, also that of a stored delivery, but not that of another broker', () => {
   const message = received()
   const delivery = toDelivery(message, standard)
   expect(sqsMessage(delivery)).toBe(message)
-  expect(sqsMessage({ ...delivery, raw: undefined })).toBeUndefined()
+  expect(sqsMessage({ ...delivery, raw: undefined })).toEqual(delivery.raw)
+  const bare = { ...delivery, raw: undefined, envelope: undefined }
+  expect(sqsMessage(bare)).toBeUndefined()
+  expect(sqsMessage({ ...bare, envelope: new Uint8Array([9]) })).toBeUndefined()
   const source = { broker: 'kafka', queue: 'orders' }
   expect(sqsMessage({ ...delivery, source })).toBeUndefined()
 })

@@ -1,5 +1,6 @@
 import type { Message, MessageAttributeValue } from '@aws-sdk/client-sqs'
 import { ConfigurationError, type Delivery } from '@onceward/core'
+import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
 import { isOrdered, type Settings } from './options.ts'
 
 /** A message in hand. Instants are milliseconds on the monotonic clock. */
@@ -44,6 +45,9 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
     // An unknown count is treated as a redelivery. A needless check costs a statement; an uncounted poison message can
     // kill the process.
     redelivered: deliveryCount !== 1,
+    get envelope() {
+      return envelopeOf(() => withoutBody(message))
+    },
     raw: message,
   }
 }
@@ -73,12 +77,34 @@ export function createAccept(
   }
 }
 
-/** The original message of a delivery; undefined for other brokers and for stored deliveries. */
+/**
+ * The message that a delivery was made of, also of a stored one. Undefined for another broker's deliveries, and for a
+ * stored one whose envelope cannot be read.
+ */
 export function sqsMessage(delivery: Delivery): Message | undefined {
   const { raw, source } = delivery
-  if (source.broker !== 'sqs' || typeof raw !== 'object' || raw === null) return undefined
-  return raw as Message
+  if (source.broker !== 'sqs') return undefined
+  if (typeof raw === 'object' && raw !== null) return raw as Message
+  try {
+    return delivery.envelope === undefined ? undefined : readMessage(delivery)
+  } catch {
+    return undefined
+  }
 }
+
+/** The body is stored beside the envelope, as UTF-8. A body that UTF-8 cannot hold, or none, is in the envelope. */
+function withoutBody(message: Message): object {
+  const isBody = message.Body?.isWellFormed() === true
+  return { isBody, message: isBody ? { ...message, Body: '' } : message }
+}
+
+function readMessage({ body, envelope = new Uint8Array() }: Delivery): Message {
+  const stored = readEnvelope(envelope) as { readonly isBody: boolean; readonly message: Message }
+  const { isBody, message } = stored
+  return isBody ? { ...message, Body: Buffer.from(body).toString('utf8') } : message
+}
+
+registerEnvelopeReader('sqs', readMessage)
 
 function toHeaders(
   attributes: Readonly<Record<string, MessageAttributeValue>>,

@@ -159,6 +159,8 @@ export interface Outgoing {
   readonly options: Options.Publish
   /** What to do when the message reaches no queue. */
   readonly remedy: string
+  /** Its own headers leave no room for {@link PUBLISH_ID}. */
+  readonly isBare?: true
 }
 
 /** Identifies a returned message: its event comes before the confirm and carries no other id (A2). */
@@ -170,6 +172,7 @@ const OPEN_MS = 10_000
 
 interface Pending {
   returned: string | undefined
+  readonly isBare: boolean
 }
 
 interface Outlet {
@@ -236,11 +239,11 @@ export class Publisher {
   }
 
   #send(outlet: Outlet, outgoing: Outgoing, done: (error?: unknown) => void): string {
-    const { exchange, routingKey, content, options, remedy } = outgoing
+    const { exchange, routingKey, content, options, remedy, isBare = false } = outgoing
     const id = this.#options.runtime.uuid()
-    const pending: Pending = { returned: undefined }
+    const pending: Pending = { returned: undefined, isBare }
     outlet.pending.set(id, pending)
-    const headers = { ...options.headers, [PUBLISH_ID]: id }
+    const headers = isBare ? options.headers : { ...options.headers, [PUBLISH_ID]: id }
     const confirmed = (error: unknown): void => {
       if (error) done(outlet.error ?? error)
       else if (pending.returned === undefined) done()
@@ -272,8 +275,11 @@ export class Publisher {
     })
     channel.on('close', () => this.#forget(opening))
     channel.on('return', (message: ReturnedMessage) => {
-      const pending = outlet.pending.get(String(message.properties.headers?.[PUBLISH_ID]))
-      if (pending !== undefined) pending.returned = message.fields.replyText ?? 'returned'
+      const id = message.properties.headers?.[PUBLISH_ID]
+      const pending = outlet.pending.get(String(id))
+      // One that was routed and is published again costs a second copy; one that was not must not count as published.
+      const returned = pending === undefined ? bareOnes(outlet) : [pending]
+      for (const one of returned) one.returned = message.fields.replyText ?? 'returned'
     })
     return outlet
   }
@@ -282,6 +288,9 @@ export class Publisher {
     if (this.#outlet === opening) this.#outlet = undefined
   }
 }
+
+const bareOnes = ({ pending }: Outlet): readonly Pending[] =>
+  [...pending.values()].filter(({ isBare }) => isBare)
 
 interface ReturnedMessage {
   readonly fields: { readonly replyText?: string }

@@ -10,6 +10,8 @@ export {
   withTimeout,
 } from '../concurrency/timeout.ts'
 export { decideCount, isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
+export { copyDelivery } from '../model/delivery.ts'
+export { registerEnvelopeReader } from '../model/envelope.ts'
 export { SWALLOWED_STATEMENT, toReadableError } from '../model/errors.ts'
 export {
   type Availability,
@@ -40,6 +42,7 @@ export {
   type Startable,
   type StartLimits,
 } from './delivery-buffer.ts'
+export { envelopeOf, readEnvelope, writeEnvelope } from './envelope.ts'
 export { type Findings, reportFindings, when } from './findings.ts'
 export { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
 export { Prefetch } from './prefetch.ts'

@@ -1,6 +1,7 @@
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { InvalidPayloadError } from '../model/errors.ts'
+import { withRaw } from '../model/envelope.ts'
+import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DueEvent, InboxSession } from '../model/inbox.ts'
 import { observeOutcome } from '../settlement/observe.ts'
@@ -47,7 +48,9 @@ export async function runParked(background: Background, signals: StopSignals): P
     // Not awaited: a dead-letter place that does not answer must not hold up the events that are due.
     if (event.what === 'publish') void publisher.publishDue(event, session)
   }
-  const running = due.filter(({ what }) => what === 'run')
+  const running = due
+    .filter(({ what }) => what === 'run')
+    .map((event) => restore(background, event))
   const deliveries = running.map(({ delivery }) => delivery)
   // A stored message may have ended the process before, so each of them is counted.
   const seen = await identifyAll(background, deliveries, () => true)
@@ -62,6 +65,17 @@ export async function runParked(background: Background, signals: StopSignals): P
   }
   const ended = outcomes.filter(({ kind }) => ENDS.includes(kind)).length
   return { found: due.length, ended: ended + due.length - running.length }
+}
+
+/** Gives a stored delivery the client's message again, as `raw`. */
+function restore({ options }: Background, event: DueEvent): DueEvent {
+  const delivery = withRaw(event.delivery, (error) =>
+    options.logger.error(
+      { err: describeError(error), id: event.ref.id },
+      "a stored delivery runs without the client's message in `raw`: update onceward",
+    ),
+  )
+  return { ...event, delivery }
 }
 
 /** Outcomes after which an event is not due any more. */

@@ -1,7 +1,7 @@
 import { andThen, isPromise, isThenable, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import type { EventKey, Fingerprint } from '../model/brands.ts'
-import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
+import { copyDelivery, type DecodedDelivery, type Delivery } from '../model/delivery.ts'
 import {
   DeadlineExceededError,
   describeError,
@@ -129,7 +129,7 @@ function isSkipped(
   found: Found,
 ): MaybeAsync<boolean> {
   if (skip === undefined) return false
-  const asked = callUserFunction(found, 'skip', () => skip({ ...delivery, payload }))
+  const asked = callUserFunction(found, 'skip', () => skip(copyDelivery(delivery, { payload })))
   return andThen<unknown, boolean>(asked, (answer) => {
     if (typeof answer === 'boolean') return answer
     if (answer === undefined || answer === null) return false
@@ -148,7 +148,7 @@ function identifySeen(
   options: ResolvedOptions,
   found: Found,
 ): MaybeAsync<Identified> {
-  const seen = withDecoded({ ...delivery, payload }, decoded.value)
+  const seen = withDecoded(copyDelivery(delivery, { payload }), decoded.value)
   return andThen(findIdentity(seen, options, found), (identity) =>
     andThen(findOrderingKey(seen, options, found), (orderingKey): MaybeAsync<Identified> => {
       if (identity === undefined) return { kind: 'unguarded', payload, orderingKey }

@@ -29,8 +29,34 @@ export interface Delivery {
   readonly deliveryCount?: number | undefined
   /** The broker says it may have delivered this message before. */
   readonly redelivered?: boolean | undefined
+  /**
+   * The adapter's lossless encoding of the message without its body: key, properties, attributes and headers with type,
+   * order, repetition and case. Made when it is read. Stores keep it beside the body and never look inside; a dead
+   * letter and a replay are made from it.
+   */
+  readonly envelope?: Uint8Array | undefined
   /** The client's own message object. */
   readonly raw?: unknown
+}
+
+/**
+ * A copy with other fields. The envelope stays lazy: a spread would encode the message, and clean deliveries must not
+ * pay for that.
+ */
+export function copyDelivery<Changes extends object>(
+  delivery: Delivery,
+  changes: Changes,
+): Delivery & Changes {
+  const { body, headers, source, contentType, messageId, orderingKey } = delivery
+  const { producedAt, deliveryCount, redelivered, raw } = delivery
+  const copy: Delivery = {
+    ...{ body, headers, source, contentType, messageId, orderingKey },
+    ...{ producedAt, deliveryCount, redelivered, raw },
+    get envelope() {
+      return delivery.envelope
+    },
+  }
+  return Object.assign(copy, changes)
 }
 
 /** A delivery with a decoded body, before the key is known. */

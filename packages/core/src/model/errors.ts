@@ -10,6 +10,7 @@ export const ERROR_CODES = [
   'ONCEWARD_COMMIT_UNKNOWN',
   'ONCEWARD_STORE_UNAVAILABLE',
   'ONCEWARD_CONFIGURATION',
+  'ONCEWARD_ENVELOPE',
 ] as const
 
 export type ErrorCode = (typeof ERROR_CODES)[number]
@@ -110,6 +111,12 @@ export class StoreUnavailableError extends OncewardError {
 export class ConfigurationError extends OncewardError {
   static override readonly name: string = 'ConfigurationError'
   readonly code = 'ONCEWARD_CONFIGURATION'
+}
+
+/** The envelope of a stored delivery is damaged, or was written by a later version of onceward. */
+export class EnvelopeError extends OncewardError {
+  static override readonly name: string = 'EnvelopeError'
+  readonly code = 'ONCEWARD_ENVELOPE'
 }
 
 /** An error as log lines show it, in the shape of pino's `err` serializer. */

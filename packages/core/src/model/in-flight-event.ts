@@ -40,12 +40,16 @@ export function toGuardEvent(
   payload: unknown = member.payload,
 ): GuardEvent<unknown> {
   const { event } = member
-  const { body, headers, source } = event.delivery
+  const { body, headers, source, contentType, messageId, orderingKey } = event.delivery
+  const { producedAt, deliveryCount, redelivered, raw } = event.delivery
   let ownBody: Uint8Array | undefined
   return {
-    ...event.delivery,
+    ...{ contentType, messageId, orderingKey, producedAt, deliveryCount, redelivered, raw },
     headers: { ...headers },
     source: { ...source },
+    get envelope() {
+      return event.delivery.envelope
+    },
     // Copied on first access, because most handlers never read the bytes. `slice` of a Buffer returns a Buffer.
     get body() {
       ownBody ??= Uint8Array.prototype.slice.call(body)

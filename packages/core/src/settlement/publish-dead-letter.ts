@@ -2,6 +2,7 @@ import { track } from '../concurrency/timeout.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import type { DeadLetter, DeadLetterRef, Publish } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
+import { withRaw } from '../model/envelope.ts'
 import { describeError, toReadableError } from '../model/errors.ts'
 import type { DeadLetterAnswer, GuardPort } from '../model/guard-port.ts'
 import type { DueEvent, InboxSession } from '../model/inbox.ts'
@@ -61,6 +62,13 @@ export function createDeadLetterPublisher(
     places.set(publish, place)
     return place
   }
+  const restored = ({ delivery, ref }: DeadLetter): Delivery =>
+    withRaw(delivery, (error) =>
+      options.logger.error(
+        { err: describeError(error), id: ref.id },
+        'a dead letter is published from its text columns, because its envelope cannot be read: update onceward',
+      ),
+    )
 
   return {
     note: (settlement, note) => {
@@ -91,7 +99,7 @@ export function createDeadLetterPublisher(
       const publish = publishers.get(nameOf(delivery.source))
       if (publish === undefined) return undefined
       const place = placeOf(publish)
-      const toWhole: ToWhole = (letter) => letter
+      const toWhole: ToWhole = (letter) => ({ ...letter, delivery: restored(letter) })
       return track(running, publishRecorded({ ...shared, place, session, toWhole }, ref))
     },
     idle: () => Promise.allSettled(running),

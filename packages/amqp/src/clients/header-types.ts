@@ -1,0 +1,45 @@
+/** The largest timestamp that amqplib reads and can also write: a double below 2^64. */
+export const LARGEST_TIMESTAMP: number = 2 ** 64 - 2 ** 11
+
+const TWO_TO_63 = 2 ** 63
+/** From here on amqplib takes every number for an integer. */
+const TWO_TO_50 = 2 ** 50
+
+/**
+ * Headers as amqplib reads them, in the form in which amqplib writes the same values again. Written as they were read,
+ * some would be refused (NaN, -Infinity, large fractions, the largest timestamps) or change their meaning (-0, a table
+ * with a field called `!`).
+ */
+export function encodable(headers: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const entries = Object.entries(headers).map(([name, value]) => [name, toEncodable(value)])
+  return Object.fromEntries(entries) as Record<string, unknown>
+}
+
+function toEncodable(value: unknown): unknown {
+  if (typeof value === 'number') {
+    return isWrittenAsRead(value) ? value : { '!': 'double', value }
+  }
+  if (typeof value === 'bigint') return { '!': 'int64', value }
+  if (typeof value !== 'object' || value === null) return value
+  if (value instanceof Uint8Array) {
+    return Buffer.from(value.buffer, value.byteOffset, value.byteLength)
+  }
+  if (Array.isArray(value)) return value.map(toEncodable)
+  return toEncodableTable(value as Readonly<Record<string, unknown>>)
+}
+
+function toEncodableTable(table: Readonly<Record<string, unknown>>): unknown {
+  const type = Object.hasOwn(table, '!') ? table['!'] : undefined
+  if (type === 'timestamp' && typeof table['value'] === 'number') {
+    return { ...table, value: Math.min(table['value'], LARGEST_TIMESTAMP) }
+  }
+  if (type === 'decimal' && typeof table['value'] === 'object') return table
+  const fields = encodable(table)
+  // amqplib reads `!` as the name of a type. Only a table whose type is given may have such a field.
+  return Object.hasOwn(table, '!') ? { '!': 'object', value: fields } : fields
+}
+
+function isWrittenAsRead(value: number): boolean {
+  if (!Number.isInteger(value)) return Math.abs(value) < TWO_TO_50
+  return !Object.is(value, -0) && value >= -TWO_TO_63 && value < TWO_TO_63
+}

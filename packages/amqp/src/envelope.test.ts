@@ -1,0 +1,135 @@
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { deadLetterOf } from '@onceward/testing/adapter'
+import type { ConsumeMessage } from 'amqplib'
+import * as fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { deadLetterMessage } from './dead-letter.ts'
+import { amqpMessage, toDelivery } from './delivery.ts'
+
+interface Codec {
+  encodeTable(buffer: Buffer, table: unknown, offset: number): number
+  decodeFields(slice: Buffer): Record<string, unknown>
+}
+const require = createRequire(import.meta.url)
+const codec = require(join(dirname(require.resolve('amqplib')), 'lib/codec.js')) as Codec
+
+const text = fc.string({ unit: 'binary', maxLength: 40 })
+const typed = (type: string, value: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> =>
+  value.map((one) => ({ '!': type, value: one }))
+/** Every type of AMQP 0-9-1, in the notation with which amqplib writes it. */
+const leaf = fc.oneof(
+  ...[text, fc.boolean(), fc.constant(null)],
+  fc.uint8Array({ maxLength: 40 }).map((bytes) => Buffer.from(bytes)),
+  ...[typed('int8', fc.integer({ min: -128, max: 127 })), typed('uint8', fc.nat(255))],
+  ...[typed('int16', fc.integer({ min: -32_768, max: 32_767 })), typed('uint16', fc.nat(65_535))],
+  ...[typed('int32', fc.integer()), typed('uint32', fc.nat(4_294_967_295))],
+  typed('int64', fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })),
+  ...[typed('float', fc.float()), typed('double', fc.double())],
+  typed('timestamp', fc.bigInt({ min: 0n, max: 2n ** 64n - 1n })),
+  typed('decimal', fc.record({ places: fc.nat(255), digits: fc.nat(4_294_967_295) })),
+)
+const name = fc
+  .oneof(
+    fc.string({ maxLength: 60 }),
+    fc.constantFrom('', '!', 'value', 'Trace', 'trace', '7', 'x'.repeat(255)),
+  )
+  .filter((one) => one !== '__proto__')
+const field = fc.letrec<{ value: unknown; table: Record<string, unknown> }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 3 },
+    leaf,
+    fc.array(tie('value'), { maxLength: 4 }),
+    // A type must be given for a table with a field called `!`.
+    tie('table').map((value) => ({ '!': 'object', value })),
+  ),
+  table: fc
+    .array(fc.tuple(name, tie('value')), { maxLength: 5 })
+    .map((entries) => Object.fromEntries(entries)),
+}))
+
+function overTheWire(headers: object): Record<string, unknown> {
+  const buffer = Buffer.alloc(1_000_000)
+  return codec.decodeFields(buffer.subarray(4, codec.encodeTable(buffer, headers, 0)))
+}
+
+const short = fc.string({ maxLength: 60 })
+const properties = fc.record(
+  {
+    contentType: short,
+    contentEncoding: short,
+    headers: field.table.map(overTheWire),
+    deliveryMode: fc.constantFrom(1, 2),
+    priority: fc.nat(255),
+    correlationId: short,
+    replyTo: short,
+    expiration: fc.constant('60000'),
+    messageId: short,
+    timestamp: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }).map(Number),
+    type: short,
+    userId: fc.constant('guest'),
+    appId: short,
+    clusterId: short,
+  },
+  { requiredKeys: ['headers'], noNullPrototype: true },
+)
+const message = fc
+  .record({ properties, content: fc.uint8Array().map((bytes) => Buffer.from(bytes)) })
+  .map((parts): ConsumeMessage => {
+    const fields = { consumerTag: 'c', deliveryTag: 7, redelivered: false, exchange: 'shop' }
+    return { fields: { ...fields, routingKey: 'orders' }, ...parts } as ConsumeMessage
+  })
+const target = { queue: 'orders.dead' }
+
+test('every message comes back whole from its stored delivery, and dies as itself', () => {
+  fc.assert(
+    fc.property(message, (raw) => {
+      const live = toDelivery(raw, 'orders')
+      const stored = { ...live, raw: undefined, body: new Uint8Array(live.body) }
+      expect(amqpMessage(stored)).toStrictEqual(raw)
+      expect(deadLetterMessage(deadLetterOf(stored), target)).toStrictEqual(
+        deadLetterMessage(deadLetterOf(live), target),
+      )
+    }),
+  )
+})
+
+test('a dead letter has every property of its message, and every header once it was written and read', () => {
+  fc.assert(
+    fc.property(message, (raw) => {
+      const { content, options } = deadLetterMessage(
+        deadLetterOf(toDelivery(raw, 'orders')),
+        target,
+      )
+      expect(content).toEqual(raw.content)
+      const { headers, timestamp, ...own } = raw.properties
+      const { deliveryMode, expiration, userId, clusterId, ...kept } = own as Record<
+        string,
+        unknown
+      >
+      expect(options).toMatchObject(kept)
+      if (timestamp !== undefined)
+        expect(options.timestamp).toBe(Math.min(timestamp, 2 ** 64 - 2_048))
+      const sent = overTheWire(options.headers as object)
+      for (const [name, value] of Object.entries(headers as object)) {
+        expect(clamped(sent[name])).toEqual(clamped(value))
+      }
+      expect(sent['x-onceward-expiration']).toBe(expiration)
+      expect(sent['x-onceward-user-id']).toBe(userId)
+      expect(sent['x-onceward-delivery-mode']).toBe(
+        deliveryMode === 2 ? undefined : (deliveryMode ?? 0),
+      )
+      expect(clusterId === undefined || !('clusterId' in options)).toBe(true)
+    }),
+  )
+})
+
+/** amqplib reads the largest timestamps as 2^64, which is none. */
+function clamped(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(clamped)
+  if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return value
+  const entries = Object.entries(value).map(([name, each]) => [name, clamped(each)] as const)
+  const table: Record<string, unknown> = Object.fromEntries(entries)
+  const isTime = table['!'] === 'timestamp' && typeof table['value'] === 'number'
+  return isTime ? { ...table, value: Math.min(Number(table['value']), 2 ** 64 - 2_048) } : table
+}
