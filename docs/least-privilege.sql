@@ -95,7 +95,8 @@ grant execute on function :"schema".claim_leases(json) to onceward_consumer;
 ---- deadLetters(pool): list, show, replay, discard; and forgetHistory(pool) after a restore.
 grant select
   on :"schema".migrations, :"schema".processed_events, :"schema".failed_events, :"schema".refused_messages,
-    :"schema".event_results, :"schema".consumers, :"schema".audit
+    :"schema".failed_event_parts, :"schema".refused_message_parts, :"schema".event_results, :"schema".consumers,
+    :"schema".audit
   to onceward_operator;
 grant execute on function :"schema".event_id(text, text, text), :"schema".forget_history() to onceward_operator;
 create policy operator_reads on :"schema".event_results for select to onceward_operator using (true);

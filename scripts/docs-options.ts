@@ -1,4 +1,5 @@
 import { OPTION_DOCS, OPTION_RULES, type OptionDoc } from '../packages/core/src/options/derived.ts'
+import { MAX_STORED_BYTES } from '../packages/postgres/src/inbox/inbox.ts'
 import type { KyselyInboxOptions } from '../packages/postgres/src/kysely.ts'
 import { DEFAULTS as INBOX_DEFAULTS } from '../packages/postgres/src/options.ts'
 import { DEFAULT_SCHEMA } from '../packages/postgres/src/statements/schema-name.ts'
@@ -16,6 +17,15 @@ const INBOX: Docs<keyof KyselyInboxOptions> = {
     default: DEFAULT_SCHEMA,
     meaning: 'Schema of the tables. Pass the same one to `migrate` and `deadLetters`.',
     reason: 'A separate schema keeps the tables apart from yours.',
+  },
+  maxStoredBytes: {
+    type: 'integer, 2097152–1073741824',
+    unit: 'bytes',
+    default: MAX_STORED_BYTES,
+    meaning:
+      'The largest message that is stored with a dead letter or a refused message. A larger one is published whole to the dead-letter place. Without a place it stays with the broker, deferred and reported.',
+    reason:
+      'More than brokers take by default. A large body is stored in pieces of 2 MiB, so it needs little memory.',
   },
   isolation: {
     type: "'read committed' | 'repeatable read' | 'serializable'",

@@ -54,6 +54,7 @@ export class Dispatcher {
       port,
       settings,
       signals,
+      hasDeadLetterPlace: settings.deadLetter !== undefined,
       findStartable: (pending, limits) => this.#findStartable(pending, limits),
       onStart: (received) => this.#count(received, 1),
       settle: (received, settlement) => settle(this.#context, received, settlement),

@@ -1,5 +1,6 @@
 import type { Settlement } from '@onceward/core'
 import {
+  copyDelivery,
   type GuardPort,
   isGuardClosed,
   oncePerTurn,
@@ -128,13 +129,14 @@ export class Dispatcher {
     const { port, onKnown } = this.#options
     const startedAtMs = port.runtime.monotonic()
     for (const item of items) {
-      if (suspect) item.delivery = { ...item.delivery, redelivered: true }
+      if (suspect) item.delivery = copyDelivery(item.delivery, { redelivered: true })
     }
     this.#calls += 1
     this.#running += items.length
     await processAndSettle(port, items, {
       stop: batch.stop.signal,
       abort: batch.abort.signal,
+      hasDeadLetterPlace: this.#context.place.kind === 'publish',
       settle: async (item, settlement) => {
         this.#isProbing = false
         this.#prefetch.note(port.runtime.monotonic() - startedAtMs)

@@ -1,9 +1,18 @@
-import type { DeadLetterRef, Refusal } from '@onceward/core'
-import { counted, fresh, newDelivery, newEvent, RIGHT_MS } from '@onceward/testing/conformance'
+import { type DeadLetterRef, type Refusal, systemRuntime } from '@onceward/core'
+import { until } from '@onceward/testing'
+import {
+  counted,
+  fresh,
+  newDelivery,
+  newEvent,
+  RIGHT_MS,
+  registration,
+} from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { all, newEvents, type TestInbox, testInbox } from './fixtures/inbox.ts'
 import { type DeadLetterFilter, deadLetters, type StoredDeadLetter } from './index.ts'
-import { MAX_STORED_BYTES } from './statements/delivery-columns.ts'
+import { pgInbox } from './pg.ts'
+import { PART_BYTES } from './statements/delivery-columns.ts'
 
 let inbox: TestInbox
 
@@ -201,11 +210,13 @@ describe('replay', () => {
     expect(await session.due(10)).toEqual([])
   })
 
-  it('reports a delivery that was too large to store', async () => {
-    const { deadLetters, steps, session } = inbox
-    const delivery = newDelivery({ body: new Uint8Array(MAX_STORED_BYTES + 1) })
+  it('of a delivery that was too large to store says so', async () => {
+    const { deadLetters, pool, steps, session } = inbox
+    const delivery = newDelivery({ body: new Uint8Array(PART_BYTES + 1) })
     const event = newEvent({ delivery })
-    await steps.buried(event)
+    const bounded = pgInbox(pool, { maxStoredBytes: PART_BYTES })
+    const other = await bounded.open(registration(systemRuntime))
+    await other.bury([{ event, attempt: 1, error: 'x', reason: 'fatal' }])
     const untouched = [{ id: event.id, why: 'not-stored' }]
     expect(await deadLetters.replay(event.id)).toEqual({ done: [], untouched })
     expect(await steps.known(event)).toMatchObject({ kind: 'dead' })

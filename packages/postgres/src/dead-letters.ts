@@ -9,11 +9,12 @@ import {
 } from './dead-letter-filter.ts'
 import { answers, texts } from './driver/rows.ts'
 import { sqlState } from './errors.ts'
+import { readStored } from './inbox/bodies.ts'
 import { isDeadLetter, toDeadLetter } from './inbox/publish-dead-letter.ts'
 import { LOCK_NOT_AVAILABLE } from './sqlstates.ts'
 import type { KnownRow } from './statements/attempts.ts'
 import type { DeadLetterRow } from './statements/dead-letters.ts'
-import { isOmitted } from './statements/delivery-columns.ts'
+import { isOmitted, readDelivery } from './statements/delivery-columns.ts'
 import { createStatements, type Statements } from './statements/index.ts'
 import { toErrorText, unescapeText } from './statements/text-columns.ts'
 
@@ -117,7 +118,7 @@ export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): D
     list: (filter = {}) => list(pool, statements, filter),
     show: async (id) => {
       const row = await inTransaction(pool, (client) => readDeadLetter(client, statements, id))
-      return row !== undefined && isOpen(row) ? toStored(row) : undefined
+      return row !== undefined && isOpen(row) ? stored(pool, statements, row) : undefined
     },
     replay: (target) =>
       each('deadLetters.replay', target, async (client, { kind, id }) => {
@@ -209,7 +210,7 @@ async function* list(
       client.query(statements.listDeadLetters, values),
     )
     const rows = answers<ListedRow>(page)
-    for (const { deadLetter } of rows) yield toStored(deadLetter)
+    for (const { deadLetter } of rows) yield await stored(pool, statements, deadLetter)
     const last = rows.at(-1)
     if (last === undefined || rows.length < size) return
     after = [last.at, last.deadLetter.id]
@@ -234,9 +235,18 @@ function filterValues(filter: DeadLetterFilter): readonly (string | null)[] {
   return [consumer ?? null, reason ?? null, kind ?? null, iso(since), iso(until)]
 }
 
-function toStored(row: DeadLetterRow): StoredDeadLetter {
+/** Large bodies are read one by one, when they are asked for. */
+async function stored(
+  pool: PoolLike,
+  statements: Statements,
+  row: DeadLetterRow,
+): Promise<StoredDeadLetter> {
+  const delivery =
+    row.bodyParts === 0
+      ? readDelivery(row)
+      : await inTransaction(pool, (client) => readStored(statements, client, row))
   return {
-    ...toDeadLetter(row),
+    ...toDeadLetter(row, delivery),
     id: row.id,
     ...(row.tenant === null ? {} : { tenant: unescapeText(row.tenant) }),
     published: row.published,

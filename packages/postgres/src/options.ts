@@ -20,7 +20,7 @@ export interface BusinessOptions extends InboxOptions {
 
 /** The names of {@link BusinessOptions}. */
 export const BUSINESS_OPTIONS: KnownNames<BusinessOptions> = {
-  ...{ schema: true, isolation: true, commitSilenceMs: true },
+  ...{ schema: true, maxStoredBytes: true, isolation: true, commitSilenceMs: true },
 }
 
 /** {@link BusinessOptions} after defaults, as the drivers use them. */

@@ -56,6 +56,7 @@ export class Dispatcher {
       port,
       settings,
       signals,
+      hasDeadLetterPlace: settings.deadLetter !== undefined,
       findStartable,
       settle: (received, settlement) => settle(context, received, settlement),
       onKnown: (_received, settlement, elapsedMs) => {

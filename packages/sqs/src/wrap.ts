@@ -120,6 +120,7 @@ class WrappedMessages {
     for (const batch of toBatches(byOrderingKey(received), settings.batchSize)) {
       await processAndSettle(port, batch, {
         ...signals,
+        hasDeadLetterPlace: settings.deadLetter !== undefined,
         settle: async (each, settlement) => {
           await settle(context, each, settlement)
           this.inFlight -= 1

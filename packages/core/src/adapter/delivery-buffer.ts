@@ -26,6 +26,8 @@ export interface DeliveryBufferOptions<Each extends Delivered, Answer> {
   readonly settings: Pick<RunSettings, 'batchSize' | 'lingerMs'>
   /** `stop`: start nothing more. `abort`: running handlers had their time. */
   readonly signals: { readonly stop: AbortSignal; readonly abort: AbortSignal }
+  /** As in `RunHooks`. */
+  readonly hasDeadLetterPlace: boolean
   readonly findStartable: (pending: readonly Each[], limits: StartLimits) => Startable<Each>
   readonly onStart?: ((each: Each) => void) | undefined
   /** Tells the broker. Must neither throw nor reject. */
@@ -147,7 +149,7 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
   }
 
   #run(groups: readonly (readonly Each[])[]): void {
-    const { port, signals, onStart, onKnown } = this.#options
+    const { port, signals, hasDeadLetterPlace, onStart, onKnown } = this.#options
     const batch = groups.flat()
     const slots = new SharedSlots(this.#isBatch ? [batch] : groups)
     const startedAtMs = port.runtime.monotonic()
@@ -162,7 +164,7 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
       this.dispatchSoon()
       return this.#settle(each, settlement)
     }
-    this.track(processAndSettle(port, batch, { ...signals, settle }))
+    this.track(processAndSettle(port, batch, { ...signals, hasDeadLetterPlace, settle }))
   }
 
   async #settle(each: Each, settlement: Settlement): Promise<void> {

@@ -3,7 +3,8 @@ import type { Settlement } from '../model/settlement.ts'
 import type { Delivered } from './ordering.ts'
 
 /** Hooks of one {@link processAndSettle}. */
-export interface ProcessHooks<Each extends Delivered> extends Pick<RunHooks, 'stop' | 'abort'> {
+export interface ProcessHooks<Each extends Delivered>
+  extends Pick<RunHooks, 'stop' | 'abort' | 'hasDeadLetterPlace'> {
   /** The settlement is stored; carry it out with the broker. Must not reject. */
   readonly settle: (each: Each, settlement: Settlement) => Promise<unknown>
 }
@@ -12,7 +13,7 @@ export interface ProcessHooks<Each extends Delivered> extends Pick<RunHooks, 'st
 export async function processAndSettle<Each extends Delivered>(
   port: Pick<GuardPort, 'run' | 'logger'>,
   batch: readonly Each[],
-  { settle, stop, abort }: ProcessHooks<Each>,
+  { settle, ...hooks }: ProcessHooks<Each>,
 ): Promise<void> {
   const settling = new Map<number, Promise<unknown>>()
   const onSettlement = (index: number, settlement: Settlement): void => {
@@ -22,7 +23,7 @@ export async function processAndSettle<Each extends Delivered>(
   }
   const deliveries = batch.map(({ delivery }) => delivery)
   try {
-    const settlements = await port.run(deliveries, { onSettlement, stop, abort })
+    const settlements = await port.run(deliveries, { onSettlement, ...hooks })
     for (const [index, settlement] of settlements.entries()) onSettlement(index, settlement)
   } catch (error) {
     // A guard never rejects. If one did, the commits would be unknown, and the redelivery would find out.

@@ -1,5 +1,6 @@
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
 import { createInFlight, type InFlight } from '../concurrency/in-flight.ts'
+import { isPromise } from '../concurrency/maybe-async.ts'
 import { ABORT_GRACE_MS, stopSignals } from '../concurrency/stop-signals.ts'
 import { endsWithin, track } from '../concurrency/timeout.ts'
 import type { Publish } from '../model/dead-letter.ts'
@@ -20,6 +21,7 @@ import { startBackground } from './background.ts'
 import { createStoreOpener, type OpenStores } from './open-stores.ts'
 import { processDeliveries } from './process.ts'
 import type { Facts, Processing } from './processing.ts'
+import { wholeOrDeferred } from './whole-record.ts'
 
 /** The open stores, or the outcome of every delivery. */
 interface Opening {
@@ -131,7 +133,7 @@ export class RunningGuard implements GuardPort {
     const settlements: Settlement[] = []
     const startedAt = this.runtime.monotonic()
     let secret: Uint8Array | undefined
-    const observe: Processing['observe'] = (index, outcome, facts) => {
+    const conclude: Processing['observe'] = (index, outcome, facts) => {
       const delivery = deliveries[index] as Delivery
       const settlement = this.#settlementOf(delivery, outcome, facts)
       const totalMs = this.runtime.monotonic() - startedAt
@@ -145,11 +147,23 @@ export class RunningGuard implements GuardPort {
       ? { stores: closing() }
       : (this.#openNow() ?? (await this.#openOrOutcome()))
     if ('kind' in stores) {
-      for (const index of deliveries.keys()) observe(index, stores, {})
+      for (const index of deliveries.keys()) conclude(index, stores, {})
       return settlements
     }
     secret = stores.secret
+    const checking: Promise<void>[] = []
+    const places = {
+      ...this.#shared(),
+      stores,
+      hasDeadLetterPlace: hooks.hasDeadLetterPlace === true,
+    }
+    const observe: Processing['observe'] = (index, outcome, facts) => {
+      const checked = wholeOrDeferred(places, deliveries[index] as Delivery, outcome)
+      if (isPromise(checked)) checking.push(checked.then((end) => conclude(index, end, facts)))
+      else conclude(index, checked, facts)
+    }
     await processDeliveries({ ...this.#shared(), stores, signals, observe }, deliveries)
+    if (checking.length > 0) await Promise.all(checking)
     endProbe?.()
     return settlements
   }

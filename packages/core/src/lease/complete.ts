@@ -55,6 +55,7 @@ function tellStore(
     case 'in-progress':
     case 'not-due':
     case 'conflict':
+    case 'not-stored':
     case 'store-down':
     case 'abandoned':
       return store.release([held])

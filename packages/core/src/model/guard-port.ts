@@ -41,6 +41,11 @@ export interface RunHooks {
   readonly stop?: AbortSignal | undefined
   /** When aborted, the signals of running handlers abort too. */
   readonly abort?: AbortSignal | undefined
+  /**
+   * Dead letters are published by the adapter, or moved by the broker. Otherwise the inbox's record is their only place,
+   * and a message that it cannot hold is deferred.
+   */
+  readonly hasDeadLetterPlace?: boolean | undefined
 }
 
 export type DeadLetterAnswer =

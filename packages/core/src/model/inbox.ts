@@ -260,6 +260,11 @@ export interface InboxSession<Tx> {
   release(releases: readonly Release[]): Promise<readonly VerdictAnswer[]>
   refuse(refusals: readonly Refusal[]): Promise<readonly DeadLetterRef[]>
   /**
+   * Whether the record of a dead letter holds the whole delivery. If it does not, and can now, the delivery is stored.
+   * Left out: every delivery is stored whole.
+   */
+  isWhole?(ref: DeadLetterRef, delivery: Delivery): Promise<boolean>
+  /**
    * Takes the right to publish a dead letter for `rightMs` on the store's clock, in a short transaction. Nothing is
    * locked afterwards. Meanwhile an operator's replay answers `held`. A right that is over can be taken by the next.
    */

@@ -107,6 +107,10 @@ const LINES: { readonly [Kind in Outcome['kind']]: Line } = {
   'not-due': SETTLED,
   'store-down': SETTLED,
   failed: ['warn', 'handler failed, the event is retried'],
+  'not-stored': [
+    'error',
+    'a dead letter is too large to store and its message is deferred: raise `maxStoredBytes` or configure `deadLetter`',
+  ],
   conflict: [
     'warn',
     'event key reused with another payload: check the key resolver and the producer',

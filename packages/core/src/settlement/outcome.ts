@@ -32,6 +32,14 @@ export type Outcome =
       /** The event was dead-lettered by an earlier delivery, so this delivery is not counted again. */
       readonly repeated?: true | undefined
     }
+  /** A dead letter whose record does not hold the message, and which has no other place. */
+  | {
+      readonly kind: 'not-stored'
+      readonly attempt: number
+      readonly delayMs: number
+      readonly error: unknown
+      readonly cause: DeferCause
+    }
   /** The fingerprints differ, and the policy is `ack` or `throw`. With `dead-letter` the outcome is `dead`. */
   | { readonly kind: 'conflict'; readonly policy: 'ack' | 'throw'; readonly error: unknown }
   | {
@@ -77,6 +85,7 @@ const SETTLEMENTS = {
   'in-progress': (outcome, now) => defer('in-progress', outcome, now),
   'not-due': (outcome, now) => defer('not-due', outcome, now),
   failed: (outcome, now) => ({ ...defer('failed', outcome, now), error: outcome.error }),
+  'not-stored': (outcome, now) => ({ ...defer('failed', outcome, now), error: outcome.error }),
   dead: ({ reason, error }) => ({ kind: 'dead-letter', reason, ...given('error', error) }),
   conflict: ({ policy, error }, now) => {
     const deferral = { delayMs: CONFLICT_DELAY_MS, cause: 'conflict' } as const
@@ -121,6 +130,7 @@ const STOPS_LANE = {
   'not-due': true,
   failed: true,
   dead: false,
+  'not-stored': true,
   conflict: false,
   'store-down': true,
   abandoned: true,
@@ -136,6 +146,7 @@ export function laneFollowerOutcome(leader: Outcome): Outcome {
   const cause = 'lane-waits'
   switch (leader.kind) {
     case 'failed':
+    case 'not-stored':
       return { kind: 'not-due', delayMs: leader.delayMs, cause }
     case 'conflict':
       return { kind: 'not-due', delayMs: CONFLICT_DELAY_MS, cause }
@@ -162,6 +173,7 @@ export function copyOutcome(leader: Outcome): Outcome {
     case 'dead':
       return { ...leader, repeated: true }
     case 'failed':
+    case 'not-stored':
     case 'conflict':
       return { ...laneFollowerOutcome(leader), cause: 'not-due' } as Outcome
     case 'abandoned':

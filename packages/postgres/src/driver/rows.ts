@@ -11,6 +11,12 @@ export interface ConsumerContext {
   readonly consumerId: number
 }
 
+/** The context of what stores and reads deliveries. */
+export interface StoringContext extends ConsumerContext {
+  /** The largest delivery that is stored. */
+  readonly maxStoredBytes: number
+}
+
 /** Rows of a statement that answers JSON texts. */
 export function answers<Row>(answer: Pick<QueryAnswer, 'rows'>): readonly Row[] {
   return texts(answer).map((text) => JSON.parse(text) as Row)

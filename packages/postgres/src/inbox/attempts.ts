@@ -12,11 +12,19 @@ import type {
 } from '@onceward/core'
 import { decideCount } from '@onceward/core/adapter'
 import type { Connection } from '../driver/driver.ts'
-import { answers, type ConsumerContext, eventParameter, idArray, texts } from '../driver/rows.ts'
+import {
+  answers,
+  type ConsumerContext,
+  eventParameter,
+  idArray,
+  type StoringContext,
+  texts,
+} from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
 import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import type { KnownRow } from '../statements/attempts.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
+import { writeBody } from './bodies.ts'
 
 /** The stored state of each event, in order. */
 export async function classify(
@@ -55,7 +63,7 @@ export async function suspect(
 
 /** Counts one more attempt of each event. The state under the lock of its row in `processed_events` decides. */
 export function count(
-  context: ConsumerContext & { readonly maxAttempts: number },
+  context: StoringContext & { readonly maxAttempts: number },
   events: readonly IdentifiedEvent[],
   run: 'together' | 'alone',
 ): Promise<readonly CountAnswer[]> {
@@ -87,24 +95,25 @@ function answerOf(row: KnownRow, run: 'together' | 'alone', maxAttempts: number)
 }
 
 async function writeCounts(
-  { statements, consumerId }: ConsumerContext,
+  context: StoringContext,
   connection: Connection,
   decided: readonly Decided[],
 ): Promise<void> {
+  const { statements, consumerId, maxStoredBytes } = context
   const counted = decided.flatMap(({ event, answer }) =>
     answer.kind === 'counted' ? { ...eventParameter(event), ...answer } : [],
   )
   if (counted.length > 0) {
     await connection.query(statements.count, [JSON.stringify(counted), String(consumerId)])
   }
-  const buried = decided.flatMap(({ event, answer }) =>
-    answer.kind === 'buried'
-      ? { ...eventParameter(event), ...storeDelivery(event.delivery), ...answer }
-      : [],
-  )
   // One statement for each, because each carries its delivery.
-  for (const burial of buried) {
+  for (const { event, answer } of decided) {
+    if (answer.kind !== 'buried') continue
+    const { id, delivery } = event
+    const stored = storeDelivery(delivery, maxStoredBytes)
+    const burial = { ...eventParameter(event), ...stored, ...answer }
     await connection.query(statements.buryCounted, [JSON.stringify([burial])])
+    await writeBody(context, connection, { kind: 'event', id, delivery })
   }
 }
 

@@ -1,32 +1,36 @@
-import type {
-  BeginRequest,
-  Begun,
-  Burial,
-  ConsumerRegistration,
-  CountAnswer,
-  DeadLetterRef,
-  DueEvent,
-  Failure,
-  IdentifiedEvent,
-  Inbox,
-  InboxSession,
-  Known,
-  MessageCounts,
-  OwnerToken,
-  PublishingEnd,
-  PublishingRight,
-  Refusal,
-  Release,
-  Runtime,
-  SweepStep,
-  VerdictAnswer,
+import {
+  type BeginRequest,
+  type Begun,
+  type Burial,
+  ConfigurationError,
+  type ConsumerRegistration,
+  type CountAnswer,
+  type DeadLetterRef,
+  type Delivery,
+  type DueEvent,
+  type Failure,
+  type IdentifiedEvent,
+  type Inbox,
+  type InboxSession,
+  type Known,
+  type MessageCounts,
+  type OwnerToken,
+  type PublishingEnd,
+  type PublishingRight,
+  type Refusal,
+  type Release,
+  type Runtime,
+  type SweepStep,
+  type VerdictAnswer,
 } from '@onceward/core'
+import { shown } from '@onceward/core/adapter'
 import { batchedCalls } from '../driver/batched-calls.ts'
 import type { Driver } from '../driver/driver.ts'
 import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
-import { type ConsumerContext, texts } from '../driver/rows.ts'
+import { type StoringContext, texts } from '../driver/rows.ts'
 import { createStatements } from '../statements/index.ts'
 import { classify, count, type SuspectAnswer, suspect } from './attempts.ts'
+import { isWhole } from './bodies.ts'
 import { messageCounts } from './message-counts.ts'
 import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
 import { refuse, resolveRefused } from './refused-messages.ts'
@@ -38,8 +42,18 @@ import { bury, fail, release } from './verdicts.ts'
 export interface InboxOptions {
   /** Schema of the tables. @defaultValue `onceward` */
   readonly schema?: string | undefined
+  /**
+   * The largest delivery (body, headers and envelope) that is stored with a dead letter or a refused message, bytes: from
+   * 2 MiB to 1 GiB. A larger one is published whole to the dead-letter place. Without a place it stays with the broker,
+   * deferred and reported.
+   * @defaultValue 134217728 (128 MiB)
+   */
+  readonly maxStoredBytes?: number | undefined
 }
 
+const MIB = 1024 * 1024
+/** The default of `maxStoredBytes`: the largest message that RabbitMQ took by default before version 4. */
+export const MAX_STORED_BYTES: number = 128 * MIB
 /** How often a running guard refreshes its registration. */
 const SEEN_EVERY_MS = 600_000
 /** Reads of many lanes share a statement. Whole batches run in parallel, which is faster than one large statement. */
@@ -55,12 +69,24 @@ export function createInbox<Tx>(
   options: InboxOptions = {},
 ): Inbox<Tx> {
   const statements = createStatements(options.schema)
+  const maxStoredBytes = maxStoredBytesOf(options)
   return {
     open: async (registration) => {
       const driver = createDriver(registration.runtime)
-      return new PostgresSession(driver, await open(driver, statements, registration))
+      const opened = await open(driver, statements, registration)
+      return new PostgresSession(driver, opened, maxStoredBytes)
     },
   }
+}
+
+/** @throws {@link ConfigurationError} */
+function maxStoredBytesOf({ maxStoredBytes = MAX_STORED_BYTES }: InboxOptions): number {
+  const isAllowed =
+    Number.isInteger(maxStoredBytes) && maxStoredBytes >= 2 * MIB && maxStoredBytes <= 1024 * MIB
+  if (isAllowed) return maxStoredBytes
+  throw new ConfigurationError(
+    `Expected \`maxStoredBytes\` to be an integer from ${2 * MIB} to ${1024 * MIB}, got \`${shown(String(maxStoredBytes))}\`. Units are bytes.`,
+  )
 }
 
 class PostgresSession<Tx> implements InboxSession<Tx> {
@@ -69,21 +95,21 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly messageCounts: MessageCounts
   readonly #driver: Driver<Tx>
   readonly #registration: ConsumerRegistration
-  readonly #context: ConsumerContext & { readonly maxAttempts: number; readonly runtime: Runtime }
+  readonly #context: StoringContext & { readonly maxAttempts: number; readonly runtime: Runtime }
   readonly #classify = batchedCalls(
     (events: readonly IdentifiedEvent[]) => classify(this.#context, events),
     SHARING,
   )
   #seenAtMs: number
 
-  constructor(driver: Driver<Tx>, opened: OpenedInbox) {
+  constructor(driver: Driver<Tx>, opened: OpenedInbox, maxStoredBytes: number) {
     const { registration, consumerId, statements } = opened
     const { maxAttempts, runtime } = registration
     this.concurrency = opened.concurrency
     this.secret = opened.secret
     this.#driver = driver
     this.#registration = registration
-    this.#context = { driver, statements, consumerId, maxAttempts, runtime }
+    this.#context = { driver, statements, consumerId, maxStoredBytes, maxAttempts, runtime }
     this.messageCounts = messageCounts(this.#context)
     this.#seenAtMs = runtime.monotonic()
   }
@@ -126,6 +152,10 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
 
   refuse(refusals: readonly Refusal[]): Promise<readonly DeadLetterRef[]> {
     return refuse(this.#context, refusals)
+  }
+
+  isWhole(ref: DeadLetterRef, delivery: Delivery): Promise<boolean> {
+    return isWhole(this.#context, ref, delivery)
   }
 
   takePublishing(ref: DeadLetterRef, rightMs: number): Promise<PublishingRight> {

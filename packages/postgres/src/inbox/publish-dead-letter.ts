@@ -2,6 +2,7 @@ import type {
   DeadLetter,
   DeadLetterReason,
   DeadLetterRef,
+  Delivery,
   DueEvent,
   EventId,
   EventKey,
@@ -12,10 +13,10 @@ import type {
   Runtime,
   VerdictAnswer,
 } from '@onceward/core'
-import { answers, type ConsumerContext, texts } from '../driver/rows.ts'
+import { answers, type ConsumerContext, type StoringContext, texts } from '../driver/rows.ts'
 import type { DeadLetterRow } from '../statements/dead-letters.ts'
-import { readDelivery } from '../statements/delivery-columns.ts'
 import { unescapeText } from '../statements/text-columns.ts'
+import { readStored } from './bodies.ts'
 
 /** Takes the right to publish a dead letter. It ends by the server's clock, so nothing is locked while the broker is asked. */
 export function takePublishing(
@@ -32,7 +33,10 @@ export function takePublishing(
     const [taken] = texts(await connection.query(take, [ref.id, token, String(rightMs)]))
     const [row] = answers<DeadLetterRow>(await connection.query(read, [ref.id]))
     if (row === undefined) return { kind: 'gone' }
-    if (taken !== undefined) return { kind: 'taken', token, letter: toDeadLetter(row) }
+    if (taken !== undefined) {
+      const delivery = await readStored(statements, connection, row)
+      return { kind: 'taken', token, letter: toDeadLetter(row, delivery) }
+    }
     if (!isDeadLetter(row)) return { kind: 'gone' }
     return { kind: row.published ? 'already' : 'held' }
   })
@@ -51,13 +55,21 @@ export async function endPublishing(
 
 /** Stored deliveries that the poller of this guard is to run or publish. */
 export async function due(
-  { driver, statements, consumerId }: ConsumerContext,
+  { driver, statements, consumerId, maxStoredBytes }: StoringContext,
   limit: number,
 ): Promise<readonly DueEvent[]> {
+  let left = maxStoredBytes
   const read = async (statement: string, most: number): Promise<readonly DueEvent[]> => {
     if (most <= 0) return []
     const rows = await driver.query(statement, [String(consumerId), String(most)])
-    return answers<DeadLetterRow>(rows).map(toDueEvent)
+    const events: DueEvent[] = []
+    for (const row of answers<DeadLetterRow>(rows)) {
+      // Large ones wait for a later poll, so that not all of them are in memory together.
+      if (events.length > 0 && row.bodyBytes > left) continue
+      left -= row.bodyBytes
+      events.push(toDueEvent(row, await readStored(statements, driver, row)))
+    }
+    return events
   }
   const events = await read(statements.dueEvents, limit)
   return [...events, ...(await read(statements.dueRefused, limit - events.length))]
@@ -74,7 +86,7 @@ export function toRef(row: DeadLetterRow): DeadLetterRef {
     : { kind: 'refused', id: row.id }
 }
 
-export function toDeadLetter(row: DeadLetterRow): DeadLetter {
+export function toDeadLetter(row: DeadLetterRow, delivery: Delivery): DeadLetter {
   return {
     ref: toRef(row),
     consumer: row.consumer,
@@ -84,13 +96,12 @@ export function toDeadLetter(row: DeadLetterRow): DeadLetter {
     attempts: row.attempts,
     firstFailedAt: new Date(row.firstFailedAtMs),
     lastFailedAt: new Date(row.lastFailedAtMs),
-    delivery: readDelivery(row),
+    delivery,
   }
 }
 
-function toDueEvent(row: DeadLetterRow): DueEvent {
+function toDueEvent(row: DeadLetterRow, delivery: Delivery): DueEvent {
   const ref = toRef(row)
-  const delivery = readDelivery(row)
   if (row.kind === 'refused') return { ref, what: row.replay ? 'run' : 'publish', delivery }
   const identity = {
     id: row.id as EventId,

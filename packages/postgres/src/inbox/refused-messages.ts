@@ -1,17 +1,19 @@
 import { createHash } from 'node:crypto'
 import type { DeadLetterRef, Delivery, Refusal } from '@onceward/core'
-import type { ConsumerContext } from '../driver/rows.ts'
+import type { ConsumerContext, StoringContext } from '../driver/rows.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
 import { escapeLooseKey, toErrorText } from '../statements/text-columns.ts'
+import { isInParts, writeBody } from './bodies.ts'
 
 /** Headers in which brokers count deliveries. A redelivery of the same message has other values. */
 const VOLATILE_HEADERS = /^x-(death|first-death-|last-death-|delivery-count|acquired-count)/
 
 /** Stores messages that were refused before they became an event. A redelivery finds the row of the first delivery. */
 export async function refuse(
-  { driver, statements, consumerId }: ConsumerContext,
+  context: StoringContext,
   refusals: readonly Refusal[],
 ): Promise<readonly DeadLetterRef[]> {
+  const { driver, statements, consumerId, maxStoredBytes } = context
   const ids = refusals.map(({ delivery }) => refusedId(consumerId, delivery))
   const done = new Set<string>()
   for (const [index, { delivery, reason, error, key }] of refusals.entries()) {
@@ -19,9 +21,16 @@ export async function refuse(
     if (id === undefined || done.has(id)) continue
     done.add(id)
     const loose = key === undefined ? undefined : escapeLooseKey(key)
-    const row = { id, reason, error: toErrorText(error), key: loose, ...storeDelivery(delivery) }
+    const stored = storeDelivery(delivery, maxStoredBytes)
+    const row = { id, reason, error: toErrorText(error), key: loose, ...stored }
+    const values = [JSON.stringify([row]), String(consumerId)]
     // One statement for each: refused messages are rare, and each carries its delivery.
-    await driver.durable(statements.refuse, [JSON.stringify([row]), String(consumerId)])
+    if (isInParts(delivery, maxStoredBytes)) {
+      await driver.shortTransaction(async (connection) => {
+        await connection.query(statements.refuse, values)
+        await writeBody(context, connection, { kind: 'refused', id, delivery })
+      })
+    } else await driver.durable(statements.refuse, values)
   }
   return ids.map((id) => ({ kind: 'refused', id }))
 }

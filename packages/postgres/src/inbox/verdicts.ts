@@ -1,10 +1,11 @@
 import type { Burial, EventId, Failure, Release, VerdictAnswer } from '@onceward/core'
 import type { Connection, QueryAnswer } from '../driver/driver.ts'
-import { type ConsumerContext, eventParameter, texts } from '../driver/rows.ts'
+import { type ConsumerContext, eventParameter, type StoringContext, texts } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
 import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
-import { storeDelivery } from '../statements/delivery-columns.ts'
+import { PART_BYTES, storeDelivery } from '../statements/delivery-columns.ts'
 import { toErrorText } from '../statements/text-columns.ts'
+import { isInParts, writeBody } from './bodies.ts'
 
 /** Most bytes of deliveries in one statement. */
 const MAX_STATEMENT_BYTES = 8 * 1024 * 1024
@@ -18,16 +19,34 @@ export function fail(
 
 /** Stores the reason, the error and the delivery, so that a replay needs only PostgreSQL. */
 export async function bury(
-  context: ConsumerContext,
+  context: StoringContext,
   burials: readonly Burial[],
 ): Promise<readonly VerdictAnswer[]> {
-  const { driver } = context
+  const { driver, maxStoredBytes } = context
   const onDisk: Connection = { query: (text, values) => driver.durable(text, values) }
   const recorded: VerdictAnswer[] = []
   for (const some of bySize(burials)) {
-    recorded.push(...(await record(onDisk, some, (part) => buryStatement(context, part))))
+    const [first] = some
+    const isLarge = first !== undefined && isInParts(first.event.delivery, maxStoredBytes)
+    recorded.push(
+      ...(isLarge
+        ? await buryLarge(context, first)
+        : await record(onDisk, some, (part) => buryStatement(context, part))),
+    )
   }
   return recorded
+}
+
+/** A large body is stored in pieces, in the transaction of its row. */
+function buryLarge(context: StoringContext, burial: Burial): Promise<readonly VerdictAnswer[]> {
+  return context.driver.shortTransaction(async (connection) => {
+    const answer = await record(connection, [burial], (some) => buryStatement(context, some))
+    const { id, delivery } = burial.event
+    if (answer[0] === 'recorded') {
+      await writeBody(context, connection, { kind: 'event', id, delivery })
+    }
+    return answer
+  })
 }
 
 export function release(
@@ -43,6 +62,7 @@ export interface Statement {
 }
 
 type StatementContext = Pick<ConsumerContext, 'statements' | 'consumerId'>
+type BurialContext = Pick<StoringContext, 'statements' | 'consumerId' | 'maxStoredBytes'>
 
 /** The statement of {@link fail}, to be sent together with a ROLLBACK. */
 export function failStatement(
@@ -66,12 +86,12 @@ export function verdictAnswers(
 }
 
 function buryStatement(
-  { statements, consumerId }: StatementContext,
+  { statements, consumerId, maxStoredBytes }: BurialContext,
   burials: readonly Burial[],
 ): Statement {
   const rows = burials.map(({ event, token, attempt, error, reason }) => ({
     ...eventParameter(event),
-    ...storeDelivery(event.delivery),
+    ...storeDelivery(event.delivery, maxStoredBytes),
     ...{ token, attempt, reason, error: toErrorText(error) },
   }))
   return { text: statements.bury, values: [JSON.stringify(rows), String(consumerId)] }
@@ -108,11 +128,13 @@ async function record<Verdict extends { readonly event: { readonly id: EventId }
   }
 }
 
+/** Statements that stay small. A body that is stored in pieces has a transaction of its own. */
 function bySize(burials: readonly Burial[]): readonly (readonly Burial[])[] {
   const parts: Burial[][] = []
   let bytes = Number.POSITIVE_INFINITY
   for (const burial of burials) {
-    const size = burial.event.delivery.body.byteLength
+    const { byteLength } = burial.event.delivery.body
+    const size = byteLength > PART_BYTES ? MAX_STATEMENT_BYTES : byteLength
     if (bytes + size > MAX_STATEMENT_BYTES) {
       parts.push([])
       bytes = 0

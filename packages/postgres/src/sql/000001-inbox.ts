@@ -39,10 +39,20 @@ create table :"schema".failed_events (
   key text not null,
   tenant text,
   source text,
-  envelope bytea,                           -- JSON: content type, message id, ordering key, produced at
+  properties bytea,                         -- JSON: content type, message id, ordering key, produced at
+  envelope bytea,                           -- the adapter's lossless encoding of the message, without its body
   headers bytea,                            -- JSON
-  body bytea,
-  body_bytes bigint                         -- greater than the stored size: the body was too large to store
+  body bytea,                               -- empty if the body is in parts
+  body_bytes bigint,                        -- greater than the stored size: the body was too large to store
+  body_parts integer not null default 0     -- in failed_event_parts
+);
+
+-- Large bodies, in pieces that need little memory.
+create table :"schema".failed_event_parts (
+  event_id uuid not null references :"schema".failed_events on delete cascade,
+  part integer not null,
+  bytes bytea not null,
+  primary key (event_id, part)
 );
 
 create index failed_events_parked on :"schema".failed_events (consumer_id, next_try) where parked;
@@ -65,10 +75,19 @@ create table :"schema".refused_messages (
   error text,
   key text,
   source text not null,
-  envelope bytea not null,
+  properties bytea not null,
+  envelope bytea,
   headers bytea not null,
   body bytea not null,
-  body_bytes bigint not null
+  body_bytes bigint not null,
+  body_parts integer not null default 0     -- in refused_message_parts
+);
+
+create table :"schema".refused_message_parts (
+  refused_id uuid not null references :"schema".refused_messages on delete cascade,
+  part integer not null,
+  bytes bytea not null,
+  primary key (refused_id, part)
 );
 
 create index refused_messages_parked on :"schema".refused_messages (consumer_id, next_try) where parked;

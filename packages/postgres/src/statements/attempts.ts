@@ -42,14 +42,20 @@ export const entombed = (values: string): string => `
   next_try = clock_timestamp(),
   last_failed_at = clock_timestamp(),
   source = case when f.parked then f.source else ${values}.source end,
+  properties = case when f.parked then f.properties else decode(${values}.properties, 'base64') end,
   envelope = case when f.parked then f.envelope else decode(${values}.envelope, 'base64') end,
   headers = case when f.parked then f.headers else decode(${values}.headers, 'base64') end,
   body = case when f.parked then f.body else decode(${values}.body, 'base64') end,
-  body_bytes = case when f.parked then f.body_bytes else ${values}."bodyBytes" end`
+  body_bytes = case when f.parked then f.body_bytes else ${values}."bodyBytes" end,
+  body_parts = case when f.parked then f.body_parts else ${values}."bodyParts" end`
+
+/** Columns of `json_to_recordset` for a delivery. */
+export const DELIVERY: string = `source text, properties text, envelope text, headers text, body text, "bodyBytes" bigint,
+  "bodyParts" integer`
 
 /** Columns of `json_to_recordset` for a dead letter. */
-export const BURIAL = `id uuid, token uuid, fingerprint bigint, attempt integer, reason text, error text, key text,
-  tenant text, source text, envelope text, headers text, body text, "bodyBytes" bigint`
+export const BURIAL: string = `id uuid, token uuid, fingerprint bigint, attempt integer, reason text, error text, key text,
+  tenant text, ${DELIVERY}`
 
 export function attemptStatements(schema: string): AttemptStatements {
   return {
@@ -122,6 +128,6 @@ export function replaced(attempt: string): string {
   return `attempt = ${attempt}, no_verdict = 0, token = excluded.token, counted_at = excluded.counted_at,
     next_try = excluded.next_try, first_failed_at = now(), last_failed_at = now(), parked = false, alone = false,
     ${unpublished}, discarded_at = null, reason = excluded.reason, error = excluded.error, key = excluded.key,
-    tenant = excluded.tenant, source = excluded.source, envelope = excluded.envelope, headers = excluded.headers,
-    body = excluded.body, body_bytes = excluded.body_bytes`
+    tenant = excluded.tenant, source = excluded.source, properties = excluded.properties, envelope = excluded.envelope,
+    headers = excluded.headers, body = excluded.body, body_bytes = excluded.body_bytes, body_parts = excluded.body_parts`
 }

@@ -28,10 +28,12 @@ export interface DeadLetterRow {
   readonly publishing: boolean
   readonly parked: boolean
   readonly source: string
-  readonly envelope: string
+  readonly properties: string
+  readonly envelope: string | null
   readonly headers: string
   readonly body: string
   readonly bodyBytes: number
+  readonly bodyParts: number
   /** Of `processed_events`; null for refused messages. */
   readonly state: 'd' | 'r' | 'w' | 'x' | null
   readonly fingerprint: string | null
@@ -65,8 +67,9 @@ const common = (row: string): string => `
   'firstFailedAtMs', ${ms(`${row}.first_failed_at`)},
   'lastFailedAtMs', ${ms(`${row}.last_failed_at`)}, 'published', ${row}.published,
   'publishing', ${isBeingPublished(row)}, 'parked', ${row}.parked,
-  'source', ${row}.source, 'envelope', encode(${row}.envelope, 'base64'),
-  'headers', encode(${row}.headers, 'base64'), 'body', encode(${row}.body, 'base64'), 'bodyBytes', ${row}.body_bytes`
+  'source', ${row}.source, 'properties', encode(${row}.properties, 'base64'), 'envelope', encode(${row}.envelope, 'base64'),
+  'headers', encode(${row}.headers, 'base64'), 'body', encode(${row}.body, 'base64'), 'bodyBytes', ${row}.body_bytes,
+  'bodyParts', ${row}.body_parts`
 
 /** JSON of a row of `failed_events f` with `processed_events p` and `consumers c`. */
 export const EVENT_DEAD_LETTER: string = `json_build_object('kind', 'event', 'id', f.event_id, 'tenant', f.tenant,

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import {
   BODY_OMITTED_HEADER,
   isOmitted,
-  MAX_STORED_BYTES,
+  PART_BYTES,
   readDelivery,
   storeDelivery,
 } from './delivery-columns.ts'
@@ -17,33 +17,53 @@ describe('a stored delivery', () => {
       producedAt: new Date(1_700_000_000_123),
     })
     const handed = { ...delivery, deliveryCount: 3, redelivered: true, raw: { client: true } }
-    expect(readDelivery(storeDelivery(handed))).toEqual(delivery)
+    expect(readDelivery(storeDelivery(handed, 4 * PART_BYTES))).toEqual(delivery)
   })
 
-  it('of the largest size is stored in full', () => {
-    const headers = {}
-    const stored = storeDelivery(
-      newDelivery({ headers, body: new Uint8Array(MAX_STORED_BYTES - 2) }),
-    )
+  it('within the bound is stored whole: up to one piece in its row', () => {
+    for (const [bytes, parts] of [
+      [PART_BYTES, 0],
+      [PART_BYTES + 1, 2],
+      [3 * PART_BYTES, 3],
+      [4 * PART_BYTES - 2, 4],
+    ] as const) {
+      const delivery = newDelivery({ headers: {}, body: new Uint8Array(bytes) })
+      const stored = storeDelivery(delivery, 4 * PART_BYTES)
+      expect(stored).toMatchObject({ bodyBytes: bytes, bodyParts: parts })
+      expect(isOmitted(stored)).toBe(false)
+      expect(stored.body === '').toBe(parts > 0)
+    }
+  })
+
+  it('beyond the bound, with headers and envelope, says how much was left out', () => {
+    const body = new Uint8Array(PART_BYTES - 2)
+    const large = [
+      newDelivery({ headers: {}, body: new Uint8Array(PART_BYTES - 1) }),
+      newDelivery({ headers: {}, body, envelope: new Uint8Array(1) }),
+      newDelivery({ headers: { a: '' }, body }),
+    ]
+    for (const delivery of large) {
+      const stored = storeDelivery(delivery, PART_BYTES)
+      expect(isOmitted(stored)).toBe(true)
+      const { body, headers, envelope } = readDelivery(stored)
+      expect([body.byteLength, envelope]).toEqual([0, undefined])
+      expect(headers).toEqual({ [BODY_OMITTED_HEADER]: String(delivery.body.byteLength) })
+    }
+  })
+
+  it('keeps its envelope byte for byte', () => {
+    const envelope = Uint8Array.from({ length: 256 }, (_, index) => index)
+    const delivery = newDelivery({ envelope })
+    expect(readDelivery(storeDelivery(delivery, PART_BYTES))).toEqual(delivery)
+  })
+
+  it('with an empty body is no omitted one', () => {
+    const stored = storeDelivery(newDelivery({ body: new Uint8Array(0) }), PART_BYTES)
     expect(isOmitted(stored)).toBe(false)
-    expect(readDelivery(stored).body.byteLength).toBe(MAX_STORED_BYTES - 2)
   })
 
-  it('of a larger size contains the number of omitted bytes', () => {
-    const stored = storeDelivery(newDelivery({ body: new Uint8Array(MAX_STORED_BYTES) }))
-    expect(isOmitted(stored)).toBe(true)
-    const { body, headers } = readDelivery(stored)
-    expect(body).toHaveLength(0)
-    expect(headers).toEqual({ [BODY_OMITTED_HEADER]: String(MAX_STORED_BYTES) })
-  })
-
-  it('with an empty body does not count as omitted', () => {
-    const stored = storeDelivery(newDelivery({ body: new Uint8Array(0) }))
-    expect(isOmitted(stored)).toBe(false)
-  })
-
-  it('with an invalid date has no date', () => {
-    const stored = storeDelivery(newDelivery({ producedAt: new Date(Number.NaN) }))
+  it('with an impossible date has none', () => {
+    const stored = storeDelivery(newDelivery({ producedAt: new Date(Number.NaN) }), PART_BYTES)
     expect(readDelivery(stored).producedAt).toBeUndefined()
   })
 })

@@ -1,7 +1,7 @@
 import type { Delivery } from '@onceward/core'
 
-/** The largest delivery whose body and headers are stored: more than brokers allow by default. */
-export const MAX_STORED_BYTES: number = 16 * 1024 * 1024
+/** Bytes of one piece of a large body. A body of at most one piece is stored in its row. */
+export const PART_BYTES: number = 2 * 1024 * 1024
 
 /** Stands in place of the body of a delivery that was too large to store. */
 export const BODY_OMITTED_HEADER = 'onceward-body-omitted'
@@ -9,45 +9,70 @@ export const BODY_OMITTED_HEADER = 'onceward-body-omitted'
 /** A delivery as parameters of a statement. Columns of type bytea are base64. */
 export interface StoredDelivery {
   readonly source: string
-  readonly envelope: string
+  readonly properties: string
+  readonly envelope: string | null
   readonly headers: string
   readonly body: string
   readonly bodyBytes: number
+  /** The body is stored in so many pieces; 0: in its row, or not at all. */
+  readonly bodyParts: number
 }
 
-interface Envelope {
+interface Properties {
   readonly contentType?: string | undefined
   readonly messageId?: string | undefined
   readonly orderingKey?: string | undefined
   readonly producedAtMs?: number | undefined
 }
 
+/** Whether a delivery is stored whole: its body, envelope and headers together are within the bound. */
+export function isStorable(delivery: Delivery, maxStoredBytes: number): boolean {
+  return sizeOf(delivery) <= maxStoredBytes
+}
+
+/** Whether a delivery is so small that every inbox stores it whole. */
+export function isSmall(delivery: Delivery): boolean {
+  return isStorable(delivery, PART_BYTES)
+}
+
+function sizeOf({ body, envelope, headers }: Delivery): number {
+  return body.byteLength + (envelope?.byteLength ?? 0) + Buffer.byteLength(JSON.stringify(headers))
+}
+
 /**
  * The fields of a delivery that are the same in every redelivery, without delivery counts and the client's object.
  * JSON in bytea, because a header may hold what neither text nor jsonb takes.
  */
-export function storeDelivery(delivery: Delivery): StoredDelivery {
-  const { body, contentType, messageId, orderingKey, producedAt } = delivery
-  const headers = Buffer.from(JSON.stringify(delivery.headers))
-  const isStored = body.byteLength + headers.byteLength <= MAX_STORED_BYTES
+export function storeDelivery(delivery: Delivery, maxStoredBytes: number): StoredDelivery {
+  const { body, contentType, envelope, headers, messageId, orderingKey, producedAt } = delivery
+  const isStored = isStorable(delivery, maxStoredBytes)
+  const bodyParts =
+    isStored && body.byteLength > PART_BYTES ? Math.ceil(body.byteLength / PART_BYTES) : 0
   const producedAtMs = producedAt?.getTime()
-  const envelope: Envelope = { contentType, messageId, orderingKey, producedAtMs }
+  const properties: Properties = { contentType, messageId, orderingKey, producedAtMs }
   return {
     source: JSON.stringify(delivery.source),
-    envelope: Buffer.from(JSON.stringify(envelope)).toString('base64'),
-    headers: (isStored ? headers : Buffer.from('{}')).toString('base64'),
-    body: isStored ? Buffer.from(body).toString('base64') : '',
+    properties: toBase64(JSON.stringify(properties)),
+    envelope: isStored && envelope !== undefined ? toBase64(envelope) : null,
+    headers: toBase64(isStored ? JSON.stringify(headers) : '{}'),
+    body: isStored && bodyParts === 0 ? toBase64(body) : '',
     bodyBytes: body.byteLength,
+    bodyParts,
   }
 }
 
-export function readDelivery(stored: StoredDelivery): Delivery {
-  const envelope = fromJson(stored.envelope) as Envelope
+/** One piece of a body, as a parameter. */
+export function bodyPart(body: Uint8Array, part: number): string {
+  return toBase64(body.subarray(part * PART_BYTES, (part + 1) * PART_BYTES))
+}
+
+/** @param body - Of a delivery whose body is in parts. */
+export function readDelivery(stored: StoredDelivery, body?: Uint8Array): Delivery {
+  const properties = fromJson(stored.properties) as Properties
   const headers = fromJson(stored.headers) as Delivery['headers']
-  const body = new Uint8Array(Buffer.from(stored.body, 'base64'))
-  const { contentType, messageId, orderingKey, producedAtMs } = envelope
+  const { contentType, messageId, orderingKey, producedAtMs } = properties
   return {
-    body,
+    body: body ?? new Uint8Array(Buffer.from(stored.body, 'base64')),
     headers: isOmitted(stored)
       ? { ...headers, [BODY_OMITTED_HEADER]: `${stored.bodyBytes}` }
       : headers,
@@ -56,12 +81,26 @@ export function readDelivery(stored: StoredDelivery): Delivery {
     ...(messageId === undefined ? {} : { messageId }),
     ...(orderingKey === undefined ? {} : { orderingKey }),
     ...(typeof producedAtMs === 'number' ? { producedAt: new Date(producedAtMs) } : {}),
+    ...(stored.envelope === null
+      ? {}
+      : { envelope: new Uint8Array(Buffer.from(stored.envelope, 'base64')) }),
   }
 }
 
-/** Whether the body was too large to be stored; such a dead letter cannot be replayed from Postgres. */
-export function isOmitted(stored: Pick<StoredDelivery, 'body' | 'bodyBytes'>): boolean {
-  return stored.body === '' && stored.bodyBytes > 0
+/** Whether the delivery was too large to be stored; such a dead letter cannot be replayed from Postgres. */
+export function isOmitted({
+  body,
+  bodyBytes,
+  bodyParts,
+}: Pick<StoredDelivery, 'body' | 'bodyBytes' | 'bodyParts'>): boolean {
+  return body === '' && bodyBytes > 0 && bodyParts === 0
+}
+
+/** Without a copy of the bytes. */
+function toBase64(content: Uint8Array | string): string {
+  return typeof content === 'string'
+    ? Buffer.from(content).toString('base64')
+    : Buffer.from(content.buffer, content.byteOffset, content.byteLength).toString('base64')
 }
 
 function fromJson(base64: string): unknown {

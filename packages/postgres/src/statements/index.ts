@@ -1,4 +1,5 @@
 import { type AttemptStatements, attemptStatements } from './attempts.ts'
+import { type BodyStatements, bodyStatements } from './bodies.ts'
 import { type DeadLetterStatements, deadLetterStatements } from './dead-letters.ts'
 import { type LeaseStatements, leaseStatements } from './leases.ts'
 import { type OperatorStatements, operatorStatements } from './operator.ts'
@@ -22,6 +23,7 @@ export interface Statements
   extends RegistrationStatements,
     AttemptStatements,
     VerdictStatements,
+    BodyStatements,
     DeadLetterStatements,
     RefusedStatements,
     SuspectMessageStatements,
@@ -39,6 +41,7 @@ export function createStatements(schema: string = DEFAULT_SCHEMA): Statements {
     ...registrationStatements(quoted),
     ...attemptStatements(quoted),
     ...verdictStatements(quoted),
+    ...bodyStatements(quoted),
     ...deadLetterStatements(quoted),
     ...refusedStatements(quoted),
     ...suspectMessageStatements(quoted),

@@ -89,10 +89,13 @@ unread as (
 ${audit('replay', 'replayed', 'refused_id', 'null')}`,
 
     discardEvent: `
-with discarded as (
+with parts as (
+  delete from ${schema}.failed_event_parts where event_id = $1::text::uuid
+),
+discarded as (
   update ${schema}.failed_events set
     discarded_at = now(), published = true, publisher = null, publish_until = null, parked = false,
-    source = null, envelope = null, headers = null, body = null
+    source = null, properties = null, envelope = null, headers = null, body = null, body_parts = 0
   where event_id = $1::text::uuid
   returning event_id, consumer_id
 )

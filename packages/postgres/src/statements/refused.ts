@@ -1,3 +1,4 @@
+import { DELIVERY } from './attempts.ts'
 import {
   endedRight,
   isToPublish,
@@ -25,14 +26,18 @@ export function refusedStatements(schema: string): RefusedStatements {
   return {
     refuse: `
 insert into ${schema}.refused_messages as r (refused_id, consumer_id, reason, error, key,
-  source, envelope, headers, body, body_bytes)
+  source, properties, envelope, headers, body, body_bytes, body_parts)
 select id, $2::text::integer, reason, error, key,
-  source, decode(envelope, 'base64'), decode(headers, 'base64'), decode(body, 'base64'), "bodyBytes"
-from json_to_recordset($1::text::json) as m(id uuid, reason text, error text, key text, source text,
-  envelope text, headers text, body text, "bodyBytes" bigint)
+  source, decode(properties, 'base64'), decode(envelope, 'base64'), decode(headers, 'base64'),
+  decode(body, 'base64'), "bodyBytes", "bodyParts"
+from json_to_recordset($1::text::json) as m(id uuid, reason text, error text, key text, ${DELIVERY})
 order by id
 on conflict (refused_id) do update set
   times = r.times + 1, reason = excluded.reason, error = excluded.error,
+  body = case when r.body = '' then excluded.body else r.body end,
+  headers = case when r.body = '' and r.body_parts = 0 then excluded.headers else r.headers end,
+  envelope = coalesce(r.envelope, excluded.envelope),
+  body_parts = greatest(r.body_parts, excluded.body_parts),
   last_failed_at = clock_timestamp(), next_try = case when r.replay then now() else r.next_try end, replay = false`,
 
     takeRefused: `

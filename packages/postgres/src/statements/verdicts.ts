@@ -50,9 +50,10 @@ mine as (
 ${freshAndChanged(schema, 'x')},
 noted as (
   insert into ${schema}.failed_events as f (event_id, consumer_id, attempt, reason, error, key, tenant,
-    source, envelope, headers, body, body_bytes)
+    source, properties, envelope, headers, body, body_bytes, body_parts)
   select id, $2::text::integer, attempt, reason, error, key, tenant,
-    source, decode(envelope, 'base64'), decode(headers, 'base64'), decode(body, 'base64'), "bodyBytes"
+    source, decode(properties, 'base64'), decode(envelope, 'base64'), decode(headers, 'base64'),
+    decode(body, 'base64'), "bodyBytes", "bodyParts"
   from verdict join fresh on event_id = id
   on conflict (event_id) do update set ${replaced('excluded.attempt')}
 )

@@ -1,6 +1,7 @@
 import { describe } from 'vitest'
 import { attemptTests } from './inbox-attempts.ts'
 import { claimTests } from './inbox-claims.ts'
+import { envelopeTests } from './inbox-envelopes.ts'
 import { letterTests } from './inbox-letters.ts'
 import { messageTests } from './inbox-messages.ts'
 import { publishingTests } from './inbox-publishing.ts'
@@ -38,6 +39,7 @@ export function inboxConformance<Tx>(
     verdictTests(open)
     letterTests(open, capabilities)
     publishingTests(open)
+    envelopeTests(open)
     if (capabilities.countsMessages) messageTests(open)
   })
 }
