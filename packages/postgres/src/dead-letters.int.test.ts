@@ -1,18 +1,9 @@
-import { type DeadLetterRef, type Refusal, systemRuntime } from '@onceward/core'
+import type { DeadLetterRef, Refusal } from '@onceward/core'
 import { until } from '@onceward/testing'
-import {
-  counted,
-  fresh,
-  newDelivery,
-  newEvent,
-  RIGHT_MS,
-  registration,
-} from '@onceward/testing/conformance'
+import { counted, fresh, newDelivery, newEvent, RIGHT_MS } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { all, newEvents, type TestInbox, testInbox } from './fixtures/inbox.ts'
 import { type DeadLetterFilter, deadLetters, type StoredDeadLetter } from './index.ts'
-import { pgInbox } from './pg.ts'
-import { PART_BYTES } from './statements/delivery-columns.ts'
 
 let inbox: TestInbox
 
@@ -207,19 +198,6 @@ describe('replay', () => {
     expect(await session.due(10)).toMatchObject([{ ref, what: 'publish' }])
     expect(await steps.published(ref)).toMatchObject({ delivery })
     await pass(3_600_000)
-    expect(await session.due(10)).toEqual([])
-  })
-
-  it('of a delivery that was too large to store says so', async () => {
-    const { deadLetters, pool, steps, session } = inbox
-    const delivery = newDelivery({ body: new Uint8Array(PART_BYTES + 1) })
-    const event = newEvent({ delivery })
-    const bounded = pgInbox(pool, { maxStoredBytes: PART_BYTES })
-    const other = await bounded.open(registration(systemRuntime))
-    await other.bury([{ event, attempt: 1, error: 'x', reason: 'fatal' }])
-    const untouched = [{ id: event.id, why: 'not-stored' }]
-    expect(await deadLetters.replay(event.id)).toEqual({ done: [], untouched })
-    expect(await steps.known(event)).toMatchObject({ kind: 'dead' })
     expect(await session.due(10)).toEqual([])
   })
 })

@@ -96,7 +96,7 @@ test('a parked event keeps its large body, whatever a copy brings', async () => 
 })
 
 test('beyond the bound the row says so, and is made whole once the bound is raised', async () => {
-  const { pool, session, steps } = inbox
+  const { deadLetters, pool, session, steps } = inbox
   const bounded = await pgInbox(pool, { maxStoredBytes: PART_BYTES }).open(
     registration(systemRuntime),
   )
@@ -105,6 +105,8 @@ test('beyond the bound the row says so, and is made whole once the bound is rais
   await bounded.bury([{ event, attempt: 1, error: 'x', reason: 'fatal' }])
   const [refused] = await bounded.refuse([{ delivery, reason: 'invalid-payload', error: 'x' }])
   if (refused === undefined) throw new Error('refuse() gave no answer')
+  const untouched = [{ id: event.id, why: 'not-stored' }]
+  expect(await deadLetters.replay(event.id)).toEqual({ done: [], untouched })
   for (const ref of [{ kind: 'event', id: event.id } as const, refused]) {
     expect(await bounded.isWhole?.(ref, delivery)).toBe(false)
     expect(await session.isWhole?.(ref, delivery)).toBe(true)
