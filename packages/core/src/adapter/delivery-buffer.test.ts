@@ -69,6 +69,7 @@ function openBuffer(
   const buffer = new DeliveryBuffer<Each, void>({
     port,
     settings: { batchSize, lingerMs },
+    hasDeadLetterPlace: true,
     signals: { stop: stop.signal, abort: abort.signal },
     findStartable,
     settle: () => undefined,

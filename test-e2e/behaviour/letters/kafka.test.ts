@@ -1,0 +1,100 @@
+import { consumeKafka, type KafkaRecord, kafkaMessage } from '@onceward/kafka'
+import { kafka, skipped } from '@onceward/testing'
+import { type IHeaders, Kafka, logLevel, type Message } from 'kafkajs'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { freshName } from '../../brokers/queue-under-test.ts'
+import { diesWhole, diesWholeAgain, ID, type Letters, withoutReasons } from './whole-letters.ts'
+
+const bytes = Buffer.from([0xff, 0, 0xfe])
+const none = Buffer.alloc(0)
+const HEADERS: IHeaders = {
+  ...{ bytes, empty: none, text: 'ä\u{1f600}', Trace: 'a', trace: 'b', '': 'no name' },
+  repeated: ['1', bytes, none, '1'],
+  [`${'n'.repeat(255)}`]: 'long name',
+  ['__proto__']: 'own',
+  'x-onceward-own': 'kept',
+  'x-onceward-reason': 'of an earlier death',
+}
+const LARGEST = 32 * 1024 * 1024
+const MESSAGES: readonly Message[] = [
+  { key: null, value: null, headers: {} },
+  { key: none, value: none },
+  { key: bytes, value: bytes, headers: HEADERS },
+  { key: 'text', value: null, headers: { some: 'header' } },
+  { key: null, value: none, headers: { large: Buffer.alloc(1024 * 1024, 'x') } },
+  // Larger than any piece in which a store keeps it.
+  { key: 'large', value: Buffer.alloc(20 * 1024 * 1024, 'large') },
+]
+
+describe.skipIf(skipped('kafka'))('a dead letter of Kafka', () => {
+  let server: Awaited<ReturnType<typeof kafka>>
+  beforeAll(async () => {
+    server = await kafka({ settings: { 'broker.session.timeout.ms': '9000' } })
+  })
+  afterAll(() => server?.stop())
+
+  async function send(): Promise<Letters<KafkaRecord> & AsyncDisposable> {
+    const client = new Kafka({ ...server.connection, logLevel: logLevel.NOTHING })
+    const admin = client.admin()
+    const producer = client.producer()
+    await Promise.all([admin.connect(), producer.connect()])
+    const topic = freshName()
+    const dead = `${topic}-dead`
+    const configEntries = [{ name: 'max.message.bytes', value: String(LARGEST) }]
+    await admin.createTopics({
+      waitForLeaders: true,
+      topics: [topic, dead].map((name) => ({ topic: name, numPartitions: 1, configEntries })),
+    })
+    for (const [index, message] of MESSAGES.entries()) {
+      const headers = { ...message.headers, [ID]: String(index) }
+      await producer.send({ topic, acks: -1, messages: [{ ...message, headers }] })
+    }
+    const published = new Map<string, KafkaRecord>()
+    const reader = client.consumer({ groupId: `${topic}-reader` })
+    await reader.connect()
+    await reader.subscribe({ topics: [dead], fromBeginning: true })
+    await reader.run({
+      eachMessage: async ({ topic, partition, message }) => {
+        published.set(String(message.headers?.[ID]), { topic, partition, message })
+      },
+    })
+    return {
+      sent: MESSAGES.length,
+      consume: (guard, publishes) =>
+        consumeKafka(client, guard, {
+          topics: [topic],
+          groupId: topic,
+          fromBeginning: true,
+          ...(publishes ? { deadLetter: { producer, topic: dead } } : {}),
+        }),
+      messageOf: kafkaMessage,
+      published: async () => published,
+      expectSame,
+      [Symbol.asyncDispose]: async () => {
+        await Promise.all([admin.disconnect(), producer.disconnect(), reader.disconnect()])
+      },
+    }
+  }
+
+  // Red when a dead letter is made of the text in its row.
+  test('has the key, the value and every header of its record', async () => {
+    await using letters = await send()
+    await diesWhole(letters)
+  })
+
+  test('has them too after a restart, from the row, and so has its replay', async () => {
+    await using letters = await send()
+    await diesWholeAgain(letters)
+  })
+})
+
+function expectSame({ message: letter }: KafkaRecord, { message: original }: KafkaRecord): void {
+  expect(letter.key).toEqual(original.key)
+  expect(letter.value === null).toBe(original.value === null)
+  expect(Buffer.compare(letter.value ?? none, original.value ?? none)).toBe(0)
+  const own = withoutReasons(original.headers ?? {})
+  expect(withoutReasons(letter.headers ?? {})).toEqual(own)
+  expect(Object.keys(withoutReasons(letter.headers ?? {}))).toEqual(Object.keys(own))
+  expect(letter.headers?.['x-onceward-own']).toEqual(original.headers?.['x-onceward-own'])
+  expect(String(letter.headers?.['x-onceward-reason'])).toBe('fatal')
+}
