@@ -19,6 +19,8 @@ alter table :"schema".processed_events enable row level security;
 alter table :"schema".failed_events enable row level security;
 alter table :"schema".refused_messages enable row level security;
 alter table :"schema".suspect_messages enable row level security;
+alter table :"schema".failed_event_parts enable row level security;
+alter table :"schema".refused_message_parts enable row level security;
 alter table :"schema".event_results enable row level security;
 alter table :"schema".consumers enable row level security;
 alter table :"schema".audit enable row level security;
@@ -27,7 +29,7 @@ alter table :"schema".audit enable row level security;
 grant select on :"schema".migrations to onceward_consumer;
 grant select, insert, update, delete
   on :"schema".processed_events, :"schema".failed_events, :"schema".refused_messages, :"schema".event_results,
-    :"schema".suspect_messages
+    :"schema".suspect_messages, :"schema".failed_event_parts, :"schema".refused_message_parts
   to onceward_consumer;
 grant execute on function :"schema".event_id(text, text, text), :"schema".my_consumers() to onceward_consumer;
 
@@ -39,6 +41,12 @@ create policy consumer on :"schema".refused_messages to onceward_consumer
   using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
 create policy consumer on :"schema".suspect_messages to onceward_consumer
   using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
+
+-- A large message is stored in pieces, which belong to whom their row belongs to.
+create policy consumer on :"schema".failed_event_parts to onceward_consumer
+  using (exists (select from :"schema".failed_events f where f.event_id = failed_event_parts.event_id));
+create policy consumer on :"schema".refused_message_parts to onceward_consumer
+  using (exists (select from :"schema".refused_messages r where r.refused_id = refused_message_parts.refused_id));
 
 -- It sees which events are known: hashes, times and states. It writes only its own, and deletes only its own and those
 -- that any guard may sweep: done, and older than the dedup window of their consumer.
@@ -105,6 +113,8 @@ create policy operator_reads on :"schema".audit for select to onceward_operator 
 create policy operator_reads on :"schema".processed_events for select to onceward_operator using (true);
 create policy operator_reads on :"schema".failed_events for select to onceward_operator using (true);
 create policy operator_reads on :"schema".refused_messages for select to onceward_operator using (true);
+create policy operator_reads on :"schema".failed_event_parts for select to onceward_operator using (true);
+create policy operator_reads on :"schema".refused_message_parts for select to onceward_operator using (true);
 
 -- An operator makes a dead event wait for a run, and changes nothing else about it: it cannot claim that an event is done,
 -- make a done event run again, or insert or delete one.
@@ -118,7 +128,8 @@ grant update on :"schema".failed_events, :"schema".refused_messages to onceward_
 create policy operator_replays on :"schema".failed_events for update to onceward_operator
   using (reason is not null) with check (true);
 create policy operator_replays on :"schema".refused_messages for update to onceward_operator using (true);
-grant delete on :"schema".refused_messages to onceward_operator;
+grant delete on :"schema".refused_messages, :"schema".failed_event_parts to onceward_operator;
+create policy operator_discards on :"schema".failed_event_parts for delete to onceward_operator using (true);
 create policy operator_discards on :"schema".refused_messages for delete to onceward_operator using (true);
 
 -- A replay lets the message be read again.
