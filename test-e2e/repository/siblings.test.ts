@@ -52,7 +52,7 @@ const ELSEWHERE: Readonly<Record<string, string | readonly [string, string]>> = 
     'packages/kafka/src/clients/partition-batches.test.ts',
     'a stop finishes and commits running records, and leaves the others unread',
   ],
-  'kafka: the original message is returned, except for other brokers and stored deliveries': [
+  'kafka: the original message is returned, also for stored deliveries, except for other brokers': [
     'packages/kafka/src/delivery.test.ts',
     'a delivery contains everything that Kafka knows of a record, and gives the record back',
   ],

@@ -164,7 +164,7 @@ test('a stored delivery is published with its stored properties', () => {
   expect(storedOptions({ ...stored, messageId: '12:34' }, {})).toMatchObject({ messageId: '12:34' })
 })
 
-test('gives the message back, also that of a stored delivery, but not that of another broker', () => {
+test('the original message is returned, also for stored deliveries, except for other brokers', () => {
   const delivery = toDelivery(message('k'), 'orders')
   expect(amqpMessage(delivery)).toBe(delivery.raw)
   expect(amqpMessage({ ...delivery, raw: undefined })).toEqual(delivery.raw)

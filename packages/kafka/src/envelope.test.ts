@@ -36,7 +36,7 @@ const record = fc
     }),
   )
 
-test('every record comes back whole from its stored delivery, and dies as itself', () => {
+test('every message comes back whole from its stored delivery, and dies as itself', () => {
   fc.assert(
     fc.property(record, (raw) => {
       const live = toDelivery(raw, 'cluster-1')

@@ -88,7 +88,7 @@ test('a message that was received without its system attributes is refused', () 
   expect(() => toDelivery(message, standard)).toThrow(/receiveAttributes/)
 })
 
-test('gives the message back, also that of a stored delivery, but not that of another broker', () => {
+test('the original message is returned, also for stored deliveries, except for other brokers', () => {
   const message = received()
   const delivery = toDelivery(message, standard)
   expect(sqsMessage(delivery)).toBe(message)

@@ -259,10 +259,7 @@ export interface InboxSession<Tx> {
   bury(burials: readonly Burial[]): Promise<readonly VerdictAnswer[]>
   release(releases: readonly Release[]): Promise<readonly VerdictAnswer[]>
   refuse(refusals: readonly Refusal[]): Promise<readonly DeadLetterRef[]>
-  /**
-   * Whether the record of a dead letter holds the whole delivery. If it does not, and can now, the delivery is stored.
-   * Left out: every delivery is stored whole.
-   */
+  /** Whether a dead letter's record holds the whole delivery; stores it now if it can. Left out: always. */
   isWhole?(ref: DeadLetterRef, delivery: Delivery): Promise<boolean>
   /**
    * Takes the right to publish a dead letter for `rightMs` on the store's clock, in a short transaction. Nothing is

@@ -34,11 +34,11 @@ from json_to_recordset($1::text::json) as m(id uuid, reason text, error text, ke
 order by id
 on conflict (refused_id) do update set
   times = r.times + 1, reason = excluded.reason, error = excluded.error,
+  last_failed_at = clock_timestamp(), next_try = case when r.replay then now() else r.next_try end, replay = false,
   body = case when r.body = '' then excluded.body else r.body end,
   headers = case when r.body = '' and r.body_parts = 0 then excluded.headers else r.headers end,
   envelope = coalesce(r.envelope, excluded.envelope),
-  body_parts = greatest(r.body_parts, excluded.body_parts),
-  last_failed_at = clock_timestamp(), next_try = case when r.replay then now() else r.next_try end, replay = false`,
+  body_parts = greatest(r.body_parts, excluded.body_parts)`,
 
     takeRefused: `
 with dead as materialized (
