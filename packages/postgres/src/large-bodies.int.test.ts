@@ -1,7 +1,13 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { createGuard, FatalError, systemRuntime } from '@onceward/core'
-import { counted, newDelivery, newEvent, registration } from '@onceward/testing/conformance'
+import {
+  counted,
+  newDelivery,
+  newEvent,
+  RIGHT_MS,
+  registration,
+} from '@onceward/testing/conformance'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { all, type TestInbox, testInbox } from './fixtures/inbox.ts'
 import { pgInbox } from './pg.ts'
@@ -9,7 +15,6 @@ import { PART_BYTES } from './statements/delivery-columns.ts'
 
 const MIB = 1024 * 1024
 const LARGE = 20 * MIB
-const BUDGET_MS = 60_000
 
 let inbox: TestInbox
 
@@ -171,8 +176,8 @@ test('storing and reading a large body needs memory for some pieces, not for cop
   const ref = await steps.buried(event)
   const storing = sampler.highest()
   expect(storing).toBeLessThan(size / 2)
-  const published = session.publish(ref, async () => undefined, BUDGET_MS)
-  expect(await published).toBe('published')
+  const taken = await session.takePublishing(ref, RIGHT_MS)
+  expect(taken).toMatchObject({ kind: 'taken', letter: { delivery: { body: { length: size } } } })
   expect(sampler.highest()).toBeLessThan(2 * size)
   sampler.stop()
 })

@@ -76,10 +76,13 @@ function attributesOf(letter: DeadLetter): Attributes {
   const originals = Object.entries(originalAttributes(letter))
   const { MessageDeduplicationId: id, MessageGroupId: group } =
     sqsMessage(letter.delivery)?.Attributes ?? {}
+  const { 'x-onceward-reason': reason, ...headers } = deadLetterHeaders(letter)
+  // What belongs to the message comes before everything but the reason.
   const reasons = {
-    ...deadLetterHeaders(letter),
+    ...(reason === undefined ? {} : { 'x-onceward-reason': reason }),
     ...(id === undefined ? {} : { [DEDUPLICATION_ID]: id }),
     ...(group === undefined ? {} : { [GROUP_ID]: group }),
+    ...headers,
   }
   const ours = Object.entries(reasons).map(([name, value]): [string, MessageAttributeValue] => [
     name,
