@@ -94,6 +94,14 @@ describe('toStoreError', () => {
     expect(error).toMatchObject({ cause, message: expect.stringContaining('53100') })
   })
 
+  // Red when it counts as an outage: the breaker would turn all events away, and nobody would hear of the defect.
+  it.each(['22003', '22P05', '23505', '23514'])('is a defect to report for %s', (code) => {
+    const error = toStoreError(coded(code), 'testing')
+    expect(error).not.toBeInstanceOf(StoreUnavailableError)
+    expect(error).toMatchObject({ message: expect.stringMatching(/testing.*report/) })
+    expect(sqlState(error)).toBe(code)
+  })
+
   it('returns an error of onceward unchanged', () => {
     const error = new RetryableError('mine')
     expect(toStoreError(error, 'testing')).toBe(error)

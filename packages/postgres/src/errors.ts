@@ -99,8 +99,11 @@ export function endsSession(error: unknown): boolean {
   return state === undefined || SESSION_ENDS.test(state) || isConnectionLoss(error)
 }
 
+/** Data exceptions and integrity violations: another run of the same statement fails in the same way. */
+const DEFECT = /^2[23]/
+
 /** The error of a statement of onceward as a typed error, with the original as its cause. */
-export function toStoreError(error: unknown, doing: string): OncewardError {
+export function toStoreError(error: unknown, doing: string): Error {
   if (OncewardError.is(error)) return error
   const state = sqlState(error)
   const cause = { cause: error }
@@ -117,6 +120,12 @@ export function toStoreError(error: unknown, doing: string): OncewardError {
     )
   }
   const code = state === undefined ? '' : ` [${state}]`
+  if (state !== undefined && DEFECT.test(state)) {
+    return new Error(
+      `PostgreSQL refused a statement of onceward while ${doing}: ${messageOf(error)}${code}. The store works; report this as a defect of onceward.`,
+      cause,
+    )
+  }
   return new StoreUnavailableError(
     `PostgreSQL failed while ${doing}: ${messageOf(error)}${code}.`,
     cause,

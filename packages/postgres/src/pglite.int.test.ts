@@ -5,7 +5,7 @@ import { until } from '@onceward/testing'
 import { silent } from '@onceward/testing/conformance'
 import { Kysely, PGliteDialect, sql, Transaction } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { PoolLike } from './client.ts'
+import { poolOf } from './fixtures/guards.ts'
 import { kyselyInbox } from './kysely.ts'
 import { migrate } from './migrate.ts'
 
@@ -27,18 +27,6 @@ beforeAll(async () => {
   db = new Kysely<Database>({ dialect: new PGliteDialect({ pglite }) })
 })
 afterAll(() => db.destroy())
-
-function poolOf(client: PGlite): PoolLike {
-  const query = async (text: string, values: readonly unknown[] = []) => {
-    const answer =
-      values.length > 0
-        ? await client.query<Record<string, unknown>>(text, [...values])
-        : (await client.exec(text)).at(-1)
-    const rows = (answer?.rows ?? []) as Record<string, unknown>[]
-    return { rows, rowCount: answer?.affectedRows ?? rows.length }
-  }
-  return { connect: () => Promise.resolve({ query, release: () => undefined }) }
-}
 
 const deliveryOf = (order: Order): Delivery =>
   toDelivery(order, { headers: { 'idempotency-key': order.id } })

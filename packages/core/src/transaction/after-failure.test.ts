@@ -7,36 +7,51 @@ import { portOf } from '../model/guard-port.ts'
 const named = (name: string) => toDelivery(name, { messageId: name })
 const suspect = (name: string) => ({ ...named(name), redelivered: true })
 
+test('a run whose connection was lost has no verdict, and the store stays available', async () => {
+  const error = new StoreUnavailableError('it failed')
+  const { asked, guard, logged } = troubled(
+    () => {
+      throw error
+    },
+    { transaction: () => ({ status: () => 'broken' }) },
+  )
+  expect(await guard.process(suspect('a'))).toMatchObject({
+    kind: 'defer',
+    reason: 'store-down',
+    error: { code: 'ONCEWARD_STORE_UNAVAILABLE', cause: error },
+  })
+  expect(asked.releases).toMatchObject([{ as: 'no-verdict' }])
+  expect(portOf(guard).availability()).toMatchObject({ kind: 'available' })
+  expect(logged).toMatchObject([{ level: 'warn', fields: { err: { message: 'it failed' } } }])
+  await guard.close()
+})
+
 test.each([
-  ['broken', 'no-verdict', 'available', ['warn']],
-  ['failed', 'given-back', 'down', []],
-] as const)(
-  'with a transaction that is %s, a run is %s, and the store is %s',
-  async (status, as, kind, levels) => {
-    const error = new StoreUnavailableError('it failed')
-    const { asked, guard, logged } = troubled(
-      () => {
-        throw error
-      },
-      { transaction: () => ({ status: () => status }) },
-    )
-    expect(await guard.process(suspect('a'))).toMatchObject({
-      kind: 'defer',
-      reason: 'store-down',
-      error: { code: 'ONCEWARD_STORE_UNAVAILABLE', cause: error },
-    })
-    expect(asked.releases).toMatchObject([{ as }])
-    expect(portOf(guard).availability()).toMatchObject({ kind })
-    const { message } = error
-    expect(logged).toMatchObject(levels.map((level) => ({ level, fields: { err: { message } } })))
-    await guard.close()
-  },
-)
+  ['the store is down', new StoreUnavailableError('disk full'), [{ as: 'no-verdict' }], 'down'],
+  // A run that is given back would never be counted.
+  ['its statement is refused', new Error('out of range'), [], 'available'],
+] as const)('a verdict that cannot be recorded, because %s', async (_, error, releases, kind) => {
+  const { asked, guard } = troubled(
+    () => {
+      throw new Error('the disk is full')
+    },
+    {
+      transaction: () => ({
+        status: () => 'failed',
+        rollbackAndFail: () => Promise.reject(error),
+      }),
+    },
+  )
+  expect(await guard.process(suspect('a'))).toMatchObject({ kind: 'defer', reason: 'store-down' })
+  expect(asked.releases).toMatchObject(releases)
+  expect(portOf(guard).availability()).toMatchObject({ kind })
+  await guard.close()
+})
 
 test.each([
   ['processed', {}, 'available'],
   ['failed', { error: new TypeError('a bug') }, 'available'],
-  ['a full disk', { status: 'failed', error: new StoreUnavailableError('disk full') }, 'down'],
+  ['a failed statement', { status: 'failed', error: new StoreUnavailableError('it') }, 'available'],
   ['a lost connection', { status: 'broken' }, 'down'],
   ['a commit without an answer', { isUnanswered: true }, 'down'],
 ] as const)('the run that tries a store that was down ends as %s', async (_, end, kind) => {

@@ -1,6 +1,6 @@
 import { describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import { type Batch, conclude, concludeAll, deferAll, failBatch } from './batch-state.ts'
+import { type Batch, conclude, concludeAll, deferAll } from './batch-state.ts'
 import { abandon, type BisectQueue, readAgain, requeue, toSingles } from './bisect-queue.ts'
 import type { PendingEvent } from './pending-event.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction.ts'
@@ -44,7 +44,15 @@ async function concludeFailure(
   pending: PendingEvent,
   end: Parameters<typeof recordFailure>[2],
 ): Promise<void> {
-  const outcome = await recordFailure(batch.run.engine, pending, end)
+  const { engine } = batch.run
+  let outcome: Outcome | undefined
+  try {
+    outcome = await recordFailure(engine, pending, end)
+  } catch (error) {
+    // The store failed with the handler's statement or after it, so this run has no verdict.
+    if (error instanceof StoreUnavailableError) await giveBack(engine, [pending], 'no-verdict')
+    throw error
+  }
   if (outcome === undefined) readAgain([pending])
   else conclude(batch, pending, outcome)
 }
@@ -187,19 +195,16 @@ async function claimAgain(
 }
 
 /**
- * A single lost connection says nothing about the store. If it opened the breaker, an event that breaks its connection
- * in every run would stop the consumer. A server error such as *disk full* concerns the store, not the event.
+ * The connection was lost. A single lost connection says nothing about the store: if it opened the breaker, an event that
+ * breaks its connection in every run would stop the consumer.
  */
 export async function storeFailed(batch: Batch, end: Failed, error: unknown): Promise<void> {
   const { engine } = batch.run
-  const isLost = end.transaction.status() === 'broken'
-  await giveBack(engine, end.claimed, isLost ? 'no-verdict' : 'given-back')
+  await giveBack(engine, end.claimed, 'no-verdict')
   const message = `The store failed while the handler ran: ${describeError(error).message}`
-  const unavailable = new StoreUnavailableError(message, { cause: error })
-  if (!isLost) return failBatch(batch, end.claimed, unavailable)
   engine.options.logger.warn(
     { err: describeError(error) },
     'the connection was lost while the handler ran: check the server and the network',
   )
-  deferAll(batch, end.claimed, unavailable)
+  deferAll(batch, end.claimed, new StoreUnavailableError(message, { cause: error }))
 }

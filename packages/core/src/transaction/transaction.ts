@@ -6,6 +6,7 @@ import type { GuardEvent } from '../model/delivery.ts'
 import {
   type OncewardError,
   RetryableError,
+  StoreUnavailableError,
   SWALLOWED_STATEMENT,
   toReadableError,
 } from '../model/errors.ts'
@@ -273,14 +274,17 @@ function failureOf(running: Running, { end, pending, ran }: Ended): TransactionF
   }
 }
 
-/** Only errors of SQL statements are diagnosed. An ECONNREFUSED of an HTTP client is a failure of the handler. */
+/**
+ * The connection is alive, so whatever a statement answered is the handler's: a `dblink` or a foreign server that is
+ * down raises the same codes as a store that is down. Recording the failure then shows whether the store works.
+ */
 function failedStatement(
   running: Running,
   error: unknown,
   pending: PendingEvent | undefined,
 ): TransactionFailure {
-  const meaning = running.engine.session.diagnose(error)
-  return meaning === 'other' ? { kind: 'handler', pending, error } : { kind: meaning, error }
+  const isSerialization = running.engine.session.diagnose(error) === 'serialization'
+  return isSerialization ? { kind: 'serialization', error } : { kind: 'handler', pending, error }
 }
 
 async function commit(running: Running): Promise<TransactionFailure | undefined> {
@@ -295,6 +299,9 @@ async function commit(running: Running): Promise<TransactionFailure | undefined>
     case 'not-replicated':
       return { kind: 'not-replicated', error: answer.error }
     case 'rolled-back':
+      if (answer.error instanceof StoreUnavailableError) {
+        return { kind: 'store', error: answer.error }
+      }
       return failedStatement(running, answer.error, undefined)
   }
 }

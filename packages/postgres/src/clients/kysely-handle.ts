@@ -82,8 +82,9 @@ export class HandleProvider implements ConnectionProvider {
       if (this.#status === 'failed') this.#status = 'open'
       return result
     } catch (error) {
-      if (isConnectionLoss(error)) this.#status = 'broken'
-      else if (sqlState(error) !== undefined) this.#status = 'failed'
+      // A statement may raise any code and any text, also those of a lost connection: ROLLBACK tells.
+      if (sqlState(error) !== undefined) this.#status = 'failed'
+      else if (isConnectionLoss(error)) this.#status = 'broken'
       throw error
     }
   }

@@ -44,6 +44,8 @@ function watch(connection: Connection): WireSession {
     hasFailed = true
   })
   connection.on('readyForQuery', ({ status }: { readonly status: string }) => {
+    // A server that ends the connection sends no ReadyForQuery: the error was raised with a code of a shutdown.
+    isEnding = false
     hasFailed = false
     transaction = status
   })

@@ -1,0 +1,141 @@
+import { createServer } from 'node:http'
+import type { Delivery, Guard, Settlement } from '@onceward/core'
+import { database, until } from '@onceward/testing'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Run } from './fixtures/clients.ts'
+import { DRIVERS, type Guards, order } from './fixtures/guards.ts'
+import { migrate } from './migrate.ts'
+
+// Red when an error that the server answers to a handler's statement is taken for an outage of the store: the event is
+// never counted, and the breaker turns all other events away.
+
+const STATES = [
+  ...['08000', '08001', '08003', '08006', '08P01'],
+  ...['25006', '25P03', '25P04', '28000', '3D000'],
+  ...['53000', '53100', '53200', '53300', '53400'],
+  ...['57000', '57014', '57P01', '57P02', '57P03', '57P04', '57P05'],
+  ...['58000', '58030', '58P01', 'XX000', '22003', '23505', '42501', '42P01'],
+]
+
+const raising = (state: string): string =>
+  `do $$ begin raise exception 'the foreign server is down' using errcode = '${state}'; end $$`
+
+/** How a handler passes on what its statement answered. */
+const PASSED_ON: Readonly<Record<string, (error: unknown) => unknown>> = {
+  raw: (error) => error,
+  'as a cause': (error) => new Error('the transfer failed', { cause: error }),
+  'as a plain object': (error) => ({ code: (error as { code: string }).code }),
+  'as a message of a driver': () => new Error('Connection terminated unexpectedly'),
+  'as ECONNREFUSED': () => Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }),
+}
+
+const RETRIES = 3
+
+/** Delivers until the event is settled for good. The bound is the most that any rule allows. */
+async function endOf(guard: Guard, delivery: Delivery): Promise<Settlement> {
+  return until(async () => {
+    const settlement = await guard.process(delivery)
+    return settlement.kind === 'dead-letter' && settlement
+  })
+}
+
+describe.each(DRIVERS)('errors of statements of a handler over $name', ({ name, connect }) => {
+  let guards: Guards
+  let url: string
+
+  beforeAll(async () => {
+    url = (await database()).url
+    guards = await connect({ url })
+    if (guards.pool !== undefined) await migrate(guards.pool)
+    await guards.admin('create table effects (key text primary key)')
+  })
+  afterAll(() => guards.close())
+
+  /** A guard whose handler fails on demand, and what its runs were. */
+  function failing(fail: (run: Run) => Promise<unknown>, transaction: 'each' | 'batch') {
+    const runs: string[] = []
+    const guard = guards.make(
+      async ({ payload, key }, run) => {
+        runs.push(key)
+        if (payload['fails'] === true) await fail(run)
+        await run('insert into effects values ($1)', [key])
+        return undefined
+      },
+      { transaction },
+    )
+    return { guard, runs }
+  }
+
+  async function expectCounted(fail: (run: Run) => Promise<unknown>, mode: 'each' | 'batch') {
+    const { guard, runs } = failing(fail, mode)
+    const bad = order({ fails: true })
+    const first = await guard.processBatch([order(), bad, order()])
+    expect(first.map(({ kind }) => kind)).toEqual(['ack', 'defer', 'ack'])
+    expect(first[1]).toMatchObject({ reason: 'failed', cause: 'handler-failed' })
+    // The breaker is closed: other events run at once.
+    expect(await guard.process(order())).toMatchObject({ kind: 'ack' })
+    expect(await endOf(guard, bad)).toMatchObject({ reason: 'attempts-spent' })
+    const key = bad.headers['idempotency-key']
+    // In a shared transaction the first failure has no verdict: the event runs again alone in its transaction.
+    const most = mode === 'batch' ? RETRIES + 1 : RETRIES
+    expect(runs.filter((each) => each === key)).toHaveLength(most)
+    await guard.close()
+  }
+
+  it.each(STATES)('%s is a failure of its event', async (state) => {
+    await expectCounted((run) => run(raising(state)), 'each')
+  })
+
+  it.each(
+    Object.entries(PASSED_ON).flatMap(([how, wrap]) => [
+      { how, wrap, mode: 'each' as const },
+      { how, wrap, mode: 'batch' as const },
+    ]),
+  )('08006, passed on $how, is a failure of its event: $mode', async ({ wrap, mode }) => {
+    await expectCounted(async (run) => {
+      await run(raising('08006')).catch((error: unknown) => {
+        throw wrap(error)
+      })
+    }, mode)
+  })
+
+  it('a connection that another program refuses is a failure of the event', async () => {
+    const closed = createServer().listen(0)
+    const { port } = closed.address() as { port: number }
+    await new Promise((resolve) => closed.close(resolve))
+    await expectCounted(() => fetch(`http://127.0.0.1:${port}`), 'each')
+    const other = new pg.Client({ host: '127.0.0.1', port })
+    await expectCounted(() => new pg.Client({ host: '127.0.0.1', port }).connect(), 'each')
+    await other.end().catch(() => undefined)
+  })
+
+  it('an error that the server answers to COMMIT is a failure of the event', async () => {
+    await guards.admin(`
+      create table approvals (key text);
+      create function refuse() returns trigger language plpgsql as
+        $$ begin raise exception 'down' using errcode = '08006'; end $$;
+      create constraint trigger refused after insert on approvals
+        deferrable initially deferred for each row execute function refuse()`)
+    await expectCounted((run) => run("insert into approvals values ('x')"), 'each')
+  })
+
+  it.runIf(name !== 'pglite')(
+    'a backend that is really ended says nothing about its event',
+    async () => {
+      const admin = new pg.Client({ connectionString: url })
+      await admin.connect()
+      const { guard, runs } = failing(async (run) => {
+        const [row] = await run('select pg_backend_pid() as pid')
+        await admin.query('select pg_terminate_backend($1)', [row?.['pid']])
+        await run('select pg_sleep(5)')
+      }, 'each')
+      const ended = await guard.process(order({ fails: true }))
+      expect(ended).toMatchObject({ kind: 'defer', cause: 'store-error' })
+      expect(runs).toHaveLength(1)
+      expect(await guard.process(order())).toMatchObject({ kind: 'ack' })
+      await guard.close()
+      await admin.end()
+    },
+  )
+})
