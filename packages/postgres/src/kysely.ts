@@ -13,11 +13,11 @@ import {
   type Client,
   connectForStatements,
   KyselyHeldConnection,
-  refusesSeveral,
 } from './clients/kysely-connection.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
 import type { SendAnswer } from './driver/held-connection.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
+import { READ_SETTINGS } from './driver/session-settings.ts'
 import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
 import { createInbox } from './inbox/inbox.ts'
@@ -89,6 +89,7 @@ function kyselyDriver<DB>(
       connect: () => connectForStatements(client),
       sendsAtOnce: false,
     }),
+    sendsAtOnce: false,
     poolSize: isSingle ? undefined : settings.poolSize,
     diagnose,
     begin: (request, context) => begin({ client, gate, settings, driver }, request, context),
@@ -122,13 +123,13 @@ async function begin<DB>(
     held.destroy()
     throw toStoreError(error, 'beginning a transaction')
   }
-  const { claimed, xid, pid } = readClaim(request, answer)
+  const { claimed, xid, row } = readClaim(request, answer)
   if (claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
-  held.opened(pid)
-  const { driver, settings } = parts
+  const settings = held.opened(row)
+  const { driver } = parts
   const transaction = new BusinessTransaction({
-    ...{ held, driver, context, xid, budgetMs },
-    commitSilenceMs: settings.commitSilenceMs,
+    ...{ held, driver, context, xid, budgetMs, settings },
+    commitSilenceMs: parts.settings.commitSilenceMs,
   })
   return { kind: 'open', transaction, claimed }
 }
@@ -155,49 +156,44 @@ interface ClaimParts {
  * Two round trips: the time limits travel with BEGIN, and the claim is one statement that restores the user's settings,
  * because Kysely returns no rows for a text of several statements. The limits also hold for a lock on the table.
  */
-async function sendClaim<DB>(
-  { client, settings }: KyselyParts<DB>,
+function sendClaim<DB>(
+  { settings }: KyselyParts<DB>,
   held: KyselyHeldConnection<DB>,
   { request, context }: ClaimParts,
 ): Promise<SendAnswer> {
   const opening = [beginText(settings.isolation), unknownBoundText(boundsOf(request))]
-  const texts = [...opening, ...statementsOf(request, context)]
-  try {
-    return await held.send(texts)
-  } catch (error) {
-    if (!client.takesSeveral || !refusesSeveral(error)) throw error
-    client.takesSeveral = false
-    return held.send(texts)
-  }
+  return held.send([...opening, ...statementsOf(request, context)])
 }
+
+/** The process and the settings that the transaction began with: before they are restored, in the same row. */
+const SESSION = `pg_catalog.pg_backend_pid()::pg_catalog.text as pid, ${RESTORE}, ${READ_SETTINGS}`
 
 /** The last statement answers one row for a claim of one event, and one row for all events of a larger claim. */
 function statementsOf({ claim }: BeginRequest, context: BeginContext): readonly string[] {
   const target = { schema: context.statements.schema, consumerId: context.consumerId }
-  const PID = 'pg_backend_pid()::text as pid'
-  if (claim.kind === 'none') return [`select ${PID}, ${RESTORE}`]
+  if (claim.kind === 'none') return [`select ${SESSION}`]
   if (countOf(claim) < 2)
-    return claimTexts(claim, { ...target, returning: ` returning ${PID}, ${RESTORE}` })
+    return claimTexts(claim, { ...target, returning: ` returning ${SESSION}` })
   const texts = claimTexts(claim, { ...target, returning: ' returning event_id, xmin' })
   // Restored over the aggregate: in `returning`, the limit would be gone after the first row.
-  const taking = `with taken as (${texts.at(-1)}) select string_agg(event_id::text, ',') as ids, min(xmin::text) as xid, ${PID}, ${RESTORE} from taken`
+  const taking = `with taken as (${texts.at(-1)}) select pg_catalog.string_agg(event_id::pg_catalog.text, ',') as ids, pg_catalog.min(xmin::pg_catalog.text) as xid, ${SESSION} from taken`
   return [...texts.slice(0, -1), taking]
 }
 
-function readClaim(
-  { claim }: BeginRequest,
-  { rows }: SendAnswer,
-): {
+interface ReadClaim {
   readonly claimed: ReadonlySet<EventId>
   readonly xid: string | undefined
-  readonly pid: number
-} {
-  const row = rows[0]
-  const pid = Number(row?.['pid'])
-  if (countOf(claim) < 2) {
-    return { claimed: claimedByCount(claim, rows.length), xid: undefined, pid }
-  }
-  const ids = String(row?.['ids'] ?? '')
-  const claimed = new Set(ids === '' ? [] : (ids.split(',') as EventId[]))
-  return { claimed, xid: String(row?.['xid']), pid }
+  readonly row: Row
 }
+
+function readClaim({ claim }: BeginRequest, { rows }: SendAnswer): ReadClaim {
+  const row = rows[0] ?? {}
+  if (countOf(claim) < 2) {
+    return { claimed: claimedByCount(claim, rows.length), xid: undefined, row }
+  }
+  const ids = String(row['ids'] ?? '')
+  const claimed = new Set(ids === '' ? [] : (ids.split(',') as EventId[]))
+  return { claimed, xid: String(row['xid']), row }
+}
+
+type Row = Readonly<Record<string, unknown>>

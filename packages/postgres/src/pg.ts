@@ -65,6 +65,7 @@ function pgDriver(pool: Pool, settings: DriverSettings, runtime: Runtime): Drive
       ...{ gate, runtime, sendsAtOnce: true },
       connect: () => connectForStatements(pool, runtime),
     }),
+    sendsAtOnce: true,
     poolSize,
     diagnose,
     begin: (request, context) => begin({ pool, gate, settings, driver }, request, context),
@@ -81,7 +82,7 @@ interface PgParts {
 
 const DOING = 'beginning a transaction'
 /** The transaction's id identifies its rows, in case a handler commits it in the middle of several events. */
-const RETURNING = ' returning event_id::text as id, xmin::text as xid'
+const RETURNING = ' returning event_id::pg_catalog.text as id, xmin::pg_catalog.text as xid'
 
 async function begin(
   parts: PgParts,
@@ -90,9 +91,9 @@ async function begin(
 ): Promise<Begun<PoolClient>> {
   const held = await hold(parts, request, context.runtime)
   const { claim } = request
+  const known = held.session.settings()
   let answers: readonly PgAnswer[]
   try {
-    const known = held.session.settings()
     const { isolation } = parts.settings
     const texts = textsOf(known, { request, context, isolation })
     const reads = known === undefined || countOf(claim) > 1 ? 'rows' : 'no-rows'
@@ -106,16 +107,16 @@ async function begin(
     held.destroy()
     throw toStoreError(error, DOING)
   }
-  const learned = answers.find(({ rows }) => rows[0]?.['pid'] !== undefined)
-  if (learned?.rows[0] !== undefined) held.session.learn(learned.rows[0])
+  const row = answers.find(({ rows }) => rows[0]?.['pid'] !== undefined)?.rows[0]
+  const settings = known ?? held.session.learn(row ?? {})
   held.opened()
   const { claimed, xid } = readClaim(request, answers)
   if (claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
-  const { driver, settings } = parts
+  const { driver } = parts
   const { budgetMs } = request
   const transaction = new BusinessTransaction({
-    ...{ held, driver, context, xid, budgetMs },
-    commitSilenceMs: settings.commitSilenceMs,
+    ...{ held, driver, context, xid, budgetMs, settings },
+    commitSilenceMs: parts.settings.commitSilenceMs,
   })
   return { kind: 'open', transaction, claimed }
 }

@@ -172,8 +172,8 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: 'transaction/transaction.ts',
-        find: 'return failedStatement(running, answer.error, undefined)',
-        replace: 'return undefined',
+        find: ': failedStatement(running, answer.error, undefined)',
+        replace: ': undefined',
       },
     ],
   },

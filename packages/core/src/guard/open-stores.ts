@@ -98,6 +98,7 @@ async function open(
     heldBackoff,
     lateReleases,
     txWatch: watchTx(options),
+    sharing: { apartUntilMs: undefined },
   }
   return { engine, leases, secret: session.secret, slots, reads }
 }

@@ -140,6 +140,8 @@ export interface InboxTransaction<Tx> {
   readonly tx: Tx
   /** The status after the last answer of the server. */
   status(): TransactionStatus
+  /** Whether a handler may have changed settings of the session. No other handler may run in this transaction then. */
+  hasChangedSettings?(): boolean
   /** Makes the handle refuse with `error` from now on, and cancels a running statement. */
   revoke(error: OncewardError): void
   commit(commit: Commit): Promise<CommitAnswer>

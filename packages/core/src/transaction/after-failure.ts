@@ -2,6 +2,7 @@ import { describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { type Batch, conclude, concludeAll, deferAll } from './batch-state.ts'
 import { abandon, type BisectQueue, readAgain, requeue, toSingles } from './bisect-queue.ts'
+import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction.ts'
 import { giveBack, recordFailure } from './verdict.ts'
@@ -30,6 +31,9 @@ export async function afterFailure(queue: BisectQueue, end: Failed): Promise<voi
       return splitAt(queue, claimed, failure.pending)
     case 'budget':
       return splitAt(queue, claimed, undefined)
+    case 'settings':
+      keepApart(queue.batch.run.engine)
+      return toSingles(queue, claimed)
     case 'serialization':
       return serialization(queue, end, failure.error)
     case 'ended':
@@ -37,6 +41,20 @@ export async function afterFailure(queue: BisectQueue, end: Failed): Promise<voi
     default:
       return withoutVerdict(queue, end, failure)
   }
+}
+
+/** How long the events of a guard whose handler changes settings get transactions of their own, ms. */
+const APART_MS = 60_000
+
+function keepApart({ options, sharing }: Engine): void {
+  const nowMs = options.runtime.monotonic()
+  if (sharing.apartUntilMs === undefined) {
+    options.logger.info(
+      { consumer: options.consumer },
+      'a handler changes settings of its session, so each event gets a transaction of its own',
+    )
+  }
+  sharing.apartUntilMs = nowMs + APART_MS
 }
 
 async function concludeFailure(
@@ -138,7 +156,10 @@ async function ended(
 async function withoutVerdict(
   queue: BisectQueue,
   end: Failed,
-  failure: Exclude<TransactionFailure, { kind: 'handler' | 'budget' | 'serialization' | 'ended' }>,
+  failure: Exclude<
+    TransactionFailure,
+    { kind: 'handler' | 'budget' | 'settings' | 'serialization' | 'ended' }
+  >,
 ): Promise<void> {
   const { batch } = queue
   const { claimed } = end

@@ -2,6 +2,7 @@ import type { Release } from '../model/runtime.ts'
 import { afterFailure } from './after-failure.ts'
 import { type Batch, conclude, concludeDuplicates, concludeHeld, failBatch } from './batch-state.ts'
 import { abandon, type BisectQueue, readAgain, SINGLE_WAIT_MS, toSingles } from './bisect-queue.ts'
+import type { Engine } from './engine.ts'
 import { overtaking, type PendingEvent } from './pending-event.ts'
 import { hasStoreFailed, runTransaction, type TransactionEnd } from './transaction.ts'
 import { giveBack, giveBackUnstarted } from './verdict.ts'
@@ -27,7 +28,7 @@ export async function runBisecting(
   const queue: BisectQueue = {
     batch,
     hold,
-    parts: [members],
+    parts: mayShare(batch.run.engine) ? [members] : members.map((pending) => [pending]),
     failures: 0,
     serializations: 0,
     singleWaitMs: undefined,
@@ -48,6 +49,12 @@ export async function runBisecting(
     }
     await runOnce(queue, next)
   }
+}
+
+/** A handler for whole batches sees its own settings only. */
+function mayShare({ call, options, sharing: { apartUntilMs } }: Engine): boolean {
+  if (call.kind === 'batch' || apartUntilMs === undefined) return true
+  return options.runtime.monotonic() >= apartUntilMs
 }
 
 async function runOnce(queue: BisectQueue, members: readonly PendingEvent[]): Promise<void> {

@@ -27,4 +27,11 @@ export interface Engine {
   readonly heldBackoff: HeldBackoff
   readonly lateReleases: LateReleases
   readonly txWatch: TxWatch
+  readonly sharing: Sharing
+}
+
+/** Whether events may share transactions. Mutable. */
+export interface Sharing {
+  /** Until then each event gets its own transaction, because a handler changed settings; on the monotonic clock. */
+  apartUntilMs: number | undefined
 }

@@ -34,6 +34,8 @@ export type TransactionFailure =
     }
   /** Several members together used up the transaction's time. */
   | { readonly kind: 'budget' }
+  /** The next member would see settings that a member may have changed. */
+  | { readonly kind: 'settings' }
   | { readonly kind: 'serialization'; readonly error: unknown }
   /** The connection or the server failed. This says nothing about the events. */
   | { readonly kind: 'store'; readonly error: unknown }
@@ -71,7 +73,7 @@ export type TransactionEnd =
       readonly transaction: InboxTransaction<unknown>
     }
 
-/** Includes a server that accepts a claim and then fails, for example because its disk is full. */
+/** Includes a server that accepts a claim and then ends the connection. */
 export function hasStoreFailed(end: TransactionEnd): boolean {
   return (
     end.kind === 'failed' && (end.failure.kind === 'store' || end.failure.kind === 'commit-unknown')
@@ -176,6 +178,9 @@ async function runOneByOne(
       const failure =
         failureOf(running, { end, pending, ran: index + 1 }) ?? keepResult(running, pending, end)
       if (failure !== undefined) return failure
+      const isLast = index + 1 === running.claimed.length
+      if (!isLast && running.transaction.hasChangedSettings?.() === true)
+        return { kind: 'settings' }
     }
     return undefined
   } finally {
@@ -274,17 +279,14 @@ function failureOf(running: Running, { end, pending, ran }: Ended): TransactionF
   }
 }
 
-/**
- * The connection is alive, so whatever a statement answered is the handler's: a `dblink` or a foreign server that is
- * down raises the same codes as a store that is down. Recording the failure then shows whether the store works.
- */
+/** A foreign server that is down raises the codes of a store that is down. Recording the failure shows which it is. */
 function failedStatement(
   running: Running,
   error: unknown,
   pending: PendingEvent | undefined,
 ): TransactionFailure {
-  const isSerialization = running.engine.session.diagnose(error) === 'serialization'
-  return isSerialization ? { kind: 'serialization', error } : { kind: 'handler', pending, error }
+  const kind = running.engine.session.diagnose(error)
+  return kind === 'serialization' ? { kind, error } : { kind: 'handler', pending, error }
 }
 
 async function commit(running: Running): Promise<TransactionFailure | undefined> {
@@ -299,9 +301,8 @@ async function commit(running: Running): Promise<TransactionFailure | undefined>
     case 'not-replicated':
       return { kind: 'not-replicated', error: answer.error }
     case 'rolled-back':
-      if (answer.error instanceof StoreUnavailableError) {
-        return { kind: 'store', error: answer.error }
-      }
-      return failedStatement(running, answer.error, undefined)
+      return answer.error instanceof StoreUnavailableError
+        ? { kind: 'store', error: answer.error }
+        : failedStatement(running, answer.error, undefined)
   }
 }

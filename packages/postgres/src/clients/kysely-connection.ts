@@ -14,6 +14,7 @@ import {
 } from 'kysely'
 import type { Connection as Wire } from 'pg'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
+import { type SessionSettings, settingsIn } from '../driver/session-settings.ts'
 import type { StatementConnection } from '../driver/short-transaction.ts'
 import { sqlState, toStoreError } from '../errors.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
@@ -71,18 +72,31 @@ type Ask = (query: CompiledQuery) => Promise<QueryResult<unknown>>
 async function sendAll<DB>(
   client: Client<DB>,
   ask: Ask,
-  texts: readonly string[],
+  texts: readonly (readonly string[])[],
 ): Promise<SendAnswer> {
-  const flushes = client.takesSeveral && texts.length > 1 ? flushed(texts) : texts
+  const flushes = client.takesSeveral ? texts.map((some) => some.join('; ')) : texts.flat()
   let answer: SendAnswer = { rows: [], rowCount: 0, command: undefined }
-  for (const text of flushes) answer = toAnswer(await ask(CompiledQuery.raw(text)))
+  try {
+    for (const text of flushes) answer = toAnswer(await ask(CompiledQuery.raw(text)))
+  } catch (error) {
+    if (!client.takesSeveral || !refusesSeveral(error)) throw error
+    // The first text is refused as a whole, so none of its statements ran.
+    client.takesSeveral = false
+    return sendAll(client, ask, texts)
+  }
   return answer
 }
 
-/** The last statement gets a text of its own, because Kysely returns rows only then. COMMIT has no rows. */
-function flushed(texts: readonly string[]): readonly string[] {
-  if (texts.at(-1) === 'commit') return [texts.join('; ')]
-  return [texts.slice(0, -1).join('; '), texts.at(-1) ?? '']
+/** The client writes and reads UTF-8, but a handler or another user of the pool may have told the server otherwise. */
+async function inUtf8(session: WireSession | undefined, ask: Ask): Promise<void> {
+  if (session === undefined || session.encoding === 'UTF8') return
+  await ask(CompiledQuery.raw("set client_encoding = 'UTF8'"))
+  session.encoding = 'UTF8'
+}
+
+/** The last statement gets a text of its own, because Kysely returns rows only then. */
+function withOwnLast(texts: readonly string[]): readonly (readonly string[])[] {
+  return texts.length > 1 ? [texts.slice(0, -1), texts.slice(-1)] : [texts]
 }
 
 function toAnswer({ rows, numAffectedRows }: QueryResult<unknown>): SendAnswer {
@@ -110,7 +124,10 @@ export async function connectForStatements<DB>(client: Client<DB>): Promise<Stat
   return {
     query: async (text, values) =>
       toAnswer(await ask(CompiledQuery.raw(text, [...(values ?? [])]))),
-    send: (texts) => sendAll(client, ask, texts),
+    send: async (texts) => {
+      await inUtf8(wire === undefined ? undefined : wireSession(wire), ask)
+      return sendAll(client, ask, withOwnLast(texts))
+    },
     release: (isBroken) => {
       if (isBroken) wire?.stream.destroy()
       void running.then(() => {
@@ -167,9 +184,19 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   }
 
   /** The claim is answered. A BEGIN or COMMIT from now on comes from the handler. */
-  opened(pid: number): void {
-    this.pid = pid
+  opened(row: Readonly<Record<string, unknown>>): SessionSettings {
+    this.pid = Number(row['pid'])
     this.#boundaries = this.#session?.boundaries ?? 0
+    if (this.#session !== undefined) this.#session.encoding = String(row['client_encoding'])
+    return settingsIn(row)
+  }
+
+  isUtf8(): boolean {
+    return this.#session === undefined || this.#session.encoding === 'UTF8'
+  }
+
+  hasChangedSettings(): boolean {
+    return this.#gate.hasChangedSettings
   }
 
   status(): TransactionStatus {
@@ -187,7 +214,9 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   async send(texts: readonly string[]): Promise<SendAnswer> {
     if (this.#session !== undefined) this.#session.isUnreplicated = false
     const ask: Ask = (query) => this.#provider.send(query)
-    return sendAll(this.#client, ask, texts)
+    // COMMIT has no rows. Where only its answer tells what became of the transaction, it travels alone.
+    const isOneFlush = texts.at(-1) === 'commit' && this.#session !== undefined
+    return sendAll(this.#client, ask, isOneFlush ? [texts] : withOwnLast(texts))
   }
 
   isBusy(): boolean {
@@ -202,7 +231,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     const { db, runtime } = this.#client
     const { supportsMultipleConnections } = db.getExecutor().adapter
     if (this.pid === undefined || supportsMultipleConnections === false) return
-    const text = `select pg_cancel_backend(${this.pid})`
+    const text = `select pg_catalog.pg_cancel_backend(${this.pid})`
     const cancelling = connectForStatements(this.#client).then(async (connection) => {
       // Also one that is refused or not answered gives its connection back.
       let isBroken = true
@@ -246,6 +275,6 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
 }
 
 /** Whether the client accepts only one statement in a text. `syntax_error`: cannot insert multiple commands … */
-export function refusesSeveral(error: unknown): boolean {
+function refusesSeveral(error: unknown): boolean {
   return sqlState(error) === '42601'
 }

@@ -91,15 +91,18 @@ export class HandleProvider implements ConnectionProvider {
 
   #guard(): DatabaseConnection {
     const connection = this.#connection
+    const gate = this.#gate
     const check = this.#check.bind(this)
     const see = this.#see.bind(this)
     return {
       executeQuery: async (query, options) => {
         check(query.sql)
+        gate.sent(query.sql)
         return see(() => connection.executeQuery(query, options))
       },
       streamQuery: async function* (query, chunkSize, options) {
         check(query.sql)
+        gate.sent(query.sql)
         const stream = connection.streamQuery(query, chunkSize, options)
         try {
           for (;;) {

@@ -15,6 +15,7 @@ import { HandleGate } from '../transaction/refusing-handle.ts'
 import { surviveConnecting, surviveLoss } from './pg-events.ts'
 import { refusingClient } from './pg-handle.ts'
 import { type PgSession, sessionOf } from './pg-session.ts'
+import type { WireSession } from './pg-wire.ts'
 
 /** Longest wait for a connection of the pool, ms. A longer wait means that the user's own code holds all connections. */
 const CONNECT_MS = 5_000
@@ -66,6 +67,13 @@ function sendPlainly(client: PoolClient, text: string): Promise<readonly PgAnswe
   return client.query<Record<string, unknown>>(text).then(inList)
 }
 
+/** pg writes and reads UTF-8, but a handler or another user of the pool may have told the server otherwise. */
+async function inUtf8(wire: WireSession, client: PoolClient): Promise<void> {
+  if (wire.encoding === 'UTF8') return
+  await sendPlainly(client, "set client_encoding = 'UTF8'")
+  wire.encoding = 'UTF8'
+}
+
 function inList(answer: PgAnswer | readonly PgAnswer[]): readonly PgAnswer[] {
   return Array.isArray(answer) ? answer : [answer as PgAnswer]
 }
@@ -89,9 +97,13 @@ export async function connectForStatements(
 ): Promise<StatementConnection> {
   const client = await connect(pool, runtime)
   const undo = surviveLoss(client)
+  const { wire } = sessionOf(client)
   return {
     query: async (text, values) => toAnswer((await sendTo(client, text, values)).at(-1)),
-    send: async (texts) => toAnswer((await sendTo(client, texts.join('; '))).at(-1)),
+    send: async (texts) => {
+      await inUtf8(wire, client)
+      return toAnswer((await sendTo(client, texts.join('; '))).at(-1))
+    },
     release: (isBroken) => {
       undo()
       client.release(isBroken)
@@ -150,6 +162,14 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
 
   status(): TransactionStatus {
     return this.session.wire.status(this.#boundaries)
+  }
+
+  isUtf8(): boolean {
+    return this.session.wire.encoding === 'UTF8'
+  }
+
+  hasChangedSettings(): boolean {
+    return this.#gate.hasChangedSettings
   }
 
   close(refusal: () => OncewardError): void {
@@ -213,6 +233,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
 
   #leave(destroyed: boolean): void {
     this.#undo()
+    this.session.leave(this.#gate.hasChangedSettings)
     this.#client.release(destroyed)
     this.#releaseSlot()
   }
@@ -223,7 +244,7 @@ async function cancelBackend(pool: Pool, runtime: Runtime, pid: number): Promise
   const connection = await connectForStatements(pool, runtime)
   let isBroken = true
   try {
-    await connection.query(`select pg_cancel_backend(${pid})`)
+    await connection.query(`select pg_catalog.pg_cancel_backend(${pid})`)
     isBroken = false
   } finally {
     connection.release(isBroken)

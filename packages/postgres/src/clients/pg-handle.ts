@@ -21,8 +21,10 @@ const REFUSED = new Set<PropertyKey>(['release', 'end', 'connect'])
  */
 export function refusingClient(client: PoolClient, gate: HandleGate): PoolClient {
   const query = (...args: unknown[]): unknown => {
-    const refusal = gate.refusal(textOf(args[0]))
+    const text = textOf(args[0])
+    const refusal = gate.refusal(text)
     if (refusal !== undefined) return refuse(client, refusal, args)
+    gate.sent(text)
     return Reflect.apply(client.query, client, args)
   }
   return new Proxy(client, {

@@ -1,5 +1,5 @@
 import type { PoolClient } from 'pg'
-import { type SessionSettings, settingMs } from '../driver/session-settings.ts'
+import { type SessionSettings, settingsIn } from '../driver/session-settings.ts'
 import { type WireSession, wireSession } from './pg-wire.ts'
 
 /**
@@ -14,10 +14,19 @@ export interface PgSession {
   pid: number | undefined
   readonly wire: WireSession
   isBusy(): boolean
-  /** Settings to be restored. Undefined if they must be read first. */
+  /**
+   * The settings that a transaction begins with. Undefined if they must be read first: another user of the pool may have
+   * changed them.
+   */
   settings(): SessionSettings | undefined
   /** Stores the first answer of `unknownBoundText`. */
-  learn(row: Readonly<Record<string, unknown>>): void
+  learn(row: Readonly<Record<string, unknown>>): SessionSettings
+  /**
+   * The connection leaves. What it learned holds until another user of the pool sends a statement.
+   *
+   * @param isChanged - Whether the handler may have changed the settings.
+   */
+  leave(isChanged: boolean): void
 }
 
 const sessions = new WeakMap<PoolClient, PgSession>()
@@ -31,33 +40,30 @@ export function sessionOf(client: PoolClient): PgSession {
 }
 
 function createSession(client: PoolClient): PgSession {
+  const wire = wireSession(client.connection)
   let learned: { readonly settings: SessionSettings; readonly atMs: number } | undefined
+  /** Statements of the connection when it left. */
+  let commands = 0
   return {
     pid: undefined,
-    wire: wireSession(client.connection),
+    wire,
     isBusy: () => Reflect.get(client, 'readyForQuery') !== true,
     settings: () => {
-      if (learned === undefined || performance.now() - learned.atMs > BELIEVED_MS) return undefined
-      return learned.settings
+      if (learned === undefined || commands !== wire.commands) return undefined
+      return performance.now() - learned.atMs > BELIEVED_MS ? undefined : learned.settings
     },
     learn(row) {
       this.pid = Number(row['pid'])
+      wire.encoding = String(row['client_encoding'])
+      const settings = settingsIn(row)
       // Behind a pooler the next transaction may run in another session.
       const isDirect = this.pid === Reflect.get(client, 'processID')
-      const settings = toSettings(row)
-      learned = isDirect && settings ? { settings, atMs: performance.now() } : undefined
+      learned = isDirect ? { settings, atMs: performance.now() } : undefined
+      return settings
+    },
+    leave(isChanged) {
+      commands = wire.commands
+      if (isChanged) learned = undefined
     },
   }
-}
-
-function toSettings(row: Readonly<Record<string, unknown>>): SessionSettings | undefined {
-  const settings = {
-    lockTimeout: String(row['lock_timeout']),
-    statementTimeout: String(row['statement_timeout']),
-    idleTimeout: String(row['idle_timeout']),
-    synchronousCommit: String(row['synchronous_commit']),
-  }
-  const { lockTimeout, statementTimeout, idleTimeout } = settings
-  const times = [lockTimeout, statementTimeout, idleTimeout]
-  return times.every((time) => settingMs(time) !== undefined) ? settings : undefined
 }

@@ -5,6 +5,10 @@ import type { Connection } from 'pg'
 export interface WireSession {
   /** Number of statements that began or ended a transaction. */
   readonly boundaries: number
+  /** Number of statements that completed. */
+  readonly commands: number
+  /** `client_encoding` of the session, as far as it is known. */
+  encoding: string | undefined
   /** The connection has ended, and its client knows. */
   readonly hasEnded: boolean
   /** The server reported that the last COMMIT was not replicated as demanded. The reader clears it. */
@@ -31,13 +35,18 @@ export function wireSession(connection: Connection): WireSession {
 
 function watch(connection: Connection): WireSession {
   let boundaries = 0
+  let commands = 0
   let transaction = 'I'
   // The server answered an error. Its ReadyForQuery may come in a later packet.
   let hasFailed = false
   let isEnding = false
   let hasEnded = false
   connection.on('commandComplete', ({ text }: { readonly text: string }) => {
+    commands += 1
     if (BOUNDARY.test(text)) boundaries += 1
+  })
+  connection.on('parameterStatus', ({ parameterName, parameterValue }: ParameterStatus) => {
+    if (parameterName === 'client_encoding') session.encoding = parameterValue
   })
   connection.on('errorMessage', (error: ErrorMessage) => {
     if (endsConnection(error)) isEnding = true
@@ -55,8 +64,12 @@ function watch(connection: Connection): WireSession {
   // First, because the listener of pg may throw.
   connection.prependListener('end', onEnd)
   connection.prependListener('error', onEnd)
-  const session = {
+  const session: WireSession = {
     isUnreplicated: false,
+    encoding: undefined,
+    get commands() {
+      return commands
+    },
     get boundaries() {
       return boundaries
     },
@@ -75,6 +88,11 @@ function watch(connection: Connection): WireSession {
     if (code === '01000' && routine === 'SyncRepWaitForLSN') session.isUnreplicated = true
   })
   return session
+}
+
+interface ParameterStatus {
+  readonly parameterName: string
+  readonly parameterValue: string
 }
 
 interface ErrorMessage {

@@ -33,6 +33,8 @@ export interface Driver<Tx> extends Connection {
   /** The business transaction with its claim. */
   begin(request: BeginRequest, context: BeginContext): Promise<Begun<Tx>>
   diagnose(error: unknown): 'serialization' | 'store' | 'other'
+  /** Whether the client gives the rows of the last of several statements in one text. */
+  readonly sendsAtOnce: boolean
   /** Connections of the pool. Undefined if its limit is not known. */
   readonly poolSize: number | undefined
 }

@@ -13,6 +13,10 @@ export interface HeldConnection<Tx> {
   readonly tx: Tx
   /** Status after the last answer of the server. */
   status(): TransactionStatus
+  /** Whether the server takes our texts for UTF-8, which they are. A handler may have changed that. */
+  isUtf8(): boolean
+  /** Whether `tx` has sent a statement that may have changed a setting or the role of the session. */
+  hasChangedSettings(): boolean
   /** From now on `tx` refuses new statements. A second call changes nothing. */
   close(refusal: () => OncewardError): void
   /** From now on `tx` starts no statement, including queued ones. A second call changes nothing. */

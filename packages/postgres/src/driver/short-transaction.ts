@@ -4,15 +4,25 @@ import { endsSession, toStoreError } from '../errors.ts'
 import type { Connection, Driver, QueryAnswer } from './driver.ts'
 import type { PoolGate } from './pool-slots.ts'
 import { repeated } from './repeat.ts'
-import { DURABLE_IF_OFF } from './session-settings.ts'
+import { DURABLE_IF_OFF, shortSettings } from './session-settings.ts'
 import { inline } from './sql-literal.ts'
 
 /** A short statement without an answer within this time counts as a lost connection. */
 const STATEMENT_MS = 15_000
-/** The level has a name, because roles and databases may have another default, under which our statements fail. */
-const BEGIN = 'begin isolation level read committed'
-/** The same for a text of several statements, which is one transaction without BEGIN. It must come first. */
-const READ_COMMITTED = 'set transaction isolation level read committed'
+/** The level and the mode have names, because users may have other defaults, under which our statements fail. */
+const MODE = 'isolation level read committed, read write'
+const SETTINGS = shortSettings(STATEMENT_MS)
+
+/**
+ * How a short transaction begins: as the user and the role of the connection, under settings of its own.
+ *
+ * @param sendsAtOnce - All statements travel in one text, which is one transaction without BEGIN and COMMIT.
+ */
+export const opening = (sendsAtOnce: boolean): readonly string[] => [
+  `${sendsAtOnce ? 'set transaction' : 'begin'} ${MODE}`,
+  ...SETTINGS,
+]
+
 const DOING = 'running a short statement'
 
 /** A connection taken from the pool for short statements. Rejects with the client's own errors. */
@@ -57,10 +67,10 @@ export function createShortTransactions({
   }
 
   const transaction = <Result>(
-    opening: readonly string[],
+    settings: readonly string[],
     work: (connection: Connection) => Promise<Result>,
   ): Promise<Result> =>
-    repeated(runtime, () => withSpare((connection) => inTransaction(connection, opening, work)))
+    repeated(runtime, () => withSpare((connection) => inTransaction(connection, settings, work)))
   /** One statement in its own transaction, in one round trip if all statements can travel in one text. */
   const statement =
     (...settings: readonly string[]): Connection['query'] =>
@@ -68,14 +78,14 @@ export function createShortTransactions({
       sendsAtOnce
         ? repeated(runtime, () =>
             withSpare((connection) =>
-              connection.send([READ_COMMITTED, ...settings, inline(text, values)]),
+              connection.send([...opening(true), ...settings, inline(text, values)]),
             ),
           )
-        : transaction([BEGIN, ...settings], (connection) => connection.query(text, values))
+        : transaction(settings, (connection) => connection.query(text, values))
   return {
     query: statement(),
     durable: statement(DURABLE_IF_OFF),
-    shortTransaction: (work) => transaction([BEGIN, DURABLE_IF_OFF], work),
+    shortTransaction: (work) => transaction([DURABLE_IF_OFF], work),
   }
 }
 
@@ -113,10 +123,10 @@ class Spare implements Connection {
 
 async function inTransaction<Result>(
   connection: Spare,
-  opening: readonly string[],
+  settings: readonly string[],
   work: (connection: Connection) => Promise<Result>,
 ): Promise<Result> {
-  await connection.send(opening)
+  await connection.send([...opening(false), ...settings])
   let result: Result
   try {
     result = await work(connection)

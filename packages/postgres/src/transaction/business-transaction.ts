@@ -2,7 +2,6 @@ import {
   type Commit,
   type CommitAnswer,
   CommitUnknownError,
-  type EventId,
   type Failure,
   type IdentifiedEvent,
   type InboxTransaction,
@@ -16,10 +15,13 @@ import { answerWithin, LATE, SWALLOWED_STATEMENT } from '@onceward/core/adapter'
 import type { BeginContext, Driver } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { idArray } from '../driver/rows.ts'
-import { inline, literal } from '../driver/sql-literal.ts'
+import type { SessionSettings } from '../driver/session-settings.ts'
+import { opening } from '../driver/short-transaction.ts'
+import { inline } from '../driver/sql-literal.ts'
 import { diagnose, endsSession, isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
 import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
+import { commitTexts } from './commit-sql.ts'
 
 /** A ROLLBACK without an answer within this time counts as a lost connection. */
 const ROLLBACK_MS = 5_000
@@ -41,6 +43,8 @@ export interface BusinessParts<Tx> {
   /** Id of the transaction. Undefined if it claimed at most one event. */
   readonly xid: string | undefined
   readonly budgetMs: number
+  /** Of the session, as the transaction began. */
+  readonly settings: SessionSettings
   /** A COMMIT without an answer within this time counts as a lost connection. */
   readonly commitSilenceMs: number
 }
@@ -64,6 +68,10 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     return this.#held.status()
   }
 
+  hasChangedSettings(): boolean {
+    return this.#held.hasChangedSettings()
+  }
+
   revoke(error: OncewardError): void {
     this.#held.revoke(error)
     // If COMMIT has been sent, only the server decides.
@@ -83,8 +91,17 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
       return { kind: 'rolled-back', error: refusal }
     }
     this.#isOver = true
-    const sent = held.send([...this.#storing(commit), 'commit'], 'no-rows')
-    return await this.#committed(sent)
+    return await this.#committed(this.#sendCommit(commit))
+  }
+
+  #sendCommit(commit: Commit): Promise<SendAnswer> {
+    const { context, settings, budgetMs } = this.#parts
+    const { schema } = context.statements
+    const hasChangedSettings = this.hasChangedSettings()
+    const texts = commitTexts(commit, { schema, settings, hasChangedSettings, budgetMs })
+    const send = (): Promise<SendAnswer> => this.#held.send(texts, 'no-rows')
+    // A text of its own, because the server reads a text before it runs its first statement.
+    return this.#held.isUtf8() ? send() : this.#held.send([SPEAK_UTF8], 'no-rows').then(send)
   }
 
   /** Waits for statements that the handler did not await. Those of a revoked transaction are cancelled anyway. */
@@ -108,21 +125,6 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
       case 'broken':
         return new StoreUnavailableError('The connection was lost before the commit.')
     }
-  }
-
-  /** Statements that travel with the COMMIT. */
-  #storing({ results, recovered }: Commit): string[] {
-    const { schema } = this.#parts.context.statements
-    const texts: string[] = []
-    if (results.size > 0) {
-      const rows = [...results].map(([id, json]) => `('${id}',${literal(json)})`)
-      texts.push(`insert into ${schema}.event_results (event_id, result) values ${rows.join()}`)
-    }
-    if (recovered.length > 0) {
-      const ids = recovered.map((id: EventId) => `'${id}'`)
-      texts.push(`delete from ${schema}.failed_events where event_id in (${ids.join()})`)
-    }
-    return texts
   }
 
   async #committed(sent: Promise<SendAnswer>): Promise<CommitAnswer> {
@@ -171,7 +173,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
   async rollbackAndFail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]> {
     const { driver, context } = this.#parts
     const separately = { driver, ...context }
-    if (this.#isOver || this.#revoked !== undefined || this.#held.status() === 'broken') {
+    if (this.#isOver || this.#revoked !== undefined || !this.#canRecord()) {
       await this.rollback()
       return fail(separately, failures)
     }
@@ -179,7 +181,8 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     const { text, values } = failStatement(context, failures)
     let answer: SendAnswer | typeof LATE
     try {
-      answer = await this.#within(this.#held.send(['rollback', inline(text, values)]), ROLLBACK_MS)
+      const texts = ['rollback', ...opening(driver.sendsAtOnce), inline(text, values)]
+      answer = await this.#within(this.#recorded(texts), ROLLBACK_MS)
     } catch (error) {
       this.#giveBackAfter(error)
       if (needsOwnTransaction(error)) return fail(separately, failures)
@@ -191,6 +194,17 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     }
     this.#held.destroy()
     throw new StoreUnavailableError(`No failure could be recorded within ${ROLLBACK_MS} ms.`)
+  }
+
+  #canRecord(): boolean {
+    return this.#held.status() !== 'broken' && this.#held.isUtf8()
+  }
+
+  /** Where not all statements travel in one text, the transaction of the record has an end of its own. */
+  async #recorded(texts: readonly string[]): Promise<SendAnswer> {
+    const answer = await this.#held.send(texts)
+    if (!this.#parts.driver.sendsAtOnce) await this.#held.send(['commit'], 'no-rows')
+    return answer
   }
 
   async retract(events: readonly IdentifiedEvent[]): Promise<void> {
@@ -240,6 +254,8 @@ const needsOwnTransaction = (error: unknown): boolean =>
   sqlState(error) === LOCK_NOT_AVAILABLE || diagnose(error) === 'serialization'
 
 const isOver = (): RetryableError => new RetryableError(OVER)
+
+const SPEAK_UTF8 = "set local client_encoding = 'UTF8'"
 
 const UNREPLICATED =
   'The transaction is committed on this server but not replicated as synchronous_commit demands: a failover may lose it.'

@@ -12,6 +12,8 @@ const SETTINGS = {
   statementTimeout: '0',
   idleTimeout: '0',
   synchronousCommit: 'on',
+  sessionUser: 'app',
+  role: 'none',
 }
 const BOUNDS = { lockMs: 250, budgetMs: 60_000 }
 

@@ -1,5 +1,10 @@
 import type { BeginClaim, CountedEvent, IdentifiedEvent } from '@onceward/core'
-import { DURABLE, isAtMost, type SessionSettings } from '../driver/session-settings.ts'
+import {
+  DURABLE,
+  isAtMost,
+  READ_SETTINGS,
+  type SessionSettings,
+} from '../driver/session-settings.ts'
 
 /** Isolation level of business transactions. */
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
@@ -20,9 +25,9 @@ export interface ClaimTarget {
   readonly returning: string
 }
 
-/** Names the isolation level, because users may have changed the default. */
+/** Names the isolation level and the access mode, because users may have changed the defaults. */
 export const beginText: (isolation: Isolation) => string = (isolation) =>
-  `begin isolation level ${isolation}`
+  `begin isolation level ${isolation} read write`
 
 /**
  * Sets the time limits of the claim and of the transaction, if the settings of the session are known. A shorter limit
@@ -53,24 +58,22 @@ const REMEMBERED = 'onceward.lock_timeout'
  * settings and answers their former values. The inner select is evaluated first.
  */
 export function unknownBoundText({ lockMs, budgetMs }: Bounds): string {
+  const set = (name: string, value: string): string =>
+    `pg_catalog.set_config('${name}', ${value}, true)`
+  // Functions in place of operators: these a user may have in a schema that comes before pg_catalog.
   const budget = (name: string): string =>
-    `case when extract(epoch from ${name}::interval) * 1000 between 1 and ${budgetMs} then ${name} else '${budgetMs}' end`
-  return `select before.*, pg_backend_pid()::text as pid,
-  set_config('${REMEMBERED}', lock_timeout, true),
-  set_config('lock_timeout', '${lockMs}', true),
-  set_config('statement_timeout', ${budget('statement_timeout')}, true),
-  set_config('idle_in_transaction_session_timeout', ${budget('idle_timeout')}, true),
-  set_config('synchronous_commit', case synchronous_commit when 'off' then 'on' else synchronous_commit end, true)
-from (
-  select current_setting('lock_timeout') as lock_timeout, current_setting('statement_timeout') as statement_timeout,
-    current_setting('idle_in_transaction_session_timeout') as idle_timeout,
-    current_setting('synchronous_commit') as synchronous_commit
-  offset 0
-) before`
+    `case when pg_catalog.interval_gt(${name}::pg_catalog.interval, '0') and pg_catalog.interval_le(${name}::pg_catalog.interval, '${budgetMs} milliseconds') then ${name} else '${budgetMs}' end`
+  return `select before.*, pg_catalog.pg_backend_pid()::pg_catalog.text as pid,
+  ${set(REMEMBERED, 'lock_timeout')},
+  ${set('lock_timeout', `'${lockMs}'`)},
+  ${set('statement_timeout', budget('statement_timeout'))},
+  ${set('idle_in_transaction_session_timeout', budget('idle_timeout'))},
+  ${set('synchronous_commit', "case when pg_catalog.texteq(synchronous_commit, 'off') then 'on' else synchronous_commit end")}
+from (select ${READ_SETTINGS} offset 0) before`
 }
 
 /** Restores the remembered `lock_timeout`; an expression for a select list or `returning` of one row. */
-export const RESTORE: string = `set_config('lock_timeout', current_setting('${REMEMBERED}'), true)`
+export const RESTORE: string = `pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('${REMEMBERED}'), true)`
 
 /** The statements of a claim. The last one takes the rows, the others only lock. No claim has no statements. */
 export function claimTexts(claim: BeginClaim, target: ClaimTarget): string[] {
@@ -91,14 +94,20 @@ function freshText(events: readonly IdentifiedEvent[], target: ClaimTarget): str
   return `insert into ${target.schema}.processed_events (event_id, fingerprint, consumer_id) values ${rows.join()} on conflict do nothing${target.returning}`
 }
 
+/** The operator of PostgreSQL, whatever the user's `search_path` is. */
+const EQUALS = 'operator(pg_catalog.=)'
+
+const anyOf = (events: readonly { readonly id: string }[]): string =>
+  `${EQUALS} any ('{${events.map(({ id }) => id).join()}}'::pg_catalog.uuid[])`
+
 /** Reads the done events: id, fingerprint, and the result in an array if there is one. */
 export function doneText(
   events: readonly IdentifiedEvent[],
   { schema }: Pick<ClaimTarget, 'schema'>,
 ): string {
-  const result = `select json_build_array(r.result) from ${schema}.event_results r where r.event_id = p.event_id`
-  const ids = events.map(({ id }) => `'${id}'`).join()
-  return `select json_build_array(p.event_id, p.fingerprint::text, (${result}))::text as answer from ${schema}.processed_events p where p.event_id in (${ids}) and p.state = 'd'`
+  const array = 'pg_catalog.json_build_array'
+  const result = `select ${array}(r.result) from ${schema}.event_results r where r.event_id ${EQUALS} p.event_id`
+  return `select ${array}(p.event_id, p.fingerprint::pg_catalog.text, (${result}))::pg_catalog.text as answer from ${schema}.processed_events p where p.event_id ${anyOf(events)} and p.state ${EQUALS} 'd'`
 }
 
 /**
@@ -109,11 +118,13 @@ export function doneText(
 function countedTexts(counted: readonly CountedEvent[], target: ClaimTarget): string[] {
   const { schema, returning } = target
   const owners = sorted(counted, ({ event }) => event.id)
-  const ids = owners.map(({ event }) => `'${event.id}'`).join()
-  const tokens = owners.map(({ event, token }) => `('${event.id}'::uuid,'${token}'::uuid)`).join()
+  const tokens = owners
+    .map(({ event, token }) => `('${event.id}'::pg_catalog.uuid,'${token}'::pg_catalog.uuid)`)
+    .join()
+  const owned = `select f.event_id as owned from ${schema}.failed_events f, (values ${tokens}) o(id, owner) where f.event_id ${EQUALS} o.id and f.token ${EQUALS} o.owner for update of f`
   return [
-    `select from ${schema}.processed_events where event_id in (${ids}) order by event_id for update`,
-    `update ${schema}.processed_events p set state = 'd', processed_at = now() from (select event_id as owned from ${schema}.failed_events where (event_id, token) in (${tokens}) for update) mine where p.event_id = mine.owned and p.state = 'r'${returning}`,
+    `select from ${schema}.processed_events where event_id ${anyOf(owners.map(({ event }) => event))} order by event_id for update`,
+    `update ${schema}.processed_events p set state = 'd', processed_at = pg_catalog.now() from (${owned}) mine where p.event_id ${EQUALS} mine.owned and p.state ${EQUALS} 'r'${returning}`,
   ]
 }
 

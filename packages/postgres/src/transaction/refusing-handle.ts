@@ -1,10 +1,12 @@
 import { type OncewardError, RetryableError } from '@onceward/core'
+import { mayChangeSettings } from './setting-changes.ts'
 import { transactionControl } from './transaction-control.ts'
 
 /** Decides before every statement whether a handle still works. The first error of each kind stays. */
 export class HandleGate {
   #closed: (() => OncewardError) | undefined
   #revoked: OncewardError | undefined
+  #hasChangedSettings = false
 
   /**
    * From now on new statements are refused; queued statements still run. Every transaction ends this way, and an error
@@ -21,6 +23,16 @@ export class HandleGate {
 
   get revoked(): OncewardError | undefined {
     return this.#revoked
+  }
+
+  /** Whether a statement may have changed a setting of the session. */
+  get hasChangedSettings(): boolean {
+    return this.#hasChangedSettings
+  }
+
+  /** A statement is sent. An unknown text may change settings. */
+  sent(text: string | undefined): void {
+    this.#hasChangedSettings ||= text === undefined || mayChangeSettings(text)
   }
 
   /** Why a new statement is refused. Undefined if it may run. */

@@ -1,0 +1,62 @@
+/**
+ * What a text of SQL consists of, outside of strings and comments: words in lower case, quoted names with their quotes,
+ * and the marks `;`, `(` and `.`. https://www.postgresql.org/docs/current/sql-syntax-lexical.html
+ *
+ * @param escapes - Whether \ escapes in plain strings, which a setting of the session decides.
+ */
+export function* statementTokens(text: string, escapes: boolean): Generator<string> {
+  let at = 0
+  const take = (pattern: RegExp): string | undefined => {
+    pattern.lastIndex = at
+    const found = pattern.exec(text)?.[0]
+    at += found?.length ?? 0
+    return found
+  }
+  while (at < text.length) {
+    const word = take(WORD)
+    if (word !== undefined) {
+      yield word.toLowerCase()
+      if (/^e$/i.test(word)) take(ESCAPED_STRING)
+      continue
+    }
+    const mark = take(MARK) ?? take(QUOTED_NAME)
+    if (mark !== undefined) {
+      yield mark
+    } else if (text.startsWith('/*', at)) {
+      at = endOfComment(text, at)
+    } else if (text[at] === '$') {
+      const quote = take(DOLLAR_QUOTE)
+      at = quote === undefined ? at + 1 : endOf(text, quote, at)
+    } else if (
+      take(LINE_COMMENT) === undefined &&
+      take(escapes ? ESCAPED_STRING : STRING) === undefined
+    ) {
+      at += 1
+    }
+  }
+}
+
+const WORD = /[a-z_\u0080-\uffff][\w$\u0080-\uffff]*/iy
+const MARK = /[;(.]/y
+const LINE_COMMENT = /--[^\r\n]*/y
+const QUOTED_NAME = /"(?:[^"]|"")*"/y
+const STRING = /'(?:[^']|'')*'/y
+const ESCAPED_STRING = /'(?:[^'\\]|''|\\.)*'/sy
+const DOLLAR_QUOTE = /\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$/iy
+
+/** The end of a block comment. Comments nest. */
+function endOfComment(text: string, start: number): number {
+  const mark = /\/\*|\*\//g
+  mark.lastIndex = start
+  let depth = 0
+  for (let found = mark.exec(text); found !== null; found = mark.exec(text)) {
+    depth += found[0] === '/*' ? 1 : -1
+    if (depth === 0) return mark.lastIndex
+  }
+  return text.length
+}
+
+function endOf(text: string, quote: string, from: number): number {
+  const end = text.indexOf(quote, from)
+  return end < 0 ? text.length : end + quote.length
+}
