@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { ConfigurationError } from '@onceward/core'
+import { ConfigurationError, systemRuntime } from '@onceward/core'
 import { database } from '@onceward/testing'
+import { fresh, newEvent, registration } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { SCHEMA_VERSION } from './inbox/schema-version.ts'
 import { migrate } from './migrate.ts'
+import { pgInbox } from './pg.ts'
 import { MIGRATIONS } from './sql/index.ts'
 
 let url: string
@@ -77,6 +79,41 @@ describe('migrate', () => {
     await expect(attempt).rejects.toThrow(
       /version 999, this code knows 2: update @onceward\/postgres/,
     )
+  })
+
+  // Red when code refuses every newer version: a pod that restarts during a deployment would not come back.
+  it('leaves newer tables alone that this code can use, and guards run on them', async () => {
+    const schema = 'next'
+    await migrate(pool, { schema })
+    const next = SCHEMA_VERSION + 1
+    const old = pgInbox(pool, { schema })
+    const running = await old.open(registration(systemRuntime))
+    await pool.query(
+      `alter table next.processed_events add column note text;
+       insert into next.migrations (version, name, readable_from) values (${next}, 'next.sql', ${SCHEMA_VERSION})`,
+    )
+    expect(await migrate(pool, { schema })).toEqual({ applied: [], version: next })
+    const restarted = await old.open(registration(systemRuntime))
+    for (const session of [running, restarted]) {
+      const begun = await session.begin(fresh(newEvent()))
+      expect(begun).toMatchObject({ kind: 'open' })
+      if (begun.kind === 'open') await begun.transaction.rollback()
+    }
+    // Every migration says for itself, and the strictest decides.
+    await pool.query(
+      `insert into next.migrations (version, name) values (${next + 1}, 'break.sql');
+       insert into next.migrations (version, name, readable_from) values (${next + 2}, 'soft.sql', ${SCHEMA_VERSION})`,
+    )
+    const refusal = new RegExp(`version ${next + 2}, .* from the code of version ${next + 1} on`)
+    await expect(migrate(pool, { schema })).rejects.toThrow(refusal)
+    await expect(old.open(registration(systemRuntime))).rejects.toThrow(refusal)
+  })
+
+  it('is asked for by name where the tables are older than this code', async () => {
+    await migrate(pool, { schema: 'older' })
+    await pool.query(`delete from older.migrations where version = ${SCHEMA_VERSION}`)
+    const opening = pgInbox(pool, { schema: 'older' }).open(registration(systemRuntime))
+    await expect(opening).rejects.toThrow(/run `await migrate\(pool\)` before starting it/)
   })
 
   it('leaves nothing behind when a migration fails half way', async () => {

@@ -19,7 +19,7 @@ export interface MigrateOptions {
 export interface Migrated {
   /** Names of the migrations applied now, in order; empty when the tables were up to date. */
   readonly applied: readonly string[]
-  /** Version of the tables now. */
+  /** Version of the tables now. Greater than that of this code if a newer release has migrated them compatibly. */
   readonly version: number
 }
 
@@ -29,7 +29,9 @@ export interface Migrated {
  * Any number of processes may call it at once: they take turns on a lock that ends with the transaction (so it
  * works behind PgBouncer too), and the later ones find nothing to do.
  *
- * @throws {@link ConfigurationError} when the tables are newer than this code; nothing was changed.
+ * Tables of a newer release that this code can use are left as they are.
+ *
+ * @throws {@link ConfigurationError} when the tables are too new for this code; nothing was changed.
  */
 export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Promise<Migrated> {
   refuseUnknownNames('migrate', options, { schema: true, leases: true })
@@ -42,17 +44,17 @@ export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Pro
   const quoted = quotedSchema(schema)
   return inTransaction(pool, async (client) => {
     await prepare(client, schema, quoted)
-    const version = await currentVersion(client, quoted)
+    const { version, readableFrom } = await currentVersion(client, quoted)
     const newest = MIGRATIONS.at(-1)?.version ?? 0
-    if (version > newest) {
+    if (readableFrom > newest) {
       throw new ConfigurationError(
-        `The tables in schema ${quoted} have version ${version}, this code knows ${newest}: update @onceward/postgres.`,
+        `The tables in schema ${quoted} have version ${version}, this code knows ${newest}: update @onceward/postgres. The tables can be used from the code of version ${readableFrom} on.`,
       )
     }
     const missing = MIGRATIONS.filter((migration) => migration.version > version)
     for (const migration of missing) await apply(client, quoted, migration)
     await keepLeases(client, quoted, options.leases)
-    return { applied: missing.map(({ name }) => name), version: newest }
+    return { applied: missing.map(({ name }) => name), version: Math.max(version, newest) }
   })
 }
 
@@ -72,6 +74,7 @@ async function prepare(client: PoolClientLike, schema: string, quoted: string): 
   await client.query(`create table ${quoted}.migrations (
     version integer primary key,
     name text not null,
+    readable_from integer, -- the oldest version whose code can use the tables; null: this one
     applied_at timestamptz not null default now()
   )`)
 }
@@ -86,11 +89,16 @@ async function refuseEncoding(client: PoolClientLike): Promise<void> {
   )
 }
 
-async function currentVersion(client: PoolClientLike, quoted: string): Promise<number> {
+async function currentVersion(
+  client: PoolClientLike,
+  quoted: string,
+): Promise<{ readonly version: number; readonly readableFrom: number }> {
   const { rows } = await client.query(
-    `select coalesce(max(version), 0)::text as version from ${quoted}.migrations`,
+    `select coalesce(max(version), 0)::text as version,
+       coalesce(max(coalesce(readable_from, version)), 0)::text as readable_from
+     from ${quoted}.migrations`,
   )
-  return Number(rows[0]?.['version'])
+  return { version: Number(rows[0]?.['version']), readableFrom: Number(rows[0]?.['readable_from']) }
 }
 
 /** Rewrites the table, so it runs only if the setting changes. */
@@ -111,8 +119,8 @@ async function keepLeases(
 
 async function apply(client: PoolClientLike, quoted: string, migration: Migration): Promise<void> {
   await client.query(migration.sql.replaceAll(':"schema"', () => quoted))
-  await client.query(`insert into ${quoted}.migrations (version, name) values ($1, $2)`, [
-    migration.version,
-    migration.name,
-  ])
+  await client.query(
+    `insert into ${quoted}.migrations (version, name, readable_from) values ($1, $2, $3)`,
+    [migration.version, migration.name, migration.readableFrom ?? null],
+  )
 }

@@ -11,7 +11,9 @@ const MISSING = new Set(['3F000', '42P01', '42703'])
 /**
  * Checks the version of the tables, because new code on old tables would fail at every insert.
  *
- * @param read - Runs the statement that selects `version` (trap T34).
+ * Newer tables are accepted if their migrations say that this code can use them.
+ *
+ * @param read - Runs the statement that selects `version` and `readable_from` (trap T34).
  * @throws {@link ConfigurationError} that says what to do.
  */
 export async function checkSchema(
@@ -26,10 +28,11 @@ export async function checkSchema(
     )
   })
   const version = Number(answer.rows[0]?.['version'] ?? 0)
-  if (version === SCHEMA_VERSION) return answer
+  const readableFrom = Number(answer.rows[0]?.['readable_from'] ?? version)
+  if (version >= SCHEMA_VERSION && readableFrom <= SCHEMA_VERSION) return answer
   throw new ConfigurationError(
     version < SCHEMA_VERSION
       ? `The tables in schema ${schema} have version ${version}, this code needs ${SCHEMA_VERSION}: run \`await migrate(pool)\` before starting it.`
-      : `The tables in schema ${schema} have version ${version}, this code knows ${SCHEMA_VERSION}: update @onceward/postgres.`,
+      : `The tables in schema ${schema} have version ${version}, this code knows ${SCHEMA_VERSION}: update @onceward/postgres. The tables can be used from the code of version ${readableFrom} on.`,
   )
 }

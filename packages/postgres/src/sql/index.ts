@@ -6,6 +6,11 @@ export interface Migration {
   readonly version: number
   /** Stored in the table `migrations` with the version. */
   readonly name: string
+  /**
+   * The oldest version of the tables whose code runs on these tables too, so that its pods may restart during a
+   * deployment. Without it: only this version's own code.
+   */
+  readonly readableFrom?: number | undefined
   /** `:"schema"` stands for the quoted name of the schema. */
   readonly sql: string
 }

@@ -32,7 +32,8 @@ export function registrationStatements(schema: string): RegistrationStatements {
   const returning = 'returning c.id, c.dedup_window_ms, c.fingerprint_rule'
   return {
     readSettings: `
-select (select max(version)::text from ${schema}.migrations) as version, encode(secret, 'hex') as secret
+select (select max(version)::text from ${schema}.migrations) as version,
+  (select max(coalesce(readable_from, version))::text from ${schema}.migrations) as readable_from, encode(secret, 'hex') as secret
 from ${schema}.settings`,
     // The timeline of the position where it writes now: pg_control_checkpoint() keeps the old one for minutes after a
     // promotion. The start time is part of it, because a crash may lose answered commits (synchronous_commit = off). The
