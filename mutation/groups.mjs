@@ -18,7 +18,7 @@ export const GROUPS = {
       'model/attempt-rules model/state-machine guard/running-guard guard/process guard/receive',
       'guard/with-inbox guard/unguarded guard/without-inbox guard/parked guard/copies',
       'guard/processing guard/take-off guard/take-slot transaction/batch transaction/batch-state',
-      'transaction/bisect transaction/transaction transaction/stored-state transaction/verdict',
+      'transaction/bisect transaction/transaction transaction/transaction-end transaction/stored-state transaction/verdict',
       'transaction/after-failure transaction/bisect-queue transaction/release-later settlement/outcome settlement/retry-rule transaction/pending-event',
       'settlement/publish-dead-letter settlement/place-calls lease/renew lease/claim lease/complete concurrency/backoff',
       'concurrency/in-flight concurrency/alone-lock concurrency/breaker identity/identify',

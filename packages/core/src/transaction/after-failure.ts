@@ -4,7 +4,7 @@ import { type Batch, conclude, concludeAll, deferAll } from './batch-state.ts'
 import { abandon, type BisectQueue, readAgain, requeue, toSingles } from './bisect-queue.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
-import type { TransactionEnd, TransactionFailure } from './transaction.ts'
+import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
 import { giveBack, recordFailure } from './verdict.ts'
 
 /** Retries of one event after serialization failures. The next serialization failure counts as a failed attempt. */

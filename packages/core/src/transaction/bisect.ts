@@ -4,7 +4,8 @@ import { type Batch, conclude, concludeDuplicates, concludeHeld, failBatch } fro
 import { abandon, type BisectQueue, readAgain, SINGLE_WAIT_MS, toSingles } from './bisect-queue.ts'
 import type { Engine } from './engine.ts'
 import { overtaking, type PendingEvent } from './pending-event.ts'
-import { hasStoreFailed, runTransaction, type TransactionEnd } from './transaction.ts'
+import { runTransaction } from './transaction.ts'
+import { hasStoreFailed, type TransactionEnd } from './transaction-end.ts'
 import { giveBack, giveBackUnstarted } from './verdict.ts'
 
 /**

@@ -22,7 +22,7 @@ it('a cancel that PostgreSQL refuses returns its connection to the pool', async 
   )
   for (let round = 0; round < 4; round++) {
     // The server answers this with an error, as to a role that may not cancel.
-    held.opened(Number.NaN)
+    held.opened({ pid: Number.NaN })
     await held.cancel()
   }
   await until(() => pool.totalCount - pool.idleCount === 1)
