@@ -125,7 +125,7 @@ describe.each(clients)('a slot that moves under load, on a cluster with %s', (_n
       before.map((_, index) => (index < 10 ? 'duplicate' : 'in-progress')),
     )
     expect(await leases.renew(before.slice(10), 30_000)).toEqual(before.slice(10).map(() => 'held'))
-    await primaries.map((primary) => primary.flushall())
+    await Promise.all(primaries.map((primary) => primary.flushall()))
   })
 })
 

@@ -60,7 +60,7 @@ export async function processEvents(
   } catch (error) {
     // Only a defect of onceward gets here. Each event without an outcome is deferred.
     const outcome = storeFailure(processing, error)
-    for (const member of flight.unconcluded()) onOutcome(member, outcome, undefined)
+    for (const member of flight.unconcluded()) void onOutcome(member, outcome, undefined)
   } finally {
     flight.endRest()
   }
@@ -94,9 +94,11 @@ function run(
   { claims, members, onOutcome }: ClaimedEvents,
 ): Promise<unknown> {
   const { call, options, signals, stores } = processing
-  return stores.engine === undefined
-    ? runWithoutInbox({ options, call, stores, signals, onOutcome }, members, claims ?? [])
-    : runWithInbox({ ...stores, signals, onOutcome }, members, claims)
+  if (stores.engine === undefined) {
+    return runWithoutInbox({ options, call, stores, signals, onOutcome }, members, claims ?? [])
+  }
+  const onCommitted = (...ended: Parameters<OnOutcome>): void => void onOutcome(...ended)
+  return runWithInbox({ ...stores, signals, onOutcome: onCommitted }, members, claims)
 }
 
 function complete(

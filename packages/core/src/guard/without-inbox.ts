@@ -75,7 +75,7 @@ async function runLane(run: WithoutInbox, lane: readonly Entry[]): Promise<void>
       return run.onOutcome({ ...held, isUndecided }, outcome, handlerMs)
     }
     if (stoppedBy === undefined) await runClaimed(run, { member, claimed, conclude })
-    else conclude({ outcome: laneFollowerOutcome(stoppedBy), handlerMs: undefined })
+    else void conclude({ outcome: laneFollowerOutcome(stoppedBy), handlerMs: undefined })
   }
 }
 

@@ -112,7 +112,7 @@ async function runOneByOne(
     for (const [index, pending] of running.claimed.entries()) {
       const { lease, refusal } = pending.member
       const end = await limits.run(lease?.lost, (signal, deadlineAt) => {
-        if (refusal !== undefined) throw refusal
+        if (refusal !== undefined) throw refusal as Error
         return andThen(eventFor(running.engine, pending), (event) => {
           // The deadline may have passed while the payload was decoded again.
           signal.throwIfAborted()
@@ -140,7 +140,8 @@ async function runTogether(
   const { claimed } = running
   const leaseLost = AbortSignal.any(claimed.flatMap(({ member }) => member.lease?.lost ?? []))
   const end = await runHandler({ ...boundsOf(running), leaseLost }, (signal, deadlineAt) => {
-    for (const { member } of claimed) if (member.refusal !== undefined) throw member.refusal
+    for (const { member } of claimed)
+      if (member.refusal !== undefined) throw member.refusal as Error
     const making = claimed.map((pending) => eventFor(running.engine, pending))
     const events = making.some(isPromise) ? Promise.all(making) : (making as Events)
     return andThen(events, (all) => {
