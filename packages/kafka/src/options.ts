@@ -44,8 +44,8 @@ export interface ConsumeKafkaOptions extends ConsumeOptions, KafkaOptions {
   /** @defaultValue the guard's `consumer`: two guards in one group would each see a part of the records */
   readonly groupId?: string | undefined
   /**
-   * Where a group without an offset starts, and where it continues after its offset was deleted from the log. `false`
-   * skips the records that are there then.
+   * Where a group without any offset starts. `false` skips the records that are there at its first start, and no
+   * others: partitions and topics that appear later are read from their beginning.
    *
    * @defaultValue true
    */
