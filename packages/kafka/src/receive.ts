@@ -14,6 +14,7 @@ import type { KafkaClient } from './client.ts'
 import { leaveGroup, withCluster } from './clients/kafkajs.ts'
 import type { PartitionBatches } from './clients/partition-batches.ts'
 import { Subscription } from './clients/subscription.ts'
+import { Unreadable } from './clients/unreadable.ts'
 import { silenceOf, Watchdog } from './clients/watchdog.ts'
 import { BACKOFF, type BrokerErrorKind, classifyError } from './errors.ts'
 import type { ConsumerSettings } from './options.ts'
@@ -59,6 +60,7 @@ export class Receiver {
   #consumer: Consumer | undefined
   readonly #subscription: Subscription
   readonly #watchdog: Watchdog
+  readonly #unreadable: Unreadable
   /** Ends the current consumer with a reason. */
   #giveUp: ((reason: unknown) => void) | undefined
   /** The member id of the last consumer that joined the group. */
@@ -79,6 +81,7 @@ export class Receiver {
       onRetry: () => this.#endPause(),
     })
     this.#watchdog = new Watchdog(port.runtime, silenceOf(settings.consumer))
+    this.#unreadable = new Unreadable({ port, settings, fields: this.#fields })
     this.#subscription = new Subscription({
       ...{ port, settings, batches: options.batches, fields: this.#fields },
       isAnswered: () => this.#watchdog.silentMs < LIVELY_MS && !options.batches.isHeld,
@@ -87,7 +90,8 @@ export class Receiver {
   }
 
   get notice(): string | undefined {
-    return this.#subscription.notice
+    const notices = [this.#subscription.notice, this.#unreadable.notice]
+    return notices.filter((notice) => notice !== undefined).join('; ') || undefined
   }
 
   /** `paused` while the store is down, whatever the broker does. */
@@ -128,6 +132,7 @@ export class Receiver {
   async #live(): Promise<void> {
     while (!this.#recovery.isStopped) {
       const error = await this.#liveOnce()
+      this.#unreadable.ended(error, this.#options.batches.open)
       this.#options.batches.left()
       await this.#letGo()
       if (this.#recovery.isStopped) break
@@ -159,7 +164,7 @@ export class Receiver {
       const { config, cluster } = withCluster(settings.consumer, port.settings.consumer)
       const consumer = kafka.consumer(config)
       this.#consumer = consumer
-      const givenUp = this.#listen(consumer)
+      const givenUp = this.#listen(consumer, cluster)
       const eachBatch = this.#options.batches.attach(consumer)
       await consumer.connect()
       // Disconnected while it was connecting, which kafkajs cannot abort: its socket would keep the process alive.
@@ -182,7 +187,7 @@ export class Receiver {
   }
 
   /** Resolves when the consumer must be replaced or stopped. */
-  #listen(consumer: Consumer): Promise<unknown> {
+  #listen(consumer: Consumer, cluster: () => Cluster | undefined): Promise<unknown> {
     const { batches, onJoined } = this.#options
     const { CRASH, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING } = consumer.events
     const { promise, resolve } = Promise.withResolvers<unknown>()
@@ -199,6 +204,7 @@ export class Receiver {
       this.#memberId = payload.memberId
       onJoined(Object.keys(payload.memberAssignment))
       batches.joined(payload)
+      this.#unreadable.joined(consumer, cluster(), payload.memberAssignment)
       this.#watchdog.heard()
       this.#recovered()
     })
@@ -228,6 +234,7 @@ export class Receiver {
     this.#consumer = undefined
     this.#subscription.end()
     this.#watchdog.end()
+    this.#unreadable.end()
     if (consumer === undefined) return
     await endsWithin(this.#options.port.runtime, consumer.disconnect(), GOODBYE_MS)
   }

@@ -1,9 +1,11 @@
+import { ConfigurationError } from '@onceward/core'
 import { type Guard, portOf } from '@onceward/core/adapter'
 import type { ConsumerRunConfig } from 'kafkajs'
 import type { KafkaConsumer } from './client.ts'
 import { PartitionBatches } from './clients/partition-batches.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
+import { codecAdvice, missingCodecIn } from './errors.ts'
 import { checkWrapNames, resolveSettings, type WrapKafkaOptions } from './options.ts'
 
 /**
@@ -49,7 +51,14 @@ export function wrapKafka(
   consumer.on(REBALANCING, () => batches.rebalancing())
   consumer.on(FETCH, () => batches.answered())
   consumer.on(HEARTBEAT, () => batches.answered())
-  consumer.on(CRASH, () => batches.left())
+  consumer.on(CRASH, ({ payload: { error } }) => {
+    batches.left()
+    if (missingCodecIn(error) === undefined) return
+    const err = new ConfigurationError(`A record cannot be read: ${codecAdvice(error)}`, {
+      cause: error,
+    })
+    port.logger.error({ err }, 'the consumer ends, because kafkajs cannot decompress a record')
+  })
   consumer.on(STOP, () => {
     dispatcher.close()
     publishers.close()

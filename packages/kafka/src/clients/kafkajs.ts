@@ -176,10 +176,14 @@ export class FetchedBatch implements Partition {
     return error !== undefined
   }
 
+  /** The offset behind the last record in hand. */
+  get end(): string {
+    return after(this.#payload.batch.lastOffset())
+  }
+
   /** The offset to commit: that of the first record that is not settled. */
   get #next(): string {
-    const { lowest } = this.progress
-    return lowest?.record.message.offset ?? after(this.#payload.batch.lastOffset())
+    return this.progress.lowest?.record.message.offset ?? this.end
   }
 
   #itemsOf({ batch: { topic, partition, messages } }: EachBatchPayload): readonly InHand[] {

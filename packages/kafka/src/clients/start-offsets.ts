@@ -1,5 +1,6 @@
 import type { Cluster } from 'kafkajs'
 import { rebalanceIn } from '../errors.ts'
+import type { Partition } from '../offsets.ts'
 
 interface Offsets {
   readonly topic: string
@@ -10,7 +11,10 @@ interface Offsets {
 interface Coordinator {
   offsetFetch(request: {
     readonly groupId: string
-    readonly topics: readonly Offsets[]
+    readonly topics: readonly {
+      readonly topic: string
+      readonly partitions: readonly { readonly partition: number }[]
+    }[]
   }): Promise<{ readonly responses: readonly Offsets[] }>
   offsetCommit(request: {
     readonly groupId: string
@@ -21,6 +25,21 @@ interface Coordinator {
 }
 interface Metadata {
   findTopicPartitionMetadata(topic: string): readonly { readonly partitionId: number }[]
+}
+
+/** The offset that the group reads next. */
+export async function nextOffset(
+  cluster: Cluster,
+  groupId: string,
+  { topic, partition }: Partition,
+): Promise<string> {
+  const coordinator: unknown = await cluster.findGroupCoordinator({ groupId })
+  const asked = { topic, partitions: [{ partition }] }
+  const { responses } = await (coordinator as Coordinator).offsetFetch({ groupId, topics: [asked] })
+  const [committed] = responses.flatMap(({ partitions }) => partitions)
+  if (committed !== undefined && BigInt(committed.offset) >= 0n) return committed.offset
+  const [low] = await cluster.fetchTopicsOffset([{ ...asked, fromBeginning: true }])
+  return low?.partitions[0]?.offset ?? '0'
 }
 
 /**
