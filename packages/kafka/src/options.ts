@@ -27,8 +27,9 @@ export interface KafkaOptions {
     | { readonly producer: Pick<Producer, 'send'>; readonly topic: string }
     | undefined
   /**
-   * Partitions whose records may be in hand at once, 1–1 000. How many handlers run at once is the guard's
-   * `concurrency`, over all of them.
+   * Partitions with slow handlers that kafkajs does not wait for, 1–1 000. At this number it fetches nothing until one
+   * of them has progressed. Partitions that only wait for a deferred record do not count. How many handlers run at once
+   * is the guard's `concurrency`, over all partitions.
    *
    * @defaultValue `DEFAULTS.partitionsConsumedConcurrently`
    */

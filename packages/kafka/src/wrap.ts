@@ -16,7 +16,7 @@ import { checkWrapNames, resolveSettings, type WrapKafkaOptions } from './option
  * ```
  *
  * The same engine as `consumeKafka`: offsets are committed up to the first record that is not settled, slow and
- * deferred records pause their partition and no other, a rebalance is answered in time. Call it once per consumer,
+ * deferred records hold back their key and nothing else, a rebalance is answered in time. Call it once per consumer,
  * before `run`, and change nothing of what it answers: with `autoCommit` or `eachBatchAutoResolve`, offsets would pass
  * records that are not done.
  *
