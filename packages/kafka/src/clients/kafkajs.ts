@@ -111,6 +111,11 @@ export class FetchedBatch implements Partition {
     }
   }
 
+  /** Records that are not settled; of a lost partition only those that run. */
+  get inFlight(): number {
+    return this.isLost ? this.progress.running : this.progress.unsettled
+  }
+
   /** None of its records runs, and none will. */
   get isOver(): boolean {
     const { isComplete, running } = this.progress

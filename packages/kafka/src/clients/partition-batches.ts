@@ -69,11 +69,7 @@ export class PartitionBatches {
 
   /** Records that were fetched and are not settled. */
   get inFlight(): number {
-    const batches = [...this.#open.all, ...this.#ending]
-    return batches.reduce(
-      (sum, { isLost, progress }) => sum + (isLost ? progress.running : progress.unsettled),
-      0,
-    )
+    return this.#all.reduce((sum, { inFlight }) => sum + inFlight, 0)
   }
 
   /**
@@ -159,7 +155,11 @@ export class PartitionBatches {
 
   /** Aborts running handlers. */
   abort(): void {
-    for (const batch of [...this.#open.all, ...this.#ending]) batch.abort.abort()
+    for (const batch of this.#all) batch.abort.abort()
+  }
+
+  get #all(): readonly FetchedBatch[] {
+    return [...this.#open.all, ...this.#ending]
   }
 
   get #nowMs(): number {
@@ -167,10 +167,9 @@ export class PartitionBatches {
   }
 
   async #eachBatch(payload: EachBatchPayload): Promise<void> {
-    const { batch: fetched } = payload
     // kafkajs still calls back with batches from before a rebalance; their partition may be lost (K7).
     await refuseIfRebalancing(payload)
-    if (this.#isStopping || !this.#assignment.has(fetched)) return
+    if (this.#isStopping || !this.#assignment.has(payload.batch)) return
     const batch = this.#continued(payload) ?? this.#take(payload)
     if (batch.position()) this.#options.onRunnable()
     else this.#lose(batch)
@@ -227,8 +226,7 @@ export class PartitionBatches {
     }
     if (!this.#isAsking) await this.#ask(batch, nowMs)
     // Only if the callback will reject with that error, because only the following join ends the hold.
-    const isRejoining = batch.rebalance !== undefined && batch.attached && !batch.isLost
-    if (isRejoining) this.#isHeld = true
+    if (batch.rebalance !== undefined && batch.attached && !batch.isLost) this.#isHeld = true
     if (batch.attached && !this.#shouldStay(batch, nowMs)) batch.release()
     this.#endPauses()
   }
@@ -237,8 +235,7 @@ export class PartitionBatches {
     this.#isAsking = true
     const isDue = nowMs - batch.lastCommitAtMs >= COMMIT_MS
     if (batch.attached && (await batch.heartbeat(nowMs)) === 'failed') this.#commits.keepQuiet()
-    else if (isDue && batch.isOver && !batch.attached) await this.#finish(batch)
-    else if (isDue) await this.commit(batch)
+    else if (isDue) await this.#finish(batch)
     this.#isAsking = false
   }
 
@@ -298,6 +295,6 @@ export class PartitionBatches {
   }
 
   #settleIdle(): void {
-    if (this.#isStopping && this.#open.all.length + this.#ending.size === 0) this.#idle.resolve()
+    if (this.#isStopping && this.#all.length === 0) this.#idle.resolve()
   }
 }
