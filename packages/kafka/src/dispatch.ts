@@ -19,7 +19,7 @@ export interface DispatcherOptions {
   readonly settings: Settings
   readonly batches: Pick<
     PartitionBatches,
-    'open' | 'isHeld' | 'isSuspect' | 'commit' | 'over' | 'inFlight' | 'clear' | 'ended'
+    'open' | 'isHeld' | 'isSuspect' | 'commit' | 'met' | 'inFlight' | 'clear' | 'ended'
   >
   /** The settlement is stored. */
   readonly onKnown: (settlement: Settlement) => void
@@ -164,7 +164,7 @@ export class Dispatcher {
     batch.lastKnownAtMs = nowMs
     if (answer.kind === 'settled') batch.progress.settle(item)
     else batch.progress.postpone(item, dueOf(answer, nowMs))
-    if (batch.isOver) this.#options.batches.over(batch)
+    this.#options.batches.met(batch)
     this.#pumpSoon()
   }
 

@@ -20,34 +20,29 @@ test.each([
   expect([...problems, ...warnings].every((text) => text.includes('dedupWindowMs'))).toBe(true)
 })
 
-function warningsOf(
-  consumer: Partial<ConsumerConfig>,
-  more: object = {},
-  settings = guard,
-): readonly string[] {
-  const resolved = resolveConsumerSettings({ topics: ['orders'], consumer, ...more }, settings)
+function warningsOf(consumer: Partial<ConsumerConfig>, settings = guard): readonly string[] {
+  const resolved = resolveConsumerSettings({ topics: ['orders'], consumer }, settings)
   return timeFindings(resolved, settings).warnings
 }
 
 test('the defaults give no warning, with and without leases', () => {
   expect(warningsOf({})).toEqual([])
-  expect(warningsOf({}, {}, { ...guard, hasLeases: true })).toEqual([])
+  expect(warningsOf({}, { ...guard, hasLeases: true })).toEqual([])
 })
 
-test.each<[string, Partial<ConsumerConfig>, object]>([
-  ['heartbeatInterval', { heartbeatInterval: 4_000 }, {}],
-  ['maxWaitTimeInMs', { maxWaitTimeInMs: 4_000 }, {}],
-  ['retries', { retry: { retries: 2 } }, {}],
-  ['allowAutoTopicCreation', { allowAutoTopicCreation: true }, {}],
-  ['fromBeginning', {}, { fromBeginning: false }],
-])('%s gives a warning with its fix', (name, consumer, more) => {
-  const warnings = warningsOf(consumer, more)
+test.each<[string, Partial<ConsumerConfig>]>([
+  ['heartbeatInterval', { heartbeatInterval: 4_000 }],
+  ['maxWaitTimeInMs', { maxWaitTimeInMs: 4_000 }],
+  ['retries', { retry: { retries: 2 } }],
+  ['allowAutoTopicCreation', { allowAutoTopicCreation: true }],
+])('%s gives a warning with its fix', (name, consumer) => {
+  const warnings = warningsOf(consumer)
   expect(warnings).toHaveLength(1)
   expect(warnings[0]).toMatch(new RegExp(`${name}.*(Set it|Leave it)`))
 })
 
 test('a lease longer than the session gives a warning if leases are used', () => {
   const leased = { ...guard, hasLeases: true }
-  expect(warningsOf({ sessionTimeout: 6_000 }, {}, leased)[0]).toContain('leaseMs')
+  expect(warningsOf({ sessionTimeout: 6_000 }, leased)[0]).toContain('leaseMs')
   expect(warningsOf({ sessionTimeout: 6_000 })).toEqual([])
 })

@@ -178,7 +178,7 @@ export function topicFindings(
 
 /** Checks the settings alone (brokers.md §5.5, §12). */
 export function timeFindings(
-  { consumer, fromBeginning }: ConsumerSettings,
+  { consumer }: ConsumerSettings,
   { hasLeases, leaseMs }: GuardSettings,
 ): Findings {
   const { sessionTimeout, heartbeatInterval, maxWaitTimeInMs } = consumer
@@ -210,11 +210,6 @@ export function timeFindings(
         consumer.allowAutoTopicCreation === true,
         '`consumer.allowAutoTopicCreation` is true: a topic that is deleted comes back empty because it is consumed. ' +
           'Leave it out.',
-      ),
-      ...when(
-        !fromBeginning,
-        '`fromBeginning` is false: when the offset of the group falls out of the log, what is left there is skipped ' +
-          'unread. Leave it out unless that is meant.',
       ),
     ],
   }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { classifyError, rebalanceIn } from './errors.ts'
+import { classifyError, missingCodecIn, rebalanceIn } from './errors.ts'
 import { protocolError } from './fixtures/fetch.ts'
 
 test.each([
@@ -13,6 +13,24 @@ test.each([
   ['SOMETHING_NEW', 'other'],
 ])('the error %s is classified as %s', (type, kind) => {
   expect(classifyError(protocolError(type))).toEqual({ kind, text: `${type}: ${type}` })
+})
+
+test.each([
+  ['Snappy', 'kafkajs-snappy'],
+  ['LZ4', 'kafkajs-lz4'],
+  ['ZSTD', '@kafkajs/zstd'],
+])('a record of %s without a codec is an error that says what to install', (codec, name) => {
+  const raw = Object.assign(new Error(`${codec} compression not implemented`), {
+    name: 'KafkaJSNotImplemented',
+  })
+  for (const error of [raw, new Error('wrapped', { cause: raw })]) {
+    const { kind, text } = classifyError(error)
+    expect([kind, missingCodecIn(error)]).toEqual(['codec', codec])
+    expect(text).toContain(name)
+    expect(text).toContain(`CompressionCodecs[CompressionTypes.${codec}]`)
+  }
+  const other = Object.assign(new Error('no'), { name: 'KafkaJSNotImplemented' })
+  expect([classifyError(other).kind, missingCodecIn(other)]).toEqual(['configuration', undefined])
 })
 
 test('an error is classified by its cause if its wrapper says nothing', () => {

@@ -10,6 +10,8 @@ export type BrokerErrorKind =
   | 'credentials'
   /** The broker will never accept this consumer as it is configured. */
   | 'configuration'
+  /** A record is compressed in a way that kafkajs cannot read as it is set up. */
+  | 'codec'
   | 'network'
   | 'other'
 
@@ -23,6 +25,7 @@ export const BACKOFF: Readonly<Record<BrokerErrorKind, BackoffRange>> = {
   denied: { baseMs: 1_000, maxMs: 30_000 },
   credentials: { baseMs: 1_000, maxMs: 30_000 },
   configuration: { baseMs: 1_000, maxMs: 30_000 },
+  codec: { baseMs: 100, maxMs: 1_000 },
   network: { baseMs: 100, maxMs: 1_000 },
   other: { baseMs: 500, maxMs: 10_000 },
 }
@@ -87,6 +90,7 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
 
 /** Classifies every value that kafkajs may throw. */
 export function classifyError(error: unknown): BrokerError {
+  if (missingCodecIn(error) !== undefined) return { kind: 'codec', text: codecAdvice(error) }
   const chain = chainOf(error)
   const kinds = chain.flatMap(namesOf).map((name) => KIND_OF_NAME.get(name))
   const [first] = chain
@@ -105,6 +109,29 @@ export function rebalanceIn(error: unknown): Error | undefined {
   return chainOf(error).find(
     (each) => each instanceof Error && KIND_OF_NAME.get(typeOf(each) ?? '') === 'rebalance',
   ) as Error | undefined
+}
+
+/** The packages that the documentation of kafkajs names. */
+const PACKAGE_OF: ReadonlyMap<string, string> = new Map([
+  ['Snappy', 'kafkajs-snappy'],
+  ['LZ4', 'kafkajs-lz4'],
+  ['ZSTD', '@kafkajs/zstd'],
+])
+
+/** The compression of a record that kafkajs has no codec for: its name in `CompressionTypes`. */
+export function missingCodecIn(error: unknown): string | undefined {
+  const messages = chainOf(error).map((each) => Reflect.get(each, 'message'))
+  const found = messages.map((text) => /^(\w+) compression not implemented$/.exec(String(text)))
+  return found.find((match) => match !== null)?.[1]
+}
+
+/** What to do about {@link missingCodecIn}. */
+export function codecAdvice(error: unknown): string {
+  const codec = missingCodecIn(error) ?? ''
+  return (
+    `its records are compressed with ${codec}, for which kafkajs has no codec. Install one, for example ` +
+    `${PACKAGE_OF.get(codec) ?? 'a package for it'}, and register it: CompressionCodecs[CompressionTypes.${codec}] = ….`
+  )
 }
 
 /** The error and its causes, outermost first. */

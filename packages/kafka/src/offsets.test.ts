@@ -3,16 +3,18 @@ import { toDelivery } from './delivery.ts'
 import { message } from './fixtures/fetch.ts'
 import { Assignment, type InHand, nameOf, type Partition, Pauses, Progress } from './offsets.ts'
 
-function progressOf(keys: readonly (string | null)[], sharedLane?: string): Progress {
-  const items = keys.map((key, index): InHand => {
-    const record = { topic: 'orders', partition: 0, message: message(40 + index, key) }
+const itemsOf = (keys: readonly (string | null)[], first = 40): readonly InHand[] =>
+  keys.map((key, index): InHand => {
+    const record = { topic: 'orders', partition: 0, message: message(first + index, key) }
     const delivery = toDelivery(record, undefined)
-    return { record, index, delivery, state: 'waiting', dueMs: 0 }
+    return { record, delivery, state: 'waiting', dueMs: 0 }
   })
-  return new Progress(items, (item) => sharedLane ?? item.delivery.orderingKey)
-}
 
-const indexes = (items: readonly InHand[]): readonly number[] => items.map(({ index }) => index)
+const progressOf = (keys: readonly (string | null)[], sharedLane?: string): Progress =>
+  new Progress(itemsOf(keys), (item) => sharedLane ?? item.delivery.orderingKey)
+
+const indexOf = ({ record }: InHand): number => Number(record.message.offset) - 40
+const indexes = (items: readonly InHand[]): readonly number[] => items.map(indexOf)
 const lowOf = ({ lowest }: Progress): string | undefined => lowest?.record.message.offset
 
 // Red when the watermark is the highest settled offset: the record that still runs would be passed.
@@ -113,12 +115,12 @@ test('the watermark is at the first unsettled record, whatever the order in whic
       if (item === undefined) continue
       if (random() < 0.3) progress.postpone(item, nowMs + random() * 5)
       else {
-        order.push(item.index)
+        order.push(indexOf(item))
         progress.settle(item)
       }
       const settled = new Set(order)
       const expected = keys.findIndex((_, index) => !settled.has(index))
-      expect(progress.low).toBe(expected === -1 ? keys.length : expected)
+      expect(lowOf(progress)).toBe(expected === -1 ? undefined : String(40 + expected))
     }
     expect([progress.running, progress.busy, progress.unsettled]).toEqual([0, 0, 0])
     expect(order.toSorted((a, b) => a - b)).toEqual(keys.map((_, index) => index))

@@ -14,7 +14,6 @@ export const nameOf = ({ topic, partition }: Partition): string => `${topic}/${p
 /** A record in hand. When it runs again it is another delivery, marked as redelivered. */
 export interface InHand extends Delivered {
   readonly record: KafkaRecord
-  readonly index: number
   delivery: Delivery
   state: 'waiting' | 'running' | 'settled'
   /** When it may run, on the monotonic clock; infinite if it will not be started here any more. */
@@ -23,9 +22,11 @@ export interface InHand extends Delivered {
 
 /**
  * Settled records above an unsettled one are delivered again after a crash or a rebalance, as duplicates. At this
- * number the partition waits.
+ * number of records from the first unsettled one on, nothing more of the partition is fetched or started.
  */
 const MOST_AHEAD = 1_000
+/** The same bound in bytes of keys, values and headers. The last fetch may exceed it. */
+const MOST_BYTES_AHEAD = 4 * 1_024 * 1_024
 
 /**
  * The progress of the records of one fetched batch.
@@ -39,21 +40,40 @@ const MOST_AHEAD = 1_000
  * Records of one lane run in order, one at a time. A waiting record blocks only its own lane.
  */
 export class Progress {
-  readonly items: readonly InHand[]
+  #items: readonly InHand[]
   readonly #laneOf: (item: InHand) => string | undefined
   /** Records that run, by lane. */
   readonly #busy = new Map<string, number>()
   #low = 0
+  #bytes = 0
   #running = 0
-  #unsettled: number
+  #unsettled = 0
   #freeLanesRunning = 0
   /** Records that wait for a time. */
   readonly #postponed = new Set<InHand>()
 
   constructor(items: readonly InHand[], laneOf: (item: InHand) => string | undefined) {
-    this.items = items
+    this.#items = []
     this.#laneOf = laneOf
-    this.#unsettled = items.length
+    this.append(items)
+  }
+
+  /** Adds the records of the next fetch, and lets go of those that the low watermark has passed. */
+  append(items: readonly InHand[]): void {
+    this.#items = [...this.#items.slice(this.#low), ...items]
+    this.#low = 0
+    this.#unsettled += items.length
+    for (const { record } of items) this.#bytes += bytesOf(record)
+  }
+
+  /** Whether more records may be fetched while these are in hand. */
+  get hasRoom(): boolean {
+    return this.#items.length - this.#low < MOST_AHEAD && this.#bytes < MOST_BYTES_AHEAD
+  }
+
+  /** Bytes of the records from the low watermark on. */
+  get bytes(): number {
+    return this.#bytes
   }
 
   get running(): number {
@@ -73,30 +93,35 @@ export class Progress {
     return this.#unsettled === 0
   }
 
-  /** How many of the first records are settled without a gap. */
-  get low(): number {
-    return this.#low
-  }
-
   /** The first that is not settled. */
   get lowest(): InHand | undefined {
-    return this.items[this.#low]
+    return this.#items[this.#low]
   }
 
   /** Takes at most `most` records that may run now; from here on they count as running. */
   take(nowMs: number, most: number): readonly InHand[] {
+    const taken = this.#runnable(nowMs, most)
+    for (const item of taken) this.#start(item)
+    return taken
+  }
+
+  /** Whether its records only wait for a time: none runs, and none may. */
+  isDeferred(nowMs: number): boolean {
+    return this.#unsettled > 0 && this.#running === 0 && this.#runnable(nowMs, 1).length === 0
+  }
+
+  #runnable(nowMs: number, most: number): readonly InHand[] {
     const taken: InHand[] = []
     const blocked = new Set<string>()
-    const end = Math.min(this.items.length, this.#low + MOST_AHEAD)
+    const end = Math.min(this.#items.length, this.#low + MOST_AHEAD)
     for (let at = this.#low; at < end && taken.length < most; at += 1) {
-      const item = this.items[at] as InHand
+      const item = this.#items[at] as InHand
       if (item.state !== 'waiting') continue
       const lane = this.#laneOf(item)
       const isFree = lane === undefined || !(this.#busy.has(lane) || blocked.has(lane))
       if (isFree && item.dueMs <= nowMs) taken.push(item)
       else if (lane !== undefined) blocked.add(lane)
     }
-    for (const item of taken) this.#start(item)
     return taken
   }
 
@@ -104,7 +129,10 @@ export class Progress {
     this.#stop(item)
     item.state = 'settled'
     this.#unsettled -= 1
-    while (this.items[this.#low]?.state === 'settled') this.#low += 1
+    for (let { lowest } = this; lowest?.state === 'settled'; { lowest } = this) {
+      this.#bytes -= bytesOf(lowest.record)
+      this.#low += 1
+    }
   }
 
   /** Schedules another run of a record at that time; until then its lane waits. */
@@ -145,6 +173,11 @@ export class Progress {
   }
 }
 
+function bytesOf({ message: { key, value, headers = {} } }: KafkaRecord): number {
+  const texts = [key, value, ...Object.values(headers).flat()]
+  return texts.reduce((sum, text) => sum + (text?.length ?? 0), 0)
+}
+
 /** Which partitions this member has, as its last GROUP_JOIN said. */
 export class Assignment {
   #memberId: string | undefined
@@ -171,6 +204,11 @@ export class Assignment {
     this.#owned = new Set()
   }
 
+  /** How many partitions the member has. */
+  get size(): number {
+    return this.#owned.size
+  }
+
   ownedOf(topic: string): readonly number[] {
     return this.#assigned[topic] ?? []
   }
@@ -187,7 +225,7 @@ export interface Pausing {
 }
 
 /**
- * The partitions that are paused because their records are in hand.
+ * The partitions that are paused because too many of their records are in hand.
  *
  * kafkajs keeps pauses over a rebalance and loses them in a crash, so they are recorded here too: a partition whose
  * pause is never ended stands still for ever.

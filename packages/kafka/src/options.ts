@@ -27,8 +27,9 @@ export interface KafkaOptions {
     | { readonly producer: Pick<Producer, 'send'>; readonly topic: string }
     | undefined
   /**
-   * Partitions whose records may be in hand at once, 1–1 000. How many handlers run at once is the guard's
-   * `concurrency`, over all of them.
+   * Partitions with slow handlers that kafkajs does not wait for, 1–1 000. At this number it fetches nothing until one
+   * of them has progressed. Partitions that only wait for a deferred record do not count. How many handlers run at once
+   * is the guard's `concurrency`, over all partitions.
    *
    * @defaultValue `DEFAULTS.partitionsConsumedConcurrently`
    */
@@ -44,8 +45,8 @@ export interface ConsumeKafkaOptions extends ConsumeOptions, KafkaOptions {
   /** @defaultValue the guard's `consumer`: two guards in one group would each see a part of the records */
   readonly groupId?: string | undefined
   /**
-   * Where a group without an offset starts, and where it continues after its offset was deleted from the log. `false`
-   * skips the records that are there then.
+   * Where a group without any offset starts. `false` skips the records that are there at its first start, and no
+   * others: partitions and topics that appear later are read from their beginning.
    *
    * @defaultValue true
    */

@@ -33,8 +33,9 @@ test('K9: a join that takes a partition away aborts its handlers and moves no of
   expect(kit.hooks[0]?.abort?.aborted).toBe(true)
   kit.handed[0]?.settle(ack)
   await kit.clock.advance(5_000)
-  expect(lost.fetch.calls).toEqual([])
-  expect(kit.told).toEqual(['pause 0', 'pause 1', 'resume 0'])
+  expect(lost.fetch.calls).toEqual(['resolve 41'])
+  // After a join kafkajs is at the committed offset.
+  expect(kept.fetch.calls).toEqual(['resolve 40', 'resolve 40'])
   expect(kit.hooks[1]?.abort?.aborted).toBe(false)
   expect(kit.offsets()).toEqual(['40', '40'])
 })
@@ -49,7 +50,7 @@ test('K9: a join during the callback moves no offset of a partition that it take
   expect(lost).toMatchObject({ ended: true, error: undefined })
   kit.settle(41)
   await kit.clock.advance(2_000)
-  expect([lost.fetch.calls, kit.told]).toEqual([[], []])
+  expect([lost.fetch.calls, kit.told]).toEqual([['resolve 41'], []])
 })
 
 // Red when the TypeError of kafkajs, whose positions lack the topic, leaves the callback: the consumer ends (K5).
@@ -82,7 +83,6 @@ test('a partition that stays continues after the rebalance, with its records in 
   kit.settle(41)
   await kit.clock.advance(0)
   expect(callback.fetch.calls.at(-1)).toBe('commit 42')
-  expect(kit.told).toEqual(['pause 0', 'resume 0'])
 })
 
 test('a member with a new id starts again, because others may have had its partitions', async () => {
@@ -93,7 +93,7 @@ test('a member with a new id starts again, because others may have had its parti
   expect(kit.hooks[0]?.abort?.aborted).toBe(false)
   kit.settle(40)
   await kit.clock.advance(0)
-  expect([callback.fetch.calls, kit.offsets()]).toEqual([[], ['40']])
+  expect([callback.fetch.calls, kit.offsets()]).toEqual([['resolve 41'], ['40']])
 })
 
 test('K14: offsets of handlers that end in time are committed before the member rejoins', async () => {
@@ -143,12 +143,13 @@ test('K23: a partition whose position was reset drops its records in hand and is
   const lost = kit.call(fetchOf(records('a', 'b')))
   await kit.clock.advance(600)
   kit.partitionBatches.rewound({ topic: 'orders', partition: 0 })
-  expect([lost.ended, kit.told]).toEqual([true, ['pause 0', 'resume 0']])
+  expect([lost.ended, kit.told]).toEqual([true, ['resume 0']])
   // The running handler may finish.
   expect([kit.hooks[0]?.abort?.aborted, kit.partitionBatches.inFlight]).toEqual([false, 1])
   kit.settle(40)
   await kit.clock.advance(2_000)
-  expect([kit.offsets(), lost.fetch.calls, kit.partitionBatches.inFlight]).toEqual([['40'], [], 0])
+  expect(lost.fetch.calls).toEqual(['resolve 41'])
+  expect([kit.offsets(), kit.partitionBatches.inFlight]).toEqual([['40'], 0])
   expect(kit.partitionBatches.ownedOf('orders')).toEqual([0, 1])
   const next = kit.call(fetchOf(records('c')))
   await kit.clock.advance(0)
@@ -168,7 +169,8 @@ test('a consumer that has left the group has no partitions and moves no offset',
   const late = kit.call(fetchOf(records('c'), { partition: 1 }))
   await kit.clock.advance(2_000)
   expect(late).toMatchObject({ ended: true, error: undefined })
-  expect([kit.offsets(), lost.fetch.calls, kit.partitionBatches.inFlight]).toEqual([['40'], [], 0])
+  expect(lost.fetch.calls).toEqual(['resolve 41'])
+  expect([kit.offsets(), kit.partitionBatches.inFlight]).toEqual([['40'], 0])
 })
 
 // Red when the old consumer continues: two consumers would have the same partition in hand.
@@ -192,17 +194,21 @@ test('a new consumer replaces the one before, whose fetches are paused', async (
   kit.join([0, 1], 'm-2')
   void eachBatch(fetchOf(records('d')).payload)
   await kit.clock.advance(600)
-  expect([kit.offsets(), told]).toEqual([['40', '40'], ['pause 0']])
+  expect([kit.offsets(), told]).toEqual([['40', '40'], []])
 })
 
-test('a fetch of a partition with records in hand is ignored, and the partition is paused again', async () => {
+// Red when known offsets are taken for records in hand: after a truncation they are other records, and would be skipped.
+test('a partition that is set back drops its records in hand and is read again', async () => {
   const kit = await trusted({ concurrency: 8 })
-  kit.call(fetchOf(records('a')))
+  const lost = kit.call(fetchOf(records('a', 'b')))
   await kit.clock.advance(600)
-  const again = kit.call(fetchOf(records('a', 'b')))
+  const again = kit.call(fetchOf(records('c', 'd', 'e')))
   await kit.clock.advance(0)
-  expect(again).toMatchObject({ ended: true, error: undefined })
-  expect([kit.offsets(), kit.told]).toEqual([['40'], ['pause 0', 'pause 0']])
+  expect(kit.offsets()).toEqual(['40', '41', '40', '41', '42'])
+  for (const { settle } of kit.handed) settle(ack)
+  await kit.clock.advance(0)
+  expect(lost.fetch.calls).toEqual(['resolve 41'])
+  expect(again.fetch.calls).toEqual(['resolve 42', 'commit 43'])
 })
 
 test('handlers that exceed the drain time are aborted, also those that lost their partition', async () => {
@@ -228,12 +234,11 @@ test('a stop ends at once with nothing in hand, and also if the last commit fail
   fetch.broker.commit = new Error('connect ECONNREFUSED')
   kit.call(fetch)
   await kit.clock.advance(1_000)
-  expect([kit.told, kit.partitionBatches.inFlight]).toEqual([['pause 0'], 0])
+  expect(kit.partitionBatches.inFlight).toBe(0)
   let isEnded = false
   void stopped(kit).then(() => {
     isEnded = true
   })
   await kit.clock.advance(0)
-  // The partition stays paused, because nothing may be fetched from it any more.
-  expect([isEnded, kit.told]).toEqual([true, ['pause 0']])
+  expect(isEnded).toBe(true)
 })

@@ -22,7 +22,7 @@ test('a stop while the consumer subscribes prevents its run', async () => {
   await started
   await kit.clock.advance(0)
   expect(namesOf(kit).slice(2)).toEqual([
-    ...['0 connect', '0 subscribe', 'cluster undefined', 'left', '0 disconnect'],
+    ...['0 connect', 'cluster undefined', '0 subscribe', 'left', '0 disconnect'],
   ])
   expect(kit.clock.timers).toBe(0)
 })

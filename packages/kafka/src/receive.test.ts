@@ -17,8 +17,9 @@ test('the start checks, connects, subscribes and runs, and ends when the group i
     'check',
     'attach',
     '0 connect',
-    '0 subscribe {"topics":["orders"],"fromBeginning":false}',
     'cluster undefined',
+    '0 subscribe {"topics":["orders"],"fromBeginning":true}',
+    'commit [{"topic":"orders","partitions":[{"partition":0,"offset":"99"},{"partition":1,"offset":"99"}]}]',
     '0 run {"autoCommit":false,"eachBatchAutoResolve":false,"partitionsConsumedConcurrently":3}',
   ])
   expect([isStarted, kit.receiver.lastProgressAt]).toEqual([false, undefined])
@@ -68,8 +69,8 @@ test('a consumer that crashes is replaced by another, which first removes the ol
   expect(kit.calls.slice(before + 2)).toEqual([
     'attach',
     '1 connect',
-    '1 subscribe {"topics":["orders"],"fromBeginning":true}',
     'cluster undefined',
+    '1 subscribe {"topics":["orders"],"fromBeginning":true}',
     'leave {"groupId":"billing","memberId":"m-1"}',
     '1 run {"autoCommit":false,"eachBatchAutoResolve":false,"partitionsConsumedConcurrently":32}',
   ])
@@ -237,51 +238,4 @@ test('a consumer that connects after the stop is disconnected', async () => {
   connected.resolve()
   await started
   expect(kit.calls.slice(2)).toEqual(['0 connect', '0 disconnect', '0 disconnect', 'left'])
-})
-
-test('a topic that was deleted and created again is read from its beginning', async () => {
-  const kit = receiving()
-  kit.world.ids = new Map([['orders', 'first']])
-  const started = kit.receiver.start()
-  await kit.clock.advance(0)
-  kit.join()
-  await started
-  expect(kit.calls).toContain('cluster cluster-1')
-  const before = kit.calls.length
-  kit.world.ids = new Map([['orders', 'second']])
-  await kit.clock.advance(1_500)
-  kit.consumers[0]?.emit('FETCH')
-  await kit.clock.advance(1_500)
-  expect(kit.calls.slice(before + 1)).toEqual([
-    '0 seek {"topic":"orders","partition":0,"offset":"7"}',
-    'rewound {"topic":"orders","partition":0}',
-    '0 seek {"topic":"orders","partition":1,"offset":"7"}',
-    'rewound {"topic":"orders","partition":1}',
-  ])
-  expect(kit.logged).toMatchObject([
-    { level: 'warn', fields: { group: 'billing', topics: ['orders'], topic: 'orders' } },
-  ])
-})
-
-test('a new consumer reads a topic that appears, but not while a rebalance is pending', async () => {
-  const kit = receiving({ topics: [/^orders/] })
-  kit.world.ids = new Map([['orders-1', 'a']])
-  const started = kit.receiver.start()
-  await kit.clock.advance(0)
-  kit.join()
-  await started
-  kit.world.ids = new Map([...kit.world.ids, ['orders-2', 'b'], ['refunds', 'c']])
-  kit.world.isHeld = true
-  const look = async (): Promise<void> => {
-    await kit.clock.advance(2_500)
-    kit.consumers[0]?.emit('HEARTBEAT')
-    await kit.clock.advance(500)
-  }
-  await look()
-  expect(kit.consumers).toHaveLength(1)
-  kit.world.isHeld = false
-  await look()
-  expect(kit.consumers).toHaveLength(2)
-  expect(kit.receiver.outage).toBeUndefined()
-  expect(kit.logged).toMatchObject([{ level: 'info', fields: { appeared: ['orders-2'] } }])
 })

@@ -13,7 +13,8 @@ import type { Cluster, Consumer, ConsumerCrashEvent } from 'kafkajs'
 import type { KafkaClient } from './client.ts'
 import { leaveGroup, withCluster } from './clients/kafkajs.ts'
 import type { PartitionBatches } from './clients/partition-batches.ts'
-import { TopicWatch } from './clients/topic-watch.ts'
+import { Subscription } from './clients/subscription.ts'
+import { Unreadable } from './clients/unreadable.ts'
 import { silenceOf, Watchdog } from './clients/watchdog.ts'
 import { BACKOFF, type BrokerErrorKind, classifyError } from './errors.ts'
 import type { ConsumerSettings } from './options.ts'
@@ -57,9 +58,9 @@ export class Receiver {
   readonly #recovery: Recovery<BrokerErrorKind>
   readonly #started = Promise.withResolvers<void>()
   #consumer: Consumer | undefined
-  readonly #watch: TopicWatch
+  readonly #subscription: Subscription
   readonly #watchdog: Watchdog
-  #cluster: Cluster | undefined
+  readonly #unreadable: Unreadable
   /** Ends the current consumer with a reason. */
   #giveUp: ((reason: unknown) => void) | undefined
   /** The member id of the last consumer that joined the group. */
@@ -80,17 +81,17 @@ export class Receiver {
       onRetry: () => this.#endPause(),
     })
     this.#watchdog = new Watchdog(port.runtime, silenceOf(settings.consumer))
-    this.#watch = new TopicWatch({
-      runtime: port.runtime,
-      logger: port.logger,
-      subscriptions: settings.topics,
+    this.#unreadable = new Unreadable({ port, settings, fields: this.#fields })
+    this.#subscription = new Subscription({
+      ...{ port, settings, batches: options.batches, fields: this.#fields },
       isAnswered: () => this.#watchdog.silentMs < LIVELY_MS && !options.batches.isHeld,
-      onAnew: (topic) => this.#readAnew(topic),
-      onAppeared: (topics) => {
-        port.logger.info({ ...this.#fields, appeared: topics }, 'subscribing to more topics')
-        this.#giveUp?.(RESUBSCRIBE)
-      },
+      onChanged: () => this.#giveUp?.(RESUBSCRIBE),
     })
+  }
+
+  get notice(): string | undefined {
+    const notices = [this.#subscription.notice, this.#unreadable.notice]
+    return notices.filter((notice) => notice !== undefined).join('; ') || undefined
   }
 
   /** `paused` while the store is down, whatever the broker does. */
@@ -131,6 +132,7 @@ export class Receiver {
   async #live(): Promise<void> {
     while (!this.#recovery.isStopped) {
       const error = await this.#liveOnce()
+      this.#unreadable.ended(error, this.#options.batches.open)
       this.#options.batches.left()
       await this.#letGo()
       if (this.#recovery.isStopped) break
@@ -162,14 +164,13 @@ export class Receiver {
       const { config, cluster } = withCluster(settings.consumer, port.settings.consumer)
       const consumer = kafka.consumer(config)
       this.#consumer = consumer
-      const givenUp = this.#listen(consumer)
+      const givenUp = this.#listen(consumer, cluster)
       const eachBatch = this.#options.batches.attach(consumer)
       await consumer.connect()
       // Disconnected while it was connecting, which kafkajs cannot abort: its socket would keep the process alive.
       if (this.#consumer !== consumer) return void (await consumer.disconnect())
-      const { topics, fromBeginning } = settings
-      await consumer.subscribe({ topics: [...topics], fromBeginning })
-      await this.#prepare(cluster())
+      await this.#subscription.begin(consumer, cluster())
+      await this.#leaveBefore(cluster())
       if (this.#recovery.isStopped) return undefined
       const silence = new CallTimeoutError('Fetches and heartbeats', this.#watchdog.limitMs)
       this.#watchdog.begin(() => this.#giveUp?.(silence))
@@ -186,7 +187,7 @@ export class Receiver {
   }
 
   /** Resolves when the consumer must be replaced or stopped. */
-  #listen(consumer: Consumer): Promise<unknown> {
+  #listen(consumer: Consumer, cluster: () => Cluster | undefined): Promise<unknown> {
     const { batches, onJoined } = this.#options
     const { CRASH, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING } = consumer.events
     const { promise, resolve } = Promise.withResolvers<unknown>()
@@ -203,6 +204,7 @@ export class Receiver {
       this.#memberId = payload.memberId
       onJoined(Object.keys(payload.memberAssignment))
       batches.joined(payload)
+      this.#unreadable.joined(consumer, cluster(), payload.memberAssignment)
       this.#watchdog.heard()
       this.#recovered()
     })
@@ -215,12 +217,9 @@ export class Receiver {
     return promise
   }
 
-  /** Does what kafkajs omits before it reads. */
-  async #prepare(cluster: Cluster | undefined): Promise<void> {
+  /** Removes the member of the consumer before from the group. */
+  async #leaveBefore(cluster: Cluster | undefined): Promise<void> {
     if (cluster === undefined) return
-    this.#cluster = cluster
-    await this.#watch.begin(cluster)
-    this.#options.batches.clusterId = this.#watch.clusterId
     const { groupId } = this.#options.settings.consumer
     const memberId = this.#memberId
     // The broker waits a whole session for a crashed member, and meanwhile nobody gets its partitions. The member of
@@ -230,29 +229,12 @@ export class Receiver {
     }
   }
 
-  /** Reads a topic that was created again from its beginning: kafkajs would go on at the old position (K23). */
-  async #readAnew(topic: string): Promise<void> {
-    const { batches, port } = this.#options
-    const partitions = batches.ownedOf(topic)
-    port.logger.warn(
-      { ...this.#fields, topic, partitions },
-      'a topic was created again; reading it from its beginning',
-    )
-    const asked = partitions.map((partition) => ({ partition }))
-    const lows = await this.#cluster?.fetchTopicsOffset([
-      { topic, partitions: asked, fromBeginning: true },
-    ])
-    for (const { partition, offset } of lows?.[0]?.partitions ?? []) {
-      this.#consumer?.seek({ topic, partition, offset })
-      batches.rewound({ topic, partition })
-    }
-  }
-
   async #letGo(): Promise<void> {
     const consumer = this.#consumer
     this.#consumer = undefined
-    this.#watch.end()
+    this.#subscription.end()
     this.#watchdog.end()
+    this.#unreadable.end()
     if (consumer === undefined) return
     await endsWithin(this.#options.port.runtime, consumer.disconnect(), GOODBYE_MS)
   }

@@ -1,7 +1,7 @@
 import { until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'
 import { describe, expect, test } from 'vitest'
-import { onEvent, Topics } from './fixtures/topics.ts'
+import { onEvent } from './fixtures/topics.ts'
 import { billing, range, useKafka } from './fixtures/use-kafka.ts'
 import { consumeKafka } from './index.ts'
 
@@ -50,6 +50,44 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
     expect(ran.toSorted()).toEqual(['first', 'second', 'third'])
   })
 
+  // Red when every consumer subscribes to the deleted topic: kafkajs refuses the whole subscription.
+  test('a deleted topic ends only its own consumption, and is consumed again once it is created again', async () => {
+    const { topics } = kit
+    const [kept, deleted] = [await topics.create(1), await topics.create(1)]
+    const ran: string[] = []
+    const guard = billing(({ payload }) => void ran.push(payload.key))
+    await using consumption = await consumeKafka(topics.client(), guard, {
+      topics: [kept, deleted],
+    })
+    await topics.sendAfresh(deleted, range(3, 'old'))
+    await until(() => ran.length === 3)
+    await topics.admin.deleteTopics({ topics: [deleted] })
+    await until(() => consumption.health().reason?.includes(deleted) === true)
+    await topics.send(kept, range(3, 'kept'))
+    await until(() => ran.length === 6)
+    expect(consumption.health()).toMatchObject({ state: 'running' })
+    await until(() => topics.create(1, {}, deleted).then(() => true))
+    await topics.sendAfresh(deleted, range(5, 'new'))
+    await until(() => ran.length === 11)
+    await until(() => consumption.health().reason === undefined)
+    expect(ran.slice(6)).toEqual(range(5, 'new'))
+  })
+
+  test('a consumer whose only topic was deleted waits for it', async () => {
+    const { topics } = kit
+    const topic = await topics.create(1)
+    const ran: string[] = []
+    const guard = billing(({ payload }) => void ran.push(payload.key))
+    await using consumption = await consumeKafka(topics.client(), guard, { topics: [topic] })
+    await topics.admin.deleteTopics({ topics: [topic] })
+    await until(() => consumption.health().state === 'recovering')
+    await until(() => consumption.health().reason?.includes(topic) === true)
+    await until(() => topics.create(1, {}, topic).then(() => true))
+    await topics.sendAfresh(topic, ['new'])
+    await until(() => ran.length === 1)
+    await until(() => consumption.health().state === 'running')
+  })
+
   test('added partitions are consumed', async () => {
     const { topics } = kit
     const topic = await topics.create(1)
@@ -62,14 +100,8 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
       topics: [topic],
       consumer: { metadataMaxAge: 1_000 },
     })
-    await topics.admin.createPartitions({ topicPartitions: [{ topic, count: 3 }] })
-    // A producer drops records for a partition that it does not know, so it must connect after the partitions exist.
-    await until(async () => {
-      const { topics: known } = await topics.admin.fetchTopicMetadata({ topics: [topic] })
-      return known[0]?.partitions.length === 3
-    })
-    await using fresh = await Topics.connect(kit.server.connection)
-    await fresh.send(topic, ['added'], () => ({ partition: 2 }))
+    await topics.addPartitions(topic, 3)
+    await topics.sendAfresh(topic, ['added'], () => ({ partition: 2 }))
     await until(() => ran.length === 1)
     expect(crashes).toEqual([])
   })

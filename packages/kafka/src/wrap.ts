@@ -1,9 +1,11 @@
+import { ConfigurationError } from '@onceward/core'
 import { type Guard, portOf } from '@onceward/core/adapter'
 import type { ConsumerRunConfig } from 'kafkajs'
 import type { KafkaConsumer } from './client.ts'
 import { PartitionBatches } from './clients/partition-batches.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
+import { codecAdvice, missingCodecIn } from './errors.ts'
 import { checkWrapNames, resolveSettings, type WrapKafkaOptions } from './options.ts'
 
 /**
@@ -14,7 +16,7 @@ import { checkWrapNames, resolveSettings, type WrapKafkaOptions } from './option
  * ```
  *
  * The same engine as `consumeKafka`: offsets are committed up to the first record that is not settled, slow and
- * deferred records pause their partition and no other, a rebalance is answered in time. Call it once per consumer,
+ * deferred records hold back their key and nothing else, a rebalance is answered in time. Call it once per consumer,
  * before `run`, and change nothing of what it answers: with `autoCommit` or `eachBatchAutoResolve`, offsets would pass
  * records that are not done.
  *
@@ -49,7 +51,14 @@ export function wrapKafka(
   consumer.on(REBALANCING, () => batches.rebalancing())
   consumer.on(FETCH, () => batches.answered())
   consumer.on(HEARTBEAT, () => batches.answered())
-  consumer.on(CRASH, () => batches.left())
+  consumer.on(CRASH, ({ payload: { error } }) => {
+    batches.left()
+    if (missingCodecIn(error) === undefined) return
+    const err = new ConfigurationError(`A record cannot be read: ${codecAdvice(error)}`, {
+      cause: error,
+    })
+    port.logger.error({ err }, 'the consumer ends, because kafkajs cannot decompress a record')
+  })
   consumer.on(STOP, () => {
     dispatcher.close()
     publishers.close()

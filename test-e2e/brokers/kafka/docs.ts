@@ -37,15 +37,16 @@ const OWN: Docs<OwnOption<ConsumeKafkaOptions> | ConsumerSetting> = {
     type: 'boolean',
     default: 'true',
     meaning:
-      'True: a group without an offset, or whose offset fell out of the log, starts at the oldest record.',
-    reason: '`false` skips the records that are in the log by then, which loses them.',
+      'True: a group without an offset starts at the oldest record. See [where a group starts](kafka.md#where-a-group-starts).',
+    reason:
+      '`false` skips the records that are in the log at the first start of the group, and no others.',
   },
   partitionsConsumedConcurrently: {
     type: 'integer, 1–1000',
     unit: 'partitions',
     default: DEFAULTS.partitionsConsumedConcurrently,
     meaning:
-      "Partitions whose records may be in hand at once. The guard's `concurrency` limits the handlers over all partitions.",
+      "Partitions with slow handlers that kafkajs does not wait for; those that only wait for a deferred record do not count. The guard's `concurrency` limits the handlers over all partitions.",
     reason: 'One slow partition must not stop the others, and records in hand need memory.',
   },
   consumer: {

@@ -39,6 +39,8 @@ export type ConsumptionEnd =
 /** Brings messages. */
 export interface Receiving extends Pick<Health, 'lastProgressAt'> {
   readonly outage: Outage | undefined
+  /** What is not received although the rest is. */
+  readonly notice?: string | undefined
   /**
    * Resolves when the store and the broker have been checked and the first receive is under way, or is being
    * tried again because one of them cannot be reached.
@@ -188,10 +190,12 @@ class Running<Loop extends ConsumerLoop> implements Consumption {
 
   health(): Health {
     const { receiver, dispatcher, settling } = this.loop
-    const { outage, lastProgressAt } = receiver
+    const { outage, notice, lastProgressAt } = receiver
     const state = this.#phase === 'running' ? (outage?.state ?? 'running') : this.#phase
     const reason =
-      this.#fatal === undefined ? outage?.reason : this.#options.describe(this.#fatal.error)
+      this.#fatal === undefined
+        ? (outage?.reason ?? notice)
+        : this.#options.describe(this.#fatal.error)
     return {
       state,
       inFlight: dispatcher.inFlight,

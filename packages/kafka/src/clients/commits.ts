@@ -63,7 +63,7 @@ export class Commits {
   async #ask(batches: readonly FetchedBatch[]): Promise<void> {
     const nowMs = this.#runtime.monotonic()
     const found = batches.flatMap((batch) => {
-      const next = batch.resolve(nowMs)
+      const next = batch.uncommitted(nowMs)
       return next === undefined ? [] : [{ batch, next }]
     })
     const [first] = found

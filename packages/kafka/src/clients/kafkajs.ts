@@ -26,11 +26,14 @@ export interface NextOffset extends Partition {
 }
 
 /**
- * The records of one fetch from one partition, until all are settled.
+ * The records in hand of one partition, until all are settled: those of one fetch, or of several if the partition is
+ * fetched on while a record is deferred or runs long.
  *
- * kafkajs waits for the records as long as the batch is *attached*. Then their partition is paused and they go on in
- * the background: kafkajs fetches other partitions only after every callback of its last fetch has returned, so one
- * slow handler would stop them all. The functions of the payload still work afterwards, as long as the consumer lives.
+ * kafkajs waits for the records as long as the batch is *attached*. Then they go on in the background: kafkajs fetches
+ * again only after every callback of its last fetch has returned, so one slow handler would stop all partitions. The
+ * functions of the payload still work afterwards, as long as the consumer lives.
+ *
+ * The position of kafkajs is behind the last record in hand. Only offsets that are sent explicitly are committed.
  */
 export class FetchedBatch implements Partition {
   readonly topic: string
@@ -40,7 +43,8 @@ export class FetchedBatch implements Partition {
   readonly stop: AbortController = new AbortController()
   /** Aborted when its running handlers exceeded the drain time or lost their partition. */
   readonly abort: AbortController = new AbortController()
-  readonly openedAtMs: number
+  /** When its last records were fetched. */
+  openedAtMs: number
   /** When one of its records was last settled or postponed. */
   lastKnownAtMs: number
   lastCommitAtMs: number
@@ -53,8 +57,9 @@ export class FetchedBatch implements Partition {
   stopBeating: () => void = () => undefined
   /** kafkajs rejoins when it gets this error. */
   rebalance: { readonly error: Error; readonly atMs: number } | undefined
-  readonly #payload: EachBatchPayload
-  readonly #released = Promise.withResolvers<void>()
+  readonly #clusterId: string | undefined
+  #payload: EachBatchPayload
+  #released = Promise.withResolvers<void>()
   #committed: string | undefined
 
   constructor(payload: EachBatchPayload, { clusterId, sharedLane, nowMs }: FetchedOptions) {
@@ -62,15 +67,53 @@ export class FetchedBatch implements Partition {
     this.topic = topic
     this.partition = partition
     this.#payload = payload
+    this.#clusterId = clusterId
     this.openedAtMs = nowMs
     this.lastKnownAtMs = nowMs
     this.lastCommitAtMs = nowMs
-    const items = messages.map((message, index): InHand => {
-      const record = { topic, partition, message }
-      const delivery = toDelivery(record, clusterId)
-      return { record, index, delivery, state: 'waiting', dueMs: 0 }
-    })
-    this.progress = new Progress(items, (item) => sharedLane ?? item.delivery.orderingKey)
+    this.#committed = messages[0]?.offset
+    this.progress = new Progress(
+      this.#itemsOf(payload),
+      (item) => sharedLane ?? item.delivery.orderingKey,
+    )
+  }
+
+  /** Takes the records of another fetch, for which kafkajs waits now. */
+  append(payload: EachBatchPayload, nowMs: number): void {
+    this.#payload = payload
+    this.#released = Promise.withResolvers()
+    this.attached = true
+    this.openedAtMs = nowMs
+    this.lastKnownAtMs = nowMs
+    this.progress.append(this.#itemsOf(payload))
+  }
+
+  /** Whether the records follow those in hand. If not, the partition was set back, and its offsets may mean others. */
+  isContinuedBy({ batch }: EachBatchPayload): boolean {
+    const first = batch.messages[0]?.offset
+    return first !== undefined && BigInt(first) > BigInt(this.#payload.batch.lastOffset())
+  }
+
+  /**
+   * Lets kafkajs fetch what follows the records in hand. After a join its position is the committed offset again.
+   *
+   * Returns false if the partition is not this member's any more.
+   */
+  position(): boolean {
+    const { messages, lastOffset } = this.#payload.batch
+    try {
+      // Given the last record, kafkajs also passes the control records that it filtered out behind it.
+      this.#payload.resolveOffset(messages.at(-1)?.offset ?? lastOffset())
+      return true
+    } catch {
+      // A rejoin has just taken the topic away (K9). The error would end the consumer for good.
+      return false
+    }
+  }
+
+  /** Records that are not settled; of a lost partition only those that run. */
+  get inFlight(): number {
+    return this.isLost ? this.progress.running : this.progress.unsettled
   }
 
   /** None of its records runs, and none will. */
@@ -98,11 +141,9 @@ export class FetchedBatch implements Partition {
     this.stop.abort()
   }
 
-  /** Whether its offset is committed, or must not be moved any more. */
+  /** Whether nothing is left to commit. */
   get isCommitted(): boolean {
-    const offset = this.#next
-    const isNew = offset !== undefined && offset !== this.#committed
-    return !isNew || this.isLost || this.rebalance !== undefined
+    return this.#next === this.#committed || this.isLost
   }
 
   /** Never rejects. A rebalance is recorded; any other error returns `failed` and is left to kafkajs. */
@@ -115,23 +156,13 @@ export class FetchedBatch implements Partition {
     }
   }
 
-  /** Moves the position at which kafkajs continues. Returns the offset to commit, if it is a new one. */
-  resolve(nowMs: number): NextOffset | undefined {
+  /** The offset to commit, if it is a new one. */
+  uncommitted(nowMs: number): NextOffset | undefined {
     const offset = this.#next
-    if (this.isLost || offset === undefined || offset === this.#committed) return undefined
+    if (this.isLost || offset === this.#committed) return undefined
     this.lastCommitAtMs = nowMs
-    const { topic, partition, progress } = this
-    // Given the last record, kafkajs also passes the control records that it filtered out behind it.
-    const last = progress.isComplete ? progress.items.at(-1)?.record.message.offset : before(offset)
-    if (last === undefined) return undefined
-    try {
-      this.#payload.resolveOffset(last)
-      return { topic, partition, offset }
-    } catch {
-      // A rejoin has just taken the topic away (K9). The error would end the consumer for good.
-      this.lose()
-      return undefined
-    }
+    const { topic, partition } = this
+    return { topic, partition, offset }
   }
 
   /** Commits offsets of any partitions of this consumer. Rejects with the error of kafkajs. */
@@ -150,11 +181,22 @@ export class FetchedBatch implements Partition {
     return error !== undefined
   }
 
-  /** The offset that is read next; undefined while the first record is unsettled. */
-  get #next(): string | undefined {
-    const { isComplete, low, lowest } = this.progress
-    if (isComplete) return after(this.#payload.batch.lastOffset())
-    return low === 0 ? undefined : lowest?.record.message.offset
+  /** The offset behind the last record in hand. */
+  get end(): string {
+    return after(this.#payload.batch.lastOffset())
+  }
+
+  /** The offset to commit: that of the first record that is not settled. */
+  get #next(): string {
+    return this.progress.lowest?.record.message.offset ?? this.end
+  }
+
+  #itemsOf({ batch: { topic, partition, messages } }: EachBatchPayload): readonly InHand[] {
+    return messages.map((message): InHand => {
+      const record = { topic, partition, message }
+      const delivery = toDelivery(record, this.#clusterId)
+      return { record, delivery, state: 'waiting', dueMs: 0 }
+    })
   }
 }
 
@@ -170,7 +212,6 @@ export async function refuseIfRebalancing({ heartbeat }: EachBatchPayload): Prom
 }
 
 const after = (offset: string): string => String(BigInt(offset) + 1n)
-const before = (offset: string): string => String(BigInt(offset) - 1n)
 
 /**
  * A config that gives access to the consumer's cluster, which kafkajs hands to partition assigners only. The first

@@ -1,9 +1,10 @@
 import type { GuardPort } from '@onceward/core/adapter'
 import type { ConsumerGroupJoinEvent, EachBatchPayload } from 'kafkajs'
-import { Assignment, nameOf, type Partition, Pauses, type Pausing } from '../offsets.ts'
+import { Assignment, type Partition, Pauses, type Pausing } from '../offsets.ts'
 import type { Settings } from '../options.ts'
 import { Commits } from './commits.ts'
 import { FetchedBatch, refuseIfRebalancing } from './kafkajs.ts'
+import { OpenBatches } from './open-batches.ts'
 
 /** How often a batch sends heartbeats, commits, and checks whether its callback should return to kafkajs. */
 const BEAT_MS = 250
@@ -31,8 +32,7 @@ export class PartitionBatches {
   readonly #options: PartitionBatchesOptions
   readonly #commits: Commits
   readonly #assignment = new Assignment()
-  /** At most one batch for each partition. */
-  readonly #open = new Map<string, FetchedBatch>()
+  readonly #open = new OpenBatches()
   /** Batches that lost their partition while handlers run. */
   readonly #ending = new Set<FetchedBatch>()
   #pauses: Pauses | undefined
@@ -50,7 +50,7 @@ export class PartitionBatches {
 
   /** Batches with records to run, in the order of their turn. */
   get open(): readonly FetchedBatch[] {
-    return [...this.#open.values()]
+    return this.#open.all
   }
 
   /** True during a rebalance: nothing may start. */
@@ -69,11 +69,7 @@ export class PartitionBatches {
 
   /** Records that were fetched and are not settled. */
   get inFlight(): number {
-    const batches = [...this.#open.values(), ...this.#ending]
-    return batches.reduce(
-      (sum, { isLost, progress }) => sum + (isLost ? progress.running : progress.unsettled),
-      0,
-    )
+    return this.#all.reduce((sum, { inFlight }) => sum + inFlight, 0)
   }
 
   /**
@@ -96,14 +92,14 @@ export class PartitionBatches {
   joined({ memberId, memberAssignment }: Joined): void {
     const goesOn = this.#assignment.join(memberId, memberAssignment)
     this.#trustedFromMs = this.#nowMs + SUSPECT_MS
-    for (const batch of [...this.#open.values()]) {
+    for (const batch of this.#open.all) {
       batch.rebalance = undefined
-      if (!(goesOn && this.#assignment.has(batch))) this.#lose(batch)
+      if (!(goesOn && this.#assignment.has(batch) && batch.position())) this.#lose(batch)
     }
     for (const batch of this.#ending) {
       if (!this.#assignment.has(batch)) batch.abort.abort()
     }
-    this.#pauses?.keepOnly((partition) => this.#mayStayPaused(partition))
+    this.#endPauses()
     this.#isHeld = false
     this.#options.onRunnable()
   }
@@ -125,7 +121,7 @@ export class PartitionBatches {
 
   /** The position of the partition was reset, so its records in hand are dropped. */
   rewound(partition: Partition): void {
-    const batch = this.#open.get(nameOf(partition))
+    const batch = this.#open.of(partition)
     if (batch !== undefined) this.#lose(batch)
     this.#pauses?.resume(partition)
   }
@@ -133,16 +129,16 @@ export class PartitionBatches {
   /** The consumer left its group, and its positions are gone. */
   left(): void {
     this.#assignment.leave()
-    for (const batch of [...this.#open.values()]) this.#lose(batch)
+    for (const batch of this.#open.all) this.#lose(batch)
     this.#isHeld = false
   }
 
   /** Starts nothing more: unstarted records are left to the next member. */
   clear(): void {
     this.#isStopping = true
-    for (const batch of [...this.#open.values()]) {
+    for (const batch of this.#open.all) {
       batch.stop.abort()
-      if (batch.isOver) this.over(batch)
+      this.met(batch)
     }
     this.#settleIdle()
   }
@@ -159,7 +155,11 @@ export class PartitionBatches {
 
   /** Aborts running handlers. */
   abort(): void {
-    for (const batch of [...this.#open.values(), ...this.#ending]) batch.abort.abort()
+    for (const batch of this.#all) batch.abort.abort()
+  }
+
+  get #all(): readonly FetchedBatch[] {
+    return [...this.#open.all, ...this.#ending]
   }
 
   get #nowMs(): number {
@@ -167,17 +167,24 @@ export class PartitionBatches {
   }
 
   async #eachBatch(payload: EachBatchPayload): Promise<void> {
-    const { batch: fetched } = payload
-    if (this.#open.has(nameOf(fetched))) {
-      this.#pauses?.pause(fetched)
-      return
-    }
     // kafkajs still calls back with batches from before a rebalance; their partition may be lost (K7).
     await refuseIfRebalancing(payload)
-    if (!this.#assignment.has(fetched)) return
-    const batch = this.#take(payload)
+    if (this.#isStopping || !this.#assignment.has(payload.batch)) return
+    const batch = this.#continued(payload) ?? this.#take(payload)
+    if (batch.position()) this.#options.onRunnable()
+    else this.#lose(batch)
+    this.met(batch)
     await this.#attend(batch)
     if (batch.rebalance !== undefined && !batch.isLost) throw batch.rebalance.error
+  }
+
+  /** The batch in hand of the partition with the records added, if they follow. */
+  #continued(payload: EachBatchPayload): FetchedBatch | undefined {
+    const batch = this.#open.of(payload.batch)
+    if (batch?.isContinuedBy(payload)) batch.append(payload, this.#nowMs)
+    // The position was set back, so the records in hand come again.
+    else if (batch !== undefined) this.#lose(batch)
+    return batch?.isLost ? undefined : batch
   }
 
   #take(payload: EachBatchPayload): FetchedBatch {
@@ -187,9 +194,8 @@ export class PartitionBatches {
       sharedLane: port.settings.lanesAreUsers ? '' : undefined,
       nowMs: this.#nowMs,
     })
-    this.#open.set(nameOf(batch), batch)
+    this.#open.add(batch)
     this.#beat(batch)
-    this.#options.onRunnable()
     return batch
   }
 
@@ -197,16 +203,10 @@ export class PartitionBatches {
   async #attend(batch: FetchedBatch): Promise<void> {
     await batch.released
     batch.attached = false
-    const isDone = batch.progress.isComplete && batch.rebalance === undefined
-    if (isDone && (await this.commit(batch))) {
-      this.#close(batch)
-      return
-    }
-    // Paused before the commit, because the commit takes time and nothing may be fetched from a position that is about
-    // to move.
-    if (!batch.isLost) this.#pauses?.pause(batch)
-    await this.commit(batch)
-    if (batch.isOver) this.over(batch)
+    // Paused before the commit, because the commit takes time and kafkajs must not fetch past the bound meanwhile.
+    const hasRoom = batch.progress.isComplete || this.#open.hasRoom(batch)
+    if (!(batch.isLost || hasRoom)) this.#pauses?.pause(batch)
+    await this.#finish(batch)
   }
 
   #beat(batch: FetchedBatch): void {
@@ -222,21 +222,20 @@ export class PartitionBatches {
     const nowMs = this.#nowMs
     if (batch.isStopped) {
       batch.stop.abort()
-      if (batch.isOver) this.over(batch)
+      this.met(batch)
     }
     if (!this.#isAsking) await this.#ask(batch, nowMs)
     // Only if the callback will reject with that error, because only the following join ends the hold.
-    const isRejoining = batch.rebalance !== undefined && batch.attached && !batch.isLost
-    if (isRejoining) this.#isHeld = true
+    if (batch.rebalance !== undefined && batch.attached && !batch.isLost) this.#isHeld = true
     if (batch.attached && !this.#shouldStay(batch, nowMs)) batch.release()
+    this.#endPauses()
   }
 
   async #ask(batch: FetchedBatch, nowMs: number): Promise<void> {
     this.#isAsking = true
     const isDue = nowMs - batch.lastCommitAtMs >= COMMIT_MS
     if (batch.attached && (await batch.heartbeat(nowMs)) === 'failed') this.#commits.keepQuiet()
-    else if (isDue && batch.isOver && !batch.attached) await this.#finish(batch)
-    else if (isDue) await this.commit(batch)
+    else if (isDue) await this.#finish(batch)
     this.#isAsking = false
   }
 
@@ -246,36 +245,33 @@ export class PartitionBatches {
     const { graceMs, partitionsConsumedConcurrently } = this.#options.settings
     if (rebalance !== undefined) return progress.running > 0 && nowMs - rebalance.atMs < graceMs
     // A consumer that stops waits only for its callbacks before it leaves the group.
-    if (batch.isStopped || this.#detached >= partitionsConsumedConcurrently) return true
+    if (batch.isStopped || this.#open.busy(nowMs) >= partitionsConsumedConcurrently) return true
+    // If there is no other partition to fetch, kafkajs would only sleep for `maxWaitTimeInMs`.
+    if (!progress.isDeferred(nowMs) && this.#open.full >= this.#assignment.size) return true
     return nowMs - batch.lastKnownAtMs < STUCK_MS && nowMs - batch.openedAtMs < LONG_MS
   }
 
-  /** Batches that kafkajs does not wait for. When their number reaches the limit, kafkajs waits and fetches nothing. */
-  get #detached(): number {
-    return [...this.#open.values()].filter(({ attached }) => !attached).length
+  /** Records of the batch were fetched, settled or postponed. */
+  met(batch: FetchedBatch): void {
+    if (batch.isOver && this.#ending.delete(batch)) this.#settleIdle()
+    else if (batch.attached) {
+      if (batch.isOver || batch.progress.isDeferred(this.#nowMs)) batch.release()
+    } else if (batch.isOver) void this.#finish(batch)
   }
 
-  /** No record of the batch runs, and none will. */
-  over(batch: FetchedBatch): void {
-    if (this.#ending.delete(batch)) this.#settleIdle()
-    else if (batch.attached) batch.release()
-    else void this.#finish(batch)
-  }
-
-  /** Ends a batch that kafkajs no longer waits for. */
+  /** Commits how far a batch has come, and ends it if kafkajs does not wait for it and nothing of it runs. */
   async #finish(batch: FetchedBatch): Promise<void> {
-    const isEnding = (): boolean => this.#isStopping || batch.isStopped
+    const isCommitted = await this.commit(batch)
+    // Other records may have been fetched during the commit.
+    if (batch.isLost || batch.attached || !batch.isOver) return
     // A failed commit is repeated at a later beat. Otherwise it would wait until the partition has other records.
-    if (!((await this.commit(batch)) || isEnding())) return
-    if (batch.isLost || this.#open.get(nameOf(batch)) !== batch) return
-    this.#close(batch)
-    if (!isEnding()) this.#pauses?.resume(batch)
+    if (isCommitted || this.#isStopping || batch.isStopped) this.#close(batch)
   }
 
   #lose(batch: FetchedBatch): void {
     batch.lose()
     batch.stopBeating()
-    this.#open.delete(nameOf(batch))
+    this.#open.remove(batch)
     if (batch.progress.running > 0) this.#ending.add(batch)
     batch.release()
     this.#settleIdle()
@@ -283,16 +279,22 @@ export class PartitionBatches {
 
   #close(batch: FetchedBatch): void {
     batch.stopBeating()
-    if (this.#open.get(nameOf(batch)) === batch) this.#open.delete(nameOf(batch))
+    this.#open.remove(batch)
+    this.#endPauses()
     this.#settleIdle()
+  }
+
+  #endPauses(): void {
+    this.#pauses?.keepOnly((partition) => this.#mayStayPaused(partition))
   }
 
   #mayStayPaused(partition: Partition): boolean {
     if (!this.#assignment.has(partition)) return false
-    return this.#isStopping || this.#open.has(nameOf(partition))
+    const batch = this.#open.of(partition)
+    return this.#isStopping || (batch !== undefined && !this.#open.hasRoom(batch))
   }
 
   #settleIdle(): void {
-    if (this.#isStopping && this.#open.size + this.#ending.size === 0) this.#idle.resolve()
+    if (this.#isStopping && this.#all.length === 0) this.#idle.resolve()
   }
 }

@@ -7,6 +7,9 @@ interface Exchange {
   readonly response: { decode(payload: Buffer): Promise<object> }
 }
 
+const clusterWith = (broker: object): Cluster =>
+  ({ brokerPool: { findConnectedBroker: async () => broker } }) as unknown as Cluster
+
 function clusterOf(maxVersion: number, payload: Buffer): { cluster: Cluster; sent: Buffer[] } {
   const sent: Buffer[] = []
   const send = async ({ request, response }: Exchange): Promise<object> => {
@@ -14,7 +17,7 @@ function clusterOf(maxVersion: number, payload: Buffer): { cluster: Cluster; sen
     return response.decode(payload)
   }
   const broker = { versions: { 3: { maxVersion } }, connectionPool: { send } }
-  return { cluster: { findControllerBroker: async () => broker } as unknown as Cluster, sent }
+  return { cluster: clusterWith(broker), sent }
 }
 
 const int16 = (value: number): number[] => [(value >> 8) & 0xff, value & 0xff]
@@ -43,6 +46,7 @@ test('the request asks for topics by name, in the protocol version that has topi
   expect(await topicIds(cluster, ['orders', 'gone'])).toEqual({
     clusterId: 'cluster-1',
     ids: new Map([['orders', '07'.repeat(16)]]),
+    missing: new Set(['gone']),
   })
   expect([...(sent[0] ?? [])]).toEqual([
     ...[0, 3],
@@ -54,6 +58,6 @@ test('the request asks for topics by name, in the protocol version that has topi
 
 test('an old broker or another version of kafkajs gives no topic ids', async () => {
   expect(await topicIds(clusterOf(11, ANSWER).cluster, ['orders'])).toBeUndefined()
-  const cluster = { findControllerBroker: async () => ({}) } as unknown as Cluster
+  const cluster = clusterWith({})
   expect(await topicIds(cluster, ['orders'])).toBeUndefined()
 })

@@ -3,8 +3,13 @@ import type { Cluster } from 'kafkajs'
 const METADATA = 3
 /** The first version of the request that asks by name and answers with ids (Kafka 3.1). */
 const VERSION = 12
+const UNKNOWN_TOPIC = 3
 
-/** Parts of kafkajs' broker that its types leave out. */
+/** Parts of kafkajs' cluster and broker that its types leave out. */
+interface Pool {
+  readonly brokerPool: { findConnectedBroker(): Promise<Partial<Wire>> }
+}
+
 interface Wire {
   readonly versions: Readonly<Record<number, { readonly maxVersion: number } | undefined>>
   readonly connectionPool: {
@@ -21,8 +26,10 @@ interface Wire {
 /** Identifies topics beyond their names. */
 export interface TopicIds {
   readonly clusterId: string | undefined
-  /** By name; topics that do not exist are left out. */
+  /** By name, of the topics that could be read. */
   readonly ids: ReadonlyMap<string, string>
+  /** Topics that do not exist. */
+  readonly missing: ReadonlySet<string>
 }
 
 /**
@@ -39,8 +46,9 @@ export async function topicIds(
   cluster: Cluster,
   topics: readonly string[],
 ): Promise<TopicIds | undefined> {
-  const broker: unknown = await cluster.findControllerBroker()
-  const { versions, connectionPool } = broker as Partial<Wire>
+  // Works before the first subscription too, when kafkajs knows only the broker that it connected to.
+  const { brokerPool } = cluster as Cluster & Partial<Pool>
+  const { versions, connectionPool } = (await brokerPool?.findConnectedBroker()) ?? {}
   if ((versions?.[METADATA]?.maxVersion ?? 0) < VERSION) return undefined
   if (typeof connectionPool?.send !== 'function') return undefined
   const body = encode(topics)
@@ -94,6 +102,7 @@ function decode(payload: Buffer): TopicIds {
   const clusterId = reader.text()
   reader.skip(4)
   const ids = new Map<string, string>()
+  const missing = new Set<string>()
   reader.each(() => {
     const errorCode = reader.bytes(2).readInt16BE()
     const name = reader.text()
@@ -103,8 +112,9 @@ function decode(payload: Buffer): TopicIds {
     reader.skip(4)
     reader.tags()
     if (errorCode === 0 && name !== undefined) ids.set(name, id)
+    if (errorCode === UNKNOWN_TOPIC && name !== undefined) missing.add(name)
   })
-  return { clusterId, ids }
+  return { clusterId, ids, missing }
 }
 
 function partition(reader: Reader): void {

@@ -1,38 +1,140 @@
 import { Clock } from '@onceward/testing/adapter'
 import type { Cluster } from 'kafkajs'
 import { expect, test } from 'vitest'
-import { TopicWatch } from './topic-watch.ts'
+import { type TopicChange, TopicWatch } from './topic-watch.ts'
 
 const ignore = (): void => undefined
 
-// Red when the check is made: each check of a broker that is down costs kafkajs connections (see `Commits`).
-test('the topics are checked every three seconds, except while the broker does not answer', async () => {
+/** A watch of a cluster that is as the test says. */
+function watching(subscriptions: readonly (string | RegExp)[] = ['orders', 'refunds']) {
   const clock = new Clock()
-  let looks = 0
-  let isAnswered = true
-  const cluster = {
-    findControllerBroker: async () => {
-      looks += 1
-      return {}
-    },
-  } as unknown as Cluster
+  const world = {
+    ids: new Map<string, string>([
+      ['orders', 'a'],
+      ['refunds', 'b'],
+    ]),
+    isAnswered: true,
+    looks: 0,
+    answer: async (): Promise<void> => undefined,
+    readAnew: async (): Promise<void> => undefined,
+  }
+  const send = async () => {
+    world.looks += 1
+    await world.answer()
+    const missing = ['orders', 'refunds'].filter((topic) => !world.ids.has(topic))
+    return { clusterId: 'cluster-1', ids: new Map(world.ids), missing: new Set(missing) }
+  }
+  const broker = { versions: { 3: { maxVersion: 12 } }, connectionPool: { send } }
+  const cluster: object = {
+    brokerPool: { findConnectedBroker: async () => broker },
+    metadata: async () => ({ topicMetadata: [...world.ids.keys()].map((topic) => ({ topic })) }),
+  }
+  const anew: string[] = []
+  const changes: TopicChange[] = []
   const watch = new TopicWatch({
     runtime: clock.runtime,
     logger: { debug: ignore, info: ignore, warn: ignore, error: ignore },
-    subscriptions: ['orders'],
-    isAnswered: () => isAnswered,
-    onAnew: async () => undefined,
-    onAppeared: ignore,
+    subscriptions,
+    isAnswered: () => world.isAnswered,
+    onAnew: (topic) => {
+      anew.push(topic)
+      return world.readAnew()
+    },
+    onChanged: (change) => void changes.push(change),
   })
-  await watch.begin(cluster)
+  return { clock, world, watch, anew, changes, begin: () => watch.begin(cluster as Cluster) }
+}
+
+// Red when the check is made: each check of a broker that is down costs kafkajs connections (see `Commits`).
+test('the topics are checked every three seconds, except while the broker does not answer', async () => {
+  const { clock, world, watch, begin } = watching()
+  await begin()
   await clock.advance(3_000)
-  expect(looks).toBe(2)
-  isAnswered = false
+  expect(world.looks).toBe(2)
+  world.isAnswered = false
   await clock.advance(30_000)
-  expect(looks).toBe(2)
-  isAnswered = true
+  expect(world.looks).toBe(2)
+  world.isAnswered = true
   await clock.advance(3_000)
-  expect(looks).toBe(3)
+  expect(world.looks).toBe(3)
   watch.end()
   expect(clock.timers).toBe(0)
+})
+
+// Red when the id is stored first: the topic is never read from its beginning if the broker failed once.
+test('K23: a topic that was created again is read anew until that succeeded, and then no more', async () => {
+  const { clock, world, anew, begin } = watching()
+  await begin()
+  world.ids.set('orders', 'c')
+  world.readAnew = () => Promise.reject(new Error('connect ECONNREFUSED'))
+  await clock.advance(6_000)
+  expect(anew).toEqual(['orders', 'orders'])
+  world.readAnew = async () => undefined
+  await clock.advance(9_000)
+  expect(anew).toEqual(['orders', 'orders', 'orders'])
+})
+
+// Red when a new consumer takes the id for granted: offsets of the old topic may have been committed after its deletion.
+test('K23: a topic that was created again between two consumers is read anew by the second', async () => {
+  const { clock, world, watch, anew, changes, begin } = watching()
+  await begin()
+  world.ids.delete('orders')
+  await clock.advance(3_000)
+  expect(changes).toEqual([{ appeared: [], vanished: ['orders'] }])
+  expect([await begin(), watch.missing]).toEqual([['refunds'], ['orders']])
+  world.ids.set('orders', 'c')
+  await clock.advance(3_000)
+  expect([changes.at(-1), anew]).toEqual([{ appeared: ['orders'], vanished: [] }, []])
+  expect([await begin(), watch.missing]).toEqual([['orders', 'refunds'], []])
+  await clock.advance(3_000)
+  expect([anew, changes.length]).toEqual([['orders'], 2])
+})
+
+// Red when the watch of the consumer before goes on: every consumer after it would ask the broker once more.
+test('a second beginning ends the watch before it, also one that waits for its answer', async () => {
+  const { clock, world, begin } = watching()
+  await begin()
+  await begin()
+  await clock.advance(3_000)
+  expect(world.looks).toBe(3)
+  const answered = Promise.withResolvers<void>()
+  world.answer = () => answered.promise
+  await clock.advance(3_000)
+  world.answer = async () => undefined
+  await begin()
+  answered.resolve()
+  await clock.advance(0)
+  expect([world.looks, clock.timers]).toEqual([5, 1])
+  await clock.advance(3_000)
+  expect(world.looks).toBe(6)
+})
+
+test('a look without an answer is repeated', async () => {
+  const { clock, world, changes, begin } = watching()
+  await begin()
+  world.answer = () => Promise.reject(new Error('connect ECONNREFUSED'))
+  world.ids.delete('refunds')
+  await clock.advance(6_000)
+  expect([world.looks, changes]).toEqual([3, []])
+  world.answer = async () => undefined
+  await clock.advance(3_000)
+  expect(changes).toEqual([{ appeared: [], vanished: ['refunds'] }])
+})
+
+test('a beginning without any named topic rejects, and patterns wait for their topics', async () => {
+  const named = watching()
+  named.world.ids.clear()
+  await expect(named.begin()).rejects.toThrow(
+    'none of the topics exists: orders, refunds. Create them',
+  )
+  expect(named.clock.timers).toBe(0)
+  const pattern = watching([/^ord/, 'refunds'])
+  pattern.world.ids.clear()
+  await expect(pattern.begin()).rejects.toThrow('none of the topics exists: refunds.')
+  const waiting = watching([/^ord/])
+  waiting.world.ids.clear()
+  expect([await waiting.begin(), waiting.watch.missing]).toEqual([[], []])
+  waiting.world.ids.set('orders', 'a')
+  await waiting.clock.advance(3_000)
+  expect(waiting.changes).toEqual([{ appeared: ['orders'], vanished: [] }])
 })

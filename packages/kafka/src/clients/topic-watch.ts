@@ -2,7 +2,7 @@ import type { Logger, Runtime } from '@onceward/core'
 import type { Cluster } from 'kafkajs'
 import { classifyError } from '../errors.ts'
 import { matches } from '../options.ts'
-import { topicIds } from './topic-ids.ts'
+import { type TopicIds, topicIds } from './topic-ids.ts'
 
 /** kafkajs checks its topics only every five minutes, and then only their number of partitions. */
 const LOOK_MS = 3_000
@@ -15,14 +15,19 @@ export interface TopicWatchOptions {
   readonly isAnswered: () => boolean
   /** The topic was deleted and created again: its offsets mean other records now. */
   readonly onAnew: (topic: string) => Promise<void>
-  /** Another topic matches a pattern: kafkajs finds it only when it subscribes again (brokers.md K18). */
-  readonly onAppeared: (topics: readonly string[]) => void
+  /** Topics were created or deleted: kafkajs finds that out only when it subscribes again (brokers.md K18). */
+  readonly onChanged: (change: TopicChange) => void
 }
 
-/** Detects topics that were created again or appeared while others are consumed. */
+export interface TopicChange {
+  readonly appeared: readonly string[]
+  readonly vanished: readonly string[]
+}
+
+/** Detects topics that appear, are deleted, or are created again while others are consumed. */
 export class TopicWatch {
   readonly #options: TopicWatchOptions
-  /** Ids as last seen; kept when a new consumer follows a crash. */
+  /** Ids of the topics as last read; kept when a new consumer follows, and while a topic is missing. */
   #ids: ReadonlyMap<string, string> = new Map()
   #topics: readonly string[] = []
   #clusterId: string | undefined
@@ -37,18 +42,29 @@ export class TopicWatch {
     return this.#clusterId
   }
 
+  /** Named topics that do not exist. */
+  get missing(): readonly string[] {
+    const { subscriptions } = this.#options
+    const named = subscriptions.filter((topic) => typeof topic === 'string')
+    return named.filter((topic) => !this.#topics.includes(topic))
+  }
+
   /**
-   * Called after the consumer has subscribed and before it reads: the group has no offsets of later topics.
+   * Returns the topics to subscribe to. Called before the consumer reads.
    *
-   * Rejects when the cluster does not tell its id, because the event keys of positions contain it.
+   * Rejects if no named topic exists, or if the cluster does not tell its id, because the event keys of positions
+   * contain it.
    */
-  async begin(cluster: Cluster): Promise<void> {
+  async begin(cluster: Cluster): Promise<readonly string[]> {
     this.end()
-    this.#topics = await this.#subscribed(cluster)
-    const answer = await topicIds(cluster, this.#topics)
+    const { topics, answer } = await this.#present(cluster)
+    this.#topics = topics
+    if (topics.length === 0 && this.missing.length > 0) throw new MissingTopicsError(this.missing)
     this.#clusterId ??= answer?.clusterId
-    this.#ids = answer?.ids ?? new Map()
+    // A topic that is known by another id is read anew once the group is joined: see `#look`.
+    this.#ids = new Map([...(answer?.ids ?? []), ...this.#ids])
     this.#again(cluster)
+    return topics
   }
 
   end(): void {
@@ -71,13 +87,17 @@ export class TopicWatch {
   }
 
   async #look(cluster: Cluster): Promise<void> {
-    const { isAnswered, onAnew, onAppeared } = this.#options
+    const { isAnswered, onAnew, onChanged } = this.#options
     if (!isAnswered()) return
     try {
-      const topics = await this.#subscribed(cluster)
+      const { topics, answer } = await this.#present(cluster)
       const appeared = topics.filter((topic) => !this.#topics.includes(topic))
-      if (appeared.length > 0) onAppeared(appeared)
-      const answer = await topicIds(cluster, this.#topics)
+      const vanished = this.#topics.filter((topic) => !topics.includes(topic))
+      if (appeared.length + vanished.length > 0) {
+        // Topics that were created again are read anew by the next consumer.
+        onChanged({ appeared, vanished })
+        return
+      }
       for (const [topic, id] of answer?.ids ?? []) {
         const before = this.#ids.get(topic)
         if (before !== undefined && before !== id) await onAnew(topic)
@@ -90,6 +110,15 @@ export class TopicWatch {
     }
   }
 
+  /** The topics that are subscribed to and exist. For a broker too old for ids, named topics are taken to exist. */
+  async #present(
+    cluster: Cluster,
+  ): Promise<{ readonly topics: readonly string[]; readonly answer: TopicIds | undefined }> {
+    const subscribed = await this.#subscribed(cluster)
+    const answer = await topicIds(cluster, subscribed)
+    return { topics: subscribed.filter((topic) => !answer?.missing.has(topic)), answer }
+  }
+
   async #subscribed(cluster: Cluster): Promise<readonly string[]> {
     const { subscriptions } = this.#options
     const named = subscriptions.filter((topic) => typeof topic === 'string')
@@ -97,5 +126,14 @@ export class TopicWatch {
     const { topicMetadata } = await cluster.metadata()
     const all = topicMetadata.map(({ topic }) => topic)
     return all.filter((topic) => subscriptions.some((one) => matches(one, topic)))
+  }
+}
+
+/** Classified as a missing topic, so it is retried. */
+class MissingTopicsError extends Error {
+  readonly type = 'UNKNOWN_TOPIC_OR_PARTITION'
+
+  constructor(topics: readonly string[]) {
+    super(`none of the topics exists: ${topics.join(', ')}. Create them`)
   }
 }

@@ -1,0 +1,44 @@
+import { nameOf, type Partition } from '../offsets.ts'
+import type { FetchedBatch } from './kafkajs.ts'
+
+/** For the records in hand of all partitions together. At this bound nothing more is fetched. */
+const MOST_BYTES = 64 * 1_024 * 1_024
+
+/** The batches with records to run: at most one for each partition, in the order of their turn. */
+export class OpenBatches {
+  readonly #batches = new Map<string, FetchedBatch>()
+
+  get all(): readonly FetchedBatch[] {
+    return [...this.#batches.values()]
+  }
+
+  of(partition: Partition): FetchedBatch | undefined {
+    return this.#batches.get(nameOf(partition))
+  }
+
+  add(batch: FetchedBatch): void {
+    this.#batches.set(nameOf(batch), batch)
+  }
+
+  /** Leaves another batch of the same partition alone. */
+  remove(batch: FetchedBatch): void {
+    if (this.of(batch) === batch) this.#batches.delete(nameOf(batch))
+  }
+
+  /** Partitions with work that kafkajs does not wait for. */
+  busy(nowMs: number): number {
+    return this.all.filter(({ attached, progress }) => !(attached || progress.isDeferred(nowMs)))
+      .length
+  }
+
+  /** Partitions of which nothing more may be fetched. */
+  get full(): number {
+    return this.all.filter((batch) => !this.hasRoom(batch)).length
+  }
+
+  /** Whether more of the partition may be fetched while these records are in hand. */
+  hasRoom({ progress, stop }: FetchedBatch): boolean {
+    if (stop.signal.aborted || !progress.hasRoom) return false
+    return this.all.reduce((sum, each) => sum + each.progress.bytes, 0) < MOST_BYTES
+  }
+}

@@ -1,0 +1,99 @@
+import type { GuardPort } from '@onceward/core/adapter'
+import type { Cluster, Consumer } from 'kafkajs'
+import type { ConsumerSettings } from '../options.ts'
+import type { PartitionBatches } from './partition-batches.ts'
+import { startAtEnds } from './start-offsets.ts'
+import { type TopicChange, TopicWatch } from './topic-watch.ts'
+
+export interface SubscriptionOptions {
+  readonly port: GuardPort
+  readonly settings: ConsumerSettings
+  readonly batches: PartitionBatches
+  /** Names the consumer in the log. */
+  readonly fields: Readonly<Record<string, unknown>>
+  readonly isAnswered: () => boolean
+  /** The consumer must be replaced by one that subscribes to other topics. */
+  readonly onChanged: () => void
+}
+
+/** The topics of a consumer: which there are, and where each is read from. */
+export class Subscription {
+  readonly #options: SubscriptionOptions
+  readonly #watch: TopicWatch
+  #consumer: Consumer | undefined
+  #cluster: Cluster | undefined
+  /** The group has started: what appears from here on is read from its beginning. */
+  #hasStart: boolean
+
+  constructor(options: SubscriptionOptions) {
+    const { port, settings, isAnswered } = options
+    this.#options = options
+    this.#hasStart = settings.fromBeginning
+    this.#watch = new TopicWatch({
+      runtime: port.runtime,
+      logger: port.logger,
+      subscriptions: settings.topics,
+      isAnswered,
+      onAnew: (topic) => this.#readAnew(topic),
+      onChanged: (change) => this.#changed(change),
+    })
+  }
+
+  /** What is not consumed although the consumer runs. */
+  get notice(): string | undefined {
+    const { missing } = this.#watch
+    if (missing.length === 0) return undefined
+    return `topics that do not exist are not consumed until they are created: ${missing.join(', ')}`
+  }
+
+  /** Subscribes a consumer that is connected and does not run yet. Rejects if none of its topics exists. */
+  async begin(consumer: Consumer, cluster: Cluster | undefined): Promise<void> {
+    const { batches, settings } = this.#options
+    this.#consumer = consumer
+    this.#cluster = cluster
+    if (cluster === undefined) {
+      const { topics, fromBeginning } = settings
+      await consumer.subscribe({ topics: [...topics], fromBeginning })
+      return
+    }
+    const topics = [...(await this.#watch.begin(cluster))]
+    batches.clusterId = this.#watch.clusterId
+    await consumer.subscribe({ topics, fromBeginning: true })
+    if (this.#hasStart) return
+    this.#hasStart = await startAtEnds(cluster, settings.consumer.groupId, topics)
+    if (!this.#hasStart) await consumer.subscribe({ topics, fromBeginning: false })
+  }
+
+  end(): void {
+    this.#watch.end()
+  }
+
+  #changed({ appeared, vanished }: TopicChange): void {
+    const { port, fields, onChanged } = this.#options
+    if (appeared.length > 0) port.logger.info({ ...fields, appeared }, 'subscribing to more topics')
+    if (vanished.length > 0) {
+      const fix = 'remove these topics from `topics`, or create them again'
+      const text = 'topics were deleted; the other topics are still consumed'
+      port.logger.warn({ ...fields, vanished, fix }, text)
+    }
+    onChanged()
+  }
+
+  /** Reads a topic that was created again from its beginning: kafkajs would go on at the old position (K23). */
+  async #readAnew(topic: string): Promise<void> {
+    const { batches, port, fields } = this.#options
+    const partitions = batches.ownedOf(topic)
+    port.logger.warn(
+      { ...fields, topic, partitions },
+      'a topic was created again; reading it from its beginning',
+    )
+    const asked = partitions.map((partition) => ({ partition }))
+    const lows = await this.#cluster?.fetchTopicsOffset([
+      { topic, partitions: asked, fromBeginning: true },
+    ])
+    for (const { partition, offset } of lows?.[0]?.partitions ?? []) {
+      this.#consumer?.seek({ topic, partition, offset })
+      batches.rewound({ topic, partition })
+    }
+  }
+}

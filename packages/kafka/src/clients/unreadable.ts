@@ -1,0 +1,169 @@
+import { ConfigurationError } from '@onceward/core'
+import type { GuardPort } from '@onceward/core/adapter'
+import type { Cluster, Consumer } from 'kafkajs'
+import { codecAdvice, missingCodecIn } from '../errors.ts'
+import { nameOf, type Partition } from '../offsets.ts'
+import type { ConsumerSettings } from '../options.ts'
+import type { FetchedBatch } from './kafkajs.ts'
+import { nextOffset } from './start-offsets.ts'
+
+/** How often it is checked whether a codec was registered. */
+const CHECK_MS = 3_000
+/** The default of kafkajs. */
+const MAX_BYTES = 1_048_576
+const READ_COMMITTED = 1
+
+/** Methods of kafkajs' cluster and broker that its types leave out. */
+interface Internals {
+  findLeaderForPartitions(topic: string, partitions: readonly number[]): Record<string, number[]>
+  findBroker(node: {
+    readonly nodeId: string
+  }): Promise<{ fetch(request: object): Promise<unknown> }>
+}
+
+export interface UnreadableOptions {
+  readonly port: Pick<GuardPort, 'runtime' | 'logger'>
+  readonly settings: ConsumerSettings
+  /** Names the consumer in the log. */
+  readonly fields: Readonly<Record<string, unknown>>
+}
+
+/**
+ * Keeps partitions apart whose next records kafkajs cannot decompress.
+ *
+ * kafkajs decodes a fetch of all partitions at once, so one such record ends the consumer and the error does not say
+ * where it is. So the next consumer starts with every partition paused. Each partition is read alone, and resumed if
+ * its records can be decoded. The others are tried again until a codec is registered.
+ */
+export class Unreadable {
+  readonly #options: UnreadableOptions
+  /** Partitions that are paused; with an error if it is known that they cannot be read. */
+  #held = new Map<string, { readonly partition: Partition; readonly error: Error | undefined }>()
+  #isSuspected = false
+  /** How far partitions had been fetched when the consumer ended, which may be further than the committed offset. */
+  #reached: ReadonlyMap<string, string> = new Map()
+  #endChecks: () => void = () => undefined
+
+  constructor(options: UnreadableOptions) {
+    this.#options = options
+  }
+
+  /** The partitions that are not consumed. */
+  get notice(): string | undefined {
+    const texts = [...this.#held.values()].flatMap(({ error }) => error?.message ?? [])
+    return texts.length === 0 ? undefined : texts.join(' ')
+  }
+
+  /** A consumer ended by this error, with these records in hand. */
+  ended(error: unknown, inHand: readonly FetchedBatch[]): void {
+    if (missingCodecIn(error) === undefined) return
+    this.#isSuspected = true
+    this.#reached = new Map(inHand.map((batch) => [nameOf(batch), batch.end]))
+  }
+
+  /** Ends the checks of a consumer. */
+  end(): void {
+    this.#endChecks()
+  }
+
+  /** To be called in the moment of the join, before kafkajs fetches. */
+  joined(
+    consumer: Pick<Consumer, 'pause' | 'resume'>,
+    cluster: Cluster | undefined,
+    assigned: Readonly<Record<string, readonly number[]>>,
+  ): void {
+    if (!this.#isSuspected || cluster === undefined) return
+    this.#endChecks()
+    const partitions = Object.entries(assigned).flatMap(([topic, numbers]) =>
+      numbers.map((partition) => ({ topic, partition })),
+    )
+    const before = this.#held
+    this.#held = new Map(
+      partitions.map((partition) => [
+        nameOf(partition),
+        { partition, error: before.get(nameOf(partition))?.error },
+      ]),
+    )
+    for (const { topic, partition } of partitions) {
+      consumer.pause([{ topic, partitions: [partition] }])
+    }
+    this.#checkUntilReadable(consumer, cluster)
+  }
+
+  #checkUntilReadable(consumer: Pick<Consumer, 'resume'>, cluster: Cluster): void {
+    const { runtime } = this.#options.port
+    let isOver = false
+    let cancel = (): void => undefined
+    const check = async (): Promise<void> => {
+      for (const { partition } of [...this.#held.values()]) {
+        const isReadable = await this.#isReadable(cluster, partition)
+        if (isOver) return
+        if (isReadable) this.#resume(consumer, partition)
+      }
+      if (this.#held.size === 0) this.#isSuspected = false
+      else cancel = runtime.setTimer(() => void check(), CHECK_MS, { keepAlive: false })
+    }
+    this.#endChecks = () => {
+      isOver = true
+      cancel()
+    }
+    void check()
+  }
+
+  #resume(consumer: Pick<Consumer, 'resume'>, { topic, partition }: Partition): void {
+    const name = nameOf({ topic, partition })
+    const { port, fields } = this.#options
+    if (this.#held.get(name)?.error !== undefined) {
+      port.logger.info({ ...fields, topic, partition }, 'the records can be decompressed now')
+    }
+    this.#held.delete(name)
+    consumer.resume([{ topic, partitions: [partition] }])
+  }
+
+  /** Never rejects. A broker that does not answer leaves the partition for the next check. */
+  async #isReadable(cluster: Cluster, partition: Partition): Promise<boolean> {
+    const { groupId, maxBytesPerPartition } = this.#options.settings.consumer
+    const reached = this.#reached.get(nameOf(partition))
+    let offset: string | undefined
+    try {
+      const next = await nextOffset(cluster, groupId, partition)
+      for (offset of reached === undefined ? [next] : [next, reached]) {
+        await fetchAlone(cluster, partition, offset, maxBytesPerPartition ?? MAX_BYTES)
+      }
+      return true
+    } catch (error) {
+      // The position of the group was deleted from the log, which kafkajs corrects itself.
+      if (Reflect.get(error as object, 'name') === 'KafkaJSOffsetOutOfRange') return true
+      if (missingCodecIn(error) !== undefined) this.#found(partition, offset, error)
+      return false
+    }
+  }
+
+  #found({ topic, partition }: Partition, offset: string | undefined, cause: unknown): void {
+    const name = nameOf({ topic, partition })
+    if (this.#held.get(name)?.error !== undefined) return
+    const where = `Topic '${topic}', partition ${partition}, waits at offset ${offset}`
+    const error = new ConfigurationError(`${where}: ${codecAdvice(cause)}`, { cause })
+    this.#held.set(name, { partition: { topic, partition }, error })
+    const { port, fields } = this.#options
+    const text = 'a partition waits, because kafkajs cannot decompress its records'
+    port.logger.error({ ...fields, topic, partition, offset, err: error }, text)
+  }
+}
+
+async function fetchAlone(
+  cluster: Cluster,
+  { topic, partition }: Partition,
+  fetchOffset: string,
+  maxBytes: number,
+): Promise<void> {
+  const internals: unknown = cluster
+  const { findLeaderForPartitions, findBroker } = internals as Internals
+  const [nodeId] = Object.keys(findLeaderForPartitions.call(cluster, topic, [partition]))
+  if (nodeId === undefined) throw new Error('the partition has no leader')
+  const broker = await findBroker.call(cluster, { nodeId })
+  await broker.fetch({
+    ...{ isolationLevel: READ_COMMITTED, maxWaitTime: 0, minBytes: 1, maxBytes },
+    topics: [{ topic, partitions: [{ partition, fetchOffset, maxBytes }] }],
+  })
+}
