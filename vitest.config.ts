@@ -42,18 +42,19 @@ const config: ViteUserConfig = defineConfig({
           sequence: { groupOrder: 0 },
         },
       },
+      // From here on, files mostly wait: three at a time, each with servers, ports and directories of its own.
       {
         ...resolution,
         test: {
           name: 'int',
           include: ['packages/**/src/**/*.int.test.ts'],
           globalSetup,
+          maxWorkers: 3,
           testTimeout: 60_000,
           hookTimeout: 60_000,
           sequence: { groupOrder: 1 },
         },
       },
-      // Files that mostly wait: three at a time, each with servers, ports and directories of its own.
       {
         ...resolution,
         test: {
