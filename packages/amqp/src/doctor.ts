@@ -10,6 +10,7 @@ import {
   describeQueue,
   isQuorumQueue,
   type Levels,
+  levelsOf,
   type OpenChannel,
   type QueueShape,
 } from './topology.ts'
@@ -38,7 +39,7 @@ export async function examine({ connection, settings, logger }: Surroundings): P
       : queueFindings(shape, { settings, version: await versionOf(open) })
   reportFindings([found], logger, { queue })
   if (shape !== undefined) await checkExchangeOf(open, shape)
-  const levels = { queue, levelsMs: settings.levelsMs, isQuorum: isQuorumQueue(shape) }
+  const levels = levelsOf(queue, settings.levelsMs, shape)
   await assertLevels(open, levels)
   return levels
 }

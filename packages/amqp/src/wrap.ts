@@ -23,7 +23,7 @@ import {
   besides,
   checkThere,
   describeQueue,
-  isQuorumQueue,
+  levelsOf,
   type OpenChannel,
 } from './topology.ts'
 
@@ -143,8 +143,7 @@ function declaredOnce(open: OpenChannel, { queue, levelsMs }: Settings): () => P
   let declaring: Promise<void> | undefined
   const declared = async (): Promise<void> => {
     const shape = await describeQueue(open, queue)
-    const isQuorum = shape !== 'missing' && isQuorumQueue(shape)
-    await assertLevels(open, { queue, levelsMs, isQuorum })
+    await assertLevels(open, levelsOf(queue, levelsMs, shape === 'missing' ? undefined : shape))
   }
   return () => {
     declaring ??= declared().catch((error: unknown) => {
