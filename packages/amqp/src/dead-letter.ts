@@ -1,6 +1,6 @@
 import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
 import type { DeadLetterPlace } from '@onceward/core/adapter'
-import type { Outgoing, Publisher } from './clients/amqplib.ts'
+import type { Outgoing, Publisher } from './clients/publisher.ts'
 import { amqpMessage, bareOptions, copyOptions, storedOptions } from './delivery.ts'
 import { PublishError } from './errors.ts'
 import type { DeadLetterTarget, Settings } from './options.ts'
@@ -48,6 +48,8 @@ export function deadLetterMessage(
         ? bareOptions(message)
         : copyOptions(message, why)
   return {
+    kind: 'dead-letter',
+    of: identityOf(letter),
     content: message?.content ?? Buffer.from(delivery.body),
     options,
     ...(says === 'bare' ? { isBare: true } : {}),
@@ -62,4 +64,15 @@ export function deadLetterMessage(
           remedy: `declare the exchange of \`deadLetter\`, '${target.exchange}', and bind a queue to it`,
         }),
   }
+}
+
+/** A stored letter that was replayed and is dead again is another one. */
+function identityOf({
+  ref,
+  attempts,
+  lastFailedAt,
+  delivery: { raw },
+}: DeadLetter): object | string {
+  if (typeof raw === 'object' && raw !== null) return raw
+  return JSON.stringify([ref, attempts, lastFailedAt])
 }

@@ -1,8 +1,9 @@
 import { type Delivery, isDeadLetterHeader, type Runtime } from '@onceward/core'
 import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
 import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
-import { type DeliveryChannel, PUBLISH_ID } from './clients/amqplib.ts'
+import type { DeliveryChannel } from './clients/amqplib.ts'
 import { encodable, LARGEST_TIMESTAMP } from './clients/header-types.ts'
+import { PUBLISH_ID } from './clients/publisher.ts'
 
 /** A message that is not settled yet, and its channel. Instants are milliseconds on the monotonic clock. */
 export interface Received {

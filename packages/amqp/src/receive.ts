@@ -12,6 +12,7 @@ import {
 } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpConnection } from './client.ts'
+import type { Alarm } from './clients/alarm.ts'
 import { ConsumerChannel, type DeliveryChannel } from './clients/amqplib.ts'
 import type { Connector } from './clients/connector.ts'
 import type { Accept } from './delivery.ts'
@@ -30,6 +31,7 @@ export interface ReceiverOptions {
   readonly port: GuardPort
   readonly settings: Settings
   readonly connector: Connector
+  readonly alarm: Pick<Alarm, 'outage'>
   readonly accept: Accept
   readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'inFlight'>
   /** Must have succeeded on a new connection before anything is consumed. */
@@ -54,7 +56,6 @@ export class Receiver {
   readonly #recovery: Recovery<BrokerErrorKind>
   /** Channels whose consumer the server cancelled, while some of their messages are in hand. */
   readonly #retired = new Set<ConsumerChannel>()
-  #blocked: string | undefined
   #channel: ConsumerChannel | undefined
   #checked: AmqpConnection | undefined
   #isBusy = false
@@ -72,9 +73,7 @@ export class Receiver {
   }
 
   get outage(): Outage | undefined {
-    const { outage } = this.#recovery
-    if (outage !== undefined || this.#blocked === undefined) return outage
-    return { state: 'recovering', reason: `the broker blocks publishers: ${this.#blocked}` }
+    return this.#recovery.outage ?? this.#options.alarm.outage
   }
 
   /** @throws {@link ConfigurationError} for what can never work. */
@@ -127,15 +126,6 @@ export class Receiver {
       if (channel.deliveries === deliveries && deliveries.inHand === 0) void this.#close(channel)
     }
     this.pump()
-  }
-
-  blocked(reason: string | undefined): void {
-    if (reason === this.#blocked) return
-    this.#blocked = reason
-    const { port, settings } = this.#options
-    const fields = { queue: settings.queue, reason }
-    if (reason !== undefined) port.logger.warn(fields, 'the broker blocks publishers')
-    else port.logger.info(fields, 'the broker no longer blocks publishers')
   }
 
   /** Brings the consumer into the state that it should be in. */

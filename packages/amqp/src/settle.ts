@@ -1,7 +1,7 @@
 import type { Logger, Runtime, Settlement } from '@onceward/core'
 import type { DeadLetterPlace, GuardPort } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
-import type { Publisher } from './clients/amqplib.ts'
+import type { Publisher } from './clients/publisher.ts'
 import { placeOf } from './dead-letter.ts'
 import { copyOptions, deferralHeader, deferralsOf, type Received } from './delivery.ts'
 import { classifyError } from './errors.ts'
@@ -173,6 +173,8 @@ async function postpone(
   try {
     await context.assertLevels()
     await context.publisher.publish({
+      kind: 'deferral',
+      of: message,
       exchange: '',
       routingKey,
       content: message.content,
