@@ -8,13 +8,13 @@ import {
   registerPublisher,
   startConsumption,
 } from '@onceward/core/adapter'
-import type { AmqpChannel, AmqpConnection } from './client.ts'
+import type { AmqpConnection } from './client.ts'
 import { Alarm } from './clients/alarm.ts'
 import { Connector } from './clients/connector.ts'
 import { Publisher } from './clients/publisher.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
-import { examine } from './doctor.ts'
+import { type Examined, examine } from './doctor.ts'
 import { classifyError, connectionGone } from './errors.ts'
 import {
   type ConsumeAmqpOptions,
@@ -22,9 +22,9 @@ import {
   resolveSettings,
   type Settings,
 } from './options.ts'
-import { Receiver } from './receive.ts'
+import { type QueueTraits, Receiver } from './receive.ts'
 import { createSettleContext } from './settle.ts'
-import { assertLevels, type Levels } from './topology.ts'
+import { assertLevels } from './topology.ts'
 
 /**
  * Consumes a queue for as long as the process lives and settles what the guard decides.
@@ -155,11 +155,11 @@ function createClients({ port, settings, signals, source }: Parts): Clients {
 function createCheck(
   { logger }: GuardPort,
   settings: Settings,
-): (connection: AmqpConnection) => Promise<void> {
-  let levels: Levels | undefined
+): (connection: AmqpConnection) => Promise<QueueTraits> {
+  let examined: Examined | undefined
   return async (connection) => {
-    const open = (): Promise<AmqpChannel> => connection.createChannel()
-    if (levels !== undefined) return assertLevels(open, levels)
-    levels = await examine({ connection, settings, logger })
+    if (examined === undefined) examined = await examine({ connection, settings, logger })
+    else await assertLevels(() => connection.createChannel(), examined.levels)
+    return examined
   }
 }

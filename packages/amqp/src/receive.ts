@@ -27,15 +27,21 @@ import {
 } from './errors.ts'
 import type { Settings } from './options.ts'
 
+/** What the check of a queue found out. */
+export interface QueueTraits {
+  /** Another consumer would take over if this one consumed anew. */
+  readonly isSingleActive: boolean
+}
+
 export interface ReceiverOptions {
   readonly port: GuardPort
   readonly settings: Settings
   readonly connector: Connector
   readonly alarm: Pick<Alarm, 'outage'>
   readonly accept: Accept
-  readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'inFlight'>
+  readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'window'>
   /** Must have succeeded on a new connection before anything is consumed. */
-  readonly check: (connection: AmqpConnection) => Promise<void>
+  readonly check: (connection: AmqpConnection) => Promise<QueueTraits>
   readonly onEnd: (end: ConsumptionEnd) => void
 }
 
@@ -48,7 +54,8 @@ const STABLE_MS = 10_000
 
 /**
  * Keeps a consumer on the queue until it is stopped. A channel, a consumer or a connection that ends is replaced after
- * a pause (A1, A5, A12). While the store is down the consumer is cancelled, and the messages in hand are kept.
+ * a pause (A1, A5, A12). While the store is down the consumer stays, because a queue without one may expire, and the
+ * messages in hand are kept: no more than the prefetch come.
  */
 export class Receiver {
   lastProgressAt: Date | undefined
@@ -57,7 +64,7 @@ export class Receiver {
   /** Channels whose consumer the server cancelled, while some of their messages are in hand. */
   readonly #retired = new Set<ConsumerChannel>()
   #channel: ConsumerChannel | undefined
-  #checked: AmqpConnection | undefined
+  #checked: { readonly connection: AmqpConnection; readonly traits: QueueTraits } | undefined
   #isBusy = false
 
   constructor(options: ReceiverOptions) {
@@ -132,8 +139,9 @@ export class Receiver {
   pump(): void {
     const { isStopped, isPausing, outage } = this.#recovery
     if (isStopped || isPausing || this.#isBusy) return
-    const isConsuming = this.#channel?.isConsuming && outage === undefined
-    if (isConsuming && this.#options.port.availability().kind === 'available') return
+    const isConsuming = this.#channel?.isConsuming && !this.#mustResize(this.#channel)
+    const isAvailable = this.#options.port.availability().kind === 'available'
+    if (isConsuming && outage === undefined && isAvailable) return
     void this.#step().then((error) => this.#endOn(error))
   }
 
@@ -171,10 +179,9 @@ export class Receiver {
   }
 
   async #openOn(connection: AmqpConnection): Promise<ConsumerChannel> {
-    const { port, settings } = this.#options
-    if (this.#checked !== connection) {
-      await this.#options.check(connection)
-      this.#checked = connection
+    const { port } = this.#options
+    if (this.#checked?.connection !== connection) {
+      this.#checked = { connection, traits: await this.#options.check(connection) }
     }
     const opened = await connection.createChannel()
     const channel = new ConsumerChannel(opened)
@@ -184,7 +191,6 @@ export class Receiver {
       error = why
     })
     opened.on('close', () => this.#lost(channel, error, openedAtMs))
-    await opened.prefetch(settings.prefetch)
     if (this.#recovery.isStopped) await this.#close(channel)
     else this.#channel = channel
     return channel
@@ -192,25 +198,36 @@ export class Receiver {
 
   async #adjust(channel: ConsumerChannel): Promise<void> {
     const { port, dispatcher } = this.#options
+    if (channel.isConsuming && this.#mustResize(channel)) await channel.cancel()
+    if (!channel.isConsuming) await this.#subscribe(channel)
     const availability = port.availability()
     if (availability.kind === 'available') {
-      if (!channel.isConsuming) await this.#subscribe(channel)
       if (this.#channel === channel && this.#recovery.end()?.state === 'paused') dispatcher.resume()
       return
     }
     this.#recovery.storeIsDown(availability.error)
-    // Some message must probe the store: one in hand, or else the next one.
     const waitMs = availability.retryAt - port.runtime.now()
-    const mayAsk = dispatcher.inFlight === 0 && waitMs <= 0
-    if (mayAsk && !channel.isConsuming) await this.#subscribe(channel)
-    else if (!mayAsk) await channel.cancel()
     this.#recovery.pause(Math.min(Math.max(waitMs, STORE_LOOK_MS / 10), STORE_LOOK_MS))
+  }
+
+  /** The prefetch of a consumer stays what it was when it began, so it begins anew; not for small differences. */
+  #mustResize(channel: ConsumerChannel): boolean {
+    const window = this.#window
+    return window >= 2 * channel.window || 2 * window <= channel.window
+  }
+
+  /** Messages that may be in hand. */
+  get #window(): number {
+    const { settings, dispatcher } = this.#options
+    return this.#checked?.traits.isSingleActive ? settings.prefetch : dispatcher.window
   }
 
   async #subscribe(channel: ConsumerChannel): Promise<void> {
     const { queue, consumer } = this.#options.settings
     const options = { ...consumer, noAck: false }
-    await channel.consume(queue, options, (message) => this.#delivered(channel, message))
+    await channel.consume(queue, this.#window, options, (message) =>
+      this.#delivered(channel, message),
+    )
     if (this.#recovery.isStopped) await channel.cancel()
   }
 

@@ -178,24 +178,6 @@ test('trap A7: a store outage does not use up the delivery limit, so no message 
   expect(done.toSorted()).toEqual(keys.toSorted())
 })
 
-test('the consumer is cancelled during a store outage, and keeps its messages in hand', async () => {
-  const queue = await broker.create()
-  const inbox = downInbox()
-  const done: string[] = []
-  const guard = guardOf(({ key }) => void done.push(key), {}, inbox)
-  await using consumption = await consumeAmqp(open, guard, { queue })
-  inbox.isDown = true
-  await broker.send(queue, ['in-hand'])
-  await until(async () => (await broker.consumers(queue)) === 0)
-  await broker.send(queue, ['later'])
-  expect(consumption.health()).toMatchObject({ state: 'paused', inFlight: 1 })
-  expect(consumption.health().reason).toContain('injected')
-  inbox.isDown = false
-  await until(() => done.length === 2)
-  expect(done).toEqual(['in-hand', 'later'])
-  expect(await broker.consumers(queue)).toBe(1)
-})
-
 // Red when a copy keeps the broker's x-death: what expired in this queue once, and was sent again by an operator, would
 // go round without a rejection, and the broker drops that.
 test.each(TYPES)(

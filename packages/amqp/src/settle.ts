@@ -100,6 +100,11 @@ export async function giveBack(context: SettleContext, received: Received): Prom
   return undefined
 }
 
+/** Returns a message that has waited for too long; it may come again. */
+export function requeue(context: SettleContext, received: Received): void {
+  told(context, received, received.channel.nack(received.message, true))
+}
+
 const SOON_MS = 1_000
 
 /** Doubles the wait each time an event is still running elsewhere. */
@@ -143,7 +148,7 @@ function outage(
   return hold(context, received, spreadMs)
 }
 
-/** Whether the server's consumer timeout would soon close the channel because of this message. */
+/** Whether the server's consumer timeout could close the channel because of this message if it ran then. */
 function isTooOld(
   { runtime, settings }: SettleContext,
   received: Received,

@@ -65,7 +65,8 @@ export function wrapAmqp(
 ): WrappedAmqp {
   const port = portOf(guard)
   checkWrapNames(options)
-  const settings = resolveSettings(options, port.settings)
+  // The prefetch is the user's.
+  const settings = { ...resolveSettings(options, port.settings), isPrefetchFixed: true }
   if (typeof channel.waitForConfirms !== 'function') throw withoutConfirms(channel)
   const { queue, drainMs } = settings
   const describe = (error: unknown): string => classifyError(error).text

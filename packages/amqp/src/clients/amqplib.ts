@@ -34,6 +34,16 @@ export class DeliveryChannel {
     return this.#inHand.size
   }
 
+  /** The latest tag. */
+  get lastTag(): number {
+    return this.#lastTag
+  }
+
+  /** Deliveries up to this tag that were not settled. */
+  inHandUpTo(tag: number): number {
+    return [...this.#inHand].filter((each) => each <= tag).length
+  }
+
   delivered(message: ConsumeMessage): void {
     const tag = tagOf(message)
     if (tag !== this.#lastTag + 1) this.#isAlone = false
@@ -104,6 +114,9 @@ export class ConsumerChannel {
   readonly deliveries: DeliveryChannel
   readonly #channel: AmqpChannel
   #tag: string | undefined
+  #prefetch = 0
+  /** Deliveries up to here came to an earlier consumer of the channel and do not count for the prefetch of this one. */
+  #earlierTag = 0
 
   constructor(channel: AmqpChannel) {
     this.#channel = channel
@@ -114,11 +127,23 @@ export class ConsumerChannel {
     return this.#tag !== undefined
   }
 
+  /** How many messages may be in hand now. */
+  get window(): number {
+    return this.#prefetch + this.deliveries.inHandUpTo(this.#earlierTag)
+  }
+
+  /** @param window - Messages that may be in hand, those of an earlier consumer of this channel included. */
   async consume(
     queue: string,
+    window: number,
     options: Options.Consume,
     onMessage: (message: ConsumeMessage | null) => void,
   ): Promise<void> {
+    const { deliveries } = this
+    const prefetch = Math.max(1, window - deliveries.inHand)
+    this.#earlierTag = deliveries.lastTag
+    this.#prefetch = prefetch
+    await this.#channel.prefetch(prefetch)
     const { consumerTag } = await this.#channel.consume(queue, onMessage, options)
     this.#tag = consumerTag
   }
