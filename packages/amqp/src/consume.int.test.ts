@@ -190,7 +190,7 @@ test('a drain gives unstarted messages back while the running handler still runs
     { concurrency: 1 },
   )
   await broker.send(queue, keysOf(10))
-  const consumption = await consumeAmqp(open, guard, { queue, drainMs: 20_000 })
+  const consumption = await consumeAmqp(open, guard, { queue, prefetch: 10, drainMs: 20_000 })
   await until(() => running === 1 && consumption.health().inFlight === 10)
   const drained = consumption.drain()
   // While the handler runs, long before `drainMs` is over.
