@@ -65,3 +65,20 @@ test('a dead letter goes to the queue or through the exchange, and the error of 
     },
   ])
 })
+
+const LATER = new Date('2026-11-22T12:00:00Z')
+
+test('each try to publish a dead letter names the same one, and a replayed event that is dead again another', () => {
+  const refused = { kind: 'refused', id: 'r-1' } as const
+  const event = { kind: 'event', id: ['billing', 'k-1'] } as never
+  const identity = (letter: DeadLetter) => deadLetterMessage(letter, target).of
+  const one = { ...letterOf(), ref: event }
+  const { raw: _, ...stored } = one.delivery
+  // In hand and from the table, where the message is gone.
+  expect(identity({ ...one, delivery: stored })).toBe(identity(one))
+  expect(identity({ ...one, lastFailedAt: LATER })).not.toBe(identity(one))
+  // Without an inbox each try has a reference of its own.
+  const alone = { ...letterOf(), ref: refused }
+  expect(identity({ ...alone, ref: { ...refused, id: 'r-2' } })).toBe(identity(alone))
+  expect(identity({ ...letterOf(), ref: refused })).not.toBe(identity(alone))
+})

@@ -66,13 +66,13 @@ export function deadLetterMessage(
   }
 }
 
-/** A stored letter that was replayed and is dead again is another one. */
+/** One that was replayed and is dead again is another one. Without an inbox only the message in hand has an identity. */
 function identityOf({
   ref,
   attempts,
   lastFailedAt,
   delivery: { raw },
 }: DeadLetter): object | string {
-  if (typeof raw === 'object' && raw !== null) return raw
+  if (ref.kind !== 'event' && typeof raw === 'object' && raw !== null) return raw
   return JSON.stringify([ref, attempts, lastFailedAt])
 }
