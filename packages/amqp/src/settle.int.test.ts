@@ -6,7 +6,13 @@ import { connect } from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Broker, type QueueType } from './fixtures/broker.ts'
 import { downInbox } from './fixtures/down-inbox.ts'
-import { assertRetryTopology, type Consumption, consumeAmqp, wrapAmqp } from './index.ts'
+import {
+  amqpMessage,
+  assertRetryTopology,
+  type Consumption,
+  consumeAmqp,
+  wrapAmqp,
+} from './index.ts'
 
 let server: Server<RabbitmqConnection>
 let broker: Broker
@@ -198,6 +204,36 @@ test.each(TYPES)(
     await broker.send(queue, ['once'], { headers: { 'x-death': [expired] } })
     await until(async () => attempts.length === 5 && isEmpty(queue, consumption))
     expect(attempts).toEqual([1, 2, 3, 4, 5])
+  },
+)
+
+// Red when a copy drops or adds a header: the x-death of the delay queue is none of the consumer's business.
+test.each(TYPES)(
+  'a message that was dead-lettered to a %s queue keeps its x-death through all deferrals',
+  async (type) => {
+    const queue = await broker.create(type)
+    const source = await broker.create('classic', {
+      'x-message-ttl': 1,
+      'x-dead-letter-exchange': '',
+      'x-dead-letter-routing-key': queue,
+    })
+    const seen: unknown[] = []
+    const guard = guardOf(
+      (event) => {
+        seen.push(amqpMessage(event)?.properties.headers)
+        if (event.attempt < 4) throw new Error('not yet')
+      },
+      { retry: { attempts: 6, baseMs: 50, maxMs: 50 } },
+    )
+    const options = { queue, holdMs: 0, retryLevelsMs: [100] }
+    await using consumption = await consumeAmqp(open, guard, options)
+    await broker.send(source, ['once'], { headers: { 'x-onceward-reason': 'of an earlier life' } })
+    await until(async () => seen.length === 4 && isEmpty(queue, consumption))
+    expect(seen[0]).toMatchObject({
+      'x-death': [{ queue: source, reason: 'expired', count: 1 }],
+      'x-onceward-reason': 'of an earlier life',
+    })
+    expect(seen).toEqual([seen[0], seen[0], seen[0], seen[0]])
   },
 )
 

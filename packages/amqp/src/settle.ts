@@ -3,7 +3,7 @@ import type { DeadLetterPlace, GuardPort } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { Publisher } from './clients/publisher.ts'
 import { placeOf } from './dead-letter.ts'
-import { copyOptions, deferralHeader, deferralsOf, type Received } from './delivery.ts'
+import { copyOptions, deferralHeaders, type Received } from './delivery.ts'
 import { classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
 import { levelFor, levelQueue } from './topology.ts'
@@ -183,7 +183,7 @@ async function postpone(
       exchange: '',
       routingKey,
       content: message.content,
-      options: copyOptions(original, deferralHeader(deferralsOf(message) + 1)),
+      options: copyOptions(original, deferralHeaders(message, original)),
       remedy: `declare '${routingKey}' with assertRetryTopology() of @onceward/amqp, or start the consumer again`,
     })
   } catch (error) {
