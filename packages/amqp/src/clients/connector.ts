@@ -25,6 +25,7 @@ export interface ConnectorOptions {
   readonly onError: (error: unknown) => void
 }
 
+const STOPPED = 'the consumer was stopped, and connects no more'
 const CONNECT_MS = 30_000
 const CHANNEL_MS = 10_000
 const CLOSE_MS = 2_000
@@ -82,13 +83,14 @@ export class Connector {
 
   async #open(): Promise<AmqpConnection> {
     const { source, runtime } = this.#options
+    if (this.#isClosed) throw new Error(STOPPED)
     const opening = typeof source === 'function' ? called(source) : Promise.resolve(source)
     try {
       const connection = await withTimeout(runtime, opening, {
         call: 'connect',
         budgetMs: CONNECT_MS,
       })
-      if (this.#isClosed) throw new Error('the consumer was stopped while it connected')
+      if (this.#isClosed) throw new Error(STOPPED)
       this.#attach(connection)
       this.#current = connection
       return connection
