@@ -36,7 +36,7 @@ interface ContextParts extends Pick<SettleContext, 'assertLevels' | 'stopDeliver
 export function createSettleContext(parts: ContextParts): Omit<SettleContext, 'mayHold'> {
   const { port, settings, publisher } = parts
   const { runtime, logger } = port
-  const place = placeOf(publisher, settings)
+  const place = placeOf(publisher, settings, port.settings.hasInbox)
   return { ...parts, runtime, logger, place, counts: { settleFailures: 0 } }
 }
 
