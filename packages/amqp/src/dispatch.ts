@@ -89,13 +89,21 @@ export class Dispatcher {
   /** Messages that may be in hand: what is prefetched beyond what can start soon is kept from idle consumers. */
   get window(): number {
     const { prefetch, isPrefetchFixed } = this.#options.settings
-    return isPrefetchFixed ? prefetch : this.#prefetch.capacity
+    if (isPrefetchFixed) return prefetch
+    // What waits for its time, or for a broker that accepts nothing, needs no slot and must not keep others from theirs.
+    const waiting = [...this.#held.values()].filter(({ isOutage }) => !isOutage).length
+    return Math.min(prefetch, this.#prefetch.capacity + waiting)
+  }
+
+  get #mostInHand(): number {
+    const { prefetch, isPrefetchFixed } = this.#options.settings
+    return isPrefetchFixed ? prefetch : Math.max(this.#prefetch.capacity, 2)
   }
 
   /** Half of the prefetch stays free for messages that can run; while the store is down none can. */
   mayHold(why: 'short' | 'outage'): boolean {
     if (this.#options.signals.stop.aborted) return false
-    return why === 'outage' || this.#held.size + 1 <= this.window / 2
+    return why === 'outage' || this.#held.size + 1 <= this.#mostInHand / 2
   }
 
   take(received: Received): void {

@@ -213,7 +213,9 @@ export class Receiver {
   /** The prefetch of a consumer stays what it was when it began, so it begins anew; not for small differences. */
   #mustResize(channel: ConsumerChannel): boolean {
     const window = this.#window
-    return window >= 2 * channel.window || 2 * window <= channel.window
+    if (window >= 2 * channel.window || 2 * window <= channel.window) return true
+    // Nothing more would come, although there are slots.
+    return window > channel.window && channel.deliveries.inHand >= channel.window
   }
 
   /** Messages that may be in hand. */
