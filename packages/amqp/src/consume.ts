@@ -8,22 +8,23 @@ import {
   registerPublisher,
   startConsumption,
 } from '@onceward/core/adapter'
-import type { AmqpChannel, AmqpConnection } from './client.ts'
-import { Publisher } from './clients/amqplib.ts'
+import type { AmqpConnection } from './client.ts'
+import { Alarm } from './clients/alarm.ts'
 import { Connector } from './clients/connector.ts'
+import { Publisher } from './clients/publisher.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
-import { examine } from './doctor.ts'
-import { classifyError, connectionGone, PublishError } from './errors.ts'
+import { type Examined, examine } from './doctor.ts'
+import { classifyError, connectionGone } from './errors.ts'
 import {
   type ConsumeAmqpOptions,
   checkConsumeNames,
   resolveSettings,
   type Settings,
 } from './options.ts'
-import { Receiver } from './receive.ts'
+import { type QueueTraits, Receiver } from './receive.ts'
 import { createSettleContext } from './settle.ts'
-import { assertLevels, type Levels } from './topology.ts'
+import { assertLevels } from './topology.ts'
 
 /**
  * Consumes a queue for as long as the process lives and settles what the guard decides.
@@ -67,9 +68,7 @@ interface Parts {
 function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
   const { runtime } = port
   const { queue } = settings
-  const { connector, publisher } = createClients({ port, settings, signals, source }, (reason) =>
-    receiver.blocked(reason),
-  )
+  const { connector, publisher, alarm, close } = createClients({ port, settings, signals, source })
   const context = createSettleContext({
     port,
     settings,
@@ -91,6 +90,7 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
     port,
     settings,
     connector,
+    alarm,
     accept: createAccept(queue, runtime),
     dispatcher,
     check: createCheck(port, settings),
@@ -104,52 +104,62 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
     finish: async () => {
       unregister()
       await receiver.finish()
-      await publisher.close()
-      await connector.close()
+      await close()
     },
   }
 }
 
-function createClients(
-  { port, settings, signals, source }: Parts,
-  onBlocked: (reason: string | undefined) => void,
-): { readonly connector: Connector; readonly publisher: Publisher } {
+interface Clients {
+  readonly connector: Connector
+  readonly publisher: Publisher
+  readonly alarm: Alarm
+  readonly close: () => Promise<void>
+}
+
+/**
+ * The broker stops reading from a connection that publishes during an alarm, and then reads no acks on it either. So
+ * messages are published on a connection of their own where one can be opened.
+ */
+function createClients({ port, settings, signals, source }: Parts): Clients {
   const { runtime, logger } = port
   const onError = (error: unknown): void => {
     const fields = { queue: settings.queue, reason: classifyError(error).text }
     logger.warn(fields, 'the AMQP client failed')
   }
-  const publisher = new Publisher({
-    runtime,
-    onError,
-    open: async () => {
-      const { current } = connector
-      if (current === undefined) throw new PublishError('there is no connection to the broker')
-      return current.createConfirmChannel()
-    },
+  const connectorOf = (onGone: (error: unknown) => void): Connector => {
+    const connector: Connector = new Connector({
+      ...{ source, runtime, onError, onGone },
+      onBlocked: (reason) => alarm.changed(connector, reason),
+    })
+    return connector
+  }
+  const connector = connectorOf((error) =>
+    signals.onEnd({ kind: 'fatal', error: connectionGone(error) }),
+  )
+  const outlet = connector.isOurs ? connectorOf(() => undefined) : connector
+  const publisher = new Publisher({ runtime, onError, open: () => outlet.openChannel() })
+  const alarm = new Alarm({
+    port,
+    queue: settings.queue,
+    publisher,
+    isShared: outlet === connector,
   })
-  const connector = new Connector({
-    source,
-    runtime,
-    onError,
-    onBlocked: (reason) => {
-      publisher.blocked = reason
-      onBlocked(reason)
-    },
-    onGone: (error) => signals.onEnd({ kind: 'fatal', error: connectionGone(error) }),
-  })
-  return { connector, publisher }
+  const close = async (): Promise<void> => {
+    await publisher.close()
+    await Promise.all([connector.close(), ...(outlet === connector ? [] : [outlet.close()])])
+  }
+  return { connector, publisher, alarm, close }
 }
 
 /** The first connection is examined; on later ones only the delay queues are declared again. */
 function createCheck(
   { logger }: GuardPort,
   settings: Settings,
-): (connection: AmqpConnection) => Promise<void> {
-  let levels: Levels | undefined
+): (connection: AmqpConnection) => Promise<QueueTraits> {
+  let examined: Examined | undefined
   return async (connection) => {
-    const open = (): Promise<AmqpChannel> => connection.createChannel()
-    if (levels !== undefined) return assertLevels(open, levels)
-    levels = await examine({ connection, settings, logger })
+    if (examined === undefined) examined = await examine({ connection, settings, logger })
+    else await assertLevels(() => connection.createChannel(), examined.levels)
+    return examined
   }
 }

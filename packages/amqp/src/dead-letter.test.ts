@@ -50,8 +50,12 @@ test('a stored delivery without a readable envelope is sent with its text header
 test('a dead letter goes to the queue or through the exchange, and the error of an unroutable one says what to declare', async () => {
   const published: object[] = []
   const publish = async (outgoing: object): Promise<void> => void published.push(outgoing)
-  await createPublisher({ publish }, target)(letterOf())
-  await createPublisher({ publish }, { exchange: 'shop.dead', routingKey: 'orders' })(letterOf())
+  await createPublisher({ publish }, target, true)(letterOf())
+  await createPublisher(
+    { publish },
+    { exchange: 'shop.dead', routingKey: 'orders' },
+    true,
+  )(letterOf())
   expect(published).toMatchObject([
     {
       exchange: '',
@@ -64,4 +68,28 @@ test('a dead letter goes to the queue or through the exchange, and the error of 
       remedy: expect.stringMatching(/declare the exchange .*'shop\.dead'/),
     },
   ])
+})
+
+const LATER = new Date('2026-11-22T12:00:00Z')
+
+test('each try to publish a dead letter names the same one, and a replayed event that is dead again another', async () => {
+  const identity = async (letter: DeadLetter, hasInbox: boolean): Promise<unknown> => {
+    const seen: unknown[] = []
+    const publish = async ({ of }: { readonly of: unknown }): Promise<void> => void seen.push(of)
+    await createPublisher({ publish }, target, hasInbox)(letter)
+    return seen[0]
+  }
+  for (const kind of ['event', 'refused'] as const) {
+    const one = { ...letterOf(), ref: { kind, id: 'r-1' } } as DeadLetter
+    const { raw: _, ...stored } = one.delivery
+    // In hand and from the table, where the message is gone.
+    expect(await identity({ ...one, delivery: stored }, true)).toBe(await identity(one, true))
+    expect(await identity({ ...one, lastFailedAt: LATER }, true)).not.toBe(
+      await identity(one, true),
+    )
+    // Without an inbox each try has a reference of its own.
+    const again = { ...one, ref: { kind, id: 'r-2' }, lastFailedAt: LATER } as DeadLetter
+    expect(await identity(again, false)).toBe(await identity(one, false))
+    expect(await identity(letterOf(), false)).not.toBe(await identity(one, false))
+  }
 })

@@ -1,30 +1,44 @@
 import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
 import type { DeadLetterPlace } from '@onceward/core/adapter'
-import type { Outgoing, Publisher } from './clients/amqplib.ts'
+import type { Outgoing, Publisher } from './clients/publisher.ts'
 import { amqpMessage, bareOptions, copyOptions, storedOptions } from './delivery.ts'
 import { PublishError } from './errors.ts'
 import type { DeadLetterTarget, Settings } from './options.ts'
 
-export function placeOf(publisher: Publisher, { deadLetter }: Settings): DeadLetterPlace {
+export function placeOf(
+  publisher: Publisher,
+  { deadLetter }: Settings,
+  hasInbox: boolean,
+): DeadLetterPlace {
   if (deadLetter === undefined) return { kind: 'record' }
   if (deadLetter === 'dlx') return { kind: 'broker' }
-  return { kind: 'publish', publish: createPublisher(publisher, deadLetter) }
+  return { kind: 'publish', publish: createPublisher(publisher, deadLetter, hasInbox) }
 }
 
 /** Publishes dead letters; resolves once the broker has confirmed that a queue holds the message. */
 export function createPublisher(
   publisher: Pick<Publisher, 'publish'>,
   target: DeadLetterTarget,
+  hasInbox: boolean,
 ): Publish {
   return async (letter) => {
+    const of = identityOf(letter, hasInbox)
     try {
-      await publisher.publish(deadLetterMessage(letter, target))
+      await publisher.publish({ ...deadLetterMessage(letter, target), of })
     } catch (error) {
       if (!isTooLarge(error)) throw error
       // The headers that say why may not fit beside the message's own, so it is published with its own alone.
-      await publisher.publish(deadLetterMessage(letter, target, 'bare'))
+      await publisher.publish({ ...deadLetterMessage(letter, target, 'bare'), of })
     }
   }
+}
+
+/** One that was replayed and is dead again is another one. Without an inbox only the message in hand has an identity. */
+function identityOf(letter: DeadLetter, hasInbox: boolean): object | string {
+  const { ref, attempts, lastFailedAt, delivery } = letter
+  const { raw } = delivery
+  if (!hasInbox && typeof raw === 'object' && raw !== null) return raw
+  return JSON.stringify([ref, attempts, lastFailedAt])
 }
 
 /** The headers of a message must fit into amqplib's buffer. */
@@ -37,7 +51,7 @@ export function deadLetterMessage(
   letter: DeadLetter,
   target: DeadLetterTarget,
   says: 'reasons' | 'bare' = 'reasons',
-): Outgoing {
+): Omit<Outgoing, 'of'> {
   const { delivery } = letter
   const message = amqpMessage(delivery)
   const why = deadLetterHeaders(letter)
@@ -48,6 +62,7 @@ export function deadLetterMessage(
         ? bareOptions(message)
         : copyOptions(message, why)
   return {
+    kind: 'dead-letter',
     content: message?.content ?? Buffer.from(delivery.body),
     options,
     ...(says === 'bare' ? { isBare: true } : {}),

@@ -1,6 +1,6 @@
 import { cloudEventKey, messageId } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { amqpMessage, copyOptions, deferralHeader, storedOptions, toDelivery } from './delivery.ts'
+import { amqpMessage, copyOptions, deferralHeaders, storedOptions, toDelivery } from './delivery.ts'
 import { message } from './fixtures/recording-channel.ts'
 
 test('a delivery contains everything that RabbitMQ knows of a message', () => {
@@ -129,7 +129,7 @@ test('a copy keeps the properties it may keep, and moves those that AMQP would a
 
 // Red when x-death or the delivery count of a copy is carried on: brokers go on counting, or do not (A9).
 test('trap A9: a deferred copy returns as the message that it was', () => {
-  const { headers, ...properties } = copyOptions(original, deferralHeader(2))
+  const { headers, ...properties } = copyOptions(original, deferralHeaders(original, original))
   const back = message('k', { exchange: '', routingKey: 'orders' }, {
     ...properties,
     headers: {
@@ -139,8 +139,12 @@ test('trap A9: a deferred copy returns as the message that it was', () => {
     },
   } as never)
   const delivery = toDelivery(back, 'orders')
-  expect(delivery).toMatchObject({ redelivered: true, deliveryCount: 3 })
-  expect(delivery.headers).toEqual({ 'idempotency-key': 'k' })
+  expect(delivery).toMatchObject({ redelivered: true, deliveryCount: 2 })
+  expect(delivery.headers).toEqual({
+    'idempotency-key': 'k',
+    'x-first-death-queue': 'q',
+    'x-onceward-reason': 'of an earlier life',
+  })
   expect(amqpMessage(delivery)).toMatchObject({
     fields: { exchange: 'shop', routingKey: 'orders.placed' },
     properties: {

@@ -1,8 +1,9 @@
 import { type Delivery, isDeadLetterHeader, type Runtime } from '@onceward/core'
 import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
 import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
-import { type DeliveryChannel, PUBLISH_ID } from './clients/amqplib.ts'
+import type { DeliveryChannel } from './clients/amqplib.ts'
 import { encodable, LARGEST_TIMESTAMP } from './clients/header-types.ts'
+import { PUBLISH_ID } from './clients/publisher.ts'
 
 /** A message that is not settled yet, and its channel. Instants are milliseconds on the monotonic clock. */
 export interface Received {
@@ -29,6 +30,8 @@ const CARRIED = {
   deliveryMode: 'x-onceward-delivery-mode',
   /** The broker would route the copy to these queues again. */
   cc: 'x-onceward-cc',
+  /** Headers of the original that a copy must not have as such: the broker's own, and ours. */
+  kept: 'x-onceward-kept-headers',
   /** How often the message was published to a delay queue. */
   deferrals: 'x-onceward-deferrals',
 } as const
@@ -37,6 +40,9 @@ const OURS: ReadonlySet<string> = new Set([...Object.values(CARRIED), PUBLISH_ID
 
 /** Headers that the broker writes about one stay in a queue; a copy starts without them (A9). */
 const BROKERS = /^(x-death|x-(first|last)-death-.*|x-delivery-count|x-acquired-count)$/
+
+/** They count this stay alone, also for the message itself. */
+const COUNTERS = /^(x-delivery-count|x-acquired-count)$/
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
@@ -154,7 +160,18 @@ export function storedOptions(delivery: Delivery, extra: Headers): Options.Publi
   }
 }
 
-export const deferralHeader = (count: number): Headers => ({ [CARRIED.deferrals]: count })
+/** What a copy in a delay queue carries, so that the message comes back with exactly its own headers. */
+export function deferralHeaders(received: ConsumeMessage, original: ConsumeMessage): Headers {
+  const headers: Headers = original.properties.headers ?? {}
+  const copied = withoutOurs(headers)
+  const kept = Object.entries(headers).filter(
+    ([name, value]) => value !== undefined && !Object.hasOwn(copied, name) && !COUNTERS.test(name),
+  )
+  return {
+    [CARRIED.deferrals]: deferralsOf(received) + 1,
+    ...(kept.length === 0 ? {} : { [CARRIED.kept]: Object.fromEntries(kept) }),
+  }
+}
 
 /** The message as it was before it went through a delay queue. */
 function restored(message: ConsumeMessage): ConsumeMessage {
@@ -164,7 +181,8 @@ function restored(message: ConsumeMessage): ConsumeMessage {
   const exchange = textOf(carried[CARRIED.exchange]) ?? fields.exchange
   const routingKey = textOf(carried[CARRIED.routingKey]) ?? fields.routingKey
   const cc = carried[CARRIED.cc]
-  const headers = { ...withoutOurs(carried), ...(cc === undefined ? {} : { CC: cc }) }
+  const kept = carried[CARRIED.kept] as Headers | undefined
+  const headers = { ...withoutOurs(carried), ...(cc === undefined ? {} : { CC: cc }), ...kept }
   const expiration = carried[CARRIED.expiration]
   const userId = carried[CARRIED.userId]
   const mode = carried[CARRIED.deliveryMode]

@@ -4,13 +4,14 @@ import {
   DeliveryBuffer,
   type GuardPort,
   type LoopSignals,
+  Prefetch,
   type Startable,
   type StartLimits,
 } from '@onceward/core/adapter'
 import type { DeliveryChannel } from './clients/amqplib.ts'
 import type { Received } from './delivery.ts'
 import type { Settings } from './options.ts'
-import { giveBack, type SettleAnswer, type SettleContext, settle } from './settle.ts'
+import { giveBack, requeue, type SettleAnswer, type SettleContext, settle } from './settle.ts'
 
 /** A message kept in hand, unacked, until its time. */
 interface Hold {
@@ -22,6 +23,8 @@ interface Hold {
 
 /** A held message waits this long before it probes a store that is reported as available again. */
 const REST_MS = 1_000
+/** The ages of unstarted messages are looked at this often. */
+const LOOK_MS = 15_000
 
 export interface DispatcherOptions {
   readonly port: GuardPort
@@ -42,13 +45,21 @@ export class Dispatcher {
   readonly #options: DispatcherOptions
   readonly #context: SettleContext
   readonly #buffer: DeliveryBuffer<Received, SettleAnswer>
+  readonly #prefetch: Prefetch
   readonly #held = new Map<Received, Hold>()
   /** Running messages per order key: in another call of the guard, a later message could overtake them. */
   readonly #orders = new Map<string, number>()
+  #cancelLook: (() => void) | undefined
 
   constructor(options: DispatcherOptions) {
     const { port, settings, signals, context, onKnown } = options
+    const isBatch = port.settings.transaction === 'batch'
+    const slots = Math.min(
+      isBatch ? settings.batchSize : port.settings.concurrency,
+      settings.prefetch,
+    )
     this.#options = options
+    this.#prefetch = new Prefetch(slots, settings.prefetch - slots)
     this.#context = { ...context, mayHold: (why) => this.mayHold(why) }
     this.#buffer = new DeliveryBuffer({
       port,
@@ -58,11 +69,16 @@ export class Dispatcher {
       findStartable: (pending, limits) => this.#findStartable(pending, limits),
       onStart: (received) => this.#count(received, 1),
       settle: (received, settlement) => settle(this.#context, received, settlement),
-      onKnown: (received, settlement) => {
+      onKnown: (received, settlement, elapsedMs) => {
         this.#count(received, -1)
+        // What was deferred without a run says nothing about the pace.
+        if (settlement.kind !== 'defer' || settlement.reason === 'failed') {
+          this.#prefetch.note(elapsedMs)
+        }
         onKnown(settlement)
       },
       onSettled: (received, settlement, answer) => this.#settled(received, settlement, answer),
+      onRefilled: () => this.#look(),
     })
   }
 
@@ -70,11 +86,24 @@ export class Dispatcher {
     return this.#buffer.undecided + this.#buffer.settling + this.#held.size
   }
 
+  /** Messages that may be in hand: what is prefetched beyond what can start soon is kept from idle consumers. */
+  get window(): number {
+    const { prefetch, isPrefetchFixed } = this.#options.settings
+    if (isPrefetchFixed) return prefetch
+    // What waits for its time, or for a broker that accepts nothing, needs no slot and must not keep others from theirs.
+    const waiting = [...this.#held.values()].filter(({ isOutage }) => !isOutage).length
+    return Math.min(prefetch, this.#prefetch.capacity + waiting)
+  }
+
+  get #mostInHand(): number {
+    const { prefetch, isPrefetchFixed } = this.#options.settings
+    return isPrefetchFixed ? prefetch : Math.max(this.#prefetch.capacity, 2)
+  }
+
   /** Half of the prefetch stays free for messages that can run; while the store is down none can. */
   mayHold(why: 'short' | 'outage'): boolean {
-    const { signals, settings } = this.#options
-    if (signals.stop.aborted) return false
-    return why === 'outage' || this.#held.size + 1 <= settings.prefetch / 2
+    if (this.#options.signals.stop.aborted) return false
+    return why === 'outage' || this.#held.size + 1 <= this.#mostInHand / 2
   }
 
   take(received: Received): void {
@@ -98,6 +127,7 @@ export class Dispatcher {
     for (const received of [...this.#held.keys()].filter((each) => each.channel === channel)) {
       this.#release(received)
     }
+    this.#look()
   }
 
   /** Returns all messages that were not handed to the guard. */
@@ -105,11 +135,33 @@ export class Dispatcher {
     const unstarted = [...this.#buffer.takeBack(), ...this.#held.keys()]
     for (const received of unstarted) this.#release(received)
     this.#giveBack(unstarted)
+    this.#look()
   }
 
   /** Resolves when nothing is in hand. */
   ended(): Promise<void> {
     return this.#buffer.ended()
+  }
+
+  /** Gives back what has waited for so long that the server would take it back before its handler's deadline (A6). */
+  #look(): void {
+    const { port, settings, signals, onSettled } = this.#options
+    const isNeeded = this.#buffer.unstarted > 0 && !signals.stop.aborted
+    if (!isNeeded) {
+      this.#cancelLook?.()
+      this.#cancelLook = undefined
+    }
+    if (!isNeeded || this.#cancelLook !== undefined) return
+    const over = (): void => {
+      this.#cancelLook = undefined
+      const beforeMs = port.runtime.monotonic() - settings.oldestMs
+      for (const received of this.#buffer.takeBack((each) => each.receivedAtMs < beforeMs)) {
+        requeue(this.#context, received)
+        onSettled(received.channel)
+      }
+      this.#look()
+    }
+    this.#cancelLook = port.runtime.setTimer(over, LOOK_MS, { keepAlive: false })
   }
 
   #findStartable(pending: readonly Received[], limits: StartLimits): Startable<Received> {

@@ -57,3 +57,37 @@ test("a queue that is not durable gives a warning, and so does 'dlx' without a v
   expect(found.problems).toEqual([])
   expect(found.warnings.join()).toMatch(/not durable.*the broker drops dead messages/s)
 })
+
+const KEPT = [
+  ['a dead-letter exchange', { 'x-dead-letter-exchange': 'dead' }, {}],
+  ['a policy that gives it one', {}, { deadLetterPolicy: true }],
+] as const
+const LOSSES = [
+  ['x-message-ttl', { 'x-message-ttl': 60_000 }],
+  ['x-max-length', { 'x-max-length': 7 }],
+  ['x-max-length', { 'x-max-length-bytes': 7, 'x-overflow': 'drop-head' }],
+] as const
+
+test.each(LOSSES)(
+  'a queue that drops messages by its %s gives a warning, unless they are kept',
+  (name, args) => {
+    expect(queueFindings(shape(args), facts()).warnings.join()).toContain(`(${name})`)
+    for (const [_how, more, settings] of KEPT) {
+      expect(queueFindings(shape({ ...args, ...more }), facts(settings)).warnings).toEqual([])
+    }
+  },
+)
+
+test('a queue that expires gives a warning, wherever its dead letters go', () => {
+  for (const [_how, more, settings] of [['none', {}, {}] as const, ...KEPT]) {
+    const found = queueFindings(shape({ 'x-expires': 5_000, ...more }), facts(settings))
+    expect(found.warnings.join()).toContain(
+      "'orders' goes with its messages 5000 ms after its last consumer",
+    )
+  }
+})
+
+test('a full queue that refuses publishers gives no warning', () => {
+  const refusing = { 'x-max-length': 7, 'x-overflow': 'reject-publish' }
+  expect(queueFindings(shape(refusing), facts())).toEqual({ problems: [], warnings: [] })
+})

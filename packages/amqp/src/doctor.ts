@@ -10,6 +10,7 @@ import {
   describeQueue,
   isQuorumQueue,
   type Levels,
+  levelsOf,
   type OpenChannel,
   type QueueShape,
 } from './topology.ts'
@@ -20,13 +21,19 @@ export interface Surroundings {
   readonly logger: Logger
 }
 
+/** What a queue needs on every connection, and how it may be consumed. */
+export interface Examined {
+  readonly levels: Levels
+  /** Also where nobody can tell. */
+  readonly isSingleActive: boolean
+}
+
 /**
- * Checks the queue and the dead-letter place before the first delivery and declares the delay queues. Answers what a
- * later connection has to declare again.
+ * Checks the queue and the dead-letter place before the first delivery and declares the delay queues.
  *
  * @throws {@link ConfigurationError} when the settings cannot work. Other errors are the client's and may pass.
  */
-export async function examine({ connection, settings, logger }: Surroundings): Promise<Levels> {
+export async function examine({ connection, settings, logger }: Surroundings): Promise<Examined> {
   const { queue } = settings
   const open: OpenChannel = () => connection.createChannel()
   await checkPlaces(open, settings)
@@ -38,9 +45,10 @@ export async function examine({ connection, settings, logger }: Surroundings): P
       : queueFindings(shape, { settings, version: await versionOf(open) })
   reportFindings([found], logger, { queue })
   if (shape !== undefined) await checkExchangeOf(open, shape)
-  const levels = { queue, levelsMs: settings.levelsMs, isQuorum: isQuorumQueue(shape) }
+  const levels = levelsOf(queue, settings.levelsMs, shape)
   await assertLevels(open, levels)
-  return levels
+  const isSingleActive = shape === undefined || shape.arguments['x-single-active-consumer'] === true
+  return { levels, isSingleActive }
 }
 
 async function checkPlaces(open: OpenChannel, { queue, deadLetter }: Settings): Promise<void> {
@@ -108,6 +116,7 @@ export function queueFindings(shape: QueueShape, facts: QueueFacts): Findings {
         `'${queue}' is not durable: a restart of its node loses it with its messages. Declare it durable.`,
       ),
       ...limitWarnings(shape, facts),
+      ...lossWarnings(shape, facts),
       ...when(
         facts.settings.deadLetter === 'dlx' && !hasExchange(shape, facts),
         `\`deadLetter\` is 'dlx', but '${queue}' has no x-dead-letter-exchange of its own: unless a policy gives it ` +
@@ -143,6 +152,34 @@ function limitWarnings(shape: QueueShape, facts: QueueFacts): readonly string[] 
       'x-delivery-limit of -1.',
   )
 }
+
+/** A queue may lose messages by its own rules, which a consumer cannot prevent. */
+function lossWarnings(shape: QueueShape, facts: QueueFacts): readonly string[] {
+  const { queue } = facts.settings
+  const { 'x-expires': expires, 'x-message-ttl': ttl, 'x-overflow': overflow } = shape.arguments
+  const isKept = hasExchange(shape, facts)
+  const hasLimit = ['x-max-length', 'x-max-length-bytes'].some((name) => name in shape.arguments)
+  const dropsHead = hasLimit && (overflow === undefined || overflow === 'drop-head')
+  return [
+    ...when(
+      expires !== undefined,
+      `'${queue}' goes with its messages ${text(expires)} ms after its last consumer (x-expires): while no consumer ` +
+        'runs, or none can connect, it loses them all. Declare it without.',
+    ),
+    ...when(
+      ttl !== undefined && !isKept,
+      `The broker drops messages that wait in '${queue}' for ${text(ttl)} ms (x-message-ttl), during an outage too, ` +
+        'and no dead-letter exchange that a client can see takes them. Declare it without, or with one.',
+    ),
+    ...when(
+      dropsHead && !isKept,
+      `A full '${queue}' drops its oldest messages (x-max-length), also those that return to it, and no dead-letter ` +
+        "exchange that a client can see takes them. Declare it with x-overflow 'reject-publish', or with one.",
+    ),
+  ]
+}
+
+const text = (value: unknown): string => String(value)
 
 function unknownFindings(queue: string): Findings {
   const text =

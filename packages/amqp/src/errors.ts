@@ -57,8 +57,27 @@ const KIND_OF_TEXT: readonly (readonly [RegExp, BrokerErrorKind])[] = [
 export class CancelledError extends Error {
   override readonly name = 'CancelledError'
 
+  constructor(queue: string, remedy = '') {
+    super(
+      `the consumer was cancelled by the server: ${queue} was deleted, moved, or timed it out${remedy}`,
+    )
+  }
+}
+
+/** A wrap cannot consume again by itself. */
+export const WRAP_REMEDY: string =
+  '. No message comes any more: declare the queue if it is gone and call `channel.consume(queue, wrapped)` again, or ' +
+  'end the process. `consumeAmqp` consumes again by itself'
+
+/** The channel of a wrap closed; only its user can open another. */
+export class WrapClosedError extends Error {
+  override readonly name = 'WrapClosedError'
+
   constructor(queue: string) {
-    super(`the consumer was cancelled by the server: ${queue} was deleted, moved, or timed it out`)
+    super(
+      `the channel of the wrapped consumer of ${queue} closed: no message comes any more. Open another, and wrap and ` +
+        'consume again, or end the process. `consumeAmqp` opens another by itself',
+    )
   }
 }
 

@@ -45,8 +45,9 @@ export interface AmqpOptions {
    */
   readonly holdMs?: number | undefined
   /**
-   * `consumer_timeout` of the server, milliseconds: it closes the channel of a delivery that is in hand for longer.
-   * Messages are kept in hand for two minutes less, and the guard's `deadlineMs` must be as much below it.
+   * `consumer_timeout` of the server, milliseconds: it closes the channel of a delivery that is in hand for longer. A
+   * client cannot read it; the default is the server's. The guard's `deadlineMs` must be two minutes below it, and what
+   * could not end by then any more is given back unstarted.
    *
    * @defaultValue `DEFAULTS.consumerTimeoutMs`
    * @see https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
@@ -56,7 +57,8 @@ export interface AmqpOptions {
    * Messages that the broker hands over before the first is settled, 1–65 535. For a wrap: what you gave to
    * `channel.prefetch()`.
    *
-   * @defaultValue three times the guard's `concurrency`, at least 20; with `transaction: 'batch'` two batches
+   * @defaultValue follows the pace: as many as run at once, and as many more as can start within a second, up to three
+   * times the guard's `concurrency` and at least 20; with `transaction: 'batch'` up to two batches
    */
   readonly prefetch?: number | undefined
 }
@@ -93,6 +95,8 @@ export const TIMEOUT_MARGIN_MS = 120_000
 const NAME_BYTES = 255
 const LONGEST_TTL_MS = 4_294_967_295
 const LEAST_PREFETCH = 20
+/** Of the margin, what a message may wait whose handler may take all the rest. */
+const LEAST_PATIENCE_MS = 60_000
 
 /** Options after defaults and checks. */
 export interface Settings extends RunSettings {
@@ -101,9 +105,12 @@ export interface Settings extends RunSettings {
   /** Ascending. */
   readonly levelsMs: readonly number[]
   readonly holdMs: number
-  /** A delivery in hand is deferred before it gets older than this, because the server would take it back. */
+  /** A delivery in hand that is older is not begun: the server would take it back before its deadline. */
   readonly oldestMs: number
+  /** The most. */
   readonly prefetch: number
+  /** Not to be changed with the pace. */
+  readonly isPrefetchFixed: boolean
   readonly consumer: Omit<Options.Consume, 'noAck' | 'noLocal'>
   readonly deadLetterPolicy: boolean
 }
@@ -147,6 +154,7 @@ export function resolveSettings(options: ConsumeAmqpOptions, guard: GuardSetting
   refuseProblems(problemsOf(options, guard))
   const run = resolveRunOptions(options, guard)
   const isBatch = guard.transaction === 'batch'
+  const timeoutMs = options.consumerTimeoutMs ?? DEFAULTS.consumerTimeoutMs
   const prefetch =
     options.prefetch ??
     (isBatch ? 2 * run.batchSize : Math.max(LEAST_PREFETCH, 3 * guard.concurrency))
@@ -158,8 +166,10 @@ export function resolveSettings(options: ConsumeAmqpOptions, guard: GuardSetting
     deadLetter: options.deadLetter,
     levelsMs: [...(options.retryLevelsMs ?? DEFAULTS.retryLevelsMs)].sort((a, b) => a - b),
     holdMs: options.holdMs ?? DEFAULTS.holdMs,
-    oldestMs: (options.consumerTimeoutMs ?? DEFAULTS.consumerTimeoutMs) - TIMEOUT_MARGIN_MS,
+    oldestMs: Math.max(LEAST_PATIENCE_MS, timeoutMs - TIMEOUT_MARGIN_MS - guard.deadlineMs),
     prefetch,
+    // Another consumer could take the place of an exclusive one that consumes anew.
+    isPrefetchFixed: options.prefetch !== undefined || options.consumer?.exclusive === true,
     consumer: options.consumer ?? {},
     deadLetterPolicy: options.deadLetterPolicy ?? false,
   }

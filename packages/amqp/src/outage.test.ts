@@ -17,27 +17,15 @@ test('messages in hand during a store outage run again as soon as the store is b
   for (const each of handed)
     each.settle({ kind: 'defer', reason: 'store-down', until: until(30_000) })
   await clock.advance(0)
-  expect(connection.named('cancel')).toHaveLength(1)
+  const names = connection.named('consume', 'cancel').map(({ name }) => name)
+  expect(names.at(-1)).toBe('consume')
   expect(consumption.health()).toMatchObject({ state: 'paused', inFlight: 2 })
   expect(consumption.health().reason).toContain('gone')
   await clock.advance(10_000)
   state.availability = { kind: 'available' }
   await clock.advance(1_000)
-  expect(connection.named('consume')).toHaveLength(2)
   expect(handed).toHaveLength(4)
   expect(connection.settled()).toEqual([])
-})
-
-test('the next message probes a store that is down, if no message is in hand', async () => {
-  const { connection, handed, clock, state, until } = await consuming()
-  connection.consuming.deliver('a')
-  await clock.advance(0)
-  state.availability = { kind: 'down', retryAt: until(5_000), error: new Error('gone') }
-  handed[0]?.settle(ack)
-  await clock.advance(0)
-  expect(connection.named('cancel')).toHaveLength(1)
-  await clock.advance(6_000)
-  expect(connection.named('consume')).toHaveLength(2)
 })
 
 test('health reports a broker that blocks publishers, and nothing is published meanwhile', async () => {
@@ -53,6 +41,77 @@ test('health reports a broker that blocks publishers, and nothing is published m
   expect(consumption.health().inFlight).toBe(1)
   connection.emit('unblocked')
   expect(consumption.health().state).toBe('running')
+})
+
+// Red when publishing shares the consuming connection: the broker reads no acks on it until its alarm ends.
+test('trap B5: messages are published on a connection of their own, which is opened when the first one is', async () => {
+  const made = handMadeGuard()
+  const connections: RecordingConnection[] = []
+  const source = async () => {
+    const connection = new RecordingConnection()
+    connections.push(connection)
+    return connection.connection
+  }
+  const consumption = await consumeAmqp(source, made.guard, { queue })
+  expect(connections).toHaveLength(1)
+  const at = (afterMs: number) => (made.clock.nowMs + afterMs) as never
+  made.state.decide = () => ({ kind: 'defer', reason: 'failed', until: at(60_000) })
+  connections[0]?.consuming.deliver('a')
+  await made.clock.advance(0)
+  const [consuming, publishing] = connections as [RecordingConnection, RecordingConnection]
+  expect([consuming.published().length, publishing.published().length]).toEqual([0, 1])
+  publishing.emit('blocked', 'low on disk')
+  expect(consumption.health()).toMatchObject({
+    state: 'recovering',
+    reason:
+      'the broker blocks publishers: low on disk; what must be published waits in hand, and consuming goes on',
+  })
+  made.state.decide = () => ack
+  consuming.consuming.deliver('b')
+  await made.clock.advance(0)
+  expect(consuming.settled()).toHaveLength(2)
+  // Its loss ends the alarm, and the next message opens another.
+  publishing.emit('close')
+  publishing.channels[0]?.emit('close')
+  expect(consumption.health()).toMatchObject({ state: 'running' })
+  made.state.decide = () => ({ kind: 'defer', reason: 'failed', until: at(60_000) })
+  consuming.consuming.deliver('c')
+  await made.clock.advance(0)
+  expect(connections[2]?.published()).toHaveLength(1)
+  await consumption.drain()
+  const ends = connections.map((each) => each.named('connection.close').length)
+  expect(ends).toEqual([1, 0, 1])
+})
+
+test('a connection of the user publishes too, and health says what that means in an alarm', async () => {
+  const made = handMadeGuard()
+  const connection = new RecordingConnection()
+  const consumption = await consumeAmqp(connection.connection, made.guard, { queue })
+  connection.emit('blocked', 'low on memory')
+  expect(consumption.health().reason).toMatch(/low on memory; it does not read the acks/)
+  await consumption.drain()
+  expect(connection.eventNames()).toEqual([])
+})
+
+// Red when a channel that never opens is waited for by each later message.
+test('a connection for publishing that does not answer is replaced', async () => {
+  const made = handMadeGuard()
+  const connections: RecordingConnection[] = []
+  const source = async () => {
+    const connection = new RecordingConnection()
+    connections.push(connection)
+    if (connections.length === 2) {
+      connection.createConfirmChannel = () => new Promise(() => undefined)
+    }
+    return connection.connection
+  }
+  await using _ = await consumeAmqp(source, made.guard, { queue })
+  const at = (afterMs: number) => (made.clock.nowMs + afterMs) as never
+  made.state.decide = () => ({ kind: 'defer', reason: 'failed', until: at(60_000) })
+  connections[0]?.consuming.deliver('a')
+  await made.clock.advance(50_000)
+  expect(connections[1]?.named('connection.close')).toHaveLength(1)
+  expect(connections[2]?.published()).toHaveLength(1)
 })
 
 test('a closed channel is replaced on the same connection, after pauses that grow', async () => {

@@ -75,14 +75,16 @@ test('pauses grow while channels are short-lived, and a working channel resets t
 
 test('a broker that blocks publishers is reported once, and only if nothing worse is to report', async () => {
   const kit = await receiving().started()
-  for (let round = 0; round < 2; round += 1) kit.receiver.blocked('low on memory')
+  for (let round = 0; round < 2; round += 1) kit.alarm.changed(kit, 'low on memory')
   expect(kit.receiver.outage).toEqual({
-    ...{ state: 'recovering', reason: 'the broker blocks publishers: low on memory' },
+    state: 'recovering',
+    reason:
+      'the broker blocks publishers: low on memory; what must be published waits in hand, and consuming goes on',
   })
   kit.world.connection.channels[0]?.emit('close')
   expect(kit.receiver.outage?.reason).toBe('Error: channel closed')
   await kit.clock.advance(1_000)
-  for (let round = 0; round < 2; round += 1) kit.receiver.blocked(undefined)
+  for (let round = 0; round < 2; round += 1) kit.alarm.changed(kit, undefined)
   expect(kit.receiver.outage).toBeUndefined()
   const blocks = kit.logged.filter(({ text }) => text.startsWith('the broker'))
   expect(blocks).toMatchObject([

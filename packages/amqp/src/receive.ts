@@ -12,6 +12,7 @@ import {
 } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpConnection } from './client.ts'
+import type { Alarm } from './clients/alarm.ts'
 import { ConsumerChannel, type DeliveryChannel } from './clients/amqplib.ts'
 import type { Connector } from './clients/connector.ts'
 import type { Accept } from './delivery.ts'
@@ -26,14 +27,21 @@ import {
 } from './errors.ts'
 import type { Settings } from './options.ts'
 
+/** What the check of a queue found out. */
+export interface QueueTraits {
+  /** Another consumer would take over if this one consumed anew. */
+  readonly isSingleActive: boolean
+}
+
 export interface ReceiverOptions {
   readonly port: GuardPort
   readonly settings: Settings
   readonly connector: Connector
+  readonly alarm: Pick<Alarm, 'outage'>
   readonly accept: Accept
-  readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'inFlight'>
+  readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'window'>
   /** Must have succeeded on a new connection before anything is consumed. */
-  readonly check: (connection: AmqpConnection) => Promise<void>
+  readonly check: (connection: AmqpConnection) => Promise<QueueTraits>
   readonly onEnd: (end: ConsumptionEnd) => void
 }
 
@@ -46,7 +54,8 @@ const STABLE_MS = 10_000
 
 /**
  * Keeps a consumer on the queue until it is stopped. A channel, a consumer or a connection that ends is replaced after
- * a pause (A1, A5, A12). While the store is down the consumer is cancelled, and the messages in hand are kept.
+ * a pause (A1, A5, A12). While the store is down the consumer stays, because a queue without one may expire, and the
+ * messages in hand are kept: no more than the prefetch come.
  */
 export class Receiver {
   lastProgressAt: Date | undefined
@@ -54,9 +63,8 @@ export class Receiver {
   readonly #recovery: Recovery<BrokerErrorKind>
   /** Channels whose consumer the server cancelled, while some of their messages are in hand. */
   readonly #retired = new Set<ConsumerChannel>()
-  #blocked: string | undefined
   #channel: ConsumerChannel | undefined
-  #checked: AmqpConnection | undefined
+  #checked: { readonly connection: AmqpConnection; readonly traits: QueueTraits } | undefined
   #isBusy = false
 
   constructor(options: ReceiverOptions) {
@@ -72,9 +80,7 @@ export class Receiver {
   }
 
   get outage(): Outage | undefined {
-    const { outage } = this.#recovery
-    if (outage !== undefined || this.#blocked === undefined) return outage
-    return { state: 'recovering', reason: `the broker blocks publishers: ${this.#blocked}` }
+    return this.#recovery.outage ?? this.#options.alarm.outage
   }
 
   /** @throws {@link ConfigurationError} for what can never work. */
@@ -129,21 +135,13 @@ export class Receiver {
     this.pump()
   }
 
-  blocked(reason: string | undefined): void {
-    if (reason === this.#blocked) return
-    this.#blocked = reason
-    const { port, settings } = this.#options
-    const fields = { queue: settings.queue, reason }
-    if (reason !== undefined) port.logger.warn(fields, 'the broker blocks publishers')
-    else port.logger.info(fields, 'the broker no longer blocks publishers')
-  }
-
   /** Brings the consumer into the state that it should be in. */
   pump(): void {
     const { isStopped, isPausing, outage } = this.#recovery
     if (isStopped || isPausing || this.#isBusy) return
-    const isConsuming = this.#channel?.isConsuming && outage === undefined
-    if (isConsuming && this.#options.port.availability().kind === 'available') return
+    const isConsuming = this.#channel?.isConsuming && !this.#mustResize(this.#channel)
+    const isAvailable = this.#options.port.availability().kind === 'available'
+    if (isConsuming && outage === undefined && isAvailable) return
     void this.#step().then((error) => this.#endOn(error))
   }
 
@@ -181,10 +179,9 @@ export class Receiver {
   }
 
   async #openOn(connection: AmqpConnection): Promise<ConsumerChannel> {
-    const { port, settings } = this.#options
-    if (this.#checked !== connection) {
-      await this.#options.check(connection)
-      this.#checked = connection
+    const { port } = this.#options
+    if (this.#checked?.connection !== connection) {
+      this.#checked = { connection, traits: await this.#options.check(connection) }
     }
     const opened = await connection.createChannel()
     const channel = new ConsumerChannel(opened)
@@ -194,7 +191,6 @@ export class Receiver {
       error = why
     })
     opened.on('close', () => this.#lost(channel, error, openedAtMs))
-    await opened.prefetch(settings.prefetch)
     if (this.#recovery.isStopped) await this.#close(channel)
     else this.#channel = channel
     return channel
@@ -202,25 +198,38 @@ export class Receiver {
 
   async #adjust(channel: ConsumerChannel): Promise<void> {
     const { port, dispatcher } = this.#options
+    if (channel.isConsuming && this.#mustResize(channel)) await channel.cancel()
+    if (!channel.isConsuming) await this.#subscribe(channel)
     const availability = port.availability()
     if (availability.kind === 'available') {
-      if (!channel.isConsuming) await this.#subscribe(channel)
       if (this.#channel === channel && this.#recovery.end()?.state === 'paused') dispatcher.resume()
       return
     }
     this.#recovery.storeIsDown(availability.error)
-    // Some message must probe the store: one in hand, or else the next one.
     const waitMs = availability.retryAt - port.runtime.now()
-    const mayAsk = dispatcher.inFlight === 0 && waitMs <= 0
-    if (mayAsk && !channel.isConsuming) await this.#subscribe(channel)
-    else if (!mayAsk) await channel.cancel()
     this.#recovery.pause(Math.min(Math.max(waitMs, STORE_LOOK_MS / 10), STORE_LOOK_MS))
+  }
+
+  /** The prefetch of a consumer stays what it was when it began, so it begins anew; not for small differences. */
+  #mustResize(channel: ConsumerChannel): boolean {
+    const window = this.#window
+    if (window >= 2 * channel.window || 2 * window <= channel.window) return true
+    // Nothing more would come, although there are slots.
+    return window > channel.window && channel.deliveries.inHand >= channel.window
+  }
+
+  /** Messages that may be in hand. */
+  get #window(): number {
+    const { settings, dispatcher } = this.#options
+    return this.#checked?.traits.isSingleActive ? settings.prefetch : dispatcher.window
   }
 
   async #subscribe(channel: ConsumerChannel): Promise<void> {
     const { queue, consumer } = this.#options.settings
     const options = { ...consumer, noAck: false }
-    await channel.consume(queue, options, (message) => this.#delivered(channel, message))
+    await channel.consume(queue, this.#window, options, (message) =>
+      this.#delivered(channel, message),
+    )
     if (this.#recovery.isStopped) await channel.cancel()
   }
 

@@ -1,7 +1,7 @@
 import { ConfigurationError } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
-import { assertLevels, assertRetryTopology } from './topology.ts'
+import { assertLevels, assertRetryTopology, levelsOf } from './topology.ts'
 
 const failure = (text: string, code: number): Error => Object.assign(new Error(text), { code })
 const NOT_FOUND = failure('NOT_FOUND', 404)
@@ -137,7 +137,7 @@ test('the error names a queue name that is too long and empty levels together', 
   await assertRetryTopology(brokerWith([queue.slice(1)]).connection, queue.slice(1), [100])
 })
 
-const levels = { queue: 'orders', levelsMs: [100], isQuorum: true }
+const levels = { queue: 'orders', levelsMs: [100], isQuorum: true, mayRefuse: false }
 
 /** A delay queue that is declared like this; a declaration that differs is refused. */
 function existing(args: Readonly<Record<string, string>>, durable = true): RecordingConnection {
@@ -200,4 +200,32 @@ test("the error of a delay queue that can be neither declared nor described is t
   })
   refuse(406)
   await expect(asserting(connection)).rejects.toThrow('told 406')
+})
+
+// Red when only the type of the queue decides: what a full queue refuses is lost.
+test.each([
+  ['reject-publish', '3.10.0', 'quorum'],
+  ['reject-publish-dlx', '4.1.0', 'quorum'],
+  ['drop-head', '4.1.0', undefined],
+  [undefined, '3.10.0', undefined],
+])(
+  'trap B3: with x-overflow %s on RabbitMQ %s a delay queue has the type %s',
+  async (overflow, version, type) => {
+    const connection = new RecordingConnection(version)
+    const shape = { ...plain, arguments: { 'x-overflow': overflow } }
+    await assertLevels(() => connection.createChannel(), levelsOf('orders', [100], shape))
+    const [, options] = declared(connection)[0] as [string, { arguments: Record<string, unknown> }]
+    expect(options.arguments['x-queue-type']).toBe(type)
+    expect(options.arguments['x-dead-letter-strategy']).toBe(type && 'at-least-once')
+  },
+)
+
+test('trap B3: a queue that refuses publishers is refused on a server whose delay queues would lose messages', async () => {
+  const connection = new RecordingConnection('3.9.29')
+  const shape = { ...plain, arguments: { 'x-overflow': 'reject-publish' } }
+  const asserting = assertLevels(() => connection.createChannel(), levelsOf('orders', [100], shape))
+  await expect(asserting).rejects.toThrow(ConfigurationError)
+  await expect(asserting).rejects.toThrow(
+    "'orders' refuses publishers when it is full (x-overflow)",
+  )
 })

@@ -6,7 +6,13 @@ import { connect } from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Broker, type QueueType } from './fixtures/broker.ts'
 import { downInbox } from './fixtures/down-inbox.ts'
-import { assertRetryTopology, type Consumption, consumeAmqp, wrapAmqp } from './index.ts'
+import {
+  amqpMessage,
+  assertRetryTopology,
+  type Consumption,
+  consumeAmqp,
+  wrapAmqp,
+} from './index.ts'
 
 let server: Server<RabbitmqConnection>
 let broker: Broker
@@ -178,24 +184,6 @@ test('trap A7: a store outage does not use up the delivery limit, so no message 
   expect(done.toSorted()).toEqual(keys.toSorted())
 })
 
-test('the consumer is cancelled during a store outage, and keeps its messages in hand', async () => {
-  const queue = await broker.create()
-  const inbox = downInbox()
-  const done: string[] = []
-  const guard = guardOf(({ key }) => void done.push(key), {}, inbox)
-  await using consumption = await consumeAmqp(open, guard, { queue })
-  inbox.isDown = true
-  await broker.send(queue, ['in-hand'])
-  await until(async () => (await broker.consumers(queue)) === 0)
-  await broker.send(queue, ['later'])
-  expect(consumption.health()).toMatchObject({ state: 'paused', inFlight: 1 })
-  expect(consumption.health().reason).toContain('injected')
-  inbox.isDown = false
-  await until(() => done.length === 2)
-  expect(done).toEqual(['in-hand', 'later'])
-  expect(await broker.consumers(queue)).toBe(1)
-})
-
 // Red when a copy keeps the broker's x-death: what expired in this queue once, and was sent again by an operator, would
 // go round without a rejection, and the broker drops that.
 test.each(TYPES)(
@@ -216,6 +204,36 @@ test.each(TYPES)(
     await broker.send(queue, ['once'], { headers: { 'x-death': [expired] } })
     await until(async () => attempts.length === 5 && isEmpty(queue, consumption))
     expect(attempts).toEqual([1, 2, 3, 4, 5])
+  },
+)
+
+// Red when a copy drops or adds a header: the x-death of the delay queue is none of the consumer's business.
+test.each(TYPES)(
+  'a message that was dead-lettered to a %s queue keeps its x-death through all deferrals',
+  async (type) => {
+    const queue = await broker.create(type)
+    const source = await broker.create('classic', {
+      'x-message-ttl': 1,
+      'x-dead-letter-exchange': '',
+      'x-dead-letter-routing-key': queue,
+    })
+    const seen: unknown[] = []
+    const guard = guardOf(
+      (event) => {
+        seen.push(amqpMessage(event)?.properties.headers)
+        if (event.attempt < 4) throw new Error('not yet')
+      },
+      { retry: { attempts: 6, baseMs: 50, maxMs: 50 } },
+    )
+    const options = { queue, holdMs: 0, retryLevelsMs: [100] }
+    await using consumption = await consumeAmqp(open, guard, options)
+    await broker.send(source, ['once'], { headers: { 'x-onceward-reason': 'of an earlier life' } })
+    await until(async () => seen.length === 4 && isEmpty(queue, consumption))
+    expect(seen[0]).toMatchObject({
+      'x-death': [{ queue: source, reason: 'expired', count: 1 }],
+      'x-onceward-reason': 'of an earlier life',
+    })
+    expect(seen).toEqual([seen[0], seen[0], seen[0], seen[0]])
   },
 )
 

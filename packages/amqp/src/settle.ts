@@ -1,9 +1,9 @@
 import type { Logger, Runtime, Settlement } from '@onceward/core'
 import type { DeadLetterPlace, GuardPort } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
-import type { Publisher } from './clients/amqplib.ts'
+import type { Publisher } from './clients/publisher.ts'
 import { placeOf } from './dead-letter.ts'
-import { copyOptions, deferralHeader, deferralsOf, type Received } from './delivery.ts'
+import { copyOptions, deferralHeaders, type Received } from './delivery.ts'
 import { classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
 import { levelFor, levelQueue } from './topology.ts'
@@ -36,7 +36,7 @@ interface ContextParts extends Pick<SettleContext, 'assertLevels' | 'stopDeliver
 export function createSettleContext(parts: ContextParts): Omit<SettleContext, 'mayHold'> {
   const { port, settings, publisher } = parts
   const { runtime, logger } = port
-  const place = placeOf(publisher, settings)
+  const place = placeOf(publisher, settings, port.settings.hasInbox)
   return { ...parts, runtime, logger, place, counts: { settleFailures: 0 } }
 }
 
@@ -100,6 +100,11 @@ export async function giveBack(context: SettleContext, received: Received): Prom
   return undefined
 }
 
+/** Returns a message that has waited for too long; it may come again. */
+export function requeue(context: SettleContext, received: Received): void {
+  told(context, received, received.channel.nack(received.message, true))
+}
+
 const SOON_MS = 1_000
 
 /** Doubles the wait each time an event is still running elsewhere. */
@@ -143,7 +148,7 @@ function outage(
   return hold(context, received, spreadMs)
 }
 
-/** Whether the server's consumer timeout would soon close the channel because of this message. */
+/** Whether the server's consumer timeout could close the channel because of this message if it ran then. */
 function isTooOld(
   { runtime, settings }: SettleContext,
   received: Received,
@@ -173,10 +178,12 @@ async function postpone(
   try {
     await context.assertLevels()
     await context.publisher.publish({
+      kind: 'deferral',
+      of: message,
       exchange: '',
       routingKey,
       content: message.content,
-      options: copyOptions(original, deferralHeader(deferralsOf(message) + 1)),
+      options: copyOptions(original, deferralHeaders(message, original)),
       remedy: `declare '${routingKey}' with assertRetryTopology() of @onceward/amqp, or start the consumer again`,
     })
   } catch (error) {

@@ -162,7 +162,7 @@ test('the error names every argument of a delay queue that differs', async () =>
     }
     return refuse?.(queue, given)
   })
-  const levels = { queue: 'orders', levelsMs: [1_000], isQuorum: false }
+  const levels = { queue: 'orders', levelsMs: [1_000], isQuorum: false, mayRefuse: false }
   await expect(assertLevels(() => connection.createChannel(), levels)).rejects.toThrow(
     "'orders.retry.1000' exists with x-message-ttl '2000' instead of '1000' and x-dead-letter-exchange 'other' " +
       "instead of '' and x-dead-letter-routing-key none instead of 'orders'",
@@ -174,7 +174,7 @@ test('a user without the right to declare needs delay queues that exist', async 
   connection.answers.set('assertQueue', () => {
     throw Object.assign(new Error('ACCESS_REFUSED'), { code: 403 })
   })
-  const levels = { queue: 'orders', levelsMs: [1_000, 5_000], isQuorum: false }
+  const levels = { queue: 'orders', levelsMs: [1_000, 5_000], isQuorum: false, mayRefuse: false }
   await assertLevels(() => connection.createChannel(), levels)
   connection.answers.set('checkQueue', (queue) => {
     if (queue === 'orders.retry.5000') throw Object.assign(new Error('NOT_FOUND'), { code: 404 })
@@ -196,7 +196,7 @@ test.each([
   connection.answers.set('assertQueue', (_queue, given) => {
     declared.push((given as { arguments: Record<string, unknown> }).arguments['x-queue-type'])
   })
-  const levels = { queue: 'orders', levelsMs: [1_000], isQuorum: true }
+  const levels = { queue: 'orders', levelsMs: [1_000], isQuorum: true, mayRefuse: false }
   await assertLevels(() => connection.createChannel(), levels)
   expect(declared).toEqual([type])
 })

@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import { shown } from '@onceward/core/adapter'
+import { isFatal, shown } from '@onceward/core/adapter'
 import type { Options } from 'amqplib'
 import type { AmqpChannel, AmqpConnection } from './client.ts'
 import { serverVersion } from './clients/connector.ts'
@@ -30,8 +30,8 @@ export interface QueueShape {
 /**
  * Declares what `consumeAmqp` and `wrapAmqp` need beside a queue that exists: one delay queue per level
  * (`<queue>.retry.<ms>`, whose messages go back to the queue when their time is over) and `<queue>.dead`, unless it
- * is there. Quorum queues where the queue is one. For operators; `consumeAmqp` declares its delay queues itself
- * where it may.
+ * is there. Quorum queues where the queue is one; the delay queues also where the queue refuses publishers when it is
+ * full (`x-overflow`). For operators; `consumeAmqp` declares its delay queues itself where it may.
  *
  * @param channel - Its connection is used; the channel itself stays as it is.
  * @param levels - Milliseconds of each level.
@@ -54,9 +54,8 @@ export async function assertRetryTopology(
   if (shape === 'missing') {
     throw new ConfigurationError(`The queue '${shown(queue)}' does not exist. Declare it first.`)
   }
-  const isQuorum = isQuorumQueue(shape)
-  await assertLevels(open, { queue, levelsMs: levels, isQuorum })
-  await assertDeadQueue(open, `${queue}.dead`, isQuorum)
+  await assertLevels(open, levelsOf(queue, levels, shape))
+  await assertDeadQueue(open, `${queue}.dead`, isQuorumQueue(shape))
   return levels.map((levelMs) => levelQueue(queue, levelMs))
 }
 
@@ -82,6 +81,18 @@ export interface Levels {
   readonly queue: string
   readonly levelsMs: readonly number[]
   readonly isQuorum: boolean
+  /** The queue refuses publishers while it is full, and delay queues too. */
+  readonly mayRefuse: boolean
+}
+
+/** The delay queues of a queue of this shape. */
+export function levelsOf(
+  queue: string,
+  levelsMs: readonly number[],
+  shape: QueueShape | undefined,
+): Levels {
+  const mayRefuse = String(shape?.arguments['x-overflow']).startsWith('reject-publish')
+  return { queue, levelsMs, isQuorum: isQuorumQueue(shape), mayRefuse }
 }
 
 /**
@@ -105,23 +116,21 @@ export async function assertLevels(open: OpenChannel, levels: Levels): Promise<v
 
 async function assertLevel(
   open: OpenChannel,
-  { queue, isQuorum }: Levels,
+  levels: Levels,
   levelMs: number,
 ): Promise<'found' | 'missing'> {
-  const name = levelQueue(queue, levelMs)
+  const name = levelQueue(levels.queue, levelMs)
   const answer = await onChannel(open, (channel) => {
-    const quorum = isQuorum && knowsTtl(channel)
-    return channel.assertQueue(name, {
-      durable: true,
-      arguments: levelArguments(queue, levelMs, quorum),
-    })
+    const declared = declaredArguments(channel, levels, levelMs)
+    return channel.assertQueue(name, { durable: true, arguments: declared })
   })
   if (answer.kind === 'done') return 'found'
+  if (isFatal(answer.error)) throw answer.error
   const { kind } = classifyError(answer.error)
   if (kind === 'denied') return (await exists(open, name)) ? 'found' : 'missing'
   const shape = kind === 'refused' ? await describeQueue(open, name) : undefined
   if (shape === undefined || shape === 'missing') throw answer.error
-  const differences = differencesOf(shape, levelArguments(queue, levelMs, false))
+  const differences = differencesOf(shape, neededArguments(levels, levelMs))
   // A delay queue of another type, or with limits of the operator's, works too.
   if (differences.length === 0) return 'found'
   throw new ConfigurationError(
@@ -130,36 +139,53 @@ async function assertLevel(
   )
 }
 
-/** Quorum queues support a message TTL since 3.10. */
-function knowsTtl(channel: AmqpChannel): boolean {
+type Arguments = QueueShape['arguments']
+
+/** Quorum queues support a message TTL, and dead-lettering that waits for a confirm, since 3.10. */
+function keepsUntilConfirmed(channel: AmqpChannel): boolean {
   const [major, minor] = serverVersion(channel) ?? [4, 0]
   return major > 3 || minor >= 10
 }
 
-function levelArguments(
-  queue: string,
+/** @throws {@link ConfigurationError} when no delay queue of this server would be safe. */
+function declaredArguments(
+  channel: AmqpChannel,
+  { queue, isQuorum, mayRefuse }: Levels,
   levelMs: number,
-  isQuorum: boolean,
-): Readonly<Record<string, unknown>> {
-  return {
-    'x-message-ttl': levelMs,
-    'x-dead-letter-exchange': '',
-    'x-dead-letter-routing-key': queue,
-    ...(isQuorum
-      ? {
-          'x-queue-type': 'quorum',
-          // Otherwise a message is lost if its queue has no leader at the moment its delay ends.
-          'x-dead-letter-strategy': 'at-least-once',
-          'x-overflow': 'reject-publish',
-        }
-      : {}),
-  }
+): Arguments {
+  const plain = plainArguments(queue, levelMs)
+  if (!isQuorum && !mayRefuse) return plain
+  if (keepsUntilConfirmed(channel)) return { ...plain, ...CONFIRMED }
+  if (!mayRefuse) return plain
+  throw new ConfigurationError(
+    `'${queue}' refuses publishers when it is full (x-overflow), and before RabbitMQ 3.10 a delay queue offers a ` +
+      'message once: a deferred one would be lost. Declare it without, or update the server.',
+  )
 }
 
-function differencesOf(
-  { durable, arguments: found }: QueueShape,
-  wanted: Readonly<Record<string, unknown>>,
-): readonly string[] {
+/** What an existing delay queue must have. */
+const neededArguments = ({ queue, mayRefuse }: Levels, levelMs: number): Arguments => ({
+  ...plainArguments(queue, levelMs),
+  // It would go with its messages: a delay queue never has a consumer.
+  'x-expires': undefined,
+  ...(mayRefuse ? CONFIRMED : {}),
+})
+
+const plainArguments = (queue: string, levelMs: number): Arguments => ({
+  'x-message-ttl': levelMs,
+  'x-dead-letter-exchange': '',
+  'x-dead-letter-routing-key': queue,
+})
+
+/** A classic queue, or another strategy, loses a message that its queue does not take when the delay ends. */
+const CONFIRMED: Arguments = {
+  'x-queue-type': 'quorum',
+  'x-dead-letter-strategy': 'at-least-once',
+  'x-overflow': 'reject-publish',
+}
+
+function differencesOf(shape: QueueShape, wanted: Arguments): readonly string[] {
+  const { durable, arguments: found } = shape
   const differing = Object.entries(wanted).filter(([name, value]) => found[name] !== value)
   return [
     ...differing.map(([name, value]) => `${name} ${text(found[name])} instead of ${text(value)}`),

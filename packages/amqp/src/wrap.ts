@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events'
 import type { WrappedConsumption } from '@onceward/core'
 import { ConfigurationError, type Runtime } from '@onceward/core'
 import {
@@ -7,15 +8,24 @@ import {
   portOf,
   quoted,
   registerPublisher,
+  type WrapOutage,
   type WrappedLoop,
   withConsumption,
 } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpChannel, AmqpConfirmChannel } from './client.ts'
-import { DeliveryChannel, Publisher } from './clients/amqplib.ts'
+import { Alarm } from './clients/alarm.ts'
+import { DeliveryChannel } from './clients/amqplib.ts'
+import { Publisher } from './clients/publisher.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
-import { CancelledError, classifyError, exchangeMissing } from './errors.ts'
+import {
+  CancelledError,
+  classifyError,
+  exchangeMissing,
+  WRAP_REMEDY,
+  WrapClosedError,
+} from './errors.ts'
 import { checkWrapNames, resolveSettings, type Settings, type WrapAmqpOptions } from './options.ts'
 import { createSettleContext } from './settle.ts'
 import {
@@ -23,7 +33,7 @@ import {
   besides,
   checkThere,
   describeQueue,
-  isQuorumQueue,
+  levelsOf,
   type OpenChannel,
 } from './topology.ts'
 
@@ -41,8 +51,9 @@ export interface WrappedAmqp {
  * channel: a dead letter or a deferred copy counts only once the broker has it. Set `channel.prefetch()`, tell it as
  * `prefetch`, and never consume with `noAck`.
  *
- * A wrapped consumer does not recover a channel or consumer that ended, cancel while the store is down, or check the
- * queue at start. `consumeAmqp` does all that. To shut down: `await channel.cancel(tag)`,
+ * A wrapped consumer does not recover a channel or consumer that ended: it logs an error that says what to do, and its
+ * `consumption.health()` is `stopped` until a message comes again. Nor does it check the queue at start, or publish on a
+ * connection of its own: during an alarm the broker does not read its acks either. `consumeAmqp` does all that. To shut down: `await channel.cancel(tag)`,
  * `await wrapped.consumption.drain()`, `await guard.close()`, `await channel.close()`, which gives the rest back.
  *
  * @throws {@link ConfigurationError} for options that cannot work, and for a channel without confirms.
@@ -54,7 +65,8 @@ export function wrapAmqp(
 ): WrappedAmqp {
   const port = portOf(guard)
   checkWrapNames(options)
-  const settings = resolveSettings(options, port.settings)
+  // The prefetch is the user's.
+  const settings = { ...resolveSettings(options, port.settings), isPrefetchFixed: true }
   if (typeof channel.waitForConfirms !== 'function') throw withoutConfirms(channel)
   const { queue, drainMs } = settings
   const describe = (error: unknown): string => classifyError(error).text
@@ -82,17 +94,21 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
   const { port, settings, channel, signals, warn } = parts
   const { queue } = settings
   const deliveries = new DeliveryChannel(channel)
+  const publisher = publisherOf(channel, port.runtime, warn)
+  const alarm = new Alarm({ port, queue, publisher, isShared: true })
+  const unlisten = listen(channel.connection, alarm)
   const accept = createAccept(queue, port.runtime)
   const context = createSettleContext({
     port,
     settings,
-    publisher: publisherOf(channel, port.runtime, warn),
+    publisher,
     assertLevels: declaredOnce(besides(channel), settings),
     // Only the user can cancel this consumer: a message given back before that would return at once.
     stopDeliveries: async () => false,
   })
   const unregister = registerPublisher(port, { broker: 'amqp', queue }, context.place)
   let lastProgressAt: Date | undefined
+  let ended: WrapOutage | undefined
   const dispatcher = new Dispatcher({
     ...{ port, settings, context, signals },
     onKnown: () => undefined,
@@ -101,22 +117,47 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
     },
   })
   channel.on('error', warn)
+  const ends = (error: Error): void => {
+    ended = { state: 'stopped', reason: classifyError(error).text }
+  }
   channel.on('close', () => {
+    unlisten()
     deliveries.closed()
     dispatcher.drop(deliveries)
+    ends(new WrapClosedError(queue))
   })
   return {
     wrapped: (message) => {
-      if (message === null) warn(new CancelledError(queue))
-      else dispatcher.take(accept(message, deliveries))
+      if (message === null) {
+        const error = new CancelledError(queue, WRAP_REMEDY)
+        warn(error)
+        return ends(error)
+      }
+      ended = undefined
+      dispatcher.take(accept(message, deliveries))
     },
     dispatcher,
     settling: context.counts,
-    finish: async () => unregister(),
+    finish: async () => {
+      unregister()
+      unlisten()
+    },
+    get outage() {
+      return ended ?? alarm.outage
+    },
     get lastProgressAt() {
       return lastProgressAt
     },
   }
+}
+
+/** What amqplib has behind a channel: it hears of alarms even if the channel was not made by a connection of ours. */
+function listen(connection: unknown, alarm: Alarm): () => void {
+  if (!(connection instanceof EventEmitter)) return () => undefined
+  const blocked = (reason: unknown): void => alarm.changed(connection, String(reason))
+  const unblocked = (): void => alarm.changed(connection, undefined)
+  connection.on('blocked', blocked).on('unblocked', unblocked)
+  return () => connection.off('blocked', blocked).off('unblocked', unblocked)
 }
 
 function publisherOf(
@@ -143,8 +184,7 @@ function declaredOnce(open: OpenChannel, { queue, levelsMs }: Settings): () => P
   let declaring: Promise<void> | undefined
   const declared = async (): Promise<void> => {
     const shape = await describeQueue(open, queue)
-    const isQuorum = shape !== 'missing' && isQuorumQueue(shape)
-    await assertLevels(open, { queue, levelsMs, isQuorum })
+    await assertLevels(open, levelsOf(queue, levelsMs, shape === 'missing' ? undefined : shape))
   }
   return () => {
     declaring ??= declared().catch((error: unknown) => {

@@ -79,7 +79,7 @@ describe('the identity of the history stays', () => {
   })
 
   it('when the sweep deletes rows whose dedup window is over, and when it is migrated', async () => {
-    await inbox.pool.query('truncate onceward.processed_events, onceward.failed_events')
+    await inbox.pool.query('truncate onceward.processed_events, onceward.failed_events cascade')
     const event = newEvent()
     await inbox.steps.commit(fresh(event))
     await inbox.pass(60_001)

@@ -23,11 +23,12 @@ const OWN: Docs<OwnOption<ConsumeAmqpOptions>> = {
   prefetch: {
     type: 'integer, 1–65535',
     unit: 'messages',
-    default: "three times `concurrency`, at least 20; two batches with `transaction: 'batch'`",
+    default:
+      "follows the pace, from `concurrency` to three times as much, at least to 20; two batches at most with `transaction: 'batch'`",
     meaning:
-      'Unsettled messages that the broker delivers at most. In a wrap: the value you gave to `channel.prefetch()`.',
+      'Unsettled messages that the broker delivers at most. By default as many as run at once, and as many more as can start within a second. In a wrap: the value you gave to `channel.prefetch()`.',
     reason:
-      'Enough to keep the handlers busy and to hold some waiting messages; at most half are held.',
+      'Enough to keep the handlers busy; what waits longer is kept from consumers that have nothing to do. At most half are held.',
   },
   holdMs: {
     type: 'integer, 0–60000',
@@ -50,7 +51,7 @@ const OWN: Docs<OwnOption<ConsumeAmqpOptions>> = {
     unit: MS,
     default: DEFAULTS.consumerTimeoutMs,
     meaning:
-      "The server's `consumer_timeout`. Messages stay in hand for two minutes less, and `deadlineMs` must be as much below it.",
+      "The server's `consumer_timeout`, which a client cannot read. `deadlineMs` must be two minutes below it, and a message that could not end by then is returned unstarted.",
     reason:
       'The default of RabbitMQ. When it is exceeded, the server closes the channel, and all its messages are requeued.',
   },

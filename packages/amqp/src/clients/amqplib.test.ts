@@ -1,7 +1,7 @@
-import { Clock, turn } from '@onceward/testing/adapter'
+import { turn } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { message, RecordingChannel, RecordingConnection } from '../fixtures/recording-channel.ts'
-import { DeliveryChannel, type Outgoing, PUBLISH_ID, Publisher } from './amqplib.ts'
+import { DeliveryChannel } from './amqplib.ts'
 
 function channelOf() {
   const connection = new RecordingConnection()
@@ -93,98 +93,4 @@ test('nothing is sent on a channel that is closed, or that throws because it is 
   expect(channel.ack(second)).toBe(false)
   await turn()
   expect(connection.settled()).toEqual([['nack', 1, false, true]])
-})
-
-const outgoing: Outgoing = {
-  exchange: '',
-  routingKey: 'orders.dead',
-  content: Buffer.from('{}'),
-  options: { messageId: 'm-1', headers: { mine: 1 } },
-  remedy: 'declare it',
-}
-
-function publisherOf() {
-  const connection = new RecordingConnection()
-  const clock = new Clock()
-  const errors: unknown[] = []
-  const publisher = new Publisher({
-    runtime: clock.runtime,
-    open: () => connection.createConfirmChannel(),
-    onError: (error) => void errors.push(error),
-  })
-  return { connection, clock, publisher, errors }
-}
-
-test('messages are published mandatory and persistent, each with its own id', async () => {
-  const { connection, publisher } = publisherOf()
-  await publisher.publish(outgoing)
-  await publisher.publish(outgoing)
-  const [first, second] = connection.published()
-  expect(first).toMatchObject({
-    exchange: '',
-    routingKey: 'orders.dead',
-    options: { mandatory: true, persistent: true, messageId: 'm-1', headers: { mine: 1 } },
-  })
-  expect(first?.options.headers[PUBLISH_ID]).not.toBe(second?.options.headers[PUBLISH_ID])
-  expect(connection.named('createConfirmChannel')).toHaveLength(1)
-})
-
-// Red when the confirm alone counts: it says that the broker has seen the message, not that a queue took it.
-test('trap A2: a message that is returned is not published, whatever the confirm says', async () => {
-  const { connection, publisher } = publisherOf()
-  connection.answers.set('publish', (_exchange, routingKey, _content, options) => {
-    const { headers } = options as { headers: object }
-    const isMissing = routingKey === 'missing'
-    if (isMissing) {
-      connection.channels[0]?.emit('return', {
-        fields: { replyText: 'NO_ROUTE' },
-        properties: { headers },
-      })
-    }
-    return undefined
-  })
-  const there = publisher.publish(outgoing)
-  const missing = publisher.publish({ ...outgoing, routingKey: 'missing' })
-  await expect(missing).rejects.toThrow(/no queue took .*'missing' \(NO_ROUTE\); declare it/)
-  await expect(there).resolves.toBeUndefined()
-  connection.channels[0]?.emit('return', { fields: {}, properties: { headers: undefined } })
-})
-
-test('a channel that closes reports its error, and the next message gets another channel', async () => {
-  const { connection, publisher, errors } = publisherOf()
-  connection.answers.set('publish', () => {
-    const [channel] = connection.channels
-    if (connection.channels.length > 1) return undefined
-    channel?.emit('error', new Error('404 NOT_FOUND - no exchange'))
-    channel?.emit('close')
-    return new Error('channel closed')
-  })
-  await expect(publisher.publish(outgoing)).rejects.toThrow('404 NOT_FOUND - no exchange')
-  expect(errors).toHaveLength(1)
-  await publisher.publish(outgoing)
-  expect(connection.named('createConfirmChannel')).toHaveLength(2)
-})
-
-test('a missing confirm is an error after ten seconds', async () => {
-  const { connection, publisher, clock } = publisherOf()
-  connection.answers.set('publish', () => 'no confirm')
-  const published = expect(publisher.publish(outgoing)).rejects.toThrow(/10000 ms/)
-  await clock.advance(10_000)
-  await published
-  expect(clock.timers).toBe(0)
-})
-
-test('a publish fails at once while the broker blocks publishers', async () => {
-  const { connection, publisher } = publisherOf()
-  publisher.blocked = 'low on memory'
-  await expect(publisher.publish(outgoing)).rejects.toThrow(/low on memory/)
-  expect(connection.published()).toEqual([])
-})
-
-test('the error of a publish that the client refuses says what to do', async () => {
-  const { connection, publisher } = publisherOf()
-  connection.answers.set('publish', () => {
-    throw new RangeError('headers too large')
-  })
-  await expect(publisher.publish(outgoing)).rejects.toThrow(/declare it/)
 })

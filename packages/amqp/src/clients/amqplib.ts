@@ -1,8 +1,7 @@
 import type { Runtime } from '@onceward/core'
-import { CallTimeoutError, endsWithin, withTimeout } from '@onceward/core/adapter'
+import { endsWithin } from '@onceward/core/adapter'
 import type { ConsumeMessage, Options } from 'amqplib'
-import type { AmqpChannel, AmqpConfirmChannel } from '../client.ts'
-import { PublishError } from '../errors.ts'
+import type { AmqpChannel } from '../client.ts'
 
 /**
  * Settles the messages that one channel delivered: each once, on this channel, and never after it closed (A1, T18).
@@ -33,6 +32,16 @@ export class DeliveryChannel {
   /** Deliveries that were not settled. */
   get inHand(): number {
     return this.#inHand.size
+  }
+
+  /** The latest tag. */
+  get lastTag(): number {
+    return this.#lastTag
+  }
+
+  /** Deliveries up to this tag that were not settled. */
+  inHandUpTo(tag: number): number {
+    return [...this.#inHand].filter((each) => each <= tag).length
   }
 
   delivered(message: ConsumeMessage): void {
@@ -105,6 +114,9 @@ export class ConsumerChannel {
   readonly deliveries: DeliveryChannel
   readonly #channel: AmqpChannel
   #tag: string | undefined
+  #prefetch = 0
+  /** Deliveries up to here came to an earlier consumer of the channel and do not count for the prefetch of this one. */
+  #earlierTag = 0
 
   constructor(channel: AmqpChannel) {
     this.#channel = channel
@@ -115,11 +127,23 @@ export class ConsumerChannel {
     return this.#tag !== undefined
   }
 
+  /** How many messages may be in hand now. */
+  get window(): number {
+    return this.#prefetch + this.deliveries.inHandUpTo(this.#earlierTag)
+  }
+
+  /** @param window - Messages that may be in hand, those of an earlier consumer of this channel included. */
   async consume(
     queue: string,
+    window: number,
     options: Options.Consume,
     onMessage: (message: ConsumeMessage | null) => void,
   ): Promise<void> {
+    const { deliveries } = this
+    const prefetch = Math.max(1, window - deliveries.inHand)
+    this.#earlierTag = deliveries.lastTag
+    this.#prefetch = prefetch
+    await this.#channel.prefetch(prefetch)
     const { consumerTag } = await this.#channel.consume(queue, onMessage, options)
     this.#tag = consumerTag
   }
@@ -139,160 +163,21 @@ export class ConsumerChannel {
   async close(runtime: Runtime): Promise<void> {
     this.deliveries.flush()
     this.deliveries.closed()
-    const closing = closed(this.#channel)
-    await endsWithin(runtime, closing, CLOSE_MS)
+    await closeChannel(runtime, this.#channel)
   }
 }
 
 const CLOSE_MS = 2_000
 
+/** Closes a channel that may be closed already. Bounded, and never rejects. */
+export async function closeChannel(
+  runtime: Runtime,
+  channel: Pick<AmqpChannel, 'close'>,
+): Promise<void> {
+  await endsWithin(runtime, closed(channel), CLOSE_MS)
+}
+
 /** An async function, because `close()` of a closed channel throws rather than rejects. */
-async function closed(channel: AmqpChannel): Promise<void> {
+async function closed(channel: Pick<AmqpChannel, 'close'>): Promise<void> {
   await channel.close().catch(() => undefined)
-}
-
-/** A message on its way to the broker. */
-export interface Outgoing {
-  readonly exchange: string
-  readonly routingKey: string
-  readonly content: Buffer
-  readonly options: Options.Publish
-  /** What to do when the message reaches no queue. */
-  readonly remedy: string
-  /** Its own headers leave no room for {@link PUBLISH_ID}. */
-  readonly isBare?: true
-}
-
-/** Identifies a returned message: its event comes before the confirm and carries no other id (A2). */
-export const PUBLISH_ID = 'x-onceward-publish-id'
-
-/** No longer than the guard waits for a dead letter. */
-const CONFIRM_MS = 10_000
-const OPEN_MS = 10_000
-
-interface Pending {
-  returned: string | undefined
-  readonly isBare: boolean
-}
-
-interface Outlet {
-  readonly channel: AmqpConfirmChannel
-  readonly pending: Map<string, Pending>
-  /** Why the server closed the channel; the confirms only say that it closed. */
-  error: unknown
-}
-
-export interface PublisherOptions {
-  readonly open: () => Promise<AmqpConfirmChannel>
-  readonly runtime: Runtime
-  readonly onError: (error: unknown) => void
-  /** Checked before each publish on a user's channel, where an error would close the channel. */
-  readonly before?: ((outgoing: Outgoing) => Promise<void>) | undefined
-}
-
-/** Publishes mandatory, persistent messages with confirms, on a channel of its own that is opened when needed (A3). */
-export class Publisher {
-  /** Why the broker accepts no messages now; set from outside. */
-  blocked: string | undefined
-  readonly #options: PublisherOptions
-  #outlet: Promise<Outlet> | undefined
-
-  constructor(options: PublisherOptions) {
-    this.#options = options
-  }
-
-  /**
-   * Resolves once the broker has confirmed the message and a queue has it.
-   *
-   * @throws {@link PublishError} and errors of the client; the message may be in the queue all the same.
-   */
-  async publish(outgoing: Outgoing): Promise<void> {
-    if (this.blocked !== undefined) {
-      throw new PublishError(`the broker blocks publishers: ${this.blocked}`)
-    }
-    const { runtime, before } = this.#options
-    await before?.(outgoing)
-    const limits = { call: 'createConfirmChannel', budgetMs: OPEN_MS }
-    const outlet = await withTimeout(runtime, this.#open(), limits)
-    const { promise, resolve, reject } = Promise.withResolvers<void>()
-    const sent = this.#send(outlet, outgoing, (error) => {
-      if (error === undefined) resolve()
-      else reject(error)
-    })
-    const late = (): void => reject(new CallTimeoutError('a publisher confirm', CONFIRM_MS))
-    const cancel = runtime.setTimer(late, CONFIRM_MS)
-    try {
-      await promise
-    } finally {
-      cancel()
-      outlet.pending.delete(sent)
-    }
-  }
-
-  /** Closes its channel without waiting for messages under way. */
-  async close(): Promise<void> {
-    const opening = this.#outlet
-    this.#outlet = undefined
-    const { runtime } = this.#options
-    const closing = opening?.then(({ channel }) => closed(channel)).catch(() => undefined)
-    if (closing !== undefined) await endsWithin(runtime, closing, CLOSE_MS)
-  }
-
-  #send(outlet: Outlet, outgoing: Outgoing, done: (error?: unknown) => void): string {
-    const { exchange, routingKey, content, options, remedy, isBare = false } = outgoing
-    const id = this.#options.runtime.uuid()
-    const pending: Pending = { returned: undefined, isBare }
-    outlet.pending.set(id, pending)
-    const headers = isBare ? options.headers : { ...options.headers, [PUBLISH_ID]: id }
-    const confirmed = (error: unknown): void => {
-      if (error) done(outlet.error ?? error)
-      else if (pending.returned === undefined) done()
-      else done(PublishError.unroutable(outgoing, pending.returned))
-    }
-    try {
-      const all = { ...options, headers, mandatory: true, persistent: true }
-      outlet.channel.publish(exchange, routingKey, content, all, confirmed)
-    } catch (error) {
-      done(new PublishError(`the client refused to publish; ${remedy}`, { cause: error }))
-    }
-    return id
-  }
-
-  #open(): Promise<Outlet> {
-    this.#outlet ??= this.#opened()
-    const opening = this.#outlet
-    opening.catch(() => this.#forget(opening))
-    return opening
-  }
-
-  async #opened(): Promise<Outlet> {
-    const channel = await this.#options.open()
-    const outlet: Outlet = { channel, pending: new Map(), error: undefined }
-    const opening = this.#outlet
-    channel.on('error', (error: unknown) => {
-      outlet.error = error
-      this.#options.onError(error)
-    })
-    channel.on('close', () => this.#forget(opening))
-    channel.on('return', (message: ReturnedMessage) => {
-      const id = message.properties.headers?.[PUBLISH_ID]
-      const pending = outlet.pending.get(String(id))
-      // One that was routed and is published again costs a second copy; one that was not must not count as published.
-      const returned = pending === undefined ? bareOnes(outlet) : [pending]
-      for (const one of returned) one.returned = message.fields.replyText ?? 'returned'
-    })
-    return outlet
-  }
-
-  #forget(opening: Promise<Outlet> | undefined): void {
-    if (this.#outlet === opening) this.#outlet = undefined
-  }
-}
-
-const bareOnes = ({ pending }: Outlet): readonly Pending[] =>
-  [...pending.values()].filter(({ isBare }) => isBare)
-
-interface ReturnedMessage {
-  readonly fields: { readonly replyText?: string }
-  readonly properties: { readonly headers?: Readonly<Record<string, unknown>> | undefined }
 }

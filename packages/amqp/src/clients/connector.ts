@@ -1,7 +1,7 @@
 import type { Runtime } from '@onceward/core'
-import { endsWithin, toReadableError, withTimeout } from '@onceward/core/adapter'
-import type { AmqpChannel, AmqpConnection } from '../client.ts'
-import { isConnectionClosed } from '../errors.ts'
+import { CallTimeoutError, endsWithin, toReadableError, withTimeout } from '@onceward/core/adapter'
+import type { AmqpChannel, AmqpConfirmChannel, AmqpConnection } from '../client.ts'
+import { classifyError, isConnectionClosed, PublishError } from '../errors.ts'
 
 /** The version of the server behind a channel, as `[4, 2]`; undefined if the server does not tell. */
 export function serverVersion(channel: AmqpChannel): readonly [number, number] | undefined {
@@ -25,7 +25,9 @@ export interface ConnectorOptions {
   readonly onError: (error: unknown) => void
 }
 
+const STOPPED = 'the consumer was stopped, and connects no more'
 const CONNECT_MS = 30_000
+const CHANNEL_MS = 10_000
 const CLOSE_MS = 2_000
 
 /** Provides the user's own connection, or opens one with the user's function, again after each loss. */
@@ -33,17 +35,13 @@ export class Connector {
   readonly isOurs: boolean
   readonly #options: ConnectorOptions
   #current: AmqpConnection | undefined
+  #opening: Promise<AmqpConnection> | undefined
   #detach: () => void = () => undefined
   #isClosed = false
 
   constructor(options: ConnectorOptions) {
     this.#options = options
     this.isOurs = typeof options.source === 'function'
-  }
-
-  /** The connection that is open now. */
-  get current(): AmqpConnection | undefined {
-    return this.#current
   }
 
   /** Whether an error says that the user's own connection ended for good. */
@@ -55,17 +53,44 @@ export class Connector {
     return 'connection' in source || (error as Error).message === 'Connection closed'
   }
 
-  /** Must not be called again before it has settled. */
+  /** The connection that is open, or a new one. */
   async open(): Promise<AmqpConnection> {
     if (this.#current !== undefined) return this.#current
+    this.#opening ??= this.#open().finally(() => {
+      this.#opening = undefined
+    })
+    return this.#opening
+  }
+
+  /** A confirm channel. A connection of ours that does not answer is discarded, and the next call opens another. */
+  async openChannel(): Promise<AmqpConfirmChannel> {
+    if (!this.isOurs && this.#current === undefined) {
+      throw new PublishError('there is no connection to the broker')
+    }
+    const connection = await this.open()
+    const opening = connection.createConfirmChannel()
+    const limits = { call: 'createConfirmChannel', budgetMs: CHANNEL_MS }
+    try {
+      return await withTimeout(this.#options.runtime, opening, limits)
+    } catch (error) {
+      // A channel that opens late must not stay open.
+      opening.then((late) => late.close()).catch(() => undefined)
+      const { kind } = classifyError(error)
+      if (kind === 'network' || error instanceof CallTimeoutError) this.discard()
+      throw error
+    }
+  }
+
+  async #open(): Promise<AmqpConnection> {
     const { source, runtime } = this.#options
+    if (this.#isClosed) throw new Error(STOPPED)
     const opening = typeof source === 'function' ? called(source) : Promise.resolve(source)
     try {
       const connection = await withTimeout(runtime, opening, {
         call: 'connect',
         budgetMs: CONNECT_MS,
       })
-      if (this.#isClosed) throw new Error('the consumer was stopped while it connected')
+      if (this.#isClosed) throw new Error(STOPPED)
       this.#attach(connection)
       this.#current = connection
       return connection

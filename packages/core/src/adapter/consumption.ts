@@ -5,7 +5,10 @@ import type { Outage } from './recovery.ts'
 
 /** The state of a consumer. */
 export interface Health {
-  /** `paused`: the store is down. `recovering`: the broker is down, or refuses the consumer. */
+  /**
+   * `paused`: the store is down. `recovering`: the broker is down, or refuses the consumer or what it publishes.
+   * `stopped`: drained, or a wrap to which nothing comes any more.
+   */
   readonly state: 'running' | 'paused' | 'recovering' | 'draining' | 'stopped'
   /** Messages received and not settled yet. */
   readonly inFlight: number
@@ -38,7 +41,7 @@ export type ConsumptionEnd =
 
 /** Brings messages. */
 export interface Receiving extends Pick<Health, 'lastProgressAt'> {
-  readonly outage: Outage | undefined
+  readonly outage: Outage | WrapOutage | undefined
   /** What is not received although the rest is. */
   readonly notice?: string | undefined
   /**
@@ -101,6 +104,12 @@ export async function startConsumption(options: ConsumptionOptions): Promise<Con
   return running
 }
 
+/** Why nothing comes to a wrap; `stopped`: until its user consumes again. */
+export interface WrapOutage {
+  readonly state: 'recovering' | 'stopped'
+  readonly reason: string
+}
+
 /** What the adapter of a wrap brings. */
 export interface WrappedLoop<Wrapped extends object>
   extends Pick<ConsumerLoop, 'dispatcher' | 'settling' | 'finish'> {
@@ -108,6 +117,7 @@ export interface WrappedLoop<Wrapped extends object>
   readonly wrapped: Wrapped
   /** When a message was last settled. */
   readonly lastProgressAt?: Date | undefined
+  readonly outage?: WrapOutage | undefined
 }
 
 export interface WrapOptions<Wrapped extends object>
@@ -130,15 +140,15 @@ export function withConsumption<Wrapped extends object>(
   return Object.assign(consumption.loop.wrapped, { consumption })
 }
 
-/** The loop that receives is the user's; only an outage of the store is known. */
+/** The loop that receives is the user's. */
 function ownReceiver(
   { port, describe }: Pick<ConsumptionOptions, 'port' | 'describe'>,
-  loop: Pick<WrappedLoop<object>, 'lastProgressAt'>,
+  loop: Pick<WrappedLoop<object>, 'lastProgressAt' | 'outage'>,
 ): Receiving {
   return {
     get outage() {
       const availability = port.availability()
-      if (availability.kind === 'available') return undefined
+      if (loop.outage?.state === 'stopped' || availability.kind === 'available') return loop.outage
       return { state: 'paused' as const, reason: describe(availability.error) }
     },
     get lastProgressAt() {

@@ -74,6 +74,11 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
     return this.#pending.length + this.#running
   }
 
+  /** Deliveries that the guard was not handed yet. */
+  get unstarted(): number {
+    return this.#pending.length
+  }
+
   /** Deliveries whose settlement the broker has not taken yet. */
   get settling(): number {
     return this.#settling

@@ -32,6 +32,7 @@ export {
   type ConsumptionEnd,
   type LoopSignals,
   startConsumption,
+  type WrapOutage,
   type WrappedLoop,
   withConsumption,
 } from './consumption.ts'

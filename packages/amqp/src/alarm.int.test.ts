@@ -1,0 +1,85 @@
+import { FatalError } from '@onceward/core'
+import { type RabbitmqConnection, rabbitmq, type Server, skipped, until } from '@onceward/testing'
+import { guardOf, rabbitmqctl } from '@onceward/testing/adapter'
+import { connect } from 'amqplib'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Broker } from './fixtures/broker.ts'
+import { consumeAmqp, wrapAmqp } from './index.ts'
+
+const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
+
+describe.skipIf(skipped('rabbitmq'))('RabbitMQ during a memory alarm', () => {
+  let server: Server<RabbitmqConnection>
+  let broker: Broker
+
+  beforeAll(async () => {
+    server = await rabbitmq()
+    broker = await Broker.connect(server.connection.url)
+  }, 200_000)
+  afterAll(async () => {
+    await broker[Symbol.asyncDispose]()
+    await server.stop()
+  })
+
+  const open = () => connect(server.connection.url)
+  const watermark = (size: string) =>
+    rabbitmqctl(server)?.('set_vm_memory_high_watermark', 'absolute', size)
+  /** Ready and in hand. */
+  const left = async (queue: string): Promise<number> => {
+    const text = (await rabbitmqctl(server)?.('list_queues', '-q', 'name', 'messages')) ?? ''
+    return Number(new RegExp(`^${queue}\\s+(\\d+)`, 'm').exec(text)?.[1])
+  }
+
+  // Red when the dead letter goes out on the consuming connection: its acks are not read either, and nothing goes on.
+  test('trap B5: a dead letter during the alarm holds up no other message, and there is one of it', async ({
+    skip,
+  }) => {
+    if (rabbitmqctl(server) === undefined) return skip('there is no rabbitmqctl for this server')
+    const queue = await broker.create()
+    const dead = await broker.create()
+    const gate = Promise.withResolvers<void>()
+    const done: string[] = []
+    const guard = guardOf(
+      async ({ key }) => {
+        await gate.promise
+        if (key.startsWith('fatal')) throw new FatalError('no such order')
+        done.push(key)
+      },
+      { concurrency: 1 },
+    )
+    const letters = ['fatal-1', 'fatal-2', 'fatal-3']
+    await broker.send(queue, [...letters, ...keysOf(40)])
+    await using consumption = await consumeAmqp(open, guard, { queue, deadLetter: { queue: dead } })
+    await until(() => consumption.health().inFlight > 0)
+    await watermark('1MB')
+    try {
+      gate.resolve()
+      await until(() => done.length === 40, { deadlineMs: 20_000 })
+      await until(async () => (await left(queue)) <= letters.length, { deadlineMs: 20_000 })
+    } finally {
+      await watermark('512MB')
+    }
+    await until(async () => (await left(queue)) === 0, { deadlineMs: 60_000 })
+    expect(await left(dead)).toBe(letters.length)
+    expect(consumption.health().state).toBe('running')
+  }, 120_000)
+
+  test('trap B12: a wrap whose queue is deleted is stopped, and continues when its user consumes again', async () => {
+    const queue = await broker.create()
+    const done: string[] = []
+    const guard = guardOf(({ key }) => void done.push(key))
+    const connection = await open()
+    const channel = await connection.createConfirmChannel()
+    const wrapped = wrapAmqp(channel, guard, { queue })
+    await channel.consume(queue, wrapped)
+    await broker.channel.deleteQueue(queue)
+    await until(() => wrapped.consumption.health().state === 'stopped')
+    expect(wrapped.consumption.health().reason).toContain('cancelled by the server')
+    await broker.channel.assertQueue(queue, { durable: true })
+    await channel.consume(queue, wrapped)
+    await broker.send(queue, ['again'])
+    await until(() => done.length === 1)
+    expect(wrapped.consumption.health().state).toBe('running')
+    await connection.close()
+  })
+})

@@ -1,0 +1,89 @@
+import { Clock } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import type { AmqpConnection } from '../client.ts'
+import { RecordingConnection } from '../fixtures/recording-channel.ts'
+import { Connector } from './connector.ts'
+
+function connectorOf(source?: () => Promise<AmqpConnection>) {
+  const clock = new Clock()
+  const connections: RecordingConnection[] = []
+  const opened = async (): Promise<AmqpConnection> => {
+    const connection = new RecordingConnection()
+    connections.push(connection)
+    return connection.connection
+  }
+  const connector = new Connector({
+    source: source ?? opened,
+    runtime: clock.runtime,
+    onBlocked: () => undefined,
+    onGone: () => undefined,
+    onError: () => undefined,
+  })
+  return { clock, connections, connector }
+}
+
+const closes = (connection: RecordingConnection): number =>
+  connection.named('connection.close').length
+
+// Red when the answer is taken as it comes: a process that was stopped holds a connection, and consumes on it.
+test('a connection that opens after the stop is closed, and nobody gets it', async () => {
+  const late = Promise.withResolvers<AmqpConnection>()
+  const { connector } = connectorOf(() => late.promise)
+  const opening = expect(connector.open()).rejects.toThrow('stopped')
+  await connector.close()
+  const connection = new RecordingConnection()
+  late.resolve(connection.connection)
+  await opening
+  expect([closes(connection), connection.eventNames()]).toEqual([1, ['error']])
+})
+
+test('after the stop no connection is made, for consuming or for publishing', async () => {
+  const { connector, connections } = connectorOf()
+  await connector.close()
+  await expect(connector.open()).rejects.toThrow('stopped')
+  await expect(connector.openChannel()).rejects.toThrow('stopped')
+  expect(connections).toEqual([])
+})
+
+test('two callers at once get the same connection, and after its end another one', async () => {
+  const { connector, connections } = connectorOf()
+  const [first, second] = await Promise.all([connector.open(), connector.open()])
+  expect([first === second, connections.length]).toEqual([true, 1])
+  connections[0]?.emit('close')
+  expect(await connector.open()).toBe(connections[1])
+})
+
+test.each([
+  ['does not answer', () => new Promise<never>(() => undefined), 1],
+  ['says that the connection is closed', () => Promise.reject(new Error('Connection closed')), 1],
+  ['refuses', () => Promise.reject(Object.assign(new Error('no'), { code: 403 })), 0],
+])(
+  'a connection whose channel %s is replaced where that may help',
+  async (_what, answer, replaced) => {
+    const { connector, connections, clock } = connectorOf()
+    await connector.open()
+    const [connection] = connections as [RecordingConnection]
+    connection.createConfirmChannel = answer
+    const opening = expect(connector.openChannel()).rejects.toThrow()
+    await clock.advance(10_000)
+    await opening
+    expect(closes(connection)).toBe(replaced)
+    Reflect.deleteProperty(connection, 'createConfirmChannel')
+    await connector.openChannel()
+    expect(connections).toHaveLength(1 + replaced)
+  },
+)
+
+test('a channel that opens too late is closed', async () => {
+  const { connector, connections, clock } = connectorOf()
+  await connector.open()
+  const [connection] = connections as [RecordingConnection]
+  const late = Promise.withResolvers<never>()
+  connection.createConfirmChannel = () => late.promise
+  const opening = expect(connector.openChannel()).rejects.toThrow(/10000 ms/)
+  await clock.advance(10_000)
+  await opening
+  late.resolve((await connection.createChannel()) as never)
+  await clock.advance(0)
+  expect(connection.named('close')).toHaveLength(1)
+})

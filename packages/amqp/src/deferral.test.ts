@@ -1,0 +1,66 @@
+import type { ConsumeMessage } from 'amqplib'
+import { expect, test } from 'vitest'
+import { amqpMessage, copyOptions, deferralHeaders, toDelivery } from './delivery.ts'
+import { message } from './fixtures/recording-channel.ts'
+
+type Headers = Readonly<Record<string, unknown>>
+
+/** What a broker writes on a message that it dead-letters; it counts on from what is there. */
+function deadLettered(headers: Headers = {}): Headers {
+  const [death] = (headers['x-death'] ?? []) as readonly { readonly count: number }[]
+  return {
+    ...headers,
+    'x-death': [{ count: (death?.count ?? 0) + 1, queue: 'orders.retry.1000', reason: 'expired' }],
+    'x-first-death-queue': headers['x-first-death-queue'] ?? 'orders.retry.1000',
+    'x-last-death-reason': 'expired',
+  }
+}
+
+/** The message after its stay in a delay queue, as the consumer gets it. */
+function deferred(received: ConsumeMessage): ConsumeMessage {
+  const original = toDelivery(received, 'orders').raw as ConsumeMessage
+  const options = copyOptions(original, deferralHeaders(received, original))
+  const headers = deadLettered({ ...options.headers, 'x-onceward-publish-id': 'p-1' })
+  return message('k', { exchange: '', routingKey: 'orders' }, { ...options, headers } as never)
+}
+
+const NAMES = [
+  ...['Idempotency-Key', 'x-mine', 'CC', 'x-death', 'x-first-death-queue', 'x-last-death-reason'],
+  ...['x-onceward-reason', 'X-Onceward-Key', 'x-onceward-exchange', 'x-onceward-kept-headers'],
+  ...['x-onceward-publish-id', '__proto__x', 'toString'],
+]
+const VALUES = ['text', 7, true, ['a', 1], { a: { b: [null] } }, [{ count: 3, reason: 'rejected' }]]
+
+/** Every name alone with every value, all names together, and none. */
+const CASES: readonly Headers[] = [
+  ...NAMES.flatMap((name) => VALUES.map((value) => ({ [name]: value }))),
+  ...VALUES.map((value) => Object.fromEntries(NAMES.map((name) => [name, value]))),
+  {},
+]
+
+// Red when a copy drops or adds a header: a consumer that counts by x-death is fooled, or headers grow with each turn.
+test('a message comes back from each deferral with exactly its own headers', () => {
+  for (const headers of CASES) {
+    const first = message('k', { exchange: 'shop', routingKey: 'placed' }, { headers } as never)
+    const sizes: number[] = []
+    let received = first
+    for (let turn = 1; turn <= 3; turn += 1) {
+      received = deferred(received)
+      const delivery = toDelivery(received, 'orders')
+      const { fields, properties } = amqpMessage(delivery) as ConsumeMessage
+      expect(properties.headers).toEqual(headers)
+      expect(fields).toMatchObject({ exchange: 'shop', routingKey: 'placed' })
+      expect(delivery.headers).toEqual(toDelivery(first, 'orders').headers)
+      expect(delivery.deliveryCount).toBe(1 + turn)
+      sizes.push(JSON.stringify(received.properties.headers).length)
+    }
+    expect(new Set(sizes).size).toBe(1)
+  }
+})
+
+test('the counters of a stay in a queue do not come back: the next stay has its own', () => {
+  const headers = { 'x-delivery-count': 3, 'x-acquired-count': 4, 'x-mine': 'kept' }
+  const back = toDelivery(deferred(message('k', {}, { headers } as never)), 'orders')
+  expect(amqpMessage(back)?.properties.headers).toEqual({ 'x-mine': 'kept' })
+  expect(back.deliveryCount).toBe(2)
+})
