@@ -81,7 +81,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
       queue: await createSqsQueue(queue.connection),
       worker: { transaction, attempts: 1 },
     })
-    await stage.pool.query('insert into full_disk values (true)')
+    await fillDisk(stage)
     const worker = stage.spawn('worker')
     await worker.start()
     const all = orders(10, { deed: 'fill-disk' })
@@ -103,7 +103,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
       queue: await createSqsQueue(queue.connection, { longestHiddenMs: 2_000 }),
       worker: { transaction, attempts: 1 },
     })
-    await stage.pool.query('insert into full_disk values (true)')
+    await fillDisk(stage)
     const all = orders(1, { deed: 'fill-disk' })
     await stage.send(all)
     const first = stage.spawn('first')
@@ -112,11 +112,31 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     await first.kill()
     const second = stage.spawn('second')
     await second.start()
-    await stage.until(async () => (await stage.runs()).length >= 6, { what: 'six runs' })
+    await stage.until(async () => second.settled.length >= 5, { what: 'five deferrals' })
     await stage.pool.query('delete from full_disk')
 
     await everythingOnce(stage, all)
     stillAlive([second])
+  })
+
+  // Red when the codes of a store that is down open the breaker, wherever they come from.
+  test('an error 53100 that only the handler gets, from a server of its own, is a failure of its event alone', async () => {
+    await using stage = await TestStage.open({
+      queue: await createSqsQueue(queue.connection),
+      worker: { transaction, attempts: 1 },
+    })
+    await stage.pool.query('insert into full_disk values (true)')
+    const worker = stage.spawn('worker')
+    await worker.start()
+    const healthy = orders(20)
+    await stage.send([{ id: 'order-foreign', deed: 'fill-disk' }, ...healthy])
+    await effectsReach(stage, 20)
+    await stage.until(async () => (await stage.troubles())[0]?.state === 'x', {
+      what: 'a dead event',
+    })
+    expect((await worker.health()).state).toBe('running')
+    await stage.drained()
+    expect(worker.settled.map(({ why }) => why)).not.toContain('store-down')
   })
 
   /*
@@ -143,3 +163,17 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     stillAlive([worker])
   })
 })
+
+/** The disk is full for what handlers write and for what onceward records. */
+async function fillDisk({ pool }: TestStage): Promise<void> {
+  await pool.query(`create function fill_disk_too() returns trigger language plpgsql as $$
+    begin
+      if exists (select from public.full_disk) then
+        raise sqlstate '53100' using message = 'could not extend file: No space left on device';
+      end if;
+      return new;
+    end $$`)
+  await pool.query(`create trigger full_disk before insert or update on onceward.failed_events
+    for each row execute function public.fill_disk_too()`)
+  await pool.query('insert into full_disk values (true)')
+}

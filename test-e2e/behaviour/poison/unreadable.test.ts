@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { RunningBroker } from '../../brokers/broker.ts'
-import { BROKERS } from '../../brokers/index.ts'
+import { BROKER_NAMES, BROKERS } from '../../brokers/index.ts'
 import { onceEach, orders } from '../../support/effects.ts'
 import { TestStage } from '../../support/test-stage.ts'
 import { Crew } from '../../support/workers/crew.ts'
@@ -13,7 +13,7 @@ const POISON = 'order-poison'
  * killed one process after the other without end. Kafka needs a rebalance for every death, so it is left to the unit
  * tests of the same engine.
  */
-describe.concurrent.each(['sqs', 'amqp'] as const)('on %s', (name) => {
+describe.concurrent.each(BROKER_NAMES.filter((name) => name !== 'kafka'))('on %s', (name) => {
   let broker: RunningBroker
   beforeAll(async () => {
     broker = await BROKERS[name].servers.acceptance.start()
