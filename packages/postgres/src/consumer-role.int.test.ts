@@ -84,6 +84,7 @@ describe('the role of consumers', () => {
     ['the secret', "update least.settings set secret = ''"],
     ['the epoch', 'update least.settings set epoch = gen_random_uuid()'],
     ['the epoch by function', 'select least.forget_history()'],
+    ['that the clock is right', 'select least.trust_clock()'],
     [
       'the audit',
       "insert into least.audit (action, target, consumer_id) values ('replay', gen_random_uuid(), 1)",
