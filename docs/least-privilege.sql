@@ -81,7 +81,7 @@ create policy consumer on :"schema".event_results to onceward_consumer
 -- It sees which consumers there are, and registers and changes only its own. It cannot give itself another's.
 grant select on :"schema".consumers to onceward_consumer;
 grant insert (name, dedup_window_ms, fingerprint_rule) on :"schema".consumers to onceward_consumer;
-grant update (dedup_window_ms, fingerprint_rule, seen_at) on :"schema".consumers to onceward_consumer;
+grant update (dedup_window_ms, fingerprint_rule, seen_at, has_place) on :"schema".consumers to onceward_consumer;
 create policy consumer_reads on :"schema".consumers for select to onceward_consumer using (true);
 create policy consumer_inserts on :"schema".consumers for insert to onceward_consumer with check (owner = session_user);
 create policy consumer_updates on :"schema".consumers for update to onceward_consumer

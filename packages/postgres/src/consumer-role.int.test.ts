@@ -100,6 +100,14 @@ describe('the role of consumers', () => {
     )
   })
 
+  it('publishes its dead letters', async () => {
+    const { billing } = await scene()
+    const event = newEvent()
+    await new Steps(billing, async () => undefined).buried(event)
+    const ref = { kind: 'event', id: event.id } as const
+    expect(await billing.takePublishing(ref, 1_000)).toMatchObject({ kind: 'taken' })
+  })
+
   it('does not read the audit', async () => {
     await scene()
     await expect(roles.billing.query('table least.audit')).rejects.toThrow(/permission denied/)

@@ -27,7 +27,8 @@ type Parts = Pick<ConsumerContext, 'driver' | 'statements'> & {
  * Dead letters are kept for 30 days after their last failure, and at least as long as the dedup window: while the
  * broker can redeliver a copy, the copy finds the event dead. Then the row and the dead letter are deleted together,
  * which is safe because the effect never happened. The same holds for events without an effect that no broker
- * redelivers any more. Parked events stay, because no broker has them.
+ * redelivers any more. Parked events stay, because no broker has them. A dead letter whose consumer has a dead-letter
+ * place stays until it is published or discarded.
  *
  * @returns undefined while another process sweeps.
  */

@@ -113,6 +113,7 @@ create table :"schema".consumers (
   name text not null unique,
   dedup_window_ms bigint not null,
   fingerprint_rule smallint not null,
+  has_place boolean not null default false,   -- a guard has published a dead letter, or tried to
   seen_at timestamptz not null default now(), -- when a guard with this window last registered
   owner name not null default session_user   -- the login that registered it first, for docs/least-privilege.sql
 );

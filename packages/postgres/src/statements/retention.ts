@@ -21,6 +21,12 @@ const STEP_MS = 10_000
 /** Dead letters are kept for 30 days, or for the dedup window if it is longer. */
 const kept = `greatest(interval '30 days', c.dedup_window_ms * interval '1 millisecond')`
 
+/**
+ * Whether a dead letter has arrived where it goes. Where its consumer has no dead-letter place, its row is the place. The
+ * row is all that is left of a dead letter that waits for its place longer than the broker keeps the message.
+ */
+const isSettled = (row: string): string => `(${row}.published or not c.has_place)`
+
 export function retentionStatements(schema: string): RetentionStatements {
   return {
     // A trigger of processed_events changes the epoch when anything but the sweep deletes done rows.
@@ -60,8 +66,8 @@ with old as materialized (
   from ${schema}.processed_events p
   join ${schema}.failed_events f on f.event_id = p.event_id
   join ${schema}.consumers c on c.id = f.consumer_id
-  where case when p.state = 'x' then f.last_failed_at
-    when p.state <> 'd' and not f.parked then greatest(f.last_failed_at, f.counted_at, f.next_try)
+  where case when p.state = 'x' and (f.discarded_at is not null or ${isSettled('f')}) then f.last_failed_at
+    when p.state in ('r', 'w') and not f.parked then greatest(f.last_failed_at, f.counted_at, f.next_try)
   end < now() - ${kept}
   order by p.event_id limit $1::text::bigint for update of p skip locked
 ),
@@ -73,7 +79,7 @@ delete from ${schema}.processed_events p using old where p.event_id = old.event_
     sweepRefused: `
 delete from ${schema}.refused_messages r where r.refused_id = any(array(
   select old.refused_id from ${schema}.refused_messages old join ${schema}.consumers c on c.id = old.consumer_id
-  where not old.replay and old.last_failed_at < now() - ${kept}
+  where not old.replay and ${isSettled('old')} and old.last_failed_at < now() - ${kept}
   order by old.refused_id limit $1::text::bigint for update of old skip locked
 ))`,
 
