@@ -81,15 +81,15 @@ create policy consumer on :"schema".event_results to onceward_consumer
 -- It sees which consumers there are, and registers and changes only its own. It cannot give itself another's.
 grant select on :"schema".consumers to onceward_consumer;
 grant insert (name, dedup_window_ms, fingerprint_rule) on :"schema".consumers to onceward_consumer;
-grant update (dedup_window_ms, fingerprint_rule, seen_at) on :"schema".consumers to onceward_consumer;
+grant update (dedup_window_ms, fingerprint_rule, seen_at, has_place) on :"schema".consumers to onceward_consumer;
 create policy consumer_reads on :"schema".consumers for select to onceward_consumer using (true);
 create policy consumer_inserts on :"schema".consumers for insert to onceward_consumer with check (owner = session_user);
 create policy consumer_updates on :"schema".consumers for update to onceward_consumer
   using (id = any ((select :"schema".my_consumers())::integer[]));
 
--- It reads the settings, and moves the place of the sweep, which all guards share.
+-- It reads the settings, and moves the place and the time of the sweep, which all guards share.
 grant select on :"schema".settings to onceward_consumer;
-grant update (sweep_cursor) on :"schema".settings to onceward_consumer;
+grant update (sweep_cursor, swept_at) on :"schema".settings to onceward_consumer;
 
 -- Only for `postgresLeases`. Leases have no consumer, so all guards that use them trust each other: leave these two out
 -- if nobody does.
@@ -100,13 +100,15 @@ grant execute on function :"schema".claim_leases(json) to onceward_consumer;
 -- itself, and the other one's event is then taken for a duplicate. Services that are hostile to each other need
 -- a schema each: `migrate(pool, { schema })`.
 
----- deadLetters(pool): list, show, replay, discard; and forgetHistory(pool) after a restore.
+---- deadLetters(pool): list, show, replay, discard; forgetHistory(pool) after a restore, and the word that the clock is
+---- right.
 grant select
   on :"schema".migrations, :"schema".processed_events, :"schema".failed_events, :"schema".refused_messages,
     :"schema".failed_event_parts, :"schema".refused_message_parts, :"schema".event_results, :"schema".consumers,
     :"schema".audit
   to onceward_operator;
-grant execute on function :"schema".event_id(text, text, text), :"schema".forget_history() to onceward_operator;
+grant execute on function :"schema".event_id(text, text, text), :"schema".forget_history(), :"schema".trust_clock()
+  to onceward_operator;
 create policy operator_reads on :"schema".event_results for select to onceward_operator using (true);
 create policy operator_reads on :"schema".consumers for select to onceward_operator using (true);
 create policy operator_reads on :"schema".audit for select to onceward_operator using (true);

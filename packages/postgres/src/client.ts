@@ -1,6 +1,7 @@
 import { systemRuntime } from '@onceward/core'
 import { surviveConnecting, surviveLoss } from './clients/pg-events.ts'
 import { repeated } from './driver/repeat.ts'
+import { DURABLE_IF_OFF, shortSettings } from './driver/session-settings.ts'
 import { diagnose, toStoreError } from './errors.ts'
 
 /** The part of pg's `Pool` that {@link migrate} and {@link deadLetters} call. */
@@ -19,9 +20,17 @@ export interface ClientAnswer {
   readonly rowCount: number | null
 }
 
+/** A statement of an operator that takes longer is cancelled: a page of large dead letters takes seconds. */
+const STATEMENT_MS = 60_000
+const BEGIN = [
+  'begin isolation level read committed read write',
+  ...shortSettings(STATEMENT_MS),
+  DURABLE_IF_OFF,
+].join('; ')
+
 /**
- * BEGIN, `work`, COMMIT on one connection, in READ COMMITTED even if the user's default differs. `work` runs again when
- * the transaction lost against a concurrent one.
+ * BEGIN, `work`, COMMIT on one connection, durable and in READ COMMITTED, under settings of its own, whatever the defaults
+ * of the role and the database are. `work` runs again when the transaction lost against a concurrent one.
  *
  * @throws {@link StoreUnavailableError} when the server cannot be reached, or ended the connection.
  */
@@ -41,7 +50,7 @@ async function onceInTransaction<Result>(
   const undo = surviveLoss(client)
   let isBroken = false
   try {
-    await client.query('begin isolation level read committed read write')
+    await client.query(BEGIN)
     const result = await work(client)
     await client.query('commit')
     return result

@@ -84,6 +84,7 @@ describe('the role of consumers', () => {
     ['the secret', "update least.settings set secret = ''"],
     ['the epoch', 'update least.settings set epoch = gen_random_uuid()'],
     ['the epoch by function', 'select least.forget_history()'],
+    ['that the clock is right', 'select least.trust_clock()'],
     [
       'the audit',
       "insert into least.audit (action, target, consumer_id) values ('replay', gen_random_uuid(), 1)",
@@ -97,6 +98,14 @@ describe('the role of consumers', () => {
     await expect(roles.billing.query(text)).rejects.toThrow(
       /permission denied|row-level security|must be owner/,
     )
+  })
+
+  it('publishes its dead letters', async () => {
+    const { billing } = await scene()
+    const event = newEvent()
+    await new Steps(billing, async () => undefined).buried(event)
+    const ref = { kind: 'event', id: event.id } as const
+    expect(await billing.takePublishing(ref, 1_000)).toMatchObject({ kind: 'taken' })
   })
 
   it('does not read the audit', async () => {

@@ -59,7 +59,8 @@ export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Pro
 }
 
 async function prepare(client: PoolClientLike, schema: string, quoted: string): Promise<void> {
-  await client.query('set local lock_timeout = 0; set local statement_timeout = 0')
+  // It waits for its turn and rewrites tables, which takes as long as it takes.
+  await client.query('set local statement_timeout = 0')
   await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [
     `onceward.migrate:${schema}`,
   ])

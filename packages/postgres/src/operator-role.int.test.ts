@@ -59,6 +59,13 @@ describe('the role of operators', () => {
     expect(await operated().show(theirs.dead)).toMatchObject({ id: theirs.dead })
   })
 
+  it('says that the clock is right', async () => {
+    await scene()
+    await roles.operator.query('select least.trust_clock()')
+    const { rows } = await admin.query('select clock from least.settings')
+    expect(rows).toEqual([{ clock: 1 }])
+  })
+
   it('lets the history be forgotten', async () => {
     const { billing } = await scene()
     const before = await billing.identity()

@@ -2,3 +2,4 @@
 
 /** `lock_not_available`: another transaction held the row for longer than `lock_timeout`. */
 export const LOCK_NOT_AVAILABLE = '55P03'
+export const QUERY_CANCELED = '57014'

@@ -48,7 +48,8 @@ function watch(connection: Connection): WireSession {
   connection.on('parameterStatus', ({ parameterName, parameterValue }: ParameterStatus) => {
     if (parameterName === 'client_encoding') session.encoding = parameterValue
   })
-  connection.on('errorMessage', (error: ErrorMessage) => {
+  // First, because the listener of pg throws where nobody listens to its client: over Kysely, between two statements.
+  connection.prependListener('errorMessage', (error: ErrorMessage) => {
     if (endsConnection(error)) isEnding = true
     hasFailed = true
   })
@@ -61,7 +62,7 @@ function watch(connection: Connection): WireSession {
   const onEnd = (): void => {
     hasEnded = true
   }
-  // First, because the listener of pg may throw.
+  // First for the same reason.
   connection.prependListener('end', onEnd)
   connection.prependListener('error', onEnd)
   const session: WireSession = {

@@ -35,7 +35,7 @@ import { messageCounts } from './message-counts.ts'
 import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
 import { refuse, resolveRefused } from './refused-messages.ts'
 import { type OpenedInbox, open, register } from './register-consumer.ts'
-import { sweep } from './retention.ts'
+import { createSweep } from './retention.ts'
 import { bury, fail, release } from './verdicts.ts'
 
 /** Options of `pgInbox` and `kyselyInbox` that concern the tables. */
@@ -93,6 +93,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly concurrency: number
   readonly secret: Uint8Array
   readonly messageCounts: MessageCounts
+  readonly sweep: () => Promise<SweepStep | undefined>
   readonly #driver: Driver<Tx>
   readonly #registration: ConsumerRegistration
   readonly #context: StoringContext & { readonly maxAttempts: number; readonly runtime: Runtime }
@@ -111,6 +112,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     this.#registration = registration
     this.#context = { driver, statements, consumerId, maxStoredBytes, maxAttempts, runtime }
     this.messageCounts = messageCounts(this.#context)
+    this.sweep = createSweep({ driver, statements, registration })
     this.#seenAtMs = runtime.monotonic()
   }
 
@@ -173,10 +175,6 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
 
   resolveRefused(id: string): Promise<void> {
     return resolveRefused(this.#context, id)
-  }
-
-  sweep(): Promise<SweepStep | undefined> {
-    return sweep(this.#context)
   }
 
   diagnose(error: unknown): 'serialization' | 'store' | 'other' {

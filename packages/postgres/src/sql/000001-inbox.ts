@@ -113,6 +113,7 @@ create table :"schema".consumers (
   name text not null unique,
   dedup_window_ms bigint not null,
   fingerprint_rule smallint not null,
+  has_place boolean not null default false,   -- a guard has published a dead letter, or tried to
   seen_at timestamptz not null default now(), -- when a guard with this window last registered
   owner name not null default session_user   -- the login that registered it first, for docs/least-privilege.sql
 );
@@ -132,7 +133,9 @@ create table :"schema".settings (
   only_row boolean primary key default true check (only_row),
   secret bytea not null,                     -- for hashed keys in logs and metrics
   epoch uuid not null default gen_random_uuid(), -- of the history of commits, see forget_history
-  sweep_cursor bigint not null default 0     -- next page of processed_events to sweep
+  sweep_cursor bigint not null default 0,    -- next page of processed_events to sweep
+  swept_at timestamptz,                      -- time of the last step of a sweep; null: any time is right
+  clock integer not null default 0           -- how often an operator has confirmed the clock
 );
 
 insert into :"schema".settings (secret)
@@ -182,6 +185,13 @@ create trigger forget_restored before insert on :"schema".settings
   for each row execute function :"schema".forget_restored();
 
 revoke execute on function :"schema".forget_history() from public;
+
+-- The sweep deletes nothing while it doubts this server's clock, which may have been set. An operator says that it is right.
+create function :"schema".trust_clock() returns void
+  language sql security definer set search_path = pg_catalog, pg_temp
+  as $$ update :"schema".settings set swept_at = null, clock = clock + 1 $$;
+
+revoke execute on function :"schema".trust_clock() from public;
 
 -- Actions of operators on dead letters.
 create table :"schema".audit (

@@ -55,6 +55,16 @@ export const isToPublish = (row: string): string =>
 /** Assignments of `takeEvent` and `takeRefused`. */
 export const takenRight = `publisher = $2::text::uuid, publish_until = clock_timestamp() + $3::text::double precision * interval '1 millisecond'`
 
+/**
+ * The end of `takeEvent` and `takeRefused`: their consumer has a dead-letter place, so what is not published yet is kept.
+ */
+export const takenAnswer = (schema: string): string => `
+place as (
+  update ${schema}.consumers c set has_place = true
+  from taken where c.id = taken.consumer_id and not c.has_place
+)
+select id as answer from taken`
+
 /** Assignments of `endEvent` and `endRefused`. */
 export const endedRight = 'published = $3::text::boolean, publisher = null, publish_until = null'
 
@@ -92,10 +102,12 @@ export function deadLetterStatements(schema: string): DeadLetterStatements {
 with dead as materialized (
   select event_id from ${schema}.processed_events
   where event_id = $1::text::uuid and state = 'x' for update skip locked
-)
-update ${schema}.failed_events f set ${takenRight}
-from dead where f.event_id = dead.event_id and f.reason is not null and ${isToPublish('f')}
-returning f.event_id::text as answer`,
+),
+taken as (
+  update ${schema}.failed_events f set ${takenRight}
+  from dead where f.event_id = dead.event_id and f.reason is not null and ${isToPublish('f')}
+  returning f.event_id::text as id, f.consumer_id
+),${takenAnswer(schema)}`,
 
     readEvent: `
 select ${EVENT_DEAD_LETTER}::text as answer

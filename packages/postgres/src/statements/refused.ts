@@ -4,6 +4,7 @@ import {
   isToPublish,
   offeredAgain,
   REFUSED_DEAD_LETTER,
+  takenAnswer,
   takenRight,
 } from './dead-letters.ts'
 
@@ -44,10 +45,12 @@ on conflict (refused_id) do update set
 with dead as materialized (
   select refused_id from ${schema}.refused_messages
   where refused_id = $1::text::uuid and not replay for update skip locked
-)
-update ${schema}.refused_messages r set ${takenRight}
-from dead where r.refused_id = dead.refused_id and ${isToPublish('r')}
-returning r.refused_id::text as answer`,
+),
+taken as (
+  update ${schema}.refused_messages r set ${takenRight}
+  from dead where r.refused_id = dead.refused_id and ${isToPublish('r')}
+  returning r.refused_id::text as id, r.consumer_id
+),${takenAnswer(schema)}`,
 
     readRefused: `
 select ${REFUSED_DEAD_LETTER}::text as answer

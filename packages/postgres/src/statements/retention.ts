@@ -1,30 +1,44 @@
 export interface RetentionStatements {
   /** One process at a time, until the transaction ends. Answers `lock`. */
   readonly trySweepLock: string
-  /** Answers the next page to sweep and the number of pages: `{ page, pages }`. */
+  /** Answers the next page to sweep, the number of pages, and what tells whether the clock is right: `Cursor`. */
   readonly readSweepCursor: string
   /** `$1` start of the first page, `$2` of the one after the last, as tids. Answers how many events it deleted. */
   readonly sweepPages: string
   /** `$1` next page. */
   readonly moveSweepCursor: string
-  /** Deletes old dead letters, and events with failures that no broker can redeliver. Answers how many. */
+  /** `$1` the most rows. Deletes old dead letters, and events with failures that no broker can redeliver. */
   readonly sweepTroubled: string
+  /** `$1` the most rows. */
   readonly sweepRefused: string
+  /** `$1` the most rows. */
   readonly sweepSuspects: string
 }
 
+/** A longer statement of a step is cancelled, so that the next step is smaller. Shorter than the guard waits for an answer. */
+const STEP_MS = 10_000
+
 /** Dead letters are kept for 30 days, or for the dedup window if it is longer. */
 const kept = `greatest(interval '30 days', c.dedup_window_ms * interval '1 millisecond')`
+
+/**
+ * Whether a dead letter has arrived where it goes. Where its consumer has no dead-letter place, its row is the place. The
+ * row is all that is left of a dead letter that waits for its place longer than the broker keeps the message.
+ */
+const isSettled = (row: string): string => `(${row}.published or not c.has_place)`
 
 export function retentionStatements(schema: string): RetentionStatements {
   return {
     // A trigger of processed_events changes the epoch when anything but the sweep deletes done rows.
     trySweepLock: `
-select set_config('onceward.sweep', 'on', true), pg_try_advisory_xact_lock(hashtextextended('onceward.sweep:${schema.replaceAll("'", "''")}', 0))::text as answer`,
+select set_config('onceward.sweep', 'on', true), set_config('statement_timeout', '${STEP_MS}', true),
+  pg_try_advisory_xact_lock(hashtextextended('onceward.sweep:${schema.replaceAll("'", "''")}', 0))::text as answer`,
 
     readSweepCursor: `
 select json_build_object('page', sweep_cursor, 'pages',
-  pg_relation_size('${schema.replaceAll("'", "''")}.processed_events') / current_setting('block_size')::bigint)::text as answer
+  pg_relation_size('${schema.replaceAll("'", "''")}.processed_events') / current_setting('block_size')::bigint,
+  'nowMs', floor(extract(epoch from now()) * 1000), 'sweptMs', floor(extract(epoch from swept_at) * 1000), 'clock', clock,
+  'shortestWindowMs', (select min(dedup_window_ms) from ${schema}.consumers))::text as answer
 from ${schema}.settings`,
 
     // A scan of a range of the heap, with no index: rows are dead on the pages where they were alive, and an index
@@ -43,7 +57,7 @@ results as (
 select count(*)::text as answer from old`,
 
     moveSweepCursor: `
-update ${schema}.settings set sweep_cursor = $1::text::bigint`,
+update ${schema}.settings set sweep_cursor = $1::text::bigint, swept_at = greatest(swept_at, now())`,
 
     // Parked events stay until an operator decides, because no broker can redeliver them.
     sweepTroubled: `
@@ -52,10 +66,10 @@ with old as materialized (
   from ${schema}.processed_events p
   join ${schema}.failed_events f on f.event_id = p.event_id
   join ${schema}.consumers c on c.id = f.consumer_id
-  where case when p.state = 'x' then f.last_failed_at
-    when p.state <> 'd' and not f.parked then greatest(f.last_failed_at, f.counted_at, f.next_try)
+  where case when p.state = 'x' and (f.discarded_at is not null or ${isSettled('f')}) then f.last_failed_at
+    when p.state in ('r', 'w') and not f.parked then greatest(f.last_failed_at, f.counted_at, f.next_try)
   end < now() - ${kept}
-  order by p.event_id limit 1000 for update of p skip locked
+  order by p.event_id limit $1::text::bigint for update of p skip locked
 ),
 failed as (
   delete from ${schema}.failed_events f using old where f.event_id = old.event_id
@@ -63,11 +77,17 @@ failed as (
 delete from ${schema}.processed_events p using old where p.event_id = old.event_id`,
 
     sweepRefused: `
-delete from ${schema}.refused_messages r using ${schema}.consumers c
-where c.id = r.consumer_id and not r.replay and r.last_failed_at < now() - ${kept}`,
+delete from ${schema}.refused_messages r where r.refused_id = any(array(
+  select old.refused_id from ${schema}.refused_messages old join ${schema}.consumers c on c.id = old.consumer_id
+  where not old.replay and ${isSettled('old')} and old.last_failed_at < now() - ${kept}
+  order by old.refused_id limit $1::text::bigint for update of old skip locked
+))`,
 
     sweepSuspects: `
-delete from ${schema}.suspect_messages m using ${schema}.consumers c
-where c.id = m.consumer_id and m.counted_at < now() - ${kept}`,
+delete from ${schema}.suspect_messages m where m.message_id = any(array(
+  select old.message_id from ${schema}.suspect_messages old join ${schema}.consumers c on c.id = old.consumer_id
+  where old.counted_at < now() - ${kept}
+  order by old.message_id limit $1::text::bigint for update of old skip locked
+))`,
   }
 }

@@ -15,7 +15,7 @@ import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import type { SlotRequest } from '../driver/pool-slots.ts'
 import { answers } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
-import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
+import { LOCK_NOT_AVAILABLE, QUERY_CANCELED } from '../sqlstates.ts'
 import { type Bounds, doneText } from './claim-sql.ts'
 
 /** A claim without an answer within its waits for rows plus this time counts as a lost connection. */
@@ -50,7 +50,7 @@ export function claimSilenceMs({ claim, waitMs }: BeginRequest): number {
 export function claimFailure(error: unknown, claim: BeginClaim): 'held' | 'none' | undefined {
   switch (sqlState(error)) {
     case LOCK_NOT_AVAILABLE:
-    case '57014': // query_canceled: the budget was shorter than the wait
+    case QUERY_CANCELED: // the budget was shorter than the wait
     case '40P01': // deadlock_detected
       return 'held'
     case '40001':
