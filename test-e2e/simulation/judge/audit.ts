@@ -21,6 +21,10 @@ export class Audit {
   readonly inHand: Map<Life, Map<EventId, number>> = new Map()
   readonly acks: Acks
   readonly #counted = new Map<EventId, Counted>()
+  readonly #runs = new Map<
+    Life,
+    Set<{ readonly of: EventId | 'bystander'; readonly isAlone: boolean }>
+  >()
   readonly #plan: Plan
   readonly #scheduler: Scheduler
   database: Database | undefined
@@ -128,9 +132,9 @@ export class Audit {
   // ---- the inbox
 
   /** `isHeard`: whether the process that has counted it knows, or may still hear of it. */
-  counted(life: Life, { event, attempt }: CountedEvent, isHeard: () => boolean): void {
+  counted(life: Life, { event, attempt }: CountedEvent, { isAlone, isHeard }: CountHeard): void {
     const receipt = String(event.delivery.headers['receipt'])
-    if (life.isAlive && isHeard()) this.#counted.set(event.id, { life, isHeard, receipt })
+    if (life.isAlive && isHeard()) this.#counted.set(event.id, { life, isAlone, isHeard, receipt })
     else this.caseOf(event.id).hits += 1
     this.#judgeAttempt(event.id, attempt)
     this.#assertDue(event.id)
@@ -185,6 +189,20 @@ export class Audit {
   }
 
   // ---- the handler
+
+  /** A handler has started in the process; the returned function says that it has ended. */
+  runs(life: Life, of: EventId | 'bystander'): () => void {
+    const counted = of === 'bystander' ? undefined : this.#counted.get(of)
+    const run = { of, isAlone: counted?.life === life && counted.isAlone }
+    const running = this.#runs.get(life) ?? new Set()
+    this.#runs.set(life, running)
+    for (const other of running) {
+      if (run.isAlone || other.isAlone)
+        this.violate(`${of} and ${other.of} ran beside each other, one of them alone`)
+    }
+    running.add(run)
+    return () => running.delete(run)
+  }
 
   started(id: EventId, attempt: number): void {
     this.#judgeAttempt(id, attempt)
@@ -266,11 +284,15 @@ export class Audit {
   }
 }
 
-interface Counted {
+interface CountHeard {
+  readonly isAlone: boolean
+  readonly isHeard: () => boolean
+}
+
+interface Counted extends CountHeard {
   readonly life: Life
   /** Of the copy that runs. */
   readonly receipt: string
-  readonly isHeard: () => boolean
 }
 
 export interface LeaseStep {
