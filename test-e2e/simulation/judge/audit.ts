@@ -8,6 +8,7 @@ import type { Effect } from '../stores/transaction.ts'
 import type { Life } from '../world/process.ts'
 import type { Scheduler } from '../world/scheduler.ts'
 import { type Case, toCase } from './cases.ts'
+import { type Run, SideBySide } from './side-by-side.ts'
 
 export const CONSUMER = 'simulated'
 
@@ -21,10 +22,7 @@ export class Audit {
   readonly inHand: Map<Life, Map<EventId, number>> = new Map()
   readonly acks: Acks
   readonly #counted = new Map<EventId, Counted>()
-  readonly #runs = new Map<
-    Life,
-    Set<{ readonly of: EventId | 'bystander'; readonly isAlone: boolean }>
-  >()
+  readonly #sideBySide = new SideBySide((why) => this.violate(why))
   readonly #plan: Plan
   readonly #scheduler: Scheduler
   database: Database | undefined
@@ -191,17 +189,15 @@ export class Audit {
   // ---- the handler
 
   /** A handler has started in the process; the returned function says that it has ended. */
-  runs(life: Life, of: EventId | 'bystander'): () => void {
+  runs(life: Life, of: Run['of']): () => void {
     const counted = of === 'bystander' ? undefined : this.#counted.get(of)
-    const run = { of, isAlone: counted?.life === life && counted.isAlone }
-    const running = this.#runs.get(life) ?? new Set()
-    this.#runs.set(life, running)
-    for (const other of running) {
-      if (run.isAlone || other.isAlone)
-        this.violate(`${of} and ${other.of} ran beside each other, one of them alone`)
-    }
-    running.add(run)
-    return () => running.delete(run)
+    const isAlone = counted?.life === life && counted.isAlone
+    return this.#sideBySide.started(life, { of, isAlone })
+  }
+
+  /** A run waited for events that waited to run alone. */
+  stalled(life: Life, forMs: number): void {
+    this.violate(`a run in ${life.name} waited ${Math.round(forMs)} ms behind waiting events`)
   }
 
   started(id: EventId, attempt: number): void {

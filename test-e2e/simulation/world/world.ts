@@ -81,7 +81,8 @@ export class World {
     this.#lives[index] = number
     const name = `P${index}.${number}`
     const dice = this.dice.apart(name)
-    const life = createLife({ scheduler: this.scheduler, dice, index, name, isPlain })
+    const onStall = (life: Life, forMs: number): void => this.audit.stalled(life, forMs)
+    const life = createLife({ scheduler: this.scheduler, dice, index, name, isPlain, onStall })
     const links = {
       database: this.#link(life, 'database', () => this.database.isUp()),
       leases: this.#link(life, 'lease store', () => this.leases.isUp()),
