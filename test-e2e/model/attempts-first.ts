@@ -134,7 +134,7 @@ export const FIRST_WORLDS: readonly World[] = [
     { duplicate: 1, crash: 1 },
     { breaks: BURIED },
   ),
-  world('E1: K O each', 'KO', YOUNG, { duplicate: 1 }, { ...TWO, isLarge: true }),
+  world('E1: K O each', 'KO', YOUNG, { duplicate: 1 }, { ...TWO, breaks: BURNT, isLarge: true }),
   world('E2: K O batch', 'KO', YOUNG, { duplicate: 1 }, { ...BATCH, isLarge: true }),
   world('E3: K replay O', 'KO', POLLED, { replay: 1 }, { ...ONE_PROCESS, breaks: BURNT }),
   world(

@@ -1,6 +1,7 @@
 import {
   BATCH,
   BURIED,
+  BURNT,
   EARLY,
   FALSE_LETTER,
   FIXED,
@@ -104,7 +105,7 @@ export const TEXT_WORLDS: readonly World[] = [
     'KO',
     { ...TEXT, locksToVerdict: false },
     { duplicate: 1 },
-    { ...TWO, isLarge: true },
+    { ...TWO, breaks: BURNT, isLarge: true },
   ),
   world(
     'X25: y poller does not publish',
