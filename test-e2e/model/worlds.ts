@@ -1,17 +1,11 @@
+import { FIRST_WORLDS } from './attempts-first.ts'
+import { TEXT_WORLDS } from './attempts-worlds.ts'
 import { type EpochFaults, epochs, type Removal } from './epoch.ts'
-import type { Exploration, Model } from './explore.ts'
+import type { Model } from './explore.ts'
 import { explore } from './explore.ts'
 import { publishing } from './publishing.ts'
 import type { PublishingFaults, PublishingRules } from './publishing-state.ts'
-
-export interface World {
-  readonly name: string
-  /** What goes wrong in it; undefined if nothing may. */
-  readonly breaks?: string | undefined
-  /** Too large for every run of the tests. */
-  readonly isLarge?: boolean | undefined
-  readonly explore: () => Exploration
-}
+import type { World } from './world.ts'
 
 const RULES: PublishingRules = {
   ...{ isExclusive: true, expires: true, comparesToken: true, marksAfter: true },
@@ -75,4 +69,6 @@ export const WORLDS: readonly World[] = [
   // Until the name is read again, for 5 s at most: so the documents ask to stop the consumers first.
   removal('then-bump', FALSE_DONE),
   removal('bump-then', FALSE_DONE),
+  ...FIRST_WORLDS,
+  ...TEXT_WORLDS,
 ]

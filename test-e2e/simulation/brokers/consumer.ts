@@ -1,6 +1,7 @@
 import type { Delivery, Guard, Publish, Settlement } from '@onceward/core'
 import { type GuardPort, portOf } from '@onceward/core/adapter'
 import type { Audit } from '../judge/audit.ts'
+import type { Bystander } from '../world/bystander.ts'
 import type { Link } from '../world/link.ts'
 import type { Life } from '../world/process.ts'
 import type { Decision } from './acks.ts'
@@ -20,6 +21,7 @@ export interface ConsumerOptions {
   readonly batchSize: number
   readonly acked: (message: Message, decision: Decision) => void
   readonly note: (what: string) => void
+  readonly bystander: Pick<Bystander, 'drain'> | undefined
 }
 
 /** One process's adapter: receives, hands to the guard, settles. */
@@ -45,12 +47,12 @@ export class Consumer {
 
   /** Ends as a deployment ends it; resolves when nothing is left. */
   async drain(drainMs: number): Promise<void> {
-    const { broker, guard, life } = this.#options
+    const { broker, bystander, guard, life } = this.#options
     this.#stop.abort()
     broker.left(life)
     const cancel = life.runtime.setTimer(() => this.#abort.abort(), drainMs)
     await Promise.all(this.#loops)
-    await guard.close()
+    await Promise.all([guard.close(), bystander?.drain()])
     cancel()
   }
 

@@ -28,6 +28,8 @@ export function createHandler(options: HandlerOptions) {
     audit.started(one.id, event.attempt)
     const behaviour = plan.events[one.index]?.behaviour ?? { kind: 'ok' }
     const run = { options, event, context, id: one.id }
+    const ended = audit.runs(options.life, one.id)
+    context.signal.addEventListener('abort', ended)
     // Past its deadline it has failed, though it still runs.
     const atDeadline = (): void => {
       if (context.signal.reason instanceof DeadlineExceededError) one.failures += 1
@@ -40,6 +42,8 @@ export function createHandler(options: HandlerOptions) {
       // A statement of a transaction that is over says nothing about the event.
       if (!(error instanceof StatementError) || error.code !== '40001') one.failures += 1
       throw error
+    } finally {
+      ended()
     }
   }
 }

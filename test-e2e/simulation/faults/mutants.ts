@@ -203,6 +203,30 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'T13-keyless-beside-alone',
+    trap: 'T13',
+    what: 'messages without a key and lease-only events run beside an event that must run alone',
+    edits: [
+      {
+        file: 'guard/take-slot.ts',
+        find: 'const hold = alone.tryShared() ?? (await alone.shared({ stop: signals.whenStopping }))',
+        replace: 'const hold = (): void => undefined',
+      },
+    ],
+  },
+  {
+    name: 'T13-alone-waits-without-end',
+    trap: 'T13',
+    what: 'an event that must run alone waits without a bound, and everything behind it with it',
+    edits: [
+      {
+        file: 'transaction/batch.ts',
+        find: 'await alone.exclusive({ stop, limit: { runtime: options.runtime, ms: ALONE_WAIT_MS } })',
+        replace: 'await alone.exclusive({ stop })',
+      },
+    ],
+  },
+  {
     name: 'T13-attempts-roll-back',
     trap: 'T13',
     what: 'attempts are counted inside the transaction, and a poison that kills the process is never counted',

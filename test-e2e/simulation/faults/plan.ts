@@ -75,6 +75,8 @@ export interface Plan {
   readonly events: readonly EventPlan[]
   readonly messages: readonly MessagePlan[]
   readonly faults: readonly Fault[]
+  /** Each process has another guard, without keys and without an inbox; so many of its runs kill the process. */
+  readonly bystander?: { readonly poison: number } | undefined
   /** Every interleaving is tried: nothing is left to chance. */
   readonly isPlain?: boolean | undefined
   /** How the next step is chosen. `starve`: one process is chosen rarely. */
@@ -139,6 +141,8 @@ export function drawPlan(seed: number): Plan {
     messages: drawMessages(dice, events.length),
     faults: drawFaults(dice, composition),
     policy: dice.pick(['even', 'even', 'sticky', 'starve']),
+    // Drawn last, so that the rest of a plan stays what it was.
+    bystander: dice.chance(0.25) ? { poison: dice.pick([0, 1, 2]) } : undefined,
   }
 }
 

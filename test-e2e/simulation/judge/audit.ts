@@ -8,6 +8,7 @@ import type { Effect } from '../stores/transaction.ts'
 import type { Life } from '../world/process.ts'
 import type { Scheduler } from '../world/scheduler.ts'
 import { type Case, toCase } from './cases.ts'
+import { type Run, SideBySide } from './side-by-side.ts'
 
 export const CONSUMER = 'simulated'
 
@@ -21,6 +22,7 @@ export class Audit {
   readonly inHand: Map<Life, Map<EventId, number>> = new Map()
   readonly acks: Acks
   readonly #counted = new Map<EventId, Counted>()
+  readonly #sideBySide = new SideBySide((why) => this.violate(why))
   readonly #plan: Plan
   readonly #scheduler: Scheduler
   database: Database | undefined
@@ -128,9 +130,9 @@ export class Audit {
   // ---- the inbox
 
   /** `isHeard`: whether the process that has counted it knows, or may still hear of it. */
-  counted(life: Life, { event, attempt }: CountedEvent, isHeard: () => boolean): void {
+  counted(life: Life, { event, attempt }: CountedEvent, { isAlone, isHeard }: CountHeard): void {
     const receipt = String(event.delivery.headers['receipt'])
-    if (life.isAlive && isHeard()) this.#counted.set(event.id, { life, isHeard, receipt })
+    if (life.isAlive && isHeard()) this.#counted.set(event.id, { life, isAlone, isHeard, receipt })
     else this.caseOf(event.id).hits += 1
     this.#judgeAttempt(event.id, attempt)
     this.#assertDue(event.id)
@@ -185,6 +187,18 @@ export class Audit {
   }
 
   // ---- the handler
+
+  /** A handler has started in the process; the returned function says that it has ended. */
+  runs(life: Life, of: Run['of']): () => void {
+    const counted = of === 'bystander' ? undefined : this.#counted.get(of)
+    const isAlone = counted?.life === life && counted.isAlone
+    return this.#sideBySide.started(life, { of, isAlone })
+  }
+
+  /** A run waited for events that waited to run alone. */
+  stalled(life: Life, forMs: number): void {
+    this.violate(`a run in ${life.name} waited ${Math.round(forMs)} ms behind waiting events`)
+  }
 
   started(id: EventId, attempt: number): void {
     this.#judgeAttempt(id, attempt)
@@ -266,11 +280,15 @@ export class Audit {
   }
 }
 
-interface Counted {
+interface CountHeard {
+  readonly isAlone: boolean
+  readonly isHeard: () => boolean
+}
+
+interface Counted extends CountHeard {
   readonly life: Life
   /** Of the copy that runs. */
   readonly receipt: string
-  readonly isHeard: () => boolean
 }
 
 export interface LeaseStep {

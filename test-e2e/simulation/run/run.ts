@@ -1,6 +1,7 @@
 import { Faults } from '../faults/faults.ts'
 import type { Fault, Plan } from '../faults/plan.ts'
 import { createDice, type Dice } from '../world/dice.ts'
+import type { Life } from '../world/process.ts'
 import { type Choose, type Options, quiet } from '../world/scheduler.ts'
 import { World } from '../world/world.ts'
 
@@ -77,20 +78,19 @@ function unfinished({ audit, broker, database }: World): string {
 export async function endAll(world: World, choose: Choose): Promise<void> {
   const { audit, database, members, scheduler } = world
   world.isEnding = true
-  let left = 0
-  for (const member of members) {
-    if (member === undefined) continue
-    left += 1
-    void member.consumer.drain(1_000).then(() => {
-      left -= 1
-    })
+  const drained = new Set<Life>()
+  for (const { consumer, life } of members.filter((member) => member !== undefined)) {
+    void consumer.drain(1_000).then(() => drained.add(life))
   }
+  // A process that dies in its drain is no longer a member: nothing is left to wait for.
+  const isDraining = (): boolean =>
+    members.some((member) => member !== undefined && !drained.has(member.life))
   await quiet()
-  for (let steps = 0; left > 0 && steps < MOST_STEPS; steps += 1) {
+  for (let steps = 0; isDraining() && steps < MOST_STEPS; steps += 1) {
     scheduler.step(choose)
     await quiet()
   }
-  if (left > 0) return audit.violate('a drain does not end')
+  if (isDraining()) return audit.violate('a drain does not end')
   for (const { life, links } of members.filter((member) => member !== undefined)) {
     if (scheduler.waiting(life).some(({ label }) => label !== 'dead-letter<'))
       audit.violate(`${life.name} still waits after its drain`)

@@ -116,6 +116,7 @@ class SimulatedSession implements InboxSession<Business> {
           const answer = answers[index]
           return answer?.kind === 'counted' ? { ...answer, event } : undefined
         }),
+      run === 'alone',
     )
   }
 
@@ -209,6 +210,7 @@ class SimulatedSession implements InboxSession<Business> {
     verb: string,
     execute: () => Promise<Answer>,
     countedOf: (answer: Answer) => readonly (CountedEvent | undefined)[],
+    isAlone = false,
   ): Promise<Answer> {
     const { audit, life, link } = this.#options
     const { epoch } = link
@@ -216,7 +218,7 @@ class SimulatedSession implements InboxSession<Business> {
     const isHeard = (): boolean => isAnswered || link.epoch === epoch
     const answer = await this.#write(verb, execute, (answered) => {
       for (const counted of countedOf(answered)) {
-        if (counted !== undefined) audit.counted(life, counted, isHeard)
+        if (counted !== undefined) audit.counted(life, counted, { isAlone, isHeard })
       }
     })
     isAnswered = true

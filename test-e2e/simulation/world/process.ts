@@ -1,6 +1,7 @@
 import { createAloneLock, type Runtime } from '@onceward/core'
 import type { Dice } from './dice.ts'
 import type { Actor, Scheduler } from './scheduler.ts'
+import { watched } from './watched-lock.ts'
 
 /** The virtual epoch: any instant will do. */
 const EPOCH_MS = 1_700_000_000_000
@@ -22,10 +23,19 @@ export interface LifeOptions {
   readonly name: string
   /** Where every interleaving is tried: no chance, and none of the guard's work beside its deliveries. */
   readonly isPlain: boolean
+  readonly onStall: (life: Life, forMs: number) => void
 }
 
-export function createLife({ scheduler, dice, index, name, isPlain }: LifeOptions): Life {
-  const runtime = createRuntime(scheduler, dice, () => life)
+export function createLife(options: LifeOptions): Life {
+  const { scheduler, dice, index, name, isPlain, onStall } = options
+  const unwatched = createRuntime(scheduler, dice, () => life)
+  const alone = watched({
+    lock: unwatched.alone,
+    frozenUntilMs: () => life.frozenUntilMs,
+    monotonic: unwatched.monotonic,
+    onStall: (forMs) => onStall(life, forMs),
+  })
+  const runtime = { ...unwatched, alone }
   const life: Life = {
     index,
     name,

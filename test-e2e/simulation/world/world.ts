@@ -17,6 +17,7 @@ import { Database } from '../stores/database.ts'
 import { simulatedInbox } from '../stores/inbox.ts'
 import { LeaseServer, simulatedLeases } from '../stores/lease-server.ts'
 import { TableWatch } from '../stores/tables.ts'
+import { Bystander } from './bystander.ts'
 import { createDice, type Dice } from './dice.ts'
 import { Link } from './link.ts'
 import { createLife, createRuntime, type Life } from './process.ts'
@@ -53,9 +54,11 @@ export class World {
   isEnding = false
   readonly #tables: TableWatch
   readonly #lives: number[] = []
+  readonly #poison: { left: number }
 
   constructor(plan: Plan, isTraced: boolean) {
     this.plan = plan
+    this.#poison = { left: plan.bystander?.poison ?? 0 }
     this.dice = createDice(plan.seed).apart('world')
     this.scheduler = new Scheduler(isTraced)
     const { scheduler, servers } = this
@@ -78,7 +81,8 @@ export class World {
     this.#lives[index] = number
     const name = `P${index}.${number}`
     const dice = this.dice.apart(name)
-    const life = createLife({ scheduler: this.scheduler, dice, index, name, isPlain })
+    const onStall = (life: Life, forMs: number): void => this.audit.stalled(life, forMs)
+    const life = createLife({ scheduler: this.scheduler, dice, index, name, isPlain, onStall })
     const links = {
       database: this.#link(life, 'database', () => this.database.isUp()),
       leases: this.#link(life, 'lease store', () => this.leases.isUp()),
@@ -106,6 +110,7 @@ export class World {
       audit: this.audit,
       loops: this.plan.loops,
       batchSize: this.plan.batchSize,
+      bystander: this.#createBystander(life),
       note: (what) => this.scheduler.note(`${life.name} ${what}`),
       acked: (message, decision) =>
         this.audit.acks.acked(message, decision, (id) => this.#isDone(id)),
@@ -196,6 +201,17 @@ export class World {
 
   #isDone(id: EventId): boolean {
     return this.leases.stateOf('alone', id).kind === 'done'
+  }
+
+  #createBystander(life: Life): Bystander | undefined {
+    const { audit, plan, scheduler } = this
+    if (plan.bystander === undefined) return undefined
+    const kill = (): void => {
+      audit.disturbed(life)
+      this.crash(life)
+    }
+    const dice = this.dice.apart(`bystander-${life.name}`)
+    return new Bystander({ life, scheduler, audit, dice, poison: this.#poison, kill })
   }
 
   #guardOptions(life: Life, links: Member['links']): Parameters<typeof createGuard>[0] {
