@@ -40,7 +40,11 @@ export function commit(state: AttemptsState, events: readonly number[]): void {
 }
 
 export const FORGOTTEN = {
-  ...{ attempt: 0, isDue: false, isParked: false, isPublished: false, isYoung: false },
+  attempt: 0,
+  isDue: false,
+  isParked: false,
+  isPublished: false,
+  isYoung: false,
 } as const
 
 export function setState(

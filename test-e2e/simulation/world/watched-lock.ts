@@ -1,4 +1,4 @@
-import type { AloneLock, Release, Runtime } from '@onceward/core'
+import type { AloneLock, Runtime } from '@onceward/core'
 
 /** Longest wait of an event that must run alone, ms: so long, and no longer, it may hold back the runs behind it. */
 const LONGEST_STALL_MS = 2_000
@@ -18,7 +18,7 @@ export interface WatchedLockOptions {
 export function watched(options: WatchedLockOptions): AloneLock {
   const { frozenUntilMs, lock, monotonic, onStall } = options
   /** The lock knows a run by the function that it gave out itself. */
-  const given = new WeakMap<Release, Release>()
+  const given = new WeakMap<() => void, () => void>()
   let endedAloneMs = 0
   let aloneSinceMs: number | undefined
   /** How long something ran alone, from the start of the process on. */
