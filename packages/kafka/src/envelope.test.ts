@@ -8,7 +8,8 @@ import { message } from './fixtures/fetch.ts'
 const bytes = fc.uint8Array({ maxLength: 40 }).map((all) => Buffer.from(all))
 const nullable = fc.option(bytes, { nil: null })
 const name = fc.oneof(
-  fc.string({ unit: 'binary', maxLength: 255 }),
+  // `toStrictEqual` takes a header called "constructor" for the type of the object.
+  fc.string({ unit: 'binary', maxLength: 255 }).filter((own) => own !== 'constructor'),
   fc.constantFrom('', '__proto__', '7', 'Trace', 'trace', 'x-onceward-own', 'ä'.repeat(127)),
 )
 const value = fc.oneof(nullable, fc.array(nullable, { minLength: 2, maxLength: 4 }))
