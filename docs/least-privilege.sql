@@ -96,7 +96,7 @@ grant update (sweep_cursor, swept_at) on :"schema".settings to onceward_consumer
 grant select, insert, update, delete on :"schema".leases to onceward_consumer;
 grant execute on function :"schema".claim_leases(json) to onceward_consumer;
 
--- What this does not prevent: a consumer that computes the event id of another consumer's event can take that id for
+-- These grants do not prevent the following: a consumer that computes the event id of another consumer's event can take that id for
 -- itself, and the other one's event is then taken for a duplicate. Services that are hostile to each other need
 -- a schema each: `migrate(pool, { schema })`.
 

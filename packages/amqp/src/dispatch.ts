@@ -71,7 +71,7 @@ export class Dispatcher {
       settle: (received, settlement) => settle(this.#context, received, settlement),
       onKnown: (received, settlement, elapsedMs) => {
         this.#count(received, -1)
-        // What was deferred without a run says nothing about the pace.
+        // A message that was deferred without a run says nothing about the pace.
         if (settlement.kind !== 'defer' || settlement.reason === 'failed') {
           this.#prefetch.note(elapsedMs)
         }
@@ -90,7 +90,7 @@ export class Dispatcher {
   get window(): number {
     const { prefetch, isPrefetchFixed } = this.#options.settings
     if (isPrefetchFixed) return prefetch
-    // What waits for its time, or for a broker that accepts nothing, needs no slot and must not keep others from theirs.
+    // A message that waits for its retry time or for a blocked broker needs no slot, so it is not counted.
     const waiting = [...this.#held.values()].filter(({ isOutage }) => !isOutage).length
     return Math.min(prefetch, this.#prefetch.capacity + waiting)
   }

@@ -93,6 +93,9 @@ async function behave(run: Run, behaviour: Plan['events'][number]['behaviour']):
   }
 }
 
+/** What a handler does outside of a transaction. Nobody can end a handler that does not heed its signal. */
+export const HANDLER_STEPS: readonly string[] = ['dies', 'effect']
+
 async function killOrEffect(run: Run, times: number): Promise<void> {
   const { life, kill, scheduler } = run.options
   if (shows(run, times)) {

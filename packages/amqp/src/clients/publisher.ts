@@ -8,7 +8,7 @@ import { closeChannel } from './amqplib.ts'
 /** A message on its way to the broker. */
 export interface Outgoing {
   /**
-   * What is published, the same for each try: the message in hand, or the text that identifies a stored dead letter.
+   * Identifies the message, equal for each try: the message in hand, or the text that names a stored dead letter.
    * While its confirm is outstanding, another try waits for it instead of publishing one more copy.
    */
   readonly of: object | string

@@ -23,6 +23,7 @@ export {
   type RunHooks,
 } from '../model/guard-port.ts'
 export { type KnownNames, refuseUnknownNames, unknownNames } from '../model/known-names.ts'
+export { messageHash } from '../model/message-hash.ts'
 export { hasMethod, otherClient, refuseOtherClient } from '../model/misplaced.ts'
 export type { Release } from '../model/runtime.ts'
 export { isConnectionString, shown } from '../model/shown.ts'

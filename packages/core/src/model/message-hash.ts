@@ -4,12 +4,16 @@ import type { Delivery } from './delivery.ts'
 /** Headers in which brokers count deliveries. A redelivery of the same message has other values. */
 const VOLATILE_HEADERS = /^x-(death|first-death-|last-death-|delivery-count|acquired-count)/
 
-/** Identifies one message, however often it is delivered and for whatever reason it is refused. 64 hex digits. */
+/**
+ * Identifies one message, however often it is delivered and for whatever reason it is refused. 64 hex digits.
+ *
+ * @param consumer - Name or number of the consumer.
+ */
 export function messageHash(
-  consumer: string,
+  consumer: string | number,
   { source, messageId, headers, body }: Delivery,
 ): string {
-  const place = [source.broker, source.queue, messageId ?? source.position ?? '']
+  const place = [source.broker, source.queue, source.position, messageId]
   const stable = Object.entries(headers)
     .filter(([name]) => !VOLATILE_HEADERS.test(name))
     .toSorted(([a], [b]) => (a < b ? -1 : 1))

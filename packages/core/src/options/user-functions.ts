@@ -44,7 +44,7 @@ export interface UserFunctionRule {
   readonly promise: Consequence
   /** It gives no answer within `deadlineMs`. A later answer is ignored. */
   readonly silence: Consequence
-  /** It answers a value that is none of its type. */
+  /** The function answers a value of another type. */
   readonly nonsense: Consequence
 }
 

@@ -1,12 +1,9 @@
-import { createHash } from 'node:crypto'
 import type { DeadLetterRef, Delivery, Refusal } from '@onceward/core'
+import { messageHash } from '@onceward/core/adapter'
 import type { ConsumerContext, StoringContext } from '../driver/rows.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
 import { escapeLooseKey, toErrorText } from '../statements/text-columns.ts'
 import { isInParts, writeBody } from './bodies.ts'
-
-/** Headers in which brokers count deliveries. A redelivery of the same message has other values. */
-const VOLATILE_HEADERS = /^x-(death|first-death-|last-death-|delivery-count|acquired-count)/
 
 /** Stores messages that were refused before they became an event. A redelivery finds the row of the first delivery. */
 export async function refuse(
@@ -43,23 +40,9 @@ export async function resolveRefused(
   await driver.query(statements.resolveRefused, [id])
 }
 
-/**
- * Leading 128 bits of SHA-256 over the parts that are the same in every delivery of a message, each preceded by its
- * length.
- */
+/** Leading 128 bits of the hash of the message. */
 export function refusedId(consumerId: number, delivery: Delivery): string {
-  const { source, messageId = '', body, headers } = delivery
-  const stable = Object.entries(headers)
-    .filter(([name]) => !VOLATILE_HEADERS.test(name))
-    .toSorted(([a], [b]) => (a < b ? -1 : 1))
-  const identity = [consumerId, source.broker, source.queue, source.position, messageId, stable]
-  const hash = createHash('sha256')
-  for (const part of [Buffer.from(JSON.stringify(identity)), body]) {
-    const length = Buffer.alloc(4)
-    length.writeUInt32BE(part.byteLength)
-    hash.update(length).update(part)
-  }
-  return toUuid(hash.digest('hex'))
+  return toUuid(messageHash(consumerId, delivery))
 }
 
 function toUuid(hex: string): string {
