@@ -52,6 +52,7 @@ const COMMANDS = {
   bench: (args) => runFromSource('bench/runner/run.ts', args),
   soak: (args) => runFromSource('test-e2e/soak/main.ts', args),
   simulate: (args) => runFromSource('test-e2e/simulation/run/main.ts', args),
+  fuzz: (args) => runFromSource('test-e2e/fuzz/main.ts', args),
   crash: (args) =>
     args.includes('--matrix') ? crashMatrix(args) : runFromSource('test-e2e/crash/main.ts', args),
   mutate,

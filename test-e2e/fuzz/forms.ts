@@ -1,0 +1,4 @@
+import type { Fuzz } from './fuzz.ts'
+
+/** The forms by the name that the command line takes. Each is loaded only when it is played. */
+export const FORMS: Readonly<Record<string, () => Promise<Fuzz>>> = {}
