@@ -1,9 +1,9 @@
-import { type Inbox, systemRuntime } from '@onceward/core'
+import { type Inbox, type InboxSession, systemRuntime } from '@onceward/core'
 import { database } from '@onceward/testing'
 import { type InboxUnderTest, inboxConformance } from '@onceward/testing/conformance'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
-import { afterAll, beforeAll } from 'vitest'
+import { afterAll, afterEach, beforeAll } from 'vitest'
 import { deadLetters } from './dead-letters.ts'
 import { passTime } from './fixtures/inbox.ts'
 import { kyselyInbox } from './kysely.ts'
@@ -11,16 +11,34 @@ import { migrate } from './migrate.ts'
 import { pgInbox } from './pg.ts'
 import { quotedSchema } from './statements/schema-name.ts'
 
+let url: string
 let pool: pg.Pool
 let db: Kysely<unknown>
 let schemas = 0
 
 beforeAll(async () => {
-  const { url } = await database()
+  url = (await database()).url
   pool = new pg.Pool({ connectionString: url, max: 10 })
   db = new Kysely({ dialect: new PostgresDialect({ pool }) })
 })
 afterAll(() => pool.end())
+
+/** The suite closes no session. */
+const sessions: InboxSession<pg.PoolClient>[] = []
+afterEach(async () => {
+  await Promise.all(sessions.splice(0).map((session) => session.close?.()))
+})
+
+function ownPool(options: { readonly schema: string }): Inbox<pg.PoolClient> {
+  const inbox = pgInbox({ connectionString: url, max: 10 }, options)
+  return {
+    open: async (registration) => {
+      const session = await inbox.open(registration)
+      sessions.push(session)
+      return session
+    },
+  }
+}
 
 /** Each test has a schema of its own, with a name that must be quoted. */
 async function migrated<Tx>(
@@ -41,6 +59,10 @@ async function migrated<Tx>(
 }
 
 inboxConformance('pgInbox', () => migrated((options) => pgInbox(pool, options)), {
+  storesBytes: true,
+  countsMessages: true,
+})
+inboxConformance('pgInbox with a pool of its own', () => migrated(ownPool), {
   storesBytes: true,
   countsMessages: true,
 })

@@ -68,7 +68,7 @@ export function kyselyInbox<DB>(
     )
   }
   const settings = { ...businessOptions(options), poolSize }
-  return createInbox((runtime) => kyselyDriver(db, settings, runtime), options)
+  return createInbox(({ runtime }) => kyselyDriver(db, settings, runtime), options)
 }
 
 /** The driver for Kysely. */

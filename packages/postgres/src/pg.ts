@@ -1,18 +1,8 @@
-import type { BeginRequest, Begun, EventId, Inbox, Runtime } from '@onceward/core'
-import { StoreUnavailableError } from '@onceward/core'
-import { answerWithin, LATE, refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
-import type { Pool, PoolClient } from 'pg'
-import {
-  connect,
-  connectForStatements,
-  type PgAnswer,
-  PgHeldConnection,
-} from './clients/pg-connection.ts'
-import type { BeginContext, Driver } from './driver/driver.ts'
-import { gateOf, type PoolGate } from './driver/pool-slots.ts'
-import type { SessionSettings } from './driver/session-settings.ts'
-import { createShortTransactions } from './driver/short-transaction.ts'
-import { diagnose, toStoreError } from './errors.ts'
+import type { ConsumerRegistration, Inbox } from '@onceward/core'
+import { refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
+import type { Pool, PoolClient, PoolConfig } from 'pg'
+import { openOwnPool, poolConfig } from './clients/pg-own-pool.ts'
+import type { Driver } from './driver/driver.ts'
 import { createInbox } from './inbox/inbox.ts'
 import {
   BUSINESS_OPTIONS,
@@ -20,157 +10,38 @@ import {
   businessOptions,
   type DriverSettings,
 } from './options.ts'
-import { BusinessTransaction } from './transaction/business-transaction.ts'
-import {
-  boundsOf,
-  claimedByCount,
-  claimFailure,
-  claimSilenceMs,
-  countOf,
-  nothingClaimed,
-  nothingOpen,
-  slotRequest,
-} from './transaction/claim.ts'
-import {
-  beginText,
-  boundTexts,
-  claimTexts,
-  RESTORE,
-  restoreText,
-  unknownBoundText,
-} from './transaction/claim-sql.ts'
+import { pgDriver } from './pg-driver.ts'
 
 /** Options of {@link pgInbox}. */
 export type PgInboxOptions = BusinessOptions
 
 /**
- * The durable guard of a consumer on a pool of pg: handlers get the user's own `PoolClient`.
+ * The durable guard of a consumer on pg: handlers get a `PoolClient` of pg.
  *
- * @param pool - May be shared with other guards and with other code. Each guard takes up to `concurrency` connections,
- * and two connections stay spare.
+ * @param pool - A pool, which may be shared with other guards and with other code. Each guard takes up to `concurrency`
+ * connections, and two connections stay spare. Or what `new Pool()` takes, as `{ connectionString }`: the guard makes a
+ * pool of its own, whose `max` is `concurrency` and two by default, and ends it when it closes. Its transactions need
+ * fewer settings, so they are faster.
+ * @throws {@link ConfigurationError}
  */
-export function pgInbox(pool: Pool, options: PgInboxOptions = {}): Inbox<PoolClient> {
-  refuseOtherClient('pgInbox', pool)
+export function pgInbox(pool: Pool | PoolConfig, options: PgInboxOptions = {}): Inbox<PoolClient> {
+  const config = poolConfig(pool)
+  if (config === undefined) refuseOtherClient('pgInbox', pool)
   refuseUnknownNames('pgInbox', options, BUSINESS_OPTIONS)
   const settings = businessOptions(options)
-  return createInbox((runtime) => pgDriver(pool, settings, runtime), options)
-}
-
-/** The driver for pg. */
-function pgDriver(pool: Pool, settings: DriverSettings, runtime: Runtime): Driver<PoolClient> {
-  const poolSize = pool.options.max
-  const gate = gateOf(pool, poolSize)
-  const driver: Driver<PoolClient> = {
-    ...createShortTransactions({
-      ...{ gate, runtime, sendsAtOnce: true },
-      connect: () => connectForStatements(pool, runtime),
-    }),
-    sendsAtOnce: true,
-    poolSize,
-    diagnose,
-    begin: (request, context) => begin({ pool, gate, settings, driver }, request, context),
+  if (config === undefined) {
+    return createInbox(({ runtime }) => pgDriver(pool as Pool, settings, runtime), options)
   }
-  return driver
+  return createInbox((registration) => ownDriver(config, settings, registration), options)
 }
 
-interface PgParts {
-  readonly pool: Pool
-  readonly gate: PoolGate
-  readonly settings: DriverSettings
-  readonly driver: Driver<PoolClient>
-}
-
-const DOING = 'beginning a transaction'
-/** The transaction's id identifies its rows, in case a handler commits it in the middle of several events. */
-const RETURNING = ' returning event_id::pg_catalog.text as id, xmin::pg_catalog.text as xid'
-
-async function begin(
-  parts: PgParts,
-  request: BeginRequest,
-  context: BeginContext,
-): Promise<Begun<PoolClient>> {
-  const held = await hold(parts, request, context.runtime)
-  const { claim } = request
-  const known = held.session.settings()
-  let answers: readonly PgAnswer[]
-  try {
-    const { isolation } = parts.settings
-    const texts = textsOf(known, { request, context, isolation })
-    const reads = known === undefined || countOf(claim) > 1 ? 'rows' : 'no-rows'
-    const sent = held.sendAll(texts, reads)
-    const answer = await answerWithin(context.runtime, sent, claimSilenceMs(request))
-    if (answer === LATE) throw new StoreUnavailableError('PostgreSQL does not answer.')
-    answers = answer
-  } catch (error) {
-    const kind = claimFailure(error, claim)
-    if (kind !== undefined) return nothingOpen(held, kind, context.runtime)
-    held.destroy()
-    throw toStoreError(error, DOING)
-  }
-  const row = answers.find(({ rows }) => rows[0]?.['pid'] !== undefined)?.rows[0]
-  const settings = known ?? held.session.learn(row ?? {})
-  held.opened()
-  const { claimed, xid } = readClaim(request, answers)
-  if (claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
-  const { driver } = parts
-  const { budgetMs } = request
-  const transaction = new BusinessTransaction({
-    ...{ held, driver, context, xid, budgetMs, settings },
-    commitSilenceMs: parts.settings.commitSilenceMs,
-  })
-  return { kind: 'open', transaction, claimed }
-}
-
-async function hold(
-  { pool, gate }: PgParts,
-  request: BeginRequest,
-  runtime: Runtime,
-): Promise<PgHeldConnection> {
-  const releaseSlot =
-    gate.business.tryAcquire() ?? (await gate.business.acquire(slotRequest(request, runtime)))
-  try {
-    const client = await connect(pool, runtime)
-    return PgHeldConnection.of({ pool, runtime, client, releaseSlot })
-  } catch (error) {
-    releaseSlot()
-    throw error
-  }
-}
-
-interface TextParts {
-  readonly request: BeginRequest
-  readonly context: BeginContext
-  readonly isolation: DriverSettings['isolation']
-}
-
-/** All statements before the handler in one text, for one round trip. */
-function textsOf(
-  known: SessionSettings | undefined,
-  { request, context, isolation }: TextParts,
-): readonly string[] {
-  const { statements, consumerId } = context
-  const returning = countOf(request.claim) > 1 ? RETURNING : ''
-  const claim = claimTexts(request.claim, { schema: statements.schema, consumerId, returning })
-  const bounds = boundsOf(request)
-  if (known === undefined) {
-    return [beginText(isolation), unknownBoundText(bounds), ...claim, `select ${RESTORE}`]
-  }
-  return [beginText(isolation), ...boundTexts(bounds, known), ...claim, restoreText(known)]
-}
-
-function readClaim(
-  { claim }: BeginRequest,
-  answers: readonly PgAnswer[],
-): { readonly claimed: ReadonlySet<EventId>; readonly xid: string | undefined } {
-  const command = claim.kind === 'fresh' ? 'INSERT' : 'UPDATE'
-  const answer = answers.find((each) => each.command === command)
-  if (countOf(claim) < 2) {
-    return { claimed: claimedByCount(claim, answer?.rowCount ?? 0), xid: undefined }
-  }
-  const rows = answer?.rows ?? []
-  const xid = rows[0]?.['xid']
-  return {
-    claimed: new Set(rows.map((row) => row['id'] as EventId)),
-    xid: xid === undefined ? undefined : String(xid),
-  }
+/** The driver for pg on a pool that only this guard uses. */
+function ownDriver(
+  config: PoolConfig,
+  settings: DriverSettings,
+  registration: ConsumerRegistration,
+): Driver<PoolClient> {
+  const pool = openOwnPool(config, registration)
+  const driver = pgDriver(pool, { ...settings, ownsSessions: true }, registration.runtime)
+  return { ...driver, close: () => pool.end() }
 }

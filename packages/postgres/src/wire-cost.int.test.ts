@@ -15,7 +15,7 @@ import { migrate } from './migrate.ts'
 
 const EFFECT = 'insert into charges values ($1)'
 /** What the claim may cost in round trips over an unguarded transaction. */
-const EXTRA = { pg: 0, kysely: 1 } as const
+const EXTRA = { pg: 0, 'pg with sessions of its own': 0, kysely: 1 } as const
 const UNGUARDED = ['begin', EFFECT, 'commit'].length
 
 describe.each(CLIENTS)('the clean path over $name', ({ name, make }) => {
@@ -75,6 +75,18 @@ describe.each(CLIENTS)('the clean path over $name', ({ name, make }) => {
       'commit',
     ])
   })
+
+  it.runIf(name === 'pg with sessions of its own')(
+    'sends one setting with the claim, where the sessions are its own',
+    async () => {
+      const { transaction } = await session.begun(newEvent())
+      await transaction.commit(NOTHING)
+      expect(log.take().map((text) => text.replace(/insert .*?; /, 'insert; '))).toEqual([
+        "begin isolation level read committed read write; insert; set local lock_timeout = '0'",
+        'set local synchronous_commit = on; commit',
+      ])
+    },
+  )
 
   it('needs the same number of round trips for a hundred events in one transaction', async () => {
     const { transaction } = await withEffect(session.begun(...newEvents(100)))

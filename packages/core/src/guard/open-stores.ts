@@ -79,6 +79,10 @@ async function open(
       const known = await track(reads, session.classify(events))
       return known.map(({ kind }) => kind === 'done')
     },
+  }).catch((error: unknown) => {
+    // The next opening makes another session.
+    void session.close?.().catch(() => undefined)
+    throw error
   })
   const slots = createSemaphore(session.concurrency)
   const heldBackoff = createHeldBackoff(options.runtime)

@@ -23,6 +23,9 @@ import { processDeliveries } from './process.ts'
 import type { Facts, Processing } from './processing.ts'
 import { wholeOrDeferred } from './whole-record.ts'
 
+/** Longest wait for the connections of a store's session to close, ms. */
+const CLOSE_MS = 5_000
+
 /** The open stores, or the outcome of every delivery. */
 interface Opening {
   readonly stores: OpenStores | Extract<Outcome, { kind: 'store-down' | 'abandoned' }>
@@ -45,6 +48,7 @@ export class RunningGuard implements GuardPort {
   readonly #deadLetters = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
   #stores: OpenStores | undefined
+  #isClosed = false
   #stopBackground: (() => Promise<void>) | undefined
 
   constructor(options: ResolvedOptions, call: HandlerCall) {
@@ -60,7 +64,7 @@ export class RunningGuard implements GuardPort {
   }
 
   async open(): Promise<void> {
-    await this.#open()
+    await track(this.#running, this.#open())
   }
 
   run(deliveries: readonly Delivery[], hooks: RunHooks = {}): Promise<readonly Settlement[]> {
@@ -93,12 +97,27 @@ export class RunningGuard implements GuardPort {
         { deadlineMs, runs: this.#running.size },
         'the guard was closed while runs had not ended: close its clients, and the broker redelivers their messages',
       )
+      // Connections of runs that have not ended are closed with their runs.
+      void this.#closeSession()
       return
     }
     // Waits for calls of the last runs that are still in progress: the user may close the pool or client next.
     const { leases, reads = [] } = this.#stores ?? {}
     await Promise.allSettled([...this.#deadLetters, ...reads, leases?.renewer.idle()])
     await this.#publisher.idle()
+    await endsWithin(this.runtime, this.#closeSession(), CLOSE_MS)
+  }
+
+  async #closeSession(): Promise<void> {
+    const { engine } = this.#stores ?? {}
+    this.#isClosed = true
+    this.#stores = undefined
+    await engine?.session.close?.().catch((error: unknown) => {
+      this.logger.warn(
+        { err: describeError(error) },
+        'the connections of the guard were not closed',
+      )
+    })
   }
 
   async #publish(
@@ -113,6 +132,8 @@ export class RunningGuard implements GuardPort {
     const stores = await this.#openStores()
     if (this.#stores === undefined) this.#breaker.succeeded()
     this.#stores = stores
+    // An opening that outlives the bound of close().
+    if (this.#isClosed) void this.#closeSession()
     if (
       this.#stopBackground === undefined &&
       !this.#closing.signal.aborted &&

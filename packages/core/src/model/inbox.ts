@@ -287,4 +287,9 @@ export interface InboxSession<Tx> {
    * which says nothing about the event), `other`.
    */
   diagnose(error: unknown): 'serialization' | 'store' | 'other'
+  /**
+   * Gives back what the session itself has opened, as a pool of its own; calls that still run end first. Left out: the
+   * session has opened nothing.
+   */
+  close?(): Promise<void>
 }

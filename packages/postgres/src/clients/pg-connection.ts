@@ -9,8 +9,10 @@ import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
 import type { CustomTypesConfig, Pool, PoolClient, QueryResult } from 'pg'
 import type { QueryAnswer } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
+import type { SessionSettings } from '../driver/session-settings.ts'
 import type { StatementConnection } from '../driver/short-transaction.ts'
 import { toStoreError } from '../errors.ts'
+import { type Bounds, READ_SESSION, sessionBoundTexts } from '../transaction/claim-sql.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
 import { surviveConnecting, surviveLoss } from './pg-events.ts'
 import { refusingClient } from './pg-handle.ts'
@@ -153,6 +155,22 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
     throw new ConfigurationError(
       'Expected a pool of the JavaScript client of pg 8.23 or newer (`new pg.Pool()`, not `pg.native`).',
     )
+  }
+
+  /**
+   * Makes the bounds settings of the session, where nobody but onceward uses it. Once for a connection: what a handler
+   * leaves is bounded by each transaction, as on a pool that is shared.
+   */
+  async bound(bounds: Bounds): Promise<void> {
+    const settings = await this.#learn([])
+    if (!this.session.isDirect()) return
+    this.session.handlerLockTimeout = settings.lockTimeout
+    await this.#learn(sessionBoundTexts(bounds, settings))
+  }
+
+  async #learn(texts: readonly string[]): Promise<SessionSettings> {
+    const answers = await sendTo(this.#client, [...texts, READ_SESSION].join('; '))
+    return this.session.learn(answers.at(-1)?.rows[0] ?? {})
   }
 
   /** The claim is answered. A BEGIN or COMMIT from now on comes from the handler. */

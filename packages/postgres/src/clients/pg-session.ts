@@ -13,14 +13,18 @@ export interface PgSession {
   /** Process id of the server; undefined before the first transaction. */
   pid: number | undefined
   readonly wire: WireSession
+  /** The `lock_timeout` that handlers get, where onceward has given the session another. */
+  handlerLockTimeout: string | undefined
   isBusy(): boolean
   /**
    * The settings that a transaction begins with. Undefined if they must be read first: another user of the pool may have
    * changed them.
    */
   settings(): SessionSettings | undefined
-  /** Stores the first answer of `unknownBoundText`. */
+  /** Stores the first answer of `unknownBoundText`, or that of `READ_SESSION`. */
   learn(row: Readonly<Record<string, unknown>>): SessionSettings
+  /** Whether the client speaks to the server itself: behind a pooler the next transaction may run in another session. */
+  isDirect(): boolean
   /**
    * The connection leaves. What it learned holds until another user of the pool sends a statement.
    *
@@ -52,14 +56,19 @@ function createSession(client: PoolClient): PgSession {
       if (learned === undefined || commands !== wire.commands) return undefined
       return performance.now() - learned.atMs > BELIEVED_MS ? undefined : learned.settings
     },
+    handlerLockTimeout: undefined,
     learn(row) {
       this.pid = Number(row['pid'])
       wire.encoding = String(row['client_encoding'])
-      const settings = settingsIn(row)
-      // Behind a pooler the next transaction may run in another session.
-      const isDirect = this.pid === Reflect.get(client, 'processID')
-      learned = isDirect ? { settings, atMs: performance.now() } : undefined
+      const read = settingsIn(row)
+      const { handlerLockTimeout = read.lockTimeout } = this
+      const settings = { ...read, handlerLockTimeout }
+      learned = this.isDirect() ? { settings, atMs: performance.now() } : undefined
+      commands = wire.commands
       return settings
+    },
+    isDirect() {
+      return this.pid === Reflect.get(client, 'processID')
     },
     leave(isChanged) {
       commands = wire.commands

@@ -37,6 +37,8 @@ export interface Driver<Tx> extends Connection {
   readonly sendsAtOnce: boolean
   /** Connections of the pool. Undefined if its limit is not known. */
   readonly poolSize: number | undefined
+  /** Ends the connections of a pool that the driver has made itself. */
+  close?(): Promise<void>
 }
 
 export interface BeginContext {

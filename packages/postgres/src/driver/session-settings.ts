@@ -3,6 +3,8 @@ import { literal } from './sql-literal.ts'
 /** Settings of the session when a transaction of onceward began, as `current_setting` shows them. */
 export interface SessionSettings {
   readonly lockTimeout: string
+  /** What the handler gets: the user's own, where `lockTimeout` is a bound that onceward gave the session. */
+  readonly handlerLockTimeout: string
   readonly statementTimeout: string
   readonly idleTimeout: string
   readonly synchronousCommit: string
@@ -32,6 +34,7 @@ export function settingsIn(row: Readonly<Record<string, unknown>>): SessionSetti
   const text = (column: keyof typeof READ | 'session_user_name'): string => String(row[column])
   return {
     lockTimeout: text('lock_timeout'),
+    handlerLockTimeout: text('lock_timeout'),
     statementTimeout: text('statement_timeout'),
     idleTimeout: text('idle_timeout'),
     synchronousCommit: text('synchronous_commit'),

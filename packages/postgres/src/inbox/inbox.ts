@@ -62,19 +62,25 @@ const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
 /**
  * Makes an inbox of a driver. Everything but the business transaction is written here, once for all drivers.
  *
- * @param createDriver - Makes the driver of one guard, on that guard's clock.
+ * @param createDriver - Makes the driver of one guard, on that guard's clock. The session closes it.
  */
 export function createInbox<Tx>(
-  createDriver: (runtime: Runtime) => Driver<Tx>,
+  createDriver: (registration: ConsumerRegistration) => Driver<Tx>,
   options: InboxOptions = {},
 ): Inbox<Tx> {
   const statements = createStatements(options.schema)
   const maxStoredBytes = maxStoredBytesOf(options)
   return {
     open: async (registration) => {
-      const driver = createDriver(registration.runtime)
-      const opened = await open(driver, statements, registration)
-      return new PostgresSession(driver, opened, maxStoredBytes)
+      const driver = createDriver(registration)
+      try {
+        const opened = await open(driver, statements, registration)
+        return new PostgresSession(driver, opened, maxStoredBytes)
+      } catch (error) {
+        // The next opening makes another driver.
+        void driver.close?.()
+        throw error
+      }
     },
   }
 }
@@ -179,6 +185,10 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
 
   diagnose(error: unknown): 'serialization' | 'store' | 'other' {
     return this.#driver.diagnose(error)
+  }
+
+  async close(): Promise<void> {
+    await this.#driver.close?.()
   }
 
   /** Keeps this guard's dedup window in force while it runs. */

@@ -9,6 +9,7 @@ import { boundTexts, claimTexts } from './claim-sql.ts'
 const TARGET = { schema: '"onceward"', consumerId: 7, returning: '' }
 const SETTINGS = {
   lockTimeout: '0',
+  handlerLockTimeout: '0',
   statementTimeout: '0',
   idleTimeout: '0',
   synchronousCommit: 'on',

@@ -4,6 +4,7 @@ import {
   isAtMost,
   READ_SETTINGS,
   type SessionSettings,
+  settingMs,
 } from '../driver/session-settings.ts'
 
 /** Isolation level of business transactions. */
@@ -33,22 +34,39 @@ export const beginText: (isolation: Isolation) => string = (isolation) =>
  * Sets the time limits of the claim and of the transaction, if the settings of the session are known. A shorter limit
  * of the user stays.
  */
-export function boundTexts({ lockMs, budgetMs }: Bounds, settings: SessionSettings): string[] {
-  const texts = [`set local lock_timeout = ${lockMs}`]
-  if (!isAtMost(settings.statementTimeout, budgetMs)) {
-    texts.push(`set local statement_timeout = ${budgetMs}`)
-  }
-  if (!isAtMost(settings.idleTimeout, budgetMs)) {
-    texts.push(`set local idle_in_transaction_session_timeout = ${budgetMs}`)
-  }
+export function boundTexts(bounds: Bounds, settings: SessionSettings): string[] {
+  const texts = limitTexts('set local', bounds, settings)
   if (settings.synchronousCommit === 'off') texts.push(DURABLE)
   return texts
 }
 
-/** Restores the user's `lock_timeout` before the handler runs. */
-export function restoreText({ lockTimeout }: SessionSettings): string {
-  return `set local lock_timeout = '${lockTimeout}'`
+/** The same time limits as settings of a session that only onceward uses: its transactions need not set them. */
+export const sessionBoundTexts = (bounds: Bounds, settings: SessionSettings): string[] =>
+  limitTexts('set', bounds, settings)
+
+function limitTexts(
+  set: 'set' | 'set local',
+  { lockMs, budgetMs }: Bounds,
+  settings: SessionSettings,
+): string[] {
+  const texts: string[] = []
+  if (settingMs(settings.lockTimeout) !== lockMs) texts.push(`${set} lock_timeout = ${lockMs}`)
+  if (!isAtMost(settings.statementTimeout, budgetMs)) {
+    texts.push(`${set} statement_timeout = ${budgetMs}`)
+  }
+  if (!isAtMost(settings.idleTimeout, budgetMs)) {
+    texts.push(`${set} idle_in_transaction_session_timeout = ${budgetMs}`)
+  }
+  return texts
 }
+
+/** Restores the user's `lock_timeout` before the handler runs. */
+export function restoreText(settings: Pick<SessionSettings, 'handlerLockTimeout'>): string {
+  return `set local lock_timeout = '${settings.handlerLockTimeout}'`
+}
+
+/** Reads the process and the settings of a session, outside of a transaction. */
+export const READ_SESSION: string = `select pg_catalog.pg_backend_pid()::pg_catalog.text as pid, ${READ_SETTINGS}`
 
 /** A setting that stores the user's `lock_timeout` while the claim runs. It ends with the transaction. */
 const REMEMBERED = 'onceward.lock_timeout'

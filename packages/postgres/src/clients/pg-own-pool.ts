@@ -1,0 +1,42 @@
+import type { ConsumerRegistration } from '@onceward/core'
+import { hasMethod } from '@onceward/core/adapter'
+import pg from 'pg'
+import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
+
+/** Methods of what is given by mistake: pools, Kysely, clients of Redis, stores, promises. */
+const CLIENT_METHODS = [
+  'connect',
+  'query',
+  'getExecutor',
+  'evalsha',
+  'evalSha',
+  'open',
+  'claim',
+  'then',
+]
+
+/**
+ * Makes a pool for one guard.
+ *
+ * @param config - As for `new Pool()` of pg. Without `max`, the pool carries the guard's `concurrency`.
+ */
+export function openOwnPool(
+  config: pg.PoolConfig,
+  { concurrency, consumer, logger }: ConsumerRegistration,
+): pg.Pool {
+  const max = concurrency + SPARE_CONNECTIONS
+  const pool = new pg.Pool({ application_name: 'onceward', max, ...config })
+  // The pool has removed the connection already. Without a listener the event would end the process.
+  pool.on('error', ({ message }) => {
+    logger.debug({ consumer, message }, 'PostgreSQL ended an idle connection')
+  })
+  return pool
+}
+
+/** The value, if it is what `new Pool()` takes, and no client of another kind. */
+export function poolConfig(value: unknown): pg.PoolConfig | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  const prototype: unknown = Object.getPrototypeOf(value)
+  const isPlain = prototype === Object.prototype || prototype === null
+  return isPlain && !CLIENT_METHODS.some((name) => hasMethod(value, name)) ? value : undefined
+}

@@ -1,0 +1,168 @@
+import type { BeginRequest, Begun, EventId, Runtime } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
+import type { Pool, PoolClient } from 'pg'
+import {
+  connect,
+  connectForStatements,
+  type PgAnswer,
+  PgHeldConnection,
+} from './clients/pg-connection.ts'
+import type { BeginContext, Driver } from './driver/driver.ts'
+import { gateOf, type PoolGate } from './driver/pool-slots.ts'
+import type { SessionSettings } from './driver/session-settings.ts'
+import { createShortTransactions } from './driver/short-transaction.ts'
+import { diagnose, toStoreError } from './errors.ts'
+import type { DriverSettings } from './options.ts'
+import { BusinessTransaction } from './transaction/business-transaction.ts'
+import {
+  boundsOf,
+  claimedByCount,
+  claimFailure,
+  claimSilenceMs,
+  countOf,
+  nothingClaimed,
+  nothingOpen,
+  slotRequest,
+} from './transaction/claim.ts'
+import {
+  beginText,
+  boundTexts,
+  claimTexts,
+  RESTORE,
+  restoreText,
+  unknownBoundText,
+} from './transaction/claim-sql.ts'
+
+export interface PgSettings extends DriverSettings {
+  /** Nobody else uses the connections, so the bounds can be settings of their sessions. */
+  readonly ownsSessions?: boolean
+}
+
+/** The driver for pg. */
+export function pgDriver(pool: Pool, settings: PgSettings, runtime: Runtime): Driver<PoolClient> {
+  const poolSize = pool.options.max
+  const gate = gateOf(pool, poolSize)
+  const driver: Driver<PoolClient> = {
+    ...createShortTransactions({
+      ...{ gate, runtime, sendsAtOnce: true },
+      connect: () => connectForStatements(pool, runtime),
+    }),
+    sendsAtOnce: true,
+    poolSize,
+    diagnose,
+    begin: (request, context) => begin({ pool, gate, settings, driver }, request, context),
+  }
+  return driver
+}
+
+interface PgParts {
+  readonly pool: Pool
+  readonly gate: PoolGate
+  readonly settings: PgSettings
+  readonly driver: Driver<PoolClient>
+}
+
+const DOING = 'beginning a transaction'
+/** The transaction's id identifies its rows, in case a handler commits it in the middle of several events. */
+const RETURNING = ' returning event_id::pg_catalog.text as id, xmin::pg_catalog.text as xid'
+
+async function begin(
+  parts: PgParts,
+  request: BeginRequest,
+  context: BeginContext,
+): Promise<Begun<PoolClient>> {
+  const held = await hold(parts, request, context.runtime)
+  const { claim } = request
+  let known: SessionSettings | undefined
+  let answers: readonly PgAnswer[]
+  const sendClaim = (): Promise<readonly PgAnswer[]> => {
+    known = held.session.settings()
+    const { isolation } = parts.settings
+    const { handlerLockTimeout } = held.session
+    const texts = textsOf(known, { request, context, isolation, handlerLockTimeout })
+    const reads = known === undefined || countOf(claim) > 1 ? 'rows' : 'no-rows'
+    return held.sendAll(texts, reads)
+  }
+  try {
+    const isNew = parts.settings.ownsSessions === true && held.session.pid === undefined
+    const sent = isNew ? held.bound(boundsOf(request)).then(sendClaim) : sendClaim()
+    const answer = await answerWithin(context.runtime, sent, claimSilenceMs(request))
+    if (answer === LATE) throw new StoreUnavailableError('PostgreSQL does not answer.')
+    answers = answer
+  } catch (error) {
+    const kind = claimFailure(error, claim)
+    if (kind !== undefined) return nothingOpen(held, kind, context.runtime)
+    held.destroy()
+    throw toStoreError(error, DOING)
+  }
+  const row = answers.find(({ rows }) => rows[0]?.['pid'] !== undefined)?.rows[0]
+  const settings = known ?? held.session.learn(row ?? {})
+  held.opened()
+  const { claimed, xid } = readClaim(request, answers)
+  if (claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
+  const { driver } = parts
+  const { budgetMs } = request
+  const transaction = new BusinessTransaction({
+    ...{ held, driver, context, xid, budgetMs, settings },
+    commitSilenceMs: parts.settings.commitSilenceMs,
+  })
+  return { kind: 'open', transaction, claimed }
+}
+
+async function hold(
+  { pool, gate }: PgParts,
+  request: BeginRequest,
+  runtime: Runtime,
+): Promise<PgHeldConnection> {
+  const releaseSlot =
+    gate.business.tryAcquire() ?? (await gate.business.acquire(slotRequest(request, runtime)))
+  try {
+    const client = await connect(pool, runtime)
+    return PgHeldConnection.of({ pool, runtime, client, releaseSlot })
+  } catch (error) {
+    releaseSlot()
+    throw error
+  }
+}
+
+interface TextParts {
+  readonly request: BeginRequest
+  readonly context: BeginContext
+  readonly isolation: DriverSettings['isolation']
+  readonly handlerLockTimeout: string | undefined
+}
+
+/** All statements before the handler in one text, for one round trip. */
+function textsOf(
+  known: SessionSettings | undefined,
+  { request, context, isolation, handlerLockTimeout }: TextParts,
+): readonly string[] {
+  const { statements, consumerId } = context
+  const returning = countOf(request.claim) > 1 ? RETURNING : ''
+  const claim = claimTexts(request.claim, { schema: statements.schema, consumerId, returning })
+  const bounds = boundsOf(request)
+  if (known === undefined) {
+    const restore =
+      handlerLockTimeout === undefined ? `select ${RESTORE}` : restoreText({ handlerLockTimeout })
+    return [beginText(isolation), unknownBoundText(bounds), ...claim, restore]
+  }
+  return [beginText(isolation), ...boundTexts(bounds, known), ...claim, restoreText(known)]
+}
+
+function readClaim(
+  { claim }: BeginRequest,
+  answers: readonly PgAnswer[],
+): { readonly claimed: ReadonlySet<EventId>; readonly xid: string | undefined } {
+  const command = claim.kind === 'fresh' ? 'INSERT' : 'UPDATE'
+  const answer = answers.find((each) => each.command === command)
+  if (countOf(claim) < 2) {
+    return { claimed: claimedByCount(claim, answer?.rowCount ?? 0), xid: undefined }
+  }
+  const rows = answer?.rows ?? []
+  const xid = rows[0]?.['xid']
+  return {
+    claimed: new Set(rows.map((row) => row['id'] as EventId)),
+    xid: xid === undefined ? undefined : String(xid),
+  }
+}
