@@ -13,6 +13,7 @@ export interface Order {
 
 export async function createEffects(pool: Pool): Promise<void> {
   await pool.query('create table effects (order_id uuid not null, cents int not null)')
+  await pool.query('create table handled (id uuid primary key)')
 }
 
 /** The handler, guarded and unguarded. */
@@ -44,6 +45,17 @@ export async function inTransaction(
   } finally {
     tx.release()
   }
+}
+
+/** What a good engineer writes by hand: the key in a table of its own, in the same transaction. No attempts, no deadline. */
+export async function onceByHand(pool: Pool, { orderId, cents }: Order): Promise<void> {
+  await inTransaction(pool, async (tx) => {
+    const { rowCount } = await tx.query(
+      'insert into handled (id) values ($1) on conflict do nothing',
+      [orderId],
+    )
+    if (rowCount === 1) await write(tx, { orderId, cents })
+  })
 }
 
 export function toDelivery(): Delivery {

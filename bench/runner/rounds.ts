@@ -1,3 +1,5 @@
+import type { ProcessorMeter, ProcessorTime } from './processor-time.ts'
+
 /** Events or batches in flight, and connections for them. */
 export const CONCURRENCY = 16
 
@@ -11,6 +13,39 @@ export interface Contestant {
   prepare(events: number): Promise<(() => Promise<void>) | (() => Promise<number>)>
   /** A multiple of the events of a round, so that rounds of fast contestants last long enough. */
   readonly factor?: number | undefined
+}
+
+/** Rates and costs of each contestant, by round. */
+export interface Rounds {
+  /** Events per second. */
+  readonly rates: ReadonlyMap<string, readonly number[]>
+  /** Processor time of an event. */
+  readonly costs: ReadonlyMap<string, readonly ProcessorTime[]>
+}
+
+/** As {@link alternate}, with the processor time of each event. */
+export async function alternateMetered(
+  contestants: readonly Contestant[],
+  scale: { readonly rounds: number; readonly events: number },
+  meter: ProcessorMeter,
+): Promise<Rounds> {
+  const costs = new Map<string, ProcessorTime[]>(contestants.map(({ name }) => [name, []]))
+  const metered = contestants.map((contestant) => ({
+    ...contestant,
+    prepare: async (events: number) => {
+      const timed = await contestant.prepare(events)
+      return async (): Promise<void> => {
+        const before = meter.read()
+        await timed()
+        const after = meter.read()
+        const perEvent = (kind: keyof ProcessorTime): number =>
+          (after[kind] - before[kind]) / events
+        const cost = { user: perEvent('user'), system: perEvent('system') }
+        costs.get(contestant.name)?.push({ ...cost, server: perEvent('server') })
+      }
+    },
+  }))
+  return { rates: await alternate(metered, scale), costs }
 }
 
 /**
