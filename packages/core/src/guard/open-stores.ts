@@ -81,7 +81,7 @@ async function open(
     },
   }).catch((error: unknown) => {
     // The next opening makes another session.
-    void session.close?.().catch(() => undefined)
+    void closed(session)
     throw error
   })
   const slots = createSemaphore(session.concurrency)
@@ -105,6 +105,14 @@ async function open(
     sharing: { apartUntilMs: undefined },
   }
   return { engine, leases, secret: session.secret, slots, reads }
+}
+
+async function closed(session: InboxSession<unknown>): Promise<void> {
+  try {
+    await session.close?.()
+  } catch {
+    // The opening has failed, and that error is the one to report.
+  }
 }
 
 function decodeAgain(

@@ -112,12 +112,14 @@ export class RunningGuard implements GuardPort {
     const { engine } = this.#stores ?? {}
     this.#isClosed = true
     this.#stores = undefined
-    await engine?.session.close?.().catch((error: unknown) => {
+    try {
+      await engine?.session.close?.()
+    } catch (error) {
       this.logger.warn(
         { err: describeError(error) },
         'the connections of the guard were not closed',
       )
-    })
+    }
   }
 
   async #publish(
