@@ -12,7 +12,11 @@ export function stopSignals(
   drain?: AbortSignal | undefined,
 ): StopSignals {
   return {
-    isStopping: () => stops.some((stop) => stop?.aborted === true),
+    // A loop without a function of its own, because every event asks several times.
+    isStopping: () => {
+      for (const stop of stops) if (stop?.aborted === true) return true
+      return false
+    },
     whenStopping: (onStop) => {
       const unsubscribes = stops.map((stop) => stop && listenersOf(stop).add(onStop))
       return () => {

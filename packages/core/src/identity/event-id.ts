@@ -18,7 +18,8 @@ const ID_HEX_DIGITS = 32
  */
 export function eventIdOf(consumer: string, tenant: string | undefined, key: string): EventId {
   const fields = [consumer, tenant ?? '', key]
-  const size = fields.reduce((sum, field) => sum + LENGTH_BYTES + Buffer.byteLength(field), 0)
+  let size = 0
+  for (const field of fields) size += LENGTH_BYTES + Buffer.byteLength(field)
   const bytes = Buffer.allocUnsafe(size)
   let offset = 0
   for (const field of fields) {
@@ -27,6 +28,5 @@ export function eventIdOf(consumer: string, tenant: string | undefined, key: str
     offset += LENGTH_BYTES + length
   }
   const hex = hash('sha256', bytes, 'hex')
-  const group = (from: number, to: number): string => hex.slice(from, to)
-  return `${group(0, 8)}-${group(8, 12)}-${group(12, 16)}-${group(16, 20)}-${group(20, ID_HEX_DIGITS)}` as EventId
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, ID_HEX_DIGITS)}` as EventId
 }

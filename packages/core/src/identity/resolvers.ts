@@ -73,7 +73,9 @@ function read(headers: Delivery['headers'], name: string): string | undefined {
 
 function binaryCloudEvent({ headers }: DecodedDelivery<unknown>): string | undefined {
   for (const { source, id } of CLOUD_EVENT_HEADERS) {
-    const key = toCloudEventKey(read(headers, source), read(headers, id))
+    // Most messages have none of these headers.
+    if (!Object.hasOwn(headers, source)) continue
+    const key = toCloudEventKey(headers[source], read(headers, id))
     if (key !== undefined) return key
   }
   return undefined

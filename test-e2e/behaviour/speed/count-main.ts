@@ -1,0 +1,98 @@
+/*
+ * Counts what the guard costs one clean event, over an inbox that does nothing: promises, timers and calls of functions
+ * of core. Prints one line of JSON.
+ */
+import { createHook } from 'node:async_hooks'
+import { randomUUID } from 'node:crypto'
+import { Session } from 'node:inspector/promises'
+import { createGuard, type Delivery, type Inbox, type InboxTransaction } from '@onceward/core'
+import { memoryInbox } from '@onceward/core/memory'
+
+const EVENTS = 20
+
+const transaction: InboxTransaction<object> = {
+  tx: {},
+  status: () => 'open',
+  revoke: () => undefined,
+  commit: () => Promise.resolve({ kind: 'committed' }),
+  rollback: () => Promise.resolve(),
+  rollbackAndFail: () => Promise.resolve([]),
+  retract: () => Promise.resolve(),
+}
+
+const inbox: Inbox<object> = {
+  open: async (registration) => {
+    const session = await memoryInbox<object>().open(registration)
+    return Object.assign(session, {
+      messageCounts: undefined,
+      begin: ({ claim }: Parameters<typeof session.begin>[0]) => {
+        const ids = claim.kind === 'fresh' ? claim.events.map(({ id }) => id) : []
+        return Promise.resolve({ kind: 'open' as const, claimed: new Set(ids), transaction })
+      },
+    })
+  },
+}
+
+const guard = createGuard({ consumer: 'counted', inbox, concurrency: 16 }, (_, context) => {
+  void context.tx
+})
+
+function newDelivery(): Delivery {
+  const orderId = randomUUID()
+  return {
+    body: Buffer.from(JSON.stringify({ orderId, cents: 1_999 })),
+    headers: { 'idempotency-key': orderId },
+    source: { broker: 'none', queue: 'orders' },
+  }
+}
+
+async function processEvents(deliveries: readonly Delivery[]): Promise<void> {
+  for (const delivery of deliveries) {
+    const { kind } = await guard.process(delivery)
+    if (kind !== 'ack') throw new Error(`expected ack, got ${kind}`)
+  }
+}
+
+const newDeliveries = (): readonly Delivery[] => Array.from({ length: EVENTS }, newDelivery)
+
+async function promisesAndTimers(): Promise<{
+  readonly promises: number
+  readonly timers: number
+}> {
+  let promises = 0
+  let timers = 0
+  const hook = createHook({
+    init: (_, type) => {
+      if (type === 'PROMISE') promises += 1
+      if (type === 'Timeout') timers += 1
+    },
+  })
+  const deliveries = newDeliveries()
+  hook.enable()
+  await processEvents(deliveries)
+  hook.disable()
+  return { promises: promises / EVENTS, timers: timers / EVENTS }
+}
+
+/** An async function counts once more for each of its awaits. The stand-in for the store is not counted. */
+async function callsOfCore(): Promise<number> {
+  const session = new Session()
+  session.connect()
+  await session.post('Profiler.enable')
+  await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false })
+  const deliveries = newDeliveries()
+  await session.post('Profiler.takePreciseCoverage')
+  await processEvents(deliveries)
+  const { result } = await session.post('Profiler.takePreciseCoverage')
+  session.disconnect()
+  const scripts = result.filter(({ url }) => /packages\/core\/src\/(?!memory)/.test(url))
+  const counts = scripts.flatMap(({ functions }) =>
+    functions.map(({ ranges }) => ranges[0]?.count ?? 0),
+  )
+  return counts.reduce((sum, count) => sum + count, 0) / EVENTS
+}
+
+await processEvents(newDeliveries())
+const costs = { ...(await promisesAndTimers()), calls: await callsOfCore() }
+await guard.close()
+console.log(JSON.stringify(costs))
