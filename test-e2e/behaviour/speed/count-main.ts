@@ -22,7 +22,7 @@ const transaction: InboxTransaction<object> = {
 
 const inbox: Inbox<object> = {
   open: async (registration) => {
-    const session = await memoryInbox<object>().open(registration)
+    const session = await memoryInbox<object>({}).open(registration)
     return Object.assign(session, {
       messageCounts: undefined,
       begin: ({ claim }: Parameters<typeof session.begin>[0]) => {
