@@ -1,3 +1,4 @@
+import type { Delivery } from '@onceward/core'
 import type { Guard } from '@onceward/core/adapter'
 import {
   type Channel,
@@ -15,6 +16,7 @@ import {
   assertRetryTopology,
   type Consumption,
   consumeAmqp,
+  fromAmqpMessage,
   wrapAmqp,
 } from './index.ts'
 
@@ -29,6 +31,7 @@ expectTypeOf(connection).toExtend<AmqpConnection>()
 expectTypeOf(recovering).toExtend<AmqpConnection>()
 expectTypeOf(channel).toExtend<AmqpConfirmChannel>()
 expectTypeOf(consumeAmqp).returns.resolves.toEqualTypeOf<Consumption>()
+expectTypeOf(fromAmqpMessage).toEqualTypeOf<(message: ConsumeMessage, queue: string) => Delivery>()
 expectTypeOf(amqpMessage).returns.toEqualTypeOf<ConsumeMessage | undefined>()
 
 const target = { exchange: 'dead', routingKey: 'orders' }
@@ -44,7 +47,7 @@ void consumeAmqp(() => connect('amqp://localhost', { recovery: true }), guard, {
 void consumeAmqp(connection, guard, {})
 // @ts-expect-error nothing could be settled
 void consumeAmqp(connection, guard, { queue: 'q', consumer: { noAck: true } })
-// @ts-expect-error a wrap has no drain
+// @ts-expect-error a wrap has no drain time of its own
 wrapAmqp(channel, guard, { queue: 'q', drainMs: 5 })
 // @ts-expect-error without confirms nobody knows whether a dead letter arrived
 wrapAmqp(plain, guard, { queue: 'q' })

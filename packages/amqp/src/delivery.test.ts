@@ -1,6 +1,13 @@
 import { cloudEventKey, messageId } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { amqpMessage, copyOptions, deferralHeaders, storedOptions, toDelivery } from './delivery.ts'
+import {
+  amqpMessage,
+  copyOptions,
+  deferralHeaders,
+  fromAmqpMessage,
+  storedOptions,
+  toDelivery,
+} from './delivery.ts'
 import { message } from './fixtures/recording-channel.ts'
 
 test('a delivery contains everything that RabbitMQ knows of a message', () => {
@@ -46,6 +53,11 @@ test('a delivery contains everything that RabbitMQ knows of a message', () => {
     envelope: expect.any(Uint8Array),
     raw: received,
   })
+})
+
+test('a delivery for a loop of your own has the same content as that of a wrap', () => {
+  const received = message('k-1', { redelivered: true })
+  expect(fromAmqpMessage(received, 'orders')).toEqual(toDelivery(received, 'orders'))
 })
 
 test.each([

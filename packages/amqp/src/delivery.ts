@@ -77,6 +77,14 @@ export function toDelivery(received: ConsumeMessage, queue: string): Delivery {
   }
 }
 
+/**
+ * Makes a delivery of a message that your own loop received and settles:
+ * `await guard.process(fromAmqpMessage(message, queue))`. `wrapAmqp` and `consumeAmqp` settle by themselves.
+ */
+export function fromAmqpMessage(message: ConsumeMessage, queue: string): Delivery {
+  return toDelivery(message, queue)
+}
+
 /** Takes a message in hand. */
 export type Accept = (message: ConsumeMessage, channel: DeliveryChannel) => Received
 

@@ -7,7 +7,7 @@ export type {
 } from '@onceward/core'
 export type { AmqpChannel, AmqpConfirmChannel, AmqpConnection } from './client.ts'
 export { consumeAmqp } from './consume.ts'
-export { amqpMessage } from './delivery.ts'
+export { amqpMessage, fromAmqpMessage } from './delivery.ts'
 export {
   type AmqpOptions,
   type ConsumeAmqpOptions,

@@ -5,6 +5,7 @@ import { expectTypeOf } from 'vitest'
 import {
   type Consumption,
   consumeKafka,
+  fromKafkaMessage,
   type KafkaClient,
   type KafkaConsumer,
   kafkaMessage,
@@ -21,7 +22,12 @@ declare const undefinedOrDead: { readonly producer: Producer; readonly topic: st
 expectTypeOf(kafka).toExtend<KafkaClient>()
 expectTypeOf(consumer).toExtend<KafkaConsumer>()
 expectTypeOf(consumeKafka).returns.resolves.toEqualTypeOf<Consumption>()
-expectTypeOf(wrapKafka).returns.toEqualTypeOf<ConsumerRunConfig>()
+expectTypeOf(wrapKafka).returns.toExtend<ConsumerRunConfig>()
+expectTypeOf(wrapKafka(consumer, guard).consumption).toEqualTypeOf<
+  Pick<Consumption, 'health' | 'drain'>
+>()
+declare const payload: EachMessagePayload
+expectTypeOf(fromKafkaMessage(payload)).toEqualTypeOf<Delivery>()
 expectTypeOf(kafkaMessage(delivery)).toEqualTypeOf<
   Pick<EachMessagePayload, 'topic' | 'partition' | 'message'> | undefined
 >()

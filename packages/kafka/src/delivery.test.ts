@@ -1,7 +1,7 @@
 import { createGuard, position } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
 import { expect, test } from 'vitest'
-import { kafkaMessage, toDelivery } from './delivery.ts'
+import { fromKafkaMessage, kafkaMessage, toDelivery } from './delivery.ts'
 import { message } from './fixtures/fetch.ts'
 
 const deliveryOf = (more: Parameters<typeof message>[2], key: string | Buffer | null = 'k-1') =>
@@ -33,6 +33,23 @@ test('a delivery contains everything that Kafka knows of a record, and gives the
   expect(kafkaMessage(bare)).toBeUndefined()
   expect(kafkaMessage({ ...bare, envelope: new Uint8Array([9]) })).toBeUndefined()
   expect(kafkaMessage({ ...delivery, source: { broker: 'sqs', queue: 'orders' } })).toBeUndefined()
+})
+
+// Red when a record that kills the process is never counted in a loop that does not know its consumers' history.
+test('a delivery for a loop of your own has the same content as that of a wrap', async () => {
+  const record = { topic: 'orders', partition: 2, message: message(41, 'k-1') }
+  const delivery = fromKafkaMessage(record)
+  const { envelope, ...known } = toDelivery(record, undefined)
+  expect(delivery).toMatchObject({ ...known, redelivered: true })
+  expect(delivery.envelope).toEqual(envelope)
+  expect(kafkaMessage(delivery)).toBe(record)
+  const guard = createGuard(
+    { consumer: 'billing', inbox: memoryInbox(), eventKey: position() },
+    () => 'charged',
+  )
+  expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
+  expect(await guard.process(fromKafkaMessage(record))).toMatchObject({ by: 'duplicate' })
+  await guard.close()
 })
 
 test('headers are text with names in lower case, the last of repeated ones wins, and other bytes are dropped', () => {

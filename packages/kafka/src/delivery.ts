@@ -1,5 +1,10 @@
 import type { Delivery } from '@onceward/core'
-import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
+import {
+  copyDelivery,
+  envelopeOf,
+  readEnvelope,
+  registerEnvelopeReader,
+} from '@onceward/core/adapter'
 import type { EachMessagePayload, IHeaders } from 'kafkajs'
 
 /** A record as kafkajs gives it, with its topic and partition. */
@@ -35,6 +40,18 @@ export function toDelivery(record: KafkaRecord, clusterId: string | undefined): 
     },
     raw: record,
   }
+}
+
+/**
+ * Makes a delivery of a record that your own loop received and settles, such as the payload of `eachMessage`:
+ * `await guard.process(fromKafkaMessage(payload))`. `wrapKafka` and `consumeKafka` settle by themselves.
+ *
+ * Kafka does not tell whether a record was delivered before, so the delivery counts as redelivered: a record that
+ * kills the process is then counted before it runs, for one more statement. The key that `position()` makes of it is
+ * that of `wrapKafka`.
+ */
+export function fromKafkaMessage(record: KafkaRecord): Delivery {
+  return copyDelivery(toDelivery(record, undefined), { redelivered: true })
 }
 
 /**

@@ -1,12 +1,25 @@
-import { ConfigurationError } from '@onceward/core'
-import { type Guard, portOf } from '@onceward/core/adapter'
-import type { ConsumerRunConfig } from 'kafkajs'
+import { ConfigurationError, type WrappedConsumption } from '@onceward/core'
+import {
+  type Guard,
+  type GuardPort,
+  type LoopSignals,
+  portOf,
+  type WrapOutage,
+  type WrappedLoop,
+  withConsumption,
+} from '@onceward/core/adapter'
+import type { ConsumerCrashEvent, ConsumerRunConfig } from 'kafkajs'
 import type { KafkaConsumer } from './client.ts'
 import { PartitionBatches } from './clients/partition-batches.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
-import { codecAdvice, missingCodecIn } from './errors.ts'
-import { checkWrapNames, resolveSettings, type WrapKafkaOptions } from './options.ts'
+import { classifyError, codecAdvice, missingCodecIn } from './errors.ts'
+import { checkWrapNames, resolveSettings, type Settings, type WrapKafkaOptions } from './options.ts'
+
+/** What {@link wrapKafka} returns: the config of `consumer.run`. */
+export interface WrappedKafka extends ConsumerRunConfig {
+  readonly consumption: WrappedConsumption
+}
 
 /**
  * The guard as the config of your own `consumer.run(…)`.
@@ -22,11 +35,11 @@ import { checkWrapNames, resolveSettings, type WrapKafkaOptions } from './option
  *
  * A wrapped consumer is not brought back when kafkajs ended it for good (see `consumer.events.CRASH` with
  * `restart: false`), nor kept from coming back after `stop()`. Its settings are not checked at start
- * (`maxWaitTimeInMs` must be a third of `sessionTimeout` or less). It does not drain in bounded time, and the identity
- * that `position()` makes does not contain the cluster. `consumeKafka` does all that. A `consumer.seek` of your own
- * skips records.
- * To shut down: `await consumer.stop()`, `await guard.close()`, `await consumer.disconnect()`. Handlers that outlive the
- * stop end, but their offsets are not committed any more: their records come again as duplicates.
+ * (`maxWaitTimeInMs` must be a third of `sessionTimeout` or less). The identity that `position()` makes does not
+ * contain the cluster. `consumeKafka` does all that. A `consumer.seek` of your own skips records.
+ * To shut down: `await wrapped.consumption.drain()` while the consumer still runs, `await consumer.disconnect()`,
+ * `await guard.close()`. A `consumer.stop()` before the drain waits for the handlers without a bound, and what outlives
+ * it ends without its offset: those records come again as duplicates.
  *
  * @throws {@link ConfigurationError} for options that cannot work.
  */
@@ -34,39 +47,125 @@ export function wrapKafka(
   consumer: KafkaConsumer,
   guard: Guard,
   options: WrapKafkaOptions = {},
-): ConsumerRunConfig {
+): WrappedKafka {
   const port = portOf(guard)
   checkWrapNames(options)
   const settings = resolveSettings(options, port.settings)
+  return withConsumption({
+    port,
+    drainMs: settings.drainMs,
+    queue: 'the topics of a wrapped consumer',
+    describe: (error) => classifyError(error).text,
+    createLoop: (signals) => createLoop({ port, settings, consumer, signals }),
+  })
+}
+
+interface Parts {
+  readonly port: GuardPort
+  readonly settings: Settings
+  readonly consumer: KafkaConsumer
+  readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
+}
+
+function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<ConsumerRunConfig> {
+  const life = new ConsumerLife(port)
   const batches = new PartitionBatches({ port, settings, onRunnable: () => dispatcher.pump() })
-  const ignore = (): void => undefined
-  const dispatcher: Dispatcher = new Dispatcher({ port, settings, batches, onKnown: ignore })
+  const dispatcher: Dispatcher = new Dispatcher({
+    ...{ port, settings, batches },
+    onKnown: () => life.progressed(),
+  })
   const publishers = new TopicPublishers(port, settings)
-  const { CRASH, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING, STOP } = consumer.events
+  const close = (): void => {
+    dispatcher.close()
+    publishers.close()
+  }
   const eachBatch = batches.attach(consumer)
+  const { GROUP_JOIN, REBALANCING, CRASH, STOP } = consumer.events
   consumer.on(GROUP_JOIN, ({ payload }) => {
-    publishers.register(Object.keys(payload.memberAssignment))
+    if (!signals.stop.aborted) publishers.register(Object.keys(payload.memberAssignment))
     batches.joined(payload)
   })
   consumer.on(REBALANCING, () => batches.rebalancing())
-  consumer.on(FETCH, () => batches.answered())
-  consumer.on(HEARTBEAT, () => batches.answered())
-  consumer.on(CRASH, ({ payload: { error } }) => {
-    batches.left()
+  consumer.on(CRASH, () => batches.left())
+  consumer.on(STOP, close)
+  life.follow(consumer, () => batches.answered())
+  signals.abort.addEventListener('abort', () => batches.abort(), { once: true })
+  return {
+    wrapped: {
+      autoCommit: false,
+      eachBatchAutoResolve: false,
+      partitionsConsumedConcurrently: settings.partitionsConsumedConcurrently,
+      eachBatch,
+    },
+    dispatcher,
+    settling: batches,
+    finish: async () => close(),
+    get outage() {
+      return life.outage
+    },
+    get lastProgressAt() {
+      return life.lastProgressAt
+    },
+  }
+}
+
+const JOINING: WrapOutage = { state: 'recovering', reason: 'the consumer has not joined its group' }
+const STOPPED: WrapOutage = {
+  state: 'stopped',
+  reason: 'the consumer was stopped: call `consumer.run` again, or end the process',
+}
+
+/** What the events of a consumer say about its health. */
+class ConsumerLife {
+  outage: WrapOutage | undefined = JOINING
+  lastProgressAt: Date | undefined
+  readonly #port: GuardPort
+
+  constructor(port: GuardPort) {
+    this.#port = port
+  }
+
+  progressed(): void {
+    this.lastProgressAt = new Date(this.#port.runtime.now())
+  }
+
+  /** @param onAnswered - Called when the broker answered a fetch or a heartbeat. */
+  follow(consumer: KafkaConsumer, onAnswered: () => void): void {
+    const { CRASH, DISCONNECT, FETCH, GROUP_JOIN, HEARTBEAT, STOP } = consumer.events
+    const answered = (): void => {
+      this.progressed()
+      onAnswered()
+    }
+    const stopped = (): void => {
+      // Why the consumer ended matters more than that it did.
+      if (this.outage?.state !== 'stopped') this.outage = STOPPED
+    }
+    consumer.on(GROUP_JOIN, () => {
+      this.outage = undefined
+      this.progressed()
+    })
+    consumer.on(FETCH, answered)
+    consumer.on(HEARTBEAT, answered)
+    consumer.on(CRASH, ({ payload }) => this.#crashed(payload))
+    consumer.on(STOP, stopped)
+    consumer.on(DISCONNECT, stopped)
+  }
+
+  #crashed({ error, restart }: Pick<ConsumerCrashEvent['payload'], 'error' | 'restart'>): void {
+    const { text } = classifyError(error)
+    this.outage = restart
+      ? { state: 'recovering', reason: text }
+      : {
+          state: 'stopped',
+          reason: `${text}; kafkajs has ended the consumer: create a new one, and wrap and run it`,
+        }
     if (missingCodecIn(error) === undefined) return
     const err = new ConfigurationError(`A record cannot be read: ${codecAdvice(error)}`, {
       cause: error,
     })
-    port.logger.error({ err }, 'the consumer ends, because kafkajs cannot decompress a record')
-  })
-  consumer.on(STOP, () => {
-    dispatcher.close()
-    publishers.close()
-  })
-  return {
-    autoCommit: false,
-    eachBatchAutoResolve: false,
-    partitionsConsumedConcurrently: settings.partitionsConsumedConcurrently,
-    eachBatch,
+    this.#port.logger.error(
+      { err },
+      'the consumer ends, because kafkajs cannot decompress a record',
+    )
   }
 }

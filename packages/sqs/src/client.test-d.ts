@@ -1,10 +1,12 @@
 import { type Message, ReceiveMessageCommand, type SQSClient } from '@aws-sdk/client-sqs'
+import type { Delivery } from '@onceward/core'
 import type { Guard } from '@onceward/core/adapter'
 import { Consumer, type ConsumerOptions } from 'sqs-consumer'
 import { expectTypeOf } from 'vitest'
 import {
   type Consumption,
   consumeSqs,
+  fromSqsMessage,
   receiveAttributes,
   type SqsClient,
   wrapSqs,
@@ -15,6 +17,7 @@ declare const guard: Guard
 declare const undefinedOrUrl: { readonly queueUrl: string } | undefined
 
 expectTypeOf(client).toExtend<SqsClient>()
+expectTypeOf(fromSqsMessage).toEqualTypeOf<(message: Message, queueUrl: string) => Delivery>()
 expectTypeOf(consumeSqs).returns.resolves.toEqualTypeOf<Consumption>()
 
 void consumeSqs(client, guard, { queueUrl: 'u', deadLetter: undefinedOrUrl, signal: undefined })

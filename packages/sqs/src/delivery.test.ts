@@ -1,7 +1,7 @@
 import type { Message } from '@aws-sdk/client-sqs'
 import { ConfigurationError } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { sqsMessage, toDelivery } from './delivery.ts'
+import { fromSqsMessage, sqsMessage, toDelivery } from './delivery.ts'
 
 const standard = 'https://sqs.eu-west-1.amazonaws.com/000000000000/orders'
 const fifo = `${standard}.fifo`
@@ -40,6 +40,13 @@ test('a delivery contains everything that SQS knows of a message', () => {
     envelope: expect.any(Uint8Array),
     raw: message,
   })
+})
+
+test('a delivery for a loop of your own has the same content as that of a wrap', () => {
+  const message = received()
+  expect(fromSqsMessage(message, fifo)).toEqual(toDelivery(message, fifo))
+  const withoutAttributes = received({ Attributes: undefined })
+  expect(() => fromSqsMessage(withoutAttributes, fifo)).toThrow(/receiveAttributes/)
 })
 
 test('the message group of a standard queue is not an ordering key, because it stands for fairness and not for order', () => {

@@ -52,6 +52,18 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
   }
 }
 
+/**
+ * Makes a delivery of a message that your own loop received and settles:
+ * `await guard.process(fromSqsMessage(message, queueUrl))`. `wrapSqs` and `consumeSqs` settle by themselves.
+ *
+ * Receive with {@link receiveAttributes}.
+ *
+ * @throws {@link ConfigurationError} when the message was received without its system attributes.
+ */
+export function fromSqsMessage(message: Message, queueUrl: string): Delivery {
+  return toDelivery(message, queueUrl)
+}
+
 /** Takes messages in hand. `receivedAtMs` is from before their request, on the monotonic clock. */
 export type Accept = (messages: readonly Message[], receivedAtMs: number) => readonly Received[]
 

@@ -7,7 +7,7 @@ export type {
 } from '@onceward/core'
 export type { SqsClient } from './client.ts'
 export { consumeSqs } from './consume.ts'
-export { sqsMessage } from './delivery.ts'
+export { fromSqsMessage, sqsMessage } from './delivery.ts'
 export {
   type ConsumeSqsOptions,
   DEFAULTS,

@@ -1,0 +1,142 @@
+import type { Settlement } from '@onceward/core'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import { expect, test } from 'vitest'
+import { type Fetch, fetchOf } from './fixtures/fetch.ts'
+import { ack, records } from './fixtures/member.ts'
+import { wrapKafka } from './wrap.ts'
+
+const EVENTS = [
+  ...['CRASH', 'DISCONNECT', 'FETCH', 'GROUP_JOIN', 'HEARTBEAT', 'REBALANCING', 'STOP'],
+] as const
+
+function setUp() {
+  const made = handMadeGuard({ concurrency: 1 })
+  const listeners = new Map<string, ((event: object) => void)[]>()
+  const told: string[] = []
+  const consumer = {
+    events: Object.fromEntries(EVENTS.map((name) => [name, name])),
+    on: (name: string, listener: (event: object) => void) => {
+      listeners.set(name, [...(listeners.get(name) ?? []), listener])
+    },
+    pause: ([each]: { partitions: number[] }[]) => void told.push(`pause ${each?.partitions}`),
+    resume: ([each]: { partitions: number[] }[]) => void told.push(`resume ${each?.partitions}`),
+  }
+  const wrapped = wrapKafka(consumer as never, made.guard, {
+    deadLetter: { producer: { send: async () => [] }, topic: 'orders.dead' },
+  })
+  /** As kafkajs tells its listeners. */
+  const emit = (name: (typeof EVENTS)[number], payload: object = {}): void => {
+    for (const listener of listeners.get(name) ?? []) listener({ payload })
+  }
+  const join = (): void =>
+    emit('GROUP_JOIN', { memberId: 'm-1', memberAssignment: { orders: [0] } })
+  const call = async ({ payload }: Fetch): Promise<void> => wrapped.eachBatch?.(payload)
+  const settle = (offset: number, settlement: Settlement = ack): void =>
+    made.handed
+      .findLast(({ delivery }) => delivery.source.position === `0/${offset}`)
+      ?.settle(settlement)
+  return { ...made, wrapped, consumption: wrapped.consumption, told, emit, join, call, settle }
+}
+
+test('health tells of the group, the store and the records in hand', async () => {
+  const kit = setUp()
+  const { consumption } = kit
+  const bare = { inFlight: 0, settleFailures: 0 }
+  const reason = 'the consumer has not joined its group'
+  expect(consumption.health()).toEqual({ state: 'recovering', reason, ...bare })
+  kit.join()
+  const lastProgressAt = expect.any(Date)
+  expect(consumption.health()).toEqual({ state: 'running', lastProgressAt, ...bare })
+  const error = new Error('no route to the database')
+  kit.state.availability = { kind: 'down', retryAt: (kit.clock.nowMs + 1_000) as never, error }
+  expect(consumption.health()).toMatchObject({ state: 'paused', reason: `Error: ${error.message}` })
+  kit.state.availability = { kind: 'available' }
+  await kit.clock.advance(1_001)
+  void kit.call(fetchOf(records('a', 'b')))
+  await kit.clock.advance(0)
+  expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 2 })
+  kit.settle(40)
+  await kit.clock.advance(0)
+  const { inFlight, lastProgressAt: at } = consumption.health()
+  expect([inFlight, at?.getTime()]).toEqual([1, kit.clock.nowMs])
+})
+
+test('a fetch and a heartbeat are progress', async () => {
+  const kit = setUp()
+  kit.join()
+  for (const event of ['FETCH', 'HEARTBEAT'] as const) {
+    await kit.clock.advance(1_000)
+    kit.emit(event)
+    expect(kit.consumption.health().lastProgressAt?.getTime()).toBe(kit.clock.nowMs)
+  }
+})
+
+// Red when only the log of kafkajs tells of it: nothing is wrong with the process, and no record ever comes.
+test('a consumer that kafkajs has ended is stopped, and one that it restarts recovers', () => {
+  const kit = setUp()
+  const { consumption } = kit
+  kit.join()
+  kit.emit('CRASH', { error: new Error('gone'), restart: true })
+  expect(consumption.health()).toMatchObject({ state: 'recovering', reason: 'Error: gone' })
+  kit.join()
+  expect(consumption.health().state).toBe('running')
+  kit.emit('CRASH', { error: new Error('for good'), restart: false })
+  const ended = expect.stringMatching(/^Error: for good; .*create a new one/)
+  expect(consumption.health()).toMatchObject({ state: 'stopped', reason: ended })
+  // kafkajs also stops and disconnects what it has ended.
+  kit.emit('STOP')
+  kit.emit('DISCONNECT')
+  // The store is down too, but its return would change nothing.
+  const retryAt = (kit.clock.nowMs + 1_000) as never
+  kit.state.availability = { kind: 'down', retryAt, error: new Error('no route') }
+  expect(consumption.health()).toMatchObject({ state: 'stopped', reason: ended })
+})
+
+test.each(['STOP', 'DISCONNECT'] as const)('after a %s it is stopped until it joins', (event) => {
+  const kit = setUp()
+  kit.join()
+  kit.emit(event)
+  const reason = expect.stringContaining('call `consumer.run` again')
+  expect(kit.consumption.health()).toMatchObject({ state: 'stopped', reason })
+  kit.join()
+  expect(kit.consumption.health().state).toBe('running')
+})
+
+test('a drain starts nothing more, lets handlers end, commits what they did and lets go of everything', async () => {
+  const kit = setUp()
+  const { consumption } = kit
+  kit.join()
+  expect([...kit.publishers.keys()]).toHaveLength(1)
+  await kit.clock.advance(1_001)
+  const fetch = fetchOf(records('a', 'b', 'c'))
+  const returned = kit.call(fetch)
+  await kit.clock.advance(0)
+  const drained = consumption.drain()
+  expect(consumption.health().state).toBe('draining')
+  await kit.clock.advance(0)
+  expect([kit.hooks[0]?.stop?.aborted, kit.hooks[0]?.abort?.aborted]).toEqual([true, false])
+  await kit.clock.advance(20_000)
+  expect(kit.hooks[0]?.abort?.aborted).toBe(true)
+  kit.settle(40)
+  // The guard gives back what it has not started.
+  for (const offset of [41, 42]) kit.settle(offset, { kind: 'abandon', reason: 'closing' })
+  await kit.clock.advance(1_000)
+  await Promise.all([drained, returned])
+  expect(fetch.calls.at(-1)).toBe('commit 41')
+  expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0, settleFailures: 0 })
+  expect([kit.publishers.size, kit.clock.timers]).toEqual([0, 0])
+  expect(consumption.drain()).toBe(drained)
+})
+
+test('what is fetched after a drain is left to the next member, without a hot loop', async () => {
+  const kit = setUp()
+  kit.join()
+  await kit.consumption.drain()
+  const late = fetchOf(records('late'))
+  await kit.call(late)
+  // A rebalance before its user disconnects the consumer.
+  kit.join()
+  await kit.clock.advance(1_000)
+  expect([kit.handed, late.calls, kit.told]).toEqual([[], [], ['pause 0']])
+  expect(kit.publishers.size).toBe(0)
+})
