@@ -2,7 +2,7 @@ import { systemRuntime } from '@onceward/core'
 import { surviveConnecting, surviveLoss } from './clients/pg-events.ts'
 import { repeated } from './driver/repeat.ts'
 import { DURABLE_IF_OFF, shortSettings } from './driver/session-settings.ts'
-import { diagnose, toStoreError } from './errors.ts'
+import { diagnose, isForbidden, toStoreError } from './errors.ts'
 
 /** The part of pg's `Pool` that {@link migrate} and {@link deadLetters} call. */
 export interface PoolLike {
@@ -56,7 +56,7 @@ async function onceInTransaction<Result>(
     return result
   } catch (error) {
     isBroken = await client.query('rollback').then(
-      () => false,
+      () => isForbidden(error),
       () => true,
     )
     throw diagnose(error) === 'other' ? error : toStoreError(error, 'running a transaction')

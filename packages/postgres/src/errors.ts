@@ -1,4 +1,5 @@
 import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
+import { FORBIDDEN } from './sqlstates.ts'
 
 /*
  * What errors of PostgreSQL and of its clients mean. Codes:
@@ -36,7 +37,6 @@ const OWN_LIMIT = '53400'
 
 /** A table, schema or column is missing. */
 const MISSING = new Set(['3F000', '42P01', '42703', '42883'])
-const FORBIDDEN = '42501'
 
 /** https://nodejs.org/api/errors.html#common-system-errors, and the same errors of postgres.js. */
 const CONNECTION_CODES = new Set([
@@ -98,6 +98,12 @@ export function endsSession(error: unknown): boolean {
   const state = sqlState(error)
   return state === undefined || SESSION_ENDS.test(state) || isConnectionLoss(error)
 }
+
+/**
+ * Whether the role of the connection may not run a statement of onceward. A handler or another user of the pool may have
+ * left that role, so the pool must not lend the connection again.
+ */
+export const isForbidden = (error: unknown): boolean => sqlState(error) === FORBIDDEN
 
 /** Data exceptions and integrity violations: another run of the same statement fails in the same way. */
 const DEFECT = /^2[23]/

@@ -17,6 +17,7 @@ import {
 import type { BeginContext, Driver } from './driver/driver.ts'
 import type { SendAnswer } from './driver/held-connection.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
+import { withRights } from './driver/repeat.ts'
 import { READ_SETTINGS } from './driver/session-settings.ts'
 import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
@@ -92,7 +93,8 @@ function kyselyDriver<DB>(
     sendsAtOnce: false,
     poolSize: isSingle ? undefined : settings.poolSize,
     diagnose,
-    begin: (request, context) => begin({ client, gate, settings, driver }, request, context),
+    begin: (request, context) =>
+      withRights(() => begin({ client, gate, settings, driver }, request, context)),
   }
   return driver
 }

@@ -11,6 +11,7 @@ import {
 import type { BeginContext, Driver } from './driver/driver.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
 import type { SessionSettings } from './driver/session-settings.ts'
+import { withRights } from './driver/repeat.ts'
 import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
 import type { DriverSettings } from './options.ts'
@@ -51,7 +52,8 @@ export function pgDriver(pool: Pool, settings: PgSettings, runtime: Runtime): Dr
     sendsAtOnce: true,
     poolSize,
     diagnose,
-    begin: (request, context) => begin({ pool, gate, settings, driver }, request, context),
+    begin: (request, context) =>
+      withRights(() => begin({ pool, gate, settings, driver }, request, context)),
   }
   return driver
 }

@@ -2,4 +2,6 @@
 
 /** `lock_not_available`: another transaction held the row for longer than `lock_timeout`. */
 export const LOCK_NOT_AVAILABLE = '55P03'
+/** `insufficient_privilege`: the role of the connection may not do it. */
+export const FORBIDDEN = '42501'
 export const QUERY_CANCELED = '57014'

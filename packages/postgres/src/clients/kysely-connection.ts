@@ -129,11 +129,14 @@ export async function connectForStatements<DB>(client: Client<DB>): Promise<Stat
       return sendAll(client, ask, withOwnLast(texts))
     },
     release: (isBroken) => {
-      if (isBroken) wire?.stream.destroy()
-      void running.then(() => {
-        undo?.()
-        leave()
-      })
+      const giveBack = (): void => {
+        void running.then(() => {
+          undo?.()
+          leave()
+        })
+      }
+      if (isBroken && wire !== undefined) endWire(wire, giveBack)
+      else giveBack()
     },
   }
 }
@@ -259,18 +262,24 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     const wire = this.#wire
     if (wire === undefined) {
       void this.#cleanUp().finally(() => this.release())
-    } else if (this.#session?.hasEnded) {
-      this.release()
     } else {
-      // Released only after pg has noticed the end. Before that its pool would lend the connection again.
-      wire.prependOnceListener('end', () => setImmediate(() => this.release()))
-      wire.stream.destroy()
+      endWire(wire, () => this.release())
     }
   }
 
   async #cleanUp(): Promise<void> {
     await this.idle()
     await this.send(['rollback']).catch(() => undefined)
+  }
+}
+
+/** Closes a connection. Released only after pg has noticed the end: before that its pool would lend it again. */
+function endWire(wire: Wire, release: () => void): void {
+  if (wireSession(wire).hasEnded) {
+    release()
+  } else {
+    wire.prependOnceListener('end', () => setImmediate(release))
+    wire.stream.destroy()
   }
 }
 

@@ -1,12 +1,30 @@
 import type { Runtime } from '@onceward/core'
 import { pauseMs } from '@onceward/core/adapter'
-import { diagnose } from '../errors.ts'
+import { diagnose, isForbidden } from '../errors.ts'
 
 /**
  * Most runs of a short transaction. Each lost race means that another one made progress, so a few are enough.
  */
 const MOST_RUNS = 6
 const PAUSES = { baseMs: 10, maxMs: 200 }
+
+/** Most connections that are tried for one with rights: more than pools that share a connection with handlers have. */
+const MOST_CONNECTIONS = 25
+
+/**
+ * Runs a transaction of onceward on the next connection if its connection has a role without rights on our tables: a
+ * handler or another user of the pool may have left that role. `run` closes such a connection, so in the end the pool
+ * opens a new one. With the last one the rights are really missing, and the error is thrown.
+ */
+export async function withRights<Result>(run: () => Promise<Result>): Promise<Result> {
+  for (let refused = 1; ; refused += 1) {
+    try {
+      return await run()
+    } catch (error) {
+      if (refused >= MOST_CONNECTIONS || !isForbidden(error)) throw error
+    }
+  }
+}
 
 /**
  * Runs a transaction again that lost against a concurrent one (`serialization_failure`, `deadlock_detected`), which is
@@ -18,7 +36,7 @@ export async function repeated<Result>(
 ): Promise<Result> {
   for (let failures = 0; ; failures += 1) {
     try {
-      return await run()
+      return await withRights(run)
     } catch (error) {
       if (failures + 1 >= MOST_RUNS || diagnose(error) !== 'serialization') throw error
     }
