@@ -111,14 +111,10 @@ function ownHeaders(headers: IHeaders, nulls: string[]): readonly (readonly [str
       return Buffer.alloc(0)
     }
     const sent = Array.isArray(value)
-      ? value.filter(isValue).map((one, index) => empty(one, `${name}[${index}]`))
+      ? value.map((one, index) => empty(one, `${name}[${index}]`))
       : empty(value, name)
     return [[name, sent]]
   })
 }
-
-/** kafkajs puts a member of `Object.prototype` before the value of a header that is called like it (`constructor`). */
-const isValue = (one: unknown): boolean =>
-  one === null || typeof one === 'string' || one instanceof Uint8Array
 
 type Value = string | Buffer | (string | Buffer)[]

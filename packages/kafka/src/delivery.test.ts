@@ -73,6 +73,31 @@ test('headers are text with names in lower case, the last of repeated ones wins,
   ])
 })
 
+// Red when a handler, a dead letter or a replay gets what JavaScript has under that name.
+test('a header that is called like a member of Object.prototype has its own values alone', () => {
+  const [one, two] = [Buffer.from('1'), Buffer.from('2')]
+  // As kafkajs decodes them.
+  const headers = Object.fromEntries([
+    ['constructor', [Object, one]],
+    ['__proto__', [Object.prototype, one, two]],
+    ['Other', [one, two]],
+  ])
+  const delivery = deliveryOf({ headers: headers as never })
+  const expected = Object.fromEntries([
+    ['constructor', one],
+    ['__proto__', [one, two]],
+    ['Other', [one, two]],
+  ])
+  expect(kafkaMessage(delivery)?.message.headers).toEqual(expected)
+  const stored = kafkaMessage({ ...delivery, raw: undefined })
+  expect(stored?.message.headers).toEqual(expected)
+  expect(Object.entries(delivery.headers)).toEqual([
+    ['constructor', '1'],
+    ['__proto__', '2'],
+    ['other', '2'],
+  ])
+})
+
 test('a record without a key has no lane, and every key that is not text has its own', () => {
   expect(deliveryOf({}, null).orderingKey).toBeUndefined()
   const lanes = [Buffer.from([0xff]), Buffer.from([0xfe]), Buffer.from('')].map(

@@ -18,7 +18,8 @@ export type KafkaRecord = Pick<EachMessagePayload, 'topic' | 'partition' | 'mess
  *
  * @param clusterId - Undefined if it is not known: see `wrapKafka`.
  */
-export function toDelivery(record: KafkaRecord, clusterId: string | undefined): Delivery {
+export function toDelivery(received: KafkaRecord, clusterId: string | undefined): Delivery {
+  const record = withOwnValues(received)
   const { topic, partition, message } = record
   const headers = toHeaders(message.headers ?? {})
   const contentType = headers['content-type']
@@ -41,6 +42,23 @@ export function toDelivery(record: KafkaRecord, clusterId: string | undefined): 
     raw: record,
   }
 }
+
+/**
+ * kafkajs puts the member of `Object.prototype` before the values of a header that is called like one (`constructor`,
+ * `__proto__`). The record without them.
+ */
+function withOwnValues(record: KafkaRecord): KafkaRecord {
+  const { headers } = record.message
+  if (headers === undefined || !Object.keys(headers).some(isInherited)) return record
+  const entries = Object.entries(headers).map(([name, value]) => {
+    const isMixed = isInherited(name) && Array.isArray(value) && value[0] === Reflect.get({}, name)
+    if (!isMixed) return [name, value] as const
+    return [name, value.length === 2 ? value[1] : value.slice(1)] as const
+  })
+  return { ...record, message: { ...record.message, headers: Object.fromEntries(entries) } }
+}
+
+const isInherited = (name: string): boolean => name in Object.prototype
 
 /**
  * Makes a delivery of a record that your own loop received and settles, such as the payload of `eachMessage`:
