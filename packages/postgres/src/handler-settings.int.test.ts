@@ -1,5 +1,6 @@
 import { type Delivery, type Guard, RetryableError, type Settlement } from '@onceward/core'
 import { database, until } from '@onceward/testing'
+import { installedPostgres, type PostgresServer, postgresOf } from '@onceward/testing/servers'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Run } from './fixtures/clients.ts'
 import { DRIVERS, type Guards, order } from './fixtures/guards.ts'
@@ -118,110 +119,132 @@ async function handle(
   return RESULT
 }
 
-describe.each(DRIVERS)('settings that a handler leaves, over $name', ({ name, connect }) => {
-  let guards: Guards
-  let reconnect: () => Promise<void>
+const OLD = await installedPostgres(15)
+/** Where the machine has it, the oldest behaviour is checked too, with the scopes that differ on the wire. */
+const PLACES = [
+  ...DRIVERS.map((driver) => ({ ...driver, on: undefined, scopes: Object.keys(SCOPES) })),
+  ...DRIVERS.filter(({ name }) => OLD !== undefined && name === 'pg').map((driver) => ({
+    ...driver,
+    on: OLD,
+    scopes: ['local', 'session', 'in a trigger'],
+  })),
+].map((place) => ({ ...place, where: place.on === undefined ? place.name : `${place.name} on 15` }))
 
-  beforeAll(async () => {
-    const { url } = await database()
-    reconnect = async () => {
-      guards = await connect({ url, max: 4 })
-    }
-    await reconnect()
-    if (guards.pool !== undefined) await migrate(guards.pool)
-    await prepare(guards.admin)
-  })
-  afterAll(() => guards.close())
-  // Each test has connections of its own, because handlers leave settings on them. PGlite has only one.
-  afterEach(async () => {
-    if (guards.pool === undefined) {
-      await guards.admin('reset session authorization; reset role; reset all')
-      return
-    }
-    await guards.close()
-    await reconnect()
-  })
+describe.each(PLACES)(
+  'settings that a handler leaves, over $where',
+  ({ name, connect, on, scopes }) => {
+    let guards: Guards
+    let reconnect: () => Promise<void>
+    let old: PostgresServer | undefined
 
-  function newGuard(transaction: 'each' | 'batch'): Guard {
-    return guards.make(
-      ({ payload, key, attempt }, run) => handle(run, key, payload, attempt === 1),
-      { transaction, concurrency: name === 'pglite' ? 1 : 2 },
-    )
-  }
+    beforeAll(async () => {
+      if (on !== undefined) old = await postgresOf(on)
+      const url = (await old?.createDatabase()) ?? (await database()).url
+      reconnect = async () => {
+        guards = await connect({ url, max: 4 })
+      }
+      await reconnect()
+      if (guards.pool !== undefined) await migrate(guards.pool)
+      await prepare(guards.admin)
+    })
+    afterAll(async () => {
+      await guards.close()
+      await old?.stop()
+    })
+    // Each test has connections of its own, because handlers leave settings on them. PGlite has only one.
+    afterEach(async () => {
+      if (guards.pool === undefined) {
+        await guards.admin('reset session authorization; reset role; reset all')
+        return
+      }
+      await guards.close()
+      await reconnect()
+    })
 
-  // PGlite has no timers, and knows no other encoding.
-  const isLeftOut = (setting: string): boolean =>
-    name === 'pglite' && /_timeout$|^client_encoding$/.test(setting)
-  const cases = Object.entries(SCOPES).flatMap(([scope, text]) =>
-    SETTINGS.filter(([setting]) => !isLeftOut(setting)).flatMap(([setting, value]) => ({
-      scope,
-      setting,
-      leaves: text(setting, value),
-    })),
-  )
-
-  describe.each(['each', 'batch'] as const)('transaction %s', (mode) => {
-    it.each(cases)(
-      '$setting, $scope: clean and troubled events end',
-      async ({ leaves, setting }) => {
-        const guard = newGuard(mode)
-        const orders = [{ leaves }, { leaves, fails: true }, {}].map((fields) => order(fields))
-        const first = await guard.processBatch(orders)
-        expect(first.map(({ kind }) => kind)).toEqual(['ack', 'defer', 'ack'])
-        for (const each of orders) {
-          expect(await processed(guard, each)).toMatchObject({ by: expect.any(String) })
-          expect(await guard.process(each)).toMatchObject({ by: 'duplicate', result: RESULT })
-        }
-        await guard.close()
-        if (guards.pool === undefined)
-          await guards.admin('reset session authorization; reset role; reset all')
-        const keys = orders.map(({ headers }) => headers['idempotency-key'])
-        const rows = await guards.admin(
-          'select key, synchronous_commit from effects where key = any($1) order by key',
-          [keys],
-        )
-        // Replicas run no triggers.
-        const isReplica = setting === 'session_replication_role'
-        const inForce = isReplica ? expect.toSatisfy(() => true) : 'on'
-        expect(rows).toEqual(keys.toSorted().map((key) => ({ key, synchronous_commit: inForce })))
-        expect(
-          await guards.admin('select from onceward.failed_events f where f.key = any($1)', [keys]),
-        ).toEqual([])
-      },
-    )
-  })
-
-  // Red when a setting of one handler is there for the next one.
-  it.each(['local', 'in a function'])(
-    'a tenant that is set %s is not seen by the next',
-    async (scope) => {
-      const guard = newGuard('batch')
-      const tenants = ['a', undefined, 'b', undefined, undefined, 'c', undefined]
-      const orders = tenants.map((tenant) =>
-        order(tenant === undefined ? {} : { leaves: SCOPES[scope]?.('app.tenant', tenant) }),
+    function newGuard(transaction: 'each' | 'batch'): Guard {
+      return guards.make(
+        ({ payload, key, attempt }, run) => handle(run, key, payload, attempt === 1),
+        { transaction, concurrency: name === 'pglite' ? 1 : 2 },
       )
-      const settled = await guard.processBatch(orders)
-      expect(settled.map(({ kind }) => kind)).toEqual(tenants.map(() => 'ack'))
-      const rows = await guards.admin("select key, nullif(tenant, '') as tenant from effects")
-      const found = new Map(rows.map((row) => [row['key'], row['tenant'] ?? undefined]))
-      expect(orders.map(({ headers }) => found.get(headers['idempotency-key']))).toEqual(tenants)
-      await guard.close()
-    },
-  )
+    }
 
-  it('a batch whose handlers set nothing shares its transaction', async () => {
-    const seen = new Set<unknown>()
-    const guard = guards.make(
-      async ({ key }, run) => {
-        await run('insert into effects (key) values ($1) returning lower(key)', [key])
-        const [row] = await run('select txid_current()::text as id')
-        seen.add(row?.['id'])
-        return undefined
-      },
-      { transaction: 'batch' },
+    // PGlite has no timers, and knows no other encoding.
+    const isLeftOut = (setting: string): boolean =>
+      name === 'pglite' && /_timeout$|^client_encoding$/.test(setting)
+    const own = Object.entries(SCOPES).filter(([scope]) => scopes.includes(scope))
+    const cases = own.flatMap(([scope, text]) =>
+      SETTINGS.filter(([setting]) => !isLeftOut(setting)).flatMap(([setting, value]) => ({
+        scope,
+        setting,
+        leaves: text(setting, value),
+      })),
     )
-    await guard.processBatch([order(), order(), order()])
-    expect(seen.size).toBe(1)
-    await guard.close()
-  })
-})
+
+    describe.each(['each', 'batch'] as const)('transaction %s', (mode) => {
+      it.each(cases)(
+        '$setting, $scope: clean and troubled events end',
+        async ({ leaves, setting }) => {
+          const guard = newGuard(mode)
+          const orders = [{ leaves }, { leaves, fails: true }, {}].map((fields) => order(fields))
+          const first = await guard.processBatch(orders)
+          expect(first.map(({ kind }) => kind)).toEqual(['ack', 'defer', 'ack'])
+          for (const each of orders) {
+            expect(await processed(guard, each)).toMatchObject({ by: expect.any(String) })
+            expect(await guard.process(each)).toMatchObject({ by: 'duplicate', result: RESULT })
+          }
+          await guard.close()
+          if (guards.pool === undefined)
+            await guards.admin('reset session authorization; reset role; reset all')
+          const keys = orders.map(({ headers }) => headers['idempotency-key'])
+          const rows = await guards.admin(
+            'select key, synchronous_commit from effects where key = any($1) order by key',
+            [keys],
+          )
+          // Replicas run no triggers.
+          const isReplica = setting === 'session_replication_role'
+          const inForce = isReplica ? expect.toSatisfy(() => true) : 'on'
+          expect(rows).toEqual(keys.toSorted().map((key) => ({ key, synchronous_commit: inForce })))
+          expect(
+            await guards.admin('select from onceward.failed_events f where f.key = any($1)', [
+              keys,
+            ]),
+          ).toEqual([])
+        },
+      )
+    })
+
+    // Red when a setting of one handler is there for the next one.
+    it.each(['local', 'in a function'])(
+      'a tenant that is set %s is not seen by the next',
+      async (scope) => {
+        const guard = newGuard('batch')
+        const tenants = ['a', undefined, 'b', undefined, undefined, 'c', undefined]
+        const orders = tenants.map((tenant) =>
+          order(tenant === undefined ? {} : { leaves: SCOPES[scope]?.('app.tenant', tenant) }),
+        )
+        const settled = await guard.processBatch(orders)
+        expect(settled.map(({ kind }) => kind)).toEqual(tenants.map(() => 'ack'))
+        const rows = await guards.admin("select key, nullif(tenant, '') as tenant from effects")
+        const found = new Map(rows.map((row) => [row['key'], row['tenant'] ?? undefined]))
+        expect(orders.map(({ headers }) => found.get(headers['idempotency-key']))).toEqual(tenants)
+        await guard.close()
+      },
+    )
+
+    it('a batch whose handlers set nothing shares its transaction', async () => {
+      const seen = new Set<unknown>()
+      const guard = guards.make(
+        async ({ key }, run) => {
+          await run('insert into effects (key) values ($1) returning lower(key)', [key])
+          const [row] = await run('select txid_current()::text as id')
+          seen.add(row?.['id'])
+          return undefined
+        },
+        { transaction: 'batch' },
+      )
+      await guard.processBatch([order(), order(), order()])
+      expect(seen.size).toBe(1)
+      await guard.close()
+    })
+  },
+)

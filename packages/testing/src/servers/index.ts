@@ -7,7 +7,9 @@ export {
   type PostgresOptions,
   type PostgresServer,
   postgres,
+  postgresOf,
 } from './postgres/postgres.ts'
+export { installedPostgres } from './postgres/postgres-binaries.ts'
 export { type RabbitmqConnection, type RabbitmqOptions, rabbitmq } from './rabbitmq/rabbitmq.ts'
 export { type RedisConnection, type RedisOptions, redis } from './redis/redis.ts'
 export { type RedisSentinels, type SentinelOptions, sentinels } from './redis/sentinels.ts'

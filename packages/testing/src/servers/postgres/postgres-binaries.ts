@@ -34,12 +34,19 @@ const INITDB = [
   '--username=postgres',
   '--auth=trust',
   '--encoding=UTF8',
-  '--locale-provider=builtin',
-  '--builtin-locale=C.UTF-8',
   '--locale=C',
   '--no-sync',
   '--no-instructions',
 ]
+/** PostgreSQL 17 and newer have a locale of their own. */
+const BUILTIN_LOCALE = ['--locale-provider=builtin', '--builtin-locale=C.UTF-8']
+
+/** PostgreSQL as a package of the system installs it; undefined if the machine does not have this version. */
+export async function installedPostgres(major: number): Promise<PostgresPackage | undefined> {
+  const native = `/usr/lib/postgresql/${major}`
+  const isThere = await exists(join(native, 'bin', 'postgres'))
+  return isThere ? { native, version: `${major}-installed` } : undefined
+}
 
 let prepared: Promise<PostgresBinaries> | undefined
 
@@ -56,7 +63,7 @@ export async function prepareBinaries(from: PostgresPackage): Promise<PostgresBi
   const name = `postgres-${from.version}-template-${user?.uid ?? process.getuid?.()}`
   const template = join(await cacheDirectory(), name)
   const binaries = { native: from.native, template, user, base }
-  if (!(await exists(template))) await makeTemplate(binaries)
+  if (!(await exists(template))) await makeTemplate(binaries, initdbFlags(from))
   return binaries
 }
 
@@ -100,11 +107,15 @@ async function traversable(path: string): Promise<boolean> {
   return dirname(path) === path || traversable(dirname(path))
 }
 
-async function makeTemplate(binaries: PostgresBinaries): Promise<void> {
+function initdbFlags({ version }: PostgresPackage): readonly string[] {
+  return Number.parseInt(version, 10) < 17 ? INITDB : [...INITDB, ...BUILTIN_LOCALE]
+}
+
+async function makeTemplate(binaries: PostgresBinaries, flags: readonly string[]): Promise<void> {
   const work = await serverDirectory('initdb', binaries.base)
   const draft = `${binaries.template}-${randomUUID()}`
   try {
-    await run('cp', ['-Rp', await initdb(binaries, work), draft])
+    await run('cp', ['-Rp', await initdb(binaries, work, flags), draft])
     // Others may do the same at the same time: the first rename wins.
     await rename(draft, binaries.template)
   } catch (error) {
@@ -115,7 +126,11 @@ async function makeTemplate(binaries: PostgresBinaries): Promise<void> {
   }
 }
 
-async function initdb(binaries: PostgresBinaries, work: string): Promise<string> {
+async function initdb(
+  binaries: PostgresBinaries,
+  work: string,
+  flags: readonly string[],
+): Promise<string> {
   const { user } = binaries
   const data = join(work, 'data')
   const home = await runnableHome(binaries, work)
@@ -125,7 +140,7 @@ async function initdb(binaries: PostgresBinaries, work: string): Promise<string>
     await chown(data, user.uid, user.gid)
   }
   const env = { ...process.env, LC_ALL: 'C' }
-  await run(join(home, 'bin', 'initdb'), ['-D', data, ...INITDB], { ...user, env, cwd: '/' })
+  await run(join(home, 'bin', 'initdb'), ['-D', data, ...flags], { ...user, env, cwd: '/' })
   return data
 }
 

@@ -11,7 +11,13 @@ import { freePort } from '../run/ports.ts'
 import { launch } from '../run/process.ts'
 import { resolveServer, userServer } from '../run/resolve.ts'
 import type { Server, ServerOptions } from '../run/server.ts'
-import { type PostgresBinaries, postgresBinaries, runnableHome } from './postgres-binaries.ts'
+import {
+  type PostgresBinaries,
+  type PostgresPackage,
+  postgresBinaries,
+  prepareBinaries,
+  runnableHome,
+} from './postgres-binaries.ts'
 
 const run = promisify(execFile)
 
@@ -60,6 +66,16 @@ export async function postgres(options: PostgresOptions = {}): Promise<PostgresS
     native: () => retryTakenPort(() => nativePostgres(settings)),
   })
   return withDatabases(server)
+}
+
+/** A Postgres of another version, as a process of our own: see `installedPostgres`. */
+export async function postgresOf(
+  from: PostgresPackage,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<PostgresServer> {
+  const binaries = await prepareBinaries(from)
+  const all = { ...SETTINGS, ...settings }
+  return withDatabases(await retryTakenPort(() => nativePostgres(all, binaries)))
 }
 
 /** Reads a connection url. */
