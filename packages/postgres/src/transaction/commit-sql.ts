@@ -19,18 +19,27 @@ export interface CommitTarget {
 }
 
 /**
+ * Deferred constraints and triggers are part of the handler's effect. They run before the statements of onceward, under
+ * the role and the settings that the handler left.
+ */
+const RUN_DEFERRED = 'set constraints all immediate'
+
+/**
  * COMMIT and the statements that travel with it. Those of onceward run as the user that began the transaction, under
  * settings of their own. A handler may turn durability up, but not off.
  */
 export function commitTexts(commit: Commit, target: CommitTarget): readonly string[] {
   const { settings, hasChangedSettings, budgetMs } = target
   const storing = storingTexts(commit, target.schema)
-  const stores = storing.length > 0
+  const durable = hasChangedSettings ? DURABLE_IF_OFF : durableText(settings)
+  if (storing.length === 0 && !hasChangedSettings) return [durable, 'commit']
   return [
-    ...(stores || hasChangedSettings ? ownIdentity(settings) : []),
-    ...(stores ? ownSettings(budgetMs) : []),
-    ...storing,
-    hasChangedSettings ? DURABLE_IF_OFF : durableText(settings),
+    durable,
+    RUN_DEFERRED,
+    ...ownIdentity(settings),
+    ...(storing.length > 0 ? [...ownSettings(budgetMs), ...storing] : []),
+    // Again, because the triggers may have changed it.
+    durable,
     'commit',
   ]
 }

@@ -1,0 +1,69 @@
+import { RetryableError } from '@onceward/core'
+import { database, until } from '@onceward/testing'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { DRIVERS, type Guards, order } from '../fixtures/guards.ts'
+import { migrate } from '../migrate.ts'
+
+/** A trigger of the user that names its tables without their schema, as most do. */
+const OBJECTS = `
+create schema shop;
+create table shop.charges (key text);
+create table shop.journal (key text, who text, path text);
+create function shop.note() returns trigger language plpgsql as
+  $$ begin
+    insert into journal values (new.key, current_user, pg_catalog.current_setting('search_path'));
+    return new;
+  end $$;
+create constraint trigger noting after insert on shop.charges
+  deferrable initially deferred for each row execute function shop.note()`
+
+const CLERK = `
+grant usage on schema shop to clerk;
+grant insert on all tables in schema shop to clerk`
+
+const AS_CLERK = ['set local search_path = shop', 'set local role clerk']
+
+/** What makes onceward send statements of its own with COMMIT. */
+const CASES = [
+  { what: 'nothing to store', fails: false, result: undefined },
+  { what: 'a result', fails: false, result: 'charged' },
+  { what: 'an event that failed before', fails: true, result: undefined },
+  { what: 'both', fails: true, result: 'charged' },
+]
+
+describe.each(DRIVERS)('a deferred trigger over $name', ({ connect }) => {
+  let guards: Guards
+
+  beforeAll(async () => {
+    guards = await connect({ url: (await database()).url })
+    if (guards.pool !== undefined) await migrate(guards.pool)
+    await guards.admin(OBJECTS)
+    await guards.admin('create role clerk').catch(() => undefined)
+    await guards.admin(CLERK)
+  })
+  afterAll(() => guards.close())
+
+  // Red when the statements of onceward that travel with COMMIT come before the triggers: these then run under the
+  // search path and the role of onceward, find no table, and the event can never be committed.
+  it.each(CASES)(
+    'runs under the role and the search path of the handler, with $what',
+    async ({ fails, result }) => {
+      const guard = guards.make(async ({ key, attempt }, run) => {
+        for (const setting of AS_CLERK) await run(setting)
+        await run('insert into charges values ($1)', [key])
+        if (fails && attempt === 1) throw new RetryableError('the first run fails')
+        return result
+      })
+      const delivery = order()
+      const key = delivery.headers['idempotency-key']
+      const settled = await until(async () => {
+        const settlement = await guard.process(delivery)
+        return settlement.kind !== 'defer' || !fails ? settlement : false
+      })
+      expect(settled).toMatchObject({ kind: 'ack', by: 'processed' })
+      const noted = await guards.admin('select who, path from shop.journal where key = $1', [key])
+      expect(noted).toEqual([{ who: 'clerk', path: 'shop' }])
+      await guard.close()
+    },
+  )
+})
