@@ -3,7 +3,7 @@ import { type RedisConnection, redis, type Server } from '@onceward/testing'
 import { type LeaseStoreUnderTest, leaseStoreConformance } from '@onceward/testing/conformance'
 import { Cluster, Redis } from 'ioredis'
 import { Redis as Valkey } from 'iovalkey'
-import { createClient, createCluster } from 'redis'
+import { createClient, createClientPool, createCluster } from 'redis'
 import { afterAll, beforeAll } from 'vitest'
 import type { RedisLike } from './client.ts'
 import { movedScripts } from './fixtures/clock.ts'
@@ -16,6 +16,7 @@ let ioredis: Redis
 let iovalkey: Valkey
 let ioCluster: Cluster
 let nodeRedis: ReturnType<typeof createClient>
+let nodePool: ReturnType<typeof createClientPool>
 let nodeCluster: ReturnType<typeof createCluster>
 
 beforeAll(async () => {
@@ -27,17 +28,19 @@ beforeAll(async () => {
   // Ten thousand claims at once may take seconds on a busy machine.
   const commandOptions = { timeout: 60_000 }
   nodeRedis = createClient({ url, commandOptions })
+  nodePool = createClientPool({ url, commandOptions })
   nodeCluster = createCluster({
     rootNodes: nodes.nodes.map((node) => ({ url: node.url })),
     commandOptions,
   })
-  await Promise.all([nodeRedis.connect(), nodeCluster.connect()])
+  await Promise.all([nodeRedis.connect(), nodePool.connect(), nodeCluster.connect()])
 })
 afterAll(async () => {
   ioredis.disconnect()
   iovalkey.disconnect()
   ioCluster.disconnect()
   nodeRedis.destroy()
+  nodePool.destroy()
   nodeCluster.destroy()
   await Promise.all([server.stop(), nodes[Symbol.asyncDispose]()])
 })
@@ -57,6 +60,9 @@ const rivals = 10_000
 leaseStoreConformance('redisLeases on ioredis', () => makeStore(ioredis), { rivals })
 leaseStoreConformance('redisLeases on iovalkey', () => makeStore(iovalkey), { rivals: 1_000 })
 leaseStoreConformance('redisLeases on node-redis', () => makeStore(nodeRedis), { rivals })
+leaseStoreConformance('redisLeases on a pool of node-redis', () => makeStore(nodePool), {
+  rivals: 1_000,
+})
 leaseStoreConformance('redisLeases on a cluster', () => makeStore(ioCluster), { rivals })
 leaseStoreConformance('redisLeases on a cluster of node-redis', () => makeStore(nodeCluster), {
   rivals: 1_000,

@@ -84,8 +84,8 @@ export interface CommonOptions<Payload, Decoded> {
   /** Keys are unique per tenant. If it is set and finds no tenant, the key counts as missing. Default: no tenants. */
   readonly tenant?: Resolver<NoInfer<Payload>> | undefined
   /**
-   * Events with the same ordering key run in delivery order, and none overtakes a waiting one. Default: the broker's
-   * own (record key, message group).
+   * Events with the same ordering key run one after the other, in delivery order. On Kafka and in FIFO queues later
+   * events wait for a deferred one, on RabbitMQ they do not. Default: the broker's own (record key, message group).
    */
   readonly orderingKey?: Resolver<NoInfer<Payload>> | undefined
   /**

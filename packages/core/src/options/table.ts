@@ -112,7 +112,7 @@ export const OPTIONS: OptionTable = {
     defaultText: "the broker's: record key, message group",
     rule: aFunction,
     meaning:
-      'Events with the same ordering key run in delivery order, and none overtakes a waiting one.',
+      'Events with the same ordering key run one after the other, in delivery order. Whether later ones wait for a deferred one depends on the broker: [order](guarantees.md#order).',
     reason: 'The producer chose that key for the order of its events.',
   },
   fingerprint: {
