@@ -93,10 +93,14 @@ export function isConnectionLoss(error: unknown): boolean {
 /** The server has closed the connection after these. */
 const SESSION_ENDS = /^(?:08...|25P0[34]|57P0[1-5])$/
 
-/** Whether the connection is of no use after this error, so that the pool must not lend it again. */
+/**
+ * Whether the connection is of no use after this error, so that the pool must not lend it again. If a statement of
+ * onceward is forbidden, another user of the pool may have left a role without rights.
+ */
 export function endsSession(error: unknown): boolean {
   const state = sqlState(error)
-  return state === undefined || SESSION_ENDS.test(state) || isConnectionLoss(error)
+  if (state === undefined || state === FORBIDDEN) return true
+  return SESSION_ENDS.test(state) || isConnectionLoss(error)
 }
 
 /**
