@@ -94,20 +94,17 @@ export function isConnectionLoss(error: unknown): boolean {
 const SESSION_ENDS = /^(?:08...|25P0[34]|57P0[1-5])$/
 
 /**
- * Whether the connection is of no use after this error, so that the pool must not lend it again. If a statement of
- * onceward is forbidden, another user of the pool may have left a role without rights.
- */
-export function endsSession(error: unknown): boolean {
-  const state = sqlState(error)
-  if (state === undefined || state === FORBIDDEN) return true
-  return SESSION_ENDS.test(state) || isConnectionLoss(error)
-}
-
-/**
  * Whether the role of the connection may not run a statement of onceward. A handler or another user of the pool may have
  * left that role, so the pool must not lend the connection again.
  */
 export const isForbidden = (error: unknown): boolean => sqlState(error) === FORBIDDEN
+
+/** Whether the connection is of no use after this error, so that the pool must not lend it again. */
+export function endsSession(error: unknown): boolean {
+  const state = sqlState(error)
+  if (state === undefined || isForbidden(error)) return true
+  return SESSION_ENDS.test(state) || isConnectionLoss(error)
+}
 
 /** Data exceptions and integrity violations: another run of the same statement fails in the same way. */
 const DEFECT = /^2[23]/

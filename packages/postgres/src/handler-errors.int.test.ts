@@ -110,6 +110,31 @@ describe.each(DRIVERS)('errors of statements of a handler over $name', ({ name, 
     }, mode)
   })
 
+  // Red when a run that is repeated after a serialization failure gets the payload that the run before it changed.
+  it.each(
+    ['40001', '40P01'].flatMap((state) => [
+      { state, mode: 'each' as const },
+      { state, mode: 'batch' as const },
+    ]),
+  )('after $state the handler gets its payload unchanged: $mode', async ({ mode, state }) => {
+    const seen: unknown[] = []
+    const guard = guards.make(
+      async ({ payload }, run) => {
+        const cents = payload['cents'] as number
+        seen.push(cents)
+        Object.assign(payload, { cents: cents + 1 })
+        if (seen.length <= 2) await run(raising(state))
+        return undefined
+      },
+      { transaction: mode },
+    )
+    const settled = await guard.processBatch([order({ cents: 100 }), order({ cents: 100 })])
+    expect(settled.map(({ kind }) => kind)).toEqual(['ack', 'ack'])
+    expect(seen.length).toBeGreaterThan(3)
+    expect(new Set(seen)).toEqual(new Set([100]))
+    await guard.close()
+  })
+
   it('a connection that another program refuses is a failure of the event', async () => {
     const closed = createServer().listen(0)
     const { port } = closed.address() as { port: number }

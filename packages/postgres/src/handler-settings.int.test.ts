@@ -213,6 +213,75 @@ describe.each(PLACES)(
       )
     })
 
+    // Red when what a connection had at its last transaction is believed although somebody else has used it since.
+    it.runIf(name !== 'pglite')(
+      'a bound that another user of the pool removed is set again',
+      async () => {
+        const { pool } = guards
+        const names = ['statement_timeout', 'idle_in_transaction_session_timeout']
+        const inForce = names.map((each) => `current_setting('${each}') as ${each}`).join()
+        const seen: unknown[] = []
+        let pid: unknown
+        const guard = guards.make(
+          async (_, run) => {
+            const [row] = await run(`select pg_backend_pid() as pid, ${inForce}`)
+            pid = row?.['pid']
+            seen.push(names.map((each) => row?.[each]))
+            return undefined
+          },
+          { deadlineMs: 5_000 },
+        )
+        /** As another user of the pool, who uses the connection of the last event last, so that it is lent next. */
+        const setAll = async (value: string): Promise<void> => {
+          const clients = await Promise.all(Array.from({ length: 4 }, () => pool?.connect()))
+          const isLast = (client: unknown): number =>
+            Number(Reflect.get(Object(client), 'processID') === pid)
+          for (const client of clients.toSorted((a, b) => isLast(a) - isLast(b))) {
+            await client?.query(names.map((each) => `set ${each} = '${value}'`).join(';'))
+            client?.release()
+          }
+        }
+        await setAll('1s')
+        await guard.process(order())
+        await guard.process(order())
+        await setAll('0')
+        await guard.process(order())
+        expect(seen).toEqual([
+          ['1s', '1s'],
+          ['1s', '1s'],
+          ['5s', '5s'],
+        ])
+        await guard.close()
+      },
+    )
+
+    // Red when a transaction is begun or committed under a setting that another user of the pool has changed.
+    it.runIf(name !== 'pglite').each(SETTINGS)(
+      '%s = %s, set by another user of the pool: clean and troubled events end',
+      async (setting, value) => {
+        const { pool } = guards
+        const guard = newGuard('each')
+        await guard.process(order())
+        const clients = await Promise.all(Array.from({ length: 4 }, () => pool?.connect()))
+        for (const client of clients) {
+          await client?.query(SCOPES['session']?.(setting, value) ?? '')
+          client?.release()
+        }
+        const orders = [order(), order({ fails: true })]
+        for (const each of orders)
+          expect(await processed(guard, each)).toMatchObject({ kind: 'ack' })
+        await guard.close()
+        const keys = orders.map(({ headers }) => headers['idempotency-key'])
+        const rows = await guards.admin(
+          'select synchronous_commit from effects where key = any($1)',
+          [keys],
+        )
+        // Replicas run no triggers.
+        const inForce = setting === 'session_replication_role' ? null : 'on'
+        expect(rows).toEqual(keys.map(() => ({ synchronous_commit: inForce })))
+      },
+    )
+
     // Red when a setting of one handler is there for the next one.
     it.each(['local', 'in a function'])(
       'a tenant that is set %s is not seen by the next',

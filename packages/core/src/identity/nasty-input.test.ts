@@ -18,7 +18,7 @@ function processorMs(): number {
   return (user + system) / 1_000
 }
 
-/** Of three runs the cheapest: the others were disturbed. */
+/** Of two runs the cheaper one: the other was disturbed. */
 async function workOf(run: () => Promise<void> | void): Promise<number> {
   const taken: number[] = []
   for (let round = 0; round < 2; round++) {
