@@ -158,11 +158,21 @@ function chain(error: unknown): readonly ErrorLike[] {
   const found: ErrorLike[] = []
   let layer: readonly unknown[] = [error]
   for (let depth = 0; depth < DEPTH && layer.length > 0; depth += 1) {
-    const errors = layer.filter(isErrorLike)
+    const errors = layer.filter(isErrorLike).map(readable)
     found.push(...errors)
     layer = errors.flatMap(({ cause, errors }) => [cause, ...(Array.isArray(errors) ? errors : [])])
   }
   return found
+}
+
+/** A copy, because reading a value that a handler throws may throw. */
+function readable(error: ErrorLike): ErrorLike {
+  try {
+    const { code, message, cause, errors } = error
+    return { code, message, cause, errors }
+  } catch {
+    return {}
+  }
 }
 
 function isErrorLike(value: unknown): value is ErrorLike {

@@ -21,12 +21,23 @@ const STATES = [
 const raising = (state: string): string =>
   `do $$ begin raise exception 'the foreign server is down' using errcode = '${state}'; end $$`
 
+const unreadable = (name: string, cause: unknown): Error =>
+  Object.defineProperty(new Error('the transfer failed', { cause }), name, {
+    get: () => {
+      throw new Error(`reading ${name} throws`)
+    },
+  })
+
 /** How a handler passes on what its statement answered. */
 const PASSED_ON: Readonly<Record<string, (error: unknown) => unknown>> = {
   raw: (error) => error,
   'as a cause': (error) => new Error('the transfer failed', { cause: error }),
   'as a plain object': (error) => ({ code: (error as { code: string }).code }),
   'as a message of a driver': () => new Error('Connection terminated unexpectedly'),
+  // Red before: the transaction stayed open, its connection never came back, and the event was held for ever.
+  'with errors that cannot be read': (error) => unreadable('errors', error),
+  'as a cause that cannot be read': (error) =>
+    new Error('the transfer failed', { cause: unreadable('message', error) }),
   'as ECONNREFUSED': () => Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }),
 }
 

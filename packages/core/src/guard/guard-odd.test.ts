@@ -2,12 +2,13 @@ import { describe, expect, test } from 'vitest'
 import { setUp } from '../fixtures/guard.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
 import type { GuardEvent } from '../model/delivery.ts'
+import { RetryableError } from '../model/errors.ts'
 import type { Logger } from '../model/logger.ts'
 import type { OutcomeRecord } from '../options/options.ts'
 import { createGuard } from './guard.ts'
 
-const throwing = (name: string): Error =>
-  Object.defineProperty(new Error('why'), name, {
+const throwing = (name: string, error: Error = new Error('why')): Error =>
+  Object.defineProperty(error, name, {
     get: () => {
       throw new Error(`reading ${name} throws`)
     },
@@ -34,6 +35,8 @@ const ODD: readonly (readonly [string, unknown])[] = [
   ['an error whose cause throws', throwing('cause')],
   ['an error whose name throws', throwing('name')],
   ['an error whose code throws', throwing('code')],
+  ['an error whose errors throw', throwing('errors')],
+  ['a RetryableError whose afterMs throws', throwing('afterMs', new RetryableError('later'))],
   ['a Proxy', new Proxy({}, EVERY_TRAP)],
   ['a Proxy of an error', new Proxy(new Error('why'), EVERY_TRAP)],
   ['an object that cannot be text', { toString: refusing }],

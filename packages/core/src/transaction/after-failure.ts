@@ -67,6 +67,8 @@ async function concludeFailure(
   try {
     outcome = await recordFailure(engine, pending, end)
   } catch (error) {
+    // An open transaction would hold the event's row until the process ends.
+    await end.transaction?.rollback()
     // The store failed with the handler's statement or after it, so this run has no verdict.
     if (error instanceof StoreUnavailableError) await giveBack(engine, [pending], 'no-verdict')
     throw error
