@@ -1,11 +1,14 @@
 import { createServer } from 'node:http'
-import type { Delivery, Guard, Settlement } from '@onceward/core'
+import { createGuard, type Delivery, type Guard, type Settlement } from '@onceward/core'
 import { database, until } from '@onceward/testing'
+import { silent } from '@onceward/testing/conformance'
 import pg from 'pg'
+import Cursor from 'pg-cursor'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Run } from './fixtures/clients.ts'
 import { DRIVERS, type Guards, order } from './fixtures/guards.ts'
 import { migrate } from './migrate.ts'
+import { pgInbox } from './pg.ts'
 
 // Red when an error that the server answers to a handler's statement is taken for an outage of the store: the event is
 // never counted, and the breaker turns all other events away.
@@ -154,6 +157,19 @@ describe.each(DRIVERS)('errors of statements of a handler over $name', ({ name, 
     const other = new pg.Client({ host: '127.0.0.1', port })
     await expectCounted(() => new pg.Client({ host: '127.0.0.1', port }).connect(), 'each')
     await other.end().catch(() => undefined)
+  })
+
+  // Red before: the record of the failure waited five seconds behind the cursor, and counted as an outage of the store.
+  it.runIf(name === 'pg')('a handler that fails with an open cursor is counted', async () => {
+    const guard = createGuard(
+      { consumer: 'cursors', inbox: pgInbox(guards.pool as pg.Pool), logger: silent },
+      async (_, { tx }) => {
+        await tx.query(new Cursor('select generate_series(1, 1000)')).read(1)
+        throw new Error('the row is not there')
+      },
+    )
+    expect(await guard.process(order())).toMatchObject({ kind: 'defer', cause: 'handler-failed' })
+    await guard.close()
   })
 
   it('an error that the server answers to COMMIT is a failure of the event', async () => {

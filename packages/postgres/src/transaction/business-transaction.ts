@@ -165,7 +165,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
   async rollback(): Promise<void> {
     if (this.#isOver) return
     await this.#end()
-    const isClean = await this.#rollBack()
+    const isClean = !this.#held.isBusy() && (await this.#rollBack())
     if (isClean && this.#revoked === undefined) this.#held.release()
     else this.#held.destroy()
   }
@@ -178,6 +178,10 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
       return fail(separately, failures)
     }
     await this.#end()
+    if (this.#held.isBusy()) {
+      this.#held.destroy()
+      return fail(separately, failures)
+    }
     const { text, values } = failStatement(context, failures)
     let answer: SendAnswer | typeof LATE
     try {
@@ -214,14 +218,19 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     await driver.durable(retractText(context.statements.schema), [idArray(events), xid])
   }
 
-  /** Starts no further statement. Statements in flight end or are cancelled. */
+  /**
+   * Starts no further statement. Statements in flight end or are cancelled. An open cursor of pg is neither: the
+   * connection then stays busy, and every statement would wait behind the cursor.
+   */
   async #end(): Promise<void> {
     const held = this.#held
     this.#isOver = true
     held.revoke(new RetryableError(OVER))
     await this.#cancelled
     if (!held.isBusy()) return
-    if ((await this.#within(held.idle(), LEFTOVER_MS)) === LATE) await held.cancel()
+    if ((await this.#within(held.idle(), LEFTOVER_MS)) !== LATE) return
+    await held.cancel()
+    await this.#within(held.idle(), LEFTOVER_MS)
   }
 
   /** Whether the server answered. */
