@@ -1,4 +1,6 @@
 import type { Fuzz } from './fuzz.ts'
 
 /** The forms by the name that the command line takes. Each is loaded only when it is played. */
-export const FORMS: Readonly<Record<string, () => Promise<Fuzz>>> = {}
+export const FORMS: Readonly<Record<string, () => Promise<Fuzz>>> = {
+  handlers: async () => (await import('./handlers/index.ts')).handlers,
+}

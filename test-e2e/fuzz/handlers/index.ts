@@ -1,0 +1,37 @@
+import type { Fuzz, OpenFuzz } from '../fuzz.ts'
+import { drawPlan } from './draw.ts'
+import { judge } from './judge.ts'
+import type { Plan } from './plan.ts'
+import { playPlan } from './play.ts'
+import { shrinkPlan } from './shrink.ts'
+import { openStage } from './stage.ts'
+
+/** Everything that a handler may do, over every driver. */
+export const handlers: Fuzz = {
+  open: async () => {
+    const stage = await openStage()
+    const tally: Record<string, number> = {}
+    const play = async (plan: Plan): Promise<string | undefined> =>
+      judge(await playPlan(stage, plan))
+    return {
+      play: async (seed) => {
+        const plan = drawPlan(seed)
+        count(tally, plan)
+        const violation = await play(plan)
+        if (violation === undefined) return undefined
+        const smallest = await shrinkPlan(plan, violation, play)
+        return `${smallest.violation}\n${JSON.stringify(smallest.plan)}`
+      },
+      tally: () => tally,
+      close: () => stage.close(),
+    } satisfies OpenFuzz
+  },
+}
+
+function count(tally: Record<string, number>, plan: Plan): void {
+  const steps = plan.events.flatMap(({ runs }) =>
+    runs.flatMap(({ steps, end }) => [...steps.map(({ step }) => `step ${step}`), `end ${end}`]),
+  )
+  const shape = [`driver ${plan.driver}`, `mode ${plan.mode}`, `leases ${plan.leases}`]
+  for (const what of [...shape, ...steps]) tally[what] = (tally[what] ?? 0) + 1
+}

@@ -1,0 +1,77 @@
+import type { Guard } from '@onceward/core'
+import { until } from '@onceward/testing'
+import type { EffectRow, StoredState } from './history.ts'
+import { endsWithin, type Shared } from './shared.ts'
+
+const CLOSE_MS = 10_000
+const IDLE_MS = 5_000
+
+/** Closes the guards and says in words what they left behind. */
+export async function leftovers(
+  shared: Shared,
+  guards: readonly Guard[],
+  isInTime: boolean,
+): Promise<readonly string[]> {
+  const left: string[] = []
+  const closing = Promise.all(guards.map((guard) => guard.close()))
+  if (!(await endsWithin(closing, CLOSE_MS))) left.push('close() did not end')
+  if (!isInTime) return left
+  for (const pool of shared.pools) {
+    const isIdle = await until(
+      () => pool.idleCount === pool.totalCount && pool.waitingCount === 0,
+      { deadlineMs: IDLE_MS, everyMs: 2 },
+    ).catch(() => false)
+    if (!isIdle) left.push(`${pool.totalCount - pool.idleCount} connections are not back`)
+  }
+  const timers = shared.clock.running()
+  if (timers.length > 0) left.push(`timers of ${timers.join(', ')} ms`)
+  return [...left, ...(await onServer(shared))]
+}
+
+async function onServer({ consumer, plan, stage }: Shared): Promise<readonly string[]> {
+  if (plan.driver === 'memory') return []
+  const look = async (): Promise<readonly string[]> => {
+    const { rows } = await stage.admin.query<{ what: string }>(LEFT, [consumer])
+    return rows.map(({ what }) => what)
+  }
+  // A backend that was ended may take a moment.
+  let left = await look()
+  const isEmpty = async (): Promise<boolean> => {
+    left = await look()
+    return left.length === 0
+  }
+  if (left.length > 0) await until(isEmpty, { deadlineMs: IDLE_MS }).catch(() => undefined)
+  return left
+}
+
+/** Transactions and locks of the connections of a case. A lock of the session may be the handler's own. */
+const LEFT = `
+select 'a connection is ' || state as what from pg_stat_activity
+where application_name = $1 and state <> 'idle'
+union all
+select 'a lock: ' || l.locktype || ' ' || l.mode from pg_locks l join pg_stat_activity a using (pid)
+where a.application_name = $1`
+
+export async function questions({ consumer, plan, stage }: Shared): Promise<{
+  readonly rows: readonly EffectRow[]
+  readonly states: readonly StoredState[]
+}> {
+  const effects = await stage.admin.query<EffectRow>(
+    'select id::int, consumer, event, run, part from zoo.effects where consumer = any($1) order by id',
+    [[consumer, `${consumer}-other`]],
+  )
+  const states = await stage.admin.query<StoredState>(STATES, [consumer, plan.events.length])
+  const rows = effects.rows.map((row) => ({
+    ...row,
+    consumer: row.consumer === consumer ? 'zoo' : 'other',
+  }))
+  return { rows, states: states.rows }
+}
+
+const STATES = `
+select n as event, p.state::text, f.reason, f.event_id is not null as "hasFailedRow"
+from generate_series(0, $2::int - 1) n
+cross join lateral (select onceward.event_id($1, null, 'event-' || n) as id) e
+left join onceward.processed_events p on p.event_id = e.id
+left join onceward.failed_events f on f.event_id = e.id
+order by n`
