@@ -18,10 +18,10 @@ create constraint trigger noting after insert on shop.charges
   deferrable initially deferred for each row execute function shop.note()`
 
 const CLERK = `
-grant usage on schema shop to clerk;
-grant insert on all tables in schema shop to clerk`
+grant usage on schema shop to deferring_clerk;
+grant insert on all tables in schema shop to deferring_clerk`
 
-const AS_CLERK = ['set local search_path = shop', 'set local role clerk']
+const AS_CLERK = ['set local search_path = shop', 'set local role deferring_clerk']
 
 /** What makes onceward send statements of its own with COMMIT. */
 const CASES = [
@@ -38,7 +38,7 @@ describe.each(DRIVERS)('a deferred trigger over $name', ({ connect }) => {
     guards = await connect({ url: (await database()).url })
     if (guards.pool !== undefined) await migrate(guards.pool)
     await guards.admin(OBJECTS)
-    await guards.admin('create role clerk').catch(() => undefined)
+    await guards.admin('create role deferring_clerk').catch(() => undefined)
     await guards.admin(CLERK)
   })
   afterAll(() => guards.close())
@@ -62,7 +62,7 @@ describe.each(DRIVERS)('a deferred trigger over $name', ({ connect }) => {
       })
       expect(settled).toMatchObject({ kind: 'ack', by: 'processed' })
       const noted = await guards.admin('select who, path from shop.journal where key = $1', [key])
-      expect(noted).toEqual([{ who: 'clerk', path: 'shop' }])
+      expect(noted).toEqual([{ who: 'deferring_clerk', path: 'shop' }])
       await guard.close()
     },
   )
