@@ -32,6 +32,7 @@ export {
   type ServerOptions,
   ServerStartError,
   type ServiceName,
+  type Silence,
   type SqsConnection,
   type SqsOptions,
   sentinels,

@@ -19,6 +19,7 @@ export {
   type Direction,
   type ProxiedConnection,
   proxy,
+  type Silence,
   swallowReplyTo,
   type TcpProxy,
   type TcpProxyOptions,

@@ -98,6 +98,51 @@ test('a pause holds data back without closing anything, and resume delivers it',
   await until(() => client.got === 'ONETWO' && late.got === 'LATE')
 })
 
+test('a pause of one direction holds back the answers, or the requests, of the connections that it is for', async () => {
+  await using through = await proxy(target)
+  const [hurt, healthy] = [dial(through), dial(through)]
+  await until(() => through.connections === 2)
+
+  through.pause({ direction: 'down', only: ({ number }) => number === 1 })
+  hurt.socket.write('one')
+  healthy.socket.write('two')
+  await until(() => healthy.got === 'TWO' && seen.includes('one'))
+  expect(hurt.got).toBe('')
+
+  through.resume()
+  await until(() => hurt.got === 'ONE')
+  through.pause({ direction: 'up', only: ({ number }) => number !== 2 })
+  hurt.socket.write('three')
+  const late = dial(through)
+  late.socket.write('late')
+  healthy.socket.write('four')
+  await until(() => healthy.got === 'TWOFOUR' && through.connections === 3)
+  expect(seen).not.toMatch(/three|late/)
+
+  through.resume()
+  await until(() => hurt.got === 'ONETHREE' && late.got === 'LATE')
+})
+
+test('while new connections are ignored they hang, and open ones go on', async () => {
+  await using through = await proxy(target)
+  const client = dial(through)
+  client.socket.write('a')
+  await until(() => client.got === 'A')
+
+  await through.ignore(true)
+  const late = dial(through)
+  late.socket.write('late')
+  client.socket.write('b')
+  await until(() => client.got === 'AB')
+  expect([late.socket.connecting, late.closed]).toEqual([true, false])
+
+  await through.ignore(false)
+  // A connection that hung is refused or goes through, as the kernel decides; a new one is accepted.
+  const welcome = dial(through)
+  welcome.socket.write('c')
+  await until(() => welcome.got === 'C')
+})
+
 test('cut destroys open connections, and refuse resets new ones until it is switched off', async () => {
   await using through = await proxy(target)
   const client = dial(through)

@@ -1,6 +1,7 @@
 import { connect, createServer, type Server as NetServer, type Socket } from 'node:net'
 import { freePort } from './ports.ts'
 import { type Pipe, pipe } from './proxy-pipe.ts'
+import { type Unaccepting, unaccepting } from './unaccepting.ts'
 
 /** What happens to a piece of data: passed on, lost, or the connection is destroyed instead. */
 export type DataVerdict = 'pass' | 'drop' | 'cut'
@@ -32,6 +33,14 @@ export interface TcpProxyOptions {
   readonly onData?: DataHook | undefined
 }
 
+/** What {@link TcpProxy.pause} holds back; all of it where nothing is said. */
+export interface Silence {
+  /** `up`: requests do not arrive. `down`: they are carried out, and the answers do not arrive. Default: both. */
+  readonly direction?: Direction | undefined
+  /** Asked once for each connection, also for those that are opened meanwhile. Default: every connection. */
+  readonly only?: ((connection: ProxiedConnection) => boolean) | undefined
+}
+
 /** A TCP proxy on loopback that can be hurt while it works. */
 export interface TcpProxy extends AsyncDisposable {
   readonly host: string
@@ -40,20 +49,36 @@ export interface TcpProxy extends AsyncDisposable {
   onData: DataHook | undefined
   /** Connections that are open now. */
   readonly connections: number
-  /** Holds all data back in both directions, as a network that has gone silent. */
-  pause(): void
+  /** Holds data back, as a network that has gone silent. Nothing is closed. */
+  pause(silence?: Silence): void
   /** Passes on what was held back and goes on. */
   resume(): void
   /** Destroys all connections. */
   cut(): void
   /** While true, new connections are reset. */
   refuse(refusing: boolean): void
+  /** While true, new connections are neither accepted nor refused. Open ones go on. */
+  ignore(ignoring: boolean): Promise<void>
   stop(): Promise<void>
 }
 
 interface Link {
-  readonly pipes: readonly Pipe[]
-  cut(): void
+  readonly connection: ProxiedConnection
+  readonly pipes: Readonly<Record<Direction, Pipe>>
+}
+
+function hold({ connection, pipes }: Link, { direction, only }: Silence): void {
+  if (only?.(connection) === false) return
+  if (direction !== 'down') pipes.up.hold()
+  if (direction !== 'up') pipes.down.hold()
+}
+
+interface State {
+  silence: Silence | undefined
+  refusing: boolean
+  /** Listens instead of the proxy. */
+  ignored: Unaccepting | undefined
+  count: number
 }
 
 /** Starts a proxy in front of `target`. */
@@ -62,40 +87,55 @@ export async function proxy(
   options: TcpProxyOptions = {},
 ): Promise<TcpProxy> {
   const links = new Set<Link>()
-  const state = { paused: false, refusing: false, count: 0 }
+  const state: State = { silence: undefined, refusing: false, ignored: undefined, count: 0 }
   const server = createServer({ noDelay: true, allowHalfOpen: true }, (client) => {
     if (state.refusing) return void client.resetAndDestroy()
     state.count += 1
     const link = connectThrough(client, target, state.count, self)
     links.add(link)
-    if (state.paused) for (const each of link.pipes) each.hold()
+    if (state.silence !== undefined) hold(link, state.silence)
     client.once('close', () => links.delete(link))
   })
   const stop = async (): Promise<void> => {
     self.cut()
+    await state.ignored?.stop()
     await new Promise((resolve) => server.close(resolve))
   }
+  const port = await freePort()
+  await listen(server, port)
   const self: TcpProxy = {
     host: '127.0.0.1',
-    port: await listen(server),
+    port,
     latencyMs: options.latencyMs ?? 0,
     onData: options.onData,
     get connections() {
       return links.size
     },
-    pause: () => {
-      state.paused = true
-      for (const link of links) for (const each of link.pipes) each.hold()
+    pause: (silence = {}) => {
+      state.silence = silence
+      for (const link of links) hold(link, silence)
     },
     resume: () => {
-      state.paused = false
-      for (const link of links) for (const each of link.pipes) each.release()
+      state.silence = undefined
+      for (const { pipes } of links) for (const each of Object.values(pipes)) each.release()
     },
     cut: () => {
-      for (const link of links) link.cut()
+      for (const { connection } of links) connection.cut()
     },
     refuse: (refusing) => {
       state.refusing = refusing
+    },
+    ignore: async (ignoring) => {
+      if (ignoring === (state.ignored !== undefined)) return
+      if (ignoring) {
+        // Stops listening at once; the callback would come when the last connection has closed.
+        server.close()
+        state.ignored = await unaccepting(port)
+      } else {
+        await state.ignored?.stop()
+        state.ignored = undefined
+        await listen(server, port)
+      }
     },
     stop,
     [Symbol.asyncDispose]: stop,
@@ -143,19 +183,21 @@ function connectThrough(
       if (verdict === 'cut') cut()
       return verdict === 'pass'
     }
-  const pipes = [
-    pipe(client, upstream, { judge: judge('up'), latencyMs: () => settings.latencyMs }),
-    pipe(upstream, client, { judge: judge('down'), latencyMs: () => 0 }),
-  ]
+  const pipes = {
+    up: pipe(client, upstream, { judge: judge('up'), latencyMs: () => settings.latencyMs }),
+    down: pipe(upstream, client, { judge: judge('down'), latencyMs: () => 0 }),
+  }
   client.on('error', cut)
   upstream.on('error', cut)
-  return { pipes, cut }
+  return { connection, pipes }
 }
 
-async function listen(server: NetServer): Promise<number> {
-  const port = await freePort()
+function listen(server: NetServer, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)
-    server.listen(port, '127.0.0.1', () => resolve(port))
+    server.listen(port, '127.0.0.1', () => {
+      server.off('error', reject)
+      resolve()
+    })
   })
 }
