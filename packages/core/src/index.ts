@@ -13,7 +13,12 @@ export type {
 } from './model/settlement.ts'
 
 // A running consumer, whatever the broker.
-export type { Consumption, Health, WrappedConsumption } from './adapter/consumption.ts'
+export type {
+  Consumption,
+  DependencyOutage,
+  Health,
+  WrappedConsumption,
+} from './adapter/consumption.ts'
 export type { ConsumeOptions, RunOptions } from './adapter/run-options.ts'
 
 // What a user gives it.

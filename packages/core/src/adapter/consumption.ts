@@ -3,6 +3,17 @@ import { endsWithin } from '../concurrency/timeout.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { Outage } from './recovery.ts'
 
+/** A dependency that does not answer now, or refuses what it is asked. */
+export interface DependencyOutage {
+  /**
+   * `inbox`: PostgreSQL. `leases`: the lease store; with an inbox, events are processed without it. `dead-letters`: the
+   * dead-letter place; all other events are processed.
+   */
+  readonly dependency: 'broker' | 'inbox' | 'leases' | 'dead-letters'
+  /** Contains no payload. */
+  readonly reason: string
+}
+
 /** The state of a consumer. */
 export interface Health {
   /**
@@ -15,6 +26,8 @@ export interface Health {
   /** When the broker last answered a receive, or a message was last settled. */
   readonly lastProgressAt?: Date | undefined
   readonly reason?: string | undefined
+  /** What failed when it was last asked, also that without which the consumer is `running`. Left out if nothing did. */
+  readonly outages?: readonly DependencyOutage[] | undefined
   /** Settlements that the broker refused since the start. Their messages return, and the store recognizes them. */
   readonly settleFailures: number
 }
@@ -206,13 +219,25 @@ class Running<Loop extends ConsumerLoop> implements Consumption {
       this.#fatal === undefined
         ? (outage?.reason ?? notice)
         : this.#options.describe(this.#fatal.error)
+    const outages = this.#outages()
     return {
       state,
       inFlight: dispatcher.inFlight,
       settleFailures: settling.settleFailures,
+      ...(outages.length === 0 ? {} : { outages }),
       ...(lastProgressAt === undefined ? {} : { lastProgressAt }),
       ...(reason === undefined ? {} : { reason }),
     }
+  }
+
+  #outages(): readonly DependencyOutage[] {
+    const { port, describe } = this.#options
+    const { outage } = this.loop.receiver
+    const own = port
+      .outages()
+      .map(({ dependency, error }) => ({ dependency, reason: describe(error) }))
+    if (outage?.state !== 'recovering') return own
+    return [{ dependency: 'broker', reason: outage.reason }, ...own]
   }
 
   drain(): Promise<void> {

@@ -7,7 +7,7 @@ import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import { identify } from '../identity/identify.ts'
 import type { Leases } from '../lease/claim.ts'
 import { createLeaseRenewer } from '../lease/renew.ts'
-import { sharedLeaseStore } from '../lease/shared-lease-store.ts'
+import { sharedLeaseStore, type WatchedLeases } from '../lease/shared-lease-store.ts'
 import { describeError, RetryableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { IdentifiedEvent, InboxSession } from '../model/inbox.ts'
@@ -22,14 +22,17 @@ export type OpenStores = OpenInbox | OpenLeases
 
 export interface OpenInbox extends OpenedStores {
   readonly engine: Engine
-  readonly leases: Leases | undefined
+  readonly leases: OpenedLeases | undefined
 }
 
 /** Without an inbox the lease store is the only one. */
 export interface OpenLeases extends OpenedStores {
   readonly engine: undefined
-  readonly leases: Leases
+  readonly leases: OpenedLeases
 }
+
+/** With the error of the store's last call, if it failed. */
+type OpenedLeases = Leases & Pick<WatchedLeases, 'outage'>
 
 interface OpenedStores {
   /** Secret for hashing event keys. */
@@ -134,12 +137,13 @@ function decodeAgain(
 async function openLeases(
   options: ResolvedOptions,
   inbox: Pick<LeaseRegistration, 'identity' | 'isDone'> = {},
-): Promise<Leases | undefined> {
+): Promise<OpenedLeases | undefined> {
   const { consumer, dedupWindowMs, leaseMs, leases, logger, runtime } = options
   if (leases === undefined) return undefined
   const registration = { consumer, dedupWindowMs, leaseMs, ...inbox, logger, runtime }
   const store = sharedLeaseStore((await leases.open?.(registration)) ?? leases, logger)
-  return { options, store, renewer: createLeaseRenewer(options, store) }
+  const { outage } = store
+  return { options, store, outage, renewer: createLeaseRenewer(options, store) }
 }
 
 function openInbox(options: ResolvedOptions): Promise<InboxSession<unknown>> {

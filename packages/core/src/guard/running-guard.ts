@@ -6,7 +6,13 @@ import { endsWithin, track } from '../concurrency/timeout.ts'
 import type { Publish } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
-import type { Availability, GuardPort, GuardSettings, RunHooks } from '../model/guard-port.ts'
+import type {
+  Availability,
+  GuardOutage,
+  GuardPort,
+  GuardSettings,
+  RunHooks,
+} from '../model/guard-port.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
@@ -85,6 +91,17 @@ export class RunningGuard implements GuardPort {
   availability(): Availability {
     const down = this.#breaker.state()
     return down === undefined ? { kind: 'available' } : { kind: 'down', ...down }
+  }
+
+  outages(): readonly GuardOutage[] {
+    const down = this.#breaker.state()
+    const [inbox, opening] = this.settings.hasInbox ? [down] : [undefined, down]
+    const leases = this.#stores?.leases?.outage() ?? opening
+    return [
+      ...(inbox === undefined ? [] : [toOutage('inbox', inbox.error)]),
+      ...(leases === undefined ? [] : [toOutage('leases', leases.error)]),
+      ...this.#publisher.outages(),
+    ]
   }
 
   async close(): Promise<void> {
@@ -225,6 +242,11 @@ export class RunningGuard implements GuardPort {
     }
   }
 }
+
+const toOutage = (dependency: GuardOutage['dependency'], error: unknown): GuardOutage => ({
+  dependency,
+  error,
+})
 
 function closing(): Extract<Outcome, { kind: 'abandoned' }> {
   return { kind: 'abandoned', reason: 'closing' }

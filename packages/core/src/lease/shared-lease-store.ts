@@ -2,13 +2,20 @@ import { describeError } from '../model/errors.ts'
 import type { HeldAnswer, LeaseSession } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
 
+/** A lease store that knows how its last call ended. */
+export interface WatchedLeases extends LeaseSession {
+  /** The error of the last call; undefined if it was answered. */
+  outage(): { readonly error: unknown } | undefined
+}
+
 /**
  * The lease store, shared by all events of a guard. Calls that end claims at the same moment are combined into one
  * round trip, without waiting for more calls. An outage is logged once when it begins and once when it ends.
  */
-export function sharedLeaseStore(session: LeaseSession, logger: Logger): LeaseSession {
-  const watch = createWatch(logger)
+export function sharedLeaseStore(session: LeaseSession, logger: Logger): WatchedLeases {
+  const { watch, outage } = createWatch(logger)
   return {
+    outage,
     claim: (claims) => watch(session.claim(claims)),
     renew: (held, leaseMs) => watch(session.renew(held, leaseMs)),
     complete: gather((done, rememberMs) => watch(session.complete(done, rememberMs))),
@@ -18,19 +25,28 @@ export function sharedLeaseStore(session: LeaseSession, logger: Logger): LeaseSe
   }
 }
 
-function createWatch(logger: Logger): <Answer>(answer: Promise<Answer>) => Promise<Answer> {
-  let isDown = false
-  return async (answer) => {
-    try {
-      const answered = await answer
-      if (isDown) logger.info({}, 'the lease store answers again')
-      isDown = false
-      return answered
-    } catch (error) {
-      if (!isDown) logger.warn({ err: describeError(error) }, 'the lease store does not answer')
-      isDown = true
-      throw error
-    }
+interface Watch extends Pick<WatchedLeases, 'outage'> {
+  watch<Answer>(answer: Promise<Answer>): Promise<Answer>
+}
+
+function createWatch(logger: Logger): Watch {
+  let outage: { readonly error: unknown } | undefined
+  return {
+    outage: () => outage,
+    watch: async (answer) => {
+      try {
+        const answered = await answer
+        if (outage !== undefined) logger.info({}, 'the lease store answers again')
+        outage = undefined
+        return answered
+      } catch (error) {
+        if (outage === undefined) {
+          logger.warn({ err: describeError(error) }, 'the lease store does not answer')
+        }
+        outage = { error }
+        throw error
+      }
+    },
   }
 }
 

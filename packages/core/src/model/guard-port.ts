@@ -62,6 +62,12 @@ export type Availability =
       readonly error: unknown
     }
 
+/** A dependency of the guard that does not answer, or refuses what it is asked. */
+export interface GuardOutage {
+  readonly dependency: 'inbox' | 'leases' | 'dead-letters'
+  readonly error: unknown
+}
+
 /**
  * The part of a guard that adapters use beyond {@link Guard}. Not for users.
  *
@@ -93,6 +99,8 @@ export interface GuardPort {
   ): () => void
   /** Whether the adapter should fetch deliveries now. */
   availability(): Availability
+  /** Everything that failed when it was last asked, also that without which the guard goes on. */
+  outages(): readonly GuardOutage[]
 }
 
 const PORT = Symbol.for('onceward.guard-port')

@@ -49,6 +49,11 @@ export class PlaceCalls {
     }
   }
 
+  /** Whether the last call failed, or got no answer. */
+  get isDown(): boolean {
+    return this.#breaker.state() !== undefined
+  }
+
   /** Why the place is down, as far as it is known. */
   get error(): Error {
     const error = this.#breaker.state()?.error

@@ -4,7 +4,7 @@ import type { DeadLetter, DeadLetterRef, Publish } from '../model/dead-letter.ts
 import type { Delivery } from '../model/delivery.ts'
 import { withRaw } from '../model/envelope.ts'
 import { describeError, toReadableError } from '../model/errors.ts'
-import type { DeadLetterAnswer, GuardPort } from '../model/guard-port.ts'
+import type { DeadLetterAnswer, GuardOutage, GuardPort } from '../model/guard-port.ts'
 import type { DueEvent, InboxSession } from '../model/inbox.ts'
 import { messageHash } from '../model/message-hash.ts'
 import type { DeferCause, Settlement } from '../model/settlement.ts'
@@ -43,6 +43,8 @@ export interface DeadLetterPublisher {
    * rejects.
    */
   publishDue(due: DueEvent, session: Session): Promise<DeadLetterAnswer | undefined>
+  /** Why dead letters cannot be published, by place. */
+  outages(): readonly GuardOutage[]
   /** Resolves when no dead letter is being published. */
   idle(): Promise<unknown>
 }
@@ -101,6 +103,12 @@ export function createDeadLetterPublisher(
       const place = placeOf(publish)
       const toWhole: ToWhole = (letter) => ({ ...letter, delivery: restored(letter) })
       return track(running, publishRecorded({ ...shared, place, session, toWhole }, ref))
+    },
+    outages: () => {
+      const all = [...new Set(publishers.values())].map((publish) => places.get(publish))
+      return all
+        .filter((place) => place?.isDown === true)
+        .map((place) => ({ dependency: 'dead-letters', error: place?.error }))
     },
     idle: () => Promise.allSettled(running),
   }

@@ -83,6 +83,7 @@ export function handMadeGuard(settings: Partial<GuardSettings> = {}): HandMadeGu
     logger: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     open: () => state.open(),
     availability: () => state.availability,
+    outages: () => [],
     publishDeadLetter: async (_settlement, publish) => {
       if (state.publish === 'retry') return { kind: 'retry', cause: 'publishing-elsewhere' }
       if (state.publish === 'published')
