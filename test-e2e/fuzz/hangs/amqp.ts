@@ -1,0 +1,94 @@
+import { consumeAmqp, type WrappedAmqp, wrapAmqp } from '@onceward/amqp'
+import type { TcpProxy } from '@onceward/testing'
+import { type ChannelModel, type ConfirmChannel, connect } from 'amqplib'
+import type { AmqpQueue } from '../../brokers/amqp/queue.ts'
+import { DRAIN_MS, loop, type Subject, type SubjectParts } from './subject.ts'
+
+const PREFETCH = 20
+
+export async function startAmqpSubject(parts: SubjectParts<AmqpQueue>): Promise<Subject> {
+  return parts.isWrapped ? wrapped(parts) : consumed(parts)
+}
+
+function urlOf(queue: AmqpQueue, link: TcpProxy | undefined): string {
+  const url = new URL(queue.source.url)
+  if (link !== undefined) url.host = `${link.host}:${link.port}`
+  // Seconds: silence is detected after two.
+  url.searchParams.set('heartbeat', '1')
+  return url.href
+}
+
+const optionsOf = ({ source }: AmqpQueue) => ({
+  queue: source.queue,
+  deadLetter: { queue: source.deadQueue },
+  retryLevelsMs: source.retryLevelsMs,
+})
+
+async function consumed({ queue, guard, links }: SubjectParts<AmqpQueue>): Promise<Subject> {
+  let consuming: ChannelModel | undefined
+  // The adapter consumes on one connection and publishes on another.
+  const open = async (): Promise<ChannelModel> => {
+    if (consuming !== undefined) return connect(urlOf(queue, links?.publish))
+    const connection = await connect(urlOf(queue, links?.broker))
+    consuming = connection
+    connection.on('close', () => {
+      consuming = undefined
+    })
+    return connection
+  }
+  const consumption = await consumeAmqp(open, guard, { ...optionsOf(queue), drainMs: DRAIN_MS })
+  const close = async (): Promise<void> => undefined
+  return { health: () => consumption.health(), drain: () => consumption.drain(), close }
+}
+
+interface Wrap {
+  readonly connection: ChannelModel
+  readonly channel: ConfirmChannel
+  readonly handle: WrappedAmqp
+  readonly tag: string
+  readonly closed: Promise<void>
+}
+
+/** The user opens a connection and a channel again whenever they end. */
+async function wrapped({ queue, guard, links }: SubjectParts<AmqpQueue>): Promise<Subject> {
+  let now: Wrap | undefined
+  const { promise: stopped, resolve: stop } = Promise.withResolvers<void>()
+  const open = async (): Promise<Wrap> => {
+    const connection = await connect(urlOf(queue, links?.broker), { timeout: 3_000 })
+    connection.on('error', () => undefined)
+    const closed = new Promise<void>((resolve) => connection.once('close', () => resolve()))
+    try {
+      const channel = await connection.createConfirmChannel()
+      channel.on('error', () => undefined)
+      await channel.prefetch(PREFETCH)
+      const handle = wrapAmqp(channel, guard, { ...optionsOf(queue), prefetch: PREFETCH })
+      const { consumerTag: tag } = await channel.consume(queue.source.queue, handle)
+      return { connection, channel, handle, tag, closed }
+    } catch (error) {
+      await connection.close().catch(() => undefined)
+      throw error
+    }
+  }
+  const living = loop(async () => {
+    now = await open()
+    await Promise.race([now.closed, stopped])
+  })
+  return {
+    health: () => now?.handle.consumption.health(),
+    drain: async () => {
+      void living.stop()
+      stop()
+      // A cancel that gets no answer must not hold up the shutdown.
+      const { channel, tag } = now ?? {}
+      if (channel !== undefined && tag !== undefined) {
+        const cancelled = channel.cancel(tag).catch(() => undefined)
+        await Promise.race([cancelled, new Promise((resolve) => setTimeout(resolve, 1_000))])
+      }
+      await now?.handle.consumption.drain()
+    },
+    close: async () => {
+      await living.stop()
+      await now?.connection.close().catch(() => undefined)
+    },
+  }
+}

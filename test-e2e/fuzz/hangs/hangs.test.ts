@@ -1,0 +1,135 @@
+import { skipped } from '@onceward/testing'
+import { describe, expect, test } from 'vitest'
+import { createDice } from '../../support/dice.ts'
+import { openHangs } from './hangs.ts'
+import { type History, judge } from './judge.ts'
+import { DEPENDENCIES, drawPlans, type Fixed, type Plan } from './plan.ts'
+import { shrink } from './shrink.ts'
+
+/** Each adapter and each dependency at least once; the seed draws the rest. */
+const SAMPLE: readonly Fixed[] = [
+  { adapter: 'sqs', dependency: 'publish', forMs: 2_000 },
+  { adapter: 'sqs', dependency: 'postgres', forMs: 2_000 },
+  { adapter: 'kafka', dependency: 'broker', forMs: 2_000 },
+  { adapter: 'amqp', dependency: 'redis', forMs: 2_000 },
+  { adapter: 'amqp', dependency: 'broker', forMs: 2_000 },
+]
+
+const isSkipped = (['postgres', 'redis', 'sqs', 'kafka', 'rabbitmq'] as const).some(skipped)
+
+describe('a dependency that hangs', () => {
+  // Seconds on a quiet machine: only what is broken is waited for longer.
+  test.skipIf(isSkipped)(
+    'stalls nothing else, is named by health(), loses and doubles nothing, and is recovered from',
+    async () => {
+      const { seed } = createDice()
+      const fuzz = await openHangs(SAMPLE)
+      try {
+        expect(await fuzz.play(seed)).toBeUndefined()
+      } finally {
+        await fuzz.close()
+      }
+    },
+    400_000,
+  )
+
+  test('a seed is the same plans, and seeds together leave nothing out', () => {
+    const drawn = Array.from({ length: 200 }, (_, seed) => drawPlans(seed, [{}, {}])).flat()
+    expect(drawPlans(7, [{}, {}])).toEqual(drawPlans(7, [{}, {}]))
+    expect(new Set(drawn.map(({ dependency }) => dependency))).toEqual(new Set(DEPENDENCIES))
+    const hung = new Set(
+      drawn.map(({ connections, arrivals, direction }) =>
+        [connections, arrivals, direction].join(),
+      ),
+    )
+    expect(hung.size).toBe(2 * 3 * 3)
+    expect(drawn.filter(({ isWrapped }) => isWrapped).length).toBeGreaterThan(0)
+  })
+})
+
+const PLAN: Plan = {
+  ...{ adapter: 'sqs', isWrapped: false, transaction: 'each', hasLeases: false },
+  ...{ dependency: 'postgres', direction: 'both', connections: 'all', arrivals: 'silent' },
+  ...{ forMs: 2_000, ending: 'cut', drains: true, load: 5, flaky: 1, fatal: 1, takesMs: 20 },
+}
+
+/** A history that breaks nothing. */
+const GOOD: History = {
+  plan: PLAN,
+  sent: [
+    { id: 'good', side: 'neighbour', kind: 'good' },
+    { id: 'flaky', side: 'subject', kind: 'flaky' },
+    { id: 'fatal', side: 'subject', kind: 'fatal' },
+  ],
+  effects: new Map([
+    ['good', 1],
+    ['flaky', 1],
+  ]),
+  letters: new Set(['fatal']),
+  stalled: [],
+  named: new Set(['inbox']),
+  neighbour: [],
+  unrecovered: [],
+  drainsMs: [5_000],
+  closesMs: [5_000],
+  connections: { calm: 6, peak: 7 },
+  leftOpen: [],
+}
+
+const DOCTORED: readonly (readonly [string, Partial<History>, RegExp])[] = [
+  ['a lost event', { effects: new Map([['good', 1]]) }, /flaky of the subject was lost/],
+  ['a lost dead letter', { letters: new Set() }, /fatal was lost/],
+  [
+    'a doubled effect',
+    { effects: new Map([...GOOD.effects, ['good', 2]]) },
+    /good was doubled: it has 2/,
+  ],
+  [
+    'an effect of a dead letter',
+    { effects: new Map([...GOOD.effects, ['fatal', 1]]) },
+    /fatal has an effect/,
+  ],
+  [
+    'a dead letter of an innocent event',
+    { letters: new Set(['fatal', 'good']) },
+    /good was dead-lettered/,
+  ],
+  ['a stalled neighbour', { stalled: ['good'] }, /good is healthy and did not pass/],
+  ['a hang that nobody names', { named: new Set() }, /did not name 'inbox'.*nothing/],
+  ['a wrong name', { named: new Set(['inbox', 'dead-letters']) }, /named 'dead-letters'/],
+  ['a neighbour that takes part', { neighbour: ['inbox'] }, /the neighbour named 'inbox'/],
+  ['a consumer that does not come back', { unrecovered: ['good'] }, /not recovered/],
+  ['a drain that hangs', { drainsMs: [500_000] }, /a drain took 500000 ms/],
+  ['a close that hangs', { closesMs: [500_000] }, /close\(\) of the guard took 500000 ms/],
+  ['a connection for each attempt', { connections: { calm: 6, peak: 60 } }, /made 60 connections/],
+  ['a connection that stays', { leftOpen: ['postgres 1'] }, /stayed open: postgres 1/],
+]
+
+describe('the judge of hangs', () => {
+  test('finds nothing in a good history', () => {
+    expect(judge(GOOD)).toEqual([])
+  })
+
+  test.each(DOCTORED)('sees %s', (_, change, message) => {
+    expect(judge({ ...GOOD, ...change })).toEqual([expect.stringMatching(message)])
+  })
+
+  test('demands no name where a connection still works, or where nobody has a health', () => {
+    const unnamed = { named: new Set<string>() }
+    const plans: readonly Plan[] = [
+      { ...PLAN, connections: 'one' },
+      { ...PLAN, arrivals: 'work' },
+      { ...PLAN, adapter: 'kafka', isWrapped: true },
+    ]
+    for (const plan of plans) expect(judge({ ...GOOD, ...unnamed, plan })).toEqual([])
+  })
+
+  test('shrinks a plan to what it needs to break', async () => {
+    const needed = (plan: Plan): boolean => plan.drains && plan.direction === 'both'
+    const smallest = await shrink(PLAN, async (plan) => needed(plan))
+    expect(smallest).toEqual({
+      ...{ ...PLAN, flaky: 0, takesMs: 0 },
+      ...{ transaction: 'each', ending: 'release', drains: true },
+    })
+  })
+})

@@ -1,0 +1,84 @@
+import { connect } from 'node:net'
+import { consumeKafka, wrapKafka } from '@onceward/kafka'
+import type { TcpProxy } from '@onceward/testing'
+import { type Consumer, Kafka, type KafkaConfig, logLevel, type Producer } from 'kafkajs'
+import type { Topic } from '../../brokers/kafka/queue.ts'
+import { DRAIN_MS, loop, type Subject, type SubjectParts } from './subject.ts'
+
+/** The longest that a request of a wrapped consumer takes; the default of kafkajs is half a minute. */
+const REQUEST_MS = 4_000
+
+export async function startKafkaSubject(parts: SubjectParts<Topic>): Promise<Subject> {
+  const { queue, guard, links, isWrapped } = parts
+  const { topic, groupId, deadTopic, sessionMs } = queue.source
+  const clientOf = (link: TcpProxy | undefined, more: Partial<KafkaConfig> = {}): Kafka =>
+    new Kafka({
+      ...queue.source.connection,
+      ...{ clientId: 'hangs', logLevel: logLevel.NOTHING },
+      // Settings that do not depend on NODE_ENV (brokers.md K25).
+      retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 1_000 },
+      ...(link === undefined ? {} : through(link)),
+      ...more,
+    })
+  const retry = { initialRetryTime: 100, maxRetryTime: 500, retries: 3 }
+  // A send that is retried for longer connects again after the producer was disconnected.
+  const publishing = clientOf(links?.publish, { requestTimeout: REQUEST_MS, retry })
+  const producer: Producer = publishing.producer({ allowAutoTopicCreation: false })
+  await producer.connect()
+  const deadLetter = { producer, topic: deadTopic }
+  const times = { sessionTimeout: sessionMs, rebalanceTimeout: sessionMs }
+  if (!isWrapped) {
+    const consumption = await consumeKafka(clientOf(links?.broker), guard, {
+      ...{ topics: [topic], groupId, fromBeginning: true, deadLetter, drainMs: DRAIN_MS },
+      consumer: times,
+    })
+    return {
+      health: () => consumption.health(),
+      drain: () => consumption.drain(),
+      close: () => producer.disconnect(),
+    }
+  }
+  const client = clientOf(links?.broker, { requestTimeout: REQUEST_MS, retry })
+  let consumer: Consumer | undefined
+  const { promise: stopped, resolve: stop } = Promise.withResolvers<void>()
+  // The user makes a new consumer whenever kafkajs has ended one for good.
+  const living = loop(async () => {
+    const current = client.consumer({
+      ...{ ...times, groupId, maxWaitTimeInMs: 500, heartbeatInterval: sessionMs / 5 },
+      retry: { ...retry, restartOnFailure: async () => false },
+    })
+    consumer = current
+    const crashed = new Promise<void>((resolve) => current.on('consumer.crash', () => resolve()))
+    try {
+      await current.connect()
+      await current.subscribe({ topics: [topic], fromBeginning: true })
+      await current.run(wrapKafka(current, guard, { deadLetter }))
+      await Promise.race([crashed, stopped])
+    } finally {
+      await soon(current.disconnect())
+    }
+  })
+  return {
+    health: () => undefined,
+    drain: async () => {
+      void living.stop()
+      stop()
+      await soon(consumer?.stop())
+    },
+    close: async () => {
+      await living.stop()
+      await producer.disconnect()
+    },
+  }
+}
+
+/** Whatever address the broker gives for itself, its clients come through the proxy. */
+const through = ({ host, port }: TcpProxy): Pick<KafkaConfig, 'socketFactory'> => ({
+  socketFactory: ({ onConnect }) => connect({ host, port }, onConnect),
+})
+
+/** kafkajs waits as long as an outage lasts (brokers.md K21). */
+async function soon(ending: Promise<void> | undefined): Promise<void> {
+  const ended = ending?.catch(() => undefined)
+  await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 3_000))])
+}

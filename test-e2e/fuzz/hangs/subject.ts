@@ -1,0 +1,40 @@
+import type { Guard, Health } from '@onceward/core'
+import type { QueueUnderTest } from '../../brokers/queue-under-test.ts'
+import type { Links } from './links.ts'
+
+/** A running consumer as a user has it: with the adapter's loop, or with a loop of the user's around the wrap. */
+export interface Subject {
+  /** Undefined where the wrap has none. */
+  health(): Health | undefined
+  /** Stops the user's loop, if there is one, and drains. */
+  drain(): Promise<void>
+  /** Closes the user's clients. */
+  close(): Promise<void>
+}
+
+export interface SubjectParts<Queue extends QueueUnderTest = QueueUnderTest> {
+  readonly queue: Queue
+  readonly guard: Guard
+  /** Undefined: no proxy stands before the broker. */
+  readonly links: Pick<Links, 'broker' | 'publish'> | undefined
+  readonly isWrapped: boolean
+}
+
+export const DRAIN_MS = 4_000
+
+/** Runs `step` again and again until it is stopped; an error is a reason to wait for a moment. */
+export function loop(step: () => Promise<void>): { stop(): Promise<void> } {
+  let isStopped = false
+  const run = async (): Promise<void> => {
+    while (!isStopped) {
+      await step().catch(() => new Promise((resolve) => setTimeout(resolve, 200)))
+    }
+  }
+  const running = run()
+  return {
+    stop: () => {
+      isStopped = true
+      return running
+    },
+  }
+}
