@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { named, REFUSED, SKIPPED, setUp, UNGUARDED } from '../fixtures/parked.ts'
 import { FatalError } from '../model/errors.ts'
@@ -105,3 +106,30 @@ test('a refused message that now runs unguarded keeps its record until the run e
   await poll()
   expect(ran).toHaveLength(2)
 })
+
+test.each([
+  { runs: 'guarded', headers: named, given: {} },
+  { runs: 'unguarded', headers: {}, given: UNGUARDED },
+])(
+  'a poll ends after the record of a refused message that ran $runs is deleted, and with its error',
+  async ({ headers, given }) => {
+    const { session, refused, poll } = await setUp(undefined, given)
+    const asked = Promise.withResolvers<void>()
+    const deleted = Promise.withResolvers<void>()
+    session.resolveRefused = () => {
+      asked.resolve()
+      return deleted.promise
+    }
+    await refused(headers)
+    let isOver = false
+    const polling = poll().finally(() => {
+      isOver = true
+    })
+    await asked.promise
+    await turn()
+    expect(isOver).toBe(false)
+    const down = new Error('the database is down')
+    deleted.reject(down)
+    await expect(polling).rejects.toBe(down)
+  },
+)

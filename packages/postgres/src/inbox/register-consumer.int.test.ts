@@ -86,6 +86,15 @@ describe('guards of one consumer', () => {
       expect((await row()).version, `round ${round}`).toBe(version)
       await pollAfter(2_400_000)
     }
+    // Ten minutes after the last write, and not before.
+    await polling.due(1)
+    const { version: last } = await row()
+    passedMs += 590_000
+    await polling.due(1)
+    expect((await row()).version).toBe(last)
+    passedMs += 10_000
+    await polling.due(1)
+    expect((await row()).version).not.toBe(last)
     const before = await row()
     await polling.due(1)
     expect(await row()).toEqual(before)
