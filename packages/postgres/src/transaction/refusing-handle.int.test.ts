@@ -14,7 +14,8 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
   let session: TestSession
 
   beforeAll(async () => {
-    client = make({ connectionString: (await database()).url })
+    // An idle connection stays, so that only a discarded one leaves the pool.
+    client = make({ connectionString: (await database()).url, idleTimeoutMillis: 0 })
     pool = client.pool
     await migrate(pool)
     await pool.query('create table charges (id uuid primary key)')
@@ -95,17 +96,28 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
     expect((await pool.query('select from charges where id = $1', [event.id])).rowCount).toBe(0)
   })
 
-  it('discards its connection if it is revoked between two statements', async () => {
-    const event = newEvent()
-    const { transaction, run } = await session.begun(event)
-    await run(INSERT, [event.id])
-    const error = new DeadlineExceededError('too late')
-    transaction.revoke(error)
-    expect(await transaction.commit(NOTHING)).toEqual({ kind: 'rolled-back', error })
-    await expect(run('select 1')).rejects.toBe(error)
-    expect(await charged(event.id)).toBe(false)
-    await idleAgain()
-  })
+  // Red when the connection goes back to the pool: what the handler left on it would meet the next event.
+  it.each(['commit', 'rollback'] as const)(
+    'discards its connection if it is revoked between two statements, at the %s',
+    async (end) => {
+      const event = newEvent()
+      const { transaction, run } = await session.begun(event)
+      await run(INSERT, [event.id])
+      const removed: unknown[] = []
+      const hear = (gone: unknown): void => void removed.push(gone)
+      pool.on('remove', hear)
+      const error = new DeadlineExceededError('too late')
+      transaction.revoke(error)
+      if (end === 'rollback') await transaction.rollback()
+      else expect(await transaction.commit(NOTHING)).toEqual({ kind: 'rolled-back', error })
+      await expect(run('select 1')).rejects.toBe(error)
+      expect(await charged(event.id)).toBe(false)
+      await idleAgain()
+      await until(() => removed.length > 0, { deadlineMs: 10_000 })
+      expect(removed).toHaveLength(1)
+      pool.off('remove', hear)
+    },
+  )
 
   it('executes statements that the handler did not await before the commit', async () => {
     const event = newEvent()
