@@ -8,6 +8,7 @@ const globalSetup = existsSync(new URL(setupFile, import.meta.url)) ? [setupFile
 const structure = [
   'test-e2e/repository/structure.test.ts',
   'test-e2e/repository/siblings.test.ts',
+  'test-e2e/repository/mutation.test.ts',
   'test-e2e/repository/landing.test.ts',
 ]
 

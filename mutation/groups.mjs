@@ -1,74 +1,103 @@
-/** How an adapter settles, with its broker's own noun and what else of it is covered. */
-const adapter = (name, ...more) => ({
-  files: ['settle', 'dead-letter', ...more].map((file) => `packages/${name}/src/${file}.ts`),
+import { readdirSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const SOURCE = /(?<!\.test|\.test-d)\.ts$/
+
+/** The sources in a directory of packages and below it, without tests and what only tests use. */
+function sourcesIn(directory) {
+  return readdirSync(join(root, 'packages', directory), { recursive: true, withFileTypes: true })
+    .map((entry) => relative(root, join(entry.parentPath, entry.name)))
+    .filter((path) => SOURCE.test(path) && !path.includes('/fixtures/'))
+    .toSorted()
+}
+
+const inCore = (...rooms) => rooms.flatMap((room) => sourcesIn(`core/src/${room}`))
+const without = (files, others) => files.filter((file) => !others.includes(file))
+const integration = (name, files) => files.map((file) => `packages/${name}/src/${file}.int.test.ts`)
+
+const adapterRoom = inCore('adapter')
+const memory = inCore('memory')
+const clients = (name, files) => files.map((file) => `packages/${name}/src/${file}.ts`)
+/** What of Kafka only a real server can show. */
+const kafkaClients = clients('kafka', [
+  ...['clients/kafkajs', 'clients/ask-cluster', 'clients/open-batches', 'clients/start-offsets'],
+  ...['consume', 'wrap'],
+])
+
+/** An adapter, by its own tests that need no server. */
+const adapter = (name, elsewhere = []) => ({
+  files: without(sourcesIn(`${name}/src`), elsewhere),
   tests: [`packages/${name}/src/**/*.test.ts`],
   servers: false,
 })
 
-const integration = (name, files) => files.map((file) => `packages/${name}/src/${file}.int.test.ts`)
-
 /**
- * What is mutated, and the tests that must notice: the steps between a delivery and its settlement.
+ * What is mutated, and the tests that must notice. Every source file of packages is in exactly one group.
  *
  * The names are those of `npm run mutate -- <group>`.
  */
 export const GROUPS = {
   core: {
-    files: [
-      'model/attempt-rules model/state-machine guard/running-guard guard/process guard/receive',
-      'guard/with-inbox guard/unguarded guard/without-inbox guard/parked guard/copies',
-      'guard/processing guard/take-off guard/take-slot transaction/batch transaction/batch-state',
-      'transaction/bisect transaction/transaction transaction/transaction-end transaction/stored-state transaction/verdict',
-      'transaction/after-failure transaction/bisect-queue transaction/release-later settlement/outcome settlement/retry-rule transaction/pending-event',
-      'settlement/publish-dead-letter settlement/place-calls lease/renew lease/claim lease/complete concurrency/backoff',
-      'concurrency/in-flight concurrency/alone-lock concurrency/breaker identity/identify',
-    ]
-      .join(' ')
-      .split(' ')
-      .map((name) => `packages/core/src/${name}.ts`),
+    files: without(sourcesIn('core/src'), [...adapterRoom, ...memory]),
     tests: ['packages/core/src/**/*.test.ts'],
+    servers: false,
+  },
+  memory: {
+    files: memory,
+    tests: ['packages/core/src/**/*.test.ts', 'packages/testing/src/conformance/*.test.ts'],
     servers: false,
   },
   // The adapters' own tests cover the code that they share.
   adapter: {
-    files: ['delivery-buffer', 'ordering', 'recovery'].map(
-      (name) => `packages/core/src/adapter/${name}.ts`,
-    ),
+    files: adapterRoom,
     tests: ['core/src/adapter', 'sqs/src', 'amqp/src', 'kafka/src'].map(
       (directory) => `packages/${directory}/**/!(*.int).test.ts`,
     ),
     servers: false,
   },
-  sqs: adapter('sqs', 'visibility', 'dispatch', 'receive'),
-  kafka: adapter('kafka', 'dispatch', 'offsets'),
-  amqp: adapter('amqp', 'topology'),
+  sqs: adapter('sqs'),
+  kafka: adapter('kafka', kafkaClients),
+  'kafka-clients': {
+    files: kafkaClients,
+    tests: [
+      'packages/kafka/src/**/!(*.int).test.ts',
+      ...integration('kafka', ['consume', 'wrap', 'start', 'from-beginning', 'topics']),
+    ],
+    servers: true,
+  },
+  amqp: adapter('amqp'),
+  redis: {
+    files: sourcesIn('redis/src'),
+    tests: ['packages/redis/src/**/*.test.ts'],
+    servers: true,
+  },
   postgres: {
-    files: [
-      'inbox/inbox',
-      'transaction/claim',
-      'inbox/attempts',
-      'transaction/business-transaction',
-      'transaction/refusing-handle',
-      'driver/held-connection',
-      'inbox/publish-dead-letter',
-      'inbox/verdicts',
-    ].map((name) => `packages/postgres/src/${name}.ts`),
-    // Those of tables, migrations, leases and poolers take minutes and see little of these files.
+    files: sourcesIn('postgres/src'),
+    // Those of tables, migrations and poolers take minutes and see little of these files.
     tests: [
       'packages/postgres/src/**/!(*.int).test.ts',
       ...integration('postgres', [
         ...['transaction/fence', 'transaction/claim', 'transaction/commit'],
         ...['transaction/refusing-handle', 'pg', 'kysely', 'inbox/refused-messages'],
+        ...['driver/short-transaction', 'driver/pool-slots', 'lease-store', 'inbox/retention'],
         ...['inbox/register-consumer', 'inbox/parked', 'dead-letters', 'conformance'],
       ]),
     ],
+    servers: true,
+  },
+  testing: {
+    files: sourcesIn('testing/src'),
+    tests: ['packages/testing/src/**/*.test.ts'],
     servers: true,
   },
 }
 
 /**
  * The tests that must notice a change of mutation/texts.json, which takes words out of the Lua scripts and the SQL:
- * those that notice most, and then the others.
+ * those that notice most, and then the others. Of `by-hand`, subtle changes of the TypeScript that once went unnoticed,
+ * each names its tests itself.
  */
 export const TEXT_TESTS = {
   lua: [
@@ -81,4 +110,5 @@ export const TEXT_TESTS = {
     ['packages/postgres/src'],
   ],
   'sql-leases': [integration('postgres', ['lease-store'])],
+  'by-hand': [],
 }

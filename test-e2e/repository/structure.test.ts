@@ -77,26 +77,6 @@ describe('the lock file', () => {
   })
 })
 
-describe('mutation testing', () => {
-  const survivors = JSON.parse(
-    readFileSync(join(root, 'mutation/survivors.json'), 'utf8'),
-  ) as readonly Readonly<Record<'file' | 'line' | 'becomes' | 'why', string>>[]
-
-  it.each(survivors)('$file, "$line": the explained mutant still is one', ({ file, line, why }) => {
-    const lines = readFileSync(join(root, file), 'utf8').split('\n')
-    expect(lines.map((each) => each.trim())).toContain(line)
-    expect(why).not.toBe('')
-  })
-
-  const words = JSON.parse(
-    readFileSync(join(root, 'mutation/texts.json'), 'utf8'),
-  ) as readonly Readonly<Record<'file' | 'find', string>>[]
-
-  it.each(words)('$file, "$find": the words of the mutant still stand', ({ file, find }) => {
-    expect(readFileSync(join(root, file), 'utf8')).toContain(find)
-  })
-})
-
 /** The rooms of core, from the lowest floor to the highest, and those each may import. */
 const LOWER = ['model', 'options', 'concurrency']
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
