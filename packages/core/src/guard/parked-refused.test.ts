@@ -66,6 +66,18 @@ test('a refused message with the key of another payload keeps its record and wai
   expect([published, resolved.length]).toEqual([[], 1])
 })
 
+// Red when the outcome of one is taken for the other's, too: the record of a message that never ran would be deleted.
+test('of two stored messages with one key, each has its own outcome', async () => {
+  const { memory, refused, poll, ran, resolved } = await setUp()
+  const [first, other] = [await refused(named), await refused(named, 'other')]
+  expect([await poll(), await poll(), await poll()]).toEqual([2, 1, 0])
+  expect(ran).toEqual([['k', 'payload', 1]])
+  expect(resolved).toEqual([first])
+  expect(memory.deadLetters()).toMatchObject([
+    { ref: { kind: 'refused', id: other }, reason: 'fingerprint-mismatch' },
+  ])
+})
+
 // Red when the record is left unchanged: the handler would run every few seconds, forever.
 test('a refused message that fails unguarded is dead-lettered again and waits for the next replay', async () => {
   const { memory, refused, poll, ran, resolved } = await setUp(() => {

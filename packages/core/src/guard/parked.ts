@@ -81,13 +81,19 @@ function restore({ options }: Background, event: DueEvent): DueEvent {
 /** Outcomes after which an event is not due any more. */
 const ENDS: readonly Outcome['kind'][] = ['processed', 'duplicate', 'unguarded', 'failed', 'dead']
 
-/** Leaves an event that this process has in flight to the next poll. */
+/**
+ * Leaves an event that this process has in flight to the next poll, and also the second of two stored messages with one
+ * key: outcomes are told apart by the id of the event.
+ */
 async function runStored(
   background: Background,
   members: readonly InFlightEvent[],
   signals: StopSignals,
 ): Promise<readonly Outcome[]> {
-  const free = members.filter(({ event }) => !background.inFlight.has(event.id))
+  const firsts = new Map(members.toReversed().map((member) => [member.event.id, member]))
+  const free = members.filter(
+    (member) => firsts.get(member.event.id) === member && !background.inFlight.has(member.event.id),
+  )
   if (free.length === 0) return []
   const outcomes: Outcome[] = []
   const report = createReporter(background)

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { seededRandom } from '../fixtures/random.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { InvalidPayloadError } from '../model/errors.ts'
+import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import { decodeDelivery } from './decode.ts'
 
 const withBody = (body: string | Uint8Array): Delivery =>
@@ -33,8 +33,22 @@ describe('the default decoder', () => {
     await expect(decode(body)).rejects.toThrow(InvalidPayloadError)
   })
 
-  test('does not put the body into its message', async () => {
-    await expect(decode('card 4111 1111')).rejects.not.toThrow('4111')
+  // Red when the error of JSON.parse is kept as the cause: it quotes the text, and causes are logged.
+  test.each([
+    'card 4111 1111',
+    '{"card":"4111 1111"',
+    '{"card":"4111 1111"} 4111',
+    '["4111 1111",4111 1111]',
+    '"4111\n"',
+    'x in JSON at position 4111',
+  ])('does not put the body into its error: %j', async (body) => {
+    const error: unknown = await Promise.resolve(decode(body)).catch((thrown: unknown) => thrown)
+    expect(error).toBeInstanceOf(InvalidPayloadError)
+    expect(JSON.stringify(describeError(error))).not.toContain('4111')
+  })
+
+  test('says where the body stops being JSON, if that is known', async () => {
+    await expect(decode('{"a":1')).rejects.toThrow('The body is not JSON at position 6. Set')
   })
 
   test('keeps a `__proto__` key as data', async () => {

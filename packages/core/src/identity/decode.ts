@@ -1,7 +1,7 @@
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import { nextTurn } from '../concurrency/next-turn.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { InvalidPayloadError } from '../model/errors.ts'
+import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import type { CommonOptions } from '../options/options.ts'
 import { RoundedNumbers } from './rounded-numbers.ts'
 
@@ -47,14 +47,15 @@ function decodeJson(body: Uint8Array): MaybeAsync<Decoded> {
 function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
-  } catch (cause) {
-    throw new InvalidPayloadError(
-      'The body is not JSON. Set the option `decode` for other formats.',
-      {
-        cause,
-      },
-    )
+  } catch (error) {
+    const remedy = 'Set the option `decode` for other formats.'
+    throw new InvalidPayloadError(`The body is not JSON${placeIn(error)}. ${remedy}`)
   }
+}
+
+/** Where the text stops being JSON. The engine's own words quote the text, which must not get into a log. */
+function placeIn(error: unknown): string {
+  return /^[^"]* in JSON( at position \d+)/.exec(describeError(error).message)?.[1] ?? ''
 }
 
 /** In several turns of the event loop, because the text is long. */
