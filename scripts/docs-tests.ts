@@ -35,19 +35,38 @@ export function withFiles(text: string, tests: readonly TestFile[]): string {
   })
 }
 
-const TRAP = /(['"`])(?:traps? |acceptance )?([TA]\d+(?: and [TA]\d+)?): ((?:(?!\1).)+)\1/g
+/**
+ * `trap T5, acceptance A4: …`. A broker has traps of its own, which its package calls `trap A2`, and acceptance test A2 is
+ * something else: so only a T stands behind `trap`.
+ */
+const TRAP =
+  /(['"`])((?:traps? T\d+|acceptance A\d+)(?:(?: and |, )(?:acceptance )?[TA]\d+)?): ((?:(?!\1).)+)\1/g
 
 const order = (name: string): number =>
   (name.startsWith('T') ? 0 : 1_000) + Number.parseInt(name.slice(1), 10)
 
-/** Every test that is named after a trap or an acceptance test, by their numbers. */
-export function trapTable(tests: readonly TestFile[]): string {
-  const traps = tests.flatMap(({ file, text }) =>
-    [...text.matchAll(TRAP)].map(([, , name = '', title = '']) => ({ name, title, file })),
+interface TrapTest {
+  /** `T5 and A4` */
+  readonly name: string
+  readonly title: string
+  readonly file: string
+}
+
+/** Every test that is named after a trap or an acceptance test. */
+export function trapTests(tests: readonly TestFile[]): readonly TrapTest[] {
+  return tests.flatMap(({ file, text }) =>
+    [...text.matchAll(TRAP)].map(([, , names = '', title = '']) => {
+      const name = names.replaceAll(/traps? |acceptance /g, '').replace(', ', ' and ')
+      return { name, title, file }
+    }),
   )
+}
+
+/** The tests of the traps, by their numbers. */
+export function trapTable(tests: readonly TestFile[]): string {
   return table(
     ['Trap', 'Its test', 'In'],
-    traps
+    [...trapTests(tests)]
       .toSorted((a, b) => order(a.name) - order(b.name))
       .map(({ name, title, file }) => [name, title.replaceAll(/%[sjdi]/g, '…'), code(file)]),
   )

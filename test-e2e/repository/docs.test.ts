@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { documents, read, render, root } from '../../scripts/docs.ts'
-import { hasTest, NAMED_TEST, testFiles } from '../../scripts/docs-tests.ts'
+import { hasTest, NAMED_TEST, testFiles, trapTests } from '../../scripts/docs-tests.ts'
 import { BROKER_NAMES, BROKERS } from '../brokers/index.ts'
 import { ROWS } from '../crash/rows.ts'
 import { missingFrom, namedIn } from './named-in-docs.ts'
@@ -77,6 +77,27 @@ describe('docs/guarantees.md', () => {
       .filter((section) => !/^(Words|Bounds|Not promised)\n/.test(section))
     expect(promises.length).toBeGreaterThan(10)
     for (const promise of promises) expect(promise).toMatch(NAMED_TEST)
+  })
+})
+
+describe('docs/traps.md', () => {
+  const numbered = (letter: string, count: number): readonly string[] =>
+    Array.from({ length: count }, (_, index) => `${letter}${index + 1}`)
+  const file = (text: string) => ({ file: 'packages/amqp/src/a.test.ts', text })
+
+  it('has a test for each of the forty traps and of the twenty acceptance tests', () => {
+    const named = trapTests(testFiles(root)).flatMap(({ name }) => name.split(' and '))
+    const known = [...numbered('T', 40), ...numbered('A', 20)]
+    expect(known.filter((name) => !named.includes(name))).toEqual([])
+    expect(named.filter((name) => !known.includes(name))).toEqual([])
+  })
+
+  it('takes no trap of a broker for an acceptance test of the same number', () => {
+    const titles = ["'trap A2: a'", "'acceptance A2: b'", "'trap T5, acceptance A4: c'", "'A9: d'"]
+    expect(trapTests(titles.map(file)).map(({ name, title }) => [name, title])).toEqual([
+      ['A2', 'b'],
+      ['T5 and A4', 'c'],
+    ])
   })
 })
 

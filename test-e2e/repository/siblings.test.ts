@@ -14,7 +14,7 @@ function filesIn(directory: string): string[] {
 }
 
 const TITLE = /(?:\b(?:test|it)|\])\s*\)?\(\s*(['"`])(.*?)(?<!\\)\1/gs
-const TRAP = /^(?:traps? )?[A-Z]\d+(?:(?:, | and )[A-Z]\d+)*: /
+const TRAP = /^(?:traps? |acceptance )?[A-Z]\d+(?:(?:, | and )[A-Z]\d+)*: /
 
 /** What an adapter promises under another title, by file and title, or why it cannot promise it. */
 const ELSEWHERE: Readonly<Record<string, string | readonly [string, string]>> = {

@@ -13,7 +13,7 @@ test.each([
   ['a month', { retentionMs: 30 * DAY_MS, isCompacted: false }, 'problem'],
   ['for ever', { retentionMs: Number.POSITIVE_INFINITY, isCompacted: false }, 'warning'],
   ['the last of each key', { retentionMs: 30 * DAY_MS, isCompacted: true }, 'warning'],
-])('trap A16: a topic that keeps records for %o gives a %s', (_what, facts, expected) => {
+])('acceptance A16: a topic that keeps records for %o gives a %s', (_what, facts, expected) => {
   const { problems, warnings } = topicFindings({ topic: 'orders', ...facts }, guard)
   const found = problems.length > 0 ? 'problem' : warnings.length > 0 ? 'warning' : 'nothing'
   expect(found).toBe(expected)

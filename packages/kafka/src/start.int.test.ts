@@ -52,7 +52,7 @@ describe.skipIf(skipped('kafka'))('the checks of consumeKafka at its start', () 
     },
   )
 
-  test('trap A16: the start fails for a topic that keeps records longer than the dedup window', async () => {
+  test('acceptance A16: the start fails for a topic that keeps records longer than the dedup window', async () => {
     const { topics } = kit
     const topic = await topics.create(1, { 'retention.ms': String(30 * 86_400_000) })
     const starting = consumeKafka(

@@ -120,7 +120,7 @@ describe('replay', () => {
   })
 
   // Red when a replay sets the state without checking the current one.
-  it('trap A20: never runs an event again whose effect is committed', async () => {
+  it('acceptance A20: never runs an event again whose effect is committed', async () => {
     const { deadLetters, session, steps } = inbox
     const event = newEvent()
     await steps.buried(event)

@@ -54,7 +54,7 @@ test('the budget of receives covers attempts, long handlers and deferrals', () =
 })
 
 // Red when the window is not compared with the retention: the message would be processed twice.
-test('A16: a retention longer than the dedup window makes the start fail', async () => {
+test('acceptance A16: a retention longer than the dedup window makes the start fail', async () => {
   const kept = { ...healthy, MessageRetentionPeriod: String(16 * 86_400) }
   expect((await findings(kept)).problems).toMatch(/dedupWindowMs/)
 })

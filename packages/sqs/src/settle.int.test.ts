@@ -151,7 +151,7 @@ test('an expired receipt of a FIFO queue is reported, and the redelivery is a du
   expect(consumption.health().settleFailures).toBe(1)
 })
 
-test('trap A13: a message whose deferral beyond twelve hours SQS refuses returns by its visibility timeout', async () => {
+test('acceptance A13: a message whose deferral beyond twelve hours SQS refuses returns by its visibility timeout', async () => {
   const queueUrl = await queues.create({ VisibilityTimeout: '30' })
   const client = queues.another()
   const asked: number[] = []

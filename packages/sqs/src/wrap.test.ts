@@ -76,7 +76,7 @@ test.each([
 )
 
 // Red when the wait goes to SQS unchanged: SQS answers with an error and hides nothing.
-test('trap A13: a deferral beyond twelve hours is shortened to the limit of SQS, less the age of the message', async () => {
+test('acceptance A13: a deferral beyond twelve hours is shortened to the limit of SQS, less the age of the message', async () => {
   const kit = setUp()
   const done = kit.handle([message('a')])
   await kit.clock.advance(9_000)

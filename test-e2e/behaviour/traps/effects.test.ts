@@ -1,4 +1,5 @@
-import { eventIdOf } from '@onceward/core'
+import { eventIdOf, FatalError, type OutcomeRecord } from '@onceward/core'
+import { portOf } from '@onceward/core/adapter'
 import { toDelivery } from '@onceward/core/memory'
 import { afterAll, beforeEach, expect, test } from 'vitest'
 import {
@@ -7,6 +8,7 @@ import {
   createGate,
   openBilling,
   orderPlaced,
+  quiet,
   redelivered,
 } from './billing.ts'
 
@@ -152,3 +154,58 @@ test.each([undefined, null, '', 0, false, [], 'nul \0 and \ud800'])(
     expect(runs).toBe(1)
   },
 )
+
+// Red when a dead letter is marked as published before the broker has confirmed it, or published before its row is
+// visible to others: whoever reads it then finds nothing to replay.
+test('trap T27: a dead letter is published from a visible row, and marked when the broker has confirmed it', async () => {
+  const guard = billing.guard(() => {
+    throw new FatalError('no such account')
+  })
+  const port = portOf(guard)
+  const row = async (): Promise<unknown> =>
+    (
+      await billing.admin.query(
+        'select state, published from onceward.processed_events join onceward.failed_events using (event_id)',
+      )
+    ).rows
+  const publishedBy = async (confirm: () => Promise<void>): Promise<unknown> => {
+    const delivery = redelivered(orderPlaced('order'))
+    const [settlement] = await port.run([delivery])
+    if (settlement?.kind !== 'dead-letter') throw new Error(settlement?.kind)
+    return port.publishDeadLetter(settlement, confirm)
+  }
+  const unpublished = [{ state: 'x', published: false }]
+  const seen: unknown[] = []
+  const refuse = async (): Promise<void> => {
+    seen.push(await row())
+    throw new Error('the broker is away')
+  }
+  const accept = async (): Promise<void> => void seen.push(await row())
+  expect(await publishedBy(refuse)).toMatchObject({ kind: 'retry' })
+  expect(await row()).toEqual(unpublished)
+  expect(await publishedBy(accept)).toEqual({ kind: 'published' })
+  expect(seen).toEqual([unpublished, unpublished])
+  expect(await row()).toEqual([{ state: 'x', published: true }])
+})
+
+// Red when durations are whole milliseconds, or when duplicates are logged where people look for trouble.
+test('trap T36: fast deliveries keep their fractions of a millisecond, and duplicates do not flood the log', async () => {
+  const loud: unknown[] = []
+  const log = (...line: unknown[]): void => void loud.push(line)
+  const records: OutcomeRecord[] = []
+  const guard = billing.guard(charge, {
+    options: {
+      logger: { ...quiet, info: log, warn: log, error: log },
+      observe: (record) => void records.push(record),
+    },
+  })
+  for (let n = 0; n <= 100; n += 1) await guard.process(orderPlaced('order'))
+  expect(records.map(({ settlement }) => settlement)).toMatchObject([
+    { by: 'processed' },
+    ...Array.from({ length: 100 }, () => ({ by: 'duplicate' })),
+  ])
+  expect(loud).toEqual([])
+  expect(records.filter(({ totalMs }) => totalMs > 0)).toHaveLength(101)
+  expect(records.some(({ totalMs }) => !Number.isInteger(totalMs))).toBe(true)
+  expect(records[0]?.handlerMs).toBeGreaterThan(0)
+})

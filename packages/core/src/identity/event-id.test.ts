@@ -65,7 +65,7 @@ describe('two identities never share an id', () => {
   test.each(pairs)('%j and %j', (one, other) => {
     expect(eventIdOf(...one)).not.toBe(eventIdOf(...other))
   })
-  test('A7: the same key of two consumers', () => {
+  test('acceptance A7: the same key of two consumers', () => {
     expect(eventIdOf('billing', undefined, 'k')).not.toBe(eventIdOf('shipping', undefined, 'k'))
   })
 })

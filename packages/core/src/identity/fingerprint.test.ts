@@ -50,7 +50,7 @@ test('numbers its rules, one byte each, none twice', () => {
 })
 
 describe('of the body', () => {
-  test('A9: is the same whatever the order of keys, the white space and the spelling of numbers', async () => {
+  test('acceptance A9: is the same whatever the order of keys, the white space and the spelling of numbers', async () => {
     const one = await printOf('{"a":1,"b":{"c":[1,2],"d":"\\u00e9"},"n":100}')
     expect(await printOf('{ "n": 1e2, "b": {"d":"é","c":[ 1, 2.0 ]}, "a": 1.0 }')).toBe(one)
   })

@@ -276,7 +276,7 @@ describe("a function of the user's", () => {
   })
 })
 
-test('A9: the order of keys in JSON makes no other event', async () => {
+test('acceptance A9: the order of keys in JSON makes no other event', async () => {
   const [one, other] = await Promise.all(
     ['{"a":1,"b":2}', '{"b":2,"a":1}'].map((text) =>
       run(toDelivery(null, { body: Buffer.from(text), headers: { 'idempotency-key': 'k' } })),

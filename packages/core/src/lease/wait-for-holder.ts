@@ -13,7 +13,7 @@ export function isHeldElsewhere(claimed: Claimed | undefined): boolean {
 
 /**
  * Waits at most `claimWaitMs` for an event that another process holds. A concurrent copy then gets the outcome instead
- * of a deferral. The store gets at most three more calls, however long the wait is (trap A18).
+ * of a deferral. The store gets at most three more calls, however long the wait is (acceptance A18).
  *
  * @param claimed - The store's first answer, which is returned if no later answer is better.
  */

@@ -1,3 +1,7 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
 import type { CountedEvent, Fingerprint, IdentifiedEvent } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { counted, fresh, newEvent, strangeToken } from '@onceward/testing/conformance'
@@ -207,25 +211,39 @@ describe('statements over many events', () => {
 // Red when the mark of an event counts as its end, or is believed for as long as the dedup window.
 describe('trap T4: a process that dies', () => {
   it('inside the transaction leaves its event to the next process at once', async () => {
-    const { pool, steps } = inbox
+    const { steps } = inbox
     const event = newEvent()
-    const begun = await steps.begin(fresh(event))
-    const { rows } = await begun.tx.query('select pg_backend_pid() as pid')
-    await pool.query('select pg_terminate_backend($1)', [rows[0].pid])
-    await steps.commit(fresh(event))
-    await begun.rollback()
+    await killedOnce('claimed', event)
+    // The server notices the end of the connection by itself, so no wait is longer than a handler's.
+    await steps.commit({ ...fresh(event), waitMs: 10_000 })
     expect(await steps.known(event)).toMatchObject({ kind: 'done' })
   })
 
   it('between the mark and the handler leaves an event that is run again, and counted', async () => {
     const { steps } = inbox
-    const { event } = await steps.suspect(newEvent())
+    const event = newEvent()
+    await killedOnce('counted', event)
+    expect(await steps.known(event)).toMatchObject({ kind: 'running', attempt: 1 })
     const second = await steps.countAlone(event)
     expect(second.attempt).toBe(2)
     await steps.commit(counted(second))
     expect(await steps.known(event)).toMatchObject({ kind: 'done' })
   })
 })
+
+const MARKING_WORKER = fileURLToPath(new URL('../fixtures/marking-worker.ts', import.meta.url))
+
+/** A process of its own marks the event, and is killed before its handler would start. */
+async function killedOnce(mark: 'claimed' | 'counted', { id }: IdentifiedEvent): Promise<void> {
+  const args = ['--conditions=@onceward/source', MARKING_WORKER, inbox.url, id, mark]
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const ended = once(child, 'exit')
+  const [line] = await Promise.race([once(createInterface(child.stdout), 'line'), ended])
+  child.kill('SIGKILL')
+  await ended
+  expect(line).toBe('marked')
+  expect(child.signalCode).toBe('SIGKILL')
+}
 
 describe('an old failure record of an event without a state', () => {
   // Red when the old record counts for the event: it would run alone without need, or be buried for old runs.
