@@ -1,6 +1,8 @@
+import { eventIdOf } from '@onceward/core'
 import { redis } from '@onceward/testing'
 import { Redis } from 'ioredis'
 import type { WorkerConfig } from '../support/workers/protocol.ts'
+import type { LeaseLeft } from './rows.ts'
 
 /** What happens to Redis while the process waits at its crash point. `restarted`: with its data. */
 export const FATES = ['absent', 'up', 'down', 'flushed', 'restarted'] as const
@@ -14,6 +16,8 @@ export interface Cache extends AsyncDisposable {
   strike(): Promise<void>
   /** Makes every waiting event due now. */
   makeDue(): Promise<void>
+  /** What Redis holds of an event. Undefined if there is none, or if it lost what it had. */
+  leaseOf(key: string): Promise<LeaseLeft | undefined>
 }
 
 /** Starts a Redis for this scene alone, because scenes run concurrently. */
@@ -38,6 +42,8 @@ export async function openCache(fate: Fate): Promise<Cache> {
     makeDue: async () => {
       if (fate !== 'down') await makeDue(client)
     },
+    leaseOf: async (key) =>
+      fate === 'up' || fate === 'restarted' ? leaseOf(client, key) : undefined,
     [Symbol.asyncDispose]: async () => {
       client.disconnect()
       await server.stop()
@@ -49,6 +55,7 @@ const ABSENT: Cache = {
   config: {},
   strike: async () => undefined,
   makeDue: async () => undefined,
+  leaseOf: async () => undefined,
   [Symbol.asyncDispose]: async () => undefined,
 }
 
@@ -62,4 +69,19 @@ async function makeDue(client: Redis): Promise<void> {
     const due = value.replace(WAITING, '$10 ')
     if (due !== value) await client.set(key, Buffer.from(due, 'latin1'), 'KEEPTTL')
   }
+}
+
+/** The first bytes of the value of an event: version and kind. */
+const LEASES: Readonly<Record<string, LeaseLeft>> = { '1p': 'in progress', '1w': 'waiting' }
+
+async function leaseOf(client: Redis, key: string): Promise<LeaseLeft> {
+  const id = Buffer.from(eventIdOf('orders', undefined, key).replaceAll('-', ''), 'hex')
+  const keys = await client.keysBuffer('*}e*')
+  const found = keys.find((each) => each.subarray(-id.length).equals(id))
+  const value = found === undefined ? null : await client.getBuffer(found)
+  const kind = value?.toString('latin1', 0, 2)
+  if (kind === undefined) return 'none'
+  const lease = LEASES[kind]
+  if (lease === undefined) throw new Error(`Redis holds ${JSON.stringify(kind)} of the event`)
+  return lease
 }

@@ -1,6 +1,6 @@
 import { skipped } from '@onceward/testing'
 import { BROKERS, type BrokerName } from '../brokers/index.ts'
-import { createDice, type Dice } from '../support/dice.ts'
+import { createDice, type Dice, seedOfCommit } from '../support/dice.ts'
 import { FATES, type Fate } from './cache.ts'
 import { ROWS, type Row, wordOf } from './rows.ts'
 
@@ -12,13 +12,21 @@ export interface Scene {
   readonly to: 'the restarted process' | 'another process'
 }
 
-/** The scenes of a broker: all of them with ONCEWARD_CRASH_MATRIX=all, otherwise one for each row, chosen by the seed. */
+/**
+ * The scenes of a broker: all of them with ONCEWARD_CRASH_MATRIX=all, otherwise one for each row, chosen by the seed. The
+ * seed turns with the commit, so that in time every scene is played. It is printed, and ONCEWARD_E2E_SEED repeats it.
+ */
 export function scenesOf(broker: BrokerName): readonly Scene[] {
-  const all = everyScene(broker)
-  return process.env['ONCEWARD_CRASH_MATRIX'] === 'all' ? all : sample(all, createDice())
+  if (process.env['ONCEWARD_CRASH_MATRIX'] === 'all') return everyScene(broker)
+  return sampleOf(broker, createDice(seedOfCommit()))
 }
 
-function everyScene(broker: BrokerName): readonly Scene[] {
+/** Each row once, and the values of every column about equally often. */
+export function sampleOf(broker: BrokerName, dice: Dice): readonly Scene[] {
+  return sample(everyScene(broker), dice)
+}
+
+export function everyScene(broker: BrokerName): readonly Scene[] {
   const fates = skipped('redis') ? (['absent'] as const) : FATES
   return ROWS.filter((row) => hasWord(broker, row)).flatMap((row) =>
     fates
@@ -39,7 +47,6 @@ function hasWord(broker: BrokerName, row: Row): boolean {
   return word === undefined || BROKERS[broker].words[word] !== undefined
 }
 
-/** Each row once, and the values of every column about equally often. */
 function sample(scenes: readonly Scene[], dice: Dice): readonly Scene[] {
   const chosen: Scene[] = []
   const commonness = (scene: Scene): number =>

@@ -24,6 +24,8 @@ export interface Row {
   readonly begun?: true | undefined
   /** The state of the row once the worker is dead. */
   readonly leaves: 'd' | 'w' | 'x' | 'r' | undefined
+  /** The claim of the event in a Redis that stayed up or kept its data, once the worker is dead. */
+  readonly lease: LeaseLeft
   /**
    * How the next worker settles the first redelivery, once the dead worker's lease has expired. A parked event has
    * no redelivery: its run from the store is reported.
@@ -34,11 +36,20 @@ export interface Row {
   readonly deadLetters: 0 | 1 | 2
 }
 
+/** What the lease store holds of an event: a claim, a wait, or no claim. */
+export type LeaseLeft = 'in progress' | 'waiting' | 'none'
+
 const at = (point: CrashPoint): Death => ({ kind: 'at', point })
 
 const once = { effects: 1, deadLetters: 0 } as const
 
-const dying = { leaves: 'x', finds: 'fatal', effects: 0, deed: 'fatal-until-mended' } as const
+const dying = {
+  leaves: 'x',
+  lease: 'none',
+  finds: 'fatal',
+  effects: 0,
+  deed: 'fatal-until-mended',
+} as const
 
 /** The comment of each row names a plausible wrong change that the row detects. */
 export const ROWS: readonly Row[] = [
@@ -47,6 +58,7 @@ export const ROWS: readonly Row[] = [
     title: 'before claim',
     death: at('before-claim'),
     leaves: undefined,
+    lease: 'none',
     finds: 'processed',
     ...once,
   },
@@ -56,6 +68,7 @@ export const ROWS: readonly Row[] = [
     death: at('before-begin'),
     leased: true,
     leaves: undefined,
+    lease: 'in progress',
     finds: 'processed',
     ...once,
   },
@@ -66,6 +79,7 @@ export const ROWS: readonly Row[] = [
     death: at('in-transaction'),
     begun: true,
     leaves: undefined,
+    lease: 'in progress',
     finds: 'processed',
     ...once,
   },
@@ -75,6 +89,7 @@ export const ROWS: readonly Row[] = [
     case: 'the COMMIT arrived',
     death: { kind: 'at-commit', arrives: true },
     leaves: 'd',
+    lease: 'in progress',
     finds: 'duplicate',
     ...once,
   },
@@ -85,6 +100,7 @@ export const ROWS: readonly Row[] = [
     death: { kind: 'at-commit', arrives: false },
     begun: true,
     leaves: undefined,
+    lease: 'in progress',
     finds: 'processed',
     ...once,
   },
@@ -94,6 +110,7 @@ export const ROWS: readonly Row[] = [
     death: at('before-complete'),
     leased: true,
     leaves: 'd',
+    lease: 'in progress',
     finds: 'duplicate',
     ...once,
   },
@@ -103,6 +120,7 @@ export const ROWS: readonly Row[] = [
     trap: 'acceptance A1',
     death: at('before-ack'),
     leaves: 'd',
+    lease: 'none',
     finds: 'duplicate',
     ...once,
   },
@@ -111,6 +129,7 @@ export const ROWS: readonly Row[] = [
     title: 'ack in the socket buffer',
     death: at('ack-on-wire'),
     leaves: 'd',
+    lease: 'none',
     finds: 'duplicate',
     ...once,
   },
@@ -120,6 +139,7 @@ export const ROWS: readonly Row[] = [
     death: at('before-defer'),
     deed: 'fail-once',
     leaves: 'w',
+    lease: 'waiting',
     finds: 'not-due',
     ...once,
   },
@@ -130,6 +150,7 @@ export const ROWS: readonly Row[] = [
     death: at('defer-on-wire'),
     deed: 'fail-once',
     leaves: 'w',
+    lease: 'waiting',
     finds: 'not-due',
     ...once,
   },
@@ -140,6 +161,7 @@ export const ROWS: readonly Row[] = [
     death: at('release-on-wire'),
     deed: 'fail-once',
     leaves: 'w',
+    lease: 'waiting',
     finds: 'not-due',
     ...once,
   },
@@ -182,6 +204,8 @@ export const ROWS: readonly Row[] = [
     deed: 'fatal-until-mended',
     replayed: true,
     leaves: 'r',
+    // No delivery competes for it, so its run takes no lease.
+    lease: 'none',
     finds: 'processed',
     effects: 1,
     // The dead letter from before the replay.
