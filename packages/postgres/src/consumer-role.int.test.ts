@@ -166,3 +166,22 @@ describe('the role of consumers', () => {
     expect(await billing.identity()).toMatch(/^\d+\.[0-9A-F]{8}\.[\d.]+\.[0-9a-f-]{36}$/)
   })
 })
+
+// Red when only the first claim finds out: every event would be deferred for ever.
+it('refuses a login whose row_security is off, because PostgreSQL would refuse every claim', async () => {
+  await scene()
+  const login = roles.logins.billing
+  await admin.query(`alter role ${login} set row_security = off`)
+  const { rows } = await admin.query(
+    "select current_setting('port') as port, current_database() as name",
+  )
+  const connectionString = `postgres://${login}@127.0.0.1:${rows[0].port}/${rows[0].name}`
+  const pool = new pg.Pool({ connectionString, max: 4 })
+  const opening = pgInbox(pool, { schema: 'least' }).open(
+    registration(systemRuntime, { consumer: 'billing', dedupWindowMs: WINDOW_MS }),
+  )
+  await expect(opening).rejects.toThrow(ConfigurationError)
+  await expect(opening).rejects.toThrow('`row_security` is off')
+  await pool.end()
+  await admin.query(`alter role ${login} reset row_security`)
+})

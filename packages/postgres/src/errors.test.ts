@@ -107,3 +107,22 @@ describe('toStoreError', () => {
     expect(toStoreError(error, 'testing')).toBe(error)
   })
 })
+
+// Red when an operator must guess why nothing is processed.
+describe('a server that can never serve an inbox', () => {
+  it('is named where PgBouncer is in statement mode', () => {
+    const error = Object.assign(
+      new Error('transaction blocks not allowed in statement pooling mode'),
+      { code: '08P01' },
+    )
+    const typed = toStoreError(error, 'claiming')
+    expect(typed).toBeInstanceOf(ConfigurationError)
+    expect(typed.message).toContain('pool_mode')
+  })
+
+  it.each(['0A000', '25006'])('is named where it is a standby (%s)', (code) => {
+    const typed = toStoreError(coded(code), 'claiming')
+    expect(typed).toBeInstanceOf(StoreUnavailableError)
+    expect(typed.message).toContain('connect to the primary')
+  })
+})

@@ -12,9 +12,12 @@ const SERIALIZATION = new Set([
   '40P01', // deadlock_detected
 ])
 
+/** read_only_sql_transaction: connected to a standby. */
+const READ_ONLY = '25006'
+
 /** The server cannot serve any client now. The error says nothing about the statement. */
 const STORE = new Set([
-  '25006', // read_only_sql_transaction: connected to a standby
+  READ_ONLY,
   '25P03', // idle_in_transaction_session_timeout: the connection is gone
   '25P04', // transaction_timeout: the connection is gone
   '3D000', // invalid_catalog_name: the database is not there
@@ -37,6 +40,10 @@ const OWN_LIMIT = '53400'
 
 /** A table, schema or column is missing. */
 const MISSING = new Set(['3F000', '42P01', '42703', '42883'])
+/** Of "cannot set transaction read-write mode during recovery": onceward names the mode, because users change the default. */
+const UNSUPPORTED = '0A000'
+/** PgBouncer's own words, in no other language, with the SQLSTATE of a broken protocol. */
+const STATEMENT_MODE = /statement pooling mode/
 
 /** https://nodejs.org/api/errors.html#common-system-errors, and the same errors of postgres.js. */
 const CONNECTION_CODES = new Set([
@@ -126,6 +133,12 @@ export function toStoreError(error: unknown, doing: string): Error {
       cause,
     )
   }
+  if (STATEMENT_MODE.test(messageOf(error))) {
+    return new ConfigurationError(
+      `PgBouncer is in statement pooling mode (${messageOf(error)}), and the inbox needs transactions: set \`pool_mode\` to transaction or session.`,
+      cause,
+    )
+  }
   const code = state === undefined ? '' : ` [${state}]`
   if (state !== undefined && DEFECT.test(state)) {
     return new Error(
@@ -133,8 +146,12 @@ export function toStoreError(error: unknown, doing: string): Error {
       cause,
     )
   }
+  const hint =
+    state === UNSUPPORTED || state === READ_ONLY
+      ? ' A standby takes no writes: connect to the primary, or promote this server.'
+      : ''
   return new StoreUnavailableError(
-    `PostgreSQL failed while ${doing}: ${messageOf(error)}${code}.`,
+    `PostgreSQL failed while ${doing}: ${messageOf(error)}${code}.${hint}`,
     cause,
   )
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import {
+  ConfigurationError,
   type CountedEvent,
   DeadlineExceededError,
   type EventId,
@@ -163,6 +164,26 @@ describe.each(CLIENTS)('PgBouncer in transaction mode, over $name', ({ make }) =
     await transaction.rollback()
     expect(await sleeping).toBeInstanceOf(Error)
     await (await session.opened({ ...fresh(event), waitMs: 10_000 })).transaction.rollback()
+  })
+})
+
+// Red when only the first claim finds out: every event would be deferred for ever.
+describe.each(CLIENTS)('PgBouncer in statement mode, over $name', ({ make }) => {
+  it('is refused at the start, by its name', async () => {
+    const { url } = await database()
+    const direct = new pg.Pool({ connectionString: url, max: 1 })
+    await migrate(direct)
+    await direct.end()
+    const { hostname, port, username, pathname } = new URL(url)
+    const name = pathname.slice(1)
+    const connection = { url, host: hostname, port: Number(port), user: username, database: name }
+    await using bouncer = await pgbouncer({ connection }, { poolMode: 'statement' })
+    const client = make({ connectionString: bouncer.connection.url, max: 8 })
+    // Once only: PgBouncer closes the connection on which it refused a statement.
+    const error = await client.open().catch((refusal: unknown) => refusal)
+    expect(error).toBeInstanceOf(ConfigurationError)
+    expect(String(error)).toContain('pool_mode')
+    await client.close()
   })
 })
 

@@ -16,9 +16,12 @@ export interface OpenedInbox {
   readonly secret: Uint8Array
 }
 
-type OpenDriver = Pick<Driver<unknown>, 'query' | 'poolSize'>
+type OpenDriver = Pick<Driver<unknown>, 'query' | 'shortTransaction' | 'poolSize'>
 
-/** @throws {@link ConfigurationError} when the tables do not fit this code, or the pool does not fit the concurrency. */
+/**
+ * @throws {@link ConfigurationError} when the tables do not fit this code, the pool does not fit the concurrency, or the
+ * defaults of the login refuse what a claim does.
+ */
 export async function open(
   driver: OpenDriver,
   statements: Statements,
@@ -26,7 +29,11 @@ export async function open(
 ): Promise<OpenedInbox> {
   const concurrency = concurrencyFor(driver.poolSize, registration)
   const { schema, readSettings } = statements
-  const answer = await checkSchema(schema, () => driver.query(readSettings))
+  // In a transaction of several statements, as claims are: PgBouncer's statement mode refuses those.
+  const answer = await checkSchema(schema, () =>
+    driver.shortTransaction((connection) => connection.query(readSettings)),
+  )
+  refuseHiddenRows(schema, answer.rows[0]?.['hides_rows'])
   const registered = await register(driver, statements, registration)
   warnOfDisagreement(registered, registration)
   const secret = new Uint8Array(Buffer.from(String(answer.rows[0]?.['secret']), 'hex'))
@@ -43,6 +50,14 @@ export async function register(
   if (registered !== undefined) return registered
   throw new ConfigurationError(
     `The consumer ${consumer} belongs to another login in ${statements.schema}.consumers: use that login, or change \`owner\` there (docs/least-privilege.sql).`,
+  )
+}
+
+/** Claims run under the settings of the session, and PostgreSQL refuses every one of them then. */
+function refuseHiddenRows(schema: string, hidesRows: unknown): void {
+  if (hidesRows !== 'true') return
+  throw new ConfigurationError(
+    `\`row_security\` is off for this login, and row-level security applies to it in ${schema}: PostgreSQL would refuse every claim. Run \`alter role … reset row_security\` (or \`alter database\`), or use a login that row-level security does not bind.`,
   )
 }
 

@@ -1,5 +1,8 @@
 export interface RegistrationStatements {
-  /** Answers the version of the tables and the secret. Fails if the tables are missing. */
+  /**
+   * Answers the version of the tables, the secret, and whether `row_security` is off in sessions of this login although
+   * row-level security applies to it. Fails if the tables are missing.
+   */
   readonly readSettings: string
   /** Answers the name of the history of commits. */
   readonly readIdentity: string
@@ -30,10 +33,12 @@ export function registrationStatements(schema: string): RegistrationStatements {
   dedup_window_ms = case when ${TAKES_OVER} then $2::text::bigint else c.dedup_window_ms end,
   seen_at = case when ${TAKES_OVER} then now() else c.seen_at end`
   const returning = 'returning c.id, c.dedup_window_ms, c.fingerprint_rule'
+  const table = `'${schema.replaceAll("'", "''")}.processed_events'`
   return {
     readSettings: `
 select (select max(version)::text from ${schema}.migrations) as version,
-  (select max(coalesce(readable_from, version))::text from ${schema}.migrations) as readable_from, encode(secret, 'hex') as secret
+  (select max(coalesce(readable_from, version))::text from ${schema}.migrations) as readable_from, encode(secret, 'hex') as secret,
+  (select reset_val = 'off' and row_security_active(${table}) from pg_settings where name = 'row_security')::text as hides_rows
 from ${schema}.settings`,
     // The timeline of the position where it writes now: pg_control_checkpoint() keeps the old one for minutes after a
     // promotion. The start time is part of it, because a crash may lose answered commits (synchronous_commit = off). The
@@ -44,7 +49,7 @@ select concat_ws('.', (select system_identifier from pg_control_system()),
   left(pg_walfile_name(pg_current_wal_lsn()), 8),
   extract(epoch from pg_postmaster_start_time()),
   (select oid from pg_database where datname = current_database()),
-  pg_relation_filenode('${schema.replaceAll("'", "''")}.processed_events'),
+  pg_relation_filenode(${table}),
   epoch) as answer
 from ${schema}.settings`,
     // A consumer that is known is updated: an insert takes a value of the identity even where it finds a conflict, and
