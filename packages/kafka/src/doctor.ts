@@ -25,6 +25,10 @@ export interface Surroundings {
 /** The settings of a topic, as far as they could be read. */
 export interface TopicFacts {
   readonly topic: string
+  /** `max.message.bytes`. */
+  readonly maxBytes?: number | undefined
+  /** `min.insync.replicas`. */
+  readonly minInSync?: number | undefined
   /** `retention.ms`; infinite when it is −1. */
   readonly retentionMs: number | undefined
   readonly isCompacted: boolean
@@ -37,15 +41,17 @@ export interface TopicFacts {
  */
 export async function examine(surroundings: Surroundings): Promise<void> {
   const { kafka, settings, port } = surroundings
-  const { facts, strangers } = await askCluster(kafka, port.runtime, async (admin) => {
+  const { facts, dead, strangers } = await askCluster(kafka, port.runtime, async (admin) => {
     const topics = await existing(admin, settings)
     const facts = await factsOf(admin, topics, surroundings)
-    return { facts, strangers: await strangersOf(admin, surroundings) }
+    const dead = await deadLetterFacts(admin, surroundings)
+    return { facts, dead, strangers: await strangersOf(admin, surroundings) }
   })
   const found = [
     groupFindings(strangers, surroundings),
     timeFindings(settings, port.settings),
     ...facts.map((each) => topicFindings(each, port.settings)),
+    ...dead.map((each) => deadLetterFindings(each, facts)),
   ]
   reportFindings(found, port.logger, { group: settings.consumer.groupId })
 }
@@ -84,6 +90,22 @@ const missingTopic = (option: string, topic: string): string =>
   `The topic of \`${option}\`, '${shown(topic)}', does not exist in this cluster, or this client may not describe it. ` +
   'Create it, or correct the name.'
 
+/** Settings of the dead-letter topic with the least number of replicas of its partitions. */
+async function deadLetterFacts(
+  admin: KafkaAdmin,
+  surroundings: Surroundings,
+): Promise<readonly DeadLetterFacts[]> {
+  const { deadLetter } = surroundings.settings
+  if (deadLetter === undefined) return []
+  const [facts] = await factsOf(admin, [deadLetter.topic], surroundings)
+  if (facts === undefined) return []
+  const { topics } = await admin.fetchTopicMetadata({ topics: [deadLetter.topic] })
+  const replicas = topics.flatMap(({ partitions }) =>
+    partitions.map((each) => each.replicas.length),
+  )
+  return [{ ...facts, replicas: Math.min(...replicas) }]
+}
+
 async function factsOf(
   admin: KafkaAdmin,
   topics: readonly string[],
@@ -94,7 +116,7 @@ async function factsOf(
     const resources = topics.map((name) => ({
       type: TOPIC,
       name,
-      configNames: ['retention.ms', 'cleanup.policy'],
+      configNames: ['retention.ms', 'cleanup.policy', 'max.message.bytes', 'min.insync.replicas'],
     }))
     const described = await admin.describeConfigs({ resources, includeSynonyms: false })
     return described.resources.map(({ resourceName, configEntries }) => {
@@ -104,6 +126,8 @@ async function factsOf(
         topic: resourceName,
         retentionMs: toMs(setting('retention.ms')),
         isCompacted: setting('cleanup.policy')?.includes('compact') ?? false,
+        maxBytes: toNumber(setting('max.message.bytes')),
+        minInSync: toNumber(setting('min.insync.replicas')),
       }
     })
   } catch (error) {
@@ -155,6 +179,52 @@ function toMs(value: string | undefined): number | undefined {
   return ms < 0 ? Number.POSITIVE_INFINITY : ms
 }
 
+function toNumber(value: string | undefined): number | undefined {
+  const number = Number(value)
+  return value === undefined || Number.isNaN(number) ? undefined : number
+}
+
+export interface DeadLetterFacts extends TopicFacts {
+  /** Of the partition that has the fewest. */
+  readonly replicas: number
+}
+
+/** The headers that give the reason, with an error text of the length at which it is cut, take less. */
+const HEADER_BYTES = 4_096
+
+/** A dead letter that the broker never takes holds up its key for ever. */
+export function deadLetterFindings(
+  { topic, isCompacted, maxBytes, minInSync = 0, replicas }: DeadLetterFacts,
+  sources: readonly TopicFacts[],
+): Findings {
+  const largest = Math.max(0, ...sources.map((source) => source.maxBytes ?? 0))
+  return {
+    problems: [
+      ...when(
+        isCompacted,
+        `The dead-letter topic '${topic}' is compacted (cleanup.policy): the broker refuses dead letters without a key ` +
+          'and deletes older ones of the same key. Set its cleanup.policy to delete.',
+      ),
+      ...when(
+        minInSync > replicas,
+        `The dead-letter topic '${topic}' has ${replicas} replicas and needs ${minInSync} in sync ` +
+          '(min.insync.replicas): the broker refuses every dead letter. Lower it, or add replicas.',
+      ),
+      ...when(
+        maxBytes !== undefined && maxBytes < Math.min(largest, HEADER_BYTES),
+        `The dead-letter topic '${topic}' takes records of at most ${maxBytes} bytes (max.message.bytes), less than ` +
+          `the headers of a dead letter may need. Set it to ${largest + HEADER_BYTES} or more.`,
+      ),
+    ],
+    warnings: when(
+      maxBytes !== undefined && maxBytes < largest && maxBytes >= HEADER_BYTES,
+      `The dead-letter topic '${topic}' takes records of at most ${maxBytes} bytes (max.message.bytes), the topics ` +
+        `that are read take ${largest}: a large record could not be dead-lettered and would hold up its key. Set it ` +
+        `to ${largest + HEADER_BYTES} or more.`,
+    ),
+  }
+}
+
 export function topicFindings(
   { topic, retentionMs = 0, isCompacted }: TopicFacts,
   { dedupWindowMs }: GuardSettings,
@@ -184,7 +254,11 @@ export function timeFindings(
   const { sessionTimeout, heartbeatInterval, maxWaitTimeInMs } = consumer
   const third = Math.floor(sessionTimeout / 3)
   return {
-    problems: [],
+    problems: when(
+      consumer.readUncommitted === true,
+      '`consumer.readUncommitted` is true: records of transactions that their producer aborts would have effects, ' +
+        'which nobody takes back. Leave it out.',
+    ),
     warnings: [
       ...when(
         heartbeatInterval > third,
