@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { toDelivery } from '../packages/core/src/memory/to-delivery.ts'
 import { deadLetterHeaders } from '../packages/core/src/settlement/dead-letter-headers.ts'
+import { configurationTable } from './docs-configurations.ts'
 import { errorTable } from './docs-errors.ts'
 import { stateMachineTable } from './docs-machine.ts'
 import { OPTION_TABLES } from './docs-options.ts'
@@ -31,6 +32,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   sample: (file) => `\`\`\`ts\n${read(file).trimEnd()}\n\`\`\``,
   options: (name) => known(OPTION_TABLES[name], `options ${name}`)(),
   errors: errorTable,
+  configurations: configurationTable,
   'user-functions': userFunctionTable,
   'state-machine': stateMachineTable,
   'dead-letter-headers': headerList,

@@ -1,3 +1,4 @@
+export { hotStandby } from '../servers/postgres/standby.ts'
 export {
   quorumQueuesOnDisk,
   type Rabbitmqctl,

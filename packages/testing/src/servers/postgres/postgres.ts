@@ -43,8 +43,11 @@ export interface PostgresOptions extends ServerOptions {
   readonly settings?: Readonly<Record<string, string>> | undefined
 }
 
-// What survives SIGKILL of the process does not depend on fsync: the page cache outlives it.
-const SETTINGS = {
+/** Server settings by name. */
+export type Settings = Readonly<Record<string, string>>
+
+/** What survives SIGKILL of the process does not depend on fsync: the page cache outlives it. */
+export const SETTINGS: Settings = {
   fsync: 'off',
   full_page_writes: 'off',
   max_connections: '300',
@@ -71,7 +74,7 @@ export async function postgres(options: PostgresOptions = {}): Promise<PostgresS
 /** A Postgres of another version, as a process of our own: see `installedPostgres`. */
 export async function postgresOf(
   from: PostgresPackage,
-  settings: Readonly<Record<string, string>> = {},
+  settings: Settings = {},
 ): Promise<PostgresServer> {
   const binaries = await prepareBinaries(from)
   const all = { ...SETTINGS, ...settings }
@@ -184,7 +187,8 @@ export async function createDatabase(
   return fresh.href
 }
 
-function withDatabases(server: Server<PostgresConnection>): PostgresServer {
+/** Lets a server hand out databases. */
+export function withDatabases(server: Server<PostgresConnection>): PostgresServer {
   const { url } = server.connection
   const created: string[] = []
   const create = async (name?: string): Promise<string> => {

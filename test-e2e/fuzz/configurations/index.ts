@@ -1,0 +1,91 @@
+import { installedPostgres, type ServiceName } from '@onceward/testing/servers'
+import type { Fuzz, OpenFuzz } from '../fuzz.ts'
+import { type Cell, cellsOfOne, cellsOfPairs, type Grid, nameOf, randomCell } from './grid.ts'
+import { sentenceOf } from './judge.ts'
+import { KAFKA } from './kafka-grid.ts'
+import { openKafka } from './kafka-scene.ts'
+import { POSTGRES } from './postgres-grid.ts'
+import { OLD_VERSION, openPostgres } from './postgres-scene.ts'
+import { RABBITMQ } from './rabbitmq-grid.ts'
+import { openRabbitmq } from './rabbitmq-scene.ts'
+import type { Scene } from './scene.ts'
+import { Servers } from './servers.ts'
+import { SQS } from './sqs-grid.ts'
+import { openSqs } from './sqs-scene.ts'
+import { tell } from './story.ts'
+
+/** Longest wait for one step of a cell, ms. */
+const STEP_MS = 30_000
+
+/** A grid with a way to make its cells. */
+export interface Playable {
+  readonly grid: Grid<unknown>
+  /** The servers beside Postgres. */
+  readonly needs: readonly ServiceName[]
+  open(servers: Servers, settings: never): Promise<Scene>
+}
+
+const playable = <Settings>(
+  grid: Grid<Settings>,
+  needs: readonly ServiceName[],
+  open: (servers: Servers, settings: Settings) => Promise<Scene>,
+): Playable => ({ grid, needs, open }) as unknown as Playable
+
+export const GRIDS: readonly Playable[] = [
+  playable(POSTGRES, ['pgbouncer'], openPostgres),
+  playable(RABBITMQ, ['rabbitmq'], openRabbitmq),
+  playable(KAFKA, ['kafka'], openKafka),
+  playable(SQS, ['sqs'], openSqs),
+]
+
+/** Whether this machine has all servers of the cell. An older PostgreSQL comes from the packages of the system. */
+export async function isPlayable({ settings }: Cell): Promise<boolean> {
+  if (Reflect.get(Object(settings), 'server') !== 'postgres-15') return true
+  return (await installedPostgres(OLD_VERSION)) !== undefined
+}
+
+/** The cells that the long form plays first: each value alone, then every two values together. */
+export function listedCells(): readonly Cell[] {
+  return GRIDS.flatMap(({ grid }) => [...cellsOfOne(grid), ...cellsOfPairs(grid)])
+}
+
+/** The cell of a number: those of the list first, then any combinations. */
+export function cellOf(seed: number): Cell {
+  const listed = listedCells()
+  const cell = listed[seed]
+  if (cell !== undefined) return cell
+  const beyond = seed - listed.length
+  const { grid } = GRIDS[beyond % GRIDS.length] as Playable
+  return randomCell(grid, seed)
+}
+
+/** Makes the configuration, tells the story in it and judges what happened. */
+export async function playCell(servers: Servers, cell: Cell): Promise<string | undefined> {
+  const { open } = GRIDS.find(({ grid }) => grid.name === cell.grid) as Playable
+  const scene = await open(servers, cell.settings as never)
+  try {
+    const expectsNothing = cell.choices.some(({ waits }) => waits !== undefined)
+    return sentenceOf(cell, await tell(scene, { stepMs: STEP_MS, expectsNothing }))
+  } finally {
+    await scene.close()
+  }
+}
+
+export const configurations: Fuzz = {
+  open: async (): Promise<OpenFuzz> => {
+    const servers = new Servers()
+    const tally: Record<string, number> = {}
+    return {
+      play: async (seed) => {
+        const cell = cellOf(seed)
+        if (!(await isPlayable(cell))) return undefined
+        tally[cell.grid] = (tally[cell.grid] ?? 0) + 1
+        return playCell(servers, cell).catch(
+          (error: unknown) => `${nameOf(cell)}\n${String(error)}`,
+        )
+      },
+      tally: () => tally,
+      close: () => servers[Symbol.asyncDispose](),
+    }
+  },
+}

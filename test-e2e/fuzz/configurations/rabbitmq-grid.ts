@@ -1,0 +1,206 @@
+import type { Grid } from './grid.ts'
+
+export interface RabbitmqSettings {
+  readonly arguments: Readonly<Record<string, string | number | boolean>>
+  readonly durable: boolean
+  readonly exclusive: boolean
+  readonly autoDelete: boolean
+  /** Set with `rabbitmqctl set_policy`. */
+  readonly policy: Readonly<Record<string, string | number>>
+  readonly deadLetter: 'queue' | 'dlx' | 'exchange'
+  readonly deadLetterPolicy: boolean
+  readonly holdMs: number
+  readonly prefetch: number | undefined
+  readonly transaction: 'each' | 'batch'
+  readonly consumerTimeoutMs: number | undefined
+  readonly priorities: boolean
+}
+
+/** More messages than the story sends. */
+const ROOMY = 1_000
+/** Fewer than the story sends, so that the queue is full. */
+const NARROW = 4
+
+/** The broker keeps what it would drop. */
+const isKept = ({ deadLetter }: RabbitmqSettings): boolean => deadLetter === 'dlx'
+
+export const RABBITMQ: Grid<RabbitmqSettings> = {
+  name: 'rabbitmq',
+  title: 'RabbitMQ',
+  base: {
+    arguments: {},
+    durable: true,
+    exclusive: false,
+    autoDelete: false,
+    policy: {},
+    deadLetter: 'queue',
+    deadLetterPolicy: false,
+    holdMs: 5_000,
+    prefetch: undefined,
+    transaction: 'each',
+    consumerTimeoutMs: undefined,
+    priorities: false,
+  },
+  // Quorum queues know some arguments only, and classic ones do not know a delivery limit. What returns from a delay
+  // queue to a full queue is offered again by RabbitMQ after three minutes: it comes, but not while a cell is played.
+  isImpossible: ({ arguments: given, durable, deadLetter, deadLetterPolicy, holdMs, prefetch }) => {
+    const isQuorum = given['x-queue-type'] === 'quorum'
+    return (
+      (given['x-max-length'] === NARROW && (holdMs === 0 || prefetch === 1)) ||
+      (isQuorum &&
+        (!durable || 'x-max-priority' in given || given['x-overflow'] === 'reject-publish-dlx')) ||
+      ('x-queue-mode' in given && isQuorum) ||
+      ('x-delivery-limit' in given && !isQuorum) ||
+      (deadLetterPolicy && deadLetter !== 'dlx')
+    )
+  },
+  dimensions: [
+    {
+      name: 'type',
+      choices: [
+        { name: 'classic' },
+        { name: 'quorum', set: { arguments: { 'x-queue-type': 'quorum' } } },
+        {
+          name: 'quorum with `x-delivery-limit` and no dead-letter exchange',
+          set: { arguments: { 'x-queue-type': 'quorum', 'x-delivery-limit': 5 } },
+          refused: 'x-delivery-limit 5 and no x-dead-letter-exchange',
+        },
+        {
+          name: 'stream',
+          set: { arguments: { 'x-queue-type': 'stream' } },
+          refused: 'is a stream',
+        },
+      ],
+    },
+    {
+      name: 'durability',
+      choices: [
+        { name: 'durable' },
+        { name: 'not durable', set: { durable: false }, warned: 'is not durable' },
+        { name: 'exclusive', set: { exclusive: true }, refused: 'exclusive queue' },
+        { name: 'auto-delete', set: { autoDelete: true }, refused: 'declared with auto_delete' },
+      ],
+    },
+    {
+      name: 'length',
+      choices: [
+        { name: 'no limit' },
+        {
+          name: '`x-max-length`, drop-head',
+          set: { arguments: { 'x-max-length': ROOMY } },
+          warned: 'drops its oldest messages (x-max-length)',
+          unwarned: isKept,
+        },
+        {
+          name: '`x-max-length` that is reached, reject-publish',
+          set: { arguments: { 'x-max-length': NARROW, 'x-overflow': 'reject-publish' } },
+        },
+        {
+          name: '`x-max-length` that is reached, reject-publish-dlx',
+          set: { arguments: { 'x-max-length': NARROW, 'x-overflow': 'reject-publish-dlx' } },
+        },
+      ],
+    },
+    {
+      name: 'time limits',
+      choices: [
+        { name: 'none' },
+        {
+          name: '`x-message-ttl`',
+          set: { arguments: { 'x-message-ttl': 60_000 } },
+          warned: '(x-message-ttl)',
+          unwarned: isKept,
+        },
+        {
+          name: '`x-expires`',
+          set: { arguments: { 'x-expires': 600_000 } },
+          warned: '(x-expires)',
+        },
+      ],
+    },
+    {
+      name: 'consumers',
+      choices: [
+        { name: 'any number' },
+        {
+          name: '`x-single-active-consumer`',
+          set: { arguments: { 'x-single-active-consumer': true } },
+        },
+      ],
+    },
+    {
+      name: 'priorities',
+      choices: [
+        { name: 'none' },
+        {
+          name: '`x-max-priority`',
+          set: { arguments: { 'x-max-priority': 5 }, priorities: true },
+        },
+      ],
+    },
+    {
+      name: 'mode',
+      choices: [
+        { name: 'default' },
+        { name: '`x-queue-mode` lazy', set: { arguments: { 'x-queue-mode': 'lazy' } } },
+      ],
+    },
+    {
+      name: 'policy',
+      choices: [
+        { name: 'none' },
+        { name: 'max-length', set: { policy: { 'max-length': ROOMY } } },
+        { name: 'message-ttl', set: { policy: { 'message-ttl': 60_000 } } },
+        { name: 'expires', set: { policy: { expires: 600_000 } } },
+        { name: 'dead-letter-exchange', set: { policy: { 'dead-letter-exchange': '' } } },
+      ],
+    },
+    {
+      name: '`deadLetter`',
+      choices: [
+        { name: 'a queue' },
+        { name: 'an exchange', set: { deadLetter: 'exchange' } },
+        {
+          name: '`dlx`',
+          set: {
+            deadLetter: 'dlx',
+            arguments: { 'x-dead-letter-exchange': '', 'x-dead-letter-routing-key': 'DEAD' },
+          },
+        },
+        {
+          name: '`dlx` by policy',
+          set: {
+            ...{ deadLetter: 'dlx', deadLetterPolicy: true },
+            policy: { 'dead-letter-exchange': '', 'dead-letter-routing-key': 'DEAD' },
+          },
+        },
+      ],
+    },
+    {
+      name: '`consumer_timeout`',
+      choices: [
+        { name: 'of the server' },
+        {
+          name: 'short, and said in `consumerTimeoutMs`',
+          set: { consumerTimeoutMs: 60_000 },
+          refused: 'consumerTimeoutMs',
+        },
+      ],
+    },
+    {
+      name: 'deferred messages wait',
+      choices: [
+        { name: 'in hand' },
+        { name: 'in a delay queue (`holdMs: 0`)', set: { holdMs: 0 } },
+      ],
+    },
+    {
+      name: '`prefetch`',
+      choices: [{ name: 'by the pace' }, { name: '1', set: { prefetch: 1 } }],
+    },
+    {
+      name: '`transaction`',
+      choices: [{ name: 'each' }, { name: 'batch', set: { transaction: 'batch' } }],
+    },
+  ],
+}

@@ -1,0 +1,143 @@
+import { consumeAmqp } from '@onceward/amqp'
+import { rabbitmq, type Server } from '@onceward/testing'
+import { rabbitmqctl } from '@onceward/testing/adapter'
+import { type ChannelModel, type ConfirmChannel, connect } from 'amqplib'
+import { freshName } from './postgres-scene.ts'
+import type { RabbitmqSettings } from './rabbitmq-grid.ts'
+import type { Order, Scene } from './scene.ts'
+import type { Servers } from './servers.ts'
+import { SharedDatabase } from './shared-database.ts'
+
+/** Stands in the grid for the dead-letter queue of the cell. */
+const DEAD = 'DEAD'
+const DELAYS_MS = [300]
+
+export async function openRabbitmq(servers: Servers, settings: RabbitmqSettings): Promise<Scene> {
+  const shared = await SharedDatabase.of(servers)
+  const server = await servers.of('rabbitmq', () => rabbitmq({ native: true }))
+  const { url } = server.connection
+  const queue = freshName()
+  const dead = `${queue}.dead`
+  const connection = await connect(url)
+  connection.on('error', () => undefined)
+  const channel = await connection.createConfirmChannel()
+  channel.on('error', () => undefined)
+  await channel.assertQueue(dead)
+  await channel.bindQueue(dead, 'amq.direct', dead)
+  await declare(channel, { queue, dead, settings })
+  await setPolicy(server, { queue, dead, settings })
+  return {
+    consumer: queue,
+    operator: shared.pool,
+    schema: 'onceward',
+    createGuard: (handle, logger) =>
+      shared.createGuard({
+        ...{ consumer: queue, transaction: settings.transaction, handle, logger },
+      }),
+    consume: (guard) =>
+      consumeAmqp(() => connect(url), guard, {
+        queue,
+        deadLetter: deadLetterOf(settings, dead),
+        deadLetterPolicy: settings.deadLetterPolicy,
+        holdMs: settings.holdMs,
+        retryLevelsMs: DELAYS_MS,
+        prefetch: settings.prefetch,
+        consumerTimeoutMs: settings.consumerTimeoutMs,
+        drainMs: 2_000,
+      }),
+    send: (orders) => sendAll(channel, queue, orders, settings.priorities),
+    depth: () => depthOf(channel, queue),
+    published: () => readAll(channel, dead),
+    close: async () => {
+      await removeAll(url, queue, connection)
+    },
+  }
+}
+
+interface Parts {
+  readonly queue: string
+  readonly dead: string
+  readonly settings: RabbitmqSettings
+}
+
+async function declare(channel: ConfirmChannel, { queue, dead, settings }: Parts): Promise<void> {
+  const { durable, exclusive, autoDelete } = settings
+  const given = Object.entries(settings.arguments).map(([name, value]) => [
+    name,
+    value === DEAD ? dead : value,
+  ])
+  const options = { durable, exclusive, autoDelete, arguments: Object.fromEntries(given) }
+  await channel.assertQueue(queue, options)
+}
+
+async function setPolicy(
+  server: Server<unknown>,
+  { queue, dead, settings: { policy } }: Parts,
+): Promise<void> {
+  if (Object.keys(policy).length === 0) return
+  const definition = Object.fromEntries(
+    Object.entries(policy).map(([name, value]) => [name, value === DEAD ? dead : value]),
+  )
+  const options = ['--apply-to', 'queues']
+  const pattern = `^${queue}$`
+  await rabbitmqctl(server)?.('set_policy', ...options, queue, pattern, JSON.stringify(definition))
+}
+
+function deadLetterOf(
+  { deadLetter }: RabbitmqSettings,
+  dead: string,
+): 'dlx' | { queue: string } | { exchange: string; routingKey: string } {
+  if (deadLetter === 'dlx') return 'dlx'
+  if (deadLetter === 'queue') return { queue: dead }
+  return { exchange: 'amq.direct', routingKey: dead }
+}
+
+/** A full queue refuses messages: a producer sends them again. */
+async function sendAll(
+  channel: ConfirmChannel,
+  queue: string,
+  orders: readonly Order[],
+  hasPriorities: boolean,
+): Promise<void> {
+  for (const [index, order] of orders.entries()) {
+    const content = Buffer.from(JSON.stringify(order))
+    const priority = hasPriorities ? { priority: index % 5 } : {}
+    const send = (): Promise<boolean> =>
+      new Promise((resolve) => {
+        channel.sendToQueue(queue, content, { persistent: true, ...priority }, (error) =>
+          resolve(error === null || error === undefined),
+        )
+      })
+    while (!(await send())) await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
+
+async function depthOf(channel: ConfirmChannel, queue: string): Promise<number> {
+  let depth = 0
+  for (const name of [queue, ...DELAYS_MS.map((ms) => `${queue}.retry.${ms}`)]) {
+    depth += (await channel.checkQueue(name)).messageCount
+  }
+  return depth
+}
+
+async function readAll(channel: ConfirmChannel, queue: string): Promise<readonly string[]> {
+  const found: string[] = []
+  for (;;) {
+    const message = await channel.get(queue, { noAck: true })
+    if (message === false) return found
+    found.push(String(JSON.parse(message.content.toString()).id))
+  }
+}
+
+async function removeAll(url: string, queue: string, used: ChannelModel): Promise<void> {
+  // The channel of the story may be closed, and an exclusive queue belongs to its connection.
+  await used.close().catch(() => undefined)
+  const connection = await connect(url)
+  for (const name of [queue, `${queue}.dead`, ...DELAYS_MS.map((ms) => `${queue}.retry.${ms}`)]) {
+    const channel = await connection.createChannel()
+    channel.on('error', () => undefined)
+    await channel.deleteQueue(name).catch(() => undefined)
+    await channel.close().catch(() => undefined)
+  }
+  await connection.close()
+}

@@ -1,0 +1,232 @@
+import { ConfigurationError, FatalError, type Guard, type Logger } from '@onceward/core'
+import { deadLetters } from '@onceward/postgres'
+import { until } from '@onceward/testing'
+import type { Handle, Order, Scene, Started } from './scene.ts'
+
+/** What happened in a cell. Plain data, so that the judge can be shown doctored ones. */
+export interface History {
+  readonly start: 'refused' | 'failed' | 'started'
+  /** Of the error at the start, or of `health()` at the end. */
+  readonly reason: string
+  /** All that was logged as a warning or an error. */
+  readonly warnings: readonly string[]
+  /** What was waited for in vain. */
+  readonly missed?: string | undefined
+  /** Committed effects by event. */
+  readonly effects: Readonly<Record<string, number>>
+  /** Ids in the dead-letter place before anything was replayed. */
+  readonly published: readonly string[]
+  /** Rows of the consumer that are neither done nor dead, and dead ones that nobody replayed. */
+  readonly left: readonly string[]
+}
+
+const HEALTHY: readonly Order[] = [
+  ...Array.from({ length: 6 }, (_, index) => ({ id: `plain-${index}` })),
+  { id: 'failing', deed: 'fail-once' },
+  { id: 'crashing', deed: 'crash' },
+]
+const DEAD: readonly Order[] = [
+  { id: 'poison', deed: 'poison' },
+  { id: 'fatal', deed: 'fatal' },
+]
+export const ORDERS: readonly Order[] = [...HEALTHY, ...DEAD]
+/** The ids of events that are dead until their cause is mended. */
+export const DEAD_IDS: readonly string[] = DEAD.map(({ id }) => id)
+
+const OF_CONSUMER = 'from public.effects where consumer = $1'
+
+export interface StoryOptions {
+  /** Longest wait for one step, ms. */
+  readonly stepMs: number
+  /** Nothing is expected to happen. */
+  readonly expectsNothing?: boolean | undefined
+}
+
+/** Copies, a poison message, a lost connection, a restart, a redelivery and a replay of dead letters. */
+export async function tell(scene: Scene, options: StoryOptions): Promise<History> {
+  const warnings: string[] = []
+  const state = { isMended: false }
+  const handle = handlerOf(scene, state)
+  const logger = loggerInto(warnings)
+  const begin = (): Promise<Life> => Life.begin(scene, handle, logger)
+  let life: Life
+  try {
+    life = await begin()
+  } catch (error) {
+    const start = error instanceof ConfigurationError ? 'refused' : 'failed'
+    return { ...NOTHING, start, reason: textOf(error), warnings }
+  }
+  let first: Pick<History, 'missed' | 'published'>
+  try {
+    first = await tellFirstLife(scene, options, life)
+  } finally {
+    await life.end()
+  }
+  let missed = first.missed
+  if (missed === undefined && options.expectsNothing !== true) {
+    // A queue that is full takes them only when they are consumed.
+    const sending = scene.send(ORDERS)
+    sending.catch(() => undefined)
+    await scene.redeliver?.()
+    state.isMended = true
+    await deadLetters(scene.operator, { schema: scene.schema }).replay({ consumer: scene.consumer })
+    life = await begin()
+    try {
+      missed = await tellSecondLife(scene, options, sending)
+    } finally {
+      await life.end()
+    }
+  }
+  const end = { effects: await effectsOf(scene), left: await leftOf(scene) }
+  return { start: 'started', reason: life.reason, warnings, ...first, missed, ...end }
+}
+
+const NOTHING = { effects: {}, published: [], left: [] }
+
+/** A guard with its consumer, from the start to the drain. */
+class Life {
+  /** What `health()` said last. */
+  reason = ''
+  readonly #guard: Guard
+  readonly #started: Started
+
+  private constructor(guard: Guard, started: Started) {
+    this.#guard = guard
+    this.#started = started
+  }
+
+  static async begin(scene: Scene, handle: Handle, logger: Logger): Promise<Life> {
+    const guard = scene.createGuard(handle, logger)
+    try {
+      return new Life(guard, await scene.consume(guard))
+    } catch (error) {
+      await guard.close()
+      throw error
+    }
+  }
+
+  isUnwell(): boolean {
+    return (this.#started.health().reason ?? '') !== ''
+  }
+
+  async end(): Promise<void> {
+    this.reason = this.#started.health().reason ?? ''
+    await this.#started.drain()
+    await this.#guard.close()
+  }
+}
+
+/** An effect or a dead letter for each order, and an empty queue. */
+async function tellFirstLife(
+  scene: Scene,
+  { stepMs, expectsNothing = false }: StoryOptions,
+  life: Life,
+): Promise<Pick<History, 'missed' | 'published'>> {
+  const sending = scene.send([...ORDERS, ...HEALTHY.slice(0, 3)])
+  sending.catch(() => undefined)
+  if (expectsNothing) {
+    await reached(() => life.isUnwell(), stepMs)
+    return { published: await scene.published() }
+  }
+  const published: string[] = []
+  const missed = await firstMissed(stepMs, [
+    ['every message in the queue', () => sending.then(() => true)],
+    ['effects of healthy events', () => haveEffects(scene, HEALTHY)],
+    [
+      'dead letters',
+      async () => {
+        published.push(...(await scene.published()))
+        return DEAD_IDS.every((id) => published.includes(id))
+      },
+    ],
+    ['an empty queue', async () => (await scene.depth()) === 0],
+  ])
+  return { missed, published }
+}
+
+/** The copies are settled, and the dead letters that were replayed have their effects. */
+function tellSecondLife(
+  scene: Scene,
+  { stepMs }: StoryOptions,
+  sending: Promise<void>,
+): Promise<string | undefined> {
+  return firstMissed(stepMs, [
+    ['every copy in the queue', () => sending.then(() => true)],
+    ['effects of replayed dead letters', () => haveEffects(scene, DEAD)],
+    ['an empty queue after copies', async () => (await scene.depth()) === 0],
+  ])
+}
+
+type Step = readonly [what: string, condition: () => Promise<boolean>]
+
+async function firstMissed(stepMs: number, steps: readonly Step[]): Promise<string | undefined> {
+  for (const [what, condition] of steps) {
+    if (!(await reached(condition, stepMs))) return what
+  }
+  return undefined
+}
+
+async function haveEffects(scene: Scene, orders: readonly Order[]): Promise<boolean> {
+  const effects = await effectsOf(scene)
+  return orders.every(({ id }) => (effects[id] ?? 0) > 0)
+}
+
+async function reached(
+  condition: () => Promise<unknown> | boolean,
+  deadlineMs: number,
+): Promise<boolean> {
+  return until(async () => Boolean(await condition()), {
+    ...{ what: 'a step of the story', deadlineMs, everyMs: 20 },
+  }).then(
+    () => true,
+    () => false,
+  )
+}
+
+function handlerOf({ consumer }: Scene, state: { readonly isMended: boolean }): Handle {
+  let isCrashed = false
+  return async ({ id, deed, attempt }, run) => {
+    const values = [consumer, id, attempt]
+    await run('insert into public.effects (consumer, id, attempt) values ($1, $2, $3)', values)
+    if (state.isMended) return
+    if (deed === 'fatal') throw new FatalError('no run can succeed')
+    if (deed === 'poison' || (deed === 'fail-once' && attempt === 1)) throw new Error('a failure')
+    if (deed === 'crash' && !isCrashed) {
+      isCrashed = true
+      await run('select pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())')
+    }
+  }
+}
+
+function loggerInto(warnings: string[]): Logger {
+  const hear = (fields: unknown, text: unknown): void => {
+    warnings.push(`${String(text)} ${describe(fields)}`)
+  }
+  const ignore = (): void => undefined
+  return { error: hear, warn: hear, info: ignore, debug: ignore } as unknown as Logger
+}
+
+const describe = (fields: unknown): string =>
+  JSON.stringify(fields, (_name, value: unknown) =>
+    value instanceof Error ? textOf(value) : typeof value === 'bigint' ? String(value) : value,
+  ) ?? ''
+
+const textOf = (error: unknown): string =>
+  error instanceof Error ? `${error.name}: ${error.message}` : String(error)
+
+async function effectsOf({ operator, consumer }: Scene): Promise<Record<string, number>> {
+  const text = `select id, count(*)::integer as n ${OF_CONSUMER} group by id`
+  const { rows } = await operator.query<{ id: string; n: number }>(text, [consumer])
+  return Object.fromEntries(rows.map(({ id, n }) => [id, n]))
+}
+
+async function leftOf({ operator, consumer, schema }: Scene): Promise<readonly string[]> {
+  const name = `"${schema.replaceAll('"', '""')}"`
+  const { rows } = await operator.query<{ key: string }>(
+    `select coalesce(f.key, '') || ' ' || p.state::text as key from ${name}.processed_events p
+    join ${name}.consumers c on c.id = p.consumer_id left join ${name}.failed_events f using (event_id)
+    where c.name = $1 and p.state <> 'd'`,
+    [consumer],
+  )
+  return rows.map(({ key }) => key)
+}
