@@ -142,6 +142,8 @@ async function prepare(
     PATH: process.env['PATH'],
     // Gives it an .erlang.cookie of its own.
     HOME: node.directory,
+    // Erlang writes it into the working directory, which is the user's, also for rabbitmqctl.
+    ERL_CRASH_DUMP: inside('erl_crash.dump'),
     ERL_EPMD_PORT: String(node.epmdPort),
     ERL_EPMD_ADDRESS: '127.0.0.1',
     RABBITMQ_NODENAME: `onceward-${node.port}@localhost`,
