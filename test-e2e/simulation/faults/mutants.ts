@@ -63,9 +63,9 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'memory/transaction.ts',
-        find: 'if (isClaimable) this.claimed.set(event.id, event)',
+        find: 'if (isClaimable) this.claimed.set(event.id, event)\n',
         replace:
-          "if (isClaimable) rows.set(event.id, { state: 'done', consumer: this.#session.consumer, fingerprint: event.fingerprint, processedAtMs: 0 }), this.claimed.set(event.id, event)",
+          "if (isClaimable) rows.set(event.id, { state: 'done', consumer: this.#session.consumer, fingerprint: event.fingerprint, processedAtMs: 0 }), this.claimed.set(event.id, event)\n",
       },
     ],
   },

@@ -43,8 +43,10 @@ export class Attempts {
 
   /** Decides by the current row, which may have changed since `classify` read it. */
   count(event: IdentifiedEvent, run: 'together' | 'alone'): CountAnswer {
-    if (this.#tables.locks.holderOf(event.id) !== undefined) return { kind: 'held' }
     const state = this.#tables.rows.get(event.id)?.state
+    // A row that another transaction has inserted is not visible before its commit.
+    if (state === undefined) return { kind: 'changed' }
+    if (this.#tables.locks.holderOf(event.id) !== undefined) return { kind: 'held' }
     const trouble = this.#tables.troubles.get(event.id)
     if (trouble === undefined) return { kind: 'changed' }
     const { noVerdicts } = trouble

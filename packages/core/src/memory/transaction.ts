@@ -65,6 +65,7 @@ class MemoryTransaction<Tx> implements InboxTransaction<Tx> {
   readonly tx: Tx
   readonly claimed: Map<EventId, IdentifiedEvent> = new Map()
   readonly #session: Session<Tx>
+  readonly #locked = new Set<EventId>()
   #committed: ReadonlySet<EventId> = new Set()
   #ended = false
   #revokedWith: OncewardError | undefined
@@ -74,7 +75,10 @@ class MemoryTransaction<Tx> implements InboxTransaction<Tx> {
     this.tx = session.tx
   }
 
-  /** Needs the row's lock. If the row cannot be claimed, its lock is released at once. */
+  /**
+   * Needs the row's lock. The claim of counted events locks all rows first, so it keeps the lock of a row that it
+   * cannot claim.
+   */
   stageIfClaimable(event: IdentifiedEvent, token: OwnerToken | undefined): void {
     const { rows, troubles, locks } = this.#session.tables
     const row = rows.get(event.id)
@@ -83,6 +87,7 @@ class MemoryTransaction<Tx> implements InboxTransaction<Tx> {
         ? row === undefined
         : row?.state === 'running' && troubles.get(event.id)?.token === token
     if (isClaimable) this.claimed.set(event.id, event)
+    if (isClaimable || (token !== undefined && row !== undefined)) this.#locked.add(event.id)
     else locks.release([event.id], this)
   }
 
@@ -130,6 +135,6 @@ class MemoryTransaction<Tx> implements InboxTransaction<Tx> {
 
   #end(): void {
     this.#ended = true
-    this.#session.tables.locks.release(this.claimed.keys(), this)
+    this.#session.tables.locks.release(this.#locked, this)
   }
 }

@@ -1,5 +1,6 @@
 /** Suites that every implementation of a port must pass, and their steps; to be called from Vitest files. */
 export { inboxConformance } from './inbox.ts'
+export { type InboxModelSize, inboxModel } from './inbox-model.ts'
 export {
   counted,
   fresh,
