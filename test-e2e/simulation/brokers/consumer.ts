@@ -6,6 +6,7 @@ import type { Link } from '../world/link.ts'
 import type { Life } from '../world/process.ts'
 import type { Decision } from './acks.ts'
 import type { Message, Received, SimulatedBroker } from './broker.ts'
+import { CallOrder, wrongResult } from './call-order.ts'
 import type { DeadLetterPlace } from './dead-letter-place.ts'
 
 const SOURCE = { broker: 'simulated', queue: 'orders' } as const
@@ -109,12 +110,15 @@ export class Consumer {
       if (!isSuspect) audit.byKey(one.message.key).freshDeliveries += 1
     }
     const times = received.map(() => 0)
+    const inCall = new CallOrder(received)
     await this.#port.run(received.map(toDelivery), {
       stop: this.#stop.signal,
       abort: this.#abort.signal,
       onSettlement: (index, settlement) => {
         const one = received[index]
         if (one !== undefined) settled.push(this.#settle(one, settlement))
+        const wrong = inCall.settled(index, settlement) ?? wrongResult(one, settlement)
+        if (wrong !== undefined) audit.violate(wrong)
         times[index] = (times[index] ?? 0) + 1
       },
     })

@@ -20,10 +20,15 @@ const wasShown = new WeakMap<Audit, Map<EventId, number>>()
 
 type Context = Pick<HandlerContext<Business | undefined>, 'tx' | 'signal'>
 
+/** What the handler of an event returns. */
+type Result = { readonly of: string }
+
+export const resultOf = (key: string): Result => ({ of: key })
+
 /** Does to an event what the plan says of it. */
 export function createHandler(options: HandlerOptions) {
   const { audit, plan } = options
-  return async (event: GuardEvent<unknown>, context: Context): Promise<void> => {
+  return async (event: GuardEvent<unknown>, context: Context): Promise<Result> => {
     const one = audit.byKey(event.key)
     audit.started(one.id, event.attempt)
     const behaviour = plan.events[one.index]?.behaviour ?? { kind: 'ok' }
@@ -38,6 +43,8 @@ export function createHandler(options: HandlerOptions) {
     if (behaviour.kind === 'swallows') one.failures += 1
     try {
       await behave(run, behaviour)
+      one.successes += 1
+      return resultOf(event.key)
     } catch (error) {
       // A statement of a transaction that is over says nothing about the event.
       if (!(error instanceof StatementError) || error.code !== '40001') one.failures += 1

@@ -1,18 +1,6 @@
-/** A historical bug, put back into the core: texts of its sources and what stood there in systems that had it. */
-export interface Mutant {
-  readonly name: string
-  /** Of docs/traps.md. */
-  readonly trap: string
-  readonly what: string
-  readonly edits: readonly {
-    /** In packages/core/src. */
-    readonly file: string
-    readonly find: string
-    readonly replace: string
-  }[]
-  /** Found too late for every run of the tests. */
-  readonly isSlow?: boolean | undefined
-}
+import { LEASED_MUTANTS } from './leased-mutants.ts'
+
+import type { Mutant } from './mutant.ts'
 
 export const MUTANTS: readonly Mutant[] = [
   {
@@ -287,4 +275,5 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  ...LEASED_MUTANTS,
 ]

@@ -55,8 +55,6 @@ export class Audit {
     throw new Error(`The simulation knows no event ${key}.`)
   }
 
-  // ---- what processes have in hand
-
   took(life: Life, id: EventId): void {
     const held = this.inHand.get(life) ?? new Map<EventId, number>()
     held.set(id, (held.get(id) ?? 0) + 1)
@@ -154,7 +152,7 @@ export class Audit {
     this.#history.write(id, { failures: failures + 1, dueAtMs })
   }
 
-  /** The server ended a transaction that said nothing for longer than its deadline. */
+  /** The server ended a silent transaction. */
   timedOut(ids: readonly EventId[]): void {
     for (const id of ids) this.caseOf(id).hits += 1
   }
@@ -215,6 +213,11 @@ export class Audit {
     if (command.kind === 'renew' && !owns) this.caseOf(id).hits += 1
     if (!owns && state !== before)
       this.violate(`${command.kind} of a fenced owner changed ${this.caseOf(id).key}`)
+    if (this.#plan.composition !== 'leases' || state === before) return
+    const one = this.caseOf(id)
+    if (state.kind === 'done' && one.successes === 0)
+      this.violate(`${one.key} is done without a run that succeeded`)
+    this.#history.write(id, { dueAtMs: state.kind === 'waiting' ? state.notBefore : 0 })
   }
 
   /** An effect outside of any database. */
@@ -223,8 +226,6 @@ export class Audit {
     one.effects += 1
     if (one.effects > 1) this.violate(`two effects of ${one.key} under the policy dead-letter`)
   }
-
-  // ---- shared
 
   get #history(): History {
     if (this.database === undefined) throw new Error('The audit has no database yet.')
@@ -251,9 +252,7 @@ export class Audit {
   }
 
   #assertDue(id: EventId): void {
-    if (this.#plan.composition === 'leases') return
     const { dueAtMs } = this.#history.of(id)
-    // The memory of the handler's clock and the server's are one here: not a millisecond too early.
     if (dueAtMs > this.#scheduler.nowMs)
       this.violate(`${this.caseOf(id).key} ran before it was due`)
   }

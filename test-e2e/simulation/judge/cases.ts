@@ -15,6 +15,8 @@ export interface Case {
   /** Runs of the handler that ended by an error or at their deadline. */
   failures: number
   kills: number
+  /** Runs of the handler that returned. */
+  successes: number
   /** Deliveries that nothing made suspect: a kill in such a run is not counted. */
   freshDeliveries: number
   isReplayed: boolean
@@ -45,6 +47,7 @@ export function toCase(key: string, id: EventId, index: number): Case {
     freshBurns: 0,
     failures: 0,
     kills: 0,
+    successes: 0,
     freshDeliveries: 0,
     isReplayed: false,
     wasDecided: false,
