@@ -1,20 +1,17 @@
+import { BROKER_NAMES, BROKERS } from '../test-e2e/brokers/index.ts'
 import type { Choice, Grid } from '../test-e2e/fuzz/configurations/grid.ts'
-import { KAFKA } from '../test-e2e/fuzz/configurations/kafka-grid.ts'
 import { POSTGRES } from '../test-e2e/fuzz/configurations/postgres-grid.ts'
-import { RABBITMQ } from '../test-e2e/fuzz/configurations/rabbitmq-grid.ts'
-import { SQS } from '../test-e2e/fuzz/configurations/sqs-grid.ts'
 import { table } from './docs-table.ts'
 
-const TABLES: Readonly<Record<string, string>> = {
-  postgres: tableOf(POSTGRES),
-  rabbitmq: tableOf(RABBITMQ),
-  kafka: tableOf(KAFKA),
-  sqs: tableOf(SQS),
-}
+const BROKER_GRIDS = await Promise.all(BROKER_NAMES.map((name) => BROKERS[name].configurations()))
+const TABLES = new Map([
+  [POSTGRES.name, tableOf(POSTGRES)],
+  ...BROKER_GRIDS.map(({ grid }) => [grid.name, tableOf(grid)] as const),
+])
 
 /** One row for each value of each dimension of a grid, and what onceward does under it. */
 export function configurationTable(grid: string): string {
-  const found = TABLES[grid]
+  const found = TABLES.get(grid)
   if (found === undefined) throw new Error(`There is no grid called "${grid}".`)
   return found
 }

@@ -4,6 +4,7 @@ import type { Benchmark } from '../../bench/runner/report.ts'
 import type { Scale } from '../../bench/runner/scale.ts'
 import type { BrokerDocs } from '../../scripts/docs-brokers.ts'
 import type { DemoBroker } from '../demo/demo-broker.ts'
+import type { Playable } from '../fuzz/configurations/playable.ts'
 import type { SampleServer } from '../support/samples.ts'
 import type { Source, Word } from '../support/workers/protocol.ts'
 import type { QueueUnderTest } from './queue-under-test.ts'
@@ -35,6 +36,8 @@ export interface BrokerDefinition {
   benchmark(): Promise<(scale: Scale) => Promise<Benchmark>>
   /** Imports the option table, and what the pages say about defaults. */
   docs(): Promise<BrokerDocs>
+  /** Imports the grid of the broker's configurations. */
+  configurations(): Promise<Playable>
   /** The adapter's `consume…` function, loaded when it is asked for. */
   consume(): Promise<Consume>
 }

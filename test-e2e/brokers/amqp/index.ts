@@ -66,5 +66,6 @@ export const amqp: BrokerDefinition = {
   demo: async () => (await import('./demo.ts')).amqpDemo,
   benchmark: async () => (await import('../../../bench/scenarios/amqp.ts')).amqpBenchmark,
   docs: async () => (await import('./docs.ts')).amqpDocs,
+  configurations: async () => (await import('./configurations.ts')).amqpConfigurations,
   consume: async () => (await import('@onceward/amqp')).consumeAmqp,
 }

@@ -49,5 +49,6 @@ export const kafka: BrokerDefinition = {
   demo: async () => (await import('./demo.ts')).kafkaDemo,
   benchmark: async () => (await import('../../../bench/scenarios/kafka.ts')).kafkaBenchmark,
   docs: async () => (await import('./docs.ts')).kafkaDocs,
+  configurations: async () => (await import('./configurations.ts')).kafkaConfigurations,
   consume: async () => (await import('@onceward/kafka')).consumeKafka,
 }

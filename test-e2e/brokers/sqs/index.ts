@@ -46,5 +46,6 @@ export const sqs: BrokerDefinition = {
   demo: async () => (await import('./demo.ts')).sqsDemo,
   benchmark: async () => (await import('../../../bench/scenarios/sqs.ts')).sqsBenchmark,
   docs: async () => (await import('./docs.ts')).sqsDocs,
+  configurations: async () => (await import('./configurations.ts')).sqsConfigurations,
   consume: async () => (await import('@onceward/sqs')).consumeSqs,
 }

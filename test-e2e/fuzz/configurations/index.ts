@@ -1,41 +1,20 @@
-import { installedPostgres, type ServiceName } from '@onceward/testing/servers'
+import { installedPostgres } from '@onceward/testing/servers'
+import { BROKER_NAMES, BROKERS } from '../../brokers/index.ts'
 import type { Fuzz, OpenFuzz } from '../fuzz.ts'
-import { type Cell, cellsOfOne, cellsOfPairs, type Grid, nameOf, randomCell } from './grid.ts'
+import { type Cell, cellsOfOne, cellsOfPairs, nameOf, randomCell } from './grid.ts'
 import { sentenceOf } from './judge.ts'
-import { KAFKA } from './kafka-grid.ts'
-import { openKafka } from './kafka-scene.ts'
+import { type Playable, playable } from './playable.ts'
 import { POSTGRES } from './postgres-grid.ts'
 import { OLD_VERSION, openPostgres } from './postgres-scene.ts'
-import { RABBITMQ } from './rabbitmq-grid.ts'
-import { openRabbitmq } from './rabbitmq-scene.ts'
-import type { Scene } from './scene.ts'
 import { Servers } from './servers.ts'
-import { SQS } from './sqs-grid.ts'
-import { openSqs } from './sqs-scene.ts'
 import { tell } from './story.ts'
 
 /** Longest wait for one step of a cell, ms. */
 const STEP_MS = 30_000
 
-/** A grid with a way to make its cells. */
-export interface Playable {
-  readonly grid: Grid<unknown>
-  /** The servers beside Postgres. */
-  readonly needs: readonly ServiceName[]
-  open(servers: Servers, settings: never): Promise<Scene>
-}
-
-const playable = <Settings>(
-  grid: Grid<Settings>,
-  needs: readonly ServiceName[],
-  open: (servers: Servers, settings: Settings) => Promise<Scene>,
-): Playable => ({ grid, needs, open }) as unknown as Playable
-
 export const GRIDS: readonly Playable[] = [
   playable(POSTGRES, ['pgbouncer'], openPostgres),
-  playable(RABBITMQ, ['rabbitmq'], openRabbitmq),
-  playable(KAFKA, ['kafka'], openKafka),
-  playable(SQS, ['sqs'], openSqs),
+  ...(await Promise.all(BROKER_NAMES.map((name) => BROKERS[name].configurations()))),
 ]
 
 /** Whether this machine has all servers of the cell. An older PostgreSQL comes from the packages of the system. */

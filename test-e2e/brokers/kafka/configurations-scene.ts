@@ -9,11 +9,11 @@ import {
   PartitionAssigners,
   type Producer,
 } from 'kafkajs'
-import type { KafkaSettings } from './kafka-grid.ts'
-import { freshName } from './postgres-scene.ts'
-import type { Order, Scene } from './scene.ts'
-import type { Servers } from './servers.ts'
-import { SharedDatabase } from './shared-database.ts'
+import { freshName } from '../../fuzz/configurations/postgres-scene.ts'
+import type { Order, Scene } from '../../fuzz/configurations/scene.ts'
+import type { Servers } from '../../fuzz/configurations/servers.ts'
+import { SharedDatabase } from '../../fuzz/configurations/shared-database.ts'
+import type { KafkaSettings } from './configurations-grid.ts'
 
 /** Brokers on a busy machine need longer than tests of dead brokers let them. */
 const BROKER = { 'broker.session.timeout.ms': '9000' }

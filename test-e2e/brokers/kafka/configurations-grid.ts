@@ -1,4 +1,4 @@
-import type { Grid } from './grid.ts'
+import type { Grid } from '../../fuzz/configurations/grid.ts'
 
 export interface KafkaSettings {
   /** Of the topic. */

@@ -8,11 +8,11 @@ import {
 } from '@aws-sdk/client-sqs'
 import { consumeSqs } from '@onceward/sqs'
 import { sqs } from '@onceward/testing'
-import { freshName } from './postgres-scene.ts'
-import type { Order, Scene } from './scene.ts'
-import type { Servers } from './servers.ts'
-import { SharedDatabase } from './shared-database.ts'
-import type { SqsSettings } from './sqs-grid.ts'
+import { freshName } from '../../fuzz/configurations/postgres-scene.ts'
+import type { Order, Scene } from '../../fuzz/configurations/scene.ts'
+import type { Servers } from '../../fuzz/configurations/servers.ts'
+import { SharedDatabase } from '../../fuzz/configurations/shared-database.ts'
+import type { SqsSettings } from './configurations-grid.ts'
 
 export async function openSqs(servers: Servers, settings: SqsSettings): Promise<Scene> {
   const shared = await SharedDatabase.of(servers)

@@ -1,0 +1,6 @@
+import { type Playable, playable } from '../../fuzz/configurations/playable.ts'
+import { SQS } from './configurations-grid.ts'
+
+export const sqsConfigurations: Playable = playable(SQS, ['sqs'], async (servers, settings) =>
+  (await import('./configurations-scene.ts')).openSqs(servers, settings),
+)

@@ -1,0 +1,19 @@
+import type { ServiceName } from '@onceward/testing/servers'
+import type { Grid } from './grid.ts'
+import type { Scene } from './scene.ts'
+import type { Servers } from './servers.ts'
+
+/** A grid with a way to make its cells. */
+export interface Playable {
+  readonly grid: Grid<unknown>
+  /** The servers beside Postgres. */
+  readonly needs: readonly ServiceName[]
+  open(servers: Servers, settings: never): Promise<Scene>
+}
+
+/** Forgets the type of the settings: each grid has its own. */
+export const playable = <Settings>(
+  grid: Grid<Settings>,
+  needs: readonly ServiceName[],
+  open: (servers: Servers, settings: Settings) => Promise<Scene>,
+): Playable => ({ grid, needs, open }) as unknown as Playable
