@@ -24,11 +24,12 @@ function tableOf<Settings>({ dimensions }: Grid<Settings>): string {
 }
 
 function verdictOf<Settings>(choice: Choice<Settings>): string {
-  const { refused, refusedIf, waits, warned } = choice
+  const { refused, refusedIf, waits, warned, strays } = choice
   if (refused !== undefined) return `refuses to start: “${refused}”`
   if (refusedIf !== undefined) {
     return `works; refuses to start ${refusedIf.says}: “${refusedIf.names}”`
   }
   if (waits !== undefined) return `waits, and \`health().reason\` says “${waits}”`
+  if (strays !== undefined) return `works; ${strays.says}`
   return warned === undefined ? 'works' : `works, and warns: “${warned}”`
 }

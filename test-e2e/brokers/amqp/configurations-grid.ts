@@ -41,12 +41,10 @@ export const RABBITMQ: Grid<RabbitmqSettings> = {
     consumerTimeoutMs: undefined,
     priorities: false,
   },
-  // Quorum queues know some arguments only, and classic ones do not know a delivery limit. What returns from a delay
-  // queue to a full queue is offered again by RabbitMQ after three minutes: it comes, but not while a cell is played.
-  isImpossible: ({ arguments: given, durable, deadLetter, deadLetterPolicy, holdMs, prefetch }) => {
+  // Quorum queues know some arguments only, and classic ones do not know a delivery limit.
+  isImpossible: ({ arguments: given, durable, deadLetter, deadLetterPolicy }) => {
     const isQuorum = given['x-queue-type'] === 'quorum'
     return (
-      (given['x-max-length'] === NARROW && (holdMs === 0 || prefetch === 1)) ||
       (isQuorum &&
         (!durable || 'x-max-priority' in given || given['x-overflow'] === 'reject-publish-dlx')) ||
       ('x-queue-mode' in given && isQuorum) ||
@@ -98,6 +96,10 @@ export const RABBITMQ: Grid<RabbitmqSettings> = {
         {
           name: '`x-max-length` that is reached, reject-publish-dlx',
           set: { arguments: { 'x-max-length': NARROW, 'x-overflow': 'reject-publish-dlx' } },
+          strays: {
+            when: ({ deadLetter }) => deadLetter === 'dlx',
+            says: 'with `dlx`, RabbitMQ dead-letters a copy of what it refuses of a producer',
+          },
         },
       ],
     },

@@ -1,5 +1,5 @@
 import { consumeAmqp } from '@onceward/amqp'
-import { rabbitmq, type Server } from '@onceward/testing'
+import { type RabbitmqConnection, rabbitmq, type Server } from '@onceward/testing'
 import { rabbitmqctl } from '@onceward/testing/adapter'
 import { type ChannelModel, type ConfirmChannel, connect } from 'amqplib'
 import { freshName } from '../../fuzz/configurations/postgres-scene.ts'
@@ -14,7 +14,7 @@ const DELAYS_MS = [300]
 
 export async function openRabbitmq(servers: Servers, settings: RabbitmqSettings): Promise<Scene> {
   const shared = await SharedDatabase.of(servers)
-  const server = await servers.of('rabbitmq', () => rabbitmq({ native: true }))
+  const server = await servers.of('rabbitmq', startServer)
   const { url } = server.connection
   const queue = freshName()
   const dead = `${queue}.dead`
@@ -52,6 +52,14 @@ export async function openRabbitmq(servers: Servers, settings: RabbitmqSettings)
       await removeAll(url, queue, connection)
     },
   }
+}
+
+async function startServer(): Promise<Server<RabbitmqConnection>> {
+  const server = await rabbitmq({ native: true })
+  // How long a delay queue waits before it offers again what a full queue refused: three minutes by default.
+  const setting = 'application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 1000).'
+  await rabbitmqctl(server)?.('eval', setting)
+  return server
 }
 
 interface Parts {

@@ -6,7 +6,6 @@ export interface SqsSettings {
   readonly queue: Readonly<Record<string, string>>
   readonly visibilityMs: number | undefined
   readonly longPollMs: number
-  readonly deadLetter: 'queue' | 'redrive'
   readonly maxReceiveCount: number | undefined
   readonly transaction: 'each' | 'batch'
 }
@@ -22,13 +21,9 @@ export const SQS: Grid<SqsSettings> = {
     queue: {},
     visibilityMs: 2_000,
     longPollMs: 500,
-    deadLetter: 'queue',
     maxReceiveCount: ENOUGH,
     transaction: 'each',
   },
-  // FIFO queues have no delay of a message, and without a RedrivePolicy there is no redrive.
-  isImpossible: ({ deadLetter, maxReceiveCount }) =>
-    deadLetter === 'redrive' && maxReceiveCount !== 6,
   dimensions: [
     { name: 'type', choices: [{ name: 'standard' }, { name: 'FIFO', set: { isFifo: true } }] },
     {

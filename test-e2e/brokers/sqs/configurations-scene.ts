@@ -29,7 +29,7 @@ export async function openSqs(servers: Servers, settings: SqsSettings): Promise<
     consume: (guard) =>
       consumeSqs(client, guard, {
         queueUrl,
-        deadLetter: settings.deadLetter === 'redrive' ? 'redrive' : { queueUrl: deadUrl },
+        deadLetter: { queueUrl: deadUrl },
         visibilityMs: settings.visibilityMs,
         longPollMs: settings.longPollMs,
         drainMs: 2_000,

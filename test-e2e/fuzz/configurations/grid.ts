@@ -22,6 +22,8 @@ export interface Choice<Settings> {
   readonly warned?: string | undefined
   /** Cells in which nothing has to be warned of, because another setting helps. */
   unwarned?(settings: Settings): boolean
+  /** Cells in which the server itself puts messages into the dead-letter place. `says` is what it puts there. */
+  readonly strays?: { when(settings: Settings): boolean; readonly says: string } | undefined
 }
 
 export interface Dimension<Settings> {
@@ -50,6 +52,8 @@ export interface Cell<Settings = unknown> {
   readonly refusing: readonly string[]
   /** Words that warnings at the start must contain. */
   readonly warning: readonly string[]
+  /** The server itself puts messages into the dead-letter place. */
+  readonly hasStrays: boolean
 }
 
 export const nameOf = ({ grid, chosen }: Cell): string =>
@@ -87,6 +91,7 @@ function cellAt<Settings>(grid: Grid<Settings>, positions: Positions): Cell<Sett
     choices,
     refusing,
     warning,
+    hasStrays: choices.some(({ strays }) => strays?.when(settings) === true),
   }
 }
 

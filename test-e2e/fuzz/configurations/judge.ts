@@ -6,7 +6,7 @@ export function judge(cell: Cell, history: History): readonly string[] {
   if (cell.refusing.length > 0) return judgeRefusal(cell.refusing, history)
   if (history.start !== 'started') return [`the start was not expected to fail: ${history.reason}`]
   const waiting = cell.choices.flatMap(({ waits }) => waits ?? [])
-  const wrong = waiting.length > 0 ? judgeWaiting(waiting, history) : judgeWork(history)
+  const wrong = waiting.length > 0 ? judgeWaiting(waiting, history) : judgeWork(cell, history)
   const unsaid = cell.warning.filter(
     (words) => !history.warnings.some((warning) => warning.includes(words)),
   )
@@ -28,13 +28,13 @@ function judgeWaiting(waiting: readonly string[], { reason, effects }: History):
   ]
 }
 
-function judgeWork(history: History): readonly string[] {
+function judgeWork({ hasStrays }: Cell, history: History): readonly string[] {
   const { missed, effects, published, left, reason } = history
   if (missed !== undefined) return [`missed: ${missed} (${reason})`]
   const wrong = ORDERS.filter(({ id }) => effects[id] !== 1)
   const unknown = Object.keys(effects).filter((id) => !ORDERS.some((order) => order.id === id))
   const missing = DEAD_IDS.filter((id) => !published.includes(id))
-  const innocent = published.filter((id) => !DEAD_IDS.includes(id))
+  const innocent = hasStrays ? [] : published.filter((id) => !DEAD_IDS.includes(id))
   return [
     ...wrong.map(({ id }) => `${id} has ${effects[id] ?? 0} effects`),
     ...unknown.map((id) => `${id} was never sent`),
