@@ -25,8 +25,10 @@ const lying = (change: (answer: unknown) => unknown): IoredisLike => ({
   evalsha: async (...args) => change(await client.evalsha(...args)),
   script: (subcommand, source) => client.script(subcommand, source),
 })
-const isText = (answer: unknown): answer is readonly [number, string] =>
-  Array.isArray(answer) && typeof answer[1] === 'string' && answer[1].includes('redis_version')
+const isText = (answer: unknown): answer is readonly [readonly [number, string]] =>
+  Array.isArray(answer) &&
+  Array.isArray(answer[0]) &&
+  String(answer[0][1]).includes('redis_version')
 
 describe('the start of a guard', () => {
   it('acceptance A17: refuses a client with which two claims of one event win', async () => {
@@ -48,18 +50,18 @@ describe('the start of a guard', () => {
       /Expected Redis 6.2 or newer, got 6.0.16: update the server/,
       (answer) =>
         isText(answer)
-          ? [answer[0], answer[1].replace(/redis_version:.*/, 'redis_version:6.0.16')]
+          ? [[answer[0][0], answer[0][1].replace(/redis_version:.*/, 'redis_version:6.0.16')]]
           : answer,
     ],
     [
       'a server that deletes claims when their lease ends',
       /the key of a claim outlives its lease and expires \(PTTL 5\)/,
-      (answer) => (isText(answer) ? [5, answer[1]] : answer),
+      (answer) => (isText(answer) ? [[5, answer[0][1]]] : answer),
     ],
     [
       'a server that never deletes claims',
       /the key of a claim outlives its lease and expires \(PTTL -1\)/,
-      (answer) => (isText(answer) ? [-1, answer[1]] : answer),
+      (answer) => (isText(answer) ? [[-1, answer[0][1]]] : answer),
     ],
     [
       'a server on which a takeover looks like a first claim',

@@ -101,9 +101,8 @@ interface Examined {
 }
 
 async function examine({ run, namespace }: SelfTest, id: EventId): Promise<Examined> {
-  // Other scripts answer one value for each event. This one answers two values, so it gets two entries.
-  const entries = [id, id].map((each) => ({ id: each, args: [] }))
-  const [ttl, text] = await run({ script: 'examine', namespace, entries })
+  const [answer] = await run({ script: 'examine', namespace, entries: [{ id, args: [] }] })
+  const [ttl, text] = Array.isArray(answer) ? answer : []
   const lines = String(text)
     .split(/\r?\n/)
     .map((line): [string, string] => {

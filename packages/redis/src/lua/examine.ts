@@ -5,5 +5,5 @@ local function info(section)
   local text = redis.pcall('INFO', section)
   return type(text) == 'string' and text or ''
 end
-return { redis.call('PTTL', KEYS[1]), info('server') .. info('memory') .. info('persistence') }
+return { { redis.call('PTTL', KEYS[1]), info('server') .. info('memory') .. info('persistence') } }
 `
