@@ -112,6 +112,28 @@ describe('the start of a guard', () => {
     its.disconnect()
   })
 
+  // Red when the error names fewer rights than the scripts need, or does not know the error of a command in a script.
+  it('works with the rights that the error names, and says them where they are missing', async () => {
+    const open = async (name: string, rights: string) => {
+      await client.call('ACL', 'SETUSER', name, 'on', 'nopass', ...rights.split(' '))
+      const its = new Redis({
+        port: server.connection.port,
+        username: name,
+        password: 'any',
+        enableReadyCheck: false,
+      })
+      return Promise.resolve(redisLeases(its).open?.(testRegistration())).finally(() =>
+        its.disconnect(),
+      )
+    }
+    const missing: unknown = await open('few', '~{o:* +evalsha +eval').catch(
+      (error: unknown) => error,
+    )
+    const named = String(missing).match(/[~+][^ `]+/g) ?? []
+    expect(named).toContain('+hset')
+    expect(await open('enough', named.join(' '))).toBeDefined()
+  })
+
   it('without an inbox refuses to remember for less than the dedup window', async () => {
     const opening = redisLeases(client, { rememberDoneMs: 60_000 }).open?.(testRegistration())
     await expect(opening).rejects.toThrow(ConfigurationError)

@@ -13,7 +13,9 @@ const REMEDIES: Readonly<Record<string, string>> = {
   BUSY: 'a long-running script blocks it',
   NOAUTH: 'it requires a password',
   WRONGPASS: 'the password is wrong',
-  NOPERM: 'the user may not run scripts: grant `+evalsha +eval +script|load` and `~{o:*`',
+  NOPERM:
+    'the user may not run the scripts, or what is in them: grant `~{o:*` and `+evalsha +eval +script|load +time ' +
+    '+exists +get +set +del +hget +hmget +hrandfield +hset +pexpire +pttl +info`',
   WRONGTYPE: 'another program wrote a key under the namespace of onceward',
 }
 
@@ -35,6 +37,8 @@ export function needsOneNode(error: unknown): boolean {
 
 /** Before Redis 7 errors inside scripts come as `ERR Error running script …: -OOM …`. */
 function codeOf(message: string): string {
+  // Redis 7 names no code when a command inside a script is denied.
+  if (message.includes('The user executing the script')) return 'NOPERM'
   const code = /^([A-Z]+)\b/.exec(message)?.[1] ?? ''
   if (code !== 'ERR') return code
   return /-([A-Z]+)\b/.exec(message)?.[1] ?? code
