@@ -70,7 +70,8 @@ async function open(
       throw new Error('A guard needs an inbox or a lease store. Give one of them.')
     const secret = new TextEncoder().encode(options.runtime.uuid())
     const slots = createSemaphore(options.concurrency)
-    return { engine: undefined, leases, secret, slots, reads: new Set() }
+    const pausing = options.onStoreDown === 'unguarded' ? leases : withBreaker(leases, breaker)
+    return { engine: undefined, leases: pausing, secret, slots, reads: new Set() }
   }
   const session = await openInbox(options)
   const reads = new Set<Promise<unknown>>()
@@ -108,6 +109,21 @@ async function open(
     sharing: { apartUntilMs: undefined },
   }
   return { engine, leases, secret: session.secret, slots, reads }
+}
+
+/** Without an inbox no event runs while claims get no answer, so consumers pause (design.md §5). */
+function withBreaker(leases: OpenedLeases, breaker: Breaker): OpenedLeases {
+  const claim: OpenedLeases['store']['claim'] = async (claims) => {
+    try {
+      const results = await leases.store.claim(claims)
+      breaker.succeeded()
+      return results
+    } catch (error) {
+      breaker.failed(error)
+      throw error
+    }
+  }
+  return { ...leases, store: { ...leases.store, claim } }
 }
 
 async function closed(session: InboxSession<unknown>): Promise<void> {

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { withConsumption } from '../adapter/consumption.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { silent } from '../fixtures/inbox.ts'
@@ -105,16 +105,49 @@ test('health names the broker while it is down', async () => {
   await guard.close()
 })
 
-test('without an inbox the lease store is what is down', async () => {
-  const memory = memoryLeases()
-  const guard = createGuard(
-    {
-      ...{ consumer: 'billing', onTakeover: 'retry' as const, logger: silent },
-      leases: { ...memory, claim: () => Promise.reject(down.leases) },
-    },
-    () => undefined,
-  )
-  await guard.process(toDelivery({}))
-  expect(portOf(guard).outages()).toEqual([{ dependency: 'leases', error: down.leases }])
-  await guard.close()
+describe('without an inbox', () => {
+  const setUpLeases = (onStoreDown: 'wait' | 'unguarded') => {
+    const clock = new Clock()
+    const memory = memoryLeases(clock.runtime)
+    const isDown = { leases: true }
+    const claim: LeaseStore['claim'] = async (claims) => {
+      if (isDown.leases) throw down.leases
+      return memory.claim(claims)
+    }
+    const guard = createGuard(
+      {
+        ...{ consumer: 'billing', onTakeover: 'retry' as const, onStoreDown },
+        ...{ leases: { ...memory, claim }, logger: silent, runtime: clock.runtime },
+      },
+      () => undefined,
+    )
+    return { clock, isDown, guard, port: portOf(guard) }
+  }
+
+  // Red before: consumers went on to receive, and deferred what came.
+  test('consumers pause while the lease store is down, and go on with its first answer', async () => {
+    const { clock, isDown, guard, port } = setUpLeases('wait')
+    const order = toDelivery({})
+    expect(await guard.process(order)).toMatchObject({ kind: 'defer', reason: 'store-down' })
+    expect(port.availability()).toMatchObject({ kind: 'down', error: down.leases })
+    expect(port.outages()).toEqual([{ dependency: 'leases', error: down.leases }])
+    expect(await guard.process(order)).toMatchObject({ kind: 'defer', cause: 'breaker-open' })
+
+    clock.advance(60_000)
+    expect(await guard.process(order)).toMatchObject({ kind: 'defer', cause: 'store-error' })
+    isDown.leases = false
+    clock.advance(60_000)
+    expect(await guard.process(order)).toMatchObject({ kind: 'ack', by: 'processed' })
+    expect(port.availability()).toEqual({ kind: 'available' })
+    expect(port.outages()).toEqual([])
+    await guard.close()
+  })
+
+  test('consumers do not pause where events run without the lease store', async () => {
+    const { guard, port } = setUpLeases('unguarded')
+    expect(await guard.process(toDelivery({}))).toMatchObject({ kind: 'ack' })
+    expect(port.availability()).toEqual({ kind: 'available' })
+    expect(port.outages()).toEqual([{ dependency: 'leases', error: down.leases }])
+    await guard.close()
+  })
 })
