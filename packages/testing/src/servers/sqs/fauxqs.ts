@@ -32,13 +32,20 @@ export async function fauxqsInProcess(): Promise<Server<SqsConnection>> {
   }
 }
 
-// fauxqs keeps its state on disk only through startFauxqs(), which would listen on every interface.
+// fauxqs keeps its state on disk only through startFauxqs(), which would listen on every interface. When a message is
+// given back, version 2.4.1 sets its receive count to null, which its own table refuses, and the message is lost.
 const fauxqsScript = (port: number, dataDir: string): string => `
   import { Server } from 'node:net'
+  import { DatabaseSync } from 'node:sqlite'
   import { startFauxqs } from 'fauxqs'
   const { listen } = Server.prototype
   Server.prototype.listen = function (options, ...rest) {
     return listen.call(this, { ...options, host: '127.0.0.1' }, ...rest)
+  }
+  const { prepare } = DatabaseSync.prototype
+  DatabaseSync.prototype.prepare = function (sql, ...rest) {
+    const count = 'approximate_receive_count'
+    return prepare.call(this, sql.replace(count + ' = ?', count + ' = coalesce(?, ' + count + ')'), ...rest)
   }
   await startFauxqs({ port: ${port}, logger: false, dataDir: ${JSON.stringify(dataDir)} })`
 

@@ -1,4 +1,5 @@
 import {
+  ChangeMessageVisibilityCommand,
   CreateQueueCommand,
   ReceiveMessageCommand,
   SendMessageCommand,
@@ -47,6 +48,19 @@ test('a killed fauxqs process restarts on its port with its messages', async ({ 
 
   await server.restart()
   expect(await received(client, url)).toEqual(['survivor'])
+})
+
+// Red before: fauxqs answered with an error of its database and lost the message.
+test('a fauxqs process delivers a message again that was given back', async () => {
+  await using server = await sqs({ process: true })
+  const client = clientOf(server.connection)
+  const QueueUrl = await queue(client)
+  await client.send(new SendMessageCommand({ QueueUrl, MessageBody: 'charge' }))
+  const first = await client.send(new ReceiveMessageCommand({ QueueUrl, WaitTimeSeconds: 2 }))
+  const ReceiptHandle = first.Messages?.[0]?.ReceiptHandle
+  const giveBack = { QueueUrl, ReceiptHandle, VisibilityTimeout: 0 }
+  await client.send(new ChangeMessageVisibilityCommand(giveBack))
+  expect(await received(client, QueueUrl)).toEqual(['charge'])
 })
 
 test.skipIf(skipped('sqs'))(
