@@ -43,7 +43,8 @@ test('health tells of the group, the store and the records in hand', async () =>
   const { consumption } = kit
   const bare = { inFlight: 0, settleFailures: 0 }
   const reason = 'the consumer has not joined its group'
-  expect(consumption.health()).toEqual({ state: 'recovering', reason, ...bare })
+  const outages = [{ dependency: 'broker', reason }]
+  expect(consumption.health()).toEqual({ state: 'recovering', reason, outages, ...bare })
   kit.join()
   const lastProgressAt = expect.any(Date)
   expect(consumption.health()).toEqual({ state: 'running', lastProgressAt, ...bare })
