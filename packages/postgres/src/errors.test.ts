@@ -63,6 +63,24 @@ describe('diagnose', () => {
   })
 })
 
+// Red without a bound on breadth: each layer multiplies the errors by a hundred, and the event loop stands still.
+it('reads a bounded number of errors, also of an AggregateError that holds itself', () => {
+  let reads = 0
+  const error = new AggregateError([], '')
+  Object.defineProperty(error, 'code', {
+    get: () => {
+      reads += 1
+      return undefined
+    },
+  })
+  error.errors.push(...Array.from({ length: 10 }, () => error))
+  expect(diagnose(error)).toBe('other')
+  expect(reads).toBeLessThan(10)
+  expect(messageOf(error)).toContain('AggregateError')
+  const wide = new AggregateError(Array.from({ length: 1_000 }, () => new Error('one')))
+  expect(messageOf(wide).length).toBeLessThan(1_000)
+})
+
 describe('the SQLSTATE of an error', () => {
   it("is undefined for Node's codes that look like one", () => {
     expect(sqlState(coded('EPIPE'))).toBeUndefined()

@@ -65,6 +65,8 @@ const CONNECTION_MESSAGES =
 const SQLSTATE = /^[0-9A-Z]{5}$/
 /** Causes that are nested deeper than this are ignored. */
 const DEPTH = 5
+/** More errors than these are ignored: an AggregateError may hold any number, and also itself. */
+const MOST_ERRORS = 100
 
 /** What an error of a statement means. Wrapped errors are found through their causes. */
 export function diagnose(error: unknown): 'serialization' | 'store' | 'other' {
@@ -160,7 +162,12 @@ export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   // Connecting to several addresses fails with an AggregateError without a message.
   if (error.message !== '') return error.message
-  return error instanceof AggregateError ? error.errors.map(messageOf).join(', ') : error.name
+  if (!(error instanceof AggregateError)) return error.name
+  // The members of a member are left out, because it may be the error itself.
+  const messages = error.errors
+    .slice(0, MOST_ERRORS)
+    .map((each) => (each instanceof AggregateError ? each.message || each.name : messageOf(each)))
+  return messages.join(', ')
 }
 
 interface ErrorLike {
@@ -170,14 +177,23 @@ interface ErrorLike {
   readonly errors?: unknown
 }
 
-/** The error, its causes, and the members of an AggregateError. */
+/** The error, its causes, and the members of an AggregateError, each of them once. */
 function chain(error: unknown): readonly ErrorLike[] {
   const found: ErrorLike[] = []
+  const seen = new Set<unknown>()
   let layer: readonly unknown[] = [error]
   for (let depth = 0; depth < DEPTH && layer.length > 0; depth += 1) {
-    const errors = layer.filter(isErrorLike).map(readable)
+    const isNew = (each: unknown): each is ErrorLike => {
+      if (!isErrorLike(each) || seen.has(each) || seen.size >= MOST_ERRORS) return false
+      seen.add(each)
+      return true
+    }
+    const errors = layer.filter(isNew).map(readable)
     found.push(...errors)
-    layer = errors.flatMap(({ cause, errors }) => [cause, ...(Array.isArray(errors) ? errors : [])])
+    layer = errors.flatMap(({ cause, errors }) => [
+      cause,
+      ...(Array.isArray(errors) ? errors.slice(0, MOST_ERRORS) : []),
+    ])
   }
   return found
 }
