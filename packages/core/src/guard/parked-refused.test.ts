@@ -1,7 +1,9 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
+import { silent } from '../fixtures/inbox.ts'
 import { named, REFUSED, SKIPPED, setUp, UNGUARDED } from '../fixtures/parked.ts'
 import { FatalError } from '../model/errors.ts'
+import type { OutcomeRecord } from '../options/options.ts'
 
 test('a refused message that now has a key runs as an event, and its record is deleted', async () => {
   const { memory, refused, poll, ran, resolved, suspected } = await setUp()
@@ -44,6 +46,22 @@ test('a message that is refused again waits for the next replay, with the key an
   expect([ran, resolved]).toEqual([[], []])
   const error = expect.stringContaining('No resolver of `eventKey` found a key.')
   expect(memory.deadLetters()).toMatchObject([{ reason: 'missing-event-key', error }])
+})
+
+// Red when an operator who replays a message cannot see that it was refused again.
+test('a message that is refused again is reported to observe and the log like any parked run', async () => {
+  const records: OutcomeRecord[] = []
+  const lines: unknown[] = []
+  const { refused, poll } = await setUp(undefined, {
+    ...REFUSED,
+    observe: (record) => void records.push(record),
+    logger: { ...silent, error: (...line) => void lines.push(line) },
+  })
+  await refused()
+  await poll()
+  const reason = 'invalid-payload'
+  expect(records).toMatchObject([{ parked: true, settlement: { kind: 'dead-letter', reason } }])
+  expect(lines).toMatchObject([[{ parked: true, reason, outcome: 'dead' }, expect.any(String)]])
 })
 
 test('a message that is now refused for another reason also waits for the next replay', async () => {

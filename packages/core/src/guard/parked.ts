@@ -102,7 +102,7 @@ async function runStored(
     const member = free[index] as InFlightEvent
     outcomes.push(outcome)
     resolving.push(resolveRefused(background, member, outcome))
-    report(member, outcome, facts)
+    report(member.event, outcome, facts)
   }
   const groups = free.map((member, index) => ({ index, member, copies: [] }))
   await processEvents({ ...background, signals, observe }, groups)
@@ -117,7 +117,7 @@ async function runKeyless(
 ): Promise<Outcome> {
   const report = createReporter(background)
   const { handlerMs, outcome } = await runUnguarded(background.stores.engine, member, signals)
-  report(member, outcome, { handlerMs })
+  report(member.event, outcome, { handlerMs })
   await resolveRefused(background, member, outcome)
   return outcome
 }
@@ -126,10 +126,9 @@ async function runKeyless(
 function createReporter({ options, stores }: Background) {
   const { runtime } = options
   const startedAt = runtime.monotonic()
-  return ({ event }: InFlightEvent, outcome: Outcome, facts: Facts): void => {
+  return ({ delivery }: Pick<DueEvent, 'delivery'>, outcome: Outcome, facts: Facts): void => {
     const settlement = settlementOf(outcome, runtime.now())
     const totalMs = runtime.monotonic() - startedAt
-    const { delivery } = event
     const report = { ...facts, delivery, outcome, settlement, totalMs, parked: true }
     observeOutcome(options, stores.secret, report)
   }
@@ -137,10 +136,11 @@ function createReporter({ options, stores }: Background) {
 
 /** A stored event keeps its identity. A refused message is identified again, because the code may have been fixed. */
 async function toStored(
-  { options, stores }: Background,
+  background: Background,
   { delivery, identity, ref }: DueEvent,
   identified: Seen,
 ): Promise<Stored> {
+  const { options, stores } = background
   const { session } = stores.engine
   if (identified.kind === 'decided') return { kind: 'none' }
   // A refused message has no attempts that could be counted, so a later poll tries again.
@@ -172,8 +172,11 @@ async function toStored(
   }
   if (identified.kind === 'refused') {
     const { error, key, reason } = identified
-    await session.refuse([{ delivery, reason, error, key }])
+    const report = createReporter(background)
+    const [stored] = await session.refuse([{ delivery, reason, error, key }])
     await forgetReads(session, identified, delivery)
+    const outcome: Outcome = { kind: 'dead', reason, attempt: 0, error, ref: stored }
+    report({ delivery }, outcome, { key })
   } else await session.resolveRefused(ref.id)
   return { kind: 'none' }
 }
