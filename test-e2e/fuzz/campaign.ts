@@ -11,6 +11,8 @@ export interface Campaign {
   readonly forMs: number
   /** At most so many cases. Default: no bound. */
   readonly cases?: number
+  /** Called when a violation is found, because a long campaign may be cut off before its end. */
+  readonly onViolation?: (seed: number, violation: string) => void
 }
 
 export interface Findings {
@@ -20,13 +22,16 @@ export interface Findings {
 
 /** Plays one case after the other, until the time is over. */
 export async function runCampaign(campaign: Campaign): Promise<Findings> {
-  const { fuzz, seed, forMs, cases = Number.POSITIVE_INFINITY } = campaign
+  const { fuzz, seed, forMs, cases = Number.POSITIVE_INFINITY, onViolation } = campaign
   const endsAt = performance.now() + forMs
   const failures: { seed: number; violation: string }[] = []
   let played = 0
   while (played < cases && performance.now() < endsAt && failures.length < MOST_FAILURES) {
     const violation = await fuzz.play(seed + played)
-    if (violation !== undefined) failures.push({ seed: seed + played, violation })
+    if (violation !== undefined) {
+      failures.push({ seed: seed + played, violation })
+      onViolation?.(seed + played, violation)
+    }
     played += 1
   }
   return { cases: played, failures }

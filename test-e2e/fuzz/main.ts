@@ -28,10 +28,12 @@ async function main([name = '', ...args]: readonly string[]): Promise<number> {
   const fuzz = await (await load()).open()
   try {
     const cases = values.replay === undefined ? undefined : { cases: 1 }
-    const found = await runCampaign({ fuzz, seed, forMs: minutes * 60_000, ...cases })
-    for (const { seed, violation } of found.failures) {
-      console.log(`${violation}\nnpm run fuzz -- ${name} --replay ${seed}\n`)
-    }
+    const onViolation = (of: number, violation: string): void =>
+      console.log(`${violation}\nnpm run fuzz -- ${name} --replay ${of}\n`)
+    const found = await runCampaign({
+      ...{ fuzz, seed, forMs: minutes * 60_000, onViolation },
+      ...cases,
+    })
     const tally = Object.entries(fuzz.tally()).map(([what, times]) => `${what} ${times}`)
     console.log(tally.join(', '))
     console.log(`${found.cases} cases, ${found.failures.length} broken promises`)
