@@ -17,7 +17,7 @@ import {
 import type { BeginContext, Driver } from './driver/driver.ts'
 import type { SendAnswer } from './driver/held-connection.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
-import { withRights } from './driver/repeat.ts'
+import { triesAnother } from './driver/repeat.ts'
 import { READ_SETTINGS } from './driver/session-settings.ts'
 import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
@@ -93,8 +93,7 @@ function kyselyDriver<DB>(
     sendsAtOnce: false,
     poolSize: isSingle ? undefined : settings.poolSize,
     diagnose,
-    begin: (request, context) =>
-      withRights(() => begin({ client, gate, settings, driver }, request, context)),
+    begin: (request, context) => begin({ client, gate, settings, driver }, request, context),
   }
   return driver
 }
@@ -110,6 +109,7 @@ async function begin<DB>(
   parts: KyselyParts<DB>,
   request: BeginRequest,
   context: BeginContext,
+  refused = 1,
 ): Promise<Begun<Transaction<DB>>> {
   const held = await hold(parts, request)
   const { claim, budgetMs } = request
@@ -123,6 +123,7 @@ async function begin<DB>(
     const kind = claimFailure(error, claim)
     if (kind !== undefined) return nothingOpen(held, kind, context.runtime)
     held.destroy()
+    if (triesAnother(error, refused)) return begin(parts, request, context, refused + 1)
     throw toStoreError(error, 'beginning a transaction')
   }
   const { claimed, xid, row } = readClaim(request, answer)

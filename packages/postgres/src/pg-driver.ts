@@ -10,7 +10,7 @@ import {
 } from './clients/pg-connection.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
-import { withRights } from './driver/repeat.ts'
+import { triesAnother } from './driver/repeat.ts'
 import type { SessionSettings } from './driver/session-settings.ts'
 import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
@@ -52,8 +52,7 @@ export function pgDriver(pool: Pool, settings: PgSettings, runtime: Runtime): Dr
     sendsAtOnce: true,
     poolSize,
     diagnose,
-    begin: (request, context) =>
-      withRights(() => begin({ pool, gate, settings, driver }, request, context)),
+    begin: (request, context) => begin({ pool, gate, settings, driver }, request, context),
   }
   return driver
 }
@@ -73,6 +72,7 @@ async function begin(
   parts: PgParts,
   request: BeginRequest,
   context: BeginContext,
+  refused = 1,
 ): Promise<Begun<PoolClient>> {
   const held = await hold(parts, request, context.runtime)
   const { claim } = request
@@ -96,6 +96,7 @@ async function begin(
     const kind = claimFailure(error, claim)
     if (kind !== undefined) return nothingOpen(held, kind, context.runtime)
     held.destroy()
+    if (triesAnother(error, refused)) return begin(parts, request, context, refused + 1)
     throw toStoreError(error, DOING)
   }
   const row = answers.find(({ rows }) => rows[0]?.['pid'] !== undefined)?.rows[0]

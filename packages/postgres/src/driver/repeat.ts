@@ -12,16 +12,23 @@ const PAUSES = { baseMs: 10, maxMs: 200 }
 const MOST_CONNECTIONS = 25
 
 /**
+ * Whether a transaction is begun again on another connection after its `refused`th refusal. The callers ask from their
+ * own handling of errors, so that a claim that succeeds pays no promise for it.
+ */
+export const triesAnother = (error: unknown, refused: number): boolean =>
+  refused < MOST_CONNECTIONS && isForbidden(error)
+
+/**
  * Runs a transaction of onceward on the next connection if its connection has a role without rights on our tables: a
  * handler or another user of the pool may have left that role. `run` closes such a connection, so in the end the pool
  * opens a new one. With the last one the rights are really missing, and the error is thrown.
  */
-export async function withRights<Result>(run: () => Promise<Result>): Promise<Result> {
+async function withRights<Result>(run: () => Promise<Result>): Promise<Result> {
   for (let refused = 1; ; refused += 1) {
     try {
       return await run()
     } catch (error) {
-      if (refused >= MOST_CONNECTIONS || !isForbidden(error)) throw error
+      if (!triesAnother(error, refused)) throw error
     }
   }
 }
