@@ -84,7 +84,9 @@ function refused(
       const { cause = '' } = settlement
       if (cause === 'handler-failed' || cause === 'not-due' || cause === 'lane-waits') return []
       if (HELD.includes(cause)) return []
-      return cause === 'store-error' && isLost(history) ? [] : no
+      // A connection that a handler ends looks like a store that is down, and the breaker spares it for a second.
+      const isOutage = cause === 'store-error' || cause === 'breaker-open'
+      return isOutage && isLost(history) ? [] : no
     }
     case 'dead-letter':
       return isDeadRightly(history, event, settlement.reason) ? [] : no
@@ -155,7 +157,11 @@ function storedState(history: History, event: number): readonly string[] {
   const end = endOf(history, event)
   if (state === undefined || end === undefined) return []
   const is = `event ${event} was settled as ${show(end)} and is ${state.state ?? 'absent'}`
-  if (end.kind === 'ack') return state.state === 'd' && !state.hasFailedRow ? [] : [is]
+  if (end.kind === 'ack') {
+    // The record of a failure is deleted with onceward's own commit. After a commit of the handler's it goes with the row.
+    const mayKeepRow = runsOf(history, event).some((run) => run.endedItself)
+    return state.state === 'd' && (mayKeepRow || !state.hasFailedRow) ? [] : [is]
+  }
   const reason = end.kind === 'dead-letter' ? end.reason : undefined
   return state.state === 'x' && state.reason === reason ? [] : [`${is}, reason ${state.reason}`]
 }

@@ -90,6 +90,20 @@ describe('the sweep', () => {
     expect(await steps.known(event)).toMatchObject({ kind: 'done' })
   })
 
+  // Red when the record of a failure stays for ever: its deletion travels with the COMMIT of onceward only.
+  it('deletes the record of a failure that a COMMIT of the handler left behind', async () => {
+    const { pass, session, steps } = inbox
+    const event = newEvent()
+    await steps.suspect(event)
+    const begun = await session.begin(counted(await steps.countAlone(event)))
+    if (begun.kind !== 'open') throw new Error(begun.kind)
+    await begun.transaction.commit({ results: new Map(), recovered: [] })
+    expect(await count('failed_events')).toBe(1)
+    await pass(DAY_MS)
+    expect(await sweepAll()).toMatchObject({ deleted: 1 })
+    expect(await count('failed_events')).toBe(0)
+  })
+
   it('runs in one process at a time', async () => {
     const client = await inbox.pool.connect()
     await client.query('begin')
