@@ -55,13 +55,13 @@ export const CLAIM_BUGS: readonly Bug[] = [
     what: 'the mark is committed before the handler runs, and the process dies in between',
     edits: [
       {
-        file: 'packages/postgres/src/pg.ts',
+        file: 'packages/postgres/src/pg-driver.ts',
         find: '...claim, restoreText(known)]',
         replace: "...claim, 'commit', 'begin', restoreText(known)]",
       },
       {
-        file: 'packages/postgres/src/pg.ts',
-        find: '...claim, `select $' + '{RESTORE}`]',
+        file: 'packages/postgres/src/pg-driver.ts',
+        find: '...claim, restore]',
         replace: "...claim, 'commit', 'begin', `set local lock_timeout = 0`]",
       },
     ],

@@ -62,20 +62,17 @@ export async function runTransaction(
   const texts = new Map<EventId, string>()
   const { hold, signals } = request
   const running = { engine, transaction, claimed, signals, hold, results, texts }
-  const failure = await runToTheEnd(running)
+  let failure: TransactionFailure | undefined
+  try {
+    failure = (await runHandlers(running)) ?? (await commit(running))
+  } catch (error) {
+    // An error of onceward's own must not leave a transaction open: its rows would be held until the process ends.
+    await transaction.rollback()
+    throw error
+  }
   if (failure === undefined) engine.txWatch.committed(claimed.length, transaction.tx)
   if (failure === undefined) return { kind: 'committed', claimed, unclaimed, results }
   return { kind: 'failed', failure, claimed, unclaimed, transaction }
-}
-
-/** An error of onceward's own must not leave a transaction open, because its row would be held until the process ends. */
-async function runToTheEnd(running: Running): Promise<TransactionFailure | undefined> {
-  try {
-    return (await runHandlers(running)) ?? (await commit(running))
-  } catch (error) {
-    await running.transaction.rollback()
-    throw error
-  }
 }
 
 function claimOf(members: readonly PendingEvent[]): BeginClaim {
