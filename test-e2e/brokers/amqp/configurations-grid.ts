@@ -41,15 +41,17 @@ export const RABBITMQ: Grid<RabbitmqSettings> = {
     consumerTimeoutMs: undefined,
     priorities: false,
   },
-  // Quorum queues know some arguments only, and classic ones do not know a delivery limit.
-  isImpossible: ({ arguments: given, durable, deadLetter, deadLetterPolicy }) => {
-    const isQuorum = given['x-queue-type'] === 'quorum'
+  // What RabbitMQ itself refuses to declare: streams know no argument of the others, quorum queues some only.
+  isImpossible: ({ arguments: given, durable, exclusive, deadLetter, ...settings }) => {
+    const type = given['x-queue-type']
+    const isQuorum = type === 'quorum'
     return (
-      (isQuorum &&
-        (!durable || 'x-max-priority' in given || given['x-overflow'] === 'reject-publish-dlx')) ||
+      (type !== undefined && (!durable || exclusive || settings.autoDelete)) ||
+      (type === 'stream' && Object.keys(given).length > 1) ||
+      (isQuorum && ('x-max-priority' in given || given['x-overflow'] === 'reject-publish-dlx')) ||
       ('x-queue-mode' in given && isQuorum) ||
       ('x-delivery-limit' in given && !isQuorum) ||
-      (deadLetterPolicy && deadLetter !== 'dlx')
+      (settings.deadLetterPolicy && deadLetter !== 'dlx')
     )
   },
   dimensions: [

@@ -29,7 +29,7 @@ export function createHandlers(shared: Shared, { pool }: { readonly pool: pg.Poo
   let guards: Guards | undefined
   const worker: Worker = { shared, pool, guards: () => guards as Guards }
   const begun = (call: number, event: GuardEvent<unknown>, context: HandlerContext<unknown>) =>
-    begin(worker, { call, event, context })
+    begin(worker, { call, event, context, failures: shared.failures })
   return {
     single: (event, context) => {
       calls += 1
@@ -39,8 +39,10 @@ export function createHandlers(shared: Shared, { pool }: { readonly pool: pg.Poo
     together: async (events, context) => {
       calls += 1
       const call = calls
+      // The attempts were given when the call began: one that outlives its deadline still has them.
+      const failures = new Map(shared.failures)
       for (const [index, event] of events.entries()) {
-        const playing = begun(call, event, context)
+        const playing = begin(worker, { call, event, context, failures })
         await run(worker, playing, { isLast: index + 1 === events.length })
       }
     },
@@ -65,6 +67,8 @@ interface Begin {
   readonly call: number
   readonly event: GuardEvent<unknown>
   readonly context: HandlerContext<unknown>
+  /** Verdicts per event that were reported before the call. */
+  readonly failures: ReadonlyMap<number, number>
 }
 
 interface Run {
@@ -72,7 +76,7 @@ interface Run {
   readonly plan: RunPlan
 }
 
-function begin(worker: Worker, { call, event, context }: Begin): Run {
+function begin(worker: Worker, { call, event, context, failures }: Begin): Run {
   const { shared } = worker
   const number = Number(event.source.position)
   const before = shared.runs.filter((each) => each.event === number).length
@@ -82,7 +86,7 @@ function begin(worker: Worker, { call, event, context }: Begin): Run {
     run: before + 1,
     call,
     attempt: event.attempt,
-    failuresBefore: shared.failures.get(number) ?? 0,
+    failuresBefore: failures.get(number) ?? 0,
     isIntact: isIntact(event, shared.delivery(number)),
     parts: [],
     late: [],

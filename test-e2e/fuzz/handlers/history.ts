@@ -10,7 +10,7 @@ export interface RunFact {
   /** Runs of one call of a handler of batches have the same number. */
   readonly call: number
   readonly attempt: number
-  /** Verdicts about the event that were reported before the run. */
+  /** Verdicts about the event that were reported before the call of the handler. */
   readonly failuresBefore: number
   /** The payload and the headers were those of the delivery. */
   readonly isIntact: boolean

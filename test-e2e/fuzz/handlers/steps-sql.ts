@@ -6,7 +6,8 @@ let plays = 0
 const sql = (then: StepKind, ...texts: readonly string[]): void => {
   const play: Step['play'] = async (playing) => {
     plays += 1
-    for (const text of texts) await playing.sql(text.replaceAll('#', String(plays)))
+    const number = String(plays)
+    for (const text of texts) await playing.sql(text.replaceAll('#', number))
   }
   steps[texts.join('; ')] = { then, of: 'sql', play }
 }
