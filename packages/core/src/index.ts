@@ -30,10 +30,18 @@ export type {
   HandlerContext,
   InboxGuardOptions,
   LeaseGuardOptions,
+  Observer,
   OutcomeRecord,
   Resolver,
   Takeover,
 } from './options/options.ts'
+export type {
+  GuardReading,
+  InboxFigures,
+  LeaseRenewals,
+  PoolUse,
+  WatchedGuard,
+} from './model/guard-reading.ts'
 export type { Logger } from './model/logger.ts'
 export type { Defaults } from './options/options.ts'
 export { DEFAULTS, OPTION_DOCS, type OptionDoc } from './options/derived.ts'

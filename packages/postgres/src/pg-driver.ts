@@ -1,4 +1,4 @@
-import type { BeginRequest, Begun, EventId, Runtime } from '@onceward/core'
+import type { BeginRequest, Begun, EventId, PoolUse, Runtime } from '@onceward/core'
 import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
@@ -51,10 +51,18 @@ export function pgDriver(pool: Pool, settings: PgSettings, runtime: Runtime): Dr
     }),
     sendsAtOnce: true,
     poolSize,
+    poolUse: () => poolUseOf(pool),
     diagnose,
     begin: (request, context) => begin({ pool, gate, settings, driver }, request, context),
   }
   return driver
+}
+
+function poolUseOf({ idleCount, options, totalCount, waitingCount }: Pool): PoolUse {
+  return {
+    ...{ used: totalCount - idleCount, idle: idleCount },
+    ...{ waiting: waitingCount, size: options.max },
+  }
 }
 
 interface PgParts {

@@ -3,7 +3,7 @@ import type { InFlight } from '../concurrency/in-flight.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { EventId } from '../model/brands.ts'
 import { describeError, StoreUnavailableError } from '../model/errors.ts'
-import type { InFlightEvent } from '../model/in-flight-event.ts'
+import type { InFlightEvent, Timings } from '../model/in-flight-event.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
@@ -26,10 +26,11 @@ export interface Facts {
   readonly key?: string | undefined
   readonly eventId?: EventId | undefined
   readonly handlerMs?: number | undefined
+  readonly timings?: Timings | undefined
 }
 
-export function factsOf({ event }: InFlightEvent, handlerMs?: number | undefined): Facts {
-  return { key: event.key, eventId: event.id, handlerMs }
+export function factsOf({ event, timings }: InFlightEvent, handlerMs?: number | undefined): Facts {
+  return { key: event.key, eventId: event.id, handlerMs, timings }
 }
 
 /** Deferral while a store is down, ms, if the breaker has no better value. */

@@ -66,7 +66,7 @@ function sort(
     const delivery = deliveries[index] as Delivery
     switch (identified.kind) {
       case 'identified': {
-        const member = toInFlight(delivery, identified)
+        const member = toInFlight(options, delivery, identified)
         const group = groups.get(member.event.id)
         if (group === undefined) groups.set(member.event.id, { index, member, copies: [] })
         else group.copies.push({ index, member })
@@ -92,10 +92,12 @@ function sort(
 }
 
 function toInFlight(
+  { observe }: ResolvedOptions,
   delivery: Delivery,
   { event, orderingKey, payload }: Extract<Identified, { kind: 'identified' }>,
 ): InFlightEvent {
-  return { event, payload, lane: orderingKey, suspect: isSuspect(delivery) }
+  const timings = observe === undefined ? undefined : {}
+  return { event, payload, lane: orderingKey, suspect: isSuspect(delivery), timings }
 }
 
 /** Such a message has no stored state. Only the broker counts its attempts and dead-letters it. */

@@ -27,6 +27,7 @@ import { startBackground } from './background.ts'
 import { createStoreOpener, type OpenStores } from './open-stores.ts'
 import { processDeliveries } from './process.ts'
 import type { Facts, Processing } from './processing.ts'
+import { watch } from './watch.ts'
 import { wholeOrDeferred } from './whole-record.ts'
 
 /** Longest wait for the connections of a store's session to close, ms. */
@@ -53,6 +54,9 @@ export class RunningGuard implements GuardPort {
   readonly #running = new Set<Promise<unknown>>()
   readonly #deadLetters = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
+  readonly #unwatch: () => void
+  /** Deliveries that have no settlement yet. */
+  #inHand = 0
   #stores: OpenStores | undefined
   #isClosed = false
   #stopBackground: (() => Promise<void>) | undefined
@@ -67,6 +71,7 @@ export class RunningGuard implements GuardPort {
     this.#openStores = createStoreOpener(options, call, this.#breaker)
     this.#inFlight = createInFlight(options.runtime)
     this.#publisher = createDeadLetterPublisher(options, this.#closing.signal)
+    this.#unwatch = watch(options, this, () => ({ inHand: this.#inHand, stores: this.#stores }))
   }
 
   async open(): Promise<void> {
@@ -105,6 +110,11 @@ export class RunningGuard implements GuardPort {
   }
 
   async close(): Promise<void> {
+    await this.#close()
+    this.#unwatch()
+  }
+
+  async #close(): Promise<void> {
     this.#closing.abort()
     const { deadlineMs } = this.#options
     const ended = Promise.all([this.#stopBackground?.(), ...this.#running])
@@ -172,6 +182,7 @@ export class RunningGuard implements GuardPort {
   async #run(deliveries: readonly Delivery[], hooks: RunHooks): Promise<readonly Settlement[]> {
     const settlements: Settlement[] = []
     const startedAt = this.runtime.monotonic()
+    this.#inHand += deliveries.length
     let secret: Uint8Array | undefined
     const conclude: Processing['observe'] = (index, outcome, facts) => {
       const delivery = deliveries[index] as Delivery
@@ -179,6 +190,7 @@ export class RunningGuard implements GuardPort {
       const totalMs = this.runtime.monotonic() - startedAt
       // The settlement is set before the outcome is reported.
       settlements[index] = settlement
+      this.#inHand -= 1
       hooks.onSettlement?.(index, settlement)
       observeOutcome(this.#options, secret, { ...facts, delivery, outcome, settlement, totalMs })
     }

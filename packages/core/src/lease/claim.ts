@@ -1,7 +1,7 @@
 import { clampedMs } from '../concurrency/backoff.ts'
 import type { OwnerToken } from '../model/brands.ts'
 import { ConflictError, StoreUnavailableError } from '../model/errors.ts'
-import type { InFlightEvent } from '../model/in-flight-event.ts'
+import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { ClaimResult, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
@@ -45,6 +45,7 @@ export async function claimLeases(
   let results: readonly ClaimResult[]
   try {
     results = await store.claim(claims)
+    if (options.observe !== undefined) addTime(members, 'claimMs', runtime.monotonic() - askedAtMs)
   } catch (error) {
     return members.map(() => ({ kind: 'unavailable', error }))
   }

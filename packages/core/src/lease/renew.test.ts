@@ -44,6 +44,7 @@ function setUp(inbox?: 'inbox') {
     isSafe: (member) => inner.isSafe(member),
     stopRenewing: (member) => inner.stopRenewing(member),
     idle: () => inner.idle(),
+    read: () => inner.read(),
   }
   const last = (): Renewal => renewals.at(-1) as Renewal
   return { clock, renewer, renewals, last, keepsAlive }
@@ -107,6 +108,24 @@ test('only the run whose lease is lost is told', async () => {
   kit.last().answer(['held', 'lost'])
   await turn()
   expect([a.lost.aborted, b.lost.aborted]).toEqual([false, true])
+})
+
+test('the answers of all renewals are counted', async () => {
+  const kit = setUp('inbox')
+  const none = { held: 0, lost: 0, failed: 0 }
+  expect(kit.renewer.read()).toEqual({ held: 0, renewals: none })
+  hold(kit.renewer, 'a')
+  hold(kit.renewer, 'b')
+  await pass(kit, RENEW_MS)
+  kit.last().answer(['held', 'lost'])
+  await turn()
+  const first = kit.renewer.read()
+  expect(first).toEqual({ held: 2, renewals: { held: 1, lost: 1, failed: 0 } })
+  await pass(kit, RENEW_MS)
+  kit.last().fail()
+  await turn()
+  expect(kit.renewer.read().renewals).toEqual({ held: 1, lost: 1, failed: 2 })
+  expect(first.renewals.failed).toBe(0)
 })
 
 // Red when the end of a renewal starts a timer beside the timer of a new claim.

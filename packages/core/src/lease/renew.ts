@@ -2,6 +2,7 @@ import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import { answerWithin, LATE, track } from '../concurrency/timeout.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
+import type { GuardReading, LeaseRenewals } from '../model/guard-reading.ts'
 import type { InFlightEvent, MemberLease } from '../model/in-flight-event.ts'
 import type { HeldAnswer, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
@@ -20,6 +21,7 @@ export interface LeaseRenewer {
    * Resolves when no renewal is in progress, including renewals that timed out. The store's client may be closed then.
    */
   idle(): Promise<void>
+  read(): NonNullable<GuardReading['leases']>
 }
 
 interface Held {
@@ -39,6 +41,11 @@ class Renewer implements LeaseRenewer {
   readonly #store: LeaseSession
   readonly #held = new Map<OwnerToken, Held>()
   readonly #calls = new Set<Promise<unknown>>()
+  readonly #renewals: { -readonly [Answer in keyof LeaseRenewals]: number } = {
+    held: 0,
+    lost: 0,
+    failed: 0,
+  }
   #round: Promise<void> = Promise.resolve()
   #cancel: (() => void) | undefined
 
@@ -68,6 +75,10 @@ class Renewer implements LeaseRenewer {
     if (this.#held.size > 0) return
     this.#cancel?.()
     this.#cancel = undefined
+  }
+
+  read(): NonNullable<GuardReading['leases']> {
+    return { held: this.#held.size, renewals: { ...this.#renewals } }
   }
 
   async idle(): Promise<void> {
@@ -119,12 +130,18 @@ class Renewer implements LeaseRenewer {
   async #renew(all: readonly Held[]): Promise<readonly HeldAnswer[]> {
     const { leaseMs, runtime } = this.#options
     const call = track(this.#calls, this.#store.renew(all, leaseMs))
-    const answers = await answerWithin(runtime, call, leaseMs / 3, { keepAlive: false })
-    if (answers === LATE)
-      throw new StoreUnavailableError(
-        'The lease store did not renew the leases in time. Check the server and its connection.',
-      )
-    return answers
+    try {
+      const answers = await answerWithin(runtime, call, leaseMs / 3, { keepAlive: false })
+      if (answers === LATE)
+        throw new StoreUnavailableError(
+          'The lease store did not renew the leases in time. Check the server and its connection.',
+        )
+      for (const answer of answers) this.#renewals[answer] += 1
+      return answers
+    } catch (error) {
+      this.#renewals.failed += all.length
+      throw error
+    }
   }
 
   /** Without an inbox only the lease protects the event, so a run stops before a lease that cannot be renewed expires. */

@@ -3,6 +3,12 @@ import type { DeadLetterRef } from './dead-letter.ts'
 import type { GuardEvent } from './delivery.ts'
 import type { IdentifiedEvent } from './inbox.ts'
 
+/** Times that only an observer asks for. Mutable: each step adds its own. */
+export interface Timings {
+  claimMs?: number
+  commitMs?: number
+}
+
 /** An event in flight: identified, and claimed if there is a lease store. */
 export interface InFlightEvent {
   readonly event: IdentifiedEvent
@@ -22,6 +28,18 @@ export interface InFlightEvent {
   readonly leaseAttempt?: number | undefined
   /** Taken over without an inbox, and `onTakeover` has not answered. Only another takeover may follow. */
   readonly isUndecided?: boolean | undefined
+  /** Undefined if nothing observes. Copies of this object share it. */
+  readonly timings?: Timings | undefined
+}
+
+/** Adds to a time of the events that are observed. */
+export function addTime(
+  members: readonly InFlightEvent[],
+  name: keyof Timings,
+  tookMs: number,
+): void {
+  for (const { timings } of members)
+    if (timings !== undefined) timings[name] = (timings[name] ?? 0) + tookMs
 }
 
 export interface MemberLease {

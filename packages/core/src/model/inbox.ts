@@ -2,6 +2,7 @@ import type { EventId, EventKey, Fingerprint, Json, OwnerToken } from './brands.
 import type { DeadLetterRef, PublishingEnd, PublishingRight } from './dead-letter.ts'
 import type { Delivery } from './delivery.ts'
 import type { OncewardError } from './errors.ts'
+import type { InboxFigures, PoolUse } from './guard-reading.ts'
 import type { Logger } from './logger.ts'
 import type { MessageCounts } from './message-counts.ts'
 import type { Runtime } from './runtime.ts'
@@ -287,6 +288,10 @@ export interface InboxSession<Tx> {
    * which says nothing about the event), `other`.
    */
   diagnose(error: unknown): 'serialization' | 'store' | 'other'
+  /** The connections in use now. Left out: the session does not know its pool. */
+  poolUse?(): PoolUse
+  /** What the tables hold now, in one statement. Left out: nothing to tell. */
+  figures?(): Promise<InboxFigures>
   /**
    * Gives back what the session itself has opened, as a pool of its own; calls that still run end first. Left out: the
    * session has opened nothing.

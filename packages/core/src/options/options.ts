@@ -1,6 +1,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { Json } from '../model/brands.ts'
 import type { DecodedDelivery, Delivery, GuardEvent } from '../model/delivery.ts'
+import type { WatchedGuard } from '../model/guard-reading.ts'
 import type { Inbox } from '../model/inbox.ts'
 import type { LeaseStore } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
@@ -48,10 +49,26 @@ export interface OutcomeRecord {
   readonly parked?: boolean | undefined
   /** Milliseconds since the message was produced, by the producer's clock; none where the broker does not say. */
   readonly messageAgeMs?: number | undefined
+  /** The broker says that it may have delivered the message before. */
+  readonly redelivered?: boolean | undefined
+  /** Milliseconds until the stores gave the event to this run: the lease, and BEGIN with the row. None if they did not. */
+  readonly claimMs?: number | undefined
   /** Milliseconds in the handler; none when it did not run. */
   readonly handlerMs?: number | undefined
+  /** Milliseconds until COMMIT was answered; none when it was not sent. */
+  readonly commitMs?: number | undefined
   /** Milliseconds from the delivery to its settlement. */
   readonly totalMs: number
+}
+
+/** The hook for metrics. A plain function is one. */
+export interface Observer {
+  (record: OutcomeRecord): void
+  /**
+   * Called once for each guard, when it is made. The guard calls the returned function when it is closed.
+   * `meterObserver()` of `@onceward/otel` reads its gauges this way.
+   */
+  readonly watch?: ((guard: WatchedGuard) => () => void) | undefined
 }
 
 /** Options of every guard. docs/configuration.md has them as a table, with reasons. */
@@ -140,7 +157,7 @@ export interface CommonOptions<Payload, Decoded> {
     | ((event: GuardEvent<NoInfer<Payload>>, result: unknown) => void | Promise<void>)
     | undefined
   /** The hook for metrics: called once per delivery, when its settlement is known. If it throws, the error is logged. */
-  readonly observe?: ((record: OutcomeRecord) => void) | undefined
+  readonly observe?: Observer | undefined
   /** A pino instance or `console`. Default: warnings and errors become Node process warnings. Keys appear hashed. */
   readonly logger?: Logger | undefined
   /** Time, randomness and ids, for simulations. Default: `systemRuntime`. */

@@ -2,6 +2,7 @@ import { isThenable } from '../concurrency/maybe-async.ts'
 import type { EventId } from '../model/brands.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
+import type { Timings } from '../model/in-flight-event.ts'
 import { isLevelEnabled, type Logger } from '../model/logger.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { OutcomeRecord } from '../options/options.ts'
@@ -19,6 +20,7 @@ export interface Report {
   /** The event ran from the inbox. No broker waits for this settlement. */
   readonly parked?: boolean | undefined
   readonly handlerMs?: number | undefined
+  readonly timings?: Timings | undefined
   readonly totalMs: number
 }
 
@@ -62,8 +64,8 @@ function toRecord(
   secret: Uint8Array | undefined,
   report: Report,
 ): OutcomeRecord {
-  const { delivery, eventId, handlerMs, key, outcome, parked, settlement, totalMs } = report
-  const { producedAt } = delivery
+  const { delivery, eventId, handlerMs, key, outcome, parked, settlement } = report
+  const { producedAt, redelivered } = delivery
   return {
     consumer,
     source: delivery.source,
@@ -75,8 +77,10 @@ function toRecord(
     ...('repeated' in outcome && outcome.repeated === true ? { repeated: true } : {}),
     ...(parked === true ? { parked: true } : {}),
     ...(producedAt === undefined ? {} : { messageAgeMs: runtime.now() - producedAt.getTime() }),
+    ...(redelivered === true ? { redelivered } : {}),
     handlerMs,
-    totalMs,
+    ...report.timings,
+    totalMs: report.totalMs,
   }
 }
 

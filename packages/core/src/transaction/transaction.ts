@@ -10,6 +10,7 @@ import {
   SWALLOWED_STATEMENT,
   toReadableError,
 } from '../model/errors.ts'
+import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { BeginClaim, InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
 import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
@@ -45,6 +46,8 @@ export async function runTransaction(
     waitMs: request.waitMs,
     budgetMs: options.deadlineMs,
   })
+  if (options.observe !== undefined)
+    addTime(membersOf(request.members), 'claimMs', options.runtime.monotonic() - askedAtMs)
   if (begun.kind !== 'open') return begun
   const { transaction } = begun
   const isClaimed = ({ member }: PendingEvent): boolean => begun.claimed.has(member.event.id)
@@ -74,6 +77,9 @@ export async function runTransaction(
   if (failure === undefined) return { kind: 'committed', claimed, unclaimed, results }
   return { kind: 'failed', failure, claimed, unclaimed, transaction }
 }
+
+const membersOf = (pending: readonly PendingEvent[]): readonly InFlightEvent[] =>
+  pending.map(({ member }) => member)
 
 function claimOf(members: readonly PendingEvent[]): BeginClaim {
   const counted = members.flatMap(({ counted }) => (counted === undefined ? [] : [counted]))
@@ -243,9 +249,13 @@ function failedStatement(
 }
 
 async function commit(running: Running): Promise<TransactionFailure | undefined> {
-  const { transaction, claimed, texts } = running
+  const { transaction, claimed, engine, texts } = running
+  const { observe, runtime } = engine.options
+  const askedAtMs = observe === undefined ? 0 : runtime.monotonic()
   const recovered = claimed.flatMap(({ counted }) => counted?.event.id ?? [])
   const answer = await transaction.commit({ results: texts, recovered })
+  if (observe !== undefined)
+    addTime(membersOf(claimed), 'commitMs', runtime.monotonic() - askedAtMs)
   switch (answer.kind) {
     case 'committed':
       return undefined

@@ -1,4 +1,4 @@
-import type { BeginRequest, Begun, Runtime } from '@onceward/core'
+import type { BeginRequest, Begun, PoolUse, Runtime } from '@onceward/core'
 import type { Statements } from '../statements/index.ts'
 
 /** Rows as the driver returns them. Statements cast columns to `text`, because users may install other type parsers. */
@@ -37,6 +37,8 @@ export interface Driver<Tx> extends Connection {
   readonly sendsAtOnce: boolean
   /** Connections of the pool. Undefined if its limit is not known. */
   readonly poolSize: number | undefined
+  /** The connections in use now. Left out: the client does not tell. */
+  poolUse?(): PoolUse
   /** Ends the connections of a pool that the driver has made itself. */
   close?(): Promise<void>
 }

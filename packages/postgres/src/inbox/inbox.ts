@@ -11,10 +11,12 @@ import {
   type Failure,
   type IdentifiedEvent,
   type Inbox,
+  type InboxFigures,
   type InboxSession,
   type Known,
   type MessageCounts,
   type OwnerToken,
+  type PoolUse,
   type PublishingEnd,
   type PublishingRight,
   type Refusal,
@@ -31,6 +33,7 @@ import { type StoringContext, texts } from '../driver/rows.ts'
 import { createStatements } from '../statements/index.ts'
 import { classify, count, type SuspectAnswer, suspect } from './attempts.ts'
 import { isWhole } from './bodies.ts'
+import { figures } from './figures.ts'
 import { messageCounts } from './message-counts.ts'
 import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
 import { refuse, resolveRefused } from './refused-messages.ts'
@@ -100,6 +103,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly secret: Uint8Array
   readonly messageCounts: MessageCounts
   readonly sweep: () => Promise<SweepStep | undefined>
+  readonly poolUse?: () => PoolUse
   readonly #driver: Driver<Tx>
   readonly #registration: ConsumerRegistration
   readonly #context: StoringContext & { readonly maxAttempts: number; readonly runtime: Runtime }
@@ -119,6 +123,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     this.#context = { driver, statements, consumerId, maxStoredBytes, maxAttempts, runtime }
     this.messageCounts = messageCounts(this.#context)
     this.sweep = createSweep({ driver, statements, registration })
+    if (driver.poolUse !== undefined) this.poolUse = driver.poolUse
     this.#seenAtMs = runtime.monotonic()
   }
 
@@ -185,6 +190,10 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
 
   diagnose(error: unknown): 'serialization' | 'store' | 'other' {
     return this.#driver.diagnose(error)
+  }
+
+  figures(): Promise<InboxFigures> {
+    return figures(this.#context)
   }
 
   async close(): Promise<void> {

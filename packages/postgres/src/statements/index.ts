@@ -1,6 +1,7 @@
 import { type AttemptStatements, attemptStatements } from './attempts.ts'
 import { type BodyStatements, bodyStatements } from './bodies.ts'
 import { type DeadLetterStatements, deadLetterStatements } from './dead-letters.ts'
+import { type FigureStatements, figureStatements } from './figures.ts'
 import { type LeaseStatements, leaseStatements } from './leases.ts'
 import { type OperatorStatements, operatorStatements } from './operator.ts'
 import { type RefusedStatements, refusedStatements } from './refused.ts'
@@ -27,6 +28,7 @@ export interface Statements
     DeadLetterStatements,
     RefusedStatements,
     SuspectMessageStatements,
+    FigureStatements,
     RetentionStatements,
     LeaseStatements,
     OperatorStatements {
@@ -45,6 +47,7 @@ export function createStatements(schema: string = DEFAULT_SCHEMA): Statements {
     ...deadLetterStatements(quoted),
     ...refusedStatements(quoted),
     ...suspectMessageStatements(quoted),
+    ...figureStatements(quoted),
     ...retentionStatements(quoted),
     ...leaseStatements(quoted),
     ...operatorStatements(quoted),

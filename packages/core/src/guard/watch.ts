@@ -1,0 +1,60 @@
+import { describeError } from '../model/errors.ts'
+import type { GuardPort } from '../model/guard-port.ts'
+import type { GuardReading, WatchedGuard } from '../model/guard-reading.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { OpenStores } from './open-stores.ts'
+
+/** What only the guard itself knows. */
+interface Inner {
+  readonly inHand: number
+  readonly stores: OpenStores | undefined
+}
+
+const ended = (): void => undefined
+
+/**
+ * Shows a guard to its observer, if the observer wants to watch. An observer that fails is logged and cannot make the
+ * guard fail.
+ */
+export function watch(
+  { consumer, logger, observe }: ResolvedOptions,
+  port: Pick<GuardPort, 'availability' | 'outages' | 'settings'>,
+  inner: () => Inner,
+): () => void {
+  const failed = (error: unknown): void =>
+    logger.error({ err: describeError(error) }, 'watching the guard failed: fix the observer')
+  if (typeof observe?.watch !== 'function') return ended
+  const watched: WatchedGuard = {
+    consumer,
+    read: () => readingOf(port, inner()),
+    figures: async () => inner().stores?.engine?.session.figures?.(),
+  }
+  try {
+    const unwatch: unknown = observe.watch(watched)
+    if (typeof unwatch !== 'function') return ended
+    return () => {
+      try {
+        unwatch()
+      } catch (error) {
+        failed(error)
+      }
+    }
+  } catch (error) {
+    failed(error)
+    return ended
+  }
+}
+
+function readingOf(
+  port: Pick<GuardPort, 'availability' | 'outages' | 'settings'>,
+  { inHand, stores }: Inner,
+): GuardReading {
+  return {
+    inHand,
+    concurrency: stores?.slots.size ?? port.settings.concurrency,
+    breaker: port.availability().kind === 'available' ? 'closed' : 'open',
+    outages: port.outages().map(({ dependency }) => dependency),
+    leases: stores?.leases?.renewer.read(),
+    pool: stores?.engine?.session.poolUse?.(),
+  }
+}
