@@ -59,7 +59,7 @@ export class Dispatcher {
       settings.prefetch,
     )
     this.#options = options
-    this.#prefetch = new Prefetch(slots, settings.prefetch - slots)
+    this.#prefetch = new Prefetch({ slots, mostAhead: settings.prefetch - slots })
     this.#context = { ...context, mayHold: (why) => this.mayHold(why) }
     this.#buffer = new DeliveryBuffer({
       port,

@@ -46,7 +46,7 @@ export class Dispatcher {
     const { batchSize } = settings
     this.#options = options
     this.#isBatch = transaction === 'batch'
-    this.#prefetch = new Prefetch(concurrency, batchSize)
+    this.#prefetch = new Prefetch({ slots: concurrency, mostAhead: batchSize })
     this.#context = createSettleContext(port, settings)
   }
 

@@ -8,6 +8,7 @@ import {
   type Startable,
   type StartLimits,
 } from '@onceward/core/adapter'
+import { ENTRIES } from './client.ts'
 import type { Received } from './delivery.ts'
 import type { Settings } from './options.ts'
 import { giveBack, type SettleAnswer, type SettleContext, settle } from './settle.ts'
@@ -48,10 +49,11 @@ export class Dispatcher {
     const { concurrency, transaction } = port.settings
     const { batchSize } = settings
     this.#options = options
-    this.#prefetch =
+    this.#prefetch = new Prefetch(
       transaction === 'batch'
-        ? new Prefetch(concurrency * batchSize, batchSize)
-        : new Prefetch(concurrency, Math.max(concurrency, 10))
+        ? { slots: concurrency * batchSize, mostAhead: batchSize, chunk: batchSize }
+        : { slots: concurrency, mostAhead: Math.max(concurrency, ENTRIES) },
+    )
     this.#buffer = new DeliveryBuffer({
       port,
       settings,
@@ -86,7 +88,12 @@ export class Dispatcher {
 
   /** The least room that is worth a receive: prefetched messages keep the handlers busy meanwhile. */
   get worthwhile(): number {
-    return Math.max(1, Math.min(10, this.#prefetch.ahead))
+    return Math.min(ENTRIES, this.#prefetch.worthwhile)
+  }
+
+  /** A receive took this long although messages were there: so many more have to be in hand meanwhile. */
+  noteReceive(elapsedMs: number): void {
+    this.#prefetch.noteReceive(elapsedMs)
   }
 
   take(received: readonly Received[]): void {

@@ -24,7 +24,15 @@ export interface ReceiverOptions {
   readonly accept: Accept
   readonly dispatcher: Pick<
     Dispatcher,
-    'capacity' | 'room' | 'worthwhile' | 'take' | 'park' | 'resume' | 'refuse' | 'track'
+    | 'capacity'
+    | 'room'
+    | 'worthwhile'
+    | 'noteReceive'
+    | 'take'
+    | 'park'
+    | 'resume'
+    | 'refuse'
+    | 'track'
   >
   /** Aborted when the time of a drain is over. */
   readonly abort: AbortSignal
@@ -172,20 +180,22 @@ export class Receiver {
     }
   }
 
-  #answered({ waitMs, startedAtMs, isProbe }: Poll, messages: readonly Message[]): void {
+  #answered({ max, waitMs, startedAtMs, isProbe }: Poll, messages: readonly Message[]): void {
     const { port, settings, dispatcher } = this.#options
+    const tookMs = port.runtime.monotonic() - startedAtMs
     this.progressed()
     this.#recovery.succeeded()
     if (this.outage?.state === 'recovering') this.#recovery.end()
     if (messages.length > 0) {
+      // One that brought less has waited for messages, so its time says nothing about SQS.
+      if (messages.length === max) dispatcher.noteReceive(tookMs)
       const most = Math.min(MOST_POLLS, Math.ceil(dispatcher.capacity / ENTRIES))
       this.#wantedPolls = Math.min(this.#wantedPolls + 1, most)
       return
     }
     this.#wantedPolls = 1
     if (isProbe) this.#isProbing = false
-    const waitedMs = port.runtime.monotonic() - startedAtMs
-    const isShort = settings.longPollMs < 1_000 || waitedMs < waitMs / 2
+    const isShort = settings.longPollMs < 1_000 || tookMs < waitMs / 2
     if (isShort) this.#recovery.pause(EMPTY_PAUSE_MS * (1 + port.runtime.random()))
   }
 

@@ -3,9 +3,11 @@ import { DEAD_IDS, type History, ORDERS } from './story.ts'
 
 /** Everything in which the cell and what happened in it differ. */
 export function judge(cell: Cell, history: History): readonly string[] {
-  if (cell.refusing.length > 0) return judgeRefusal(cell.refusing, history)
-  if (history.start !== 'started') return [`the start was not expected to fail: ${history.reason}`]
   const waiting = cell.choices.flatMap(({ waits }) => waits ?? [])
+  // A guard that waits for its server has not seen yet what it would refuse.
+  const mayWait = waiting.length > 0 && history.start === 'started'
+  if (cell.refusing.length > 0 && !mayWait) return judgeRefusal(cell.refusing, history)
+  if (history.start !== 'started') return [`the start was not expected to fail: ${history.reason}`]
   const wrong = waiting.length > 0 ? judgeWaiting(waiting, history) : judgeWork(cell, history)
   const unsaid = cell.warning.filter(
     (words) => !history.warnings.some((warning) => warning.includes(words)),
