@@ -118,6 +118,11 @@ create policy operator_reads on :"schema".refused_messages for select to oncewar
 create policy operator_reads on :"schema".failed_event_parts for select to onceward_operator using (true);
 create policy operator_reads on :"schema".refused_message_parts for select to onceward_operator using (true);
 
+-- For `npx onceward status` and `explain`: when was swept, the history that Redis remembers for, running leases. Not the
+-- secret of the hashed keys.
+grant select (epoch, sweep_cursor, swept_at) on :"schema".settings to onceward_operator;
+grant select on :"schema".leases to onceward_operator;
+
 -- An operator makes a dead event wait for a run, and changes nothing else about it: it cannot claim that an event is done,
 -- make a done event run again, or insert or delete one.
 grant update (state) on :"schema".processed_events to onceward_operator;

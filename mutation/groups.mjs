@@ -93,6 +93,11 @@ export const GROUPS = {
     ],
     servers: true,
   },
+  onceward: {
+    files: sourcesIn('onceward/src'),
+    tests: ['packages/onceward/src/**/*.test.ts'],
+    servers: true,
+  },
   testing: {
     files: sourcesIn('testing/src'),
     tests: ['packages/testing/src/**/*.test.ts'],

@@ -16,8 +16,10 @@ import { differences, type Reports } from './api-differences.ts'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const committed = join(root, 'api')
 
-/** Every package that users install. `testing` serves this repository's tests. */
-const PACKAGES = readdirSync(join(root, 'packages')).filter((name) => name !== 'testing')
+/** Every package that users import. `testing` serves this repository's tests, `onceward` is a program. */
+const PACKAGES = readdirSync(join(root, 'packages')).filter(
+  (name) => name !== 'testing' && name !== 'onceward',
+)
 
 const COMPILER = {
   compilerOptions: {

@@ -27,9 +27,20 @@ function onceward(name: string): string[] {
   return Object.keys(all).filter((dependency) => dependency.startsWith('@onceward/'))
 }
 
+/** Programs: they import the packages they put together, and no package imports them. */
+const APPLICATIONS = ['onceward']
+const libraries = packages.filter((name) => !APPLICATIONS.includes(name))
+
 describe('packages', () => {
-  it.each(packages)('%s depends on no package of ours but the core', (name) => {
+  it.each(libraries)('%s depends on no package of ours but the core', (name) => {
     expect(onceward(name)).toEqual(name === 'core' ? [] : ['@onceward/core'])
+  })
+
+  it.each(packages)('%s depends on no program', (name) => {
+    const file = join(packagesDirectory, name, 'package.json')
+    const manifest: Manifest = JSON.parse(readFileSync(file, 'utf8'))
+    const all = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies })
+    expect(all.filter((dependency) => APPLICATIONS.includes(dependency))).toEqual([])
   })
 
   it.each(packages)('%s imports by relative paths only what is its own', (name) => {
@@ -200,6 +211,20 @@ describe('the rules go red', () => {
       'packages/sqs/src/a.ts': `export { pgInbox } from '@onceward/postgres/pg'\n`,
     })
     expect(answer).toContain('never on a sibling')
+  })
+
+  it('reports a package that imports the command line', () => {
+    const answer = lint('biome', {
+      'packages/postgres/src/a.ts': `export { main } from 'onceward'\n`,
+    })
+    expect(answer).toContain('never on a sibling')
+  })
+
+  it('accepts that the command line imports stores', () => {
+    const answer = lint('biome', {
+      'packages/onceward/src/a.ts': `export { migrate } from '@onceward/postgres'\n`,
+    })
+    expect(answer).toBe('')
   })
 
   it.each([

@@ -72,13 +72,41 @@ async function prepare(client: PoolClientLike, schema: string, quoted: string): 
   )
   if (rows[0]?.['namespace'] === null) await client.query(`create schema ${quoted}`)
   if (rows[0]?.['migrations'] !== null) return
-  await client.query(`create table ${quoted}.migrations (
+  await client.query(migrationsTable(quoted))
+}
+
+const migrationsTable = (quoted: string): string => `create table ${quoted}.migrations (
     version integer primary key,
     name text not null,
     readable_from integer, -- the oldest version whose code can use the tables; null: this one
     applied_at timestamptz not null default now()
-  )`)
+  )`
+
+/** The SQL of one migration, with the row that records it, for tools that run SQL themselves. */
+export interface MigrationSql {
+  readonly version: number
+  readonly name: string
+  readonly readableFrom?: number | undefined
+  readonly sql: string
 }
+
+/** What {@link migrate} would run on tables of version `after`; 0: no tables. Each must run in a transaction of its own. */
+export function migrationSql(schema: string = DEFAULT_SCHEMA, after = 0): readonly MigrationSql[] {
+  const quoted = quotedSchema(schema)
+  return MIGRATIONS.filter(({ version }) => version > after).map((migration, index) => {
+    const { version, name, readableFrom } = migration
+    const before =
+      after === 0 && index === 0
+        ? `create schema if not exists ${quoted};\n${migrationsTable(quoted)};\n`
+        : ''
+    const record = `insert into ${quoted}.migrations (version, name, readable_from) values (${version}, '${name}', ${readableFrom ?? 'null'});`
+    const sql = `${before}${sqlOf(migration, quoted).trim()}\n\n${record}\n`
+    return { version, name, ...(readableFrom === undefined ? {} : { readableFrom }), sql }
+  })
+}
+
+const sqlOf = ({ sql }: Migration, quoted: string): string =>
+  sql.replaceAll(':"schema"', () => quoted)
 
 /** Keys and error texts are stored as text and may contain any character. */
 async function refuseEncoding(client: PoolClientLike): Promise<void> {
@@ -119,7 +147,7 @@ async function keepLeases(
 }
 
 async function apply(client: PoolClientLike, quoted: string, migration: Migration): Promise<void> {
-  await client.query(migration.sql.replaceAll(':"schema"', () => quoted))
+  await client.query(sqlOf(migration, quoted))
   await client.query(
     `insert into ${quoted}.migrations (version, name, readable_from) values ($1, $2, $3)`,
     [migration.version, migration.name, migration.readableFrom ?? null],

@@ -25,7 +25,7 @@ export interface ScriptBatch {
 export type RunScript = (batch: ScriptBatch) => Promise<readonly unknown[]>
 
 /** Scripts that read or write done marks. A script declares every key it may touch, or a cluster cannot move its slot. */
-const MARKED: ReadonlySet<ScriptName> = new Set(['claim', 'complete', 'sample'])
+const MARKED: ReadonlySet<ScriptName> = new Set(['claim', 'complete', 'sample', 'inspect'])
 
 /** Most events in one script. A script blocks Redis, and this many take about a millisecond. */
 const SCRIPT_EVENTS = 100

@@ -6,6 +6,7 @@ import { complete } from './lua/complete.ts'
 import { examine } from './lua/examine.ts'
 import { fail } from './lua/fail.ts'
 import { forget } from './lua/forget.ts'
+import { inspect } from './lua/inspect.ts'
 import { release } from './lua/release.ts'
 import { renew } from './lua/renew.ts'
 import { replay } from './lua/replay.ts'
@@ -28,6 +29,7 @@ const BODIES: Readonly<Record<ScriptName, string>> = {
   forget,
   examine,
   sample,
+  inspect,
 }
 export type ScriptName =
   | 'claim'
@@ -40,6 +42,7 @@ export type ScriptName =
   | 'forget'
   | 'examine'
   | 'sample'
+  | 'inspect'
 
 export interface Script {
   readonly source: string

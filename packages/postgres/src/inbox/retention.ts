@@ -16,7 +16,8 @@ interface Cursor extends SweepTime {
   readonly pages: number
 }
 
-type Parts = Pick<ConsumerContext, 'driver' | 'statements'> & {
+type Parts = Pick<ConsumerContext, 'statements'> & {
+  readonly driver: Pick<ConsumerContext['driver'], 'shortTransaction'>
   readonly registration: Pick<ConsumerRegistration, 'consumer' | 'logger' | 'runtime'>
 }
 

@@ -1,3 +1,5 @@
+import { quotedSchema } from './schema-name.ts'
+
 export interface RegistrationStatements {
   /**
    * Answers the version of the tables, the secret, and whether `row_security` is off in sessions of this login although
@@ -70,3 +72,7 @@ select json_build_object(
 )::text as answer from (select * from refreshed union all select * from inserted) as registered`,
   }
 }
+
+/** The statement that names the history of commits, in the schema of this name. */
+export const identityQuery = (schema?: string): string =>
+  registrationStatements(quotedSchema(schema)).readIdentity

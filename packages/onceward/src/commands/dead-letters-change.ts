@@ -1,0 +1,198 @@
+import { createInterface } from 'node:readline/promises'
+import { deadLetters, type Untouched } from '@onceward/postgres'
+import type { Command } from 'commander'
+import type { Database } from '../data/database.ts'
+import { isId, type LetterFilter, selected } from '../data/letters.ts'
+import { demandTables, readTablesOf } from '../data/tables.ts'
+import { EXIT, type ExitCode } from '../exit-codes.ts'
+import { usage } from '../failure.ts'
+import type { Output } from '../output.ts'
+import { countsText } from '../render/letters.ts'
+import { counted } from '../render/units.ts'
+import { command, type End, type Work, withDatabase } from './command.ts'
+import { type FilterFlags, filterOf, says, withFilters } from './letter-options.ts'
+
+interface ChangeFlags extends FilterFlags {
+  readonly all?: boolean
+  readonly yes?: boolean
+  readonly by?: string
+  readonly why?: string
+}
+
+const RIGHTS = 'onceward_operator; it may not give another name with --by.'
+
+export function replayCommand(end: End): Command {
+  const made = command({
+    name: 'replay',
+    summary: 'Let dead letters run again',
+    details: [
+      'A running guard of the consumer runs each within seconds, from PostgreSQL, with a full set of attempts.',
+      'Nothing is sent to the queue, so the effect happens at most once. What is committed never runs again.',
+    ].join('\n'),
+    rights: RIGHTS,
+    examples: [
+      'dead-letters replay 0c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10',
+      'dead-letters replay --consumer billing --reason attempts-spent --since 2h',
+      'dead-letters replay --all --yes',
+    ],
+  })
+  return withTarget(made).action(async (ids: readonly string[]) => {
+    end(await withDatabase<ChangeFlags>(made, (work) => change(work, { verb: 'replay', ids })))
+  })
+}
+
+export function discardCommand(end: End): Command {
+  const made = command({
+    name: 'discard',
+    summary: 'Give dead letters up and delete their messages',
+    details:
+      'A buried event stays dead: copies of it are settled without a run. It cannot be undone.',
+    rights: RIGHTS,
+    examples: [
+      'dead-letters discard 0c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10 --why "refunded by hand"',
+      'dead-letters discard --consumer billing --reason invalid-payload --why "test data" --yes',
+    ],
+  })
+  return withTarget(made)
+    .requiredOption('--why <text>', 'reason, stored in the table audit')
+    .action(async (ids: readonly string[]) => {
+      end(await withDatabase<ChangeFlags>(made, (work) => change(work, { verb: 'discard', ids })))
+    })
+}
+
+function withTarget(made: Command): Command {
+  return withFilters(made.argument('[id...]', 'ids of dead letters, instead of a filter'))
+    .option('--all', 'all dead letters of all consumers')
+    .option('--by <name>', 'name for the table audit (default: the login)')
+    .option('--yes', 'do not ask')
+}
+
+interface Change {
+  readonly verb: 'replay' | 'discard'
+  readonly ids: readonly string[]
+}
+
+interface Changed {
+  readonly done: string[]
+  readonly untouched: { readonly id: string; readonly why: Untouched }[]
+}
+
+async function change(work: Work<ChangeFlags>, { verb, ids }: Change): Promise<ExitCode> {
+  const { database, options, output } = work
+  const targets =
+    ids.length > 0 ? await byId(database, ids, options) : await byFilter(database, options)
+  if (targets.length === 0) {
+    const none: Changed = { done: [], untouched: [] }
+    output.answer(none, () => 'There are no dead letters that match.')
+    return EXIT.ok
+  }
+  if (options.yes !== true && !(await isConfirmed(verb, targets))) {
+    output.note('Nothing was changed.')
+    return EXIT.no
+  }
+  const changed = await changeEach(work, verb, targets)
+  output.answer(changed, () => changedText(verb, changed))
+  return changed.untouched.length === 0 ? EXIT.ok : EXIT.no
+}
+
+type Target = Pick<Selected, 'id'> & Partial<Selected>
+type Selected = Awaited<ReturnType<typeof selected>>[number]
+
+async function byId(
+  database: Database,
+  ids: readonly string[],
+  flags: ChangeFlags,
+): Promise<readonly Target[]> {
+  if (says(filterOf(flags)) || flags.all === true || flags.limit !== undefined) {
+    throw usage('Give ids or a filter, not both.')
+  }
+  const wrong = ids.find((id) => !isId(id))
+  if (wrong !== undefined) throw usage('Expected ids of dead letters (UUIDs).')
+  await demandTables(database)
+  return [...new Set(ids.map((id) => id.toLowerCase()))].map((id) => ({ id }))
+}
+
+async function byFilter(database: Database, flags: ChangeFlags): Promise<readonly Target[]> {
+  const filter: LetterFilter = filterOf(flags)
+  if (flags.all === true && says(filter)) throw usage('Give --all or a filter, not both.')
+  if (flags.all !== true && !says(filter)) {
+    throw usage('Which dead letters? Give ids, a filter such as --consumer, or --all.')
+  }
+  return readTablesOf(database, (query) => selected(query, database, filter))
+}
+
+/** Asks on the terminal, with the counts of exactly what would be changed. */
+async function isConfirmed(verb: string, targets: readonly Target[]): Promise<boolean> {
+  if (process.stdin.isTTY !== true) {
+    throw usage(
+      `${counted(targets.length, 'dead letter')} would be changed. Give --yes where nobody can be asked.`,
+    )
+  }
+  const asked = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    const groups = Map.groupBy(
+      targets,
+      ({ consumer = '', reason = '' }) => `${consumer}\0${reason}`,
+    )
+    const counts = [...groups].map(([name, group]) => {
+      const [consumer = '', reason = ''] = name.split('\0')
+      return { consumer, reason, count: group.length }
+    })
+    const list = counts.every(({ consumer }) => consumer === '') ? '' : `${countsText(counts)}\n`
+    const question = `${list}Really ${verb} ${counted(targets.length, 'dead letter')}? [y/N] `
+    const answer = await asked.question(question)
+    return /^y(es)?$/i.test(answer.trim())
+  } finally {
+    asked.close()
+  }
+}
+
+const SHOW_EACH_MS = 100
+
+/** One by one, each in its own transaction: what was changed stays so if the command is interrupted. */
+async function changeEach(
+  { database, options, output }: Work<ChangeFlags>,
+  verb: Change['verb'],
+  targets: readonly Target[],
+): Promise<Changed> {
+  const letters = deadLetters(database.pool, { schema: database.schema, by: options.by })
+  const changed: Changed = { done: [], untouched: [] }
+  let shownAtMs = 0
+  for (const [index, { id }] of targets.entries()) {
+    const report =
+      verb === 'replay' ? await letters.replay(id) : await letters.discard(id, options.why ?? '')
+    changed.done.push(...report.done)
+    changed.untouched.push(...report.untouched)
+    const now = performance.now()
+    if (now - shownAtMs > SHOW_EACH_MS) {
+      shownAtMs = now
+      showProgress(output, index + 1, targets.length)
+    }
+  }
+  output.progress('')
+  return changed
+}
+
+const BAR = 30
+
+function showProgress(output: Output, done: number, all: number): void {
+  const filled = Math.floor((done / all) * BAR)
+  output.progress(`[${'#'.repeat(filled)}${'-'.repeat(BAR - filled)}] ${done} of ${all}`)
+}
+
+const WHY: Readonly<Record<Untouched, string>> = {
+  unknown: 'no such dead letter, or it was discarded',
+  done: 'its effect is committed, so another run would repeat it',
+  'not-dead': 'it waits or runs already',
+  held: 'another process publishes or changes it: try again in 15 s',
+  'not-stored':
+    "its message was too large to store: move it back from the broker's dead-letter place",
+}
+
+function changedText(verb: Change['verb'], { done, untouched }: Changed): string {
+  const did = verb === 'replay' ? 'will run again' : 'discarded'
+  return [
+    `${counted(done.length, 'dead letter')} ${did}.`,
+    ...untouched.map(({ id, why }) => `${id} was left as it is: ${WHY[why]}.`),
+  ].join('\n')
+}

@@ -1,0 +1,113 @@
+import { unescapeText } from '@onceward/postgres/operator'
+import { type Command, Option } from 'commander'
+import { counts, type Letter, type LetterSummary, letterOf, summaries } from '../data/letters.ts'
+import { readTablesOf } from '../data/tables.ts'
+import { EXIT, type ExitCode } from '../exit-codes.ts'
+import { Failure, usage } from '../failure.ts'
+import { type BodyForm, bodyText } from '../render/body.ts'
+import { letterText, listText } from '../render/letters.ts'
+import { command, type End, type Work, whole, withDatabase } from './command.ts'
+import { type FilterFlags, filterOf, withFilters } from './letter-options.ts'
+
+const DEFAULT_LIMIT = 50
+const DEFAULT_BYTES = 65_536
+/** What the inbox stores by default; PostgreSQL takes no parameter that is larger. */
+const MOST_BYTES = 134_217_728
+
+export function listCommand(end: End): Command {
+  const made = command({
+    name: 'list',
+    summary: 'List dead letters, oldest first',
+    details: `Without --limit the oldest ${DEFAULT_LIMIT}, with counts of all that match.`,
+    rights: 'onceward_operator.',
+    examples: [
+      'dead-letters list',
+      'dead-letters list --consumer billing --reason attempts-spent --since 2h',
+      'dead-letters list --search "card declined" --json',
+    ],
+  })
+  return withFilters(made).action(async () => end(await withDatabase<FilterFlags>(made, list)))
+}
+
+async function list({ database, output, options }: Work<FilterFlags>): Promise<ExitCode> {
+  const filter = filterOf(options)
+  const limit = filter.limit ?? DEFAULT_LIMIT
+  const found = await readTablesOf(database, async (query) => ({
+    letters: await summaries(query, database, { ...filter, limit }),
+    counts: await counts(query, database, filter),
+  }))
+  const letters = found.letters.map(readable)
+  output.answer({ letters, counts: found.counts }, () =>
+    listText({ letters, counts: found.counts }, output),
+  )
+  return EXIT.ok
+}
+
+/** Keys and tenants as they were, and not as they are stored. */
+export function readable<Shown extends Pick<LetterSummary, 'key' | 'tenant'>>(
+  letter: Shown,
+): Shown {
+  const text = (stored: string | null): string | null =>
+    stored === null ? null : unescapeText(stored)
+  return { ...letter, key: text(letter.key), tenant: text(letter.tenant) }
+}
+
+interface ShowFlags {
+  readonly body: BodyForm | 'raw'
+  readonly maxBytes: string
+}
+
+export function showCommand(end: End): Command {
+  const made = command({
+    name: 'show',
+    summary: 'Show one dead letter with its message and its error',
+    details:
+      'Bytes that a terminal would obey are shown escaped. `--body raw` writes the bytes alone.',
+    rights: 'onceward_operator.',
+    examples: [
+      'dead-letters show 0c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10',
+      'dead-letters show 0c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10 --body hex',
+      'dead-letters show 0c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10 --body raw > message.bin',
+    ],
+  })
+  return made
+    .argument('<id>', 'id of the dead letter')
+    .addOption(
+      new Option('--body <form>', 'how to show the body')
+        .choices(['auto', 'json', 'text', 'hex', 'raw'])
+        .default('auto'),
+    )
+    .option('--max-bytes <count>', 'most bytes of the body; `raw` has no limit', `${DEFAULT_BYTES}`)
+    .action(async (id: string) => {
+      end(await withDatabase<ShowFlags>(made, (work) => show(work, id)))
+    })
+}
+
+async function show(work: Work<ShowFlags>, id: string): Promise<ExitCode> {
+  const { database, output, options } = work
+  const isRaw = options.body === 'raw'
+  if (isRaw && output.isJson) throw usage('Give --json or --body raw, not both.')
+  const wanted = whole('--max-bytes', options.maxBytes)
+  const maxBytes = isRaw ? MOST_BYTES : Math.min(wanted, MOST_BYTES)
+  const stored = await readTablesOf(database, (query) =>
+    letterOf(query, database, { id, maxBytes }),
+  )
+  if (stored === undefined) {
+    throw new Failure(
+      `There is no open dead letter ${id}. It may be replayed, discarded or done: run \`npx onceward explain --id ${id}\`.`,
+      EXIT.no,
+    )
+  }
+  const letter = readable(stored)
+  if (options.body === 'raw') process.stdout.write(letter.body)
+  else answer(letter, options.body, output)
+  return EXIT.ok
+}
+
+function answer(letter: Letter, form: BodyForm, output: Work<ShowFlags>['output']): void {
+  const { body, ...rest } = letter
+  const shown = bodyText(letter, form)
+  output.answer({ ...rest, body: { ...shown, base64: Buffer.from(body).toString('base64') } }, () =>
+    letterText(letter, shown, output),
+  )
+}

@@ -1,0 +1,133 @@
+import { spawnSync } from 'node:child_process'
+import { createServer } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { database } from '@onceward/testing'
+import { expect, test } from 'vitest'
+import { cli } from '../fixtures/cli.ts'
+
+const SECRET = 's3cr3t-pass'
+const READING = [
+  ['status'],
+  ['doctor'],
+  ['explain', 'a', '--consumer', 'b'],
+  ['dead-letters', 'list'],
+  ['dead-letters', 'replay', '--all', '--yes'],
+  ['sweep'],
+] as const
+
+async function closedPort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  const address = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  return typeof address === 'object' && address !== null ? address.port : 0
+}
+
+test('a dead server is named with host and port: no stack, no password, exit code 3', async () => {
+  const url = `postgres://alice:${SECRET}@127.0.0.1:${await closedPort()}/shop`
+  for (const args of [...READING.slice(0, 4), ['migrate']]) {
+    const { code, stderr, stdout } = await cli([...args, '--url', url])
+    expect({ args, code, stdout }).toEqual({ args, code: 3, stdout: '' })
+    expect(stderr).toMatch(/127\.0\.0\.1:\d+|ECONNREFUSED/)
+    expect(stderr).not.toMatch(new RegExp(`${SECRET}|\\n\\s+at `))
+  }
+})
+
+test('missing tables say which schema and what to run, for every command', async () => {
+  const { url } = await database()
+  for (const args of READING) {
+    if (args[0] === 'doctor') continue
+    const { code, stderr } = await cli(args, { url })
+    expect({ args, code }).toEqual({ args, code: 3 })
+    expect(stderr).toMatch(
+      /^onceward: There are no tables of onceward in schema "onceward".*npx onceward migrate/,
+    )
+  }
+  const doctor = await cli(['doctor'], { url })
+  expect(doctor).toMatchObject({
+    code: 1,
+    stdout: expect.stringMatching(/no tables[\s\S]*→ Run `npx onceward migrate`/),
+  })
+})
+
+test.each([
+  [['status'], /Which database\?.*DATABASE_URL/],
+  [['status', '--url', `mysql://a:${SECRET}@b/c`], /connection string such as/],
+  [['status', '--url', `postgres://a:${SECRET}@[b/c`], /connection string such as/],
+  [['statsu'], /unknown command.*\n?.*status/],
+  [['status', '--jsn'], /unknown option.*\n?.*--json/],
+  [['status', 'extra'], /too many arguments/],
+  [['explain', 'a', '--url', 'postgres://h/d'], /Give its key and --consumer/],
+  [
+    ['dead-letters', 'replay', '--url', 'postgres://h/d'],
+    /Give ids, a filter such as --consumer, or --all/,
+  ],
+  [['dead-letters', 'discard', '--all', '--url', 'postgres://h/d'], /--why/],
+  [['dead-letters', 'list', '--reason', 'bored', '--url', 'postgres://h/d'], /Allowed choices are/],
+  [['dead-letters', 'list', '--since', 'soon', '--url', 'postgres://h/d'], /Expected --since/],
+  [['dead-letters', 'replay', '4711', '--url', 'postgres://h/d'], /UUIDs/],
+  [['migrate', '--print', '--check'], /not both/],
+  [['watch', '--interval', '1', '--url', 'postgres://h/d'], /--interval/],
+  [['doctor', '--horizon', 'long', '--url', 'postgres://h/d'], /--horizon/],
+])('onceward %j is refused with a sentence and exit code 2', async (args, text) => {
+  const { code, stderr, stdout } = await cli(args)
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+  expect(stderr).toMatch(text)
+  expect(stderr).not.toMatch(new RegExp(`${SECRET}|\\n\\s+at `))
+})
+
+test('with --json an error is JSON too', async () => {
+  const { code, stderr } = await cli(['status', '--json', '--url', 'nonsense'])
+  expect(code).toBe(2)
+  expect(JSON.parse(stderr)).toEqual({ error: { message: expect.any(String), exitCode: 2 } })
+})
+
+test('every command has help with an example and its rights', async () => {
+  const names = [
+    'migrate',
+    'doctor',
+    'explain',
+    'dead-letters',
+    'status',
+    'watch',
+    'sweep',
+    'completion',
+  ]
+  const commands = [
+    ...names.map((name) => [name]),
+    ...['list', 'show', 'replay', 'discard'].map((name) => ['dead-letters', name]),
+  ]
+  const helps = await Promise.all(commands.map((path) => cli([...path, '--help'])))
+  for (const [index, { code, stdout }] of helps.entries()) {
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/Rights: \S/)
+    expect(stdout).toContain(`$ npx onceward ${commands[index]?.join(' ')}`)
+  }
+  expect((await cli([])).code).toBe(2)
+  expect(await cli(['--version'])).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/^\d+\./),
+  })
+})
+
+test('the reader of a pipe may go', () => {
+  const program = fileURLToPath(new URL('../../dist/index.js', import.meta.url))
+  const line = `'${process.execPath}' '${program}' migrate --print | head -n 1`
+  const { stderr, stdout } = spawnSync('bash', ['-c', line], { encoding: 'utf8' })
+  expect({ stderr, stdout }).toEqual({ stderr: '', stdout: '-- onceward 000001-inbox.sql\n' })
+})
+
+test('the completions of bash offer commands, subcommands and options', async () => {
+  const { stdout } = await cli(['completion', 'bash'])
+  const complete = (words: readonly string[]): readonly string[] => {
+    const list = words.map((word) => `'${word}'`).join(' ')
+    const script = `${stdout}\nCOMP_WORDS=(${list}); COMP_CWORD=${words.length - 1}; _onceward; echo "\${COMPREPLY[@]}"`
+    return spawnSync('bash', ['-c', script], { encoding: 'utf8' }).stdout.trim().split(' ')
+  }
+  expect(complete(['onceward', 'do'])).toEqual(['doctor'])
+  expect(complete(['onceward', 'dead-letters', 'sh'])).toEqual(['show'])
+  expect(complete(['onceward', 'dead-letters', 'replay', '--consumer', 'x', '--ye'])).toEqual([
+    '--yes',
+  ])
+  expect(complete(['onceward', 'completion', ''])).toEqual(expect.arrayContaining(['bash', 'zsh']))
+})

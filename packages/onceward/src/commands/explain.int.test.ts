@@ -1,0 +1,117 @@
+import { eventIdOf } from '@onceward/core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { answer, cli } from '../fixtures/cli.ts'
+import { type Operated, operated } from '../fixtures/operated.ts'
+
+let at: Operated
+
+beforeAll(async () => {
+  at = await operated()
+})
+afterAll(() => at[Symbol.asyncDispose]())
+
+interface Told {
+  readonly id: string
+  readonly isKnown: boolean
+  readonly next: { readonly kind: string; readonly reason?: string; readonly attempt?: number }
+  readonly chapters: readonly { readonly atMs: number; readonly what: string }[]
+}
+
+const explain = (key: string, ...more: readonly string[]): Promise<Told> =>
+  answer<Told>(['explain', key, '--consumer', 'billing', '--tenant', 'acme', ...more], at)
+
+const idOf = (key: string): string => eventIdOf('billing', 'acme', key)
+const set = (key: string, assignments: string, state: string): Promise<unknown> =>
+  at.pool.query(`
+    with event as (update onceward.processed_events set state = '${state}' where event_id = '${idOf(key)}')
+    update onceward.failed_events set ${assignments} where event_id = '${idOf(key)}'`)
+
+/** What `explain` foretells, in the words of the settlement that the guard then gives. */
+describe('the foretold answer is the answer of a guard', () => {
+  const states: Readonly<Record<string, (key: string) => Promise<unknown>>> = {
+    absent: async () => undefined,
+    done: (key) => at.send(key, {}),
+    dead: (key) => at.kill(key, 'no'),
+    'waiting, not due': async (key) => {
+      await at.kill(key, 'no')
+      await set(key, "reason = null, next_try = now() + interval '1 hour'", 'w')
+    },
+    'waiting, due': async (key) => {
+      await at.kill(key, 'no')
+      await set(key, "reason = null, attempt = 1, next_try = now() - interval '1 second'", 'w')
+    },
+    'running elsewhere': async (key) => {
+      await at.kill(key, 'no')
+      await set(key, "reason = null, counted_at = clock_timestamp() + interval '1 minute'", 'r')
+    },
+    'left behind by a killed process': async (key) => {
+      await at.kill(key, 'no')
+      await set(key, "reason = null, attempt = 1, counted_at = now() - interval '1 minute'", 'r')
+    },
+    replayed: async (key) => {
+      await at.kill(key, 'no')
+      await cli(['dead-letters', 'replay', idOf(key), '--yes'], at)
+    },
+    discarded: async (key) => {
+      await at.kill(key, 'no')
+      await cli(['dead-letters', 'discard', idOf(key), '--why', 'x', '--yes'], at)
+    },
+  }
+
+  test.each(Object.entries(states))('%s', async (name, prepare) => {
+    const key = `state ${name}`
+    await prepare(key)
+    const { next } = await explain(key)
+    // The running guard of this test may have run the replayed event meanwhile.
+    if (name === 'replayed' && next.kind !== 'run') return expect(next.reason).toBe('fatal')
+    const payload = name === 'absent' || name === 'done' ? {} : { fail: 'no' }
+    const settlement = await at.send(key, payload)
+    switch (next.kind) {
+      case 'run':
+        return expect(['ack processed', 'dead-letter fatal']).toContain(told(settlement))
+      case 'ack':
+        return expect(told(settlement)).toBe(`ack ${next.reason}`)
+      default:
+        return expect(told(settlement)).toBe(`${next.kind} ${next.reason}`)
+    }
+  })
+})
+
+const told = (settlement: Awaited<ReturnType<Operated['send']>>): string =>
+  `${settlement.kind} ${settlement.kind === 'ack' ? settlement.by : settlement.reason}`
+
+test('the story is in the order of time: run, failure, dead letter, what operators did', async () => {
+  await at.kill('story', 'card\u001b[31m declined')
+  await cli(
+    ['dead-letters', 'discard', idOf('story'), '--why', 'refunded', '--by', 'bob', '--yes'],
+    at,
+  )
+  const { chapters, id, isKnown } = await explain('story')
+  expect({ id, isKnown }).toEqual({ id: idOf('story'), isKnown: true })
+  expect(chapters.map(({ what }) => what)).toEqual([
+    'dead-lettered (fatal) after 1 attempts',
+    expect.stringMatching(/discarded|bob asked for: discard/),
+    expect.stringMatching(/discarded|bob asked for: discard/),
+  ])
+  const times = chapters.map(({ atMs }) => atMs)
+  expect(times).toEqual(times.toSorted((one, other) => one - other))
+  const { stdout } = await cli(['explain', '--id', id], at)
+  expect(stdout).toMatch(/key +story\ntenant +acme\n/)
+  expect(stdout).toContain('RangeError: card\\u{1b}[31m declined')
+})
+
+test('a message with another payload is part of the story of its key', async () => {
+  await at.send('conflict', { cents: 1 })
+  await at.send('conflict', { cents: 2 })
+  const { chapters, next } = await explain('conflict')
+  expect(chapters.map(({ what }) => what).join('\n')).toContain(
+    'refused (fingerprint-mismatch), once',
+  )
+  expect(next).toMatchObject({ kind: 'ack', reason: 'duplicate' })
+})
+
+test('an event that nobody has heard of is exit code 1', async () => {
+  const { code, stdout } = await cli(['explain', 'never', '--consumer', 'nobody'], at)
+  expect(code).toBe(1)
+  expect(stdout).toContain('no guard of this consumer has ever started here')
+})

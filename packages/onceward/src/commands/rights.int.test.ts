@@ -1,0 +1,54 @@
+import { randomBytes } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { expect, test } from 'vitest'
+import { cli } from '../fixtures/cli.ts'
+import { type Operated, operated } from '../fixtures/operated.ts'
+
+const FILE = new URL('../../../../docs/least-privilege.sql', import.meta.url)
+
+interface Roles extends AsyncDisposable {
+  readonly operator: string
+  readonly consumer: string
+}
+
+/** URLs of a login of each role, on this database. Roles belong to the whole server, so the names are their own. */
+async function rolesOf({ pool, url }: Operated): Promise<Roles> {
+  const suffix = randomBytes(4).toString('hex')
+  const file = (await readFile(FILE, 'utf8'))
+    .replaceAll(/onceward_(consumer|operator)/g, `$&_${suffix}`)
+    .replaceAll(':"schema"', 'onceward')
+  await pool.query(file)
+  await pool.query(`create role ops_${suffix} login in role onceward_operator_${suffix};
+    create role app_${suffix} login in role onceward_consumer_${suffix}`)
+  const roles = `onceward_consumer_${suffix}, onceward_operator_${suffix}`
+  return {
+    operator: Object.assign(new URL(url), { username: `ops_${suffix}` }).href,
+    consumer: Object.assign(new URL(url), { username: `app_${suffix}` }).href,
+    [Symbol.asyncDispose]: async () => {
+      await pool.query(`drop owned by ${roles}; drop role ops_${suffix}, app_${suffix}, ${roles}`)
+    },
+  }
+}
+
+test('the role of operators is enough for every command that says so, and no more is given', async () => {
+  await using at = await operated()
+  await at.kill('order-1', 'no')
+  await at.kill('order-2', 'no')
+  await at.rest()
+  await using roles = await rolesOf(at)
+  const run = async (...args: readonly string[]): Promise<string> => {
+    const { code, stderr } = await cli(args, { url: roles.operator })
+    return `${code} ${stderr}`.trim()
+  }
+  expect(await run('status')).toBe('0')
+  expect(await run('doctor')).toBe('1')
+  expect(await run('migrate', '--check')).toBe('0')
+  expect(await run('explain', 'order-1', '--consumer', 'billing', '--tenant', 'acme')).toBe('0')
+  expect(await run('dead-letters', 'list')).toBe('0')
+  expect(await run('dead-letters', 'replay', '--search', 'order-1', '--yes')).toBe('0')
+  const forbidden = /^3 onceward: The database role lacks rights .*docs\/least-privilege\.sql\.$/
+  expect(await run('dead-letters', 'replay', '--all', '--by', 'alice', '--yes')).toMatch(forbidden)
+  expect(await run('dead-letters', 'discard', '--all', '--why', 'x', '--yes')).toBe('0')
+  expect(await run('sweep')).toMatch(forbidden)
+  expect(await cli(['sweep'], { url: roles.consumer })).toMatchObject({ code: 0, stderr: '' })
+})

@@ -1,0 +1,83 @@
+import { expect, test } from 'vitest'
+import type { Status } from '../data/status.ts'
+import { answer, cli } from '../fixtures/cli.ts'
+import { operated } from '../fixtures/operated.ts'
+
+test('status counts what the guards did, by consumer and reason', async () => {
+  await using at = await operated()
+  for (const key of ['a', 'b', 'c']) await at.send(key, {})
+  await at.kill('bad', 'no')
+  await at.kill('waits', 'no')
+  await at.sendBytes('bytes', Buffer.from('{'))
+  await at.rest()
+  await at.pool.query(`
+    with event as (select event_id from onceward.failed_events where key = 'waits'),
+    waiting as (update onceward.processed_events p set state = 'w' from event where p.event_id = event.event_id)
+    update onceward.failed_events f set reason = null, next_try = now() + interval '1 hour'
+    from event where f.event_id = event.event_id`)
+  const { consumers, tables, ratesAreWhole } = await answer<Status>(['status'], at)
+  expect(consumers).toMatchObject([
+    {
+      ...{ name: 'billing', doneMinute: 3, doneHour: 3, failedHour: 2 },
+      ...{ inHand: 0, waiting: 1, parked: 0, hasPlace: false },
+      dead: [
+        { reason: 'fatal', count: 1 },
+        { reason: 'invalid-payload', count: 1 },
+      ],
+    },
+  ])
+  expect(ratesAreWhole).toBe(true)
+  expect(tables.map(({ name }) => name)).toContain('processed_events')
+  const { stdout } = await cli(['status'], at)
+  expect(stdout).toMatch(/CONSUMER +DONE\/MIN.*\nbilling +3 +3 +2 +0 +1 +0 +2/)
+})
+
+test('watch looks again and again, and shows how the tables grow', async () => {
+  await using at = await operated()
+  const { code, stdout } = await cli(['watch', '--interval', '200ms', '--times', '2'], at)
+  expect(code).toBe(0)
+  expect(stdout.match(/^CONSUMER/gm)).toHaveLength(2)
+  expect(stdout).toMatch(/rows\/s/)
+  expect(stdout).not.toContain('\u001b')
+  const lines = await cli(['watch', '--interval', '200ms', '--times', '2', '--json'], at)
+  expect(
+    lines.stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line)),
+  ).toHaveLength(2)
+})
+
+test('a database without consumers says so', async () => {
+  await using at = await operated()
+  expect((await cli(['status'], at)).stdout).toContain('No consumer has registered yet.')
+})
+
+test('sweep deletes what is older than the window, and nothing while a clock may be wrong', async () => {
+  await using at = await operated()
+  for (const key of ['a', 'b']) await at.send(key, {})
+  await at.rest()
+  const swept = (...args: readonly string[]) => answer<object>(['sweep', ...args], at)
+  expect(await swept()).toEqual({ kind: 'swept', deleted: 0 })
+  await at.pool.query(
+    "update onceward.processed_events set processed_at = now() - interval '16 days'",
+  )
+  await at.pool.query("update onceward.settings set swept_at = now() + interval '2 hours'")
+  const refused = await cli(['sweep'], at)
+  expect(refused.code).toBe(1)
+  expect(refused.stdout).toMatch(
+    /0 events deleted, because a clock may be wrong: .*sweep --trust-clock/,
+  )
+  expect(await swept('--trust-clock')).toEqual({ kind: 'swept', deleted: 2 })
+})
+
+test('a sweep that begins in the middle of the table reads the beginning too', async () => {
+  await using at = await operated()
+  await at.send('a', {})
+  await at.rest()
+  await at.pool.query(
+    "update onceward.processed_events set processed_at = now() - interval '16 days'",
+  )
+  await at.pool.query('update onceward.settings set sweep_cursor = 1000')
+  expect(await answer(['sweep'], at)).toEqual({ kind: 'swept', deleted: 1 })
+})

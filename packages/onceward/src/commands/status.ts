@@ -1,0 +1,73 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Command } from 'commander'
+import { readStatus, type Status } from '../data/status.ts'
+import { readTablesOf } from '../data/tables.ts'
+import { EXIT, type ExitCode } from '../exit-codes.ts'
+import { usage } from '../failure.ts'
+import { statusText } from '../render/status.ts'
+import { command, type End, spanMs, type Work, withDatabase } from './command.ts'
+
+const RIGHTS =
+  'onceward_operator, with `grant select on onceward.settings` for the rates. Running leases also need select on onceward.leases.'
+
+export function statusCommand(end: End): Command {
+  const made = command({
+    name: 'status',
+    summary: 'Show consumers with their rates, what waits, dead letters by reason, table sizes',
+    details:
+      'IN HAND are counted runs without a recorded result; the first run of a clean event is not counted anywhere.',
+    rights: RIGHTS,
+    examples: ['status', 'status --json | jq .consumers'],
+  })
+  return made.action(async () => end(await withDatabase<object>(made, status)))
+}
+
+async function status({ database, output }: Work<object>): Promise<ExitCode> {
+  const read = await readTablesOf(database, (query) => readStatus(query, database))
+  output.answer(read, () => statusText({ status: read }, output))
+  return EXIT.ok
+}
+
+interface WatchFlags {
+  readonly interval: string
+  readonly times?: string
+}
+
+export function watchCommand(end: End): Command {
+  const made = command({
+    name: 'watch',
+    summary: 'Show the status again and again',
+    details: 'Ends with Ctrl-C. With --json one document per line.',
+    rights: RIGHTS,
+    examples: ['watch', 'watch --interval 10s', 'watch --json --times 2'],
+  })
+  return made
+    .option('--interval <span>', 'time between two looks', '2s')
+    .option('--times <count>', 'end after so many looks')
+    .action(async () => end(await withDatabase<WatchFlags>(made, watch)))
+}
+
+const CLEAR = '\u001b[H\u001b[2J\u001b[3J'
+
+async function watch({ database, output, options }: Work<WatchFlags>): Promise<ExitCode> {
+  const intervalMs = spanMs(options.interval)
+  if (intervalMs === undefined || intervalMs < 100) {
+    throw usage('Expected --interval to be a span of at least 100ms, such as 2s.')
+  }
+  let left = options.times === undefined ? Number.POSITIVE_INFINITY : Number(options.times)
+  if (!(left >= 1)) throw usage('Expected --times to be a number from 1 up.')
+  const stop = new AbortController()
+  process.once('SIGINT', () => stop.abort())
+  let before: Status | undefined
+  while (left > 0 && !stop.signal.aborted) {
+    const now: Status = await readTablesOf(database, (query) => readStatus(query, database))
+    output.answer(now, () => {
+      const clear = process.stdout.isTTY === true ? CLEAR : ''
+      return `${clear}${statusText({ status: now, before }, output)}`
+    })
+    before = now
+    left -= 1
+    if (left > 0) await sleep(intervalMs, undefined, { signal: stop.signal }).catch(() => undefined)
+  }
+  return EXIT.ok
+}

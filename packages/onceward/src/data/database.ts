@@ -1,0 +1,107 @@
+import { quotedSchema } from '@onceward/postgres/operator'
+import pg from 'pg'
+import { Failure, toFailure, usage } from '../failure.ts'
+
+/** Runs one statement whose rows are read as JSON: instants are milliseconds, bytes are base64. */
+export type Query = <Row>(sql: string, values?: readonly unknown[]) => Promise<readonly Row[]>
+
+/** The database of the guards, as operators read it. Changes go through the functions of `@onceward/postgres`. */
+export interface Database extends AsyncDisposable {
+  readonly pool: pg.Pool
+  /** Name of the schema. */
+  readonly schema: string
+  /** The schema, quoted for SQL. */
+  readonly quoted: string
+  /** Host, port, database and user, without the password. */
+  readonly place: string
+  /** All statements of `work` see the same moment, and none may write. */
+  read<Result>(work: (query: Query) => Promise<Result>): Promise<Result>
+}
+
+/** A statement that takes longer is cancelled. */
+const STATEMENT_MS = 30_000
+const CONNECT_MS = 10_000
+/** A page that is open for hours, and a replay beside it. */
+const CONNECTIONS = 4
+
+const BEGIN = `begin isolation level repeatable read read only; set local statement_timeout = ${STATEMENT_MS}; set local lock_timeout = ${STATEMENT_MS}; set local timezone = 'UTC'`
+
+/** @throws {@link Failure} for a text that is no connection string; the text is not repeated, it may hold a password. */
+export function openDatabase(url: string | undefined, schema: string): Database {
+  const { place } = parsed(url)
+  const quoted = quotedSchema(schema)
+  const pool = new pg.Pool({
+    connectionString: url,
+    max: CONNECTIONS,
+    connectionTimeoutMillis: CONNECT_MS,
+    application_name: 'onceward',
+    // Ends a command whose other promises are still open, instead of keeping the process.
+    allowExitOnIdle: true,
+  })
+  pool.on('error', () => undefined)
+  return {
+    ...{ pool, schema, quoted, place },
+    read: (work) => readOnly(pool, place, work),
+    [Symbol.asyncDispose]: () => pool.end(),
+  }
+}
+
+async function readOnly<Result>(
+  pool: pg.Pool,
+  place: string,
+  work: (query: Query) => Promise<Result>,
+): Promise<Result> {
+  const client = await pool.connect().catch((error: unknown) => {
+    const { message } = toFailure(error, 'connecting')
+    throw new Failure(`No connection to PostgreSQL at ${place}: ${message}`, 3, { cause: error })
+  })
+  let isBroken = true
+  const ignore = (): void => undefined
+  client.on('error', ignore)
+  try {
+    await client.query(BEGIN)
+    const result = await work(queryOn(client))
+    await client.query('commit')
+    isBroken = false
+    return result
+  } catch (error) {
+    throw toFailure(error, 'reading the tables')
+  } finally {
+    client.off('error', ignore)
+    client.release(isBroken)
+  }
+}
+
+function queryOn(client: pg.PoolClient): Query {
+  return async <Row>(sql: string, values: readonly unknown[] = []) => {
+    const text = `select row_to_json(onceward_row)::text as answer from (${sql}) as onceward_row`
+    const { rows } = await client.query(text, [...values])
+    return rows.map((row: { readonly answer: string }) => JSON.parse(row.answer) as Row)
+  }
+}
+
+const EXAMPLE = 'postgres://user:password@host:5432/database'
+
+function parsed(url: string | undefined): { readonly place: string } {
+  if (url === undefined || url === '') {
+    throw usage(`Which database? Give --url ${EXAMPLE}, or set DATABASE_URL.`)
+  }
+  if (!/^postgres(?:ql)?:\/\//.test(url) || !URL.canParse(url)) {
+    throw usage(`Expected --url or DATABASE_URL to be a connection string such as ${EXAMPLE}.`)
+  }
+  const { host, hostname, pathname, username, searchParams } = new URL(url)
+  const server = searchParams.get('host') ?? (hostname === '' ? 'localhost' : host)
+  const user = username === '' ? '' : `, user ${decoded(username)}`
+  return { place: `${server}, database ${decoded(pathname.slice(1)) || '(default)'}${user}` }
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+/** SQL for an instant as milliseconds since the epoch. */
+export const ms = (column: string): string => `floor(extract(epoch from ${column}) * 1000)::float8`

@@ -1,0 +1,12 @@
+/** Something that an operator should know. */
+export interface Finding {
+  /** `error`: messages are lost, run twice or stand still. `warning`: they may. */
+  readonly severity: 'error' | 'warning'
+  readonly about: 'postgres' | 'tables' | 'consumers' | 'redis'
+  readonly finding: string
+  /** One sentence that says what to do. */
+  readonly remedy: string
+}
+
+/** The finding, if it is so. */
+export const when = (isSo: boolean, finding: Finding): readonly Finding[] => (isSo ? [finding] : [])

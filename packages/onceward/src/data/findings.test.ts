@@ -1,0 +1,111 @@
+import { expect, test } from 'vitest'
+import { type ServerFacts, serverFindings } from './server-findings.ts'
+import type { ConsumerStatus, Status, TableStatus } from './status.ts'
+import { type Horizons, tableFindings } from './table-findings.ts'
+
+const HOUR = 3_600_000
+const NOW = 1_800_000_000_000
+
+const SERVER: ServerFacts = {
+  ...{ versionNum: 180_001, version: '18.1', encoding: 'UTF8', isStandby: false, nowMs: NOW },
+  ...{ fsync: 'on', fullPageWrites: 'on', autovacuum: 'on', synchronousStandbys: '' },
+  ...{ idleInTransactionMs: 0, transactionMs: 0, connections: 10, maxConnections: 100 },
+  ...{ oldestTransactionMs: 0, standbys: 0, lagBytes: null, lagMs: null },
+}
+
+test('a server in order has no findings', () => {
+  expect(serverFindings(SERVER, NOW)).toEqual([])
+  expect(serverFindings({ ...SERVER, standbys: 2, synchronousStandbys: 'a' }, NOW)).toEqual([])
+})
+
+test.each<readonly [Partial<ServerFacts>, string, RegExp]>([
+  [{ versionNum: 130_010, version: '13.10' }, 'error', /PostgreSQL 13\.10/],
+  [{ encoding: 'LATIN1' }, 'error', /encoding LATIN1/],
+  [{ isStandby: true }, 'error', /standby/],
+  [{ fsync: 'off' }, 'error', /fsync/],
+  [{ fullPageWrites: 'off' }, 'warning', /full_page_writes/],
+  [{ autovacuum: 'off' }, 'warning', /autovacuum/],
+  [{ nowMs: NOW - 40_000 }, 'warning', /differ by 40 s/],
+  [{ nowMs: NOW + 2 * HOUR }, 'error', /differ by 2 h/],
+  [{ idleInTransactionMs: 5_000 }, 'warning', /idle_in_transaction_session_timeout is 5 s/],
+  [{ transactionMs: 5_000 }, 'warning', /transaction_timeout is 5 s/],
+  [{ connections: 90 }, 'warning', /90 of 100 connections/],
+  [{ oldestTransactionMs: HOUR }, 'warning', /idle for 1 h/],
+  [{ standbys: 2 }, 'warning', /Standbys \(2\) copy asynchronously.*grant pg_monitor/],
+  [{ standbys: 1, lagBytes: 2_048, lagMs: 1_500 }, 'warning', /up to 2\.0 KiB and 1 s behind/],
+])('%j is one %s', (facts, severity, text) => {
+  const found = serverFindings({ ...SERVER, ...facts }, NOW)
+  expect(found).toMatchObject([
+    { severity, about: 'postgres', finding: expect.stringMatching(text) },
+  ])
+  expect(found[0]?.remedy).toMatch(/\.$/)
+})
+
+const CONSUMER: ConsumerStatus = {
+  ...{ id: 1, name: 'billing', dedupWindowMs: 15 * 24 * HOUR, seenAtMs: NOW, hasPlace: false },
+  ...{ inHand: 0, oldestInHandMs: null, waiting: 0, parked: 0, nextTryMs: null },
+  ...{ oldestWaitingMs: null, overdueMs: 0, unpublished: 0, doneMinute: 0, doneHour: 0 },
+  ...{ failedHour: 0, dead: [] },
+}
+const TABLE: TableStatus = {
+  ...{ name: 'processed_events', rows: 10, bytes: 8_192, inserted: 0, updated: 0, deleted: 0 },
+  ...{ deadRows: 0, vacuumedAtMs: null },
+}
+const NONE: Horizons = new Map()
+
+function found(over: Partial<Status>, horizons = NONE) {
+  const status: Status = {
+    ...{ nowMs: NOW, version: 2, sweptAtMs: NOW, leases: null, ratesAreWhole: true },
+    ...{ consumers: [CONSUMER], tables: [TABLE], ...over },
+  }
+  return tableFindings(status, horizons)
+}
+
+test('tables in order have no findings', () => {
+  expect(found({})).toEqual([])
+  expect(found({ sweptAtMs: null })).toEqual([])
+  expect(found({}, new Map([['', 4 * 24 * HOUR]]))).toEqual([])
+})
+
+const DEAD = [{ consumer: 'billing', reason: 'fatal', count: 2, oldestMs: NOW - HOUR }]
+
+test.each<readonly [Partial<ConsumerStatus>, RegExp]>([
+  [{ waiting: 3, seenAtMs: NOW - 5 * HOUR }, /3 events of billing wait, .* for 5 h/],
+  [{ overdueMs: 600_000, parked: 1 }, /due for 10 min/],
+  [{ unpublished: 1 }, /1 dead letter of billing could not be published/],
+  [{ dead: DEAD }, /2 dead letters of billing wait for an operator, the oldest for 1 h/],
+])('a consumer with %j is one warning', (over, text) => {
+  const findings = found({ consumers: [{ ...CONSUMER, ...over }] })
+  expect(findings).toMatchObject([{ severity: 'warning', finding: expect.stringMatching(text) }])
+})
+
+test('a queue that redelivers longer than the window is an error, for its consumer alone', () => {
+  const days = (count: number): number => count * 24 * HOUR
+  const long = { severity: 'error', finding: expect.stringContaining('30 d') }
+  expect(found({}, new Map([['billing', days(30)]]))).toMatchObject([long])
+  expect(found({}, new Map([['', days(30)]]))).toMatchObject([long])
+  expect(
+    found(
+      {},
+      new Map([
+        ['', days(30)],
+        ['billing', days(4)],
+      ]),
+    ),
+  ).toEqual([])
+})
+
+test('a sweep that stands still is found, unless no guard runs', () => {
+  const twoDaysAgo = { sweptAtMs: NOW - 48 * HOUR }
+  expect(found(twoDaysAgo)).toMatchObject([{ finding: expect.stringContaining('swept for 2 d') }])
+  const idle = { ...CONSUMER, seenAtMs: NOW - 48 * HOUR }
+  expect(found({ ...twoDaysAgo, consumers: [idle] })).toEqual([])
+  expect(found({ sweptAtMs: NOW + 2 * HOUR })).toMatchObject([{ severity: 'error' }])
+})
+
+test('dead rows that no vacuum took are found', () => {
+  const tables = [{ ...TABLE, rows: 150_000, deadRows: 200_000 }]
+  expect(found({ tables })).toMatchObject([
+    { finding: expect.stringContaining('200,000 dead rows') },
+  ])
+})

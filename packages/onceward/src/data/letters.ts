@@ -1,0 +1,191 @@
+import type { Database, Query } from './database.ts'
+import { ms } from './database.ts'
+
+/** Which dead letters. A field that is left out matches all. */
+export interface LetterFilter {
+  readonly consumer?: string | undefined
+  readonly reason?: string | undefined
+  readonly kind?: 'event' | 'refused' | undefined
+  readonly sinceMs?: number | undefined
+  readonly untilMs?: number | undefined
+  /** Part of the key or of the error, in any case. */
+  readonly search?: string | undefined
+  readonly limit?: number | undefined
+}
+
+/** A dead letter without its message. */
+export interface LetterSummary {
+  readonly id: string
+  readonly kind: 'event' | 'refused'
+  readonly consumer: string
+  readonly reason: string
+  /** As stored: escaped as in a JSON string. */
+  readonly key: string | null
+  readonly tenant: string | null
+  readonly attempts: number
+  readonly firstFailedAtMs: number
+  readonly lastFailedAtMs: number
+  readonly published: boolean
+  readonly bodyBytes: number
+  /** The message was too large to store. */
+  readonly isOmitted: boolean
+  readonly error: string | null
+}
+
+/** A dead letter with its message, whose body may be cut. */
+export interface Letter extends LetterSummary {
+  readonly source: Readonly<Record<string, unknown>>
+  readonly properties: Readonly<Record<string, unknown>>
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: Uint8Array
+}
+
+export interface LetterCount {
+  readonly consumer: string
+  readonly reason: string
+  readonly count: number
+  readonly oldestMs: number
+}
+
+const columns = (row: string): string => `
+  c.name as consumer, ${row}.reason, ${row}.key, ${ms(`${row}.first_failed_at`)} as "firstFailedAtMs",
+  ${ms(`${row}.last_failed_at`)} as "lastFailedAtMs", ${row}.published, coalesce(${row}.body_bytes, 0) as "bodyBytes",
+  coalesce(${row}.body_bytes > octet_length(${row}.body) and ${row}.body_parts = 0, false) as "isOmitted", ${row}.error`
+
+/** All open dead letters that match `$1` to `$6`. */
+const matching = (quoted: string): string => `
+  (select f.event_id::text as id, 'event' as kind, f.tenant, f.attempt as attempts, ${columns('f')}, f.last_failed_at as at
+   from ${quoted}.failed_events f
+   join ${quoted}.processed_events p on p.event_id = f.event_id
+   join ${quoted}.consumers c on c.id = f.consumer_id
+   where p.state = 'x' and f.reason is not null and f.discarded_at is null and ${filtered('f', 'event')}
+   union all
+   select r.refused_id::text, 'refused', null, r.times, ${columns('r')}, r.last_failed_at
+   from ${quoted}.refused_messages r join ${quoted}.consumers c on c.id = r.consumer_id
+   where not r.replay and ${filtered('r', 'refused')})`
+
+const filtered = (row: string, kind: string): string => `
+  ($1::text is null or c.name = $1) and ($2::text is null or ${row}.reason = $2)
+  and ($3::text is null or $3 = '${kind}')
+  and ($4::float8 is null or ${row}.last_failed_at >= to_timestamp($4::float8 / 1000))
+  and ($5::float8 is null or ${row}.last_failed_at < to_timestamp($5::float8 / 1000))
+  and ($6::text is null or position(lower($6) in lower(concat_ws(' ', ${row}.key, ${row}.error))) > 0)`
+
+function valuesOf({ consumer, reason, kind, sinceMs, untilMs, search }: LetterFilter) {
+  return [consumer, reason, kind, sinceMs, untilMs, search].map((value) => value ?? null)
+}
+
+/** Oldest first, without the messages, so a page of large ones costs little. */
+export function summaries(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+  filter: LetterFilter,
+): Promise<readonly LetterSummary[]> {
+  return query<LetterSummary>(
+    `select * from ${matching(quoted)} as letters order by at, id limit $7::bigint`,
+    [...valuesOf(filter), filter.limit ?? null],
+  )
+}
+
+export function counts(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+  filter: LetterFilter = {},
+): Promise<readonly LetterCount[]> {
+  return query<LetterCount>(
+    `select consumer, reason, count(*) as count, ${ms('min(at)')} as "oldestMs" from ${matching(quoted)} as letters
+     group by 1, 2 order by 1, 2`,
+    valuesOf(filter),
+  )
+}
+
+/** What an action on these would change, and their ids: exactly those that were counted are changed later. */
+export async function selected(
+  query: Query,
+  database: Pick<Database, 'quoted'>,
+  filter: LetterFilter,
+): Promise<readonly Pick<LetterSummary, 'id' | 'consumer' | 'reason'>[]> {
+  return query(
+    `select id, consumer, reason from ${matching(database.quoted)} as letters order by at, id limit $7::bigint`,
+    [...valuesOf(filter), filter.limit ?? null],
+  )
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+export const isId = (text: string): boolean => UUID.test(text)
+
+interface LetterRow extends LetterSummary {
+  readonly source: string
+  readonly properties: string
+  readonly headers: string
+  readonly body: string
+  readonly bodyParts: number
+}
+
+/** Bytes of a piece in the tables of parts; see `packages/postgres`. */
+const PART_BYTES = 2 * 1024 * 1024
+
+/** One dead letter with at most `maxBytes` of its body. */
+export async function letterOf(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+  { id, maxBytes }: { readonly id: string; readonly maxBytes: number },
+): Promise<Letter | undefined> {
+  if (!isId(id)) return undefined
+  const detail = (
+    row: string,
+  ): string => `, ${row}.source, encode(${row}.properties, 'base64') as properties,
+    encode(${row}.headers, 'base64') as headers, ${row}.body_parts as "bodyParts",
+    encode(substring(${row}.body from 1 for $2::integer), 'base64') as body`
+  const [row] = await query<LetterRow>(
+    `(select f.event_id::text as id, 'event' as kind, f.tenant, f.attempt as attempts, ${columns('f')} ${detail('f')}
+     from ${quoted}.failed_events f
+     join ${quoted}.processed_events p on p.event_id = f.event_id
+     join ${quoted}.consumers c on c.id = f.consumer_id
+     where f.event_id = $1::uuid and p.state = 'x' and f.reason is not null and f.discarded_at is null)
+     union all
+     select r.refused_id::text, 'refused', null, r.times, ${columns('r')} ${detail('r')}
+     from ${quoted}.refused_messages r join ${quoted}.consumers c on c.id = r.consumer_id
+     where r.refused_id = $1::uuid and not r.replay`,
+    [id, maxBytes],
+  )
+  if (row === undefined) return undefined
+  const { source, properties, headers, body, bodyParts, ...summary } = row
+  const stored = Buffer.from(body, 'base64')
+  return {
+    ...summary,
+    source: JSON.parse(source),
+    properties: fromBase64Json(properties),
+    headers: fromBase64Json(headers),
+    body: bodyParts === 0 ? stored : await readParts(query, quoted, { ...row, maxBytes }),
+  }
+}
+
+const fromBase64Json = (text: string) => JSON.parse(Buffer.from(text, 'base64').toString())
+
+interface Parts {
+  readonly id: string
+  readonly kind: 'event' | 'refused'
+  readonly bodyParts: number
+  readonly bodyBytes: number
+  readonly maxBytes: number
+}
+
+async function readParts(
+  query: Query,
+  quoted: string,
+  { id, kind, bodyParts, bodyBytes, maxBytes }: Parts,
+): Promise<Uint8Array> {
+  const [table, column] =
+    kind === 'event' ? ['failed_event_parts', 'event_id'] : ['refused_message_parts', 'refused_id']
+  const wanted = Math.min(bodyParts, Math.ceil(maxBytes / PART_BYTES))
+  const pieces: Uint8Array[] = []
+  for (let part = 0; part < wanted; part += 1) {
+    const [piece] = await query<{ readonly bytes: string }>(
+      `select encode(bytes, 'base64') as bytes from ${quoted}.${table} where ${column} = $1::uuid and part = $2::integer`,
+      [id, part],
+    )
+    pieces.push(Buffer.from(piece?.bytes ?? '', 'base64'))
+  }
+  return Buffer.concat(pieces).subarray(0, Math.min(maxBytes, bodyBytes))
+}

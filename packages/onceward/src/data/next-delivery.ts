@@ -1,0 +1,104 @@
+import type { EventFacts } from './event-facts.ts'
+
+/** What a guard would answer to the next delivery of an event, and why. Words as in `Settlement`. */
+export interface NextDelivery {
+  readonly kind: 'run' | 'ack' | 'defer' | 'dead-letter'
+  /** Of `ack`, `defer` and `dead-letter`. */
+  readonly reason?: string | undefined
+  /** Of `defer`: not before. */
+  readonly untilMs?: number | undefined
+  /** Of `run`: its number. */
+  readonly attempt?: number | undefined
+  readonly why: string
+}
+
+/** A row that was counted more recently belongs to a live process: `YOUNG_MS` of the core. */
+const YOUNG_MS = 5_000
+
+/** In the order in which a guard asks: Redis, leases, then the row of the event. */
+export function nextDelivery(facts: EventFacts): NextDelivery {
+  return byRedis(facts) ?? byLease(facts) ?? byRow(facts)
+}
+
+function byRedis({ nowMs, redis }: EventFacts): NextDelivery | undefined {
+  if (redis === undefined) return undefined
+  if (redis.isMarked || redis.kind === 'done') {
+    return duplicate('Redis remembers that its effect is committed, so PostgreSQL is not asked.')
+  }
+  const isHeld = redis.kind === 'in-progress' || redis.kind === 'waiting'
+  if (!isHeld || redis.remainingMs <= 0) return undefined
+  const untilMs = nowMs + redis.remainingMs
+  return redis.kind === 'waiting'
+    ? notDue(untilMs, 'Its last attempt failed, and the wait in Redis is not over.')
+    : inProgress(untilMs, 'A process holds its lease in Redis.')
+}
+
+function byLease({ lease, nowMs }: EventFacts): NextDelivery | undefined {
+  if (lease === undefined || lease === 'forbidden') return undefined
+  if (lease.state === 'd') return duplicate('The table `leases` remembers that it is done.')
+  if (lease.endsAtMs <= nowMs) return undefined
+  if (lease.state === 'p') return inProgress(lease.endsAtMs, 'A process holds its lease.')
+  if (lease.state === 'w') return notDue(lease.endsAtMs, 'Its last attempt failed.')
+  return undefined
+}
+
+function byRow(facts: EventFacts): NextDelivery {
+  const { nowMs, row, trouble } = facts
+  if (row === undefined) {
+    const why =
+      'No store has heard of this event. If a run holds its row now, the delivery waits for that run.'
+    return { kind: 'run', attempt: 1, why }
+  }
+  switch (row.state) {
+    case 'd':
+      return duplicate('Its effect is committed.')
+    case 'x':
+      return dead(facts)
+    case 'w': {
+      const untilMs = trouble?.nextTryMs ?? nowMs
+      if (untilMs > nowMs) return notDue(untilMs, 'Its last attempt failed.')
+      return run(
+        facts,
+        trouble?.parked === true ? PARKED : 'The wait after its last attempt is over.',
+      )
+    }
+    case 'r': {
+      const untilMs = (trouble?.countedAtMs ?? 0) + YOUNG_MS
+      if (untilMs > nowMs) return inProgress(untilMs, 'A run was counted less than 5 s ago.')
+      return run(facts, LEFT)
+    }
+    default:
+      return row.state satisfies never
+  }
+}
+
+const PARKED =
+  'It is parked and due: a running guard of the consumer runs it within seconds, with or without a delivery.'
+const LEFT =
+  'The last run has no recorded result: its process was probably killed. The event runs alone in its process. If a run still holds its row, the delivery is deferred.'
+
+const duplicate = (why: string): NextDelivery => ({ kind: 'ack', reason: 'duplicate', why })
+const notDue = (untilMs: number, why: string): NextDelivery => ({
+  ...{ kind: 'defer', reason: 'not-due', untilMs, why },
+})
+const inProgress = (untilMs: number, why: string): NextDelivery => ({
+  ...{ kind: 'defer', reason: 'in-progress', untilMs, why },
+})
+
+function dead({ trouble }: EventFacts): NextDelivery {
+  const reason = trouble?.reason ?? 'attempts-spent'
+  const why =
+    trouble?.discardedAtMs == null
+      ? 'It is dead: nothing runs until an operator replays it.'
+      : 'It is dead, and an operator has discarded it: its message is deleted, so it cannot be replayed.'
+  return { kind: 'dead-letter', reason, why }
+}
+
+function run({ trouble }: EventFacts, why: string): NextDelivery {
+  const attempt = (trouble?.attempt ?? 0) + 1
+  const limit =
+    attempt === 1
+      ? ''
+      : ` If \`retry.attempts\` of the guard is less than ${attempt}, it is dead-lettered instead.`
+  return { kind: 'run', attempt, why: `${why}${limit}` }
+}

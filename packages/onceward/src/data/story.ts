@@ -1,0 +1,137 @@
+import type { EventFacts, RefusedMessage, Trouble } from './event-facts.ts'
+import { type NextDelivery, nextDelivery } from './next-delivery.ts'
+
+/** One thing that happened to an event, or will. */
+export interface Chapter {
+  readonly atMs: number
+  readonly what: string
+  /** An error with its stack, a result, a reason in an operator's words. */
+  readonly detail?: string | undefined
+}
+
+/** The story of one event, oldest first. */
+export interface Story {
+  readonly facts: EventFacts
+  readonly state: string
+  readonly chapters: readonly Chapter[]
+  readonly next: NextDelivery
+  /** Whether any store knows the event. */
+  readonly isKnown: boolean
+}
+
+const STATES = {
+  d: 'done: its effect is committed',
+  r: 'running, or its last run has no recorded result',
+  w: 'waiting for its next attempt',
+  x: 'dead',
+} as const
+
+export function storyOf(facts: EventFacts): Story {
+  const { row, trouble, redis, refused, audit, lease } = facts
+  const chapters = [
+    ...rowChapters(facts),
+    ...(trouble === undefined ? [] : troubleChapters(trouble, row?.state)),
+    ...refused.flatMap(refusedChapters),
+    ...audit.map(({ atMs, who, action, why }) => ({
+      atMs,
+      what: `${who} asked for: ${action}`,
+      ...(why === null ? {} : { detail: why }),
+    })),
+    ...leaseChapters(facts),
+  ]
+  const isKnown =
+    row !== undefined ||
+    refused.length > 0 ||
+    audit.length > 0 ||
+    (lease !== undefined && lease !== 'forbidden') ||
+    (redis !== undefined && (redis.isMarked || redis.kind !== 'absent'))
+  return {
+    facts,
+    state:
+      row === undefined ? 'not known to PostgreSQL: no effect and no trouble' : STATES[row.state],
+    chapters: chapters.toSorted((one, other) => one.atMs - other.atMs),
+    next: nextDelivery(facts),
+    isKnown,
+  }
+}
+
+function rowChapters({ row, registration, result }: EventFacts): readonly Chapter[] {
+  if (row?.state !== 'd') return []
+  const forgottenMs = registration === undefined ? undefined : row.atMs + registration.dedupWindowMs
+  return [
+    {
+      atMs: row.atMs,
+      what: 'the effect was committed (start of the transaction)',
+      ...(result === undefined ? {} : { detail: `result: ${result}` }),
+    },
+    ...(forgottenMs === undefined
+      ? []
+      : [{ atMs: forgottenMs, what: 'the dedup window ends: the sweep may forget the event' }]),
+  ]
+}
+
+function troubleChapters(trouble: Trouble, state: string | undefined): readonly Chapter[] {
+  const { attempt, countedAtMs, discardedAtMs, error, noVerdict, reason } = trouble
+  const chapters: Chapter[] = []
+  const hasFailed = error !== null || reason !== null
+  if (trouble.firstFailedAtMs < trouble.lastFailedAtMs) {
+    chapters.push({
+      atMs: trouble.firstFailedAtMs,
+      what: 'the first attempt was counted or failed',
+    })
+  }
+  if (countedAtMs !== null && attempt > 0) {
+    chapters.push({ atMs: countedAtMs, what: `attempt ${attempt} began` })
+  }
+  if (hasFailed) {
+    const ended = noVerdict > 0 ? `, ${noVerdict} of them without a result` : ''
+    const what =
+      reason === null
+        ? `the last failure, after ${attempt} attempts${ended}`
+        : `dead-lettered (${reason}) after ${attempt} attempts${ended}`
+    chapters.push({
+      atMs: trouble.lastFailedAtMs,
+      what: `${what}${reason !== null && trouble.published && discardedAtMs === null ? '; published to the dead-letter place' : ''}`,
+      ...(error === null ? {} : { detail: error }),
+    })
+  }
+  if (discardedAtMs !== null) chapters.push({ atMs: discardedAtMs, what: 'discarded' })
+  if (state === 'w') {
+    const where = trouble.parked ? ', from PostgreSQL (parked)' : ''
+    const alone = trouble.alone ? ', alone in its process' : ''
+    chapters.push({
+      atMs: trouble.nextTryMs,
+      what: `attempt ${attempt + 1} is due${where}${alone}`,
+    })
+  }
+  return chapters
+}
+
+function refusedChapters(message: RefusedMessage): readonly Chapter[] {
+  const { error, id, reason, replay, times } = message
+  const what = `a message with this key was refused (${reason}), ${times === 1 ? 'once' : `${times} times`}; dead letter ${id}`
+  return [
+    {
+      atMs: message.lastFailedAtMs,
+      what: replay ? `${what}; its replay is due` : what,
+      ...(error === null ? {} : { detail: error }),
+    },
+  ]
+}
+
+function leaseChapters({ lease, redis, nowMs }: EventFacts): readonly Chapter[] {
+  const chapters: Chapter[] = []
+  if (
+    lease !== undefined &&
+    lease !== 'forbidden' &&
+    (lease.state === 'p' || lease.state === 'w')
+  ) {
+    const what = lease.state === 'p' ? 'the lease ends' : 'the wait in `leases` ends'
+    chapters.push({ atMs: lease.endsAtMs, what: `${what} (attempt ${lease.attempt})` })
+  }
+  if (redis?.kind === 'in-progress' || redis?.kind === 'waiting') {
+    const what = redis.kind === 'in-progress' ? 'the lease in Redis ends' : 'the wait in Redis ends'
+    chapters.push({ atMs: nowMs + redis.remainingMs, what: `${what} (attempt ${redis.attempt})` })
+  }
+  return chapters
+}

@@ -1,0 +1,88 @@
+import { counted, duration } from '../render/units.ts'
+import { type Finding, when } from './finding.ts'
+import type { ConsumerStatus, Status, TableStatus } from './status.ts'
+
+/** The longest time after which a queue can deliver a message again, by consumer; `''` is every other consumer. */
+export type Horizons = ReadonlyMap<string, number>
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+const OVERDUE_MS = 300_000
+/** A guard that runs registers within an hour. */
+const SILENT_MS = 2 * HOUR_MS
+
+export function tableFindings(status: Status, horizons: Horizons): readonly Finding[] {
+  return [
+    ...sweepFindings(status),
+    ...status.tables.flatMap(vacuumFindings),
+    ...status.consumers.flatMap((consumer) => consumerFindings(consumer, status, horizons)),
+  ]
+}
+
+function sweepFindings({ consumers, nowMs, sweptAtMs }: Status): readonly Finding[] {
+  const isRunning = consumers.some(({ seenAtMs }) => nowMs - seenAtMs < SILENT_MS)
+  return [
+    ...when(isRunning && sweptAtMs !== null && nowMs - sweptAtMs > DAY_MS, {
+      ...{ severity: 'warning', about: 'tables' },
+      finding: `Nothing has been swept for ${duration(nowMs - (sweptAtMs ?? nowMs))}, although guards run.`,
+      remedy:
+        'Look for the error `nothing is swept` in the log of the guards. If the clock of the database is right, run `npx onceward sweep --trust-clock`.',
+    }),
+    ...when(sweptAtMs !== null && sweptAtMs - nowMs > HOUR_MS, {
+      ...{ severity: 'error', about: 'tables' },
+      finding: 'The last sweep is in the future of the clock of the database, so nothing is swept.',
+      remedy: 'Set the clock right, then run `npx onceward sweep --trust-clock`.',
+    }),
+  ]
+}
+
+const MANY_ROWS = 100_000
+
+function vacuumFindings({ deadRows, name, rows, vacuumedAtMs }: TableStatus): readonly Finding[] {
+  return when(deadRows > MANY_ROWS && deadRows > rows / 2, {
+    ...{ severity: 'warning', about: 'tables' },
+    finding: `The table ${name} has ${counted(deadRows, 'dead row')} beside ${counted(rows, 'row')}, last vacuumed ${vacuumedAtMs === null ? 'never' : new Date(vacuumedAtMs).toISOString()}.`,
+    remedy: `Run \`vacuum ${name}\`, and lower autovacuum_vacuum_scale_factor of this table.`,
+  })
+}
+
+function consumerFindings(
+  consumer: ConsumerStatus,
+  { nowMs }: Status,
+  horizons: Horizons,
+): readonly Finding[] {
+  const { name, dedupWindowMs, overdueMs, seenAtMs, unpublished } = consumer
+  const about = 'consumers'
+  const horizonMs = horizons.get(name) ?? horizons.get('') ?? 0
+  const dead = consumer.dead.reduce((sum, { count }) => sum + count, 0)
+  const oldestMs = Math.min(...consumer.dead.map((each) => each.oldestMs))
+  const isSilent = nowMs - seenAtMs > SILENT_MS
+  const waits = consumer.waiting + consumer.parked + consumer.inHand
+  return [
+    ...when(horizonMs > dedupWindowMs, {
+      ...{ severity: 'error', about },
+      finding: `The queue of ${name} can deliver a message again for ${duration(horizonMs)}, but its events are forgotten after ${duration(dedupWindowMs)}: a late copy would run twice.`,
+      remedy: `Raise \`dedupWindowMs\` of the guard to ${horizonMs} or more, or lower the retention of the queue.`,
+    }),
+    ...when(isSilent && waits > 0, {
+      ...{ severity: 'warning', about },
+      finding: `${counted(waits, 'event')} of ${name} wait, and no guard of it has registered for ${duration(nowMs - seenAtMs)}.`,
+      remedy: `Start the consumer ${name}, or discard what it left.`,
+    }),
+    ...when(!isSilent && overdueMs > OVERDUE_MS, {
+      ...{ severity: 'warning', about },
+      finding: `Parked events of ${name} have been due for ${duration(overdueMs)}.`,
+      remedy: `Check that guards of ${name} run with an inbox and are not paused: \`health()\` says why.`,
+    }),
+    ...when(unpublished > 0, {
+      ...{ severity: 'warning', about },
+      finding: `${counted(unpublished, 'dead letter')} of ${name} could not be published for 15 minutes.`,
+      remedy: `Check the dead-letter queue or topic of ${name}. They are stored, and published when it is back.`,
+    }),
+    ...when(dead > 0, {
+      ...{ severity: 'warning', about },
+      finding: `${counted(dead, 'dead letter')} of ${name} wait for an operator, the oldest for ${duration(nowMs - oldestMs)}.`,
+      remedy: `Run \`npx onceward dead-letters list --consumer ${name}\`, then replay or discard them.`,
+    }),
+  ]
+}

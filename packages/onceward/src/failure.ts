@@ -1,0 +1,29 @@
+import { OncewardError } from '@onceward/core'
+import { messageOf, toStoreError } from '@onceward/postgres/operator'
+import { EXIT, type ExitCode } from './exit-codes.ts'
+
+/** Ends a command with a sentence and an exit code, and without a stack. */
+export class Failure extends Error {
+  readonly exitCode: ExitCode
+
+  constructor(message: string, exitCode: ExitCode = EXIT.failed, options?: { cause?: unknown }) {
+    super(message, options)
+    this.exitCode = exitCode
+  }
+}
+
+export const usage = (message: string): Failure => new Failure(message, EXIT.usage)
+
+const isError = (error: unknown): error is Error & { readonly code?: unknown } =>
+  error instanceof Error
+
+/** Any error as a {@link Failure}. Errors of PostgreSQL say what to do. */
+export function toFailure(error: unknown, doing = 'running the command'): Failure {
+  if (error instanceof Failure) return error
+  const typed =
+    OncewardError.is(error) || !isError(error) || error.code === undefined
+      ? error
+      : toStoreError(error, doing)
+  const message = messageOf(typed).replaceAll('`await migrate(pool)`', '`npx onceward migrate`')
+  return new Failure(message, EXIT.failed, { cause: error })
+}

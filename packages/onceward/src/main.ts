@@ -1,0 +1,48 @@
+import { CommanderError } from 'commander'
+import { EXIT, type ExitCode } from './exit-codes.ts'
+import { toFailure } from './failure.ts'
+import { createProgram } from './program.ts'
+import { toJson, visibleLines } from './render/visible.ts'
+
+/** Runs one command. Never throws; what went wrong is on standard error. */
+export async function main(args: readonly string[]): Promise<ExitCode> {
+  // The reader of a pipe has gone, such as `head`.
+  process.stdout.on('error', () => process.exit(EXIT.ok))
+  const ended: { code: ExitCode } = { code: EXIT.ok }
+  try {
+    await createProgram((code) => {
+      ended.code = code
+    }).parseAsync([...args], { from: 'user' })
+    return ended.code
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
+    const { message, exitCode } = toFailure(error)
+    const text = withoutSecrets(message, [...args, process.env['DATABASE_URL'] ?? ''])
+    const answer = args.includes('--json')
+      ? toJson({ error: { message: text, exitCode } })
+      : `onceward: ${visibleLines(text)}`
+    process.stderr.write(`${answer}\n`)
+    return exitCode
+  }
+}
+
+const PASSWORDS = [/:\/\/[^/:@\s]*:(\S+)@/, /[?&]password=([^&\s]+)/]
+
+/** Errors of clients and servers repeat what they were given. */
+export function withoutSecrets(text: string, given: readonly string[]): string {
+  const passwords = given.flatMap((each) =>
+    PASSWORDS.flatMap((password) => password.exec(each)?.[1] ?? []),
+  )
+  return passwords
+    .flatMap((password) => [password, unescaped(password)])
+    .filter((secret) => secret.length > 1)
+    .reduce((left, secret) => left.replaceAll(secret, '***'), text)
+}
+
+function unescaped(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

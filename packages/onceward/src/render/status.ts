@@ -1,0 +1,87 @@
+import type { ConsumerStatus, Status, TableStatus } from '../data/status.ts'
+import type { Output } from '../output.ts'
+import { table } from './table.ts'
+import { bytes, duration, relative } from './units.ts'
+
+/** Now, and the status before it if there was one. */
+export interface Shown {
+  readonly status: Status
+  readonly before?: Status | undefined
+}
+
+export function statusText({ status, before }: Shown, { style }: Pick<Output, 'style'>): string {
+  const { consumers, leases, nowMs, sweptAtMs, version } = status
+  const about = [
+    `tables version ${version}`,
+    sweptAtMs === null ? 'never swept' : `swept ${relative(sweptAtMs, nowMs)}`,
+    ...(leases === null ? [] : [`${leases} leases in PostgreSQL`]),
+  ].join(', ')
+  const parts = [
+    titled(
+      style,
+      table(
+        CONSUMER_HEAD,
+        consumers.map((each) => consumerRow(each, status)),
+      ),
+    ),
+    ...deadPart(status),
+    titled(
+      style,
+      table(
+        TABLE_HEAD,
+        status.tables.map((each) => tableRow(each, { status, before })),
+      ),
+    ),
+  ]
+  const bound = status.ratesAreWhole
+    ? []
+    : ['Done counts are a lower bound: the table is too large to be read whole.']
+  const none = consumers.length === 0 ? ['No consumer has registered yet.'] : []
+  return [about, ...none, ...parts, ...bound].join('\n\n')
+}
+
+type Style = Output['style']
+
+function titled(style: Style, text: string): string {
+  const [head = '', ...rest] = text.split('\n')
+  return [style('bold', head), ...rest].join('\n')
+}
+
+const CONSUMER_HEAD = [
+  ...['CONSUMER', 'DONE/MIN', 'DONE/H', 'FAILED/H', 'IN HAND', 'WAITING', 'PARKED', 'DEAD'],
+  ...['OLDEST WAITING', 'NEXT TRY', 'SEEN'],
+]
+
+function consumerRow(consumer: ConsumerStatus, { nowMs }: Status): readonly string[] {
+  const ago = (ms: number | null): string => (ms === null ? '–' : relative(ms, nowMs))
+  const dead = consumer.dead.reduce((sum, { count }) => sum + count, 0)
+  return [
+    ...[consumer.name, consumer.doneMinute, consumer.doneHour, consumer.failedHour].map(String),
+    ...[consumer.inHand, consumer.waiting, consumer.parked, dead].map(String),
+    ...[ago(consumer.oldestWaitingMs), ago(consumer.nextTryMs), ago(consumer.seenAtMs)],
+  ]
+}
+
+function deadPart({ consumers, nowMs }: Status): readonly string[] {
+  const rows = consumers.flatMap(({ dead }) =>
+    dead.map(({ consumer, count, oldestMs, reason }) => [
+      ...[consumer, reason, String(count), duration(nowMs - oldestMs)],
+    ]),
+  )
+  return rows.length === 0 ? [] : [table(['DEAD LETTERS OF', 'REASON', 'COUNT', 'OLDEST'], rows)]
+}
+
+const TABLE_HEAD = ['TABLE', 'ROWS (ABOUT)', 'SIZE', 'DEAD ROWS', 'GROWTH']
+
+function tableRow(now: TableStatus, { before, status }: Shown): readonly string[] {
+  const then = before?.tables.find(({ name }) => name === now.name)
+  const seconds = before === undefined ? 0 : (status.nowMs - before.nowMs) / 1_000
+  const growth =
+    then === undefined || seconds <= 0
+      ? '–'
+      : `+${rate(now.inserted - then.inserted, seconds)} −${rate(now.deleted - then.deleted, seconds)} rows/s`
+  const rows = Math.round(now.rows).toLocaleString('en')
+  return [now.name, rows, bytes(now.bytes), now.deadRows.toLocaleString('en'), growth]
+}
+
+const rate = (count: number, seconds: number): string => (Math.max(0, count) / seconds).toFixed(1)

@@ -1,0 +1,66 @@
+import type { NextDelivery } from '../data/next-delivery.ts'
+import type { Story } from '../data/story.ts'
+import type { Output } from '../output.ts'
+import { duration, instant, relative } from './units.ts'
+import { visible, visibleLines } from './visible.ts'
+
+export function storyText(
+  { chapters, facts, next, state }: Story,
+  { style }: Pick<Output, 'style'>,
+): string {
+  const { consumer, id, key, nowMs, registration, tenant } = facts
+  const window =
+    registration === undefined
+      ? 'no guard of this consumer has ever started here'
+      : `dedup window ${duration(registration.dedupWindowMs)}, last registered ${relative(registration.seenAtMs, nowMs)}`
+  const fields: readonly (readonly [string, string])[] = [
+    ['event', id],
+    ['key', key === '' ? '–' : key],
+    ...(tenant === undefined ? [] : ([['tenant', tenant]] as const)),
+    ['consumer', `${consumer || '–'} (${window})`],
+    ['state', state],
+    ...redisField(facts),
+  ]
+  const told = chapters.flatMap((chapter) => {
+    const { atMs, detail, what } = chapter
+    const line = `${instant(atMs)}  ${style('dim', relative(atMs, nowMs).padEnd(16))}  ${visible(what)}`
+    const more =
+      detail === undefined
+        ? []
+        : visibleLines(detail)
+            .split('\n')
+            .map((text) => `    ${text}`)
+    return [line, ...more]
+  })
+  return [
+    ...fields.map(([name, value]) => `${style('bold', name.padEnd(9))} ${visible(value)}`),
+    '',
+    ...(told.length === 0 ? ['Nothing is recorded.'] : told),
+    '',
+    `${style('bold', 'next delivery')}  ${nextText(next, nowMs)}`,
+    `  ${next.why}`,
+  ].join('\n')
+}
+
+function redisField({ lease, redis }: Story['facts']): readonly (readonly [string, string])[] {
+  const forbidden =
+    lease === 'forbidden' ? ([['leases', 'this login may not read the table']] as const) : []
+  if (redis === undefined) return forbidden
+  const mark = redis.isMarked ? ', remembered as done' : ''
+  return [...forbidden, ['redis', `${redis.kind}${mark}`]]
+}
+
+function nextText({ attempt, kind, reason, untilMs }: NextDelivery, nowMs: number): string {
+  switch (kind) {
+    case 'run':
+      return `runs as attempt ${attempt}`
+    case 'ack':
+      return `acked as ${reason}`
+    case 'defer':
+      return `deferred (${reason}), not before ${untilMs === undefined ? '–' : `${instant(untilMs)}, ${relative(untilMs, nowMs)}`}`
+    case 'dead-letter':
+      return `settled as dead-lettered (${reason})`
+    default:
+      return kind satisfies never
+  }
+}

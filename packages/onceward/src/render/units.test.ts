@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest'
+import { spanMs } from '../commands/command.ts'
+import { bytes, counted, duration, relative } from './units.ts'
+
+test.each([
+  [0, '0 ms'],
+  [999.4, '999 ms'],
+  [1_000, '1 s'],
+  [61_500, '1 min 1 s'],
+  [7_500_000, '2 h 5 min'],
+  [1_296_000_000, '15 d'],
+  [-5, '0 ms'],
+])('%d ms are %s', (ms, text) => {
+  expect(duration(ms)).toBe(text)
+})
+
+test.each([
+  [0, '0 bytes'],
+  [1_023, '1023 bytes'],
+  [1_536, '1.5 KiB'],
+  [10_485_760, '10 MiB'],
+])('%d bytes are %s', (count, text) => {
+  expect(bytes(count)).toBe(text)
+})
+
+test('one is singular', () => {
+  expect([counted(1, 'event'), counted(1_200, 'event')]).toEqual(['1 event', '1,200 events'])
+})
+
+test('an instant is before or after now', () => {
+  expect(relative(0, 2_000)).toBe('2 s ago')
+  expect(relative(2_000, 0)).toBe('in 2 s')
+})
+
+test.each([
+  ['90s', 90_000],
+  ['1.5h', 5_400_000],
+  ['14d', 1_209_600_000],
+  ['250ms', 250],
+  ['soon', undefined],
+  ['5', undefined],
+])('the span %s is %s ms', (text, ms) => {
+  expect(spanMs(text)).toBe(ms)
+})

@@ -1,0 +1,56 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { cut, toJson, visible, visibleLines } from './visible.ts'
+
+/** What no terminal may get: controls, and what reorders or hides text. */
+const OBEYED = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Surrogate}]/u
+
+const text = fc.string({ unit: 'binary' })
+
+test('no text has a character that a terminal obeys, whatever was in it', () => {
+  fc.assert(fc.property(text, (any) => !OBEYED.test(visible(any))))
+  fc.assert(fc.property(text, (any) => !OBEYED.test(visibleLines(any).replaceAll('\n', ''))))
+})
+
+test('readable text stays as it is', () => {
+  const readable = 'order-4711 “Größe” 日本語 🎉 <script> \\n'
+  expect(visible(readable)).toBe(readable)
+})
+
+test.each([
+  ['\u001b]0;title\u0007', '\\u{1b}]0;title\\u{7}'],
+  ['a\r\nb\tc', 'a\\r\\nb\\tc'],
+  ['\u009b31m', '\\u{9b}31m'],
+  ['\u202egnp.exe', '\\u{202e}gnp.exe'],
+  ['\ud800', '\\u{d800}'],
+])('%j is shown as %s', (hostile, shown) => {
+  expect(visible(hostile)).toBe(shown)
+})
+
+test('lines stay lines', () => {
+  expect(visibleLines('Error: no\r\n    at a\n\u001b[2J')).toBe('Error: no\n    at a\n\\u{1b}[2J')
+})
+
+describe('JSON', () => {
+  test('is read back as the same value, and no character of it is obeyed', () => {
+    fc.assert(
+      fc.property(fc.dictionary(text, text), (value) => {
+        const json = toJson(value)
+        expect(JSON.parse(json)).toEqual(JSON.parse(JSON.stringify(value)))
+        expect(json).not.toMatch(OBEYED)
+      }),
+    )
+  })
+})
+
+test('text is cut at characters, and says so', () => {
+  expect(cut('🎉🎉🎉', 2)).toBe('🎉…')
+  expect(cut('ab', 2)).toBe('ab')
+  fc.assert(
+    fc.property(
+      text,
+      fc.nat({ max: 20 }),
+      (any, most) => [...cut(any, most)].length <= Math.max(1, most),
+    ),
+  )
+})

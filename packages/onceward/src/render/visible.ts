@@ -1,0 +1,38 @@
+/**
+ * Characters that a terminal would obey, or that reorder or hide text: C0 and C1 controls, DEL, directional marks,
+ * zero-width characters, line and paragraph separators, tags, lone surrogates.
+ */
+const HIDDEN =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]|\p{Surrogate}/gu
+
+const SHORT: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
+
+const escaped = (character: string): string =>
+  SHORT[character] ?? `\\u{${character.codePointAt(0)?.toString(16)}}`
+
+/** Text from a message, a key or an error on one line: what a terminal would obey is shown escaped. */
+export function visible(text: string): string {
+  return text.replace(HIDDEN, escaped)
+}
+
+/** As {@link visible}, with line feeds kept: stacks and bodies. */
+export function visibleLines(text: string): string {
+  return text.replaceAll('\r\n', '\n').split('\n').map(visible).join('\n')
+}
+
+/** At most so many characters of a line, with a sign that it was cut. */
+export function cut(text: string, most: number): string {
+  const characters = [...text.slice(0, 2 * most + 2)]
+  return characters.length > most ? `${characters.slice(0, Math.max(0, most - 1)).join('')}…` : text
+}
+
+/** JSON in which no character is obeyed by a terminal. Reading it gives the same value. */
+export function toJson(value: unknown, indent?: number): string {
+  return JSON.stringify(value, undefined, indent).replace(HIDDEN, (character) =>
+    character === '\n' ? character : character.replace(/[\s\S]/g, unicodeEscape),
+  )
+}
+
+const unicodeEscape = (unit: string): string =>
+  `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`

@@ -1,0 +1,10 @@
+// Parts of the command line `onceward`. Not for users.
+
+export { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
+export { messageOf, sqlState, toStoreError } from './errors.ts'
+export { SCHEMA_VERSION } from './inbox/schema-version.ts'
+export { type MigrationSql, migrationSql } from './migrate.ts'
+export { identityQuery } from './statements/registration.ts'
+export { quotedSchema } from './statements/schema-name.ts'
+export { escapeText, unescapeText } from './statements/text-columns.ts'
+export { type SweepReport, sweep } from './sweep.ts'
