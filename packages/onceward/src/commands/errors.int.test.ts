@@ -111,7 +111,7 @@ test('every command has help with an example and its rights', async () => {
 })
 
 test('the reader of a pipe may go', () => {
-  const program = fileURLToPath(new URL('../../dist/index.js', import.meta.url))
+  const program = fileURLToPath(new URL('../../bin/onceward.js', import.meta.url))
   const line = `'${process.execPath}' '${program}' migrate --print | head -n 1`
   const { stderr, stdout } = spawnSync('bash', ['-c', line], { encoding: 'utf8' })
   expect({ stderr, stdout }).toEqual({ stderr: '', stdout: '-- onceward 000001-inbox.sql\n' })
