@@ -98,6 +98,11 @@ export const GROUPS = {
     tests: ['packages/onceward/src/**/*.test.ts'],
     servers: true,
   },
+  otel: {
+    files: sourcesIn('otel/src'),
+    tests: ['packages/otel/src/**/*.test.ts'],
+    servers: false,
+  },
   testing: {
     files: sourcesIn('testing/src'),
     tests: ['packages/testing/src/**/*.test.ts'],

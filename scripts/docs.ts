@@ -6,6 +6,7 @@ import { deadLetterHeaders } from '../packages/core/src/settlement/dead-letter-h
 import { configurationTable } from './docs-configurations.ts'
 import { errorTable } from './docs-errors.ts'
 import { stateMachineTable } from './docs-machine.ts'
+import { metricTable } from './docs-metrics.ts'
 import { OPTION_TABLES } from './docs-options.ts'
 import { code } from './docs-table.ts'
 import { testFiles, trapTable, withFiles } from './docs-tests.ts'
@@ -36,6 +37,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   'user-functions': userFunctionTable,
   'state-machine': stateMachineTable,
   'dead-letter-headers': headerList,
+  metrics: metricTable,
   traps: () => trapTable(testFiles(root)),
 }
 

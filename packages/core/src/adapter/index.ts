@@ -12,7 +12,7 @@ export {
 export { decideCount, isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
 export { copyDelivery } from '../model/delivery.ts'
 export { registerEnvelopeReader } from '../model/envelope.ts'
-export { SWALLOWED_STATEMENT, toReadableError } from '../model/errors.ts'
+export { describeError, SWALLOWED_STATEMENT, toReadableError } from '../model/errors.ts'
 export {
   type Availability,
   attachPort,

@@ -10,9 +10,16 @@ export {
   postgresOf,
 } from './postgres/postgres.ts'
 export { installedPostgres } from './postgres/postgres-binaries.ts'
+export {
+  type PrometheusConnection,
+  type PrometheusOptions,
+  prometheus,
+} from './prometheus/prometheus.ts'
+export { prometheusBinaries } from './prometheus/prometheus-binaries.ts'
 export { type RabbitmqConnection, type RabbitmqOptions, rabbitmq } from './rabbitmq/rabbitmq.ts'
 export { type RedisConnection, type RedisOptions, redis } from './redis/redis.ts'
 export { type RedisSentinels, type SentinelOptions, sentinels } from './redis/sentinels.ts'
+export { freePort } from './run/ports.ts'
 export {
   type DataHook,
   type DataVerdict,

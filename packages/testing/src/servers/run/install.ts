@@ -1,6 +1,7 @@
 import { KAFKA_JARS } from '../kafka/kafka-node.ts'
 import { PGBOUNCER_TOOLS } from '../postgres/pgbouncer.ts'
 import { postgresBinaries } from '../postgres/postgres-binaries.ts'
+import { prometheusBinaries } from '../prometheus/prometheus-binaries.ts'
 import { RABBITMQ_TOOLS } from '../rabbitmq/rabbitmq.ts'
 import { REDIS_TOOLS } from '../redis/redis.ts'
 import { ELASTICMQ_JARS } from '../sqs/elasticmq.ts'
@@ -27,6 +28,7 @@ const STEPS: readonly Step[] = [
     prepare: () => toolPaths(RABBITMQ_TOOLS),
   },
   { service: 'pgbouncer', prepare: () => toolPaths(PGBOUNCER_TOOLS) },
+  { service: 'prometheus', prepare: prometheusBinaries },
 ]
 
 /**

@@ -1,5 +1,13 @@
 /** The services a test can ask for. */
-export const SERVICES = ['postgres', 'redis', 'sqs', 'kafka', 'rabbitmq', 'pgbouncer'] as const
+export const SERVICES = [
+  'postgres',
+  'redis',
+  'sqs',
+  'kafka',
+  'rabbitmq',
+  'pgbouncer',
+  'prometheus',
+] as const
 
 /** One of {@link SERVICES}. */
 export type ServiceName = (typeof SERVICES)[number]

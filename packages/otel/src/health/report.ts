@@ -1,0 +1,74 @@
+import type { Consumption, Guard, Health } from '@onceward/core'
+import { portOf } from '@onceward/core/adapter'
+import { samplesOf } from '../consumption-samples.ts'
+import { CONSUMPTION_METRICS, CONVENTIONS, GUARD_METRICS, OWN } from '../names.ts'
+import { DEPENDENCIES } from '../values.ts'
+import { prometheusText, type Value } from './prometheus.ts'
+
+export interface Sources {
+  readonly consumptions: readonly (readonly [string, Pick<Consumption, 'health'>])[]
+  readonly guards: readonly Guard[]
+}
+
+/** What `/livez` and `/readyz` answer. */
+export interface Report {
+  readonly isLive: boolean
+  readonly isReady: boolean
+  readonly consumptions: Readonly<Record<string, Health>>
+  readonly guards: readonly {
+    readonly consumer: string
+    readonly store: 'available' | 'down'
+    readonly outages: readonly string[]
+  }[]
+}
+
+/**
+ * Live: no consumer has stopped. A stopped one does not come back by itself, so the process must be started again.
+ *
+ * Ready: every consumer receives, and the stores of every guard are available. A restart cures none of these.
+ */
+export function reportOf({ consumptions, guards }: Sources): Report {
+  const healths = consumptions.map(([name, consumption]) => [name, consumption.health()] as const)
+  const stores = guards.map((guard) => {
+    const port = portOf(guard)
+    return {
+      consumer: guard.consumer,
+      store: port.availability().kind,
+      outages: port.outages().map(({ dependency }) => dependency),
+    }
+  })
+  const isLive = healths.every(([, { state }]) => state !== 'stopped')
+  const isReceiving = healths.every(([, { state }]) => state === 'running')
+  return {
+    isLive,
+    isReady: isReceiving && stores.every(({ store }) => store === 'available'),
+    consumptions: Object.fromEntries(healths),
+    guards: stores,
+  }
+}
+
+/** The same in Prometheus' text format, under the names that `meterObserver` and `meterConsumptions` use. */
+export function metricsText({ consumptions, guards }: Sources): string {
+  const ofConsumptions = consumptions.flatMap(([name, consumption]) =>
+    samplesOf(name, consumption.health(), Date.now()).map(
+      ({ metric, ...sample }): Value => ({ ...sample, metric: CONSUMPTION_METRICS[metric] }),
+    ),
+  )
+  const byConsumer = Map.groupBy(guards, ({ consumer }) => consumer)
+  const ofGuards = [...byConsumer].flatMap(([consumer, all]) => valuesOf(consumer, all.map(portOf)))
+  return prometheusText([...ofConsumptions, ...ofGuards])
+}
+
+function valuesOf(consumer: string, ports: readonly ReturnType<typeof portOf>[]): Value[] {
+  const attributes = { [CONVENTIONS.consumer]: consumer }
+  const isDown = ports.some((port) => port.availability().kind === 'down')
+  const out = new Set(ports.flatMap((port) => port.outages()).map(({ dependency }) => dependency))
+  return [
+    { metric: GUARD_METRICS.breaker, value: isDown ? 1 : 0, attributes },
+    ...DEPENDENCIES.map((dependency) => ({
+      metric: GUARD_METRICS.outage,
+      value: out.has(dependency) ? 1 : 0,
+      attributes: { ...attributes, [OWN.dependency]: dependency },
+    })),
+  ]
+}

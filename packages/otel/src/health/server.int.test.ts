@@ -1,0 +1,144 @@
+import { once } from 'node:events'
+import { createConnection } from 'node:net'
+import { createGuard, type Guard, type Health, StoreUnavailableError } from '@onceward/core'
+import { memoryInbox, toDelivery } from '@onceward/core/memory'
+import { afterEach, expect, test } from 'vitest'
+import { type HealthServerOptions, healthServer } from './index.ts'
+
+const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
+const stack: AsyncDisposable[] = []
+afterEach(async () => {
+  for (const each of stack.splice(0)) await each[Symbol.asyncDispose]()
+})
+
+const RUNNING: Health = { state: 'running', inFlight: 2, settleFailures: 0 }
+const consumption = (over: Partial<Health> = {}) => ({ health: () => ({ ...RUNNING, ...over }) })
+
+async function serve(options: HealthServerOptions) {
+  const server = await healthServer({ host: '127.0.0.1', port: 0, ...options })
+  stack.push(server)
+  return async (path: string, init?: RequestInit) => {
+    const response = await fetch(`http://127.0.0.1:${server.port}${path}`, init)
+    return { status: response.status, text: await response.text(), headers: response.headers }
+  }
+}
+
+test.each<[Health['state'], number, number]>([
+  ['running', 200, 200],
+  ['paused', 200, 503],
+  ['recovering', 200, 503],
+  ['draining', 200, 503],
+  ['stopped', 503, 503],
+])('a consumer that is %s answers %d to /livez and %d to /readyz', async (state, live, ready) => {
+  const get = await serve({
+    consumptions: { orders: consumption({ state }), other: consumption() },
+  })
+  const livez = await get('/livez')
+  expect([livez.status, (await get('/readyz?verbose')).status]).toEqual([live, ready])
+  expect(JSON.parse(livez.text)).toMatchObject({ consumptions: { orders: { state, inFlight: 2 } } })
+})
+
+function guardThat(fails: boolean): Guard {
+  const inbox = fails
+    ? { open: () => Promise.reject(new StoreUnavailableError('down')) }
+    : memoryInbox()
+  return createGuard({ consumer: 'billing', inbox, logger: silent }, () => undefined)
+}
+
+test('a guard whose store is down is live and not ready', async () => {
+  const guard = guardThat(true)
+  const get = await serve({ consumptions: {}, guards: [guard] })
+  expect((await get('/readyz')).status).toBe(200)
+  await guard.process(toDelivery({}))
+  expect((await get('/livez')).status).toBe(200)
+  const { status, text } = await get('/readyz')
+  expect(status).toBe(503)
+  expect(JSON.parse(text).guards).toEqual([
+    { consumer: 'billing', store: 'down', outages: ['inbox'] },
+  ])
+  expect((await get('/metrics')).text).toContain(
+    'onceward_guard_outage{messaging_consumer_group_name="billing",onceward_dependency="inbox"} 1\n',
+  )
+  await guard.close()
+})
+
+test('/metrics is Prometheus text with every value of health', async () => {
+  const lastProgressAt = new Date(Date.now() - 5_000)
+  const outages = [{ dependency: 'broker', reason: 'a "quoted" reason' }] as const
+  const get = await serve({
+    consumptions: [consumption({ lastProgressAt, outages, settleFailures: 7 })],
+    guards: [guardThat(false), guardThat(false)],
+  })
+  const { headers, text } = await get('/metrics')
+  expect(headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8')
+  const lines = text.split('\n')
+  expect(lines).toEqual(
+    expect.arrayContaining([
+      '# TYPE onceward_consumption_state gauge',
+      'onceward_consumption_state{onceward_consumption="0",onceward_state="running"} 1',
+      'onceward_consumption_state{onceward_consumption="0",onceward_state="paused"} 0',
+      'onceward_consumption_in_flight{onceward_consumption="0"} 2',
+      '# TYPE onceward_consumption_settle_failures_total counter',
+      'onceward_consumption_settle_failures_total{onceward_consumption="0"} 7',
+      'onceward_consumption_outage{onceward_consumption="0",onceward_dependency="broker"} 1',
+      'onceward_guard_breaker{messaging_consumer_group_name="billing"} 0',
+    ]),
+  )
+  const idle = /onceward_consumption_idle\{[^}]*\} ([\d.]+)/.exec(text)?.[1]
+  expect(Number(idle)).toBeGreaterThanOrEqual(5)
+  const samples = lines.filter((line) => line !== '' && !line.startsWith('#'))
+  expect(new Set(samples.map((line) => line.split(' ')[0])).size).toBe(samples.length)
+})
+
+test('/metrics can be answered by an exporter', async () => {
+  const get = await serve({
+    consumptions: [consumption()],
+    metrics: (_request, response) => void response.end('exported'),
+  })
+  expect((await get('/metrics')).text).toBe('exported')
+})
+
+test('other paths and methods are refused, and a health that throws is not shown', async () => {
+  const health = (): never => {
+    throw new Error('postgres://user:secret@host')
+  }
+  const get = await serve({ consumptions: [{ health }] })
+  expect((await get('/')).status).toBe(404)
+  expect((await get('/livez', { method: 'POST' })).status).toBe(405)
+  const { status, text } = await get('/livez')
+  expect(status).toBe(500)
+  expect(text).not.toContain('secret')
+})
+
+test('a close ends connections that are held open', async () => {
+  const server = await healthServer({ consumptions: [consumption()], host: '127.0.0.1', port: 0 })
+  const socket = createConnection(server.port, '127.0.0.1')
+  await once(socket, 'connect')
+  const ended = once(socket, 'close')
+  socket.resume()
+  await server.close()
+  await server.close()
+  await ended
+})
+
+test('a port in use is named with what to do', async () => {
+  const options = { consumptions: [consumption()], host: '127.0.0.1' }
+  const first = await healthServer({ ...options, port: 0 })
+  stack.push(first)
+  await expect(healthServer({ ...options, port: first.port })).rejects.toThrow(
+    `healthServer could not listen at port ${first.port}: EADDRINUSE. Give a free \`port\``,
+  )
+})
+
+test.each<[object, RegExp]>([
+  [{ consumptions: {} }, /Expected `consumptions` or `guards`, got none/],
+  [{ consumptions: { a: {} } }, /Expected a consumption as `a` of healthServer, got object/],
+  [{ consumptions: [null] }, /Expected a consumption as `0` of healthServer, got null/],
+  [{ consumptions: [], guards: [{}] }, /Expected a guard made by createGuard/],
+  [{ consumptions: [], guards: {} }, /Expected `guards` to be a list/],
+  [{ consumptions: [consumption()], port: -1 }, /Expected `port` to be an integer from 0 to 65535/],
+  [{ consumptions: [consumption()], metrics: 1 }, /Expected `metrics` to be a function/],
+  [{ consumption: [] }, /does not know "consumption", did you mean "consumptions"\?/],
+])('%j is refused', async (options, message) => {
+  await expect(healthServer(options as HealthServerOptions)).rejects.toThrow(message)
+})

@@ -1,0 +1,9 @@
+export type { MeteredConsumptions } from './consumption-samples.ts'
+export { meterConsumptions } from './consumptions.ts'
+export { type MeterObserverOptions, meterObserver } from './meter-observer.ts'
+export {
+  CONVENTIONS_VERSION,
+  METRICS,
+  type Metric,
+} from './names.ts'
+export { type TracedOptions, traced } from './traced.ts'

@@ -1,0 +1,84 @@
+import type { OutcomeRecord, WatchedGuard } from '@onceward/core'
+import type { Attributes, Counter, Histogram, Meter, MeterProvider } from '@opentelemetry/api'
+import { CONVENTIONS, DELIVERY_METRICS, type Metric, OWN, PROCESS } from './names.ts'
+import { boundedSources } from './sources.ts'
+import { SCHEMA_URL, SCOPE, VERSION } from './version.ts'
+import { watchGuards } from './watched-guards.ts'
+
+/** The instruments of one provider, which all observers of the process share. */
+export interface Metering {
+  readonly provider: MeterProvider
+  record(record: OutcomeRecord): void
+  /** @param figuresEveryMs - Undefined: the tables are not asked. */
+  watch(guard: WatchedGuard, figuresEveryMs: number | undefined): () => void
+}
+
+const meterings = new WeakMap<MeterProvider, Metering>()
+
+export function meteringOf(provider: MeterProvider): Metering {
+  const known = meterings.get(provider)
+  if (known !== undefined) return known
+  const meter = meterOf(provider)
+  const metering = { provider, record: createRecorder(meter), watch: watchGuards(meter) }
+  meterings.set(provider, metering)
+  return metering
+}
+
+export const meterOf = (provider: MeterProvider): Meter =>
+  provider.getMeter(SCOPE, VERSION, { schemaUrl: SCHEMA_URL })
+
+const SECOND_MS = 1_000
+
+function createRecorder(meter: Meter): (record: OutcomeRecord) => void {
+  const sourceOf = boundedSources()
+  const deliveries = counter(meter, DELIVERY_METRICS.deliveries)
+  const duration = histogram(meter, DELIVERY_METRICS.processDuration)
+  const attempts = histogram(meter, DELIVERY_METRICS.attempts)
+  const times = [
+    [histogram(meter, DELIVERY_METRICS.claim), 'claimMs'],
+    [histogram(meter, DELIVERY_METRICS.commit), 'commitMs'],
+    [histogram(meter, DELIVERY_METRICS.age), 'messageAgeMs'],
+  ] as const
+  return (record) => {
+    const { attempt, consumer, handlerMs, settlement } = record
+    const from = { ...sourceOf(record.source), [CONVENTIONS.consumer]: consumer }
+    deliveries.add(1, { ...from, ...settlementAttributes(record) })
+    for (const [instrument, name] of times) {
+      const tookMs = record[name]
+      // A producer's clock may be ahead.
+      if (tookMs !== undefined) instrument.record(Math.max(0, tookMs) / SECOND_MS, from)
+    }
+    if (handlerMs === undefined) return
+    attempts.record(attempt, { ...from, [OWN.outcome]: settlement.kind })
+    const operation = { ...from, [CONVENTIONS.operation]: PROCESS, ...errorType(record) }
+    duration.record(handlerMs / SECOND_MS, operation)
+  }
+}
+
+function settlementAttributes(record: OutcomeRecord): Attributes {
+  const { cause, parked, repeated, settlement } = record
+  const reason = settlement.kind === 'ack' ? settlement.by : settlement.reason
+  const copies = record.redelivered === true ? 'redelivered' : 'copy'
+  const told = reason === 'duplicate' ? copies : cause
+  return {
+    [OWN.outcome]: settlement.kind,
+    [OWN.reason]: reason,
+    ...(told === undefined ? {} : { [OWN.cause]: told }),
+    ...(repeated === true ? { [OWN.repeated]: true } : {}),
+    ...(parked === true ? { [OWN.parked]: true } : {}),
+  }
+}
+
+/** What the run ended with, if not with an ack. The names of errors are without number, so they are no attribute. */
+function errorType({ cause, settlement }: OutcomeRecord): Attributes {
+  if (settlement.kind === 'ack') return {}
+  return { [CONVENTIONS.errorType]: cause ?? settlement.reason }
+}
+
+const counter = (meter: Meter, { meaning, name, unit }: Metric): Counter =>
+  meter.createCounter(name, { description: meaning, unit })
+
+function histogram(meter: Meter, { buckets, meaning, name, unit }: Metric): Histogram {
+  const advice = buckets === undefined ? {} : { explicitBucketBoundaries: [...buckets] }
+  return meter.createHistogram(name, { description: meaning, unit, advice })
+}

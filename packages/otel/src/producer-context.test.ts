@@ -1,0 +1,76 @@
+import { toDelivery } from '@onceward/core/memory'
+import {
+  type Context,
+  propagation,
+  ROOT_CONTEXT,
+  type TextMapGetter,
+  type TextMapPropagator,
+  trace,
+} from '@opentelemetry/api'
+import fc from 'fast-check'
+import { afterEach, expect, test } from 'vitest'
+import { producerLinks } from './producer-context.ts'
+
+const TRACE = '0af7651916cd43dd8448eb211c80319c'
+const SPAN = 'b7ad6b7169203331'
+const SENT = `00-${TRACE}-${SPAN}-01`
+
+afterEach(() => propagation.disable())
+
+const spansOf = (headers: Readonly<Record<string, string | undefined>>, raw?: unknown) =>
+  producerLinks([toDelivery({}, { headers, raw })]).map(({ context }) => context.spanId)
+
+test.each([
+  ['a usual header', SENT],
+  ['one of a later version with more fields', `01-${TRACE}-${SPAN}-01-more`],
+  ['one with white space around it', ` ${SENT}\n`],
+])('%s names the producer', (_, traceparent) => {
+  expect(spansOf({ traceparent })).toEqual([SPAN])
+})
+
+test.each([
+  ['none', undefined],
+  ['an empty one', ''],
+  ['another text', 'no trace'],
+  ['capitals', SENT.toUpperCase()],
+  ['the version that never is', `ff-${TRACE}-${SPAN}-01`],
+  ['a version 0 with more fields', `${SENT}-more`],
+  ['a trace of zeros', `00-${'0'.repeat(32)}-${SPAN}-01`],
+  ['a span of zeros', `00-${TRACE}-${'0'.repeat(16)}-01`],
+])('%s links nothing', (_, traceparent) => {
+  expect(spansOf({ traceparent })).toEqual([])
+})
+
+test('a binary attribute of SQS is read from the message', () => {
+  const MessageAttributes = {
+    traceparent: { DataType: 'Binary', BinaryValue: Buffer.from(SENT) },
+  }
+  expect(spansOf({}, { MessageAttributes })).toEqual([SPAN])
+})
+
+test('whatever stands in the headers, at most one link is made and nothing is thrown', () => {
+  const headers = fc.dictionary(
+    fc.constantFrom('traceparent', 'tracestate', '__proto__'),
+    fc.oneof(fc.string({ unit: 'binary' }), fc.constant(SENT)),
+  )
+  const raw = fc.oneof(fc.anything(), fc.record({ MessageAttributes: fc.anything() }))
+  fc.assert(
+    fc.property(headers, raw, (given, message) => {
+      expect(spansOf(given, message).length).toBeLessThanOrEqual(1)
+    }),
+  )
+})
+
+test('the registered propagator decides, whatever its headers are called', () => {
+  const other: TextMapPropagator = {
+    fields: () => ['b3'],
+    inject: () => undefined,
+    extract: (context: Context, carrier: unknown, getter: TextMapGetter) => {
+      const spanId = String(getter.get(carrier, 'B3'))
+      return trace.setSpanContext(context, { traceId: TRACE, spanId, traceFlags: 1 })
+    },
+  }
+  propagation.setGlobalPropagator(other)
+  expect(ROOT_CONTEXT).toBeDefined()
+  expect(spansOf({ b3: '1111111111111111', traceparent: SENT })).toEqual(['1111111111111111'])
+})

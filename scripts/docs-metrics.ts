@@ -1,0 +1,31 @@
+import {
+  CONSUMPTION_METRICS,
+  DELIVERY_METRICS,
+  GUARD_METRICS,
+  type Metric,
+  TABLE_METRICS,
+} from '../packages/otel/src/names.ts'
+import { code, table } from './docs-table.ts'
+
+const TABLES: Readonly<Record<string, Readonly<Record<string, Metric>>>> = {
+  delivery: DELIVERY_METRICS,
+  guard: GUARD_METRICS,
+  table: TABLE_METRICS,
+  consumption: CONSUMPTION_METRICS,
+}
+
+/** The metrics of one of the tables of packages/otel/src/names.ts. */
+export function metricTable(name: string): string {
+  const metrics = TABLES[name]
+  if (metrics === undefined) throw new Error(`There are no metrics called "${name}".`)
+  return table(
+    ['Metric', 'Kind', 'Unit', 'Attributes', 'What it is'],
+    Object.values(metrics).map(({ attributes, kind, meaning, name: metric, unit }) => [
+      code(metric),
+      kind.replace('observable-', ''),
+      code(unit),
+      attributes.map(code).join(', '),
+      meaning,
+    ]),
+  )
+}
