@@ -68,6 +68,7 @@ export const GROUPS = {
     servers: true,
   },
   amqp: adapter('amqp'),
+  http: adapter('http'),
   redis: {
     files: sourcesIn('redis/src'),
     tests: ['packages/redis/src/**/*.test.ts'],

@@ -67,6 +67,11 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorDoc>> = {
     remedy:
       'Nothing is lost: the row keeps the message, and a dead letter is published from its body and text headers. Update onceward, then replay the event.',
   },
+  ONCEWARD_ANSWER: {
+    name: 'AnswerError',
+    when: 'A route answered with something that cannot be stored and sent again: a stream, more than 64 KiB, no answer at all.',
+    remedy: 'Nothing was committed. Answer with `{ status, headers, body }`, and smaller.',
+  },
 }
 
 export const errorTable = (): string =>

@@ -1,4 +1,5 @@
 import { OPTION_DOCS, OPTION_RULES, type OptionDoc } from '../packages/core/src/options/derived.ts'
+import { DEFAULTS as HTTP_DEFAULTS, LARGEST_BODY } from '../packages/http/src/options.ts'
 import { MAX_STORED_BYTES } from '../packages/postgres/src/inbox/inbox.ts'
 import type { KyselyInboxOptions } from '../packages/postgres/src/kysely.ts'
 import { DEFAULTS as INBOX_DEFAULTS } from '../packages/postgres/src/options.ts'
@@ -77,6 +78,54 @@ const REDIS: Docs<keyof RedisLeasesOptions> = {
   },
 }
 
+const HTTP: Docs<
+  'tenant' | 'schema' | 'decode' | 'fingerprint' | 'storedHeaders' | 'maxBodyBytes' | 'onHangUp'
+> = {
+  tenant: {
+    type: "'none' | (request) => string | undefined | Promise<…>",
+    meaning:
+      "The caller's identity, to which its keys belong. A request for which the function finds none is answered 401. `'none'`: all callers share one key space.",
+    reason: 'Required. Without it, callers that send the same key would get the answers of others.',
+  },
+  schema: {
+    type: 'StandardSchemaV1<unknown, Payload>',
+    meaning: 'Checks and types `payload`. A body that does not match is answered 400.',
+    reason: 'None by default: the payload is what `decode` returned.',
+  },
+  decode: {
+    type: '(bytes, request) => Decoded | Promise<Decoded>',
+    default: 'JSON in UTF-8; an empty body is null',
+    meaning: 'Turns the body into a value. If it throws, the request is answered 400.',
+    reason: 'Most requests are JSON. Without it other content types are answered 415.',
+  },
+  fingerprint: {
+    type: "'body' | 'none' | (payload) => unknown",
+    default: HTTP_DEFAULTS.fingerprint,
+    meaning:
+      'What is compared, beside method, path and query, to tell a retry from another request. With `decode` the bytes are compared. `none` compares nothing.',
+    reason:
+      'The canonical form of JSON, so that spaces and the order of members do not matter. Set a function if clients stamp each attempt.',
+  },
+  storedHeaders: {
+    type: 'string[]',
+    meaning: 'Further headers that are stored with the answer and sent again. Never `Set-Cookie`.',
+    reason: 'None by default: a header may be meant for one answer alone.',
+  },
+  maxBodyBytes: {
+    type: `integer, 1–${LARGEST_BODY}`,
+    unit: 'bytes',
+    default: HTTP_DEFAULTS.maxBodyBytes,
+    meaning: 'Longest body. A longer one is answered 413 and not read to its end.',
+    reason: 'The body is kept in memory while its request waits.',
+  },
+  onHangUp: {
+    type: "'finish' | 'abort'",
+    default: HTTP_DEFAULTS.onHangUp,
+    meaning: "What a client that hangs up does: nothing, or abort the handler's signal.",
+    reason: 'The retry gets the answer sooner when the run was not wasted.',
+  },
+}
+
 const named = (docs: Docs<string>): readonly OptionDoc[] =>
   Object.entries(docs).map(([name, doc]) => ({ name, ...doc }))
 
@@ -93,6 +142,7 @@ export const OPTION_TABLES: Readonly<Record<string, () => string>> = {
   ...Object.fromEntries(BROKER_TABLES),
   redis: () => optionTable(named(REDIS)),
   inbox: () => optionTable(named(INBOX)),
+  http: () => optionTable(named(HTTP)),
 }
 
 /** Numbers get the range that the code checks. */

@@ -100,6 +100,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   transaction: [...LOWER, 'settlement'],
   guard: [...LOWER, 'settlement', 'identity', 'lease', 'transaction'],
   adapter: ['model', 'concurrency'],
+  edge: [...LOWER, 'identity', 'transaction', 'guard'],
   memory: ['model', 'concurrency'],
 }
 

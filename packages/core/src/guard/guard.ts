@@ -3,7 +3,7 @@ import { ConfigurationError, ConflictError } from '../model/errors.ts'
 import { attachPort, type Guard } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { BatchHandler, GuardOptions, Handler, InboxGuardOptions } from '../options/options.ts'
-import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { CallerRetries, ResolvedOptions } from '../options/resolved-options.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { resolveOptions } from './resolve-options.ts'
 import { RunningGuard } from './running-guard.ts'
@@ -48,6 +48,21 @@ function sharingOne<Given extends object>(options: Given): Given & { transaction
   if (typeof options !== 'object' || options === null) return options
   const { transaction = 'batch' } = options as { transaction?: 'batch' }
   return { ...options, transaction }
+}
+
+/**
+ * Makes a guard whose callers wait for each outcome and retry themselves, as the clients of an HTTP route do.
+ *
+ * @param caller - The function that the user called, for error texts.
+ * @throws {@link ConfigurationError}
+ */
+export function createCallerGuard(
+  caller: string,
+  options: GuardOptions<unknown, unknown>,
+  { handler, ...callerRetries }: CallerRetries & { readonly handler: Handler<unknown, unknown> },
+): Guard {
+  const resolved = { ...resolveOptions(options, caller), callerRetries }
+  return makeGuard(resolved, { kind: 'single', handler })
 }
 
 function assertHandler(caller: string, handler: unknown, example: string): void {

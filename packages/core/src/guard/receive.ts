@@ -132,14 +132,17 @@ async function refuse(
   const refused = all.flatMap((identified, index) =>
     identified.kind === 'refused' ? [{ index, ...identified }] : [],
   )
-  let refs: readonly (DeadLetterRef | undefined)[]
+  let refs: readonly (DeadLetterRef | undefined)[] = []
   try {
     const refusals = refused.map(({ error, index, key, reason }) => {
       return { delivery: deliveries[index] as Delivery, reason, error, key }
     })
     const { engine } = context.stores
-    refs = (await engine?.session.refuse(refusals)) ?? []
-    if (engine !== undefined) context.breaker.succeeded()
+    // The caller gets the refusal as its answer.
+    if (engine !== undefined && context.options.callerRetries === undefined) {
+      refs = await engine.session.refuse(refusals)
+      context.breaker.succeeded()
+    }
   } catch (error) {
     const outcome = storeFailure(context, error)
     return refused.map(({ index, key }) => ({ index, key, outcome }))

@@ -220,11 +220,21 @@ async function toOutcome(leases: Leases, member: InFlightEvent, end: HandlerEnd)
       return { kind: 'abandoned', reason: 'lease-lost', error: end.error, stillRunning: true }
     case 'drained':
       return { kind: 'abandoned', reason: 'closing', stillRunning: end.ended ? undefined : true }
-    case 'threw':
     case 'deadline':
+      // Its handler may still run: freed at once, the key would be run beside it.
+      if (leases.options.callerRetries !== undefined) return stillRunning(end.error)
+      return failureOutcome(leases.options, member.leaseAttempt ?? 1, end.error)
+    case 'threw':
       return failureOutcome(leases.options, member.leaseAttempt ?? 1, end.error)
   }
 }
+
+const stillRunning = (error: unknown): Outcome => ({
+  kind: 'abandoned',
+  reason: 'deadline',
+  error,
+  stillRunning: true,
+})
 
 /** Stores the result before the broker is told. If `complete` were lost, the effect could happen again. */
 async function completeLeased(

@@ -35,7 +35,7 @@ async function decodeBy(
 /** Strict, because replacement characters would make two different bodies equal. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-function decodeJson(body: Uint8Array): MaybeAsync<Decoded> {
+export function decodeJson(body: Uint8Array): MaybeAsync<Decoded> {
   if (body.byteLength === 0) return { value: null, isExact: true }
   const text = decodeUtf8(body)
   const value = parseJson(text)

@@ -31,15 +31,16 @@ export async function claimLeases(
   members: readonly InFlightEvent[],
 ): Promise<readonly Claimed[]> {
   const { options, store } = context
-  const { inbox, leaseMs, retry, runtime } = options
+  const { callerRetries, inbox, leaseMs, retry, runtime } = options
+  // With an inbox, the lease store's count is only a hint: Postgres decides. The retries of a caller have no limit.
+  const isCounted = inbox === undefined && callerRetries === undefined
   const tokens = members.map(() => runtime.uuid() as OwnerToken)
   const claims = members.map(({ event }, index) => ({
     id: event.id,
     fingerprint: event.fingerprint,
     ownerToken: tokens[index] as OwnerToken,
     leaseMs,
-    // With an inbox, the lease store's count is only a hint: Postgres decides.
-    maxAttempts: inbox === undefined ? retry.attempts : undefined,
+    maxAttempts: isCounted ? retry.attempts : undefined,
   }))
   const askedAtMs = runtime.monotonic()
   let results: readonly ClaimResult[]
@@ -64,10 +65,12 @@ function toClaimed(
   result: ClaimResult | undefined,
 ): Claimed {
   const { askedAtMs, member, token } = claim
+  // A caller's run leaves no record when it fails, so there is nothing to count before the next one.
+  const isGuarded = options.callerRetries === undefined
   switch (result?.kind) {
     case 'acquired': {
       const lease = renewer.keepRenewed(member.event.id, token, askedAtMs)
-      const suspect = member.suspect || result.by !== 'first'
+      const suspect = member.suspect || (result.by !== 'first' && isGuarded)
       const takeover = result.by === 'takeover'
       const isUndecided = takeover && options.inbox === undefined
       const run = { ...member, lease, suspect, leaseAttempt: result.attempt, isUndecided }
@@ -97,7 +100,7 @@ function toClaimed(
             kind: 'outcome',
             outcome: { kind: 'dead', reason: result.reason, attempt: 0, repeated: true },
           }
-        : { kind: 'run', member: { ...member, suspect: true }, takeover: false }
+        : { kind: 'run', member: { ...member, suspect: isGuarded }, takeover: false }
     case 'conflict':
       return { kind: 'conflict' }
     case 'unknown':

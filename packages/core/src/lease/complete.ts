@@ -44,7 +44,9 @@ function tellStore(
     case 'duplicate':
       return store.complete([{ ...held, result: outcome.result }], options.dedupWindowMs)
     case 'failed':
-      return store.fail([{ ...held, delayMs: outcome.delayMs }])
+      return options.callerRetries === undefined
+        ? store.fail([{ ...held, delayMs: outcome.delayMs }])
+        : store.release([held])
     case 'dead':
       // A refused message never changes the state of the event that has the same key.
       return outcome.ref?.kind === 'refused'

@@ -11,6 +11,7 @@ export const ERROR_CODES = [
   'ONCEWARD_STORE_UNAVAILABLE',
   'ONCEWARD_CONFIGURATION',
   'ONCEWARD_ENVELOPE',
+  'ONCEWARD_ANSWER',
 ] as const
 
 export type ErrorCode = (typeof ERROR_CODES)[number]

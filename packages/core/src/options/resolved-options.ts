@@ -47,6 +47,19 @@ export interface ResolvedOptions
   /** The user's own, from which the logger of each run is made. */
   readonly handlerLogger: Logger
   readonly runtime: Runtime
+  /** Given if a caller waits for each outcome and sends a failed event again. Undefined: the guard retries events. */
+  readonly callerRetries?: CallerRetries | undefined
+}
+
+/**
+ * The retry policy of requests. A failed run is rolled back and leaves nothing behind: no attempt is counted, nothing
+ * waits, and nothing is dead-lettered. Refused requests are not recorded. The caller gets the error and decides.
+ *
+ * An event that was parked has no caller, so its counted runs follow the policy of the guard.
+ */
+export interface CallerRetries {
+  /** Whether a thrown value is a deliberate answer to the caller, and so no fault to warn of. Never throws. */
+  readonly isAnswer: (error: unknown) => boolean
 }
 
 /** The option `fingerprint`. */

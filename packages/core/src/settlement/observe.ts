@@ -6,7 +6,7 @@ import type { Timings } from '../model/in-flight-event.ts'
 import { isLevelEnabled, type Logger } from '../model/logger.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { OutcomeRecord } from '../options/options.ts'
-import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { CallerRetries, ResolvedOptions } from '../options/resolved-options.ts'
 import { hashKey } from './key-hash.ts'
 import type { Outcome } from './outcome.ts'
 
@@ -30,8 +30,9 @@ export function observeOutcome(
   secret: Uint8Array | undefined,
   report: Report,
 ): void {
-  const [level, message] = lineOf(report.outcome)
-  const { logger, observe } = options
+  const { callerRetries, logger, observe } = options
+  const [level, message] =
+    (callerRetries && callerLineOf(callerRetries, report)) ?? lineOf(report.outcome)
   const isLogged = isLevelEnabled(logger, level)
   // Hashing the key takes a tenth of the guard's time per delivery, so it is skipped if nothing reads the hash.
   if (observe === undefined && !isLogged) return
@@ -121,6 +122,26 @@ const LINES: { readonly [Kind in Outcome['kind']]: Line } = {
   ],
   abandoned: ['warn', 'delivery abandoned, the broker redelivers it'],
   dead: ['error', 'event dead-lettered: fix the cause, then replay the event'],
+}
+
+/** The line of an outcome that a caller waits for, where it differs: the caller retries, and gets refusals as answers. */
+function callerLineOf({ isAnswer }: CallerRetries, { outcome, parked }: Report): Line | undefined {
+  if (parked === true) return undefined
+  switch (outcome.kind) {
+    case 'failed':
+      return isAnswer(outcome.error)
+        ? SETTLED
+        : ['warn', 'handler failed and its key is free again: the caller may retry']
+    case 'abandoned':
+      if (outcome.reason === 'closing' && outcome.stillRunning !== true) return SETTLED
+      return ['warn', 'request abandoned: its caller may retry with the same key']
+    case 'conflict':
+      return SETTLED
+    case 'dead':
+      return outcome.attempt === 0 && outcome.error !== undefined ? SETTLED : undefined
+    default:
+      return undefined
+  }
 }
 
 /**

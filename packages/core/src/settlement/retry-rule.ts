@@ -74,12 +74,21 @@ export function decideRetry(
   return { kind: 'retry', delayMs: retryDelayMs(options, attempt, error) }
 }
 
+/** A failure that is given back to its caller: due at once, and recorded nowhere. */
+export function callerFailure(
+  attempt: number,
+  error: unknown,
+): Extract<Outcome, { kind: 'failed' }> {
+  return { kind: 'failed', attempt, delayMs: 0, error, cause: 'handler-failed' }
+}
+
 /** Handles a failure that only the outcome records: a retry or a dead letter. */
 export function failureOutcome(
   options: ResolvedOptions,
   attempt: number,
   error: unknown,
 ): Extract<Outcome, { kind: 'failed' | 'dead' }> {
+  if (options.callerRetries !== undefined) return callerFailure(attempt, error)
   const decision = decideRetry(options, attempt, error)
   return decision.kind === 'retry'
     ? { kind: 'failed', attempt, delayMs: decision.delayMs, error, cause: 'handler-failed' }

@@ -1,6 +1,6 @@
 import type { Burial, Failure, InboxTransaction } from '../model/inbox.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import { decideRetry } from '../settlement/retry-rule.ts'
+import { callerFailure, decideRetry } from '../settlement/retry-rule.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
 
@@ -15,6 +15,10 @@ export async function recordFailure(
 ): Promise<Outcome | undefined> {
   const { error, transaction } = failed
   const attempt = pending.counted?.attempt ?? 1
+  if (engine.options.callerRetries !== undefined && pending.counted === undefined) {
+    await transaction?.rollback()
+    return callerFailure(attempt, error)
+  }
   const decision = decideRetry(engine.options, attempt, error)
   const { event } = pending.member
   const verdict = { event, token: pending.counted?.token, attempt, error }

@@ -1,0 +1,7 @@
+// Parts of request edges: callers that wait for the outcome of their own delivery. Not for users.
+
+export type { MaybeAsync } from '../concurrency/maybe-async.ts'
+export { createCallerGuard } from '../guard/guard.ts'
+export { type Decoded, decodeJson } from '../identity/decode.ts'
+export type { CallerRetries } from '../options/resolved-options.ts'
+export { RESULT_LIMIT_BYTES } from '../transaction/run-handler.ts'

@@ -1,0 +1,241 @@
+import { type Json, OncewardError } from '@onceward/core'
+import { RESULT_LIMIT_BYTES } from '@onceward/core/edge'
+import { type HttpProblem, PROBLEM_TYPE, problemText } from './problem.ts'
+import { type HttpReply, isBodyless, toBytes } from './reply.ts'
+import { readBuffered } from './response-body.ts'
+
+/** What a handler answers. */
+export interface HttpAnswer {
+  /** 200–599. Default: 200, or 204 without a body. */
+  readonly status?: number | undefined
+  readonly headers?:
+    | Headers
+    | Readonly<Record<string, string | number | readonly string[] | undefined>>
+    | undefined
+  /** Bytes and texts are sent as they are, every other value as JSON. Left out: no body. */
+  readonly body?: Json | Uint8Array | undefined
+}
+
+/**
+ * The answer of a handler cannot be stored, so a retry could not get it again. Nothing of the run was committed.
+ *
+ * Without an inbox the effect has happened. Then a problem with status 500 is stored instead, and retries get it.
+ */
+export class AnswerError extends OncewardError {
+  static override readonly name: string = 'AnswerError'
+  readonly code = 'ONCEWARD_ANSWER'
+}
+
+type HeaderList = readonly (readonly [name: string, value: string])[]
+
+/** An answer as the inbox keeps it beside the key: what a retry gets. */
+export interface StoredAnswer {
+  readonly v: 1
+  readonly status: number
+  readonly headers: HeaderList
+  /** A body that is UTF-8, else `base64`. */
+  readonly text?: string
+  readonly base64?: string
+}
+
+/** An answer that may be committed: the stored part, and the whole for the client that waits. */
+export interface CheckedAnswer {
+  readonly stored: StoredAnswer
+  readonly reply: HttpReply
+}
+
+/**
+ * Checks everything that could fail after the commit: status, headers, and that the whole body is there and fits.
+ *
+ * @param storedHeaders - Lower-case names of the headers that retries get again.
+ * @throws {@link AnswerError}
+ */
+export async function checkAnswer(
+  answer: unknown,
+  storedHeaders: ReadonlySet<string>,
+): Promise<CheckedAnswer> {
+  const { body, headers, status } = isResponse(answer)
+    ? await fromResponse(answer)
+    : fromObject(answer)
+  checkStatus(status)
+  if (isBodyless(status) && body.byteLength > 0) {
+    throw new AnswerError(`An answer of status ${status} has no body. Use another status.`)
+  }
+  const kept = headers.filter(([name]) => storedHeaders.has(name))
+  const stored: StoredAnswer = { v: 1, status, headers: kept, ...storedBody(body) }
+  const bytes = Buffer.byteLength(JSON.stringify(stored))
+  if (bytes > RESULT_LIMIT_BYTES) {
+    throw new AnswerError(
+      `The answer takes ${bytes} bytes to store, more than ${RESULT_LIMIT_BYTES}. Answer with less, for example with a link to the result.`,
+    )
+  }
+  return { stored, reply: { status, headers, body } }
+}
+
+/** A problem as an answer that is stored. */
+export function checkProblem(
+  problem: HttpProblem,
+  storedHeaders: ReadonlySet<string>,
+): Promise<CheckedAnswer> {
+  const { headers, status } = problem
+  const body = toBytes(problemText(problem))
+  return checkAnswer(
+    { status, headers: { ...headers, 'content-type': PROBLEM_TYPE }, body },
+    storedHeaders,
+  )
+}
+
+/** The reply of a stored answer. Undefined if the stored value is none, or was written by a later version. */
+export function replyOf(stored: unknown): HttpReply | undefined {
+  const { base64, headers, status, text, v } = Object(stored) as Partial<StoredAnswer>
+  if (v !== 1 || status === undefined || headers === undefined) return undefined
+  const body = base64 === undefined ? toBytes(text ?? '') : bytesOf(base64)
+  return { status, headers, body }
+}
+
+const bytesOf = (base64: string): Uint8Array<ArrayBuffer> =>
+  Uint8Array.from(Buffer.from(base64, 'base64'))
+
+interface Parts {
+  readonly status: number
+  readonly headers: HeaderList
+  readonly body: Uint8Array<ArrayBuffer>
+}
+
+const isResponse = (answer: unknown): answer is Response =>
+  answer instanceof Response || Object.prototype.toString.call(answer) === '[object Response]'
+
+async function fromResponse(response: Response): Promise<Parts> {
+  const { headers, status } = response
+  const read = await readBuffered(response, RESULT_LIMIT_BYTES)
+  if (read.kind !== 'body') throw new AnswerError(UNBUFFERED[read.kind])
+  return { status, headers: listed(headers), body: read.bytes }
+}
+
+const STREAM =
+  'The body of the answer is a stream, so a retry could not get it again. Answer with JSON, a text or bytes.'
+
+const UNBUFFERED = {
+  stream: STREAM,
+  used: 'The body of the Response was read before. Return a new Response.',
+  failed: 'The body of the Response could not be read. Answer with JSON, a text or bytes.',
+  large: `The body of the Response has more than ${RESULT_LIMIT_BYTES} bytes. Answer with less, for example with a link to the result.`,
+} as const
+
+const KNOWN: readonly string[] = ['status', 'headers', 'body']
+const EXAMPLE = 'Return `{ status, headers, body }`, a Response, or nothing.'
+
+function fromObject(answer: unknown): Parts {
+  if (answer === undefined) return { status: 204, headers: [], body: new Uint8Array() }
+  if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) {
+    throw new AnswerError(
+      `The handler returned ${answer === null ? 'null' : Array.isArray(answer) ? 'an array' : `a ${typeof answer}`}. ${EXAMPLE}`,
+    )
+  }
+  const unknown = Object.keys(answer).filter((name) => !KNOWN.includes(name))
+  if (unknown.length > 0) {
+    const names = unknown.slice(0, 5).map((name) => name.slice(0, 50))
+    throw new AnswerError(
+      `The handler returned an object with ${names.map((name) => `"${name}"`).join(', ')}, which is no part of an answer. ${EXAMPLE}`,
+    )
+  }
+  const { body, headers, status } = answer as HttpAnswer
+  const [bytes, type] = encoded(body)
+  const given = listed(headers)
+  const hasType = given.some(([name]) => name === 'content-type')
+  return {
+    status: status ?? (body === undefined ? 204 : 200),
+    headers: hasType || type === undefined ? given : [...given, ['content-type', type]],
+    body: bytes,
+  }
+}
+
+type Encoded = readonly [bytes: Uint8Array<ArrayBuffer>, type: string | undefined]
+
+function encoded(body: unknown): Encoded {
+  if (body === undefined) return [new Uint8Array(), undefined]
+  if (typeof body === 'string') return [toBytes(body), 'text/plain; charset=utf-8']
+  // A copy, because the handler may keep its own.
+  if (body instanceof Uint8Array) return [Uint8Array.from(body), 'application/octet-stream']
+  if (isStream(body)) throw new AnswerError(STREAM)
+  let text: string | undefined
+  try {
+    text = JSON.stringify(body)
+  } catch (cause) {
+    throw new AnswerError(
+      'The body of the answer is no JSON: it refers to itself or has a BigInt.',
+      { cause },
+    )
+  }
+  if (text !== undefined) return [toBytes(text), 'application/json; charset=utf-8']
+  throw new AnswerError(`The body of the answer is a ${typeof body}. Use JSON, a text or bytes.`)
+}
+
+function isStream(body: unknown): boolean {
+  if (typeof body !== 'object' || body === null) return false
+  return ['getReader', 'pipe', Symbol.asyncIterator, 'arrayBuffer', 'next'].some(
+    (method) => typeof Reflect.get(body, method) === 'function',
+  )
+}
+
+function storedBody(body: Uint8Array): Pick<StoredAnswer, 'text' | 'base64'> {
+  if (body.byteLength === 0) return {}
+  try {
+    // A byte order mark is part of the body.
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body)
+    return { text }
+  } catch {
+    return { base64: Buffer.from(body).toString('base64') }
+  }
+}
+
+function checkStatus(status: unknown): void {
+  if (Number.isInteger(status) && Number(status) >= 200 && Number(status) <= 599) return
+  throw new AnswerError(
+    `Expected \`status\` of the answer to be an integer from 200 to 599, got ${String(status).slice(0, 20)}.`,
+  )
+}
+
+const NAME = /^[!#$%&'*+.^_`|~0-9a-zA-Z-]+$/
+const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
+/** The server writes them itself. */
+const OF_THE_CONNECTION = [
+  'connection',
+  'content-length',
+  'date',
+  'keep-alive',
+  'transfer-encoding',
+]
+
+function listed(headers: HttpAnswer['headers']): HeaderList {
+  if (headers === undefined) return []
+  const pairs: readonly (readonly [string, unknown])[] =
+    typeof Reflect.get(headers, 'getSetCookie') === 'function'
+      ? [...(headers as Headers)]
+      : Object.entries(headers).flatMap(([name, value]) =>
+          Array.isArray(value) ? value.map((each) => [name, each] as const) : [[name, value]],
+        )
+  const list = pairs.flatMap(([name, value]) =>
+    value === undefined ? [] : [checkedHeader(name.toLowerCase(), value)],
+  )
+  return merged(list.filter(([name]) => !OF_THE_CONNECTION.includes(name)))
+}
+
+function checkedHeader(name: string, value: unknown): readonly [string, string] {
+  const isText = typeof value === 'string' || typeof value === 'number'
+  if (isText && NAME.test(name) && VALUE.test(String(value))) return [name, String(value)]
+  throw new AnswerError(
+    `The header "${name.slice(0, 50).replace(/[^\x20-\x7e]/g, '?')}" of the answer cannot be sent. Its value must be a text of visible Latin-1 characters; encode others, for example with encodeURI.`,
+  )
+}
+
+/** A repeated header is one, with its values joined. Only cookies stay apart. */
+function merged(list: HeaderList): HeaderList {
+  const one = new Map<string, string>()
+  for (const [name, value] of list) {
+    if (name === 'set-cookie') continue
+    const before = one.get(name)
+    one.set(name, before === undefined ? value : `${before}, ${value}`)
+  }
+  return [...one, ...list.filter(([name]) => name === 'set-cookie')]
+}

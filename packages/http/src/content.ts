@@ -1,0 +1,68 @@
+import { hash } from 'node:crypto'
+import { InvalidPayloadError, type Json } from '@onceward/core'
+import { type Decoded, decodeJson } from '@onceward/core/edge'
+import { type HttpRequest, targetOf } from './request.ts'
+
+/**
+ * What the guard fingerprints: method, route and canonical body. A body whose canonical text would lose something is
+ * compared by its bytes.
+ */
+export type Content = {
+  readonly method: string
+  readonly route: string
+} & ({ readonly json: Json } | { readonly sha256: string })
+
+export interface DecodedRequest {
+  readonly content: Content
+  readonly value: unknown
+}
+
+export type Decode = (bytes: Uint8Array, request: HttpRequest) => unknown
+
+/** @throws {@link InvalidPayloadError} for a body that is no JSON, or whatever the user's function throws. */
+export async function decodeRequest(
+  request: HttpRequest,
+  decode: Decode | undefined,
+): Promise<DecodedRequest> {
+  const { bytes, method, url } = request
+  const asked = { method, route: targetOf(url) }
+  const byBytes = (): Content => ({ ...asked, sha256: hash('sha256', bytes, 'hex') })
+  if (decode !== undefined) {
+    return { content: byBytes(), value: await decode(bytes, request) }
+  }
+  const { isExact, value } = await jsonOf(bytes)
+  const json = value as Json
+  return { content: isExact && !hasSurrogates(bytes) ? { ...asked, json } : byBytes(), value }
+}
+
+async function jsonOf(bytes: Uint8Array): Promise<Decoded> {
+  try {
+    return await decodeJson(bytes)
+  } catch (error) {
+    if (!(error instanceof InvalidPayloadError)) throw error
+    throw new InvalidPayloadError('The body is not JSON in UTF-8.', { cause: error })
+  }
+}
+
+/** Lone surrogates have no canonical text. In UTF-8 they can only be written as escapes. */
+function hasSurrogates(bytes: Uint8Array): boolean {
+  const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  return ['\\ud', '\\uD'].some((beginning) => view.includes(beginning))
+}
+
+const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json$/
+
+/** Whether the default decoder can read such a body. A body without a type is taken for JSON. */
+export function isJsonRequest({ bytes, headers }: HttpRequest): boolean {
+  const [type = '', ...parameters] = (headers.get('content-type') ?? '').toLowerCase().split(';')
+  if (bytes.byteLength === 0 || type.trim() === '') return true
+  const charset = parameters.map((each) => each.trim()).find((each) => each.startsWith('charset='))
+  const isUtf8 = charset === undefined || /^charset="?utf-?8"?$/.test(charset)
+  return JSON_TYPE.test(type.trim()) && isUtf8
+}
+
+/** Whether the bytes are the body itself, and not a compressed form of it. */
+export function isPlainBody({ headers }: HttpRequest): boolean {
+  const coding = headers.get('content-encoding')?.trim().toLowerCase() ?? ''
+  return coding === '' || coding === 'identity'
+}

@@ -1,0 +1,17 @@
+import type { CheckedAnswer } from './answer.ts'
+import type { HttpRequest } from './request.ts'
+
+/** Whose key it is, and which. */
+export interface Identity {
+  readonly key: string
+  readonly tenant?: string | undefined
+}
+
+/** One request on its way through the guard. It travels as `raw` of its delivery. */
+export interface Exchange extends Identity {
+  readonly request: HttpRequest
+  /** The answer that the handler has given in this process, once it may be committed. */
+  given?: CheckedAnswer | undefined
+  /** The answer was decided by an earlier run, whose writes were rolled back. The handler does not run again. */
+  readonly decided?: CheckedAnswer | undefined
+}

@@ -1,0 +1,84 @@
+import { Transform, type TransformCallback } from 'node:stream'
+import { ConfigurationError } from '@onceward/core'
+import type { FastifyInstance, FastifyReply, FastifyRequest, preParsingHookHandler } from 'fastify'
+import { type HttpGuard, runningOf } from './http-guard.ts'
+import { fromIncomingMessage, hangUpOf } from './incoming-message.ts'
+import { isBodyless, toNodeHeaders } from './reply.ts'
+import { BodyTooLargeError } from './request.ts'
+
+type Route = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>
+
+/** The handlers of guarded routes, by which {@link rawBodies} knows them. */
+const routes = new WeakSet<object>()
+/** The bytes of requests to guarded routes. */
+const bodies = new WeakMap<object, RawBody>()
+
+/**
+ * A route of Fastify 5: `app.post('/charges', fastifyRoute(charge))`. Fastify parses every body, so register
+ * {@link rawBodies} before the route. An error that the handler throws goes to the error handler of the application.
+ *
+ * @throws {@link ConfigurationError}, also to the error handler at a request whose bytes were not kept.
+ */
+export function fastifyRoute(guard: HttpGuard): Route {
+  const running = runningOf('fastifyRoute', guard)
+  const route: Route = async (request, reply) => {
+    const body = bodies.get(request)
+    if (body === undefined) throw new ConfigurationError(UNREGISTERED)
+    const { originalUrl: target, raw } = request
+    const parts = { original: request, target, hangUp: hangUpOf(reply.raw) }
+    const incoming = fromIncomingMessage(raw, parts)
+    const readBytes = async (mostBytes: number): Promise<Uint8Array> => body.bytes(mostBytes)
+    const outcome = await running.handle({ ...incoming, readBytes })
+    if (outcome.kind === 'threw') throw outcome.error
+    const { reply: answer } = outcome
+    reply.code(answer.status).headers(toNodeHeaders(answer))
+    return reply.send(isBodyless(answer.status) ? undefined : Buffer.from(answer.body))
+  }
+  routes.add(route)
+  return route
+}
+
+const UNREGISTERED =
+  'fastifyRoute needs the bytes of the body. Write `await app.register(rawBodies)` before the route, with `rawBodies` of @onceward/http/fastify.'
+
+/**
+ * A plugin that keeps the bytes of bodies for guarded routes, and for no others: `await app.register(rawBodies)`.
+ * Routes that are registered before it are not seen.
+ */
+export async function rawBodies(app: FastifyInstance): Promise<void> {
+  app.addHook('onRoute', (options) => {
+    if (!routes.has(options.handler)) return
+    const before = options.preParsing ?? []
+    options.preParsing = [...(Array.isArray(before) ? before : [before]), keepBytes]
+  })
+}
+// The hook must see the routes of the application that registers the plugin, and of all below.
+Object.defineProperty(rawBodies, Symbol.for('skip-override'), { value: true })
+Object.defineProperty(rawBodies, Symbol.for('fastify.display-name'), {
+  value: 'onceward-raw-bodies',
+})
+
+const keepBytes: preParsingHookHandler = (request, _reply, payload, done) => {
+  const body = new RawBody()
+  bodies.set(request, body)
+  payload.on('error', (error) => body.destroy(error))
+  done(null, payload.pipe(body))
+}
+
+/** Keeps what passes through, within Fastify's own `bodyLimit`. */
+class RawBody extends Transform {
+  readonly #chunks: Uint8Array[] = []
+  /** Fastify compares it with the length that the client declared. */
+  receivedEncodedLength = 0
+
+  override _transform(chunk: Uint8Array, _encoding: string, callback: TransformCallback): void {
+    this.receivedEncodedLength += chunk.byteLength
+    this.#chunks.push(chunk)
+    callback(null, chunk)
+  }
+
+  bytes(mostBytes: number): Uint8Array {
+    if (this.receivedEncodedLength > mostBytes) throw new BodyTooLargeError()
+    return Buffer.concat(this.#chunks)
+  }
+}

@@ -1,0 +1,93 @@
+import type { GuardEvent, Handler, HandlerContext, Json, Logger, Takeover } from '@onceward/core'
+import { AnswerError, type CheckedAnswer, checkAnswer, checkProblem } from './answer.ts'
+import type { Exchange } from './exchange.ts'
+import {
+  type AnyHttpOptions,
+  type HttpEvent,
+  type HttpHandler,
+  type HttpTakeover,
+  storedHeadersOf,
+} from './options.ts'
+import { problemOf } from './outcome.ts'
+import { HttpProblem } from './problem.ts'
+
+/** What the engine decodes of a request: what is compared, and what the handler gets. */
+export interface Seen {
+  readonly content: unknown
+  readonly payload: unknown
+}
+
+type Event = GuardEvent<unknown>
+type Call = (event: HttpEvent<unknown>, context: HandlerContext<unknown>) => unknown
+
+/** How the engine calls a route's handler: its answer is checked, and stored as the event's result. */
+export interface RouteHandler {
+  readonly handler: Handler<unknown, unknown>
+  readonly takeOver: (event: Event, context: HandlerContext<undefined>) => Promise<Takeover>
+  /** The problem that a handler threw as its answer. */
+  readonly toDecided: (thrown: HttpProblem) => Promise<CheckedAnswer>
+}
+
+export function createRouteHandler(
+  options: AnyHttpOptions,
+  handler: HttpHandler<unknown, unknown>,
+  logger: () => Logger,
+): RouteHandler {
+  const storedHeaders = storedHeadersOf(options)
+  const hasInbox = options.inbox !== undefined
+
+  const keep = async (event: Event, answer: unknown): Promise<Json> => {
+    const checked = await checkAnswer(answer, storedHeaders).catch((error: unknown) => {
+      // The effect has happened outside of the database: a retry must not repeat it.
+      if (hasInbox || !(error instanceof AnswerError)) throw error
+      logger().error(
+        { eventId: event.idempotencyKey, problem: error.message },
+        'an answer cannot be stored and retries get status 500: fix the handler',
+      )
+      return checkProblem(problemOf('answer-lost'), storedHeaders)
+    })
+    return give(event, checked)
+  }
+
+  const answer = async (event: Event, call: () => unknown): Promise<Json> => {
+    const { decided } = exchangeOf(event)
+    if (decided !== undefined) return give(event, decided)
+    let value: unknown
+    try {
+      value = await call()
+    } catch (thrown) {
+      // Without a transaction there is nothing to roll back.
+      if (hasInbox || !HttpProblem.is(thrown) || !thrown.store) throw thrown
+      return give(event, await checkProblem(thrown, storedHeaders))
+    }
+    return keep(event, value)
+  }
+
+  return {
+    handler: (event, context) =>
+      answer(event, () => (handler as Call)(toHttpEvent(event), context)),
+    takeOver: async (event, context) => {
+      const { onTakeover } = options
+      if (typeof onTakeover !== 'function') return { kind: onTakeover ?? 'dead-letter' }
+      const decision: unknown = await onTakeover(toHttpEvent(event), context)
+      const { answer, kind } = Object(decision) as Partial<Extract<HttpTakeover, { kind: 'done' }>>
+      // The engine judges every other decision.
+      if (kind !== 'done') return decision as Takeover
+      return { kind, result: await keep(event, answer) }
+    },
+    toDecided: (thrown) => checkProblem(thrown, storedHeaders),
+  }
+}
+
+function give(event: Event, checked: CheckedAnswer): Json {
+  exchangeOf(event).given = checked
+  return checked.stored as unknown as Json
+}
+
+export const exchangeOf = ({ raw }: { readonly raw?: unknown }): Exchange => raw as Exchange
+
+function toHttpEvent(event: Event): HttpEvent<unknown> {
+  const { idempotencyKey, key, tenant } = event
+  const { payload } = event.payload as Seen
+  return { payload, request: exchangeOf(event).request, key, tenant, idempotencyKey }
+}

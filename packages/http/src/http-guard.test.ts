@@ -1,0 +1,190 @@
+import { memoryInbox } from '@onceward/core/memory'
+import { describe, expect, test, vi } from 'vitest'
+import { z } from 'zod'
+import { guardOf, kindOf, requestOf, type Sent, type Shown, shown } from './fixtures/charges.ts'
+import { createHttpGuard, type HttpGuard } from './http-guard.ts'
+
+const send = async (guard: HttpGuard, sent: Sent = {}): Promise<Shown> =>
+  shown(await guard.fetch(requestOf(sent)))
+
+const charged = () => ({
+  status: 201,
+  headers: { location: '/charges/1', 'set-cookie': 'session=1', 'x-trace': 'abc' },
+  body: { chargeId: 1 },
+})
+
+describe('a route', () => {
+  test('runs for the first request of a key, and retries get the same answer without cookies', async () => {
+    const handler = vi.fn(charged)
+    const guard = guardOf(handler)
+    const first = await send(guard, { key: 'k' })
+    expect(first).toMatchObject({ status: 201, text: '{"chargeId":1}' })
+    expect(first.headers).toEqual({
+      'content-type': 'application/json; charset=utf-8',
+      location: '/charges/1',
+      'set-cookie': 'session=1',
+      'x-trace': 'abc',
+    })
+    for (const key of ['k', '"k"']) {
+      const retry = await send(guard, { key })
+      expect(retry.sha256).toBe(first.sha256)
+      expect(retry.headers).toEqual({
+        'content-type': 'application/json; charset=utf-8',
+        location: '/charges/1',
+        'idempotency-replayed': 'true',
+      })
+    }
+    expect(handler).toHaveBeenCalledTimes(1)
+    await guard.close()
+  })
+
+  test('stores the headers that the user lists', async () => {
+    const guard = guardOf(charged, { storedHeaders: ['X-Trace'] })
+    await send(guard, { key: 'k' })
+    expect((await send(guard, { key: 'k' })).headers).toMatchObject({ 'x-trace': 'abc' })
+    await guard.close()
+  })
+
+  test('gives the handler the payload, the request and an identity of its own', async () => {
+    const seen: unknown[] = []
+    const guard = guardOf(({ idempotencyKey, key, payload, request }) => {
+      const { bytes, headers, method, original, url } = request
+      const isOriginal = original instanceof Request
+      seen.push({ key, payload, method, url, isOriginal, text: Buffer.from(bytes).toString() })
+      seen.push(headers.get('x-a'), idempotencyKey)
+    })
+    await send(guard, { key: '"a b"', path: '/charges?x=1', headers: { 'x-a': '1' } })
+    const url = 'http://localhost/charges?x=1'
+    expect(seen).toEqual([
+      {
+        key: 'a b',
+        payload: { cents: 500 },
+        method: 'POST',
+        url,
+        isOriginal: true,
+        text: '{"cents":500}',
+      },
+      '1',
+      expect.stringMatching(/^[0-9a-f-]{36}$/),
+    ])
+    await guard.close()
+  })
+
+  test.each([
+    ['another body', { body: '{"cents":501}' }],
+    ['another path', { path: '/charges/2' }],
+    ['another query', { path: '/charges?dry=1' }],
+    ['another method', { method: 'PUT' }],
+    [
+      'a number that differs beyond what JavaScript holds',
+      { body: '{"cents":500.00000000000000001}' },
+    ],
+  ])('answers 422 for a used key with %s', async (_what, other: Sent) => {
+    const handler = vi.fn(charged)
+    const guard = guardOf(handler)
+    await send(guard, { key: 'k' })
+    const answer = await send(guard, { key: 'k', ...other })
+    expect([answer.status, kindOf(answer)]).toEqual([422, 'key-reused'])
+    expect(handler).toHaveBeenCalledTimes(1)
+    expect(await send(guard, { key: 'k' })).toMatchObject({ status: 201 })
+    await guard.close()
+  })
+
+  test('takes a body that is written in another way for the same', async () => {
+    const guard = guardOf(charged)
+    await send(guard, { key: 'k', body: '{"a":1,"b":[1.0]}' })
+    const retry = await send(guard, { key: 'k', body: ' {"b":[1],\n"a":1}' })
+    expect(retry.headers['idempotency-replayed']).toBe('true')
+    await guard.close()
+  })
+
+  test('compares what a function of the user says counts', async () => {
+    const schema = z.object({ cents: z.number(), sentAt: z.number() })
+    const fingerprint = (payload: unknown): unknown => (payload as { readonly cents: number }).cents
+    const guard = guardOf(charged, { fingerprint, schema })
+    await send(guard, { key: 'k', body: '{"cents":1,"sentAt":1}' })
+    expect((await send(guard, { key: 'k', body: '{"cents":1,"sentAt":2}' })).status).toBe(201)
+    expect((await send(guard, { key: 'k', body: '{"cents":2,"sentAt":2}' })).status).toBe(422)
+    expect(
+      (await send(guard, { key: 'k', path: '/a', body: '{"cents":1,"sentAt":2}' })).status,
+    ).toBe(422)
+    await guard.close()
+  })
+
+  test('keeps the keys of callers apart', async () => {
+    const handler = vi.fn(charged)
+    const tenant = async (request: { readonly headers: Headers }) =>
+      request.headers.get('x-account') ?? undefined
+    const guard = guardOf(handler, { tenant })
+    for (const account of ['a', 'b', 'a'])
+      await send(guard, { key: 'k', headers: { 'x-account': account } })
+    expect(handler).toHaveBeenCalledTimes(2)
+    for (const headers of [{}, { 'x-account': '' }]) {
+      const answer = await send(guard, { key: 'k', headers })
+      expect([answer.status, kindOf(answer)]).toEqual([401, 'caller-unknown'])
+    }
+    expect(handler).toHaveBeenCalledTimes(2)
+    await guard.close()
+  })
+})
+
+describe('a key that is in flight', () => {
+  test('gets the answer if it comes within claimWaitMs', async () => {
+    const gate = Promise.withResolvers<void>()
+    const handler = vi.fn(async () => {
+      await gate.promise
+      return charged()
+    })
+    const guard = guardOf(handler, { claimWaitMs: 20_000 })
+    const all = Promise.all(Array.from({ length: 20 }, () => send(guard, { key: 'k' })))
+    await vi.waitFor(() => expect(handler).toHaveBeenCalled())
+    gate.resolve()
+    const answers = await all
+    expect(new Set(answers.map(({ sha256, status }) => `${status} ${sha256}`)).size).toBe(1)
+    expect(handler).toHaveBeenCalledTimes(1)
+    await guard.close()
+  })
+
+  test('answers 409 with Retry-After after claimWaitMs', async () => {
+    const gate = Promise.withResolvers<void>()
+    const handler = vi.fn(async () => {
+      await gate.promise
+      return charged()
+    })
+    const guard = guardOf(handler, { claimWaitMs: 10 })
+    const first = send(guard, { key: 'k' })
+    await vi.waitFor(() => expect(handler).toHaveBeenCalled())
+    const answer = await send(guard, { key: 'k' })
+    expect([answer.status, kindOf(answer)]).toEqual([409, 'in-flight'])
+    expect(Number(answer.headers['retry-after'])).toBeGreaterThanOrEqual(1)
+    gate.resolve()
+    expect((await first).status).toBe(201)
+    await guard.close()
+  })
+})
+
+describe('the options', () => {
+  const handler = charged
+  const good = { consumer: 'charges', inbox: memoryInbox(), tenant: 'none' } as const
+  test.each([
+    ['no tenant', { tenant: undefined }, /`tenant` to be a function.*'none'/],
+    ['a tenant that is a name', { tenant: 'acme' }, /`tenant` to be a function/],
+    ['a misspelt name', { tenat: 'none' }, /does not know "tenat", did you mean "tenant"/],
+    [
+      'a cookie among the stored headers',
+      { storedHeaders: ['Set-Cookie'] },
+      /without `Set-Cookie`/,
+    ],
+    ['a limit of no bytes', { maxBodyBytes: 0 }, /`maxBodyBytes` to be an integer.*bytes/],
+    ['an unknown wish for hang-ups', { onHangUp: 'stop' }, /`onHangUp` to be 'finish' or 'abort'/],
+    ['no store', { inbox: undefined }, /`inbox` or `leases`, got neither/],
+    ['a deadline of none', { deadlineMs: 0 }, /`deadlineMs` to be an integer/],
+    ['an option of queues', { retry: {} }, /createHttpGuard does not know "retry"/],
+  ])('with %s are refused', (_what, wrong, message) => {
+    expect(() => createHttpGuard({ ...good, ...wrong } as never, handler)).toThrow(message)
+  })
+
+  test('without a handler are refused', () => {
+    expect(() => createHttpGuard(good, undefined as never)).toThrow(/Expected a handler/)
+  })
+})

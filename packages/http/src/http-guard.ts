@@ -1,0 +1,140 @@
+import { ConfigurationError } from '@onceward/core'
+import type { Identity } from './exchange.ts'
+import { KEY_HEADER, type ParsedKey, parseIdempotencyKey } from './idempotency-key.ts'
+import {
+  type AnyHttpOptions,
+  checkOptions,
+  HTTP_NAMES,
+  type HttpGuardOptions,
+  type HttpHandler,
+} from './options.ts'
+import { type Outcome, type ProblemName, problem } from './outcome.ts'
+import { toWebResponse } from './reply.ts'
+import { fromWebRequest, type HttpRequest, type IncomingRequest } from './request.ts'
+import { RunningHttpGuard } from './running-guard.ts'
+
+export interface HttpHealth {
+  /** `unavailable`: a store failed when it was last asked, and requests are answered 503. */
+  readonly state: 'ready' | 'unavailable' | 'closed'
+  /** Requests that have no answer yet. */
+  readonly inFlight: number
+  /** Everything that failed when it was last asked, also that without which the guard goes on. */
+  readonly outages: readonly { readonly dependency: string; readonly error: unknown }[]
+}
+
+/** A guarded route. */
+export interface HttpGuard {
+  readonly consumer: string
+  /** Answers a Web Request. Never rejects: a handler that throws is answered 500. */
+  fetch(request: Request): Promise<Response>
+  /**
+   * Opens the stores now instead of at the first request, so that configuration errors appear at start.
+   *
+   * @throws {@link ConfigurationError} | {@link StoreUnavailableError}
+   */
+  open(): Promise<void>
+  health(): HttpHealth
+  /**
+   * Answers new requests 503, lets running handlers end within `deadlineMs`, and clears all timers. Stop the server's
+   * intake first, close its clients after.
+   */
+  close(): Promise<void>
+}
+
+const PORT = Symbol.for('onceward.http-guard')
+
+/**
+ * Guards the handler of a route: for each idempotency key of a caller its committed effect happens once, and every
+ * retry gets the same answer.
+ *
+ * With an inbox, the handler writes through `tx`, the transaction that also holds the row of the key and the answer.
+ * Answers that are returned are stored, so are those of `HttpProblem` with `store: true`. Anything else that is thrown
+ * rolls back, and the key is free again at once.
+ *
+ * @throws {@link ConfigurationError} naming every invalid option.
+ */
+export function createHttpGuard<Tx = undefined, Decoded = unknown, Payload = Decoded>(
+  options: HttpGuardOptions<Payload, Tx, Decoded>,
+  handler: HttpHandler<Payload, Tx>,
+): HttpGuard {
+  const caller = 'createHttpGuard'
+  const own = options as unknown as AnyHttpOptions
+  checkOptions(caller, own, HTTP_NAMES)
+  return makeHttpGuard(
+    new RunningHttpGuard({
+      caller,
+      options: own,
+      handler: handler as HttpHandler<unknown, unknown>,
+      identify: (request, incoming) => identify(own, request, incoming),
+    }),
+  )
+}
+
+/** The guard as its user sees it. */
+export function makeHttpGuard(running: RunningHttpGuard): HttpGuard {
+  const { guard, port } = running
+  let isClosed = false
+  const made: HttpGuard = {
+    consumer: guard.consumer,
+    fetch: async (request) => toWebResponse(replyTo(await running.handle(fromWebRequest(request)))),
+    open: () => port.open(),
+    health: () => ({
+      state: isClosed ? 'closed' : port.availability().kind === 'down' ? 'unavailable' : 'ready',
+      inFlight: running.inFlight,
+      outages: port.outages(),
+    }),
+    close: () => {
+      isClosed = true
+      return guard.close()
+    },
+  }
+  Object.defineProperty(made, PORT, { value: running })
+  return made
+}
+
+/** The whole answer, where there is no error handler of a framework. */
+export function replyTo(outcome: Outcome): Extract<Outcome, { readonly kind: 'reply' }>['reply'] {
+  if (outcome.kind === 'reply') return outcome.reply
+  const failed = problem('failed')
+  return failed.kind === 'reply' ? failed.reply : replyTo(failed)
+}
+
+/** @throws {@link ConfigurationError} if `guard` is no guard of requests. */
+export function runningOf(caller: string, guard: HttpGuard): RunningHttpGuard {
+  const running: unknown = Reflect.get(Object(guard), PORT)
+  if (running === undefined) {
+    throw new ConfigurationError(`${caller} expected a guard made by createHttpGuard().`)
+  }
+  return running as RunningHttpGuard
+}
+
+const KEY_PROBLEMS: Readonly<Record<Exclude<ParsedKey['kind'], 'key'>, ProblemName>> = {
+  missing: 'key-missing',
+  repeated: 'key-repeated',
+  malformed: 'key-malformed',
+}
+
+const KEY_HELP =
+  'Send one Idempotency-Key header of 1 to 255 visible characters: a new one for each intent, and the same one with each retry.'
+
+type Refused = { readonly kind: 'refused'; readonly outcome: Outcome }
+const refused = (outcome: Outcome): Refused => ({ kind: 'refused', outcome })
+
+async function identify(
+  { tenant }: AnyHttpOptions,
+  request: HttpRequest,
+  { valuesOf }: IncomingRequest,
+): Promise<Identity | Refused> {
+  const parsed = parseIdempotencyKey(valuesOf(KEY_HEADER))
+  if (parsed.kind !== 'key') {
+    return refused(problem(KEY_PROBLEMS[parsed.kind], { detail: KEY_HELP }))
+  }
+  const { key } = parsed
+  if (tenant === 'none') return { key }
+  const found: unknown = await tenant(request)
+  // No identity is never an identity that callers share.
+  if (found === undefined || found === null || found === '') {
+    return refused(problem('caller-unknown'))
+  }
+  return { key, tenant: found as string }
+}

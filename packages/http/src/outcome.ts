@@ -1,0 +1,170 @@
+import {
+  ConflictError,
+  DeadlineExceededError,
+  InvalidPayloadError,
+  type Settlement,
+} from '@onceward/core'
+import { replyOf } from './answer.ts'
+import type { Exchange } from './exchange.ts'
+import { HttpProblem, problemReply } from './problem.ts'
+import type { HttpReply } from './reply.ts'
+
+/** How a request ended. A thrown error is for the framework's own error handler, if there is one. */
+export type Outcome =
+  | { readonly kind: 'reply'; readonly reply: HttpReply }
+  | { readonly kind: 'threw'; readonly error: unknown }
+
+export const REPLAYED = 'idempotency-replayed'
+
+const TYPE = 'urn:onceward:'
+
+/** The kinds of the problems that the guard itself answers with. */
+export type ProblemName =
+  | 'key-missing'
+  | 'key-repeated'
+  | 'key-malformed'
+  | 'invalid-body'
+  | 'caller-unknown'
+  | 'method-not-allowed'
+  | 'in-flight'
+  | 'body-too-large'
+  | 'unsupported-media-type'
+  | 'key-reused'
+  | 'failed'
+  | 'outcome-unknown'
+  | 'answer-lost'
+  | 'unavailable'
+  | 'timed-out'
+
+/** The problems that the guard itself answers with. Clients can tell them by `type`. */
+export const PROBLEMS: Readonly<Record<ProblemName, readonly [status: number, title: string]>> = {
+  'key-missing': [400, 'The Idempotency-Key header is missing'],
+  'key-repeated': [400, 'The Idempotency-Key header was sent more than once'],
+  'key-malformed': [400, 'The Idempotency-Key header is malformed'],
+  'invalid-body': [400, 'The body cannot be used'],
+  'caller-unknown': [401, "The caller's identity is missing"],
+  'method-not-allowed': [405, 'This method takes no Idempotency-Key'],
+  'in-flight': [409, 'A request with this Idempotency-Key is in flight'],
+  'body-too-large': [413, 'The body is too large'],
+  'unsupported-media-type': [415, 'The body has a content type or coding that is not supported'],
+  'key-reused': [422, 'This Idempotency-Key was used with another request'],
+  failed: [500, 'The request failed'],
+  'outcome-unknown': [
+    500,
+    'The outcome of an earlier request with this Idempotency-Key is unknown',
+  ],
+  'answer-lost': [500, 'The request is done, but its answer was not stored'],
+  unavailable: [503, 'The request cannot be processed now'],
+  'timed-out': [503, 'The request took too long and was stopped'],
+}
+
+export interface ProblemDetails {
+  readonly detail?: string | undefined
+  readonly headers?: Readonly<Record<string, string>> | undefined
+}
+
+export function problemOf(
+  name: ProblemName,
+  { detail, headers }: ProblemDetails = {},
+): HttpProblem {
+  const [status, title] = PROBLEMS[name]
+  return new HttpProblem({ status, title, type: `${TYPE}${name}`, detail, headers })
+}
+
+export const problem = (name: ProblemName, details?: ProblemDetails): Outcome => ({
+  kind: 'reply',
+  reply: problemReply(problemOf(name, details)),
+})
+
+/** Seconds, as `Retry-After` wants them: at least one. */
+const retryAfter = (ms: number): Readonly<Record<string, string>> => ({
+  'retry-after': String(Math.max(1, Math.ceil(ms / 1_000))),
+})
+
+/** How long a client should wait when only the process or its connection is at fault, ms. */
+const SOON_MS = 1_000
+
+/**
+ * The answer to each settlement of the guard: the table of answers.
+ *
+ * @param nowMs - On the clock of the guard, as `until` is.
+ */
+export function outcomeOf(settlement: Settlement, exchange: Exchange, nowMs: number): Outcome {
+  switch (settlement.kind) {
+    case 'ack':
+      return settlement.by === 'conflict'
+        ? problem('key-reused', {
+            detail: 'Use a new key for a new request, and the same body for a retry.',
+          })
+        : answered(settlement, exchange)
+    case 'defer':
+      return deferred(settlement, nowMs)
+    case 'dead-letter':
+      return refused(settlement)
+    case 'abandon':
+      return abandoned(settlement)
+  }
+}
+
+type Of<Kind extends Settlement['kind']> = Extract<Settlement, { kind: Kind }>
+
+function answered({ by, result }: Of<'ack'>, { given }: Exchange): Outcome {
+  // The client that waited gets the whole answer, retries get the stored part of it.
+  if (by === 'processed' && given !== undefined && given.stored === result) {
+    return { kind: 'reply', reply: given.reply }
+  }
+  const reply = replyOf(result)
+  if (reply === undefined) return problem('answer-lost')
+  const replayed = [...reply.headers, [REPLAYED, 'true'] as const]
+  return { kind: 'reply', reply: by === 'duplicate' ? { ...reply, headers: replayed } : reply }
+}
+
+function deferred({ cause, error, reason, until }: Of<'defer'>, nowMs: number): Outcome {
+  const headers = retryAfter(until - nowMs)
+  if (reason === 'store-down') return problem('unavailable', { headers })
+  if (reason !== 'failed') return problem('in-flight', { headers })
+  if (error instanceof ConflictError) return problem('key-reused')
+  if (HttpProblem.is(error)) return { kind: 'reply', reply: problemReply(error) }
+  if (error instanceof DeadlineExceededError) {
+    return problem('timed-out', { headers: retryAfter(SOON_MS) })
+  }
+  return { kind: 'threw', error: error ?? new Error(`The request was deferred: ${cause}.`) }
+}
+
+function refused({ error, reason }: Of<'dead-letter'>): Outcome {
+  switch (reason) {
+    case 'invalid-payload':
+      return problem('invalid-body', { detail: shownToClients(error) })
+    case 'missing-event-key':
+      return problem('key-missing')
+    case 'fingerprint-mismatch':
+      return problem('key-reused')
+    case 'takeover':
+      return problem('outcome-unknown')
+    case 'fatal':
+    case 'attempts-spent':
+    case 'no-verdict':
+      return problem('failed')
+  }
+}
+
+/** The guard's own words about a body. An error of the user's functions is not for clients. */
+function shownToClients(error: unknown): string | undefined {
+  if (!(error instanceof InvalidPayloadError)) return undefined
+  const { cause, message } = error
+  return cause === undefined || cause instanceof InvalidPayloadError ? message : undefined
+}
+
+function abandoned({ reason }: Of<'abandon'>): Outcome {
+  const headers = retryAfter(SOON_MS)
+  switch (reason) {
+    case 'deadline':
+      return problem('timed-out', { headers })
+    case 'closing':
+      // The connection belongs to a process that ends. A retry should take another.
+      return problem('unavailable', { headers: { ...headers, connection: 'close' } })
+    case 'lease-lost':
+    case 'commit-unknown':
+      return problem('unavailable', { headers })
+  }
+}

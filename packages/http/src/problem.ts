@@ -1,0 +1,103 @@
+import type { Json } from '@onceward/core'
+import { type HttpReply, toBytes } from './reply.ts'
+
+export interface HttpProblemOptions {
+  /** 400–599. */
+  readonly status: number
+  /** What went wrong, the same for every such problem. */
+  readonly title: string
+  /** A URI that names the kind of problem. Default: `about:blank`, for which the status says it all. */
+  readonly type?: string | undefined
+  /** What went wrong in this request. Clients see it. */
+  readonly detail?: string | undefined
+  readonly instance?: string | undefined
+  /** Further members of the problem. */
+  readonly extensions?: Readonly<Record<string, Json>> | undefined
+  /** Headers of the answer, such as `www-authenticate`. Stored only if they are on the list of stored headers. */
+  readonly headers?: Readonly<Record<string, string>> | undefined
+  /**
+   * True: the problem is the answer to this key, and retries get it again. The handler's writes are rolled back.
+   * Default: the key is free again, and a retry runs the handler.
+   */
+  readonly store?: boolean | undefined
+  readonly cause?: unknown
+}
+
+const BRAND = Symbol.for('onceward.http-problem')
+
+/**
+ * Thrown by a handler to answer with a problem (RFC 9457). What the handler wrote in its transaction is rolled back. To
+ * keep the writes, return an answer with the status instead.
+ */
+export class HttpProblem extends Error {
+  static override readonly name: string = 'HttpProblem'
+  readonly status: number
+  readonly title: string
+  readonly type: string
+  readonly detail: string | undefined
+  readonly instance: string | undefined
+  readonly extensions: Readonly<Record<string, Json>>
+  readonly headers: Readonly<Record<string, string>>
+  readonly store: boolean
+
+  /** @throws RangeError for a status that is no error's. */
+  constructor(options: HttpProblemOptions) {
+    const { cause, detail, extensions = {}, headers = {}, instance, status, title } = options
+    super(
+      detail === undefined ? title : `${title}: ${detail}`,
+      cause === undefined ? {} : { cause },
+    )
+    if (!Number.isInteger(status) || status < 400 || status > 599) {
+      throw new RangeError(
+        `Expected \`status\` of an HttpProblem to be an integer from 400 to 599, got ${String(status)}. Return an answer for other statuses.`,
+      )
+    }
+    this.name = 'HttpProblem'
+    Object.defineProperty(this, BRAND, { value: true })
+    this.status = status
+    this.title = String(title)
+    this.type = options.type ?? 'about:blank'
+    this.detail = detail
+    this.instance = instance
+    this.extensions = extensions
+    this.headers = headers
+    this.store = options.store === true
+  }
+
+  /** Whether `value` is an HttpProblem, from this copy of the package or another. */
+  static is(value: unknown): value is HttpProblem {
+    try {
+      return typeof value === 'object' && value !== null && BRAND in value
+    } catch {
+      return false
+    }
+  }
+}
+
+export const PROBLEM_TYPE = 'application/problem+json'
+
+/** The members of the problem as RFC 9457 spells them. Its own win over extensions of the same name. */
+export function problemText(problem: HttpProblem): string {
+  const { detail, extensions, instance, status, title, type } = problem
+  const own = { type, title, status, detail, instance }
+  return JSON.stringify({ ...own, ...extensions, ...own })
+}
+
+/** The answer of a problem that is not stored. */
+export function problemReply(problem: HttpProblem): HttpReply {
+  const given = Object.entries(problem.headers).map(
+    ([name, value]) => [name.toLowerCase(), value] as const,
+  )
+  return {
+    status: problem.status,
+    headers: [
+      ...given.filter(([name]) => name !== 'content-type'),
+      ['content-type', PROBLEM_TYPE],
+      // An answer that is not stored must not be stored by anybody else.
+      ...(given.some(([name]) => name === 'cache-control')
+        ? []
+        : [['cache-control', 'no-store'] as const]),
+    ],
+    body: toBytes(problemText(problem)),
+  }
+}

@@ -1,0 +1,85 @@
+import { memoryInbox } from '@onceward/core/memory'
+import { describe, expect, test, vi } from 'vitest'
+import { z } from 'zod'
+import { guardOf, kindOf, requestOf, type Sent, type Shown, shown } from './fixtures/charges.ts'
+import type { HttpGuard } from './http-guard.ts'
+
+const send = async (guard: HttpGuard, sent: Sent = {}): Promise<Shown> =>
+  shown(await guard.fetch(requestOf(sent)))
+
+const charged = () => ({
+  status: 201,
+  headers: { location: '/charges/1', 'set-cookie': 'session=1', 'x-trace': 'abc' },
+  body: { chargeId: 1 },
+})
+
+describe('a request that is refused', () => {
+  test.each<readonly [string, Sent, number, string]>([
+    ['without a key', { key: undefined }, 400, 'key-missing'],
+    ['with an empty key', { key: '' }, 400, 'key-missing'],
+    ['with a malformed key', { key: 'a b' }, 400, 'key-malformed'],
+    ['with a body that is no JSON', { body: '{' }, 400, 'invalid-body'],
+    [
+      'with a body that is no UTF-8',
+      { body: new Uint8Array([0x22, 0xff, 0x22]) },
+      400,
+      'invalid-body',
+    ],
+    ['with a body that does not fit the schema', { body: '{"cents":"5"}' }, 400, 'invalid-body'],
+    ['with a body that is too large', { body: `"${'a'.repeat(200)}"` }, 413, 'body-too-large'],
+    [
+      'of another type',
+      { headers: { 'content-type': 'text/plain' } },
+      415,
+      'unsupported-media-type',
+    ],
+    [
+      'in another encoding',
+      { headers: { 'content-type': 'application/json; charset=latin1' } },
+      415,
+      'unsupported-media-type',
+    ],
+    [
+      'that is compressed',
+      { headers: { 'content-encoding': 'gzip' } },
+      415,
+      'unsupported-media-type',
+    ],
+    ['of a safe method', { method: 'GET' }, 405, 'method-not-allowed'],
+  ])('%s runs nothing and stores nothing: %i %s', async (_what, sent, status, kind) => {
+    const handler = vi.fn(charged)
+    const inbox = memoryInbox()
+    const schema = z.object({ cents: z.number() })
+    const guard = guardOf(handler, { inbox, schema, maxBodyBytes: 100 })
+    const answer = await send(guard, { key: 'k', ...sent })
+    expect([answer.status, kindOf(answer)]).toEqual([status, kind])
+    expect(JSON.parse(answer.text)).toMatchObject({ status, title: expect.any(String) })
+    expect(handler).not.toHaveBeenCalled()
+    expect(inbox.deadLetters()).toEqual([])
+    expect((await send(guard, { key: 'k' })).status).toBe(201)
+    await guard.close()
+  })
+
+  test('tells the client which part of its body is wrong, and nothing of an error in the code', async () => {
+    const schema = z.object({ cents: z.number() })
+    const guard = guardOf(charged, { schema })
+    const answer = await send(guard, { body: '{"cents":"hunter2"}' })
+    expect(answer.text).toContain('cents')
+    expect(answer.text).not.toContain('hunter2')
+    await guard.close()
+    const decode = (): never => {
+      throw new Error('postgres://user:secret@host')
+    }
+    const broken = guardOf(charged, { decode })
+    expect((await send(broken)).text).not.toContain('secret')
+    await broken.close()
+  })
+
+  test('two key headers are one request with two keys', async () => {
+    const guard = guardOf(charged)
+    const request = requestOf({ key: 'a' })
+    request.headers.append('idempotency-key', 'b')
+    expect((await guard.fetch(request)).status).toBe(400)
+    await guard.close()
+  })
+})

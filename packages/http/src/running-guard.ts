@@ -1,0 +1,185 @@
+import {
+  ConfigurationError,
+  type Delivery,
+  type Guard,
+  type GuardOptions,
+  type Settlement,
+} from '@onceward/core'
+import { type GuardPort, portOf, type RunHooks } from '@onceward/core/adapter'
+import { createCallerGuard } from '@onceward/core/edge'
+import { type DecodedRequest, decodeRequest, isJsonRequest, isPlainBody } from './content.ts'
+import type { Exchange, Identity } from './exchange.ts'
+import { createRouteHandler, exchangeOf, type RouteHandler, type Seen } from './handler.ts'
+import { type AnyHttpOptions, DEFAULTS, type HttpHandler } from './options.ts'
+import { type Outcome, outcomeOf, problem } from './outcome.ts'
+import { HttpProblem } from './problem.ts'
+import { BodyTooLargeError, type HttpRequest, type IncomingRequest } from './request.ts'
+
+/** A guard of requests, whoever sends them. */
+export interface RequestGuardPlan {
+  /** The function that the user called, for error texts. */
+  readonly caller: string
+  readonly options: AnyHttpOptions
+  readonly handler: HttpHandler<unknown, unknown>
+  /** Whose key a request has, or the answer to a request without one. Nothing is stored before. */
+  readonly identify: (
+    request: HttpRequest,
+    incoming: IncomingRequest,
+  ) => Promise<Identity | { readonly kind: 'refused'; readonly outcome: Outcome }>
+}
+
+/** Methods that have effects. A safe method needs no key, and repeating it does no harm. */
+const METHODS: readonly string[] = ['POST', 'PUT', 'PATCH', 'DELETE']
+
+/** Takes requests through the guard and never rejects. */
+export class RunningHttpGuard {
+  readonly guard: Guard
+  readonly port: GuardPort
+  readonly #plan: RequestGuardPlan
+  readonly #route: RouteHandler
+  #inFlight = 0
+
+  /** @throws {@link ConfigurationError} */
+  constructor(plan: RequestGuardPlan) {
+    const { caller, handler, options } = plan
+    if (typeof handler !== 'function') {
+      throw new ConfigurationError(
+        `Expected a handler as the second argument of ${caller}, got ${handler === null ? 'null' : typeof handler}. Write \`${caller}(options, async ({ payload }, { tx }) => { … })\`.`,
+      )
+    }
+    this.#plan = plan
+    this.#route = createRouteHandler(options, handler, () => this.port.logger)
+    this.guard = createCallerGuard(caller, engineOptions(options, this.#route), {
+      handler: this.#route.handler,
+      isAnswer: HttpProblem.is,
+    })
+    this.port = portOf(this.guard)
+  }
+
+  get inFlight(): number {
+    return this.#inFlight
+  }
+
+  async handle(incoming: IncomingRequest): Promise<Outcome> {
+    this.#inFlight += 1
+    try {
+      return await this.#handle(incoming)
+    } catch (error) {
+      return { kind: 'threw', error }
+    } finally {
+      this.#inFlight -= 1
+    }
+  }
+
+  async #handle(incoming: IncomingRequest): Promise<Outcome> {
+    const { hangUp, headers, method, original, url } = incoming
+    if (!METHODS.includes(method)) {
+      return problem('method-not-allowed', { headers: { allow: METHODS.join(', ') } })
+    }
+    const bytes = await this.#read(incoming)
+    if ('kind' in bytes) return bytes
+    const request: HttpRequest = { method, url, headers, bytes, original }
+    const identity = await this.#plan.identify(request, incoming)
+    if ('kind' in identity) return identity.outcome
+    const { decode, onHangUp } = this.#plan.options
+    if (decode === undefined && !(isJsonRequest(request) && isPlainBody(request))) {
+      return problem('unsupported-media-type', {
+        detail: 'Send JSON in UTF-8, without a content coding.',
+        headers: { 'accept-post': 'application/json', 'accept-encoding': 'identity' },
+      })
+    }
+    return this.#run({ ...identity, request }, onHangUp === 'abort' ? { abort: hangUp } : {})
+  }
+
+  async #read({ readBytes }: IncomingRequest): Promise<Uint8Array | Outcome> {
+    const { maxBodyBytes = DEFAULTS.maxBodyBytes } = this.#plan.options
+    try {
+      return await readBytes(maxBodyBytes)
+    } catch (error) {
+      if (!(error instanceof BodyTooLargeError)) throw error
+      // The rest of the body is still on the connection.
+      const headers = { connection: 'close' }
+      return problem('body-too-large', { detail: `The limit is ${maxBodyBytes} bytes.`, headers })
+    }
+  }
+
+  async #run(exchange: Exchange, hooks: RunHooks): Promise<Outcome> {
+    const [settlement] = await this.port.run([this.#toDelivery(exchange)], hooks)
+    const thrown = answerThrown(settlement)
+    if (thrown !== undefined && exchange.decided === undefined) {
+      // The run was rolled back. Its answer is committed with the key by a second one, unless a retry was faster.
+      const decided = await this.#route.toDecided(thrown)
+      return this.#run({ ...exchange, decided }, hooks)
+    }
+    return outcomeOf(settlement as Settlement, exchange, this.port.runtime.now())
+  }
+
+  /** Headers are left out: they hold credentials, and nothing of the engine reads them. */
+  #toDelivery(exchange: Exchange): Delivery {
+    const { bytes, headers } = exchange.request
+    return {
+      body: bytes,
+      headers: {},
+      source: { broker: 'http', queue: this.#plan.options.consumer },
+      contentType: headers.get('content-type') ?? undefined,
+      raw: exchange,
+    }
+  }
+}
+
+/** The problem that the handler threw as the answer to this key. */
+function answerThrown(settlement: Settlement | undefined): HttpProblem | undefined {
+  if (settlement?.kind !== 'defer' || settlement.reason !== 'failed') return undefined
+  return HttpProblem.is(settlement.error) && settlement.error.store ? settlement.error : undefined
+}
+
+function engineOptions(
+  options: AnyHttpOptions,
+  { takeOver }: RouteHandler,
+): GuardOptions<unknown, unknown> {
+  const { decode, fingerprint, inbox, onTakeover, schema, tenant } = options
+  const { storedHeaders, maxBodyBytes, onHangUp, ...engine } = options
+  const stores = inbox === undefined ? {} : { inbox }
+  return {
+    ...engine,
+    ...stores,
+    ...(onTakeover === undefined
+      ? {}
+      : { onTakeover: typeof onTakeover === 'function' ? takeOver : onTakeover }),
+    decode: (_bytes, delivery) => decodeRequest(exchangeOf(delivery).request, decode),
+    schema: ofRequest(schema),
+    eventKey: (delivery) => exchangeOf(delivery).key,
+    ...(tenant === 'none'
+      ? { tenant: undefined }
+      : { tenant: (delivery) => exchangeOf(delivery).tenant }),
+    fingerprint: fingerprint === 'none' ? 'none' : (seen) => compared(seen as Seen, fingerprint),
+    onConflict: 'ack',
+  } as GuardOptions<unknown, unknown>
+}
+
+/** The user's schema sees the decoded body. What is compared is from before it. */
+function ofRequest(schema: AnyHttpOptions['schema']): NonNullable<AnyHttpOptions['schema']> {
+  const toSeen = ({ content }: DecodedRequest, payload: unknown): Seen => ({ content, payload })
+  return {
+    '~standard': {
+      version: 1,
+      vendor: 'onceward',
+      validate: async (decoded) => {
+        const request = decoded as DecodedRequest
+        const result = schema && (await schema['~standard'].validate(request.value))
+        if (result === undefined && schema === undefined) {
+          return { value: toSeen(request, request.value) }
+        }
+        return result !== undefined && 'value' in Object(result) && !result.issues
+          ? { value: toSeen(request, (result as { readonly value: unknown }).value) }
+          : (result as { readonly issues: readonly { readonly message: string }[] })
+      },
+    },
+  }
+}
+
+function compared({ content, payload }: Seen, fingerprint: AnyHttpOptions['fingerprint']): unknown {
+  if (typeof fingerprint !== 'function') return content
+  const { method, route } = content as DecodedRequest['content']
+  return { method, route, of: fingerprint(payload) }
+}

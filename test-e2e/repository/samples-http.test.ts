@@ -1,0 +1,49 @@
+import { randomUUID } from 'node:crypto'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { migrate } from '@onceward/postgres'
+import { until } from '@onceward/testing'
+import { describe, expect, test } from 'vitest'
+import { openScene, run } from '../support/samples.ts'
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
+
+describe('the samples of docs/http.md run as they are', () => {
+  test.each([
+    ['http-before', 2],
+    ['http-express', 1],
+  ] as const)('%s charges a request that is sent twice %i times', async (name, charges) => {
+    const port = await freePort()
+    await using scene = await openScene({ PORT: String(port) })
+    await migrate(scene.pool)
+    await using server = run(name, scene)
+    const key = randomUUID()
+    const send = (): Promise<Response> =>
+      fetch(`http://127.0.0.1:${port}/charges`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'idempotency-key': key, 'x-account': 'a' },
+        body: JSON.stringify({ orderId: 'order-1', cents: 500 }),
+      })
+    let first: Response | undefined
+    await until(
+      async () => {
+        expect(server.process.exitCode, server.output()).toBeNull()
+        first = await send().catch(() => undefined)
+        return first !== undefined
+      },
+      { what: 'an answer', deadlineMs: 30_000 },
+    )
+    const second = await send()
+    const texts = [await first?.text(), await second.text()]
+    expect(texts).toEqual(Array(2).fill('{"orderId":"order-1","charged":500}'))
+    expect([first?.status, second.status]).toEqual([201, 201])
+    const { rows } = await scene.pool.query('select order_id, cents from charges')
+    expect(rows).toEqual(Array(charges).fill({ order_id: 'order-1', cents: 500 }))
+  })
+})
