@@ -7,7 +7,7 @@ import {
   type Runtime,
   StoreUnavailableError,
 } from '@onceward/core'
-import { answerWithin, LATE, refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
+import { LATE, refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Kysely, Transaction } from 'kysely'
 import {
   type Client,
@@ -115,13 +115,12 @@ async function begin<DB>(
   const { claim, budgetMs } = request
   let answer: SendAnswer
   try {
-    const claiming = sendClaim(parts, held, { request, context })
-    const answered = await answerWithin(context.runtime, claiming, claimSilenceMs(request))
+    const answered = await sendClaim(parts, held, { request, context })
     if (answered === LATE) throw new StoreUnavailableError('PostgreSQL does not answer.')
     answer = answered
   } catch (error) {
     const kind = claimFailure(error, claim)
-    if (kind !== undefined) return nothingOpen(held, kind, context.runtime)
+    if (kind !== undefined) return nothingOpen(held, kind)
     held.destroy()
     if (triesAnother(error, refused)) return begin(parts, request, context, refused + 1)
     throw toStoreError(error, 'beginning a transaction')
@@ -163,9 +162,9 @@ function sendClaim<DB>(
   { settings }: KyselyParts<DB>,
   held: KyselyHeldConnection<DB>,
   { request, context }: ClaimParts,
-): Promise<SendAnswer> {
+): Promise<SendAnswer | typeof LATE> {
   const opening = [beginText(settings.isolation), unknownBoundText(boundsOf(request))]
-  return held.send([...opening, ...statementsOf(request, context)])
+  return held.send([...opening, ...statementsOf(request, context)], claimSilenceMs(request))
 }
 
 /** The process and the settings that the transaction began with: before they are restored, in the same row. */

@@ -2,12 +2,8 @@ import type { BeginRequest, Begun, EventId, PoolUse, Runtime } from '@onceward/c
 import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
-import {
-  connect,
-  connectForStatements,
-  type PgAnswer,
-  PgHeldConnection,
-} from './clients/pg-connection.ts'
+import { connectForStatements, PgHeldConnection } from './clients/pg-connection.ts'
+import type { PgAnswer } from './clients/pg-query.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
 import { triesAnother } from './driver/repeat.ts'
@@ -82,33 +78,32 @@ async function begin(
   context: BeginContext,
   refused = 1,
 ): Promise<Begun<PoolClient>> {
-  const held = await hold(parts, request, context.runtime)
+  const { runtime } = context
+  const { business } = parts.gate
+  const releaseSlot =
+    business.tryAcquire() ?? (await business.acquire(slotRequest(request, runtime)))
+  const held = await PgHeldConnection.take({ pool: parts.pool, runtime, releaseSlot })
   const { claim } = request
   let known: SessionSettings | undefined
-  let answers: readonly PgAnswer[]
-  const sendClaim = (): Promise<readonly PgAnswer[]> => {
+  let answers: readonly PgAnswer[] | typeof LATE
+  try {
+    const isNew = parts.settings.ownsSessions === true && held.session.pid === undefined
+    if (isNew) await bound(held, request, runtime)
     known = held.session.settings()
     const { isolation } = parts.settings
     const { handlerLockTimeout } = held.session
     const texts = textsOf(known, { request, context, isolation, handlerLockTimeout })
     const reads = known === undefined || countOf(claim) > 1 ? 'rows' : 'no-rows'
-    return held.sendAll(texts, reads)
-  }
-  try {
-    const isNew = parts.settings.ownsSessions === true && held.session.pid === undefined
-    const sent = isNew ? held.bound(boundsOf(request)).then(sendClaim) : sendClaim()
-    const answer = await answerWithin(context.runtime, sent, claimSilenceMs(request))
-    if (answer === LATE) throw new StoreUnavailableError('PostgreSQL does not answer.')
-    answers = answer
+    answers = await held.sendAll(texts, claimSilenceMs(request), reads)
+    if (answers === LATE) throw silent()
   } catch (error) {
     const kind = claimFailure(error, claim)
-    if (kind !== undefined) return nothingOpen(held, kind, context.runtime)
+    if (kind !== undefined) return nothingOpen(held, kind)
     held.destroy()
     if (triesAnother(error, refused)) return begin(parts, request, context, refused + 1)
     throw toStoreError(error, DOING)
   }
-  const row = answers.find(({ rows }) => rows[0]?.['pid'] !== undefined)?.rows[0]
-  const settings = known ?? held.session.learn(row ?? {})
+  const settings = known ?? held.session.learn(sessionIn(answers))
   held.opened()
   const { claimed, xid } = readClaim(request, answers)
   if (claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
@@ -121,20 +116,21 @@ async function begin(
   return { kind: 'open', transaction, claimed }
 }
 
-async function hold(
-  { pool, gate }: PgParts,
+const silent = (): StoreUnavailableError => new StoreUnavailableError('PostgreSQL does not answer.')
+
+/** Makes the bounds settings of a new session. */
+async function bound(
+  held: PgHeldConnection,
   request: BeginRequest,
   runtime: Runtime,
-): Promise<PgHeldConnection> {
-  const releaseSlot =
-    gate.business.tryAcquire() ?? (await gate.business.acquire(slotRequest(request, runtime)))
-  try {
-    const client = await connect(pool, runtime)
-    return PgHeldConnection.of({ pool, runtime, client, releaseSlot })
-  } catch (error) {
-    releaseSlot()
-    throw error
-  }
+): Promise<void> {
+  const bounding = held.bound(boundsOf(request))
+  if ((await answerWithin(runtime, bounding, claimSilenceMs(request))) === LATE) throw silent()
+}
+
+/** The row of the statement that reads the settings of the session. */
+function sessionIn(answers: readonly PgAnswer[]): PgAnswer['rows'][number] {
+  return answers.find(({ rows }) => rows[0]?.['pid'] !== undefined)?.rows[0] ?? {}
 }
 
 interface TextParts {

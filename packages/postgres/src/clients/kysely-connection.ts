@@ -214,7 +214,11 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     this.#gate.revoke(error)
   }
 
-  async send(texts: readonly string[]): Promise<SendAnswer> {
+  send(texts: readonly string[], limitMs: number): Promise<SendAnswer | typeof LATE> {
+    return answerWithin(this.#client.runtime, this.#send(texts), limitMs)
+  }
+
+  async #send(texts: readonly string[]): Promise<SendAnswer> {
     if (this.#session !== undefined) this.#session.isUnreplicated = false
     const ask: Ask = (query) => this.#provider.send(query)
     // COMMIT has no rows. Where only its answer tells what became of the transaction, it travels alone.
@@ -269,7 +273,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
 
   async #cleanUp(): Promise<void> {
     await this.idle()
-    await this.send(['rollback']).catch(() => undefined)
+    await this.#send(['rollback']).catch(() => undefined)
   }
 }
 

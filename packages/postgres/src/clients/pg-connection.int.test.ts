@@ -1,8 +1,10 @@
-import { createGuard } from '@onceward/core'
+import { createGuard, type Delivery } from '@onceward/core'
 import { portOf } from '@onceward/core/adapter'
-import { Pool } from 'pg'
+import { database } from '@onceward/testing'
+import { Pool, type PoolClient } from 'pg'
 import { expect, test } from 'vitest'
 import { dyingServer } from '../fixtures/dying-server.ts'
+import { migrate } from '../migrate.ts'
 import { pgInbox } from '../pg.ts'
 
 // Red (an uncaught error, which ends the process) when the first listener comes after the connection.
@@ -15,3 +17,30 @@ test('a server that dies with its last packet of the handshake gives StoreUnavai
   await expect(portOf(guard).open()).rejects.toMatchObject(failure)
   await pool.end()
 })
+
+// Red (no answer, so every event is deferred) when only the callback is waited for.
+test('an async function in place of query may answer by its promise alone', async () => {
+  const { url } = await database()
+  const pool = new Pool({ connectionString: url })
+  pool.on('connect', (client: PoolClient) => {
+    const query = client.query.bind(client) as (text: unknown, values?: unknown) => Promise<unknown>
+    Object.assign(client, {
+      query: async (...[text, values]: readonly unknown[]) =>
+        await query(text, typeof values === 'function' ? undefined : values),
+    })
+  })
+  await migrate(pool)
+  const guard = createGuard({ consumer: 'billing', inbox: pgInbox(pool) }, async (_, { tx }) => {
+    await tx.query('select 1')
+  })
+  expect(await guard.process(DELIVERY)).toEqual({ kind: 'ack', by: 'processed' })
+  expect(await guard.process(DELIVERY)).toEqual({ kind: 'ack', by: 'duplicate' })
+  await guard.close()
+  await pool.end()
+})
+
+const DELIVERY: Delivery = {
+  body: Buffer.from('{}'),
+  headers: { 'idempotency-key': 'order-1' },
+  source: { broker: 'none', queue: 'orders' },
+}

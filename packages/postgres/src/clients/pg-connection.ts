@@ -6,7 +6,7 @@ import {
   type TransactionStatus,
 } from '@onceward/core'
 import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
-import type { CustomTypesConfig, Pool, PoolClient, QueryResult } from 'pg'
+import type { Pool, PoolClient } from 'pg'
 import type { QueryAnswer } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import type { SessionSettings } from '../driver/session-settings.ts'
@@ -16,6 +16,7 @@ import { type Bounds, READ_SESSION, sessionBoundTexts } from '../transaction/cla
 import { HandleGate } from '../transaction/refusing-handle.ts'
 import { surviveConnecting, surviveLoss } from './pg-events.ts'
 import { refusingClient } from './pg-handle.ts'
+import { type Answers, inList, type PgAnswer, query, queryOf, sendTo } from './pg-query.ts'
 import { type PgSession, sessionOf } from './pg-session.ts'
 import type { WireSession } from './pg-wire.ts'
 
@@ -24,26 +25,18 @@ const CONNECT_MS = 5_000
 /** Longest wait for a cancel, connecting included. */
 const CANCEL_MS = 2_000
 
-/** Returns column texts unparsed, regardless of the user's type parsers. */
-const AS_TEXT: CustomTypesConfig = {
-  getTypeParser: (() => (value: string) => value) as unknown as CustomTypesConfig['getTypeParser'],
+/** Takes a connection from the pool. Rejects with the pool's own error, or with a typed one. */
+function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
+  surviveConnecting(pool)
+  // An idle connection comes in this turn of the event loop, so no timer is needed. This runs for every event.
+  const isIdle = pool.idleCount > pool.waitingCount
+  return isIdle ? pool.connect() : connectInTime(pool, runtime)
 }
 
-export type PgAnswer = QueryResult<Record<string, unknown>>
-
-/** Takes a connection from the pool. A connection that comes too late goes back at once. */
-export async function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
-  surviveConnecting(pool)
-  const isIdle = pool.idleCount > pool.waitingCount
+/** A connection that comes too late goes back at once. */
+async function connectInTime(pool: Pool, runtime: Runtime): Promise<PoolClient> {
   const connecting = pool.connect()
-  let client: PoolClient | typeof LATE
-  try {
-    // An idle connection comes in this turn of the event loop, so no timer is needed. This runs for every event.
-    if (isIdle) return await connecting
-    client = await answerWithin(runtime, connecting, CONNECT_MS)
-  } catch (error) {
-    throw toStoreError(error, 'connecting')
-  }
+  const client = await answerWithin(runtime, connecting, CONNECT_MS)
   if (client !== LATE) return client
   connecting.then(
     (late) => late.release(),
@@ -54,30 +47,11 @@ export async function connect(pool: Pool, runtime: Runtime): Promise<PoolClient>
   )
 }
 
-/** Sends one text of one or more statements. Resolves with one answer for each statement. */
-function sendTo(
-  client: PoolClient,
-  text: string,
-  values?: readonly unknown[],
-): Promise<readonly PgAnswer[]> {
-  const query = { text, types: AS_TEXT, ...(values === undefined ? {} : { values: [...values] }) }
-  return client.query<Record<string, unknown>>(query).then(inList)
-}
-
-/** As {@link sendTo}, if no rows are read. Cheaper, because pg copies a query with type parsers property by property. */
-function sendPlainly(client: PoolClient, text: string): Promise<readonly PgAnswer[]> {
-  return client.query<Record<string, unknown>>(text).then(inList)
-}
-
 /** pg writes and reads UTF-8, but a handler or another user of the pool may have told the server otherwise. */
 async function inUtf8(wire: WireSession, client: PoolClient): Promise<void> {
   if (wire.encoding === 'UTF8') return
-  await sendPlainly(client, "set client_encoding = 'UTF8'")
+  await sendTo(client, "set client_encoding = 'UTF8'")
   wire.encoding = 'UTF8'
-}
-
-function inList(answer: PgAnswer | readonly PgAnswer[]): readonly PgAnswer[] {
-  return Array.isArray(answer) ? answer : [answer as PgAnswer]
 }
 
 function toAnswer(answer: PgAnswer | undefined): SendAnswer {
@@ -88,8 +62,14 @@ function toAnswer(answer: PgAnswer | undefined): SendAnswer {
   } satisfies QueryAnswer & SendAnswer
 }
 
-function toLastAnswer(answers: readonly PgAnswer[]): SendAnswer {
-  return toAnswer(answers.at(-1))
+function toLastAnswer(answers: Answers): SendAnswer {
+  return toAnswer(Array.isArray(answers) ? answers.at(-1) : answers)
+}
+
+const CONNECTING = 'connecting'
+
+function refused(error: unknown): never {
+  throw toStoreError(error, CONNECTING)
 }
 
 /** A spare connection for short statements. */
@@ -97,14 +77,14 @@ export async function connectForStatements(
   pool: Pool,
   runtime: Runtime,
 ): Promise<StatementConnection> {
-  const client = await connect(pool, runtime)
+  const client = await connect(pool, runtime).catch(refused)
   const undo = surviveLoss(client)
   const { wire } = sessionOf(client)
   return {
-    query: async (text, values) => toAnswer((await sendTo(client, text, values)).at(-1)),
+    query: async (text, values) => toAnswer((await sendTo(client, queryOf(text, values))).at(-1)),
     send: async (texts) => {
       await inUtf8(wire, client)
-      return toAnswer((await sendTo(client, texts.join('; '))).at(-1))
+      return toAnswer((await sendTo(client, queryOf(texts.join('; ')))).at(-1))
     },
     release: (isBroken) => {
       undo()
@@ -113,11 +93,17 @@ export async function connectForStatements(
   }
 }
 
-/** A client that the pool lent, with what its transaction needs. */
-export interface LentClient {
+interface SendParts<Answer> {
+  readonly limitMs: number
+  /** Without rows, pg gets a plain text. */
+  readonly reads: 'rows' | 'no-rows'
+  readonly read: (answers: Answers) => Answer
+}
+
+/** Where a transaction gets its connection from. */
+export interface Lender {
   readonly pool: Pool
   readonly runtime: Runtime
-  readonly client: PoolClient
   /** Gives the slot of the pool back. */
   readonly releaseSlot: () => void
 }
@@ -134,7 +120,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   readonly #gate = new HandleGate()
   #boundaries = 0
 
-  constructor({ pool, runtime, client, releaseSlot }: LentClient) {
+  private constructor({ pool, runtime, releaseSlot }: Lender, client: PoolClient) {
     this.#pool = pool
     this.#runtime = runtime
     this.#client = client
@@ -145,13 +131,24 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
     this.#undo = surviveLoss(client)
   }
 
-  /** @throws {@link ConfigurationError} for clients that cannot tell how a transaction is. */
-  static of(lent: LentClient): PgHeldConnection {
-    const { client } = lent
+  /**
+   * Takes a connection from the pool. Where that fails, the slot is free again.
+   *
+   * @throws {@link StoreUnavailableError}, or {@link ConfigurationError} for clients that cannot tell how a transaction is.
+   */
+  static async take(lender: Lender): Promise<PgHeldConnection> {
+    let client: PoolClient
+    try {
+      client = await connect(lender.pool, lender.runtime)
+    } catch (error) {
+      lender.releaseSlot()
+      throw toStoreError(error, CONNECTING)
+    }
     if (typeof client.getTransactionStatus === 'function' && client.connection !== undefined) {
-      return new PgHeldConnection(lent)
+      return new PgHeldConnection(lender, client)
     }
     client.release()
+    lender.releaseSlot()
     throw new ConfigurationError(
       'Expected a pool of the JavaScript client of pg 8.23 or newer (`new pg.Pool()`, not `pg.native`).',
     )
@@ -169,7 +166,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   }
 
   async #learn(texts: readonly string[]): Promise<SessionSettings> {
-    const answers = await sendTo(this.#client, [...texts, READ_SESSION].join('; '))
+    const answers = await sendTo(this.#client, queryOf([...texts, READ_SESSION].join('; ')))
     return this.session.learn(answers.at(-1)?.rows[0] ?? {})
   }
 
@@ -198,14 +195,41 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
     this.#gate.revoke(error)
   }
 
-  send(texts: readonly string[], reads: 'rows' | 'no-rows' = 'rows'): Promise<SendAnswer> {
-    return this.sendAll(texts, reads).then(toLastAnswer)
+  send(
+    texts: readonly string[],
+    limitMs: number,
+    reads: 'rows' | 'no-rows' = 'rows',
+  ): Promise<SendAnswer | typeof LATE> {
+    return this.#send(texts, { limitMs, reads, read: toLastAnswer })
   }
 
-  sendAll(texts: readonly string[], reads: 'rows' | 'no-rows'): Promise<readonly PgAnswer[]> {
+  /** As {@link send}, with one answer for each statement. */
+  sendAll(
+    texts: readonly string[],
+    limitMs: number,
+    reads: 'rows' | 'no-rows',
+  ): Promise<readonly PgAnswer[] | typeof LATE> {
+    return this.#send(texts, { limitMs, reads, read: inList })
+  }
+
+  #send<Answer>(
+    texts: readonly string[],
+    { limitMs, reads, read }: SendParts<Answer>,
+  ): Promise<Answer | typeof LATE> {
     this.session.wire.isUnreplicated = false
     const text = texts.join('; ')
-    return reads === 'rows' ? sendTo(this.#client, text) : sendPlainly(this.#client, text)
+    return new Promise((resolve, reject) => {
+      const cancel = this.#runtime.setTimer(() => resolve(LATE), limitMs)
+      const answered = (answers: Answers): void => {
+        cancel()
+        resolve(read(answers))
+      }
+      const failed = (error: unknown): void => {
+        cancel()
+        reject(error)
+      }
+      query(this.#client, reads === 'rows' ? queryOf(text) : text, answered, failed)
+    })
   }
 
   isBusy(): boolean {

@@ -3,6 +3,8 @@
  * The pool listens while a client is idle. Whoever has taken a client must listen too.
  */
 
+import { hasMethod } from '@onceward/core/adapter'
+
 type Listener = (value: unknown) => void
 
 interface Emitter {
@@ -12,7 +14,7 @@ interface Emitter {
 
 /** Other clients of PostgreSQL have no such events. */
 function isEmitter(value: object): value is Emitter {
-  return ['on', 'removeListener'].every((name) => typeof Reflect.get(value, name) === 'function')
+  return hasMethod(value, 'on') && hasMethod(value, 'removeListener')
 }
 
 function noop(): void {}

@@ -1,4 +1,5 @@
 import type { OncewardError, TransactionStatus } from '@onceward/core'
+import type { LATE } from '@onceward/core/adapter'
 import type { QueryAnswer } from './driver.ts'
 
 /** The answer of the last of several statements, with its command tag. */
@@ -23,11 +24,15 @@ export interface HeldConnection<Tx> {
   revoke(error: OncewardError): void
   /**
    * Sends statements of onceward, in one flush if the client can. They queue behind statements of the handler that are
-   * in flight. Rejects with the client's own error.
+   * in flight. Resolves with `LATE` if they are not answered within `limitMs`. Rejects with the client's own error.
    *
    * @param reads - `no-rows` is cheaper, and the rows of the answer are then undefined.
    */
-  send(texts: readonly string[], reads?: 'rows' | 'no-rows'): Promise<SendAnswer>
+  send(
+    texts: readonly string[],
+    limitMs: number,
+    reads?: 'rows' | 'no-rows',
+  ): Promise<SendAnswer | typeof LATE>
   /** Whether a statement is in flight. */
   isBusy(): boolean
   /** Resolves when no statement is in flight. Never rejects. */

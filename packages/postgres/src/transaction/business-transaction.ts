@@ -91,17 +91,25 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
       return { kind: 'rolled-back', error: refusal }
     }
     this.#isOver = true
-    return await this.#committed(this.#sendCommit(commit))
+    let answer: SendAnswer | typeof LATE
+    try {
+      answer = await this.#sendCommit(commit)
+    } catch (error) {
+      return await this.#commitFailed(error)
+    }
+    return this.#committed(answer)
   }
 
-  #sendCommit(commit: Commit): Promise<SendAnswer> {
-    const { context, settings, budgetMs } = this.#parts
+  #sendCommit(commit: Commit): Promise<SendAnswer | typeof LATE> {
+    const { commitSilenceMs, context, settings, budgetMs } = this.#parts
     const { schema } = context.statements
     const hasChangedSettings = this.hasChangedSettings()
     const texts = commitTexts(commit, { schema, settings, hasChangedSettings, budgetMs })
-    const send = (): Promise<SendAnswer> => this.#held.send(texts, 'no-rows')
+    const send = (some: readonly string[]): Promise<SendAnswer | typeof LATE> =>
+      this.#held.send(some, commitSilenceMs, 'no-rows')
+    if (this.#held.isUtf8()) return send(texts)
     // A text of its own, because the server reads a text before it runs its first statement.
-    return this.#held.isUtf8() ? send() : this.#held.send([SPEAK_UTF8], 'no-rows').then(send)
+    return send([SPEAK_UTF8]).then((answer) => (answer === LATE ? LATE : send(texts)))
   }
 
   /** Waits for statements that the handler did not await. Those of a revoked transaction are cancelled anyway. */
@@ -127,14 +135,8 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     }
   }
 
-  async #committed(sent: Promise<SendAnswer>): Promise<CommitAnswer> {
+  #committed(answer: SendAnswer | typeof LATE): CommitAnswer {
     const held = this.#held
-    let answer: SendAnswer | typeof LATE
-    try {
-      answer = await this.#within(sent, this.#parts.commitSilenceMs)
-    } catch (error) {
-      return this.#commitFailed(error)
-    }
     if (answer === LATE) {
       held.destroy()
       return unknown(`COMMIT was not answered within ${this.#parts.commitSilenceMs} ms`)
@@ -186,7 +188,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     let answer: SendAnswer | typeof LATE
     try {
       const texts = ['rollback', ...opening(driver.sendsAtOnce), inline(text, values)]
-      answer = await this.#within(this.#recorded(texts), ROLLBACK_MS)
+      answer = await this.#recorded(texts)
     } catch (error) {
       this.#giveBackAfter(error)
       if (needsOwnTransaction(error)) return fail(separately, failures)
@@ -205,10 +207,11 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
   }
 
   /** Where not all statements travel in one text, the transaction of the record has an end of its own. */
-  async #recorded(texts: readonly string[]): Promise<SendAnswer> {
-    const answer = await this.#held.send(texts)
-    if (!this.#parts.driver.sendsAtOnce) await this.#held.send(['commit'], 'no-rows')
-    return answer
+  async #recorded(texts: readonly string[]): Promise<SendAnswer | typeof LATE> {
+    const answer = await this.#held.send(texts, ROLLBACK_MS)
+    if (answer === LATE || this.#parts.driver.sendsAtOnce) return answer
+    const end = await this.#held.send(['commit'], ROLLBACK_MS, 'no-rows')
+    return end === LATE ? LATE : answer
   }
 
   async retract(events: readonly IdentifiedEvent[]): Promise<void> {
@@ -237,8 +240,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
   async #rollBack(): Promise<boolean> {
     if (this.#held.status() === 'broken') return false
     try {
-      const sent = this.#held.send(['rollback'], 'no-rows')
-      return (await this.#within(sent, ROLLBACK_MS)) !== LATE
+      return (await this.#held.send(['rollback'], ROLLBACK_MS, 'no-rows')) !== LATE
     } catch {
       return false
     }

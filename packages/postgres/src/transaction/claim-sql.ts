@@ -34,11 +34,18 @@ export const beginText: (isolation: Isolation) => string = (isolation) =>
  * Sets the time limits of the claim and of the transaction, if the settings of the session are known. A shorter limit
  * of the user stays.
  */
-export function boundTexts(bounds: Bounds, settings: SessionSettings): string[] {
+export function boundTexts(bounds: Bounds, settings: SessionSettings): readonly string[] {
+  const known = remembered.get(settings)
+  const isKnown = known?.lockMs === bounds.lockMs && known.budgetMs === bounds.budgetMs
+  if (isKnown) return known.texts
   const texts = limitTexts('set local', bounds, settings)
   if (settings.synchronousCommit === 'off') texts.push(DURABLE)
+  remembered.set(settings, { ...bounds, texts })
   return texts
 }
+
+/** The last texts for each session: most transactions of a session have the same bounds. */
+const remembered = new WeakMap<SessionSettings, Bounds & { readonly texts: readonly string[] }>()
 
 /** The same time limits as settings of a session that only onceward uses: its transactions need not set them. */
 export const sessionBoundTexts = (bounds: Bounds, settings: SessionSettings): string[] =>

@@ -9,7 +9,7 @@ import type {
   Json,
   Runtime,
 } from '@onceward/core'
-import { answerWithin, LATE } from '@onceward/core/adapter'
+import { LATE } from '@onceward/core/adapter'
 import type { BeginContext } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import type { SlotRequest } from '../driver/pool-slots.ts'
@@ -66,12 +66,8 @@ const NOTHING_OPEN = { kind: 'none' } as const
 const HELD = { kind: 'held' } as const
 
 /** Starts a rollback without waiting for it, and returns that no transaction is open. */
-export function nothingOpen<Tx>(
-  held: HeldConnection<Tx>,
-  kind: 'held' | 'none',
-  runtime: Runtime,
-): Begun<Tx> {
-  answerWithin(runtime, held.send(['rollback']), SILENCE_MS).then(
+export function nothingOpen<Tx>(held: HeldConnection<Tx>, kind: 'held' | 'none'): Begun<Tx> {
+  held.send(['rollback'], SILENCE_MS, 'no-rows').then(
     (answer) => (answer === LATE ? held.destroy() : held.release()),
     () => held.destroy(),
   )
@@ -82,12 +78,11 @@ export function nothingOpen<Tx>(
 export async function nothingClaimed<Tx>(
   held: HeldConnection<Tx>,
   claim: BeginClaim,
-  { statements, runtime }: Pick<BeginContext, 'statements' | 'runtime'>,
+  { statements }: Pick<BeginContext, 'statements'>,
 ): Promise<Begun<Tx>> {
-  if (claim.kind !== 'fresh') return nothingOpen(held, 'none', runtime)
+  if (claim.kind !== 'fresh') return nothingOpen(held, 'none')
   try {
-    const look = held.send(['rollback', doneText(claim.events, statements)])
-    const answer = await answerWithin(runtime, look, SILENCE_MS)
+    const answer = await held.send(['rollback', doneText(claim.events, statements)], SILENCE_MS)
     if (answer !== LATE) {
       held.release()
       return { kind: 'none', done: doneOf(claim.events, answer) }

@@ -1,0 +1,49 @@
+import type { CustomTypesConfig, PoolClient, QueryConfig, QueryResult } from 'pg'
+
+/** Returns column texts unparsed, regardless of the user's type parsers. */
+const AS_TEXT: CustomTypesConfig = {
+  getTypeParser: (() => (value: string) => value) as unknown as CustomTypesConfig['getTypeParser'],
+}
+
+export type PgAnswer = QueryResult<Record<string, unknown>>
+
+/** A statement with what pg must know of it. pg copies an object property by property, so a plain text is cheaper. */
+export function queryOf(text: string, values?: readonly unknown[]): QueryConfig {
+  return { text, types: AS_TEXT, ...(values === undefined ? {} : { values: [...values] }) }
+}
+
+/** Answers of pg: one, or a list if the text had several statements. */
+export type Answers = PgAnswer | PgAnswer[]
+
+/**
+ * Sends one text of one or more statements. By callbacks, because this runs for every event, and pg makes two promises
+ * where it gets none.
+ */
+export function query(
+  client: PoolClient,
+  text: string | QueryConfig,
+  answered: (answers: Answers) => void,
+  failed: (error: unknown) => void,
+): void {
+  const callback = (error: unknown, answers: Answers): void =>
+    error ? failed(error) : answered(answers)
+  const returned: unknown = client.query<Record<string, unknown>>(text as string, callback)
+  // Users put async functions in place of `query`, and such a function may not pass the callback on.
+  if (returned instanceof Promise) {
+    returned.then((answers?: Answers) => answers !== undefined && answered(answers), failed)
+  }
+}
+
+/** As {@link query}. Resolves with one answer for each statement. */
+export function sendTo(
+  client: PoolClient,
+  text: string | QueryConfig,
+): Promise<readonly PgAnswer[]> {
+  return new Promise((resolve, reject) => {
+    query(client, text, (answers) => resolve(inList(answers)), reject)
+  })
+}
+
+export function inList(answers: Answers): readonly PgAnswer[] {
+  return Array.isArray(answers) ? answers : [answers]
+}
