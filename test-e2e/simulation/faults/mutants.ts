@@ -184,9 +184,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'transaction/bisect.ts',
-        find: 'end = await runTransaction(engine, { members, waitMs, signals, hold })',
-        replace:
-          'end = await runTransaction(engine, { members, waitMs: waitMs * 1_000, signals, hold })',
+        find: 'runTransaction(engine, { members, waitMs, signals, hold })',
+        replace: 'runTransaction(engine, { members, waitMs: waitMs * 1_000, signals, hold })',
       },
     ],
   },

@@ -76,8 +76,8 @@ export async function runWithoutClaim(
   const handler = call.handler as Handler<unknown, undefined>
   const end = await runHandler(
     { runtime, deadlineMs, drain: signals.drain, hold, revoke: () => undefined },
-    async (signal, deadlineAt) => {
-      const context = contextFor(options, { tx: undefined, signal, deadlineAt, run })
+    async (aborting, deadlineAt) => {
+      const context = contextFor(options, { tx: undefined, aborting, deadlineAt, run })
       const value: unknown = await handler(event, context)
       assertStorable(value)
     },
@@ -138,9 +138,9 @@ async function runInTransaction(
       hold,
       revoke: (error) => transaction.revoke(error),
     },
-    (signal, deadlineAt) => {
-      const { tx } = transaction
-      const context = contextFor(options, { tx, signal, deadlineAt, run: runOf(run.member, event) })
+    (aborting, deadlineAt) => {
+      const parts = { tx: transaction.tx, aborting, deadlineAt, run: runOf(run.member, event) }
+      const context = contextFor(options, parts)
       return call.kind === 'single' ? call.handler(event, context) : call.handler([event], context)
     },
   )

@@ -72,20 +72,17 @@ function runLane(run: InboxRun, lane: readonly InFlightEvent[]): Promise<void> {
   return inOrder(run, lane, (member, stoppable) => runInSlot(stoppable, [member]))
 }
 
-async function runInSlot(run: InboxRun, batch: readonly InFlightEvent[]): Promise<void> {
+function runInSlot(run: InboxRun, batch: readonly InFlightEvent[]): Promise<void> {
+  const slot = run.engine.slots.tryAcquire()
+  return slot === undefined ? waitForSlot(run, batch) : runBatch(run, batch, slot)
+}
+
+async function waitForSlot(run: InboxRun, batch: readonly InFlightEvent[]): Promise<void> {
   const { engine, signals } = run
   const { runtime } = engine.options
-  const slot =
-    engine.slots.tryAcquire() ?? (await takeSlot({ slots: engine.slots, runtime, signals }))
-  if (typeof slot !== 'function') {
-    for (const member of batch) run.onOutcome(member, slot, undefined)
-    return
-  }
-  try {
-    await runBatch(run, batch)
-  } finally {
-    slot()
-  }
+  const slot = await takeSlot({ slots: engine.slots, runtime, signals })
+  if (typeof slot === 'function') return runBatch(run, batch, slot)
+  for (const member of batch) run.onOutcome(member, slot, undefined)
 }
 
 /** Runs the events one after the other. The lane stops at its first defer or abandon. */

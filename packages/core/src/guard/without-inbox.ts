@@ -207,8 +207,8 @@ function runLeaseHandler(
       hold,
       revoke: () => undefined,
     },
-    (signal, deadlineAt) =>
-      handler(contextFor(options, { tx: undefined, signal, deadlineAt, run })),
+    (aborting, deadlineAt) =>
+      handler(contextFor(options, { tx: undefined, aborting, deadlineAt, run })),
   )
 }
 

@@ -1,5 +1,6 @@
 import { ALONE_WAIT_MS } from '../concurrency/alone-lock.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
+import type { Release } from '../model/runtime.ts'
 import {
   type Batch,
   type BatchRun,
@@ -20,29 +21,50 @@ const MOST_READS = 4
  * Brings every member to an outcome. Members whose rows can share a transaction run in one transaction, in delivery
  * order. A member of a lane runs only after its predecessors are done. A batch of one member is the mode `transaction:
  * 'each'`.
+ *
+ * @param slot - Released at the end.
  */
-export async function runBatch(run: BatchRun, members: readonly InFlightEvent[]): Promise<void> {
-  const batch: Batch = { run, pending: new Set(members.map(toPendingEvent)) }
-  while (batch.pending.size > 0) {
-    if (run.signals.isStopping()) {
-      concludeAll(batch, [...batch.pending], { kind: 'abandoned', reason: 'closing' })
-      return
+export async function runBatch(
+  run: BatchRun,
+  members: readonly InFlightEvent[],
+  slot: Release,
+): Promise<void> {
+  try {
+    const batch: Batch = { run, pending: new Set(members.map(toPendingEvent)) }
+    while (batch.pending.size > 0) {
+      if (run.signals.isStopping()) {
+        concludeAll(batch, [...batch.pending], { kind: 'abandoned', reason: 'closing' })
+        return
+      }
+      const part = nextStep(batch)
+      try {
+        await takeStep(batch, part)
+      } catch (error) {
+        failBatch(batch, part.members, error)
+      }
     }
-    const part = nextStep(batch)
-    try {
-      await takeStep(batch, part)
-    } catch (error) {
-      failBatch(batch, part.members, error)
-    }
+  } finally {
+    slot()
   }
 }
 
-interface NextStep {
-  readonly standing: Standing
+interface Step<Now extends Standing> {
+  readonly standing: Now
   readonly members: readonly PendingEvent[]
 }
 
-const PRIORITY: readonly Standing[] = ['fresh', 'suspect', 'read', 'due', 'alone']
+/** A step that runs handlers. */
+type RunStep = Step<Exclude<Standing, 'read'>>
+type NextStep = RunStep | Step<'read'>
+
+/** What runs first. */
+const RANK = {
+  fresh: 0,
+  suspect: 1,
+  read: 2,
+  due: 3,
+  alone: 4,
+} as const satisfies Readonly<Record<Standing, number>>
 
 /**
  * Takes the first members of each lane that have the same standing. Of these, the standing with the highest priority
@@ -50,45 +72,74 @@ const PRIORITY: readonly Standing[] = ['fresh', 'suspect', 'read', 'due', 'alone
  */
 function nextStep(batch: Batch): NextStep {
   const heads = laneHeads(batch.pending)
-  const standing = PRIORITY.find((wanted) => heads.some((pending) => pending.standing === wanted))
+  let standing = heads[0]?.standing ?? 'fresh'
+  for (const head of heads) if (RANK[head.standing] < RANK[standing]) standing = head.standing
   const members = heads.filter((pending) => pending.standing === standing)
-  const alone = standing === 'alone'
-  return { standing: standing ?? 'fresh', members: alone ? members.slice(0, 1) : members }
+  return { standing, members: standing === 'alone' ? members.slice(0, 1) : members }
 }
 
 function laneHeads(members: Iterable<PendingEvent>): readonly PendingEvent[] {
-  const standings = new Map<string, Standing | 'blocked'>()
-  return [...members].filter(({ member: { lane }, standing }) => {
-    if (lane === undefined) return true
+  const heads: PendingEvent[] = []
+  let standings: Map<string, Standing | 'blocked'> | undefined
+  for (const pending of members) {
+    const { member, standing } = pending
+    const { lane } = member
+    if (lane === undefined) {
+      heads.push(pending)
+      continue
+    }
+    standings ??= new Map()
     const first = standings.get(lane) ?? standing
     standings.set(lane, first === standing ? standing : 'blocked')
-    return first === standing
-  })
+    if (first === standing) heads.push(pending)
+  }
+  return heads
 }
 
-async function takeStep(batch: Batch, { standing, members }: NextStep): Promise<void> {
-  if (standing === 'read') return read(batch, members)
+function takeStep(batch: Batch, step: NextStep): Promise<void> {
+  if (step.standing === 'read') return read(batch, step.members)
+  const { alone } = batch.run.engine.options.runtime
+  const hold = step.standing === 'alone' ? undefined : alone.tryShared()
+  return hold === undefined ? waitForTurn(batch, step) : runHeld(batch, step, hold)
+}
+
+async function waitForTurn(batch: Batch, step: RunStep): Promise<void> {
   const { options } = batch.run.engine
   const { alone } = options.runtime
   const { isStopping, whenStopping: stop } = batch.run.signals
   const hold =
-    standing === 'alone'
+    step.standing === 'alone'
       ? await alone.exclusive({ stop, limit: { runtime: options.runtime, ms: ALONE_WAIT_MS } })
-      : (alone.tryShared() ?? (await alone.shared({ stop })))
+      : await alone.shared({ stop })
+  if (isStopping()) hold?.()
+  else if (hold === undefined) concludeHeld(batch, step.members, 'waiting-alone')
+  else await runHeld(batch, step, hold)
+}
+
+function runHeld(batch: Batch, { standing, members }: RunStep, hold: Release): Promise<void> {
+  return standing === 'fresh'
+    ? runBisecting(batch, members, hold)
+    : prepareAndRun(batch, { standing, members }, hold)
+}
+
+type CountedStep = Step<Exclude<Standing, 'fresh' | 'read'>>
+
+async function prepareAndRun(
+  batch: Batch,
+  { standing, members }: CountedStep,
+  hold: Release,
+): Promise<void> {
   try {
-    if (isStopping()) return
-    if (hold === undefined) return concludeHeld(batch, members, 'waiting-alone')
-    const ready = standing === 'fresh' ? members : await prepare(batch, standing, members)
-    await runBisecting(batch, ready, hold)
+    await runBisecting(batch, await prepare(batch, standing, members), hold)
   } finally {
-    hold?.()
+    hold()
   }
 }
 
 /** Counts the attempts that must be counted before the run. The count comes directly before the run. */
 function prepare(
   batch: Batch,
-  standing: Exclude<Standing, 'fresh' | 'read'>,
+  standing: CountedStep['standing'],
   members: readonly PendingEvent[],
 ): Promise<readonly PendingEvent[]> {
   switch (standing) {

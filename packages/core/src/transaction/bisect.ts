@@ -1,3 +1,4 @@
+import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Release } from '../model/runtime.ts'
 import { afterFailure } from './after-failure.ts'
 import { type Batch, conclude, concludeDuplicates, concludeHeld, failBatch } from './batch-state.ts'
@@ -19,7 +20,7 @@ const LEAST_WAIT_MS = 25
  * rolled back and its parts run again in order. A verdict counts only for an event that was alone in its transaction,
  * because another member may have swallowed a failed statement (design.md §6, *One transaction for many*).
  *
- * @param hold - Of the lock that the runs share with events that must run alone.
+ * @param hold - Of the lock that the runs share with events that must run alone. Released at the end.
  */
 export async function runBisecting(
   batch: Batch,
@@ -34,22 +35,30 @@ export async function runBisecting(
     serializations: 0,
     singleWaitMs: undefined,
   }
-  for (let part = queue.parts.shift(); part !== undefined; part = queue.parts.shift()) {
-    // A lane may have stopped since this part was made.
-    const stopped = part.filter((pending) => !batch.pending.has(pending))
-    if (stopped.length > 0) await giveBack(batch.run.engine, stopped, 'given-back')
-    const open = part.filter((pending) => !stopped.includes(pending))
-    // An earlier event of the lane may not have been counted, or must be read again. The later events then wait.
-    const early = overtaking(batch.pending, open)
-    if (early.length > 0) await giveBackUnstarted(batch.run.engine, early)
-    const next = open.filter((pending) => !early.includes(pending))
-    if (next.length === 0) continue
-    if (batch.run.signals.isStopping()) {
-      await abandon(batch, next)
-      continue
+  try {
+    for (let part = queue.parts.shift(); part !== undefined; part = queue.parts.shift()) {
+      // A lane may have stopped since this part was made.
+      const stopped = part.filter((pending) => !batch.pending.has(pending))
+      if (stopped.length > 0) await giveBack(batch.run.engine, stopped, 'given-back')
+      const open = without(part, stopped)
+      // An earlier event of the lane may not have been counted, or must be read again. The later events then wait.
+      const early = overtaking(batch.pending, open)
+      if (early.length > 0) await giveBackUnstarted(batch.run.engine, early)
+      const next = without(open, early)
+      if (next.length === 0) continue
+      if (batch.run.signals.isStopping()) await abandon(batch, next)
+      else await runOnce(queue, next)
     }
-    await runOnce(queue, next)
+  } finally {
+    hold()
   }
+}
+
+function without(
+  all: readonly PendingEvent[],
+  some: readonly PendingEvent[],
+): readonly PendingEvent[] {
+  return some.length === 0 ? all : all.filter((pending) => !some.includes(pending))
 }
 
 /** A handler for whole batches sees its own settings only. */
@@ -58,29 +67,35 @@ function mayShare({ call, options, sharing: { apartUntilMs } }: Engine): boolean
   return options.runtime.monotonic() >= apartUntilMs
 }
 
-async function runOnce(queue: BisectQueue, members: readonly PendingEvent[]): Promise<void> {
+function runOnce(queue: BisectQueue, members: readonly PendingEvent[]): Promise<void> {
   const { batch, hold } = queue
   const { engine, signals } = batch.run
   const perRow = Math.max(LEAST_WAIT_MS, engine.options.claimWaitMs / members.length)
   const waitMs = queue.singleWaitMs ?? perRow
-  let end: TransactionEnd
-  try {
-    end = await runTransaction(engine, { members, waitMs, signals, hold })
-  } catch (error) {
-    // Errors before the handler started count no attempt.
-    await giveBack(engine, members, 'given-back')
-    return failBatch(batch, members, error)
+  return runTransaction(engine, { members, waitMs, signals, hold }).then(
+    (end) => ended(queue, members, end),
+    async (error: unknown) => {
+      // Errors before the handler started count no attempt.
+      await giveBack(engine, members, 'given-back')
+      failBatch(batch, members, error)
+    },
+  )
+}
+
+function ended(
+  queue: BisectQueue,
+  members: readonly PendingEvent[],
+  end: TransactionEnd,
+): MaybeAsync<void> {
+  const { batch } = queue
+  if (!hasStoreFailed(end)) batch.run.engine.breaker.succeeded()
+  if (end.kind !== 'committed') {
+    return afterTransaction(queue, members, end).catch((error: unknown) =>
+      failBatch(batch, members, error),
+    )
   }
-  if (!hasStoreFailed(end)) engine.breaker.succeeded()
-  if (end.kind === 'committed') {
-    readAgain(end.unclaimed)
-    return concludeCommitted(batch, end)
-  }
-  try {
-    await afterTransaction(queue, members, end)
-  } catch (error) {
-    failBatch(batch, members, error)
-  }
+  readAgain(end.unclaimed)
+  concludeCommitted(batch, end)
 }
 
 async function afterTransaction(

@@ -4,12 +4,13 @@ import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import { boundLogger, type Logger } from '../model/logger.ts'
 import type { HandlerContext } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { HandlerSignal } from './handler-signal.ts'
 import type { PendingEvent } from './pending-event.ts'
 
 /** What one run of the handler gets beside its event. */
 export interface ContextParts<Tx> {
   readonly tx: Tx
-  readonly signal: AbortSignal
+  readonly aborting: HandlerSignal
   readonly deadlineAt: Date
   /** What the lines of the handler's logger say besides the consumer. A batch of events has neither. */
   readonly run: { readonly eventId?: string | undefined; readonly attempt?: number | undefined }
@@ -20,7 +21,7 @@ export interface ContextParts<Tx> {
 /** The context of one run. Its logger is made when the handler first asks for it, because most handlers log nothing. */
 export function contextFor<Tx>(
   { consumer, handlerLogger }: ResolvedOptions,
-  { tx, signal, deadlineAt, run, onTx }: ContextParts<Tx>,
+  { tx, aborting, deadlineAt, run, onTx }: ContextParts<Tx>,
 ): HandlerContext<Tx> {
   let logger: Logger | undefined
   return {
@@ -28,7 +29,9 @@ export function contextFor<Tx>(
       onTx?.()
       return tx
     },
-    signal,
+    get signal() {
+      return aborting.signal
+    },
     deadlineAt,
     get logger() {
       logger ??= boundLogger(handlerLogger, { consumer, ...run })

@@ -1,5 +1,6 @@
+import type { EventId } from '../model/brands.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { CountedEvent } from '../model/inbox.ts'
+import type { BeginClaim, CountedEvent, IdentifiedEvent } from '../model/inbox.ts'
 
 /**
  * How the next run of a member must start. `fresh`: nothing is known. `suspect`: to be counted first. `read`: to be
@@ -39,14 +40,43 @@ export function overtaking(
   all: Iterable<PendingEvent>,
   some: readonly PendingEvent[],
 ): readonly PendingEvent[] {
-  const going = new Set(some)
-  const blocked = new Set<string>()
+  let blocked: Set<string> | undefined
   const early: PendingEvent[] = []
+  let next = 0
   for (const pending of all) {
+    const isGoing = pending === some[next]
+    if (isGoing) next += 1
     const { lane } = pending.member
     if (lane === undefined) continue
-    if (!going.has(pending)) blocked.add(lane)
-    else if (blocked.has(lane)) early.push(pending)
+    if (!isGoing) {
+      blocked ??= new Set()
+      blocked.add(lane)
+    } else if (blocked?.has(lane)) early.push(pending)
   }
   return early
+}
+
+/** What the inbox is asked to claim. */
+export function claimOf(members: readonly PendingEvent[]): BeginClaim {
+  const events: IdentifiedEvent[] = []
+  const counted: CountedEvent[] = []
+  for (const pending of members) {
+    events.push(pending.member.event)
+    if (pending.counted !== undefined) counted.push(pending.counted)
+  }
+  return counted.length > 0 ? { kind: 'counted', events: counted } : { kind: 'fresh', events }
+}
+
+/** The members that were claimed, and the others. */
+export function divided(
+  members: readonly PendingEvent[],
+  ids: ReadonlySet<EventId>,
+): readonly [claimed: readonly PendingEvent[], unclaimed: readonly PendingEvent[]] {
+  const claimed: PendingEvent[] = []
+  const unclaimed: PendingEvent[] = []
+  for (const pending of members) {
+    if (ids.has(pending.member.event.id)) claimed.push(pending)
+    else unclaimed.push(pending)
+  }
+  return [claimed, unclaimed]
 }

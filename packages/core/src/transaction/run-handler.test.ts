@@ -3,11 +3,12 @@ import { describe, expect, test } from 'vitest'
 import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { LeaseLostError } from '../model/errors.ts'
+import type { HandlerSignal } from './handler-signal.ts'
 import { runHandler, startLimits } from './run-handler.ts'
 
 const never = (): Promise<never> => new Promise(() => undefined)
 
-function start(call: (signal: AbortSignal) => unknown) {
+function start(call: (aborting: HandlerSignal) => unknown) {
   const clock = new Clock()
   const drain = new AbortController()
   const lost = new AbortController()
@@ -39,7 +40,7 @@ test('returns what the handler returned or threw, synchronously too, and leaves 
 
 test('at the deadline the transaction handle refuses before the signal aborts', async () => {
   const order: string[] = []
-  const { clock, end, revoked } = start((signal) => {
+  const { clock, end, revoked } = start(({ signal }) => {
     signal.addEventListener('abort', () => order.push(`aborted after ${revoked.length} revoke`))
     return never()
   })
@@ -60,7 +61,7 @@ test('a lost lease ends the run at once', async () => {
 
 test('a drain aborts the signal and waits briefly for the handler to end', async () => {
   const polite = start(
-    (signal) =>
+    ({ signal }) =>
       new Promise((_, reject) => {
         signal.addEventListener('abort', () => reject(new Error('stopping')))
       }),
@@ -117,7 +118,7 @@ describe('the handlers of one transaction', () => {
     expect(await limits.run(undefined, never)).toMatchObject({ kind: 'deadline' })
     const other = share()
     other.drain.abort()
-    const drained = other.limits.run(undefined, (signal) => once(signal, 'abort'))
+    const drained = other.limits.run(undefined, ({ signal }) => once(signal, 'abort'))
     expect(await drained).toMatchObject({ kind: 'returned' })
     limits.stop()
     other.limits.stop()

@@ -10,6 +10,7 @@ import {
   toReadableError,
 } from '../model/errors.ts'
 import type { Release, Runtime } from '../model/runtime.ts'
+import { HandlerSignal } from './handler-signal.ts'
 
 export type HandlerEnd =
   | { readonly kind: 'returned'; readonly value: unknown }
@@ -38,7 +39,7 @@ export interface HandlerRun extends HandlerBounds {
   readonly leaseLost?: AbortSignal | undefined
 }
 
-type Call = (signal: AbortSignal, deadlineAt: Date) => unknown
+type Call = (aborting: HandlerSignal, deadlineAt: Date) => unknown
 type TimedEnd = HandlerEnd & { readonly handlerMs: number }
 
 /** Runs a handler. Returns as soon as its end is known, at the latest at its deadline. Never throws. */
@@ -84,8 +85,7 @@ export function startLimits(bounds: HandlerBounds): HandlerLimits {
     else if (drain?.aborted === true) queueMicrotask(watcher.onDrain)
   }
   return {
-    run: (leaseLost, call) =>
-      runWatched({ bounds, leaseLost, watch }, (signal) => call(signal, new Date(deadlineAtMs))),
+    run: (leaseLost, call) => runWatched({ bounds, leaseLost, watch, deadlineAtMs }, call),
     stop: () => {
       stopTimer()
       stopListening()
@@ -97,15 +97,16 @@ interface WatchedRun {
   readonly bounds: HandlerBounds
   readonly leaseLost: AbortSignal | undefined
   readonly watch: (watcher: Watcher) => void
+  readonly deadlineAtMs: number
 }
 
 function runWatched(
-  { bounds, leaseLost, watch }: WatchedRun,
-  call: (signal: AbortSignal) => unknown,
+  { bounds, deadlineAtMs, leaseLost, watch }: WatchedRun,
+  call: Call,
 ): Promise<TimedEnd> {
   const { hold, revoke, runtime } = bounds
   const startedAt = runtime.monotonic()
-  const controller = new AbortController()
+  const aborting = new HandlerSignal()
   const { promise, resolve } = Promise.withResolvers<TimedEnd>()
   let isOver = false
   let isDrained = false
@@ -121,13 +122,13 @@ function runWatched(
   const cut = (how: HandlerEnd & { readonly error: OncewardError }): void => {
     if (isOver) return
     revoke(how.error)
-    controller.abort(how.error)
+    aborting.abort(how.error)
     end(how)
   }
   const onDrain = (): void => {
     if (isOver || isDrained) return
     isDrained = true
-    controller.abort(
+    aborting.abort(
       new DeadlineExceededError('The consumer is shutting down. The event is redelivered later.'),
     )
     stopGrace = runtime.setTimer(() => end({ kind: 'drained', ended: false }), ABORT_GRACE_MS)
@@ -141,7 +142,7 @@ function runWatched(
   }
   watch({ onDeadline: () => cut(pastDeadline(bounds)), onDrain })
   invoke(
-    () => runtime.alone.runInside(hold, () => call(controller.signal)),
+    () => runtime.alone.runInside(hold, () => call(aborting, new Date(deadlineAtMs))),
     (value) => end({ kind: 'returned', value }),
     (error) => end(isDrained ? { kind: 'drained', ended: true } : { kind: 'threw', error }),
   )

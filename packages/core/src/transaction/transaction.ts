@@ -11,12 +11,12 @@ import {
   toReadableError,
 } from '../model/errors.ts'
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
-import type { BeginClaim, InboxTransaction } from '../model/inbox.ts'
+import type { CommitAnswer, InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
 import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
 import type { Engine } from './engine.ts'
-import { contextFor, eventFor } from './handler-context.ts'
-import { overtaking, type PendingEvent } from './pending-event.ts'
+import { type ContextParts, contextFor, eventFor } from './handler-context.ts'
+import { claimOf, divided, overtaking, type PendingEvent } from './pending-event.ts'
 import {
   type HandlerBounds,
   type HandlerEnd,
@@ -50,9 +50,7 @@ export async function runTransaction(
     addTime(membersOf(request.members), 'claimMs', options.runtime.monotonic() - askedAtMs)
   if (begun.kind !== 'open') return begun
   const { transaction } = begun
-  const isClaimed = ({ member }: PendingEvent): boolean => begun.claimed.has(member.event.id)
-  const claimed = request.members.filter(isClaimed)
-  const unclaimed = request.members.filter((pending) => !isClaimed(pending))
+  const [claimed, unclaimed] = divided(request.members, begun.claimed)
   if (isPastDeadline(engine, askedAtMs) || claimed.some((pending) => isLate(engine, pending))) {
     await transaction.rollback()
     return { kind: 'late' }
@@ -61,32 +59,24 @@ export async function runTransaction(
     await transaction.rollback()
     return { kind: 'overtaking', claimed, unclaimed }
   }
-  const results = new Map<EventId, Json>()
-  const texts = new Map<EventId, string>()
   const { hold, signals } = request
-  const running = { engine, transaction, claimed, signals, hold, results, texts }
+  const [results, texts] = [undefined, undefined]
+  const running: Running = { engine, transaction, claimed, signals, hold, results, texts }
   let failure: TransactionFailure | undefined
   try {
-    failure = (await runHandlers(running)) ?? (await commit(running))
+    failure = (await runHandlers(running)) ?? commitFailure(running, await commit(running))
   } catch (error) {
     // An error of onceward's own must not leave a transaction open: its rows would be held until the process ends.
     await transaction.rollback()
     throw error
   }
-  if (failure === undefined) engine.txWatch.committed(claimed.length, transaction.tx)
-  if (failure === undefined) return { kind: 'committed', claimed, unclaimed, results }
-  return { kind: 'failed', failure, claimed, unclaimed, transaction }
+  if (failure !== undefined) return { kind: 'failed', failure, claimed, unclaimed, transaction }
+  engine.txWatch.committed(claimed.length, transaction.tx)
+  return { kind: 'committed', claimed, unclaimed, results: running.results ?? NONE }
 }
 
 const membersOf = (pending: readonly PendingEvent[]): readonly InFlightEvent[] =>
   pending.map(({ member }) => member)
-
-function claimOf(members: readonly PendingEvent[]): BeginClaim {
-  const counted = members.flatMap(({ counted }) => (counted === undefined ? [] : [counted]))
-  return counted.length > 0
-    ? { kind: 'counted', events: counted }
-    : { kind: 'fresh', events: members.map(({ member }) => member.event) }
-}
 
 /** The process was frozen. The server has ended the transaction, and a new owner may have run the event. */
 function isPastDeadline({ options }: Engine, askedAtMs: number): boolean {
@@ -104,9 +94,13 @@ interface Running {
   readonly claimed: readonly PendingEvent[]
   readonly signals: StopSignals
   readonly hold: Release
-  readonly results: Map<EventId, Json>
-  readonly texts: Map<EventId, string>
+  /** What the handlers returned. Made for the first result, because most handlers return nothing. */
+  results: Map<EventId, Json> | undefined
+  texts: Map<EventId, string> | undefined
 }
+
+/** No results. */
+const NONE: ReadonlyMap<EventId, never> = new Map<EventId, never>()
 
 function runHandlers(running: Running): Promise<TransactionFailure | undefined> {
   const { call } = running.engine
@@ -124,12 +118,12 @@ async function runOneByOne(
   try {
     for (const [index, pending] of running.claimed.entries()) {
       const { lease, refusal } = pending.member
-      const end = await limits.run(lease?.lost, (signal, deadlineAt) => {
+      const end = await limits.run(lease?.lost, (aborting, deadlineAt) => {
         if (refusal !== undefined) throw refusal as Error
         return andThen(eventFor(running.engine, pending), (event) => {
           // The deadline may have passed while the payload was decoded again.
-          signal.throwIfAborted()
-          return handler(event, contextOf(running, { signal, deadlineAt, event }))
+          aborting.throwIfAborted()
+          return handler(event, contextOf(running, { aborting, deadlineAt, event }))
         })
       })
       pending.handlerMs = end.handlerMs
@@ -152,14 +146,14 @@ async function runTogether(
 ): Promise<TransactionFailure | undefined> {
   const { claimed } = running
   const leaseLost = AbortSignal.any(claimed.flatMap(({ member }) => member.lease?.lost ?? []))
-  const end = await runHandler({ ...boundsOf(running), leaseLost }, (signal, deadlineAt) => {
+  const end = await runHandler({ ...boundsOf(running), leaseLost }, (aborting, deadlineAt) => {
     for (const { member } of claimed)
       if (member.refusal !== undefined) throw member.refusal as Error
     const making = claimed.map((pending) => eventFor(running.engine, pending))
     const events = making.some(isPromise) ? Promise.all(making) : (making as Events)
     return andThen(events, (all) => {
-      signal.throwIfAborted()
-      return handler(all, contextOf(running, { signal, deadlineAt }))
+      aborting.throwIfAborted()
+      return handler(all, contextOf(running, { aborting, deadlineAt }))
     })
   })
   for (const pending of claimed) pending.handlerMs = end.handlerMs
@@ -175,17 +169,17 @@ function boundsOf({ engine, transaction, signals, hold }: Running): HandlerBound
 
 type Events = readonly GuardEvent<unknown>[]
 
-interface RunParts extends Pick<HandlerContext<unknown>, 'signal' | 'deadlineAt'> {
+interface RunParts extends Pick<ContextParts<unknown>, 'aborting' | 'deadlineAt'> {
   /** Undefined for a handler of batches. */
   readonly event?: GuardEvent<unknown> | undefined
 }
 
 function contextOf(
   { engine, transaction: { tx } }: Running,
-  { signal, deadlineAt, event }: RunParts,
+  { aborting, deadlineAt, event }: RunParts,
 ): HandlerContext<unknown> {
   const run = event === undefined ? {} : { eventId: event.idempotencyKey, attempt: event.attempt }
-  return contextFor(engine.options, { tx, signal, deadlineAt, run, onTx: engine.txWatch.onTx })
+  return contextFor(engine.options, { tx, aborting, deadlineAt, run, onTx: engine.txWatch.onTx })
 }
 
 function keepResult(
@@ -198,6 +192,8 @@ function keepResult(
   try {
     const text = toResultText(end.value)
     if (text === undefined) return undefined
+    running.texts ??= new Map()
+    running.results ??= new Map()
     running.texts.set(id, text)
     running.results.set(id, end.value as Json)
     return undefined
@@ -248,14 +244,21 @@ function failedStatement(
   return kind === 'serialization' ? { kind, error } : { kind: 'handler', pending, error }
 }
 
-async function commit(running: Running): Promise<TransactionFailure | undefined> {
-  const { transaction, claimed, engine, texts } = running
+function commit({ claimed, engine, texts: stored, transaction }: Running): Promise<CommitAnswer> {
+  const texts: ReadonlyMap<EventId, string> = stored ?? NONE
+  const recovered: EventId[] = []
+  for (const { counted } of claimed) if (counted !== undefined) recovered.push(counted.event.id)
   const { observe, runtime } = engine.options
-  const askedAtMs = observe === undefined ? 0 : runtime.monotonic()
-  const recovered = claimed.flatMap(({ counted }) => counted?.event.id ?? [])
-  const answer = await transaction.commit({ results: texts, recovered })
-  if (observe !== undefined)
+  const askedAtMs = runtime.monotonic()
+  const committing = transaction.commit({ results: texts, recovered })
+  if (observe === undefined) return committing
+  return committing.then((answer) => {
     addTime(membersOf(claimed), 'commitMs', runtime.monotonic() - askedAtMs)
+    return answer
+  })
+}
+
+function commitFailure(running: Running, answer: CommitAnswer): TransactionFailure | undefined {
   switch (answer.kind) {
     case 'committed':
       return undefined
