@@ -1,4 +1,3 @@
-import type { Delivery } from '../model/delivery.ts'
 import { ConfigurationError, ConflictError } from '../model/errors.ts'
 import { attachPort, type Guard } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
@@ -74,18 +73,14 @@ function assertHandler(caller: string, handler: unknown, example: string): void 
 
 function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {
   const port = new RunningGuard(options, call)
-  const processBatch = async (deliveries: readonly Delivery[]): Promise<readonly Settlement[]> => {
-    const settlements = await port.run(deliveries)
+  const asked = (settlements: readonly Settlement[]): readonly Settlement[] => {
     for (const settlement of settlements) throwIfAsked(options, settlement)
     return settlements
   }
   const guard: Guard = {
     consumer: options.consumer,
-    process: async (delivery) => {
-      const [settlement] = await processBatch([delivery])
-      return settlement as Settlement
-    },
-    processBatch,
+    process: (delivery) => port.run([delivery]).then((all) => asked(all)[0] as Settlement),
+    processBatch: (deliveries) => port.run(deliveries).then(asked),
     close: () => port.close(),
   }
   attachPort(guard, port)

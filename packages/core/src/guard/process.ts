@@ -8,27 +8,32 @@ import { laneFollowerOutcome, type Outcome } from '../settlement/outcome.ts'
 import { concludeCopies, tellDuplicate } from './copies.ts'
 import type { OpenLeases } from './open-stores.ts'
 import { factsOf, type Processing, STORE_DOWN_MS, storeFailure } from './processing.ts'
-import { type DeliveryGroup, type Received, receive } from './receive.ts'
+import { type DeliveryGroup, type Received, type ReceivedDeliveries, receive } from './receive.ts'
 import { takeOff } from './take-off.ts'
 import { type Ended, runBesideOthers, runUnguarded, runWithoutClaim } from './unguarded.ts'
 import { runWithInbox } from './with-inbox.ts'
 import { runWithoutInbox } from './without-inbox.ts'
 
 /** Takes deliveries through five steps: receive, claim, run, complete, observe. Never rejects. */
-export async function processDeliveries(
+export function processDeliveries(
   processing: Processing,
   deliveries: readonly Delivery[],
-): Promise<void> {
+): MaybeAsync<unknown> {
   // 1. Receive: decode, identify, record refused messages, group the copies of one event.
   const receiving = receive(processing, deliveries)
-  const received = isPromise(receiving) ? await receiving : receiving
-  for (const { index, outcome, key } of received.decided)
-    processing.observe(index, outcome, { key })
-  const keyed = processGroups(processing, received.groups)
-  if (received.unguarded.length === 0) return keyed
+  return andThen(receiving, (received) => processReceived(processing, received))
+}
+
+function processReceived(
+  processing: Processing,
+  { decided, groups, unguarded }: ReceivedDeliveries,
+): Promise<unknown> {
+  for (const { index, outcome, key } of decided) processing.observe(index, outcome, { key })
+  const keyed = processGroups(processing, groups)
+  if (unguarded.length === 0) return keyed
   const turns = { width: processing.stores.slots.size, stop: processing.signals.whenStopping }
-  const keyless = inTurns(received.unguarded, turns, (each) => processWithoutKey(processing, each))
-  await Promise.all([keyed, keyless])
+  const keyless = inTurns(unguarded, turns, (each) => processWithoutKey(processing, each))
+  return Promise.all([keyed, keyless])
 }
 
 /** Steps 2 to 5 for events that this process has in flight only once. */

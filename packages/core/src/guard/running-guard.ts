@@ -1,6 +1,7 @@
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
-import { createInFlight, type InFlight } from '../concurrency/in-flight.ts'
+import { createInFlight } from '../concurrency/in-flight.ts'
 import { isPromise } from '../concurrency/maybe-async.ts'
+import { RunCount } from '../concurrency/run-count.ts'
 import { ABORT_GRACE_MS, stopSignals } from '../concurrency/stop-signals.ts'
 import { endsWithin, track } from '../concurrency/timeout.ts'
 import type { Publish } from '../model/dead-letter.ts'
@@ -46,12 +47,11 @@ export class RunningGuard implements GuardPort {
   readonly runtime: GuardPort['runtime']
   readonly logger: GuardPort['logger']
   readonly #options: ResolvedOptions
-  readonly #call: HandlerCall
   readonly #breaker: Breaker
   readonly #openStores: () => Promise<OpenStores>
-  readonly #inFlight: InFlight
   readonly #publisher: DeadLetterPublisher
-  readonly #running = new Set<Promise<unknown>>()
+  readonly #runs = new RunCount()
+  readonly #shared: Pick<Processing, 'options' | 'call' | 'breaker' | 'inFlight'>
   readonly #deadLetters = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
   readonly #unwatch: () => void
@@ -66,20 +66,26 @@ export class RunningGuard implements GuardPort {
     this.runtime = options.runtime
     this.logger = options.logger
     this.#options = options
-    this.#call = call
     this.#breaker = createBreaker(options.runtime)
     this.#openStores = createStoreOpener(options, call, this.#breaker)
-    this.#inFlight = createInFlight(options.runtime)
     this.#publisher = createDeadLetterPublisher(options, this.#closing.signal)
+    const [breaker, inFlight] = [this.#breaker, createInFlight(options.runtime)]
+    this.#shared = { options, call, breaker, inFlight }
     this.#unwatch = watch(options, this, () => ({ inHand: this.#inHand, stores: this.#stores }))
   }
 
   async open(): Promise<void> {
-    await track(this.#running, this.#open())
+    this.#runs.start()
+    try {
+      await this.#open()
+    } finally {
+      this.#runs.end()
+    }
   }
 
   run(deliveries: readonly Delivery[], hooks: RunHooks = {}): Promise<readonly Settlement[]> {
-    return track(this.#running, this.#run(deliveries, hooks))
+    this.#runs.start()
+    return this.#run(deliveries, hooks)
   }
 
   publishDeadLetter(
@@ -117,11 +123,11 @@ export class RunningGuard implements GuardPort {
   async #close(): Promise<void> {
     this.#closing.abort()
     const { deadlineMs } = this.#options
-    const ended = Promise.all([this.#stopBackground?.(), ...this.#running])
+    const ended = Promise.all([this.#stopBackground?.(), this.#runs.idle()])
     // Every function of the user's is bounded by the deadline. A store may still not have answered.
     if (!(await endsWithin(this.runtime, ended, deadlineMs + ABORT_GRACE_MS))) {
       this.logger.warn(
-        { deadlineMs, runs: this.#running.size },
+        { deadlineMs, runs: this.#runs.running },
         'the guard was closed while runs had not ended: close its clients, and the broker redelivers their messages',
       )
       // Connections of runs that have not ended are closed with their runs.
@@ -168,56 +174,53 @@ export class RunningGuard implements GuardPort {
       !this.#closing.signal.aborted &&
       stores.engine !== undefined
     ) {
-      const shared = { ...this.#shared(), stores: { ...stores, leases: undefined } }
+      const shared = { ...this.#shared, stores: { ...stores, leases: undefined } }
       this.#stopBackground = startBackground({ ...shared, publisher: this.#publisher })
     }
     return stores
   }
 
-  #shared(): Pick<Processing, 'options' | 'call' | 'breaker' | 'inFlight'> {
-    const [options, call] = [this.#options, this.#call]
-    return { options, call, breaker: this.#breaker, inFlight: this.#inFlight }
-  }
-
   async #run(deliveries: readonly Delivery[], hooks: RunHooks): Promise<readonly Settlement[]> {
-    const settlements: Settlement[] = []
-    const startedAt = this.runtime.monotonic()
-    this.#inHand += deliveries.length
-    let secret: Uint8Array | undefined
-    const conclude: Processing['observe'] = (index, outcome, facts) => {
-      const delivery = deliveries[index] as Delivery
-      const settlement = this.#settlementOf(delivery, outcome, facts)
-      const totalMs = this.runtime.monotonic() - startedAt
-      // The settlement is set before the outcome is reported.
-      settlements[index] = settlement
-      this.#inHand -= 1
-      hooks.onSettlement?.(index, settlement)
-      observeOutcome(this.#options, secret, { ...facts, delivery, outcome, settlement, totalMs })
-    }
-    const signals = stopSignals([this.#closing.signal, hooks.stop], hooks.abort)
-    const { endProbe, stores } = signals.isStopping()
-      ? { stores: closing() }
-      : (this.#openNow() ?? (await this.#openOrOutcome()))
-    if ('kind' in stores) {
-      for (const index of deliveries.keys()) conclude(index, stores, {})
+    try {
+      const settlements: Settlement[] = []
+      const startedAt = this.runtime.monotonic()
+      this.#inHand += deliveries.length
+      let secret: Uint8Array | undefined
+      const conclude: Processing['observe'] = (index, outcome, facts) => {
+        const delivery = deliveries[index] as Delivery
+        const settlement = this.#settlementOf(delivery, outcome, facts)
+        const totalMs = this.runtime.monotonic() - startedAt
+        // The settlement is set before the outcome is reported.
+        settlements[index] = settlement
+        this.#inHand -= 1
+        hooks.onSettlement?.(index, settlement)
+        observeOutcome(this.#options, secret, { ...facts, delivery, outcome, settlement, totalMs })
+      }
+      const signals = stopSignals([this.#closing.signal, hooks.stop], hooks.abort)
+      const { endProbe, stores } = signals.isStopping()
+        ? { stores: closing() }
+        : (this.#openNow() ?? (await this.#openOrOutcome()))
+      if ('kind' in stores) {
+        for (const index of deliveries.keys()) conclude(index, stores, {})
+        return settlements
+      }
+      secret = stores.secret
+      const checking: Promise<void>[] = []
+      const hasDeadLetterPlace = hooks.hasDeadLetterPlace === true
+      const observe: Processing['observe'] = (index, outcome, facts) => {
+        if (outcome.kind !== 'dead') return conclude(index, outcome, facts)
+        const places = { ...this.#shared, stores, hasDeadLetterPlace }
+        const checked = wholeOrDeferred(places, deliveries[index] as Delivery, outcome)
+        if (isPromise(checked)) checking.push(checked.then((end) => conclude(index, end, facts)))
+        else conclude(index, checked, facts)
+      }
+      await processDeliveries({ ...this.#shared, stores, signals, observe }, deliveries)
+      if (checking.length > 0) await Promise.all(checking)
+      endProbe?.()
       return settlements
+    } finally {
+      this.#runs.end()
     }
-    secret = stores.secret
-    const checking: Promise<void>[] = []
-    const places = {
-      ...this.#shared(),
-      stores,
-      hasDeadLetterPlace: hooks.hasDeadLetterPlace === true,
-    }
-    const observe: Processing['observe'] = (index, outcome, facts) => {
-      const checked = wholeOrDeferred(places, deliveries[index] as Delivery, outcome)
-      if (isPromise(checked)) checking.push(checked.then((end) => conclude(index, end, facts)))
-      else conclude(index, checked, facts)
-    }
-    await processDeliveries({ ...this.#shared(), stores, signals, observe }, deliveries)
-    if (checking.length > 0) await Promise.all(checking)
-    endProbe?.()
-    return settlements
   }
 
   #settlementOf(delivery: Delivery, outcome: Outcome, { eventId, key }: Facts): Settlement {

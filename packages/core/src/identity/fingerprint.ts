@@ -1,5 +1,5 @@
 import { createHash, type Hash, hash } from 'node:crypto'
-import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { nextTurn } from '../concurrency/next-turn.ts'
 import type { Fingerprint } from '../model/brands.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
@@ -45,9 +45,10 @@ export function fingerprintOf(
 ): MaybeAsync<Fingerprint> {
   if (rule === 'none') return 0n as Fingerprint
   if (typeof rule === 'function') return fingerprintBy(rule, payload)
-  return andThen(digestOfDecoded(decoded), (digest) =>
-    toFingerprint(rule, digest ?? digestOf(body)),
-  )
+  const digesting = digestOfDecoded(decoded)
+  return isPromise(digesting)
+    ? digesting.then((digest) => toFingerprint(rule, digest ?? digestOf(body)))
+    : toFingerprint(rule, digesting ?? digestOf(body))
 }
 
 async function fingerprintBy(
@@ -64,16 +65,17 @@ function toFingerprint(rule: FingerprintRule, digestInHex: string): Fingerprint 
   return BigInt.asIntN(64, (digest << RULE_BITS) | version) as Fingerprint
 }
 
+/** A lone surrogate, an infinite number, a bigint: RFC 8785 has no text for it. */
+const noText = (): undefined => undefined
+
 /** Undefined if two different bodies could have the same text. */
 function digestOfDecoded({ value, isExact }: Decoded): MaybeAsync<string | undefined> {
   if (!isExact) return undefined
-  // A lone surrogate, an infinite number, a bigint: RFC 8785 has no text for it.
-  const noText = (): undefined => undefined
   try {
     const digest = digestOfText(new CanonicalJson(value))
-    return digest instanceof Promise ? digest.catch(noText) : digest
+    return isPromise(digest) ? digest.catch(noText) : digest
   } catch {
-    return noText()
+    return undefined
   }
 }
 

@@ -1,18 +1,17 @@
-import { andThen, isPromise, isThenable, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import type { EventKey, Fingerprint } from '../model/brands.ts'
 import { copyDelivery, type DecodedDelivery, type Delivery } from '../model/delivery.ts'
 import {
   DeadlineExceededError,
-  describeError,
   InvalidPayloadError,
   MissingKeyError,
-  OncewardError,
   toReadableError,
 } from '../model/errors.ts'
 import type { IdentifiedEvent } from '../model/inbox.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
+import { callUserFunction, type Found, isRetryable, threw } from './call-user-function.ts'
 import { type Decoded, decodeDelivery } from './decode.ts'
 import { eventIdOf } from './event-id.ts'
 import { toEventKey } from './event-key.ts'
@@ -67,13 +66,6 @@ export function identify(delivery: Delivery, options: ResolvedOptions): MaybeAsy
   }
 }
 
-/** What is known about a message whose identification ends early. */
-interface Found {
-  key?: EventKey | undefined
-  /** The user's function that is running. */
-  calling?: string | undefined
-}
-
 /** A function that never answers must not hold up the other messages of the call, nor `close()`. */
 async function withinDeadline(
   { deadlineMs, runtime }: ResolvedOptions,
@@ -103,32 +95,47 @@ function identifyOrThrow(
   options: ResolvedOptions,
   found: Found,
 ): MaybeAsync<Identified> {
-  const { schema } = options
   const decoding =
     options.decode === undefined
       ? decodeDelivery(delivery, undefined)
       : callUserFunction(found, 'decode', () => decodeDelivery(delivery, options.decode))
-  return andThen(decoding, (decoded) =>
-    andThen(isSkipped({ delivery, decoded }, options, found), (skipped) => {
-      if (skipped) return { kind: 'skipped' }
-      const payload =
-        schema === undefined
-          ? decoded.value
-          : callUserFunction(found, 'schema', () => validate(schema, decoded.value))
-      return andThen(payload, (payload) =>
-        identifySeen({ delivery, decoded, payload }, options, found),
-      )
-    }),
+  return isPromise(decoding)
+    ? decoding.then((decoded) => identifyDecoded({ delivery, decoded }, options, found))
+    : identifyDecoded({ delivery, decoded: decoding }, options, found)
+}
+
+function identifyDecoded(
+  seen: Omit<Seen, 'payload'>,
+  options: ResolvedOptions,
+  found: Found,
+): MaybeAsync<Identified> {
+  if (options.skip === undefined) return identifyKept(seen, options, found)
+  return andThen(isSkipped(seen, options.skip, found), (skipped) =>
+    skipped ? { kind: 'skipped' } : identifyKept(seen, options, found),
+  )
+}
+
+function identifyKept(
+  { delivery, decoded }: Omit<Seen, 'payload'>,
+  options: ResolvedOptions,
+  found: Found,
+): MaybeAsync<Identified> {
+  const { schema } = options
+  if (schema === undefined) {
+    return identifySeen({ delivery, decoded, payload: decoded.value }, options, found)
+  }
+  const validating = callUserFunction(found, 'schema', () => validate(schema, decoded.value))
+  return andThen(validating, (payload) =>
+    identifySeen({ delivery, decoded, payload }, options, found),
   )
 }
 
 /** A skipped message is gone for good, so only `true` skips it. */
 function isSkipped(
   { delivery, decoded: { value: payload } }: Omit<Seen, 'payload'>,
-  { skip }: ResolvedOptions,
+  skip: NonNullable<ResolvedOptions['skip']>,
   found: Found,
 ): MaybeAsync<boolean> {
-  if (skip === undefined) return false
   const asked = callUserFunction(found, 'skip', () => skip(copyDelivery(delivery, { payload })))
   return andThen<unknown, boolean>(asked, (answer) => {
     if (typeof answer === 'boolean') return answer
@@ -143,27 +150,52 @@ interface Seen {
   readonly payload: unknown
 }
 
-function identifySeen(
-  { delivery, decoded, payload }: Seen,
+function identifySeen(seen: Seen, options: ResolvedOptions, found: Found): MaybeAsync<Identified> {
+  const { delivery, decoded, payload } = seen
+  const shown = withDecoded(copyDelivery(delivery, { payload }), decoded.value)
+  const finding = findIdentity(shown, options, found)
+  return isPromise(finding)
+    ? finding.then((identity) => identifyFound({ ...seen, shown, identity }, options, found))
+    : identifyFound({ delivery, decoded, payload, shown, identity: finding }, options, found)
+}
+
+interface FoundIdentity extends Seen {
+  /** As resolvers see the message. */
+  readonly shown: DecodedDelivery<unknown>
+  readonly identity: Identity | undefined
+}
+
+function identifyFound(
+  seen: FoundIdentity,
   options: ResolvedOptions,
   found: Found,
 ): MaybeAsync<Identified> {
-  const seen = withDecoded(copyDelivery(delivery, { payload }), decoded.value)
-  return andThen(findIdentity(seen, options, found), (identity) =>
-    andThen(findOrderingKey(seen, options, found), (orderingKey): MaybeAsync<Identified> => {
-      if (identity === undefined) return { kind: 'unguarded', payload, orderingKey }
-      const { key, tenant } = identity
-      const content = { body: delivery.body, decoded, payload }
-      const take = (): MaybeAsync<Fingerprint> => fingerprintOf(options.fingerprint, content)
-      const isUsers = typeof options.fingerprint === 'function'
-      const taking = isUsers ? callUserFunction(found, 'fingerprint', take) : take()
-      return andThen(taking, (fingerprint) => {
-        const id = eventIdOf(options.consumer, tenant, key)
-        const event: IdentifiedEvent = { id, key, tenant, fingerprint, delivery }
-        return { kind: 'identified', event, payload, orderingKey }
-      })
-    }),
-  )
+  const ordering = findOrderingKey(seen.shown, options, found)
+  return isPromise(ordering)
+    ? ordering.then((orderingKey) => identifyOrdered({ ...seen, orderingKey }, options, found))
+    : identifyOrdered({ ...seen, orderingKey: ordering }, options, found)
+}
+
+function identifyOrdered(
+  seen: FoundIdentity & { readonly orderingKey: string | undefined },
+  options: ResolvedOptions,
+  found: Found,
+): MaybeAsync<Identified> {
+  const { delivery, decoded, identity, orderingKey, payload } = seen
+  if (identity === undefined) return { kind: 'unguarded', payload, orderingKey }
+  const { key, tenant } = identity
+  const content = { body: delivery.body, decoded, payload }
+  const rule = options.fingerprint
+  const taking =
+    typeof rule === 'function'
+      ? callUserFunction(found, 'fingerprint', () => fingerprintOf(rule, content))
+      : fingerprintOf(rule, content)
+  const toIdentified = (fingerprint: Fingerprint): Identified => {
+    const id = eventIdOf(options.consumer, tenant, key)
+    const event: IdentifiedEvent = { id, key, tenant, fingerprint, delivery }
+    return { kind: 'identified', event, payload, orderingKey }
+  }
+  return isPromise(taking) ? taking.then(toIdentified) : toIdentified(taking)
 }
 
 interface Identity {
@@ -177,41 +209,63 @@ function findIdentity(
   options: ResolvedOptions,
   found: Found,
 ): MaybeAsync<Identity | undefined> {
-  const { eventKey, onMissingKey } = options
-  return andThen(findKey(seen, eventKey, found), (key) => {
-    found.key = key
-    return andThen(findTenant(seen, options, found), (tenant) => {
-      const isTenantMissing = options.tenant !== undefined && tenant === undefined
-      if (key !== undefined && !isTenantMissing) return { key, tenant }
-      if (onMissingKey === 'unguarded') return undefined
-      const place = onMissingKey === 'position' ? toEventKey(position()(seen)) : undefined
-      if (place !== undefined) return { key: place, tenant }
-      throw missing({ isTenantMissing, isPositionMissing: onMissingKey === 'position' })
-    })
-  })
+  const finding = findKey(seen, { resolvers: options.eventKey, at: 0 }, found)
+  return isPromise(finding)
+    ? finding.then((key) => findTenancy(seen, { options, key }, found))
+    : findTenancy(seen, { options, key: finding }, found)
+}
+
+function findTenancy(
+  seen: DecodedDelivery<unknown>,
+  { options, key }: { readonly options: ResolvedOptions; readonly key: EventKey | undefined },
+  found: Found,
+): MaybeAsync<Identity | undefined> {
+  found.key = key
+  const { tenant: resolver } = options
+  if (resolver === undefined) return toIdentity(seen, options, { key, tenant: undefined })
+  return andThen(
+    callUserFunction(found, 'tenant', () => resolver(seen)),
+    (value) => toIdentity(seen, options, { key, tenant: toEventKey(value, 'tenant') }),
+  )
+}
+
+function toIdentity(
+  seen: DecodedDelivery<unknown>,
+  options: ResolvedOptions,
+  { key, tenant }: { readonly key: EventKey | undefined; readonly tenant: EventKey | undefined },
+): Identity | undefined {
+  const { onMissingKey } = options
+  const isTenantMissing = options.tenant !== undefined && tenant === undefined
+  if (key !== undefined && !isTenantMissing) return { key, tenant }
+  if (onMissingKey === 'unguarded') return undefined
+  const place = onMissingKey === 'position' ? toEventKey(position()(seen)) : undefined
+  if (place !== undefined) return { key: place, tenant }
+  throw missing({ isTenantMissing, isPositionMissing: onMissingKey === 'position' })
+}
+
+interface Resolvers {
+  readonly resolvers: ResolvedOptions['eventKey']
+  /** The first one to ask. */
+  readonly at: number
 }
 
 /** Returns the key of the first resolver that finds one. */
 function findKey(
   seen: DecodedDelivery<unknown>,
-  [resolver, ...others]: ResolvedOptions['eventKey'],
+  { resolvers, at }: Resolvers,
   found: Found,
 ): MaybeAsync<EventKey | undefined> {
-  if (resolver === undefined) return undefined
-  const value = callUserFunction(found, 'eventKey', () => resolver(seen))
-  return andThen(value, (value) => toEventKey(value) ?? findKey(seen, others, found))
-}
-
-function findTenant(
-  seen: DecodedDelivery<unknown>,
-  { tenant: resolver }: ResolvedOptions,
-  found: Found,
-): MaybeAsync<EventKey | undefined> {
-  if (resolver === undefined) return undefined
-  return andThen(
-    callUserFunction(found, 'tenant', () => resolver(seen)),
-    (value) => toEventKey(value, 'tenant'),
-  )
+  for (let next = at; next < resolvers.length; next += 1) {
+    const value = callUserFunction(found, 'eventKey', () => resolvers[next]?.(seen))
+    if (isPromise(value)) {
+      return value.then(
+        (late) => toEventKey(late) ?? findKey(seen, { resolvers, at: next + 1 }, found),
+      )
+    }
+    const key = toEventKey(value)
+    if (key !== undefined) return key
+  }
+  return undefined
 }
 
 function findOrderingKey(
@@ -219,61 +273,14 @@ function findOrderingKey(
   { orderingKey }: ResolvedOptions,
   found: Found,
 ): MaybeAsync<string | undefined> {
-  return andThen<unknown, string | undefined>(
-    callUserFunction(found, 'orderingKey', () => orderingKey(seen)),
-    (value) => {
-      if (value === undefined || value === null || value === '') return undefined
-      if (typeof value === 'string' || typeof value === 'number') return String(value)
-      throw new InvalidPayloadError(`\`orderingKey\` returned a value of type ${typeof value}.`)
-    },
-  )
+  const value = callUserFunction<unknown>(found, 'orderingKey', () => orderingKey(seen))
+  return isPromise(value) ? value.then(toOrderingKey) : toOrderingKey(value)
 }
 
-/**
- * Calls a user's function, and names the function if it throws. Awaits its result even where the type allows no promise:
- * a promise taken for a value would skip every message, or make all payloads equal.
- */
-function callUserFunction<Value>(
-  found: Found,
-  name: string,
-  call: () => Value,
-): MaybeAsync<Awaited<Value>> {
-  found.calling = name
-  try {
-    const value = call()
-    if (isThenable(value)) return settled(found, name, value)
-    found.calling = undefined
-    return value as Awaited<Value>
-  } catch (thrown) {
-    throw blamed(name, thrown)
-  }
-}
-
-async function settled<Value>(found: Found, name: string, value: Value): Promise<Awaited<Value>> {
-  try {
-    const settledValue = await value
-    found.calling = undefined
-    return settledValue
-  } catch (thrown) {
-    throw blamed(name, thrown)
-  }
-}
-
-function blamed(name: string, raw: unknown): unknown {
-  const thrown = toReadableError(raw)
-  if (thrown instanceof InvalidPayloadError || thrown instanceof MissingKeyError) return thrown
-  return isRetryable(thrown) ? thrown : threw(`\`${name}\``, thrown)
-}
-
-function isRetryable(thrown: unknown): boolean {
-  if (thrown instanceof WrongAnswerError) return true
-  return OncewardError.is(thrown) && thrown.code === 'ONCEWARD_RETRYABLE'
-}
-
-function threw(name: string, thrown: unknown): InvalidPayloadError {
-  const { name: type, message } = describeError(thrown)
-  const what = thrown instanceof Error ? `${type}: ${message}` : typeof thrown
-  return new InvalidPayloadError(`${name} threw ${what}`, { cause: thrown })
+function toOrderingKey(value: unknown): string | undefined {
+  if (value === undefined || value === null || value === '') return undefined
+  if (typeof value === 'string' || typeof value === 'number') return String(value)
+  throw new InvalidPayloadError(`\`orderingKey\` returned a value of type ${typeof value}.`)
 }
 
 function missing(what: {

@@ -1,5 +1,8 @@
-/** Doubles hold every decimal of 15 digits, so shorter numbers without an exponent need no look. */
-const MAY_BE_ROUNDED = /[0-9][0-9.]{15}|[0-9][eE]/
+/**
+ * Doubles hold every decimal of 15 digits, so shorter numbers without an exponent need no look. Only what follows white
+ * space, a bracket, a comma or a colon can be a number: most ids hold a digit before an e.
+ */
+const MAY_BE_ROUNDED = /(?:^|[\s[,:])-?[0-9](?:[0-9.]{15}|[0-9.]*[eE])/
 const ALWAYS_HELD_DIGITS = 15
 /** The shortest spelling of a double has so many significant digits at most. */
 const MOST_DIGITS = 17
