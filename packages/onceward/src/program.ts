@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { completionCommand } from './commands/completion.ts'
+import { consoleCommand } from './commands/console.ts'
 import { deadLettersCommand } from './commands/dead-letters.ts'
 import { doctorCommand } from './commands/doctor.ts'
 import { explainCommand } from './commands/explain.ts'
@@ -30,7 +31,7 @@ export function createProgram(end: (code: ExitCode) => void): Command {
     .exitOverride()
   const commands = [
     ...[migrateCommand, doctorCommand, explainCommand, deadLettersCommand],
-    ...[statusCommand, watchCommand, sweepCommand],
+    ...[statusCommand, watchCommand, sweepCommand, consoleCommand],
   ]
   for (const make of commands) program.addCommand(make(end))
   program.addCommand(completionCommand(end, program))

@@ -1,4 +1,5 @@
 export {
+  chromium,
   type DataHook,
   type DataVerdict,
   type Direction,

@@ -1,6 +1,6 @@
-import { unescapeText } from '@onceward/postgres/operator'
 import { type Command, Option } from 'commander'
-import { counts, type Letter, type LetterSummary, letterOf, summaries } from '../data/letters.ts'
+import { counts, type Letter, letterOf, summaries } from '../data/letters.ts'
+import { readable } from '../data/readable.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { Failure, usage } from '../failure.ts'
@@ -41,15 +41,6 @@ async function list({ database, output, options }: Work<FilterFlags>): Promise<E
     listText({ letters, counts: found.counts }, output),
   )
   return EXIT.ok
-}
-
-/** Keys and tenants as they were, and not as they are stored. */
-export function readable<Shown extends Pick<LetterSummary, 'key' | 'tenant'>>(
-  letter: Shown,
-): Shown {
-  const text = (stored: string | null): string | null =>
-    stored === null ? null : unescapeText(stored)
-  return { ...letter, key: text(letter.key), tenant: text(letter.tenant) }
 }
 
 interface ShowFlags {

@@ -1,12 +1,9 @@
 import type { Command } from 'commander'
-import type { Database } from '../data/database.ts'
+import { databaseFindings } from '../data/doctor.ts'
 import type { Finding } from '../data/finding.ts'
 import { openRedis } from '../data/redis.ts'
 import { redisFindings } from '../data/redis-findings.ts'
-import { readServer, serverFindings } from '../data/server-findings.ts'
-import { readStatus } from '../data/status.ts'
-import { type Horizons, tableFindings } from '../data/table-findings.ts'
-import { readTables, refusal } from '../data/tables.ts'
+import type { Horizons } from '../data/table-findings.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { usage } from '../failure.ts'
 import { findingsText } from '../render/findings.ts'
@@ -59,34 +56,6 @@ async function askRedis(url: string, flags: DoctorFlags): Promise<readonly Findi
   await using redis = await openRedis(url)
   const isTruth = flags.redisAlone === true
   return await redisFindings(redis, { isTruth, namespace: flags.redisNamespace })
-}
-
-/** Findings of the server and, if they can be read, of the tables. */
-export function databaseFindings(
-  database: Database,
-  horizons: Horizons = new Map(),
-): Promise<readonly Finding[]> {
-  return database.read(async (query) => {
-    const tables = await readTables(query, database)
-    const server = serverFindings(await readServer(query), Date.now())
-    const refused = refusal(tables, database)
-    if (refused !== undefined) {
-      const [finding = refused, ...rest] = refused.split(/(?<=[.:]) (?=Run|Update|the tables can)/)
-      const remedy = rest.join(' ') || 'Run `npx onceward migrate`.'
-      return [...server, { severity: 'error', about: 'tables', finding, remedy }]
-    }
-    const newer: readonly Finding[] =
-      tables.kind === 'newer'
-        ? [
-            {
-              ...{ severity: 'warning', about: 'tables' },
-              finding: `The tables have version ${tables.version}, newer than this command.`,
-              remedy: 'Finish the deployment, and update the package `onceward`.',
-            },
-          ]
-        : []
-    return [...server, ...newer, ...tableFindings(await readStatus(query, database), horizons)]
-  })
 }
 
 function horizonsOf(texts: readonly string[]): Horizons {

@@ -36,3 +36,13 @@ export function toJson(value: unknown, indent?: number): string {
 
 const unicodeEscape = (unit: string): string =>
   `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
+
+/** The value with every text in it as {@link visibleLines} shows it. */
+export function visibleDeep(value: unknown): unknown {
+  if (typeof value === 'string') return visibleLines(value)
+  if (Array.isArray(value)) return value.map(visibleDeep)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([name, each]) => [visibleLines(name), visibleDeep(each)]),
+  )
+}

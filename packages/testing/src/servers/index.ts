@@ -1,3 +1,4 @@
+export { chromium } from './chromium/chromium.ts'
 export { type KafkaOptions, kafka } from './kafka/kafka.ts'
 export { type KafkaCluster, kafkaCluster } from './kafka/kafka-cluster.ts'
 export type { KafkaConnection, KafkaUser } from './kafka/kafka-connection.ts'

@@ -1,3 +1,4 @@
+import { chromium } from '../chromium/chromium.ts'
 import { KAFKA_JARS } from '../kafka/kafka-node.ts'
 import { PGBOUNCER_TOOLS } from '../postgres/pgbouncer.ts'
 import { postgresBinaries } from '../postgres/postgres-binaries.ts'
@@ -29,6 +30,7 @@ const STEPS: readonly Step[] = [
   },
   { service: 'pgbouncer', prepare: () => toolPaths(PGBOUNCER_TOOLS) },
   { service: 'prometheus', prepare: prometheusBinaries },
+  { service: 'chromium', prepare: chromium },
 ]
 
 /**

@@ -7,6 +7,7 @@ export const SERVICES = [
   'rabbitmq',
   'pgbouncer',
   'prometheus',
+  'chromium',
 ] as const
 
 /** One of {@link SERVICES}. */

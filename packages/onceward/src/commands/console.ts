@@ -1,0 +1,109 @@
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import type { Command } from 'commander'
+import { type Access, LOOPBACK } from '../console/access.ts'
+import { createApi } from '../console/api.ts'
+import { createConsole } from '../console/server.ts'
+import { demandTables } from '../data/tables.ts'
+import { EXIT, type ExitCode } from '../exit-codes.ts'
+import { Failure, usage } from '../failure.ts'
+import { command, type End, type Work, whole, withDatabase } from './command.ts'
+
+interface ConsoleFlags {
+  readonly port: string
+  readonly host: string
+  readonly allowedHost?: readonly string[]
+  readonly allowChanges?: boolean
+  readonly token?: string
+  readonly by?: string
+  readonly redis?: string
+  readonly redisNamespace?: string
+}
+
+const SHORTEST_TOKEN = 16
+
+export function consoleCommand(end: End): Command {
+  const made = command({
+    name: 'console',
+    summary: 'Serve a web page: rates, what waits, dead letters, stories, findings',
+    details: [
+      'Read-only and on 127.0.0.1, unless told otherwise. A token is needed for changes, and beyond loopback: it is made',
+      'new at each start, unless ONCEWARD_CONSOLE_TOKEN gives one. There is no TLS: put a proxy before it, or use a tunnel',
+      'such as `ssh -L 4180:127.0.0.1:4180 host`.',
+    ].join('\n'),
+    rights: 'onceward_operator, also for replay and discard.',
+    examples: [
+      'console',
+      'console --allow-changes --by alice',
+      'console --host 0.0.0.0 --allowed-host console.internal',
+    ],
+  })
+  return made
+    .option('--port <port>', 'port; 0: any free one', '4180')
+    .option('--host <address>', 'address to listen on', '127.0.0.1')
+    .option(
+      '--allowed-host <name>',
+      'name under which the page is asked for, such as that of a proxy; may be repeated',
+      (value: string, before: readonly string[] = []) => [...before, value.toLowerCase()],
+    )
+    .option('--allow-changes', 'allow replay and discard')
+    .option('--token <text>', 'token that the page asks for; better: ONCEWARD_CONSOLE_TOKEN')
+    .option(
+      '--by <name>',
+      'name for the table audit, unless the page gives one (default: the login)',
+    )
+    .option('--redis <url>', 'also ask this Redis in the story of an event')
+    .option('--redis-namespace <name>', '`namespace` of redisLeases')
+    .action(async () => end(await withDatabase<ConsoleFlags>(made, run)))
+}
+
+async function run({ database, output, options }: Work<ConsoleFlags>): Promise<ExitCode> {
+  const port = whole('--port', options.port)
+  const access = accessOf(options)
+  await demandTables(database)
+  const { by, redis, redisNamespace } = options
+  const { allowsChanges, token } = access
+  const server = createConsole(
+    createApi({ database, allowsChanges, by, redis, redisNamespace }),
+    access,
+  )
+  server.listen(port, options.host)
+  await once(server, 'listening').catch((error: Error) => {
+    throw new Failure(`The console cannot listen on ${options.host}:${port}: ${error.message}.`)
+  })
+  const url = urlOf(server.address() as AddressInfo, token)
+  output.answer({ url, allowsChanges, readOnly: !allowsChanges }, () =>
+    [
+      `The console is at ${url}`,
+      `${allowsChanges ? 'Changes are allowed, and written in the table audit' : 'Read-only (--allow-changes allows replay and discard)'}. Ctrl-C ends it.`,
+    ].join('\n'),
+  )
+  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+  server.closeAllConnections()
+  server.close()
+  return EXIT.ok
+}
+
+/** The token stands behind the `#`, which no browser sends and no proxy logs. */
+function urlOf({ address, family, port }: AddressInfo, token: string | undefined): string {
+  const isAny = address === '0.0.0.0' || address === '::'
+  const host = isAny ? 'localhost' : family === 'IPv6' ? `[${address}]` : address
+  return `http://${host}:${port}/${token === undefined ? '' : `#token=${encodeURIComponent(token)}`}`
+}
+
+function accessOf(flags: ConsoleFlags): Access {
+  const isLoopback = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/.test(flags.host)
+  const allowsChanges = flags.allowChanges === true
+  const given = flags.token ?? (process.env['ONCEWARD_CONSOLE_TOKEN'] || undefined)
+  if (given !== undefined && given.length < SHORTEST_TOKEN) {
+    throw usage(`Expected a token of at least ${SHORTEST_TOKEN} characters.`)
+  }
+  const isNeeded = allowsChanges || !isLoopback
+  return {
+    token: given ?? (isNeeded ? randomBytes(24).toString('base64url') : undefined),
+    hosts: new Set([...LOOPBACK, flags.host.toLowerCase(), ...(flags.allowedHost ?? [])]),
+    acceptsAddresses: !isLoopback,
+    allowsChanges,
+  }
+}

@@ -1,0 +1,167 @@
+import { deadLetters } from '@onceward/postgres'
+import type { Database } from '../data/database.ts'
+import { databaseFindings } from '../data/doctor.ts'
+import { eventFactsOf } from '../data/event.ts'
+import { counts, isId, type LetterFilter, letterOf, selected, summaries } from '../data/letters.ts'
+import { readable } from '../data/readable.ts'
+import { readStatus, recentMinutes } from '../data/status.ts'
+import { storyOf } from '../data/story.ts'
+import { readTablesOf } from '../data/tables.ts'
+import { readTroubled } from '../data/troubled.ts'
+import { usage } from '../failure.ts'
+import { bodyText } from '../render/body.ts'
+
+/** What the page asks for. */
+export interface Question {
+  /** Path below `/api/`. */
+  readonly name: string
+  readonly query: URLSearchParams
+  /** Of a POST, as JSON. */
+  readonly body?: unknown
+}
+
+export interface Api {
+  answer(question: Question): Promise<unknown>
+}
+
+/** Ends a request with this status. */
+export class Refused extends Error {
+  readonly status: 400 | 404 | 413
+
+  constructor(status: Refused['status'], message: string) {
+    super(message)
+    this.status = status
+  }
+}
+
+export interface ApiOptions {
+  readonly database: Database
+  readonly allowsChanges: boolean
+  /** Operator's name for the table `audit`, unless the page gives one. */
+  readonly by: string | undefined
+  readonly redis: string | undefined
+  readonly redisNamespace: string | undefined
+}
+
+const PAGE = 100
+const BODY_BYTES = 65_536
+/** Of one request; the page sends several for more. */
+const MOST_IDS = 100
+
+type Answer = (question: Question) => Promise<unknown>
+
+/** The questions of the page, all but two of which only read. */
+export function createApi(options: ApiOptions): Api {
+  const { database } = options
+  const answers: Readonly<Record<string, Answer>> = {
+    session: async () => ({
+      ...{ place: database.place, schema: database.schema },
+      ...{ allowsChanges: options.allowsChanges, by: options.by ?? '' },
+    }),
+    status: () =>
+      readTablesOf(database, async (query) => ({
+        status: await readStatus(query, database),
+        ...(await recentMinutes(query, database)),
+      })),
+    waiting: () => readTablesOf(database, (query) => readTroubled(query, database, PAGE)),
+    letters: ({ query }) => letters(database, filterOf(query)),
+    selected: ({ query }) =>
+      readTablesOf(database, (ask) => selected(ask, database, filterOf(query))),
+    letter: ({ query }) => letter(database, query.get('id') ?? ''),
+    event: ({ query }) => story(options, query),
+    findings: async () => ({ findings: await databaseFindings(database) }),
+    replay: ({ body }) => change(options, 'replay', body),
+    discard: ({ body }) => change(options, 'discard', body),
+  }
+  return {
+    answer: (question) => {
+      const { body, name } = question
+      const isChange = name === 'replay' || name === 'discard'
+      const answer = Object.hasOwn(answers, name) ? answers[name] : undefined
+      if (answer === undefined || isChange !== (body !== undefined)) {
+        throw new Refused(404, 'There is no such question.')
+      }
+      return answer(question)
+    },
+  }
+}
+
+function filterOf(query: URLSearchParams): LetterFilter {
+  const text = (name: string): string | undefined => query.get(name) || undefined
+  const kind = text('kind')
+  return {
+    ...{ consumer: text('consumer'), reason: text('reason'), search: text('search') },
+    kind: kind === 'event' || kind === 'refused' ? kind : undefined,
+  }
+}
+
+function letters(database: Database, filter: LetterFilter): Promise<unknown> {
+  return readTablesOf(database, async (query) => {
+    const found = await summaries(query, database, { ...filter, limit: PAGE })
+    return { letters: found.map(readable), counts: await counts(query, database, filter) }
+  })
+}
+
+async function letter(database: Database, id: string): Promise<unknown> {
+  const found = await readTablesOf(database, (query) =>
+    letterOf(query, database, { id, maxBytes: BODY_BYTES }),
+  )
+  if (found === undefined) throw new Refused(404, 'There is no such open dead letter.')
+  const { body, ...rest } = readable(found)
+  return { ...rest, shown: bodyText({ ...rest, body }, 'auto') }
+}
+
+async function story(options: ApiOptions, query: URLSearchParams): Promise<unknown> {
+  const text = (name: string): string | undefined => query.get(name) || undefined
+  const { database, redis, redisNamespace } = options
+  const asked = {
+    ...{ key: text('key'), consumer: text('consumer'), tenant: text('tenant'), id: text('id') },
+    ...{ redis, redisNamespace },
+  }
+  return storyOf(await eventFactsOf(database, asked))
+}
+
+interface Change {
+  readonly ids: readonly string[]
+  readonly by: string | undefined
+  readonly why: string
+}
+
+async function change(
+  { by: own, database }: ApiOptions,
+  verb: 'replay' | 'discard',
+  body: unknown,
+): Promise<unknown> {
+  const { ids, by, why } = changeOf(body)
+  if (verb === 'discard' && why === '') throw usage('Say why the dead letters are discarded.')
+  const operations = deadLetters(database.pool, { schema: database.schema, by: by ?? own })
+  const done: string[] = []
+  const untouched: unknown[] = []
+  for (const id of ids) {
+    const report =
+      verb === 'replay' ? await operations.replay(id) : await operations.discard(id, why)
+    done.push(...report.done)
+    untouched.push(...report.untouched)
+  }
+  return { done, untouched }
+}
+
+const LONGEST_NAME = 200
+const LONGEST_REASON = 2_000
+
+function changeOf(body: unknown): Change {
+  const { ids, by, why } = (typeof body === 'object' && body !== null ? body : {}) as Partial<
+    Record<keyof Change, unknown>
+  >
+  const isList = Array.isArray(ids) && ids.length > 0 && ids.length <= MOST_IDS
+  if (!isList || !ids.every((id) => typeof id === 'string' && isId(id))) {
+    throw usage(`Expected \`ids\` to be 1 to ${MOST_IDS} ids of dead letters.`)
+  }
+  const text = (value: unknown, most: number): string =>
+    typeof value === 'string' ? value.trim().slice(0, most) : ''
+  return {
+    ids: ids as readonly string[],
+    by: text(by, LONGEST_NAME) || undefined,
+    why: text(why, LONGEST_REASON),
+  }
+}

@@ -1,0 +1,263 @@
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { eventIdOf } from '@onceward/core'
+import { postgres, skipped } from '@onceward/testing'
+import type { Browser, Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { browser, openPage, type Watched } from '../fixtures/browser.ts'
+import { type Operated, operated } from '../fixtures/operated.ts'
+import { type Served, served } from '../fixtures/served.ts'
+
+const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
+
+let chrome: Browser
+let at: Operated
+let running: Served
+const opened: Watched[] = []
+
+const audit = async (): Promise<readonly unknown[]> =>
+  (await at.pool.query('select who, action, why from onceward.audit order by id')).rows
+
+async function open(url = running.url): Promise<Page> {
+  const watched = await openPage(chrome, url)
+  opened.push(watched)
+  return watched.page
+}
+
+const follow = async (page: Page, name: string): Promise<void> => {
+  await page.getByRole('navigation').getByRole('link', { name }).click()
+}
+
+describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
+  beforeAll(async () => {
+    chrome = await browser()
+  })
+  afterAll(() => chrome?.close())
+  beforeEach(async () => {
+    at = await operated()
+    running = await served(at.url, '--allow-changes', '--by', 'alice')
+  })
+  afterEach(async () => {
+    const watched = opened.splice(0)
+    for (const { page } of watched) await page.context().close()
+    await running[Symbol.asyncDispose]()
+    await at[Symbol.asyncDispose]()
+    expect(watched.flatMap(({ foreign, problems }) => [...foreign, ...problems])).toEqual([])
+  })
+
+  test('shows consumers with live rates and a plot, and the numbers change by themselves', async () => {
+    await at.send('first', {})
+    const page = await open()
+    const row = page.getByRole('row', { name: /billing/ }).first()
+    await row.getByRole('img', { name: /last hour: 1,/ }).waitFor()
+    for (const key of ['a', 'b']) await at.send(key, {})
+    await row.getByRole('img', { name: /Committed in the last hour: 3,/ }).waitFor()
+    expect(await row.locator('.plot rect').count()).toBe(60)
+    expect(page.url()).not.toContain(running.token)
+  })
+
+  test('replays a dead letter by keyboard alone, with counts and in the name of the operator', async () => {
+    await at.kill('order-1', 'card declined')
+    await at.rest()
+    const page = await open()
+    await page.getByRole('heading', { name: 'Consumers' }).waitFor()
+    await follow(page, 'Dead letters')
+    await page.getByRole('link', { name: 'order-1' }).focus()
+    await page.keyboard.press('Enter')
+    await page.locator('#error', { hasText: 'RangeError: card declined' }).waitFor()
+    expect(await page.locator('#error').textContent()).toMatch(/\n {4}at /)
+    expect(await page.locator('#body').textContent()).toContain('"fail": "card declined"')
+    await page.getByRole('button', { name: 'Replay' }).focus()
+    await page.keyboard.press('Enter')
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('billing fatal: 1').waitFor()
+    await page.keyboard.press('Escape')
+    expect(await audit()).toEqual([])
+    await page.keyboard.press('Enter')
+    await dialog.getByLabel(/Your name/).press('Enter')
+    await page.getByRole('status').getByText('1 dead letter will run again.').waitFor()
+    expect(await audit()).toEqual([{ who: 'alice', action: 'replay', why: null }])
+    await follow(page, 'Waiting')
+    await page.getByRole('region', { name: 'Parked in PostgreSQL' }).getByText('order-1').waitFor()
+  })
+
+  test('searches, and discards what was found or selected, with a reason', async () => {
+    for (const n of [1, 2, 3]) await at.kill(`order-${n}`, `card ${n} declined`)
+    const page = await open(`${running.url}`)
+    await follow(page, 'Dead letters')
+    await page.getByLabel('Key or error contains').fill('CARD 2')
+    await page.getByRole('button', { name: 'Search' }).click()
+    await page.getByRole('button', { name: 'Discard all 1 that match' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Why').fill('refunded')
+    await dialog.getByLabel(/Your name/).fill('bob')
+    await dialog.getByRole('button', { name: 'Discard 1' }).click()
+    await page.getByRole('status').getByText('1 dead letter discarded.').waitFor()
+    await follow(page, 'Consumers')
+    await follow(page, 'Dead letters')
+    await page.getByLabel('Select order-3').check()
+    await page.getByRole('button', { name: 'Discard selected' }).click()
+    await dialog.getByLabel('Why').fill('test')
+    await dialog.getByRole('button', { name: 'Discard 1' }).click()
+    await page.getByRole('status').getByText('1 dead letter discarded.').waitFor()
+    expect(await audit()).toEqual([
+      { who: 'bob', action: 'discard', why: 'refunded' },
+      { who: 'bob', action: 'discard', why: 'test' },
+    ])
+    await page.getByRole('link', { name: 'order-1' }).waitFor()
+  })
+
+  test('two operators replay the same letter: it is replayed once, and the second one is told', async () => {
+    await at.kill('order-1', 'no')
+    await at.rest()
+    const id = eventIdOf('billing', 'acme', 'order-1')
+    const pages = [await open(), await open()]
+    for (const page of pages) {
+      await page.getByRole('heading', { name: 'Consumers' }).waitFor()
+      await page.goto(`${running.origin}/#/letter?id=${id}`)
+      await page.getByRole('button', { name: 'Replay' }).click()
+    }
+    for (const page of pages) await page.getByRole('button', { name: 'Replay 1' }).click()
+    const told = await Promise.all(
+      pages.map(async (page) => {
+        await page
+          .getByRole('status')
+          .getByText(/dead letters? will run again\./)
+          .waitFor()
+        return page.getByRole('status').textContent()
+      }),
+    )
+    expect(told.toSorted()).toEqual([
+      `0 dead letters will run again. ${id} was left as it is: it waits or runs already.`,
+      '1 dead letter will run again.',
+    ])
+    expect(await audit()).toHaveLength(1)
+  })
+
+  test('hostile keys, errors and bodies are shown as text', async () => {
+    const evil = '<img src=x onerror=alert(1)><script>alert(2)</script>\u202e'
+    await at.kill(evil, evil)
+    await at.sendBytes('bytes', Uint8Array.of(0, 255, 27))
+    await at.sendBytes('big', Buffer.alloc(10_485_760, '<script>alert(3)</script>'))
+    const page = await open()
+    await follow(page, 'Dead letters')
+    await page.getByRole('link', { name: '<img src=x onerror' }).click()
+    await page.locator('#error', { hasText: '<script>alert(2)</script>\\u{202e}' }).waitFor()
+    const bodies = [
+      [/00 ff 1b/, /3 bytes, shown as hex/],
+      [/<script>alert\(3\)/, /10,485,760 bytes, shown as text/],
+    ] as const
+    for (const [at, [body, size]] of bodies.entries()) {
+      await follow(page, 'Dead letters')
+      await page.getByRole('link', { name: '(no key)' }).nth(at).click()
+      await page.locator('#body', { hasText: body }).waitFor()
+      await page.getByText(size).waitFor()
+    }
+    await page.getByText('The first 64 KiB of 10 MiB').waitFor()
+    expect(await page.locator('main script, main img').count()).toBe(0)
+  })
+
+  test('tells the story of an event, and what its next delivery would be told', async () => {
+    await at.kill('order-1', 'no')
+    const page = await open()
+    await follow(page, 'Event')
+    await page.getByLabel('Key').fill('order-1')
+    await page.getByLabel('Consumer').fill('billing')
+    await page.getByLabel('Tenant').fill('acme')
+    await page.getByRole('button', { name: 'Show' }).click()
+    await page.getByText('settled as dead-lettered (fatal)').waitFor()
+    await page.getByText('RangeError: no').waitFor()
+    await follow(page, 'Findings')
+    await page.getByText(/1 dead letter of billing wait/).waitFor()
+  })
+
+  test('a wrong token opens nothing, and the right one can be typed', async () => {
+    await at.send('first', {})
+    const page = await open(`${running.origin}/#token=wrong`)
+    await page.getByText('The token is missing or wrong.').waitFor()
+    expect(await page.getByText('billing').count()).toBe(0)
+    await page.getByLabel('Token').fill(running.token)
+    await page.getByRole('button', { name: 'Open' }).click()
+    await page
+      .getByRole('row', { name: /billing/ })
+      .first()
+      .waitFor()
+  })
+
+  test('axe finds nothing serious on any page, in dark and light', async () => {
+    await at.send('a', {})
+    await at.kill('order-1', 'no')
+    const page = await open()
+    const id = eventIdOf('billing', 'acme', 'order-1')
+    const found: unknown[] = []
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme })
+      for (const path of [
+        '',
+        'waiting',
+        'letters',
+        `letter?id=${id}`,
+        `event?id=${id}`,
+        'findings',
+      ]) {
+        await page.goto(`${running.origin}/#/${path}`)
+        await page.locator('main h2').waitFor()
+        found.push(...(await seriousOf(page)).map((each) => `${colorScheme} ${path}: ${each}`))
+      }
+      await page.goto(`${running.origin}/#/letter?id=${id}`)
+      await page.getByRole('button', { name: 'Discard' }).click()
+      found.push(...(await seriousOf(page)))
+      await page.keyboard.press('Escape')
+    }
+    expect(found).toEqual([])
+  })
+})
+
+describe.skipIf(skipped('chromium'))('a console whose database goes away', () => {
+  test('says so, keeps the page, and goes on when the database is back', async () => {
+    await using server = await postgres({ native: true })
+    await using place = await operated(await server.createDatabase())
+    await using console = await served(place.url)
+    await using own = await browser()
+    await place.send('first', {})
+    await place.rest()
+    const { page } = await openPage(own, console.url)
+    const row = page.getByRole('row', { name: /billing/ }).first()
+    await row.waitFor()
+    await page.getByText('read-only').waitFor()
+    await server.kill()
+    await page
+      .getByRole('alert')
+      .getByText(/No connection to PostgreSQL.*Trying again/)
+      .waitFor()
+    expect(await row.isVisible()).toBe(true)
+    await follow(page, 'Waiting')
+    await page
+      .locator('main')
+      .getByText(/No connection to PostgreSQL/)
+      .waitFor()
+    await server.restart()
+    await page.getByText('In hand: none.').waitFor()
+    await page.getByRole('alert').waitFor({ state: 'hidden' })
+    await follow(page, 'Dead letters')
+    expect(await page.getByRole('button', { name: /Replay|Discard/ }).count()).toBe(0)
+  })
+})
+
+interface Violation {
+  readonly id: string
+  readonly impact: string
+  readonly nodes: readonly { readonly html: string }[]
+}
+
+async function seriousOf(page: Page): Promise<readonly string[]> {
+  // By the debugger, because the page's own rules forbid foreign scripts.
+  const isThere = await page.evaluate('typeof axe === "object"')
+  if (!isThere) await page.evaluate(readFileSync(AXE, 'utf8'))
+  const { violations } = (await page.evaluate('axe.run()')) as {
+    readonly violations: readonly Violation[]
+  }
+  return violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 200)).join(' ')}`)
+}
