@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { dashboard } from '../ops/dashboard.ts'
 import { toDelivery } from '../packages/core/src/memory/to-delivery.ts'
 import { deadLetterHeaders } from '../packages/core/src/settlement/dead-letter-headers.ts'
 import { configurationTable } from './docs-configurations.ts'
@@ -66,7 +67,14 @@ export function render(text: string): string {
   return withFiles(rendered, testFiles(root))
 }
 
+/** Files that come from the code as a whole, by path. */
+export const FILES: Readonly<Record<string, () => string>> = {
+  'ops/dashboard.json': () => `${JSON.stringify(dashboard(), null, 2)}\n`,
+}
+
 if (import.meta.main) {
+  for (const [file, write] of Object.entries(FILES)) writeFileSync(join(root, file), write())
+
   for (const file of documents()) {
     const text = read(file)
     const rendered = render(text)

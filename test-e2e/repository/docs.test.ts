@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { documents, read, render, root } from '../../scripts/docs.ts'
+import { documents, FILES, read, render, root } from '../../scripts/docs.ts'
 import { hasTest, NAMED_TEST, testFiles, trapTests } from '../../scripts/docs-tests.ts'
 import { BROKER_NAMES, BROKERS } from '../brokers/index.ts'
 import { ROWS } from '../crash/rows.ts'
@@ -9,6 +9,13 @@ import { missingFrom, namedIn } from './named-in-docs.ts'
 
 const files = documents()
 const withoutCode = (text: string): string => text.replace(/^```[\s\S]*?^```/gm, '')
+
+it.each(Object.entries(FILES))(
+  '%s is what the code writes; if not, run `npm run docs`',
+  (file, write) => {
+    expect(read(file)).toBe(write())
+  },
+)
 
 describe('every document', () => {
   it.each(files)('%s says what the code says; if not, run `npm run docs`', (file) => {

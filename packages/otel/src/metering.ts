@@ -2,6 +2,7 @@ import type { OutcomeRecord, WatchedGuard } from '@onceward/core'
 import type { Attributes, Counter, Histogram, Meter, MeterProvider } from '@opentelemetry/api'
 import { CONVENTIONS, DELIVERY_METRICS, type Metric, OWN, PROCESS } from './names.ts'
 import { boundedSources } from './sources.ts'
+import { DEAD_LETTER_REASONS } from './values.ts'
 import { SCHEMA_URL, SCOPE, VERSION } from './version.ts'
 import { watchGuards } from './watched-guards.ts'
 
@@ -31,6 +32,8 @@ const SECOND_MS = 1_000
 
 function createRecorder(meter: Meter): (record: OutcomeRecord) => void {
   const sourceOf = boundedSources()
+  /** The consumers of each source whose series have begun. */
+  const begun = new WeakMap<Attributes, Set<string>>()
   const deliveries = counter(meter, DELIVERY_METRICS.deliveries)
   const duration = histogram(meter, DELIVERY_METRICS.processDuration)
   const attempts = histogram(meter, DELIVERY_METRICS.attempts)
@@ -41,7 +44,14 @@ function createRecorder(meter: Meter): (record: OutcomeRecord) => void {
   ] as const
   return (record) => {
     const { attempt, consumer, handlerMs, settlement } = record
-    const from = { ...sourceOf(record.source), [CONVENTIONS.consumer]: consumer }
+    const source = sourceOf(record.source)
+    const from = { ...source, [CONVENTIONS.consumer]: consumer }
+    if (begun.get(source)?.has(consumer) !== true) {
+      begun.set(source, (begun.get(source) ?? new Set()).add(consumer))
+      // A rate sees no step in a series whose first value is not 0, so it would miss a first storm of dead letters.
+      for (const reason of DEAD_LETTER_REASONS)
+        deliveries.add(0, { ...from, [OWN.outcome]: 'dead-letter', [OWN.reason]: reason })
+    }
     deliveries.add(1, { ...from, ...settlementAttributes(record) })
     for (const [instrument, name] of times) {
       const tookMs = record[name]
