@@ -6,6 +6,7 @@ import { growthBenchmark } from '../scenarios/growth.ts'
 import { guardBenchmark } from '../scenarios/guard.ts'
 import { redisBenchmark } from '../scenarios/redis.ts'
 import { rivalsBenchmark } from '../scenarios/rivals.ts'
+import { telemetryBenchmark } from '../scenarios/telemetry.ts'
 import { type Benchmark, machine, tables, toJson } from './report.ts'
 import type { Scale } from './scale.ts'
 
@@ -23,6 +24,7 @@ const BENCHMARKS: Readonly<Record<string, Scenario>> = {
   ...Object.fromEntries(brokerScenarios),
   rivals: rivalsBenchmark,
   growth: growthBenchmark,
+  telemetry: telemetryBenchmark,
 }
 
 const USAGE = `npm run bench -- [--only ${Object.keys(BENCHMARKS).join('|')}] [--rounds N] [--keys N] [--minutes N] [--quick] [--json]
