@@ -49,12 +49,15 @@ export { DEFAULTS, OPTION_DOCS, type OptionDoc } from './options/derived.ts'
 // Identity.
 export {
   cloudEventKey,
+  eventBridgeKey,
   header,
   idempotencyKeyHeader,
   messageId,
   payloadHash,
   position,
+  snsKey,
 } from './identity/resolvers.ts'
+export { s3TestEvent, unwrapEventBridge, unwrapSns } from './identity/aws-envelopes.ts'
 export { eventIdOf } from './identity/event-id.ts'
 
 // Errors: the first two are thrown by handlers, the others by onceward.

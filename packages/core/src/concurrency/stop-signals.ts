@@ -10,6 +10,7 @@ export const ABORT_GRACE_MS = 2_000
 export function stopSignals(
   stops: readonly (AbortSignal | undefined)[],
   drain?: AbortSignal | undefined,
+  leftMs: () => number = () => Number.POSITIVE_INFINITY,
 ): StopSignals {
   return {
     // A loop without a function of its own, because every event asks several times.
@@ -24,6 +25,7 @@ export function stopSignals(
       }
     },
     drain,
+    leftMs,
   }
 }
 
@@ -80,4 +82,6 @@ export interface StopSignals {
   readonly whenStopping: OnStop
   /** Aborted: abort the running handlers. */
   readonly drain: AbortSignal | undefined
+  /** What is left of the call's time, at least 1 ms, because 0 means no limit to Postgres. Infinite for a call that takes as long as its handlers. */
+  readonly leftMs: () => number
 }

@@ -76,11 +76,13 @@ async function conflictOf(processing: Processing, member: InFlightEvent): Promis
 
 /** Hands the stored result of a duplicate to the user. Parked events are not reported: no broker delivered them. */
 export function tellDuplicate(
-  { options: { deadlineMs, logger, onDuplicate, runtime } }: Processing,
+  { options, signals }: Processing,
   member: InFlightEvent,
   result: unknown,
 ): MaybeAsync<void> {
+  const { logger, onDuplicate, runtime } = options
   if (onDuplicate === undefined || member.parked !== undefined) return undefined
+  const deadlineMs = Math.min(options.deadlineMs, signals.leftMs())
   const { id: eventId } = member.event
   const call = async (): Promise<void> => onDuplicate(toGuardEvent(member, 1), result)
   return answerWithin(runtime, call(), deadlineMs).then(

@@ -1,13 +1,20 @@
 import { processAloneLock } from '../concurrency/alone-lock.ts'
 import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
-import { cloudEventKey, idempotencyKeyHeader } from '../identity/resolvers.ts'
+import {
+  cloudEventKey,
+  eventBridgeKey,
+  idempotencyKeyHeader,
+  snsKey,
+} from '../identity/resolvers.ts'
 import { ConfigurationError } from '../model/errors.ts'
 import { defaultLogger, type Logger, safeLogger } from '../model/logger.ts'
 import { OPTION_RULES, withDefaults } from '../options/derived.ts'
 import type { GuardOptions } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { brokenRules } from '../options/rules.ts'
+
+const DEFAULT_KEYS = [cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]
 
 /**
  * Checks the options of a guard and applies the defaults, once.
@@ -26,7 +33,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
   // Each user function receives values that other functions of the same user made. No other code links these types.
   const given = options as unknown as GuardOptions<unknown, unknown>
-  const { eventKey = [cloudEventKey(), idempotencyKeyHeader()] } = given
+  const { eventKey = DEFAULT_KEYS } = given
   const defaulted = withDefaults(given)
   const logger = safeLogger(given.logger ?? defaultLogger)
   return Object.freeze({

@@ -2,7 +2,7 @@ import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
 import { createInFlight } from '../concurrency/in-flight.ts'
 import { isPromise } from '../concurrency/maybe-async.ts'
 import { RunCount } from '../concurrency/run-count.ts'
-import { ABORT_GRACE_MS, stopSignals } from '../concurrency/stop-signals.ts'
+import { ABORT_GRACE_MS, type StopSignals, stopSignals } from '../concurrency/stop-signals.ts'
 import { endsWithin, track } from '../concurrency/timeout.ts'
 import type { Publish } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
@@ -24,10 +24,12 @@ import {
   type DeadLetterPublisher,
 } from '../settlement/publish-dead-letter.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
-import { startBackground } from './background.ts'
-import { createStoreOpener, type OpenStores } from './open-stores.ts'
+import { backgroundOnDemand, startBackground } from './background.ts'
+import { createStoreOpener, type OpenInbox, type OpenStores } from './open-stores.ts'
+import type { Background } from './parked.ts'
 import { processDeliveries } from './process.ts'
 import type { Facts, Processing } from './processing.ts'
+import { settingsOf } from './settings-of.ts'
 import { watch } from './watch.ts'
 import { wholeOrDeferred } from './whole-record.ts'
 
@@ -60,6 +62,8 @@ export class RunningGuard implements GuardPort {
   #stores: OpenStores | undefined
   #isClosed = false
   #stopBackground: (() => Promise<void>) | undefined
+  #isOnDemand = false
+  #runDue: ReturnType<typeof backgroundOnDemand> | undefined
 
   constructor(options: ResolvedOptions, call: HandlerCall) {
     this.settings = settingsOf(options)
@@ -93,6 +97,23 @@ export class RunningGuard implements GuardPort {
     publish: Publish,
   ): ReturnType<GuardPort['publishDeadLetter']> {
     return track(this.#deadLetters, this.#publish(settlement, publish))
+  }
+
+  onDemand(): ReturnType<GuardPort['onDemand']> {
+    this.#isOnDemand = true
+    const stopping = this.#stopBackground?.()
+    return async (hooks = {}) => {
+      this.#runs.start()
+      await this.#doDue(hooks, stopping).finally(() => this.#runs.end())
+    }
+  }
+
+  async #doDue(hooks: RunHooks, stopping: Promise<void> | undefined): Promise<void> {
+    await stopping
+    const stores = this.#stores
+    if (stores?.engine === undefined || this.#breaker.state() !== undefined) return
+    this.#runDue ??= backgroundOnDemand(this.#background(stores))
+    await this.#runDue(this.#signals(hooks))
   }
 
   registerPublisher(...args: Parameters<GuardPort['registerPublisher']>): () => void {
@@ -169,15 +190,23 @@ export class RunningGuard implements GuardPort {
     this.#stores = stores
     // An opening that outlives the bound of close().
     if (this.#isClosed) void this.#closeSession()
-    if (
-      this.#stopBackground === undefined &&
-      !this.#closing.signal.aborted &&
-      stores.engine !== undefined
-    ) {
-      const shared = { ...this.#shared, stores: { ...stores, leases: undefined } }
-      this.#stopBackground = startBackground({ ...shared, publisher: this.#publisher })
+    const isStarted = this.#stopBackground !== undefined || this.#isOnDemand
+    if (!isStarted && !this.#closing.signal.aborted && stores.engine !== undefined) {
+      this.#stopBackground = startBackground(this.#background(stores))
     }
     return stores
+  }
+
+  #background(stores: OpenInbox): Background {
+    const shared = { ...this.#shared, stores: { ...stores, leases: undefined } }
+    return { ...shared, publisher: this.#publisher }
+  }
+
+  #signals({ abort, budgetMs, stop }: RunHooks): StopSignals {
+    const stops = [this.#closing.signal, stop]
+    if (budgetMs === undefined) return stopSignals(stops, abort)
+    const endsAtMs = this.runtime.monotonic() + budgetMs
+    return stopSignals(stops, abort, () => Math.max(1, endsAtMs - this.runtime.monotonic()))
   }
 
   async #run(deliveries: readonly Delivery[], hooks: RunHooks): Promise<readonly Settlement[]> {
@@ -196,7 +225,7 @@ export class RunningGuard implements GuardPort {
         hooks.onSettlement?.(index, settlement)
         observeOutcome(this.#options, secret, { ...facts, delivery, outcome, settlement, totalMs })
       }
-      const signals = stopSignals([this.#closing.signal, hooks.stop], hooks.abort)
+      const signals = this.#signals(hooks)
       const { endProbe, stores } = signals.isStopping()
         ? { stores: closing() }
         : (this.#openNow() ?? (await this.#openOrOutcome()))
@@ -265,20 +294,4 @@ const toOutage = (dependency: GuardOutage['dependency'], error: unknown): GuardO
 
 function closing(): Extract<Outcome, { kind: 'abandoned' }> {
   return { kind: 'abandoned', reason: 'closing' }
-}
-
-function settingsOf(options: ResolvedOptions): GuardSettings {
-  return {
-    consumer: options.consumer,
-    concurrency: options.concurrency,
-    leaseMs: options.leaseMs,
-    deadlineMs: options.deadlineMs,
-    dedupWindowMs: options.dedupWindowMs,
-    maxAttempts: options.retry.attempts,
-    retryMaxMs: options.retry.maxMs,
-    transaction: options.transaction,
-    hasInbox: options.inbox !== undefined,
-    hasLeases: options.leases !== undefined,
-    lanesAreUsers: options.orderingKeyChosen,
-  }
 }

@@ -70,7 +70,8 @@ export async function runWithoutClaim(
   { call, hold, options, signals }: WithoutClaim,
   member: InFlightEvent,
 ): Promise<Ended> {
-  const { deadlineMs, runtime } = options
+  const { runtime } = options
+  const deadlineMs = Math.min(options.deadlineMs, signals.leftMs())
   const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))
   const run = runOf(member, event)
   const handler = call.handler as Handler<unknown, undefined>
@@ -107,9 +108,9 @@ interface Unguarded {
 async function begin(run: Unguarded): Promise<Ended> {
   const { engine, member } = run
   try {
-    const { deadlineMs } = engine.options
+    const budgetMs = Math.min(engine.options.deadlineMs, run.signals.leftMs())
     const claim = { kind: 'none' } as const
-    const begun = await engine.session.begin({ claim, waitMs: 0, budgetMs: deadlineMs })
+    const begun = await engine.session.begin({ claim, waitMs: 0, budgetMs })
     if (begun.kind !== 'open') throw new Error('A transaction without a claim did not open.')
     const ended = await runInTransaction(run, begun.transaction)
     if (ended.outcome.kind !== 'abandoned') engine.breaker.succeeded()
@@ -128,7 +129,8 @@ async function runInTransaction(
 ): Promise<Ended> {
   const { hold, signals } = run
   const { call, options } = run.engine
-  const { deadlineMs, runtime } = options
+  const { runtime } = options
+  const deadlineMs = Math.min(options.deadlineMs, signals.leftMs())
   const event = toGuardEvent(run.member, attemptWithoutRecord(run.member))
   const end = await runHandler(
     {

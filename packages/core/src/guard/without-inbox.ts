@@ -195,7 +195,8 @@ function runLeaseHandler(
   member: InFlightEvent,
   handler: (context: HandlerContext<undefined>) => Promise<Takeover>,
 ): Promise<HandlerEnd & { readonly handlerMs: number }> {
-  const { deadlineMs, runtime } = options
+  const { runtime } = options
+  const deadlineMs = Math.min(options.deadlineMs, signals.leftMs())
   const attempt = member.leaseAttempt ?? attemptWithoutRecord(member)
   const run = { eventId: member.event.id, attempt }
   return runHandler(

@@ -35,6 +35,7 @@ async function decodeBy(
 /** Strict, because replacement characters would make two different bodies equal. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
+/** JSON in UTF-8; an empty body is null. */
 export function decodeJson(body: Uint8Array): MaybeAsync<Decoded> {
   if (body.byteLength === 0) return { value: null, isExact: true }
   const text = decodeUtf8(body)

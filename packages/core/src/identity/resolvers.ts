@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
 import { ConfigurationError, InvalidPayloadError } from '../model/errors.ts'
 import type { Resolver } from '../options/options.ts'
+import { readEventBridge, readSnsEnvelope } from './aws-envelopes.ts'
 
 /** How transports spell the attributes of a CloudEvent. AMQP 0-9-1 has no CloudEvents binding, so several are in use. */
 const CLOUD_EVENT_HEADERS = ['ce_', 'ce-', 'cloudevents:', 'cloudevents_'].map((prefix) => ({
@@ -24,8 +25,11 @@ export function cloudEventKey(): Resolver {
 /** The value of the `Idempotency-Key` header (or `x-idempotency-key`), or of the header with the given name. */
 export function idempotencyKeyHeader(name?: string): Resolver {
   if (name !== undefined) return header(name)
-  return ({ headers }) => read(headers, 'idempotency-key') ?? read(headers, 'x-idempotency-key')
+  return keyHeaders
 }
+
+const keyHeaders = ({ headers }: Pick<Delivery, 'headers'>): string | undefined =>
+  read(headers, 'idempotency-key') ?? read(headers, 'x-idempotency-key')
 
 /** The value of a header, in whatever case its name is written. An empty value is an invalid key and refused. */
 export function header(name: string): Resolver {
@@ -42,6 +46,33 @@ export function header(name: string): Resolver {
  */
 export function messageId(): Resolver {
   return ({ messageId }) => messageId
+}
+
+/**
+ * The key of a message that was published to an SNS topic: the CloudEvents or idempotency-key attributes that its
+ * publisher set, or else the `MessageId` of SNS. All redeliveries and all subscriptions have the same one; a publisher
+ * that publishes twice makes two.
+ *
+ * Reads deliveries of SNS itself, and messages that SNS sent to a queue without raw message delivery. With raw message
+ * delivery the id of SNS is lost: let the publisher set an idempotency-key attribute.
+ *
+ * @see https://docs.aws.amazon.com/sns/latest/dg/sns-message-and-json-formats.html
+ */
+export function snsKey(): Resolver {
+  return (delivery) => {
+    const { body, messageId, source } = delivery
+    if (source.broker === 'sns') return messageId
+    const envelope = readSnsEnvelope(body)
+    if (envelope === undefined) return undefined
+    const { headers } = envelope
+    const found = binaryCloudEvent({ headers }) ?? keyHeaders({ headers })
+    return found ?? envelope.messageId
+  }
+}
+
+/** The `id` of an EventBridge event, whatever brought it: a rule's own target, or a queue. */
+export function eventBridgeKey(): Resolver {
+  return ({ body }) => readEventBridge(body)?.id
 }
 
 /** SHA-256 of the raw body: two events with the same bytes are one event, for the whole dedup window. */
@@ -71,7 +102,7 @@ function read(headers: Delivery['headers'], name: string): string | undefined {
   return Object.hasOwn(headers, name) ? headers[name] : undefined
 }
 
-function binaryCloudEvent({ headers }: DecodedDelivery<unknown>): string | undefined {
+function binaryCloudEvent({ headers }: Pick<Delivery, 'headers'>): string | undefined {
   for (const { source, id } of CLOUD_EVENT_HEADERS) {
     // Most messages have none of these headers.
     if (!Object.hasOwn(headers, source)) continue

@@ -41,6 +41,8 @@ export interface RunHooks {
   readonly stop?: AbortSignal | undefined
   /** When aborted, the signals of running handlers abort too. */
   readonly abort?: AbortSignal | undefined
+  /** Milliseconds until handlers must have ended: the deadline of each is at most what is left when it starts. */
+  readonly budgetMs?: number | undefined
   /**
    * Dead letters are published by the adapter, or moved by the broker. Otherwise the inbox's record is their only place,
    * and a message that it cannot hold is deferred.
@@ -99,6 +101,11 @@ export interface GuardPort {
   ): () => void
   /** Whether the adapter should fetch deliveries now. */
   availability(): Availability
+  /**
+   * Ends the guard's timers for its background work (parked events, the sweep, late releases): the process may be frozen
+   * between two calls. The returned function does what is due, and should be called after each `run`. Never rejects.
+   */
+  onDemand(): (hooks?: Pick<RunHooks, 'stop' | 'abort' | 'budgetMs'>) => Promise<void>
   /** Everything that failed when it was last asked, also that without which the guard goes on. */
   outages(): readonly GuardOutage[]
 }

@@ -93,7 +93,7 @@ export const OPTIONS: OptionTable = {
   },
   eventKey: {
     type: 'Resolver | Resolver[]',
-    defaultText: '[cloudEventKey(), idempotencyKeyHeader()]',
+    defaultText: '[cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]',
     rule: resolvers,
     meaning:
       'Identity of the event, as its producer means it. The first resolver that finds one wins.',

@@ -41,17 +41,17 @@ export async function runTransaction(
 ): Promise<TransactionEnd> {
   const { options, session } = engine
   const askedAtMs = options.runtime.monotonic()
-  const begun = await session.begin({
-    claim: claimOf(request.members),
-    waitMs: request.waitMs,
-    budgetMs: options.deadlineMs,
-  })
+  const budgetMs = Math.min(options.deadlineMs, request.signals.leftMs())
+  const { members, waitMs } = request
+  const begun = await session.begin({ claim: claimOf(members), waitMs, budgetMs })
   if (options.observe !== undefined)
-    addTime(membersOf(request.members), 'claimMs', options.runtime.monotonic() - askedAtMs)
+    addTime(membersOf(members), 'claimMs', options.runtime.monotonic() - askedAtMs)
   if (begun.kind !== 'open') return begun
   const { transaction } = begun
-  const [claimed, unclaimed] = divided(request.members, begun.claimed)
-  if (isPastDeadline(engine, askedAtMs) || claimed.some((pending) => isLate(engine, pending))) {
+  const [claimed, unclaimed] = divided(members, begun.claimed)
+  // The process was frozen. The server has ended the transaction, and a new owner may have run the event.
+  const isPast = options.runtime.monotonic() - askedAtMs >= budgetMs
+  if (isPast || claimed.some((pending) => isLate(engine, pending))) {
     await transaction.rollback()
     return { kind: 'late' }
   }
@@ -77,11 +77,6 @@ export async function runTransaction(
 
 const membersOf = (pending: readonly PendingEvent[]): readonly InFlightEvent[] =>
   pending.map(({ member }) => member)
-
-/** The process was frozen. The server has ended the transaction, and a new owner may have run the event. */
-function isPastDeadline({ options }: Engine, askedAtMs: number): boolean {
-  return options.runtime.monotonic() - askedAtMs >= options.deadlineMs
-}
 
 function isLate({ options }: Engine, { counted }: PendingEvent): boolean {
   if (counted === undefined) return false
@@ -162,7 +157,8 @@ async function runTogether(
 }
 
 function boundsOf({ engine, transaction, signals, hold }: Running): HandlerBounds {
-  const { deadlineMs, runtime } = engine.options
+  const { runtime } = engine.options
+  const deadlineMs = Math.min(engine.options.deadlineMs, signals.leftMs())
   const revoke = (error: OncewardError): void => transaction.revoke(error)
   return { runtime, deadlineMs, drain: signals.drain, hold, revoke }
 }

@@ -1,0 +1,120 @@
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
+import { InvalidPayloadError } from '../model/errors.ts'
+import { decodeJson } from './decode.ts'
+
+/** A function for the option `decode`. */
+type Decode<Decoded> = (body: Uint8Array, delivery: Delivery) => Decoded | Promise<Decoded>
+
+/** What Amazon SNS wraps around a message for a queue without raw message delivery. */
+export interface SnsEnvelope {
+  readonly messageId: string
+  readonly message: string
+  /** The message attributes that are text, with lower-case names. */
+  readonly headers: Delivery['headers']
+}
+
+/**
+ * For the option `decode`: the payload is the message that was published to an SNS topic, with raw message delivery and
+ * without. The event key is still the one that SNS gave the message: see {@link snsKey}.
+ *
+ * @param decode - Decodes the message. @defaultValue JSON
+ * @throws {@link InvalidPayloadError} in the guard, for a subscription that still has to be confirmed.
+ */
+export function unwrapSns<Decoded = unknown>(decode?: Decode<Decoded>): Decode<Decoded> {
+  return inside((body) => readSnsEnvelope(body)?.message, decode)
+}
+
+/**
+ * For the option `decode`: the payload is the `detail` of an EventBridge event. A body that is no EventBridge event is
+ * decoded as it is, as for a rule with an input transformer.
+ *
+ * @param decode - Decodes the JSON text of the detail. @defaultValue JSON
+ */
+export function unwrapEventBridge<Decoded = unknown>(decode?: Decode<Decoded>): Decode<Decoded> {
+  return inside((body) => {
+    const event = readEventBridge(body)
+    return event && JSON.stringify(event.detail)
+  }, decode)
+}
+
+/**
+ * For the option `skip`: true for the message that S3 sends once when notifications of a bucket are configured. It is no
+ * event, and it has no key.
+ */
+export function s3TestEvent({ body, payload }: DecodedDelivery<unknown>): boolean {
+  return isS3Test(payload) || isS3Test(parsed(readSnsEnvelope(body)?.message ?? ''))
+}
+
+/** @throws {@link InvalidPayloadError} for a subscription that still has to be confirmed. */
+export function readSnsEnvelope(body: Uint8Array): SnsEnvelope | undefined {
+  const { Type, MessageId, TopicArn, Message, MessageAttributes } = parsedIf(body, '"TopicArn"')
+  if (!isText(Type) || !isText(MessageId) || !isText(TopicArn) || !isText(Message)) return undefined
+  if (Type === 'SubscriptionConfirmation' || Type === 'UnsubscribeConfirmation') {
+    throw new InvalidPayloadError(
+      `This is the ${Type} of an SNS topic and no message. Confirm the subscription: open the SubscribeURL of its body, which is in the dead letter.`,
+    )
+  }
+  if (Type !== 'Notification') return undefined
+  return { messageId: MessageId, message: Message, headers: toHeaders(MessageAttributes) }
+}
+
+const EVENT_BRIDGE_TEXTS = ['version', 'id', 'detail-type', 'source', 'account', 'time', 'region']
+
+/** An EventBridge event; undefined for any other body. */
+export function readEventBridge(
+  body: Uint8Array,
+): { readonly id: string; readonly detail: unknown } | undefined {
+  const event = parsedIf(body, '"detail-type"')
+  const { id, detail } = event
+  if (detail === undefined || !isText(id)) return undefined
+  return EVENT_BRIDGE_TEXTS.every((name) => isText(event[name])) ? { id, detail } : undefined
+}
+
+/** Decodes the text that `read` finds in the body, or else the body itself. */
+function inside<Decoded>(
+  read: (body: Uint8Array) => string | undefined,
+  decode: Decode<Decoded> = jsonOf as Decode<Decoded>,
+): Decode<Decoded> {
+  return (body, delivery) => {
+    const text = read(body)
+    return decode(text === undefined ? body : Buffer.from(text), delivery)
+  }
+}
+
+const jsonOf = (body: Uint8Array): MaybeAsync<unknown> =>
+  andThen(decodeJson(body), ({ value }) => value)
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** The fields of a JSON object. Only bodies with the mark are parsed, because most are parsed by the guard already. */
+function parsedIf(body: Uint8Array, mark: string): Fields {
+  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength)
+  return bytes.includes(mark) ? parsed(bytes.toString('utf8')) : {}
+}
+
+function parsed(text: string): Fields {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? (value as Fields) : {}
+  } catch {
+    return {}
+  }
+}
+
+const isText = (value: unknown): value is string => typeof value === 'string' && value !== ''
+
+function toHeaders(attributes: unknown): SnsEnvelope['headers'] {
+  if (typeof attributes !== 'object' || attributes === null) return {}
+  const entries = Object.entries(attributes).flatMap(([name, attribute]: [string, unknown]) => {
+    const { Type, Value } = Object(attribute) as Fields
+    return typeof Value === 'string' && Type !== 'Binary' ? [[name.toLowerCase(), Value]] : []
+  })
+  // Not by assignment, because an attribute may be called __proto__.
+  return Object.fromEntries(entries) as SnsEnvelope['headers']
+}
+
+function isS3Test(value: unknown): boolean {
+  const { Service, Event } = Object(value) as Fields
+  return Service === 'Amazon S3' && Event === 's3:TestEvent'
+}
