@@ -69,6 +69,7 @@ export const GROUPS = {
   },
   amqp: adapter('amqp'),
   http: adapter('http'),
+  lambda: adapter('lambda'),
   redis: {
     files: sourcesIn('redis/src'),
     tests: ['packages/redis/src/**/*.test.ts'],

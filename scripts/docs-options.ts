@@ -1,5 +1,10 @@
 import { OPTION_DOCS, OPTION_RULES, type OptionDoc } from '../packages/core/src/options/derived.ts'
 import { DEFAULTS as HTTP_DEFAULTS, LARGEST_BODY } from '../packages/http/src/options.ts'
+import {
+  DEFAULTS as LAMBDA_DEFAULTS,
+  type LambdaKafkaOptions,
+  type LambdaSqsOptions,
+} from '../packages/lambda/src/options.ts'
 import { MAX_STORED_BYTES } from '../packages/postgres/src/inbox/inbox.ts'
 import type { KyselyInboxOptions } from '../packages/postgres/src/kysely.ts'
 import { DEFAULTS as INBOX_DEFAULTS } from '../packages/postgres/src/options.ts'
@@ -126,6 +131,38 @@ const HTTP: Docs<
   },
 }
 
+const LAMBDA: Docs<keyof LambdaSqsOptions | keyof LambdaKafkaOptions> = {
+  marginMs: {
+    type: 'integer, 100–60000',
+    unit: MS,
+    default: LAMBDA_DEFAULTS.marginMs,
+    meaning:
+      'The end of an invocation that handlers cannot use. In it, runs that were cut off are rolled back and recorded, and the answer is sent.',
+    reason: 'Enough for a rollback and two statements. A slow or distant database needs more.',
+  },
+  partialResponses: {
+    type: 'boolean',
+    default: '`true` for SQS, `false` for Kafka',
+    meaning:
+      'SQS and Kafka only. True: the answer lists what is not done. The event source mapping must have `ReportBatchItemFailures`. False: the function throws, and the whole batch comes again.',
+    reason: 'Every mapping of SQS can have it. For Kafka it needs provisioned mode.',
+  },
+  deadLetter: {
+    type: "'redrive' | 'destination'",
+    default: undefined,
+    meaning:
+      "Where dead messages go: left to the queue's redrive policy (`'redrive'`, SQS) or to the on-failure destination (`'destination'`, the others) by reporting them as failures. If omitted, they are only in the table `failed_events` and count as done.",
+    reason: 'Required without an inbox, because then there is no other place.',
+  },
+  changeVisibility: {
+    type: '(change) => unknown',
+    default: undefined,
+    meaning: 'SQS only. Called for each message that is not due before a certain time.',
+    reason:
+      'The package needs no AWS SDK. Without it, messages return after the visibility timeout.',
+  },
+}
+
 const named = (docs: Docs<string>): readonly OptionDoc[] =>
   Object.entries(docs).map(([name, doc]) => ({ name, ...doc }))
 
@@ -143,6 +180,7 @@ export const OPTION_TABLES: Readonly<Record<string, () => string>> = {
   redis: () => optionTable(named(REDIS)),
   inbox: () => optionTable(named(INBOX)),
   http: () => optionTable(named(HTTP)),
+  lambda: () => optionTable(named(LAMBDA)),
 }
 
 /** Numbers get the range that the code checks. */

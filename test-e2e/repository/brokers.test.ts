@@ -40,6 +40,7 @@ describe('the registry of brokers', () => {
 /** Files that compare what adapters have of their own, or draw what differs between brokers. */
 const COMPARING = [
   'test-e2e/behaviour/brokers/failed-start.test.ts',
+  'test-e2e/behaviour/lambda/lambda.test.ts',
   'test-e2e/fuzz/bytes/bytes.test.ts',
   'test-e2e/fuzz/bytes/messages.ts',
   'test-e2e/fuzz/bytes/plan.ts',

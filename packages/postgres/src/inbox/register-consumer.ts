@@ -79,12 +79,15 @@ function warnOfDisagreement(registered: Registered, registration: ConsumerRegist
   }
 }
 
-/** How many transactions the pool can run at the same time. */
+/**
+ * How many transactions the pool can run at the same time. A pool of one or two, as in a Lambda function, runs one, and
+ * everything else queues for a connection in the client.
+ */
 function concurrencyFor(poolSize: number | undefined, registration: ConsumerRegistration): number {
   const { concurrency, concurrencyChosen, consumer, logger } = registration
-  const most = poolSize === undefined ? concurrency : poolSize - SPARE_CONNECTIONS
+  const most = poolSize === undefined ? concurrency : Math.max(1, poolSize - SPARE_CONNECTIONS)
   if (concurrency <= most) return concurrency
-  if (concurrencyChosen || most < 1) {
+  if (concurrencyChosen) {
     throw new ConfigurationError(
       `Expected the pool to have at least ${concurrency + SPARE_CONNECTIONS} connections (\`concurrency\` ${concurrency} and ${SPARE_CONNECTIONS} spare ones), got ${poolSize}: raise \`max\` of the pool or lower \`concurrency\`.`,
     )

@@ -1,0 +1,109 @@
+import { createGuard } from '@onceward/core'
+import { memoryInbox } from '@onceward/core/memory'
+import { describe, expect, test } from 'vitest'
+import { consumer, setUp, silent } from './fixtures/billing.ts'
+import { contextOf, idsOf, sqsRecord } from './fixtures/events.ts'
+import { lambdaSqs } from './index.ts'
+
+describe('the deadline', () => {
+  test('of a handler is what the context has left, less the margin', async () => {
+    const deadlines: number[] = []
+    const guard = createGuard(
+      { consumer, inbox: memoryInbox(), logger: silent },
+      async (_event, { deadlineAt }) => void deadlines.push(deadlineAt.getTime() - Date.now()),
+    )
+    await lambdaSqs(guard, { marginMs: 2_000 })({ Records: [sqsRecord()] }, contextOf(9_000))
+    expect(deadlines[0]).toBeGreaterThan(6_500)
+    expect(deadlines[0]).toBeLessThanOrEqual(7_000)
+  })
+
+  test('cuts off a handler, and the messages that were not started are given back uncounted', async () => {
+    const { guard, inbox, effects } = setUp({ concurrency: 1 })
+    const Records = [
+      sqsRecord({ id: 'a' }),
+      sqsRecord({ id: 'b', body: { does: 'hangs' } }),
+      sqsRecord({ id: 'c' }),
+    ]
+    const startedAt = Date.now()
+    const context = contextOf(700)
+    expect(idsOf(await lambdaSqs(guard, { marginMs: 400 })({ Records }, context))).toEqual([
+      'b',
+      'c',
+    ])
+    expect(Date.now() - startedAt).toBeLessThan(690)
+    expect(effects).toEqual(['a'])
+    expect(inbox.deadLetters()).toEqual([])
+    await guard.close()
+  })
+
+  test('holds although a store never answers, and what is known by then is answered', async () => {
+    const memory = memoryInbox()
+    const warnings: unknown[] = []
+    const inbox = {
+      open: async (...args: Parameters<typeof memory.open>) => {
+        const session = await memory.open(...args)
+        const begin = session.begin.bind(session)
+        return Object.assign(session, {
+          begin: (request: Parameters<typeof begin>[0]) =>
+            'events' in request.claim &&
+            JSON.stringify(request.claim.events, (_, each) =>
+              typeof each === 'bigint' ? 0 : each,
+            ).includes('"key":"b"')
+              ? new Promise<never>(() => undefined)
+              : begin(request),
+        })
+      },
+    }
+    const logger = { ...silent, warn: (...args: unknown[]) => void warnings.push(args[1]) }
+    const { guard } = setUp({ inbox, logger })
+    const Records = [sqsRecord({ id: 'a' }), sqsRecord({ id: 'b' })]
+    expect(idsOf(await lambdaSqs(guard, { marginMs: 200 })({ Records }, contextOf(500)))).toEqual([
+      'b',
+    ])
+    expect(warnings).toEqual([expect.stringContaining('an invocation ended before its runs')])
+  })
+})
+
+test('nothing of the guard is left on the event loop after the return', async () => {
+  const { guard } = setUp()
+  const timers = (): number =>
+    process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
+  const before = timers()
+  await lambdaSqs(guard)(
+    { Records: [sqsRecord(), sqsRecord({ body: { does: 'fails' } })] },
+    contextOf(60_000),
+  )
+  expect(timers()).toBe(before)
+})
+
+describe('changeVisibility', () => {
+  test('gets each deferred message with the time until its event is due', async () => {
+    const changes: unknown[] = []
+    const { guard } = setUp({ retry: { baseMs: 60_000 } })
+    const handler = lambdaSqs(guard, { changeVisibility: (change) => void changes.push(change) })
+    await handler({
+      Records: [sqsRecord({ id: 'a' }), sqsRecord({ id: 'b', body: { does: 'fails' } })],
+    })
+    expect(changes).toEqual([
+      {
+        queueUrl: 'https://sqs.eu-central-1.amazonaws.com/123456789012/orders',
+        receiptHandle: 'handle-b',
+        visibilityMs: expect.toSatisfy((ms: number) => ms >= 1_000 && ms <= 60_000),
+      },
+    ])
+  })
+
+  test.each([
+    () => Promise.reject(new Error('no')),
+    () => {
+      throw new Error('no')
+    },
+    () => new Promise(() => undefined),
+  ])('that fails or hangs changes nothing in the answer: %#', async (changeVisibility) => {
+    const { guard } = setUp()
+    const handler = lambdaSqs(guard, { changeVisibility })
+    expect(
+      idsOf(await handler({ Records: [sqsRecord({ id: 'b', body: { does: 'fails' } })] })),
+    ).toEqual(['b'])
+  })
+})

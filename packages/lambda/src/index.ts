@@ -1,0 +1,24 @@
+export { type LambdaEventBridgeHandler, lambdaEventBridge } from './event-bridge.ts'
+export type { LambdaContext } from './invocation.ts'
+export {
+  type KafkaBatchResponse,
+  type LambdaKafkaEvent,
+  type LambdaKafkaHandler,
+  lambdaKafka,
+} from './kafka.ts'
+export {
+  DEFAULTS,
+  type LambdaEventBridgeOptions,
+  type LambdaKafkaOptions,
+  type LambdaOptions,
+  type LambdaSnsOptions,
+  type LambdaSqsOptions,
+  type VisibilityChange,
+} from './options.ts'
+export { type LambdaSnsEvent, type LambdaSnsHandler, lambdaSns } from './sns.ts'
+export {
+  type LambdaSqsEvent,
+  type LambdaSqsHandler,
+  lambdaSqs,
+  type SqsBatchResponse,
+} from './sqs.ts'

@@ -1,0 +1,166 @@
+import { ConfigurationError, type Delivery, RetryableError, type Settlement } from '@onceward/core'
+import {
+  byOrderingKey,
+  endsWithin,
+  type Guard,
+  type GuardPort,
+  portOf,
+  toBatches,
+} from '@onceward/core/adapter'
+import { resolveSettings, type Settings, type Wrapper } from './options.ts'
+
+/** What is used of the context of an invocation. */
+export interface LambdaContext {
+  getRemainingTimeInMillis(): number
+}
+
+/** A delivery and its settlement; undefined if that was not known in time. */
+export interface Settled {
+  readonly delivery: Delivery
+  readonly settlement: Settlement | undefined
+  /** The event source may forget the message: its outcome is stored. */
+  readonly isDone: boolean
+}
+
+/** Runs the deliveries of one invocation. */
+export type Invoke = (
+  deliveries: readonly Delivery[],
+  context: LambdaContext | undefined,
+) => Promise<readonly Settled[]>
+
+/** Most deliveries in one call of the guard. */
+const BATCH_SIZE = 100
+/** The last share of the time of an invocation, in which no run is started. */
+const NO_START_SHARE = 0.1
+
+interface Parts {
+  readonly port: GuardPort
+  readonly settings: Settings
+  readonly doDue: ReturnType<GuardPort['onDemand']>
+}
+
+/**
+ * Connects a guard with a function. All work of the guard happens inside of invocations, because Lambda freezes the
+ * process between them: there are no timers, and what usually runs in the background runs at the end of an invocation.
+ *
+ * @throws {@link ConfigurationError}
+ */
+export function createInvoke(wrapper: Wrapper, guard: Guard, options: object): Invoke {
+  const port = portOf(guard)
+  const settings = resolveSettings(wrapper, options, port.settings)
+  const parts = { port, settings, doDue: port.onDemand() }
+  return async (deliveries, context) => {
+    const settlements: (Settlement | undefined)[] = deliveries.map(() => undefined)
+    await runWithin(parts, budgetOf(settings, context), { deliveries, settlements })
+    for (const settlement of settlements) throwIfMisconfigured(settlement)
+    return deliveries.map((delivery, index) => {
+      const settlement = settlements[index]
+      return { delivery, settlement, isDone: isDone(settings, settlement) }
+    })
+  }
+}
+
+/** The time for handlers, ms; undefined outside of Lambda, as in a unit test. */
+function budgetOf({ marginMs }: Settings, context: LambdaContext | undefined): number | undefined {
+  const leftMs: unknown = context?.getRemainingTimeInMillis?.()
+  return typeof leftMs === 'number' && Number.isFinite(leftMs)
+    ? Math.max(1, leftMs - marginMs)
+    : undefined
+}
+
+interface Work {
+  readonly deliveries: readonly Delivery[]
+  /** Filled as soon as each is known. */
+  readonly settlements: (Settlement | undefined)[]
+}
+
+async function runWithin(parts: Parts, budgetMs: number | undefined, work: Work): Promise<void> {
+  const { port, settings } = parts
+  if (budgetMs === undefined) return runAll(parts, work, {})
+  const { runtime } = port
+  const endsAtMs = runtime.monotonic() + budgetMs
+  const stop = new AbortController()
+  const cancelStop = runtime.setTimer(() => stop.abort(), budgetMs * (1 - NO_START_SHARE))
+  const limits = { stop: stop.signal, leftMs: () => Math.max(1, endsAtMs - runtime.monotonic()) }
+  const running = runAll(parts, work, limits)
+  // A store that does not answer must not cost the answers that are known.
+  const isOver = await endsWithin(runtime, running, budgetMs + settings.marginMs / 2)
+  cancelStop()
+  stop.abort()
+  if (!isOver) {
+    port.logger.warn(
+      { consumer: port.settings.consumer, marginMs: settings.marginMs },
+      'an invocation ended before its runs: their messages come again. Check the store, or raise marginMs',
+    )
+  }
+}
+
+interface Limits {
+  readonly stop?: AbortSignal
+  readonly leftMs?: () => number
+}
+
+/** Messages with an order stay in one call of the guard; what the guard's user orders, only the guard knows. */
+async function runAll(
+  { doDue, port, settings }: Parts,
+  { deliveries, settlements }: Work,
+  { leftMs, stop }: Limits,
+): Promise<void> {
+  const numbered = deliveries.map((delivery, index) => ({ delivery, index }))
+  const { lanesAreUsers } = port.settings
+  const batches = lanesAreUsers ? [numbered] : toBatches(byOrderingKey(numbered), BATCH_SIZE)
+  for (const batch of batches) {
+    await port.run(
+      batch.map(({ delivery }) => delivery),
+      {
+        stop,
+        budgetMs: leftMs?.(),
+        hasDeadLetterPlace: settings.isDeadLetterMoved,
+        onSettlement: (at, settlement) => {
+          const index = batch[at]?.index
+          if (index !== undefined) settlements[index] = settlement
+        },
+      },
+    )
+  }
+  await doDue({ stop, budgetMs: leftMs?.() })
+}
+
+function isDone({ isDeadLetterMoved }: Settings, settlement: Settlement | undefined): boolean {
+  if (settlement?.kind === 'dead-letter') return !isDeadLetterMoved
+  return settlement?.kind === 'ack'
+}
+
+/** A database without tables must fail loudly, and not look like a slow queue. */
+function throwIfMisconfigured(settlement: Settlement | undefined): void {
+  if (settlement?.kind !== 'defer' || settlement.reason !== 'store-down') return
+  if (settlement.error instanceof ConfigurationError) throw settlement.error
+}
+
+/** @throws {@link RetryableError} if any delivery is not done, so that Lambda sends all of them again. */
+export function throwIfUnfinished(settled: readonly Settled[]): void {
+  const unfinished = settled.filter(({ isDone }) => !isDone)
+  const [first] = unfinished
+  if (first === undefined) return
+  const { settlement } = first
+  const cause = settlement !== undefined && 'error' in settlement ? settlement.error : undefined
+  throw new RetryableError(
+    `${unfinished.length} of ${settled.length} messages are not done, so that Lambda must send them again. The first: ${describe(settlement)}.`,
+    { cause },
+  )
+}
+
+function describe(settlement: Settlement | undefined): string {
+  if (settlement === undefined) return 'its outcome was not known in time'
+  const reason = 'reason' in settlement ? settlement.reason : settlement.by
+  const cause =
+    'cause' in settlement && settlement.cause !== undefined ? `, ${settlement.cause}` : ''
+  return `${settlement.kind}, ${reason}${cause}`
+}
+
+/** The error for an event that another event source sent. */
+export function wrongEvent(wrapper: Wrapper, expected: string): ConfigurationError {
+  return new ConfigurationError(
+    `${wrapper} expected ${expected}, got another event. Check the trigger of the function: lambdaSqs, lambdaKafka, lambdaSns and lambdaEventBridge take the events of one source each.`,
+  )
+}

@@ -1,0 +1,129 @@
+import type { Delivery } from '@onceward/core'
+import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
+import { type Fields, fieldsOf, toDate } from './fields.ts'
+import { wrongEvent } from './invocation.ts'
+
+/** A record in the shape of kafkajs, so that a handler reads `raw` as it does beside `consumeKafka`. */
+export interface KafkaRecord {
+  readonly topic: string
+  readonly partition: number
+  readonly message: {
+    readonly key: Buffer | null
+    readonly value: Buffer | null
+    readonly timestamp: string
+    readonly attributes: number
+    readonly offset: string
+    readonly headers: Readonly<Record<string, Buffer | Buffer[]>>
+  }
+}
+
+/**
+ * Makes a delivery of a record of a Kafka event, equal to the one that `wrapKafka` makes of the same record.
+ *
+ * Kafka does not tell whether a record was delivered before, so the delivery counts as redelivered.
+ */
+export function toDelivery(given: unknown): Delivery {
+  const record = toRecord(fieldsOf(given))
+  const { message, partition, topic } = record
+  const headers = toHeaders(message.headers)
+  return {
+    body: message.value ?? new Uint8Array(),
+    headers,
+    source: {
+      broker: 'kafka',
+      queue: topic,
+      position: `${partition}/${message.offset}`,
+      incarnation: `:${message.timestamp}`,
+    },
+    contentType: headers['content-type'],
+    orderingKey: message.key === null ? undefined : toLane(message.key),
+    producedAt: toDate(Number(message.timestamp) < 0 ? undefined : message.timestamp),
+    redelivered: true,
+    get envelope() {
+      return envelopeOf(() => withoutValue(record))
+    },
+    raw: record,
+  }
+}
+
+function toRecord({
+  headers,
+  key,
+  offset,
+  partition,
+  timestamp,
+  topic,
+  value,
+}: Fields): KafkaRecord {
+  const isPlaced = typeof topic === 'string' && isWhole(partition) && isWhole(offset)
+  if (!isPlaced) {
+    throw wrongEvent('lambdaKafka', 'records of Kafka with `topic`, `partition` and `offset`')
+  }
+  return {
+    topic,
+    partition: Number(partition),
+    message: {
+      key: toBytes(key),
+      value: toBytes(value),
+      timestamp: String(timestamp),
+      attributes: 0,
+      offset: String(offset),
+      headers: toHeaderBytes(Array.isArray(headers) ? headers : []),
+    },
+  }
+}
+
+const isWhole = (value: unknown): boolean =>
+  (typeof value === 'number' || (typeof value === 'string' && value !== '')) &&
+  Number.isSafeInteger(Number(value)) &&
+  Number(value) >= 0
+
+/** Null for a record without a key, and for a tombstone. */
+const toBytes = (base64: unknown): Buffer | null =>
+  typeof base64 === 'string' ? Buffer.from(base64, 'base64') : null
+
+/** Headers come in their order, each with its bytes as signed numbers. Repeated ones become a list, as in kafkajs. */
+function toHeaderBytes(headers: readonly unknown[]): KafkaRecord['message']['headers'] {
+  const found = new Map<string, Buffer | Buffer[]>()
+  for (const [name, bytes] of headers.flatMap((header) => Object.entries(fieldsOf(header)))) {
+    if (!Array.isArray(bytes)) continue
+    const value = Buffer.from(bytes)
+    const before = found.get(name)
+    found.set(name, before === undefined ? value : [before, value].flat())
+  }
+  return Object.fromEntries(found)
+}
+
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+function toText(bytes: Uint8Array): string | undefined {
+  try {
+    return UTF8.decode(bytes)
+  } catch {
+    return undefined
+  }
+}
+
+/** Keys are bytes: two keys that are not valid UTF-8 must not become the same lane. */
+const toLane = (key: Buffer): string => toText(key) ?? `base64:${key.toString('base64')}`
+
+/** The last value of each name, if it is text. */
+function toHeaders(headers: KafkaRecord['message']['headers']): Delivery['headers'] {
+  const entries = Object.entries(headers).flatMap(([name, value]) => {
+    const text = toText(Array.isArray(value) ? (value.at(-1) as Buffer) : value)
+    return text === undefined ? [] : [[name.toLowerCase(), text]]
+  })
+  return Object.fromEntries(entries) as Delivery['headers']
+}
+
+/** The same envelope as that of @onceward/kafka, because either of them may read it. */
+function withoutValue({ topic, partition, message }: KafkaRecord): object {
+  const isBody = message.value !== null
+  return { topic, partition, isBody, message: isBody ? { ...message, value: null } : message }
+}
+
+registerEnvelopeReader('kafka', ({ body, envelope = new Uint8Array() }): KafkaRecord => {
+  const stored = readEnvelope(envelope) as KafkaRecord & { readonly isBody: boolean }
+  const { topic, partition, isBody, message } = stored
+  return { topic, partition, message: { ...message, value: isBody ? Buffer.from(body) : null } }
+})

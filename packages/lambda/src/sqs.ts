@@ -1,0 +1,95 @@
+import { endsWithin, type Guard, type GuardPort, portOf } from '@onceward/core/adapter'
+import { fieldsOf } from './fields.ts'
+import {
+  createInvoke,
+  type LambdaContext,
+  type Settled,
+  throwIfUnfinished,
+  wrongEvent,
+} from './invocation.ts'
+import type { LambdaSqsOptions } from './options.ts'
+import { groupOf, type Message, toDelivery } from './sqs-delivery.ts'
+
+/** What is used of an event of SQS. */
+export interface LambdaSqsEvent {
+  readonly Records: readonly object[]
+}
+
+/** The messages that SQS must send again. */
+export interface SqsBatchResponse {
+  batchItemFailures: { itemIdentifier: string }[]
+}
+
+/** A function for an event source mapping of an SQS queue. */
+export type LambdaSqsHandler = (
+  event: LambdaSqsEvent,
+  context?: LambdaContext,
+) => Promise<SqsBatchResponse>
+
+/**
+ * The guard as a Lambda function behind an SQS queue: `export const handler = lambdaSqs(billing)`.
+ *
+ * Answers the messages that are not done, and SQS sends only those again. **The event source mapping must have
+ * `ReportBatchItemFailures`**; without it SQS deletes all messages whatever the answer says, and failed ones are lost. On
+ * a FIFO queue, the first message of a group that is not done and everything after it in that group are answered.
+ * Duplicates, skipped messages and dead letters count as done.
+ *
+ * @throws {@link ConfigurationError} here for options that cannot work; by the function for events of other sources.
+ */
+export function lambdaSqs(guard: Guard, options: LambdaSqsOptions = {}): LambdaSqsHandler {
+  const invoke = createInvoke('lambdaSqs', guard, options)
+  const port = portOf(guard)
+  const { changeVisibility, partialResponses = true } = options
+  return async (event, context) => {
+    const records: unknown = fieldsOf(event)['Records']
+    if (!Array.isArray(records)) throw wrongEvent('lambdaSqs', 'an event of SQS with `Records`')
+    const settled = await invoke(records.map(toDelivery), context)
+    const unfinished = unfinishedOf(settled)
+    if (changeVisibility !== undefined) await hide(port, unfinished, changeVisibility)
+    if (!partialResponses) throwIfUnfinished(settled)
+    const ids = new Set(unfinished.map(({ delivery }) => delivery.messageId))
+    // Without its id, a message cannot be answered.
+    if (ids.has(undefined)) throwIfUnfinished(settled)
+    return { batchItemFailures: [...ids].map((id) => ({ itemIdentifier: id as string })) }
+  }
+}
+
+/** What is not done, and what follows it in its group: SQS must keep the order. */
+function unfinishedOf(settled: readonly Settled[]): readonly Settled[] {
+  const stopped = new Set<string>()
+  return settled.filter(({ delivery: { raw }, isDone }) => {
+    const group = groupOf(raw as Message)
+    if (isDone && (group === undefined || !stopped.has(group))) return false
+    if (group !== undefined) stopped.add(group)
+    return true
+  })
+}
+
+/** SQS: 12 hours. */
+const LONGEST_VISIBILITY_MS = 43_200_000
+/** Longest wait for all changes of an invocation, ms. A message whose change is late returns by itself. */
+const CHANGES_MS = 1_000
+
+async function hide(
+  { logger, runtime }: GuardPort,
+  unfinished: readonly Settled[],
+  change: NonNullable<LambdaSqsOptions['changeVisibility']>,
+): Promise<void> {
+  const changing = unfinished.flatMap(({ delivery: { raw, source }, settlement }) => {
+    const { ReceiptHandle: receiptHandle } = raw as Message
+    if (settlement?.kind !== 'defer' || receiptHandle === undefined) return []
+    const waitMs = Math.ceil(settlement.until - runtime.now())
+    const visibilityMs = Math.min(Math.max(1_000, waitMs), LONGEST_VISIBILITY_MS)
+    return [{ queueUrl: source.queue, receiptHandle, visibilityMs }]
+  })
+  const calls = Promise.allSettled(changing.map(async (each) => change(each)))
+  const noteFailures = calls.then((ends) => {
+    const failed = ends.filter((end) => end.status === 'rejected')
+    if (failed.length === 0) return
+    logger.warn(
+      { failed: failed.length, err: failed[0]?.reason },
+      'changeVisibility failed: the messages return after the visibility timeout of the queue',
+    )
+  })
+  await endsWithin(runtime, noteFailures, CHANGES_MS)
+}

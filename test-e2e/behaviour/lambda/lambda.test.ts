@@ -1,0 +1,249 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import type { SqsBatchResponse } from '@onceward/lambda'
+import { migrate } from '@onceward/postgres'
+import { database, type RedisConnection, redis, type Server } from '@onceward/testing'
+import * as esbuild from 'esbuild'
+import { Pool } from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Charge } from './billing-function.ts'
+import { Environment, type Invoked } from './environment.ts'
+
+const LEASE_MS = 1_000
+const EXTERNAL = ['pg-native', 'pg-cloudflare']
+// What CommonJS packages in an ESM bundle need: `require` of Node's own modules.
+const BANNER =
+  "import { createRequire as _createRequire } from 'node:module'; const require = _createRequire(import.meta.url);"
+
+const FORMATS = ['esm', 'cjs'] as const
+type Format = (typeof FORMATS)[number]
+
+let directory: string
+let cache: Server<RedisConnection>
+
+async function bundle(name: string, format: Format): Promise<string> {
+  const isEsm = format === 'esm'
+  const outfile = join(directory, `${name}.${isEsm ? 'mjs' : 'cjs'}`)
+  await esbuild.build({
+    entryPoints: [join(import.meta.dirname, `${name}.ts`)],
+    ...{ bundle: true, minify: true, platform: 'node', format, outfile, logLevel: 'error' },
+    ...{ conditions: ['@onceward/source', 'node'], external: EXTERNAL },
+    ...(isEsm ? { banner: { js: BANNER } } : {}),
+  })
+  return outfile
+}
+
+const files: Record<string, string> = {}
+beforeAll(async () => {
+  // Far from the repository: what the bundle does not hold is not found.
+  directory = await mkdtemp(join(tmpdir(), 'onceward-lambda-'))
+  cache = await redis()
+  files['bootstrap'] = await bundle('bootstrap', 'esm')
+  for (const format of FORMATS) files[format] = await bundle('billing-function', format)
+})
+afterAll(async () => {
+  await cache.stop()
+  await rm(directory, { recursive: true, force: true })
+})
+
+interface Options {
+  readonly format?: Format
+  readonly connections?: number
+}
+
+/** A database, and environments of one exported function. */
+async function stage(name: string, { connections = 2, format = 'esm' }: Options = {}) {
+  const { url } = await database()
+  const pool = new Pool({ connectionString: url, max: 2 })
+  await migrate(pool)
+  await pool.query('create table effects (id text, source text)')
+  const config = { databaseUrl: `${url}${url.includes('?') ? '&' : '?'}application_name=function` }
+  const shared = { ...config, redisPort: cache.connection.port, connections, leaseMs: LEASE_MS }
+  const open: Environment[] = []
+  return {
+    pool,
+    start: async (): Promise<Environment> => {
+      const environment = await Environment.start(
+        files['bootstrap'] as string,
+        `${files[format]}#${name}`,
+        shared,
+      )
+      open.push(environment)
+      return environment
+    },
+    effects: async (): Promise<Readonly<Record<string, number>>> => {
+      const text =
+        "select id, count(*)::int as n from effects where source <> 'handler' group by id"
+      const { rows } = await pool.query<{ id: string; n: number }>(text)
+      return Object.fromEntries(rows.map(({ id, n }) => [id, n]))
+    },
+    /** States of the connections of the function. */
+    connections: async (): Promise<readonly string[]> => {
+      const text =
+        "select state from pg_stat_activity where application_name = 'function' and datname = current_database()"
+      return (await pool.query<{ state: string }>(text)).rows.map(({ state }) => state)
+    },
+    [Symbol.asyncDispose]: async (): Promise<void> => {
+      await Promise.all(open.map((environment) => environment[Symbol.asyncDispose]()))
+      await pool.end()
+    },
+  }
+}
+
+const sqsRecord = (charge: Charge, count = 1): object => ({
+  messageId: charge.id,
+  receiptHandle: `${charge.id}-${count}`,
+  body: JSON.stringify(charge),
+  attributes: { ApproximateReceiveCount: String(count), SentTimestamp: String(Date.now()) },
+  messageAttributes: { 'idempotency-key': { dataType: 'String', stringValue: charge.id } },
+  eventSource: 'aws:sqs',
+  eventSourceARN: 'arn:aws:sqs:eu-central-1:123456789012:orders',
+})
+
+const sqsEvent = (...charges: readonly Charge[]): object => ({
+  Records: charges.map((charge) => sqsRecord(charge)),
+})
+
+function failuresOf(invoked: Invoked): readonly string[] {
+  if (invoked.kind !== 'answered') throw new Error(JSON.stringify(invoked))
+  const { batchItemFailures } = invoked.response as SqsBatchResponse
+  return batchItemFailures.map(({ itemIdentifier }) => itemIdentifier)
+}
+
+describe.concurrent.each(FORMATS)('a function bundled as %s', (format) => {
+  test('survives freezes that are longer than its lease, and holds nothing while it is frozen', async () => {
+    await using lambda = await stage('sqs', { format })
+    const environment = await lambda.start()
+    const event = sqsEvent({ id: 'a' }, { id: 'b', failures: 1 })
+    expect(failuresOf(await environment.invoke(event))).toEqual(['b'])
+    await environment.frozen()
+    expect(new Set(await lambda.connections())).toEqual(new Set(['idle']))
+    expect((await lambda.connections()).length).toBeLessThanOrEqual(2)
+    await pause(LEASE_MS * 1.5)
+    expect(failuresOf(await environment.invoke(event))).toEqual([])
+    await pause(LEASE_MS * 1.5)
+    expect(failuresOf(await environment.invoke(event))).toEqual([])
+    expect(await lambda.effects()).toEqual({ a: 1, b: 1 })
+  })
+})
+
+test.concurrent.each([1, 2])(
+  'a handler that outlives its invocation commits nothing when the process thaws, with %d connections',
+  async (connections) => {
+    await using lambda = await stage('sqs', { connections })
+    const first = await lambda.start()
+    const slow = sqsEvent({ id: 'slow', takesMs: 2_000 }, { id: 'next' })
+    await first.frozen()
+    const startedAt = performance.now()
+    expect(failuresOf(await first.invoke(slow, 1_500))).toContain('slow')
+    expect(performance.now() - startedAt).toBeLessThan(1_500)
+    await first.frozen()
+    await pause(LEASE_MS * 1.5)
+    // Another environment gets the message again, while the first one is frozen.
+    const second = await lambda.start()
+    expect(failuresOf(await second.invoke(sqsEvent({ id: 'slow', takesMs: 2_000 })))).toEqual([])
+    // The first one goes on with what it was doing.
+    expect(failuresOf(await first.invoke(sqsEvent({ id: 'last', takesMs: 2_500 })))).toEqual([])
+    expect(failuresOf(await first.invoke(sqsEvent({ id: 'next' })))).toEqual([])
+    expect(await lambda.effects()).toEqual({ slow: 1, last: 1, next: 1 })
+  },
+)
+
+test.concurrent.each(['sqs', 'batches', 'behindMiddy'] as const)(
+  'environments that are killed in the middle lose nothing and double nothing: %s',
+  async (name) => {
+    await using lambda = await stage(name)
+    const counts = new Map(Array.from({ length: 30 }, (_, at) => [`m${at}`, 0]))
+    let environment = await lambda.start()
+    let kills = 0
+    // A small SQS: what was answered as done is deleted, everything else comes again.
+    for (let round = 0; counts.size > 0; round++) {
+      if (round > 60) throw new Error(`${[...counts.keys()]} never ended:\n${environment.log}`)
+      const ids = [...counts.keys()].slice(0, 10)
+      for (const id of ids) counts.set(id, (counts.get(id) ?? 0) + 1)
+      const Records = ids.map((id) => sqsRecord({ id, takesMs: 20 }, counts.get(id)))
+      const invoking = environment.invoke({ Records })
+      await environment.thawed()
+      const killer = kills < 5 ? setTimeout(() => environment.kill(), 40 + 45 * round) : undefined
+      const invoked = await invoking
+      clearTimeout(killer)
+      if (invoked.kind === 'killed') {
+        kills += 1
+        environment = await lambda.start()
+        continue
+      }
+      const failures = failuresOf(invoked)
+      for (const id of ids) {
+        const count = counts.get(id) ?? 0
+        counts.delete(id)
+        // Failed messages go to the end of the queue.
+        if (failures.includes(id)) counts.set(id, count)
+      }
+      if (failures.length > 0) await pause(100)
+    }
+    expect(kills).toBe(5)
+    const effects = await lambda.effects()
+    expect(Object.keys(effects)).toHaveLength(30)
+    expect(new Set(Object.values(effects))).toEqual(new Set([1]))
+  },
+)
+
+const bytes = (text: string): string => Buffer.from(text).toString('base64')
+
+const EVENTS: Readonly<Record<'kafka' | 'sns' | 'eventBridge', (charge: Charge) => object>> = {
+  kafka: (charge) => ({
+    eventSource: 'aws:kafka',
+    records: {
+      'orders-0': [
+        {
+          ...{ topic: 'orders', partition: 0, offset: 5, timestamp: 1_763_805_600_000 },
+          ...{ key: bytes('k'), value: bytes(JSON.stringify(charge)) },
+          headers: [{ 'idempotency-key': [...Buffer.from(charge.id)] }],
+        },
+      ],
+    },
+  }),
+  sns: (charge) => ({
+    Records: [
+      {
+        EventSource: 'aws:sns',
+        Sns: {
+          ...{ Type: 'Notification', MessageId: charge.id, TopicArn: 'arn:aws:sns:r:1:orders' },
+          ...{ Message: JSON.stringify(charge), MessageAttributes: {} },
+        },
+      },
+    ],
+  }),
+  eventBridge: (charge) => ({
+    ...{ version: '0', id: charge.id, 'detail-type': 'OrderPlaced', source: 'my.shop' },
+    ...{ account: '1', time: '2026-11-22T10:00:00Z', region: 'r', resources: [], detail: charge },
+  }),
+}
+
+test.concurrent.each(['kafka', 'sns', 'eventBridge'] as const)(
+  '%s fails until its event is done, also after a kill, and then is a duplicate',
+  async (name) => {
+    await using lambda = await stage(name)
+    const event = EVENTS[name]({ id: 'e', failures: 2, takesMs: 300 })
+    const first = await lambda.start()
+    expect(await first.invoke(event)).toMatchObject({
+      kind: 'failed',
+      errorMessage: expect.stringMatching(/^1 of 1 messages are not done/),
+    })
+    const dying = first.invoke(event)
+    await first.thawed()
+    setTimeout(() => first.kill(), 150)
+    expect(await dying).toEqual({ kind: 'killed' })
+    const second = await lambda.start()
+    for (let time = 0; ; time++) {
+      const invoked = await second.invoke(event)
+      if (invoked.kind === 'answered') break
+      if (time > 40) throw new Error(`${JSON.stringify(invoked)}\n${second.log}`)
+      await pause(200)
+    }
+    expect(await second.invoke(event)).toMatchObject({ kind: 'answered' })
+    expect(await lambda.effects()).toEqual({ e: 1 })
+  },
+)
