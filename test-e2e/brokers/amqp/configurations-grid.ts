@@ -63,7 +63,12 @@ export const RABBITMQ: Grid<RabbitmqSettings> = {
         {
           name: 'quorum with `x-delivery-limit` and no dead-letter exchange',
           set: { arguments: { 'x-queue-type': 'quorum', 'x-delivery-limit': 5 } },
-          refused: 'x-delivery-limit 5 and no x-dead-letter-exchange',
+          refusedIf: {
+            // The way to a dead-letter exchange, where another choice has declared one.
+            when: ({ deadLetter }) => deadLetter !== 'dlx',
+            names: 'x-delivery-limit 5 and no x-dead-letter-exchange',
+            says: 'unless dead letters go the way of a dead-letter exchange',
+          },
         },
         {
           name: 'stream',
