@@ -1,5 +1,4 @@
 import { type ChildProcess, fork } from 'node:child_process'
-import { once } from 'node:events'
 import { join } from 'node:path'
 import {
   CreateQueueCommand,
@@ -10,16 +9,13 @@ import {
 import { until } from '@onceward/testing'
 import type { PostgresServer, SqsConnection } from '@onceward/testing/servers'
 import { createEffects } from '../load/effects.ts'
-import { type Cache, openCache } from '../redis/stage.ts'
+import { openCache } from '../redis/stage.ts'
+import { Aim, type Fate, strike } from './aim.ts'
 import { MOST } from './by-hand.ts'
 import { withPool } from './database.ts'
 import { newOrder, toEntry } from './orders.ts'
 import type { Rival, Surroundings } from './rival.ts'
-import { type Moment, through, watchingPostgres } from './wire.ts'
-
-/** What happens to Redis: nothing, FLUSHALL at each kill, or dead from the first kill to the last. */
-export const FATES = ['up', 'flushed', 'down'] as const
-export type Fate = (typeof FATES)[number]
+import { through, watchingPostgres } from './wire.ts'
 
 export interface Damage {
   readonly lost: number
@@ -35,12 +31,6 @@ const EVENTS = 300
 const HIDDEN_MS = 3_000
 /** Small, so that there are as many commits as kills. */
 const BATCH = 10
-/** How many effects each worker writes before it is killed. The numbers differ, so that the kills do. */
-const WRITES_BEFORE = [3, 11, 7, 16, 1, 13, 5, 9, 2, 14] as const
-
-/** A worker that writes nothing for this long, because its Redis is down, is killed nevertheless. */
-const STANDSTILL_MS = 5_000
-
 export interface Place {
   readonly server: PostgresServer
   readonly connection: SqsConnection
@@ -80,40 +70,6 @@ export async function killTenTimes(rival: Rival, fate: Fate, place: Place): Prom
     everyMs: 250,
   }).catch(() => undefined)
   return await damageOf(databaseUrl)
-}
-
-/** Kills one worker after the other, each at its planned moment. */
-class Aim {
-  #writes = 0
-  #plan: { readonly moment: Moment; readonly after: number } | undefined
-  #worker: ChildProcess | undefined
-
-  async killAll(start: () => ChildProcess, struck: (kill: number) => Promise<void>): Promise<void> {
-    for (const [kill, after] of WRITES_BEFORE.entries()) {
-      this.#writes = 0
-      this.#plan = { moment: kill % 2 === 0 ? 'committed' : 'written', after }
-      const worker = start()
-      this.#worker = worker
-      const timer = setTimeout(() => worker.kill('SIGKILL'), STANDSTILL_MS)
-      await once(worker, 'exit')
-      clearTimeout(timer)
-      await struck(kill)
-    }
-  }
-
-  /** Called before the worker learns of the moment, so that it can be killed first. */
-  at(moment: Moment): void {
-    if (moment === 'written') this.#writes += 1
-    if (this.#plan?.moment !== moment || this.#writes < this.#plan.after) return
-    this.#plan = undefined
-    this.#worker?.kill('SIGKILL')
-  }
-}
-
-async function strike(cache: Cache, fate: Fate, kill: number): Promise<void> {
-  if (fate === 'flushed') await cache.client.flushall()
-  if (fate === 'down' && kill === 0) await cache.kill()
-  if (fate === 'down' && kill === WRITES_BEFORE.length - 1) await cache.restart()
 }
 
 function startWorker(settings: WorkerSettings): ChildProcess {

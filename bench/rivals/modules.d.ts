@@ -116,3 +116,31 @@ declare module 'vega' {
     toSVG(): Promise<string>
   }
 }
+
+declare module 'express-idempotency' {
+  import type { Request, RequestHandler } from 'express'
+
+  export function idempotency(): RequestHandler
+  export function getSharedIdempotencyService(): { isHit(request: Request): boolean }
+}
+
+declare module '@node-idempotency/core' {
+  interface Asked {
+    readonly method: string
+    readonly path: string
+    readonly headers: object
+    readonly body: unknown
+  }
+  export class Idempotency {
+    constructor(storage: unknown, options: Readonly<Record<string, unknown>>)
+    onRequest(asked: Asked): Promise<{ readonly body: unknown } | undefined>
+    onResponse(asked: Asked, response: { readonly body: unknown }): Promise<void>
+  }
+}
+
+declare module '@node-idempotency/storage-adapter-redis' {
+  export class RedisStorageAdapter {
+    constructor(options: { readonly url: string })
+    connect(): Promise<void>
+  }
+}

@@ -4,6 +4,7 @@ import { BROKER_NAMES, BROKERS } from '../../test-e2e/brokers/index.ts'
 import { drawRivals } from '../rivals/chart.ts'
 import { growthBenchmark } from '../scenarios/growth.ts'
 import { guardBenchmark } from '../scenarios/guard.ts'
+import { httpBenchmark } from '../scenarios/http.ts'
 import { redisBenchmark } from '../scenarios/redis.ts'
 import { rivalsBenchmark } from '../scenarios/rivals.ts'
 import { telemetryBenchmark } from '../scenarios/telemetry.ts'
@@ -23,6 +24,7 @@ const BENCHMARKS: Readonly<Record<string, Scenario>> = {
   redis: redisBenchmark,
   ...Object.fromEntries(brokerScenarios),
   rivals: rivalsBenchmark,
+  http: httpBenchmark,
   growth: growthBenchmark,
   telemetry: telemetryBenchmark,
 }

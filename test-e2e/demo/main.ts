@@ -2,6 +2,7 @@ import { postgres, ServerMissingError } from '@onceward/testing/servers'
 import { BROKERS } from '../brokers/index.ts'
 import { UsageError } from '../support/command-line.ts'
 import type { DemoBroker, DemoServer } from './demo-broker.ts'
+import { httpDemo, httpTable, httpVerdict, isExactHttp } from './http/demo.ts'
 import { HurtRedis } from './hurt-redis.ts'
 import { type DemoOptions, parseOptions } from './options.ts'
 import { runPhase } from './phase.ts'
@@ -54,6 +55,17 @@ async function demo(
   return { options, durationMs: performance.now() - startedAt, unguarded, guarded }
 }
 
+async function overHttp(
+  { events: orders, kills, json }: DemoOptions,
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<number> {
+  const result = await httpDemo({ orders, kills, progress, signal })
+  progress.line(`\n${httpTable(result)}\n\n${httpVerdict(result)}`)
+  if (json) console.log(JSON.stringify(result))
+  return isExactHttp(result) ? 0 : 1
+}
+
 async function main(args: readonly string[]): Promise<number> {
   const options = parseOptions(args)
   const progress = new Progress(options.json ? process.stderr : process.stdout)
@@ -62,6 +74,7 @@ async function main(args: readonly string[]): Promise<number> {
     process.on(name, () => interrupt.abort())
   }
   try {
+    if (options.http) return await overHttp(options, progress, interrupt.signal)
     const result = await demo(options, progress, interrupt.signal)
     progress.line(`\n${table(result)}\n\n${verdict(result)}`)
     if (options.json) console.log(toJson(result))

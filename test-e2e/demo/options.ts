@@ -10,11 +10,13 @@ import { integer, parseValues, UsageError } from '../support/command-line.ts'
 const PAUSED = brokersWith(({ traits }) => traits.dropsSilentConsumers)
 
 const USAGE = `npm run demo -- [--broker ${BROKER_NAMES.join('|')}] [--events 300] [--kills 5] [--redis] [--json]
+npm run demo -- --http [--events 300] [--kills 5] [--json]
 
   --broker NAME   ${BROKER_NAMES.join(', ')}; on ${PAUSED.join(' and ')} one worker is also stopped by SIGSTOP, for longer than its session
   --events N      orders to charge, 1 to 100000
   --kills N       workers to kill by SIGKILL, without the guard and with it; at most one per 5 orders
   --redis         with leases in Redis in front of Postgres; Redis is flushed, killed and restarted on the way
+  --http          no broker: phones pay on a bad network, with an Idempotency-Key, at a server that is killed
   --json          the result as one line of JSON on stdout; progress goes to stderr`
 
 export interface DemoOptions {
@@ -22,6 +24,7 @@ export interface DemoOptions {
   readonly events: number
   readonly kills: number
   readonly redis: boolean
+  readonly http: boolean
   readonly json: boolean
 }
 
@@ -30,6 +33,7 @@ const OPTIONS = {
   events: { type: 'string', default: '300' },
   kills: { type: 'string', default: '5' },
   redis: { type: 'boolean', default: false },
+  http: { type: 'boolean', default: false },
   json: { type: 'boolean', default: false },
 } as const
 
@@ -40,5 +44,6 @@ export function parseOptions(args: readonly string[]): DemoOptions {
   if (!isBrokerName(broker)) throw new UsageError(`unknown broker: ${broker}\n\n${USAGE}`)
   const events = integer('--events', values.events, [1, 100_000])
   const kills = integer('--kills', values.kills, [0, Math.ceil(events / 5)])
-  return { broker, events, kills, redis: values.redis, json: values.json }
+  const { http, json, redis } = values
+  return { broker, events, kills, http, json, redis }
 }

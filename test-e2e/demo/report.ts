@@ -10,6 +10,7 @@ export interface DemoResult {
 
 const LABEL_WIDTH = 44
 const COLUMN_WIDTH = 20
+export const RULE: string = '─'.repeat(LABEL_WIDTH + 2 * COLUMN_WIDTH)
 
 /** Whether the guard kept its promise. */
 export function isExact({ guarded }: DemoResult): boolean {
@@ -22,7 +23,7 @@ export function table(result: DemoResult): string {
     line(label, String(cell(unguarded)), String(cell(guarded)))
   return [
     line('counted in Postgres, by order', 'without the guard', 'with the guard'),
-    '─'.repeat(LABEL_WIDTH + 2 * COLUMN_WIDTH),
+    RULE,
     row('orders', ({ events }) => events),
     row('deliveries', ({ deliveries }) => deliveries),
     row('workers killed', ({ kills }) => kills),
@@ -35,7 +36,7 @@ export function table(result: DemoResult): string {
   ].join('\n')
 }
 
-function line(label: string, ...cells: readonly string[]): string {
+export function line(label: string, ...cells: readonly string[]): string {
   return label.padEnd(LABEL_WIDTH) + cells.map((cell) => cell.padStart(COLUMN_WIDTH)).join('')
 }
 

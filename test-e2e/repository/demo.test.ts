@@ -92,6 +92,18 @@ test('with --redis every order is charged once, whatever Redis loses', async () 
   expect(code).toBe(0)
 })
 
+test('with --http every order is charged once, whatever the network and the server do', async () => {
+  const { code, stdout, stderr } = await start('--http', '--events', '60', '--kills', '2', '--json')
+    .done
+  expect(stderr.split('server killed by SIGKILL').length - 1, stderr).toBe(4)
+  const result = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '')
+  const guarded = { events: 60, kills: 2, effects: 60, lost: 0, doubled: 0, wrongAccounts: 0 }
+  expect(result).toMatchObject({ guarded, unguarded: { lost: 0 } })
+  expect(result.unguarded.doubled).toBeGreaterThan(0)
+  expect(result.guarded.requests).toBeGreaterThan(60)
+  expect(code).toBe(0)
+})
+
 test('the demo neither flushes nor kills a Redis of the user', async () => {
   await using server = await redis({ native: true })
   const env = { ...process.env, ONCEWARD_REDIS_URL: server.connection.url }

@@ -1,4 +1,4 @@
-import { type Json, OncewardError } from '@onceward/core'
+import { OncewardError } from '@onceward/core'
 import { RESULT_LIMIT_BYTES } from '@onceward/core/edge'
 import { type HttpProblem, PROBLEM_TYPE, problemText } from './problem.ts'
 import { type HttpReply, isBodyless, toBytes } from './reply.ts'
@@ -13,7 +13,7 @@ export interface HttpAnswer {
     | Readonly<Record<string, string | number | readonly string[] | undefined>>
     | undefined
   /** Bytes and texts are sent as they are, every other value as JSON. Left out: no body. */
-  readonly body?: Json | Uint8Array | undefined
+  readonly body?: unknown
 }
 
 /**
