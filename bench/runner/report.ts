@@ -46,12 +46,13 @@ function verdict({ name, least, most }: Goal, value: number): string {
   return `${met ? 'met   ' : 'MISSED'} ${name} ${shown(value)}, wanted ${wanted}`
 }
 
-function shown(value: number): string {
+export function shown(value: number): string {
   return Math.abs(value) >= 100 ? Math.round(value).toLocaleString('en') : value.toFixed(2)
 }
 
 export function toJson(benchmarks: readonly Benchmark[]): string {
   return JSON.stringify({
+    machine: machine(),
     benchmarks: benchmarks.map(({ name, unit, values, ratios }) => ({
       name,
       unit,

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { BROKER_NAMES, BROKERS } from '../../test-e2e/brokers/index.ts'
 import { drawRivals } from '../rivals/chart.ts'
@@ -8,6 +7,7 @@ import { httpBenchmark } from '../scenarios/http.ts'
 import { redisBenchmark } from '../scenarios/redis.ts'
 import { rivalsBenchmark } from '../scenarios/rivals.ts'
 import { telemetryBenchmark } from '../scenarios/telemetry.ts'
+import { changes, type Earlier, readEarlier } from './compare.ts'
 import { type Benchmark, machine, tables, toJson } from './report.ts'
 import type { Scale } from './scale.ts'
 
@@ -30,6 +30,7 @@ const BENCHMARKS: Readonly<Record<string, Scenario>> = {
 }
 
 const USAGE = `npm run bench -- [--only ${Object.keys(BENCHMARKS).join('|')}] [--rounds N] [--keys N] [--minutes N] [--quick] [--json]
+npm run bench -- --only compare --from FILE [--rounds N] [--quick] [--json]
 npm run bench -- --chart FILE --from FILE
 
   --only NAME   one benchmark
@@ -38,6 +39,7 @@ npm run bench -- --chart FILE --from FILE
   --minutes N   how long \`growth\` may take; 40
   --quick       fewer rounds and events: for a look, not for quoting
   --json        one line of JSON at the end
+  --only compare  runs the benchmarks again that --json printed into --from, and prints what changed
   --chart FILE  draws what \`--only rivals --json\` printed as SVG; --from has that output`
 
 const FULL: Scale = {
@@ -77,7 +79,10 @@ async function main(): Promise<number> {
   })
   if (values.chart !== undefined) return await chart(values.chart, values.from)
   const { only, quick, json } = values
-  if (only !== undefined && !(only in BENCHMARKS)) throw new TypeError(`no benchmark: ${only}`)
+  const earlier = only === 'compare' ? earlierOf(values.from) : undefined
+  if (only !== undefined && earlier === undefined && !(only in BENCHMARKS)) {
+    throw new TypeError(`no benchmark: ${only}`)
+  }
   const scale = quick ? QUICK : FULL
   const rounds = values.rounds === undefined ? scale.rounds : Number(values.rounds)
   if (!(Number.isInteger(rounds) && rounds > 0)) {
@@ -89,22 +94,37 @@ async function main(): Promise<number> {
   }
   const minutes = values.minutes === undefined ? scale.minutes : Number(values.minutes)
   if (!(minutes > 0)) throw new TypeError(`--minutes takes a number, got: ${values.minutes}`)
-  const chosen = Object.entries(BENCHMARKS).filter(([name]) => only === undefined || name === only)
+  const wanted = earlier?.benchmarks.map(({ name }) => name) ?? (only === undefined ? [] : [only])
+  const chosen = Object.entries(BENCHMARKS).filter(
+    ([name]) => wanted.length === 0 || wanted.includes(name),
+  )
   const benchmarks: Benchmark[] = []
   console.log(machine())
-  for (const [, run] of chosen) {
+  for (const [name, run] of chosen) {
     const benchmark = await run({ ...scale, rounds, keys, minutes })
-    console.log(`\n${tables(benchmark)}`)
+    const before = earlier?.benchmarks.find((each) => each.name === name)
+    console.log(`\n${before === undefined ? tables(benchmark) : changes(before, benchmark)}`)
     benchmarks.push(benchmark)
   }
   if (json) console.log(toJson(benchmarks))
   return 0
 }
 
+function earlierOf(from: string | undefined): Earlier {
+  if (from === undefined) throw new TypeError('--only compare takes the earlier run --from a file')
+  const earlier = readEarlier(from)
+  if (!earlier.benchmarks.some(({ name }) => name in BENCHMARKS)) {
+    throw new TypeError(`no benchmarks in ${from}`)
+  }
+  if (earlier.machine !== machine()) {
+    console.log(`Not comparable: the earlier run was on ${earlier.machine ?? 'an unknown machine'}`)
+  }
+  return earlier
+}
+
 async function chart(file: string, from: string | undefined): Promise<number> {
   if (from === undefined) throw new TypeError('--chart takes its figures --from a file')
-  const line = readFileSync(from, 'utf8').trimEnd().split('\n').at(-1) ?? ''
-  const { benchmarks }: { readonly benchmarks: readonly Benchmark[] } = JSON.parse(line)
+  const { benchmarks } = readEarlier(from)
   const rivals = benchmarks.find(({ name }) => name === 'rivals')
   if (rivals === undefined) throw new TypeError(`no rivals in ${from}`)
   await drawRivals(rivals.values, file)

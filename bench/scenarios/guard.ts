@@ -37,6 +37,8 @@ import {
 import type { Scale } from '../runner/scale.ts'
 
 const BATCH = 100
+/** Not timed: a pool closes connections that are idle for ten seconds, as they are while other contestants run. */
+const WARM_UP = 4 * CONCURRENCY
 
 // Node's timers wake once a millisecond, so that this is 1 ms on average (0.5 to 1.5): see "ping-1ms".
 const LATENCY_MS = 0.5
@@ -158,11 +160,14 @@ async function openStage(connectionString: string): Promise<Stage> {
 
 function contestants({ pool, each, shared, batch, bulk }: Stage): readonly Contestant[] {
   const run = (work: (delivery: Delivery) => Promise<void>) => async (events: number) => {
+    await inLanes(Array.from({ length: WARM_UP }, toDelivery), CONCURRENCY, work)
     const deliveries = Array.from({ length: events }, toDelivery)
     return () => inLanes(deliveries, CONCURRENCY, work)
   }
   const runBatches =
     (work: (slice: readonly Delivery[]) => Promise<void>) => async (events: number) => {
+      const first = Array.from({ length: WARM_UP }, () => [toDelivery()])
+      await inLanes(first, CONCURRENCY, work)
       const slices = Array.from({ length: events / BATCH }, () =>
         Array.from({ length: BATCH }, toDelivery),
       )

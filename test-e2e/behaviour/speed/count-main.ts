@@ -1,12 +1,13 @@
 /*
- * Counts what the guard costs one clean event, over an inbox that does nothing: promises, timers and calls of functions
- * of core. Prints one line of JSON.
+ * Counts what the guard costs one clean event: promises, timers and calls of functions of core. Over an inbox that does
+ * nothing, or over pg if the URL of a database is given, whose handler then sends one statement. Prints one line of JSON.
  */
 import { createHook } from 'node:async_hooks'
 import { randomUUID } from 'node:crypto'
 import { Session } from 'node:inspector/promises'
 import { createGuard, type Delivery, type Inbox, type InboxTransaction } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
+import { pgInbox } from '@onceward/postgres/pg'
 
 const EVENTS = 20
 
@@ -20,7 +21,7 @@ const transaction: InboxTransaction<object> = {
   retract: () => Promise.resolve(),
 }
 
-const inbox: Inbox<object> = {
+const nothing: Inbox<object> = {
   open: async (registration) => {
     const session = await memoryInbox<object>({}).open(registration)
     return Object.assign(session, {
@@ -33,9 +34,14 @@ const inbox: Inbox<object> = {
   },
 }
 
-const guard = createGuard({ consumer: 'counted', inbox, concurrency: 16 }, (_, context) => {
-  void context.tx
-})
+const [url] = process.argv.slice(2)
+const common = { consumer: 'counted', concurrency: 16 }
+const guard =
+  url === undefined
+    ? createGuard({ ...common, inbox: nothing }, (_, context) => void context.tx)
+    : createGuard({ ...common, inbox: pgInbox({ connectionString: url }) }, async (_, { tx }) => {
+        await tx.query('select 1')
+      })
 
 function newDelivery(): Delivery {
   const orderId = randomUUID()
