@@ -81,7 +81,7 @@ export class CanonicalJson {
       return
     }
     this.#refuseCircle(value, origin)
-    const keys = Array.isArray(value) ? undefined : Object.keys(value).sort()
+    const keys = Array.isArray(value) ? undefined : sortedKeys(value)
     this.#text += keys === undefined ? '[' : '{'
     const length = keys?.length ?? (value as readonly unknown[]).length
     this.#open.push({ container: value, keys, length, index: 0, hasWritten: false })
@@ -95,6 +95,15 @@ export class CanonicalJson {
     this.#marked = origin
     this.#markedDepth = depth + 1
   }
+}
+
+/** Names in the order of RFC 8785. Most producers write them in one order, which is often this one. */
+function sortedKeys(container: object): readonly string[] {
+  const keys = Object.keys(container)
+  for (let at = 1; at < keys.length; at++) {
+    if ((keys[at - 1] ?? '') > (keys[at] ?? '')) return keys.sort()
+  }
+  return keys
 }
 
 const circular = (): TypeError => new TypeError('The value contains itself.')

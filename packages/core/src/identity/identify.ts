@@ -152,7 +152,8 @@ interface Seen {
 
 function identifySeen(seen: Seen, options: ResolvedOptions, found: Found): MaybeAsync<Identified> {
   const { delivery, decoded, payload } = seen
-  const shown = withDecoded(copyDelivery(delivery, { payload }), decoded.value)
+  const copy = copyDelivery(delivery, { payload })
+  const shown = payload === decoded.value ? copy : withDecoded(copy, decoded.value)
   const finding = findIdentity(shown, options, found)
   return isPromise(finding)
     ? finding.then((identity) => identifyFound({ ...seen, shown, identity }, options, found))
