@@ -17,6 +17,9 @@ const crashTests = () =>
     .map(crashTestOf)
     .filter((file) => existsSync(join(root, file)))
 
+/** The same for the servers of guarded routes. */
+const HTTP_CRASH_TEST = 'test-e2e/http/crash.test.ts'
+
 async function runFromSource(file, args) {
   const { code } = await run(pinnedNode, [fromSource, QUIET, join(root, file), ...args])
   return code
@@ -26,7 +29,8 @@ async function runFromSource(file, args) {
 async function crashMatrix(args) {
   const broker = args[args.indexOf('--broker') + 1]
   const isOne = args.includes('--broker') && broker !== 'all'
-  const files = isOne ? [crashTestOf(broker)] : crashTests()
+  const isHttp = args.includes('--http')
+  const files = isHttp ? [HTTP_CRASH_TEST] : isOne ? [crashTestOf(broker)] : crashTests()
   const env = { ONCEWARD_CRASH_MATRIX: 'all' }
   const { code } = await run(tool('vitest'), ['run', '--project=e2e', ...files], { env })
   return code

@@ -2,14 +2,15 @@ import { BROKER_NAMES, type BrokerName } from '../brokers/index.ts'
 import { integer, parseValues, UsageError } from '../support/command-line.ts'
 
 const USAGE = `npm run crash -- [--broker ${BROKER_NAMES.join('|')}|all] [--minutes 1] [--rounds N] [--events 2000] [--seed N]
-npm run crash -- --matrix [--broker …]
+npm run crash -- --matrix [--broker … | --http]
 
   --broker NAME   one of them, or all in turn (default)
   --minutes N     no round begins later than this
   --rounds N      this many rounds, however long they take
   --events N      events of a round, 100 to 20000
   --seed N        of the first round; each further round has the next one
-  --matrix        instead: every crash point × Redis × transaction × who gets the redelivery, as tests`
+  --matrix        instead: every crash point × Redis × transaction × who gets the redelivery, as tests
+  --http          with --matrix: every crash point of an HTTP server × framework × Redis`
 
 export interface RunOptions {
   readonly brokers: readonly BrokerName[]

@@ -1,5 +1,6 @@
-import { OncewardError } from '@onceward/core'
 import { RESULT_LIMIT_BYTES } from '@onceward/core/edge'
+import { AnswerError } from './answer-error.ts'
+import { type GivenHeaders, type HeaderList, listed } from './headers.ts'
 import { type HttpProblem, PROBLEM_TYPE, problemText } from './problem.ts'
 import { type HttpReply, isBodyless, toBytes } from './reply.ts'
 import { readBuffered } from './response-body.ts'
@@ -8,25 +9,10 @@ import { readBuffered } from './response-body.ts'
 export interface HttpAnswer {
   /** 200–599. Default: 200, or 204 without a body. */
   readonly status?: number | undefined
-  readonly headers?:
-    | Headers
-    | Readonly<Record<string, string | number | readonly string[] | undefined>>
-    | undefined
+  readonly headers?: GivenHeaders
   /** Bytes and texts are sent as they are, every other value as JSON. Left out: no body. */
   readonly body?: unknown
 }
-
-/**
- * The answer of a handler cannot be stored, so a retry could not get it again. Nothing of the run was committed.
- *
- * Without an inbox the effect has happened. Then a problem with status 500 is stored instead, and retries get it.
- */
-export class AnswerError extends OncewardError {
-  static override readonly name: string = 'AnswerError'
-  readonly code = 'ONCEWARD_ANSWER'
-}
-
-type HeaderList = readonly (readonly [name: string, value: string])[]
 
 /** An answer as the inbox keeps it beside the key: what a retry gets. */
 export interface StoredAnswer {
@@ -194,48 +180,4 @@ function checkStatus(status: unknown): void {
   throw new AnswerError(
     `Expected \`status\` of the answer to be an integer from 200 to 599, got ${String(status).slice(0, 20)}.`,
   )
-}
-
-const NAME = /^[!#$%&'*+.^_`|~0-9a-zA-Z-]+$/
-const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
-/** The server writes them itself. */
-const OF_THE_CONNECTION = [
-  'connection',
-  'content-length',
-  'date',
-  'keep-alive',
-  'transfer-encoding',
-]
-
-function listed(headers: HttpAnswer['headers']): HeaderList {
-  if (headers === undefined) return []
-  const pairs: readonly (readonly [string, unknown])[] =
-    typeof Reflect.get(headers, 'getSetCookie') === 'function'
-      ? [...(headers as Headers)]
-      : Object.entries(headers).flatMap(([name, value]) =>
-          Array.isArray(value) ? value.map((each) => [name, each] as const) : [[name, value]],
-        )
-  const list = pairs.flatMap(([name, value]) =>
-    value === undefined ? [] : [checkedHeader(name.toLowerCase(), value)],
-  )
-  return merged(list.filter(([name]) => !OF_THE_CONNECTION.includes(name)))
-}
-
-function checkedHeader(name: string, value: unknown): readonly [string, string] {
-  const isText = typeof value === 'string' || typeof value === 'number'
-  if (isText && NAME.test(name) && VALUE.test(String(value))) return [name, String(value)]
-  throw new AnswerError(
-    `The header "${name.slice(0, 50).replace(/[^\x20-\x7e]/g, '?')}" of the answer cannot be sent. Its value must be a text of visible Latin-1 characters; encode others, for example with encodeURI.`,
-  )
-}
-
-/** A repeated header is one, with its values joined. Only cookies stay apart. */
-function merged(list: HeaderList): HeaderList {
-  const one = new Map<string, string>()
-  for (const [name, value] of list) {
-    if (name === 'set-cookie') continue
-    const before = one.get(name)
-    one.set(name, before === undefined ? value : `${before}, ${value}`)
-  }
-  return [...one, ...list.filter(([name]) => name === 'set-cookie')]
 }

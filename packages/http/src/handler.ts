@@ -1,5 +1,6 @@
 import type { GuardEvent, Handler, HandlerContext, Json, Logger, Takeover } from '@onceward/core'
-import { AnswerError, type CheckedAnswer, checkAnswer, checkProblem } from './answer.ts'
+import { type CheckedAnswer, checkAnswer, checkProblem } from './answer.ts'
+import { AnswerError } from './answer-error.ts'
 import type { Exchange } from './exchange.ts'
 import {
   type AnyHttpOptions,

@@ -1,4 +1,6 @@
-export { AnswerError, type HttpAnswer } from './answer.ts'
+export type { HttpAnswer } from './answer.ts'
+export { AnswerError } from './answer-error.ts'
+export type { GivenHeaders } from './headers.ts'
 export { createHttpGuard, type HttpGuard, type HttpHealth } from './http-guard.ts'
 export {
   type Answered,

@@ -76,6 +76,15 @@ export const problem = (name: ProblemName, details?: ProblemDetails): Outcome =>
   reply: problemReply(problemOf(name, details)),
 })
 
+/** The same, and the client must take another connection for its next request. */
+export function lastProblem(name: ProblemName, details: ProblemDetails = {}): Outcome {
+  const reply = problemReply(problemOf(name, details))
+  return {
+    kind: 'reply',
+    reply: { ...reply, headers: [...reply.headers, ['connection', 'close']] },
+  }
+}
+
 /** Seconds, as `Retry-After` wants them: at least one. */
 const retryAfter = (ms: number): Readonly<Record<string, string>> => ({
   'retry-after': String(Math.max(1, Math.ceil(ms / 1_000))),
@@ -162,7 +171,7 @@ function abandoned({ reason }: Of<'abandon'>): Outcome {
       return problem('timed-out', { headers })
     case 'closing':
       // The connection belongs to a process that ends. A retry should take another.
-      return problem('unavailable', { headers: { ...headers, connection: 'close' } })
+      return lastProblem('unavailable', { headers })
     case 'lease-lost':
     case 'commit-unknown':
       return problem('unavailable', { headers })

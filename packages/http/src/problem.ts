@@ -1,4 +1,5 @@
 import type { Json } from '@onceward/core'
+import { listed } from './headers.ts'
 import { type HttpReply, toBytes } from './reply.ts'
 
 export interface HttpProblemOptions {
@@ -83,21 +84,20 @@ export function problemText(problem: HttpProblem): string {
   return JSON.stringify({ ...own, ...extensions, ...own })
 }
 
-/** The answer of a problem that is not stored. */
+/**
+ * The answer of a problem that is not stored.
+ *
+ * @throws {@link AnswerError} for headers that cannot be sent.
+ */
 export function problemReply(problem: HttpProblem): HttpReply {
-  const given = Object.entries(problem.headers).map(
-    ([name, value]) => [name.toLowerCase(), value] as const,
-  )
+  // An answer that is not stored must not be stored by anybody else.
+  const headers = { 'cache-control': 'no-store', ...lowerCased(problem.headers) }
   return {
     status: problem.status,
-    headers: [
-      ...given.filter(([name]) => name !== 'content-type'),
-      ['content-type', PROBLEM_TYPE],
-      // An answer that is not stored must not be stored by anybody else.
-      ...(given.some(([name]) => name === 'cache-control')
-        ? []
-        : [['cache-control', 'no-store'] as const]),
-    ],
+    headers: listed({ ...headers, 'content-type': PROBLEM_TYPE }),
     body: toBytes(problemText(problem)),
   }
 }
+
+const lowerCased = (headers: Readonly<Record<string, string>>): Record<string, string> =>
+  Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))

@@ -5,13 +5,13 @@ import {
   type GuardOptions,
   type Settlement,
 } from '@onceward/core'
-import { type GuardPort, portOf, type RunHooks } from '@onceward/core/adapter'
-import { createCallerGuard } from '@onceward/core/edge'
+import { answerWithin, type GuardPort, LATE, portOf, type RunHooks } from '@onceward/core/adapter'
+import { createCallerGuard, describeError } from '@onceward/core/edge'
 import { type DecodedRequest, decodeRequest, isJsonRequest, isPlainBody } from './content.ts'
 import type { Exchange, Identity } from './exchange.ts'
 import { createRouteHandler, exchangeOf, type RouteHandler, type Seen } from './handler.ts'
 import { type AnyHttpOptions, DEFAULTS, type HttpHandler } from './options.ts'
-import { type Outcome, outcomeOf, problem } from './outcome.ts'
+import { lastProblem, type Outcome, outcomeOf, problem } from './outcome.ts'
 import { HttpProblem } from './problem.ts'
 import { BodyTooLargeError, type HttpRequest, type IncomingRequest } from './request.ts'
 
@@ -65,10 +65,20 @@ export class RunningHttpGuard {
     try {
       return await this.#handle(incoming)
     } catch (error) {
+      this.#report(error, incoming)
       return { kind: 'threw', error }
     } finally {
       this.#inFlight -= 1
     }
+  }
+
+  /** The engine reports what a handler throws. This is what was thrown before it or after it. */
+  #report(error: unknown, { hangUp }: IncomingRequest): void {
+    const { logger } = this.port
+    const fields = { consumer: this.guard.consumer, err: describeError(error) }
+    if (hangUp?.aborted === true)
+      logger.debug(fields, 'a client hung up before its request was whole')
+    else logger.error(fields, 'a request failed outside of its handler: look at the error')
   }
 
   async #handle(incoming: IncomingRequest): Promise<Outcome> {
@@ -79,7 +89,11 @@ export class RunningHttpGuard {
     const bytes = await this.#read(incoming)
     if ('kind' in bytes) return bytes
     const request: HttpRequest = { method, url, headers, bytes, original }
-    const identity = await this.#plan.identify(request, incoming)
+    const { runtime, settings } = this.port
+    const identifying = this.#plan.identify(request, incoming)
+    const identity = await answerWithin(runtime, identifying, settings.deadlineMs)
+    // A function of the user's gives no answer.
+    if (identity === LATE) return problem('timed-out', { headers: { 'retry-after': '1' } })
     if ('kind' in identity) return identity.outcome
     const { decode, onHangUp } = this.#plan.options
     if (decode === undefined && !(isJsonRequest(request) && isPlainBody(request))) {
@@ -98,8 +112,7 @@ export class RunningHttpGuard {
     } catch (error) {
       if (!(error instanceof BodyTooLargeError)) throw error
       // The rest of the body is still on the connection.
-      const headers = { connection: 'close' }
-      return problem('body-too-large', { detail: `The limit is ${maxBodyBytes} bytes.`, headers })
+      return lastProblem('body-too-large', { detail: `The limit is ${maxBodyBytes} bytes.` })
     }
   }
 

@@ -3,5 +3,6 @@
 export type { MaybeAsync } from '../concurrency/maybe-async.ts'
 export { createCallerGuard } from '../guard/guard.ts'
 export { type Decoded, decodeJson } from '../identity/decode.ts'
+export { describeError } from '../model/errors.ts'
 export type { CallerRetries } from '../options/resolved-options.ts'
 export { RESULT_LIMIT_BYTES } from '../transaction/run-handler.ts'
