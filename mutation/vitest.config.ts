@@ -1,3 +1,5 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { defineConfig, type ViteUserConfig } from 'vitest/config'
 
 interface Group {
@@ -9,8 +11,34 @@ interface Group {
 const group = JSON.parse(process.env['ONCEWARD_MUTATION_GROUP'] ?? '{}') as Partial<Group>
 const conditions = ['@onceward/source', 'node', 'development|production']
 
+const packages = join(import.meta.dirname, '../packages')
+
+interface Manifest {
+  readonly name: string
+  readonly exports: Readonly<Record<string, string | { readonly '@onceward/source': string }>>
+}
+
+/**
+ * Every import of a package of ours, with the source in this copy. The sandbox links the installed node_modules, whose
+ * `@onceward` packages are the unchanged ones: a package's tests would not see a mutant of another package.
+ */
+const alias = readdirSync(packages).flatMap((directory) => {
+  const text = readFileSync(join(packages, directory, 'package.json'), 'utf8')
+  const { name, exports } = JSON.parse(text) as Manifest
+  return Object.entries(exports).flatMap(([path, target]) =>
+    typeof target === 'string'
+      ? []
+      : [
+          {
+            find: new RegExp(`^${join(name, path)}$`),
+            replacement: join(packages, directory, target['@onceward/source']),
+          },
+        ],
+  )
+})
+
 const config: ViteUserConfig = defineConfig({
-  resolve: { conditions },
+  resolve: { conditions, alias },
   ssr: { resolve: { conditions } },
   test: {
     tags: [{ name: 'nightly' }],

@@ -1,4 +1,15 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
@@ -46,6 +57,36 @@ describe('mutation testing', () => {
     ]
     expect(missing(named)).toEqual([])
   })
+
+  // Red without the aliases of mutation/vitest.config.ts: the linked node_modules hold the unchanged packages.
+  it('runs the tests of a sandbox with the packages of the sandbox', () => {
+    const sandbox = mkdtempSync(join(tmpdir(), 'onceward-sandbox-'))
+    try {
+      const filter = (path: string): boolean => !/\/(node_modules|dist)$/.test(path)
+      const files = ['package.json', 'tsconfig.base.json', 'tsconfig.test.json']
+      for (const path of ['packages', 'mutation/vitest.config.ts', ...files])
+        cpSync(join(root, path), join(sandbox, path), { recursive: true, filter })
+      symlinkSync(join(root, 'node_modules'), join(sandbox, 'node_modules'))
+      writeFileSync(join(sandbox, 'packages/core/src/index.ts'), 'export const mutant = true\n')
+      const test = 'packages/sqs/src/sandbox.test.ts'
+      writeFileSync(
+        join(sandbox, test),
+        `import { mutant } from '@onceward/core'
+import { expect, it } from 'vitest'
+it('sees the mutant', () => expect(mutant).toBe(true))`,
+      )
+      const args = ['run', '--config', 'mutation/vitest.config.ts', test]
+      const group = JSON.stringify({ tests: [test], servers: false })
+      const { status, stdout, stderr } = spawnSync(join(root, 'node_modules/.bin/vitest'), args, {
+        cwd: sandbox,
+        encoding: 'utf8',
+        env: { ...process.env, ONCEWARD_MUTATION_GROUP: group },
+      })
+      expect(`${status} ${stdout} ${stderr}`).toContain('1 passed')
+    } finally {
+      rmSync(sandbox, { recursive: true, force: true })
+    }
+  }, 60_000)
 
   const survivors = JSON.parse(
     readFileSync(join(root, 'mutation/survivors.json'), 'utf8'),
