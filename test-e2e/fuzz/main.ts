@@ -1,6 +1,7 @@
 import { integer, parseValues, UsageError } from '../support/command-line.ts'
 import { runCampaign } from './campaign.ts'
 import { FORMS } from './forms.ts'
+import { mustEnd } from './must-end.ts'
 
 const USAGE = `usage: npm run fuzz -- ${Object.keys(FORMS).join('|')} [--minutes 60] [--seed N]
        npm run fuzz -- NAME --replay SEED      one case`
@@ -40,5 +41,6 @@ async function main([name = '', ...args]: readonly string[]): Promise<number> {
     return found.failures.length === 0 ? 0 : 1
   } finally {
     await fuzz.close()
+    mustEnd()
   }
 }

@@ -1,5 +1,5 @@
 import { connect } from 'node:net'
-import { consumeKafka, wrapKafka } from '@onceward/kafka'
+import { consumeKafka, type WrappedKafka, wrapKafka } from '@onceward/kafka'
 import type { TcpProxy } from '@onceward/testing'
 import { type Consumer, Kafka, type KafkaConfig, logLevel, type Producer } from 'kafkajs'
 import type { Topic } from '../../brokers/kafka/queue.ts'
@@ -39,7 +39,7 @@ export async function startKafkaSubject(parts: SubjectParts<Topic>): Promise<Sub
     }
   }
   const client = clientOf(links?.broker, { requestTimeout: REQUEST_MS, retry })
-  let consumer: Consumer | undefined
+  let now: { readonly consumer: Consumer; readonly wrapped: WrappedKafka } | undefined
   const { promise: stopped, resolve: stop } = Promise.withResolvers<void>()
   // The user makes a new consumer whenever kafkajs has ended one for good.
   const living = loop(async () => {
@@ -47,23 +47,26 @@ export async function startKafkaSubject(parts: SubjectParts<Topic>): Promise<Sub
       ...{ ...times, groupId, maxWaitTimeInMs: 500, heartbeatInterval: sessionMs / 5 },
       retry: { ...retry, restartOnFailure: async () => false },
     })
-    consumer = current
+    const wrapped = wrapKafka(current, guard, { deadLetter })
+    now = { consumer: current, wrapped }
     const crashed = new Promise<void>((resolve) => current.on('consumer.crash', () => resolve()))
     try {
       await current.connect()
       await current.subscribe({ topics: [topic], fromBeginning: true })
-      await current.run(wrapKafka(current, guard, { deadLetter }))
+      await current.run(wrapped)
       await Promise.race([crashed, stopped])
     } finally {
       await soon(current.disconnect())
     }
   })
   return {
-    health: () => undefined,
+    health: () => now?.wrapped.consumption.health(),
     drain: async () => {
       void living.stop()
+      // Before the consumer ends: the drain commits what it has settled.
+      await now?.wrapped.consumption.drain()
       stop()
-      await soon(consumer?.stop())
+      await soon(now?.consumer.stop())
     },
     close: async () => {
       await living.stop()

@@ -2,13 +2,20 @@ import { until } from '@onceward/testing'
 import { heapBytes } from '@onceward/testing/heap'
 
 /** The heap settles while the first cases are played. */
-const FIRST_CASES = 3
+export const FIRST_CASES = 3
 const MOST_GROWTH_BYTES = 64 * 2 ** 20
 /** Clients end their last timers by then. */
 const TIMERS_MS = 30_000
 
 const timers = (): number =>
   process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
+
+interface Limits {
+  /** Timers that are left after these ms are leaks. */
+  readonly timersMs: number
+  /** By which the heap may grow over all cases after the first ones. */
+  readonly mostGrowthBytes: number
+}
 
 /** What the hangs of a process leave behind in it: timers, listeners and memory. */
 export class Leaks {
@@ -19,8 +26,10 @@ export class Leaks {
   #timers = timers()
   #cases = 0
   #heap = Number.POSITIVE_INFINITY
+  readonly #limits: Limits
 
-  constructor() {
+  constructor(limits: Partial<Limits> = {}) {
+    this.#limits = { timersMs: TIMERS_MS, mostGrowthBytes: MOST_GROWTH_BYTES, ...limits }
     process.on('warning', this.#listen)
   }
 
@@ -33,9 +42,10 @@ export class Leaks {
   async found(): Promise<readonly string[]> {
     const before = this.#timers
     // The condition waits with a timer of its own only between two looks.
-    await until(() => timers() <= before, { deadlineMs: TIMERS_MS, everyMs: 200 }).catch(
-      () => undefined,
-    )
+    await until(() => timers() <= before, {
+      deadlineMs: this.#limits.timersMs,
+      everyMs: 200,
+    }).catch(() => undefined)
     const left = timers() - before
     const heap = heapBytes()
     this.#cases += 1
@@ -44,7 +54,7 @@ export class Leaks {
     return [
       ...(left > 0 ? [`${left} timers were left behind`] : []),
       ...this.#warnings.splice(0).map((message) => `listeners were left behind: ${message}`),
-      ...(grown > MOST_GROWTH_BYTES ? [`the heap has grown by ${grown} bytes`] : []),
+      ...(grown > this.#limits.mostGrowthBytes ? [`the heap has grown by ${grown} bytes`] : []),
     ]
   }
 

@@ -48,7 +48,7 @@ export const workMs = ({ load, flaky, fatal, takesMs }: Plan): number =>
   3 * (load + flaky + fatal) * takesMs
 
 /** What a plan of a certain place in a sample is fixed to. */
-export type Fixed = Partial<Pick<Plan, 'adapter' | 'dependency' | 'forMs'>>
+export type Fixed = Partial<Pick<Plan, 'adapter' | 'dependency' | 'forMs' | 'load' | 'takesMs'>>
 
 const pick = <Item>(dice: Dice, ...items: readonly Item[]): Item => dice.pick(items) as Item
 
@@ -75,10 +75,10 @@ function drawPlan(dice: Dice, fixed: Fixed): Plan {
     forMs: fixed.forMs ?? pick(dice, 2_000, 12_000, 30_000),
     ending: pick(dice, 'release', 'cut'),
     drains: pick(dice, true, false, false),
-    load: pick(dice, 5, 20, 60),
+    load: fixed.load ?? pick(dice, 5, 20, 60),
     flaky: pick(dice, 0, 2),
     fatal: pick(dice, 1, 2, 6),
-    takesMs: pick(dice, 0, 0, 20, 100),
+    takesMs: fixed.takesMs ?? pick(dice, 0, 0, 20, 100),
   }
 }
 
@@ -92,5 +92,5 @@ export const isSubjectHealthy = ({ dependency }: Plan): boolean =>
 
 /** Whether the health of the subject must name the dependency. */
 export const mustBeNamed = (plan: Plan): boolean =>
-  // A wrap does not see the receives, which are the user's; that of kafkajs has no health.
-  isTotal(plan) && !(plan.isWrapped && (plan.dependency === 'broker' || plan.adapter === 'kafka'))
+  // A wrap does not see the receives, which are the user's.
+  isTotal(plan) && !(plan.isWrapped && plan.dependency === 'broker')
