@@ -4,7 +4,10 @@ import type { Benchmark } from '../../bench/runner/report.ts'
 import type { Scale } from '../../bench/runner/scale.ts'
 import type { BrokerDocs } from '../../scripts/docs-brokers.ts'
 import type { DemoBroker } from '../demo/demo-broker.ts'
+import type { MessageMaker } from '../fuzz/bytes/message-maker.ts'
 import type { Playable } from '../fuzz/configurations/playable.ts'
+import type { HangBroker } from '../fuzz/hangs/subject.ts'
+import type { FailedStart } from '../support/failed-start.ts'
 import type { SampleServer } from '../support/samples.ts'
 import type { Source, Word } from '../support/workers/protocol.ts'
 import type { QueueUnderTest } from './queue-under-test.ts'
@@ -38,6 +41,12 @@ export interface BrokerDefinition {
   docs(): Promise<BrokerDocs>
   /** Imports the grid of the broker's configurations. */
   configurations(): Promise<Playable>
+  /** Imports how the broker starts when its connections can be made to hang. */
+  hangs(): Promise<() => Promise<HangBroker>>
+  /** Imports how the client's messages are made and read back. */
+  bytes(): Promise<MessageMaker>
+  /** Imports the ways to start a consumer of which one step fails. */
+  failedStarts(): Promise<readonly FailedStart[]>
   /** The adapter's `consume…` function, loaded when it is asked for. */
   consume(): Promise<Consume>
 }
@@ -51,6 +60,10 @@ export interface BrokerTraits {
   readonly firstDeliveryIsSuspect: boolean
   /** The broker takes work away from a process that is silent. The demo then stops one worker by SIGSTOP. */
   readonly dropsSilentConsumers: boolean
+  /** The wrap publishes on the connection that it consumes from: one cannot hang without the other. */
+  readonly wrapPublishesWhereItConsumes: boolean
+  /** What clients do that are called after they were closed. */
+  readonly closedClients: Readonly<Record<'consume' | 'publish', 'refuse' | 'connect again'>>
   /** The transaction mode of the soak: each mode runs on one broker at least. */
   readonly soakTransaction: 'each' | 'batch'
 }

@@ -37,16 +37,9 @@ describe('the registry of brokers', () => {
   })
 })
 
-/** Files that compare what adapters have of their own, or draw what differs between brokers. */
+/** Files that compare the adapters with one another, or take what one of two brokers has alone. */
 const COMPARING = [
-  'test-e2e/behaviour/brokers/failed-start.test.ts',
   'test-e2e/behaviour/lambda/lambda.test.ts',
-  'test-e2e/fuzz/bytes/bytes.test.ts',
-  'test-e2e/fuzz/bytes/messages.ts',
-  'test-e2e/fuzz/bytes/plan.ts',
-  'test-e2e/fuzz/hangs/hangs.test.ts',
-  'test-e2e/fuzz/hangs/plan.ts',
-  'test-e2e/fuzz/hangs/servers.ts',
   'test-e2e/repository/siblings.test.ts',
 ]
 

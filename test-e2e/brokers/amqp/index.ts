@@ -36,6 +36,8 @@ export const amqp: BrokerDefinition = {
   traits: {
     firstDeliveryIsSuspect: false,
     dropsSilentConsumers: false,
+    wrapPublishesWhereItConsumes: true,
+    closedClients: { consume: 'refuse', publish: 'refuse' },
     soakTransaction: 'batch',
   },
   servers: {
@@ -67,5 +69,8 @@ export const amqp: BrokerDefinition = {
   benchmark: async () => (await import('../../../bench/scenarios/amqp.ts')).amqpBenchmark,
   docs: async () => (await import('./docs.ts')).amqpDocs,
   configurations: async () => (await import('./configurations.ts')).amqpConfigurations,
+  hangs: async () => (await import('./hangs.ts')).startHangBroker,
+  bytes: async () => (await import('./bytes.ts')).amqpBytes,
+  failedStarts: async () => (await import('./failed-start.ts')).failedStarts,
   consume: async () => (await import('@onceward/amqp')).consumeAmqp,
 }

@@ -23,6 +23,9 @@ export const kafka: BrokerDefinition = {
   traits: {
     firstDeliveryIsSuspect: true,
     dropsSilentConsumers: true,
+    wrapPublishesWhereItConsumes: false,
+    // A producer of kafkajs that was disconnected during a send may connect again (brokers.md K21).
+    closedClients: { consume: 'refuse', publish: 'connect again' },
     soakTransaction: 'each',
   },
   servers: {
@@ -50,5 +53,8 @@ export const kafka: BrokerDefinition = {
   benchmark: async () => (await import('../../../bench/scenarios/kafka.ts')).kafkaBenchmark,
   docs: async () => (await import('./docs.ts')).kafkaDocs,
   configurations: async () => (await import('./configurations.ts')).kafkaConfigurations,
+  hangs: async () => (await import('./hangs.ts')).startHangBroker,
+  bytes: async () => (await import('./bytes.ts')).kafkaBytes,
+  failedStarts: async () => (await import('./failed-start.ts')).failedStarts,
   consume: async () => (await import('@onceward/kafka')).consumeKafka,
 }

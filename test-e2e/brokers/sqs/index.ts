@@ -19,6 +19,9 @@ export const sqs: BrokerDefinition = {
   traits: {
     firstDeliveryIsSuspect: false,
     dropsSilentConsumers: false,
+    wrapPublishesWhereItConsumes: false,
+    // A destroyed client of the AWS SDK opens a new connection.
+    closedClients: { consume: 'connect again', publish: 'refuse' },
     soakTransaction: 'batch',
   },
   servers: {
@@ -47,5 +50,8 @@ export const sqs: BrokerDefinition = {
   benchmark: async () => (await import('../../../bench/scenarios/sqs.ts')).sqsBenchmark,
   docs: async () => (await import('./docs.ts')).sqsDocs,
   configurations: async () => (await import('./configurations.ts')).sqsConfigurations,
+  hangs: async () => (await import('./hangs.ts')).startHangBroker,
+  bytes: async () => (await import('./bytes.ts')).sqsBytes,
+  failedStarts: async () => (await import('./failed-start.ts')).failedStarts,
   consume: async () => (await import('@onceward/sqs')).consumeSqs,
 }

@@ -4,7 +4,7 @@ import { BODIES } from './bodies.ts'
 import type { History, Told } from './history.ts'
 import { bytesFuzz } from './index.ts'
 import { RULES, ruleOf, TURN_MS, violationsOf } from './judge.ts'
-import { type Plan, planOf } from './plan.ts'
+import { ORIGINS, type Plan, planOf } from './plan.ts'
 import { play } from './play.ts'
 import { memorySetup, type Setup } from './setups.ts'
 
@@ -43,7 +43,7 @@ const PLAN: Plan = {
     .map((one, index) => ({
       ...one,
       name: `c${index}`,
-      origin: (['sqs', 'kafka', 'amqp', 'plain'] as const)[index] ?? 'plain',
+      origin: ORIGINS[index] ?? 'plain',
       body: { kind: index === 2 ? 'cut JSON' : 'text', size: 20 + index, salt: 1 },
       key: { where: 'body' as const, json: index === 3 ? '"k0"' : `"k${index}"` },
       handler: index === 1 ? ('fatal' as const) : ('ok' as const),

@@ -1,9 +1,10 @@
+import { BROKER_NAMES, type BrokerName } from '../../brokers/index.ts'
 import { type Dice, diceOf } from '../../support/dice.ts'
 import { BODIES, SECRET } from './bodies.ts'
 
 /** Whose messages the cases are. `plain`: a delivery that the user made, without an envelope. */
-export const ORIGINS = ['sqs', 'kafka', 'amqp', 'plain'] as const
-export type Origin = (typeof ORIGINS)[number]
+export type Origin = BrokerName | 'plain'
+export const ORIGINS: readonly Origin[] = [...BROKER_NAMES, 'plain']
 
 /** One message, as plain data from which its bytes are made. */
 export interface Case {

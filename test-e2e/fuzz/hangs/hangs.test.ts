@@ -1,5 +1,6 @@
 import { skipped } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
+import { BROKER_NAMES, BROKERS, DEFAULT_BROKER } from '../../brokers/index.ts'
 import { createDice } from '../../support/dice.ts'
 import { openHangs } from './hangs.ts'
 import { type History, judge } from './judge.ts'
@@ -11,14 +12,15 @@ const SHORT = { forMs: 2_000, load: 20, takesMs: 20 } as const
 
 /** Each adapter and each dependency at least once; the seed draws the rest. */
 const SAMPLE: readonly Fixed[] = [
-  { adapter: 'sqs', dependency: 'publish', ...SHORT },
-  { adapter: 'sqs', dependency: 'postgres', ...SHORT },
-  { adapter: 'kafka', dependency: 'broker', ...SHORT },
-  { adapter: 'amqp', dependency: 'redis', ...SHORT },
-  { adapter: 'amqp', dependency: 'broker', ...SHORT },
+  ...BROKER_NAMES.map((adapter): Fixed => ({ adapter, dependency: 'broker', ...SHORT })),
+  ...(['publish', 'postgres', 'redis'] as const).map((dependency, index): Fixed => {
+    const adapter = BROKER_NAMES[index % BROKER_NAMES.length] ?? DEFAULT_BROKER
+    return { adapter, dependency, ...SHORT }
+  }),
 ]
 
-const isSkipped = (['postgres', 'redis', 'sqs', 'kafka', 'rabbitmq'] as const).some(skipped)
+const services = BROKER_NAMES.map((name) => BROKERS[name].service)
+const isSkipped = [...services, 'postgres' as const, 'redis' as const].some(skipped)
 
 describe('a dependency that hangs', () => {
   // Seconds on a quiet machine: only what is broken is waited for longer.
@@ -51,7 +53,7 @@ describe('a dependency that hangs', () => {
 })
 
 const PLAN: Plan = {
-  ...{ adapter: 'sqs', isWrapped: false, transaction: 'each', hasLeases: false },
+  ...{ adapter: DEFAULT_BROKER, isWrapped: false, transaction: 'each', hasLeases: false },
   ...{ dependency: 'postgres', direction: 'both', connections: 'all', arrivals: 'silent' },
   ...{ forMs: 2_000, ending: 'cut', drains: true, load: 5, flaky: 1, fatal: 1, takesMs: 20 },
 }
@@ -125,8 +127,10 @@ describe('the judge of hangs', () => {
       { ...PLAN, dependency: 'broker', isWrapped: true },
     ]
     for (const plan of plans) expect(judge({ ...GOOD, ...unnamed, plan })).toEqual([])
-    const wrapped: Plan = { ...PLAN, adapter: 'kafka', isWrapped: true }
-    expect(judge({ ...GOOD, ...unnamed, plan: wrapped })).toHaveLength(1)
+    for (const adapter of BROKER_NAMES) {
+      const plan: Plan = { ...PLAN, adapter, isWrapped: true }
+      expect(judge({ ...GOOD, ...unnamed, plan })).toHaveLength(1)
+    }
   })
 
   test('shrinks a plan to what it needs to break', async () => {

@@ -1,5 +1,5 @@
 import type { DependencyOutage } from '@onceward/core'
-import { BROKER_NAMES, type BrokerName } from '../../brokers/index.ts'
+import { BROKER_NAMES, BROKERS, type BrokerName } from '../../brokers/index.ts'
 import { type Dice, diceOf } from '../../support/dice.ts'
 
 export const DEPENDENCIES = ['postgres', 'redis', 'broker', 'publish'] as const
@@ -61,8 +61,10 @@ export function drawPlans(seed: number, fixed: readonly Fixed[]): readonly Plan[
 function drawPlan(dice: Dice, fixed: Fixed): Plan {
   const adapter = fixed.adapter ?? pick(dice, ...BROKER_NAMES)
   const dependency = fixed.dependency ?? pick(dice, ...DEPENDENCIES)
-  // A wrap of RabbitMQ publishes on the channel that it consumes from.
-  const mayWrap = !(adapter === 'amqp' && dependency === 'publish')
+  // What it consumes from would hang with it.
+  const mayWrap = !(
+    dependency === 'publish' && BROKERS[adapter].traits.wrapPublishesWhereItConsumes
+  )
   return {
     adapter,
     dependency,

@@ -7,10 +7,10 @@ import pg from 'pg'
 import type { QueueUnderTest } from '../../brokers/queue-under-test.ts'
 import { targetOf, through } from '../../support/crash/wire-faults.ts'
 import type { Order } from '../../support/workers/protocol.ts'
-import type { Address, Links } from './links.ts'
+import type { Address } from './address.ts'
+import type { Links } from './links.ts'
 import type { Plan } from './plan.ts'
-import type { HangBroker } from './servers.ts'
-import type { Subject } from './subject.ts'
+import type { HangBroker, Subject } from './subject.ts'
 
 export const DEADLINE_MS = 4_000
 export const POOL_SIZE = 6

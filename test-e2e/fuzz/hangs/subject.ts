@@ -1,6 +1,7 @@
 import type { Guard, Health } from '@onceward/core'
+import type { Server, TcpProxy } from '@onceward/testing'
 import type { QueueUnderTest } from '../../brokers/queue-under-test.ts'
-import type { Links } from './links.ts'
+import type { Address } from './address.ts'
 
 /** A running consumer as a user has it: with the adapter's loop, or with a loop of the user's around the wrap. */
 export interface Subject {
@@ -16,8 +17,16 @@ export interface SubjectParts<Queue extends QueueUnderTest = QueueUnderTest> {
   readonly queue: Queue
   readonly guard: Guard
   /** Undefined: no proxy stands before the broker. */
-  readonly links: Pick<Links, 'broker' | 'publish'> | undefined
+  readonly links: Readonly<Record<'broker' | 'publish', TcpProxy>> | undefined
   readonly isWrapped: boolean
+}
+
+/** A broker with the consumers of its adapter. */
+export interface HangBroker {
+  readonly server: Server<unknown>
+  readonly address: Address
+  createQueue(): Promise<QueueUnderTest>
+  start(parts: SubjectParts): Promise<Subject>
 }
 
 export const DRAIN_MS = 4_000

@@ -2,13 +2,36 @@ import { connect } from 'node:net'
 import { consumeKafka, type WrappedKafka, wrapKafka } from '@onceward/kafka'
 import type { TcpProxy } from '@onceward/testing'
 import { type Consumer, Kafka, type KafkaConfig, logLevel, type Producer } from 'kafkajs'
-import type { Topic } from '../../brokers/kafka/queue.ts'
-import { DRAIN_MS, loop, type Subject, type SubjectParts } from './subject.ts'
+import { addressOf } from '../../fuzz/hangs/address.ts'
+import {
+  DRAIN_MS,
+  type HangBroker,
+  loop,
+  type Subject,
+  type SubjectParts,
+} from '../../fuzz/hangs/subject.ts'
+import type { Topic } from './queue.ts'
+import { startKafka } from './server.ts'
 
 /** The longest that a request of a wrapped consumer takes; the default of kafkajs is half a minute. */
 const REQUEST_MS = 4_000
 
-export async function startKafkaSubject(parts: SubjectParts<Topic>): Promise<Subject> {
+/** What the group waits for a silent member, ms. */
+const SESSION_MS = 3_000
+
+/** The broker with the consumers of its adapter. */
+export async function startHangBroker(): Promise<HangBroker> {
+  const running = await startKafka({ sessionMs: SESSION_MS })
+  const { brokers } = running.server.connection as { readonly brokers: readonly string[] }
+  return {
+    server: running.server,
+    address: addressOf(`kafka://${brokers[0]}`),
+    createQueue: () => running.createQueue(),
+    start: (parts) => startSubject(parts as SubjectParts<Topic>),
+  }
+}
+
+async function startSubject(parts: SubjectParts<Topic>): Promise<Subject> {
   const { queue, guard, links, isWrapped } = parts
   const { topic, groupId, deadTopic, sessionMs } = queue.source
   const clientOf = (link: TcpProxy | undefined, more: Partial<KafkaConfig> = {}): Kafka =>

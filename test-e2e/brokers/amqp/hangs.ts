@@ -1,12 +1,32 @@
 import { consumeAmqp, type WrappedAmqp, wrapAmqp } from '@onceward/amqp'
 import type { TcpProxy } from '@onceward/testing'
 import { type ChannelModel, type ConfirmChannel, connect } from 'amqplib'
-import type { AmqpQueue } from '../../brokers/amqp/queue.ts'
-import { DRAIN_MS, loop, type Subject, type SubjectParts } from './subject.ts'
+import { addressOf } from '../../fuzz/hangs/address.ts'
+import {
+  DRAIN_MS,
+  type HangBroker,
+  loop,
+  type Subject,
+  type SubjectParts,
+} from '../../fuzz/hangs/subject.ts'
+import type { AmqpQueue } from './queue.ts'
+import { startRabbitmq } from './server.ts'
 
 const PREFETCH = 20
 
-export async function startAmqpSubject(parts: SubjectParts<AmqpQueue>): Promise<Subject> {
+/** The broker with the consumers of its adapter. */
+export async function startHangBroker(): Promise<HangBroker> {
+  const running = await startRabbitmq()
+  const { url } = running.server.connection as { readonly url: string }
+  return {
+    server: running.server,
+    address: addressOf(url),
+    createQueue: () => running.createQueue(),
+    start: (parts) => startSubject(parts as SubjectParts<AmqpQueue>),
+  }
+}
+
+async function startSubject(parts: SubjectParts<AmqpQueue>): Promise<Subject> {
   return parts.isWrapped ? wrapped(parts) : consumed(parts)
 }
 

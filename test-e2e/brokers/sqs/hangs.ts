@@ -1,9 +1,17 @@
 import { ReceiveMessageCommand, SendMessageCommand, type SQSClient } from '@aws-sdk/client-sqs'
 import { consumeSqs, receiveAttributes, wrapSqs } from '@onceward/sqs'
 import type { TcpProxy } from '@onceward/testing'
-import type { SqsQueue } from '../../brokers/sqs/queue.ts'
-import { watchedClient } from '../../brokers/sqs/watched-client.ts'
-import { DRAIN_MS, loop, type Subject, type SubjectParts } from './subject.ts'
+import { addressOf } from '../../fuzz/hangs/address.ts'
+import {
+  DRAIN_MS,
+  type HangBroker,
+  loop,
+  type Subject,
+  type SubjectParts,
+} from '../../fuzz/hangs/subject.ts'
+import type { SqsQueue } from './queue.ts'
+import { startSqs } from './server.ts'
+import { watchedClient } from './watched-client.ts'
 
 /** The user's own loop gives a receive up after this time. */
 const RECEIVE_MS = 4_000
@@ -11,7 +19,22 @@ const RECEIVE_MS = 4_000
 /** What is hidden comes back soon, so that a case need not wait for minutes. */
 const LONGEST_HIDDEN_MS = 2_000
 
-export async function startSqsSubject(parts: SubjectParts<SqsQueue>): Promise<Subject> {
+/** A message whose delete was lost comes back soon. */
+const VISIBILITY_MS = 6_000
+
+/** The broker with the consumers of its adapter. */
+export async function startHangBroker(): Promise<HangBroker> {
+  const running = await startSqs({ visibilityMs: VISIBILITY_MS })
+  const { endpoint } = running.server.connection as { readonly endpoint: string }
+  return {
+    server: running.server,
+    address: addressOf(endpoint),
+    createQueue: () => running.createQueue(),
+    start: (parts) => startSubject(parts as SubjectParts<SqsQueue>),
+  }
+}
+
+async function startSubject(parts: SubjectParts<SqsQueue>): Promise<Subject> {
   const { queue, guard, links, isWrapped } = parts
   const { queueUrl, deadUrl, visibilityMs } = queue.source
   const clientOf = (link: TcpProxy | undefined): SQSClient => {
