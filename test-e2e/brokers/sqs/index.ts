@@ -21,7 +21,7 @@ export const sqs: BrokerDefinition = {
     dropsSilentConsumers: false,
     wrapPublishesWhereItConsumes: false,
     // A destroyed client of the AWS SDK opens a new connection.
-    closedClients: { consume: 'connect again', publish: 'refuse' },
+    closedClients: { consume: 'connect again', publish: 'connect again' },
     soakTransaction: 'batch',
   },
   servers: {

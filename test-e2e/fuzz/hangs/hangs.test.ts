@@ -4,6 +4,7 @@ import { BROKER_NAMES, BROKERS, DEFAULT_BROKER } from '../../brokers/index.ts'
 import { createDice } from '../../support/dice.ts'
 import { openHangs } from './hangs.ts'
 import { type History, judge } from './judge.ts'
+import { isExcused } from './links.ts'
 import { DEPENDENCIES, drawPlans, type Fixed, type Plan } from './plan.ts'
 import { shrink } from './shrink.ts'
 
@@ -130,6 +131,17 @@ describe('the judge of hangs', () => {
     for (const adapter of BROKER_NAMES) {
       const plan: Plan = { ...PLAN, adapter, isWrapped: true }
       expect(judge({ ...GOOD, ...unnamed, plan })).toHaveLength(1)
+    }
+  })
+
+  test('excuses a connection of a client that was called after its end, and no other', () => {
+    for (const adapter of BROKER_NAMES) {
+      const { consume, publish } = BROKERS[adapter].traits.closedClients
+      const [calm, drained] = [false, true].map((drains): Plan => ({ ...PLAN, adapter, drains }))
+      for (const link of ['postgres', 'redis', 'broker'])
+        expect(isExcused(calm ?? PLAN, link)).toBe(false)
+      expect(isExcused(drained ?? PLAN, 'broker')).toBe(consume === 'connect again')
+      expect(isExcused(calm ?? PLAN, 'publish')).toBe(publish === 'connect again')
     }
   })
 
