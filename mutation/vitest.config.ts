@@ -15,7 +15,8 @@ const packages = join(import.meta.dirname, '../packages')
 
 interface Manifest {
   readonly name: string
-  readonly exports: Readonly<Record<string, string | { readonly '@onceward/source': string }>>
+  /** Undefined for a package that is only a command. */
+  readonly exports?: Readonly<Record<string, string | { readonly '@onceward/source': string }>>
 }
 
 /**
@@ -24,7 +25,7 @@ interface Manifest {
  */
 const alias = readdirSync(packages).flatMap((directory) => {
   const text = readFileSync(join(packages, directory, 'package.json'), 'utf8')
-  const { name, exports } = JSON.parse(text) as Manifest
+  const { name, exports = {} } = JSON.parse(text) as Manifest
   return Object.entries(exports).flatMap(([path, target]) =>
     typeof target === 'string'
       ? []
