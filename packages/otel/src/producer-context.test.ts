@@ -41,6 +41,13 @@ test.each([
   expect(spansOf({ traceparent })).toEqual([])
 })
 
+test('of the flags only the sampled one is kept', () => {
+  const flagsOf = (flags: string) =>
+    producerLinks([toDelivery({}, { headers: { traceparent: SENT.replace(/01$/, flags) } })])[0]
+      ?.context.traceFlags
+  expect(['00', '01', 'ff', 'fe'].map(flagsOf)).toEqual([0, 1, 1, 0])
+})
+
 test('a binary attribute of SQS is read from the message', () => {
   const MessageAttributes = {
     traceparent: { DataType: 'Binary', BinaryValue: Buffer.from(SENT) },

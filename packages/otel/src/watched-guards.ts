@@ -42,7 +42,7 @@ export function watchGuards(
     watched.add(entry)
     consumers.add(guard.consumer)
     return () => {
-      if (!watched.delete(entry)) return
+      watched.delete(entry)
       if (entry.renewals === undefined) return
       closed.set(guard.consumer, sumOf([entry.renewals, closed.get(guard.consumer)]))
     }

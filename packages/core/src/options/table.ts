@@ -256,7 +256,8 @@ export const OPTIONS: OptionTable = {
   observe: {
     type: '(record) => void',
     rule: aFunction,
-    meaning: 'Called once per delivery when its settlement is known; use it for metrics.',
+    meaning:
+      'Called once per delivery when its settlement is known. `meterObserver()` of `@onceward/otel` is one, for [metrics](telemetry.md).',
     reason: 'None by default.',
   },
   logger: {
