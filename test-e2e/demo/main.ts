@@ -1,6 +1,8 @@
+import { once } from 'node:events'
 import { postgres, ServerMissingError } from '@onceward/testing/servers'
 import { BROKERS } from '../brokers/index.ts'
 import { UsageError } from '../support/command-line.ts'
+import { DemoConsole } from './console.ts'
 import type { DemoBroker, DemoServer } from './demo-broker.ts'
 import { httpDemo, httpTable, httpVerdict, isExactHttp } from './http/demo.ts'
 import { HurtRedis } from './hurt-redis.ts'
@@ -20,11 +22,16 @@ async function start(broker: DemoBroker, { broker: name }: DemoOptions): Promise
   })
 }
 
+interface Stage {
+  readonly progress: Progress
+  readonly signal: AbortSignal
+  report(result: DemoResult): void
+}
+
 /** The same orders, the same handler, the same kills: first without the guard, then with it. */
 async function demo(
   options: DemoOptions,
-  progress: Progress,
-  signal: AbortSignal,
+  { progress, report, signal }: Stage,
 ): Promise<DemoResult> {
   const startedAt = performance.now()
   const broker = await BROKERS[options.broker].demo()
@@ -32,12 +39,17 @@ async function demo(
   await using redis = options.redis ? await HurtRedis.start(progress) : undefined
   await using server = await start(broker, options)
   await using database = await postgres()
+  await using consoles = new AsyncDisposableStack()
   progress.move()
   const orders = announcements(options.events)
   progress.line(
     `${options.events} orders in ${orders.length} messages (a producer that retries sends some twice), ` +
       `3 worker processes, ${options.kills} × SIGKILL${server.pauseMs === undefined ? '' : ', 1 × SIGSTOP'}`,
   )
+  const openConsole = async (databaseUrl: string): Promise<void> => {
+    const { url } = consoles.use(await DemoConsole.start(databaseUrl))
+    progress.line(`the console is at ${url}`)
+  }
   const kills = killPlan(options.events, options.kills)
   const scene = {
     database,
@@ -49,10 +61,17 @@ async function demo(
     plan: server.pauseMs === undefined ? kills : withPause(kills),
     progress,
     signal,
+    migrated: options.console ? openConsole : undefined,
   }
   const unguarded = await runPhase(scene, 'without')
   const guarded = await runPhase(scene, 'with')
-  return { options, durationMs: performance.now() - startedAt, unguarded, guarded }
+  const result = { options, durationMs: performance.now() - startedAt, unguarded, guarded }
+  report(result)
+  if (options.console && !signal.aborted) {
+    progress.line('\nthe servers stay up for the console; Ctrl-C ends them')
+    await once(signal, 'abort')
+  }
+  return result
 }
 
 async function overHttp(
@@ -75,9 +94,11 @@ async function main(args: readonly string[]): Promise<number> {
   }
   try {
     if (options.http) return await overHttp(options, progress, interrupt.signal)
-    const result = await demo(options, progress, interrupt.signal)
-    progress.line(`\n${table(result)}\n\n${verdict(result)}`)
-    if (options.json) console.log(toJson(result))
+    const report = (result: DemoResult): void => {
+      progress.line(`\n${table(result)}\n\n${verdict(result)}`)
+      if (options.json) console.log(toJson(result))
+    }
+    const result = await demo(options, { progress, report, signal: interrupt.signal })
     return isExact(result) ? 0 : 1
   } catch (error) {
     if (!interrupt.signal.aborted) throw error

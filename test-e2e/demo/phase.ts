@@ -21,6 +21,8 @@ export interface Scene {
   readonly plan: readonly PlannedBlow[]
   readonly progress: Progress
   readonly signal: AbortSignal
+  /** With `--console`: called with the database of the guarded run, once it has its tables. */
+  readonly migrated?: ((databaseUrl: string) => Promise<void>) | undefined
 }
 
 export interface PhaseResult extends Books {
@@ -42,7 +44,10 @@ export async function runPhase(scene: Scene, guard: 'with' | 'without'): Promise
   pool.on('error', () => undefined)
   try {
     await createOrders(pool, events)
-    if (guard === 'with') await migrate(pool)
+    if (guard === 'with') {
+      await migrate(pool)
+      await scene.migrated?.(databaseUrl)
+    }
     await using queue = await server.openQueue(`orders-${guard}-guard-${process.pid}`)
     const redis = guard === 'with' ? scene.redis : undefined
     progress.line(`\n${guard} the guard${redis === undefined ? '' : ', leases in Redis'}`)

@@ -174,3 +174,23 @@ test.each([
   expect(code).toBe(2)
   expect(stderr).toContain(why)
 })
+
+test('with --console the page is there during the run and after it, until the demo is interrupted', async () => {
+  const { child, done } = start('--events', '5', '--kills', '0', '--console')
+  let told = ''
+  child.stdout.on('data', (chunk: Buffer) => {
+    told += chunk.toString()
+  })
+  await until(() => told.includes('the servers stay up') || child.exitCode !== null, {
+    what: 'the end of the run',
+    deadlineMs: 90_000,
+  })
+  expect(child.exitCode).toBeNull()
+  const url = /the console is at (\S+)/.exec(told)?.[1] ?? ''
+  const response = await fetch(new URL('api/status', url))
+  const { status } = (await response.json()) as { readonly status: { readonly consumers: unknown } }
+  expect(status.consumers).toMatchObject([{ doneHour: 5 }])
+  child.kill('SIGINT')
+  expect((await done).code).toBe(0)
+  await expect(fetch(url)).rejects.toThrow()
+})

@@ -65,7 +65,9 @@ describe('the foretold answer is the answer of a guard', () => {
     // The running guard of this test may have run the replayed event meanwhile.
     if (name === 'replayed' && next.kind !== 'run') return expect(next.reason).toBe('fatal')
     const payload = name === 'absent' || name === 'done' ? {} : { fail: 'no' }
+    const before = at.runs()
     const settlement = await at.send(key, payload)
+    expect(at.runs() - before).toBe(next.kind === 'run' ? 1 : 0)
     switch (next.kind) {
       case 'run':
         return expect(['ack processed', 'dead-letter fatal']).toContain(told(settlement))
