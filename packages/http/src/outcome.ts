@@ -25,6 +25,8 @@ export type ProblemName =
   | 'key-malformed'
   | 'invalid-body'
   | 'caller-unknown'
+  | 'signature-refused'
+  | 'event-id-missing'
   | 'method-not-allowed'
   | 'in-flight'
   | 'body-too-large'
@@ -42,7 +44,9 @@ export const PROBLEMS: Readonly<Record<ProblemName, readonly [status: number, ti
   'key-repeated': [400, 'The Idempotency-Key header was sent more than once'],
   'key-malformed': [400, 'The Idempotency-Key header is malformed'],
   'invalid-body': [400, 'The body cannot be used'],
+  'event-id-missing': [400, 'The delivery has no event id'],
   'caller-unknown': [401, "The caller's identity is missing"],
+  'signature-refused': [401, 'The signature of the delivery is missing, wrong or too old'],
   'method-not-allowed': [405, 'This method takes no Idempotency-Key'],
   'in-flight': [409, 'A request with this Idempotency-Key is in flight'],
   'body-too-large': [413, 'The body is too large'],

@@ -1,0 +1,188 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import { ConfigurationError } from '@onceward/core'
+import { rangeProblems, refuseProblems, refuseUnknownNames } from '@onceward/core/adapter'
+import type { HttpRequest } from './request.ts'
+
+/** What a verifier says of a delivery. */
+export type WebhookVerdict =
+  /** The provider sent it. Without an event id it is answered 400. */
+  | { readonly kind: 'verified'; readonly eventId: string | undefined }
+  /** It is answered 401. */
+  | { readonly kind: 'refused' }
+
+/**
+ * Checks who sent a delivery, over its raw bytes, and finds the provider's id of the event.
+ *
+ * @param nowMs - Milliseconds since 1970, on the clock of the guard.
+ */
+export type WebhookVerifier = (
+  request: Pick<HttpRequest, 'headers' | 'bytes'>,
+  nowMs: number,
+) => WebhookVerdict | Promise<WebhookVerdict>
+
+/** One secret, or several while they are rotated: a delivery that is signed with any of them is verified. */
+export type Secrets = string | readonly string[]
+
+/** Options of the schemes whose signatures have a timestamp. */
+export interface SignatureOptions {
+  /**
+   * How far the timestamp of a signature may be from the clock of the guard, in both directions, milliseconds,
+   * 1 000–86 400 000. @defaultValue `SIGNATURE_DEFAULTS.toleranceMs`
+   */
+  readonly toleranceMs?: number | undefined
+}
+
+/** Defaults of the signatures, in milliseconds. */
+export const SIGNATURE_DEFAULTS: Readonly<Record<'toleranceMs', number>> = Object.freeze({
+  toleranceMs: 300_000,
+})
+
+const REFUSED: WebhookVerdict = { kind: 'refused' }
+
+/**
+ * Stripe's `Stripe-Signature`, with a timestamp. The event id is the `id` of the body.
+ *
+ * @param secrets - The signing secret of the endpoint (`whsec_…`), not an API key.
+ * @throws {@link ConfigurationError} that never shows a secret.
+ * @see https://docs.stripe.com/webhooks#verify-manually
+ */
+export function stripeSignature(secrets: Secrets, options: SignatureOptions = {}): WebhookVerifier {
+  const keys = keysOf('stripeSignature', secrets, (secret) => {
+    if (/^(sk|rk|pk)_/.test(secret)) throw new ConfigurationError(API_KEY)
+    return Buffer.from(secret, 'utf8')
+  })
+  const toleranceMs = toleranceOf('stripeSignature', options)
+  return ({ bytes, headers }, nowMs) => {
+    const pairs = (headers.get('stripe-signature') ?? '').split(',').map((pair) => pair.split('='))
+    const valuesOf = (name: string): readonly string[] =>
+      pairs.flatMap(([key, value]) => (key === name && value !== undefined ? [value] : []))
+    const timestamp = valuesOf('t').at(-1)
+    if (!isRecent(timestamp, nowMs, toleranceMs)) return REFUSED
+    const given = { encoding: 'hex', texts: valuesOf('v1') } as const
+    if (!isSigned(keys, [`${timestamp}.`, bytes], given)) return REFUSED
+    return { kind: 'verified', eventId: idOfBody(bytes) }
+  }
+}
+
+/**
+ * GitHub's `X-Hub-Signature-256`. The event id is `X-GitHub-Delivery`, which a redelivery keeps.
+ *
+ * The scheme has no timestamp and does not sign the id: whoever has read a delivery can send it again under another id.
+ * TLS alone keeps deliveries from being read.
+ *
+ * @throws {@link ConfigurationError} that never shows a secret.
+ * @see https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
+ */
+export function githubSignature(secrets: Secrets): WebhookVerifier {
+  const keys = keysOf('githubSignature', secrets, (secret) => Buffer.from(secret, 'utf8'))
+  return ({ bytes, headers }) => {
+    const [, hex] = /^sha256=(.*)$/.exec(headers.get('x-hub-signature-256') ?? '') ?? []
+    const given = { encoding: 'hex', texts: hex === undefined ? [] : [hex] } as const
+    if (!isSigned(keys, [bytes], given)) return REFUSED
+    return { kind: 'verified', eventId: headers.get('x-github-delivery') ?? undefined }
+  }
+}
+
+/**
+ * Standard Webhooks, with a timestamp and a signed id: the event id is `webhook-id`. Symmetric signatures (`v1`) only.
+ *
+ * @param secrets - Base64, with or without `whsec_`, as the provider shows it.
+ * @throws {@link ConfigurationError} that never shows a secret.
+ * @see https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+ */
+export function standardWebhook(secrets: Secrets, options: SignatureOptions = {}): WebhookVerifier {
+  const keys = keysOf('standardWebhook', secrets, (secret) => {
+    const base64 = secret.replace(/^whsec_/, '')
+    const key = Buffer.from(base64, 'base64')
+    const isBase64 = /^[A-Za-z0-9+/]+={0,2}$/.test(base64) && key.byteLength >= 16
+    if (!isBase64) throw new ConfigurationError(NOT_BASE64)
+    return key
+  })
+  const toleranceMs = toleranceOf('standardWebhook', options)
+  return ({ bytes, headers }, nowMs) => {
+    const id = headers.get('webhook-id') ?? ''
+    const timestamp = headers.get('webhook-timestamp') ?? undefined
+    if (id === '' || !isRecent(timestamp, nowMs, toleranceMs)) return REFUSED
+    const texts = (headers.get('webhook-signature') ?? '').split(' ').flatMap((each) => {
+      const [version, base64 = ''] = each.split(',')
+      return version === 'v1' ? [base64] : []
+    })
+    const given = { encoding: 'base64', texts } as const
+    if (!isSigned(keys, [`${id}.${timestamp}.`, bytes], given)) return REFUSED
+    return { kind: 'verified', eventId: id }
+  }
+}
+
+const API_KEY =
+  'Expected the signing secret of the webhook endpoint in stripeSignature (it begins with whsec_), got an API key.'
+const NOT_BASE64 =
+  'Expected the secret of standardWebhook to be Base64 of at least 16 bytes, with or without whsec_ before it. Copy it from the provider.'
+
+function keysOf(
+  caller: string,
+  secrets: unknown,
+  toKey: (secret: string) => Buffer,
+): readonly Buffer[] {
+  const list: readonly unknown[] = Array.isArray(secrets) ? secrets : [secrets]
+  const isUsable = (secret: unknown): secret is string =>
+    typeof secret === 'string' && secret.trim() !== ''
+  if (list.length > 0 && list.every(isUsable)) return list.map(toKey)
+  // Never the value: it may be a secret with a typing error around it.
+  throw new ConfigurationError(
+    `${caller} expected a secret, or a list of secrets, and each must be a text that is not empty. Is the environment variable set?`,
+  )
+}
+
+function toleranceOf(caller: string, options: SignatureOptions): number {
+  refuseUnknownNames(caller, options, { toleranceMs: true })
+  const { toleranceMs = SIGNATURE_DEFAULTS.toleranceMs } = options
+  refuseProblems(rangeProblems('toleranceMs', toleranceMs, [1_000, 86_400_000]))
+  return toleranceMs
+}
+
+/** Seconds since 1970, not too old and not from the future. */
+function isRecent(
+  timestamp: string | undefined,
+  nowMs: number,
+  toleranceMs: number,
+): timestamp is string {
+  if (timestamp === undefined || !/^\d{1,12}$/.test(timestamp)) return false
+  return Math.abs(nowMs - Number(timestamp) * 1_000) <= toleranceMs
+}
+
+interface Given {
+  readonly encoding: 'hex' | 'base64'
+  readonly texts: readonly string[]
+}
+
+/**
+ * Whether any of the given signatures is that of any key. Compared in constant time, and as texts: decoders are lenient.
+ */
+function isSigned(
+  keys: readonly Buffer[],
+  signed: readonly (string | Uint8Array)[],
+  { encoding, texts }: Given,
+): boolean {
+  let isEqual = false
+  for (const key of keys) {
+    const hmac = createHmac('sha256', key)
+    for (const part of signed) hmac.update(part)
+    const expected = Buffer.from(hmac.digest(encoding))
+    for (const text of texts) {
+      const given = Buffer.from(text)
+      if (given.byteLength === expected.byteLength && timingSafeEqual(given, expected)) {
+        isEqual = true
+      }
+    }
+  }
+  return isEqual
+}
+
+function idOfBody(bytes: Uint8Array): string | undefined {
+  try {
+    const { id } = Object(JSON.parse(Buffer.from(bytes).toString('utf8'))) as { id?: unknown }
+    return typeof id === 'string' && id !== '' ? id : undefined
+  } catch {
+    return undefined
+  }
+}

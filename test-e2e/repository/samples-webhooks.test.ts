@@ -1,0 +1,60 @@
+import { createHmac } from 'node:crypto'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { migrate } from '@onceward/postgres'
+import { until } from '@onceward/testing'
+import { expect, test } from 'vitest'
+import { openScene, run } from '../support/samples.ts'
+
+const SECRET = 'whsec_of_the_sample'
+const COPIES = 40
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
+
+const body = JSON.stringify({ id: 'evt_1', data: { orderId: 'order-1', cents: 500 } })
+
+function signatureOf(secret: string): string {
+  const seconds = Math.floor(Date.now() / 1_000)
+  const v1 = createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex')
+  return `t=${seconds},v1=${v1}`
+}
+
+test.each([
+  ['webhooks-before', 2 + COPIES + 1],
+  ['webhooks-stripe', 1],
+] as const)(
+  '%s charges an event that is delivered many times at once, and once by a stranger, %i times',
+  async (name, charges) => {
+    const port = await freePort()
+    await using scene = await openScene({ PORT: String(port), SIGNING_SECRET: SECRET })
+    await migrate(scene.pool)
+    await using server = run(name, scene)
+    const send = (secret = SECRET): Promise<Response> =>
+      fetch(`http://127.0.0.1:${port}/webhooks`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'stripe-signature': signatureOf(secret) },
+        body,
+      })
+    await until(
+      async () => {
+        expect(server.process.exitCode, server.output()).toBeNull()
+        return (await send().catch(() => undefined)) !== undefined
+      },
+      { what: 'an answer', deadlineMs: 30_000 },
+    )
+    const answers = await Promise.all(Array.from({ length: COPIES }, () => send()))
+    // A copy in flight is delivered again by the provider.
+    for (const { status } of answers) expect([200, 409]).toContain(status)
+    expect((await send()).status).toBe(200)
+    expect((await send('whsec_of_a_stranger')).status).toBe(name === 'webhooks-before' ? 200 : 401)
+    const { rows } = await scene.pool.query('select order_id, cents from charges')
+    expect(rows).toEqual(Array(charges).fill({ order_id: 'order-1', cents: 500 }))
+    expect(server.output()).not.toContain(SECRET)
+  },
+)
