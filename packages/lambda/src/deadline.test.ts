@@ -1,5 +1,6 @@
 import { createGuard } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
+import { Clock } from '@onceward/testing/adapter'
 import { describe, expect, test } from 'vitest'
 import { consumer, setUp, silent } from './fixtures/billing.ts'
 import { contextOf, idsOf, sqsRecord } from './fixtures/events.ts'
@@ -62,6 +63,29 @@ describe('the deadline', () => {
     ])
     expect(warnings).toEqual([expect.stringContaining('an invocation ended before its runs')])
   })
+})
+
+// A timer that does not keep the process alive would still run when the process thaws.
+test('a guard of a function has no timers between invocations, not even for background work', async () => {
+  const clock = new Clock()
+  const { guard } = setUp({ runtime: clock.runtime })
+  const handler = lambdaSqs(guard)
+  expect(idsOf(await handler({ Records: [sqsRecord({ id: 'a' })] }))).toEqual([])
+  expect(clock.timers).toBe(0)
+})
+
+test('an order of the guard holds over the whole event, however large it is', async () => {
+  const orderingKey = ({ payload }: { readonly payload: { readonly lane?: string } }) =>
+    payload.lane
+  const { guard, effects } = setUp({ orderingKey })
+  const Records = [
+    sqsRecord({ id: 'first', body: { lane: 'x', does: 'fails' } }),
+    ...Array.from({ length: 150 }, (_, n) => sqsRecord({ id: `m${n}` })),
+    sqsRecord({ id: 'last', body: { lane: 'x' } }),
+  ]
+  expect(idsOf(await lambdaSqs(guard)({ Records }))).toEqual(['first', 'last'])
+  expect(effects).toHaveLength(150)
+  await guard.close()
 })
 
 test('nothing of the guard is left on the event loop after the return', async () => {
