@@ -4,11 +4,13 @@ import { createShift } from '../fixtures/shift.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
 import { FatalError } from '../model/errors.ts'
 import type { Guard } from '../model/guard-port.ts'
+import type { LeaseSession, LeaseStore } from '../model/lease-store.ts'
 import type { GuardOptions, Handler } from '../options/options.ts'
 import { createCallerGuard, createGuard } from './guard.ts'
 
 type Given = Partial<GuardOptions<unknown, undefined>>
-const { runtime } = createShift()
+const shift = createShift()
+const { runtime } = shift
 const common = { consumer: 'charges', logger: silent, runtime, onConflict: 'ack' } as const
 const callers = { isAnswer: () => false }
 
@@ -128,4 +130,73 @@ test('an error of the options names the function that the user called', () => {
   expect(() =>
     createCallerGuard('createTestGuard', options, { ...callers, handler: failing(0) }),
   ).toThrow(/createTestGuard does not know "leaze"/)
+})
+
+/** A process that dies in each of its runs leaves its lease behind. */
+function dyingLeases(): { readonly store: LeaseStore; readonly calls: string[] } {
+  const store = memoryLeases(runtime)
+  const calls: string[] = []
+  const dying = (session: LeaseSession): LeaseSession => ({
+    claim: (claims) => session.claim(claims),
+    renew: (held, leaseMs) => session.renew(held, leaseMs),
+    complete: (done, rememberMs) => session.complete(done, rememberMs),
+    fail: async (failed) => {
+      calls.push('fail')
+      return failed.map(() => 'held')
+    },
+    release: async (held) => {
+      calls.push('release')
+      return held.map(() => 'held')
+    },
+    bury: async (dead) => {
+      calls.push('bury')
+      return dead.map(() => 'held')
+    },
+  })
+  const open: LeaseStore['open'] = async (registration) =>
+    dying((await store.open?.(registration)) ?? store)
+  return { store: { ...store, open }, calls }
+}
+
+test('with leases alone an event is never dead, however many of its runs end with their process', async () => {
+  const { calls, store: leases } = dyingLeases()
+  const guard = guardOf({ leases, onTakeover: 'retry', claimWaitMs: 1 } as Given, failing(25))
+  const delivery = toDelivery({ cents: 5 })
+  for (let run = 1; run <= 25; run++) {
+    expect(await guard.process(delivery)).toMatchObject({ reason: 'failed' })
+    expect(await guard.process(delivery)).toMatchObject({ reason: 'in-progress' })
+    shift.forward(31_000)
+  }
+  expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
+  expect(new Set(calls)).toEqual(new Set(['release']))
+  await guard.close()
+})
+
+test('with an inbox a taken-over event is not counted before its run', async () => {
+  const { store: leases } = dyingLeases()
+  const inbox = memoryInbox()
+  const counts = vi.fn()
+  const watched: typeof inbox = {
+    ...inbox,
+    open: async (registration) => {
+      const session = await inbox.open(registration)
+      const suspect: typeof session.suspect = (...asked) => {
+        counts()
+        return session.suspect(...asked)
+      }
+      return new Proxy(session, {
+        get: (target, name) => {
+          const found: unknown = name === 'suspect' ? suspect : Reflect.get(target, name)
+          return typeof found === 'function' ? found.bind(target) : found
+        },
+      })
+    },
+  }
+  const guard = guardOf({ inbox: watched, leases }, failing(1))
+  const delivery = toDelivery({ cents: 5 })
+  expect(await guard.process(delivery)).toMatchObject({ reason: 'failed' })
+  shift.forward(31_000)
+  expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
+  expect(counts).not.toHaveBeenCalled()
+  await guard.close()
 })
