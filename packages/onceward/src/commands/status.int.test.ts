@@ -1,5 +1,7 @@
+import { migrate } from '@onceward/postgres'
 import { expect, test } from 'vitest'
-import type { Status } from '../data/status.ts'
+import { openDatabase } from '../data/database.ts'
+import { recentMinutes, type Status } from '../data/status.ts'
 import { answer, cli } from '../fixtures/cli.ts'
 import { operated } from '../fixtures/operated.ts'
 
@@ -80,4 +82,36 @@ test('a sweep that begins in the middle of the table reads the beginning too', a
   )
   await at.pool.query('update onceward.settings set sweep_cursor = 1000')
   expect(await answer(['sweep'], at)).toEqual({ kind: 'swept', deleted: 1 })
+})
+
+test('of a table that is too large, the last pages and those that were swept are read', async () => {
+  await using at = await operated()
+  await at.send('first', {})
+  await at.rest()
+  // Some twenty pages.
+  await at.pool.query(`
+    insert into onceward.processed_events (event_id, fingerprint, consumer_id)
+    select gen_random_uuid(), 0, (select consumer_id from onceward.processed_events limit 1) from generate_series(1, 2000)`)
+  await using database = openDatabase(at.url, 'onceward')
+  const count = async (mostPages: number): Promise<readonly [number, boolean]> => {
+    const { isWhole, minutes } = await database.read((query) =>
+      recentMinutes(query, database, mostPages),
+    )
+    return [minutes.reduce((sum, each) => sum + each.count, 0), isWhole]
+  }
+  expect(await count(1_000)).toEqual([2_001, true])
+  const [part, isWhole] = await count(4)
+  expect(isWhole).toBe(false)
+  expect(part).toBeGreaterThan(0)
+  expect(part).toBeLessThan(2_001)
+  await at.pool.query('update onceward.settings set sweep_cursor = 5')
+  expect((await count(4))[0]).toBeGreaterThan(part)
+})
+
+test('a schema of any name is read', async () => {
+  await using at = await operated()
+  const schema = `it's "odd"`
+  await migrate(at.pool, { schema })
+  const { consumers, leases } = await answer<Status>(['status', '--schema', schema], at)
+  expect({ consumers, leases }).toEqual({ consumers: [], leases: 0 })
 })

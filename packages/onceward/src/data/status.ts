@@ -113,14 +113,15 @@ const PAGES = 8_192
 export async function recentMinutes(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
+  mostPages: number = PAGES,
 ): Promise<{ readonly minutes: readonly Minute[]; readonly isWhole: boolean }> {
   const [size] = await query<{ readonly pages: number; readonly cursor: number }>(
     `select pg_relation_size('${quoted.replaceAll("'", "''")}.processed_events') / current_setting('block_size')::bigint as pages,
        sweep_cursor as cursor from ${quoted}.settings`,
   )
   const { pages = 0, cursor = 0 } = size ?? {}
-  const isWhole = pages <= PAGES
-  const half = PAGES / 2
+  const isWhole = pages <= mostPages
+  const half = Math.ceil(mostPages / 2)
   const tail = Math.max(0, pages - half)
   const swept = [Math.max(0, Math.min(cursor, tail) - half), Math.min(cursor, tail)]
   const where = isWhole
