@@ -20,7 +20,7 @@ import { createHandlers } from './handlers.ts'
 import type { History } from './history.ts'
 import { leftovers, questions } from './leftovers.ts'
 import type { Plan } from './plan.ts'
-import { describe, endsWithin, type Shared } from './shared.ts'
+import { describe, endsWithin, ownPoolName, type Shared } from './shared.ts'
 import type { Stage } from './stage.ts'
 
 /** One case: guards with pools of their own, and all that is noted about them. */
@@ -123,8 +123,8 @@ function createWorkers(shared: Shared): () => Worker {
       observe: (record: OutcomeRecord) => noteOutcome(shared, record),
       ...leasesOf(plan, leases, pool),
     }
-    const client = inboxOf(plan, pool, inbox)
-    const elsewhere = plan.driver === 'memory' ? client : inboxOf(plan, newPool(shared), inbox)
+    const client = inboxOf(shared, pool, inbox)
+    const elsewhere = plan.driver === 'memory' ? client : inboxOf(shared, newPool(shared), inbox)
     const handlers = createHandlers(shared, { pool })
     const other = {
       ...options,
@@ -157,8 +157,17 @@ function newPool({ consumer, pools, plan, stage }: Shared): pg.Pool {
   return pool
 }
 
-function inboxOf({ driver }: Plan, pool: pg.Pool, memory: Inbox<undefined>): Inbox<never> {
+function inboxOf(
+  { plan: { driver, hasOwnPool }, stage, consumer }: Shared,
+  pool: pg.Pool,
+  memory: Inbox<undefined>,
+): Inbox<never> {
   if (driver === 'memory') return memory as Inbox<never>
+  if (hasOwnPool) {
+    // Idle connections stay until the guard ends the pool, so that one that does not end is seen.
+    const config = { connectionString: stage.url, idleTimeoutMillis: 0 }
+    return pgInbox({ ...config, application_name: ownPoolName(consumer) }) as Inbox<never>
+  }
   if (driver === 'pg') return pgInbox(pool) as Inbox<never>
   const db = new Kysely<never>({ dialect: new PostgresDialect({ pool }) })
   return kyselyInbox(db, { poolSize: pool.options.max }) as Inbox<never>

@@ -10,9 +10,14 @@ export function drawPlan(seed: number): Plan {
   const mode = dice.pick<Plan['mode']>(['each', 'each', 'batch', 'batch', 'together'])
   const isOneWorker = driver === 'memory' || dice.chance(0.8)
   const shape = { driver, mode } as const
-  return {
+  const plan = {
     ...shape,
-    leases: dice.pick(['none', 'none', 'memory', driver === 'memory' ? 'memory' : 'postgres']),
+    leases: dice.pick<Plan['leases']>([
+      'none',
+      'none',
+      'memory',
+      driver === 'memory' ? 'memory' : 'postgres',
+    ]),
     concurrency: dice.from(1, 4),
     attempts: dice.from(1, 3),
     workers: isOneWorker ? 1 : 2,
@@ -20,6 +25,8 @@ export function drawPlan(seed: number): Plan {
     isAtOnce: dice.chance(0.4),
     events: Array.from({ length: dice.from(1, 8) }, () => drawEvent(dice, shape)),
   }
+  // Drawn last: seeds from before it stay the same cases but for it.
+  return { ...plan, hasOwnPool: driver === 'pg' && dice.chance(0.4) }
 }
 
 type Shape = Pick<Plan, 'driver' | 'mode'>

@@ -19,14 +19,14 @@ describe('a sample of the zoo of handlers', () => {
     const { failures } = await runCampaign({ fuzz, seed: 1, forMs: 25_000, cases: 60 })
     expect(failures).toEqual([])
     expect(Object.keys(fuzz.tally())).toEqual(
-      expect.arrayContaining(['driver pg', 'driver kysely', 'mode each', 'mode batch']),
+      expect.arrayContaining(['driver pg', 'driver kysely', 'own pool', 'mode each', 'mode batch']),
     )
   })
 })
 
 const PLAN: Plan = {
   ...{ driver: 'pg', mode: 'each', leases: 'none', concurrency: 1, attempts: 2, workers: 1 },
-  ...{ chunk: 4, isAtOnce: false },
+  ...{ chunk: 4, isAtOnce: false, hasOwnPool: false },
   events: [
     { copies: 1, lane: 0, runs: [], isForEver: false },
     { copies: 1, lane: 0, runs: [{ steps: [], end: 'throws an error' }], isForEver: false },

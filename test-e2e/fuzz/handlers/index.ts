@@ -33,5 +33,6 @@ function count(tally: Record<string, number>, plan: Plan): void {
     runs.flatMap(({ steps, end }) => [...steps.map(({ step }) => `step ${step}`), `end ${end}`]),
   )
   const shape = [`driver ${plan.driver}`, `mode ${plan.mode}`, `leases ${plan.leases}`]
+  if (plan.hasOwnPool) shape.push('own pool')
   for (const what of [...shape, ...steps]) tally[what] = (tally[what] ?? 0) + 1
 }

@@ -1,7 +1,7 @@
 import type { Guard } from '@onceward/core'
 import { until } from '@onceward/testing'
 import type { EffectRow, StoredState } from './history.ts'
-import { endsWithin, type Shared } from './shared.ts'
+import { endsWithin, ownPoolName, type Shared } from './shared.ts'
 
 const CLOSE_MS = 10_000
 const IDLE_MS = 5_000
@@ -31,7 +31,10 @@ export async function leftovers(
 async function onServer({ consumer, plan, stage }: Shared): Promise<readonly string[]> {
   if (plan.driver === 'memory') return []
   const look = async (): Promise<readonly string[]> => {
-    const { rows } = await stage.admin.query<{ what: string }>(LEFT, [consumer])
+    const { rows } = await stage.admin.query<{ what: string }>(LEFT, [
+      consumer,
+      ownPoolName(consumer),
+    ])
     return rows.map(({ what }) => what)
   }
   // A backend that was ended may take a moment.
@@ -44,13 +47,15 @@ async function onServer({ consumer, plan, stage }: Shared): Promise<readonly str
   return left
 }
 
-/** Transactions and locks of the connections of a case. A lock of the session may be the handler's own. */
+/** Transactions and locks of the connections of a case, and what a guard has left of a pool of its own. A lock of the session may be the handler's own. */
 const LEFT = `
 select 'a connection is ' || state as what from pg_stat_activity
 where application_name = $1 and state <> 'idle'
 union all
 select 'a lock: ' || l.locktype || ' ' || l.mode from pg_locks l join pg_stat_activity a using (pid)
-where a.application_name = $1`
+where a.application_name = $1
+union all
+select 'a connection of an own pool is ' || state from pg_stat_activity where application_name = $2`
 
 export async function questions({ consumer, plan, stage }: Shared): Promise<{
   readonly rows: readonly EffectRow[]

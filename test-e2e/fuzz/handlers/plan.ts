@@ -10,6 +10,8 @@ export interface Plan {
   /** `together`: a handler of batches. */
   readonly mode: 'each' | 'batch' | 'together'
   readonly leases: 'none' | 'memory' | 'postgres'
+  /** The guards make their pools themselves, from a connection string. On pg alone. */
+  readonly hasOwnPool: boolean
   readonly concurrency: number
   readonly attempts: number
   /** Guards of the consumer, each with a pool of its own. All get every delivery at the same time. */

@@ -25,6 +25,9 @@ export type Together = (
   context: HandlerContext<unknown>,
 ) => unknown
 
+/** How PostgreSQL calls the connections of the pools that the guards make themselves. */
+export const ownPoolName = (consumer: string): string => `${consumer}-own`
+
 /** The value in words. Never throws. */
 export function describe(error: unknown): string {
   try {

@@ -41,6 +41,7 @@ function* smallerPlans(plan: Plan): Generator<Plan> {
   }
   if (plan.workers > 1) yield { ...plan, workers: 1 }
   if (plan.leases !== 'none') yield { ...plan, leases: 'none' }
+  if (plan.hasOwnPool) yield { ...plan, hasOwnPool: false }
   if (plan.isAtOnce) yield { ...plan, isAtOnce: false }
   for (const [index, event] of plan.events.entries()) {
     for (const smaller of smallerEvents(event)) {
