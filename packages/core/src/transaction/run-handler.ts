@@ -77,7 +77,8 @@ export function startLimits(bounds: HandlerBounds): HandlerLimits {
     isPast = true
     current?.onDeadline()
   }, deadlineMs)
-  const stopListening = listen(drain, () => current?.onDrain())
+  const stopListening =
+    drain === undefined ? undefined : listen(drain, () => current?.onDrain())
   const watch = (watcher: Watcher): void => {
     current = watcher
     // The handler starts anyway, like a handler that starts a moment before the deadline.
@@ -88,7 +89,7 @@ export function startLimits(bounds: HandlerBounds): HandlerLimits {
     run: (leaseLost, call) => runWatched({ bounds, leaseLost, watch, deadlineAtMs }, call),
     stop: () => {
       stopTimer()
-      stopListening()
+      stopListening?.()
     },
   }
 }
@@ -116,7 +117,7 @@ function runWatched(
     if (isOver) return
     isOver = true
     stopGrace?.()
-    stopListening()
+    stopListening?.()
     resolve({ ...how, handlerMs: runtime.monotonic() - startedAt })
   }
   const cut = (how: HandlerEnd & { readonly error: OncewardError }): void => {
@@ -134,7 +135,8 @@ function runWatched(
     stopGrace = runtime.setTimer(() => end({ kind: 'drained', ended: false }), ABORT_GRACE_MS)
   }
 
-  const stopListening = listen(leaseLost, () => cut(lostLease()))
+  const stopListening =
+    leaseLost === undefined ? undefined : listen(leaseLost, () => cut(lostLease()))
   if (leaseLost?.aborted === true) {
     // The lease was lost while the event waited for its turn. The handler must not run beside the new owner.
     cut(lostLease())
@@ -177,10 +179,7 @@ function invoke(
   }
 }
 
-const nothing = (): void => {}
-
-function listen(signal: AbortSignal | undefined, listener: () => void): () => void {
-  if (signal === undefined) return nothing
+function listen(signal: AbortSignal, listener: () => void): () => void {
   if (signal.aborted) queueMicrotask(listener)
   else signal.addEventListener('abort', listener, { once: true })
   return () => signal.removeEventListener('abort', listener)
