@@ -77,8 +77,7 @@ export function startLimits(bounds: HandlerBounds): HandlerLimits {
     isPast = true
     current?.onDeadline()
   }, deadlineMs)
-  const stopListening =
-    drain === undefined ? undefined : listen(drain, () => current?.onDrain())
+  const stopListening = drain === undefined ? undefined : listen(drain, () => current?.onDrain())
   const watch = (watcher: Watcher): void => {
     current = watcher
     // The handler starts anyway, like a handler that starts a moment before the deadline.
