@@ -1,5 +1,5 @@
 import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
-import { FORBIDDEN } from './sqlstates.ts'
+import { FORBIDDEN, LOCK_NOT_AVAILABLE } from './sqlstates.ts'
 
 /*
  * What errors of PostgreSQL and of its clients mean. Codes:
@@ -110,9 +110,22 @@ export const isForbidden = (error: unknown): boolean => sqlState(error) === FORB
 
 /** Whether the connection is of no use after this error, so that the pool must not lend it again. */
 export function endsSession(error: unknown): boolean {
-  const state = sqlState(error)
-  if (state === undefined || isForbidden(error)) return true
-  return SESSION_ENDS.test(state) || isConnectionLoss(error)
+  return sqlState(error) === undefined || isForbidden(error) || losesSession(error)
+}
+
+/** Whether this connection has ended. Another one may still be served. */
+function losesSession(error: unknown): boolean {
+  return SESSION_ENDS.test(sqlState(error) ?? '') || isConnectionLoss(error)
+}
+
+/**
+ * Whether a failure that could not be recorded on its own connection is recorded by the short transactions: it waited for
+ * a row, lost against a concurrent transaction under another default isolation level, or its connection has ended. That
+ * one backend went is no outage.
+ */
+export function needsOwnTransaction(error: unknown): boolean {
+  const isSerialization = diagnose(error) === 'serialization'
+  return isSerialization || sqlState(error) === LOCK_NOT_AVAILABLE || losesSession(error)
 }
 
 /** Data exceptions and integrity violations: another run of the same statement fails in the same way. */

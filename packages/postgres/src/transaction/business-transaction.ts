@@ -18,9 +18,14 @@ import { idArray } from '../driver/rows.ts'
 import type { SessionSettings } from '../driver/session-settings.ts'
 import { opening } from '../driver/short-transaction.ts'
 import { inline } from '../driver/sql-literal.ts'
-import { diagnose, endsSession, isConnectionLoss, sqlState, toStoreError } from '../errors.ts'
+import {
+  endsSession,
+  isConnectionLoss,
+  needsOwnTransaction,
+  sqlState,
+  toStoreError,
+} from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
-import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import { commitTexts } from './commit-sql.ts'
 
 /** A ROLLBACK without an answer within this time counts as a lost connection. */
@@ -256,13 +261,6 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     else this.#held.release()
   }
 }
-
-/**
- * A failure that waits for a row, or that lost against a concurrent transaction under another default isolation level, is
- * recorded by the short transactions.
- */
-const needsOwnTransaction = (error: unknown): boolean =>
-  sqlState(error) === LOCK_NOT_AVAILABLE || diagnose(error) === 'serialization'
 
 const isOver = (): RetryableError => new RetryableError(OVER)
 
