@@ -10,7 +10,7 @@ export const ABORT_GRACE_MS = 2_000
 export function stopSignals(
   stops: readonly (AbortSignal | undefined)[],
   drain?: AbortSignal | undefined,
-  leftMs: () => number = () => Number.POSITIVE_INFINITY,
+  leftMs?: (() => number) | undefined,
 ): StopSignals {
   return {
     // A loop without a function of its own, because every event asks several times.
@@ -82,6 +82,9 @@ export interface StopSignals {
   readonly whenStopping: OnStop
   /** Aborted: abort the running handlers. */
   readonly drain: AbortSignal | undefined
-  /** What is left of the call's time, at least 1 ms, because 0 means no limit to Postgres. Infinite for a call that takes as long as its handlers. */
-  readonly leftMs: () => number
+  /**
+   * What is left of the call's time, at least 1 ms, because 0 means no limit to Postgres. Undefined for a call that takes
+   * as long as its handlers.
+   */
+  readonly leftMs: (() => number) | undefined
 }

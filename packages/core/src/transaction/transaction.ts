@@ -41,7 +41,10 @@ export async function runTransaction(
 ): Promise<TransactionEnd> {
   const { options, session } = engine
   const askedAtMs = options.runtime.monotonic()
-  const budgetMs = Math.min(options.deadlineMs, request.signals.leftMs())
+  const budgetMs = Math.min(
+    options.deadlineMs,
+    request.signals.leftMs?.() ?? Number.POSITIVE_INFINITY,
+  )
   const { members, waitMs } = request
   const begun = await session.begin({ claim: claimOf(members), waitMs, budgetMs })
   if (options.observe !== undefined)
@@ -158,7 +161,10 @@ async function runTogether(
 
 function boundsOf({ engine, transaction, signals, hold }: Running): HandlerBounds {
   const { runtime } = engine.options
-  const deadlineMs = Math.min(engine.options.deadlineMs, signals.leftMs())
+  const deadlineMs = Math.min(
+    engine.options.deadlineMs,
+    signals.leftMs?.() ?? Number.POSITIVE_INFINITY,
+  )
   const revoke = (error: OncewardError): void => transaction.revoke(error)
   return { runtime, deadlineMs, drain: signals.drain, hold, revoke }
 }
