@@ -31,6 +31,7 @@ export class Attempts {
     const taken = events.map((event) => event.id)
     try {
       for (const id of taken) {
+        if (locks.isUnchanged(id)) continue
         if (!(await locks.take(id, statement, waitMs, this.#registration.runtime))) return 'held'
       }
       return events.map((event) =>

@@ -44,15 +44,28 @@ export interface Publishing {
 /** The holder of a row: a transaction, or a statement of its own. */
 export type Holder = object
 
+interface HeldRow {
+  readonly holder: Holder
+  readonly waiters: Set<() => void>
+  isUnchanged?: boolean
+}
+
 /** Row locks, with waiting. */
 export class RowLocks {
-  readonly #held = new Map<
-    EventId,
-    { readonly holder: Holder; readonly waiters: Set<() => void> }
-  >()
+  readonly #held = new Map<EventId, HeldRow>()
 
   holderOf(id: EventId): Holder | undefined {
     return this.#held.get(id)?.holder
+  }
+
+  /** The holder keeps the lock of a row that it does not change: inserts find that row and do not wait for it. */
+  leaveUnchanged(id: EventId): void {
+    const held = this.#held.get(id)
+    if (held !== undefined) held.isUnchanged = true
+  }
+
+  isUnchanged(id: EventId): boolean {
+    return this.#held.get(id)?.isUnchanged === true
   }
 
   tryTake(id: EventId, holder: Holder): boolean {

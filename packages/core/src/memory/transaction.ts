@@ -31,8 +31,9 @@ export async function begin<Tx>(session: Session<Tx>, request: BeginRequest): Pr
   const transaction = new MemoryTransaction(session)
   for (const { event, token } of toClaims(claim)) {
     const row = tables.rows.get(event.id)
-    const holder = tables.locks.holderOf(event.id)
-    if (token === undefined && row !== undefined && holder === undefined) continue
+    const isChanging =
+      tables.locks.holderOf(event.id) !== undefined && !tables.locks.isUnchanged(event.id)
+    if (token === undefined && row !== undefined && !isChanging) continue
     if (!(await tables.locks.take(event.id, transaction, waitMs, runtime))) {
       await transaction.rollback()
       return { kind: 'held' }
@@ -89,6 +90,7 @@ class MemoryTransaction<Tx> implements InboxTransaction<Tx> {
     if (isClaimable) this.claimed.set(event.id, event)
     if (isClaimable || (token !== undefined && row !== undefined)) this.#locked.add(event.id)
     else locks.release([event.id], this)
+    if (!isClaimable) locks.leaveUnchanged(event.id)
   }
 
   status(): TransactionStatus {

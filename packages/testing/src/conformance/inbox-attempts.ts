@@ -22,6 +22,19 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       expect(await steps.known(one)).toMatchObject({ kind: 'running', attempt: 1 })
     })
 
+    // Found by comparing random statements: an insert waits for a row that changes, and not for one that is only locked.
+    it('is answered at once while a claim holds its row and does not change it', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const [mine, waiting] = [await steps.suspect(newEvent()), await steps.suspect(newEvent())]
+      const failure = { ...waiting, error: new Error('declined'), delayMs: 0 }
+      expect(await steps.session.fail([failure])).toEqual(['recorded'])
+      const transaction = await steps.begin(counted(mine, waiting))
+      const answer = await steps.session.suspect([waiting.event], 100)
+      expect(answer).toEqual({ kind: 'answered', counted: [undefined] })
+      await transaction.rollback()
+    })
+
     // Red when the attempt is written in the business transaction: it rolls back, and poison runs for ever.
     it('trap T13: an attempt counter survives the rollback', async () => {
       await using opened = await open()
