@@ -26,7 +26,9 @@ export function concludeCopies(
 
 /** A leader that was refused for its own payload says nothing about the event. */
 function leaderConflicts(outcome: Outcome): boolean {
-  return outcome.kind === 'conflict' || (outcome.kind === 'dead' && outcome.ref?.kind === 'refused')
+  if (outcome.kind !== 'dead') return outcome.kind === 'conflict'
+  // Without an inbox a refusal has no record.
+  return outcome.reason === 'fingerprint-mismatch' || outcome.ref?.kind === 'refused'
 }
 
 /** The remaining copies stay one group. Run side by side, the second copy would not see that the first is in flight. */

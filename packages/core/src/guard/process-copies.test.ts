@@ -72,6 +72,35 @@ describe('copies of one event in one call', () => {
     ])
     expect(ran).toEqual([5])
   })
+
+  // Found by the simulation (seed 789576): the copy ran when its lane had stopped before it.
+  test.each([{}, leased()])(
+    'behind a conflicting leader do not pass the place where their lane stops',
+    async (given) => {
+      let isFirst = true
+      const { outcomes, ran } = await setUp({
+        given,
+        handler: ({ payload }) => {
+          if (payload === 'b' || isFirst) {
+            isFirst = false
+            throw new RetryableError('later', { afterMs: 0 })
+          }
+          return undefined
+        },
+      })
+      const inLane = { orderingKey: 'lane' }
+      await outcomes([named('a', 5, inLane)])
+      const behind = [named('a', 6, inLane), named('b', 'b', inLane), named('a', 5, inLane)]
+      expect(await outcomes(behind)).toMatchObject([
+        { kind: 'dead', reason: 'fingerprint-mismatch' },
+        { kind: 'failed' },
+        { cause: 'lane-waits' },
+      ])
+      expect(ran).toEqual([5, 'b'])
+      const before = [named('a', 6, inLane), named('a', 5, inLane), named('b', 'b', inLane)]
+      expect((await outcomes(before))[1]).toMatchObject({ kind: 'processed' })
+    },
+  )
 })
 
 describe('onDuplicate', () => {

@@ -6,6 +6,7 @@ import type { Delivery } from '../model/delivery.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import { laneFollowerOutcome, type Outcome } from '../settlement/outcome.ts'
 import { concludeCopies, tellDuplicate } from './copies.ts'
+import { LaneStops } from './lane-stops.ts'
 import type { OpenLeases } from './open-stores.ts'
 import { factsOf, type Processing, STORE_DOWN_MS, storeFailure } from './processing.ts'
 import { type DeliveryGroup, type Received, type ReceivedDeliveries, receive } from './receive.ts'
@@ -42,9 +43,11 @@ export async function processEvents(
   groups: readonly DeliveryGroup[],
 ): Promise<void> {
   const flight = takeOff(processing.inFlight, groups)
+  const stops = new LaneStops()
   const onOutcome: OnOutcome = (member, outcome, handlerMs) => {
     let completing: MaybeAsync<void> | undefined
     flight.conclude(member, (group) => {
+      stops.note(group, outcome)
       // 4. Complete: tell the lease store the outcome, always after the commit.
       completing = complete(processing, member, outcome)
       return andThen(completing, () => {
@@ -71,7 +74,7 @@ export async function processEvents(
   }
   const concluding = flight.concluded()
   const copies = isPromise(concluding) ? await concluding : concluding
-  if (copies.length > 0) await processGroups(processing, copies)
+  if (copies.length > 0) await processGroups(processing, await stops.conclude(processing, copies))
 }
 
 /** The answer resolves when the lease store knows the outcome. */
