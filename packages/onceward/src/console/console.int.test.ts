@@ -73,7 +73,10 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
     await dialog.getByText('billing fatal: 1').waitFor()
     await page.keyboard.press('Escape')
     expect(await audit()).toEqual([])
+    // The focus is back where it was.
+    await page.locator('button:focus', { hasText: 'Replay' }).waitFor()
     await page.keyboard.press('Enter')
+    await dialog.getByText('billing fatal: 1').waitFor()
     await dialog.getByLabel(/Your name/).press('Enter')
     await page.getByRole('status').getByText('1 dead letter will run again.').waitFor()
     expect(await audit()).toEqual([{ who: 'alice', action: 'replay', why: null }])
