@@ -92,7 +92,13 @@ function askFor({ verb, targets, session }) {
       h('h2', { id: 'confirm-title' }, `${DO[verb]} ${targets.length} ${noun(targets)}?`),
       form,
     )
-    dialog.addEventListener('close', () => resolve(given), { once: true })
+    // The event comes some time after the end, and then the dialog may be open again for another question.
+    const ended = () => {
+      if (dialog.open) return
+      dialog.removeEventListener('close', ended)
+      resolve(given)
+    }
+    dialog.addEventListener('close', ended)
     dialog.showModal()
   })
 }
