@@ -199,8 +199,8 @@ export const POSTGRES: Grid<PostgresSettings> = {
       choices: [
         { name: '5' },
         { name: '3', set: { poolMax: 3 } },
-        { name: '2', set: { poolMax: 2 }, refused: 'raise `max` of the pool' },
-        { name: '1', set: { poolMax: 1 }, refused: 'raise `max` of the pool' },
+        { name: '2', set: { poolMax: 2 } },
+        { name: '1', set: { poolMax: 1 } },
       ],
     },
   ],
