@@ -9,8 +9,8 @@ export const LEASED_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'lease/complete.ts',
-        find: 'return store.fail([{ ...held, delayMs: outcome.delayMs }])',
-        replace: 'return store.complete([held], options.dedupWindowMs)',
+        find: '? store.fail([{ ...held, delayMs: outcome.delayMs }])',
+        replace: '? store.complete([held], options.dedupWindowMs)',
       },
     ],
   },

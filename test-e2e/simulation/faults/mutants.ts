@@ -22,8 +22,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'memory/transaction.ts',
-        find: 'row !== undefined && holder === undefined',
-        replace: "row !== undefined && row.state !== 'done' && holder === undefined",
+        find: 'row !== undefined && !isChanging',
+        replace: "row !== undefined && row.state !== 'done' && !isChanging",
       },
       {
         file: 'memory/transaction.ts',
