@@ -107,7 +107,7 @@ const HTTP: Docs<
     type: "'body' | 'none' | (payload) => unknown",
     default: HTTP_DEFAULTS.fingerprint,
     meaning:
-      'What is compared, beside method, path and query, to tell a retry from another request. With `decode` the bytes are compared. `none` compares nothing.',
+      'Which part of the payload is compared, besides method, path and query, when a key is used again. If `decode` is set, the bytes are compared. `none` ignores the body.',
     reason:
       'The canonical form of JSON, so that spaces and the order of members do not matter. Set a function if clients stamp each attempt.',
   },
@@ -126,8 +126,9 @@ const HTTP: Docs<
   onHangUp: {
     type: "'finish' | 'abort'",
     default: HTTP_DEFAULTS.onHangUp,
-    meaning: "What a client that hangs up does: nothing, or abort the handler's signal.",
-    reason: 'The retry gets the answer sooner when the run was not wasted.',
+    meaning:
+      'What happens to a running handler when its client closes the connection: nothing, or its signal aborts.',
+    reason: 'The run is not wasted, and the retry gets its answer at once.',
   },
 }
 

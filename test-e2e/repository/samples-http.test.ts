@@ -1,18 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { migrate } from '@onceward/postgres'
-import { until } from '@onceward/testing'
+import { freePort, until } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
 import { openScene, run } from '../support/samples.ts'
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}
 
 describe('the samples of docs/http.md run as they are', () => {
   test.each([

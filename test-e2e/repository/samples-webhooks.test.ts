@@ -1,21 +1,11 @@
 import { createHmac } from 'node:crypto'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { migrate } from '@onceward/postgres'
-import { until } from '@onceward/testing'
+import { freePort, until } from '@onceward/testing'
 import { expect, test } from 'vitest'
 import { openScene, run } from '../support/samples.ts'
 
 const SECRET = 'whsec_of_the_sample'
 const COPIES = 40
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}
 
 const body = JSON.stringify({ id: 'evt_1', data: { orderId: 'order-1', cents: 500 } })
 

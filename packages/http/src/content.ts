@@ -4,8 +4,8 @@ import { type Decoded, decodeJson } from '@onceward/core/edge'
 import { type HttpRequest, targetOf } from './request.ts'
 
 /**
- * What the guard fingerprints: method, route and canonical body. A body whose canonical text would lose something is
- * compared by its bytes.
+ * The parts of a request that its fingerprint is computed from: method, route and canonical body. If canonical JSON
+ * cannot represent the body exactly, the hash of its bytes is used.
  */
 export type Content = {
   readonly method: string
@@ -19,7 +19,7 @@ export interface DecodedRequest {
 
 export type Decode = (bytes: Uint8Array, request: HttpRequest) => unknown
 
-/** @throws {@link InvalidPayloadError} for a body that is no JSON, or whatever the user's function throws. */
+/** @throws {@link InvalidPayloadError} for a body that is not JSON. Passes on what the user's `decode` throws. */
 export async function decodeRequest(
   request: HttpRequest,
   decode: Decode | undefined,

@@ -152,7 +152,7 @@ describe.each(FRAMEWORKS)('%s', (framework) => {
     expect(retry.headers['idempotency-replayed']).toBe(aborts ? undefined : 'true')
   })
 
-  test('refuses a guard that is none', async () => {
+  test('refuses a value that is not a guard', async () => {
     const make = {
       express: expressRoute,
       fastify: fastifyRoute,

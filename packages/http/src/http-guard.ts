@@ -99,7 +99,7 @@ export function replyTo(outcome: Outcome): Extract<Outcome, { readonly kind: 're
   return failed.kind === 'reply' ? failed.reply : replyTo(failed)
 }
 
-/** @throws {@link ConfigurationError} if `guard` is no guard of requests. */
+/** @throws {@link ConfigurationError} if `guard` was not made by `createHttpGuard`. */
 export function runningOf(caller: string, guard: HttpGuard): RunningHttpGuard {
   const running: unknown = Reflect.get(Object(guard), PORT)
   if (running === undefined) {

@@ -62,9 +62,10 @@ export interface CommonHttpOptions<Payload, Decoded>
     | ((bytes: Uint8Array, request: HttpRequest) => Decoded | Promise<Decoded>)
     | undefined
   /**
-   * What tells a retry from another request under a used key, which is answered 422. Method, path and query always
-   * count. Default: `'body'`, as canonical JSON (RFC 8785), or its bytes with `decode`. A function takes the part of the
-   * payload that counts, if clients stamp each attempt. `'none'` compares nothing.
+   * Which part of the payload is compared when a key is used again. A different request under a used key is answered
+   * 422. Method, path and query are always compared. `'body'` (default) compares the body as canonical JSON (RFC 8785),
+   * or its bytes if `decode` is set. A function returns the part to compare: set one if clients change the body with
+   * each attempt, for example by a timestamp. `'none'` ignores the body.
    */
   readonly fingerprint?: 'body' | 'none' | ((payload: NoInfer<Payload>) => unknown) | undefined
   /**
@@ -75,8 +76,9 @@ export interface CommonHttpOptions<Payload, Decoded>
   /** Most bytes of a body; more is answered 413. 1–67 108 864. @defaultValue `DEFAULTS.maxBodyBytes` */
   readonly maxBodyBytes?: number | undefined
   /**
-   * What a client that hangs up does to the handler. `'finish'` (default): nothing, and a retry gets the answer.
-   * `'abort'`: its signal aborts; if it then throws, the transaction is rolled back.
+   * What happens to a running handler when its client closes the connection. `'finish'` (default): the handler runs to
+   * its end, and a retry gets its answer. `'abort'`: the handler's `signal` aborts. If the handler then throws, the
+   * transaction is rolled back.
    */
   readonly onHangUp?: 'finish' | 'abort' | undefined
 }
@@ -102,8 +104,8 @@ export interface LeaseHttpOptions<Payload, Decoded = unknown>
   readonly inbox?: undefined
   readonly leases: LeaseStore
   /**
-   * What to do when an earlier run may have had its effect: run again, answer 500 until a person has decided, or call a
-   * function that looks the effect up. Required.
+   * What to do when an earlier run of the same key may have had its effect. `'retry'`: run the handler again.
+   * `'dead-letter'`: answer 500 until an operator decides. A function looks the effect up and says which. Required.
    */
   readonly onTakeover:
     | 'retry'

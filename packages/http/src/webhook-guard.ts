@@ -68,9 +68,9 @@ export function createWebhookGuard<Tx = undefined, Decoded = unknown, Payload = 
   )
 }
 
-/** Providers look at the status alone. */
+/** A handler may return nothing: providers look only at the status. */
 function withAnswer(handler: HttpHandler<unknown, unknown>): HttpHandler<unknown, unknown> {
-  // What is no function is refused with the other options.
+  // A handler that is not a function is refused later, with the other options.
   if (typeof handler !== 'function') return handler
   return async (event, context) => (await handler(event, context)) ?? { status: 200 }
 }
@@ -83,7 +83,7 @@ async function identify(
   verifying: ReturnType<WebhookVerifier>,
 ): Promise<Identity | Refused> {
   const verdict = await verifying
-  // Only a verdict that says so is one: an own verifier may return anything.
+  // A verifier written by the user may return anything: only `verified` is accepted.
   if (verdict?.kind !== 'verified') {
     return { kind: 'refused', outcome: problem('signature-refused') }
   }

@@ -1,7 +1,5 @@
-import type { AddressInfo } from 'node:net'
-import { createServer } from 'node:net'
 import { migrate } from '@onceward/postgres'
-import { type PostgresServer, postgres } from '@onceward/testing'
+import { freePort, type PostgresServer, postgres } from '@onceward/testing'
 import { Pool } from 'pg'
 import { audit, type Books, createOrders } from '../database.ts'
 import { bar, type Progress } from '../progress.ts'
@@ -85,14 +83,6 @@ async function runOnce(
   } finally {
     await pool.end()
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }
 
 /** Whether the guard kept its promise. */

@@ -61,7 +61,7 @@ export function drawPlans(seed: number, fixed: readonly Fixed[]): readonly Plan[
 function drawPlan(dice: Dice, fixed: Fixed): Plan {
   const adapter = fixed.adapter ?? pick(dice, ...BROKER_NAMES)
   const dependency = fixed.dependency ?? pick(dice, ...DEPENDENCIES)
-  // What it consumes from would hang with it.
+  // On some brokers a wrapped consumer publishes on the connection it consumes from. Then both would hang together.
   const mayWrap = !(
     dependency === 'publish' && BROKERS[adapter].traits.wrapPublishesWhereItConsumes
   )

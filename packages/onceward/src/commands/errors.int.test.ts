@@ -1,7 +1,6 @@
 import { spawnSync } from 'node:child_process'
-import { createServer } from 'node:net'
 import { fileURLToPath } from 'node:url'
-import { database } from '@onceward/testing'
+import { database, freePort } from '@onceward/testing'
 import { expect, test } from 'vitest'
 import { cli } from '../fixtures/cli.ts'
 
@@ -15,16 +14,8 @@ const READING = [
   ['sweep'],
 ] as const
 
-async function closedPort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  const address = server.address()
-  await new Promise((resolve) => server.close(resolve))
-  return typeof address === 'object' && address !== null ? address.port : 0
-}
-
 test('a dead server is named with host and port: no stack, no password, exit code 3', async () => {
-  const url = `postgres://alice:${SECRET}@127.0.0.1:${await closedPort()}/shop`
+  const url = `postgres://alice:${SECRET}@127.0.0.1:${await freePort()}/shop`
   for (const args of [...READING.slice(0, 4), ['migrate']]) {
     const { code, stderr, stdout } = await cli([...args, '--url', url])
     expect({ args, code, stdout }).toEqual({ args, code: 3, stdout: '' })

@@ -62,7 +62,7 @@ async function respond(
     send(response, 200, await api.answer({ name, query: url.searchParams, body }))
   } catch (error) {
     if (error instanceof Refused) {
-      // What was not read of the request is thrown away with its connection.
+      // If the request was not read to its end, its connection is closed, so that the rest is not taken for a new request.
       if (!request.complete) response.setHeader('connection', 'close')
       return send(response, error.status, { error: error.message })
     }
@@ -73,7 +73,7 @@ async function respond(
 
 function send(response: ServerResponse, status: number, value: unknown): void {
   response.writeHead(status, { 'content-type': 'application/json; charset=utf-8' })
-  // The page shows texts as they come: what hides or reorders text is escaped here.
+  // Characters that hide or reorder text are escaped here, because the page shows texts unchanged.
   response.end(toJson(visibleDeep(value)))
 }
 
@@ -85,7 +85,7 @@ async function sendFile(response: ServerResponse, path: string): Promise<void> {
   response.end(bytes)
 }
 
-/** The body of a request, read no further than it may be large. */
+/** Reads the body of a request, up to its largest allowed size. */
 async function readJson(request: IncomingMessage): Promise<unknown> {
   const text = await new Promise<string>((resolve, reject) => {
     const chunks: Buffer[] = []

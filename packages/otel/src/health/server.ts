@@ -118,7 +118,7 @@ function routes(sources: Sources, metrics: Answer | undefined): Answer {
         answer(response, 405, 'text/plain', 'GET or HEAD.')
       else respond(request, response)
     } catch {
-      // What cannot be read is not healthy. Its error may hold anything, so it is not shown.
+      // If health or metrics cannot be read, the probe fails. The error is not shown: its text may contain secrets.
       answer(response, 500, 'text/plain', 'The health could not be read.')
     }
   }

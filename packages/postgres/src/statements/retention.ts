@@ -54,7 +54,7 @@ with old as (
 results as (
   delete from ${schema}.event_results e using old where e.event_id = old.event_id
 ),
--- Of events whose handler sent a COMMIT of its own.
+-- A done event has a row of failures if its handler sent a COMMIT of its own.
 failed as (
   delete from ${schema}.failed_events f using old where f.event_id = old.event_id
 )
