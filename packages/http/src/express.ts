@@ -30,10 +30,13 @@ export function expressRoute(
     }
     const target = request.originalUrl ?? request.url ?? '/'
     const parts = { original: request, target, bytes, hangUp: hangUpOf(response) }
-    void running.handle(fromIncomingMessage(request, parts)).then((outcome) => {
-      if (outcome.kind === 'reply') writeReply(response, outcome.reply)
-      else next(outcome.error)
-    })
+    void running
+      .handle(fromIncomingMessage(request, parts))
+      .then((outcome) => {
+        if (outcome.kind === 'threw') throw outcome.error
+        writeReply(response, outcome.reply)
+      })
+      .catch(next)
   }
 }
 

@@ -16,6 +16,10 @@ const OF_THE_CONNECTION = [
   'content-length',
   'date',
   'keep-alive',
+  'proxy-connection',
+  'te',
+  // Node throws for it when it writes an answer of known length.
+  'trailer',
   'transfer-encoding',
 ]
 

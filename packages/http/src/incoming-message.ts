@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { ConfigurationError } from '@onceward/core'
 import { type HttpReply, isBodyless, toNodeHeaders } from './reply.ts'
 import { BodyTooLargeError, type IncomingRequest } from './request.ts'
 
@@ -49,8 +50,15 @@ function urlOf({ headers, socket }: IncomingMessage, target: string): string {
   return `${scheme}://localhost/`
 }
 
+const HUNG_UP = 'the client hung up'
+const READ_BEFORE =
+  'Something has read the body of the request before the guard, and its bytes are gone. Call the guard first.'
+
 /** Reads the body. A body that is too large is left on the connection, and not kept. */
 function readMessage(message: IncomingMessage, mostBytes: number): Promise<Uint8Array> {
+  // After the last event of a stream no other comes, and a middleware may have waited that long.
+  if (message.readableEnded) return Promise.reject(new ConfigurationError(READ_BEFORE))
+  if (message.destroyed) return Promise.reject(new Error(HUNG_UP))
   if (Number(message.headers['content-length'] ?? 0) > mostBytes) {
     message.resume()
     return Promise.reject(new BodyTooLargeError())
@@ -65,7 +73,7 @@ function readMessage(message: IncomingMessage, mostBytes: number): Promise<Uint8
   }
   const onEnd = (): void => end(() => resolve(Buffer.concat(chunks)))
   const onError = (error: Error): void => end(() => reject(error))
-  const onClose = (): void => end(() => reject(new Error('the client hung up')))
+  const onClose = (): void => end(() => reject(new Error(HUNG_UP)))
   const end = (settle: () => void): void => {
     message.off('data', onData).off('end', onEnd).off('error', onError).off('close', onClose)
     // Bytes that nobody reads would keep the connection from ending.
@@ -79,13 +87,19 @@ function readMessage(message: IncomingMessage, mostBytes: number): Promise<Uint8
 /** Aborted when the client hangs up before it has its answer. */
 export function hangUpOf(response: ServerResponse): AbortSignal {
   const controller = new AbortController()
-  response.once('close', () => {
-    if (!response.writableEnded) controller.abort(new Error('the client hung up'))
-  })
+  const onClose = (): void => {
+    if (!response.writableEnded) controller.abort(new Error(HUNG_UP))
+  }
+  if (response.closed) onClose()
+  else response.once('close', onClose)
   return controller.signal
 }
 
-/** Writes the answer, unless somebody else has answered or the client is gone. */
+/**
+ * Writes the answer, unless somebody else has answered or the client is gone.
+ *
+ * @throws what a middleware throws that has put its own functions into the response.
+ */
 export function writeReply(response: ServerResponse, reply: HttpReply): void {
   if (response.headersSent || response.destroyed) return
   const { body, status } = reply

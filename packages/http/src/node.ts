@@ -17,5 +17,9 @@ export function nodeListener(
     void running
       .handle(fromIncomingMessage(request, parts))
       .then((outcome) => writeReply(response, replyTo(outcome)))
+      .catch((error: unknown) => {
+        running.reportUnsent(error)
+        response.destroy()
+      })
   }
 }

@@ -81,6 +81,12 @@ export class RunningHttpGuard {
     else logger.error(fields, 'a request failed outside of its handler: look at the error')
   }
 
+  /** The answer is stored, so a retry gets it. */
+  reportUnsent(error: unknown): void {
+    const fields = { consumer: this.guard.consumer, err: describeError(error) }
+    this.port.logger.error(fields, 'an answer could not be written: look at what wraps the response')
+  }
+
   async #handle(incoming: IncomingRequest): Promise<Outcome> {
     const { hangUp, headers, method, original, url } = incoming
     if (!METHODS.includes(method)) {
