@@ -22,7 +22,7 @@ export function fromIncomingMessage(
   return {
     ...{ method: message.method ?? 'GET', headers, original, hangUp },
     url: urlOf(message, target),
-    valuesOf: (name) => message.headersDistinct[name] ?? [],
+    valuesOf: (name) => pairsOf(message).flatMap(([own, value]) => (own === name ? [value] : [])),
     readBytes: async (mostBytes) => {
       if (bytes === undefined) return readMessage(message, mostBytes)
       if (bytes.byteLength > mostBytes) throw new BodyTooLargeError()
@@ -33,17 +33,27 @@ export function fromIncomingMessage(
 
 function toHeaders(message: IncomingMessage): Headers {
   const headers = new Headers()
-  for (const [name, values = []] of Object.entries(message.headersDistinct)) {
-    for (const value of values) headers.append(name, value)
-  }
+  for (const [name, value] of pairsOf(message)) headers.append(name, value)
   return headers
+}
+
+/** Headers as the client sent them. A request of HTTP/2 has them only in this form. */
+function pairsOf({ rawHeaders }: IncomingMessage): readonly (readonly [string, string])[] {
+  const pairs: (readonly [string, string])[] = []
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    const name = (rawHeaders[at] as string).toLowerCase()
+    // Pseudo-headers of HTTP/2 are no headers.
+    if (!name.startsWith(':')) pairs.push([name, rawHeaders[at + 1] as string])
+  }
+  return pairs
 }
 
 /** The host may be anything that the client sent. It is no part of what the guard compares. */
 function urlOf({ headers, socket }: IncomingMessage, target: string): string {
   const scheme = 'encrypted' in socket ? 'https' : 'http'
   const path = target.startsWith('/') ? target : `/${target}`
-  for (const host of [headers.host ?? 'localhost', 'localhost']) {
+  const asked = headers.host ?? headers[':authority'] ?? 'localhost'
+  for (const host of [asked, 'localhost']) {
     const url = `${scheme}://${host}${path}`
     if (URL.canParse(url)) return url
   }

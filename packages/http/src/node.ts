@@ -1,25 +1,31 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2'
 import { type HttpGuard, replyTo, runningOf } from './http-guard.ts'
 import { fromIncomingMessage, hangUpOf, writeReply } from './incoming-message.ts'
 
 /**
- * The listener of a plain `node:http` server, which answers every request by the guard:
+ * The listener of a plain `node:http` or `node:http2` server, which answers every request by the guard:
  * `createServer(nodeListener(charge))`. A handler that throws is answered 500.
  *
  * @throws {@link ConfigurationError}
  */
 export function nodeListener(
   guard: HttpGuard,
-): (request: IncomingMessage, response: ServerResponse) => void {
+): (
+  request: IncomingMessage | Http2ServerRequest,
+  response: ServerResponse | Http2ServerResponse,
+) => void {
   const running = runningOf('nodeListener', guard)
-  return (request, response) => {
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const parts = { original: request, target: request.url ?? '/', hangUp: hangUpOf(response) }
-    void running
-      .handle(fromIncomingMessage(request, parts))
-      .then((outcome) => writeReply(response, replyTo(outcome)))
-      .catch((error: unknown) => {
-        running.reportUnsent(error)
-        response.destroy()
-      })
+    const outcome = await running.handle(fromIncomingMessage(request, parts))
+    writeReply(response, replyTo(outcome))
+  }
+  return (request, response) => {
+    // The API of both is the same, as far as the guard uses it.
+    answer(request as IncomingMessage, response as ServerResponse).catch((error: unknown) => {
+      running.reportUnsent(error)
+      response.destroy()
+    })
   }
 }

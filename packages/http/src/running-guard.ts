@@ -84,7 +84,10 @@ export class RunningHttpGuard {
   /** The answer is stored, so a retry gets it. */
   reportUnsent(error: unknown): void {
     const fields = { consumer: this.guard.consumer, err: describeError(error) }
-    this.port.logger.error(fields, 'an answer could not be written: look at what wraps the response')
+    this.port.logger.error(
+      fields,
+      'an answer could not be written: look at what wraps the response',
+    )
   }
 
   async #handle(incoming: IncomingRequest): Promise<Outcome> {
