@@ -141,6 +141,10 @@ describe('a console on loopback that only reads', () => {
     '/server.ts',
     '/api/constructor',
     '/api/',
+    '//',
+    '//[',
+    'http://[',
+    '/%',
   ])('has nothing at %s', async (path) => {
     expect((await ask(reading, path)).status).toBe(404)
   })

@@ -50,7 +50,7 @@ async function respond(
   for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value)
   response.on('error', () => undefined)
   const { headers, method = 'GET' } = request
-  const url = new URL(request.url ?? '/', 'http://console')
+  const url = urlOf(request)
   const refused = refusalOf({ method, path: url.pathname, headers }, access)
   if (refused !== undefined) {
     return send(response, refused.status, { error: refused.message })
@@ -69,6 +69,12 @@ async function respond(
     const { exitCode, message } = toFailure(error)
     send(response, exitCode === EXIT.usage ? 400 : 503, { error: message })
   }
+}
+
+/** Clients may send any target, also one that is no address. */
+function urlOf({ url = '/' }: IncomingMessage): URL {
+  const base = 'http://console'
+  return new URL(URL.canParse(url, base) ? url : '/no-address', base)
 }
 
 function send(response: ServerResponse, status: number, value: unknown): void {
