@@ -26,6 +26,9 @@ const kafkaClients = clients('kafka', [
   ...['consume', 'wrap'],
 ])
 
+/** Only requests show it. */
+const otelHealth = sourcesIn('otel/src/health')
+
 /** An adapter, by its own tests that need no server. */
 const adapter = (name, elsewhere = []) => ({
   files: without(sourcesIn(`${name}/src`), elsewhere),
@@ -101,9 +104,14 @@ export const GROUPS = {
     servers: true,
   },
   otel: {
-    files: sourcesIn('otel/src'),
+    files: without(sourcesIn('otel/src'), otelHealth),
     tests: ['packages/otel/src/**/*.test.ts'],
     servers: false,
+  },
+  'otel-health': {
+    files: otelHealth,
+    tests: integration('otel', ['health/server']),
+    servers: true,
   },
   testing: {
     files: sourcesIn('testing/src'),

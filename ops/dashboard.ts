@@ -218,15 +218,16 @@ const ROWS: readonly Row[] = [
   },
 ]
 
-/** Every query of the dashboard, with Grafana's variables filled in for all series. */
-export const QUERIES: readonly string[] = ROWS.flatMap(({ panels }) => panels)
-  .flatMap(({ queries }) => queries)
-  .map(({ expr }) =>
-    expr
-      .replaceAll('$__rate_interval', '1m')
-      .replaceAll('$job', '.*')
-      .replaceAll('$consumer', '.*'),
-  )
+const filledIn = (expr: string): string =>
+  expr.replaceAll('$__rate_interval', '1m').replaceAll('$job', '.*').replaceAll('$consumer', '.*')
+
+/** Every panel of the dashboard, with Grafana's variables filled in for all series. */
+export const PANELS: readonly Pick<Panel, 'title' | 'queries'>[] = ROWS.flatMap(
+  ({ panels }) => panels,
+).map(({ queries, title }) => ({
+  title,
+  queries: queries.map(({ expr, legend }) => ({ expr: filledIn(expr), legend })),
+}))
 
 const DATASOURCE = { type: 'prometheus', uid: '$datasource' } as const
 

@@ -1,25 +1,26 @@
 import { execFile } from 'node:child_process'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { prometheus, prometheusBinaries, skipped, until } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { QUERIES } from '../../ops/dashboard.ts'
+import { PANELS } from '../../ops/dashboard.ts'
+import { impatientRules, RULES } from './impatient-rules.ts'
 import { ask } from './queries.ts'
 import { type WatchedRun, watchedRun } from './watched-run.ts'
 
 const ops = join(import.meta.dirname, '../../ops')
 const DEADLINE = { deadlineMs: 60_000 }
+const QUERIES = PANELS.flatMap(({ queries }) => queries).map(({ expr }) => expr)
 
 interface Rule {
   readonly alert: string
   readonly annotations: { readonly summary: string; readonly runbook_url: string }
 }
 
-async function rules(): Promise<readonly Rule[]> {
-  const { groups } = parse(await readFile(join(ops, 'alerts.yaml'), 'utf8'))
+async function alerts(): Promise<readonly Rule[]> {
+  const { groups } = parse(await readFile(RULES, 'utf8'))
   return groups.flatMap((group: { readonly rules: readonly Rule[] }) => group.rules)
 }
 
@@ -28,7 +29,7 @@ test('every alert names a chapter of docs/operations.md that exists, and has a t
   const headings = [...document.matchAll(/^#+ (\w+)$/gm)].map(([, heading]) => heading)
   const { tests } = parse(await readFile(join(ops, 'alerts.test.yaml'), 'utf8'))
   const fire = JSON.stringify(tests)
-  for (const { alert, annotations } of await rules()) {
+  for (const { alert, annotations } of await alerts()) {
     expect(annotations.runbook_url).toBe(`docs/operations.md#${alert.toLowerCase()}`)
     expect(headings).toContain(alert)
     expect(fire).toContain(`"runbook_url":"${annotations.runbook_url}"`)
@@ -48,10 +49,10 @@ describe.skipIf(skipped('prometheus'))('with a Prometheus', () => {
     async () => {
       await using run = await watchedRun()
       await using server = await prometheus({ targets: [run.health.port] })
-      const { seriesOf } = ask(server.connection.url)
+      const { lines } = ask(server.connection.url)
       const empty = async (): Promise<readonly string[]> => {
-        const counts = await Promise.all(QUERIES.map(seriesOf))
-        return QUERIES.filter((_, index) => counts[index] === 0)
+        const answers = await Promise.all(QUERIES.map(lines))
+        return QUERIES.filter((_, index) => answers[index]?.length === 0)
       }
       await run.send('orders', 'fatal')
       await until(
@@ -68,20 +69,17 @@ describe.skipIf(skipped('prometheus'))('with a Prometheus', () => {
     'every alert fires in a run in which its cause was made',
     { tags: 'nightly', timeout: 600_000 },
     async () => {
-      const directory = await mkdtemp(join(tmpdir(), 'onceward-alerts-'))
-      await using _removed = { [Symbol.asyncDispose]: () => rm(directory, { recursive: true }) }
-      const file = join(directory, 'alerts.yaml')
-      await writeFile(file, impatient(await readFile(join(ops, 'alerts.yaml'), 'utf8')))
+      await using rules = await impatientRules()
       await using run = await watchedRun()
-      await using server = await prometheus({ targets: [run.health.port], rules: [file] })
-      const { firing, seriesOf } = ask(server.connection.url)
+      await using server = await prometheus({ targets: [run.health.port], rules: [rules.file] })
+      const { firing, lines } = ask(server.connection.url)
       const fires = (alert: string): Promise<unknown> =>
         until(async () => (await firing()).includes(alert), {
           ...DEADLINE,
           what: `the alert ${alert}`,
         })
       await work(run)
-      await until(async () => (await seriesOf('onceward_table_size')) > 0, DEADLINE)
+      await until(async () => (await lines('onceward_table_size')).length > 0, DEADLINE)
       expect(await firing()).toEqual([])
 
       for (let n = 0; n < 20; n += 1) await run.send('orders', `fatal-storm-${n}`)
@@ -115,21 +113,11 @@ describe.skipIf(skipped('prometheus'))('with a Prometheus', () => {
       // An outage is noticed when the store is asked.
       await work(run)
       await fires('OncewardDatabaseDown')
-      const names = new Set((await rules()).map(({ alert }) => alert))
+      const names = new Set((await alerts()).map(({ alert }) => alert))
       expect(names.size).toBe(9)
     },
   )
 })
-
-/** The same rules with seconds instead of minutes, and kilobytes instead of gigabytes. */
-function impatient(text: string): string {
-  return text
-    .replaceAll(/^( +for:) \w+$/gm, '$1 1s')
-    .replaceAll('offset 7d', 'offset 5s')
-    .replaceAll('> 1e9', '> 1e4')
-    .replaceAll('> 300', '> 3')
-    .replaceAll('[5m]', '[20s]')
-}
 
 let works = 0
 

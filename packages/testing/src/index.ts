@@ -18,6 +18,7 @@ export {
   type PrometheusConnection,
   type PrometheusOptions,
   type ProxiedConnection,
+  type ProxyTarget,
   pgbouncer,
   postgres,
   prometheus,

@@ -52,8 +52,10 @@ export interface Outcome {
 
 /** A copy of the product and its tests, in which a bug can be put back and tests be run. */
 export interface ProductCopy extends AsyncDisposable {
+  /** Its directory, laid out like the repository. */
+  readonly path: string
   /** @throws Error when a text to be replaced is not there exactly once: the product has changed, and the bug must follow. */
-  putBack(bug: Bug): Promise<AsyncDisposable>
+  putBack(bug: Pick<Bug, 'edits'>): Promise<AsyncDisposable>
   run(test: Bug['foundBy']): Promise<Outcome>
 }
 
@@ -66,6 +68,7 @@ export async function copyProduct(): Promise<ProductCopy> {
   await linkModules(path)
   await writeFile(join(path, 'put-back.config.ts'), CONFIG)
   return {
+    path,
     putBack: (bug) => edit(path, bug),
     run: (test) => run(path, test),
     [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }),
@@ -86,7 +89,7 @@ async function linkModules(path: string): Promise<void> {
   }
 }
 
-async function edit(path: string, { edits }: Bug): Promise<AsyncDisposable> {
+async function edit(path: string, { edits }: Pick<Bug, 'edits'>): Promise<AsyncDisposable> {
   const before = new Map<string, string>()
   for (const { file, find, replace } of edits) {
     const source = await readFile(join(path, file), 'utf8')

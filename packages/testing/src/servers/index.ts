@@ -26,6 +26,7 @@ export {
   type DataVerdict,
   type Direction,
   type ProxiedConnection,
+  type ProxyTarget,
   proxy,
   type Silence,
   swallowReplyTo,

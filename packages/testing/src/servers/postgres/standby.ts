@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import pg from 'pg'
 import { retryTakenPort, serverDirectory } from '../run/native.ts'
 import type { Server } from '../run/server.ts'
-import { nativePostgres, type PostgresConnection, SETTINGS } from './postgres.ts'
+import { nativePostgres, type PostgresConnection, SETTINGS, type Settings } from './postgres.ts'
 import { postgresBinaries } from './postgres-binaries.ts'
 
 const run = promisify(execFile)
@@ -14,9 +14,11 @@ const run = promisify(execFile)
  * A hot standby of a native server of the embedded version: it streams from the primary and answers reads.
  *
  * @param primary - Must run on this machine, because its files are copied.
+ * @param settings - Of the standby; it has none of those with which the primary was started.
  */
 export async function hotStandby(
   primary: Pick<Server<PostgresConnection>, 'connection'>,
+  settings: Settings = {},
 ): Promise<Server<PostgresConnection>> {
   const binaries = await postgresBinaries()
   const work = await serverDirectory('standby', binaries.base)
@@ -28,7 +30,9 @@ export async function hotStandby(
         await chown(join(template, name), uid, gid)
       }
     }
-    return await retryTakenPort(() => nativePostgres(SETTINGS, { ...binaries, template }))
+    return await retryTakenPort(() =>
+      nativePostgres({ ...SETTINGS, ...settings }, { ...binaries, template }),
+    )
   } finally {
     await rm(work, { recursive: true, force: true })
   }

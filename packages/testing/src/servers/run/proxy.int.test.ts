@@ -162,6 +162,26 @@ test('cut destroys open connections, and refuse resets new ones until it is swit
   await until(() => welcome.got === 'Y')
 })
 
+test('connections that are opened after a failover reach the new server', async () => {
+  const other = createServer((socket) => {
+    socket.on('error', () => undefined)
+    socket.on('data', () => socket.write('other'))
+  }).listen(0, '127.0.0.1')
+  await once(other, 'listening')
+  await using through = await proxy(target)
+  const before = dial(through)
+  before.socket.write('a')
+  await until(() => before.got === 'A')
+  through.target = { host: '127.0.0.1', port: (other.address() as { port: number }).port }
+  const after = dial(through)
+  after.socket.write('b')
+  await until(() => after.got === 'other')
+  before.socket.write('c')
+  await until(() => before.got === 'AC')
+  after.socket.destroy()
+  other.close()
+})
+
 test('a hook drops one piece and cuts at another before the server sees it', async () => {
   await using through = await proxy(target, {
     onData: (direction, chunk) => {

@@ -26,6 +26,12 @@ export type DataHook = (
   connection: ProxiedConnection,
 ) => DataVerdict
 
+/** A server behind a proxy. */
+export interface ProxyTarget {
+  readonly host: string
+  readonly port: number
+}
+
 /** Options of {@link proxy}. */
 export interface TcpProxyOptions {
   /** Added to what the client sends, so once to every round trip. */
@@ -45,6 +51,8 @@ export interface Silence {
 export interface TcpProxy extends AsyncDisposable {
   readonly host: string
   readonly port: number
+  /** Where connections that are opened from now on lead. Set it as a failover moves an address. */
+  target: ProxyTarget
   latencyMs: number
   onData: DataHook | undefined
   /** Connections that are open now. */
@@ -82,16 +90,13 @@ interface State {
 }
 
 /** Starts a proxy in front of `target`. */
-export async function proxy(
-  target: { readonly host: string; readonly port: number },
-  options: TcpProxyOptions = {},
-): Promise<TcpProxy> {
+export async function proxy(target: ProxyTarget, options: TcpProxyOptions = {}): Promise<TcpProxy> {
   const links = new Set<Link>()
   const state: State = { silence: undefined, refusing: false, ignored: undefined, count: 0 }
   const server = createServer({ noDelay: true, allowHalfOpen: true }, (client) => {
     if (state.refusing) return void client.resetAndDestroy()
     state.count += 1
-    const link = connectThrough(client, target, state.count, self)
+    const link = connectThrough(client, state.count, self)
     links.add(link)
     if (state.silence !== undefined) hold(link, state.silence)
     client.once('close', () => links.delete(link))
@@ -106,6 +111,7 @@ export async function proxy(
   const self: TcpProxy = {
     host: '127.0.0.1',
     port,
+    target,
     latencyMs: options.latencyMs ?? 0,
     onData: options.onData,
     get connections() {
@@ -164,13 +170,8 @@ export function swallowReplyTo(
   }
 }
 
-function connectThrough(
-  client: Socket,
-  target: { readonly host: string; readonly port: number },
-  number: number,
-  settings: TcpProxy,
-): Link {
-  const upstream = connect({ ...target, noDelay: true, allowHalfOpen: true })
+function connectThrough(client: Socket, number: number, settings: TcpProxy): Link {
+  const upstream = connect({ ...settings.target, noDelay: true, allowHalfOpen: true })
   const cut = (): void => {
     client.resetAndDestroy()
     upstream.destroy()
