@@ -26,16 +26,27 @@ describe('the deadline', () => {
       sqsRecord({ id: 'c' }),
     ]
     const startedAt = Date.now()
-    const context = contextOf(700)
-    expect(idsOf(await lambdaSqs(guard, { marginMs: 400 })({ Records }, context))).toEqual([
+    const context = contextOf(2_700)
+    expect(idsOf(await lambdaSqs(guard, { marginMs: 2_400 })({ Records }, context))).toEqual([
       'b',
       'c',
     ])
-    expect(Date.now() - startedAt).toBeLessThan(690)
+    expect(Date.now() - startedAt).toBeLessThan(2_690)
     expect(effects).toEqual(['a'])
     expect(inbox.deadLetters()).toEqual([])
     await guard.close()
   })
+
+  test.each([2 ** 31, 1e12, Number.MAX_SAFE_INTEGER])(
+    'of a local runtime without a limit, which says %i ms, does not end at once',
+    async (leftMs) => {
+      // Longer than the millisecond after which a timer fires that is set too far.
+      const work = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 20))
+      const guard = createGuard({ consumer, inbox: memoryInbox(), logger: silent }, work)
+      const Records = [sqsRecord({ id: 'a' })]
+      expect(idsOf(await lambdaSqs(guard)({ Records }, contextOf(leftMs)))).toEqual([])
+    },
+  )
 
   test('holds although a store never answers, and what is known by then is answered', async () => {
     const memory = memoryInbox()

@@ -60,11 +60,14 @@ export function createInvoke(wrapper: Wrapper, guard: Guard, options: object): I
   }
 }
 
+/** Lambda's longest invocation: 15 minutes. Local runtimes without a limit say more, which no timer can hold. */
+const LONGEST_INVOCATION_MS = 900_000
+
 /** The time for handlers, ms; undefined outside of Lambda, as in a unit test. */
 function budgetOf({ marginMs }: Settings, context: LambdaContext | undefined): number | undefined {
   const leftMs: unknown = context?.getRemainingTimeInMillis?.()
   return typeof leftMs === 'number' && Number.isFinite(leftMs)
-    ? Math.max(1, leftMs - marginMs)
+    ? Math.max(1, Math.min(leftMs, LONGEST_INVOCATION_MS) - marginMs)
     : undefined
 }
 
