@@ -1,3 +1,4 @@
+import { types } from 'node:util'
 import { RESULT_LIMIT_BYTES } from '@onceward/core/edge'
 import { AnswerError } from './answer-error.ts'
 import { type GivenHeaders, type HeaderList, listed } from './headers.ts'
@@ -141,8 +142,8 @@ type Encoded = readonly [bytes: Uint8Array<ArrayBuffer>, type: string | undefine
 function encoded(body: unknown): Encoded {
   if (body === undefined) return [new Uint8Array(), undefined]
   if (typeof body === 'string') return [toBytes(body), 'text/plain; charset=utf-8']
-  // A copy, because the handler may keep its own.
-  if (body instanceof Uint8Array) return [Uint8Array.from(body), 'application/octet-stream']
+  const bytes = bytesCopied(body)
+  if (bytes !== undefined) return [bytes, 'application/octet-stream']
   if (isStream(body)) throw new AnswerError(STREAM)
   let text: string | undefined
   try {
@@ -153,8 +154,29 @@ function encoded(body: unknown): Encoded {
       { cause },
     )
   }
+  if (text === '{}' && !isPlain(body)) throw new AnswerError(emptyJson(body))
   if (text !== undefined) return [toBytes(text), 'application/json; charset=utf-8']
   throw new AnswerError(`The body of the answer is a ${typeof body}. Use JSON, a text or bytes.`)
+}
+
+/** A copy, because the handler may keep its own. */
+function bytesCopied(body: unknown): Uint8Array<ArrayBuffer> | undefined {
+  if (ArrayBuffer.isView(body)) {
+    return Uint8Array.from(new Uint8Array(body.buffer, body.byteOffset, body.byteLength))
+  }
+  return types.isAnyArrayBuffer(body) ? Uint8Array.from(new Uint8Array(body)) : undefined
+}
+
+function isPlain(body: unknown): boolean {
+  const prototype: unknown = Object.getPrototypeOf(body)
+  if (typeof Reflect.get(Object(body), 'toJSON') === 'function') return true
+  return prototype === null || Object.getPrototypeOf(prototype) === null
+}
+
+/** A promise that nobody awaited, a Map or a form: what is in it would be lost without a word. */
+function emptyJson(body: unknown): string {
+  const name = String(Reflect.get(Object(body), 'constructor')?.name).slice(0, 50)
+  return `The body of the answer is an instance of ${name}, whose JSON is \`{}\`. Await it, or make an object, a text or bytes of it.`
 }
 
 function isStream(body: unknown): boolean {
