@@ -10,7 +10,7 @@ export const ABORT_GRACE_MS = 2_000
 export function stopSignals(
   stops: readonly (AbortSignal | undefined)[],
   drain?: AbortSignal | undefined,
-  leftMs?: (() => number) | undefined,
+  bounded: StopSignals['bounded'] = (limitMs) => limitMs,
 ): StopSignals {
   return {
     // A loop without a function of its own, because every event asks several times.
@@ -25,7 +25,7 @@ export function stopSignals(
       }
     },
     drain,
-    leftMs,
+    bounded,
   }
 }
 
@@ -83,8 +83,8 @@ export interface StopSignals {
   /** Aborted: abort the running handlers. */
   readonly drain: AbortSignal | undefined
   /**
-   * What is left of the call's time, at least 1 ms, because 0 means no limit to Postgres. Undefined for a call that takes
-   * as long as its handlers.
+   * The limit, or what is left of the call's time if that is less: at least 1 ms, because 0 means no limit to Postgres. A
+   * call without a limit of its own takes as long as its handlers.
    */
-  readonly leftMs: (() => number) | undefined
+  readonly bounded: (limitMs: number) => number
 }

@@ -84,7 +84,7 @@ export function tellDuplicate(
 ): MaybeAsync<void> {
   const { logger, onDuplicate, runtime } = options
   if (onDuplicate === undefined || member.parked !== undefined) return undefined
-  const deadlineMs = Math.min(options.deadlineMs, signals.leftMs?.() ?? Number.POSITIVE_INFINITY)
+  const deadlineMs = signals.bounded(options.deadlineMs)
   const { id: eventId } = member.event
   const call = async (): Promise<void> => onDuplicate(toGuardEvent(member, 1), result)
   return answerWithin(runtime, call(), deadlineMs).then(

@@ -1,4 +1,4 @@
-import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
+import { laneFollowerOutcome, type Outcome } from '../settlement/outcome.ts'
 import { concludeCopies } from './copies.ts'
 import { factsOf, type Processing } from './processing.ts'
 import type { DeliveryGroup } from './receive.ts'
@@ -10,13 +10,11 @@ interface Stop {
 
 /** Where the lanes of one call have stopped. Copies that run after the rest of the call must not pass these places. */
 export class LaneStops {
-  #stops: Map<string, Stop> | undefined
+  readonly #stops = new Map<string, Stop>()
 
-  note({ index, member: { lane } }: DeliveryGroup, outcome: Outcome): void {
-    if (lane === undefined || !stopsLane(outcome)) return
-    this.#stops ??= new Map()
+  note(lane: string, stop: Stop): void {
     const before = this.#stops.get(lane)
-    if (before === undefined || index < before.index) this.#stops.set(lane, { index, outcome })
+    if (before === undefined || stop.index < before.index) this.#stops.set(lane, stop)
   }
 
   /** Defers the copies that came after the place where their lane has stopped. Returns the others. */
@@ -26,7 +24,7 @@ export class LaneStops {
   ): Promise<readonly DeliveryGroup[]> {
     const free: DeliveryGroup[] = []
     for (const group of copies) {
-      const stop = this.#stops?.get(group.member.lane ?? '')
+      const stop = this.#stops.get(group.member.lane ?? '')
       if (stop === undefined || group.index < stop.index) {
         free.push(group)
         continue

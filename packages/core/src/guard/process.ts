@@ -4,7 +4,7 @@ import { type Claimed, claimLeases } from '../lease/claim.ts'
 import { completeLease } from '../lease/complete.ts'
 import type { Delivery } from '../model/delivery.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import { laneFollowerOutcome, type Outcome } from '../settlement/outcome.ts'
+import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
 import { concludeCopies, tellDuplicate } from './copies.ts'
 import { LaneStops } from './lane-stops.ts'
 import type { OpenLeases } from './open-stores.ts'
@@ -43,11 +43,16 @@ export async function processEvents(
   groups: readonly DeliveryGroup[],
 ): Promise<void> {
   const flight = takeOff(processing.inFlight, groups)
-  const stops = new LaneStops()
+  /** Made for the first lane that stops, because most lanes do not. */
+  let stops: LaneStops | undefined
   const onOutcome: OnOutcome = (member, outcome, handlerMs) => {
     let completing: MaybeAsync<void> | undefined
     flight.conclude(member, (group) => {
-      stops.note(group, outcome)
+      const { lane } = group.member
+      if (lane !== undefined && stopsLane(outcome)) {
+        stops ??= new LaneStops()
+        stops.note(lane, { index: group.index, outcome })
+      }
       // 4. Complete: tell the lease store the outcome, always after the commit.
       completing = complete(processing, member, outcome)
       return andThen(completing, () => {
@@ -74,7 +79,8 @@ export async function processEvents(
   }
   const concluding = flight.concluded()
   const copies = isPromise(concluding) ? await concluding : concluding
-  if (copies.length > 0) await processGroups(processing, await stops.conclude(processing, copies))
+  if (copies.length === 0) return
+  await processGroups(processing, (await stops?.conclude(processing, copies)) ?? copies)
 }
 
 /** The answer resolves when the lease store knows the outcome. */

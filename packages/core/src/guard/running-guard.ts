@@ -206,7 +206,9 @@ export class RunningGuard implements GuardPort {
     const stops = [this.#closing.signal, stop]
     if (budgetMs === undefined) return stopSignals(stops, abort)
     const endsAtMs = this.runtime.monotonic() + budgetMs
-    return stopSignals(stops, abort, () => Math.max(1, endsAtMs - this.runtime.monotonic()))
+    return stopSignals(stops, abort, (limitMs) =>
+      Math.max(1, Math.min(limitMs, endsAtMs - this.runtime.monotonic())),
+    )
   }
 
   async #run(deliveries: readonly Delivery[], hooks: RunHooks): Promise<readonly Settlement[]> {

@@ -71,7 +71,7 @@ export async function runWithoutClaim(
   member: InFlightEvent,
 ): Promise<Ended> {
   const { runtime } = options
-  const deadlineMs = Math.min(options.deadlineMs, signals.leftMs?.() ?? Number.POSITIVE_INFINITY)
+  const deadlineMs = signals.bounded(options.deadlineMs)
   const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))
   const run = runOf(member, event)
   const handler = call.handler as Handler<unknown, undefined>
@@ -108,10 +108,7 @@ interface Unguarded {
 async function begin(run: Unguarded): Promise<Ended> {
   const { engine, member } = run
   try {
-    const budgetMs = Math.min(
-      engine.options.deadlineMs,
-      run.signals.leftMs?.() ?? Number.POSITIVE_INFINITY,
-    )
+    const budgetMs = run.signals.bounded(engine.options.deadlineMs)
     const claim = { kind: 'none' } as const
     const begun = await engine.session.begin({ claim, waitMs: 0, budgetMs })
     if (begun.kind !== 'open') throw new Error('A transaction without a claim did not open.')
@@ -133,7 +130,7 @@ async function runInTransaction(
   const { hold, signals } = run
   const { call, options } = run.engine
   const { runtime } = options
-  const deadlineMs = Math.min(options.deadlineMs, signals.leftMs?.() ?? Number.POSITIVE_INFINITY)
+  const deadlineMs = signals.bounded(options.deadlineMs)
   const event = toGuardEvent(run.member, attemptWithoutRecord(run.member))
   const end = await runHandler(
     {

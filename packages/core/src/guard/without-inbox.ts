@@ -196,7 +196,7 @@ function runLeaseHandler(
   handler: (context: HandlerContext<undefined>) => Promise<Takeover>,
 ): Promise<HandlerEnd & { readonly handlerMs: number }> {
   const { runtime } = options
-  const deadlineMs = Math.min(options.deadlineMs, signals.leftMs?.() ?? Number.POSITIVE_INFINITY)
+  const deadlineMs = signals.bounded(options.deadlineMs)
   const attempt = member.leaseAttempt ?? attemptWithoutRecord(member)
   const run = { eventId: member.event.id, attempt }
   return runHandler(

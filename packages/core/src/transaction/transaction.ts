@@ -41,10 +41,7 @@ export async function runTransaction(
 ): Promise<TransactionEnd> {
   const { options, session } = engine
   const askedAtMs = options.runtime.monotonic()
-  const budgetMs = Math.min(
-    options.deadlineMs,
-    request.signals.leftMs?.() ?? Number.POSITIVE_INFINITY,
-  )
+  const budgetMs = request.signals.bounded(options.deadlineMs)
   const { members, waitMs } = request
   const begun = await session.begin({ claim: claimOf(members), waitMs, budgetMs })
   if (options.observe !== undefined)
@@ -63,8 +60,7 @@ export async function runTransaction(
     return { kind: 'overtaking', claimed, unclaimed }
   }
   const { hold, signals } = request
-  const [results, texts] = [undefined, undefined]
-  const running: Running = { engine, transaction, claimed, signals, hold, results, texts }
+  const running: Running = { engine, transaction, claimed, signals, hold }
   let failure: TransactionFailure | undefined
   try {
     failure = (await runHandlers(running)) ?? commitFailure(running, await commit(running))
@@ -93,8 +89,8 @@ interface Running {
   readonly signals: StopSignals
   readonly hold: Release
   /** What the handlers returned. Made for the first result, because most handlers return nothing. */
-  results: Map<EventId, Json> | undefined
-  texts: Map<EventId, string> | undefined
+  results?: Map<EventId, Json>
+  texts?: Map<EventId, string>
 }
 
 /** No results. */
@@ -161,10 +157,7 @@ async function runTogether(
 
 function boundsOf({ engine, transaction, signals, hold }: Running): HandlerBounds {
   const { runtime } = engine.options
-  const deadlineMs = Math.min(
-    engine.options.deadlineMs,
-    signals.leftMs?.() ?? Number.POSITIVE_INFINITY,
-  )
+  const deadlineMs = signals.bounded(engine.options.deadlineMs)
   const revoke = (error: OncewardError): void => transaction.revoke(error)
   return { runtime, deadlineMs, drain: signals.drain, hold, revoke }
 }
