@@ -13,6 +13,7 @@ import { diagnose, toStoreError } from './errors.ts'
 import type { DriverSettings } from './options.ts'
 import { BusinessTransaction } from './transaction/business-transaction.ts'
 import {
+  alreadyDone,
   boundsOf,
   claimedByCount,
   claimFailure,
@@ -89,6 +90,10 @@ async function begin(
   try {
     const isNew = parts.settings.ownsSessions === true && held.session.pid === undefined
     if (isNew) await bound(held, request, runtime)
+    if (request.likelyDone === true) {
+      const done = await alreadyDone(held, claim, context)
+      if (done !== undefined) return done
+    }
     known = held.session.settings()
     const { isolation } = parts.settings
     const { handlerLockTimeout } = held.session

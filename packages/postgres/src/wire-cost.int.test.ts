@@ -131,4 +131,28 @@ describe.each(CLIENTS)('the clean path over $name', ({ name, make }) => {
     expect(trips.slice(1 + EXTRA[name]).join('; ')).toMatch(/^rollback; *select /)
     expect(trips).toHaveLength(2 + 2 * EXTRA[name])
   })
+
+  it('needs one statement for a duplicate that this process has seen done', async () => {
+    const event = newEvent()
+    const claim = { kind: 'fresh', events: [event] } as const
+    const request = { claim, waitMs: 50, budgetMs: 5_000, likelyDone: true }
+    const { transaction } = await session.begun(event)
+    await transaction.commit({ results: new Map([[event.id, '[1]']]), recovered: [] })
+    log.take()
+    expect(await session.begin(request)).toEqual({
+      kind: 'none',
+      done: [{ kind: 'done', fingerprint: event.fingerprint, result: [1] }],
+    })
+    expect(client.pool.idleCount).toBe(client.pool.totalCount)
+    // Kysely claims it first, as any other event.
+    if (name !== 'kysely') expect(log.take()).toEqual([expect.stringMatching(/^select /)])
+  })
+
+  it('claims an event that was said to be done and is not', async () => {
+    const event = newEvent()
+    const claim = { kind: 'fresh', events: [event] } as const
+    const begun = await session.begin({ claim, waitMs: 50, budgetMs: 5_000, likelyDone: true })
+    expect(begun.kind).toBe('open')
+    if (begun.kind === 'open') await begun.transaction.rollback()
+  })
 })

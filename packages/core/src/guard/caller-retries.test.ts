@@ -1,33 +1,10 @@
 import { expect, test, vi } from 'vitest'
-import { silent } from '../fixtures/inbox.ts'
-import { createShift } from '../fixtures/shift.ts'
+import { callers, common, failing, type Given, guardOf } from '../fixtures/callers.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
 import { FatalError } from '../model/errors.ts'
-import type { Guard } from '../model/guard-port.ts'
-import type { LeaseSession, LeaseStore } from '../model/lease-store.ts'
-import type { GuardOptions, Handler } from '../options/options.ts'
+import type { Inbox } from '../model/inbox.ts'
+import type { GuardOptions } from '../options/options.ts'
 import { createCallerGuard, createGuard } from './guard.ts'
-
-type Given = Partial<GuardOptions<unknown, undefined>>
-const shift = createShift()
-const { runtime } = shift
-const common = { consumer: 'charges', logger: silent, runtime, onConflict: 'ack' } as const
-const callers = { isAnswer: () => false }
-
-function guardOf(given: Given, handler: Handler<unknown, unknown>): Guard {
-  const options = { ...common, ...given } as GuardOptions<unknown, unknown>
-  return createCallerGuard('createTestGuard', options, { ...callers, handler })
-}
-
-/** Fails `failures` times, then answers. */
-const failing = (failures: number, error: unknown = new Error('card network down')) => {
-  let runs = 0
-  return vi.fn(() => {
-    runs += 1
-    if (runs <= failures) throw error
-    return 'charged'
-  })
-}
 
 const STORES = {
   'an inbox': (): Given => ({ inbox: memoryInbox() }),
@@ -132,71 +109,47 @@ test('an error of the options names the function that the user called', () => {
   ).toThrow(/createTestGuard does not know "leaze"/)
 })
 
-/** A process that dies in each of its runs leaves its lease behind. */
-function dyingLeases(): { readonly store: LeaseStore; readonly calls: string[] } {
-  const store = memoryLeases(runtime)
-  const calls: string[] = []
-  const dying = (session: LeaseSession): LeaseSession => ({
-    claim: (claims) => session.claim(claims),
-    renew: (held, leaseMs) => session.renew(held, leaseMs),
-    complete: (done, rememberMs) => session.complete(done, rememberMs),
-    fail: async (failed) => {
-      calls.push('fail')
-      return failed.map(() => 'held')
-    },
-    release: async (held) => {
-      calls.push('release')
-      return held.map(() => 'held')
-    },
-    bury: async (dead) => {
-      calls.push('bury')
-      return dead.map(() => 'held')
-    },
-  })
-  const open: LeaseStore['open'] = async (registration) =>
-    dying((await store.open?.(registration)) ?? store)
-  return { store: { ...store, open }, calls }
+/** An inbox that tells which events its guard takes for done. */
+function toldInbox(): { readonly inbox: Inbox<undefined>; readonly told: unknown[] } {
+  const inner: Inbox<undefined> = memoryInbox()
+  const told: unknown[] = []
+  const open: Inbox<undefined>['open'] = async (registration) => {
+    const session = await inner.open(registration)
+    const begin: typeof session.begin = (request) => {
+      told.push(request.likelyDone)
+      return session.begin(request)
+    }
+    return new Proxy(session, {
+      get: (target, name) => {
+        const found: unknown = name === 'begin' ? begin : Reflect.get(target, name)
+        return typeof found === 'function' ? found.bind(target) : found
+      },
+    })
+  }
+  return { inbox: { open }, told }
 }
 
-test('with leases alone an event is never dead, however many of its runs end with their process', async () => {
-  const { calls, store: leases } = dyingLeases()
-  const guard = guardOf({ leases, onTakeover: 'retry', claimWaitMs: 1 } as Given, failing(25))
-  const delivery = toDelivery({ cents: 5 })
-  for (let run = 1; run <= 25; run++) {
-    expect(await guard.process(delivery)).toMatchObject({ reason: 'failed' })
-    expect(await guard.process(delivery)).toMatchObject({ reason: 'in-progress' })
-    shift.forward(31_000)
-  }
-  expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
-  expect(new Set(calls)).toEqual(new Set(['release']))
-  await guard.close()
-})
-
-test('with an inbox a taken-over event is not counted before its run', async () => {
-  const { store: leases } = dyingLeases()
-  const inbox = memoryInbox()
-  const counts = vi.fn()
-  const watched: typeof inbox = {
-    ...inbox,
-    open: async (registration) => {
-      const session = await inbox.open(registration)
-      const suspect: typeof session.suspect = (...asked) => {
-        counts()
-        return session.suspect(...asked)
-      }
-      return new Proxy(session, {
-        get: (target, name) => {
-          const found: unknown = name === 'suspect' ? suspect : Reflect.get(target, name)
-          return typeof found === 'function' ? found.bind(target) : found
-        },
-      })
-    },
-  }
-  const guard = guardOf({ inbox: watched, leases }, failing(1))
+test('an inbox is told that an event is probably done once its caller has had an answer', async () => {
+  const { inbox, told } = toldInbox()
+  const guard = guardOf({ inbox }, failing(1))
+  const other = guardOf({ inbox }, failing(0))
   const delivery = toDelivery({ cents: 5 })
   expect(await guard.process(delivery)).toMatchObject({ reason: 'failed' })
-  shift.forward(31_000)
   expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
-  expect(counts).not.toHaveBeenCalled()
+  expect(await guard.process(delivery)).toMatchObject({ by: 'duplicate', result: 'charged' })
+  expect(told).toEqual([false, false, true])
+  for (let ask = 1; ask <= 2; ask++) {
+    expect(await other.process(delivery)).toMatchObject({ by: 'duplicate', result: 'charged' })
+  }
+  expect(told.slice(3)).toEqual([false, true])
+  await Promise.all([guard.close(), other.close()])
+})
+
+test('the inbox of a consumer is told nothing of the kind', async () => {
+  const { inbox, told } = toldInbox()
+  const guard = createGuard({ ...common, inbox }, () => 'charged')
+  const delivery = toDelivery({ cents: 5 })
+  for (let ask = 1; ask <= 2; ask++) await guard.process(delivery)
+  expect(told).toEqual([undefined, undefined])
   await guard.close()
 })

@@ -1,6 +1,7 @@
 import { createHeldBackoff } from '../concurrency/backoff.ts'
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
 import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { createRecentIds } from '../concurrency/recent-ids.ts'
 import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { track } from '../concurrency/timeout.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
@@ -107,6 +108,8 @@ async function open(
     lateReleases,
     txWatch: watchTx(options),
     sharing: { apartUntilMs: undefined },
+    // Callers ask the same process again, over the connection that they have.
+    seenDone: options.callerRetries === undefined ? undefined : createRecentIds(),
   }
   return { engine, leases, secret: session.secret, slots, reads }
 }

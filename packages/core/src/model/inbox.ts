@@ -99,6 +99,11 @@ export interface BeginRequest {
   readonly waitMs: number
   /** Time left until the deadline, ms. No statement and no idle time in the transaction may last longer. */
   readonly budgetMs: number
+  /**
+   * This process has seen the events done. A store may read them before it claims them, and answer what is done without
+   * a transaction. Undefined: they are probably new.
+   */
+  readonly likelyDone?: boolean | undefined
 }
 
 export type Begun<Tx> =

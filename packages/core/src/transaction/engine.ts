@@ -1,6 +1,7 @@
 import type { HeldBackoff } from '../concurrency/backoff.ts'
 import type { Breaker } from '../concurrency/breaker.ts'
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
+import type { RecentIds } from '../concurrency/recent-ids.ts'
 import type { Semaphore } from '../concurrency/semaphore.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { InboxSession } from '../model/inbox.ts'
@@ -28,6 +29,8 @@ export interface Engine {
   readonly lateReleases: LateReleases
   readonly txWatch: TxWatch
   readonly sharing: Sharing
+  /** Events that this process has seen done. Undefined where few deliveries are copies of such events. */
+  readonly seenDone: RecentIds | undefined
 }
 
 /** Whether events may share transactions. Mutable. */

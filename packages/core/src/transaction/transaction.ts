@@ -43,7 +43,9 @@ export async function runTransaction(
   const askedAtMs = options.runtime.monotonic()
   const budgetMs = request.signals.bounded(options.deadlineMs)
   const { members, waitMs } = request
-  const begun = await session.begin({ claim: claimOf(members), waitMs, budgetMs })
+  const { seenDone } = engine
+  const likelyDone = seenDone && members.every(({ member }) => seenDone.has(member.event.id))
+  const begun = await session.begin({ claim: claimOf(members), waitMs, budgetMs, likelyDone })
   if (options.observe !== undefined)
     addTime(membersOf(members), 'claimMs', options.runtime.monotonic() - askedAtMs)
   if (begun.kind !== 'open') return begun

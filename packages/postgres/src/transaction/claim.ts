@@ -9,6 +9,7 @@ import type {
   Json,
   Runtime,
 } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
 import { LATE } from '@onceward/core/adapter'
 import type { BeginContext } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
@@ -92,6 +93,21 @@ export async function nothingClaimed<Tx>(
   }
   held.destroy()
   return NOTHING_OPEN
+}
+
+/** Reads events that are probably done, without a transaction. Undefined unless all of them are. */
+export async function alreadyDone<Tx>(
+  held: HeldConnection<Tx>,
+  claim: BeginClaim,
+  { statements }: Pick<BeginContext, 'statements'>,
+): Promise<Begun<Tx> | undefined> {
+  if (claim.kind !== 'fresh') return undefined
+  const answer = await held.send([doneText(claim.events, statements)], SILENCE_MS)
+  if (answer === LATE) throw new StoreUnavailableError('PostgreSQL does not answer.')
+  const done = doneOf(claim.events, answer)
+  if (done.includes(undefined)) return undefined
+  held.release()
+  return { kind: 'none', done }
 }
 
 type DoneRow = readonly [id: EventId, fingerprint: string, result: readonly [Json] | null]
