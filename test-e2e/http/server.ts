@@ -13,8 +13,8 @@ import { withReplacedMethods } from '../support/crash/with-replaced-methods.ts'
 import { logger, reached, say } from '../support/workers/worker-channel.ts'
 import type { Charge, Point, ServerConfig } from './protocol.ts'
 
-/** As short as a lease may be: a client waits for the lease of a dead server. */
-const LEASE_MS = 1_000
+/** Longer than any client waits: it shows that the lease of a dead server keeps no client waiting. */
+const LEASE_MS = 600_000
 
 const config = JSON.parse(process.argv[2] ?? '') as ServerConfig
 

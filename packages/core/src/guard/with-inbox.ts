@@ -28,7 +28,7 @@ export interface InboxRun {
  *
  * @param claims - Undefined without a lease store. An event that the lease store reports as done is settled as a
  * duplicate. An event that another process holds is waited for together with its lane. Postgres decides about all
- * others.
+ * others, and also about a lease that does not end while a caller waits.
  */
 export function runWithInbox(
   run: InboxRun,
@@ -118,7 +118,10 @@ function heldOf(each: InFlightEvent | Entry): InFlightEvent {
 /** Runs a lane in order and waits for each event that another process holds. */
 function waitAndRun(run: InboxRun, leases: Leases, lane: readonly Entry[]): Promise<void> {
   return inOrder(run, lane, async ({ member, claimed: first }, stoppable) => {
-    const claimed = await waitForHolder(leases, member, { claimed: first, signals: run.signals })
+    const last = await waitForHolder(leases, member, { claimed: first, signals: run.signals })
+    // A caller waits for its answer. The process that holds the lease may be dead, and then nobody holds the row.
+    const asksRow = leases.options.callerRetries !== undefined && isHeldElsewhere(last)
+    const claimed: Claimed = asksRow ? { kind: 'run', member, takeover: false } : last
     await runEvents(stoppable, concludeClaimed(stoppable, [{ member, claimed }]))
   })
 }
