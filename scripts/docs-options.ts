@@ -1,5 +1,9 @@
 import { OPTION_DOCS, OPTION_RULES, type OptionDoc } from '../packages/core/src/options/derived.ts'
-import { DEFAULTS as HTTP_DEFAULTS, LARGEST_BODY } from '../packages/http/src/options.ts'
+import {
+  DEFAULTS as HTTP_DEFAULTS,
+  LARGEST_BODY,
+  MOST_WAITING,
+} from '../packages/http/src/options.ts'
 import {
   DEFAULTS as LAMBDA_DEFAULTS,
   type LambdaKafkaOptions,
@@ -84,7 +88,14 @@ const REDIS: Docs<keyof RedisLeasesOptions> = {
 }
 
 const HTTP: Docs<
-  'tenant' | 'schema' | 'decode' | 'fingerprint' | 'storedHeaders' | 'maxBodyBytes' | 'onHangUp'
+  | 'tenant'
+  | 'schema'
+  | 'decode'
+  | 'fingerprint'
+  | 'storedHeaders'
+  | 'maxBodyBytes'
+  | 'maxWaiting'
+  | 'onHangUp'
 > = {
   tenant: {
     type: "'none' | (request) => string | undefined | Promise<…>",
@@ -122,6 +133,15 @@ const HTTP: Docs<
     default: HTTP_DEFAULTS.maxBodyBytes,
     meaning: 'Longest body. A longer one is answered 413 and not read to its end.',
     reason: 'The body is kept in memory while its request waits.',
+  },
+  maxWaiting: {
+    type: `integer, 0–${MOST_WAITING}`,
+    unit: 'requests',
+    default: HTTP_DEFAULTS.maxWaiting,
+    meaning:
+      'Requests that may wait while `concurrency` handlers run. Further requests are answered 503 `overloaded` at once.',
+    reason:
+      'A client gives up after seconds, so a longer queue would run requests that nobody waits for. 1,000 requests with bodies of 10 KiB take 10 MiB.',
   },
   onHangUp: {
     type: "'finish' | 'abort'",

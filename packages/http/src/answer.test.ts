@@ -7,7 +7,7 @@ import { guardOf, requestOf, shown } from './fixtures/charges.ts'
 import { toWebResponse } from './reply.ts'
 
 const stored = new Set(['content-type', 'location'])
-const check = (answer: unknown) => checkAnswer(answer, stored)
+const check = async (answer: unknown) => checkAnswer(answer, stored)
 
 describe('an answer', () => {
   test.each<readonly [string, unknown, number, string | null, string]>([
@@ -155,7 +155,7 @@ describe('an answer', () => {
         // As the inbox stores it.
         const again = replyOf(JSON.parse(JSON.stringify(stored)))
         expect(again?.status).toBe(reply.status)
-        expect(Buffer.from(again?.body ?? []).equals(reply.body)).toBe(true)
+        expect(Buffer.from(again?.body ?? []).equals(Buffer.from(reply.body))).toBe(true)
       }),
     )
   })

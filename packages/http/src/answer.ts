@@ -1,9 +1,9 @@
 import { types } from 'node:util'
-import { RESULT_LIMIT_BYTES } from '@onceward/core/edge'
+import { type MaybeAsync, RESULT_LIMIT_BYTES } from '@onceward/core/edge'
 import { AnswerError } from './answer-error.ts'
 import { type GivenHeaders, type HeaderList, listed } from './headers.ts'
 import { type HttpProblem, PROBLEM_TYPE, problemText } from './problem.ts'
-import { type HttpReply, isBodyless, toBytes } from './reply.ts'
+import { type Body, type HttpReply, isBodyless } from './reply.ts'
 import { readBuffered } from './response-body.ts'
 
 /** What a handler answers. */
@@ -37,47 +37,53 @@ export interface CheckedAnswer {
  * @param storedHeaders - Lower-case names of the headers that retries get again.
  * @throws {@link AnswerError}
  */
-export async function checkAnswer(
+export function checkAnswer(
   answer: unknown,
   storedHeaders: ReadonlySet<string>,
-): Promise<CheckedAnswer> {
-  const { body, headers, status } = isResponse(answer)
-    ? await fromResponse(answer)
-    : fromObject(answer)
+): MaybeAsync<CheckedAnswer> {
+  return isResponse(answer)
+    ? fromResponse(answer).then((parts) => checkParts(parts, storedHeaders))
+    : checkParts(fromObject(answer), storedHeaders)
+}
+
+function checkParts(
+  { body, headers, status }: Parts,
+  storedHeaders: ReadonlySet<string>,
+): CheckedAnswer {
   checkStatus(status)
-  if (isBodyless(status) && body.byteLength > 0) {
+  if (isBodyless(status) && body.length > 0) {
     throw new AnswerError(`An answer of status ${status} has no body. Use another status.`)
   }
   const kept = headers.filter(([name]) => storedHeaders.has(name))
   const stored: StoredAnswer = { v: 1, status, headers: kept, ...storedBody(body) }
-  const bytes = Buffer.byteLength(JSON.stringify(stored))
-  if (bytes > RESULT_LIMIT_BYTES) {
-    throw new AnswerError(
-      `The answer takes ${bytes} bytes to store, more than ${RESULT_LIMIT_BYTES}. Answer with less, for example with a link to the result.`,
-    )
-  }
+  checkSize(stored)
   return { stored, reply: { status, headers, body } }
+}
+
+function checkSize(stored: StoredAnswer): void {
+  const bytes = Buffer.byteLength(JSON.stringify(stored))
+  if (bytes <= RESULT_LIMIT_BYTES) return
+  throw new AnswerError(
+    `The answer takes ${bytes} bytes to store, more than ${RESULT_LIMIT_BYTES}. Answer with less, for example with a link to the result.`,
+  )
 }
 
 /** A problem as an answer that is stored. */
 export function checkProblem(
   problem: HttpProblem,
   storedHeaders: ReadonlySet<string>,
-): Promise<CheckedAnswer> {
+): CheckedAnswer {
   const { headers, status } = problem
-  const body = toBytes(problemText(problem))
-  return checkAnswer(
-    { status, headers: { ...headers, 'content-type': PROBLEM_TYPE }, body },
-    storedHeaders,
-  )
+  const body = problemText(problem)
+  const answer = { status, headers: { ...headers, 'content-type': PROBLEM_TYPE }, body }
+  return checkParts(fromObject(answer), storedHeaders)
 }
 
 /** The reply of a stored answer. Undefined if the stored value is none, or was written by a later version. */
 export function replyOf(stored: unknown): HttpReply | undefined {
   const { base64, headers, status, text, v } = Object(stored) as Partial<StoredAnswer>
   if (v !== 1 || status === undefined || headers === undefined) return undefined
-  const body = base64 === undefined ? toBytes(text ?? '') : bytesOf(base64)
-  return { status, headers, body }
+  return { status, headers, body: base64 === undefined ? (text ?? '') : bytesOf(base64) }
 }
 
 const bytesOf = (base64: string): Uint8Array<ArrayBuffer> =>
@@ -86,7 +92,7 @@ const bytesOf = (base64: string): Uint8Array<ArrayBuffer> =>
 interface Parts {
   readonly status: number
   readonly headers: HeaderList
-  readonly body: Uint8Array<ArrayBuffer>
+  readonly body: Body
 }
 
 const isResponse = (answer: unknown): answer is Response =>
@@ -113,7 +119,7 @@ const KNOWN: readonly string[] = ['status', 'headers', 'body']
 const EXAMPLE = 'Return `{ status, headers, body }`, a Response, or nothing.'
 
 function fromObject(answer: unknown): Parts {
-  if (answer === undefined) return { status: 204, headers: [], body: new Uint8Array() }
+  if (answer === undefined) return { status: 204, headers: [], body: '' }
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) {
     throw new AnswerError(
       `The handler returned ${answer === null ? 'null' : Array.isArray(answer) ? 'an array' : `a ${typeof answer}`}. ${EXAMPLE}`,
@@ -127,21 +133,21 @@ function fromObject(answer: unknown): Parts {
     )
   }
   const { body, headers, status } = answer as HttpAnswer
-  const [bytes, type] = encoded(body)
+  const [sent, type] = encoded(body)
   const given = listed(headers)
   const hasType = given.some(([name]) => name === 'content-type')
   return {
     status: status ?? (body === undefined ? 204 : 200),
     headers: hasType || type === undefined ? given : [...given, ['content-type', type]],
-    body: bytes,
+    body: sent,
   }
 }
 
-type Encoded = readonly [bytes: Uint8Array<ArrayBuffer>, type: string | undefined]
+type Encoded = readonly [body: Body, type: string | undefined]
 
 function encoded(body: unknown): Encoded {
-  if (body === undefined) return [new Uint8Array(), undefined]
-  if (typeof body === 'string') return [toBytes(body), 'text/plain; charset=utf-8']
+  if (body === undefined) return ['', undefined]
+  if (typeof body === 'string') return [sendable(body), 'text/plain; charset=utf-8']
   const bytes = bytesCopied(body)
   if (bytes !== undefined) return [bytes, 'application/octet-stream']
   if (isStream(body)) throw new AnswerError(STREAM)
@@ -155,7 +161,7 @@ function encoded(body: unknown): Encoded {
     )
   }
   if (text === '{}' && !isPlain(body)) throw new AnswerError(emptyJson(body))
-  if (text !== undefined) return [toBytes(text), 'application/json; charset=utf-8']
+  if (text !== undefined) return [sendable(text), 'application/json; charset=utf-8']
   throw new AnswerError(`The body of the answer is a ${typeof body}. Use JSON, a text or bytes.`)
 }
 
@@ -179,6 +185,9 @@ function emptyJson(body: unknown): string {
   return `The body of the answer is an instance of ${name}, whose JSON is \`{}\`. Await it, or make an object, a text or bytes of it.`
 }
 
+/** UTF-8 has no bytes for a lone surrogate, so a replacement character is sent and stored. */
+const sendable = (text: string): string => text.toWellFormed()
+
 function isStream(body: unknown): boolean {
   if (typeof body !== 'object' || body === null) return false
   return ['getReader', 'pipe', Symbol.asyncIterator, 'arrayBuffer', 'next'].some(
@@ -186,12 +195,14 @@ function isStream(body: unknown): boolean {
   )
 }
 
-function storedBody(body: Uint8Array): Pick<StoredAnswer, 'text' | 'base64'> {
-  if (body.byteLength === 0) return {}
+/** A byte order mark is part of the body. */
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+function storedBody(body: Body): Pick<StoredAnswer, 'text' | 'base64'> {
+  if (body.length === 0) return {}
+  if (typeof body === 'string') return { text: body }
   try {
-    // A byte order mark is part of the body.
-    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body)
-    return { text }
+    return { text: utf8.decode(body) }
   } catch {
     return { base64: Buffer.from(body).toString('base64') }
   }

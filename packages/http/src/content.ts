@@ -1,7 +1,14 @@
 import { hash } from 'node:crypto'
 import { InvalidPayloadError, type Json } from '@onceward/core'
-import { type Decoded, decodeJson } from '@onceward/core/edge'
-import { type HttpRequest, targetOf } from './request.ts'
+import {
+  afterAnswer,
+  andThen,
+  type Decoded,
+  decodeJson,
+  type MaybeAsync,
+} from '@onceward/core/edge'
+import type { Exchange } from './exchange.ts'
+import type { HttpRequest } from './request.ts'
 
 /**
  * The parts of a request that its fingerprint is computed from: method, route and canonical body. If canonical JSON
@@ -20,24 +27,25 @@ export interface DecodedRequest {
 export type Decode = (bytes: Uint8Array, request: HttpRequest) => unknown
 
 /** @throws {@link InvalidPayloadError} for a body that is not JSON. Passes on what the user's `decode` throws. */
-export async function decodeRequest(
-  request: HttpRequest,
+export function decodeRequest(
+  { request, target: route }: Pick<Exchange, 'request' | 'target'>,
   decode: Decode | undefined,
-): Promise<DecodedRequest> {
-  const { bytes, method, url } = request
-  const asked = { method, route: targetOf(url) }
+): MaybeAsync<DecodedRequest> {
+  const { bytes, method } = request
+  const asked = { method, route }
   const byBytes = (): Content => ({ ...asked, sha256: hash('sha256', bytes, 'hex') })
   if (decode !== undefined) {
-    return { content: byBytes(), value: await decode(bytes, request) }
+    return afterAnswer(decode(bytes, request), (value) => ({ content: byBytes(), value }))
   }
-  const { isExact, value } = await jsonOf(bytes)
-  const json = value as Json
-  return { content: isExact && !hasSurrogates(bytes) ? { ...asked, json } : byBytes(), value }
+  return andThen(jsonOf(bytes), ({ isExact, value }) => {
+    const json = value as Json
+    return { content: isExact && !hasSurrogates(bytes) ? { ...asked, json } : byBytes(), value }
+  })
 }
 
-async function jsonOf(bytes: Uint8Array): Promise<Decoded> {
+function jsonOf(bytes: Uint8Array): MaybeAsync<Decoded> {
   try {
-    return await decodeJson(bytes)
+    return decodeJson(bytes)
   } catch (error) {
     if (!(error instanceof InvalidPayloadError)) throw error
     throw new InvalidPayloadError('The body is not JSON in UTF-8.', { cause: error })
@@ -53,16 +61,17 @@ function hasSurrogates(bytes: Uint8Array): boolean {
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json$/
 
 /** Whether the default decoder can read such a body. A body without a type is taken for JSON. */
-export function isJsonRequest({ bytes, headers }: HttpRequest): boolean {
-  const [type = '', ...parameters] = (headers.get('content-type') ?? '').toLowerCase().split(';')
-  if (bytes.byteLength === 0 || type.trim() === '') return true
+export function isJsonType(contentType: string | undefined): boolean {
+  if (contentType === 'application/json') return true
+  const [type = '', ...parameters] = (contentType ?? '').toLowerCase().split(';')
+  if (type.trim() === '') return true
   const charset = parameters.map((each) => each.trim()).find((each) => each.startsWith('charset='))
   const isUtf8 = charset === undefined || /^charset="?utf-?8"?$/.test(charset)
   return JSON_TYPE.test(type.trim()) && isUtf8
 }
 
 /** Whether the bytes are the body itself, and not a compressed form of it. */
-export function isPlainBody({ headers }: HttpRequest): boolean {
-  const coding = headers.get('content-encoding')?.trim().toLowerCase() ?? ''
+export function isIdentityCoding(contentEncoding: string | undefined): boolean {
+  const coding = contentEncoding?.trim().toLowerCase() ?? ''
   return coding === '' || coding === 'identity'
 }

@@ -10,6 +10,9 @@ export interface Identity {
 /** One request on its way through the guard. It travels as `raw` of its delivery. */
 export interface Exchange extends Identity {
   readonly request: HttpRequest
+  /** Path and query, as the guard compares them. */
+  readonly target: string
+  readonly contentType: string | undefined
   /** The answer that the handler has given in this process, once it may be committed. */
   given?: CheckedAnswer | undefined
   /** The answer was decided by an earlier run, whose writes were rolled back. The handler does not run again. */

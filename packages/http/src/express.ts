@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ConfigurationError } from '@onceward/core'
 import { type HttpGuard, runningOf } from './http-guard.ts'
-import { fromIncomingMessage, hangUpOf, writeReply } from './incoming-message.ts'
+import { fromIncomingMessage, writeReply } from './incoming-message.ts'
+import { keptBytes } from './request.ts'
 
 /** The request of Express, as far as the route reads it. */
 export interface ExpressRequest extends IncomingMessage {
@@ -29,7 +30,8 @@ export function expressRoute(
       return
     }
     const target = request.originalUrl ?? request.url ?? '/'
-    const parts = { original: request, target, bytes, hangUp: hangUpOf(response) }
+    const readBytes = bytes && ((mostBytes: number) => keptBytes(bytes, mostBytes))
+    const parts = { original: request, response, target, readBytes }
     void running
       .handle(fromIncomingMessage(request, parts))
       .then((outcome) => {

@@ -2,9 +2,9 @@ import { Transform, type TransformCallback } from 'node:stream'
 import { ConfigurationError } from '@onceward/core'
 import type { FastifyInstance, FastifyReply, FastifyRequest, preParsingHookHandler } from 'fastify'
 import { type HttpGuard, runningOf } from './http-guard.ts'
-import { fromIncomingMessage, hangUpOf } from './incoming-message.ts'
+import { fromIncomingMessage } from './incoming-message.ts'
 import { isBodyless, toNodeHeaders } from './reply.ts'
-import { BodyTooLargeError } from './request.ts'
+import { BodyTooLargeError, joined } from './request.ts'
 
 type Route = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>
 
@@ -25,10 +25,9 @@ export function fastifyRoute(guard: HttpGuard): Route {
     const body = bodies.get(request)
     if (body === undefined) throw new ConfigurationError(UNREGISTERED)
     const { originalUrl: target, raw } = request
-    const parts = { original: request, target, hangUp: hangUpOf(reply.raw) }
-    const incoming = fromIncomingMessage(raw, parts)
-    const readBytes = async (mostBytes: number): Promise<Uint8Array> => body.bytes(mostBytes)
-    const outcome = await running.handle({ ...incoming, readBytes })
+    const readBytes = (mostBytes: number): Uint8Array => body.bytes(mostBytes)
+    const parts = { original: request, response: reply.raw, target, readBytes }
+    const outcome = await running.handle(fromIncomingMessage(raw, parts))
     if (outcome.kind === 'threw') throw outcome.error
     const { reply: answer } = outcome
     reply.code(answer.status).headers(toNodeHeaders(answer))
@@ -79,6 +78,6 @@ class RawBody extends Transform {
 
   bytes(mostBytes: number): Uint8Array {
     if (this.receivedEncodedLength > mostBytes) throw new BodyTooLargeError()
-    return Buffer.concat(this.#chunks)
+    return joined(this.#chunks, this.receivedEncodedLength)
   }
 }

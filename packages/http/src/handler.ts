@@ -1,4 +1,5 @@
 import type { GuardEvent, Handler, HandlerContext, Json, Logger, Takeover } from '@onceward/core'
+import { isPromise, isThenable, type MaybeAsync } from '@onceward/core/edge'
 import { type CheckedAnswer, checkAnswer, checkProblem } from './answer.ts'
 import { AnswerError } from './answer-error.ts'
 import type { Exchange } from './exchange.ts'
@@ -26,7 +27,7 @@ export interface RouteHandler {
   readonly handler: Handler<unknown, unknown>
   readonly takeOver: (event: Event, context: HandlerContext<undefined>) => Promise<Takeover>
   /** The problem that a handler threw as its answer. */
-  readonly toDecided: (thrown: HttpProblem) => Promise<CheckedAnswer>
+  readonly toDecided: (thrown: HttpProblem) => CheckedAnswer
 }
 
 export function createRouteHandler(
@@ -37,36 +38,52 @@ export function createRouteHandler(
   const storedHeaders = storedHeadersOf(options)
   const hasInbox = options.inbox !== undefined
 
-  const keep = async (event: Event, answer: unknown): Promise<Json> => {
-    const checked = await checkAnswer(answer, storedHeaders).catch((error: unknown) => {
-      // The effect has happened outside of the database: a retry must not repeat it.
-      if (hasInbox || !(error instanceof AnswerError)) throw error
-      logger().error(
-        { eventId: event.idempotencyKey, problem: error.message },
-        'an answer cannot be stored and retries get status 500: fix the handler',
-      )
-      return checkProblem(problemOf('answer-lost'), storedHeaders)
-    })
-    return give(event, checked)
+  const keep = (event: Event, answer: unknown): MaybeAsync<Json> => {
+    const failed = (error: unknown): Json => giveInstead(event, error)
+    try {
+      const checking = checkAnswer(answer, storedHeaders)
+      return isPromise(checking)
+        ? checking.then((checked) => give(event, checked)).catch(failed)
+        : give(event, checking)
+    } catch (error) {
+      return failed(error)
+    }
   }
 
-  const answer = async (event: Event, call: () => unknown): Promise<Json> => {
+  const giveInstead = (event: Event, error: unknown): Json => {
+    // The effect has happened outside of the database: a retry must not repeat it.
+    if (hasInbox || !(error instanceof AnswerError)) throw error
+    logger().error(
+      { eventId: event.idempotencyKey, problem: error.message },
+      'an answer cannot be stored and retries get status 500: fix the handler',
+    )
+    return give(event, checkProblem(problemOf('answer-lost'), storedHeaders))
+  }
+
+  const threw = (event: Event, thrown: unknown): Json => {
+    // Without a transaction there is nothing to roll back.
+    if (hasInbox || !HttpProblem.is(thrown) || !thrown.store) throw thrown
+    return give(event, checkProblem(thrown, storedHeaders))
+  }
+
+  const answer = (event: Event, context: HandlerContext<unknown>): MaybeAsync<Json> => {
     const { decided } = exchangeOf(event)
     if (decided !== undefined) return give(event, decided)
-    let value: unknown
+    let answering: unknown
     try {
-      value = await call()
+      answering = (handler as Call)(toHttpEvent(event), context)
     } catch (thrown) {
-      // Without a transaction there is nothing to roll back.
-      if (hasInbox || !HttpProblem.is(thrown) || !thrown.store) throw thrown
-      return give(event, await checkProblem(thrown, storedHeaders))
+      return threw(event, thrown)
     }
-    return keep(event, value)
+    if (!isThenable(answering)) return keep(event, answering)
+    return Promise.resolve(answering).then(
+      (value) => keep(event, value),
+      (thrown) => threw(event, thrown),
+    )
   }
 
   return {
-    handler: (event, context) =>
-      answer(event, () => (handler as Call)(toHttpEvent(event), context)),
+    handler: answer,
     takeOver: async (event, context) => {
       const { onTakeover } = options
       if (typeof onTakeover !== 'function') return { kind: onTakeover ?? 'dead-letter' }

@@ -2,7 +2,7 @@ import { ConfigurationError } from '@onceward/core'
 import type { Context } from 'hono'
 import { type HttpGuard, runningOf } from './http-guard.ts'
 import { toWebResponse } from './reply.ts'
-import { BodyTooLargeError, fromWebRequest, type IncomingRequest } from './request.ts'
+import { fromWebRequest, type IncomingRequest, keptBytes, readStream } from './request.ts'
 
 /**
  * A route of Hono 4: `app.post('/charges', honoRoute(charge))`. `original` of the request is Hono's context. A
@@ -24,18 +24,16 @@ const GONE =
   'Something has read the body before honoRoute, and its bytes are gone. Read it through `c.req` instead of `c.req.raw`.'
 
 function incomingOf(context: Context): IncomingRequest {
-  const incoming = fromWebRequest(context.req.raw)
+  const { bodyCache, raw } = context.req
   const readBytes: IncomingRequest['readBytes'] = async (mostBytes) => {
-    if (!context.req.raw.bodyUsed) return incoming.readBytes(mostBytes)
-    const { arrayBuffer, blob, text } = context.req.bodyCache as Readonly<Record<string, unknown>>
+    if (!raw.bodyUsed) return readStream(raw.body, mostBytes)
+    const { arrayBuffer, blob, text } = bodyCache as Readonly<Record<string, unknown>>
     // A text with a replacement character may stand for other bytes.
     const kept = (await (arrayBuffer ?? blob ?? text)) as ArrayBuffer | Blob | string | undefined
     if (kept === undefined || (typeof kept === 'string' && kept.includes('\ufffd'))) {
       throw new ConfigurationError(GONE)
     }
-    const bytes = new Uint8Array(await new Response(kept).arrayBuffer())
-    if (bytes.byteLength > mostBytes) throw new BodyTooLargeError()
-    return bytes
+    return keptBytes(new Uint8Array(await new Response(kept).arrayBuffer()), mostBytes)
   }
-  return { ...incoming, original: context, readBytes }
+  return fromWebRequest(raw, { original: context, readBytes })
 }

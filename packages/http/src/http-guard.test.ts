@@ -176,6 +176,7 @@ describe('the options', () => {
       /without `Set-Cookie`/,
     ],
     ['a limit of no bytes', { maxBodyBytes: 0 }, /`maxBodyBytes` to be an integer.*bytes/],
+    ['fewer waiting requests than none', { maxWaiting: -1 }, /`maxWaiting` to be an integer/],
     ['an unknown wish for hang-ups', { onHangUp: 'stop' }, /`onHangUp` to be 'finish' or 'abort'/],
     ['no store', { inbox: undefined }, /`inbox` or `leases`, got neither/],
     ['a deadline of none', { deadlineMs: 0 }, /`deadlineMs` to be an integer/],

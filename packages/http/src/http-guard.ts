@@ -1,4 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
+import { afterAnswer, type MaybeAsync } from '@onceward/core/edge'
 import type { Identity } from './exchange.ts'
 import { KEY_HEADER, type ParsedKey, parseIdempotencyKey } from './idempotency-key.ts'
 import {
@@ -11,7 +12,7 @@ import {
 import { type Outcome, type ProblemName, problem } from './outcome.ts'
 import { toWebResponse } from './reply.ts'
 import { fromWebRequest, type HttpRequest, type IncomingRequest } from './request.ts'
-import { RunningHttpGuard } from './running-guard.ts'
+import { type Refused, RunningHttpGuard } from './running-guard.ts'
 
 export interface HttpHealth {
   /** `unavailable`: a store failed when it was last asked, and requests are answered 503. */
@@ -117,24 +118,23 @@ const KEY_PROBLEMS: Readonly<Record<Exclude<ParsedKey['kind'], 'key'>, ProblemNa
 const KEY_HELP =
   'Send one Idempotency-Key header of 1 to 255 visible characters: a new one for each intent, and the same one with each retry.'
 
-type Refused = { readonly kind: 'refused'; readonly outcome: Outcome }
 const refused = (outcome: Outcome): Refused => ({ kind: 'refused', outcome })
 
-async function identify(
+function identify(
   { tenant }: AnyHttpOptions,
   request: HttpRequest,
   { valuesOf }: IncomingRequest,
-): Promise<Identity | Refused> {
+): MaybeAsync<Identity | Refused> {
   const parsed = parseIdempotencyKey(valuesOf(KEY_HEADER))
   if (parsed.kind !== 'key') {
     return refused(problem(KEY_PROBLEMS[parsed.kind], { detail: KEY_HELP }))
   }
   const { key } = parsed
   if (tenant === 'none') return { key }
-  const found: unknown = await tenant(request)
-  // No identity is never an identity that callers share.
-  if (found === undefined || found === null || found === '') {
-    return refused(problem('caller-unknown'))
-  }
-  return { key, tenant: found as string }
+  return afterAnswer<unknown, Identity | Refused>(tenant(request), (found) =>
+    // No identity is never an identity that callers share.
+    found === undefined || found === null || found === ''
+      ? refused(problem('caller-unknown'))
+      : { key, tenant: found as string },
+  )
 }

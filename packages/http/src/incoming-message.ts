@@ -1,63 +1,91 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ConfigurationError } from '@onceward/core'
-import { type HttpReply, isBodyless, toNodeHeaders } from './reply.ts'
-import { BodyTooLargeError, type IncomingRequest } from './request.ts'
+import { type HttpReply, isBodyless } from './reply.ts'
+import {
+  BodyTooLargeError,
+  type HttpRequest,
+  type IncomingRequest,
+  joined,
+  targetOf,
+} from './request.ts'
 
 /** What differs between frameworks on top of node:http. */
 export interface NodeRequestParts {
   readonly original: unknown
+  readonly response: ServerResponse
   /** Path and query as the client sent them, without what a router took off. */
   readonly target: string
-  /** The body if something has read it before. */
-  readonly bytes?: Uint8Array | undefined
-  readonly hangUp?: AbortSignal | undefined
+  /** Reads the body, where something else has read the connection. */
+  readonly readBytes?: IncomingRequest['readBytes'] | undefined
 }
 
 /** A request of node:http as the guard takes it. */
 export function fromIncomingMessage(
   message: IncomingMessage,
-  { bytes, hangUp, original, target }: NodeRequestParts,
+  { original, readBytes, response, target }: NodeRequestParts,
 ): IncomingRequest {
-  const headers = toHeaders(message)
+  const { method = 'GET' } = message
+  const path = target.startsWith('/') ? target : `/${target}`
   return {
-    ...{ method: message.method ?? 'GET', headers, original, hangUp },
-    url: urlOf(message, target),
-    valuesOf: (name) => pairsOf(message).flatMap(([own, value]) => (own === name ? [value] : [])),
-    readBytes: async (mostBytes) => {
-      if (bytes === undefined) return readMessage(message, mostBytes)
-      if (bytes.byteLength > mostBytes) throw new BodyTooLargeError()
-      return bytes
+    method,
+    target: targetOf(`http://localhost${path}`),
+    valuesOf: (name) => valuesOf(message, name),
+    readBytes: readBytes ?? ((mostBytes) => readMessage(message, mostBytes)),
+    withBytes: (bytes) => lazyRequest({ method, bytes, original }, message, path),
+    isGone: () => message.readableAborted || (response.closed && !response.writableEnded),
+    hangUp: () => hangUpOf(response),
+  }
+}
+
+/** In the raw form, names and values take turns. A request of HTTP/2 has its headers only in this form. */
+function valuesOf({ rawHeaders }: IncomingMessage, name: string): readonly string[] {
+  const values: string[] = []
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    const given = rawHeaders[at] ?? ''
+    if (given.length === name.length && given.toLowerCase() === name) {
+      values.push(rawHeaders[at + 1] ?? '')
+    }
+  }
+  return values
+}
+
+/** Most handlers read neither the URL nor the headers, so they are made for the handler that does. */
+function lazyRequest(
+  parts: Pick<HttpRequest, 'method' | 'bytes' | 'original'>,
+  message: IncomingMessage,
+  path: string,
+): HttpRequest {
+  let url: string | undefined
+  let headers: Headers | undefined
+  return {
+    ...parts,
+    get url() {
+      url ??= urlOf(message, path)
+      return url
+    },
+    get headers() {
+      headers ??= toHeaders(message)
+      return headers
     },
   }
 }
 
-function toHeaders(message: IncomingMessage): Headers {
+function toHeaders({ rawHeaders }: IncomingMessage): Headers {
   const headers = new Headers()
-  for (const [name, value] of pairsOf(message)) headers.append(name, value)
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] ?? ''
+    // Pseudo-headers of HTTP/2 are no headers.
+    if (!name.startsWith(':')) headers.append(name, rawHeaders[at + 1] ?? '')
+  }
   return headers
 }
 
-/** Headers as the client sent them. A request of HTTP/2 has them only in this form. */
-function pairsOf({ rawHeaders }: IncomingMessage): readonly (readonly [string, string])[] {
-  const pairs: (readonly [string, string])[] = []
-  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
-    const name = (rawHeaders[at] as string).toLowerCase()
-    // Pseudo-headers of HTTP/2 are no headers.
-    if (!name.startsWith(':')) pairs.push([name, rawHeaders[at + 1] as string])
-  }
-  return pairs
-}
-
 /** The host may be anything that the client sent. It is no part of what the guard compares. */
-function urlOf({ headers, socket }: IncomingMessage, target: string): string {
+function urlOf({ headers, socket }: IncomingMessage, path: string): string {
   const scheme = 'encrypted' in socket ? 'https' : 'http'
-  const path = target.startsWith('/') ? target : `/${target}`
   const asked = headers.host ?? headers[':authority'] ?? 'localhost'
-  for (const host of [asked, 'localhost']) {
-    const url = `${scheme}://${host}${path}`
-    if (URL.canParse(url)) return url
-  }
-  return `${scheme}://localhost/`
+  const url = `${scheme}://${asked}${path}`
+  return URL.canParse(url) ? url : `${scheme}://localhost${path}`
 }
 
 const HUNG_UP = 'the client hung up'
@@ -81,7 +109,7 @@ function readMessage(message: IncomingMessage, mostBytes: number): Promise<Uint8
     if (length <= mostBytes) chunks.push(chunk)
     else end(() => reject(new BodyTooLargeError()))
   }
-  const onEnd = (): void => end(() => resolve(Buffer.concat(chunks)))
+  const onEnd = (): void => end(() => resolve(joined(chunks, length)))
   const onError = (error: Error): void => end(() => reject(error))
   const onClose = (): void => end(() => reject(new Error(HUNG_UP)))
   const end = (settle: () => void): void => {
@@ -95,7 +123,7 @@ function readMessage(message: IncomingMessage, mostBytes: number): Promise<Uint8
 }
 
 /** Aborted when the client hangs up before it has its answer. */
-export function hangUpOf(response: ServerResponse): AbortSignal {
+function hangUpOf(response: ServerResponse): AbortSignal {
   const controller = new AbortController()
   const onClose = (): void => {
     if (!response.writableEnded) controller.abort(new Error(HUNG_UP))
@@ -112,11 +140,16 @@ export function hangUpOf(response: ServerResponse): AbortSignal {
  */
 export function writeReply(response: ServerResponse, reply: HttpReply): void {
   if (response.headersSent || response.destroyed) return
-  const { body, status } = reply
-  const length = isBodyless(status) ? {} : { 'content-length': body.byteLength }
+  const { body, headers, status } = reply
   response.statusCode = status
-  for (const [name, value] of Object.entries({ ...toNodeHeaders(reply), ...length })) {
-    response.setHeader(name, value)
+  for (const [name, value] of headers) {
+    if (name === 'set-cookie') response.appendHeader(name, value)
+    else response.setHeader(name, value)
   }
-  response.end(isBodyless(status) ? undefined : body)
+  if (isBodyless(status)) {
+    response.end()
+    return
+  }
+  response.setHeader('content-length', Buffer.byteLength(body))
+  response.end(body)
 }

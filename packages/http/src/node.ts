@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2'
 import { type HttpGuard, replyTo, runningOf } from './http-guard.ts'
-import { fromIncomingMessage, hangUpOf, writeReply } from './incoming-message.ts'
+import { fromIncomingMessage, writeReply } from './incoming-message.ts'
 
 /**
  * The listener of a plain `node:http` or `node:http2` server, which answers every request by the guard:
@@ -17,7 +17,7 @@ export function nodeListener(
 ) => void {
   const running = runningOf('nodeListener', guard)
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const parts = { original: request, target: request.url ?? '/', hangUp: hangUpOf(response) }
+    const parts = { original: request, response, target: request.url ?? '/' }
     const outcome = await running.handle(fromIncomingMessage(request, parts))
     writeReply(response, replyTo(outcome))
   }

@@ -76,6 +76,11 @@ export interface CommonHttpOptions<Payload, Decoded>
   /** Most bytes of a body; more is answered 413. 1–67 108 864. @defaultValue `DEFAULTS.maxBodyBytes` */
   readonly maxBodyBytes?: number | undefined
   /**
+   * Requests that may wait while `concurrency` handlers run, each with its body in memory. Further requests are
+   * answered 503 at once. 0–1 000 000. @defaultValue `DEFAULTS.maxWaiting`
+   */
+  readonly maxWaiting?: number | undefined
+  /**
    * What happens to a running handler when its client closes the connection. `'finish'` (default): the handler runs to
    * its end, and a retry gets its answer. `'abort'`: the handler's `signal` aborts. If the handler then throws, the
    * transaction is rolled back.
@@ -131,11 +136,13 @@ export type AnyHttpOptions = CommonHttpOptions<unknown, unknown> & {
 /** Every default of this package, in bytes where the name says so. Those of the engine are in `@onceward/core`. */
 export const DEFAULTS: {
   readonly maxBodyBytes: number
+  readonly maxWaiting: number
   readonly onHangUp: 'finish'
   readonly fingerprint: 'body'
   readonly storedHeaders: readonly string[]
 } = Object.freeze({
   maxBodyBytes: 1_048_576,
+  maxWaiting: 1_000,
   onHangUp: 'finish',
   fingerprint: 'body',
   storedHeaders: Object.freeze([
@@ -154,6 +161,7 @@ export const HTTP_NAMES: KnownNames<AnyHttpOptions> = {
   fingerprint: true,
   storedHeaders: true,
   maxBodyBytes: true,
+  maxWaiting: true,
   onHangUp: true,
   onTakeover: true,
   concurrency: true,
@@ -168,6 +176,8 @@ export const HTTP_NAMES: KnownNames<AnyHttpOptions> = {
 
 /** Most bytes that `maxBodyBytes` may allow. */
 export const LARGEST_BODY = 67_108_864
+/** The largest `maxWaiting`. */
+export const MOST_WAITING = 1_000_000
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9a-zA-Z-]+$/
 
 /**
@@ -181,7 +191,7 @@ export function checkOptions<Options extends AnyHttpOptions>(
   known: KnownNames<Options>,
 ): void {
   refuseUnknownNames(caller, options, known)
-  const { fingerprint, maxBodyBytes, onHangUp, storedHeaders, tenant } = options
+  const { fingerprint, maxBodyBytes, maxWaiting, onHangUp, storedHeaders, tenant } = options
   const isFingerprint =
     fingerprint === undefined ||
     typeof fingerprint === 'function' ||
@@ -201,6 +211,7 @@ export function checkOptions<Options extends AnyHttpOptions>(
       ? []
       : [`Expected \`onHangUp\` to be 'finish' or 'abort', got ${quoted(onHangUp)}.`]),
     ...rangeProblems('maxBodyBytes', maxBodyBytes, [1, LARGEST_BODY], 'bytes'),
+    ...rangeProblems('maxWaiting', maxWaiting, [0, MOST_WAITING], 'requests'),
     ...headerProblems(storedHeaders),
   ])
 }

@@ -36,6 +36,7 @@ export type ProblemName =
   | 'outcome-unknown'
   | 'answer-lost'
   | 'unavailable'
+  | 'overloaded'
   | 'timed-out'
 
 /** The problems that the guard itself answers with. Clients can tell them by `type`. */
@@ -59,6 +60,7 @@ export const PROBLEMS: Readonly<Record<ProblemName, readonly [status: number, ti
   ],
   'answer-lost': [500, 'The request is done, but its answer was not stored'],
   unavailable: [503, 'The request cannot be processed now'],
+  overloaded: [503, 'Too many requests are waiting'],
   'timed-out': [503, 'The request took too long and was stopped'],
 }
 

@@ -1,6 +1,6 @@
 import type { Json } from '@onceward/core'
 import { listed } from './headers.ts'
-import { type HttpReply, toBytes } from './reply.ts'
+import type { HttpReply } from './reply.ts'
 
 export interface HttpProblemOptions {
   /** 400–599. */
@@ -95,7 +95,7 @@ export function problemReply(problem: HttpProblem): HttpReply {
   return {
     status: problem.status,
     headers: listed({ ...headers, 'content-type': PROBLEM_TYPE }),
-    body: toBytes(problemText(problem)),
+    body: problemText(problem),
   }
 }
 

@@ -3,17 +3,24 @@ export interface HttpReply {
   readonly status: number
   /** Lower-case names. Only `set-cookie` may be repeated. */
   readonly headers: readonly (readonly [name: string, value: string])[]
-  readonly body: Uint8Array<ArrayBuffer>
+  /** A text is well-formed, and is sent in UTF-8. Node writes a text together with the headers, and bytes after them. */
+  readonly body: Body
 }
+
+export type Body = string | Uint8Array<ArrayBuffer>
 
 /** Statuses whose answers have no body. */
 export const isBodyless = (status: number): boolean =>
   status === 204 || status === 205 || status === 304
 
+const encoder = new TextEncoder()
+
 export function toWebResponse({ body, headers, status }: HttpReply): Response {
   const own = new Headers()
   for (const [name, value] of headers) own.append(name, value)
-  return new Response(isBodyless(status) ? null : body, { status, headers: own })
+  // A text would get a content type that the answer does not have.
+  const bytes = typeof body === 'string' ? encoder.encode(body) : body
+  return new Response(isBodyless(status) ? null : bytes, { status, headers: own })
 }
 
 /** The headers as Node's servers take them: a repeated one as a list. */
@@ -24,8 +31,3 @@ export function toNodeHeaders({ headers }: HttpReply): Record<string, string | s
     ...(cookies.length === 0 ? {} : { 'set-cookie': cookies }),
   }
 }
-
-const encoder = new TextEncoder()
-
-/** The bytes of a text. TextEncoder never shares its memory. */
-export const toBytes = (text: string): Uint8Array<ArrayBuffer> => encoder.encode(text)

@@ -1,3 +1,5 @@
+import type { MaybeAsync } from '@onceward/core/edge'
+
 /** A request as handlers and resolvers see it, the same behind every framework. */
 export interface HttpRequest {
   readonly method: string
@@ -14,7 +16,10 @@ export interface HttpRequest {
 }
 
 /** A request whose body is not read yet, as a framework hands it over. */
-export interface IncomingRequest extends Omit<HttpRequest, 'bytes'> {
+export interface IncomingRequest {
+  readonly method: string
+  /** Path and query, as a WHATWG URL spells them: what the client asked for, without scheme and host. */
+  readonly target: string
   /** Values of a header, one for each time that the request has it. */
   readonly valuesOf: (name: string) => readonly string[]
   /**
@@ -22,30 +27,62 @@ export interface IncomingRequest extends Omit<HttpRequest, 'bytes'> {
    *
    * @throws {@link BodyTooLargeError} and whatever the connection raises.
    */
-  readonly readBytes: (mostBytes: number) => Promise<Uint8Array>
-  /** Aborted when the client hangs up. */
-  readonly hangUp?: AbortSignal | undefined
+  readonly readBytes: (mostBytes: number) => MaybeAsync<Uint8Array>
+  /** The request with its body, as handlers see it. */
+  readonly withBytes: (bytes: Uint8Array) => HttpRequest
+  /** Whether the client has hung up. */
+  readonly isGone: () => boolean
+  /** Aborted when the client hangs up. Made only where somebody listens, because most requests need none. */
+  readonly hangUp: () => AbortSignal
+}
+
+/** The value of a header, as `Headers` gives it. Undefined if the request has none. */
+export function headerOf(
+  { valuesOf }: Pick<IncomingRequest, 'valuesOf'>,
+  name: string,
+): string | undefined {
+  const values = valuesOf(name)
+  return values.length < 2 ? values[0] : values.join(', ')
 }
 
 /** The body is longer than `maxBodyBytes`. The rest of it was not read. */
 export class BodyTooLargeError extends Error {}
 
-/** Path and query: what the client asked for, without scheme and host. */
+/** Bytes that were kept by what has read the body. */
+export function keptBytes(bytes: Uint8Array, mostBytes: number): Uint8Array {
+  if (bytes.byteLength > mostBytes) throw new BodyTooLargeError()
+  return bytes
+}
+
+/** Path and query of an absolute URL. */
 export function targetOf(url: string): string {
   const { pathname, search } = new URL(url)
   return `${pathname}${search}`
 }
 
-export function fromWebRequest(request: Request): IncomingRequest {
+/** What differs between frameworks on Web Requests. */
+export interface WebRequestParts {
+  readonly original?: unknown
+  readonly readBytes?: IncomingRequest['readBytes'] | undefined
+}
+
+export function fromWebRequest(
+  request: Request,
+  { original = request, readBytes }: WebRequestParts = {},
+): IncomingRequest {
   const { headers, method, signal, url } = request
   return {
-    ...{ headers, method, url, original: request, hangUp: signal },
+    method,
+    target: targetOf(url),
     // Repeated headers are one here, joined by a comma and a space.
     valuesOf: (name) => {
       const value = headers.get(name)
       return value === null ? [] : [value]
     },
-    readBytes: (mostBytes) => readStream(request.body, mostBytes),
+    readBytes: readBytes ?? ((mostBytes) => readStream(request.body, mostBytes)),
+    withBytes: (bytes) => ({ method, url, headers, bytes, original }),
+    isGone: () => signal.aborted,
+    hangUp: () => signal,
   }
 }
 
@@ -70,7 +107,8 @@ export async function readStream(
   }
 }
 
-function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
+/** The pieces of a body as one. A single piece is not copied. */
+export function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
   const [first] = chunks
   if (first !== undefined && chunks.length === 1) return first
   const bytes = new Uint8Array(length)

@@ -6,14 +6,26 @@ import {
   type Settlement,
 } from '@onceward/core'
 import { answerWithin, type GuardPort, LATE, portOf, type RunHooks } from '@onceward/core/adapter'
-import { createCallerGuard, describeError } from '@onceward/core/edge'
-import { type DecodedRequest, decodeRequest, isJsonRequest, isPlainBody } from './content.ts'
+import {
+  afterAnswer,
+  createCallerGuard,
+  describeError,
+  isPromise,
+  type MaybeAsync,
+} from '@onceward/core/edge'
+import { type DecodedRequest, decodeRequest, isIdentityCoding, isJsonType } from './content.ts'
 import type { Exchange, Identity } from './exchange.ts'
 import { createRouteHandler, exchangeOf, type RouteHandler, type Seen } from './handler.ts'
 import { type AnyHttpOptions, DEFAULTS, type HttpHandler } from './options.ts'
 import { lastProblem, type Outcome, outcomeOf, problem } from './outcome.ts'
 import { HttpProblem } from './problem.ts'
-import { BodyTooLargeError, type HttpRequest, type IncomingRequest } from './request.ts'
+import { BodyTooLargeError, type HttpRequest, headerOf, type IncomingRequest } from './request.ts'
+
+/** The answer to a request without an identity. */
+export interface Refused {
+  readonly kind: 'refused'
+  readonly outcome: Outcome
+}
 
 /** A guard of requests, whoever sends them. */
 export interface RequestGuardPlan {
@@ -25,7 +37,7 @@ export interface RequestGuardPlan {
   readonly identify: (
     request: HttpRequest,
     incoming: IncomingRequest,
-  ) => Promise<Identity | { readonly kind: 'refused'; readonly outcome: Outcome }>
+  ) => MaybeAsync<Identity | Refused>
 }
 
 /** Methods that have effects. A safe method needs no key, and repeating it does no harm. */
@@ -37,7 +49,10 @@ export class RunningHttpGuard {
   readonly port: GuardPort
   readonly #plan: RequestGuardPlan
   readonly #route: RouteHandler
+  readonly #source: Delivery['source']
   #inFlight = 0
+  /** Requests that the engine has: running, or waiting with their bodies in memory. */
+  #held = 0
 
   /** @throws {@link ConfigurationError} */
   constructor(plan: RequestGuardPlan) {
@@ -48,6 +63,7 @@ export class RunningHttpGuard {
       )
     }
     this.#plan = plan
+    this.#source = { broker: 'http', queue: options.consumer }
     this.#route = createRouteHandler(options, handler, () => this.port.logger)
     this.guard = createCallerGuard(caller, engineOptions(options, this.#route), {
       handler: this.#route.handler,
@@ -73,11 +89,10 @@ export class RunningHttpGuard {
   }
 
   /** The engine reports what a handler throws. This is what was thrown before it or after it. */
-  #report(error: unknown, { hangUp }: IncomingRequest): void {
+  #report(error: unknown, { isGone }: IncomingRequest): void {
     const { logger } = this.port
     const fields = { consumer: this.guard.consumer, err: describeError(error) }
-    if (hangUp?.aborted === true)
-      logger.debug(fields, 'a client hung up before its request was whole')
+    if (isGone()) logger.debug(fields, 'a client hung up before its request was whole')
     else logger.error(fields, 'a request failed outside of its handler: look at the error')
   }
 
@@ -91,27 +106,47 @@ export class RunningHttpGuard {
   }
 
   async #handle(incoming: IncomingRequest): Promise<Outcome> {
-    const { hangUp, headers, method, original, url } = incoming
+    const { method } = incoming
     if (!METHODS.includes(method)) {
       return problem('method-not-allowed', { headers: { allow: METHODS.join(', ') } })
     }
     const bytes = await this.#read(incoming)
     if ('kind' in bytes) return bytes
-    const request: HttpRequest = { method, url, headers, bytes, original }
-    const { runtime, settings } = this.port
+    const { maxWaiting = DEFAULTS.maxWaiting } = this.#plan.options
+    if (this.#held >= this.port.settings.concurrency + maxWaiting) {
+      return problem('overloaded', { headers: { 'retry-after': '1' } })
+    }
+    this.#held += 1
+    try {
+      return await this.#identifyAndRun(incoming, bytes)
+    } finally {
+      this.#held -= 1
+    }
+  }
+
+  async #identifyAndRun(incoming: IncomingRequest, bytes: Uint8Array): Promise<Outcome> {
+    const request = incoming.withBytes(bytes)
     const identifying = this.#plan.identify(request, incoming)
-    const identity = await answerWithin(runtime, identifying, settings.deadlineMs)
+    const identity = isPromise(identifying) ? await this.#inTime(identifying) : identifying
     // A function of the user's gives no answer.
     if (identity === LATE) return problem('timed-out', { headers: { 'retry-after': '1' } })
     if ('kind' in identity) return identity.outcome
     const { decode, onHangUp } = this.#plan.options
-    if (decode === undefined && !(isJsonRequest(request) && isPlainBody(request))) {
+    const contentType = headerOf(incoming, 'content-type')
+    if (decode === undefined && !isReadable(incoming, bytes, contentType)) {
       return problem('unsupported-media-type', {
         detail: 'Send JSON in UTF-8, without a content coding.',
         headers: { 'accept-post': 'application/json', 'accept-encoding': 'identity' },
       })
     }
-    return this.#run({ ...identity, request }, onHangUp === 'abort' ? { abort: hangUp } : {})
+    const hooks = onHangUp === 'abort' ? { abort: incoming.hangUp() } : {}
+    const { key, tenant } = identity
+    return this.#run({ key, tenant, request, target: incoming.target, contentType }, hooks)
+  }
+
+  #inTime<Answer>(identifying: Promise<Answer>): Promise<Answer | typeof LATE> {
+    const { runtime, settings } = this.port
+    return answerWithin(runtime, identifying, settings.deadlineMs)
   }
 
   async #read({ readBytes }: IncomingRequest): Promise<Uint8Array | Outcome> {
@@ -130,7 +165,7 @@ export class RunningHttpGuard {
     const thrown = answerThrown(settlement)
     if (thrown !== undefined && exchange.decided === undefined) {
       // The run was rolled back. Its answer is committed with the key by a second one, unless a retry was faster.
-      const decided = await this.#route.toDecided(thrown)
+      const decided = this.#route.toDecided(thrown)
       return this.#run({ ...exchange, decided }, hooks)
     }
     return outcomeOf(settlement as Settlement, exchange, this.port.runtime.now())
@@ -138,15 +173,24 @@ export class RunningHttpGuard {
 
   /** Headers are left out: they hold credentials, and nothing of the engine reads them. */
   #toDelivery(exchange: Exchange): Delivery {
-    const { bytes, headers } = exchange.request
     return {
-      body: bytes,
+      body: exchange.request.bytes,
       headers: {},
-      source: { broker: 'http', queue: this.#plan.options.consumer },
-      contentType: headers.get('content-type') ?? undefined,
+      source: this.#source,
+      contentType: exchange.contentType,
       raw: exchange,
     }
   }
+}
+
+/** Whether the default decoder can read the body. */
+function isReadable(
+  incoming: IncomingRequest,
+  bytes: Uint8Array,
+  contentType: string | undefined,
+): boolean {
+  const isJson = bytes.byteLength === 0 || isJsonType(contentType)
+  return isJson && isIdentityCoding(headerOf(incoming, 'content-encoding'))
 }
 
 /** The problem that the handler threw as the answer to this key. */
@@ -160,7 +204,7 @@ function engineOptions(
   { takeOver }: RouteHandler,
 ): GuardOptions<unknown, unknown> {
   const { decode, fingerprint, inbox, onTakeover, schema, tenant } = options
-  const { storedHeaders, maxBodyBytes, onHangUp, ...engine } = options
+  const { storedHeaders, maxBodyBytes, maxWaiting, onHangUp, ...engine } = options
   const stores = inbox === undefined ? {} : { inbox }
   return {
     ...engine,
@@ -168,7 +212,7 @@ function engineOptions(
     ...(onTakeover === undefined
       ? {}
       : { onTakeover: typeof onTakeover === 'function' ? takeOver : onTakeover }),
-    decode: (_bytes, delivery) => decodeRequest(exchangeOf(delivery).request, decode),
+    decode: (_bytes, delivery) => decodeRequest(exchangeOf(delivery), decode),
     schema: ofRequest(schema),
     eventKey: (delivery) => exchangeOf(delivery).key,
     ...(tenant === 'none'
@@ -186,15 +230,14 @@ function ofRequest(schema: AnyHttpOptions['schema']): NonNullable<AnyHttpOptions
     '~standard': {
       version: 1,
       vendor: 'onceward',
-      validate: async (decoded) => {
+      validate: (decoded) => {
         const request = decoded as DecodedRequest
-        const result = schema && (await schema['~standard'].validate(request.value))
-        if (result === undefined && schema === undefined) {
-          return { value: toSeen(request, request.value) }
-        }
-        return result !== undefined && 'value' in Object(result) && !result.issues
-          ? { value: toSeen(request, (result as { readonly value: unknown }).value) }
-          : (result as { readonly issues: readonly { readonly message: string }[] })
+        if (schema === undefined) return { value: toSeen(request, request.value) }
+        return afterAnswer(schema['~standard'].validate(request.value), (result) =>
+          'value' in Object(result) && !result.issues
+            ? { value: toSeen(request, (result as { readonly value: unknown }).value) }
+            : (result as { readonly issues: readonly { readonly message: string }[] }),
+        )
       },
     },
   }

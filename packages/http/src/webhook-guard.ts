@@ -11,9 +11,9 @@ import {
   type InboxHttpOptions,
   type LeaseHttpOptions,
 } from './options.ts'
-import { type Outcome, problem } from './outcome.ts'
+import { problem } from './outcome.ts'
 import type { HttpRequest } from './request.ts'
-import { RunningHttpGuard } from './running-guard.ts'
+import { type Refused, RunningHttpGuard } from './running-guard.ts'
 import type { WebhookVerifier } from './signatures.ts'
 
 /** What a guard of webhooks takes besides the options of `createHttpGuard`. */
@@ -74,8 +74,6 @@ function withAnswer(handler: HttpHandler<unknown, unknown>): HttpHandler<unknown
   if (typeof handler !== 'function') return handler
   return async (event, context) => (await handler(event, context)) ?? { status: 200 }
 }
-
-type Refused = { readonly kind: 'refused'; readonly outcome: Outcome }
 
 async function identify(
   { tenant }: AnyHttpOptions,

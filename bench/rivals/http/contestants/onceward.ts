@@ -7,7 +7,7 @@ import { Redis } from 'ioredis'
 import type { Order } from '../../../load/effects.ts'
 import { QUIET } from '../../../runner/observer.ts'
 import { CONCURRENCY } from '../../../runner/rounds.ts'
-import { openPool, withPool } from '../../database.ts'
+import { withPool } from '../../database.ts'
 import { charge } from '../order.ts'
 import type { HttpRival } from '../rival.ts'
 
@@ -20,7 +20,8 @@ function onceward(hasRedis: boolean): HttpRival {
       const guard = createHttpGuard(
         {
           consumer: 'orders',
-          inbox: pgInbox(openPool(place, new AsyncDisposableStack())),
+          // As in the README. The pool has as many connections as those of the others.
+          inbox: pgInbox({ connectionString: place.databaseUrl }),
           leases: hasRedis ? redisLeases(openRedis(place.redisUrl)) : undefined,
           tenant: 'none',
           concurrency: CONCURRENCY,

@@ -20,3 +20,11 @@ export function andThen<Value, Next>(
 ): MaybeAsync<Next> {
   return isPromise(value) ? value.then(next) : next(value)
 }
+
+/** As {@link andThen}, for the answer of a user's function, which may be a promise of another library. */
+export function afterAnswer<Answer, Next>(
+  answer: Answer | PromiseLike<Answer>,
+  next: (answer: Answer) => MaybeAsync<Next>,
+): MaybeAsync<Next> {
+  return isThenable(answer) ? Promise.resolve(answer).then(next) : next(answer)
+}

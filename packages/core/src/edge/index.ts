@@ -1,6 +1,12 @@
 // Parts of request edges: callers that wait for the outcome of their own delivery. Not for users.
 
-export type { MaybeAsync } from '../concurrency/maybe-async.ts'
+export {
+  afterAnswer,
+  andThen,
+  isPromise,
+  isThenable,
+  type MaybeAsync,
+} from '../concurrency/maybe-async.ts'
 export { createCallerGuard } from '../guard/guard.ts'
 export { type Decoded, decodeJson } from '../identity/decode.ts'
 export { describeError } from '../model/errors.ts'

@@ -7,7 +7,8 @@ import { decodeDelivery } from './decode.ts'
 
 const withBody = (body: string | Uint8Array): Delivery =>
   toDelivery(null, { body: typeof body === 'string' ? new TextEncoder().encode(body) : body })
-const decode = async (body: string | Uint8Array) => decodeDelivery(withBody(body), undefined)
+const decode = async (body: string | Uint8Array) =>
+  decodeDelivery(withBody(body), { decode: undefined, fingerprint: 'body' })
 
 describe('the default decoder', () => {
   test('reads JSON, with or without a byte order mark', async () => {
@@ -128,14 +129,15 @@ describe('a JSON text is exact', () => {
 })
 
 describe("a user's decoder", () => {
-  const through = async (value: unknown) => decodeDelivery(withBody('1'), () => value)
+  const through = async (value: unknown) =>
+    decodeDelivery(withBody('1'), { decode: () => value, fingerprint: 'body' })
 
   test('gets the body and the delivery, and may be asynchronous', async () => {
     const delivery = withBody('abc')
-    const decoded = await decodeDelivery(delivery, async (body, seen) => [
-      body.byteLength,
-      seen === delivery,
-    ])
+    const decoded = await decodeDelivery(delivery, {
+      decode: async (body, seen) => [body.byteLength, seen === delivery],
+      fingerprint: 'body',
+    })
     expect(decoded).toEqual({ value: [3, true], isExact: true })
   })
 

@@ -1,8 +1,8 @@
-import type { MaybeAsync } from '../concurrency/maybe-async.ts'
+import { afterAnswer, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { nextTurn } from '../concurrency/next-turn.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
-import type { CommonOptions } from '../options/options.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { RoundedNumbers } from './rounded-numbers.ts'
 
 /** A decoded body. */
@@ -19,17 +19,15 @@ export interface Decoded {
  */
 export function decodeDelivery(
   delivery: Delivery,
-  decode: CommonOptions<unknown, unknown>['decode'],
+  { decode, fingerprint }: Pick<ResolvedOptions, 'decode' | 'fingerprint'>,
 ): MaybeAsync<Decoded> {
-  return decode === undefined ? decodeJson(delivery.body) : decodeBy(decode, delivery)
-}
-
-async function decodeBy(
-  decode: NonNullable<CommonOptions<unknown, unknown>['decode']>,
-  delivery: Delivery,
-): Promise<Decoded> {
-  const value: unknown = await decode(delivery.body, delivery)
-  return { value, isExact: await isLosslessJson(value) }
+  if (decode === undefined) return decodeJson(delivery.body)
+  return afterAnswer(decode(delivery.body, delivery), (value) =>
+    // Only the rule `body` compares the decoded value. Looking through it for nothing would cost as much as decoding.
+    fingerprint === 'body'
+      ? isLosslessJson(value).then((isExact) => ({ value, isExact }))
+      : { value, isExact: false },
+  )
 }
 
 /** Strict, because replacement characters would make two different bodies equal. */

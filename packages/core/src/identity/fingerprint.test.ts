@@ -15,9 +15,10 @@ interface Given {
 
 async function printOf(text: string, given: Given = {}): Promise<Fingerprint> {
   const body = new TextEncoder().encode(text)
-  const decoded = await decodeDelivery(toDelivery(null, { body }), given.decode)
+  const { decode, rule = 'body' } = given
+  const decoded = await decodeDelivery(toDelivery(null, { body }), { decode, fingerprint: rule })
   const payload = 'payload' in given ? given.payload : decoded.value
-  return fingerprintOf(given.rule ?? 'body', { body, decoded, payload })
+  return fingerprintOf(rule, { body, decoded, payload })
 }
 
 const versionOf = (print: Fingerprint): number => Number(BigInt.asUintN(8, print))

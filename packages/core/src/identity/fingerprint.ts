@@ -1,5 +1,5 @@
 import { createHash, type Hash, hash } from 'node:crypto'
-import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { afterAnswer, andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { nextTurn } from '../concurrency/next-turn.ts'
 import type { Fingerprint } from '../model/brands.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
@@ -51,12 +51,12 @@ export function fingerprintOf(
     : toFingerprint(rule, digesting ?? digestOf(body))
 }
 
-async function fingerprintBy(
+function fingerprintBy(
   rule: (payload: unknown) => unknown,
   payload: unknown,
-): Promise<Fingerprint> {
-  const digest = await digestOfText(new CanonicalJson(await rule(payload)))
-  return toFingerprint(rule, digest ?? digestOf(''))
+): MaybeAsync<Fingerprint> {
+  const digesting = afterAnswer(rule(payload), (seen) => digestOfText(new CanonicalJson(seen)))
+  return andThen(digesting, (digest) => toFingerprint(rule, digest ?? digestOf('')))
 }
 
 function toFingerprint(rule: FingerprintRule, digestInHex: string): Fingerprint {

@@ -97,8 +97,8 @@ function identifyOrThrow(
 ): MaybeAsync<Identified> {
   const decoding =
     options.decode === undefined
-      ? decodeDelivery(delivery, undefined)
-      : callUserFunction(found, 'decode', () => decodeDelivery(delivery, options.decode))
+      ? decodeDelivery(delivery, options)
+      : callUserFunction(found, 'decode', () => decodeDelivery(delivery, options))
   return isPromise(decoding)
     ? decoding.then((decoded) => identifyDecoded({ delivery, decoded }, options, found))
     : identifyDecoded({ delivery, decoded: decoding }, options, found)

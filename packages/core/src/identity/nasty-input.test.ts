@@ -5,10 +5,12 @@ import type { FingerprintRule } from '../options/resolved-options.ts'
 import { decodeDelivery } from './decode.ts'
 import { fingerprintOf } from './fingerprint.ts'
 
+const JSON_BODY = { decode: undefined, fingerprint: 'body' } as const
+
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
 
 async function identify(body: Uint8Array, rule: FingerprintRule = 'body'): Promise<void> {
-  const decoded = await decodeDelivery(toDelivery(null, { body }), undefined)
+  const decoded = await decodeDelivery(toDelivery(null, { body }), JSON_BODY)
   await fingerprintOf(rule, { body, decoded, payload: decoded.value })
 }
 
@@ -47,7 +49,10 @@ describe('the work on a message grows with its size and not faster', () => {
     const parsed: unknown = JSON.parse(nasty(400_000))
     const value = Number.isFinite(parsed) || typeof parsed === 'object' ? parsed : String(parsed)
     const work = await workOf(async () => {
-      const decoded = await decodeDelivery(toDelivery(null, { body }), () => value)
+      const decoded = await decodeDelivery(toDelivery(null, { body }), {
+        decode: () => value,
+        fingerprint: 'body',
+      })
       await fingerprintOf((payload) => payload, { body, decoded, payload: value })
     })
     expect(work).toBeLessThan(1_500)
@@ -86,7 +91,7 @@ describe('a large message lets others run meanwhile', () => {
 
   test('a small message is decoded and fingerprinted at once', () => {
     const body = bytesOf('{"orderId":"o-1","amount":1e2}')
-    const decoded = decodeDelivery(toDelivery(null, { body }), undefined)
+    const decoded = decodeDelivery(toDelivery(null, { body }), JSON_BODY)
     expect(decoded).not.toBeInstanceOf(Promise)
     if (decoded instanceof Promise) return
     expect(fingerprintOf('body', { body, decoded, payload: null })).toEqual(expect.any(BigInt))
@@ -96,7 +101,7 @@ describe('a large message lets others run meanwhile', () => {
 test('valid JSON of 16 MB is valid, whatever its texts hold', async () => {
   for (const escaped of ['\\"', '\\\\', '\\u0001']) {
     const text = `["${escaped.repeat(16_000_000 / escaped.length)}",12345678901234567890]`
-    const decoded = decodeDelivery(toDelivery(null, { body: bytesOf(text) }), undefined)
+    const decoded = decodeDelivery(toDelivery(null, { body: bytesOf(text) }), JSON_BODY)
     expect(await decoded).toMatchObject({ isExact: false })
   }
 })
