@@ -119,11 +119,11 @@ export type {
   Known,
   Refusal,
   Release,
-  SweepStep,
   TransactionStatus,
   VerdictAnswer,
 } from './model/inbox.ts'
 export type { MessageCounts } from './model/message-counts.ts'
+export type { SweepStep } from './model/sweep-step.ts'
 export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'
 export type { Runtime } from './model/runtime.ts'
 export { type Breaker, createBreaker } from './concurrency/breaker.ts'

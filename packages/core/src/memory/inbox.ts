@@ -22,10 +22,10 @@ import type {
   Known,
   Refusal,
   Release,
-  SweepStep,
   VerdictAnswer,
 } from '../model/inbox.ts'
 import type { MessageCounts } from '../model/message-counts.ts'
+import type { SweepStep } from '../model/sweep-step.ts'
 import { Attempts } from './attempts.ts'
 import { MemoryStore } from './store.ts'
 import type { MemoryTables, ProcessedEventRow } from './tables.ts'

@@ -7,6 +7,7 @@ import type { Logger } from './logger.ts'
 import type { MessageCounts } from './message-counts.ts'
 import type { Runtime } from './runtime.ts'
 import type { DeadLetterReason } from './settlement.ts'
+import type { SweepStep } from './sweep-step.ts'
 
 /** An event after step 1, with the values that all stores use as key and compare. */
 export interface IdentifiedEvent {
@@ -99,10 +100,7 @@ export interface BeginRequest {
   readonly waitMs: number
   /** Time left until the deadline, ms. No statement and no idle time in the transaction may last longer. */
   readonly budgetMs: number
-  /**
-   * This process has seen the events done. A store may read them before it claims them, and answer what is done without
-   * a transaction. Undefined: they are probably new.
-   */
+  /** This process has seen the events done, so a store may read them first, and claim only what is not there. */
   readonly likelyDone?: boolean | undefined
 }
 
@@ -217,12 +215,6 @@ export interface DueEvent {
   readonly delivery: Delivery
   /** The stored identity. Undefined for refused messages, which are identified again. */
   readonly identity?: Omit<IdentifiedEvent, 'delivery'> | undefined
-}
-
-export interface SweepStep {
-  readonly deleted: number
-  /** Whether the sweep has reached the end of the table. */
-  readonly finished: boolean
 }
 
 /** An inbox as one guard uses it. All methods except those of the transaction are short transactions of their own. */
