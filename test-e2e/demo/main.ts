@@ -11,6 +11,7 @@ import { runPhase } from './phase.ts'
 import { announcements, killPlan, withPause } from './plan.ts'
 import { Progress } from './progress.ts'
 import { type DemoResult, isExact, table, toJson, verdict } from './report.ts'
+import { screenshot } from './screenshot.ts'
 
 const INTERRUPTED = 130
 
@@ -46,9 +47,10 @@ async function demo(
     `${options.events} orders in ${orders.length} messages (a producer that retries sends some twice), ` +
       `3 worker processes, ${options.kills} × SIGKILL${server.pauseMs === undefined ? '' : ', 1 × SIGSTOP'}`,
   )
+  let consoleUrl = ''
   const openConsole = async (databaseUrl: string): Promise<void> => {
-    const { url } = consoles.use(await DemoConsole.start(databaseUrl))
-    progress.line(`the console is at ${url}`)
+    consoleUrl = consoles.use(await DemoConsole.start(databaseUrl)).url
+    progress.line(`the console is at ${consoleUrl}`)
   }
   const kills = killPlan(options.events, options.kills)
   const scene = {
@@ -61,12 +63,16 @@ async function demo(
     plan: server.pauseMs === undefined ? kills : withPause(kills),
     progress,
     signal,
-    migrated: options.console ? openConsole : undefined,
+    migrated: options.console || options.screenshot !== undefined ? openConsole : undefined,
   }
   const unguarded = await runPhase(scene, 'without')
   const guarded = await runPhase(scene, 'with')
   const result = { options, durationMs: performance.now() - startedAt, unguarded, guarded }
   report(result)
+  if (options.screenshot !== undefined) {
+    await screenshot(consoleUrl, options.screenshot)
+    progress.line(`\nthe picture of the console is in ${options.screenshot}`)
+  }
   if (options.console && !signal.aborted) {
     progress.line('\nthe servers stay up for the console; Ctrl-C ends them')
     await once(signal, 'abort')

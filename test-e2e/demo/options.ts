@@ -9,7 +9,7 @@ import { integer, parseValues, UsageError } from '../support/command-line.ts'
 
 const PAUSED = brokersWith(({ traits }) => traits.dropsSilentConsumers)
 
-const USAGE = `npm run demo -- [--broker ${BROKER_NAMES.join('|')}] [--events 300] [--kills 5] [--redis] [--console] [--json]
+const USAGE = `npm run demo -- [--broker ${BROKER_NAMES.join('|')}] [--events 300] [--kills 5] [--redis] [--console] [--screenshot FILE] [--json]
 npm run demo -- --http [--events 300] [--kills 5] [--json]
 
   --broker NAME   ${BROKER_NAMES.join(', ')}; on ${PAUSED.join(' and ')} one worker is also stopped by SIGSTOP, for longer than its session
@@ -18,6 +18,7 @@ npm run demo -- --http [--events 300] [--kills 5] [--json]
   --redis         with leases in Redis in front of Postgres; Redis is flushed, killed and restarted on the way
   --http          no broker: phones pay on a bad network, with an Idempotency-Key, at a server that is killed
   --console       with a web page (onceward console) on the run; afterwards the servers stay up until Ctrl-C
+  --screenshot F  writes a picture of that page after the run, as an SVG; needs Chromium
   --json          the result as one line of JSON on stdout; progress goes to stderr`
 
 export interface DemoOptions {
@@ -27,6 +28,7 @@ export interface DemoOptions {
   readonly redis: boolean
   readonly http: boolean
   readonly console: boolean
+  readonly screenshot: string | undefined
   readonly json: boolean
 }
 
@@ -37,6 +39,7 @@ const OPTIONS = {
   redis: { type: 'boolean', default: false },
   http: { type: 'boolean', default: false },
   console: { type: 'boolean', default: false },
+  screenshot: { type: 'string' },
   json: { type: 'boolean', default: false },
 } as const
 
@@ -47,7 +50,8 @@ export function parseOptions(args: readonly string[]): DemoOptions {
   if (!isBrokerName(broker)) throw new UsageError(`unknown broker: ${broker}\n\n${USAGE}`)
   const events = integer('--events', values.events, [1, 100_000])
   const kills = integer('--kills', values.kills, [0, Math.ceil(events / 5)])
-  const { console, http, json, redis } = values
-  if (console && http) throw new UsageError(`--console is for brokers, not for --http\n\n${USAGE}`)
-  return { broker, events, kills, console, http, json, redis }
+  const { console, http, json, redis, screenshot } = values
+  if (http && (console || screenshot !== undefined))
+    throw new UsageError(`--console and --screenshot are for brokers, not for --http\n\n${USAGE}`)
+  return { broker, events, kills, console, screenshot, http, json, redis }
 }

@@ -27,3 +27,24 @@ export function toFailure(error: unknown, doing = 'running the command'): Failur
   const message = messageOf(typed).replaceAll('`await migrate(pool)`', '`npx onceward migrate`')
   return new Failure(message, EXIT.failed, { cause: error })
 }
+
+const PASSWORDS = [/:\/\/[^/:@\s]*:(\S+)@/, /[?&]password=([^&\s]+)/]
+
+/** Errors of clients and servers repeat what they were given. */
+export function withoutSecrets(text: string, given: readonly string[]): string {
+  const passwords = given.flatMap((each) =>
+    PASSWORDS.flatMap((password) => password.exec(each)?.[1] ?? []),
+  )
+  return passwords
+    .flatMap((password) => [password, unescaped(password)])
+    .filter((secret) => secret.length > 1)
+    .reduce((left, secret) => left.replaceAll(secret, '***'), text)
+}
+
+function unescaped(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

@@ -1,6 +1,6 @@
 import { CommanderError } from 'commander'
 import { EXIT, type ExitCode } from './exit-codes.ts'
-import { toFailure } from './failure.ts'
+import { toFailure, withoutSecrets } from './failure.ts'
 import { createProgram } from './program.ts'
 import { toJson, visibleLines } from './render/visible.ts'
 
@@ -23,26 +23,5 @@ export async function main(args: readonly string[]): Promise<ExitCode> {
       : `onceward: ${visibleLines(text)}`
     process.stderr.write(`${answer}\n`)
     return exitCode
-  }
-}
-
-const PASSWORDS = [/:\/\/[^/:@\s]*:(\S+)@/, /[?&]password=([^&\s]+)/]
-
-/** Errors of clients and servers repeat what they were given. */
-export function withoutSecrets(text: string, given: readonly string[]): string {
-  const passwords = given.flatMap((each) =>
-    PASSWORDS.flatMap((password) => password.exec(each)?.[1] ?? []),
-  )
-  return passwords
-    .flatMap((password) => [password, unescaped(password)])
-    .filter((secret) => secret.length > 1)
-    .reduce((left, secret) => left.replaceAll(secret, '***'), text)
-}
-
-function unescaped(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
   }
 }

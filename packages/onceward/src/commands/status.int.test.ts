@@ -1,8 +1,10 @@
+import { once } from 'node:events'
 import { migrate } from '@onceward/postgres'
+import { postgres, until } from '@onceward/testing'
 import { expect, test } from 'vitest'
 import { openDatabase } from '../data/database.ts'
 import { recentMinutes, type Status } from '../data/status.ts'
-import { answer, cli } from '../fixtures/cli.ts'
+import { answer, cli, running } from '../fixtures/cli.ts'
 import { operated } from '../fixtures/operated.ts'
 
 test('status counts what the guards did, by consumer and reason', async () => {
@@ -106,6 +108,29 @@ test('of a table that is too large, the last pages and those that were swept are
   expect(part).toBeLessThan(2_001)
   await at.pool.query('update onceward.settings set sweep_cursor = 5')
   expect((await count(4))[0]).toBeGreaterThan(part)
+})
+
+test('watch goes on while the database is restarted', async () => {
+  await using server = await postgres({ native: true })
+  await using at = await operated(await server.createDatabase())
+  await at.rest()
+  const watching = running(['watch', '--json', '--interval', '100ms'], at.url)
+  const exit = once(watching, 'exit')
+  const told = { looks: 0, problems: '' }
+  watching.stdout.on('data', () => {
+    told.looks += 1
+  })
+  watching.stderr.on('data', (chunk: Buffer) => {
+    told.problems += chunk.toString()
+  })
+  await until(() => told.looks > 0)
+  await server.kill()
+  await until(() => /No connection to PostgreSQL at .* Trying again\.\n/.test(told.problems))
+  await server.restart()
+  const { looks } = told
+  await until(() => told.looks > looks)
+  watching.kill('SIGINT')
+  expect(await exit).toEqual([0, null])
 })
 
 test('a schema of any name is read', async () => {

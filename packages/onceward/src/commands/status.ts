@@ -3,8 +3,9 @@ import type { Command } from 'commander'
 import { readStatus, type Status } from '../data/status.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
-import { usage } from '../failure.ts'
+import { toFailure, usage, withoutSecrets } from '../failure.ts'
 import { statusText } from '../render/status.ts'
+import { visibleLines } from '../render/visible.ts'
 import { command, type End, spanMs, type Work, withDatabase } from './command.ts'
 
 const RIGHTS =
@@ -37,7 +38,8 @@ export function watchCommand(end: End): Command {
   const made = command({
     name: 'watch',
     summary: 'Show the status again and again',
-    details: 'Ends with Ctrl-C. With --json one document per line.',
+    details:
+      'Ends with Ctrl-C. While the database does not answer it says so and goes on. With --json one document per line.',
     rights: RIGHTS,
     examples: ['watch', 'watch --interval 10s', 'watch --json --times 2'],
   })
@@ -59,15 +61,35 @@ async function watch({ database, output, options }: Work<WatchFlags>): Promise<E
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort())
   let before: Status | undefined
+  let isRead = true
   while (left > 0 && !stop.signal.aborted) {
-    const now: Status = await readTablesOf(database, (query) => readStatus(query, database))
-    output.answer(now, () => {
-      const clear = process.stdout.isTTY === true ? CLEAR : ''
-      return `${clear}${statusText({ status: now, before }, output)}`
-    })
-    before = now
+    const now: Status | undefined = await readAgain({ database, output, options }, before)
+    isRead = now !== undefined
+    if (now !== undefined) {
+      output.answer(now, () => {
+        const clear = process.stdout.isTTY === true ? CLEAR : ''
+        return `${clear}${statusText({ status: now, before }, output)}`
+      })
+      before = now
+    }
     left -= 1
     if (left > 0) await sleep(intervalMs, undefined, { signal: stop.signal }).catch(() => undefined)
   }
-  return EXIT.ok
+  return isRead ? EXIT.ok : EXIT.failed
+}
+
+/** Whoever watches a failover wants to see its end. Only the first look must succeed, because a wrong URL never does. */
+async function readAgain(
+  { database, options, output }: Work<WatchFlags>,
+  before: Status | undefined,
+): Promise<Status | undefined> {
+  try {
+    return await readTablesOf(database, (query) => readStatus(query, database))
+  } catch (error) {
+    if (before === undefined) throw error
+    const { message } = toFailure(error)
+    const given = [options.url ?? process.env['DATABASE_URL'] ?? '']
+    output.note(`${visibleLines(withoutSecrets(message, given))} Trying again.`)
+    return undefined
+  }
 }

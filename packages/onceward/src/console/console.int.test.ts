@@ -187,6 +187,26 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
       .waitFor()
   })
 
+  test('on a narrow screen pages and questions fit, and keys can be read', async () => {
+    await at.kill('a-key-that-is-longer-than-the-screen-is-wide-'.repeat(3), 'no')
+    const page = await open()
+    await page.setViewportSize({ width: 360, height: 740 })
+    for (const name of ['Waiting', 'Event', 'Findings', 'Consumers', 'Dead letters']) {
+      await follow(page, name)
+      await page.locator('main h2', { hasText: name }).waitFor()
+      expect(await page.evaluate('document.documentElement.scrollWidth'), name).toBe(360)
+    }
+    const link = page.getByRole('link', { name: /a-key-that/ })
+    expect((await link.boundingBox())?.width).toBeGreaterThan(120)
+    await page.getByRole('button', { name: 'Discard all 1 that match' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Why').waitFor()
+    const boxes = await Promise.all(
+      [dialog, dialog.getByLabel('Why')].map((each) => each.boundingBox()),
+    )
+    for (const box of boxes) expect((box?.x ?? 0) + (box?.width ?? 0)).toBeLessThanOrEqual(360)
+  })
+
   test('axe finds nothing serious on any page, in dark and light', async () => {
     await at.send('a', {})
     await at.kill('order-1', 'no')

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { withoutSecrets } from './main.ts'
+import { withoutSecrets } from './failure.ts'
 
 test.each([
   ['postgres://alice:s3cret@host/db', 'password s3cret is wrong', 'password *** is wrong'],
