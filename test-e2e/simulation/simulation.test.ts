@@ -91,11 +91,31 @@ const FAULTS = [
   'replay',
 ]
 
+test(
+  'ten thousand schedules of clients that retry keep every promise',
+  async () => {
+    const tally = await tallied('--callers', '--schedules', '10000', '--seed', '1')
+    expect(tally.failures).toEqual([])
+    expect(tally.schedules).toBe(10_000)
+    expect(Object.keys(tally.faults).sort()).toEqual(FAULTS_OF_CALLERS)
+    for (const times of Object.values(tally.faults)) expect(times).toBeGreaterThan(300)
+    expect(tally.processed).toBeGreaterThan(10_000)
+    expect(tally.heapAtEnd).toBeLessThan(tally.heapAfterFirst + 4 * 2 ** 20)
+  },
+  PATIENCE_MS,
+)
+
+const FAULTS_OF_CALLERS = [
+  ...['crash', 'freeze', 'hang-up', 'lease-cut', 'lease-down', 'lease-flush', 'pg-cut'],
+  'pg-restart',
+]
+
 describe('historical bugs that are put back', () => {
   test.each(MUTANTS.filter(({ isSlow }) => isSlow !== true))(
     'trap $trap is found: $what',
-    async ({ name }) => {
-      const tally = await tallied('--mutant', name, '--schedules', '20000')
+    async ({ isOfCallers, name }) => {
+      const world = isOfCallers === true ? ['--callers'] : []
+      const tally = await tallied('--mutant', name, '--schedules', '20000', ...world)
       expect(tally.failures.length).toBeGreaterThan(0)
       console.log(`${name}: ${tally.failures[0]?.violation}, after ${tally.schedules} schedules`)
     },

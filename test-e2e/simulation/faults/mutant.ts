@@ -10,6 +10,8 @@ export interface Mutant {
     readonly find: string
     readonly replace: string
   }[]
+  /** Found among the schedules of callers, and not among those of brokers. */
+  readonly isOfCallers?: boolean | undefined
   /** Found too late for every run of the tests. */
   readonly isSlow?: boolean | undefined
 }

@@ -1,3 +1,4 @@
+import { CALLER_MUTANTS } from './caller-mutants.ts'
 import { LEASED_MUTANTS } from './leased-mutants.ts'
 
 import type { Mutant } from './mutant.ts'
@@ -275,4 +276,5 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   ...LEASED_MUTANTS,
+  ...CALLER_MUTANTS,
 ]

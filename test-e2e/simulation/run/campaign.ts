@@ -7,6 +7,8 @@ export interface Job {
   readonly stride: number
   /** Name of a mutant; undefined: the core as it is. */
   readonly mutant?: string | undefined
+  /** Schedules of callers, in place of those of brokers. */
+  readonly isOfCallers: boolean
 }
 
 /** What came of some schedules. */
@@ -36,6 +38,7 @@ export interface Campaign {
   readonly schedules: number
   readonly threads: number
   readonly mutant?: string | undefined
+  readonly isOfCallers: boolean
   readonly onProgress?: (schedules: number) => void
 }
 
@@ -51,11 +54,11 @@ type Message =
 
 /** Runs the schedules of consecutive seeds on some threads. */
 export async function runCampaign(campaign: Campaign): Promise<Result> {
-  const { mutant, schedules, seed, threads } = campaign
+  const { isOfCallers, mutant, schedules, seed, threads } = campaign
   const reached = Array.from({ length: threads }, () => 0)
   const done = await Promise.all(
     reached.map((_, index) => {
-      const job = { from: seed + index, to: seed + schedules, stride: threads, mutant }
+      const job = { from: seed + index, to: seed + schedules, stride: threads, mutant, isOfCallers }
       return runJob(job, (count) => {
         reached[index] = count
         campaign.onProgress?.(reached.reduce((sum, each) => sum + each, 0))

@@ -1,9 +1,11 @@
 import { parseArgs } from 'node:util'
 import { mutate } from '../faults/mutate.ts'
 import { runCampaign, type Tally } from './campaign.ts'
+import type { Played } from './run.ts'
 
 const USAGE = `usage: npm run simulate -- [--schedules N] [--seed N] [--threads N] [--mutant NAME] [--json]
        npm run simulate -- --replay SEED [--faults 0,2] [--mutant NAME]   one schedule, with its trace
+       npm run simulate -- --callers [--schedules N] [--replay SEED] …            clients of a route, in place of a broker
        npm run simulate -- --explore [--quick] [--json]                   every interleaving of the small worlds`
 
 const { values } = parseArgs({
@@ -15,6 +17,7 @@ const { values } = parseArgs({
     json: { type: 'boolean', default: false },
     replay: { type: 'string' },
     faults: { type: 'string' },
+    callers: { type: 'boolean', default: false },
     explore: { type: 'boolean', default: false },
     quick: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -27,6 +30,7 @@ const { drawPlan } = await import('../faults/plan.ts')
 const { runPlan } = await import('./run.ts')
 const { shrink, withFaults } = await import('./shrink.ts')
 const { exploreAll } = await import('./explore-all.ts')
+const { playerOf } = await import('./player.ts')
 
 if (values.help) console.log(USAGE)
 else if (values.explore) process.exitCode = await exploreAll(values)
@@ -34,14 +38,19 @@ else if (values.replay !== undefined) await replay(Number(values.replay), values
 else await campaign()
 
 async function replay(seed: number, faults: string | undefined): Promise<void> {
+  if (values.callers) return show(await playerOf(true)(seed, true))
   const drawn = drawPlan(seed)
   const kept = faults?.split(',').filter(Boolean).map(Number)
   const plan = kept === undefined ? drawn : withFaults(drawn, kept)
   const verdict = await runPlan(plan, true)
   console.log(JSON.stringify(plan, undefined, 2))
-  console.log(verdict.trace.join('\n'))
-  console.log(verdict.violation ?? 'every promise was kept')
-  process.exitCode = verdict.violation === undefined ? 0 : 1
+  show(verdict)
+}
+
+function show({ trace, violation }: Pick<Played, 'trace' | 'violation'>): void {
+  console.log(trace.join('\n'))
+  console.log(violation ?? 'every promise was kept')
+  process.exitCode = violation === undefined ? 0 : 1
 }
 
 async function campaign(): Promise<void> {
@@ -53,6 +62,7 @@ async function campaign(): Promise<void> {
     seed: seed ?? 1,
     threads: threads ?? 2,
     mutant,
+    isOfCallers: values.callers,
     onProgress: (done) => {
       if (!json && process.stderr.isTTY) process.stderr.write(`\r${done} schedules`)
     },
@@ -89,11 +99,15 @@ function megabytes(bytes: number): string {
 }
 
 async function explain({ seed, violation }: { seed: number; violation: string }): Promise<void> {
+  const mutated = values.mutant === undefined ? '' : ` --mutant ${values.mutant}`
+  console.log(`\nseed ${seed}: ${violation}`)
+  if (values.callers) {
+    console.log(`npm run simulate -- --callers --replay ${seed}${mutated}`)
+    return
+  }
   const plan = drawPlan(seed)
   const kept = await shrink(plan)
-  console.log(`\nseed ${seed}: ${violation}`)
   console.log(`${kept.length} of ${plan.faults.length} faults are needed:`)
   for (const index of kept) console.log(`  ${index}: ${JSON.stringify(plan.faults[index])}`)
-  const mutated = values.mutant === undefined ? '' : ` --mutant ${values.mutant}`
   console.log(`npm run simulate -- --replay ${seed} --faults '${kept.join(',')}'${mutated}`)
 }

@@ -7,7 +7,7 @@ import { type Choose, type Options, quiet } from '../world/scheduler.ts'
 import { World } from '../world/world.ts'
 
 /** Steps after which a schedule counts as one that never ends. */
-const MOST_STEPS = 12_000
+export const MOST_STEPS = 12_000
 /** More operations and timers than this in one small world are a leak. */
 const MOST_WAITING = 150
 
@@ -25,6 +25,9 @@ export interface Verdict {
   readonly traceHash: number
   readonly trace: readonly string[]
 }
+
+/** What came of one schedule, whatever its world. */
+export type Played = Omit<Verdict, 'plan' | 'struck'> & { readonly struck: readonly string[] }
 
 /** Runs one schedule to its end. The same plan gives the same run, to the last step. */
 export async function runPlan(plan: Plan, isTraced = false): Promise<Verdict> {
@@ -108,7 +111,7 @@ export async function endAll(world: World, choose: Choose): Promise<void> {
   if (database.backends.size > 0) audit.violate('a transaction is open after the drain')
 }
 
-function chooser(plan: Plan, dice: Dice): Choose {
+export function chooser(plan: Pick<Plan, 'policy' | 'processes'>, dice: Dice): Choose {
   const even = ({ operations, time }: Options): number =>
     time && dice.chance(0.08) ? operations.length : dice.below(operations.length)
   if (plan.policy === 'even') return even

@@ -11,8 +11,8 @@ const REPORT_EVERY = 500
 const job = workerData as Job
 if (job.mutant !== undefined) mutate(job.mutant)
 // Only now: what is mutated must not be loaded before.
-const { drawPlan } = await import('../faults/plan.ts')
-const { runPlan } = await import('./run.ts')
+const { playerOf } = await import('./player.ts')
+const play = playerOf(job.isOfCallers)
 
 // Nobody reads the stacks of the many errors that belong to a schedule.
 Error.stackTraceLimit = 0
@@ -33,7 +33,7 @@ const tally: Tally = {
 }
 
 for (let seed = job.from; seed < job.to; seed += job.stride) {
-  const verdict = await runPlan(drawPlan(seed))
+  const verdict = await play(seed)
   const reads = readsOfRealTime()
   const violation =
     reads.length === 0 ? verdict.violation : `the machine's ${reads.join(', ')} was called`
