@@ -1,11 +1,17 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Settlement } from '@onceward/core'
+import type { DeadLetterReason, Settlement } from '@onceward/core'
 import { resultOf } from '../faults/handler.ts'
-import type { Received } from './broker.ts'
+import type { Message, Received } from './broker.ts'
 
-/** The lanes of one call of the guard: what it was given in an order has its effects in this order, on any broker. */
+/**
+ * The lanes of one call of the guard: handlers run in delivery order, on any broker. An earlier delivery that comes back
+ * is overtaken only if its handler may still run. A copy with another payload of a decided event never runs: when its
+ * refusal could not be stored, it is deferred and refused later, and the lane goes on.
+ */
 export class CallOrder {
   readonly #received: readonly Received[]
+  /** Keys of events that an earlier delivery of the call found or made processed or dead. */
+  readonly #decided = new Set<string>()
   /** Indices of messages that come back. */
   readonly #toCome: number[] = []
 
@@ -15,7 +21,9 @@ export class CallOrder {
 
   /** What is wrong with the settlement, if anything is. */
   settled(index: number, settlement: Settlement): string | undefined {
-    if (settlement.kind === 'defer' || settlement.kind === 'abandon') this.#toCome.push(index)
+    const message = this.#received[index]?.message
+    if (message !== undefined && decides(settlement)) this.#decided.add(message.key)
+    if (comesBack(settlement) && !this.#isRefusedForGood(message)) this.#toCome.push(index)
     if (settlement.kind !== 'ack' || settlement.by !== 'processed') return undefined
     const late = this.#received[index]?.message
     const overtaken = this.#toCome.find((earlier) => {
@@ -30,7 +38,32 @@ export class CallOrder {
     if (overtaken === undefined) return undefined
     return `${late?.key} overtook ${this.#received[overtaken]?.message.key} in its call`
   }
+
+  #isRefusedForGood(message: Message | undefined): boolean {
+    return message?.plan.variant === 'conflict' && this.#decided.has(message.key)
+  }
 }
+
+const comesBack = ({ kind }: Settlement): boolean => kind === 'defer' || kind === 'abandon'
+
+/** Whether the settlement says that the event is processed or dead. A refused message says nothing about its event. */
+function decides(settlement: Settlement): boolean {
+  switch (settlement.kind) {
+    case 'ack':
+      return settlement.by === 'processed' || settlement.by === 'duplicate'
+    case 'dead-letter':
+      return !REFUSALS.has(settlement.reason)
+    case 'defer':
+    case 'abandon':
+      return false
+  }
+}
+
+const REFUSALS: ReadonlySet<DeadLetterReason> = new Set([
+  'fingerprint-mismatch',
+  'invalid-payload',
+  'missing-event-key',
+])
 
 /** A duplicate has the result of the run that had the effect, or none. */
 export function wrongResult(

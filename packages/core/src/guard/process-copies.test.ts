@@ -63,6 +63,16 @@ describe('copies of one event in one call', () => {
     expect(conflict).toEqual(storeDown(down))
   })
 
+  test('that are deferred because their conflict cannot be recorded do not hold their lane', async () => {
+    const kit = await setUp({ session: () => ({ refuse: () => Promise.reject(down) }) })
+    const inLane = { orderingKey: 'lane' }
+    const lane = [named('a', 5, inLane), named('a', 6, inLane), named('b', 7, inLane)]
+    const [leader, conflict, next] = await kit.outcomes(lane)
+    expect(conflict).toEqual(storeDown(down))
+    expect([leader, next]).toMatchObject([{ kind: 'processed' }, { kind: 'processed' }])
+    expect(kit.ran).toEqual([5, 7])
+  })
+
   test('behind a conflicting leader that the policy acks are judged separately', async () => {
     const { outcomes, ran } = await setUp({ given: { onConflict: 'ack' } })
     await outcomes([named('a', 5)])
