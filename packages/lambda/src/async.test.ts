@@ -136,10 +136,13 @@ test('a dead letter keeps its message, and a replay has it in raw again', async 
   for (const { ref } of inbox.deadLetters()) expect(inbox.replay(ref)).toBe(true)
   // Polls follow invocations, once in a while.
   await expect
-    .poll(async () => {
-      await lambdaSns(guard)({ Records: [] })
-      return raws.length
-    })
+    .poll(
+      async () => {
+        await lambdaSns(guard)({ Records: [] })
+        return raws.length
+      },
+      { timeout: 15_000 },
+    )
     .toBe(4)
   expect(raws.slice(2)).toEqual([record, event])
 })

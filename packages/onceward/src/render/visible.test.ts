@@ -23,6 +23,8 @@ test.each([
   ['\u009b31m', '\\u{9b}31m'],
   ['\u202egnp.exe', '\\u{202e}gnp.exe'],
   ['\ud800', '\\u{d800}'],
+  ['\u{13430}', '\\u{13430}'],
+  ['\u{e0041}', '\\u{e0041}'],
 ])('%j is shown as %s', (hostile, shown) => {
   expect(visible(hostile)).toBe(shown)
 })

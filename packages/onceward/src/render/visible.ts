@@ -1,10 +1,9 @@
 /**
- * Characters that a terminal would obey, or that reorder or hide text: C0 and C1 controls, DEL, directional marks,
- * zero-width characters, line and paragraph separators, tags, lone surrogates.
+ * Characters that a terminal would obey, or that reorder or hide text: controls, format characters of every script
+ * (directional marks, zero-width characters, joiners of hieroglyphs), line and paragraph separators, lone surrogates.
+ * Code points that Unicode reserves for such characters count too.
  */
-const HIDDEN =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]|\p{Surrogate}/gu
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Surrogate}\u2065\u{e0000}-\u{e007f}]/gu
 
 const SHORT: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
 
