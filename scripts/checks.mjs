@@ -3,9 +3,10 @@ import { fromSource, pinnedNode, run, tool } from './process.mjs'
 
 const quietly = (name, args) => () => run(tool(name), args, { quiet: true })
 
-/** What is checked besides the tests; each check counts as one test. */
+const BUILD = { title: 'the packages build', check: () => turbo('build') }
+
+/** What is checked besides the tests and the build; each check counts as one test. */
 const CHECKS = [
-  { title: 'the packages build', check: () => turbo('build') },
   { title: 'types hold, in tests too', check: quietly('tsc', ['-p', 'tsconfig.test.json']) },
   {
     title: 'format, layers and circles are in order',
@@ -24,18 +25,20 @@ const CHECKS = [
 ]
 
 /**
- * Runs all checks, also after one failed, and prints the output of those that failed.
+ * Runs all checks, also after one failed, and prints the output of those that failed. After the build they run side by
+ * side, because some use one processor only.
  *
  * @param options.isQuick - Leaves out what only matters before a change lands.
  */
 export async function runChecks({ isQuick = false } = {}) {
   const counts = { passed: 0, failed: 0 }
-  for (const { title, check, isForLanding } of CHECKS) {
-    if (isQuick && isForLanding) continue
+  const report = async ({ title, check }) => {
     const { code, output } = await check()
     console.log(` ${code === 0 ? '✓' : '✗'} check: ${title}`)
     if (code !== 0) console.log(output)
     counts[code === 0 ? 'passed' : 'failed'] += 1
   }
+  await report(BUILD)
+  await Promise.all(CHECKS.filter(({ isForLanding }) => !(isQuick && isForLanding)).map(report))
   return counts
 }

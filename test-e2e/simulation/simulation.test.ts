@@ -54,7 +54,31 @@ test('a schedule does not depend on what ran before it in the same process', asy
   expect(backwards.toReversed()).toEqual(forwards)
 })
 
-test(
+interface World {
+  readonly name: string
+  readonly states: number
+  readonly isComplete: boolean
+  readonly violation?: unknown
+}
+
+// It has one thread, so it runs beside the schedules.
+test.concurrent(
+  'every interleaving of the small worlds keeps every promise',
+  async () => {
+    const { stdout } = await simulate('--explore', '--quick', '--json')
+    const worlds: World[] = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    for (const { name, states, isComplete, violation } of worlds) {
+      expect({ name, isComplete, violation }).toEqual({ name, isComplete: true })
+      console.log(`${name}: ${states} states`)
+    }
+  },
+  PATIENCE_MS,
+)
+
+test.concurrent(
   'fifty thousand schedules of the real core keep every promise, and leave no memory behind',
   async () => {
     const tally = await tallied('--schedules', '50000', '--seed', '1')
@@ -134,26 +158,3 @@ describe('historical bugs that are put back', () => {
     expect(again.stdout.trimEnd().split('\n').at(-1)).toMatch(/^e\d was acked without/)
   })
 })
-
-interface World {
-  readonly name: string
-  readonly states: number
-  readonly isComplete: boolean
-  readonly violation?: unknown
-}
-
-test(
-  'every interleaving of the small worlds keeps every promise',
-  async () => {
-    const { stdout } = await simulate('--explore', '--quick', '--json')
-    const worlds: World[] = stdout
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line))
-    for (const { name, states, isComplete, violation } of worlds) {
-      expect({ name, isComplete, violation }).toEqual({ name, isComplete: true })
-      console.log(`${name}: ${states} states`)
-    }
-  },
-  PATIENCE_MS,
-)
