@@ -118,6 +118,9 @@ async function prepare(
   }
 }
 
+/** A standby may hold its replay for 30 s (`max_standby_streaming_delay`) while a session of another cell reads. */
+const REPLAY_MS = 120_000
+
 interface Target {
   readonly url: string
   stop(): Promise<void>
@@ -145,7 +148,10 @@ async function targetOf(
     case 'standby': {
       const standby = await servers.of(`standby of ${settings.server}`, () => hotStandby(server))
       const url = urlOn(standby.connection.url)
-      await until(() => isThere(url), { what: 'the database on the standby', deadlineMs: 30_000 })
+      await until(() => isThere(url), {
+        what: 'the database on the standby',
+        deadlineMs: REPLAY_MS,
+      })
       return { url, stop }
     }
     default: {
