@@ -10,6 +10,7 @@ import { until } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
 import { createBilling } from '../../docs/samples/batch.ts'
 import { createPayments } from '../../docs/samples/http-effect.ts'
+import { createBilling as createKyselyBilling } from '../../docs/samples/kysely-own-pool.ts'
 import '../../docs/samples/unit-test.ts'
 import { BROKERS, DEFAULT_BROKER } from '../brokers/index.ts'
 import { openScene, run, runToEnd } from '../support/samples.ts'
@@ -56,6 +57,26 @@ describe('the samples of the documents run as they are', () => {
     ])
     const { rows } = await scene.pool.query('select order_id from charges order by 1')
     expect(rows).toEqual([{ order_id: 'a' }, { order_id: 'b' }])
+  })
+
+  test('kysely-own-pool charges every order once, in the transaction of the guard', async () => {
+    await using scene = await openScene({})
+    await migrate(scene.pool)
+    await scene.pool.query('alter table charges add check (cents > 0)')
+    const billing = createKyselyBilling(scene.env['DATABASE_URL'] ?? '')
+    const process = (orderId: string, cents: number) =>
+      billing.process(toDelivery({ orderId, cents }))
+    expect(await process('a', 1)).toMatchObject({ by: 'processed' })
+    expect(await process('a', 1)).toMatchObject({ by: 'duplicate' })
+    expect(await process('b', 0)).toMatchObject({ kind: 'defer', reason: 'failed' })
+    await billing.close()
+    // One transaction wrote the charge and the row of the event.
+    const { rows } = await scene.pool.query(`
+      select order_id from charges c join onceward.processed_events p on p.xmin = c.xmin
+      where p.state = 'd'`)
+    expect(rows).toEqual([{ order_id: 'a' }])
+    const { rows: all } = await scene.pool.query('select from charges')
+    expect(all).toHaveLength(1)
   })
 
   test('http-effect sends the same idempotency key in every attempt', async () => {
