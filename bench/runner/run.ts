@@ -4,6 +4,7 @@ import { drawRivals } from '../rivals/chart.ts'
 import { growthBenchmark } from '../scenarios/growth.ts'
 import { guardBenchmark } from '../scenarios/guard.ts'
 import { httpBenchmark } from '../scenarios/http.ts'
+import { layoutsBenchmark } from '../scenarios/layouts.ts'
 import { redisBenchmark } from '../scenarios/redis.ts'
 import { rivalsBenchmark } from '../scenarios/rivals.ts'
 import { telemetryBenchmark } from '../scenarios/telemetry.ts'
@@ -26,6 +27,7 @@ const BENCHMARKS: Readonly<Record<string, Scenario>> = {
   rivals: rivalsBenchmark,
   http: httpBenchmark,
   growth: growthBenchmark,
+  layouts: layoutsBenchmark,
   telemetry: telemetryBenchmark,
 }
 
@@ -36,7 +38,7 @@ npm run bench -- --chart FILE --from FILE
   --only NAME   one benchmark
   --rounds N    rounds that count; 9
   --keys N      done marks that \`redis\` fills a Redis with; 6,000,000
-  --minutes N   how long \`growth\` may take; 40
+  --minutes N   how long \`growth\` and \`layouts\` may take; 40
   --quick       fewer rounds and events: for a look, not for quoting
   --json        one line of JSON at the end
   --only compare  runs the benchmarks again that --json printed into --from, and prints what changed
