@@ -37,8 +37,10 @@ const longest = [
   'test-e2e/behaviour/put-back/',
   'test-e2e/behaviour/kafka/',
   'test-e2e/model/',
+  'test-e2e/incidents/',
   'packages/postgres/src/handler-settings.int.test.ts',
   'dead-letter-place.int.test.ts',
+  'model.int.test.ts',
 ]
 
 class LongestFirst extends BaseSequencer {
