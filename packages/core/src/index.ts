@@ -99,6 +99,7 @@ export type {
   PublishingEnd,
   PublishingRight,
 } from './model/dead-letter.ts'
+export type { ConsumerRegistration } from './model/consumer-registration.ts'
 export type {
   BeginClaim,
   BeginRequest,
@@ -106,7 +107,6 @@ export type {
   Burial,
   Commit,
   CommitAnswer,
-  ConsumerRegistration,
   CountAnswer,
   CountedEvent,
   DueEvent,
@@ -115,13 +115,13 @@ export type {
   Inbox,
   InboxSession,
   InboxTransaction,
-  DoneEvent,
-  Known,
+  ParkAnswer,
   Refusal,
   Release,
   TransactionStatus,
   VerdictAnswer,
 } from './model/inbox.ts'
+export type { DoneEvent, Known } from './model/known-event.ts'
 export type { MessageCounts } from './model/message-counts.ts'
 export type { SweepStep } from './model/sweep-step.ts'
 export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'

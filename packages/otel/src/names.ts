@@ -213,7 +213,7 @@ export const TABLE_METRICS: Table<
     kind: 'gauge',
     unit: '{message}',
     meaning:
-      'Stored messages that wait: replayed events, and dead letters that wait for their place.',
+      'Stored messages that wait: replayed events, accepted webhooks, and dead letters that wait for their place.',
     attributes: [consumer],
   },
   parkedAge: {

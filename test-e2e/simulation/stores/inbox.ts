@@ -13,6 +13,7 @@ import type {
   InboxSession,
   Known,
   OwnerToken,
+  ParkAnswer,
   PublishingEnd,
   PublishingRight,
   Refusal,
@@ -118,6 +119,10 @@ class SimulatedSession implements InboxSession<Business> {
         }),
       run === 'alone',
     )
+  }
+
+  park(events: readonly IdentifiedEvent[], waitMs: number): Promise<readonly ParkAnswer[]> {
+    return this.#write('park', () => this.#at().park(events, waitMs))
   }
 
   fail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]> {

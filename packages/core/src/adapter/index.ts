@@ -16,6 +16,7 @@ export { describeError, SWALLOWED_STATEMENT, toReadableError } from '../model/er
 export {
   type Availability,
   attachPort,
+  type Backlog,
   type Guard,
   type GuardPort,
   type GuardSettings,
@@ -27,6 +28,7 @@ export { messageHash } from '../model/message-hash.ts'
 export { hasMethod, otherClient, refuseOtherClient } from '../model/misplaced.ts'
 export type { Release } from '../model/runtime.ts'
 export { isConnectionString, shown } from '../model/shown.ts'
+export { isConflict } from '../model/state-machine.ts'
 export { type ClassifiedError, isFatal, kindsByName } from './classified-error.ts'
 export {
   type ConsumerLoop,

@@ -45,7 +45,7 @@ function start(random: number, answers: Partial<Record<Task, () => Promise<unkno
       },
     },
   }
-  const stop = startBackground(context as unknown as Background)
+  const { stop } = startBackground(context as unknown as Background)
   const pass = async (ms: number, stepMs = 50): Promise<void> => {
     for (let passedMs = 0; passedMs < ms; passedMs += stepMs) {
       clock.advance(stepMs)
@@ -141,6 +141,6 @@ test('the timers of the background do not keep the process alive', async () => {
     }) satisfies typeof setTimer,
   })
   const context = { options: { runtime: clock.runtime }, stores: { engine: {} } }
-  await startBackground(context as unknown as Background)()
+  await startBackground(context as unknown as Background).stop()
   expect(kept).toEqual([false, false, false])
 })

@@ -1,7 +1,9 @@
 import { type StopSignals, stopSignals } from '../concurrency/stop-signals.ts'
 import { describeError } from '../model/errors.ts'
+import type { Backlog } from '../model/guard-port.ts'
 import type { Runtime } from '../model/runtime.ts'
 import { type Background, POLL_LIMIT, runParked } from './parked.ts'
+import { Poller } from './poller.ts'
 
 /** Interval between two searches for parked events, ms, with jitter (design.md §6). */
 const POLL_MS = 5_000
@@ -11,6 +13,8 @@ const POLL_MS = 5_000
 const RELEASE_MS = 1_000
 /** Pause between two steps of a sweep, ms, so that the sweep never competes with the consumers. */
 const SWEEP_STEP_MS = 200
+/** Interval between two looks at the tables of a guard that runs its events later, ms. */
+const LOOK_MS = 5_000
 /** Pause after a whole sweep, or when another process sweeps, ms. */
 const SWEEP_REST_MS = 10 * 60_000
 
@@ -18,15 +22,10 @@ const SWEEP_REST_MS = 10 * 60_000
 type Task = () => Promise<number>
 
 /** Parked events, the sweep and late releases. */
-function tasksOf(context: Background, signals: StopSignals): readonly Task[] {
+function tasksOf(context: Background, isMoreDue: () => Promise<boolean>): readonly Task[] {
   const { runtime } = context.options
   const { engine } = context.stores
-  const poll: Task = async () => {
-    const polled = await guarded(context, () => runParked(context, signals))
-    // More may be due, but only a poll that ended something may be followed by the next one at once.
-    const isMoreDue = polled !== undefined && polled.found === POLL_LIMIT && polled.ended > 0
-    return isMoreDue ? 0 : POLL_MS * (0.75 + runtime.random() / 2)
-  }
+  const poll: Task = async () => ((await isMoreDue()) ? 0 : POLL_MS * (0.75 + runtime.random() / 2))
   const sweep: Task = async () => {
     const step = await guarded(context, () => engine.session.sweep())
     return step?.finished === false ? SWEEP_STEP_MS : SWEEP_REST_MS * (0.5 + runtime.random())
@@ -38,16 +37,48 @@ function tasksOf(context: Background, signals: StopSignals): readonly Task[] {
   return [poll, sweep, release]
 }
 
-/**
- * Starts the guard's background work: parked events, the sweep and late releases. The returned function ends all three.
- */
-export function startBackground(context: Background): () => Promise<void> {
+/** The background work of a guard, while it runs. */
+export interface BackgroundWork {
+  /** Looks for parked events now. */
+  wake(): void
+  /** What waits, if the guard runs its events later. Undefined before the first look. */
+  backlog(): Backlog | undefined
+  /** Ends all work. Resolves when the runs that have begun are over. */
+  stop(): Promise<void>
+}
+
+/** Starts the guard's background work: parked events, the sweep and late releases. */
+export function startBackground(context: Background): BackgroundWork {
+  const { callerRetries, runtime } = context.options
+  const { session } = context.stores.engine
   const stop = new AbortController()
-  const tasks = tasksOf(context, stopSignals([stop.signal]))
-  const stops = tasks.map((task) => every(context.options.runtime, task))
-  return async () => {
-    stop.abort()
-    await Promise.all(stops.map((stopTask) => stopTask()))
+  const wake = (): void => polling?.wake()
+  const poller = new Poller({
+    background: context,
+    signals: stopSignals([stop.signal]),
+    guarded: (task) => guarded(context, task),
+    wake,
+  })
+  let backlog: Backlog | undefined
+  const look: Task = async () => {
+    const figures = await guarded(context, async () => session.figures?.())
+    backlog = figures && { events: figures.parked, dueForMs: figures.parkedForMs }
+    return LOOK_MS
+  }
+  const tasks = [
+    ...tasksOf(context, () => poller.poll()),
+    ...(callerRetries?.runsLater === true ? [look] : []),
+  ]
+  const loops = tasks.map((task) => every(runtime, task))
+  const [polling] = loops
+  return {
+    wake,
+    backlog: () => backlog,
+    stop: async () => {
+      stop.abort()
+      await Promise.all(loops.map((loop) => loop.stop()))
+      await poller.idle()
+    },
   }
 }
 
@@ -59,7 +90,12 @@ export function backgroundOnDemand(context: Background): (signals: StopSignals) 
   const { runtime } = context.options
   const dueAtMs = [0, 1].map(() => runtime.monotonic() + runtime.random() * 1_000)
   return async (signals) => {
-    const [poll, sweep, release] = tasksOf(context, signals) as [Task, Task, Task]
+    const isMoreDue = async (): Promise<boolean> => {
+      const polled = await guarded(context, () => runParked(context, signals))
+      // More may be due, but only a poll that ended something may be followed by the next one at once.
+      return polled !== undefined && polled.found === POLL_LIMIT && polled.ended > 0
+    }
+    const [poll, sweep, release] = tasksOf(context, isMoreDue) as [Task, Task, Task]
     await release()
     for (const [index, task] of [poll, sweep].entries()) {
       if (signals.isStopping() || runtime.monotonic() < Number(dueAtMs[index])) continue
@@ -69,28 +105,47 @@ export function backgroundOnDemand(context: Background): (signals: StopSignals) 
   }
 }
 
+interface Loop {
+  /** Calls the task now, or once more directly after the call in progress. */
+  wake(): void
+  /** Resolves when the call in progress is over. */
+  stop(): Promise<void>
+}
+
 /**
  * Calls `task` repeatedly. `task` returns the pause until its next call, ms. The timer never keeps the process alive.
  */
-function every(runtime: Runtime, task: Task): () => Promise<void> {
-  let stopped = false
+function every(runtime: Runtime, task: Task): Loop {
+  let isStopped = false
+  let isCalling = false
+  let isWoken = false
   let current: Promise<void> = Promise.resolve()
   let cancel: (() => void) | undefined
+  const call = (): void => {
+    isCalling = true
+    isWoken = false
+    current = task().then((pauseMs) => {
+      isCalling = false
+      if (isWoken && !isStopped) call()
+      else next(pauseMs)
+    })
+  }
   const next = (delayMs: number): void => {
-    if (stopped) return
-    cancel = runtime.setTimer(
-      () => {
-        current = task().then(next)
-      },
-      delayMs,
-      { keepAlive: false },
-    )
+    if (!isStopped) cancel = runtime.setTimer(call, delayMs, { keepAlive: false })
   }
   next(runtime.random() * 1_000)
-  return () => {
-    stopped = true
-    cancel?.()
-    return current
+  return {
+    wake: () => {
+      isWoken = true
+      if (isStopped || isCalling) return
+      cancel?.()
+      call()
+    },
+    stop: () => {
+      isStopped = true
+      cancel?.()
+      return current
+    },
   }
 }
 

@@ -1,4 +1,5 @@
 import type { StopSignals } from '../concurrency/stop-signals.ts'
+import type { DeadLetterRef } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { withRaw } from '../model/envelope.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
@@ -31,26 +32,37 @@ type Stored =
   /** There is nothing to run: the message was refused again, or a later poll tries again. */
   | { readonly kind: 'none' }
 
-/** The result of one poll. */
-export interface Polled {
-  /** Parked events and messages that were due. */
+/** What one search has found. */
+export interface Found {
+  /** Parked events and messages that are due: dead letters to publish, and `toRun`. */
   readonly found: number
-  /** Those of them that got an outcome, and so are not due any more. */
-  readonly ended: number
+  readonly toRun: readonly DueEvent[]
 }
 
-/** Publishes and runs the parked events that are due, through the same steps as deliveries. */
-export async function runParked(background: Background, signals: StopSignals): Promise<Polled> {
-  const { publisher, stores } = background
+/** Looks for parked events that are due, and publishes dead letters. */
+export async function takeDue(
+  { publisher, stores }: Background,
+  limit: number = POLL_LIMIT,
+): Promise<Found> {
   const { session } = stores.engine
-  const due = await session.due(POLL_LIMIT)
+  const due = await session.due(limit)
   for (const event of due) {
     // Not awaited: a dead-letter place that does not answer must not hold up the events that are due.
     if (event.what === 'publish') void publisher.publishDue(event, session)
   }
-  const running = due
-    .filter(({ what }) => what === 'run')
-    .map((event) => restore(background, event))
+  return { found: due.length, toRun: due.filter(({ what }) => what === 'run') }
+}
+
+/** Called once for each event that got an outcome and so is not due any more. */
+type OnEnded = (ref: DeadLetterRef) => void
+
+/** Runs parked events through the same steps as deliveries. */
+export async function runDue(
+  background: Background,
+  due: readonly DueEvent[],
+  { onEnded, signals }: { readonly signals: StopSignals; readonly onEnded: OnEnded },
+): Promise<void> {
+  const running = due.map((event) => restore(background, event))
   const deliveries = running.map(({ delivery }) => delivery)
   // A stored message may have ended the process before, so each of them is counted.
   const seen = await identifyAll(background, deliveries, () => true)
@@ -59,12 +71,33 @@ export async function runParked(background: Background, signals: StopSignals): P
     stored.push(await toStored(background, event, seen[index] as Seen))
   }
   const members = stored.flatMap((one) => (one.kind === 'run' ? [one.member] : []))
-  const outcomes = [...(await runStored(background, members, signals))]
-  for (const one of stored) {
-    if (one.kind === 'unguarded') outcomes.push(await runKeyless(background, one.member, signals))
+  const onOutcome: OnOutcome = ({ parked }, { kind }) => {
+    if (parked !== undefined && ENDS.includes(kind)) onEnded(parked)
   }
-  const ended = outcomes.filter(({ kind }) => ENDS.includes(kind)).length
-  return { found: due.length, ended: ended + due.length - running.length }
+  await runStored(background, members, { signals, onOutcome })
+  for (const one of stored) {
+    if (one.kind === 'unguarded') {
+      onOutcome(one.member, await runKeyless(background, one.member, signals))
+    }
+  }
+}
+
+/** The result of one poll. */
+export interface Polled {
+  readonly found: number
+  /** Those of them that are not due any more. */
+  readonly ended: number
+}
+
+/** One search, and its runs. */
+export async function runParked(background: Background, signals: StopSignals): Promise<Polled> {
+  const { found, toRun } = await takeDue(background)
+  let ended = found - toRun.length
+  const onEnded = (): void => {
+    ended += 1
+  }
+  await runDue(background, toRun, { signals, onEnded })
+  return { found, ended }
 }
 
 /** Gives a stored delivery the client's message again, as `raw`. */
@@ -81,6 +114,8 @@ function restore({ options }: Background, event: DueEvent): DueEvent {
 /** Outcomes after which an event is not due any more. */
 const ENDS: readonly Outcome['kind'][] = ['processed', 'duplicate', 'unguarded', 'failed', 'dead']
 
+type OnOutcome = (member: InFlightEvent, outcome: Outcome) => void
+
 /**
  * Leaves an event that this process has in flight to the next poll, and also the second of two stored messages with one
  * key: outcomes are told apart by the id of the event.
@@ -88,26 +123,24 @@ const ENDS: readonly Outcome['kind'][] = ['processed', 'duplicate', 'unguarded',
 async function runStored(
   background: Background,
   members: readonly InFlightEvent[],
-  signals: StopSignals,
-): Promise<readonly Outcome[]> {
+  { onOutcome, signals }: { readonly signals: StopSignals; readonly onOutcome: OnOutcome },
+): Promise<void> {
   const firsts = new Map(members.toReversed().map((member) => [member.event.id, member]))
   const free = members.filter(
     (member) => firsts.get(member.event.id) === member && !background.inFlight.has(member.event.id),
   )
-  if (free.length === 0) return []
-  const outcomes: Outcome[] = []
+  if (free.length === 0) return
   const report = createReporter(background)
   const resolving: Promise<void>[] = []
   const observe: Processing['observe'] = (index, outcome, facts) => {
     const member = free[index] as InFlightEvent
-    outcomes.push(outcome)
+    onOutcome(member, outcome)
     resolving.push(resolveRefused(background, member, outcome))
     report(member.event, outcome, facts)
   }
   const groups = free.map((member, index) => ({ index, member, copies: [] }))
   await processEvents({ ...background, signals, observe }, groups)
   await Promise.all(resolving)
-  return outcomes
 }
 
 async function runKeyless(

@@ -8,6 +8,7 @@ import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outc
 import { concludeCopies, tellDuplicate } from './copies.ts'
 import { LaneStops } from './lane-stops.ts'
 import type { OpenLeases } from './open-stores.ts'
+import { parkEvents } from './park-events.ts'
 import { factsOf, type Processing, STORE_DOWN_MS, storeFailure } from './processing.ts'
 import { type DeliveryGroup, type Received, type ReceivedDeliveries, receive } from './receive.ts'
 import { takeOff } from './take-off.ts'
@@ -30,7 +31,8 @@ function processReceived(
   { decided, groups, unguarded }: ReceivedDeliveries,
 ): Promise<unknown> {
   for (const { index, outcome, key } of decided) processing.observe(index, outcome, { key })
-  const keyed = processGroups(processing, groups)
+  const isParking = processing.options.callerRetries?.runsLater === true
+  const keyed = isParking ? parkEvents(processing, groups) : processGroups(processing, groups)
   if (unguarded.length === 0) return keyed
   const turns = { width: processing.stores.slots.size, stop: processing.signals.whenStopping }
   const keyless = inTurns(unguarded, turns, (each) => processWithoutKey(processing, each))

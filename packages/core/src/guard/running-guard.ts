@@ -9,6 +9,7 @@ import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
 import type {
   Availability,
+  Backlog,
   GuardOutage,
   GuardPort,
   GuardSettings,
@@ -24,7 +25,7 @@ import {
   type DeadLetterPublisher,
 } from '../settlement/publish-dead-letter.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
-import { backgroundOnDemand, startBackground } from './background.ts'
+import { type BackgroundWork, backgroundOnDemand, startBackground } from './background.ts'
 import { createStoreOpener, type OpenInbox, type OpenStores } from './open-stores.ts'
 import type { Background } from './parked.ts'
 import { processDeliveries } from './process.ts'
@@ -61,7 +62,7 @@ export class RunningGuard implements GuardPort {
   #inHand = 0
   #stores: OpenStores | undefined
   #isClosed = false
-  #stopBackground: (() => Promise<void>) | undefined
+  #background: BackgroundWork | undefined
   #isOnDemand = false
   #runDue: ReturnType<typeof backgroundOnDemand> | undefined
 
@@ -101,7 +102,7 @@ export class RunningGuard implements GuardPort {
 
   onDemand(): ReturnType<GuardPort['onDemand']> {
     this.#isOnDemand = true
-    const stopping = this.#stopBackground?.()
+    const stopping = this.#background?.stop()
     return async (hooks = {}) => {
       this.#runs.start()
       await this.#doDue(hooks, stopping).finally(() => this.#runs.end())
@@ -112,7 +113,7 @@ export class RunningGuard implements GuardPort {
     await stopping
     const stores = this.#stores
     if (stores?.engine === undefined || this.#breaker.state() !== undefined) return
-    this.#runDue ??= backgroundOnDemand(this.#background(stores))
+    this.#runDue ??= backgroundOnDemand(this.#backgroundOf(stores))
     await this.#runDue(this.#signals(hooks))
   }
 
@@ -130,10 +131,14 @@ export class RunningGuard implements GuardPort {
     const [inbox, opening] = this.settings.hasInbox ? [down] : [undefined, down]
     const leases = this.#stores?.leases?.outage() ?? opening
     return [
-      ...(inbox === undefined ? [] : [toOutage('inbox', inbox.error)]),
-      ...(leases === undefined ? [] : [toOutage('leases', leases.error)]),
+      ...(inbox === undefined ? [] : [{ dependency: 'inbox' as const, error: inbox.error }]),
+      ...(leases === undefined ? [] : [{ dependency: 'leases' as const, error: leases.error }]),
       ...this.#publisher.outages(),
     ]
+  }
+
+  backlog(): Backlog | undefined {
+    return this.#background?.backlog()
   }
 
   async close(): Promise<void> {
@@ -144,7 +149,7 @@ export class RunningGuard implements GuardPort {
   async #close(): Promise<void> {
     this.#closing.abort()
     const { deadlineMs } = this.#options
-    const ended = Promise.all([this.#stopBackground?.(), this.#runs.idle()])
+    const ended = Promise.all([this.#background?.stop(), this.#runs.idle()])
     // Every function of the user's is bounded by the deadline. A store may still not have answered.
     if (!(await endsWithin(this.runtime, ended, deadlineMs + ABORT_GRACE_MS))) {
       this.logger.warn(
@@ -190,14 +195,14 @@ export class RunningGuard implements GuardPort {
     this.#stores = stores
     // An opening that outlives the bound of close().
     if (this.#isClosed) void this.#closeSession()
-    const isStarted = this.#stopBackground !== undefined || this.#isOnDemand
+    const isStarted = this.#background !== undefined || this.#isOnDemand
     if (!isStarted && !this.#closing.signal.aborted && stores.engine !== undefined) {
-      this.#stopBackground = startBackground(this.#background(stores))
+      this.#background = startBackground(this.#backgroundOf(stores))
     }
     return stores
   }
 
-  #background(stores: OpenInbox): Background {
+  #backgroundOf(stores: OpenInbox): Background {
     const shared = { ...this.#shared, stores: { ...stores, leases: undefined } }
     return { ...shared, publisher: this.#publisher }
   }
@@ -224,6 +229,7 @@ export class RunningGuard implements GuardPort {
         // The settlement is set before the outcome is reported.
         settlements[index] = settlement
         this.#inHand -= 1
+        if (outcome.kind === 'parked') this.#background?.wake()
         hooks.onSettlement?.(index, settlement)
         observeOutcome(this.#options, secret, { ...facts, delivery, outcome, settlement, totalMs })
       }
@@ -288,11 +294,6 @@ export class RunningGuard implements GuardPort {
     }
   }
 }
-
-const toOutage = (dependency: GuardOutage['dependency'], error: unknown): GuardOutage => ({
-  dependency,
-  error,
-})
 
 function closing(): Extract<Outcome, { kind: 'abandoned' }> {
   return { kind: 'abandoned', reason: 'closing' }

@@ -52,6 +52,7 @@ function tellStore(
       return outcome.ref?.kind === 'refused'
         ? store.release([held])
         : store.bury([{ ...held, reason: outcome.reason }], options.dedupWindowMs)
+    case 'parked':
     case 'skipped':
     case 'unguarded':
     case 'in-progress':

@@ -1,15 +1,17 @@
 import { decideCount } from '../model/attempt-rules.ts'
 import type { OwnerToken } from '../model/brands.ts'
+import type { ConsumerRegistration } from '../model/consumer-registration.ts'
 import type {
   Burial,
-  ConsumerRegistration,
   CountAnswer,
   CountedEvent,
   Failure,
   IdentifiedEvent,
+  ParkAnswer,
   Release,
   VerdictAnswer,
 } from '../model/inbox.ts'
+import { isConflict } from '../model/state-machine.ts'
 import type { FailedEventRow, MemoryTables, ProcessedEventRow } from './tables.ts'
 
 /** One consumer's short transactions: how `fail`, `bury`, `release`, `suspect` and `count` change the tables. */
@@ -40,6 +42,46 @@ export class Attempts {
     } finally {
       locks.release(taken, statement)
     }
+  }
+
+  /** A row that is committed is not waited for, unless it gets this delivery. */
+  async park(event: IdentifiedEvent, waitMs: number): Promise<ParkAnswer> {
+    const { locks, rows, troubles } = this.#tables
+    const { id } = event
+    const isUnparked = (): boolean => {
+      const state = rows.get(id)?.state
+      return (state === 'waiting' || state === 'running') && troubles.get(id)?.parked !== true
+    }
+    if (rows.has(id) && !(isUnparked() && this.#isSame(event))) return this.#known(event)
+    const statement = {}
+    if (!(await locks.take(id, statement, waitMs, this.#registration.runtime))) {
+      return { kind: 'held' }
+    }
+    try {
+      if (!rows.has(id)) {
+        const nextTryAtMs = this.#tables.nowMs()
+        const trouble = this.#firstTrouble(event, undefined)
+        this.#put(event, 'waiting', { ...trouble, nextTryAtMs, parked: true })
+        return { kind: 'parked' }
+      }
+      if (!(isUnparked() && this.#isSame(event))) return this.#known(event)
+      const before = troubles.get(id)?.event ?? event
+      const stored = { ...before, delivery: event.delivery }
+      this.#tables.change(id, {}, { parked: true, event: stored })
+      return { kind: 'parked' }
+    } finally {
+      locks.release([id], statement)
+    }
+  }
+
+  #isSame({ fingerprint, id }: IdentifiedEvent): boolean {
+    const row = this.#tables.rows.get(id)
+    return row !== undefined && !isConflict(row.fingerprint, fingerprint)
+  }
+
+  #known({ id }: IdentifiedEvent): ParkAnswer {
+    const known = this.#tables.known(id)
+    return known.kind === 'absent' ? { kind: 'held' } : { kind: 'known', known }
   }
 
   /** Decides by the current row, which may have changed since `classify` read it. */

@@ -1,5 +1,6 @@
 import { isOwnerLive } from '../model/attempt-rules.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
+import type { ConsumerRegistration } from '../model/consumer-registration.ts'
 import type {
   DeadLetter,
   DeadLetterRef,
@@ -11,7 +12,6 @@ import type {
   BeginRequest,
   Begun,
   Burial,
-  ConsumerRegistration,
   CountAnswer,
   CountedEvent,
   DueEvent,
@@ -19,11 +19,12 @@ import type {
   IdentifiedEvent,
   Inbox,
   InboxSession,
-  Known,
+  ParkAnswer,
   Refusal,
   Release,
   VerdictAnswer,
 } from '../model/inbox.ts'
+import type { Known } from '../model/known-event.ts'
 import type { MessageCounts } from '../model/message-counts.ts'
 import type { SweepStep } from '../model/sweep-step.ts'
 import { Attempts } from './attempts.ts'
@@ -133,6 +134,10 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     run: 'together' | 'alone',
   ): Promise<readonly CountAnswer[]> {
     return events.map((event) => this.#verdicts.count(event, run))
+  }
+
+  async park(events: readonly IdentifiedEvent[], waitMs: number): Promise<readonly ParkAnswer[]> {
+    return Promise.all(events.map((event) => this.#verdicts.park(event, waitMs)))
   }
 
   async fail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]> {

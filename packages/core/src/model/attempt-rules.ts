@@ -1,4 +1,5 @@
-import type { CountAnswer, Known } from './inbox.ts'
+import type { CountAnswer } from './inbox.ts'
+import type { Known } from './known-event.ts'
 
 /*
  * The rules of attempts that all inboxes share (design.md §6): who owns a running row, when a run may still start, and

@@ -64,6 +64,14 @@ export type Availability =
       readonly error: unknown
     }
 
+/** The parked events of a consumer, in all its processes. */
+export interface Backlog {
+  /** Events that wait for a run or its retry, or are running. */
+  readonly events: number
+  /** How long the first of them has been due, milliseconds; 0 if none is. */
+  readonly dueForMs: number
+}
+
 /** A dependency of the guard that does not answer, or refuses what it is asked. */
 export interface GuardOutage {
   readonly dependency: 'inbox' | 'leases' | 'dead-letters'
@@ -106,6 +114,8 @@ export interface GuardPort {
    * between two calls. The returned function does what is due, and should be called after each `run`. Never rejects.
    */
   onDemand(): (hooks?: Pick<RunHooks, 'stop' | 'abort' | 'budgetMs'>) => Promise<void>
+  /** Of a guard that runs its events later: what waited some seconds ago. Undefined before the first look. */
+  backlog(): Backlog | undefined
   /** Everything that failed when it was last asked, also that without which the guard goes on. */
   outages(): readonly GuardOutage[]
 }

@@ -44,7 +44,10 @@ export interface InboxFigures {
    * of all consumers.
    */
   readonly deadLetters: Readonly<Partial<Record<DeadLetterReason, number>>>
-  /** Stored messages of this consumer that wait: replayed events, and dead letters that wait for their place. */
+  /**
+   * Stored messages of this consumer that wait: replayed events, accepted webhooks, and dead letters that wait for their
+   * place.
+   */
   readonly parked: number
   /** How long the first of them has been due, milliseconds; 0 if none is. */
   readonly parkedForMs: number

@@ -1,11 +1,11 @@
-import type { EventId, EventKey, Fingerprint, Json, OwnerToken } from './brands.ts'
+import type { EventId, EventKey, Fingerprint, OwnerToken } from './brands.ts'
+import type { ConsumerRegistration } from './consumer-registration.ts'
 import type { DeadLetterRef, PublishingEnd, PublishingRight } from './dead-letter.ts'
 import type { Delivery } from './delivery.ts'
 import type { OncewardError } from './errors.ts'
 import type { InboxFigures, PoolUse } from './guard-reading.ts'
-import type { Logger } from './logger.ts'
+import type { DoneEvent, Known } from './known-event.ts'
 import type { MessageCounts } from './message-counts.ts'
-import type { Runtime } from './runtime.ts'
 import type { DeadLetterReason } from './settlement.ts'
 import type { SweepStep } from './sweep-step.ts'
 
@@ -25,21 +25,6 @@ export interface CountedEvent {
   readonly attempt: number
 }
 
-/** The registration that a guard sends to its inbox once, before the first claim. */
-export interface ConsumerRegistration {
-  readonly consumer: string
-  readonly dedupWindowMs: number
-  /** Version of the fingerprint rule, 0 = none. If two guards of one consumer differ, a warning is logged. */
-  readonly fingerprintRule: number
-  /** Attempts before an event is dead-lettered. Runs without a verdict may be three times as many. */
-  readonly maxAttempts: number
-  /** Concurrent transactions that the guard wants, and whether its user set that number. */
-  readonly concurrency: number
-  readonly concurrencyChosen: boolean
-  readonly logger: Logger
-  readonly runtime: Runtime
-}
-
 /** The durable guard of a consumer, made by `pgInbox`, `kyselyInbox` or `memoryInbox`. */
 export interface Inbox<Tx> {
   /**
@@ -53,40 +38,6 @@ export interface Inbox<Tx> {
    */
   open(registration: ConsumerRegistration): Promise<InboxSession<Tx>>
 }
-
-/** An event whose effect is committed. */
-export interface DoneEvent {
-  readonly kind: 'done'
-  readonly fingerprint: Fingerprint
-  readonly result?: Json | undefined
-}
-
-/** The stored state of an event. Ages and waits are milliseconds on the store's clock. */
-export type Known =
-  | { readonly kind: 'absent' }
-  | DoneEvent
-  | {
-      readonly kind: 'dead'
-      readonly fingerprint: Fingerprint
-      readonly reason: DeadLetterReason
-      readonly attempt: number
-      readonly published: boolean
-    }
-  | {
-      readonly kind: 'waiting'
-      readonly fingerprint: Fingerprint
-      readonly remainingMs: number
-      readonly attempt: number
-      /** A replayed event runs alone. */
-      readonly alone: boolean
-    }
-  | {
-      /** State `r`: started, no verdict yet. */
-      readonly kind: 'running'
-      readonly fingerprint: Fingerprint
-      readonly attempt: number
-      readonly ageMs: number
-    }
 
 export type BeginClaim =
   | { readonly kind: 'fresh'; readonly events: readonly IdentifiedEvent[] }
@@ -208,6 +159,17 @@ export interface Refusal {
   readonly key?: string | undefined
 }
 
+/** The answer to an event that is to be parked. Only `parked` has changed anything. */
+export type ParkAnswer =
+  /** The delivery is stored, and a poller of the consumer runs the event. */
+  | { readonly kind: 'parked' }
+  /** The event waits or runs with its delivery stored, is done, or is dead. */
+  | { readonly kind: 'known'; readonly known: Exclude<Known, { kind: 'absent' }> }
+  /** Another transaction held the row for longer than the wait. */
+  | { readonly kind: 'held' }
+  /** The delivery is larger than the inbox stores. */
+  | { readonly kind: 'too-large' }
+
 /** A stored delivery that the guard's own poller runs or publishes. */
 export interface DueEvent {
   readonly ref: DeadLetterRef
@@ -255,6 +217,14 @@ export interface InboxSession<Tx> {
     events: readonly IdentifiedEvent[],
     run: 'together' | 'alone',
   ): Promise<readonly CountAnswer[]>
+  /**
+   * Stores events with their deliveries, due now. The answer `parked` is durable: from then on a poller of the consumer
+   * runs the event. An event that waits or runs without a stored delivery gets this one and keeps its attempts, unless
+   * the fingerprints conflict.
+   *
+   * @param waitMs - Maximum total wait for rows that other transactions hold. Rows that are committed are not waited for.
+   */
+  park(events: readonly IdentifiedEvent[], waitMs: number): Promise<readonly ParkAnswer[]>
   fail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]>
   bury(burials: readonly Burial[]): Promise<readonly VerdictAnswer[]>
   release(releases: readonly Release[]): Promise<readonly VerdictAnswer[]>

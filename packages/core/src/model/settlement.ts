@@ -65,7 +65,8 @@ export type AbandonReason = 'lease-lost' | 'deadline' | 'commit-unknown' | 'clos
 export type Settlement =
   | {
       readonly kind: 'ack'
-      readonly by: 'processed' | 'duplicate' | 'skipped' | 'conflict' | 'unguarded'
+      /** `parked`: the delivery is stored, and the guard's own poller runs its event or has ended it. */
+      readonly by: 'processed' | 'duplicate' | 'parked' | 'skipped' | 'conflict' | 'unguarded'
       readonly result?: unknown
     }
   | {

@@ -60,6 +60,11 @@ export interface ResolvedOptions
 export interface CallerRetries {
   /** Whether a thrown value is a deliberate answer to the caller, and so no fault to warn of. Never throws. */
   readonly isAnswer: (error: unknown) => boolean
+  /**
+   * The events of callers are parked: the caller gets its answer once they are stored, and the poller of a guard of the
+   * consumer runs them. Needs an inbox. Default: false.
+   */
+  readonly runsLater?: boolean | undefined
 }
 
 /** The option `fingerprint`. */

@@ -77,7 +77,10 @@ function toRecord(
     ...('cause' in settlement ? { cause: settlement.cause } : {}),
     ...('repeated' in outcome && outcome.repeated === true ? { repeated: true } : {}),
     ...(parked === true ? { parked: true } : {}),
-    ...(producedAt === undefined ? {} : { messageAgeMs: runtime.now() - producedAt.getTime() }),
+    // An event that was only stored has not come to its end.
+    ...(producedAt === undefined || outcome.kind === 'parked'
+      ? {}
+      : { messageAgeMs: runtime.now() - producedAt.getTime() }),
     ...(redelivered === true ? { redelivered } : {}),
     handlerMs,
     ...report.timings,
@@ -106,6 +109,7 @@ const SETTLED: Line = ['debug', 'delivery settled']
 const LINES: { readonly [Kind in Outcome['kind']]: Line } = {
   processed: SETTLED,
   duplicate: SETTLED,
+  parked: SETTLED,
   skipped: SETTLED,
   unguarded: SETTLED,
   'in-progress': SETTLED,
@@ -137,6 +141,11 @@ function callerLineOf({ isAnswer }: CallerRetries, { outcome, parked }: Report):
       return ['warn', 'request abandoned: its caller may retry with the same key']
     case 'conflict':
       return SETTLED
+    case 'not-stored':
+      return [
+        'warn',
+        'a delivery is too large to store and was refused: raise `maxStoredBytes` of the inbox',
+      ]
     case 'dead':
       return outcome.attempt === 0 && outcome.error !== undefined ? SETTLED : undefined
     default:

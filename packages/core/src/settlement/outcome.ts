@@ -11,6 +11,8 @@ import type {
 export type Outcome =
   | { readonly kind: 'processed'; readonly attempt: number; readonly result?: Json | undefined }
   | { readonly kind: 'duplicate'; readonly result?: Json | undefined }
+  /** Stored: the guard's poller runs the event. `repeated`: it was stored before, or is dead. */
+  | { readonly kind: 'parked'; readonly repeated?: true | undefined }
   | { readonly kind: 'skipped' }
   | { readonly kind: 'unguarded' }
   | { readonly kind: 'in-progress'; readonly delayMs: number; readonly cause: DeferCause }
@@ -80,6 +82,7 @@ const ABANDON_CAUSES: Readonly<Record<AbandonReason, DeferCause>> = {
 const SETTLEMENTS = {
   processed: ({ result }) => ({ kind: 'ack', by: 'processed', ...given('result', result) }),
   duplicate: ({ result }) => ({ kind: 'ack', by: 'duplicate', ...given('result', result) }),
+  parked: () => ({ kind: 'ack', by: 'parked' }),
   skipped: () => ({ kind: 'ack', by: 'skipped' }),
   unguarded: () => ({ kind: 'ack', by: 'unguarded' }),
   'in-progress': (outcome, now) => defer('in-progress', outcome, now),
@@ -124,6 +127,7 @@ function defer(
 const STOPS_LANE = {
   processed: false,
   duplicate: false,
+  parked: false,
   skipped: false,
   unguarded: false,
   'in-progress': true,
@@ -158,6 +162,7 @@ export function laneFollowerOutcome(leader: Outcome): Outcome {
       return { kind: 'abandoned', reason: leader.reason, error: leader.error, cause }
     case 'processed':
     case 'duplicate':
+    case 'parked':
     case 'skipped':
     case 'unguarded':
     case 'dead':
@@ -170,6 +175,7 @@ export function laneFollowerOutcome(leader: Outcome): Outcome {
 /** The outcome of a copy when the delivery that leads its group was not processed. */
 export function copyOutcome(leader: Outcome): Outcome {
   switch (leader.kind) {
+    case 'parked':
     case 'dead':
       return { ...leader, repeated: true }
     case 'failed':

@@ -77,7 +77,9 @@ function troubleChapters(trouble: Trouble, state: string | undefined): readonly 
   if (trouble.firstFailedAtMs < trouble.lastFailedAtMs) {
     chapters.push({
       atMs: trouble.firstFailedAtMs,
-      what: 'the first attempt was counted or failed',
+      what: trouble.parked
+        ? 'the event was parked, or its first attempt was counted or failed'
+        : 'the first attempt was counted or failed',
     })
   }
   if (countedAtMs !== null && attempt > 0) {

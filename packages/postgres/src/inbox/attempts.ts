@@ -126,7 +126,7 @@ async function readRows(
   return new Map(answers<KnownRow>(answer).map((row) => [row.id as EventId, row]))
 }
 
-function toKnown(row: KnownRow | undefined): Known {
+export function toKnown(row: KnownRow | undefined): Known {
   if (row === undefined) return { kind: 'absent' }
   const fingerprint = BigInt(row.fingerprint) as Fingerprint
   const { attempt, published, remainingMs, alone, ageMs } = row

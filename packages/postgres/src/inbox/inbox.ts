@@ -16,6 +16,7 @@ import {
   type Known,
   type MessageCounts,
   type OwnerToken,
+  type ParkAnswer,
   type PoolUse,
   type PublishingEnd,
   type PublishingRight,
@@ -35,6 +36,7 @@ import { classify, count, type SuspectAnswer, suspect } from './attempts.ts'
 import { isWhole } from './bodies.ts'
 import { figures } from './figures.ts'
 import { messageCounts } from './message-counts.ts'
+import { park } from './parking.ts'
 import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
 import { refuse, resolveRefused } from './refused-messages.ts'
 import { type OpenedInbox, open, register } from './register-consumer.ts'
@@ -149,6 +151,10 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     run: 'together' | 'alone',
   ): Promise<readonly CountAnswer[]> {
     return count(this.#context, events, run)
+  }
+
+  park(events: readonly IdentifiedEvent[], waitMs: number): Promise<readonly ParkAnswer[]> {
+    return park(this.#context, events, waitMs)
   }
 
   fail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]> {

@@ -24,6 +24,7 @@ export interface KnownRow {
   readonly attempt: number
   readonly noVerdict: number
   readonly alone: boolean
+  readonly parked: boolean
   readonly published: boolean
   readonly reason: string | null
   readonly remainingMs: number
@@ -63,7 +64,7 @@ export function attemptStatements(schema: string): AttemptStatements {
 select json_build_object(
   'id', p.event_id, 'state', p.state, 'fingerprint', p.fingerprint::text,
   'attempt', coalesce(f.attempt, 0), 'noVerdict', coalesce(f.no_verdict, 0), 'alone', coalesce(f.alone, false),
-  'published', coalesce(f.published, false), 'reason', f.reason,
+  'parked', coalesce(f.parked, false), 'published', coalesce(f.published, false), 'reason', f.reason,
   'remainingMs', greatest(0, ceil(extract(epoch from coalesce(f.next_try, now()) - clock_timestamp()) * 1000)),
   'ageMs', greatest(0, floor(extract(epoch from clock_timestamp() - coalesce(f.counted_at, p.processed_at)) * 1000)),
   'hasResult', e.event_id is not null, 'result', e.result
@@ -124,9 +125,9 @@ update ${schema}.processed_events p set state = 'x' from event where p.event_id 
 }
 
 /** Overwrites a row that was left behind by an earlier event of the same id. */
-export function replaced(attempt: string): string {
+export function replaced(attempt: string, parked = 'false'): string {
   return `attempt = ${attempt}, no_verdict = 0, token = excluded.token, counted_at = excluded.counted_at,
-    next_try = excluded.next_try, first_failed_at = now(), last_failed_at = now(), parked = false, alone = false,
+    next_try = excluded.next_try, first_failed_at = now(), last_failed_at = now(), parked = ${parked}, alone = false,
     ${unpublished}, discarded_at = null, reason = excluded.reason, error = excluded.error, key = excluded.key,
     tenant = excluded.tenant, source = excluded.source, properties = excluded.properties, envelope = excluded.envelope,
     headers = excluded.headers, body = excluded.body, body_bytes = excluded.body_bytes, body_parts = excluded.body_parts`

@@ -13,8 +13,10 @@ export function figureStatements(schema: string): FigureStatements {
   const newest = (table: string, columns: string, condition: string): string => `
     (select consumer_id, ${columns} from ${schema}.${table} where ${condition}
      order by last_failed_at desc limit ${MOST_COUNTED})`
-  const parked = (table: string): string =>
-    `select next_try from ${schema}.${table} where parked and consumer_id = $1::text::integer`
+  // Without a dead-letter place, a dead letter has nothing to wait for.
+  const parked = (table: string, isToRun: string): string => `
+    select next_try from ${schema}.${table} where parked and consumer_id = $1::text::integer
+    and (${isToRun} or (select has_place from ${schema}.consumers where id = $1::text::integer))`
 
   return {
     readFigures: `
@@ -29,9 +31,9 @@ with dead as (
 ),
 parked as (
   select count(*) as events, min(next_try) as oldest from (
-    (${parked('failed_events')} order by next_try limit ${MOST_COUNTED})
+    (${parked('failed_events', 'reason is null')} order by next_try limit ${MOST_COUNTED})
     union all
-    (${parked('refused_messages')} order by next_try limit ${MOST_COUNTED})
+    (${parked('refused_messages', 'replay')} order by next_try limit ${MOST_COUNTED})
   ) as events
 )
 select json_build_object(

@@ -4,6 +4,7 @@ import { type DeadLetterStatements, deadLetterStatements } from './dead-letters.
 import { type FigureStatements, figureStatements } from './figures.ts'
 import { type LeaseStatements, leaseStatements } from './leases.ts'
 import { type OperatorStatements, operatorStatements } from './operator.ts'
+import { type ParkingStatements, parkingStatements } from './parking.ts'
 import { type RefusedStatements, refusedStatements } from './refused.ts'
 import { type RegistrationStatements, registrationStatements } from './registration.ts'
 import { type RetentionStatements, retentionStatements } from './retention.ts'
@@ -24,6 +25,7 @@ export interface Statements
   extends RegistrationStatements,
     AttemptStatements,
     VerdictStatements,
+    ParkingStatements,
     BodyStatements,
     DeadLetterStatements,
     RefusedStatements,
@@ -43,6 +45,7 @@ export function createStatements(schema: string = DEFAULT_SCHEMA): Statements {
     ...registrationStatements(quoted),
     ...attemptStatements(quoted),
     ...verdictStatements(quoted),
+    ...parkingStatements(quoted),
     ...bodyStatements(quoted),
     ...deadLetterStatements(quoted),
     ...refusedStatements(quoted),

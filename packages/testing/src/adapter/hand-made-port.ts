@@ -84,6 +84,7 @@ export function handMadeGuard(settings: Partial<GuardSettings> = {}): HandMadeGu
     open: () => state.open(),
     availability: () => state.availability,
     outages: () => [],
+    backlog: () => undefined,
     onDemand: () => async () => undefined,
     publishDeadLetter: async (_settlement, publish) => {
       if (state.publish === 'retry') return { kind: 'retry', cause: 'publishing-elsewhere' }

@@ -7,6 +7,7 @@ type Shown = 'last' | 'first' | 'strange' | 'none'
 export type Step =
   | { readonly kind: 'pass'; readonly ms: number }
   | { readonly kind: 'suspect'; readonly events: readonly number[] }
+  | { readonly kind: 'park'; readonly events: readonly number[] }
   | {
       readonly kind: 'count'
       readonly events: readonly number[]
@@ -56,6 +57,7 @@ function step(most: number): fc.Arbitrary<Step> {
   return fc.oneof(
     some(3, of('pass', { ms: fc.constantFrom(...PASSES_MS) })),
     some(3, of('suspect', { events })),
+    some(3, of('park', { events })),
     some(4, of('count', { events, run: fc.constantFrom('together', 'alone', 'alone') })),
     some(
       6,

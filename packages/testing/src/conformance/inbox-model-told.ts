@@ -66,6 +66,8 @@ export class Told {
         return this.#pass(step.ms)
       case 'suspect':
         return this.#suspect(step.events)
+      case 'park':
+        return this.#same((session) => session.park(this.#named(step.events), WAIT_MS))
       case 'count':
         return this.#count(step.events, step.run)
       case 'verdict':

@@ -4,6 +4,7 @@ import { claimTests } from './inbox-claims.ts'
 import { envelopeTests } from './inbox-envelopes.ts'
 import { letterTests } from './inbox-letters.ts'
 import { messageTests } from './inbox-messages.ts'
+import { parkingTests } from './inbox-parking.ts'
 import { publishingTests } from './inbox-publishing.ts'
 import {
   type InboxCapabilities,
@@ -37,6 +38,7 @@ export function inboxConformance<Tx>(
     claimTests(open)
     attemptTests(open)
     verdictTests(open)
+    parkingTests(open, capabilities)
     letterTests(open, capabilities)
     publishingTests(open)
     envelopeTests(open)
