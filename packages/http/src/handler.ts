@@ -2,7 +2,6 @@ import type { GuardEvent, Handler, HandlerContext, Json, Logger, Takeover } from
 import { isPromise, isThenable, type MaybeAsync } from '@onceward/core/edge'
 import { type CheckedAnswer, checkAnswer, checkProblem } from './answer.ts'
 import { AnswerError } from './answer-error.ts'
-import type { Exchange } from './exchange.ts'
 import {
   type AnyHttpOptions,
   type HttpEvent,
@@ -12,6 +11,7 @@ import {
 } from './options.ts'
 import { problemOf } from './outcome.ts'
 import { HttpProblem } from './problem.ts'
+import { exchangeOf } from './stored-request.ts'
 
 /** What the engine decodes of a request: what is compared, and what the handler gets. */
 export interface Seen {
@@ -21,6 +21,15 @@ export interface Seen {
 
 type Event = GuardEvent<unknown>
 type Call = (event: HttpEvent<unknown>, context: HandlerContext<unknown>) => unknown
+
+/** How the engine calls a handler whose caller has its answer already. What it returns is nobody's. */
+export function createLaterHandler(
+  handler: HttpHandler<unknown, unknown>,
+): Handler<unknown, unknown> {
+  return async (event, context) => {
+    await (handler as Call)(toHttpEvent(event), context)
+  }
+}
 
 /** How the engine calls a route's handler: its answer is checked, and stored as the event's result. */
 export interface RouteHandler {
@@ -101,8 +110,6 @@ function give(event: Event, checked: CheckedAnswer): Json {
   exchangeOf(event).given = checked
   return checked.stored as unknown as Json
 }
-
-export const exchangeOf = ({ raw }: { readonly raw?: unknown }): Exchange => raw as Exchange
 
 function toHttpEvent(event: Event): HttpEvent<unknown> {
   const { idempotencyKey, key, tenant } = event

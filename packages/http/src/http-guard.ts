@@ -1,4 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
+import type { Backlog } from '@onceward/core/adapter'
 import { afterAnswer, type MaybeAsync } from '@onceward/core/edge'
 import type { Identity } from './exchange.ts'
 import { KEY_HEADER, type ParsedKey, parseIdempotencyKey } from './idempotency-key.ts'
@@ -19,6 +20,12 @@ export interface HttpHealth {
   readonly state: 'ready' | 'unavailable' | 'closed'
   /** Requests that have no answer yet. */
   readonly inFlight: number
+  /**
+   * With `run: 'later'` of `createWebhookGuard`: the accepted deliveries that wait for a run or its retry or are running,
+   * in all processes, and how long the first of them has been due, milliseconds. Read every five seconds. Undefined
+   * before the first look, and otherwise.
+   */
+  readonly waiting?: { readonly deliveries: number; readonly dueForMs: number } | undefined
   /** Everything that failed when it was last asked, also that without which the guard goes on. */
   readonly outages: readonly { readonly dependency: string; readonly error: unknown }[]
 }
@@ -82,15 +89,22 @@ export function makeHttpGuard(running: RunningHttpGuard): HttpGuard {
     health: () => ({
       state: isClosed ? 'closed' : port.availability().kind === 'down' ? 'unavailable' : 'ready',
       inFlight: running.inFlight,
+      ...waitingOf(port.backlog()),
       outages: port.outages(),
     }),
     close: () => {
       isClosed = true
-      return guard.close()
+      return running.close()
     },
   }
   Object.defineProperty(made, PORT, { value: running })
   return made
+}
+
+function waitingOf(backlog: Backlog | undefined): Pick<HttpHealth, 'waiting'> {
+  if (backlog === undefined) return {}
+  const { dueForMs, events: deliveries } = backlog
+  return { waiting: { deliveries, dueForMs } }
 }
 
 /** The whole answer, where there is no error handler of a framework. */

@@ -212,23 +212,29 @@ export function checkOptions<Options extends AnyHttpOptions>(
       : [`Expected \`onHangUp\` to be 'finish' or 'abort', got ${quoted(onHangUp)}.`]),
     ...rangeProblems('maxBodyBytes', maxBodyBytes, [1, LARGEST_BODY], 'bytes'),
     ...rangeProblems('maxWaiting', maxWaiting, [0, MOST_WAITING], 'requests'),
-    ...headerProblems(storedHeaders),
+    ...headerNameProblems('storedHeaders', storedHeaders, {
+      refused: ['set-cookie'],
+      why: 'a replay would give one client the session of another. Leave it out',
+    }),
   ])
 }
 
-function headerProblems(names: unknown): readonly string[] {
+/** Problems of a list of header names. `refused`: lower-case names that must not be in it, and why. */
+export function headerNameProblems(
+  option: string,
+  names: unknown,
+  { refused, why }: { readonly refused: readonly string[]; readonly why: string },
+): readonly string[] {
   if (names === undefined) return []
   if (!Array.isArray(names)) {
-    return [`Expected \`storedHeaders\` to be a list of names, got ${quoted(names)}.`]
+    return [`Expected \`${option}\` to be a list of names, got ${quoted(names)}.`]
   }
   return names.flatMap((name: unknown) => {
     if (typeof name !== 'string' || !HEADER_NAME.test(name)) {
-      return [`Expected \`storedHeaders\` to hold names of headers, got ${quoted(name)}.`]
+      return [`Expected \`${option}\` to hold names of headers, got ${quoted(name)}.`]
     }
-    return name.toLowerCase() === 'set-cookie'
-      ? [
-          'Expected `storedHeaders` without `Set-Cookie`: a replay would give one client the session of another. Leave it out.',
-        ]
+    return refused.includes(name.toLowerCase())
+      ? [`Expected \`${option}\` without \`${name}\`: ${why}.`]
       : []
   })
 }

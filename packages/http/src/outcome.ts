@@ -103,15 +103,20 @@ const SOON_MS = 1_000
  * The answer to each settlement of the guard: the table of answers.
  *
  * @param nowMs - On the clock of the guard, as `until` is.
+ * @param unanswered - To a duplicate of an event that is done and has no stored answer.
  */
-export function outcomeOf(settlement: Settlement, exchange: Exchange, nowMs: number): Outcome {
+export function outcomeOf(
+  settlement: Settlement,
+  exchange: Exchange,
+  { nowMs, unanswered }: { readonly nowMs: number; readonly unanswered?: Outcome | undefined },
+): Outcome {
   switch (settlement.kind) {
     case 'ack':
       return settlement.by === 'conflict'
         ? problem('key-reused', {
             detail: 'Use a new key for a new request, and the same body for a retry.',
           })
-        : answered(settlement, exchange)
+        : answered(settlement, exchange, unanswered)
     case 'defer':
       return deferred(settlement, nowMs)
     case 'dead-letter':
@@ -121,15 +126,40 @@ export function outcomeOf(settlement: Settlement, exchange: Exchange, nowMs: num
   }
 }
 
+/** An answer of a status alone. */
+export const statusOnly = (status: number): Outcome => ({
+  kind: 'reply',
+  reply: { status, headers: [], body: new Uint8Array() },
+})
+
+const ACCEPTED = statusOnly(202)
+
+/** The answer to a delivery whose event runs later: the same one for the first delivery and for every duplicate. */
+export function acceptedOutcomeOf(
+  settlement: Settlement,
+  exchange: Exchange,
+  nowMs: number,
+): Outcome {
+  if (settlement.kind === 'ack' && settlement.by !== 'conflict') return ACCEPTED
+  if (settlement.kind === 'defer' && settlement.cause === 'not-stored') {
+    return problem('body-too-large', { detail: 'The delivery cannot be stored.' })
+  }
+  return outcomeOf(settlement, exchange, { nowMs })
+}
+
 type Of<Kind extends Settlement['kind']> = Extract<Settlement, { kind: Kind }>
 
-function answered({ by, result }: Of<'ack'>, { given }: Exchange): Outcome {
+function answered(
+  { by, result }: Of<'ack'>,
+  { given }: Exchange,
+  unanswered: Outcome = problem('answer-lost'),
+): Outcome {
   // The client that waited gets the whole answer, retries get the stored part of it.
   if (by === 'processed' && given !== undefined && given.stored === result) {
     return { kind: 'reply', reply: given.reply }
   }
   const reply = replyOf(result)
-  if (reply === undefined) return problem('answer-lost')
+  if (reply === undefined) return unanswered
   const replayed = [...reply.headers, [REPLAYED, 'true'] as const]
   return { kind: 'reply', reply: by === 'duplicate' ? { ...reply, headers: replayed } : reply }
 }

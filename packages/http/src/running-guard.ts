@@ -1,4 +1,5 @@
 import {
+  type CommonOptions,
   ConfigurationError,
   type Delivery,
   type Guard,
@@ -15,11 +16,13 @@ import {
 } from '@onceward/core/edge'
 import { type DecodedRequest, decodeRequest, isIdentityCoding, isJsonType } from './content.ts'
 import type { Exchange, Identity } from './exchange.ts'
-import { createRouteHandler, exchangeOf, type RouteHandler, type Seen } from './handler.ts'
+import { createLaterHandler, createRouteHandler, type RouteHandler, type Seen } from './handler.ts'
+import { openEarly } from './open-early.ts'
 import { type AnyHttpOptions, DEFAULTS, type HttpHandler } from './options.ts'
-import { lastProblem, type Outcome, outcomeOf, problem } from './outcome.ts'
+import { acceptedOutcomeOf, lastProblem, type Outcome, outcomeOf, problem } from './outcome.ts'
 import { HttpProblem } from './problem.ts'
 import { BodyTooLargeError, type HttpRequest, headerOf, type IncomingRequest } from './request.ts'
+import { BROKER, exchangeOf, REQUEST_HEADERS, storable, writeExchange } from './stored-request.ts'
 
 /** The answer to a request without an identity. */
 export interface Refused {
@@ -38,6 +41,16 @@ export interface RequestGuardPlan {
     request: HttpRequest,
     incoming: IncomingRequest,
   ) => MaybeAsync<Identity | Refused>
+  /** The answer to a duplicate of an event that is done and has no stored answer. Default: a problem. */
+  readonly unanswered?: Outcome | undefined
+  /** Given if the handler runs after the answer, from what is stored. */
+  readonly later?: LaterPlan | undefined
+}
+
+/** How a handler runs after the answer. */
+export interface LaterPlan extends Pick<CommonOptions<unknown, unknown>, 'retry' | 'isFatal'> {
+  /** Lower-case names of the headers of a request that are stored, and that the handler gets. */
+  readonly requestHeaders: readonly string[]
 }
 
 /** Methods that have effects. A safe method needs no key, and repeating it does no harm. */
@@ -50,26 +63,35 @@ export class RunningHttpGuard {
   readonly #plan: RequestGuardPlan
   readonly #route: RouteHandler
   readonly #source: Delivery['source']
+  readonly #endOpening: () => void
   #inFlight = 0
   /** Requests that the engine has: running, or waiting with their bodies in memory. */
   #held = 0
 
   /** @throws {@link ConfigurationError} */
   constructor(plan: RequestGuardPlan) {
-    const { caller, handler, options } = plan
+    const { caller, handler, later, options } = plan
     if (typeof handler !== 'function') {
       throw new ConfigurationError(
         `Expected a handler as the second argument of ${caller}, got ${handler === null ? 'null' : typeof handler}. Write \`${caller}(options, async ({ payload }, { tx }) => { … })\`.`,
       )
     }
     this.#plan = plan
-    this.#source = { broker: 'http', queue: options.consumer }
+    this.#source = { broker: BROKER, queue: options.consumer }
     this.#route = createRouteHandler(options, handler, () => this.port.logger)
-    this.guard = createCallerGuard(caller, engineOptions(options, this.#route), {
-      handler: this.#route.handler,
+    this.guard = createCallerGuard(caller, engineOptions(plan, this.#route), {
+      handler: later === undefined ? this.#route.handler : createLaterHandler(handler),
       isAnswer: HttpProblem.is,
+      runsLater: later !== undefined,
     })
     this.port = portOf(this.guard)
+    // Deliveries that other processes have accepted may wait, and perhaps no request comes.
+    this.#endOpening = later === undefined ? () => undefined : openEarly(this.port)
+  }
+
+  close(): Promise<void> {
+    this.#endOpening()
+    return this.guard.close()
   }
 
   get inFlight(): number {
@@ -141,12 +163,19 @@ export class RunningHttpGuard {
     }
     const hooks = onHangUp === 'abort' ? { abort: incoming.hangUp() } : {}
     const { key, tenant } = identity
-    return this.#run({ key, tenant, request, target: incoming.target, contentType }, hooks)
+    const { target } = incoming
+    return this.#run({ key, tenant, request: this.#seen(request), target, contentType }, hooks)
   }
 
   #inTime<Answer>(identifying: Promise<Answer>): Promise<Answer | typeof LATE> {
     const { runtime, settings } = this.port
     return answerWithin(runtime, identifying, settings.deadlineMs)
+  }
+
+  /** What runs later sees at once what it will see then, so that a function that needs more fails here. */
+  #seen(request: HttpRequest): HttpRequest {
+    const { later } = this.#plan
+    return later === undefined ? request : storable(request, later.requestHeaders)
   }
 
   async #read({ readBytes }: IncomingRequest): Promise<Uint8Array | Outcome> {
@@ -162,23 +191,40 @@ export class RunningHttpGuard {
 
   async #run(exchange: Exchange, hooks: RunHooks): Promise<Outcome> {
     const [settlement] = await this.port.run([this.#toDelivery(exchange)], hooks)
+    const nowMs = this.port.runtime.now()
+    if (this.#plan.later !== undefined) {
+      return acceptedOutcomeOf(settlement as Settlement, exchange, nowMs)
+    }
     const thrown = answerThrown(settlement)
     if (thrown !== undefined && exchange.decided === undefined) {
       // The run was rolled back. Its answer is committed with the key by a second one, unless a retry was faster.
       const decided = this.#route.toDecided(thrown)
       return this.#run({ ...exchange, decided }, hooks)
     }
-    return outcomeOf(settlement as Settlement, exchange, this.port.runtime.now())
+    const { unanswered } = this.#plan
+    return outcomeOf(settlement as Settlement, exchange, { nowMs, unanswered })
   }
 
-  /** Headers are left out: they hold credentials, and nothing of the engine reads them. */
+  /** Headers may be credentials, so they are left out, but for those that are stored. */
   #toDelivery(exchange: Exchange): Delivery {
+    const { later } = this.#plan
+    const { contentType, key, request } = exchange
     return {
-      body: exchange.request.bytes,
-      headers: {},
+      body: request.bytes,
+      ...(later === undefined
+        ? { headers: {} }
+        : {
+            headers: Object.fromEntries(request.headers),
+            producedAt: new Date(this.port.runtime.now()),
+          }),
       source: this.#source,
-      contentType: exchange.contentType,
+      contentType,
+      messageId: key,
       raw: exchange,
+      // Few deliveries of a guard that runs its events at once are stored.
+      get envelope() {
+        return writeExchange(exchange, later?.requestHeaders ?? REQUEST_HEADERS)
+      },
     }
   }
 }
@@ -200,7 +246,7 @@ function answerThrown(settlement: Settlement | undefined): HttpProblem | undefin
 }
 
 function engineOptions(
-  options: AnyHttpOptions,
+  { later, options }: RequestGuardPlan,
   { takeOver }: RouteHandler,
 ): GuardOptions<unknown, unknown> {
   const { decode, fingerprint, inbox, onTakeover, schema, tenant } = options
@@ -209,6 +255,7 @@ function engineOptions(
   return {
     ...engine,
     ...stores,
+    ...(later && { retry: later.retry, isFatal: later.isFatal }),
     ...(onTakeover === undefined
       ? {}
       : { onTakeover: typeof onTakeover === 'function' ? takeOver : onTakeover }),

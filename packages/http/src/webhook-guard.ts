@@ -1,5 +1,5 @@
-import { ConfigurationError, systemRuntime } from '@onceward/core'
-import { quoted } from '@onceward/core/adapter'
+import { type CommonOptions, systemRuntime } from '@onceward/core'
+import { type KnownNames, quoted, refuseProblems } from '@onceward/core/adapter'
 import type { Identity } from './exchange.ts'
 import { type HttpGuard, makeHttpGuard } from './http-guard.ts'
 import {
@@ -8,13 +8,16 @@ import {
   checkOptions,
   HTTP_NAMES,
   type HttpHandler,
+  headerNameProblems,
   type InboxHttpOptions,
   type LeaseHttpOptions,
 } from './options.ts'
-import { problem } from './outcome.ts'
+import { problem, statusOnly } from './outcome.ts'
+import { HttpProblem } from './problem.ts'
 import type { HttpRequest } from './request.ts'
-import { type Refused, RunningHttpGuard } from './running-guard.ts'
+import { type LaterPlan, type Refused, RunningHttpGuard } from './running-guard.ts'
 import type { WebhookVerifier } from './signatures.ts'
+import { CREDENTIALS, REQUEST_HEADERS } from './stored-request.ts'
 
 /** What a guard of webhooks takes besides the options of `createHttpGuard`. */
 export interface WebhookOptions {
@@ -24,12 +27,53 @@ export interface WebhookOptions {
   readonly tenant?: CommonHttpOptions<unknown, unknown>['tenant'] | undefined
 }
 
+/** The handler runs while the provider waits, and answers it. */
+export interface RunNow {
+  readonly run?: 'now' | undefined
+}
+
+/**
+ * The delivery is stored in the inbox, the provider is answered 202, and the poller of a guard of this consumer runs the
+ * handler: in this process at once, or in any other one if this process dies. What the handler returns goes nowhere.
+ */
+export interface RunLater {
+  readonly run: 'later'
+  /**
+   * Attempts and back-off of the handler, as of `createGuard`. Afterwards the event is a dead letter of the inbox.
+   * Default: 10 attempts, from 1 s to 5 min apart.
+   */
+  readonly retry?: CommonOptions<unknown, unknown>['retry']
+  /** Whether an error can't be fixed by a retry. `FatalError`, and `HttpProblem` with `store: true`, are always fatal. */
+  readonly isFatal?: CommonOptions<unknown, unknown>['isFatal']
+  /**
+   * Names of request headers that are stored with a delivery, besides `REQUEST_HEADERS`. The handler, `decode` and
+   * `schema` see no others. Credentials (`Authorization`, `Cookie`) are refused. Default: none.
+   */
+  readonly requestHeaders?: readonly string[] | undefined
+  /** The row of the delivery decides. */
+  readonly leases?: undefined
+  /** Nobody waits for an answer. */
+  readonly storedHeaders?: undefined
+  readonly onHangUp?: undefined
+}
+
 /** Options of `createWebhookGuard`. */
 export type WebhookGuardOptions<Payload, Tx = undefined, Decoded = unknown> = WebhookOptions &
   (
-    | Omit<InboxHttpOptions<Payload, Tx, Decoded>, 'tenant'>
-    | Omit<LeaseHttpOptions<Payload, Decoded>, 'tenant'>
+    | (RunNow &
+        (
+          | Omit<InboxHttpOptions<Payload, Tx, Decoded>, 'tenant'>
+          | Omit<LeaseHttpOptions<Payload, Decoded>, 'tenant'>
+        ))
+    | (RunLater & Omit<InboxHttpOptions<Payload, Tx, Decoded>, 'tenant' | keyof RunLater>)
   )
+
+/** Any options, after the types of the payload and the transaction are forgotten. */
+type AnyWebhookOptions = AnyHttpOptions &
+  WebhookOptions &
+  Partial<Pick<RunLater, 'retry' | 'isFatal' | 'requestHeaders'>> & {
+    readonly run?: 'now' | 'later' | undefined
+  }
 
 /**
  * Guards the handler of a provider's webhooks: for each event of the provider its committed effect happens once.
@@ -37,6 +81,9 @@ export type WebhookGuardOptions<Payload, Tx = undefined, Decoded = unknown> = We
  * The signature is checked first, over the raw bytes. A delivery without a good one is answered 401, and nothing of it is
  * stored or logged. Then the provider's event id is the key: a duplicate gets the stored answer again, and a handler that
  * throws is rolled back and answered 500, so that the provider delivers again. A handler that returns nothing answers 200.
+ *
+ * With `run: 'later'` the provider gets 202 as soon as the delivery is stored, and so do all duplicates. The handler runs
+ * afterwards, with the guard's own retries. Such a guard opens its inbox when it is made, and runs in no order.
  *
  * The guard works with `expressRoute`, `fastifyRoute`, `honoRoute` and `nodeListener`, like that of `createHttpGuard`.
  * Unlike there, `fingerprint` is `'none'` by default: providers change details of an event when they deliver it again.
@@ -48,15 +95,10 @@ export function createWebhookGuard<Tx = undefined, Decoded = unknown, Payload = 
   handler: HttpHandler<Payload, Tx>,
 ): HttpGuard {
   const caller = 'createWebhookGuard'
-  const given = { tenant: 'none', fingerprint: 'none', ...Object(options) } as AnyHttpOptions &
-    WebhookOptions
-  checkOptions(caller, given, { ...HTTP_NAMES, verify: true })
-  const { verify, ...own } = given
-  if (typeof verify !== 'function') {
-    throw new ConfigurationError(
-      `Expected \`verify\` to be stripeSignature(secret), githubSignature(secret), standardWebhook(secret) or a function, got ${quoted(typeof verify)}. Without it, anybody could send events.`,
-    )
-  }
+  const given = { tenant: 'none', fingerprint: 'none', ...Object(options) } as AnyWebhookOptions
+  checkOptions(caller, given, WEBHOOK_NAMES)
+  const { isFatal, requestHeaders, retry, run, verify, ...own } = given
+  refuseProblems([...verifierProblems(verify), ...runProblems(given)])
   const nowMs = (own.runtime ?? systemRuntime).now
   return makeHttpGuard(
     new RunningHttpGuard({
@@ -64,8 +106,73 @@ export function createWebhookGuard<Tx = undefined, Decoded = unknown, Payload = 
       options: own,
       handler: withAnswer(handler as HttpHandler<unknown, unknown>),
       identify: (request) => identify(own, request, verify(request, nowMs())),
+      // Another process of the consumer ran the event with `run: 'later'`.
+      unanswered: statusOnly(200),
+      ...(run === 'later' ? { later: laterPlan({ isFatal, requestHeaders, retry }) } : {}),
     }),
   )
+}
+
+const WEBHOOK_NAMES: KnownNames<AnyWebhookOptions> = {
+  ...HTTP_NAMES,
+  verify: true,
+  run: true,
+  retry: true,
+  isFatal: true,
+  requestHeaders: true,
+}
+
+function verifierProblems(verify: unknown): readonly string[] {
+  if (typeof verify === 'function') return []
+  return [
+    `Expected \`verify\` to be stripeSignature(secret), githubSignature(secret), standardWebhook(secret) or a function, got ${quoted(typeof verify)}. Without it, anybody could send events.`,
+  ]
+}
+
+/** Options that have no effect are refused, because their user expects one. */
+function runProblems(given: AnyWebhookOptions): readonly string[] {
+  const { inbox, run = 'now' } = given
+  if (run !== 'now' && run !== 'later') {
+    return [`Expected \`run\` to be 'now' or 'later', got ${quoted(run)}.`]
+  }
+  const useless = (names: readonly (keyof AnyWebhookOptions)[], why: string): readonly string[] =>
+    names
+      .filter((name) => given[name] !== undefined)
+      .map((name) => `Expected no \`${name}\` with \`run: '${run}'\`: ${why} Leave it out.`)
+  if (run === 'now') {
+    return useless(
+      ['retry', 'isFatal', 'requestHeaders'],
+      'the provider retries, and the handler gets the whole request.',
+    )
+  }
+  return [
+    ...(inbox === undefined
+      ? [
+          "Expected an `inbox` with `run: 'later'`: a delivery is stored there before it is answered, and a lease store keeps no deliveries. Give `inbox: pgInbox(pool)`.",
+        ]
+      : useless(['leases'], 'the row of the stored delivery decides.')),
+    ...useless(['storedHeaders', 'onHangUp'], 'the provider is answered before the handler runs.'),
+    ...headerNameProblems('requestHeaders', given.requestHeaders, {
+      refused: CREDENTIALS,
+      why: 'a credential must not be stored with an event. Check it in `verify`, and leave it out',
+    }),
+  ]
+}
+
+function laterPlan({
+  isFatal,
+  requestHeaders = [],
+  retry,
+}: Pick<RunLater, 'isFatal' | 'requestHeaders' | 'retry'>): LaterPlan {
+  return {
+    retry,
+    requestHeaders: [...REQUEST_HEADERS, ...requestHeaders.map((name) => name.toLowerCase())],
+    // The answer is decided, and nobody is left to get it. What is no function is refused with the other options.
+    isFatal:
+      isFatal !== undefined && typeof isFatal !== 'function'
+        ? isFatal
+        : (error) => (HttpProblem.is(error) && error.store) || (isFatal?.(error) ?? false),
+  }
 }
 
 /** A handler may return nothing: providers look only at the status. */

@@ -8,8 +8,11 @@ export {
   type WebhookVerdict,
   type WebhookVerifier,
 } from './signatures.ts'
+export { REQUEST_HEADERS } from './stored-request.ts'
 export {
   createWebhookGuard,
+  type RunLater,
+  type RunNow,
   type WebhookGuardOptions,
   type WebhookOptions,
 } from './webhook-guard.ts'
