@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Charge } from './protocol.ts'
+import { headersOf } from '../../packages/http/src/fixtures/webhooks.ts'
+import type { Charge, Edge } from './protocol.ts'
 
 /** An answer as a client keeps it. */
 export interface Answer {
@@ -11,17 +12,24 @@ export interface Answer {
   readonly replayed: boolean
 }
 
+/** What a client sends to a route, or a provider to a webhook. */
 export interface Payment {
+  readonly edge: Edge
   readonly key: string
   readonly charge: Charge
 }
 
 /** Sends once. Rejects if there is no whole answer. */
-export async function send(url: string, { charge, key }: Payment): Promise<Answer> {
+export async function send(url: string, { charge, edge, key }: Payment): Promise<Answer> {
+  const body = JSON.stringify(charge)
+  const named =
+    edge === 'request'
+      ? { 'idempotency-key': key }
+      : headersOf('standard', { id: key, body, atMs: Date.now() })
   const response = await fetch(`${url}/charges`, {
     method: 'POST',
-    headers: { 'content-type': 'application/json', 'idempotency-key': key, 'x-account': 'a' },
-    body: JSON.stringify(charge),
+    headers: { 'content-type': 'application/json', 'x-account': 'a', ...named },
+    body,
     signal: AbortSignal.timeout(20_000),
   })
   const bytes = Buffer.from(await response.arrayBuffer())
@@ -35,15 +43,16 @@ export async function send(url: string, { charge, key }: Payment): Promise<Answe
   }
 }
 
-/** What a client is told to retry: docs/client-contract.md. */
-const isToRetry = (status: number): boolean => status === 409 || status >= 500
+/** What a client is told to retry: docs/client-contract.md. A provider delivers until it gets 2xx. */
+const isToRetry = (edge: Edge, status: number): boolean =>
+  edge === 'request' ? status === 409 || status >= 500 : status < 200 || status > 299
 
 /** Sends until there is an answer that need not be retried. `url` is asked before every try. */
 export async function pay(url: () => string, payment: Payment): Promise<Answer> {
   const deadlineAt = Date.now() + 60_000
   for (;;) {
     const answer = await send(url(), payment).catch(() => undefined)
-    if (answer !== undefined && !isToRetry(answer.status)) return answer
+    if (answer !== undefined && !isToRetry(payment.edge, answer.status)) return answer
     if (Date.now() > deadlineAt) throw new Error(`no answer in time, last ${answer?.status}`)
     // Sooner than the contract says, because the test has no time to lose.
     await pause(50)

@@ -2,7 +2,7 @@ import { skipped } from '@onceward/testing'
 import { FRAMEWORKS, type Framework } from '../../packages/http/src/fixtures/servers.ts'
 import { FATES, type Fate } from '../crash/cache.ts'
 import { createDice, type Dice, seedOfCommit } from '../support/dice.ts'
-import { ROWS, type Row } from './rows.ts'
+import { LATER_ROWS, type LaterRow, ROWS, type Row } from './rows.ts'
 
 export interface Scene {
   readonly row: Row
@@ -10,11 +10,24 @@ export interface Scene {
   readonly fate: Fate
 }
 
+/** A webhook whose handler runs later. It takes no lease, so Redis has no part in it. */
+export type LaterScene = Pick<Scene, 'framework'> & { readonly row: LaterRow }
+
 /** All scenes with ONCEWARD_CRASH_MATRIX=all, otherwise each row once; the seed turns with the commit. */
 export function scenesToPlay(): readonly Scene[] {
-  if (process.env['ONCEWARD_CRASH_MATRIX'] === 'all') return everyScene()
-  return sampleOf(createDice(seedOfCommit()))
+  return isWhole() ? everyScene() : sampleOf(createDice(seedOfCommit()))
 }
+
+export function laterScenesToPlay(): readonly LaterScene[] {
+  const dice = createDice(seedOfCommit())
+  return LATER_ROWS.flatMap((row) =>
+    (isWhole() ? FRAMEWORKS : [dice.pick(FRAMEWORKS) ?? 'node']).map((framework) => ({
+      ...{ row, framework },
+    })),
+  )
+}
+
+const isWhole = (): boolean => process.env['ONCEWARD_CRASH_MATRIX'] === 'all'
 
 export function everyScene(): readonly Scene[] {
   const fates = skipped('redis') ? (['absent'] as const) : FATES
@@ -41,4 +54,4 @@ export function sampleOf(dice: Dice): readonly Scene[] {
 }
 
 export const nameOf = ({ fate, framework, row }: Scene): string =>
-  `${row.title}, on ${framework}, Redis ${fate}`
+  `${row.edge === 'request' ? '' : 'a webhook: '}${row.title}, on ${framework}, Redis ${fate}`

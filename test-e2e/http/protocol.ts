@@ -3,6 +3,9 @@ import type { Framework } from '../../packages/http/src/fixtures/servers.ts'
 /** Where a server kills itself, for one key. */
 export type Point =
   | 'before-claim'
+  | 'before-park'
+  | 'after-park'
+  | 'before-count'
   | 'before-begin'
   | 'in-transaction'
   | 'between-runs'
@@ -11,8 +14,12 @@ export type Point =
   | 'before-reply'
   | 'in-reply'
 
+/** What the server guards: requests of clients, or webhooks whose handler runs at once or later. */
+export type Edge = 'request' | 'webhook' | 'webhook later'
+
 /** What a server process is told. */
 export interface ServerConfig {
+  readonly edge: Edge
   readonly framework: Framework
   readonly databaseUrl: string
   readonly redisPort?: number | undefined

@@ -4,7 +4,7 @@ import { database, until } from '@onceward/testing'
 import { Pool } from 'pg'
 import { expect } from 'vitest'
 import { openCache } from '../crash/cache.ts'
-import { severCommit, targetOf, through } from '../support/crash/wire-faults.ts'
+import { severCommit, severStatement, targetOf, through } from '../support/crash/wire-faults.ts'
 import { lasting, type Payment, pay, send } from './client.ts'
 import type { Scene } from './matrix.ts'
 import type { ServerConfig } from './protocol.ts'
@@ -39,10 +39,16 @@ export async function play({ fate, framework, row }: Scene): Promise<void> {
   await using cache = await openCache(fate)
   await using books = await openBooks()
   const victim: Payment = {
+    edge: row.edge,
     key: randomUUID(),
     charge: { cents: 500, ...(row.declined ? { declined: true } : {}) },
   }
-  const config: ServerConfig = { framework, databaseUrl: books.url, ...cache.config }
+  const config: ServerConfig = {
+    edge: row.edge,
+    framework,
+    databaseUrl: books.url,
+    ...cache.config,
+  }
   await using first = await firstServer(config, row.death, victim)
   // If Redis is down, the budget for it is as short as in production.
   await using second = new ServerProcess({
@@ -56,7 +62,7 @@ export async function play({ fate, framework, row }: Scene): Promise<void> {
   await cache.strike()
   // A client that does not wait for the first server to end.
   const hasty = pay(() => urls[1], victim)
-  const other: Payment = { key: randomUUID(), charge: { cents: 7 } }
+  const other: Payment = { edge: row.edge, key: randomUUID(), charge: { cents: 7 } }
   const bystander = await pay(() => urls[1], other)
   expect(bystander.status).toBe(201)
   isDead = true
@@ -79,7 +85,7 @@ export async function play({ fate, framework, row }: Scene): Promise<void> {
 }
 
 /** A request leaves a row in state `d` and its answer, and nothing else. */
-async function nothingIsLeft({ pool }: Books): Promise<void> {
+export async function nothingIsLeft({ pool }: Books): Promise<void> {
   await until(
     async () => {
       const { rows } = await pool.query(`
@@ -98,7 +104,7 @@ interface Doomed extends AsyncDisposable {
   die(): Promise<void>
 }
 
-async function firstServer(
+export async function firstServer(
   config: ServerConfig,
   death: Scene['row']['death'],
   { charge, key }: Payment,
@@ -112,9 +118,13 @@ async function firstServer(
       [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
     }
   }
-  const { arrives } = death
-  const fault = { text: `${key}\0\0\0\u0003${charge.cents}`, arrives, by: 'silence' } as const
-  const severed = await severCommit(targetOf(config.databaseUrl), fault)
+  const { arrives, kind } = death
+  const target = targetOf(config.databaseUrl)
+  const severed = await (kind === 'at-park'
+    ? severStatement(target, { text: key, arrives })
+    : severCommit(target, {
+        ...{ text: `${key}\0\0\0\u0003${charge.cents}`, arrives, by: 'silence' },
+      }))
   const server = new ServerProcess({
     ...config,
     databaseUrl: through(config.databaseUrl, severed.proxy),

@@ -1,13 +1,16 @@
 import { randomUUID } from 'node:crypto'
 import type { RequestListener, ServerResponse } from 'node:http'
-import type { Inbox, InboxSession, LeaseStore } from '@onceward/core'
-import { createHttpGuard, HttpProblem } from '@onceward/http'
+import type { BeginRequest, Inbox, InboxSession, LeaseStore } from '@onceward/core'
+import { createHttpGuard, type HttpGuard, HttpProblem } from '@onceward/http'
+import { createWebhookGuard, standardWebhook } from '@onceward/http/webhooks'
 import { pgInbox } from '@onceward/postgres/pg'
 import { redisLeases } from '@onceward/redis'
 import { heapBytes } from '@onceward/testing/heap'
 import { Redis } from 'ioredis'
 import { Pool, type PoolClient } from 'pg'
 import { listen, listenerOf } from '../../packages/http/src/fixtures/servers.ts'
+import { SECRET } from '../../packages/http/src/fixtures/webhooks.ts'
+import type { HttpHandler } from '../../packages/http/src/options.ts'
 import { die } from '../support/crash/crash.ts'
 import { withReplacedMethods } from '../support/crash/with-replaced-methods.ts'
 import { logger, reached, say } from '../support/workers/worker-channel.ts'
@@ -28,6 +31,11 @@ async function at(point: Point): Promise<void> {
 const isVictim = (keys: readonly (string | undefined)[]): boolean =>
   config.crash !== undefined && keys.includes(config.crash.key)
 
+function claimedKeys({ claim }: BeginRequest): readonly string[] {
+  if (claim.kind === 'fresh') return claim.events.map(({ key }) => key)
+  return claim.kind === 'counted' ? claim.events.map(({ event }) => event.key) : []
+}
+
 let claims = 0
 
 function watchedInbox(inbox: Inbox<PoolClient>): Inbox<PoolClient> {
@@ -35,8 +43,7 @@ function watchedInbox(inbox: Inbox<PoolClient>): Inbox<PoolClient> {
     open: async (registration) => {
       const session = await inbox.open(registration)
       const begin: InboxSession<PoolClient>['begin'] = async (request) => {
-        const events = request.claim.kind === 'fresh' ? request.claim.events : []
-        if (!isVictim(events.map(({ key }) => key))) return session.begin(request)
+        if (!isVictim(claimedKeys(request))) return session.begin(request)
         claims += 1
         await at('before-begin')
         if (claims > 1) await at('between-runs')
@@ -50,7 +57,18 @@ function watchedInbox(inbox: Inbox<PoolClient>): Inbox<PoolClient> {
         }
         return { ...begun, transaction: withReplacedMethods(transaction, { commit }) }
       }
-      return withReplacedMethods(session, { begin })
+      const park: InboxSession<PoolClient>['park'] = async (events, waitMs) => {
+        if (!isVictim(events.map(({ key }) => key))) return session.park(events, waitMs)
+        await at('before-park')
+        const parked = await session.park(events, waitMs)
+        await at('after-park')
+        return parked
+      }
+      const count: InboxSession<PoolClient>['count'] = async (events, run) => {
+        if (isVictim(events.map(({ key }) => key))) await at('before-count')
+        return session.count(events, run)
+      }
+      return withReplacedMethods(session, { begin, count, park })
     },
   }
 }
@@ -82,7 +100,8 @@ function leasesOf(port: number): LeaseStore {
 /** The same listener, with crash points in the writing of answers. */
 function watchedListener(listener: RequestListener): RequestListener {
   return (request, response) => {
-    if (isVictim([request.headers['idempotency-key'] as string | undefined])) watchReply(response)
+    const { 'idempotency-key': key, 'webhook-id': id } = request.headers
+    if (isVictim([(key ?? id) as string | undefined])) watchReply(response)
     listener(request, response)
   }
 }
@@ -104,35 +123,47 @@ const pool = new Pool({ connectionString: config.databaseUrl, max: 12 })
 // The database may be cut off in a test.
 pool.on('error', () => undefined)
 
-const guard = createHttpGuard(
-  {
-    consumer: 'charges',
-    inbox: watchedInbox(pgInbox(pool)),
-    ...(config.redisPort === undefined ? {} : { leases: leasesOf(config.redisPort) }),
-    leaseMs: LEASE_MS,
-    logger,
-    tenant: async ({ headers }) => {
-      if (isVictim([headers.get('idempotency-key') ?? undefined])) await at('before-claim')
-      return headers.get('x-account') ?? undefined
-    },
-  },
-  async ({ key, payload }, { tx }) => {
-    const { cents, declined } = payload as Charge
-    const chargeId = randomUUID()
-    await tx.query('insert into charges (id, key, cents) values ($1, $2, $3)', [
-      ...[chargeId, key, cents],
-    ])
-    if (isVictim([key])) await at('in-transaction')
-    if (declined === true) {
-      throw new HttpProblem({ status: 402, title: 'declined', detail: chargeId, store: true })
-    }
-    return {
-      status: 201,
-      headers: { location: `/charges/${chargeId}` },
-      body: { chargeId, cents, at: Date.now() },
-    }
-  },
-)
+/** A client names its request, and a provider its event. */
+const keyOf = (headers: Headers): string | undefined =>
+  headers.get('idempotency-key') ?? headers.get('webhook-id') ?? undefined
+
+const tenant = async ({ headers }: { readonly headers: Headers }): Promise<string | undefined> => {
+  if (isVictim([keyOf(headers)])) await at('before-claim')
+  return headers.get('x-account') ?? undefined
+}
+
+const charge: HttpHandler<unknown, PoolClient> = async ({ key, payload }, { tx }) => {
+  const { cents, declined } = payload as Charge
+  const chargeId = randomUUID()
+  await tx.query('insert into charges (id, key, cents) values ($1, $2, $3)', [
+    ...[chargeId, key, cents],
+  ])
+  if (isVictim([key])) await at('in-transaction')
+  if (declined === true) {
+    throw new HttpProblem({ status: 402, title: 'declined', detail: chargeId, store: true })
+  }
+  return {
+    status: 201,
+    headers: { location: `/charges/${chargeId}` },
+    body: { chargeId, cents, at: Date.now() },
+  }
+}
+
+const common = { consumer: 'charges', inbox: watchedInbox(pgInbox(pool)), logger, tenant } as const
+const verify = standardWebhook(SECRET)
+
+function guardOf(): HttpGuard {
+  if (config.edge === 'webhook later') {
+    return createWebhookGuard({ ...common, verify, run: 'later' }, charge)
+  }
+  const leases = config.redisPort === undefined ? {} : { leases: leasesOf(config.redisPort) }
+  const options = { ...common, ...leases, leaseMs: LEASE_MS }
+  return config.edge === 'request'
+    ? createHttpGuard(options, charge)
+    : createWebhookGuard({ ...options, verify }, charge)
+}
+
+const guard = guardOf()
 
 process.on('message', (message: { readonly kind: string }) => {
   if (message.kind !== 'ask-usage') return

@@ -13,11 +13,12 @@ async function storm(books: Books, config: ServerConfig): Promise<void> {
   await using other = new ServerProcess(config)
   const urls = [await one.url(), await other.url()]
   const key = randomUUID()
-  const warm = { key: randomUUID(), charge: { cents: 1 } }
+  const edge = 'request' as const
+  const warm = { edge, key: randomUUID(), charge: { cents: 1 } }
   for (const url of urls) await pay(() => url, warm)
   const before = await one.memory()
   const clients = Array.from({ length: CLIENTS }, (_, client) =>
-    pay(() => urls[client % urls.length] ?? '', { key, charge: { cents: 500 } }),
+    pay(() => urls[client % urls.length] ?? '', { edge, key, charge: { cents: 500 } }),
   )
   const answers = await Promise.all(clients)
   const [answer] = answers
@@ -32,7 +33,7 @@ async function storm(books: Books, config: ServerConfig): Promise<void> {
 describe('a thousand clients with one key', () => {
   test('have one effect and one answer', async () => {
     await using books = await openBooks()
-    await storm(books, { framework: 'express', databaseUrl: books.url })
+    await storm(books, { edge: 'request', framework: 'express', databaseUrl: books.url })
   })
 
   test.skipIf(skipped('redis'))(
@@ -42,7 +43,7 @@ describe('a thousand clients with one key', () => {
       afterAll(() => server.stop())
       await using books = await openBooks()
       const { port: redisPort } = server.connection
-      await storm(books, { framework: 'node', databaseUrl: books.url, redisPort })
+      await storm(books, { edge: 'request', framework: 'node', databaseUrl: books.url, redisPort })
     },
   )
 })

@@ -58,6 +58,24 @@ export function severCommit(target: Target, fault: CommitFault): Promise<Severed
   })
 }
 
+/** At the first statement that says `text`. From then on no answer comes. */
+export function severStatement(
+  target: Target,
+  { arrives, text }: Pick<CommitFault, 'text' | 'arrives'>,
+): Promise<Severed> {
+  return sever(target, (reach) => (direction, chunk, { notes }) => {
+    if (notes.has('said')) {
+      reach()
+      return 'drop'
+    }
+    if (direction === 'down' || !chunk.toString('latin1').includes(text)) return 'pass'
+    notes.set('said', true)
+    if (arrives) return 'pass'
+    reach()
+    return 'drop'
+  })
+}
+
 /** Drops every delete: the client sends it, and SQS never gets it. */
 export function severDeletes(target: Target): Promise<Severed> {
   return sever(target, (reach) => (direction, chunk) => {
