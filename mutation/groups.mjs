@@ -29,6 +29,12 @@ const kafkaClients = clients('kafka', [
 /** Only requests show it. */
 const otelHealth = sourcesIn('otel/src/health')
 
+/** What of the command line its unit tests show. */
+const commandLine = clients('onceward', [
+  ...['failure', 'console/access', 'data/server-findings', 'data/table-findings'],
+  ...['render/body', 'render/units', 'render/visible'],
+])
+
 /** An adapter, by its own tests that need no server. */
 const adapter = (name, elsewhere = []) => ({
   files: without(sourcesIn(`${name}/src`), elsewhere),
@@ -99,9 +105,16 @@ export const GROUPS = {
     servers: true,
   },
   onceward: {
-    files: sourcesIn('onceward/src'),
+    files: commandLine,
     tests: ['packages/onceward/src/**/*.test.ts'],
+    servers: false,
+  },
+  'onceward-program': {
+    files: without(sourcesIn('onceward/src'), commandLine),
+    tests: ['packages/onceward/src/**/*.int.test.ts'],
     servers: true,
+    leftOut:
+      'Its tests run the program that `npm run build` has made, in which there are no mutants.',
   },
   otel: {
     files: without(sourcesIn('otel/src'), otelHealth),
@@ -110,7 +123,7 @@ export const GROUPS = {
   },
   'otel-health': {
     files: otelHealth,
-    tests: integration('otel', ['health/server']),
+    tests: ['packages/otel/src/health/**/*.test.ts'],
     servers: true,
   },
   testing: {

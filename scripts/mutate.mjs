@@ -37,6 +37,10 @@ async function judged(argument) {
   if (files === undefined || files.length === 0) {
     throw new Error(`nothing to mutate in ${argument}; there are ${NAMES.join(', ')}`)
   }
+  if (group.leftOut !== undefined) {
+    console.log(`${name} is left out. ${group.leftOut}`)
+    return []
+  }
   await install()
   return judge(await strykerReport({ ...group, files }))
 }

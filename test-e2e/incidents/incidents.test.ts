@@ -89,7 +89,7 @@ const NEXT_RELEASE = [
 
 describe.skipIf(NEEDED.some(skipped))(
   'the incidents of docs/operations.md',
-  { concurrent: true },
+  { concurrent: true, timeout: 300_000 },
   () => {
     beforeAll(async () => {
       ;[database, broker, chrome] = await Promise.all([

@@ -35,10 +35,19 @@ test.each([
   ['capitals', SENT.toUpperCase()],
   ['the version that never is', `ff-${TRACE}-${SPAN}-01`],
   ['a version 0 with more fields', `${SENT}-more`],
+  ['text before it', `x${SENT}`],
+  ['text behind it', `${SENT}x`],
   ['a trace of zeros', `00-${'0'.repeat(32)}-${SPAN}-01`],
   ['a span of zeros', `00-${TRACE}-${'0'.repeat(16)}-01`],
 ])('%s links nothing', (_, traceparent) => {
   expect(spansOf({ traceparent })).toEqual([])
+})
+
+test('the state of the vendors is in the link, if there is one', () => {
+  const stateOf = (tracestate?: string) =>
+    producerLinks([toDelivery({}, { headers: { traceparent: SENT, tracestate } })])[0]?.context
+  expect(stateOf('vendor=1')?.traceState?.serialize()).toBe('vendor=1')
+  expect(stateOf()).not.toHaveProperty('traceState')
 })
 
 test('of the flags only the sampled one is kept', () => {
@@ -73,7 +82,8 @@ test('the registered propagator decides, whatever its headers are called', () =>
     fields: () => ['b3'],
     inject: () => undefined,
     extract: (context: Context, carrier: unknown, getter: TextMapGetter) => {
-      const spanId = String(getter.get(carrier, 'B3'))
+      const name = getter.keys(carrier).find((key) => key === 'b3') ?? ''
+      const spanId = String(getter.get(carrier, name.toUpperCase()))
       return trace.setSpanContext(context, { traceId: TRACE, spanId, traceFlags: 1 })
     },
   }

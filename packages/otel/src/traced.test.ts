@@ -2,6 +2,7 @@ import { createBatchGuard, createGuard, type Delivery } from '@onceward/core'
 import { memoryInbox, toDelivery } from '@onceward/core/memory'
 import {
   context,
+  diag,
   propagation,
   type Span,
   SpanKind,
@@ -9,6 +10,7 @@ import {
   trace,
 } from '@opentelemetry/api'
 import { afterEach, describe, expect, test } from 'vitest'
+import type { Sdk } from './fixtures/sdk.ts'
 import { SDKS } from './fixtures/sdks.ts'
 import { traced } from './traced.ts'
 
@@ -17,6 +19,7 @@ const PRODUCER = 'b7ad6b7169203331'
 const TRACEPARENT = `00-${TRACE}-${PRODUCER}-01`
 const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
 
+const newest = (): Sdk => (SDKS.at(-1) as (typeof SDKS)[number])[1]()
 const options = () => ({ consumer: 'billing', inbox: memoryInbox(), logger: silent })
 const fromKafka = (over: Partial<Delivery> = {}): Delivery =>
   toDelivery(
@@ -191,6 +194,10 @@ test('a tracer that throws does not fail the event', async () => {
     },
   }
   let runs = 0
+  const problems: unknown[] = []
+  const told = (...args: readonly unknown[]): void => void problems.push(args[0])
+  diag.setLogger({ error: told, warn: told, info: told, debug: told, verbose: told })
+  problems.length = 0
   const guard = createGuard(
     options(),
     traced(
@@ -202,6 +209,8 @@ test('a tracer that throws does not fail the event', async () => {
   )
   expect(await guard.process(fromKafka())).toEqual({ kind: 'ack', by: 'processed' })
   expect(runs).toBe(1)
+  expect(problems).toEqual(['onceward: a span could not be recorded'])
+  diag.disable()
   await guard.close()
 })
 
@@ -211,6 +220,58 @@ test('the result of the handler is what the guard stores', async () => {
     traced(async () => ({ charged: 5 })),
   )
   expect(await guard.process(fromKafka())).toMatchObject({ result: { charged: 5 } })
+  await guard.close()
+})
+
+test.each([
+  ['13/42', { 'messaging.destination.partition.id': '13', 'kafka.offset': 42 }],
+  ['x3/42', {}],
+  ['3/42x', {}],
+  [undefined, {}],
+])('the position %s on Kafka is partition and offset, or nothing', async (position, expected) => {
+  const { spans, tracerProvider } = newest()
+  const guard = createGuard(
+    options(),
+    traced(() => undefined, { tracerProvider }),
+  )
+  await guard.process(fromKafka({ source: { broker: 'kafka', queue: 'orders', position } }))
+  await guard.process(fromKafka({ source: { broker: 'amqp', queue: 'q', position: '1/2' } }))
+  await guard.close()
+  const told = spans().map(({ attributes }) =>
+    Object.fromEntries(
+      Object.entries(attributes).filter(([name]) => /partition|offset/.test(name)),
+    ),
+  )
+  expect(told).toEqual([expected, {}])
+})
+
+test('an error is told by its code if that is a text, and without a stack if it has none', async () => {
+  const { spans, tracerProvider } = newest()
+  const coded = Object.assign(new Error('busy'), { code: 'ECONNRESET' })
+  const numbered = Object.assign(new Error('no'), { code: 7 })
+  const bare = Object.assign(new Error('bare'), { stack: undefined })
+  for (const error of [coded, numbered, bare]) {
+    const fails = traced(() => Promise.reject(error), { tracerProvider })
+    const guard = createGuard(options(), fails)
+    await guard.process(fromKafka())
+    await guard.close()
+  }
+  const types = spans().map(({ attributes }) => attributes['error.type'])
+  expect(types).toEqual(['ECONNRESET', 'Error', 'Error'])
+  const stacks = spans().map(
+    ({ events }) => 'exception.stacktrace' in (events[0]?.attributes ?? {}),
+  )
+  expect(stacks).toEqual([true, true, false])
+})
+
+test.each([null, 7])('a handler that returns %j ends its span', async (result) => {
+  const { spans, tracerProvider } = newest()
+  const guard = createGuard(
+    options(),
+    traced(() => result, { tracerProvider }),
+  )
+  await guard.process(fromKafka())
+  expect(spans()).toHaveLength(1)
   await guard.close()
 })
 

@@ -91,7 +91,7 @@ test('the story is in the order of time: run, failure, dead letter, what operato
   const { chapters, id, isKnown } = await explain('story')
   expect({ id, isKnown }).toEqual({ id: idOf('story'), isKnown: true })
   expect(chapters.map(({ what }) => what)).toEqual([
-    'dead-lettered (fatal) after 1 attempts',
+    'dead-lettered (fatal) after 1 attempt',
     expect.stringMatching(/discarded|bob asked for: discard/),
     expect.stringMatching(/discarded|bob asked for: discard/),
   ])

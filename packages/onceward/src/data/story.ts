@@ -1,3 +1,4 @@
+import { counted } from '../render/units.ts'
 import type { EventFacts, RefusedMessage, Trouble } from './event-facts.ts'
 import { type NextDelivery, nextDelivery } from './next-delivery.ts'
 
@@ -89,8 +90,8 @@ function troubleChapters(trouble: Trouble, state: string | undefined): readonly 
     const ended = noVerdict > 0 ? `, ${noVerdict} of them without a result` : ''
     const what =
       reason === null
-        ? `the last failure, after ${attempt} attempts${ended}`
-        : `dead-lettered (${reason}) after ${attempt} attempts${ended}`
+        ? `the last failure, after ${counted(attempt, 'attempt')}${ended}`
+        : `dead-lettered (${reason}) after ${counted(attempt, 'attempt')}${ended}`
     chapters.push({
       atMs: trouble.lastFailedAtMs,
       what: `${what}${reason !== null && trouble.published && discardedAtMs === null ? '; published to the dead-letter place' : ''}`,

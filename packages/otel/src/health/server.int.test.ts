@@ -3,6 +3,7 @@ import { createConnection } from 'node:net'
 import { createGuard, type Guard, type Health, StoreUnavailableError } from '@onceward/core'
 import { memoryInbox, toDelivery } from '@onceward/core/memory'
 import { afterEach, expect, test } from 'vitest'
+import { installation } from '../fixtures/installation.ts'
 import { type HealthServerOptions, healthServer } from './index.ts'
 
 const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
@@ -62,6 +63,21 @@ test('a guard whose store is down is live and not ready', async () => {
   await guard.close()
 })
 
+test('one guard of a consumer whose store is down is enough for /metrics', async () => {
+  const [down, well] = [guardThat(true), guardThat(false)]
+  await Promise.all([down.process(toDelivery({})), well.process(toDelivery({}))])
+  const get = await serve({ consumptions: [consumption()], guards: [well, down] })
+  const { text } = await get('/metrics')
+  const values = /_(breaker|outage)\{[^}]*billing"(?:,onceward_dependency="([^"]*)")?\} (\d)/g
+  expect([...text.matchAll(values)].map(([, ...told]) => told)).toEqual([
+    ['breaker', undefined, '1'],
+    ['outage', 'inbox', '1'],
+    ['outage', 'leases', '0'],
+    ['outage', 'dead-letters', '0'],
+  ])
+  await Promise.all([down.close(), well.close()])
+})
+
 test('/metrics is Prometheus text with every value of health', async () => {
   const lastProgressAt = new Date(Date.now() - 5_000)
   const outages = [{ dependency: 'broker', reason: 'a "quoted" reason' }] as const
@@ -105,9 +121,34 @@ test('other paths and methods are refused, and a health that throws is not shown
   const get = await serve({ consumptions: [{ health }] })
   expect((await get('/')).status).toBe(404)
   expect((await get('/livez', { method: 'POST' })).status).toBe(405)
+  expect((await get('/metrics', { method: 'HEAD' })).status).toBe(500)
   const { status, text } = await get('/livez')
   expect(status).toBe(500)
   expect(text).not.toContain('secret')
+})
+
+test('probes may ask by HEAD, and an exporter that fails in the middle ends nothing', async () => {
+  const get = await serve({
+    consumptions: [consumption()],
+    metrics: (_request, response) => {
+      response.end('half')
+      throw new Error('the exporter')
+    },
+  })
+  expect((await get('/metrics')).text).toBe('half')
+  const { status, text } = await get('/livez', { method: 'HEAD' })
+  expect([status, text]).toEqual([200, ''])
+})
+
+// Red without `unref`: Node would wait for the server, and the test for Node.
+test('the server does not keep the process', async () => {
+  await using installed = await installation()
+  const text = `
+    const { healthServer } = await import('@onceward/otel/health')
+    const health = () => ({ state: 'running', inFlight: 0, settleFailures: 0 })
+    await healthServer({ consumptions: [{ health }], host: '127.0.0.1', port: 0 })
+    console.log('listens')`
+  expect(await installed.node('--input-type=module', '-e', text)).toBe('listens\n')
 })
 
 test('a close ends connections that are held open', async () => {
@@ -119,15 +160,18 @@ test('a close ends connections that are held open', async () => {
   await server.close()
   await server.close()
   await ended
+  await expect(fetch(`http://127.0.0.1:${server.port}/livez`)).rejects.toThrow()
 })
 
 test('a port in use is named with what to do', async () => {
   const options = { consumptions: [consumption()], host: '127.0.0.1' }
   const first = await healthServer({ ...options, port: 0 })
   stack.push(first)
-  await expect(healthServer({ ...options, port: first.port })).rejects.toThrow(
+  const second = healthServer({ ...options, port: first.port })
+  await expect(second).rejects.toThrow(
     `healthServer could not listen at port ${first.port}: EADDRINUSE. Give a free \`port\``,
   )
+  await expect(second).rejects.toMatchObject({ cause: { code: 'EADDRINUSE' } })
 })
 
 test.each<[object, RegExp]>([
