@@ -4,6 +4,7 @@ import { toDelivery } from '../memory/index.ts'
 import type { DeadLetter, Publish } from '../model/dead-letter.ts'
 import { CommitUnknownError, FatalError } from '../model/errors.ts'
 import { portOf } from '../model/guard-port.ts'
+import { conflictOutcome } from './stored-state.ts'
 
 const named = (name: string) => toDelivery(name, { messageId: name })
 const suspect = (name: string) => ({ ...named(name), redelivered: true })
@@ -103,6 +104,20 @@ test.each([
   const letters = onConflict === 'ack' ? [] : [{ ref: { kind: 'refused' }, key: 'm' }]
   expect(inbox.deadLetters()).toMatchObject(letters)
   await guard.close()
+})
+
+test.each([
+  ['dead-letter', 'the message is kept in refused_messages'],
+  ['ack', 'the message is kept nowhere'],
+  ['throw', 'the message is kept nowhere'],
+] as const)('the error of a conflict under the policy %s says: %s', async (onConflict, kept) => {
+  const session = { refuse: async () => [{ kind: 'refused', id: 'm' }] }
+  const event = { delivery: toDelivery({}), key: 'm' }
+  const outcome = await conflictOutcome(
+    { options: { onConflict }, session } as never,
+    { event } as never,
+  )
+  expect(outcome).toMatchObject({ error: { message: expect.stringContaining(kept) } })
 })
 
 test('a conflict under the policy throw is thrown to the caller', async () => {

@@ -14,8 +14,8 @@ export type Next =
   | { readonly kind: 'standing'; readonly standing: Standing }
 
 const CONFLICT =
-  'The event key was used before with another payload. Check the key resolver and the producer; ' +
-  'the message is kept in refused_messages.'
+  'The event key was used before with another payload. Check the key resolver and the producer'
+const KEPT = `${CONFLICT}; the message is kept in refused_messages.`
 
 /** Decides from the stored state of an event. */
 export async function fromStoredState(
@@ -82,8 +82,13 @@ export async function conflictOutcome(
   member: InFlightEvent,
 ): Promise<Outcome> {
   const { onConflict } = engine.options
-  const error = new ConflictError(CONFLICT)
-  if (onConflict !== 'dead-letter') return { kind: 'conflict', policy: onConflict, error }
+  if (onConflict !== 'dead-letter') {
+    const error = new ConflictError(
+      `${CONFLICT}; with \`onConflict: '${onConflict}'\` the message is kept nowhere.`,
+    )
+    return { kind: 'conflict', policy: onConflict, error }
+  }
+  const error = new ConflictError(KEPT)
   const { delivery, key } = member.event
   const reason = 'fingerprint-mismatch'
   const [ref] = await engine.session.refuse([{ delivery, reason, error, key }])
