@@ -100,7 +100,7 @@ grant execute on function :"schema".claim_leases(json) to onceward_consumer;
 -- itself, and the other one's event is then taken for a duplicate. Services that are hostile to each other need
 -- a schema each: `migrate(pool, { schema })`.
 
----- deadLetters(pool): list, show, replay, discard; forgetHistory(pool) after a restore, and the word that the clock is
+---- deadLetters(pool): list, show, replay, requeue, discard; forgetHistory(pool) after a restore, and the word that the clock is
 ---- right.
 grant select
   on :"schema".migrations, :"schema".processed_events, :"schema".failed_events, :"schema".refused_messages,
@@ -123,11 +123,17 @@ create policy operator_reads on :"schema".refused_message_parts for select to on
 grant select (epoch, sweep_cursor, swept_at) on :"schema".settings to onceward_operator;
 grant select on :"schema".leases to onceward_operator;
 
--- An operator makes a dead event wait for a run, and changes nothing else about it: it cannot claim that an event is done,
--- make a done event run again, or insert or delete one.
+-- An operator makes a dead event wait for a run, and gives up one that was dead and is being sent back to its queue. It
+-- changes nothing else about events: it cannot claim that an event is done, make a done event run again, stop one that
+-- waits for its next attempt, or insert or delete one.
 grant update (state) on :"schema".processed_events to onceward_operator;
 create policy operator_replays on :"schema".processed_events for update to onceward_operator
-  using (state = 'x') with check (state = 'w');
+  using (state = 'x' or state = 'w' and exists (
+    select from :"schema".failed_events f where f.event_id = processed_events.event_id and f.reason is not null
+  ))
+  with check (state = 'w' or state = 'x' and exists (
+    select from :"schema".failed_events f where f.event_id = processed_events.event_id and f.reason is not null
+  ));
 
 -- It changes dead letters, because replaying and discarding do, so it is trusted with the message that a replay runs. It
 -- cannot change the failures of events that are not dead.

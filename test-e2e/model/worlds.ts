@@ -5,6 +5,7 @@ import type { Model } from './explore.ts'
 import { explore } from './explore.ts'
 import { publishing } from './publishing.ts'
 import type { PublishingFaults, PublishingRules } from './publishing-state.ts'
+import { type RequeueFaults, type RequeueRules, requeueing } from './requeue.ts'
 import type { World } from './world.ts'
 
 const RULES: PublishingRules = {
@@ -40,6 +41,24 @@ const without = (
   return world(`publishing: without ${rule}`, model, { breaks })
 }
 
+const REQUEUE: RequeueRules = {
+  ...{ freesFirst: true, keepsMessage: true, comparesToken: true, releaseKeeps: true },
+}
+const NO_FAULT: RequeueFaults = {
+  ...{ requeue: 2, crash: 0, hang: 0, refuse: 0, slow: 0, die: 0, giveBack: 0, kill: 0 },
+  ...{ late: 0, replay: 0 },
+}
+
+const requeues = (
+  name: string,
+  faults: Partial<RequeueFaults>,
+  over: Partial<RequeueRules> = {},
+  breaks?: string,
+): World => {
+  const model = requeueing({ ...REQUEUE, ...over }, { ...NO_FAULT, ...faults })
+  return world(`requeue: ${name}`, model, { breaks })
+}
+
 const removal = (how: Removal, breaks?: string, over: Partial<EpochFaults> = {}): World => {
   const faults = { removals: 1, duplicates: 1, flushes: 1, ...over }
   return world(`history: ${how}`, epochs(how, faults), { breaks })
@@ -50,6 +69,28 @@ const FALSE_DONE = 'a false done: acked without an effect'
 
 /** Small worlds of the protocol. Those that leave a rule out show what the rule is for. */
 export const WORLDS: readonly World[] = [
+  requeues('crashes', { crash: 2, kill: 1, late: 1 }),
+  requeues('a broker that hangs and refuses', { hang: 2, refuse: 1, slow: 1, die: 1 }),
+  requeues('runs that die, are killed and are given back', {
+    ...{ crash: 1, slow: 1, die: 1, giveBack: 1, kill: 1, late: 1 },
+  }),
+  requeues('and a replay beside it', {
+    crash: 1,
+    hang: 1,
+    slow: 1,
+    replay: 1,
+    giveBack: 1,
+    late: 1,
+  }),
+  requeues('without freesFirst', {}, { freesFirst: false }, STUCK),
+  requeues('without keepsMessage', { crash: 1 }, { keepsMessage: false }, STUCK),
+  requeues('without comparesToken', { die: 1 }, { comparesToken: false }, STUCK),
+  requeues(
+    'without releaseKeeps',
+    { crash: 1, giveBack: 1, late: 1 },
+    { releaseKeeps: false },
+    STUCK,
+  ),
   letters('crashes', { crash: 2, duplicate: 2 }),
   letters('a place that refuses and hangs', { crash: 1, duplicate: 1, refuse: 1, hang: 1 }),
   letters('replay', { hang: 1, slow: 1, replay: 1 }),

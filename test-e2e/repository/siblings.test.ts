@@ -103,6 +103,7 @@ const ROLES: Readonly<Record<string, readonly string[]>> = {
   'receive.ts': ['Receiver', 'ReceiverOptions'],
   'consume.ts': [],
   'wrap.ts': [],
+  'operator.ts': ['operate'],
   'index.ts': ['DEFAULTS'],
 }
 

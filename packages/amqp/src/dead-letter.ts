@@ -1,4 +1,4 @@
-import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core'
+import { type DeadLetter, type Delivery, deadLetterHeaders, type Publish } from '@onceward/core'
 import type { DeadLetterPlace } from '@onceward/core/adapter'
 import type { Outgoing, Publisher } from './clients/publisher.ts'
 import { amqpMessage, bareOptions, copyOptions, storedOptions } from './delivery.ts'
@@ -44,6 +44,15 @@ function identityOf(letter: DeadLetter, hasInbox: boolean): object | string {
 /** The headers of a message must fit into amqplib's buffer. */
 function isTooLarge(error: unknown): boolean {
   return error instanceof PublishError && error.cause instanceof RangeError
+}
+
+/** The content, the properties and the headers that the publisher gave a message, as far as a copy may have them. */
+export function originalMessage(delivery: Delivery): Pick<Outgoing, 'content' | 'options'> {
+  const message = amqpMessage(delivery)
+  return {
+    content: message?.content ?? Buffer.from(delivery.body),
+    options: message === undefined ? storedOptions(delivery, {}) : bareOptions(message),
+  }
 }
 
 /** The original message with its properties and headers, and with the headers that say why it is dead. */

@@ -33,7 +33,21 @@ export interface Examined {
  *
  * @throws {@link ConfigurationError} when the settings cannot work. Other errors are the client's and may pass.
  */
-export async function examine({ connection, settings, logger }: Surroundings): Promise<Examined> {
+export async function examine(surroundings: Surroundings): Promise<Examined> {
+  const { connection, settings } = surroundings
+  const shape = await inspect(surroundings)
+  const levels = levelsOf(settings.queue, settings.levelsMs, shape)
+  await assertLevels(() => connection.createChannel(), levels)
+  const isSingleActive = shape === undefined || shape.arguments['x-single-active-consumer'] === true
+  return { levels, isSingleActive }
+}
+
+/** The checks of {@link examine}. Declares nothing, and answers how the queue was declared, as far as anybody can tell. */
+export async function inspect({
+  connection,
+  settings,
+  logger,
+}: Surroundings): Promise<QueueShape | undefined> {
   const { queue } = settings
   const open: OpenChannel = () => connection.createChannel()
   await checkPlaces(open, settings)
@@ -45,10 +59,7 @@ export async function examine({ connection, settings, logger }: Surroundings): P
       : queueFindings(shape, { settings, version: await versionOf(open) })
   reportFindings([found], logger, { queue })
   if (shape !== undefined) await checkExchangeOf(open, shape)
-  const levels = levelsOf(queue, settings.levelsMs, shape)
-  await assertLevels(open, levels)
-  const isSingleActive = shape === undefined || shape.arguments['x-single-active-consumer'] === true
-  return { levels, isSingleActive }
+  return shape
 }
 
 async function checkPlaces(open: OpenChannel, { queue, deadLetter }: Settings): Promise<void> {

@@ -1,5 +1,6 @@
 import {
   type DeadLetter,
+  type Delivery,
   deadLetterHeaders,
   isDeadLetterHeader,
   type Publish,
@@ -76,19 +77,32 @@ export function deadLetterMessage(
   letter: DeadLetter,
   says: 'reasons' | 'bare' = 'reasons',
 ): Message {
-  const { delivery } = letter
-  const live = kafkaMessage(delivery)?.message
   const nulls: string[] = []
-  const headers = ownHeaders(live?.headers ?? delivery.headers, nulls)
+  const original = originalMessage(letter.delivery, nulls)
   const reasons = says === 'bare' ? {} : deadLetterHeaders(letter)
   return {
-    key: live === undefined ? (delivery.orderingKey ?? null) : live.key,
-    value: live === undefined ? storedValue(delivery.body) : live.value,
+    ...original,
     headers: Object.fromEntries([
-      ...headers,
+      ...Object.entries(original.headers),
       ...(nulls.length === 0 ? [] : [[NULL_HEADERS, JSON.stringify(nulls)] as const]),
       ...Object.entries(reasons),
     ]),
+  }
+}
+
+type OriginalMessage = Pick<Message, 'key' | 'value'> & { readonly headers: IHeaders }
+
+/**
+ * The key, the value and the headers that the producer gave a record.
+ *
+ * @param nulls - Gets the names of headers without a value, which kafkajs can read but not send: they are sent empty.
+ */
+export function originalMessage(delivery: Delivery, nulls: string[] = []): OriginalMessage {
+  const live = kafkaMessage(delivery)?.message
+  return {
+    key: live === undefined ? (delivery.orderingKey ?? null) : live.key,
+    value: live === undefined ? storedValue(delivery.body) : live.value,
+    headers: Object.fromEntries(ownHeaders(live?.headers ?? delivery.headers, nulls)),
   }
 }
 
@@ -96,11 +110,7 @@ export function deadLetterMessage(
 const storedValue = (body: Uint8Array): Buffer | null =>
   body.byteLength === 0 ? null : Buffer.from(body)
 
-/**
- * The original's headers but for those of an earlier dead letter, which the new ones replace.
- *
- * @param nulls - Gets the names of headers without a value, which kafkajs can read but not send: they are sent empty.
- */
+/** The original's headers but for those of an earlier dead letter. */
 function ownHeaders(headers: IHeaders, nulls: string[]): readonly (readonly [string, Value])[] {
   return Object.entries(headers).flatMap(([name, value]): (readonly [string, Value])[] => {
     const isOurs = isDeadLetterHeader(name) || name.toLowerCase() === NULL_HEADERS

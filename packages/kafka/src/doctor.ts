@@ -86,7 +86,7 @@ async function exists(admin: KafkaAdmin, topic: string): Promise<boolean> {
   }
 }
 
-const missingTopic = (option: string, topic: string): string =>
+export const missingTopic = (option: string, topic: string): string =>
   `The topic of \`${option}\`, '${shown(topic)}', does not exist in this cluster, or this client may not describe it. ` +
   'Create it, or correct the name.'
 

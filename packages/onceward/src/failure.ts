@@ -28,14 +28,18 @@ export function toFailure(error: unknown, doing = 'running the command'): Failur
   return new Failure(message, EXIT.failed, { cause: error })
 }
 
-const PASSWORDS = [/:\/\/[^/:@\s]*:(\S+)@/, /[?&]password=([^&\s]+)/]
+// An @ may stand in a password, and behind the host.
+const PASSWORDS = [/:\/\/[^/:@\s]*:(\S+)@/, /:\/\/[^/:@\s]*:([^@\s]+)@/, /[?&]password=([^&\s]+)/]
+/** Variables that hold nothing but a secret. */
+const SECRETS = ['KAFKA_PASSWORD', 'AMQP_PASSWORD', 'AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN']
 
 /** Errors of clients and servers repeat what they were given. */
 export function withoutSecrets(text: string, given: readonly string[]): string {
   const passwords = given.flatMap((each) =>
     PASSWORDS.flatMap((password) => password.exec(each)?.[1] ?? []),
   )
-  return passwords
+  const secrets = SECRETS.flatMap((name) => process.env[name] ?? [])
+  return [...passwords, ...secrets]
     .flatMap((password) => [password, unescaped(password)])
     .filter((secret) => secret.length > 1)
     .reduce((left, secret) => left.replaceAll(secret, '***'), text)

@@ -1,6 +1,6 @@
 import type { DeadLetter } from '@onceward/core'
 import { refuseUnknownNames } from '@onceward/core/adapter'
-import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
+import { inTransaction, type PoolLike } from './client.ts'
 import {
   checkFilter,
   type DeadLetterFilter,
@@ -8,13 +8,19 @@ import {
   filterOf,
 } from './dead-letter-filter.ts'
 import { answers, texts } from './driver/rows.ts'
-import { sqlState } from './errors.ts'
 import { readStored } from './inbox/bodies.ts'
-import { isDeadLetter, toDeadLetter } from './inbox/publish-dead-letter.ts'
-import { LOCK_NOT_AVAILABLE } from './sqlstates.ts'
-import type { KnownRow } from './statements/attempts.ts'
+import { toDeadLetter } from './inbox/publish-dead-letter.ts'
+import {
+  type Act,
+  actOn,
+  isFreed,
+  isOpen,
+  readDeadLetter,
+  type UntouchedLetter,
+} from './operator-actions.ts'
+import { type QueueSender, requeue } from './requeue.ts'
 import type { DeadLetterRow } from './statements/dead-letters.ts'
-import { isOmitted, readDelivery } from './statements/delivery-columns.ts'
+import { readDelivery } from './statements/delivery-columns.ts'
 import { createStatements, type Statements } from './statements/index.ts'
 import { toErrorText, unescapeText } from './statements/text-columns.ts'
 
@@ -25,25 +31,14 @@ export interface StoredDeadLetter extends DeadLetter {
   readonly tenant?: string | undefined
   /** Whether it was published to the broker's dead-letter place. */
   readonly published: boolean
+  /** Whether a requeue of it was begun and its message not confirmed: a copy may be in its queue. */
+  readonly requeued: boolean
 }
-
-/** Why a dead letter was not changed. */
-export type Untouched =
-  /** No such dead letter. */
-  | 'unknown'
-  /** The effect of the event is committed, so another run would repeat it. */
-  | 'done'
-  /** The event is being retried or replayed already. */
-  | 'not-dead'
-  /** Another process is publishing it, for 15 s at most, or its row stayed locked. Try again. */
-  | 'held'
-  /** Its delivery was too large to store: move it back from the broker's dead-letter place instead. */
-  | 'not-stored'
 
 export interface OperatorReport {
   /** Ids of the changed dead letters. */
   readonly done: readonly string[]
-  readonly untouched: readonly { readonly id: string; readonly why: Untouched }[]
+  readonly untouched: readonly ({ readonly id: string } & UntouchedLetter)[]
 }
 
 /** Actions of operators on dead letters: buried events and refused messages. */
@@ -73,6 +68,16 @@ export interface DeadLetters {
    * @throws {@link ConfigurationError} as `replay` does; nothing was done.
    */
   discard(target: DeadLetterTarget, why: string): Promise<OperatorReport>
+  /**
+   * Sends the message back to the queue that it came from, for consumers that must get it from there. Deliveries may run
+   * the event again from then on, and the message stays here until the broker has confirmed it: no crash loses it. After
+   * a crash the dead letter is still listed, and a second try is harmless, because both copies are one event.
+   *
+   * @param target - As for `replay`.
+   * @param sender - Rejections of `ready` end the call; the dead letter in question is unchanged.
+   * @throws {@link ConfigurationError} as `replay` does; nothing was done.
+   */
+  requeue(target: DeadLetterTarget, sender: QueueSender): Promise<OperatorReport>
 }
 
 /** Options of {@link deadLetters}. */
@@ -87,9 +92,6 @@ export interface DeadLettersOptions {
 }
 
 const PAGE = 50
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
-
-type Act = (client: PoolClientLike, row: DeadLetterRow) => Promise<void>
 
 /** @param pool - pg's `Pool`, or anything with its `connect()`. */
 export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): DeadLetters {
@@ -99,21 +101,26 @@ export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): D
   const each = async (
     caller: string,
     target: DeadLetterTarget,
-    act: Act,
+    act: (id: string) => Promise<UntouchedLetter | undefined>,
   ): Promise<OperatorReport> => {
     const ids =
       typeof target === 'string'
         ? [target]
         : await idsOf(pool, statements, filterOf(caller, target))
     const done: string[] = []
-    const untouched: { id: string; why: Untouched }[] = []
+    const untouched: OperatorReport['untouched'][number][] = []
     for (const id of ids) {
-      const why = await actOn({ pool, statements, act }, id)
-      if (why === undefined) done.push(id)
-      else untouched.push({ id, why })
+      const answer = await act(id)
+      if (answer === undefined) done.push(id)
+      else untouched.push({ id, ...answer })
     }
     return { done, untouched }
   }
+  const change = (caller: string, target: DeadLetterTarget, act: Act): Promise<OperatorReport> =>
+    each(caller, target, async (id) => {
+      const why = await actOn({ pool, statements, act }, id)
+      return why === undefined ? undefined : { why }
+    })
   return {
     list: (filter = {}) => list(pool, statements, filter),
     show: async (id) => {
@@ -121,72 +128,21 @@ export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): D
       return row !== undefined && isOpen(row) ? stored(pool, statements, row) : undefined
     },
     replay: (target) =>
-      each('deadLetters.replay', target, async (client, { kind, id }) => {
+      change('deadLetters.replay', target, async (client, { kind, id }) => {
         const { replayEvent, replayRefused } = statements
         await client.query(kind === 'event' ? replayEvent : replayRefused, [id, by])
+        return undefined
       }),
     discard: (target, why) =>
-      each('deadLetters.discard', target, async (client, { kind, id }) => {
+      change('deadLetters.discard', target, async (client, { kind, id }) => {
         const { discardEvent, discardRefused } = statements
         const text = kind === 'event' ? discardEvent : discardRefused
         await client.query(text, [id, by, toErrorText(why) ?? null])
+        return undefined
       }),
+    requeue: (target, sender) =>
+      each('deadLetters.requeue', target, (id) => requeue({ pool, statements, by, sender }, id)),
   }
-}
-
-interface Operation {
-  readonly pool: PoolLike
-  readonly statements: Statements
-  readonly act: Act
-}
-
-/** One dead letter in its own transaction, decided by its state under the lock of its row. */
-async function actOn(operation: Operation, id: string): Promise<Untouched | undefined> {
-  const { pool, statements, act } = operation
-  if (!UUID.test(id)) return 'unknown'
-  try {
-    return await inTransaction(pool, async (client) => {
-      await client.query(statements.boundOperator)
-      await client.query(statements.lockEventRow, [id])
-      await client.query(statements.lockRefusedRow, [id])
-      const row = await readDeadLetter(client, statements, id)
-      if (row === undefined || !isOpen(row)) return whyNot(client, statements, id)
-      if (row.publishing) return 'held'
-      if (isOmitted(row)) return 'not-stored'
-      await act(client, row)
-      return undefined
-    })
-  } catch (error) {
-    if (sqlState(error) === LOCK_NOT_AVAILABLE) return 'held'
-    throw error
-  }
-}
-
-/** Whether an operator can still act on it. */
-function isOpen(row: DeadLetterRow): boolean {
-  return isDeadLetter(row) && !row.discarded
-}
-
-/** Why an id is not the id of a dead letter: the event may be in another state. */
-async function whyNot(
-  client: PoolClientLike,
-  statements: Statements,
-  id: string,
-): Promise<Untouched> {
-  const [known] = answers<KnownRow>(await client.query(statements.classify, [`{${id}}`]))
-  if (known === undefined || known.state === 'x') return 'unknown'
-  return known.state === 'd' ? 'done' : 'not-dead'
-}
-
-async function readDeadLetter(
-  client: PoolClientLike,
-  { readEvent, readRefused }: Statements,
-  id: string,
-): Promise<DeadLetterRow | undefined> {
-  if (!UUID.test(id)) return undefined
-  const [event] = answers<DeadLetterRow>(await client.query(readEvent, [id]))
-  if (event !== undefined) return event
-  return answers<DeadLetterRow>(await client.query(readRefused, [id]))[0]
 }
 
 interface ListedRow {
@@ -250,5 +206,6 @@ async function stored(
     id: row.id,
     ...(row.tenant === null ? {} : { tenant: unescapeText(row.tenant) }),
     published: row.published,
+    requeued: isFreed(row),
   }
 }

@@ -6,8 +6,9 @@ export {
   deadLetters,
   type OperatorReport,
   type StoredDeadLetter,
-  type Untouched,
 } from './dead-letters.ts'
 export { type ForgetHistoryOptions, forgetHistory } from './forget-history.ts'
 export { type PostgresLeases, type PostgresLeasesOptions, postgresLeases } from './lease-store.ts'
 export { type Migrated, type MigrateOptions, migrate } from './migrate.ts'
+export type { Untouched, UntouchedLetter } from './operator-actions.ts'
+export type { QueueSender } from './requeue.ts'

@@ -53,6 +53,31 @@ describe('the role of operators', () => {
     expect((await operated().discard(theirs.refused, 'spam')).done).toEqual([theirs.refused])
   })
 
+  it('sends back to the queue, also again after an interruption, and gives that up', async () => {
+    const { mailing, theirs } = await scene()
+    let isLost = true
+    const sender = {
+      owns: () => true,
+      ready: async () => undefined,
+      send: async () => {
+        if (isLost) throw new Error('connection lost')
+      },
+    }
+    const again = await new Steps(mailing, async () => undefined).buried()
+    for (const id of [theirs.dead, again.id]) {
+      expect((await operated().requeue(id, sender)).untouched).toMatchObject([
+        { why: 'unconfirmed' },
+      ])
+    }
+    isLost = false
+    expect((await operated().requeue(theirs.dead, sender)).done).toEqual([theirs.dead])
+    expect((await operated().discard(again.id, 'spam')).done).toEqual([again.id])
+    expect((await operated().requeue(theirs.refused, sender)).done).toEqual([theirs.refused])
+    const states = 'select state::text from least.processed_events where event_id = any($1)'
+    const { rows } = await admin.query(`${states} order by state`, [[theirs.dead, again.id]])
+    expect(rows).toEqual([{ state: 'w' }, { state: 'x' }])
+  })
+
   it('cannot act in the name of another', async () => {
     const { theirs } = await scene()
     await expect(operated('alice').replay(theirs.dead)).rejects.toThrow(/row-level security/)
@@ -115,6 +140,12 @@ describe('the role of operators', () => {
     await new Steps(mailing, async () => undefined).suspect(newEvent())
     const change = "update least.processed_events set state = 'w'"
     expect(await countOf(roles.operator, `${change} where state <> 'x'`)).toBe(0)
+    const { token, ...waiting } = await new Steps(mailing, async () => undefined).suspect(
+      newEvent(),
+    )
+    await mailing.fail([{ ...waiting, token, error: 'x', delayMs: 0 }])
+    const stop = "update least.processed_events set state = 'x' where state = 'w'"
+    expect(await countOf(roles.operator, stop)).toBe(0)
     expect(
       await countOf(
         roles.operator,

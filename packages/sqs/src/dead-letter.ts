@@ -1,6 +1,7 @@
 import type { MessageAttributeValue, SendMessageCommandInput } from '@aws-sdk/client-sqs'
 import {
   type DeadLetter,
+  type Delivery,
   deadLetterHeaders,
   isDeadLetterHeader,
   type Publish,
@@ -41,7 +42,7 @@ export function createPublisher(api: Pick<SqsApi, 'send'>, queueUrl: string): Pu
       const { kind } = classifyError(error)
       if (!(kind === 'too-large' || kind === 'other') || sizeOf(message) < LARGE_BYTES) throw error
       // The headers with the reason may not fit, so the message is sent without them.
-      await api.send({ ...message, MessageAttributes: originalAttributes(letter) })
+      await api.send({ ...message, MessageAttributes: originalAttributes(letter.delivery) })
     }
   }
 }
@@ -49,17 +50,11 @@ export function createPublisher(api: Pick<SqsApi, 'send'>, queueUrl: string): Pu
 /** The original message, with as many of the headers that give the reason as ten attributes allow. */
 export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMessageCommandInput {
   const { delivery } = letter
-  const live = sqsMessage(delivery)
-  const { AWSTraceHeader: trace, MessageGroupId: group } = live?.Attributes ?? {}
+  const group = sqsMessage(delivery)?.Attributes?.MessageGroupId
   return {
     QueueUrl: queueUrl,
-    MessageBody: Buffer.from(delivery.body).toString('utf8'),
+    ...originalMessage(delivery),
     MessageAttributes: attributesOf(letter),
-    ...(trace === undefined
-      ? {}
-      : {
-          MessageSystemAttributes: { AWSTraceHeader: { DataType: 'String', StringValue: trace } },
-        }),
     ...(isFifo(queueUrl)
       ? {
           // Both are at most 128 characters long, as SQS requires. The id is that of the message, as in a redrive by
@@ -71,9 +66,26 @@ export function deadLetterMessage(letter: DeadLetter, queueUrl: string): SendMes
   }
 }
 
+/** The body, the attributes and the trace header that the producer gave a message. */
+export function originalMessage(
+  delivery: Delivery,
+): Pick<SendMessageCommandInput, 'MessageBody' | 'MessageAttributes' | 'MessageSystemAttributes'> {
+  const live = sqsMessage(delivery)
+  const trace = live?.Attributes?.AWSTraceHeader
+  return {
+    MessageBody: Buffer.from(delivery.body).toString('utf8'),
+    MessageAttributes: originalAttributes(delivery),
+    ...(trace === undefined
+      ? {}
+      : {
+          MessageSystemAttributes: { AWSTraceHeader: { DataType: 'String', StringValue: trace } },
+        }),
+  }
+}
+
 /** Original attributes come first, because the event key may be among them, and a redrive needs it. */
 function attributesOf(letter: DeadLetter): Attributes {
-  const originals = Object.entries(originalAttributes(letter))
+  const originals = Object.entries(originalAttributes(letter.delivery))
   const { MessageDeduplicationId: id, MessageGroupId: group } =
     sqsMessage(letter.delivery)?.Attributes ?? {}
   const { 'x-onceward-reason': reason, ...headers } = deadLetterHeaders(letter)
@@ -91,7 +103,7 @@ function attributesOf(letter: DeadLetter): Attributes {
   return Object.fromEntries([...originals, ...ours].slice(0, MOST_ATTRIBUTES))
 }
 
-function originalAttributes({ delivery }: DeadLetter): Attributes {
+function originalAttributes(delivery: Delivery): Attributes {
   const live = sqsMessage(delivery)
   const stored = Object.entries(delivery.headers).flatMap(
     ([name, value]): [string, MessageAttributeValue][] =>

@@ -9,7 +9,14 @@ import {
 } from 'amqplib'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { freshName } from '../../brokers/queue-under-test.ts'
-import { diesWhole, diesWholeAgain, ID, type Letters, withoutReasons } from './whole-letters.ts'
+import {
+  diesWhole,
+  diesWholeAgain,
+  ID,
+  type Letters,
+  returnsWhole,
+  withoutReasons,
+} from './whole-letters.ts'
 
 const typed = (type: string, value: unknown): object => ({ '!': type, value })
 /**
@@ -84,6 +91,8 @@ describe.skipIf(skipped('rabbitmq'))('a dead letter of RabbitMQ', () => {
         }
       },
       expectSame,
+      operator: { address: server.connection.url, env: {} },
+      expectReturned,
     }
   }
 
@@ -97,7 +106,28 @@ describe.skipIf(skipped('rabbitmq'))('a dead letter of RabbitMQ', () => {
     await using connection = disposable(await connect(server.connection.url))
     await diesWholeAgain(await send(connection.model))
   })
+
+  test('goes back to its queue as it came', async () => {
+    await using connection = disposable(await connect(server.connection.url))
+    await returnsWhole(await send(connection.model))
+  })
 })
+
+function expectReturned(message: ConsumeMessage, original: ConsumeMessage): void {
+  expect(Buffer.compare(message.content, original.content)).toBe(0)
+  const { deliveryMode, expiration, userId, headers = {}, ...kept } = original.properties
+  expect(message.properties).toEqual({
+    ...kept,
+    ...{ deliveryMode: 2, expiration: undefined, userId: undefined },
+    headers: clamped(withoutReason(headers)),
+  })
+  expect(message.fields).toMatchObject({ exchange: '', routingKey: original.fields.routingKey })
+}
+
+const withoutReason = ({
+  'x-onceward-reason': _reason,
+  ...headers
+}: Readonly<Record<string, unknown>>): object => headers
 
 function expectSame(letter: ConsumeMessage, original: ConsumeMessage): void {
   expect(Buffer.compare(letter.content, original.content)).toBe(0)

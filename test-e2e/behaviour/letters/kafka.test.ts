@@ -2,8 +2,16 @@ import { consumeKafka, fromKafkaMessage, type KafkaRecord, kafkaMessage } from '
 import { kafka, skipped } from '@onceward/testing'
 import { type IHeaders, Kafka, logLevel, type Message } from 'kafkajs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { kafkaAddress } from '../../brokers/kafka/queue.ts'
 import { freshName } from '../../brokers/queue-under-test.ts'
-import { diesWhole, diesWholeAgain, ID, type Letters, withoutReasons } from './whole-letters.ts'
+import {
+  diesWhole,
+  diesWholeAgain,
+  ID,
+  type Letters,
+  returnsWhole,
+  withoutReasons,
+} from './whole-letters.ts'
 
 const bytes = Buffer.from([0xff, 0, 0xfe])
 const none = Buffer.alloc(0)
@@ -79,6 +87,8 @@ describe.skipIf(skipped('kafka'))('a dead letter of Kafka', () => {
       messageOf: kafkaMessage,
       published: async () => published,
       expectSame,
+      operator: kafkaAddress(server.connection),
+      expectReturned,
       [Symbol.asyncDispose]: async () => {
         await Promise.all([admin.disconnect(), producer.disconnect(), reader.disconnect()])
       },
@@ -95,7 +105,23 @@ describe.skipIf(skipped('kafka'))('a dead letter of Kafka', () => {
     await using letters = await send()
     await diesWholeAgain(letters)
   })
+
+  test('goes back to its topic and partition as it came', async () => {
+    await using letters = await send()
+    await returnsWhole(letters)
+  })
 })
+
+function expectReturned(returned: KafkaRecord, original: KafkaRecord): void {
+  expect([returned.topic, returned.partition]).toEqual([original.topic, original.partition])
+  const [message, before] = [returned.message, original.message]
+  expect(message.key).toEqual(before.key)
+  expect(message.value === null).toBe(before.value === null)
+  expect(Buffer.compare(message.value ?? none, before.value ?? none)).toBe(0)
+  const { 'x-onceward-reason': _reason, ...headers } = before.headers ?? {}
+  expect(message.headers).toEqual(headers)
+  expect(Object.keys(message.headers ?? {})).toEqual(Object.keys(headers))
+}
 
 function expectSame({ message: letter }: KafkaRecord, { message: original }: KafkaRecord): void {
   expect(letter.key).toEqual(original.key)

@@ -10,7 +10,15 @@ import { consumeSqs, receiveAttributes, sqsMessage } from '@onceward/sqs'
 import { skipped, sqs } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { freshName } from '../../brokers/queue-under-test.ts'
-import { diesWhole, diesWholeAgain, ID, type Letters, withoutReasons } from './whole-letters.ts'
+import { sqsAddress } from '../../brokers/sqs/queue.ts'
+import {
+  diesWhole,
+  diesWholeAgain,
+  ID,
+  type Letters,
+  returnsWhole,
+  withoutReasons,
+} from './whole-letters.ts'
 
 const text = (DataType: string, StringValue: string): MessageAttributeValue => ({
   ...{ DataType, StringValue },
@@ -78,6 +86,8 @@ describe.skipIf(skipped('sqs'))('a dead letter of SQS', () => {
         return published
       },
       expectSame,
+      operator: sqsAddress(server.connection, queueUrl),
+      expectReturned,
       [Symbol.dispose]: () => client.destroy(),
     }
   }
@@ -98,7 +108,25 @@ describe.skipIf(skipped('sqs'))('a dead letter of SQS', () => {
       await diesWholeAgain(letters)
     },
   )
+
+  // Red on FIFO queues under the deduplication id of the original: SQS drops the copy.
+  test.each(['', '.fifo'] as const)('goes back to its queue as it came%s', async (kind) => {
+    using letters = await send(kind)
+    await returnsWhole(letters)
+  })
 })
+
+function expectReturned(message: Message, original: Message): void {
+  expect(message.Body).toBe(original.Body)
+  const { 'x-onceward-reason': _reason, ...attributes } = original.MessageAttributes ?? {}
+  expect(message.MessageAttributes ?? {}).toEqual(attributes)
+  const { AWSTraceHeader, MessageGroupId, MessageDeduplicationId } = original.Attributes ?? {}
+  expect(message.Attributes?.AWSTraceHeader).toBe(AWSTraceHeader)
+  expect(message.Attributes?.MessageGroupId).toBe(MessageGroupId)
+  if (MessageDeduplicationId !== undefined) {
+    expect(message.Attributes?.MessageDeduplicationId).not.toBe(MessageDeduplicationId)
+  }
+}
 
 function expectSame(letter: Message, original: Message): void {
   expect(letter.Body).toBe(original.Body)

@@ -1,4 +1,6 @@
-import { isDeepStrictEqual } from 'node:util'
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { isDeepStrictEqual, promisify } from 'node:util'
 import {
   type Consumption,
   createGuard,
@@ -12,6 +14,11 @@ import { pgInbox } from '@onceward/postgres/pg'
 import { database, until } from '@onceward/testing'
 import { Pool } from 'pg'
 import { expect } from 'vitest'
+import type { OperatorAddress } from '../../brokers/queue-under-test.ts'
+
+const PROGRAM = fileURLToPath(
+  new URL('../../../packages/onceward/bin/onceward.js', import.meta.url),
+)
 
 /** A message that differs from every other in this header alone is found again by it. */
 export const ID = 'id'
@@ -26,6 +33,10 @@ export interface Letters<Message> {
   /** What is in the dead-letter queue, by id. Reads on until there are `count`. */
   published(count: number): Promise<ReadonlyMap<string, Message>>
   expectSame(letter: Message, original: Message): void
+  /** How the command line names the broker of the queue. */
+  readonly operator: OperatorAddress
+  /** A message that was sent back to its queue, as its consumer gets it. */
+  expectReturned(message: Message, original: Message): void
 }
 
 const quiet = (): void => undefined
@@ -97,6 +108,25 @@ export async function diesWholeAgain<Message>(letters: Letters<Message>): Promis
   expectAll(letters, first, published)
 }
 
+/** From the row back to the queue, by the command line, to a consumer that handles them. */
+export async function returnsWhole<Message>(letters: Letters<Message>): Promise<void> {
+  await using stage = await openStage()
+  const first = new Witness(letters, stage.pool)
+  await first.run(false, async () => (await stage.dead()) === letters.sent)
+  const { address, env } = letters.operator
+  const args = ['dead-letters', 'requeue', '--all', '--yes', '--json', '--broker', address]
+  const { PATH = '' } = process.env
+  const all = { PATH, DATABASE_URL: stage.url, ...env }
+  const { stdout } = await promisify(execFile)(process.execPath, [PROGRAM, ...args], { env: all })
+  expect(JSON.parse(stdout)).toMatchObject({ untouched: [] })
+  const second = new Witness(letters, stage.pool)
+  await second.run(false, async () => (await stage.dead()) === letters.sent)
+  expect([...second.seen.keys()].toSorted()).toEqual([...first.seen.keys()].toSorted())
+  for (const [id, message] of second.seen) {
+    letters.expectReturned(message, first.seen.get(id) as Message)
+  }
+}
+
 function expectAll<Message>(
   letters: Letters<Message>,
   { seen }: Witness<Message>,
@@ -114,7 +144,7 @@ async function openStage() {
     const text = "select count(*)::int as n from onceward.processed_events where state = 'x'"
     return (await pool.query<{ n: number }>(text)).rows[0]?.n ?? 0
   }
-  return { pool, dead, [Symbol.asyncDispose]: () => pool.end() }
+  return { pool, url, dead, [Symbol.asyncDispose]: () => pool.end() }
 }
 
 /** Our own headers say why a message died; all others are the message's. */

@@ -67,6 +67,7 @@ export async function createAmqpQueue(
   } as const
   return {
     source,
+    operator: { address: url, env: {} },
     use: (work) => connection.use(work),
     send: (orders) => send(connection, queue, orders),
     depth: () => connection.use((channel) => depthOf(channel, [queue, ...delays])),

@@ -2,7 +2,7 @@ import type { KafkaConnection } from '@onceward/testing'
 import { until } from '@onceward/testing'
 import { type Admin, Kafka, logLevel, type Producer } from 'kafkajs'
 import type { Order, Source } from '../../support/workers/protocol.ts'
-import type { QueueUnderTest } from '../queue-under-test.ts'
+import type { OperatorAddress, QueueUnderTest } from '../queue-under-test.ts'
 
 /** Partitions of the topic. */
 export const PARTITIONS = 4
@@ -62,6 +62,7 @@ export async function createTopic(
   const offsets = (): ReturnType<Topic['offsets']> => offsetsOf(admin, source)
   return {
     source,
+    operator: kafkaAddress(connection),
     send: (orders) => send(producer, name, orders),
     sendTo: (partition, orders) => send(producer, name, orders, partition),
     offsets,
@@ -76,6 +77,12 @@ export async function createTopic(
     },
   }
 }
+
+/** How the command line names this Kafka. */
+export const kafkaAddress = ({ brokers }: KafkaConnection): OperatorAddress => ({
+  address: `kafka://${brokers.join(',')}`,
+  env: {},
+})
 
 async function send(
   producer: Producer,

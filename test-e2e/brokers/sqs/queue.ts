@@ -7,7 +7,7 @@ import {
 } from '@aws-sdk/client-sqs'
 import type { SqsConnection } from '@onceward/testing'
 import type { Source } from '../../support/workers/protocol.ts'
-import { freshName, type QueueUnderTest } from '../queue-under-test.ts'
+import { freshName, type OperatorAddress, type QueueUnderTest } from '../queue-under-test.ts'
 
 export interface SqsQueueOptions {
   readonly visibilityMs?: number | undefined
@@ -40,6 +40,7 @@ export async function createSqsQueue(
   const queueUrl = await create(name)
   const deadUrl = await create(`${name}-dead`)
   return {
+    operator: sqsAddress(connection, queueUrl),
     source: { kind: 'sqs', connection, queueUrl, deadUrl, visibilityMs, longestHiddenMs },
     send: async (orders) => {
       for (let from = 0; from < orders.length; from += 10) {
@@ -55,6 +56,20 @@ export async function createSqsQueue(
     close: async () => client.destroy(),
   }
 }
+
+/** How the command line names a queue of this server. */
+export const sqsAddress = (
+  { credentials, endpoint, region }: SqsConnection,
+  queueUrl: string,
+): OperatorAddress => ({
+  address: queueUrl,
+  env: {
+    AWS_ENDPOINT_URL: endpoint,
+    AWS_REGION: region,
+    AWS_ACCESS_KEY_ID: credentials.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
+  },
+})
 
 async function depthOf(client: SQSClient, queueUrl: string): Promise<number> {
   const { Attributes = {} } = await client.send(

@@ -48,6 +48,14 @@ export {
 } from './delivery-buffer.ts'
 export { envelopeOf, readEnvelope, writeEnvelope } from './envelope.ts'
 export { type Findings, reportFindings, when } from './findings.ts'
+export {
+  type BrokerAddress,
+  findingsOf,
+  notSent,
+  type OperateBroker,
+  type OperatedBroker,
+  refuseParameters,
+} from './operator.ts'
 export { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
 export { Prefetch } from './prefetch.ts'
 export { processAndSettle } from './process-and-settle.ts'

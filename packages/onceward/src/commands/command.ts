@@ -3,6 +3,7 @@ import { type Database, openDatabase } from '../data/database.ts'
 import type { ExitCode } from '../exit-codes.ts'
 import { usage } from '../failure.ts'
 import { createOutput, type Output } from '../output.ts'
+import { spanMs } from '../span.ts'
 
 /** Ends the program with this code, once everything is closed. */
 export type End = (code: ExitCode) => void
@@ -64,18 +65,6 @@ export async function withDatabase<Options>(
   return await run({ database, output, options })
 }
 
-const SPAN = /^(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)$/
-const UNIT_MS: Readonly<Record<string, number>> = {
-  ...{ ms: 1, s: 1_000, min: 60_000, m: 60_000, h: 3_600_000, d: 86_400_000 },
-}
-
-/** `90s`, `15min`, `2h`, `14d` in milliseconds; undefined for anything else. */
-export function spanMs(text: string): number | undefined {
-  const [, count = '', unit = ''] = SPAN.exec(text) ?? []
-  const unitMs = UNIT_MS[unit]
-  return unitMs === undefined ? undefined : Number(count) * unitMs
-}
-
 /** An instant: ISO 8601, or a span before now. */
 export function instantMs(option: string, text: string): number {
   const span = spanMs(text)
@@ -91,3 +80,9 @@ export function whole(option: string, text: string, least = 0): number {
   if (/^\d+$/.test(text) && Number.isSafeInteger(number) && number >= least) return number
   throw usage(`Expected ${option} to be a whole number from ${least} up.`)
 }
+
+/** For an option that may be given several times. */
+export const collected = (value: string, before: readonly string[] = []): readonly string[] => [
+  ...before,
+  value,
+]

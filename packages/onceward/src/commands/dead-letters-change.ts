@@ -1,25 +1,31 @@
 import { createInterface } from 'node:readline/promises'
-import { deadLetters, type Untouched } from '@onceward/postgres'
+import {
+  type DeadLetters,
+  deadLetters,
+  type OperatorReport,
+  type Untouched,
+} from '@onceward/postgres'
 import type { Command } from 'commander'
 import type { Database } from '../data/database.ts'
 import { isId, type LetterFilter, selected } from '../data/letters.ts'
 import { demandTables, readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
-import { usage } from '../failure.ts'
+import { Failure, toFailure, usage } from '../failure.ts'
 import type { Output } from '../output.ts'
 import { countsText } from '../render/letters.ts'
 import { counted } from '../render/units.ts'
+import { visible } from '../render/visible.ts'
 import { command, type End, type Work, withDatabase } from './command.ts'
 import { type FilterFlags, filterOf, says, withFilters } from './letter-options.ts'
 
-interface ChangeFlags extends FilterFlags {
+export interface ChangeFlags extends FilterFlags {
   readonly all?: boolean
   readonly yes?: boolean
   readonly by?: string
   readonly why?: string
 }
 
-const RIGHTS = 'onceward_operator; it may not give another name with --by.'
+export const RIGHTS = 'onceward_operator; it may not give another name with --by.'
 
 export function replayCommand(end: End): Command {
   const made = command({
@@ -37,7 +43,7 @@ export function replayCommand(end: End): Command {
     ],
   })
   return withTarget(made).action(async (ids: readonly string[]) => {
-    end(await withDatabase<ChangeFlags>(made, (work) => change(work, { verb: 'replay', ids })))
+    end(await withDatabase<ChangeFlags>(made, (work) => change(work, REPLAY, ids)))
   })
 }
 
@@ -56,28 +62,45 @@ export function discardCommand(end: End): Command {
   return withTarget(made)
     .requiredOption('--why <text>', 'reason, stored in the table audit')
     .action(async (ids: readonly string[]) => {
-      end(await withDatabase<ChangeFlags>(made, (work) => change(work, { verb: 'discard', ids })))
+      end(await withDatabase<ChangeFlags>(made, (work) => change(work, discard(work), ids)))
     })
 }
 
-function withTarget(made: Command): Command {
+export function withTarget(made: Command): Command {
   return withFilters(made.argument('[id...]', 'ids of dead letters, instead of a filter'))
     .option('--all', 'all dead letters of all consumers')
     .option('--by <name>', 'name for the table audit (default: the login)')
     .option('--yes', 'do not ask')
 }
 
-interface Change {
-  readonly verb: 'replay' | 'discard'
-  readonly ids: readonly string[]
+/** What is done with each dead letter. */
+export interface Change {
+  readonly verb: 'replay' | 'discard' | 'requeue'
+  /** What has been done, after the count. */
+  readonly did: string
+  readonly act: (letters: DeadLetters, id: string) => Promise<OperatorReport>
 }
+
+const REPLAY: Change = {
+  ...{ verb: 'replay', did: 'will run again' },
+  act: (letters, id) => letters.replay(id),
+}
+
+const discard = ({ options }: Work<ChangeFlags>): Change => ({
+  ...{ verb: 'discard', did: 'discarded' },
+  act: (letters, id) => letters.discard(id, options.why ?? ''),
+})
 
 interface Changed {
   readonly done: string[]
-  readonly untouched: { readonly id: string; readonly why: Untouched }[]
+  readonly untouched: OperatorReport['untouched'][number][]
 }
 
-async function change(work: Work<ChangeFlags>, { verb, ids }: Change): Promise<ExitCode> {
+export async function change(
+  work: Work<ChangeFlags>,
+  made: Change,
+  ids: readonly string[],
+): Promise<ExitCode> {
   const { database, options, output } = work
   const targets =
     ids.length > 0 ? await byId(database, ids, options) : await byFilter(database, options)
@@ -86,12 +109,13 @@ async function change(work: Work<ChangeFlags>, { verb, ids }: Change): Promise<E
     output.answer(none, () => 'There are no dead letters that match.')
     return EXIT.ok
   }
-  if (options.yes !== true && !(await isConfirmed(verb, targets))) {
+  if (options.yes !== true && !(await isConfirmed(made.verb, targets))) {
     output.note('Nothing was changed.')
     return EXIT.no
   }
-  const changed = await changeEach(work, verb, targets)
-  output.answer(changed, () => changedText(verb, changed))
+  const { changed, failure } = await changeEach(work, made, targets)
+  output.answer(changed, () => changedText(made, changed))
+  if (failure !== undefined) throw toFailure(failure)
   return changed.untouched.length === 0 ? EXIT.ok : EXIT.no
 }
 
@@ -149,29 +173,49 @@ async function isConfirmed(verb: string, targets: readonly Target[]): Promise<bo
 
 const SHOW_EACH_MS = 100
 
+interface Outcome {
+  readonly changed: Changed
+  /** Why the rest was not tried. */
+  readonly failure?: unknown
+}
+
 /** One by one, each in its own transaction: what was changed stays so if the command is interrupted. */
 async function changeEach(
   { database, options, output }: Work<ChangeFlags>,
-  verb: Change['verb'],
+  { act }: Change,
   targets: readonly Target[],
-): Promise<Changed> {
+): Promise<Outcome> {
   const letters = deadLetters(database.pool, { schema: database.schema, by: options.by })
   const changed: Changed = { done: [], untouched: [] }
   let shownAtMs = 0
-  for (const [index, { id }] of targets.entries()) {
-    const report =
-      verb === 'replay' ? await letters.replay(id) : await letters.discard(id, options.why ?? '')
-    changed.done.push(...report.done)
-    changed.untouched.push(...report.untouched)
-    const now = performance.now()
-    if (now - shownAtMs > SHOW_EACH_MS) {
-      shownAtMs = now
-      showProgress(output, index + 1, targets.length)
+  try {
+    for (const [index, { id }] of targets.entries()) {
+      const report = await act(letters, id)
+      changed.done.push(...report.done)
+      changed.untouched.push(...report.untouched)
+      const now = performance.now()
+      if (now - shownAtMs > SHOW_EACH_MS) {
+        shownAtMs = now
+        showProgress(output, index + 1, targets.length)
+      }
+      // A broker that has just kept one waiting would keep the others waiting too.
+      if (report.untouched.some(isSilent)) return { changed, failure: unconfirmed(report) }
     }
+    return { changed }
+  } catch (failure) {
+    return { changed, failure }
+  } finally {
+    output.progress('')
   }
-  output.progress('')
-  return changed
 }
+
+const isSilent = ({ error, why }: Changed['untouched'][number]): boolean =>
+  why === 'unconfirmed' && error !== undefined
+
+const unconfirmed = ({ untouched }: OperatorReport): Failure =>
+  new Failure(
+    `The broker did not confirm the message (${untouched[0]?.error}), so no more were sent. Try again when it answers.`,
+  )
 
 const BAR = 30
 
@@ -184,15 +228,23 @@ const WHY: Readonly<Record<Untouched, string>> = {
   unknown: 'no such dead letter, or it was discarded',
   done: 'its effect is committed, so another run would repeat it',
   'not-dead': 'it waits or runs already',
-  held: 'another process publishes or changes it: try again in 15 s',
+  held: 'another process publishes, sends or changes it: try again in 30 s',
   'not-stored':
     "its message was too large to store: move it back from the broker's dead-letter place",
+  'other-queue': 'it came from a queue that no --broker names',
+  'broker-key':
+    'its event key is the id or the position that the broker gave it, so a copy would be another event: replay it',
+  'not-sent': 'nothing was sent',
+  unconfirmed:
+    'its copy may be in the queue. An event can be requeued again, because its copies run once; after a look into the queue, replay or discard a refused message',
 }
 
-function changedText(verb: Change['verb'], { done, untouched }: Changed): string {
-  const did = verb === 'replay' ? 'will run again' : 'discarded'
+function changedText({ did }: Change, { done, untouched }: Changed): string {
   return [
     `${counted(done.length, 'dead letter')} ${did}.`,
-    ...untouched.map(({ id, why }) => `${id} was left as it is: ${WHY[why]}.`),
+    ...untouched.map(({ error, id, why }) => {
+      const said = error === undefined ? '' : ` (${visible(error)})`
+      return `${id} was left as it is: ${WHY[why]}${said}.`
+    }),
   ].join('\n')
 }

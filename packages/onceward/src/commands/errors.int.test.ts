@@ -59,6 +59,7 @@ test.each([
   [['dead-letters', 'replay', '4711', '--url', 'postgres://h/d'], /UUIDs/],
   [['migrate', '--print', '--check'], /not both/],
   [['watch', '--interval', '1', '--url', 'postgres://h/d'], /--interval/],
+  [['dead-letters', 'requeue', '--all', '--url', 'postgres://h/d'], /Which broker/],
   [['doctor', '--horizon', 'long', '--url', 'postgres://h/d'], /--horizon/],
 ])('onceward %j is refused with a sentence and exit code 2', async (args, text) => {
   const { code, stderr, stdout } = await cli(args)
@@ -86,7 +87,7 @@ test('every command has help with an example and its rights', async () => {
   ]
   const commands = [
     ...names.map((name) => [name]),
-    ...['list', 'show', 'replay', 'discard'].map((name) => ['dead-letters', name]),
+    ...['list', 'show', 'replay', 'requeue', 'discard'].map((name) => ['dead-letters', name]),
   ]
   const helps = await Promise.all(commands.map((path) => cli([...path, '--help'])))
   for (const [index, { code, stdout }] of helps.entries()) {

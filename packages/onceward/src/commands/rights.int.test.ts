@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
-import { cli } from '../fixtures/cli.ts'
+import type { Finding } from '../data/finding.ts'
+import { answer, cli } from '../fixtures/cli.ts'
 import { type Operated, operated } from '../fixtures/operated.ts'
 
 const FILE = new URL('../../../../docs/least-privilege.sql', import.meta.url)
@@ -20,12 +21,14 @@ async function rolesOf({ pool, url }: Operated): Promise<Roles> {
   await pool.query(file)
   await pool.query(`create role ops_${suffix} login in role onceward_operator_${suffix};
     create role app_${suffix} login in role onceward_consumer_${suffix}`)
-  const roles = `onceward_consumer_${suffix}, onceward_operator_${suffix}`
+  const roles = ['onceward_consumer', 'onceward_operator', 'ops', 'app'].map(
+    (name) => `${name}_${suffix}`,
+  )
   return {
     operator: Object.assign(new URL(url), { username: `ops_${suffix}` }).href,
     consumer: Object.assign(new URL(url), { username: `app_${suffix}` }).href,
     [Symbol.asyncDispose]: async () => {
-      await pool.query(`drop owned by ${roles}; drop role ops_${suffix}, app_${suffix}, ${roles}`)
+      await pool.query(`drop owned by ${roles.join()}; drop role ${roles.join()}`)
     },
   }
 }
@@ -51,4 +54,24 @@ test('the role of operators is enough for every command that says so, and no mor
   expect(await run('dead-letters', 'discard', '--all', '--why', 'x', '--yes')).toBe('0')
   expect(await run('sweep')).toMatch(forbidden)
   expect(await cli(['sweep'], { url: roles.consumer })).toMatchObject({ code: 0, stderr: '' })
+})
+
+test('the doctor says what the role of an earlier docs/least-privilege.sql lacks, with the statement', async () => {
+  await using at = await operated()
+  await at.send('order-1', {})
+  await using roles = await rolesOf(at)
+  const lacks = async (): Promise<readonly string[]> => {
+    const { findings } = await answer<{ readonly findings: readonly Finding[] }>(['doctor'], {
+      url: roles.operator,
+    })
+    return findings.filter(({ about }) => about === 'tables').map(({ remedy }) => remedy)
+  }
+  expect(await lacks()).toEqual([])
+  const role = `onceward_operator_${new URL(roles.operator).username.slice('ops_'.length)}`
+  await at.pool.query(`revoke select (epoch, sweep_cursor, swept_at) on onceward.settings from ${role};
+    revoke select on onceward.leases from ${role}`)
+  const [remedy = ''] = await lacks()
+  const [, statements = ''] = /^Run `(grant [^`]+; grant [^`]+)` as the owner/.exec(remedy) ?? []
+  await at.pool.query(statements)
+  expect(await lacks()).toEqual([])
 })

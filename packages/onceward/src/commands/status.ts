@@ -6,7 +6,8 @@ import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { toFailure, usage, withoutSecrets } from '../failure.ts'
 import { statusText } from '../render/status.ts'
 import { visibleLines } from '../render/visible.ts'
-import { command, type End, spanMs, type Work, withDatabase } from './command.ts'
+import { spanMs } from '../span.ts'
+import { command, type End, type Work, withDatabase } from './command.ts'
 
 const RIGHTS =
   'onceward_operator, with `grant select on onceward.settings` for the rates. Running leases also need select on onceward.leases.'

@@ -1,5 +1,6 @@
 import type { Database } from './database.ts'
 import type { Finding } from './finding.ts'
+import { grantFindings, mayReadStatus } from './grant-findings.ts'
 import { readServer, serverFindings } from './server-findings.ts'
 import { readStatus } from './status.ts'
 import { type Horizons, tableFindings } from './table-findings.ts'
@@ -29,6 +30,20 @@ export function databaseFindings(
             },
           ]
         : []
-    return [...server, ...newer, ...tableFindings(await readStatus(query, database), horizons)]
+    const grants = await grantFindings(query, database)
+    if (!(await mayReadStatus(query, database))) return [...server, ...newer, ...grants]
+    const status = await readStatus(query, database)
+    return [...server, ...newer, ...grants, ...tableFindings(status, horizons)]
+  })
+}
+
+/** The dedup window of each consumer, in milliseconds. None of tables that this release cannot use. */
+export function readWindows(database: Database): Promise<ReadonlyMap<string, number>> {
+  return database.read(async (query) => {
+    if (refusal(await readTables(query, database), database) !== undefined) return new Map()
+    const consumers = await query<{ readonly name: string; readonly windowMs: number }>(
+      `select name, dedup_window_ms as "windowMs" from ${database.quoted}.consumers order by name`,
+    )
+    return new Map(consumers.map(({ name, windowMs }) => [name, windowMs]))
   })
 }

@@ -1,8 +1,10 @@
+import type { BrokerName } from './broker-address.ts'
+
 /** Something that an operator should know. */
 export interface Finding {
   /** `error`: messages are lost, run twice or stand still. `warning`: they may. */
   readonly severity: 'error' | 'warning'
-  readonly about: 'postgres' | 'tables' | 'consumers' | 'redis'
+  readonly about: 'postgres' | 'tables' | 'consumers' | 'redis' | BrokerName
   readonly finding: string
   /** One sentence that says what to do. */
   readonly remedy: string

@@ -26,6 +26,8 @@ export interface LetterSummary {
   readonly firstFailedAtMs: number
   readonly lastFailedAtMs: number
   readonly published: boolean
+  /** A requeue was begun and not confirmed: a copy may be in its queue. */
+  readonly isRequeued: boolean
   readonly bodyBytes: number
   /** The message was too large to store. */
   readonly isOmitted: boolean
@@ -47,22 +49,27 @@ export interface LetterCount {
   readonly oldestMs: number
 }
 
-const columns = (row: string): string => `
+/** Of events that are being sent back to their queue `p.state` is `w`, and `reason` stays until that is confirmed. */
+const isOpenEvent = "p.state in ('x', 'w') and f.reason is not null and f.discarded_at is null"
+const isOpenRefused = 'not (r.replay and r.parked)'
+
+const columns = (row: string, isRequeued: string): string => `
+  ${isRequeued} as "isRequeued",
   c.name as consumer, ${row}.reason, ${row}.key, ${ms(`${row}.first_failed_at`)} as "firstFailedAtMs",
   ${ms(`${row}.last_failed_at`)} as "lastFailedAtMs", ${row}.published, coalesce(${row}.body_bytes, 0) as "bodyBytes",
   coalesce(${row}.body_bytes > octet_length(${row}.body) and ${row}.body_parts = 0, false) as "isOmitted", ${row}.error`
 
 /** All open dead letters that match `$1` to `$6`. */
 const matching = (quoted: string): string => `
-  (select f.event_id::text as id, 'event' as kind, f.tenant, f.attempt as attempts, ${columns('f')}, f.last_failed_at as at
+  (select f.event_id::text as id, 'event' as kind, f.tenant, f.attempt as attempts, ${columns('f', "p.state = 'w'")}, f.last_failed_at as at
    from ${quoted}.failed_events f
    join ${quoted}.processed_events p on p.event_id = f.event_id
    join ${quoted}.consumers c on c.id = f.consumer_id
-   where p.state = 'x' and f.reason is not null and f.discarded_at is null and ${filtered('f', 'event')}
+   where ${isOpenEvent} and ${filtered('f', 'event')}
    union all
-   select r.refused_id::text, 'refused', null, r.times, ${columns('r')}, r.last_failed_at
+   select r.refused_id::text, 'refused', null, r.times, ${columns('r', 'r.replay')}, r.last_failed_at
    from ${quoted}.refused_messages r join ${quoted}.consumers c on c.id = r.consumer_id
-   where not r.replay and ${filtered('r', 'refused')})`
+   where ${isOpenRefused} and ${filtered('r', 'refused')})`
 
 const filtered = (row: string, kind: string): string => `
   ($1::text is null or c.name = $1) and ($2::text is null or ${row}.reason = $2)
@@ -138,15 +145,15 @@ export async function letterOf(
     encode(${row}.headers, 'base64') as headers, ${row}.body_parts as "bodyParts",
     encode(substring(${row}.body from 1 for $2::integer), 'base64') as body`
   const [row] = await query<LetterRow>(
-    `(select f.event_id::text as id, 'event' as kind, f.tenant, f.attempt as attempts, ${columns('f')} ${detail('f')}
+    `(select f.event_id::text as id, 'event' as kind, f.tenant, f.attempt as attempts, ${columns('f', "p.state = 'w'")} ${detail('f')}
      from ${quoted}.failed_events f
      join ${quoted}.processed_events p on p.event_id = f.event_id
      join ${quoted}.consumers c on c.id = f.consumer_id
-     where f.event_id = $1::uuid and p.state = 'x' and f.reason is not null and f.discarded_at is null)
+     where f.event_id = $1::uuid and ${isOpenEvent})
      union all
-     select r.refused_id::text, 'refused', null, r.times, ${columns('r')} ${detail('r')}
+     select r.refused_id::text, 'refused', null, r.times, ${columns('r', 'r.replay')} ${detail('r')}
      from ${quoted}.refused_messages r join ${quoted}.consumers c on c.id = r.consumer_id
-     where r.refused_id = $1::uuid and not r.replay`,
+     where r.refused_id = $1::uuid and ${isOpenRefused}`,
     [id, maxBytes],
   )
   if (row === undefined) return undefined

@@ -59,7 +59,7 @@ function byRow(facts: EventFacts): NextDelivery {
       if (untilMs > nowMs) return notDue(untilMs, 'Its last attempt failed.')
       return run(
         facts,
-        trouble?.parked === true ? PARKED : 'The wait after its last attempt is over.',
+        trouble?.parked === true ? PARKED : (trouble?.reason ?? null) === null ? OVER : SENT,
       )
     }
     case 'r': {
@@ -74,6 +74,9 @@ function byRow(facts: EventFacts): NextDelivery {
 
 const PARKED =
   'It is parked and due: a running guard of the consumer runs it within seconds, with or without a delivery.'
+const OVER = 'The wait after its last attempt is over.'
+const SENT =
+  'An operator has begun to send its message back to its queue, and the broker has not confirmed it: it stays a dead letter, and a copy in the queue runs.'
 const LEFT =
   'The last run has no recorded result: its process was probably killed. The event runs alone in its process. If a run still holds its row, the delivery is deferred.'
 

@@ -156,7 +156,7 @@ left join (
   from ${quoted}.failed_events f join ${quoted}.processed_events p on p.event_id = f.event_id group by 1
 ) t on t.consumer_id = c.id
 left join (
-  select consumer_id, count(*) filter (where replay) as parked,
+  select consumer_id, count(*) filter (where replay and parked) as parked,
     count(*) filter (where not replay and not published and last_failed_at < now() - interval '15 minutes') as unpublished
   from ${quoted}.refused_messages group by 1
 ) r on r.consumer_id = c.id

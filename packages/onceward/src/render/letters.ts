@@ -19,7 +19,9 @@ export function listText({ letters, counts }: Listed, { style }: Styled): string
   if (letters.length === 0) return 'There are no dead letters that match.'
   const head = ['ID', 'CONSUMER', 'REASON', 'ATTEMPTS', 'LAST FAILED', 'KEY', 'ERROR']
   const rows = letters.map((letter) => [
-    ...[letter.id, letter.consumer, letter.reason, String(letter.attempts)],
+    ...[letter.id, letter.consumer],
+    `${letter.reason}${letter.isRequeued ? ' (requeue not confirmed)' : ''}`,
+    String(letter.attempts),
     instant(letter.lastFailedAtMs).slice(0, 19),
     cut(visible(letter.key ?? '–'), KEY_WIDTH),
     cut(visible(firstLine(letter.error)), ERROR_WIDTH),
@@ -63,6 +65,9 @@ export function letterText(letter: Letter, body: ShownBody, { style }: Styled): 
     ['first failed', instant(letter.firstFailedAtMs)],
     ['last failed', instant(letter.lastFailedAtMs)],
     ['published', letter.published ? 'yes' : 'no'],
+    ...(letter.isRequeued
+      ? ([['requeue', 'not confirmed; a copy may be in its queue']] as const)
+      : []),
     ['source', toJson(source)],
     ...Object.entries(properties).map(([name, value]) => [name, String(value)] as const),
     ['headers', toJson(headers)],

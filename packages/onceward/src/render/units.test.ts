@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { spanMs } from '../commands/command.ts'
+import { spanMs } from '../span.ts'
 import { bytes, counted, duration, relative } from './units.ts'
 
 test.each([

@@ -7,6 +7,7 @@ import { type OperatorStatements, operatorStatements } from './operator.ts'
 import { type ParkingStatements, parkingStatements } from './parking.ts'
 import { type RefusedStatements, refusedStatements } from './refused.ts'
 import { type RegistrationStatements, registrationStatements } from './registration.ts'
+import { type RequeueStatements, requeueStatements } from './requeue.ts'
 import { type RetentionStatements, retentionStatements } from './retention.ts'
 import { DEFAULT_SCHEMA, quotedSchema } from './schema-name.ts'
 import { type SuspectMessageStatements, suspectMessageStatements } from './suspect-messages.ts'
@@ -33,7 +34,8 @@ export interface Statements
     FigureStatements,
     RetentionStatements,
     LeaseStatements,
-    OperatorStatements {
+    OperatorStatements,
+    RequeueStatements {
   /** The schema's name, quoted. */
   readonly schema: string
 }
@@ -54,5 +56,6 @@ export function createStatements(schema: string = DEFAULT_SCHEMA): Statements {
     ...retentionStatements(quoted),
     ...leaseStatements(quoted),
     ...operatorStatements(quoted),
+    ...requeueStatements(quoted),
   }
 }

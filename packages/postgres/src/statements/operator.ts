@@ -1,3 +1,4 @@
+import { audit } from './audit.ts'
 import { EVENT_DEAD_LETTER, REFUSED_DEAD_LETTER, unpublished } from './dead-letters.ts'
 
 /** Actions of operators on dead letters, each under the lock of its row. */
@@ -28,16 +29,11 @@ export function operatorStatements(schema: string): OperatorStatements {
   const events = `${schema}.failed_events f
     join ${schema}.processed_events p on p.event_id = f.event_id
     join ${schema}.consumers c on c.id = f.consumer_id
-    where p.state = 'x' and f.reason is not null and f.discarded_at is null and $3::text is distinct from 'refused'
+    where p.state in ('x', 'w') and f.reason is not null and f.discarded_at is null and $3::text is distinct from 'refused'
     and ${filtered('f', 'f.event_id')}`
   const refused = `${schema}.refused_messages r
     join ${schema}.consumers c on c.id = r.consumer_id
-    where not r.replay and $3::text is distinct from 'event' and ${filtered('r', 'r.refused_id')}`
-  const audit = (action: string, from: string, id: string, why: string): string => `
-insert into ${schema}.audit (who, action, target, consumer_id, why)
-select coalesce($2::text, session_user), '${action}', ${id}, consumer_id, ${why} from ${from}
-returning target::text as answer`
-
+    where not (r.replay and r.parked) and $3::text is distinct from 'event' and ${filtered('r', 'r.refused_id')}`
   return {
     listDeadLetters: `
 select json_build_object('at', ${iso('at')}, 'deadLetter', dead_letter)::text as answer from (
@@ -75,7 +71,7 @@ with replayed as (
 waiting as (
   update ${schema}.processed_events p set state = 'w' from replayed where p.event_id = replayed.event_id
 )
-${audit('replay', 'replayed', 'event_id', 'null')}`,
+${audit(schema, 'replay', { from: 'replayed', id: 'event_id' })}`,
 
     replayRefused: `
 with replayed as (
@@ -86,7 +82,7 @@ with replayed as (
 unread as (
   delete from ${schema}.suspect_messages m using replayed where m.message_id = replayed.refused_id
 )
-${audit('replay', 'replayed', 'refused_id', 'null')}`,
+${audit(schema, 'replay', { from: 'replayed', id: 'refused_id' })}`,
 
     discardEvent: `
 with parts as (
@@ -98,14 +94,18 @@ discarded as (
     source = null, properties = null, envelope = null, headers = null, body = null, body_parts = 0
   where event_id = $1::text::uuid
   returning event_id, consumer_id
+),
+dead as (
+  update ${schema}.processed_events p set state = 'x' from discarded
+  where p.event_id = discarded.event_id and p.state = 'w'
 )
-${audit('discard', 'discarded', 'event_id', '$3::text')}`,
+${audit(schema, 'discard', { from: 'discarded', id: 'event_id', why: '$3::text' })}`,
 
     discardRefused: `
 with discarded as (
   delete from ${schema}.refused_messages where refused_id = $1::text::uuid returning refused_id, consumer_id
 )
-${audit('discard', 'discarded', 'refused_id', '$3::text')}`,
+${audit(schema, 'discard', { from: 'discarded', id: 'refused_id', why: '$3::text' })}`,
   }
 }
 

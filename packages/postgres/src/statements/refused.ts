@@ -36,6 +36,8 @@ order by id
 on conflict (refused_id) do update set
   times = r.times + 1, reason = excluded.reason, error = excluded.error,
   last_failed_at = clock_timestamp(), next_try = case when r.replay then now() else r.next_try end, replay = false,
+  publisher = case when r.replay then null else r.publisher end,
+  publish_until = case when r.replay then null else r.publish_until end,
   body = case when r.body = '' then excluded.body else r.body end,
   headers = case when r.body = '' and r.body_parts = 0 then excluded.headers else r.headers end,
   envelope = coalesce(r.envelope, excluded.envelope),

@@ -63,7 +63,8 @@ select count(*)::text as answer from old`,
     moveSweepCursor: `
 update ${schema}.settings set sweep_cursor = $1::text::bigint, swept_at = greatest(swept_at, now())`,
 
-    // Parked events stay until an operator decides, because no broker can redeliver them.
+    // Parked events stay until an operator decides, because no broker can redeliver them. So do those whose message may
+    // not be in their queue (`freeEvent`), if their dead letter would stay.
     sweepTroubled: `
 with old as materialized (
   select p.event_id
@@ -71,7 +72,8 @@ with old as materialized (
   join ${schema}.failed_events f on f.event_id = p.event_id
   join ${schema}.consumers c on c.id = f.consumer_id
   where case when p.state = 'x' and (f.discarded_at is not null or ${isSettled('f')}) then f.last_failed_at
-    when p.state in ('r', 'w') and not f.parked then greatest(f.last_failed_at, f.counted_at, f.next_try)
+    when p.state in ('r', 'w') and f.reason is not null and ${isSettled('f')} then greatest(f.last_failed_at, f.next_try)
+    when p.state in ('r', 'w') and f.reason is null and not f.parked then greatest(f.last_failed_at, f.counted_at, f.next_try)
   end < now() - ${kept}
   order by p.event_id limit $1::text::bigint for update of p skip locked
 ),

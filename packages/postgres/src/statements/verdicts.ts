@@ -64,7 +64,7 @@ ${owned(schema, 'id uuid, token uuid, "noVerdict" integer')},
 mine as materialized (
   select f.event_id, greatest(f.attempt - 1, 0) as attempt, f.no_verdict + verdict."noVerdict" as no_verdict,
     f.alone or verdict."noVerdict" > 0 as alone,
-    f.attempt <= 1 and f.no_verdict + verdict."noVerdict" = 0 and not f.parked as is_over
+    f.attempt <= 1 and f.no_verdict + verdict."noVerdict" = 0 and not f.parked and f.reason is null as is_over
   from ${schema}.failed_events f
   join verdict on verdict.id = f.event_id and verdict.token = f.token
   join locked on locked.event_id = f.event_id

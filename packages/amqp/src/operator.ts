@@ -1,0 +1,100 @@
+import { ConfigurationError, type Delivery, systemRuntime } from '@onceward/core'
+import {
+  findingsOf,
+  type GuardSettings,
+  notSent,
+  type OperateBroker,
+  refuseParameters,
+} from '@onceward/core/adapter'
+import { connect } from 'amqplib'
+import { Connector } from './clients/connector.ts'
+import { Publisher } from './clients/publisher.ts'
+import { originalMessage } from './dead-letter.ts'
+import { inspect } from './doctor.ts'
+import { classifyError, PublishError, queueMissing } from './errors.ts'
+import { resolveSettings } from './options.ts'
+import { checkThere } from './topology.ts'
+
+// The adapter as the command line uses it. Not for users.
+
+const OURS = ['queue', 'dead-letter', 'policy']
+/** Parameters of amqplib's own URLs. */
+const OF_AMQPLIB = ['heartbeat', 'frameMax', 'channelMax', 'locale']
+const EXAMPLE = 'amqp://user@host:5672/vhost?queue=orders'
+const CALL_MS = 5_000
+
+const ignore = (): void => undefined
+
+/**
+ * Reads a URL of AMQP 0-9-1, `amqps://` for TLS. A user or password that is not in it comes from `AMQP_USERNAME` and
+ * `AMQP_PASSWORD`.
+ */
+export const operate: OperateBroker = ({ url, params, env }) => {
+  refuseParameters(params, [...OURS, ...OF_AMQPLIB])
+  if (!URL.canParse(url) || new URL(url).host === '') {
+    throw new ConfigurationError(`Expected the address of RabbitMQ to be like ${EXAMPLE}.`)
+  }
+  const server = new URL(url)
+  const { host, pathname } = server
+  server.username ||= encodeURIComponent(env['AMQP_USERNAME'] ?? '')
+  server.password ||= encodeURIComponent(env['AMQP_PASSWORD'] ?? '')
+  for (const [name, value] of params) {
+    if (OF_AMQPLIB.includes(name)) server.searchParams.append(name, value)
+  }
+  const connector = new Connector({
+    source: () => connect(server.href, { timeout: CALL_MS }),
+    ...{ runtime: systemRuntime, onGone: ignore, onError: ignore },
+    onBlocked: (reason) => {
+      publisher.blocked = reason
+    },
+  })
+  const publisher = new Publisher({
+    open: () => connector.openChannel(),
+    ...{ runtime: systemRuntime, onError: ignore },
+  })
+  const named = params.get('queue')
+  return {
+    place: `${host}${pathname}`,
+    inspect: (guard) => inspectQueue(connector, params, guard),
+    owns: ({ broker, queue }) => broker === 'amqp' && (named ?? queue) === queue,
+    ready: ({ queue }) => ready(connector, queue),
+    send: (delivery) => send(publisher, delivery),
+    [Symbol.asyncDispose]: async () => {
+      await publisher.close()
+      await connector.close()
+    },
+  }
+}
+
+async function inspectQueue(connector: Connector, params: URLSearchParams, guard: GuardSettings) {
+  const [queue, dead] = [params.get('queue'), params.get('dead-letter')]
+  if (queue === null) {
+    throw new ConfigurationError(`Which queue? Add it to the address: ${EXAMPLE}.`)
+  }
+  const deadLetter = dead === null || dead === 'dlx' ? (dead ?? undefined) : { queue: dead }
+  return findingsOf(async (logger) => {
+    const deadLetterPolicy = params.has('policy')
+    const settings = resolveSettings({ queue, deadLetter, deadLetterPolicy }, guard)
+    await inspect({ connection: await connector.open(), settings, logger })
+  })
+}
+
+async function ready(connector: Connector, queue: string): Promise<void> {
+  const connection = await connector.open()
+  const open = () => connection.createChannel()
+  const missing = () => queueMissing('--broker', queue)
+  await checkThere(open, (channel) => channel.checkQueue(queue), missing)
+}
+
+async function send(publisher: Publisher, delivery: Delivery): Promise<void> {
+  const { queue } = delivery.source
+  const message = { ...originalMessage(delivery), exchange: '', routingKey: queue }
+  const remedy = `declare the queue '${queue}'`
+  try {
+    await publisher.publish({ kind: 'dead-letter', of: {}, ...message, remedy, isBare: true })
+  } catch (error) {
+    const { kind, text } = classifyError(error)
+    const isRefused = error instanceof PublishError || kind === 'denied' || kind === 'missing'
+    throw isRefused ? notSent(text, error) : error
+  }
+}

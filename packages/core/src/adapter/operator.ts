@@ -1,0 +1,82 @@
+import type { Delivery, DeliverySource } from '../model/delivery.ts'
+import { ConfigurationError } from '../model/errors.ts'
+import type { GuardSettings } from '../model/guard-port.ts'
+import type { Logger } from '../model/logger.ts'
+import { isFatal } from './classified-error.ts'
+import type { Findings } from './findings.ts'
+
+/** A broker that an operator named. */
+export interface BrokerAddress {
+  /** Without what follows the `?`. May hold a password. */
+  readonly url: string
+  /** What follows the `?`. */
+  readonly params: URLSearchParams
+  /** Where credentials are that the URL does not hold. */
+  readonly env: Readonly<Record<string, string | undefined>>
+}
+
+/** A broker as the command line asks it. It connects when it is first asked. */
+export interface OperatedBroker extends AsyncDisposable {
+  /** Where it is, without credentials. */
+  readonly place: string
+  /**
+   * What a consumer with a guard of these settings would refuse or warn of at its start. Changes nothing. Rejects with
+   * the client's error when the broker does not answer, and may not end while it is silent.
+   *
+   * @throws {@link ConfigurationError} when the address does not say what to look at.
+   */
+  inspect(guard: GuardSettings): Promise<Findings>
+  /** Whether the address names the queue that a delivery came from, or no queue at all. */
+  owns(source: DeliverySource): boolean
+  /** Resolves if the queue is there. @throws {@link ConfigurationError} if it is not, else the client's error. */
+  ready(source: DeliverySource): Promise<void>
+  /**
+   * Sends the message of a stored delivery to its queue again, with its own key, properties and headers, and without
+   * those that a broker or onceward wrote on it. Resolves once the broker has confirmed it.
+   *
+   * @throws {@link ConfigurationError} when the broker has certainly not taken it. After other errors it may have.
+   */
+  send(delivery: Delivery): Promise<void>
+}
+
+/** What every adapter exports as `operate` of its `./operator`. @throws {@link ConfigurationError} for a wrong address. */
+export type OperateBroker = (address: BrokerAddress) => OperatedBroker
+
+const ignore = (): void => undefined
+
+/** Runs a check of an adapter, and answers what it logs and refuses. Other errors are the client's. */
+export async function findingsOf(check: (logger: Logger) => Promise<unknown>): Promise<Findings> {
+  const warnings: string[] = []
+  const warn = (fields: object, message: string): void => {
+    warnings.push(textOf(fields, message))
+  }
+  try {
+    await check({ debug: ignore, info: ignore, error: ignore, warn })
+    return { problems: [], warnings }
+  } catch (error) {
+    if (!isFatal(error)) throw error
+    return { problems: error.message.split('\n'), warnings }
+  }
+}
+
+/** Of a warning that `reportFindings` logs, or of one that says what could not be read and how to allow it. */
+function textOf(fields: object, message: string): string {
+  const field = (name: string): string => String(Reflect.get(fields, name) ?? '')
+  return field('finding') || `${sentence(message)}: ${field('reason')}. ${sentence(field('fix'))}.`
+}
+
+/** The error of a message that the broker has certainly not taken. */
+export function notSent(text: string, cause: unknown): ConfigurationError {
+  return new ConfigurationError(`The broker refused the message (${text}).`, { cause })
+}
+
+const sentence = (text: string): string => text.slice(0, 1).toUpperCase() + text.slice(1)
+
+/** @throws {@link ConfigurationError} for a parameter that has no meaning, because it would be ignored. */
+export function refuseParameters(params: URLSearchParams, known: readonly string[]): void {
+  const unknown = [...params.keys()].find((name) => !known.includes(name))
+  if (unknown === undefined) return
+  throw new ConfigurationError(
+    `The address of the broker has no parameter \`${unknown}\`. Expected one of ${known.join(', ')}.`,
+  )
+}

@@ -1,0 +1,143 @@
+import { randomUUID } from 'node:crypto'
+import {
+  ConfigurationError,
+  type Delivery,
+  type DeliverySource,
+  systemRuntime,
+} from '@onceward/core'
+import { withTimeout } from '@onceward/core/adapter'
+import { inTransaction } from './client.ts'
+import { messageOf } from './errors.ts'
+import { readStored } from './inbox/bodies.ts'
+import {
+  actOn,
+  isFreed,
+  isOpen,
+  type Operation,
+  readDeadLetter,
+  type UntouchedLetter,
+} from './operator-actions.ts'
+import type { DeadLetterRow } from './statements/dead-letters.ts'
+import { readDelivery } from './statements/delivery-columns.ts'
+import { unescapeText } from './statements/text-columns.ts'
+
+/** Sends messages back to the queues of one broker. */
+export interface QueueSender {
+  /** Whether it sends to the queue that a delivery came from. */
+  owns(source: DeliverySource): boolean
+  /** Resolves if the queue is there and its broker answers. Called before anything is changed. */
+  ready(source: DeliverySource): Promise<void>
+  /**
+   * Resolves once the broker has confirmed the message, within 20 seconds.
+   *
+   * @throws {@link ConfigurationError} when the broker has certainly not taken it. After other errors it may have.
+   */
+  send(delivery: Delivery): Promise<void>
+}
+
+/** A broker that does not confirm is given up, well before the right to send ends. */
+const SEND_MS = 20_000
+const RIGHT_MS = 30_000
+
+export interface Requeue extends Omit<Operation, 'act'> {
+  readonly by: string | null
+  readonly sender: QueueSender
+}
+
+/**
+ * Frees the event, sends its message, and deletes the message once it is confirmed. No transaction is open while the
+ * broker is asked.
+ */
+export async function requeue(
+  operation: Requeue,
+  id: string,
+): Promise<UntouchedLetter | undefined> {
+  const { pool, statements, sender } = operation
+  const seen = await inTransaction(pool, (client) => readDeadLetter(client, statements, id))
+  if (seen !== undefined && isOpen(seen)) {
+    const { source } = readDelivery(seen)
+    if (!sender.owns(source)) return { why: 'other-queue' }
+    await sender.ready(source)
+  }
+  const token = randomUUID()
+  const freed = await free(operation, id, token)
+  if ('why' in freed) return freed
+  const { delivery, row } = freed
+  try {
+    const limits = { call: 'the broker', budgetMs: SEND_MS }
+    await withTimeout(systemRuntime, sender.send(delivery), limits)
+  } catch (error) {
+    return notConfirmed(operation, { row, token, error })
+  }
+  const { confirmEvent, confirmRefused } = statements
+  const confirm = row.kind === 'event' ? confirmEvent : confirmRefused
+  // One row, fenced by the token. A guard that runs the copy may hold the row of the event for long.
+  await inTransaction(pool, (client) => client.query(confirm, [row.id, token, operation.by]))
+  return undefined
+}
+
+interface Freed {
+  readonly row: DeadLetterRow
+  readonly delivery: Delivery
+}
+
+async function free(
+  operation: Requeue,
+  id: string,
+  token: string,
+): Promise<Freed | UntouchedLetter> {
+  const { by, statements } = operation
+  let freed: Freed | undefined
+  const why = await actOn(
+    {
+      ...operation,
+      act: async (client, row) => {
+        if (row.kind === 'refused' && isFreed(row)) return 'unconfirmed'
+        if (isBrokersKey(row)) return 'broker-key'
+        const delivery = await readStored(statements, client, row)
+        const { freeEvent, freeRefused } = statements
+        const values = [row.id, token, String(RIGHT_MS), by]
+        await client.query(row.kind === 'event' ? freeEvent : freeRefused, values)
+        freed = { row, delivery }
+        return undefined
+      },
+    },
+    id,
+  )
+  return freed ?? { why: why ?? 'unknown' }
+}
+
+/**
+ * Whether the key is made of what the broker gave the message and would give its copy anew: the copy would be another
+ * event, whose effect could happen beside that of this one.
+ */
+function isBrokersKey(row: DeadLetterRow): boolean {
+  if (row.key === null) return false
+  const key = unescapeText(row.key)
+  const { source } = readDelivery(row)
+  if (key.startsWith('position:')) return true
+  const { broker, position } = source
+  if (position === undefined || position === '') return false
+  // A short position, such as that of Kafka, may be part of any key.
+  return broker === 'kafka'
+    ? key.includes(position) && key.includes(source.queue)
+    : key.includes(position)
+}
+
+interface Failed {
+  readonly row: DeadLetterRow
+  readonly token: string
+  readonly error: unknown
+}
+
+async function notConfirmed(
+  { pool, statements }: Requeue,
+  { row, token, error }: Failed,
+): Promise<UntouchedLetter> {
+  const isCertain = error instanceof ConfigurationError
+  const { restoreRefused, unconfirmEvent, unconfirmRefused } = statements
+  const refused = isCertain ? restoreRefused : unconfirmRefused
+  const text = row.kind === 'event' ? unconfirmEvent : refused
+  await inTransaction(pool, (client) => client.query(text, [row.id, token]))
+  return { why: isCertain ? 'not-sent' : 'unconfirmed', error: messageOf(error) }
+}

@@ -1,0 +1,104 @@
+import { SQSClient } from '@aws-sdk/client-sqs'
+import { ConfigurationError, type Delivery, systemRuntime } from '@onceward/core'
+import {
+  findingsOf,
+  type GuardSettings,
+  notSent,
+  type OperateBroker,
+  refuseParameters,
+} from '@onceward/core/adapter'
+import type { SqsApi } from './client.ts'
+import { createSqsApi } from './clients/aws-sdk.ts'
+import { originalMessage } from './dead-letter.ts'
+import { sqsMessage } from './delivery.ts'
+import { examine } from './doctor.ts'
+import { type BrokerErrorKind, classifyError, queueMissing } from './errors.ts'
+import { isFifo, resolveSettings } from './options.ts'
+
+// The adapter as the command line uses it. Not for users.
+
+const PARAMETERS = ['dead-letter', 'region']
+const EXAMPLE = 'https://sqs.eu-west-1.amazonaws.com/123456789012/orders'
+const AWS_HOST = /(?:^|\.)sqs(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws|api\.aws)/
+const CALL_MS = 5_000
+const TIMEOUTS = {
+  ...{ connectionTimeout: CALL_MS, requestTimeout: CALL_MS, throwOnRequestTimeout: true },
+}
+const ignore = (): void => undefined
+/** The SDK writes its warnings to the console otherwise. */
+const SILENT = { debug: ignore, info: ignore, warn: ignore, error: ignore }
+
+/** Reads the URL of a queue. Region, credentials and endpoint come from where the AWS SDK looks for them. */
+export const operate: OperateBroker = ({ url, params, env }) => {
+  refuseParameters(params, PARAMETERS)
+  const { origin, host, pathname, username } = URL.canParse(url) ? new URL(url) : NO_URL
+  if (pathname.length < 2 || username !== '') {
+    throw new ConfigurationError(`Expected the URL of a queue, such as ${EXAMPLE}.`)
+  }
+  const region = params.get('region') ?? AWS_HOST.exec(host)?.[1]
+  const client = new SQSClient({
+    ...(region === undefined ? {} : { region }),
+    endpoint: env['AWS_ENDPOINT_URL_SQS'] ?? env['AWS_ENDPOINT_URL'] ?? origin,
+    ...{ maxAttempts: 2, requestHandler: { ...TIMEOUTS, logger: SILENT }, logger: SILENT },
+  })
+  const api = createSqsApi(client, url, systemRuntime)
+  return {
+    place: host,
+    inspect: (guard) => inspect({ api, queueUrl: url, params, guard }),
+    // The same queue may be reached under several hosts, such as that of a VPC endpoint.
+    owns: ({ broker, queue }) =>
+      broker === 'sqs' && URL.canParse(queue) && new URL(queue).pathname === pathname,
+    ready: () => ready(api, url),
+    send: (delivery) => send(api, url, delivery),
+    [Symbol.asyncDispose]: async () => client.destroy(),
+  }
+}
+
+const NO_URL = { origin: '', host: '', pathname: '', username: '' }
+
+interface Inspection {
+  readonly api: SqsApi
+  readonly queueUrl: string
+  readonly params: URLSearchParams
+  readonly guard: GuardSettings
+}
+
+function inspect({ api, queueUrl, params, guard }: Inspection) {
+  const dead = params.get('dead-letter')
+  const deadLetter = dead === null || dead === 'redrive' ? (dead ?? undefined) : { queueUrl: dead }
+  return findingsOf(async (logger) => {
+    const settings = resolveSettings({ queueUrl, deadLetter }, guard)
+    await examine({ api, settings, guard, logger })
+  })
+}
+
+async function ready(api: SqsApi, queueUrl: string): Promise<void> {
+  try {
+    await api.attributes(queueUrl)
+  } catch (error) {
+    const { kind } = classifyError(error)
+    if (kind === 'queue-missing') throw queueMissing('--broker', queueUrl)
+    // Sending needs no right to read the attributes.
+    if (kind !== 'denied') throw error
+  }
+}
+
+/** After these the message is not in the queue. */
+const REFUSED: ReadonlySet<BrokerErrorKind> = new Set<BrokerErrorKind>([
+  ...(['too-large', 'queue-missing', 'denied'] as const),
+])
+
+async function send(api: SqsApi, queueUrl: string, delivery: Delivery): Promise<void> {
+  const group = sqsMessage(delivery)?.Attributes?.MessageGroupId ?? delivery.orderingKey
+  try {
+    await api.send({
+      ...{ QueueUrl: queueUrl, ...originalMessage(delivery) },
+      ...(group === undefined ? {} : { MessageGroupId: group }),
+      // Under the original's id SQS would drop the copy within five minutes.
+      ...(isFifo(queueUrl) ? { MessageDeduplicationId: systemRuntime.uuid() } : {}),
+    })
+  } catch (error) {
+    const { kind, text } = classifyError(error)
+    throw REFUSED.has(kind) ? notSent(text, error) : error
+  }
+}
