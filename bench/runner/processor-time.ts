@@ -16,13 +16,23 @@ export interface ProcessorMeter {
 /** One tick of /proc is a hundredth of a second on every Linux that Node supports. */
 const TICK_US = 10_000
 
-/** Reads the processor time of this process and of a server on this machine. Without /proc the server counts as 0. */
-export async function processorMeter(pool: Pool): Promise<ProcessorMeter> {
+/**
+ * Reads the processor time of a process and of a server on this machine. Without /proc the server counts as 0.
+ *
+ * @param pid - Of the process. Default: this one.
+ */
+export async function processorMeter(pool: Pool, pid?: number): Promise<ProcessorMeter> {
   const { rows } = await pool.query('select pg_backend_pid() as pid')
   const postmaster = statOf(rows[0].pid)?.parent
+  const usage = pid === undefined ? () => process.cpuUsage() : () => usageOf(pid)
   return {
-    read: () => ({ ...process.cpuUsage(), server: serverTime(postmaster) }),
+    read: () => ({ ...usage(), server: serverTime(postmaster) }),
   }
+}
+
+function usageOf(pid: number): Omit<ProcessorTime, 'server'> {
+  const { ticks = 0, systemTicks = 0 } = statOf(pid) ?? {}
+  return { user: (ticks - systemTicks) * TICK_US, system: systemTicks * TICK_US }
 }
 
 /** Times of children that have ended are in those of the postmaster. */
@@ -40,6 +50,8 @@ function serverTime(postmaster: number | undefined): number {
 interface Stat {
   readonly parent: number
   readonly ticks: number
+  /** Of these in the kernel. */
+  readonly systemTicks: number
   readonly childTicks: number
 }
 
@@ -52,7 +64,12 @@ function statOf(pid: number): Stat | undefined {
       .split(' ')
       .map(Number)
     const at = (field: number): number => fields[field - 3] ?? 0
-    return { parent: at(4), ticks: at(14) + at(15), childTicks: at(16) + at(17) }
+    return {
+      parent: at(4),
+      ticks: at(14) + at(15),
+      systemTicks: at(15),
+      childTicks: at(16) + at(17),
+    }
   } catch {
     return undefined
   }

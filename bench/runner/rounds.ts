@@ -23,17 +23,22 @@ export interface Rounds {
   readonly costs: ReadonlyMap<string, readonly ProcessorTime[]>
 }
 
-/** As {@link alternate}, with the processor time of each event. */
+/**
+ * As {@link alternate}, with the processor time of each event.
+ *
+ * @param meterOf - The meter of each contestant.
+ */
 export async function alternateMetered(
   contestants: readonly Contestant[],
   scale: { readonly rounds: number; readonly events: number },
-  meter: ProcessorMeter,
+  meterOf: (name: string) => ProcessorMeter,
 ): Promise<Rounds> {
   const costs = new Map<string, ProcessorTime[]>(contestants.map(({ name }) => [name, []]))
   const metered = contestants.map((contestant) => ({
     ...contestant,
     prepare: async (events: number) => {
       const timed = await contestant.prepare(events)
+      const meter = meterOf(contestant.name)
       return async (): Promise<void> => {
         const before = meter.read()
         await timed()
@@ -70,6 +75,19 @@ export async function alternate(
     }
   }
   return rates
+}
+
+/** Median processor time of an event, µs. */
+export function costsPerEvent(
+  name: string,
+  rounds: readonly ProcessorTime[],
+): readonly (readonly [string, number])[] {
+  const kinds = ['user', 'system', 'server'] as const
+  return kinds.map((kind) => {
+    const label = kind === 'server' ? 'server' : `client ${kind}`
+    // The first round warms up.
+    return [`${name} ${label} µs`, median(rounds.slice(1).map((cost) => cost[kind]))]
+  })
 }
 
 /** Runs `work` for every item, `width` at a time. */

@@ -23,13 +23,14 @@ import {
 } from '../load/effects.ts'
 import { grow } from '../load/growth.ts'
 import { startProxyProcess } from '../load/proxy-process.ts'
-import { type ProcessorTime, processorMeter } from '../runner/processor-time.ts'
+import { processorMeter } from '../runner/processor-time.ts'
 import type { Benchmark } from '../runner/report.ts'
 import {
   alternate,
   alternateMetered,
   CONCURRENCY,
   type Contestant,
+  costsPerEvent,
   inLanes,
   median,
   ratioOf,
@@ -59,12 +60,12 @@ export async function guardBenchmark(scale: Scale): Promise<Benchmark> {
 
 async function measure(near: Stage, distant: Stage, scale: Scale): Promise<Benchmark> {
   const meter = await processorMeter(near.pool)
-  const { rates, costs } = await alternateMetered(contestants(near), scale, meter)
+  const { rates, costs } = await alternateMetered(contestants(near), scale, () => meter)
   const isFar = ({ name }: Contestant): boolean => name === 'unguarded' || name === 'guarded-each'
   const farRates = await alternate(contestants(distant).filter(isFar), scale)
   const values = Object.fromEntries([
     ...[...rates].map(([name, round]) => [name, median(round)]),
-    ...[...costs].flatMap(([name, round]) => perEvent(name, round)),
+    ...[...costs].flatMap(([name, round]) => costsPerEvent(name, round)),
     ...[...farRates].map(([name, round]) => [`${name}-1ms`, median(round)]),
     ['ping µs', await ping(near.pool)],
     ['ping-1ms µs', await ping(distant.pool)],
@@ -93,19 +94,6 @@ async function measure(near: Stage, distant: Stage, scale: Scale): Promise<Bench
       { name: 'bytes per event', most: 120 },
     ],
   }
-}
-
-/** Median processor time of an event, µs. */
-function perEvent(
-  name: string,
-  rounds: readonly ProcessorTime[],
-): readonly (readonly [string, number])[] {
-  const kinds = ['user', 'system', 'server'] as const
-  return kinds.map((kind) => {
-    const label = kind === 'server' ? 'server' : `client ${kind}`
-    // The first round warms up.
-    return [`${name} ${label} µs`, median(rounds.slice(1).map((cost) => cost[kind]))]
-  })
 }
 
 /** A pool and the guards on it. */

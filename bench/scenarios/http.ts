@@ -8,8 +8,9 @@ import type { HttpRival } from '../rivals/http/rival.ts'
 import { type RivalServer, startServer } from '../rivals/http/server.ts'
 import { freshOrders, retriedOrders } from '../rivals/http/throughput.ts'
 import { installRivals } from '../rivals/install.ts'
+import { type ProcessorMeter, processorMeter } from '../runner/processor-time.ts'
 import type { Benchmark } from '../runner/report.ts'
-import { alternate, median, ratioOf } from '../runner/rounds.ts'
+import { alternateMetered, costsPerEvent, median, ratioOf } from '../runner/rounds.ts'
 import type { Scale } from '../runner/scale.ts'
 
 /** The guarded route beside the bare one and what people put before theirs: Express 5, one server process each. */
@@ -46,26 +47,36 @@ async function ratesOf(rivals: readonly HttpRival[], scale: Scale): Promise<Rate
   await using cache = await openCache()
   await using stack = new AsyncDisposableStack()
   const servers: (readonly [string, RivalServer])[] = []
+  const meters = new Map<string, ProcessorMeter>()
   for (const rival of rivals) {
     const databaseUrl = await database.createDatabase()
     await withPool(databaseUrl, createEffects)
     await rival.setUp(databaseUrl)
     const settings = { name: rival.name, databaseUrl, redisUrl: cache.url }
-    servers.push([rival.name, stack.use(await startServer(settings))])
+    const server = stack.use(await startServer(settings))
+    servers.push([rival.name, server])
+    meters.set(
+      rival.name,
+      await withPool(databaseUrl, (pool) => processorMeter(pool, server.child.pid)),
+    )
   }
+  const meterOf = (name: string): ProcessorMeter => meters.get(name) as ProcessorMeter
   const size = { rounds: scale.rivalRounds, events: scale.events / 2 }
-  const fresh = await alternate(
-    servers.map((each) => freshOrders(...each)),
-    size,
-  )
-  const retried = await alternate(
-    servers.map((each) => retriedOrders(...each)),
-    size,
-  )
+  const freshly = servers.map((each) => freshOrders(...each))
+  const { rates: fresh, costs } = await alternateMetered(freshly, size, meterOf)
+  const again = servers.map((each) => retriedOrders(...each))
+  const { rates: retried, costs: costsOfRetries } = await alternateMetered(again, size, meterOf)
   const values: Record<string, number> = {}
   for (const [name] of servers) {
     values[name] = median(fresh.get(name) ?? [])
     values[`${name}, retries`] = median(retried.get(name) ?? [])
+    Object.assign(
+      values,
+      Object.fromEntries([
+        ...costsPerEvent(name, costs.get(name) ?? []),
+        ...costsPerEvent(`${name}, retries`, costsOfRetries.get(name) ?? []),
+      ]),
+    )
   }
   return {
     values,

@@ -63,7 +63,7 @@ export async function telemetryBenchmark(scale: Scale): Promise<Benchmark> {
         inLanes(deliveries, CONCURRENCY, (delivery) => settle(guard, [delivery], 'processed'))
     },
   }))
-  const { costs, rates } = await alternateMetered(contestants, scale, meter)
+  const { costs, rates } = await alternateMetered(contestants, scale, () => meter)
   await Promise.all(guards.map(([, guard]) => guard.close()))
   await pool.end()
   const client = [...costs].map(([name, rounds]) => {

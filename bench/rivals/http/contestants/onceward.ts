@@ -11,6 +11,9 @@ import { withPool } from '../../database.ts'
 import { charge } from '../order.ts'
 import type { HttpRival } from '../rival.ts'
 
+/** As loggers are in production: lines of debugging are off, and nothing is made for them. */
+const LOGGER = { ...QUIET, isLevelEnabled: (level: string) => level === 'error' }
+
 function onceward(hasRedis: boolean): HttpRival {
   return {
     name: hasRedis ? 'onceward-redis' : 'onceward',
@@ -25,7 +28,7 @@ function onceward(hasRedis: boolean): HttpRival {
           leases: hasRedis ? redisLeases(openRedis(place.redisUrl)) : undefined,
           tenant: 'none',
           concurrency: CONCURRENCY,
-          logger: QUIET,
+          logger: LOGGER,
         },
         async ({ payload }, { tx }) => ({ status: 201, body: await charge(tx, payload as Order) }),
       )
