@@ -2,7 +2,6 @@ import {
   type BeginRequest,
   type Begun,
   ConfigurationError,
-  type EventId,
   type Inbox,
   type Runtime,
   StoreUnavailableError,
@@ -38,8 +37,16 @@ import {
   nothingClaimed,
   nothingOpen,
   slotRequest,
+  type Taken,
+  takenIn,
 } from './transaction/claim.ts'
-import { beginText, claimTexts, RESTORE, unknownBoundText } from './transaction/claim-sql.ts'
+import {
+  beginText,
+  claimTexts,
+  RESTORE,
+  takingTexts,
+  unknownBoundText,
+} from './transaction/claim-sql.ts'
 
 /** Options of {@link kyselyInbox}. */
 export interface KyselyInboxOptions extends BusinessOptions {
@@ -176,26 +183,16 @@ function statementsOf({ claim }: BeginRequest, context: BeginContext): readonly 
   if (claim.kind === 'none') return [`select ${SESSION}`]
   if (countOf(claim) < 2)
     return claimTexts(claim, { ...target, returning: ` returning ${SESSION}` })
-  const texts = claimTexts(claim, { ...target, returning: ' returning event_id, xmin' })
   // Restored over the aggregate: in `returning`, the limit would be gone after the first row.
-  const taking = `with taken as (${texts.at(-1)}) select pg_catalog.string_agg(event_id::pg_catalog.text, ',') as ids, pg_catalog.min(xmin::pg_catalog.text) as xid, ${SESSION} from taken`
-  return [...texts.slice(0, -1), taking]
+  return takingTexts(claim, target, `, ${SESSION}`)
 }
 
-interface ReadClaim {
-  readonly claimed: ReadonlySet<EventId>
-  readonly xid: string | undefined
-  readonly row: Row
-}
-
-function readClaim({ claim }: BeginRequest, { rows }: SendAnswer): ReadClaim {
+function readClaim({ claim }: BeginRequest, { rows }: SendAnswer): Taken & { readonly row: Row } {
   const row = rows[0] ?? {}
   if (countOf(claim) < 2) {
     return { claimed: claimedByCount(claim, rows.length), xid: undefined, row }
   }
-  const ids = String(row['ids'] ?? '')
-  const claimed = new Set(ids === '' ? [] : (ids.split(',') as EventId[]))
-  return { claimed, xid: String(row['xid']), row }
+  return { ...takenIn(row), row }
 }
 
 type Row = Readonly<Record<string, unknown>>

@@ -1,8 +1,12 @@
-import type { BeginRequest, Begun, EventId, PoolUse, Runtime } from '@onceward/core'
+import type { BeginRequest, Begun, PoolUse, Runtime } from '@onceward/core'
 import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
-import { connectForStatements, PgHeldConnection } from './clients/pg-connection.ts'
+import {
+  connectForStatements,
+  type PgHeldConnection,
+  takeConnection,
+} from './clients/pg-connection.ts'
 import type { PgAnswer } from './clients/pg-query.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'
@@ -22,13 +26,16 @@ import {
   nothingClaimed,
   nothingOpen,
   slotRequest,
+  type Taken,
+  takenIn,
 } from './transaction/claim.ts'
 import {
   beginText,
-  boundTexts,
   claimTexts,
+  frameOf,
   RESTORE,
   restoreText,
+  takingTexts,
   unknownBoundText,
 } from './transaction/claim-sql.ts'
 
@@ -70,8 +77,6 @@ interface PgParts {
 }
 
 const DOING = 'beginning a transaction'
-/** The transaction's id identifies its rows, in case a handler commits it in the middle of several events. */
-const RETURNING = ' returning event_id::pg_catalog.text as id, xmin::pg_catalog.text as xid'
 
 async function begin(
   parts: PgParts,
@@ -80,15 +85,15 @@ async function begin(
   refused = 1,
 ): Promise<Begun<PoolClient>> {
   const { runtime } = context
-  const { business } = parts.gate
-  const releaseSlot =
-    business.tryAcquire() ?? (await business.acquire(slotRequest(request, runtime)))
-  const held = await PgHeldConnection.take({ pool: parts.pool, runtime, releaseSlot })
+  const slots = parts.gate.business
+  const ownsSessions = parts.settings.ownsSessions === true
+  const releaseSlot = slots.tryAcquire() ?? (await slots.acquire(slotRequest(request, runtime)))
+  const held = await takeConnection({ pool: parts.pool, runtime, releaseSlot, ownsSessions })
   const { claim } = request
   let known: SessionSettings | undefined
   let answers: readonly PgAnswer[] | typeof LATE
   try {
-    const isNew = parts.settings.ownsSessions === true && held.session.pid === undefined
+    const isNew = ownsSessions && held.session.pid === undefined
     if (isNew) await bound(held, request, runtime)
     if (request.likelyDone === true) {
       const done = await alreadyDone(held, claim, context)
@@ -114,10 +119,9 @@ async function begin(
   if (claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
   const { driver } = parts
   const { budgetMs } = request
-  const transaction = new BusinessTransaction({
-    ...{ held, driver, context, xid, budgetMs, settings },
-    commitSilenceMs: parts.settings.commitSilenceMs,
-  })
+  const { commitSilenceMs } = parts.settings
+  const business = { held, driver, context, xid, budgetMs, settings, commitSilenceMs }
+  const transaction = new BusinessTransaction(business)
   return { kind: 'open', transaction, claimed }
 }
 
@@ -151,30 +155,26 @@ function textsOf(
   { request, context, isolation, handlerLockTimeout }: TextParts,
 ): readonly string[] {
   const { statements, consumerId } = context
-  const returning = countOf(request.claim) > 1 ? RETURNING : ''
-  const claim = claimTexts(request.claim, { schema: statements.schema, consumerId, returning })
+  const target = { schema: statements.schema, consumerId }
+  const claim =
+    countOf(request.claim) > 1
+      ? takingTexts(request.claim, target)
+      : claimTexts(request.claim, { ...target, returning: '' })
   const bounds = boundsOf(request)
   if (known === undefined) {
     const restore =
       handlerLockTimeout === undefined ? `select ${RESTORE}` : restoreText({ handlerLockTimeout })
     return [beginText(isolation), unknownBoundText(bounds), ...claim, restore]
   }
-  return [beginText(isolation), ...boundTexts(bounds, known), ...claim, restoreText(known)]
+  const { before, behind } = frameOf(isolation, bounds, known)
+  return [before, ...claim, behind]
 }
 
-function readClaim(
-  { claim }: BeginRequest,
-  answers: readonly PgAnswer[],
-): { readonly claimed: ReadonlySet<EventId>; readonly xid: string | undefined } {
+function readClaim({ claim }: BeginRequest, answers: readonly PgAnswer[]): Taken {
+  if (countOf(claim) > 1) {
+    return takenIn(answers.find(({ rows }) => rows[0]?.['ids'] !== undefined)?.rows[0])
+  }
   const command = claim.kind === 'fresh' ? 'INSERT' : 'UPDATE'
   const answer = answers.find((each) => each.command === command)
-  if (countOf(claim) < 2) {
-    return { claimed: claimedByCount(claim, answer?.rowCount ?? 0), xid: undefined }
-  }
-  const rows = answer?.rows ?? []
-  const xid = rows[0]?.['xid']
-  return {
-    claimed: new Set(rows.map((row) => row['id'] as EventId)),
-    xid: xid === undefined ? undefined : String(xid),
-  }
+  return { claimed: claimedByCount(claim, answer?.rowCount ?? 0), xid: undefined }
 }

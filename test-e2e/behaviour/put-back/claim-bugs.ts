@@ -56,8 +56,8 @@ export const CLAIM_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'packages/postgres/src/pg-driver.ts',
-        find: '...claim, restoreText(known)]',
-        replace: "...claim, 'commit', 'begin', restoreText(known)]",
+        find: '...claim, behind]',
+        replace: "...claim, 'commit', 'begin', behind]",
       },
       {
         file: 'packages/postgres/src/pg-driver.ts',

@@ -14,7 +14,7 @@ import type { StatementConnection } from '../driver/short-transaction.ts'
 import { toStoreError } from '../errors.ts'
 import { type Bounds, READ_SESSION, sessionBoundTexts } from '../transaction/claim-sql.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
-import { surviveConnecting, surviveLoss } from './pg-events.ts'
+import { alwaysSurviveLoss, surviveConnecting, surviveLoss } from './pg-events.ts'
 import { refusingClient } from './pg-handle.ts'
 import { type Answers, inList, type PgAnswer, query, queryOf, sendTo } from './pg-query.ts'
 import { type PgSession, sessionOf } from './pg-session.ts'
@@ -30,7 +30,12 @@ function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
   surviveConnecting(pool)
   // An idle connection comes in this turn of the event loop, so no timer is needed. This runs for every event.
   const isIdle = pool.idleCount > pool.waitingCount
-  return isIdle ? pool.connect() : connectInTime(pool, runtime)
+  try {
+    return isIdle ? pool.connect() : connectInTime(pool, runtime)
+  } catch (error) {
+    // Users put other functions in place of `connect`.
+    return Promise.reject(error)
+  }
 }
 
 /** A connection that comes too late goes back at once. */
@@ -106,6 +111,8 @@ export interface Lender {
   readonly runtime: Runtime
   /** Gives the slot of the pool back. */
   readonly releaseSlot: () => void
+  /** Nobody else takes connections of the pool. */
+  readonly ownsSessions: boolean
 }
 
 /** A checked-out client of pg, for one transaction. */
@@ -116,11 +123,11 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   readonly #pool: Pool
   readonly #runtime: Runtime
   readonly #releaseSlot: () => void
-  readonly #undo: () => void
+  readonly #undo: (() => void) | undefined
   readonly #gate = new HandleGate()
   #boundaries = 0
 
-  private constructor({ pool, runtime, releaseSlot }: Lender, client: PoolClient) {
+  constructor({ pool, runtime, releaseSlot, ownsSessions }: Lender, client: PoolClient) {
     this.#pool = pool
     this.#runtime = runtime
     this.#client = client
@@ -128,30 +135,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
     this.session = sessionOf(client)
     this.tx = refusingClient(client, this.#gate)
     // Without a listener of ours, a connection lost between two statements would end the process.
-    this.#undo = surviveLoss(client)
-  }
-
-  /**
-   * Takes a connection from the pool. Where that fails, the slot is free again.
-   *
-   * @throws {@link StoreUnavailableError}, or {@link ConfigurationError} for clients that cannot tell how a transaction is.
-   */
-  static async take(lender: Lender): Promise<PgHeldConnection> {
-    let client: PoolClient
-    try {
-      client = await connect(lender.pool, lender.runtime)
-    } catch (error) {
-      lender.releaseSlot()
-      throw toStoreError(error, CONNECTING)
-    }
-    if (typeof client.getTransactionStatus === 'function' && client.connection !== undefined) {
-      return new PgHeldConnection(lender, client)
-    }
-    client.release()
-    lender.releaseSlot()
-    throw new ConfigurationError(
-      'Expected a pool of the JavaScript client of pg 8.23 or newer (`new pg.Pool()`, not `pg.native`).',
-    )
+    this.#undo = ownsSessions ? void alwaysSurviveLoss(client) : surviveLoss(client)
   }
 
   /**
@@ -220,15 +204,11 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
     const text = texts.join('; ')
     return new Promise((resolve, reject) => {
       const cancel = this.#runtime.setTimer(() => resolve(LATE), limitMs)
-      const answered = (answers: Answers): void => {
+      query(this.#client, reads === 'rows' ? queryOf(text) : text, (error, answers) => {
         cancel()
-        resolve(read(answers))
-      }
-      const failed = (error: unknown): void => {
-        cancel()
-        reject(error)
-      }
-      query(this.#client, reads === 'rows' ? queryOf(text) : text, answered, failed)
+        if (error) reject(error)
+        else resolve(read(answers))
+      })
     })
   }
 
@@ -274,11 +254,37 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   }
 
   #leave(destroyed: boolean): void {
-    this.#undo()
+    this.#undo?.()
     this.session.leave(this.#gate.hasChangedSettings)
     this.#client.release(destroyed)
     this.#releaseSlot()
   }
+}
+
+/**
+ * Takes a connection from the pool. Where that fails, the slot is free again.
+ *
+ * @throws {@link StoreUnavailableError}, or {@link ConfigurationError} for clients that cannot tell how a transaction is.
+ */
+export function takeConnection(lender: Lender): Promise<PgHeldConnection> {
+  return connect(lender.pool, lender.runtime).then(
+    (client) => toHeld(lender, client),
+    (error: unknown) => {
+      lender.releaseSlot()
+      throw toStoreError(error, CONNECTING)
+    },
+  )
+}
+
+function toHeld(lender: Lender, client: PoolClient): PgHeldConnection {
+  if (typeof client.getTransactionStatus === 'function' && client.connection !== undefined) {
+    return new PgHeldConnection(lender, client)
+  }
+  client.release()
+  lender.releaseSlot()
+  throw new ConfigurationError(
+    'Expected a pool of the JavaScript client of pg 8.23 or newer (`new pg.Pool()`, not `pg.native`).',
+  )
 }
 
 /** Uses the pool, because the pool reaches the server with the same TLS settings and through the same poolers. */

@@ -26,6 +26,15 @@ export function surviveLoss(client: object): () => void {
   return () => void client.removeListener('error', noop)
 }
 
+const lasting = new WeakSet<object>()
+
+/** As {@link surviveLoss}, for good: where nobody else takes the client, listening anew would cost every transaction. */
+export function alwaysSurviveLoss(client: object): void {
+  if (lasting.has(client)) return
+  lasting.add(client)
+  surviveLoss(client)
+}
+
 const survivors = new WeakSet<object>()
 
 /**

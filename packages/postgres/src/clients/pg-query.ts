@@ -15,22 +15,22 @@ export function queryOf(text: string, values?: readonly unknown[]): QueryConfig 
 /** Answers of pg: one, or a list if the text had several statements. */
 export type Answers = PgAnswer | PgAnswer[]
 
+/** As pg calls it: answers count only without an error. */
+type Callback = (error: unknown, answers: Answers) => void
+
 /**
  * Sends one text of one or more statements. By callbacks, because this runs for every event, and pg makes two promises
  * where it gets none.
  */
-export function query(
-  client: PoolClient,
-  text: string | QueryConfig,
-  answered: (answers: Answers) => void,
-  failed: (error: unknown) => void,
-): void {
-  const callback = (error: unknown, answers: Answers): void =>
-    error ? failed(error) : answered(answers)
+export function query(client: PoolClient, text: string | QueryConfig, callback: Callback): void {
   const returned: unknown = client.query<Record<string, unknown>>(text as string, callback)
   // Users put async functions in place of `query`, and such a function may not pass the callback on.
   if (returned instanceof Promise) {
-    returned.then((answers?: Answers) => answers !== undefined && answered(answers), failed)
+    returned.then(
+      (answers?: Answers) => answers !== undefined && callback(undefined, answers),
+      (error: unknown) =>
+        callback(error ?? new Error('A query was rejected without a reason.'), []),
+    )
   }
 }
 
@@ -40,7 +40,7 @@ export function sendTo(
   text: string | QueryConfig,
 ): Promise<readonly PgAnswer[]> {
   return new Promise((resolve, reject) => {
-    query(client, text, (answers) => resolve(inList(answers)), reject)
+    query(client, text, (error, answers) => (error ? reject(error) : resolve(inList(answers))))
   })
 }
 

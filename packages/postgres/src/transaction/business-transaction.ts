@@ -85,31 +85,31 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     if (this.#held.isBusy()) this.#cancelled ??= this.#held.cancel()
   }
 
-  async commit(commit: Commit): Promise<CommitAnswer> {
-    const held = this.#held
-    held.close(isOver)
-    // Checked first, because a needless await costs a turn of the event loop for every event.
-    const refusal =
-      (held.isBusy() ? await this.#leftBehind() : undefined) ?? this.#refusalToCommit()
-    if (refusal !== undefined) {
-      await this.rollback()
-      return { kind: 'rolled-back', error: refusal }
-    }
-    this.#isOver = true
-    let answer: SendAnswer | typeof LATE
-    try {
-      answer = await this.#sendCommit(commit)
-    } catch (error) {
-      return await this.#commitFailed(error)
-    }
-    return this.#committed(answer)
+  commit(commit: Commit): Promise<CommitAnswer> {
+    this.#held.close(isOver)
+    return this.#held.isBusy() ? this.#commitLater(commit) : this.#commitNow(commit, undefined)
   }
 
-  #sendCommit(commit: Commit): Promise<SendAnswer | typeof LATE> {
-    const { commitSilenceMs, context, settings, budgetMs } = this.#parts
+  async #commitLater(commit: Commit): Promise<CommitAnswer> {
+    return this.#commitNow(commit, await this.#leftBehind())
+  }
+
+  #commitNow(commit: Commit, leftBehind: OncewardError | undefined): Promise<CommitAnswer> {
+    const error = leftBehind ?? this.#refusalToCommit()
+    if (error !== undefined) return this.rollback().then(() => ({ kind: 'rolled-back', error }))
+    const { context, settings, budgetMs } = this.#parts
     const { schema } = context.statements
     const hasChangedSettings = this.hasChangedSettings()
     const texts = commitTexts(commit, { schema, settings, hasChangedSettings, budgetMs })
+    this.#isOver = true
+    return this.#sendCommit(texts).then(
+      (answer) => this.#committed(answer),
+      (failure: unknown) => this.#commitFailed(failure),
+    )
+  }
+
+  #sendCommit(texts: readonly string[]): Promise<SendAnswer | typeof LATE> {
+    const { commitSilenceMs } = this.#parts
     const send = (some: readonly string[]): Promise<SendAnswer | typeof LATE> =>
       this.#held.send(some, commitSilenceMs, 'no-rows')
     if (this.#held.isUtf8()) return send(texts)

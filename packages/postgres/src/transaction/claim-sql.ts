@@ -35,17 +35,32 @@ export const beginText: (isolation: Isolation) => string = (isolation) =>
  * of the user stays.
  */
 export function boundTexts(bounds: Bounds, settings: SessionSettings): readonly string[] {
-  const known = remembered.get(settings)
-  const isKnown = known?.lockMs === bounds.lockMs && known.budgetMs === bounds.budgetMs
-  if (isKnown) return known.texts
   const texts = limitTexts('set local', bounds, settings)
   if (settings.synchronousCommit === 'off') texts.push(DURABLE)
-  remembered.set(settings, { ...bounds, texts })
   return texts
 }
 
-/** The last texts for each session: most transactions of a session have the same bounds. */
-const remembered = new WeakMap<SessionSettings, Bounds & { readonly texts: readonly string[] }>()
+/** What stands before a claim in its text, and behind it, if the settings of the session are known. */
+export interface Frame {
+  readonly before: string
+  readonly behind: string
+}
+
+export function frameOf(isolation: Isolation, bounds: Bounds, settings: SessionSettings): Frame {
+  const known = frames.get(settings)
+  const isKnown =
+    known?.lockMs === bounds.lockMs &&
+    known.budgetMs === bounds.budgetMs &&
+    known.isolation === isolation
+  if (isKnown) return known
+  const before = [beginText(isolation), ...boundTexts(bounds, settings)].join('; ')
+  const frame = { ...bounds, isolation, before, behind: restoreText(settings) }
+  frames.set(settings, frame)
+  return frame
+}
+
+/** The last frame for each session: most transactions of a session have the same bounds. */
+const frames = new WeakMap<SessionSettings, Frame & Bounds & { readonly isolation: Isolation }>()
 
 /** The same time limits as settings of a session that only onceward uses: its transactions need not set them. */
 export const sessionBoundTexts = (bounds: Bounds, settings: SessionSettings): string[] =>
@@ -110,6 +125,20 @@ export function claimTexts(claim: BeginClaim, target: ClaimTarget): string[] {
     case 'none':
       return []
   }
+}
+
+/**
+ * The statements of a claim for several events. The last one answers a single row for all of them, because a client
+ * spends more on a row than on what is in it: the ids, the id of the transaction, and what `more` selects.
+ */
+export function takingTexts(
+  claim: BeginClaim,
+  target: Omit<ClaimTarget, 'returning'>,
+  more = '',
+): string[] {
+  const texts = claimTexts(claim, { ...target, returning: ' returning event_id, xmin' })
+  const taking = `with taken as (${texts.at(-1)}) select pg_catalog.string_agg(event_id::pg_catalog.text, ',') as ids, pg_catalog.min(xmin::pg_catalog.text) as xid${more} from taken`
+  return [...texts.slice(0, -1), taking]
 }
 
 function freshText(events: readonly IdentifiedEvent[], target: ClaimTarget): string {

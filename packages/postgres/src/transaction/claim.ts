@@ -126,6 +126,20 @@ function doneOf(
   })
 }
 
+/** What a claim took. */
+export interface Taken {
+  readonly claimed: ReadonlySet<EventId>
+  /** Id of the transaction: identifies its rows, in case a handler commits it in the middle of several events. */
+  readonly xid: string | undefined
+}
+
+/** Reads the row of `takingTexts`. */
+export function takenIn(row: Readonly<Record<string, unknown>> = {}): Taken {
+  const ids = String(row['ids'] ?? '')
+  const claimed = new Set(ids === '' ? [] : (ids.split(',') as EventId[]))
+  return { claimed, xid: claimed.size === 0 ? undefined : String(row['xid']) }
+}
+
 /** The ids of a claim for at most one event, where the number of rows is enough. */
 export function claimedByCount(claim: BeginClaim, rowCount: number): ReadonlySet<EventId> {
   const ids = new Set<EventId>()
