@@ -10,6 +10,7 @@ import { memoryInbox } from '@onceward/core/memory'
 import { pgInbox } from '@onceward/postgres/pg'
 
 const EVENTS = 20
+const ROUNDS = 5
 
 const transaction: InboxTransaction<object> = {
   tx: {},
@@ -61,23 +62,19 @@ async function processEvents(deliveries: readonly Delivery[]): Promise<void> {
 
 const newDeliveries = (): readonly Delivery[] => Array.from({ length: EVENTS }, newDelivery)
 
-async function promisesAndTimers(): Promise<{
-  readonly promises: number
-  readonly timers: number
-}> {
-  let promises = 0
-  let timers = 0
+/** How many resources of a type Node makes for an event. */
+async function created(wanted: 'PROMISE' | 'Timeout'): Promise<number> {
+  let count = 0
   const hook = createHook({
     init: (_, type) => {
-      if (type === 'PROMISE') promises += 1
-      if (type === 'Timeout') timers += 1
+      if (type === wanted) count += 1
     },
   })
   const deliveries = newDeliveries()
   hook.enable()
   await processEvents(deliveries)
   hook.disable()
-  return { promises: promises / EVENTS, timers: timers / EVENTS }
+  return count / EVENTS
 }
 
 /** An async function counts once more for each of its awaits. The stand-in for the store is not counted. */
@@ -98,7 +95,18 @@ async function callsOfCore(): Promise<number> {
   return counts.reduce((sum, count) => sum + count, 0) / EVENTS
 }
 
+/** The least of several rounds, because work in the background may fall into one. */
+async function least(measure: () => Promise<number>): Promise<number> {
+  const rounds: number[] = []
+  for (let round = 0; round < ROUNDS; round++) rounds.push(await measure())
+  return Math.min(...rounds)
+}
+
 await processEvents(newDeliveries())
-const costs = { ...(await promisesAndTimers()), calls: await callsOfCore() }
+const costs = {
+  promises: await least(() => created('PROMISE')),
+  timers: await least(() => created('Timeout')),
+  calls: await least(callsOfCore),
+}
 await guard.close()
 console.log(JSON.stringify(costs))

@@ -185,8 +185,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'transaction/bisect.ts',
-        find: 'runTransaction(engine, { members, waitMs, signals, hold })',
-        replace: 'runTransaction(engine, { members, waitMs: waitMs * 1_000, signals, hold })',
+        find: 'waitMs: singleWaitMs ?? perRow',
+        replace: 'waitMs: 1_000 * (singleWaitMs ?? perRow)',
       },
     ],
   },

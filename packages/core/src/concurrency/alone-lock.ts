@@ -20,6 +20,11 @@ interface Hold {
   runs: number
 }
 
+/** A release with its hold, until it is called. */
+interface Grant extends Release {
+  hold?: Hold | undefined
+}
+
 export function createAloneLock(): AloneLock {
   return new FairLock()
 }
@@ -27,8 +32,6 @@ export function createAloneLock(): AloneLock {
 class FairLock implements AloneLock {
   readonly version = 1
   readonly #handlers = new AsyncLocalStorage<Release>()
-  /** The holds of the runs that have not been released. */
-  readonly #holds = new Map<Release, Hold>()
   readonly #waiters = new Set<Waiter>()
   #sharers = 0
   #isExclusive = false
@@ -36,7 +39,8 @@ class FairLock implements AloneLock {
   tryShared(): Release | undefined {
     const outer = this.#outerHold()
     if (outer !== undefined) return this.#join(outer)
-    return this.#isFree('shared') ? this.#take('shared') : undefined
+    const isFree = this.#waiters.size === 0 && !this.#isExclusive
+    return isFree ? this.#take('shared') : undefined
   }
 
   shared(wait: Wait = {}): Promise<Release | undefined> {
@@ -46,7 +50,8 @@ class FairLock implements AloneLock {
 
   exclusive(wait: Wait = {}): Promise<Release | undefined> {
     if (this.isInside()) return Promise.resolve(undefined)
-    if (this.#isFree('exclusive')) return Promise.resolve(this.#take('exclusive'))
+    const isFree = this.#waiters.size === 0 && this.#isGrantable('exclusive')
+    if (isFree) return Promise.resolve(this.#take('exclusive'))
     return this.#wait('exclusive', wait)
   }
 
@@ -61,15 +66,11 @@ class FairLock implements AloneLock {
   /** A handler that has ended, or that is past its deadline, holds nothing, although calls it made may still run. */
   #outerHold(): Hold | undefined {
     const outer = this.#handlers.getStore()
-    return outer === undefined ? undefined : this.#holds.get(outer)
+    return (outer as Grant | undefined)?.hold
   }
 
   #isGrantable(mode: Mode): boolean {
     return !this.#isExclusive && (mode === 'shared' || this.#sharers === 0)
-  }
-
-  #isFree(mode: Mode): boolean {
-    return this.#waiters.size === 0 && this.#isGrantable(mode)
   }
 
   #take(mode: Mode): Release {
@@ -80,12 +81,13 @@ class FairLock implements AloneLock {
 
   #join(hold: Hold): Release {
     hold.runs += 1
-    const release = (): void => {
-      if (!this.#holds.delete(release)) return
+    const release: Grant = () => {
+      if (release.hold === undefined) return
+      release.hold = undefined
       hold.runs -= 1
       if (hold.runs === 0) this.#end(hold)
     }
-    this.#holds.set(release, hold)
+    release.hold = hold
     return release
   }
 

@@ -6,17 +6,19 @@ export function toLanes<Item>(
   laneOf: (item: Item) => string | undefined,
 ): readonly (readonly Item[])[] {
   const lanes: Item[][] = []
-  const byName = new Map<string, Item[]>()
+  let byName: Map<string, Item[]> | undefined
   for (const item of items) {
     const name = laneOf(item)
-    const known = name === undefined ? undefined : byName.get(name)
+    const known = name === undefined ? undefined : byName?.get(name)
     if (known !== undefined) {
       known.push(item)
       continue
     }
     const lane = [item]
     lanes.push(lane)
-    if (name !== undefined) byName.set(name, lane)
+    if (name === undefined) continue
+    byName ??= new Map()
+    byName.set(name, lane)
   }
   return lanes
 }

@@ -18,7 +18,7 @@ export function andThen<Value, Next>(
   value: MaybeAsync<Value>,
   next: (value: Value) => MaybeAsync<Next>,
 ): MaybeAsync<Next> {
-  return isPromise(value) ? value.then(next) : next(value)
+  return value instanceof Promise ? value.then(next) : next(value)
 }
 
 /** As {@link andThen}, for the answer of a user's function, which may be a promise of another library. */

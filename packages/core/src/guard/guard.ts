@@ -74,7 +74,9 @@ function assertHandler(caller: string, handler: unknown, example: string): void 
 function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {
   const port = new RunningGuard(options, call)
   const asked = (settlements: readonly Settlement[]): readonly Settlement[] => {
-    for (const settlement of settlements) throwIfAsked(options, settlement)
+    for (const settlement of settlements) {
+      if (settlement.kind === 'defer') throwIfAsked(options, settlement)
+    }
     return settlements
   }
   const guard: Guard = {
@@ -88,9 +90,11 @@ function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {
 }
 
 /** Throws configuration errors to the caller, and conflicts if the user chose `onConflict: 'throw'`. */
-function throwIfAsked(options: ResolvedOptions, settlement: Settlement): void {
-  const error = 'error' in settlement ? settlement.error : undefined
-  if (settlement.kind !== 'defer') return
+function throwIfAsked(
+  options: ResolvedOptions,
+  settlement: Extract<Settlement, { kind: 'defer' }>,
+): void {
+  const { error } = settlement
   if (settlement.reason === 'store-down' && error instanceof ConfigurationError) throw error
   if (options.onConflict === 'throw' && error instanceof ConflictError) throw error
 }

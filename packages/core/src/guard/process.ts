@@ -113,8 +113,8 @@ function run(
   if (stores.engine === undefined) {
     return runWithoutInbox({ options, call, stores, signals, onOutcome }, members, claims ?? [])
   }
-  const onCommitted = (...ended: Parameters<OnOutcome>): void => void onOutcome(...ended)
-  return runWithInbox({ ...stores, signals, onOutcome: onCommitted }, members, claims)
+  const { engine, leases } = stores
+  return runWithInbox({ engine, leases, signals, onOutcome }, members, claims)
 }
 
 function complete(

@@ -62,7 +62,8 @@ function sort(
   const groups = new Map<string, Received & { readonly copies: Received[] }>()
   const unguarded: Received[] = []
   const decided: Decided[] = []
-  for (const [index, identified] of all.entries()) {
+  for (let index = 0; index < all.length; index++) {
+    const identified = all[index] as Seen
     const delivery = deliveries[index] as Delivery
     switch (identified.kind) {
       case 'identified': {
@@ -88,7 +89,8 @@ function sort(
         break
     }
   }
-  return { groups: [...groups.values()], unguarded, decided: [...decided, ...refused] }
+  for (const each of refused) decided.push(each)
+  return { groups: [...groups.values()], unguarded, decided }
 }
 
 function toInFlight(

@@ -1,6 +1,5 @@
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
 import { createInFlight } from '../concurrency/in-flight.ts'
-import { isPromise } from '../concurrency/maybe-async.ts'
 import { RunCount } from '../concurrency/run-count.ts'
 import { ABORT_GRACE_MS, type StopSignals, stopSignals } from '../concurrency/stop-signals.ts'
 import { endsWithin, track } from '../concurrency/timeout.ts'
@@ -18,8 +17,7 @@ import type {
 import type { Release } from '../model/runtime.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
-import { observeOutcome } from '../settlement/observe.ts'
-import { type Outcome, settlementOf } from '../settlement/outcome.ts'
+import type { Outcome } from '../settlement/outcome.ts'
 import {
   createDeadLetterPublisher,
   type DeadLetterPublisher,
@@ -29,10 +27,10 @@ import { type BackgroundWork, backgroundOnDemand, startBackground } from './back
 import { createStoreOpener, type OpenInbox, type OpenStores } from './open-stores.ts'
 import type { Background } from './parked.ts'
 import { processDeliveries } from './process.ts'
-import type { Facts, Processing } from './processing.ts'
+import type { Processing } from './processing.ts'
 import { settingsOf } from './settings-of.ts'
+import { Settling, type SettlingParts } from './settling.ts'
 import { watch } from './watch.ts'
-import { wholeOrDeferred } from './whole-record.ts'
 
 /** Longest wait for the connections of a store's session to close, ms. */
 const CLOSE_MS = 5_000
@@ -55,6 +53,7 @@ export class RunningGuard implements GuardPort {
   readonly #publisher: DeadLetterPublisher
   readonly #runs = new RunCount()
   readonly #shared: Pick<Processing, 'options' | 'call' | 'breaker' | 'inFlight'>
+  readonly #settlingParts: SettlingParts
   readonly #deadLetters = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
   readonly #unwatch: () => void
@@ -76,6 +75,11 @@ export class RunningGuard implements GuardPort {
     this.#publisher = createDeadLetterPublisher(options, this.#closing.signal)
     const [breaker, inFlight] = [this.#breaker, createInFlight(options.runtime)]
     this.#shared = { options, call, breaker, inFlight }
+    const onSettled: SettlingParts['onSettled'] = ({ kind }) => {
+      this.#inHand -= 1
+      if (kind === 'parked') this.#background?.wake()
+    }
+    this.#settlingParts = { options, breaker, publisher: this.#publisher, onSettled }
     this.#unwatch = watch(options, this, () => ({ inHand: this.#inHand, stores: this.#stores }))
   }
 
@@ -218,52 +222,27 @@ export class RunningGuard implements GuardPort {
 
   async #run(deliveries: readonly Delivery[], hooks: RunHooks): Promise<readonly Settlement[]> {
     try {
-      const settlements: Settlement[] = []
-      const startedAt = this.runtime.monotonic()
+      const settling = new Settling(this.#settlingParts, deliveries, hooks)
       this.#inHand += deliveries.length
-      let secret: Uint8Array | undefined
-      const conclude: Processing['observe'] = (index, outcome, facts) => {
-        const delivery = deliveries[index] as Delivery
-        const settlement = this.#settlementOf(delivery, outcome, facts)
-        const totalMs = this.runtime.monotonic() - startedAt
-        // The settlement is set before the outcome is reported.
-        settlements[index] = settlement
-        this.#inHand -= 1
-        if (outcome.kind === 'parked') this.#background?.wake()
-        hooks.onSettlement?.(index, settlement)
-        observeOutcome(this.#options, secret, { ...facts, delivery, outcome, settlement, totalMs })
-      }
       const signals = this.#signals(hooks)
       const { endProbe, stores } = signals.isStopping()
         ? { stores: closing() }
         : (this.#openNow() ?? (await this.#openOrOutcome()))
       if ('kind' in stores) {
-        for (const index of deliveries.keys()) conclude(index, stores, {})
-        return settlements
+        settling.concludeAll(stores)
+        return settling.settlements
       }
-      secret = stores.secret
-      const checking: Promise<void>[] = []
-      const hasDeadLetterPlace = hooks.hasDeadLetterPlace === true
-      const observe: Processing['observe'] = (index, outcome, facts) => {
-        if (outcome.kind !== 'dead') return conclude(index, outcome, facts)
-        const places = { ...this.#shared, stores, hasDeadLetterPlace }
-        const checked = wholeOrDeferred(places, deliveries[index] as Delivery, outcome)
-        if (isPromise(checked)) checking.push(checked.then((end) => conclude(index, end, facts)))
-        else conclude(index, checked, facts)
-      }
-      await processDeliveries({ ...this.#shared, stores, signals, observe }, deliveries)
-      if (checking.length > 0) await Promise.all(checking)
+      const observe = settling.observerWith(stores)
+      const { options, call, breaker, inFlight } = this.#shared
+      const processing = { options, call, breaker, inFlight, stores, signals, observe }
+      await processDeliveries(processing, deliveries)
+      const checking = settling.checking()
+      if (checking !== undefined) await checking
       endProbe?.()
-      return settlements
+      return settling.settlements
     } finally {
       this.#runs.end()
     }
-  }
-
-  #settlementOf(delivery: Delivery, outcome: Outcome, { eventId, key }: Facts): Settlement {
-    const settlement = settlementOf(outcome, this.runtime.now())
-    this.#publisher.note(settlement, { delivery, outcome, key, eventId })
-    return settlement
   }
 
   /** The stores, if they are open and available. */

@@ -1,5 +1,6 @@
 import type { InFlight } from '../concurrency/in-flight.ts'
 import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import type { EventId } from '../model/brands.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DeliveryGroup } from './receive.ts'
 
@@ -18,13 +19,14 @@ export interface Flight {
   concluded(): MaybeAsync<readonly DeliveryGroup[]>
 }
 
+const NONE: readonly DeliveryGroup[] = []
+
 export function takeOff(inFlight: InFlight, groups: readonly DeliveryGroup[]): Flight {
-  const open = new Map(
-    groups.map((group) => [
-      group.member.event.id,
-      { group, end: inFlight.start(group.member.event.id) },
-    ]),
-  )
+  const open = new Map<EventId, { readonly group: DeliveryGroup; readonly end: () => void }>()
+  for (const group of groups) {
+    const { id } = group.member.event
+    open.set(id, { group, end: inFlight.start(id) })
+  }
   const copies: DeliveryGroup[] = []
   const concluding: Promise<readonly DeliveryGroup[]>[] = []
   return {
@@ -32,14 +34,14 @@ export function takeOff(inFlight: InFlight, groups: readonly DeliveryGroup[]): F
       const entry = open.get(id)
       if (entry === undefined) return
       open.delete(id)
-      let left: MaybeAsync<readonly DeliveryGroup[]> = []
+      let left: MaybeAsync<readonly DeliveryGroup[]> = NONE
       try {
         left = toCopies(entry.group)
       } finally {
         if (!isPromise(left)) entry.end()
       }
       if (isPromise(left)) concluding.push(left.finally(entry.end))
-      else copies.push(...left)
+      else if (left.length > 0) copies.push(...left)
     },
     unconcluded: () => [...open.values()].map(({ group }) => group.member),
     endRest: () => {

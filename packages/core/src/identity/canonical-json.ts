@@ -113,6 +113,7 @@ const LONGEST_CHAIN = 1_000
 
 /** The value that stands for this one in JSON. */
 function unwrapped(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value
   let plain: unknown = value
   for (let link = 0; hasToJson(plain); link++) {
     if (link === LONGEST_CHAIN) throw circular()

@@ -20,9 +20,10 @@ export const FINGERPRINT_RULES: Readonly<Record<'none' | 'body' | 'function', nu
     function: 2,
   } as const)
 
-const RULE_BITS = 8n
-/** 56 bits. */
+/** 56 bits. The version of the rule has the other 8. */
 const DIGEST_HEX_DIGITS = 14
+const versionHex = (version: number): string => version.toString(16).padStart(2, '0')
+const BODY_HEX = versionHex(FINGERPRINT_RULES.body)
 /** The version that a guard registers. Fingerprints of different rules cannot be compared. */
 export const fingerprintRuleOf = (rule: FingerprintRule): number =>
   FINGERPRINT_RULES[typeof rule === 'function' ? 'function' : rule]
@@ -60,9 +61,9 @@ function fingerprintBy(
 }
 
 function toFingerprint(rule: FingerprintRule, digestInHex: string): Fingerprint {
-  const digest = BigInt(`0x${digestInHex.slice(0, DIGEST_HEX_DIGITS)}`)
-  const version = BigInt(fingerprintRuleOf(rule))
-  return BigInt.asIntN(64, (digest << RULE_BITS) | version) as Fingerprint
+  const digest = digestInHex.slice(0, DIGEST_HEX_DIGITS)
+  const version = rule === 'body' ? BODY_HEX : versionHex(fingerprintRuleOf(rule))
+  return BigInt.asIntN(64, BigInt(`0x${digest}${version}`)) as Fingerprint
 }
 
 /** A lone surrogate, an infinite number, a bigint: RFC 8785 has no text for it. */

@@ -1,3 +1,5 @@
+import { ownGetter, withGetters } from './own-getter.ts'
+
 /** Where a delivery came from. */
 export interface DeliverySource {
   /** `kafka`, `sqs`, `amqp`, … */
@@ -49,15 +51,12 @@ export function copyDelivery<Changes extends object>(
 ): Delivery & Changes {
   const { body, headers, source, contentType, messageId, orderingKey } = delivery
   const { producedAt, deliveryCount, redelivered, raw } = delivery
-  const copy: Delivery = {
-    ...{ body, headers, source, contentType, messageId, orderingKey },
-    ...{ producedAt, deliveryCount, redelivered, raw },
-    get envelope() {
-      return delivery.envelope
-    },
-  }
-  return Object.assign(copy, changes)
+  const fields = { body, headers, source, contentType, messageId, orderingKey }
+  const copy = { ...fields, producedAt, deliveryCount, redelivered, raw }
+  return Object.assign(withGetters<Delivery>(copy, delivery, COPY), changes)
 }
+
+const COPY = [['envelope', ownGetter((original: Delivery) => original.envelope)]] as const
 
 /** A delivery with a decoded body, before the key is known. */
 export interface DecodedDelivery<Payload> extends Delivery {

@@ -1,7 +1,8 @@
 import type { OwnerToken } from './brands.ts'
 import type { DeadLetterRef } from './dead-letter.ts'
-import type { GuardEvent } from './delivery.ts'
+import type { Delivery, GuardEvent } from './delivery.ts'
 import type { IdentifiedEvent } from './inbox.ts'
+import { ownGetter, withGetters } from './own-getter.ts'
 
 /** Times that only an observer asks for. Mutable: each step adds its own. */
 export interface Timings {
@@ -58,25 +59,35 @@ export function toGuardEvent(
   payload: unknown = member.payload,
 ): GuardEvent<unknown> {
   const { event } = member
-  const { body, headers, source, contentType, messageId, orderingKey } = event.delivery
-  const { producedAt, deliveryCount, redelivered, raw } = event.delivery
-  let ownBody: Uint8Array | undefined
-  return {
+  const { delivery } = event
+  const { contentType, messageId, orderingKey, producedAt } = delivery
+  const { deliveryCount, redelivered, raw } = delivery
+  const fields = {
     ...{ contentType, messageId, orderingKey, producedAt, deliveryCount, redelivered, raw },
-    headers: { ...headers },
-    source: { ...source },
-    get envelope() {
-      return event.delivery.envelope
-    },
-    // Copied on first access, because most handlers never read the bytes. `slice` of a Buffer returns a Buffer.
-    get body() {
-      ownBody ??= Uint8Array.prototype.slice.call(body)
-      return ownBody
-    },
+    headers: { ...delivery.headers },
+    source: { ...delivery.source },
     payload,
     key: event.key,
     tenant: event.tenant,
     attempt,
     idempotencyKey: event.id,
   }
+  return withGetters<GuardEvent<unknown>>(fields, { delivery, body: undefined }, GETTERS)
 }
+
+interface Bytes {
+  readonly delivery: Delivery
+  body: Uint8Array | undefined
+}
+
+const GETTERS = [
+  ['envelope', ownGetter(({ delivery }: Bytes) => delivery.envelope)],
+  [
+    'body',
+    // Copied when it is first read, because most handlers never read the bytes. `slice` of a Buffer returns a Buffer.
+    ownGetter((bytes: Bytes) => {
+      bytes.body ??= Uint8Array.prototype.slice.call(bytes.delivery.body)
+      return bytes.body
+    }),
+  ],
+] as const

@@ -80,8 +80,8 @@ const ABANDON_CAUSES: Readonly<Record<AbandonReason, DeferCause>> = {
  * The settlement of each outcome (design.md §5). Undefined fields are omitted, so that tests can compare settlements.
  */
 const SETTLEMENTS = {
-  processed: ({ result }) => ({ kind: 'ack', by: 'processed', ...given('result', result) }),
-  duplicate: ({ result }) => ({ kind: 'ack', by: 'duplicate', ...given('result', result) }),
+  processed: ({ result }) => acked('processed', result),
+  duplicate: ({ result }) => acked('duplicate', result),
   parked: () => ({ kind: 'ack', by: 'parked' }),
   skipped: () => ({ kind: 'ack', by: 'skipped' }),
   unguarded: () => ({ kind: 'ack', by: 'unguarded' }),
@@ -108,6 +108,10 @@ const SETTLEMENTS = {
 export function settlementOf(outcome: Outcome, now: EpochMs): Settlement {
   const settlement = SETTLEMENTS[outcome.kind] as (outcome: Outcome, now: EpochMs) => Settlement
   return settlement(outcome, now)
+}
+
+function acked(by: 'processed' | 'duplicate', result: Json | undefined): Settlement {
+  return result === undefined ? { kind: 'ack', by } : { kind: 'ack', by, result }
 }
 
 function given<Name extends string>(name: Name, value: unknown): { [N in Name]?: unknown } {

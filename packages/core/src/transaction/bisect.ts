@@ -1,10 +1,10 @@
-import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Release } from '../model/runtime.ts'
 import { afterFailure } from './after-failure.ts'
 import { type Batch, conclude, concludeDuplicates, concludeHeld, failBatch } from './batch-state.ts'
 import { abandon, type BisectQueue, readAgain, SINGLE_WAIT_MS, toSingles } from './bisect-queue.ts'
 import type { Engine } from './engine.ts'
 import { overtaking, type PendingEvent } from './pending-event.ts'
+import type { PartRequest } from './running.ts'
 import { runTransaction } from './transaction.ts'
 import { hasStoreFailed, type TransactionEnd } from './transaction-end.ts'
 import { giveBack, giveBackUnstarted } from './verdict.ts'
@@ -46,8 +46,20 @@ export async function runBisecting(
       if (early.length > 0) await giveBackUnstarted(batch.run.engine, early)
       const next = without(open, early)
       if (next.length === 0) continue
-      if (batch.run.signals.isStopping()) await abandon(batch, next)
-      else await runOnce(queue, next)
+      if (batch.run.signals.isStopping()) {
+        await abandon(batch, next)
+        continue
+      }
+      let end: TransactionEnd | undefined
+      try {
+        end = await runTransaction(batch.run.engine, requestOf(queue, next))
+      } catch (error) {
+        // Errors before the handler started count no attempt.
+        await giveBack(batch.run.engine, next, 'given-back')
+        failBatch(batch, next, error)
+      }
+      const following = end && ended(queue, next, end)
+      if (following !== undefined) await following
     }
   } finally {
     hold()
@@ -67,26 +79,20 @@ function mayShare({ call, options, sharing: { apartUntilMs } }: Engine): boolean
   return options.runtime.monotonic() >= apartUntilMs
 }
 
-function runOnce(queue: BisectQueue, members: readonly PendingEvent[]): Promise<void> {
-  const { batch, hold } = queue
+function requestOf(
+  { batch, hold, singleWaitMs }: BisectQueue,
+  members: readonly PendingEvent[],
+): PartRequest {
   const { engine, signals } = batch.run
   const perRow = Math.max(LEAST_WAIT_MS, engine.options.claimWaitMs / members.length)
-  const waitMs = queue.singleWaitMs ?? perRow
-  return runTransaction(engine, { members, waitMs, signals, hold }).then(
-    (end) => ended(queue, members, end),
-    async (error: unknown) => {
-      // Errors before the handler started count no attempt.
-      await giveBack(engine, members, 'given-back')
-      failBatch(batch, members, error)
-    },
-  )
+  return { members, waitMs: singleWaitMs ?? perRow, signals, hold }
 }
 
 function ended(
   queue: BisectQueue,
   members: readonly PendingEvent[],
   end: TransactionEnd,
-): MaybeAsync<void> {
+): Promise<void> | undefined {
   const { batch } = queue
   if (!hasStoreFailed(end)) batch.run.engine.breaker.succeeded()
   if (end.kind !== 'committed') {
@@ -96,6 +102,7 @@ function ended(
   }
   readAgain(end.unclaimed)
   concludeCommitted(batch, end)
+  return undefined
 }
 
 async function afterTransaction(

@@ -2,6 +2,7 @@ import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import { boundLogger, type Logger } from '../model/logger.ts'
+import { ownGetter, withGetters } from '../model/own-getter.ts'
 import type { HandlerContext } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { HandlerSignal } from './handler-signal.ts'
@@ -20,25 +21,37 @@ export interface ContextParts<Tx> {
 
 /** The context of one run. Its logger is made when the handler first asks for it, because most handlers log nothing. */
 export function contextFor<Tx>(
-  { consumer, handlerLogger }: ResolvedOptions,
-  { tx, aborting, deadlineAt, run, onTx }: ContextParts<Tx>,
+  options: ResolvedOptions,
+  parts: ContextParts<Tx>,
 ): HandlerContext<Tx> {
-  let logger: Logger | undefined
-  return {
-    get tx() {
-      onTx?.()
-      return tx
-    },
-    get signal() {
-      return aborting.signal
-    },
-    deadlineAt,
-    get logger() {
-      logger ??= boundLogger(handlerLogger, { consumer, ...run })
-      return logger
-    },
-  }
+  const fields = { deadlineAt: parts.deadlineAt }
+  return withGetters<HandlerContext<Tx>>(fields, { options, parts, logger: undefined }, GETTERS)
 }
+
+interface Run {
+  readonly options: ResolvedOptions
+  readonly parts: ContextParts<unknown>
+  logger: Logger | undefined
+}
+
+const GETTERS = [
+  [
+    'tx',
+    ownGetter(({ parts }: Run) => {
+      parts.onTx?.()
+      return parts.tx
+    }),
+  ],
+  ['signal', ownGetter(({ parts }: Run) => parts.aborting.signal)],
+  [
+    'logger',
+    ownGetter((run: Run) => {
+      const { consumer, handlerLogger } = run.options
+      run.logger ??= boundLogger(handlerLogger, { consumer, ...run.parts.run })
+      return run.logger
+    }),
+  ],
+] as const
 
 /** The first run gets the payload from step 1. Each further run gets a newly decoded payload. */
 export function eventFor(

@@ -4,7 +4,7 @@ import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { LeaseLostError } from '../model/errors.ts'
 import type { HandlerSignal } from './handler-signal.ts'
-import { runHandler, startLimits } from './run-handler.ts'
+import { HandlerLimits, runHandler, type TimedEnd } from './run-handler.ts'
 
 const never = (): Promise<never> => new Promise(() => undefined)
 
@@ -90,21 +90,24 @@ describe('the handlers of one transaction', () => {
     const revoke = (): void => undefined
     const hold = (): void => undefined
     const bounds = { runtime, deadlineMs: 10_000, drain: drain.signal, hold, revoke }
-    return { clock, drain, limits: startLimits(bounds) }
+    const limits = new HandlerLimits(bounds)
+    const run = (call: Parameters<typeof limits.run>[1]): Promise<TimedEnd> =>
+      new Promise((resolve) => limits.run(undefined, call, resolve))
+    return { clock, drain, limits, run }
   }
 
   test('share one deadline and one timer', async () => {
-    const { clock, limits } = share()
+    const { clock, limits, run } = share()
     const seen: Date[] = []
     for (const spentMs of [4_000, 5_000]) {
-      const end = await limits.run(undefined, (_signal, deadlineAt) => {
+      const end = await run((_signal, deadlineAt) => {
         seen.push(deadlineAt)
         clock.advance(spentMs)
         expect(clock.timers).toBe(1)
       })
       expect(end).toMatchObject({ kind: 'returned', handlerMs: spentMs })
     }
-    const last = limits.run(undefined, never)
+    const last = run(never)
     clock.advance(1_000)
     expect(await last).toMatchObject({ kind: 'deadline' })
     expect(seen.map(Number)).toEqual([1_010_000, 1_010_000])
@@ -113,12 +116,12 @@ describe('the handlers of one transaction', () => {
   })
 
   test('are interrupted one by one if they start after the deadline, or during a drain', async () => {
-    const { clock, limits } = share()
-    await limits.run(undefined, () => clock.advance(10_000))
-    expect(await limits.run(undefined, never)).toMatchObject({ kind: 'deadline' })
+    const { clock, limits, run } = share()
+    await run(() => clock.advance(10_000))
+    expect(await run(never)).toMatchObject({ kind: 'deadline' })
     const other = share()
     other.drain.abort()
-    const drained = other.limits.run(undefined, ({ signal }) => once(signal, 'abort'))
+    const drained = other.run(({ signal }) => once(signal, 'abort'))
     expect(await drained).toMatchObject({ kind: 'returned' })
     limits.stop()
     other.limits.stop()

@@ -40,114 +40,147 @@ export interface HandlerRun extends HandlerBounds {
 }
 
 type Call = (aborting: HandlerSignal, deadlineAt: Date) => unknown
-type TimedEnd = HandlerEnd & { readonly handlerMs: number }
+export type TimedEnd = HandlerEnd & { readonly handlerMs: number }
 
-/** Runs a handler. Returns as soon as its end is known, at the latest at its deadline. Never throws. */
-export async function runHandler(run: HandlerRun, call: Call): Promise<TimedEnd> {
-  const limits = startLimits(run)
-  try {
-    return await limits.run(run.leaseLost, call)
-  } finally {
-    limits.stop()
-  }
-}
-
-/** Runs the handlers of one transaction, one after the other. */
-export interface HandlerLimits {
-  /** Like {@link runHandler}, until the deadline that all handlers share. */
-  run(leaseLost: AbortSignal | undefined, call: Call): Promise<TimedEnd>
-  stop(): void
-}
-
-/** A running handler, as seen by the deadline and the drain. */
-interface Watcher {
-  readonly onDeadline: () => void
-  readonly onDrain: () => void
+/** Runs a handler. Resolves as soon as its end is known, at the latest at its deadline. Never rejects. */
+export function runHandler(run: HandlerRun, call: Call): Promise<TimedEnd> {
+  return new Promise((resolve) => {
+    const limits = new HandlerLimits(run)
+    limits.run(run.leaseLost, call, (end) => {
+      limits.stop()
+      resolve(end)
+    })
+  })
 }
 
 /**
- * Uses one timer and one listener for all handlers of a transaction, because one for each handler would be expensive.
+ * Runs the handlers of one transaction, one after the other, with one timer and one listener for all of them, because
+ * one for each handler would be expensive.
  */
-export function startLimits(bounds: HandlerBounds): HandlerLimits {
-  const { deadlineMs, drain, runtime } = bounds
-  const deadlineAtMs = runtime.now() + deadlineMs
-  let current: Watcher | undefined
-  let isPast = false
-  const stopTimer = runtime.setTimer(() => {
-    isPast = true
-    current?.onDeadline()
-  }, deadlineMs)
-  const stopListening = drain === undefined ? undefined : listen(drain, () => current?.onDrain())
-  const watch = (watcher: Watcher): void => {
-    current = watcher
+export class HandlerLimits {
+  readonly #bounds: HandlerBounds
+  readonly #deadlineAtMs: number
+  readonly #stopTimer: () => void
+  readonly #stopListening: (() => void) | undefined
+  #current: WatchedRun | undefined
+  #isPast = false
+
+  constructor(bounds: HandlerBounds) {
+    const { deadlineMs, drain, runtime } = bounds
+    this.#bounds = bounds
+    this.#deadlineAtMs = runtime.now() + deadlineMs
+    this.#stopTimer = runtime.setTimer(() => {
+      this.#isPast = true
+      this.#current?.passDeadline()
+    }, deadlineMs)
+    this.#stopListening =
+      drain === undefined ? undefined : listen(drain, () => this.#current?.drain())
+  }
+
+  /**
+   * Like {@link runHandler}, until the deadline that all handlers share. Calls back once, possibly before it returns: a
+   * promise for every handler would cost more than most handlers.
+   */
+  run(leaseLost: AbortSignal | undefined, call: Call, onEnd: (end: TimedEnd) => void): void {
+    const run = new WatchedRun(this.#bounds, leaseLost, onEnd)
+    // The lease was lost while the event waited for its turn. The handler must not run beside the new owner.
+    if (leaseLost?.aborted === true) {
+      run.loseLease()
+      return
+    }
+    this.#current = run
     // The handler starts anyway, like a handler that starts a moment before the deadline.
-    if (isPast) queueMicrotask(watcher.onDeadline)
-    else if (drain?.aborted === true) queueMicrotask(watcher.onDrain)
+    if (this.#isPast) queueMicrotask(() => run.passDeadline())
+    else if (this.#bounds.drain?.aborted === true) queueMicrotask(() => run.drain())
+    run.start(call, this.#deadlineAtMs)
   }
-  return {
-    run: (leaseLost, call) => runWatched({ bounds, leaseLost, watch, deadlineAtMs }, call),
-    stop: () => {
-      stopTimer()
-      stopListening?.()
-    },
+
+  stop(): void {
+    this.#stopTimer()
+    this.#stopListening?.()
   }
 }
 
-interface WatchedRun {
-  readonly bounds: HandlerBounds
-  readonly leaseLost: AbortSignal | undefined
-  readonly watch: (watcher: Watcher) => void
-  readonly deadlineAtMs: number
-}
+/** A handler that runs until the first of several ends. */
+class WatchedRun {
+  readonly #bounds: HandlerBounds
+  readonly #onEnd: (end: TimedEnd) => void
+  readonly #startedAt: number
+  readonly #aborting = new HandlerSignal()
+  readonly #stopListening: (() => void) | undefined
+  #stopGrace: (() => void) | undefined
+  #isOver = false
+  #isDrained = false
 
-function runWatched(
-  { bounds, deadlineAtMs, leaseLost, watch }: WatchedRun,
-  call: Call,
-): Promise<TimedEnd> {
-  const { hold, revoke, runtime } = bounds
-  const startedAt = runtime.monotonic()
-  const aborting = new HandlerSignal()
-  const { promise, resolve } = Promise.withResolvers<TimedEnd>()
-  let isOver = false
-  let isDrained = false
-  let stopGrace: (() => void) | undefined
+  constructor(
+    bounds: HandlerBounds,
+    leaseLost: AbortSignal | undefined,
+    onEnd: (end: TimedEnd) => void,
+  ) {
+    this.#bounds = bounds
+    this.#onEnd = onEnd
+    this.#startedAt = bounds.runtime.monotonic()
+    this.#stopListening =
+      leaseLost === undefined ? undefined : listen(leaseLost, () => this.loseLease())
+  }
 
-  const end = (how: HandlerEnd): void => {
-    if (isOver) return
-    isOver = true
-    stopGrace?.()
-    stopListening?.()
-    resolve({ ...how, handlerMs: runtime.monotonic() - startedAt })
+  start(call: Call, deadlineAtMs: number): void {
+    const { hold, runtime } = this.#bounds
+    let result: unknown
+    try {
+      result = runtime.alone.runInside(hold, () => call(this.#aborting, new Date(deadlineAtMs)))
+      if (isThenable(result)) {
+        Promise.resolve(result).then(
+          (value) => this.#end({ kind: 'returned', value }),
+          (thrown: unknown) => this.#threw(thrown),
+        )
+        return
+      }
+    } catch (thrown) {
+      this.#threw(thrown)
+      return
+    }
+    this.#end({ kind: 'returned', value: result })
   }
-  const cut = (how: HandlerEnd & { readonly error: OncewardError }): void => {
-    if (isOver) return
-    revoke(how.error)
-    aborting.abort(how.error)
-    end(how)
+
+  passDeadline(): void {
+    this.#cut(pastDeadline(this.#bounds))
   }
-  const onDrain = (): void => {
-    if (isOver || isDrained) return
-    isDrained = true
-    aborting.abort(
+
+  loseLease(): void {
+    this.#cut(lostLease())
+  }
+
+  drain(): void {
+    if (this.#isOver || this.#isDrained) return
+    this.#isDrained = true
+    this.#aborting.abort(
       new DeadlineExceededError('The consumer is shutting down. The event is redelivered later.'),
     )
-    stopGrace = runtime.setTimer(() => end({ kind: 'drained', ended: false }), ABORT_GRACE_MS)
+    const giveUp = (): void => this.#end({ kind: 'drained', ended: false })
+    this.#stopGrace = this.#bounds.runtime.setTimer(giveUp, ABORT_GRACE_MS)
   }
 
-  const stopListening =
-    leaseLost === undefined ? undefined : listen(leaseLost, () => cut(lostLease()))
-  if (leaseLost?.aborted === true) {
-    // The lease was lost while the event waited for its turn. The handler must not run beside the new owner.
-    cut(lostLease())
-    return promise
+  #threw(thrown: unknown): void {
+    const error = toReadableError(thrown)
+    this.#end(this.#isDrained ? { kind: 'drained', ended: true } : { kind: 'threw', error })
   }
-  watch({ onDeadline: () => cut(pastDeadline(bounds)), onDrain })
-  invoke(
-    () => runtime.alone.runInside(hold, () => call(aborting, new Date(deadlineAtMs))),
-    (value) => end({ kind: 'returned', value }),
-    (error) => end(isDrained ? { kind: 'drained', ended: true } : { kind: 'threw', error }),
-  )
-  return promise
+
+  #cut(how: HandlerEnd & { readonly error: OncewardError }): void {
+    if (this.#isOver) return
+    this.#bounds.revoke(how.error)
+    this.#aborting.abort(how.error)
+    this.#end(how)
+  }
+
+  #end(how: HandlerEnd): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#stopGrace?.()
+    this.#stopListening?.()
+    const handlerMs = this.#bounds.runtime.monotonic() - this.#startedAt
+    this.#onEnd({ ...how, handlerMs })
+  }
 }
 
 function pastDeadline({ deadlineMs }: HandlerBounds): Extract<HandlerEnd, { kind: 'deadline' }> {
@@ -161,21 +194,6 @@ function lostLease(): Extract<HandlerEnd, { kind: 'lease-lost' }> {
   const message =
     'Another owner may have taken the event over, so this run is abandoned. The redelivery finds the outcome.'
   return { kind: 'lease-lost', error: new LeaseLostError(message) }
-}
-
-function invoke(
-  call: () => unknown,
-  returned: (value: unknown) => void,
-  threw: (error: unknown) => void,
-): void {
-  const failed = (thrown: unknown): void => threw(toReadableError(thrown))
-  try {
-    const result = call()
-    if (isThenable(result)) Promise.resolve(result).then(returned, failed)
-    else returned(result)
-  } catch (thrown) {
-    failed(thrown)
-  }
 }
 
 function listen(signal: AbortSignal, listener: () => void): () => void {

@@ -1,76 +1,70 @@
 import { andThen, isPromise } from '../concurrency/maybe-async.ts'
-import type { StopSignals } from '../concurrency/stop-signals.ts'
-import { LATEST_START_MS } from '../model/attempt-rules.ts'
 import type { EventId, Json } from '../model/brands.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import {
-  type OncewardError,
   RetryableError,
   StoreUnavailableError,
   SWALLOWED_STATEMENT,
   toReadableError,
 } from '../model/errors.ts'
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
-import type { CommitAnswer, InboxTransaction } from '../model/inbox.ts'
-import type { Release } from '../model/runtime.ts'
+import type { CommitAnswer } from '../model/inbox.ts'
 import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
 import type { Engine } from './engine.ts'
 import { type ContextParts, contextFor, eventFor } from './handler-context.ts'
-import { claimOf, divided, overtaking, type PendingEvent } from './pending-event.ts'
+import type { HandlerSignal } from './handler-signal.ts'
+import { claimOf, type PendingEvent } from './pending-event.ts'
 import {
-  type HandlerBounds,
   type HandlerEnd,
+  HandlerLimits,
   runHandler,
-  startLimits,
+  type TimedEnd,
   toResultText,
 } from './run-handler.ts'
+import { boundsOf, LATE, misbegun, type PartRequest, type Running, toRunning } from './running.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
-
-export interface PartRequest {
-  readonly members: readonly PendingEvent[]
-  /** Maximum wait for one row, ms. */
-  readonly waitMs: number
-  readonly signals: StopSignals
-  readonly hold: Release
-}
 
 /** Runs one transaction over one or more events: claim their rows, run the handler for each, commit. */
 export async function runTransaction(
   engine: Engine,
   request: PartRequest,
 ): Promise<TransactionEnd> {
-  const { options, session } = engine
-  const askedAtMs = options.runtime.monotonic()
-  const budgetMs = request.signals.bounded(options.deadlineMs)
+  const { runtime } = engine.options
+  const askedAtMs = runtime.monotonic()
+  const budgetMs = request.signals.bounded(engine.options.deadlineMs)
   const { members, waitMs } = request
   const { seenDone } = engine
   const likelyDone = seenDone && members.every(({ member }) => seenDone.has(member.event.id))
-  const begun = await session.begin({ claim: claimOf(members), waitMs, budgetMs, likelyDone })
-  if (options.observe !== undefined)
-    addTime(membersOf(members), 'claimMs', options.runtime.monotonic() - askedAtMs)
+  const claim = claimOf(members)
+  const begun = await engine.session.begin({ claim, waitMs, budgetMs, likelyDone })
+  if (engine.options.observe !== undefined)
+    addTime(membersOf(members), 'claimMs', runtime.monotonic() - askedAtMs)
   if (begun.kind !== 'open') return begun
-  const { transaction } = begun
-  const [claimed, unclaimed] = divided(members, begun.claimed)
   // The process was frozen. The server has ended the transaction, and a new owner may have run the event.
-  const isPast = options.runtime.monotonic() - askedAtMs >= budgetMs
-  if (isPast || claimed.some((pending) => isLate(engine, pending))) {
-    await transaction.rollback()
-    return { kind: 'late' }
+  const isPast = runtime.monotonic() - askedAtMs >= budgetMs
+  const running = toRunning(engine, request, begun)
+  const end = isPast ? LATE : misbegun(running, members)
+  if (end !== undefined) {
+    await begun.transaction.rollback()
+    return end
   }
-  if (overtaking(request.members, claimed).length > 0) {
-    await transaction.rollback()
-    return { kind: 'overtaking', claimed, unclaimed }
-  }
-  const { hold, signals } = request
-  const running: Running = { engine, transaction, claimed, signals, hold }
-  let failure: TransactionFailure | undefined
   try {
-    failure = (await runHandlers(running)) ?? commitFailure(running, await commit(running))
+    const { call } = engine
+    const failed =
+      call.kind === 'single'
+        ? await runOneByOne(running, call.handler)
+        : await runTogether(running, call.handler)
+    const failure = failed ?? commitFailure(running, await commit(running))
+    return ended(running, failure)
   } catch (error) {
     // An error of onceward's own must not leave a transaction open: its rows would be held until the process ends.
-    await transaction.rollback()
+    await begun.transaction.rollback()
     throw error
   }
+}
+
+function ended(running: Running, failure: TransactionFailure | undefined): TransactionEnd {
+  const { claimed, engine, transaction, unclaimed } = running
   if (failure !== undefined) return { kind: 'failed', failure, claimed, unclaimed, transaction }
   engine.txWatch.committed(claimed.length, transaction.tx)
   return { kind: 'committed', claimed, unclaimed, results: running.results ?? NONE }
@@ -79,61 +73,75 @@ export async function runTransaction(
 const membersOf = (pending: readonly PendingEvent[]): readonly InFlightEvent[] =>
   pending.map(({ member }) => member)
 
-function isLate({ options }: Engine, { counted }: PendingEvent): boolean {
-  if (counted === undefined) return false
-  return options.runtime.monotonic() - counted.countedAtMs > LATEST_START_MS
-}
-
-interface Running {
-  readonly engine: Engine
-  readonly transaction: InboxTransaction<unknown>
-  readonly claimed: readonly PendingEvent[]
-  readonly signals: StopSignals
-  readonly hold: Release
-  /** What the handlers returned. Made for the first result, because most handlers return nothing. */
-  results?: Map<EventId, Json>
-  texts?: Map<EventId, string>
-}
-
 /** No results. */
 const NONE: ReadonlyMap<EventId, never> = new Map<EventId, never>()
 
-function runHandlers(running: Running): Promise<TransactionFailure | undefined> {
-  const { call } = running.engine
-  return call.kind === 'single'
-    ? runOneByOne(running, call.handler)
-    : runTogether(running, call.handler)
-}
-
 /** Handlers of one transaction run one after the other, because row locks do not protect a transaction from itself. */
-async function runOneByOne(
+function runOneByOne(
   running: Running,
   handler: Handler<unknown, unknown>,
 ): Promise<TransactionFailure | undefined> {
-  const limits = startLimits(boundsOf(running))
-  try {
-    for (const [index, pending] of running.claimed.entries()) {
-      const { lease, refusal } = pending.member
-      const end = await limits.run(lease?.lost, (aborting, deadlineAt) => {
-        if (refusal !== undefined) throw refusal as Error
-        return andThen(eventFor(running.engine, pending), (event) => {
-          // The deadline may have passed while the payload was decoded again.
-          aborting.throwIfAborted()
-          return handler(event, contextOf(running, { aborting, deadlineAt, event }))
-        })
-      })
-      pending.handlerMs = end.handlerMs
-      const failure =
-        failureOf(running, { end, pending, ran: index + 1 }) ?? keepResult(running, pending, end)
-      if (failure !== undefined) return failure
-      const isLast = index + 1 === running.claimed.length
-      if (!isLast && running.transaction.hasChangedSettings?.() === true)
-        return { kind: 'settings' }
+  return new Promise((resolve, reject) => {
+    const limits = new HandlerLimits(boundsOf(running))
+    const done = (failure: TransactionFailure | undefined): void => {
+      limits.stop()
+      resolve(failure)
     }
-    return undefined
-  } finally {
-    limits.stop()
+    const runNext = (at: number): void => {
+      const pending = running.claimed[at]
+      if (pending === undefined) {
+        done(undefined)
+        return
+      }
+      runOne(running, limits, { pending, handler }, (end) => {
+        try {
+          const failure = afterOne(running, { end, pending, ran: at + 1 })
+          if (failure === undefined) runNext(at + 1)
+          else done(failure)
+        } catch (error) {
+          limits.stop()
+          reject(error)
+        }
+      })
+    }
+    runNext(0)
+  })
+}
+
+interface OneRun {
+  readonly pending: PendingEvent
+  readonly handler: Handler<unknown, unknown>
+}
+
+function runOne(
+  running: Running,
+  limits: HandlerLimits,
+  { pending, handler }: OneRun,
+  onEnd: (end: TimedEnd) => void,
+): void {
+  const { lease, refusal } = pending.member
+  const call = (aborting: HandlerSignal, deadlineAt: Date): unknown => {
+    if (refusal !== undefined) throw refusal as Error
+    return andThen(eventFor(running.engine, pending), (event) => {
+      // The deadline may have passed while the payload was decoded again.
+      aborting.throwIfAborted()
+      return handler(event, contextOf(running, { aborting, deadlineAt, event }))
+    })
   }
+  limits.run(lease?.lost, call, onEnd)
+}
+
+function afterOne(running: Running, ended: EndedOne): TransactionFailure | undefined {
+  const { end, pending, ran } = ended
+  pending.handlerMs = end.handlerMs
+  const failure = failureOf(running, ended) ?? keepResult(running, pending, end)
+  if (failure !== undefined || ran === running.claimed.length) return failure
+  return running.transaction.hasChangedSettings?.() === true ? { kind: 'settings' } : undefined
+}
+
+interface EndedOne extends Ended {
+  readonly end: TimedEnd
+  readonly pending: PendingEvent
 }
 
 async function runTogether(
@@ -157,13 +165,6 @@ async function runTogether(
   return failureOf(running, { end, pending: lost, ran: claimed.length })
 }
 
-function boundsOf({ engine, transaction, signals, hold }: Running): HandlerBounds {
-  const { runtime } = engine.options
-  const deadlineMs = signals.bounded(engine.options.deadlineMs)
-  const revoke = (error: OncewardError): void => transaction.revoke(error)
-  return { runtime, deadlineMs, drain: signals.drain, hold, revoke }
-}
-
 type Events = readonly GuardEvent<unknown>[]
 
 interface RunParts extends Pick<ContextParts<unknown>, 'aborting' | 'deadlineAt'> {
@@ -176,7 +177,13 @@ function contextOf(
   { aborting, deadlineAt, event }: RunParts,
 ): HandlerContext<unknown> {
   const run = event === undefined ? {} : { eventId: event.idempotencyKey, attempt: event.attempt }
-  return contextFor(engine.options, { tx, aborting, deadlineAt, run, onTx: engine.txWatch.onTx })
+  return contextFor(engine.options, {
+    tx,
+    aborting,
+    deadlineAt,
+    run,
+    onTx: engine.txWatch.onTx,
+  })
 }
 
 function keepResult(
@@ -246,10 +253,10 @@ function commit({ claimed, engine, texts: stored, transaction }: Running): Promi
   const recovered: EventId[] = []
   for (const { counted } of claimed) if (counted !== undefined) recovered.push(counted.event.id)
   const { observe, runtime } = engine.options
+  const stores = { results: texts, recovered }
+  if (observe === undefined) return transaction.commit(stores)
   const askedAtMs = runtime.monotonic()
-  const committing = transaction.commit({ results: texts, recovered })
-  if (observe === undefined) return committing
-  return committing.then((answer) => {
+  return transaction.commit(stores).then((answer) => {
     addTime(membersOf(claimed), 'commitMs', runtime.monotonic() - askedAtMs)
     return answer
   })

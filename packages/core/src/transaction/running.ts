@@ -1,0 +1,64 @@
+import type { StopSignals } from '../concurrency/stop-signals.ts'
+import { LATEST_START_MS } from '../model/attempt-rules.ts'
+import type { EventId, Json } from '../model/brands.ts'
+import type { OncewardError } from '../model/errors.ts'
+import type { Begun, InboxTransaction } from '../model/inbox.ts'
+import type { Release } from '../model/runtime.ts'
+import type { Engine } from './engine.ts'
+import { divided, overtaking, type PendingEvent } from './pending-event.ts'
+import type { HandlerBounds } from './run-handler.ts'
+import type { TransactionEnd } from './transaction-end.ts'
+
+export interface PartRequest {
+  readonly members: readonly PendingEvent[]
+  /** Maximum wait for one row, ms. */
+  readonly waitMs: number
+  readonly signals: StopSignals
+  readonly hold: Release
+}
+
+/** An open transaction and the events that run in it. */
+export interface Running {
+  readonly engine: Engine
+  readonly transaction: InboxTransaction<unknown>
+  readonly claimed: readonly PendingEvent[]
+  readonly unclaimed: readonly PendingEvent[]
+  readonly signals: StopSignals
+  readonly hold: Release
+  /** What the handlers returned. Made for the first result, because most handlers return nothing. */
+  results?: Map<EventId, Json>
+  texts?: Map<EventId, string>
+}
+
+export function toRunning(
+  engine: Engine,
+  { hold, members, signals }: PartRequest,
+  { claimed: ids, transaction }: Extract<Begun<unknown>, { kind: 'open' }>,
+): Running {
+  const [claimed, unclaimed] = divided(members, ids)
+  return { engine, transaction, claimed, unclaimed, signals, hold }
+}
+
+export const LATE = { kind: 'late' } as const
+
+/** Why no handler may start in the open transaction. */
+export function misbegun(
+  { claimed, engine, unclaimed }: Running,
+  members: readonly PendingEvent[],
+): TransactionEnd | undefined {
+  if (claimed.some(({ counted }) => counted !== undefined && isLate(engine, counted))) return LATE
+  return overtaking(members, claimed).length > 0
+    ? { kind: 'overtaking', claimed, unclaimed }
+    : undefined
+}
+
+function isLate({ options }: Engine, counted: { readonly countedAtMs: number }): boolean {
+  return options.runtime.monotonic() - counted.countedAtMs > LATEST_START_MS
+}
+
+export function boundsOf({ engine, transaction, signals, hold }: Running): HandlerBounds {
+  const { runtime } = engine.options
+  const deadlineMs = signals.bounded(engine.options.deadlineMs)
+  const revoke = (error: OncewardError): void => transaction.revoke(error)
+  return { runtime, deadlineMs, drain: signals.drain, hold, revoke }
+}
