@@ -1,5 +1,5 @@
 import { type Delivery, isDeadLetterHeader, type Runtime } from '@onceward/core'
-import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
+import { readEnvelope, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
 import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
 import type { DeliveryChannel } from './clients/amqplib.ts'
 import { encodable, LARGEST_TIMESTAMP } from './clients/header-types.ts'
@@ -58,23 +58,23 @@ export function toDelivery(received: ConsumeMessage, queue: string): Delivery {
   const orderingKey = textOf(properties.headers?.['x-order-key'])
   const messageId = composedId(properties)
   const deferrals = deferralsOf(received)
-  return {
-    body: content,
-    headers: toHeaders(properties.headers ?? {}),
-    source: { broker: 'amqp', queue },
-    ...(contentType === undefined ? {} : { contentType }),
-    ...(messageId === undefined ? {} : { messageId }),
-    ...(orderingKey === undefined ? {} : { orderingKey }),
-    ...(producedAt === undefined ? {} : { producedAt }),
-    deliveryCount: countOf(received) + deferrals,
-    // An earlier delivery of a deferred message may have run. A check costs a statement; an uncounted poison message
-    // costs the process.
-    redelivered: received.fields.redelivered || deferrals > 0,
-    get envelope() {
-      return envelopeOf(() => ({ fields: message.fields, properties: message.properties }))
+  return withEnvelope(
+    {
+      body: content,
+      headers: toHeaders(properties.headers ?? {}),
+      source: { broker: 'amqp', queue },
+      ...(contentType === undefined ? {} : { contentType }),
+      ...(messageId === undefined ? {} : { messageId }),
+      ...(orderingKey === undefined ? {} : { orderingKey }),
+      ...(producedAt === undefined ? {} : { producedAt }),
+      deliveryCount: countOf(received) + deferrals,
+      // An earlier delivery of a deferred message may have run. A check costs a statement; an uncounted poison message
+      // costs the process.
+      redelivered: received.fields.redelivered || deferrals > 0,
+      raw: message,
     },
-    raw: message,
-  }
+    () => ({ fields: message.fields, properties: message.properties }),
+  )
 }
 
 /**

@@ -1,9 +1,9 @@
 import type { Delivery } from '@onceward/core'
 import {
   copyDelivery,
-  envelopeOf,
   readEnvelope,
   registerEnvelopeReader,
+  withEnvelope,
 } from '@onceward/core/adapter'
 import type { EachMessagePayload, IHeaders } from 'kafkajs'
 
@@ -24,23 +24,23 @@ export function toDelivery(received: KafkaRecord, clusterId: string | undefined)
   const headers = toHeaders(message.headers ?? {})
   const contentType = headers['content-type']
   const producedAt = toDate(message.timestamp)
-  return {
-    body: message.value ?? new Uint8Array(),
-    headers,
-    source: {
-      broker: 'kafka',
-      queue: topic,
-      position: `${partition}/${message.offset}`,
-      incarnation: `${clusterId ?? ''}:${message.timestamp}`,
+  return withEnvelope(
+    {
+      body: message.value ?? new Uint8Array(),
+      headers,
+      source: {
+        broker: 'kafka',
+        queue: topic,
+        position: `${partition}/${message.offset}`,
+        incarnation: `${clusterId ?? ''}:${message.timestamp}`,
+      },
+      ...(contentType === undefined ? {} : { contentType }),
+      ...(message.key === null ? {} : { orderingKey: toLane(message.key) }),
+      ...(producedAt === undefined ? {} : { producedAt }),
+      raw: record,
     },
-    ...(contentType === undefined ? {} : { contentType }),
-    ...(message.key === null ? {} : { orderingKey: toLane(message.key) }),
-    ...(producedAt === undefined ? {} : { producedAt }),
-    get envelope() {
-      return envelopeOf(() => withoutValue(record))
-    },
-    raw: record,
-  }
+    () => withoutValue(record),
+  )
 }
 
 /**

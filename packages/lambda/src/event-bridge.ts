@@ -1,5 +1,5 @@
 import type { Delivery } from '@onceward/core'
-import { envelopeOf, type Guard, registerEnvelopeReader } from '@onceward/core/adapter'
+import { type Guard, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
 import { fieldsOf, toDate } from './fields.ts'
 import { createInvoke, type LambdaContext, throwIfUnfinished, wrongEvent } from './invocation.ts'
 import type { LambdaEventBridgeOptions } from './options.ts'
@@ -33,25 +33,25 @@ export function lambdaEventBridge(
 function toDelivery(event: object): Delivery {
   const { id, source, time } = fieldsOf(event)
   const messageId = typeof id === 'string' ? id : undefined
-  return {
-    body: Buffer.from(JSON.stringify(event), 'utf8'),
-    headers: {},
-    source: {
-      broker: 'eventbridge',
-      queue: typeof source === 'string' ? source : 'unknown',
-      position: messageId,
+  return withEnvelope(
+    {
+      body: Buffer.from(JSON.stringify(event), 'utf8'),
+      headers: {},
+      source: {
+        broker: 'eventbridge',
+        queue: typeof source === 'string' ? source : 'unknown',
+        position: messageId,
+      },
+      contentType: 'application/json',
+      messageId,
+      producedAt: toDate(time),
+      // Lambda does not tell whether it invokes the function for the first time.
+      redelivered: true,
+      raw: event,
     },
-    contentType: 'application/json',
-    messageId,
-    producedAt: toDate(time),
-    // Lambda does not tell whether it invokes the function for the first time.
-    redelivered: true,
     // The body holds the whole event.
-    get envelope() {
-      return envelopeOf(() => ({}))
-    },
-    raw: event,
-  }
+    () => ({}),
+  )
 }
 
 registerEnvelopeReader('eventbridge', ({ body }): unknown =>

@@ -1,5 +1,5 @@
 import type { Delivery } from '@onceward/core'
-import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
+import { readEnvelope, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
 import { type Fields, fieldsOf, toDate } from './fields.ts'
 import { wrongEvent } from './invocation.ts'
 
@@ -26,24 +26,24 @@ export function toDelivery(given: unknown): Delivery {
   const record = toRecord(fieldsOf(given))
   const { message, partition, topic } = record
   const headers = toHeaders(message.headers)
-  return {
-    body: message.value ?? new Uint8Array(),
-    headers,
-    source: {
-      broker: 'kafka',
-      queue: topic,
-      position: `${partition}/${message.offset}`,
-      incarnation: `:${message.timestamp}`,
+  return withEnvelope(
+    {
+      body: message.value ?? new Uint8Array(),
+      headers,
+      source: {
+        broker: 'kafka',
+        queue: topic,
+        position: `${partition}/${message.offset}`,
+        incarnation: `:${message.timestamp}`,
+      },
+      contentType: headers['content-type'],
+      orderingKey: message.key === null ? undefined : toLane(message.key),
+      producedAt: toDate(Number(message.timestamp) < 0 ? undefined : message.timestamp),
+      redelivered: true,
+      raw: record,
     },
-    contentType: headers['content-type'],
-    orderingKey: message.key === null ? undefined : toLane(message.key),
-    producedAt: toDate(Number(message.timestamp) < 0 ? undefined : message.timestamp),
-    redelivered: true,
-    get envelope() {
-      return envelopeOf(() => withoutValue(record))
-    },
-    raw: record,
-  }
+    () => withoutValue(record),
+  )
 }
 
 function toRecord({

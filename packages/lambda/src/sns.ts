@@ -1,9 +1,9 @@
 import type { Delivery } from '@onceward/core'
 import {
-  envelopeOf,
   type Guard,
   readEnvelope,
   registerEnvelopeReader,
+  withEnvelope,
 } from '@onceward/core/adapter'
 import { type Fields, fieldsOf, toDate } from './fields.ts'
 import { createInvoke, type LambdaContext, throwIfUnfinished, wrongEvent } from './invocation.ts'
@@ -47,20 +47,20 @@ function toDelivery(given: unknown): Delivery {
     throw wrongEvent('lambdaSns', 'records of `aws:sns`')
   }
   const headers = toHeaders(fieldsOf(MessageAttributes))
-  return {
-    body: Buffer.from(Message, 'utf8'),
-    headers,
-    source: { broker: 'sns', queue: TopicArn, position: MessageId },
-    contentType: headers['content-type'],
-    messageId: MessageId,
-    producedAt: toDate(Timestamp),
-    // Lambda does not tell whether it invokes the function for the first time.
-    redelivered: true,
-    get envelope() {
-      return envelopeOf(() => withoutMessage(record, Message))
+  return withEnvelope(
+    {
+      body: Buffer.from(Message, 'utf8'),
+      headers,
+      source: { broker: 'sns', queue: TopicArn, position: MessageId },
+      contentType: headers['content-type'],
+      messageId: MessageId,
+      producedAt: toDate(Timestamp),
+      // Lambda does not tell whether it invokes the function for the first time.
+      redelivered: true,
+      raw: record,
     },
-    raw: record,
-  }
+    () => withoutMessage(record, Message),
+  )
 }
 
 /** Text attributes only. Not by assignment, because an attribute may be called __proto__. */

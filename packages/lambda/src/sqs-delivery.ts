@@ -1,5 +1,5 @@
 import type { Delivery } from '@onceward/core'
-import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
+import { readEnvelope, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
 import { type Fields, fieldsOf, toDate } from './fields.ts'
 import { wrongEvent } from './invocation.ts'
 
@@ -26,22 +26,22 @@ export function toDelivery(record: unknown): Delivery {
   const headers = toHeaders(message.MessageAttributes ?? {})
   const count = Number(system['ApproximateReceiveCount'])
   const deliveryCount = Number.isSafeInteger(count) && count > 0 ? count : undefined
-  return {
-    body: Buffer.from(Body, 'utf8'),
-    headers,
-    source: { broker: 'sqs', queue: toUrl(fields['eventSourceARN']), position: MessageId },
-    contentType: headers['content-type'],
-    messageId: MessageId,
-    orderingKey: groupOf(message),
-    producedAt: toDate(system['SentTimestamp']),
-    deliveryCount,
-    // An unknown count is treated as a redelivery.
-    redelivered: deliveryCount !== 1,
-    get envelope() {
-      return envelopeOf(() => withoutBody(message))
+  return withEnvelope(
+    {
+      body: Buffer.from(Body, 'utf8'),
+      headers,
+      source: { broker: 'sqs', queue: toUrl(fields['eventSourceARN']), position: MessageId },
+      contentType: headers['content-type'],
+      messageId: MessageId,
+      orderingKey: groupOf(message),
+      producedAt: toDate(system['SentTimestamp']),
+      deliveryCount,
+      // An unknown count is treated as a redelivery.
+      redelivered: deliveryCount !== 1,
+      raw: message,
     },
-    raw: message,
-  }
+    () => withoutBody(message),
+  )
 }
 
 /** The record with the names and types of the AWS SDK. */

@@ -1,6 +1,6 @@
 import type { Message, MessageAttributeValue } from '@aws-sdk/client-sqs'
 import { ConfigurationError, type Delivery } from '@onceward/core'
-import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
+import { readEnvelope, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
 import { isOrdered, type Settings } from './options.ts'
 
 /** A message in hand. Instants are milliseconds on the monotonic clock. */
@@ -28,28 +28,28 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
   const producedAt = toDate(system.SentTimestamp)
   const group = isOrdered(message, queueUrl) ? system.MessageGroupId : undefined
   const contentType = headers['content-type']
-  return {
-    body: Buffer.from(message.Body ?? '', 'utf8'),
-    headers,
-    source: {
-      broker: 'sqs',
-      queue: queueUrl,
-      ...(MessageId === undefined ? {} : { position: MessageId }),
+  return withEnvelope(
+    {
+      body: Buffer.from(message.Body ?? '', 'utf8'),
+      headers,
+      source: {
+        broker: 'sqs',
+        queue: queueUrl,
+        ...(MessageId === undefined ? {} : { position: MessageId }),
+      },
+      ...(contentType === undefined ? {} : { contentType }),
+      ...(MessageId === undefined ? {} : { messageId: MessageId }),
+      // On standard queues message groups mean fairness, not order.
+      ...(group === undefined ? {} : { orderingKey: group }),
+      ...(producedAt === undefined ? {} : { producedAt }),
+      ...(deliveryCount === undefined ? {} : { deliveryCount }),
+      // An unknown count is treated as a redelivery. A needless check costs a statement; an uncounted poison message can
+      // kill the process.
+      redelivered: deliveryCount !== 1,
+      raw: message,
     },
-    ...(contentType === undefined ? {} : { contentType }),
-    ...(MessageId === undefined ? {} : { messageId: MessageId }),
-    // On standard queues message groups mean fairness, not order.
-    ...(group === undefined ? {} : { orderingKey: group }),
-    ...(producedAt === undefined ? {} : { producedAt }),
-    ...(deliveryCount === undefined ? {} : { deliveryCount }),
-    // An unknown count is treated as a redelivery. A needless check costs a statement; an uncounted poison message can
-    // kill the process.
-    redelivered: deliveryCount !== 1,
-    get envelope() {
-      return envelopeOf(() => withoutBody(message))
-    },
-    raw: message,
-  }
+    () => withoutBody(message),
+  )
 }
 
 /**

@@ -1,7 +1,8 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { toDelivery } from '../memory/to-delivery.ts'
 import { EnvelopeError } from '../model/errors.ts'
-import { envelopeOf, readEnvelope, writeEnvelope } from './envelope.ts'
+import { readEnvelope, withEnvelope, writeEnvelope } from './envelope.ts'
 
 const text = fc.string({ unit: 'binary' })
 /** Every code unit, so unpaired surrogates too. */
@@ -75,15 +76,34 @@ describe('an envelope', () => {
     const itself: unknown[] = []
     itself.push([itself])
     expect(() => writeEnvelope(itself)).toThrow(EnvelopeError)
-    expect(envelopeOf(() => itself)).toBeUndefined()
+    expect(envelopeOf(itself)).toBeUndefined()
     const thrower = Object.defineProperty({}, 'x', {
       enumerable: true,
       get: () => {
         throw new Error('no')
       },
     })
-    expect(envelopeOf(() => thrower)).toBeUndefined()
+    expect(envelopeOf(thrower)).toBeUndefined()
     expect(readEnvelope(writeEnvelope({ f: () => 1 }))).toStrictEqual({ f: undefined })
+  })
+})
+
+const envelopeOf = (message: unknown): Uint8Array | undefined =>
+  withEnvelope(toDelivery(1), () => message).envelope
+
+describe('the envelope of a delivery', () => {
+  it('is made when it is read, and a spread copies it', () => {
+    let made = 0
+    const delivery = withEnvelope(toDelivery(1), () => {
+      made += 1
+      return { made }
+    })
+    expect(made).toBe(0)
+    const copy = { ...delivery }
+    expect(made).toBe(1)
+    expect(readEnvelope(copy.envelope ?? Uint8Array.of())).toEqual({ made: 1 })
+    expect(Object.keys(copy)).toEqual(Object.keys(delivery))
+    expect(made).toBe(1)
   })
 })
 

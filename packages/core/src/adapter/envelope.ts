@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto'
+import type { Delivery } from '../model/delivery.ts'
 import { EnvelopeError } from '../model/errors.ts'
+import { ownGetter, withGetters } from '../model/own-getter.ts'
 
 /** First byte of every envelope. A reader refuses other versions. */
 const VERSION = 1
@@ -47,13 +49,26 @@ export function readEnvelope(envelope: Uint8Array): unknown {
   }
 }
 
-/** The adapter's envelope of a message; undefined if a message of the user's own making cannot be encoded. */
-export function envelopeOf(message: () => unknown): Uint8Array | undefined {
-  try {
-    return writeEnvelope(message())
-  } catch {
-    return undefined
-  }
+/** Undefined if a message of the user's own making cannot be encoded. */
+const GETTERS = [
+  [
+    'envelope',
+    ownGetter((message: () => unknown): Uint8Array | undefined => {
+      try {
+        return writeEnvelope(message())
+      } catch {
+        return undefined
+      }
+    }),
+  ],
+] as const
+
+/** Gives a delivery the adapter's envelope, which is made when it is read: clean deliveries must not pay for it. */
+export function withEnvelope(
+  delivery: Omit<Delivery, 'envelope'>,
+  message: () => unknown,
+): Delivery {
+  return withGetters<Delivery>(delivery, message, GETTERS)
 }
 
 function digestOf(content: Uint8Array): Buffer {

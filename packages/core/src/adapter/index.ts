@@ -46,7 +46,7 @@ export {
   type Startable,
   type StartLimits,
 } from './delivery-buffer.ts'
-export { envelopeOf, readEnvelope, writeEnvelope } from './envelope.ts'
+export { readEnvelope, withEnvelope, writeEnvelope } from './envelope.ts'
 export { type Findings, reportFindings, when } from './findings.ts'
 export {
   type BrokerAddress,
