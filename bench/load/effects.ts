@@ -60,11 +60,13 @@ export async function onceByHand(pool: Pool, { orderId, cents }: Order): Promise
 
 export function toDelivery(): Delivery {
   const orderId = randomUUID()
-  return {
-    body: Buffer.from(JSON.stringify({ orderId, cents: 1_999 })),
-    headers: { 'idempotency-key': orderId },
-    source: { broker: 'bench', queue: 'orders' },
-  }
+  return deliveryOf(Buffer.from(JSON.stringify({ orderId, cents: 1_999 })), orderId)
+}
+
+/** The least that a guard needs of a message. */
+export function deliveryOf(body: Uint8Array, key: string): Delivery {
+  const source = { broker: 'bench', queue: 'orders' }
+  return { body, headers: { 'idempotency-key': key }, source }
 }
 
 export function decode({ body }: Delivery): Order {

@@ -8,9 +8,9 @@ export interface Contestant {
   readonly name: string
   /**
    * Prepares a round and returns the work that is timed. Work that measures its own time resolves with it, in
-   * milliseconds.
+   * milliseconds. Any other result is ignored.
    */
-  prepare(events: number): Promise<(() => Promise<void>) | (() => Promise<number>)>
+  prepare(events: number): Promise<() => Promise<unknown>>
   /** A multiple of the events of a round, so that rounds of fast contestants last long enough. */
   readonly factor?: number | undefined
 }
@@ -39,14 +39,15 @@ export async function alternateMetered(
     prepare: async (events: number) => {
       const timed = await contestant.prepare(events)
       const meter = meterOf(contestant.name)
-      return async (): Promise<void> => {
+      return async (): Promise<unknown> => {
         const before = meter.read()
-        await timed()
+        const took = await timed()
         const after = meter.read()
         const perEvent = (kind: keyof ProcessorTime): number =>
           (after[kind] - before[kind]) / events
         const cost = { user: perEvent('user'), system: perEvent('system') }
         costs.get(contestant.name)?.push({ ...cost, server: perEvent('server') })
+        return took
       }
     },
   }))
@@ -68,7 +69,7 @@ export async function alternate(
       const count = events * factor
       const timed = await prepare(count)
       const startedAt = performance.now()
-      const took: unknown = await timed()
+      const took = await timed()
       const tookMs = typeof took === 'number' ? took : performance.now() - startedAt
       const rate = (count * 1_000) / tookMs
       if (round > 0) rates.get(name)?.push(rate)
@@ -77,17 +78,17 @@ export async function alternate(
   return rates
 }
 
-/** Median processor time of an event, µs. */
-export function costsPerEvent(
-  name: string,
-  rounds: readonly ProcessorTime[],
-): readonly (readonly [string, number])[] {
+/** Median processor times of an event by contestant, µs, for the table of a benchmark. */
+export function processorTimes(costs: Rounds['costs']): Readonly<Record<string, number>> {
   const kinds = ['user', 'system', 'server'] as const
-  return kinds.map((kind) => {
-    const label = kind === 'server' ? 'server' : `client ${kind}`
-    // The first round warms up.
-    return [`${name} ${label} µs`, median(rounds.slice(1).map((cost) => cost[kind]))]
-  })
+  const values = [...costs].flatMap(([name, rounds]) =>
+    kinds.map((kind) => {
+      const label = kind === 'server' ? 'server' : `client ${kind}`
+      // The first round warms up.
+      return [`${name} ${label} µs`, median(rounds.slice(1).map((cost) => cost[kind]))] as const
+    }),
+  )
+  return Object.fromEntries(values)
 }
 
 /** Runs `work` for every item, `width` at a time. */

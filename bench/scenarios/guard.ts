@@ -30,9 +30,9 @@ import {
   alternateMetered,
   CONCURRENCY,
   type Contestant,
-  costsPerEvent,
   inLanes,
   median,
+  processorTimes,
   ratioOf,
 } from '../runner/rounds.ts'
 import type { Scale } from '../runner/scale.ts'
@@ -65,7 +65,7 @@ async function measure(near: Stage, distant: Stage, scale: Scale): Promise<Bench
   const farRates = await alternate(contestants(distant).filter(isFar), scale)
   const values = Object.fromEntries([
     ...[...rates].map(([name, round]) => [name, median(round)]),
-    ...[...costs].flatMap(([name, round]) => costsPerEvent(name, round)),
+    ...Object.entries(processorTimes(costs)),
     ...[...farRates].map(([name, round]) => [`${name}-1ms`, median(round)]),
     ['ping µs', await ping(near.pool)],
     ['ping-1ms µs', await ping(distant.pool)],

@@ -10,7 +10,7 @@ import { freshOrders, retriedOrders } from '../rivals/http/throughput.ts'
 import { installRivals } from '../rivals/install.ts'
 import { type ProcessorMeter, processorMeter } from '../runner/processor-time.ts'
 import type { Benchmark } from '../runner/report.ts'
-import { alternateMetered, costsPerEvent, median, ratioOf } from '../runner/rounds.ts'
+import { alternateMetered, median, processorTimes, ratioOf } from '../runner/rounds.ts'
 import type { Scale } from '../runner/scale.ts'
 
 /** The guarded route beside the bare one and what people put before theirs: Express 5, one server process each. */
@@ -66,17 +66,15 @@ async function ratesOf(rivals: readonly HttpRival[], scale: Scale): Promise<Rate
   const { rates: fresh, costs } = await alternateMetered(freshly, size, meterOf)
   const again = servers.map((each) => retriedOrders(...each))
   const { rates: retried, costs: costsOfRetries } = await alternateMetered(again, size, meterOf)
-  const values: Record<string, number> = {}
+  const values: Record<string, number> = {
+    ...processorTimes(costs),
+    ...processorTimes(
+      new Map([...costsOfRetries].map(([name, rounds]) => [`${name}, retries`, rounds])),
+    ),
+  }
   for (const [name] of servers) {
     values[name] = median(fresh.get(name) ?? [])
     values[`${name}, retries`] = median(retried.get(name) ?? [])
-    Object.assign(
-      values,
-      Object.fromEntries([
-        ...costsPerEvent(name, costs.get(name) ?? []),
-        ...costsPerEvent(`${name}, retries`, costsOfRetries.get(name) ?? []),
-      ]),
-    )
   }
   return {
     values,
