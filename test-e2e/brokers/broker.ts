@@ -47,6 +47,8 @@ export interface BrokerDefinition {
   bytes(): Promise<MessageMaker>
   /** Imports the ways to start a consumer of which one step fails. */
   failedStarts(): Promise<readonly FailedStart[]>
+  /** Imports a consumer whose client answers from memory, and what its work may cost. */
+  inMemory(): Promise<InMemoryBroker>
   /** The adapter's `consume…` function, loaded when it is asked for. */
   consume(): Promise<Consume>
 }
@@ -111,6 +113,18 @@ export interface DeliveryWatch {
 export interface WorkerConsumer {
   /** Consumes a queue of this broker: `source` is what {@link QueueUnderTest.source} said. */
   consume(source: Source, guard: Guard, watch: DeliveryWatch): Promise<Consumption>
+}
+
+/** A consumer whose client answers from memory, so that the work of the adapter can be counted. */
+export interface InMemoryBroker {
+  readonly consumeInMemory: (guard: Guard) => Promise<InMemoryConsumer>
+  /** Bounds for one clean event, the guard and the client included. Lower them when the path becomes shorter. */
+  readonly MOST: Readonly<Record<'promises' | 'timers' | 'calls', number>>
+}
+
+export interface InMemoryConsumer {
+  /** Makes new messages. The function delivers them, and resolves when the broker has all settlements. */
+  prepare(count: number): () => Promise<unknown>
 }
 
 /** Any adapter's `consume…` function; its client and its options are its own. */

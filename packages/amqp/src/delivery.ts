@@ -63,10 +63,10 @@ export function toDelivery(received: ConsumeMessage, queue: string): Delivery {
       body: content,
       headers: toHeaders(properties.headers ?? {}),
       source: { broker: 'amqp', queue },
-      ...(contentType === undefined ? {} : { contentType }),
-      ...(messageId === undefined ? {} : { messageId }),
-      ...(orderingKey === undefined ? {} : { orderingKey }),
-      ...(producedAt === undefined ? {} : { producedAt }),
+      contentType,
+      messageId,
+      orderingKey,
+      producedAt,
       deliveryCount: countOf(received) + deferrals,
       // An earlier delivery of a deferred message may have run. A check costs a statement; an uncounted poison message
       // costs the process.
@@ -219,10 +219,11 @@ function defined(values: Headers): Record<string, unknown> {
 }
 
 function toHeaders(headers: Headers): Delivery['headers'] {
-  const entries = Object.entries(headers).flatMap(([name, value]) => {
-    const text = name === PUBLISH_ID ? undefined : textOf(value)
-    return text === undefined ? [] : [[name.toLowerCase(), text] as const]
-  })
+  const entries: [string, string][] = []
+  for (const name of Object.keys(headers)) {
+    const text = name === PUBLISH_ID ? undefined : textOf(headers[name])
+    if (text !== undefined) entries.push([name.toLowerCase(), text])
+  }
   // Not by assignment, because a header may be called __proto__.
   return Object.fromEntries(entries)
 }

@@ -91,7 +91,8 @@ export class Dispatcher {
     const { prefetch, isPrefetchFixed } = this.#options.settings
     if (isPrefetchFixed) return prefetch
     // A message that waits for its retry time or for a blocked broker needs no slot, so it is not counted.
-    const waiting = [...this.#held.values()].filter(({ isOutage }) => !isOutage).length
+    let waiting = 0
+    for (const { isOutage } of this.#held.values()) if (!isOutage) waiting += 1
     return Math.min(prefetch, this.#prefetch.capacity + waiting)
   }
 

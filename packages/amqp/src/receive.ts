@@ -6,6 +6,7 @@ import {
   isFatal,
   isGuardClosed,
   type Outage,
+  oncePerTurn,
   Recovery,
   STORE_LOOK_MS,
   withTimeout,
@@ -66,6 +67,8 @@ export class Receiver {
   #channel: ConsumerChannel | undefined
   #checked: { readonly connection: AmqpConnection; readonly traits: QueueTraits } | undefined
   #isBusy = false
+  /** Looks once for all settlements of a turn of the event loop. */
+  readonly #pumpSoon: () => void = oncePerTurn(() => this.pump())
 
   constructor(options: ReceiverOptions) {
     const { port, settings } = options
@@ -123,7 +126,7 @@ export class Receiver {
     if (isGuardClosed(settlement) && !this.#recovery.isStopped) {
       this.#options.onEnd({ kind: 'closed' })
     }
-    this.pump()
+    this.#pumpSoon()
   }
 
   settled(deliveries: DeliveryChannel): void {
@@ -132,7 +135,7 @@ export class Receiver {
     for (const channel of this.#retired) {
       if (channel.deliveries === deliveries && deliveries.inHand === 0) void this.#close(channel)
     }
-    this.pump()
+    this.#pumpSoon()
   }
 
   /** Brings the consumer into the state that it should be in. */

@@ -1,5 +1,10 @@
 import type { Logger, Runtime, Settlement } from '@onceward/core'
-import type { DeadLetterPlace, GuardPort } from '@onceward/core/adapter'
+import {
+  type DeadLetterPlace,
+  type GuardPort,
+  isPromise,
+  type MaybeAsync,
+} from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { Publisher } from './clients/publisher.ts'
 import { placeOf } from './dead-letter.ts'
@@ -50,7 +55,7 @@ type Verb<Kind extends Settlement['kind']> = (
   context: SettleContext,
   received: Received,
   settlement: Extract<Settlement, { kind: Kind }>,
-) => SettleAnswer | Promise<SettleAnswer>
+) => MaybeAsync<SettleAnswer>
 
 const VERBS = {
   ack: (context, received) => {
@@ -82,14 +87,14 @@ export function settle(
   context: SettleContext,
   received: Received,
   settlement: Settlement,
-): SettleAnswer | Promise<SettleAnswer> {
+): MaybeAsync<SettleAnswer> {
   const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
   const failed = (error: unknown): SettleAnswer => {
     refused(context, received, classifyError(error).text)
     return keep(context, received)
   }
   const answer = verb(context, received, settlement)
-  return answer instanceof Promise ? answer.catch(failed) : answer
+  return isPromise(answer) ? answer.catch(failed) : answer
 }
 
 /** Returns a message that was not started to the queue at once. */
@@ -130,7 +135,7 @@ function wait(
   context: SettleContext,
   received: Received,
   waitMs: number,
-): SettleAnswer | Promise<SettleAnswer> {
+): MaybeAsync<SettleAnswer> {
   const isShort = waitMs <= context.settings.holdMs && !isTooOld(context, received, waitMs)
   if (isShort && context.mayHold('short')) return hold(context, received, waitMs)
   return postpone(context, received, waitMs)
@@ -141,7 +146,7 @@ function outage(
   context: SettleContext,
   received: Received,
   waitMs: number,
-): SettleAnswer | Promise<SettleAnswer> {
+): MaybeAsync<SettleAnswer> {
   if (!context.mayHold('outage')) return giveBack(context, received)
   const spreadMs = waitMs + context.runtime.random() * SOON_MS
   if (isTooOld(context, received, spreadMs)) return postpone(context, received, spreadMs)

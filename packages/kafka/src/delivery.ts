@@ -22,8 +22,6 @@ export function toDelivery(received: KafkaRecord, clusterId: string | undefined)
   const record = withOwnValues(received)
   const { topic, partition, message } = record
   const headers = toHeaders(message.headers ?? {})
-  const contentType = headers['content-type']
-  const producedAt = toDate(message.timestamp)
   return withEnvelope(
     {
       body: message.value ?? new Uint8Array(),
@@ -34,9 +32,9 @@ export function toDelivery(received: KafkaRecord, clusterId: string | undefined)
         position: `${partition}/${message.offset}`,
         incarnation: `${clusterId ?? ''}:${message.timestamp}`,
       },
-      ...(contentType === undefined ? {} : { contentType }),
-      ...(message.key === null ? {} : { orderingKey: toLane(message.key) }),
-      ...(producedAt === undefined ? {} : { producedAt }),
+      contentType: headers['content-type'],
+      orderingKey: laneOf(message),
+      producedAt: toDate(message.timestamp),
       raw: record,
     },
     () => withoutValue(record),
@@ -112,19 +110,21 @@ function toText(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** Keys are bytes: two keys that are not valid UTF-8 must not become the same lane. */
-function toLane(key: Buffer | string): string {
-  if (typeof key === 'string') return key
+/** The lane of a record is its key. Keys are bytes: two that are not valid UTF-8 must not become the same lane. */
+export function laneOf({ key }: Pick<KafkaRecord['message'], 'key'>): string | undefined {
+  if (key === null || typeof key === 'string') return key ?? undefined
   return toText(key) ?? `base64:${key.toString('base64')}`
 }
 
 function toHeaders(headers: IHeaders): Delivery['headers'] {
-  const entries = Object.entries(headers).flatMap(([name, value]) => {
+  const entries: [string, string][] = []
+  for (const name of Object.keys(headers)) {
+    const value = headers[name]
     // Repeated headers come as a list.
     const last = Array.isArray(value) ? value.at(-1) : value
-    const text = typeof last === 'string' ? last : last instanceof Uint8Array ? toText(last) : null
-    return typeof text === 'string' ? [[name.toLowerCase(), text] as const] : []
-  })
+    const text = last instanceof Uint8Array ? toText(last) : last
+    if (typeof text === 'string') entries.push([name.toLowerCase(), text])
+  }
   // Not by assignment, because a header may be called __proto__.
   return Object.fromEntries(entries)
 }

@@ -1,6 +1,7 @@
 import type { Settlement } from '@onceward/core'
 import {
-  copyDelivery,
+  andThen,
+  asRedelivered,
   type GuardPort,
   isGuardClosed,
   oncePerTurn,
@@ -129,7 +130,7 @@ export class Dispatcher {
     const { port, onKnown } = this.#options
     const startedAtMs = port.runtime.monotonic()
     for (const item of items) {
-      if (suspect) item.delivery = copyDelivery(item.delivery, { redelivered: true })
+      if (suspect) item.delivery = asRedelivered(item.delivery)
     }
     this.#calls += 1
     this.#running += items.length
@@ -137,17 +138,18 @@ export class Dispatcher {
       stop: batch.stop.signal,
       abort: batch.abort.signal,
       hasDeadLetterPlace: this.#context.place.kind === 'publish',
-      settle: async (item, settlement) => {
+      settle: (item, settlement) => {
         this.#isProbing = false
         this.#prefetch.note(port.runtime.monotonic() - startedAtMs)
         // A stopped batch gives the same settlement as a closed guard. Only from other batches it means a closed guard.
         if (!(batch.stop.signal.aborted && isGuardClosed(settlement))) onKnown(settlement)
-        this.#meet(batch, item, await settle(this.#context, item.record, settlement))
+        const answer = settle(this.#context, item.record, settlement)
+        return andThen(answer, (known) => this.#meet(batch, item, known))
       },
     })
     this.#calls -= 1
     if (suspect) await this.#commitFirst(batch)
-    this.pump()
+    this.#pumpSoon()
   }
 
   /** While records are suspect, none starts before the offset of the ones before it is committed (design.md §6). */

@@ -1,17 +1,16 @@
 import { expect, test } from 'vitest'
-import { toDelivery } from './delivery.ts'
+import { RecordInHand } from './clients/record-in-hand.ts'
 import { message } from './fixtures/fetch.ts'
 import { Assignment, type InHand, nameOf, type Partition, Pauses, Progress } from './offsets.ts'
 
 const itemsOf = (keys: readonly (string | null)[], first = 40): readonly InHand[] =>
-  keys.map((key, index): InHand => {
+  keys.map((key, index) => {
     const record = { topic: 'orders', partition: 0, message: message(first + index, key) }
-    const delivery = toDelivery(record, undefined)
-    return { record, delivery, state: 'waiting', dueMs: 0 }
+    return new RecordInHand(record, undefined)
   })
 
 const progressOf = (keys: readonly (string | null)[], sharedLane?: string): Progress =>
-  new Progress(itemsOf(keys), (item) => sharedLane ?? item.delivery.orderingKey)
+  new Progress(itemsOf(keys), ({ lane }) => sharedLane ?? lane)
 
 const indexOf = ({ record }: InHand): number => Number(record.message.offset) - 40
 const indexes = (items: readonly InHand[]): readonly number[] => items.map(indexOf)

@@ -1,5 +1,5 @@
 import type { Delivery } from '@onceward/core'
-import type { Delivered } from '@onceward/core/adapter'
+import { asRedelivered, type Delivered } from '@onceward/core/adapter'
 import type { KafkaRecord } from './delivery.ts'
 
 /** A partition of a topic. */
@@ -14,6 +14,10 @@ export const nameOf = ({ topic, partition }: Partition): string => `${topic}/${p
 /** A record in hand. When it runs again it is another delivery, marked as redelivered. */
 export interface InHand extends Delivered {
   readonly record: KafkaRecord
+  /** Records of one lane run in order. */
+  readonly lane: string | undefined
+  /** Of the key, the value and the headers. */
+  readonly bytes: number
   delivery: Delivery
   state: 'waiting' | 'running' | 'settled'
   /** When it may run, on the monotonic clock; infinite if it will not be started here any more. */
@@ -63,7 +67,7 @@ export class Progress {
     this.#items = [...this.#items.slice(this.#low), ...items]
     this.#low = 0
     this.#unsettled += items.length
-    for (const { record } of items) this.#bytes += bytesOf(record)
+    for (const { bytes } of items) this.#bytes += bytes
   }
 
   /** Whether more records may be fetched while these are in hand. */
@@ -130,7 +134,7 @@ export class Progress {
     item.state = 'settled'
     this.#unsettled -= 1
     for (let { lowest } = this; lowest?.state === 'settled'; { lowest } = this) {
-      this.#bytes -= bytesOf(lowest.record)
+      this.#bytes -= lowest.bytes
       this.#low += 1
     }
   }
@@ -141,7 +145,7 @@ export class Progress {
     this.#postponed.add(item)
     item.state = 'waiting'
     item.dueMs = dueMs
-    item.delivery = { ...item.delivery, redelivered: true }
+    item.delivery = asRedelivered(item.delivery)
   }
 
   /** When the next postponed record becomes due; infinite if none will. Records that are due wait for slots. */
@@ -171,11 +175,6 @@ export class Progress {
     if (others === 0) this.#busy.delete(lane)
     else this.#busy.set(lane, others)
   }
-}
-
-function bytesOf({ message: { key, value, headers = {} } }: KafkaRecord): number {
-  const texts = [key, value, ...Object.values(headers).flat()]
-  return texts.reduce((sum, text) => sum + (text?.length ?? 0), 0)
 }
 
 /** Which partitions this member has, as its last GROUP_JOIN said. */

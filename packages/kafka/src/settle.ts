@@ -1,5 +1,10 @@
 import type { Logger, Runtime, Settlement } from '@onceward/core'
-import type { DeadLetterPlace, GuardPort } from '@onceward/core/adapter'
+import {
+  type DeadLetterPlace,
+  type GuardPort,
+  isPromise,
+  type MaybeAsync,
+} from '@onceward/core/adapter'
 import { placeOf } from './dead-letter.ts'
 import type { KafkaRecord } from './delivery.ts'
 import type { Settings } from './options.ts'
@@ -34,7 +39,7 @@ type Verb<Kind extends Settlement['kind']> = (
   context: SettleContext,
   record: KafkaRecord,
   settlement: Extract<Settlement, { kind: Kind }>,
-) => SettleAnswer | Promise<SettleAnswer>
+) => MaybeAsync<SettleAnswer>
 
 const SETTLED: SettleAnswer = { kind: 'settled' }
 /** Gives the other run of the event some time to end. */
@@ -54,19 +59,22 @@ const VERBS = {
       : { kind: 'later', waitMs: AGAIN_MS * (1 + runtime.random()) },
 } satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
 
-/** Carries out a settlement. Never rejects: the settlement is stored, so a failed call is tried again. */
-export async function settle(
+/**
+ * Carries out a settlement. Never rejects: the settlement is stored, so a failed call is tried again. What needs no
+ * call is answered synchronously.
+ */
+export function settle(
   context: SettleContext,
   record: KafkaRecord,
   settlement: Settlement,
-): Promise<SettleAnswer> {
+): MaybeAsync<SettleAnswer> {
   const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
-  try {
-    return await verb(context, record, settlement)
-  } catch (error) {
+  const failed = (error: unknown): SettleAnswer => {
     notPublished(context, record, error)
     return { kind: 'later', waitMs: laterMs(context) }
   }
+  const answer = verb(context, record, settlement)
+  return isPromise(answer) ? answer.catch(failed) : answer
 }
 
 /** Publishes the dead letter before the offset passes its record. A crash between the two publishes it again. */

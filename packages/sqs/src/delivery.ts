@@ -35,14 +35,14 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
       source: {
         broker: 'sqs',
         queue: queueUrl,
-        ...(MessageId === undefined ? {} : { position: MessageId }),
+        position: MessageId,
       },
-      ...(contentType === undefined ? {} : { contentType }),
-      ...(MessageId === undefined ? {} : { messageId: MessageId }),
+      contentType,
+      messageId: MessageId,
       // On standard queues message groups mean fairness, not order.
-      ...(group === undefined ? {} : { orderingKey: group }),
-      ...(producedAt === undefined ? {} : { producedAt }),
-      ...(deliveryCount === undefined ? {} : { deliveryCount }),
+      orderingKey: group,
+      producedAt,
+      deliveryCount,
       // An unknown count is treated as a redelivery. A needless check costs a statement; an uncounted poison message can
       // kill the process.
       redelivered: deliveryCount !== 1,
@@ -121,11 +121,11 @@ registerEnvelopeReader('sqs', readMessage)
 function toHeaders(
   attributes: Readonly<Record<string, MessageAttributeValue>>,
 ): Readonly<Record<string, string | undefined>> {
-  const entries = Object.entries(attributes).flatMap(([name, { DataType, StringValue }]) =>
-    StringValue === undefined || DataType?.startsWith('Binary')
-      ? []
-      : [[name.toLowerCase(), StringValue] as const],
-  )
+  const entries: [string, string][] = []
+  for (const [name, { DataType, StringValue }] of Object.entries(attributes)) {
+    const isText = StringValue !== undefined && !DataType?.startsWith('Binary')
+    if (isText) entries.push([name.toLowerCase(), StringValue])
+  }
   // Not by assignment, because an attribute may be called __proto__.
   return Object.fromEntries(entries)
 }

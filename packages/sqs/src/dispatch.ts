@@ -1,5 +1,6 @@
 import type { Settlement } from '@onceward/core'
 import {
+  asRedelivered,
   byOrderingKey,
   DeliveryBuffer,
   type GuardPort,
@@ -105,8 +106,7 @@ export class Dispatcher {
   park(received: readonly Received[]): void {
     const until = this.#options.port.runtime.now()
     for (const each of received) {
-      const settled = this.#buffer.settle(each, { kind: 'defer', reason: 'store-down', until })
-      this.#buffer.track(settled)
+      this.#buffer.settle(each, { kind: 'defer', reason: 'store-down', until })
     }
   }
 
@@ -164,7 +164,7 @@ export class Dispatcher {
   #keepParked(received: Received, hiddenUntilMs: number): void {
     const { port, onRoom } = this.#options
     // The earlier run may have started.
-    const delivery = { ...received.delivery, redelivered: true }
+    const delivery = asRedelivered(received.delivery)
     const parked: Parked = { ...received, delivery, hiddenUntilMs, isRested: false }
     this.#parked.push(parked)
     const rested = (): void => {

@@ -1,5 +1,11 @@
 import type { Logger, Runtime, Settlement } from '@onceward/core'
-import type { DeadLetterPlace, GuardPort } from '@onceward/core/adapter'
+import {
+  andThen,
+  type DeadLetterPlace,
+  type GuardPort,
+  isPromise,
+  type MaybeAsync,
+} from '@onceward/core/adapter'
 import type { SqsApi } from './client.ts'
 import { BatchRequests, type EntryAnswer } from './clients/batch-requests.ts'
 import { placeOf } from './dead-letter.ts'
@@ -66,7 +72,7 @@ type Verb<Kind extends Settlement['kind']> = (
   context: SettleContext,
   received: Received,
   settlement: Extract<Settlement, { kind: Kind }>,
-) => Promise<SettleAnswer>
+) => MaybeAsync<SettleAnswer>
 
 const VERBS = {
   ack: (context, received) => remove(context, received),
@@ -92,18 +98,18 @@ const VERBS = {
 } satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
 
 /** Carries out a settlement. Never rejects: the settlement is stored, so a failed call costs a redelivery. */
-export async function settle(
+export function settle(
   context: SettleContext,
   received: Received,
   settlement: Settlement,
-): Promise<SettleAnswer> {
+): MaybeAsync<SettleAnswer> {
   const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
-  try {
-    return await verb(context, received, settlement)
-  } catch (error) {
+  const failed = (error: unknown): MaybeAsync<number> => {
     refused(context, received, { verb: settlement.kind, code: classifyError(error).text })
     return context.ticker.release(received)
   }
+  const answer = verb(context, received, settlement)
+  return isPromise(answer) ? answer.catch(failed) : answer
 }
 
 /** Makes a message that was not started visible at once. */
@@ -114,11 +120,15 @@ export async function giveBack(context: SettleContext, received: Received): Prom
   return settled(context, received, { verb: 'give back', answer }) ? undefined : expiresAtMs
 }
 
-async function remove(context: SettleContext, received: Received): Promise<SettleAnswer> {
-  const expiresAtMs = await context.ticker.release(received)
-  const { handle, sequence } = received
-  const answer = await context.deletes.add({ handle, sequence, seconds: 0, expiresAtMs })
-  return settled(context, received, { verb: 'delete', answer }) ? undefined : expiresAtMs
+/** Without an async function, because every message of a healthy queue is removed. */
+function remove(context: SettleContext, received: Received): MaybeAsync<SettleAnswer> {
+  return andThen(context.ticker.release(received), (expiresAtMs) => {
+    const { handle, sequence } = received
+    const removing = context.deletes.add({ handle, sequence, seconds: 0, expiresAtMs })
+    return removing.then((answer) =>
+      settled(context, received, { verb: 'delete', answer }) ? undefined : expiresAtMs,
+    )
+  })
 }
 
 async function hide(

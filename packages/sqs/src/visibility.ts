@@ -1,4 +1,5 @@
 import type { Logger, Runtime } from '@onceward/core'
+import type { MaybeAsync } from '@onceward/core/adapter'
 import { ENTRIES, type SqsApi } from './client.ts'
 import type { Received } from './delivery.ts'
 import { classifyError } from './errors.ts'
@@ -45,12 +46,12 @@ export class VisibilityTicker {
    * Ends the renewal of a message and returns when it becomes visible. Waits for a renewal in flight: after a
    * delete it would be an error, and after a deferral it would undo the deferral.
    */
-  async release(received: Received): Promise<number> {
+  release(received: Received): MaybeAsync<number> {
     const hold = this.#holds.get(received)
     if (hold === undefined) return received.hiddenUntilMs
     this.#holds.delete(received)
-    await hold.call
-    return hold.hiddenUntilMs
+    const { call } = hold
+    return call === undefined ? hold.hiddenUntilMs : call.then(() => hold.hiddenUntilMs)
   }
 
   stop(): void {

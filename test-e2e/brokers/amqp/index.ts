@@ -72,5 +72,6 @@ export const amqp: BrokerDefinition = {
   hangs: async () => (await import('./hangs.ts')).startHangBroker,
   bytes: async () => (await import('./bytes.ts')).amqpBytes,
   failedStarts: async () => (await import('./failed-start.ts')).failedStarts,
+  inMemory: () => import('./in-memory.ts'),
   consume: async () => (await import('@onceward/amqp')).consumeAmqp,
 }

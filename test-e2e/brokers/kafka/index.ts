@@ -56,5 +56,6 @@ export const kafka: BrokerDefinition = {
   hangs: async () => (await import('./hangs.ts')).startHangBroker,
   bytes: async () => (await import('./bytes.ts')).kafkaBytes,
   failedStarts: async () => (await import('./failed-start.ts')).failedStarts,
+  inMemory: () => import('./in-memory.ts'),
   consume: async () => (await import('@onceward/kafka')).consumeKafka,
 }

@@ -53,5 +53,6 @@ export const sqs: BrokerDefinition = {
   hangs: async () => (await import('./hangs.ts')).startHangBroker,
   bytes: async () => (await import('./bytes.ts')).sqsBytes,
   failedStarts: async () => (await import('./failed-start.ts')).failedStarts,
+  inMemory: () => import('./in-memory.ts'),
   consume: async () => (await import('@onceward/sqs')).consumeSqs,
 }

@@ -41,7 +41,12 @@ export class DeliveryChannel {
 
   /** Deliveries up to this tag that were not settled. */
   inHandUpTo(tag: number): number {
-    return [...this.#inHand].filter((each) => each <= tag).length
+    let count = 0
+    for (const each of this.#inHand) {
+      if (each > tag) break
+      count += 1
+    }
+    return count
   }
 
   delivered(message: ConsumeMessage): void {
@@ -80,16 +85,23 @@ export class DeliveryChannel {
     const acks = this.#acks
     this.#acks = []
     const [lowest = Number.POSITIVE_INFINITY] = this.#inHand
-    const isBelow = (message: ConsumeMessage): boolean => this.#isAlone && tagOf(message) < lowest
-    const below = acks.filter(isBelow)
-    const last = below.reduce<ConsumeMessage | undefined>(
-      (highest, each) => (highest === undefined || tagOf(each) > tagOf(highest) ? each : highest),
-      undefined,
-    )
-    if (last !== undefined) this.#send(() => this.#channel.ack(last, below.length > 1))
+    const single: ConsumeMessage[] = []
+    let below = 0
+    let last: ConsumeMessage | undefined
     for (const message of acks) {
-      if (!isBelow(message)) this.#send(() => this.#channel.ack(message))
+      if (!this.#isAlone || tagOf(message) > lowest) {
+        single.push(message)
+        continue
+      }
+      below += 1
+      if (last === undefined || tagOf(message) > tagOf(last)) last = message
     }
+    if (last !== undefined) this.#ack(last, below > 1)
+    for (const message of single) this.#ack(message, false)
+  }
+
+  #ack(message: ConsumeMessage, isUpTo: boolean): void {
+    this.#send(() => this.#channel.ack(message, isUpTo))
   }
 
   #settle(message: ConsumeMessage): boolean {

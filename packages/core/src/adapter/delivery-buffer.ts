@@ -1,4 +1,5 @@
-import { nextTurn } from '../concurrency/next-turn.ts'
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { RunCount } from '../concurrency/run-count.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
 import { type Delivered, SharedSlots } from './ordering.ts'
@@ -31,7 +32,7 @@ export interface DeliveryBufferOptions<Each extends Delivered, Answer> {
   readonly findStartable: (pending: readonly Each[], limits: StartLimits) => Startable<Each>
   readonly onStart?: ((each: Each) => void) | undefined
   /** Tells the broker. Must neither throw nor reject. */
-  readonly settle: (each: Each, settlement: Settlement) => Answer | Promise<Answer>
+  readonly settle: (each: Each, settlement: Settlement) => MaybeAsync<Answer>
   /** The settlement is stored; the broker is told next. */
   readonly onKnown: (each: Each, settlement: Settlement, elapsedMs: number) => void
   /** The broker was told. */
@@ -55,7 +56,7 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
   })
   readonly #options: DeliveryBufferOptions<Each, Answer>
   readonly #isBatch: boolean
-  readonly #tasks = new Set<Promise<unknown>>()
+  readonly #tasks = new RunCount()
   #pending: Each[] = []
   #running = 0
   #settling = 0
@@ -113,24 +114,26 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
   }
 
   /** Settles a delivery that the guard is not handed. */
-  settle(each: Each, settlement: Settlement): Promise<void> {
+  settle(each: Each, settlement: Settlement): void {
     this.#settling += 1
-    return this.#settle(each, settlement)
+    this.#tasks.start()
+    void andThen(this.#settle(each, settlement), () => this.#tasks.end())
   }
 
   /** Counts a task as being in hand until it ends, and `settling` deliveries with it. */
   track(task: Promise<unknown>, settling = 0): void {
     this.#settling += settling
-    const tracked = task.finally(() => {
+    this.#tasks.start()
+    const ended = (): void => {
       this.#settling -= settling
-      this.#tasks.delete(tracked)
-    })
-    this.#tasks.add(tracked)
+      this.#tasks.end()
+    }
+    void task.then(ended, ended)
   }
 
   /** Resolves when nothing is in hand. */
   async ended(): Promise<void> {
-    while (this.#tasks.size > 0) await Promise.allSettled(this.#tasks)
+    while (this.#tasks.running > 0) await this.#tasks.idle()
   }
 
   #endLinger(): void {
@@ -161,7 +164,7 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
     this.#busySlots += slots.busy
     this.#running += batch.length
     if (onStart !== undefined) for (const each of batch) onStart(each)
-    const settle = (each: Each, settlement: Settlement): Promise<void> => {
+    const settle = (each: Each, settlement: Settlement): MaybeAsync<void> => {
       this.#running -= 1
       this.#settling += 1
       if (slots.known(each)) this.#busySlots -= 1
@@ -172,13 +175,13 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
     this.track(processAndSettle(port, batch, { ...signals, hasDeadLetterPlace, settle }))
   }
 
-  async #settle(each: Each, settlement: Settlement): Promise<void> {
-    const settled = this.#options.settle(each, settlement)
-    // Awaited only where the broker is asked: what is known at once must count for the next delivery at once.
-    const answer = settled instanceof Promise ? await settled : settled
-    this.#settling -= 1
-    this.#options.onSettled(each, settlement, answer)
-    this.dispatchSoon()
+  /** What is known at once counts for the next delivery at once. */
+  #settle(each: Each, settlement: Settlement): MaybeAsync<void> {
+    return andThen(this.#options.settle(each, settlement), (answer) => {
+      this.#settling -= 1
+      this.#options.onSettled(each, settlement, answer)
+      this.dispatchSoon()
+    })
   }
 }
 
@@ -188,7 +191,7 @@ export function oncePerTurn(callback: () => void): () => void {
   return () => {
     if (isDue) return
     isDue = true
-    void nextTurn().then(() => {
+    setImmediate(() => {
       isDue = false
       callback()
     })

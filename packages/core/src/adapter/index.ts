@@ -1,6 +1,7 @@
 // Parts of adapters and stores. Not for users.
 
 export { type BackoffRange, pauseMs } from '../concurrency/backoff.ts'
+export { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 export { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 export {
   answerWithin,
@@ -10,7 +11,7 @@ export {
   withTimeout,
 } from '../concurrency/timeout.ts'
 export { decideCount, isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
-export { copyDelivery } from '../model/delivery.ts'
+export { asRedelivered, copyDelivery } from '../model/delivery.ts'
 export { registerEnvelopeReader } from '../model/envelope.ts'
 export { describeError, SWALLOWED_STATEMENT, toReadableError } from '../model/errors.ts'
 export {

@@ -13,14 +13,18 @@ export interface Delivered {
 export function byOrderingKey<Each extends Delivered>(
   received: readonly Each[],
 ): readonly (readonly Each[])[] {
-  const groups = new Map<string | symbol, Each[]>()
+  const groups: Each[][] = []
+  const byKey = new Map<string, Each[]>()
   for (const each of received) {
-    const group = each.delivery.orderingKey ?? Symbol('no order')
-    const members = groups.get(group)
-    if (members === undefined) groups.set(group, [each])
-    else members.push(each)
+    const { orderingKey } = each.delivery
+    const members = orderingKey === undefined ? undefined : byKey.get(orderingKey)
+    if (members === undefined) {
+      const group = [each]
+      groups.push(group)
+      if (orderingKey !== undefined) byKey.set(orderingKey, group)
+    } else members.push(each)
   }
-  return [...groups.values()]
+  return groups
 }
 
 /** Fills batches of at most `size` deliveries with whole groups; only a group that is larger makes a larger batch. */
@@ -39,21 +43,23 @@ export function toBatches<Each extends Delivered>(
 
 /** The slots that one call of the guard occupies: one per batch, or one per group whose deliveries run in order. */
 export class SharedSlots<Each> {
-  readonly #open = new Map<Each, { left: number }>()
+  /** Deliveries that share their slot with others. */
+  readonly #shared = new Map<Each, { left: number }>()
   readonly busy: number
 
   constructor(sharing: readonly (readonly Each[])[]) {
     this.busy = sharing.length
     for (const members of sharing) {
+      if (members.length === 1) continue
       const slot = { left: members.length }
-      for (const each of members) this.#open.set(each, slot)
+      for (const each of members) this.#shared.set(each, slot)
     }
   }
 
-  /** Notes that the settlement of a delivery is known. Answers whether its slot is free now. */
+  /** Notes that the settlement of a delivery is known, once for each. Answers whether its slot is free now. */
   known(each: Each): boolean {
-    const slot = this.#open.get(each)
-    if (slot === undefined) return false
+    const slot = this.#shared.get(each)
+    if (slot === undefined) return true
     slot.left -= 1
     return slot.left === 0
   }

@@ -58,6 +58,11 @@ export function copyDelivery<Changes extends object>(
 
 const COPY = [['envelope', ownGetter((original: Delivery) => original.envelope)]] as const
 
+/** The delivery, marked as one that may have run before. Marked twice, it is the same: a copy of a copy keeps both. */
+export function asRedelivered(delivery: Delivery): Delivery {
+  return delivery.redelivered ? delivery : copyDelivery(delivery, { redelivered: true })
+}
+
 /** A delivery with a decoded body, before the key is known. */
 export interface DecodedDelivery<Payload> extends Delivery {
   readonly payload: Payload

@@ -5,13 +5,14 @@ import {
   type ConsumerConfig,
   type EachBatchPayload,
   type GroupState,
+  type KafkaMessage,
   type MemberDescription,
   type OffsetsByTopicPartition,
   PartitionAssigners,
 } from 'kafkajs'
-import { toDelivery } from '../delivery.ts'
 import { rebalanceIn } from '../errors.ts'
 import { type InHand, type Partition, Progress } from '../offsets.ts'
+import { RecordInHand } from './record-in-hand.ts'
 
 export interface FetchedOptions {
   readonly clusterId: string | undefined
@@ -72,10 +73,7 @@ export class FetchedBatch implements Partition {
     this.lastKnownAtMs = nowMs
     this.lastCommitAtMs = nowMs
     this.#committed = messages[0]?.offset
-    this.progress = new Progress(
-      this.#itemsOf(payload),
-      (item) => sharedLane ?? item.delivery.orderingKey,
-    )
+    this.progress = new Progress(this.#itemsOf(payload), ({ lane }) => sharedLane ?? lane)
   }
 
   /** Takes the records of another fetch, for which kafkajs waits now. */
@@ -192,11 +190,9 @@ export class FetchedBatch implements Partition {
   }
 
   #itemsOf({ batch: { topic, partition, messages } }: EachBatchPayload): readonly InHand[] {
-    return messages.map((message): InHand => {
-      const record = { topic, partition, message }
-      const delivery = toDelivery(record, this.#clusterId)
-      return { record, delivery, state: 'waiting', dueMs: 0 }
-    })
+    const toItem = (message: KafkaMessage): InHand =>
+      new RecordInHand({ topic, partition, message }, this.#clusterId)
+    return messages.map(toItem)
   }
 }
 

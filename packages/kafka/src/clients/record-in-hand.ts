@@ -1,0 +1,45 @@
+import type { Delivery } from '@onceward/core'
+import { type KafkaRecord, laneOf, toDelivery } from '../delivery.ts'
+import type { InHand } from '../offsets.ts'
+
+/** A record in hand. Its delivery is made when it starts, because a fetch may bring thousands of records at once. */
+export class RecordInHand implements InHand {
+  readonly record: KafkaRecord
+  readonly bytes: number
+  state: InHand['state'] = 'waiting'
+  dueMs = 0
+  readonly #clusterId: string | undefined
+  #delivery: Delivery | undefined
+  #lane: string | undefined
+
+  constructor(record: KafkaRecord, clusterId: string | undefined) {
+    this.record = record
+    this.bytes = bytesOf(record)
+    this.#clusterId = clusterId
+  }
+
+  get lane(): string | undefined {
+    this.#lane ??= laneOf(this.record.message)
+    return this.#lane
+  }
+
+  get delivery(): Delivery {
+    this.#delivery ??= toDelivery(this.record, this.#clusterId)
+    return this.#delivery
+  }
+
+  set delivery(delivery: Delivery) {
+    this.#delivery = delivery
+  }
+}
+
+function bytesOf({ message: { key, value, headers = {} } }: KafkaRecord): number {
+  let bytes = (key?.length ?? 0) + (value?.length ?? 0)
+  for (const name of Object.keys(headers)) bytes += lengthOf(headers[name])
+  return bytes
+}
+
+function lengthOf(header: NonNullable<KafkaRecord['message']['headers']>[string]): number {
+  if (!Array.isArray(header)) return header?.length ?? 0
+  return header.reduce((sum, each) => sum + each.length, 0)
+}
