@@ -26,7 +26,7 @@ test('a callback returns as soon as its records only wait for a time', async () 
 })
 
 test('a thousand records in hand pause the partition, until the first of them is settled', async () => {
-  const kit = await trusted({ concurrency: 8 })
+  const kit = await trusted({ concurrency: 200 })
   kit.call(fetchOf(records('a')))
   await kit.clock.advance(0)
   kit.settle(40, defer(kit, 60_000))

@@ -10,8 +10,6 @@ test('a free slot is filled while the other handlers run', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.fetch(0, 'a', 'b', 'c', 'd', 'e')
   kit.dispatcher.pump()
-  // Long enough that nothing is prefetched.
-  await kit.clock.advance(3_000)
   kit.settle('0/41')
   await kit.clock.advance(0)
   expect(kit.run()).toEqual(['0/40', '0/41', '0/42'])
@@ -35,22 +33,24 @@ test('partitions take turns', async () => {
   expect(kit.run()).toEqual(['0/40', '1/40', '2/40', '0/41', '1/41', '2/41'])
 })
 
-test('records for quick handlers are prefetched, in calls of at least half the prefetch', async () => {
+// Red when the guard is handed records that its slots cannot run: they wait there while others could take their partition.
+test('no more records are handed over than can run, also if handlers are quick', async () => {
   const kit = setUp({ concurrency: 2 }, { batch: { size: 10 } })
   kit.fetch(0, ...Array.from({ length: 40 }, (_, index) => String(index)))
   kit.dispatcher.pump()
-  await kit.clock.advance(100)
-  kit.settle('0/40')
-  kit.settle('0/41')
-  await kit.clock.advance(0)
-  // Twelve may be in hand: two running and ten prefetched. The last two are not worth a call.
-  expect(kit.batches).toEqual([2, 10])
-  for (const offset of [42, 43]) kit.settle(`0/${offset}`)
-  await kit.clock.advance(0)
-  expect(kit.batches).toEqual([2, 10])
-  kit.settle('0/44')
-  await kit.clock.advance(0)
-  expect(kit.batches).toEqual([2, 10, 5])
+  for (let offset = 40; offset < 46; offset += 1) {
+    kit.settle(`0/${offset}`)
+    await kit.clock.advance(0)
+  }
+  expect(kit.batches).toEqual([2, 1, 1, 1, 1, 1, 1])
+})
+
+// Red when such a call has as many records as slots are free: the slots are idle until its last record has ended.
+test('if the guard finds the lanes itself, each partition has one call, as large as a batch', async () => {
+  const kit = setUp({ concurrency: 2, lanesAreUsers: true }, { batch: { size: 5 } })
+  for (const partition of [0, 1, 2]) kit.fetch(partition, 'a', 'b', 'c', 'd', 'e', 'f')
+  kit.dispatcher.pump()
+  expect(kit.batches).toEqual([5, 5])
 })
 
 test('a batch guard has as many concurrent calls as slots', async () => {
@@ -174,8 +174,6 @@ test('a record that is due while every slot is busy waits for a slot, without a 
   kit.fetch(1, 'again')
   kit.dispatcher.pump()
   const [first, second] = ['0/40', '1/40']
-  // Long enough that nothing is prefetched.
-  await kit.clock.advance(3_000)
   kit.settle(first, { kind: 'defer', reason: 'failed', until: kit.until(500) } as const)
   await kit.clock.advance(501)
   expect(kit.run()).toEqual([first, second])
@@ -222,8 +220,8 @@ test('the dispatcher looks for work when a record is due, and once a second whil
   kit.dispatcher.pump()
   kit.settle('0/40', { kind: 'defer', reason: 'failed', until: kit.until(10_000) })
   await kit.clock.advance(9_999)
-  // At the start, and at the end of the call.
-  expect([looks, kit.run().length]).toEqual([3, 1])
+  // At the start, and after the call.
+  expect([looks, kit.run().length]).toEqual([2, 1])
   const error = new Error('ECONNREFUSED')
   kit.state.availability = { kind: 'down', retryAt: kit.until(60_000), error }
   looks = 0

@@ -5,7 +5,6 @@ import {
   type GuardPort,
   isGuardClosed,
   oncePerTurn,
-  Prefetch,
   processAndSettle,
   STORE_LOOK_MS,
 } from '@onceward/core/adapter'
@@ -30,12 +29,10 @@ export interface DispatcherOptions {
 export class Dispatcher {
   readonly #options: DispatcherOptions
   readonly #context: SettleContext
-  readonly #prefetch: Prefetch
   /** All slots that one turn of the event loop frees are filled by one call of the guard. */
   readonly #pumpSoon: () => void = oncePerTurn(() => this.pump())
   readonly #isBatch: boolean
   #calls = 0
-  #running = 0
   /** The partition whose records ran last. */
   #last: string | undefined
   #isProbing = false
@@ -43,11 +40,8 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions) {
     const { port, settings } = options
-    const { concurrency, transaction } = port.settings
-    const { batchSize } = settings
     this.#options = options
-    this.#isBatch = transaction === 'batch'
-    this.#prefetch = new Prefetch({ slots: concurrency, mostAhead: batchSize })
+    this.#isBatch = port.settings.transaction === 'batch'
     this.#context = createSettleContext(port, settings)
   }
 
@@ -103,16 +97,17 @@ export class Dispatcher {
     return 'shut'
   }
 
+  /** Records for the free slots, and no more: the next ones are in memory, so a slot that gets free is filled at once. */
   #room(batches: readonly FetchedBatch[]): number {
     const { port, settings } = this.#options
-    const { concurrency } = port.settings
+    const { concurrency, lanesAreUsers } = port.settings
     const { batchSize } = settings
     if (this.#isBatch) return this.#calls < concurrency ? batchSize : 0
-    const idle = concurrency - batches.reduce((sum, { progress }) => sum + progress.busy, 0)
-    const ahead = this.#prefetch.capacity - this.#running
-    // Prefetched records keep the slots busy meanwhile, so the next call can be a large one.
-    const isWorthwhile = ahead >= Math.max(1, this.#prefetch.ahead / 2)
-    return Math.min(batchSize, Math.max(idle, isWorthwhile ? ahead : 0))
+    let idle = concurrency
+    for (const { progress } of batches) idle -= progress.busy
+    if (idle <= 0) return 0
+    // Only the guard knows the lanes, so a partition has one call at a time, which must keep all slots busy.
+    return lanesAreUsers ? batchSize : Math.min(batchSize, idle)
   }
 
   #dispatch(batch: FetchedBatch, room: number): boolean {
@@ -128,19 +123,16 @@ export class Dispatcher {
 
   async #run(batch: FetchedBatch, items: readonly InHand[], suspect: boolean): Promise<void> {
     const { port, onKnown } = this.#options
-    const startedAtMs = port.runtime.monotonic()
     for (const item of items) {
       if (suspect) item.delivery = asRedelivered(item.delivery)
     }
     this.#calls += 1
-    this.#running += items.length
     await processAndSettle(port, items, {
       stop: batch.stop.signal,
       abort: batch.abort.signal,
       hasDeadLetterPlace: this.#context.place.kind === 'publish',
       settle: (item, settlement) => {
         this.#isProbing = false
-        this.#prefetch.note(port.runtime.monotonic() - startedAtMs)
         // A stopped batch gives the same settlement as a closed guard. Only from other batches it means a closed guard.
         if (!(batch.stop.signal.aborted && isGuardClosed(settlement))) onKnown(settlement)
         const answer = settle(this.#context, item.record, settlement)
@@ -162,7 +154,6 @@ export class Dispatcher {
 
   #meet(batch: FetchedBatch, item: InHand, answer: SettleAnswer): void {
     const nowMs = this.#options.port.runtime.monotonic()
-    this.#running -= 1
     batch.lastKnownAtMs = nowMs
     if (answer.kind === 'settled') batch.progress.settle(item)
     else batch.progress.postpone(item, dueOf(answer, nowMs))
