@@ -46,7 +46,7 @@ export async function amqpBenchmark(scale: Scale): Promise<Benchmark> {
   await migrate(stage.pool)
   await createEffects(stage.pool)
   const meter = await processorMeter(stage.pool)
-  const { rates, costs } = await alternateMetered(contestants(stage), scale, meter)
+  const { rates, costs } = await alternateMetered(contestants(stage), scale, () => meter)
   return {
     name: 'amqp',
     unit: 'events/s',

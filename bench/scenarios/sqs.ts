@@ -52,7 +52,7 @@ export async function sqsBenchmark(scale: Scale): Promise<Benchmark> {
   const contestants = [bareLoop(stage), guardedLoop(stage), guarded(stage)]
   const size = { rounds: scale.rounds, events: scale.events / 2 }
   const meter = await processorMeter(stage.pool)
-  const { rates, costs } = await alternateMetered(contestants, size, meter)
+  const { rates, costs } = await alternateMetered(contestants, size, () => meter)
   return {
     name: 'sqs',
     unit: 'events/s',

@@ -6,15 +6,16 @@ import {
   type GuardOptions,
   type Settlement,
 } from '@onceward/core'
-import { answerWithin, type GuardPort, LATE, portOf, type RunHooks } from '@onceward/core/adapter'
 import {
-  afterAnswer,
-  createCallerGuard,
-  describeError,
-  isPromise,
-  type MaybeAsync,
-} from '@onceward/core/edge'
-import { type DecodedRequest, decodeRequest, isIdentityCoding, isJsonType } from './content.ts'
+  answerWithin,
+  type GuardPort,
+  LATE,
+  portOf,
+  type RunHooks,
+  withEnvelope,
+} from '@onceward/core/adapter'
+import { createCallerGuard, describeError, isPromise, type MaybeAsync } from '@onceward/core/edge'
+import { decodeRequest, isIdentityCoding, isJsonType } from './content.ts'
 import type { Exchange, Identity } from './exchange.ts'
 import { createLaterHandler, createRouteHandler, type RouteHandler, type Seen } from './handler.ts'
 import { openEarly } from './open-early.ts'
@@ -22,7 +23,8 @@ import { type AnyHttpOptions, DEFAULTS, type HttpHandler } from './options.ts'
 import { acceptedOutcomeOf, lastProblem, type Outcome, outcomeOf, problem } from './outcome.ts'
 import { HttpProblem } from './problem.ts'
 import { BodyTooLargeError, type HttpRequest, headerOf, type IncomingRequest } from './request.ts'
-import { BROKER, exchangeOf, REQUEST_HEADERS, storable, writeExchange } from './stored-request.ts'
+import { compared, ofRequest } from './request-schema.ts'
+import { BROKER, exchangeOf, REQUEST_HEADERS, storable, toStoredForm } from './stored-request.ts'
 
 /** The answer to a request without an identity. */
 export interface Refused {
@@ -209,23 +211,23 @@ export class RunningHttpGuard {
   #toDelivery(exchange: Exchange): Delivery {
     const { later } = this.#plan
     const { contentType, key, request } = exchange
-    return {
-      body: request.bytes,
-      ...(later === undefined
-        ? { headers: {} }
-        : {
-            headers: Object.fromEntries(request.headers),
-            producedAt: new Date(this.port.runtime.now()),
-          }),
-      source: this.#source,
-      contentType,
-      messageId: key,
-      raw: exchange,
-      // Few deliveries of a guard that runs its events at once are stored.
-      get envelope() {
-        return writeExchange(exchange, later?.requestHeaders ?? REQUEST_HEADERS)
+    return withEnvelope(
+      {
+        body: request.bytes,
+        ...(later === undefined
+          ? { headers: {} }
+          : {
+              headers: Object.fromEntries(request.headers),
+              producedAt: new Date(this.port.runtime.now()),
+            }),
+        source: this.#source,
+        contentType,
+        messageId: key,
+        raw: exchange,
       },
-    }
+      // Few deliveries of a guard that runs its events at once are stored.
+      () => toStoredForm(exchange, later?.requestHeaders ?? REQUEST_HEADERS),
+    )
   }
 }
 
@@ -268,30 +270,4 @@ function engineOptions(
     fingerprint: fingerprint === 'none' ? 'none' : (seen) => compared(seen as Seen, fingerprint),
     onConflict: 'ack',
   } as GuardOptions<unknown, unknown>
-}
-
-/** The user's schema sees the decoded body. What is compared is from before it. */
-function ofRequest(schema: AnyHttpOptions['schema']): NonNullable<AnyHttpOptions['schema']> {
-  const toSeen = ({ content }: DecodedRequest, payload: unknown): Seen => ({ content, payload })
-  return {
-    '~standard': {
-      version: 1,
-      vendor: 'onceward',
-      validate: (decoded) => {
-        const request = decoded as DecodedRequest
-        if (schema === undefined) return { value: toSeen(request, request.value) }
-        return afterAnswer(schema['~standard'].validate(request.value), (result) =>
-          'value' in Object(result) && !result.issues
-            ? { value: toSeen(request, (result as { readonly value: unknown }).value) }
-            : (result as { readonly issues: readonly { readonly message: string }[] }),
-        )
-      },
-    },
-  }
-}
-
-function compared({ content, payload }: Seen, fingerprint: AnyHttpOptions['fingerprint']): unknown {
-  if (typeof fingerprint !== 'function') return content
-  const { method, route } = content as DecodedRequest['content']
-  return { method, route, of: fingerprint(payload) }
 }

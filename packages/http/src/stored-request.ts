@@ -1,5 +1,5 @@
 import { RetryableError } from '@onceward/core'
-import { envelopeOf, readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
+import { readEnvelope, registerEnvelopeReader } from '@onceward/core/adapter'
 import type { Exchange } from './exchange.ts'
 import { type HttpRequest, targetOf } from './request.ts'
 
@@ -29,12 +29,12 @@ export function storable(request: HttpRequest, storedNames: readonly string[]): 
 }
 
 /** The stored form of an exchange, but for its body. */
-export function writeExchange(
+export function toStoredForm(
   { key, request, tenant }: Exchange,
   storedNames: readonly string[],
-): Uint8Array | undefined {
+): object {
   const { headers, method, url } = storable(request, storedNames)
-  return envelopeOf(() => ({ key, tenant, method, url, headers: [...headers] }))
+  return { key, tenant, method, url, headers: [...headers] }
 }
 
 interface Stored {

@@ -114,7 +114,8 @@ function run(
     return runWithoutInbox({ options, call, stores, signals, onOutcome }, members, claims ?? [])
   }
   const { engine, leases } = stores
-  return runWithInbox({ engine, leases, signals, onOutcome }, members, claims)
+  const onCommitted = (...ended: Parameters<OnOutcome>): void => void onOutcome(...ended)
+  return runWithInbox({ engine, leases, signals, onOutcome: onCommitted }, members, claims)
 }
 
 function complete(
