@@ -170,7 +170,7 @@ test('health, status, explain and dead-letters tell what was accepted, waits and
   // A dead letter waits for nobody: there is no other place for it.
   await until(() => guard.health().waiting?.deliveries === 1)
   const explained = await cli(['explain', 'dies', '--consumer', consumer], { url })
-  expect(explained.stdout).toMatch(/dead-lettered \(attempts-spent\) after 1 attempts/)
+  expect(explained.stdout).toMatch(/dead-lettered \(attempts-spent\) after 1 attempt\b/)
   expect(explained.stdout).toMatch(/no account for dies/)
   gate.resolve()
   await until(() => guard.health().waiting?.deliveries === 0)

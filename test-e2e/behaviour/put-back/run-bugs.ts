@@ -166,7 +166,7 @@ export const RUN_BUGS: readonly Bug[] = [
     what: 'an operator replays an event whose dead letter is being published',
     edits: [
       {
-        file: 'packages/postgres/src/dead-letters.ts',
+        file: 'packages/postgres/src/operator-actions.ts',
         find: "if (row.publishing) return 'held'",
         replace: '',
       },

@@ -1,4 +1,5 @@
 import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { onNextTurn } from '../concurrency/next-turn.ts'
 import { RunCount } from '../concurrency/run-count.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
@@ -191,7 +192,7 @@ export function oncePerTurn(callback: () => void): () => void {
   return () => {
     if (isDue) return
     isDue = true
-    setImmediate(() => {
+    onNextTurn(() => {
       isDue = false
       callback()
     })

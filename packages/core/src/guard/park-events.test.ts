@@ -6,7 +6,7 @@ import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import { type Guard, portOf } from '../model/guard-port.ts'
-import type { Inbox, InboxSession } from '../model/inbox.ts'
+import type { DueEvent, Inbox, InboxSession } from '../model/inbox.ts'
 import type { GuardOptions, Handler, OutcomeRecord } from '../options/options.ts'
 import { createCallerGuard } from './guard.ts'
 
@@ -150,6 +150,38 @@ test('events that take long hold up no others, and the next ones follow without 
   expect(ran.toSorted()).toEqual(fast.toSorted())
   gate.resolve()
   await guard.close()
+})
+
+// Red when a search may start what ended while its answer was on the way: a message without a key would run twice.
+test('an event that ends while a search is on the way does not run again', async () => {
+  const [first, answer] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const searches: (readonly DueEvent[])[] = []
+  const inbox = changedInbox(memoryInbox(), (session) => ({
+    // As PostgreSQL, whose search sees the row of an event that runs.
+    due: async (limit) => {
+      const found = [...(await session.due(limit)), ...(searches[0] ?? [])]
+      searches.push(found)
+      if (searches.length > 1) await answer.promise
+      return searches.length > 2 ? [] : found
+    },
+  }))
+  const { guard, records } = laterGuard(inbox, ({ key }) =>
+    key === 'a' ? first.promise : undefined,
+  )
+  const ofRuns = (): readonly unknown[] =>
+    records
+      .filter((record) => record.parked === true)
+      .map(({ settlement }) => Object(settlement).by)
+  await guard.process(order('a'))
+  await soon(() => searches.length === 1)
+  await guard.process(order('b'))
+  await soon(() => searches.length === 2)
+  first.resolve()
+  await soon(() => ofRuns().length === 1)
+  answer.resolve()
+  await soon(() => ofRuns().length >= 2)
+  await guard.close()
+  expect(ofRuns()).toEqual(['processed', 'processed'])
 })
 
 test('no more events run at the same time than the guard has slots', async () => {

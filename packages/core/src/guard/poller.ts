@@ -23,6 +23,8 @@ export class Poller {
   readonly #places: number
   /** The ids of the events whose runs have not ended. */
   readonly #taken = new Set<string>()
+  /** The ids of those that ended since the last search began: it may have read them before. */
+  readonly #left = new Set<string>()
   readonly #runs = new Set<Promise<unknown>>()
   /** More events were due than places were free. */
   #isMoreDue = false
@@ -43,11 +45,12 @@ export class Poller {
     const free = this.#places - this.#taken.size
     this.#isMoreDue = true
     if (free <= 0) return false
+    this.#left.clear()
     const due = await guarded(() => takeDue(background, this.#places))
     this.#isMoreDue = false
     if (due === undefined) return false
     const { found, toRun } = due
-    const waiting = toRun.filter(({ ref }) => !this.#taken.has(ref.id))
+    const waiting = toRun.filter(({ ref }) => !this.#taken.has(ref.id) && !this.#left.has(ref.id))
     const isFull = found === this.#places
     this.#isMoreDue = isFull || waiting.length > free
     if (waiting.length > 0) void track(this.#runs, this.#run(waiting.slice(0, free)))
@@ -66,13 +69,17 @@ export class Poller {
     await guarded(() =>
       runDue(background, events, { signals, onEnded: ({ id }) => this.#ended(id) }),
     )
-    for (const { ref } of events) this.#taken.delete(ref.id)
+    for (const { ref } of events) this.#leave(ref.id)
   }
 
   /** An event that got no outcome is still due, so only one that ended is followed by the next poll at once. */
   #ended(id: string): void {
-    this.#taken.delete(id)
+    this.#leave(id)
     // Not one poll for each event, because each reads all that is due.
     if (this.#isMoreDue && this.#taken.size <= this.#places / 2) this.#parts.wake()
+  }
+
+  #leave(id: string): void {
+    if (this.#taken.delete(id)) this.#left.add(id)
   }
 }

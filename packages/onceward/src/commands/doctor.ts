@@ -71,7 +71,10 @@ async function run({ database, output, options }: Work<DoctorFlags>): Promise<Ex
   if (wrong !== undefined) throw wrong
   const found = asked.flatMap((each) => (each.status === 'fulfilled' ? each.value : []))
   const findings = [...ofDatabase, ...found]
-  output.answer({ findings }, () => findingsText(findings, output))
+  // "Nothing was found" is not true of a server that did not answer.
+  if (findings.length > 0 || failures.length === 0 || output.isJson) {
+    output.answer({ findings }, () => findingsText(findings, output))
+  }
   if (failures.length > 0) throw new Failure(failures.map(({ message }) => message).join('\n'))
   return findings.length === 0 ? EXIT.ok : EXIT.no
 }
