@@ -166,7 +166,8 @@ test.concurrent.each(['sqs', 'batches', 'behindMiddy'] as const)(
       const Records = ids.map((id) => sqsRecord({ id, takesMs: 20 }, counts.get(id)))
       const invoking = environment.invoke({ Records })
       await environment.thawed()
-      const killer = kills < 5 ? setTimeout(() => environment.kill(), 40 + 45 * round) : undefined
+      // A batch takes 200 ms at least, so each kill finds a run in the middle.
+      const killer = kills < 5 ? setTimeout(() => environment.kill(), 30 + 30 * kills) : undefined
       const invoked = await invoking
       clearTimeout(killer)
       if (invoked.kind === 'killed') {
