@@ -147,7 +147,7 @@ const HTTP: Docs<
     type: "'finish' | 'abort'",
     default: HTTP_DEFAULTS.onHangUp,
     meaning:
-      'What happens to a running handler when its client closes the connection: nothing, or its signal aborts.',
+      'Whether a running handler goes on (`finish`) or its signal aborts (`abort`) when its client closes the connection.',
     reason: 'The run is not wasted, and the retry gets its answer at once.',
   },
 }

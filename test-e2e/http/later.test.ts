@@ -175,7 +175,7 @@ test('health, status, explain and dead-letters tell what was accepted, waits and
   gate.resolve()
   await until(() => guard.health().waiting?.deliveries === 0)
   await guard.close()
-  // Nobody runs it now.
+  // Every guard of the consumer is closed, so no process runs the event that is parked below.
   const other = laterGuard(consumer, charge)
   await other.open()
   await other.close()

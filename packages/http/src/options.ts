@@ -81,7 +81,7 @@ export interface CommonHttpOptions<Payload, Decoded>
    */
   readonly maxWaiting?: number | undefined
   /**
-   * What happens to a running handler when its client closes the connection. `'finish'` (default): the handler runs to
+   * The fate of a running handler whose client closes the connection. `'finish'` (default): the handler runs to
    * its end, and a retry gets its answer. `'abort'`: the handler's `signal` aborts. If the handler then throws, the
    * transaction is rolled back.
    */
@@ -109,7 +109,7 @@ export interface LeaseHttpOptions<Payload, Decoded = unknown>
   readonly inbox?: undefined
   readonly leases: LeaseStore
   /**
-   * What to do when an earlier run of the same key may have had its effect. `'retry'`: run the handler again.
+   * The decision when an earlier run of the same key may have had its effect. `'retry'`: run the handler again.
    * `'dead-letter'`: answer 500 until an operator decides. A function looks the effect up and says which. Required.
    */
   readonly onTakeover:

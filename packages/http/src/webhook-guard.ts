@@ -34,7 +34,7 @@ export interface RunNow {
 
 /**
  * The delivery is stored in the inbox, the provider is answered 202, and the poller of a guard of this consumer runs the
- * handler: in this process at once, or in any other one if this process dies. What the handler returns goes nowhere.
+ * handler: in this process at once, or in any other one if this process dies. The return value of the handler is ignored.
  */
 export interface RunLater {
   readonly run: 'later'

@@ -7,11 +7,11 @@ import type { Findings } from './findings.ts'
 
 /** A broker that an operator named. */
 export interface BrokerAddress {
-  /** Without what follows the `?`. May hold a password. */
+  /** The URL up to the `?`. May hold a password. */
   readonly url: string
-  /** What follows the `?`. */
+  /** The parameters after the `?`. */
   readonly params: URLSearchParams
-  /** Where credentials are that the URL does not hold. */
+  /** The environment variables, for credentials that are not in the URL. */
   readonly env: Readonly<Record<string, string | undefined>>
 }
 
@@ -20,8 +20,8 @@ export interface OperatedBroker extends AsyncDisposable {
   /** Where it is, without credentials. */
   readonly place: string
   /**
-   * What a consumer with a guard of these settings would refuse or warn of at its start. Changes nothing. Rejects with
-   * the client's error when the broker does not answer, and may not end while it is silent.
+   * Answers what a consumer with a guard of these settings would refuse or warn of at its start, and changes nothing.
+   * Rejects with the client's error if the broker refuses it. While the broker is silent, the call may not end.
    *
    * @throws {@link ConfigurationError} when the address does not say what to look at.
    */
@@ -39,7 +39,7 @@ export interface OperatedBroker extends AsyncDisposable {
   send(delivery: Delivery): Promise<void>
 }
 
-/** What every adapter exports as `operate` of its `./operator`. @throws {@link ConfigurationError} for a wrong address. */
+/** Every adapter exports one as `operate` from `./operator`. @throws {@link ConfigurationError} for a wrong address. */
 export type OperateBroker = (address: BrokerAddress) => OperatedBroker
 
 const ignore = (): void => undefined
