@@ -2,7 +2,7 @@ import { type StopSignals, stopSignals } from '../concurrency/stop-signals.ts'
 import { describeError } from '../model/errors.ts'
 import type { Backlog } from '../model/guard-port.ts'
 import type { Runtime } from '../model/runtime.ts'
-import { type Background, POLL_LIMIT, runParked } from './parked.ts'
+import type { Background } from './parked.ts'
 import { Poller } from './poller.ts'
 
 /** Interval between two searches for parked events, ms, with jitter (design.md §6). */
@@ -91,9 +91,20 @@ export function backgroundOnDemand(context: Background): (signals: StopSignals) 
   const dueAtMs = [0, 1].map(() => runtime.monotonic() + runtime.random() * 1_000)
   return async (signals) => {
     const isMoreDue = async (): Promise<boolean> => {
-      const polled = await guarded(context, () => runParked(context, signals))
-      // More may be due, but only a poll that ended something may be followed by the next one at once.
-      return polled !== undefined && polled.found === POLL_LIMIT && polled.ended > 0
+      let isMore = false
+      const wake = (): void => {
+        isMore = true
+      }
+      const poller = new Poller({
+        background: context,
+        signals,
+        guarded: (task) => guarded(context, task),
+        wake,
+      })
+      if (await poller.poll()) isMore = true
+      // Nothing may run after this call, because the process is frozen then.
+      await poller.idle()
+      return isMore
     }
     const [poll, sweep, release] = tasksOf(context, isMoreDue) as [Task, Task, Task]
     await release()

@@ -40,10 +40,7 @@ export interface Found {
 }
 
 /** Looks for parked events that are due, and publishes dead letters. */
-export async function takeDue(
-  { publisher, stores }: Background,
-  limit: number = POLL_LIMIT,
-): Promise<Found> {
+export async function takeDue({ publisher, stores }: Background, limit: number): Promise<Found> {
   const { session } = stores.engine
   const due = await session.due(limit)
   for (const event of due) {
@@ -80,24 +77,6 @@ export async function runDue(
       onOutcome(one.member, await runKeyless(background, one.member, signals))
     }
   }
-}
-
-/** The result of one poll. */
-export interface Polled {
-  readonly found: number
-  /** Those of them that are not due any more. */
-  readonly ended: number
-}
-
-/** One search, and its runs. */
-export async function runParked(background: Background, signals: StopSignals): Promise<Polled> {
-  const { found, toRun } = await takeDue(background)
-  let ended = found - toRun.length
-  const onEnded = (): void => {
-    ended += 1
-  }
-  await runDue(background, toRun, { signals, onEnded })
-  return { found, ended }
 }
 
 /** Gives a stored delivery the client's message again, as `raw`. */
