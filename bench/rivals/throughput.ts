@@ -12,10 +12,10 @@ export class Latencies {
     this.#rounds.set(name, { p50: [...p50, at(0.5)], p99: [...p99, at(0.99)] })
   }
 
-  of(name: string): { readonly p50: number; readonly p99: number } {
+  /** Medians of the last rounds: the ones before warm up. */
+  of(name: string, rounds: number): { readonly p50: number; readonly p99: number } {
     const { p50 = [], p99 = [] } = this.#rounds.get(name) ?? {}
-    // The first round warms up.
-    return { p50: median(p50.slice(1)), p99: median(p99.slice(1)) }
+    return { p50: median(p50.slice(-rounds)), p99: median(p99.slice(-rounds)) }
   }
 }
 

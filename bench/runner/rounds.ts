@@ -23,6 +23,16 @@ export interface Rounds {
   readonly costs: ReadonlyMap<string, readonly ProcessorTime[]>
 }
 
+/** How much of each contestant is measured. */
+export interface Size {
+  /** Those that count. */
+  readonly rounds: number
+  /** Events of a round. */
+  readonly events: number
+  /** Events in whole rounds that do not count. Default: one round. */
+  readonly warmUp?: number | undefined
+}
+
 /**
  * As {@link alternate}, with the processor time of each event.
  *
@@ -30,7 +40,7 @@ export interface Rounds {
  */
 export async function alternateMetered(
   contestants: readonly Contestant[],
-  scale: { readonly rounds: number; readonly events: number },
+  size: Size,
   meterOf: (name: string) => ProcessorMeter,
 ): Promise<Rounds> {
   const costs = new Map<string, ProcessorTime[]>(contestants.map(({ name }) => [name, []]))
@@ -51,19 +61,22 @@ export async function alternateMetered(
       }
     },
   }))
-  return { rates: await alternate(metered, scale), costs }
+  const rates = await alternate(metered, size)
+  const counted = [...costs].map(([name, all]) => [name, all.slice(-size.rounds)] as const)
+  return { rates, costs: new Map(counted) }
 }
 
 /**
  * Events per second of each contestant, by round. Contestants take turns, so that a machine that gets slower or
- * faster affects all of them. The first round warms up and does not count.
+ * faster affects all of them. The first rounds warm up and do not count: V8 compiles code by and by.
  */
 export async function alternate(
   contestants: readonly Contestant[],
-  { rounds, events }: { readonly rounds: number; readonly events: number },
+  { rounds, events, warmUp = events }: Size,
 ): Promise<ReadonlyMap<string, readonly number[]>> {
   const rates = new Map<string, number[]>(contestants.map(({ name }) => [name, []]))
-  for (let round = 0; round <= rounds; round++) {
+  const warmUps = Math.max(1, Math.ceil(warmUp / events))
+  for (let round = 0; round < warmUps + rounds; round++) {
     const order = round % 2 === 0 ? contestants : contestants.toReversed()
     for (const { name, prepare, factor = 1 } of order) {
       const count = events * factor
@@ -72,7 +85,7 @@ export async function alternate(
       const took = await timed()
       const tookMs = typeof took === 'number' ? took : performance.now() - startedAt
       const rate = (count * 1_000) / tookMs
-      if (round > 0) rates.get(name)?.push(rate)
+      if (round >= warmUps) rates.get(name)?.push(rate)
     }
   }
   return rates
@@ -84,8 +97,7 @@ export function processorTimes(costs: Rounds['costs']): Readonly<Record<string, 
   const values = [...costs].flatMap(([name, rounds]) =>
     kinds.map((kind) => {
       const label = kind === 'server' ? 'server' : `client ${kind}`
-      // The first round warms up.
-      return [`${name} ${label} µs`, median(rounds.slice(1).map((cost) => cost[kind]))] as const
+      return [`${name} ${label} µs`, median(rounds.map((cost) => cost[kind]))] as const
     }),
   )
   return Object.fromEntries(values)

@@ -6,6 +6,8 @@ export interface Scale {
   readonly rivalRounds: number
   /** Events per round and contestant. */
   readonly events: number
+  /** Events that each contestant handles before the rounds that count. */
+  readonly warmUp: number
   /** Events after which heap and tables are weighed. */
   readonly growth: number
   /** How many done marks a Redis is filled with. */

@@ -61,7 +61,8 @@ async function ratesOf(rivals: readonly HttpRival[], scale: Scale): Promise<Rate
     )
   }
   const meterOf = (name: string): ProcessorMeter => meters.get(name) as ProcessorMeter
-  const size = { rounds: scale.rivalRounds, events: scale.events / 2 }
+  const { rivalRounds: rounds, warmUp } = scale
+  const size = { rounds, events: scale.events / 2, warmUp }
   const freshly = servers.map((each) => freshOrders(...each))
   const { rates: fresh, costs } = await alternateMetered(freshly, size, meterOf)
   const again = servers.map((each) => retriedOrders(...each))

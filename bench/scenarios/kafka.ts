@@ -51,7 +51,11 @@ export async function kafkaBenchmark(scale: Scale): Promise<Benchmark> {
   const rounds = Math.min(scale.rounds, MOST_ROUNDS)
   const meter = await processorMeter(stage.pool)
   const all = contestants(stage, leases)
-  const { rates, costs } = await alternateMetered(all, { ...scale, rounds }, () => meter)
+  const { rates, costs } = await alternateMetered(
+    all,
+    { rounds, events: scale.events },
+    () => meter,
+  )
   const values = Object.fromEntries([...rates].map(([name, round]) => [name, median(round)]))
   return {
     name: 'kafka',

@@ -62,7 +62,8 @@ async function handedOut(rivals: readonly Rival[], scale: Scale): Promise<Handed
     await rival.setUp(databaseUrl)
     entrants.push({ rival, databaseUrl, redisUrl: cache.url })
   }
-  const size = { rounds: scale.rivalRounds, events: scale.events / 4 }
+  const { rivalRounds: rounds, warmUp } = scale
+  const size = { rounds, events: scale.events / 4, warmUp }
   const latencies = new Latencies()
   const rates = await alternate(
     entrants.map((entrant) => fresh(entrant, latencies)),
@@ -72,7 +73,7 @@ async function handedOut(rivals: readonly Rival[], scale: Scale): Promise<Handed
   const values: Record<string, number> = {}
   for (const entrant of entrants) {
     const { name } = entrant.rival
-    const { p50, p99 } = latencies.of(name)
+    const { p50, p99 } = latencies.of(name, size.rounds)
     values[name] = median(rates.get(name) ?? [])
     values[`${name}, half duplicates`] = median(half.get(name) ?? [])
     values[`${name}, p50 ms`] = p50

@@ -50,7 +50,7 @@ export async function sqsBenchmark(scale: Scale): Promise<Benchmark> {
   await migrate(stage.pool)
   await createEffects(stage.pool)
   const contestants = [bareLoop(stage), guardedLoop(stage), guarded(stage)]
-  const size = { rounds: scale.rounds, events: scale.events / 2 }
+  const size = { ...scale, events: scale.events / 2 }
   const meter = await processorMeter(stage.pool)
   const { rates, costs } = await alternateMetered(contestants, size, () => meter)
   return {
