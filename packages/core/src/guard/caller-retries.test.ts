@@ -145,11 +145,13 @@ test('an inbox is told that an event is probably done once its caller has had an
   await Promise.all([guard.close(), other.close()])
 })
 
-test('the inbox of a consumer is told nothing of the kind', async () => {
+test('the inbox of a consumer is told the same, of a transaction whose events are all probably done', async () => {
   const { inbox, told } = toldInbox()
-  const guard = createGuard({ ...common, inbox }, () => 'charged')
-  const delivery = toDelivery({ cents: 5 })
-  for (let ask = 1; ask <= 2; ask++) await guard.process(delivery)
-  expect(told).toEqual([undefined, undefined])
+  const guard = createGuard({ ...common, inbox, transaction: 'batch' }, () => 'charged')
+  const [first, second] = [toDelivery({ cents: 5 }), toDelivery({ cents: 6 })]
+  await guard.process(first)
+  await guard.processBatch([first, second])
+  await guard.processBatch([second, first])
+  expect(told).toEqual([false, false, true])
   await guard.close()
 })

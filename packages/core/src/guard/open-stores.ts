@@ -108,8 +108,7 @@ async function open(
     lateReleases,
     txWatch: watchTx(options),
     sharing: { apartUntilMs: undefined },
-    // Callers ask the same process again, over the connection that they have.
-    seenDone: options.callerRetries === undefined ? undefined : createRecentIds(),
+    seenDone: createRecentIds(),
   }
   return { engine, leases, secret: session.secret, slots, reads }
 }

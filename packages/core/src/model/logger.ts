@@ -33,22 +33,21 @@ type Write = (level: keyof Logger, fields: object, message: string) => unknown
 
 /** A logger whose errors are ignored: no delivery depends on a log line. */
 function loggerOf(write: Write): Logger {
-  const safely =
-    (level: keyof Logger) =>
-    (fields: object, message: string): void => {
-      try {
-        const answer = write(level, fields, message)
-        // The logger is asynchronous. Its rejection must not end the process.
-        if (typeof answer === 'object' && answer !== null) Promise.resolve(answer).catch(ignore)
-      } catch {
-        // The error cannot be reported anywhere else.
-      }
-    }
   return {
-    debug: safely('debug'),
-    info: safely('info'),
-    warn: safely('warn'),
-    error: safely('error'),
+    debug: (fields, message) => safely(write, 'debug', fields, message),
+    info: (fields, message) => safely(write, 'info', fields, message),
+    warn: (fields, message) => safely(write, 'warn', fields, message),
+    error: (fields, message) => safely(write, 'error', fields, message),
+  }
+}
+
+function safely(write: Write, ...line: Parameters<Write>): void {
+  try {
+    const answer = write(...line)
+    // The logger is asynchronous. Its rejection must not end the process.
+    if (typeof answer === 'object' && answer !== null) Promise.resolve(answer).catch(ignore)
+  } catch {
+    // The error cannot be reported anywhere else.
   }
 }
 
@@ -60,18 +59,25 @@ export function safeLogger(logger: Logger): Logger {
 }
 
 /**
- * A logger that adds the fields to each of its lines: the logger's own child if it makes one, as pino does. Its errors
- * are ignored.
+ * A logger that adds the fields to each of its lines: the logger's own child if it makes one, as pino does. The child is
+ * made for the first line. Errors of both are ignored.
  */
 export function boundLogger(logger: Logger, bound: object): Logger {
+  let write: Write | undefined
+  return loggerOf((...line) => {
+    write ??= boundWrite(logger, bound)
+    return write(...line)
+  })
+}
+
+function boundWrite(logger: Logger, bound: object): Write {
   const child = childOf(logger, bound)
-  if (child !== undefined) return loggerOf((level, ...line) => child[level](...line))
-  return loggerOf((level, fields, message) =>
+  if (child !== undefined) return (level, ...line) => child[level](...line)
+  return (level, fields, message) =>
     // Handlers also write `logger.info('text')`, as `console` and pino allow.
     typeof fields === 'object' && fields !== null
       ? logger[level]({ ...bound, ...fields }, message)
-      : logger[level]({ ...bound }, message === undefined ? String(fields) : message),
-  )
+      : logger[level]({ ...bound }, message === undefined ? String(fields) : message)
 }
 
 function childOf(logger: Logger, bound: object): Logger | undefined {

@@ -28,7 +28,7 @@ export function withGetters<Made extends object>(
   state: unknown,
   getters: readonly (readonly [name: keyof Made, getter: PropertyDescriptor])[],
 ): Made {
-  Object.defineProperty(fields, STATE, { value: state })
   for (const [name, getter] of getters) Object.defineProperty(fields, name, getter)
+  Object.defineProperty(fields, STATE, { value: state })
   return fields as Made
 }

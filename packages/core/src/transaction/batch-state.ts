@@ -89,7 +89,7 @@ export async function concludeDuplicates(
   for (const [index, pending] of members.entries()) {
     const known = done[index]
     if (known === undefined) continue
-    batch.run.engine.seenDone?.add(pending.member.event.id)
+    batch.run.engine.seenDone.add(pending.member.event.id)
     const next = await fromStoredState(batch.run.engine, pending, known)
     if (next.kind === 'outcome') conclude(batch, pending, next.outcome)
   }

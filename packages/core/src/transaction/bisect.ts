@@ -137,7 +137,7 @@ function concludeCommitted(
   for (const pending of end.claimed) {
     const { event } = pending.member
     batch.run.engine.heldBackoff.forget(event.id)
-    batch.run.engine.seenDone?.add(event.id)
+    batch.run.engine.seenDone.add(event.id)
     const attempt = pending.counted?.attempt ?? 1
     conclude(batch, pending, { kind: 'processed', attempt, result: end.results.get(event.id) })
   }

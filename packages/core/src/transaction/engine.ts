@@ -29,8 +29,8 @@ export interface Engine {
   readonly lateReleases: LateReleases
   readonly txWatch: TxWatch
   readonly sharing: Sharing
-  /** Events that this process has seen done. Undefined where few deliveries are copies of such events. */
-  readonly seenDone: RecentIds | undefined
+  /** Events that this process has seen done. */
+  readonly seenDone: RecentIds
 }
 
 /** Whether events may share transactions. Mutable. */

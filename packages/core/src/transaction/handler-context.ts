@@ -1,17 +1,15 @@
 import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
-import { boundLogger, type Logger } from '../model/logger.ts'
-import { ownGetter, withGetters } from '../model/own-getter.ts'
+import { boundLogger } from '../model/logger.ts'
 import type { HandlerContext } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
-import type { HandlerSignal } from './handler-signal.ts'
 import type { PendingEvent } from './pending-event.ts'
 
 /** What one run of the handler gets beside its event. */
 export interface ContextParts<Tx> {
   readonly tx: Tx
-  readonly aborting: HandlerSignal
+  readonly aborting: AbortController
   readonly deadlineAt: Date
   /** What the lines of the handler's logger say besides the consumer. A batch of events has neither. */
   readonly run: { readonly eventId?: string | undefined; readonly attempt?: number | undefined }
@@ -19,39 +17,22 @@ export interface ContextParts<Tx> {
   readonly onTx?: (() => void) | undefined
 }
 
-/** The context of one run. Its logger is made when the handler first asks for it, because most handlers log nothing. */
+/** The context of one run. Its logger makes a child of the user's when it is first used, because most handlers log nothing. */
 export function contextFor<Tx>(
-  options: ResolvedOptions,
-  parts: ContextParts<Tx>,
+  { consumer, handlerLogger }: ResolvedOptions,
+  { aborting, deadlineAt, onTx, run, tx }: ContextParts<Tx>,
 ): HandlerContext<Tx> {
-  const fields = { deadlineAt: parts.deadlineAt }
-  return withGetters<HandlerContext<Tx>>(fields, { options, parts, logger: undefined }, GETTERS)
+  const { signal } = aborting
+  const logger = boundLogger(handlerLogger, { consumer, ...run })
+  if (onTx === undefined) return { deadlineAt, tx, signal, logger }
+  return {
+    ...{ deadlineAt, signal, logger },
+    get tx() {
+      onTx()
+      return tx
+    },
+  }
 }
-
-interface Run {
-  readonly options: ResolvedOptions
-  readonly parts: ContextParts<unknown>
-  logger: Logger | undefined
-}
-
-const GETTERS = [
-  [
-    'tx',
-    ownGetter(({ parts }: Run) => {
-      parts.onTx?.()
-      return parts.tx
-    }),
-  ],
-  ['signal', ownGetter(({ parts }: Run) => parts.aborting.signal)],
-  [
-    'logger',
-    ownGetter((run: Run) => {
-      const { consumer, handlerLogger } = run.options
-      run.logger ??= boundLogger(handlerLogger, { consumer, ...run.parts.run })
-      return run.logger
-    }),
-  ],
-] as const
 
 /** The first run gets the payload from step 1. Each further run gets a newly decoded payload. */
 export function eventFor(
@@ -70,16 +51,20 @@ const UNUSED_RUNS = 10
 
 /** Notices a handler that writes outside of the transaction of its inbox. */
 export interface TxWatch {
-  readonly onTx: () => void
+  /** Undefined once nothing is left to notice. */
+  readonly onTx: (() => void) | undefined
   /** Events were committed in the transaction of this handle. */
   committed(events: number, tx: unknown): void
 }
 
 export function watchTx({ consumer, reportOnce }: ResolvedOptions): TxWatch {
   let unused: number | undefined = 0
+  const onTx = (): void => {
+    unused = undefined
+  }
   return {
-    onTx: () => {
-      unused = undefined
+    get onTx() {
+      return unused === undefined ? undefined : onTx
     },
     committed: (events, tx) => {
       // In unit tests, an inbox in memory has no handle to write through.

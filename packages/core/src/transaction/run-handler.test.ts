@@ -3,12 +3,11 @@ import { describe, expect, test } from 'vitest'
 import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { LeaseLostError } from '../model/errors.ts'
-import type { HandlerSignal } from './handler-signal.ts'
 import { HandlerLimits, runHandler, type TimedEnd } from './run-handler.ts'
 
 const never = (): Promise<never> => new Promise(() => undefined)
 
-function start(call: (aborting: HandlerSignal) => unknown) {
+function start(call: (aborting: AbortController) => unknown) {
   const clock = new Clock()
   const drain = new AbortController()
   const lost = new AbortController()

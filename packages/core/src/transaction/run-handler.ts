@@ -10,7 +10,6 @@ import {
   toReadableError,
 } from '../model/errors.ts'
 import type { Release, Runtime } from '../model/runtime.ts'
-import { HandlerSignal } from './handler-signal.ts'
 
 export type HandlerEnd =
   | { readonly kind: 'returned'; readonly value: unknown }
@@ -39,7 +38,7 @@ export interface HandlerRun extends HandlerBounds {
   readonly leaseLost?: AbortSignal | undefined
 }
 
-type Call = (aborting: HandlerSignal, deadlineAt: Date) => unknown
+type Call = (aborting: AbortController, deadlineAt: Date) => unknown
 export type TimedEnd = HandlerEnd & { readonly handlerMs: number }
 
 /** Runs a handler. Resolves as soon as its end is known, at the latest at its deadline. Never rejects. */
@@ -106,7 +105,7 @@ class WatchedRun {
   readonly #bounds: HandlerBounds
   readonly #onEnd: (end: TimedEnd) => void
   readonly #startedAt: number
-  readonly #aborting = new HandlerSignal()
+  readonly #aborting = new AbortController()
   readonly #stopListening: (() => void) | undefined
   #stopGrace: (() => void) | undefined
   #isOver = false

@@ -12,7 +12,6 @@ import type { CommitAnswer } from '../model/inbox.ts'
 import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
 import type { Engine } from './engine.ts'
 import { type ContextParts, contextFor, eventFor } from './handler-context.ts'
-import type { HandlerSignal } from './handler-signal.ts'
 import { claimOf, type PendingEvent } from './pending-event.ts'
 import {
   type HandlerEnd,
@@ -34,7 +33,7 @@ export async function runTransaction(
   const budgetMs = request.signals.bounded(engine.options.deadlineMs)
   const { members, waitMs } = request
   const { seenDone } = engine
-  const likelyDone = seenDone && members.every(({ member }) => seenDone.has(member.event.id))
+  const likelyDone = members.every(({ member }) => seenDone.has(member.event.id))
   const claim = claimOf(members)
   const begun = await engine.session.begin({ claim, waitMs, budgetMs, likelyDone })
   if (engine.options.observe !== undefined)
@@ -120,11 +119,11 @@ function runOne(
   onEnd: (end: TimedEnd) => void,
 ): void {
   const { lease, refusal } = pending.member
-  const call = (aborting: HandlerSignal, deadlineAt: Date): unknown => {
+  const call = (aborting: AbortController, deadlineAt: Date): unknown => {
     if (refusal !== undefined) throw refusal as Error
     return andThen(eventFor(running.engine, pending), (event) => {
       // The deadline may have passed while the payload was decoded again.
-      aborting.throwIfAborted()
+      aborting.signal.throwIfAborted()
       return handler(event, contextOf(running, { aborting, deadlineAt, event }))
     })
   }
@@ -156,7 +155,7 @@ async function runTogether(
     const making = claimed.map((pending) => eventFor(running.engine, pending))
     const events = making.some(isPromise) ? Promise.all(making) : (making as Events)
     return andThen(events, (all) => {
-      aborting.throwIfAborted()
+      aborting.signal.throwIfAborted()
       return handler(all, contextOf(running, { aborting, deadlineAt }))
     })
   })
