@@ -152,14 +152,14 @@ type Of<Kind extends Settlement['kind']> = Extract<Settlement, { kind: Kind }>
 function answered(
   { by, result }: Of<'ack'>,
   { given }: Exchange,
-  unanswered: Outcome = problem('answer-lost'),
+  unanswered: Outcome | undefined,
 ): Outcome {
   // The client that waited gets the whole answer, retries get the stored part of it.
   if (by === 'processed' && given !== undefined && given.stored === result) {
     return { kind: 'reply', reply: given.reply }
   }
   const reply = replyOf(result)
-  if (reply === undefined) return unanswered
+  if (reply === undefined) return unanswered ?? problem('answer-lost')
   const replayed = [...reply.headers, [REPLAYED, 'true'] as const]
   return { kind: 'reply', reply: by === 'duplicate' ? { ...reply, headers: replayed } : reply }
 }
