@@ -20,7 +20,7 @@ import { createHandlers } from './handlers.ts'
 import type { History } from './history.ts'
 import { leftovers, questions } from './leftovers.ts'
 import type { Plan } from './plan.ts'
-import { describe, endsWithin, ownPoolName, type Shared } from './shared.ts'
+import { describe, endsWithin, type Mortal, ownPoolName, type Shared } from './shared.ts'
 import type { Stage } from './stage.ts'
 
 /** One case: guards with pools of their own, and all that is noted about them. */
@@ -41,22 +41,25 @@ let cases = 0
 const ignore = (): void => undefined
 const silent: Logger = { debug: ignore, info: ignore, warn: ignore, error: ignore }
 
-export async function openCase(stage: Stage, plan: Plan): Promise<ZooCase> {
+/** @param mortal - Of a case whose handlers may kill this process. */
+export async function openCase(stage: Stage, plan: Plan, mortal?: Mortal): Promise<ZooCase> {
   cases += 1
-  const consumer = `zoo-${process.pid}-${cases}`
+  const consumer = mortal?.consumer ?? `zoo-${process.pid}-${cases}`
   const dice = createDice(hashText(JSON.stringify(plan)))
   const isLeft = plan.events.some(({ runs }) =>
     runs.some(({ steps }) => steps.some(({ step }) => /left open|long statement/.test(step))),
   )
   const clock = createClock(() => dice.next(), isLeft)
   const shared: Shared = {
-    ...{ stage, plan, consumer, clock, runs: [], surprises: [], nested: new Set() },
-    ...{ failures: new Map(), pools: [] },
+    ...{ stage, plan, consumer, clock, surprises: [], nested: new Set(), pools: [], mortal },
+    ...{ runs: [...(mortal?.runs ?? [])], failures: new Map(mortal?.failures) },
+    atSettlement: new Map(),
     delivery: (event) => deliveryOf(plan, event),
   }
   const worker = createWorkers(shared)
   const guards = Array.from({ length: plan.workers }, worker)
-  const stopListening = noteUnhandled(shared)
+  // Where handlers may kill the process, what is not handled kills it.
+  const stopListening = mortal === undefined ? noteUnhandled(shared) : ignore
   return {
     guards: guards.map(({ guard }) => guard),
     surprises: shared.surprises,
@@ -80,7 +83,7 @@ export async function openCase(stage: Stage, plan: Plan): Promise<ZooCase> {
 const POOL_MS = 5_000
 
 /** Rows grow older on the server, whose clock nobody can set. */
-const AGEING = `
+export const AGEING = `
 with older as (select $1::float8 * interval '1 millisecond' as by),
 leases as (update onceward.leases set ends_at = ends_at - older.by from older where state in ('p', 'w'))
 update onceward.failed_events
@@ -179,10 +182,16 @@ function leasesOf(plan: Plan, memory: LeaseStore, pool: pg.Pool): { readonly lea
 }
 
 /** Counts verdicts, as soon as they are known. Only the first of several copies tells one. */
-function noteOutcome({ failures }: Shared, { settlement, source }: OutcomeRecord): void {
-  if (settlement.kind !== 'defer' || settlement.cause !== 'handler-failed') return
+function noteOutcome(shared: Shared, { settlement, source }: OutcomeRecord): void {
+  const { atSettlement, failures, mortal } = shared
   const event = Number(source.position)
-  failures.set(event, (failures.get(event) ?? 0) + 1)
+  if (settlement.kind === 'defer' && settlement.cause === 'handler-failed') {
+    failures.set(event, (failures.get(event) ?? 0) + 1)
+    mortal?.failed(event)
+  }
+  const act = atSettlement.get(event)
+  atSettlement.delete(event)
+  act?.()
 }
 
 function noteUnhandled({ surprises }: Shared): () => void {

@@ -1,6 +1,7 @@
 import { createDice, type Dice } from '../../simulation/world/dice.ts'
 import { ENDS } from './ends.ts'
 import type { EndName, EventPlan, Plan, RunPlan, StepName } from './plan.ts'
+import type { Step } from './playing.ts'
 import { STEPS } from './steps.ts'
 
 /** The case of a seed. */
@@ -29,7 +30,7 @@ export function drawPlan(seed: number): Plan {
   return { ...plan, hasOwnPool: driver === 'pg' && dice.chance(0.4) }
 }
 
-type Shape = Pick<Plan, 'driver' | 'mode'>
+export type Shape = Pick<Plan, 'driver' | 'mode'>
 
 function drawEvent(dice: Dice, shape: Shape): EventPlan {
   // Half of the events are clean: they show whether their neighbours are left alone.
@@ -57,10 +58,13 @@ function drawRun(dice: Dice, shape: Shape): RunPlan {
   }
 }
 
-type Place = 'any' | 'sql' | 'pg' | 'apart' | 'pg apart' | 'single'
+type Place = Step['of'] | 'single'
 
-function isFor(of: Place | undefined, { driver, mode }: Shape): boolean {
+export function isFor(of: Place | undefined, { driver, mode }: Shape): boolean {
   switch (of) {
+    case 'mortal':
+    case 'mortal pg':
+      return false
     case 'sql':
       return driver !== 'memory'
     case 'pg':

@@ -44,7 +44,7 @@ const retry = { kind: 'defer', reason: 'failed', cause: 'handler-failed', until:
 const processed = { kind: 'ack', by: 'processed', result: 1 } as const
 const duplicate = { kind: 'ack', by: 'duplicate', result: 1 } as const
 const row = { id: 1, consumer: 'zoo', event: 0, run: 1, part: 'a' }
-const done = { event: 0, state: 'd', reason: null, hasFailedRow: false }
+const done = { event: 0, state: 'd', reason: null, attempt: null, hasFailedRow: false }
 
 /** One clean event, and one whose first run fails. */
 const GOOD: History = {

@@ -1,11 +1,11 @@
 import type { Delivery, Guard, GuardEvent, HandlerContext } from '@onceward/core'
-import { CompiledQuery, type Transaction } from 'kysely'
 import type pg from 'pg'
-import { ENDS } from './ends.ts'
+import { ENDS, type End } from './ends.ts'
 import type { RunFact, Seen } from './history.ts'
 import { type RunPlan, runOf } from './plan.ts'
-import type { Playing } from './playing.ts'
+import type { Nested, Playing } from './playing.ts'
 import { describe, type Shared, type Single, type Together } from './shared.ts'
+import { type Sql, slySql, sqlOf } from './sql.ts'
 import { STEPS } from './steps.ts'
 
 interface Guards {
@@ -27,7 +27,9 @@ let calls = 0
 
 export function createHandlers(shared: Shared, { pool }: { readonly pool: pg.Pool }): Handlers {
   let guards: Guards | undefined
-  const worker: Worker = { shared, pool, guards: () => guards as Guards }
+  const worker: Worker = { shared, pool, inside: new Map(), guards: () => guards as Guards }
+  // The processes before this one counted too.
+  calls = Math.max(calls, ...shared.runs.map(({ call }) => call))
   const begun = (call: number, event: GuardEvent<unknown>, context: HandlerContext<unknown>) =>
     begin(worker, { call, event, context, failures: shared.failures })
   return {
@@ -50,6 +52,9 @@ export function createHandlers(shared: Shared, { pool }: { readonly pool: pg.Poo
       const { number } = payload as { number: number }
       const values = [`${shared.consumer}-other`, number, 1, 'one']
       await sqlOf(shared, tx)?.(WRITE, values)
+      const inside = worker.inside.get(number)
+      worker.inside.delete(number)
+      await inside?.()
     },
     use: (given) => {
       guards = given
@@ -60,6 +65,8 @@ export function createHandlers(shared: Shared, { pool }: { readonly pool: pg.Poo
 interface Worker {
   readonly shared: Shared
   readonly pool: pg.Pool
+  /** What the handler of the other consumer does after its write, by event. */
+  readonly inside: Map<number, () => Promise<unknown>>
   readonly guards: () => Guards
 }
 
@@ -88,6 +95,7 @@ function begin(worker: Worker, { call, event, context, failures }: Begin): Run {
     attempt: event.attempt,
     failuresBefore: failures.get(number) ?? 0,
     isIntact: isIntact(event, shared.delivery(number)),
+    isRedelivered: event.redelivered === true,
     parts: [],
     late: [],
     // Events of one call share the transaction.
@@ -95,6 +103,7 @@ function begin(worker: Worker, { call, event, context, failures }: Begin): Run {
     isLoose: company.some(({ isLoose }) => isLoose),
   }
   shared.runs.push(fact)
+  shared.mortal?.saved(fact)
   const eventPlan = shared.plan.events[number]
   if (eventPlan === undefined) throw new Error(`there is no event ${number}`)
   return { playing: playingOf(worker, { fact, event, context }), plan: runOf(eventPlan, fact.run) }
@@ -112,19 +121,6 @@ function isIntact(
     source.queue === 'zoo' &&
     key === delivery.headers['idempotency-key']
   )
-}
-
-type Sql = Playing['sql']
-
-function sqlOf({ plan }: Shared, tx: unknown): Sql | undefined {
-  if (plan.driver === 'memory') return undefined
-  if (plan.driver === 'pg') {
-    return async (text, values = []) =>
-      (await (tx as pg.PoolClient).query(text, values.length > 0 ? [...values] : undefined)).rows
-  }
-  return async (text, values = []) =>
-    (await (tx as Transaction<never>).executeQuery(CompiledQuery.raw(text, [...values])))
-      .rows as readonly Record<string, unknown>[]
 }
 
 const WRITE = 'insert into zoo.effects (consumer, event, run, part) values ($1, $2, $3, $4)'
@@ -151,29 +147,23 @@ function playingOf(worker: Worker, { fact, event, context }: Parts): Playing {
       const [row] = await sql('select pg_catalog.pg_backend_pid() as pid')
       await shared.stage.admin.query('select pg_terminate_backend($1)', [row?.['pid']])
     },
-    nest: (which) => nest(worker, fact.event, which),
+    nest: (which, inside) => nest(worker, fact.event, { which, inside }),
+    dying: (death) => {
+      if (shared.mortal === undefined) throw new Error('this process may not die')
+      shared.mortal.saved(fact)
+      shared.mortal.dying({ event: fact.event, run: fact.run, ...death })
+    },
+    whenSettled: (act) => shared.atSettlement.set(fact.event, act),
   }
-}
-
-/** Every look at the text but the first finds another one. */
-function slySql({ plan }: Shared, tx: unknown, first: string, then: string): Promise<unknown> {
-  let looks = 0
-  const look = (): string => {
-    looks += 1
-    return looks > 1 ? then : first
-  }
-  if (plan.driver === 'pg') {
-    const query = Object.defineProperty({}, 'text', { get: look, enumerable: true })
-    return (tx as pg.PoolClient).query(query as pg.QueryConfig)
-  }
-  const query = Object.defineProperty({ ...CompiledQuery.raw('') }, 'sql', { get: look })
-  return (tx as Transaction<never>).executeQuery(query)
 }
 
 async function nest(
-  { guards, shared }: Worker,
+  { guards, inside: insides, shared }: Worker,
   event: number,
-  which: Parameters<Playing['nest']>[0],
+  {
+    which,
+    inside,
+  }: { readonly which: Nested; readonly inside?: (() => Promise<unknown>) | undefined },
 ): Promise<void> {
   const { guard, others } = guards()
   const next = (event + 1) % shared.plan.events.length
@@ -182,8 +172,12 @@ async function nest(
     return
   }
   const other = others[which === 'other pool' ? 1 : 0]
+  if (inside === undefined) insides.delete(next)
+  else insides.set(next, inside)
   const settlement = await other?.process(shared.delivery(next))
-  if (settlement?.kind === 'ack') shared.nested.add(next)
+  if (settlement?.kind !== 'ack') return
+  shared.nested.add(next)
+  shared.mortal?.nested(next)
 }
 
 /** Plays a run as a handler does. The answer is what the handler answers. */
@@ -204,13 +198,17 @@ async function run(
   } catch (error) {
     fact.end = 'failed'
     fact.isOver = true
+    shared.mortal?.saved(fact)
     throw error
   }
-  return end(playing, plan, isLast)
+  const answer = end(playing, plan)
+  shared.mortal?.saved(fact)
+  const value = answer?.make()
+  return isLast || plan.end.startsWith('answers') ? value : undefined
 }
 
-/** Returns or throws what the plan says. */
-function end({ fact, passDeadline }: Playing, plan: RunPlan, isLast: boolean): unknown {
+/** Notes what follows. The end is what the plan returns or throws. */
+function end({ fact, passDeadline }: Playing, plan: RunPlan): End | undefined {
   const end = ENDS[plan.end]
   fact.end = end?.follows
   fact.isOver = true
@@ -218,8 +216,7 @@ function end({ fact, passDeadline }: Playing, plan: RunPlan, isLast: boolean): u
   if (end?.follows === 'hangs') setImmediate(passDeadline)
   if (end?.follows === 'hangs') fact.doomed ??= 'the deadline passed'
   if (end?.follows === 'failed' || end?.follows === 'fatal') fact.doomed ??= `it ends: ${plan.end}`
-  const value = end?.make()
-  return isLast || plan.end.startsWith('answers') ? value : undefined
+  return end
 }
 
 async function writePart(shared: Shared, { fact, write }: Playing, part: string): Promise<void> {

@@ -32,6 +32,8 @@ export interface RunFact {
   /** No further statement can run. */
   blocked?: boolean | undefined
   unawaited?: unknown
+  /** The delivery may have run before. */
+  readonly isRedelivered?: boolean | undefined
   /** The handler has returned or thrown. */
   isOver?: boolean | undefined
   end?: EndKind | undefined
@@ -66,6 +68,7 @@ export interface StoredState {
   readonly event: number
   readonly state: string | null
   readonly reason: string | null
+  readonly attempt: number | null
   readonly hasFailedRow: boolean
 }
 

@@ -1,16 +1,17 @@
 import type { Settlement } from '@onceward/core'
-import type { EffectRow, History, RunFact } from './history.ts'
+import type { EffectRow, History, RunFact, Settled } from './history.ts'
 import { CLEAN, type EventPlan, type Plan, runOf } from './plan.ts'
 import { describe } from './shared.ts'
 
 /** What must be true of every case. Each answers what is not, as sentences. */
-type Rule = (history: History) => readonly string[]
+export type Rules<Of extends History> = Readonly<Record<string, (history: Of) => readonly string[]>>
 
-const RULES: Readonly<Record<string, Rule>> = {
+const RULES: Rules<History> = {
   surprises: ({ surprises }) => surprises,
   'nothing is left': ({ left }) => left,
   'every event ends': ({ unended }) => unended.map((event) => `event ${event} does not end`),
-  'settlements are allowed': (history) => history.settled.flatMap((each) => refused(history, each)),
+  'settlements are allowed': (history) =>
+    history.settled.flatMap((each) => refused(history, each, isDeadRightly)),
   'one processed': (history) => eachEvent(history, processedOnce),
   'the effect is that of one run': (history) => eachEvent(history, oneRun),
   'the store knows': (history) => eachEvent(history, storedState),
@@ -24,17 +25,19 @@ const RULES: Readonly<Record<string, Rule>> = {
 }
 
 /** The first promise that was broken, with its name; undefined if none was. */
-export function judge(history: History): string | undefined {
-  for (const [name, rule] of Object.entries(RULES)) {
+export const judge = (history: History): string | undefined => judgeBy(RULES, history)
+
+export function judgeBy<Of extends History>(rules: Rules<Of>, history: Of): string | undefined {
+  for (const [name, rule] of Object.entries(rules)) {
     const broken = rule(history)
     if (broken.length > 0) return `${name}: ${[...new Set(broken)].slice(0, 3).join('; ')}`
   }
   return undefined
 }
 
-const eachEvent = (
-  history: History,
-  rule: (history: History, event: number) => readonly string[],
+export const eachEvent = <Of extends History>(
+  history: Of,
+  rule: (history: Of, event: number) => readonly string[],
 ): readonly string[] => [...history.plan.events.keys()].flatMap((event) => rule(history, event))
 
 export function show(settlement: Settlement | undefined): string {
@@ -44,11 +47,11 @@ export function show(settlement: Settlement | undefined): string {
   return `${words.join('/')}${'error' in fields ? ` (${describe(fields['error'])})` : ''}`
 }
 
-const runsOf = ({ runs }: History, event: number): readonly RunFact[] =>
+export const runsOf = ({ runs }: History, event: number): readonly RunFact[] =>
   runs.filter((run) => run.event === event)
 
 /** The settlement that ended the event. */
-const endOf = ({ settled }: History, event: number): Settlement | undefined =>
+export const endOf = ({ settled }: History, event: number): Settlement | undefined =>
   settled.find(
     ({ event: each, settlement: { kind } }) =>
       each === event && (kind === 'ack' || kind === 'dead-letter'),
@@ -56,7 +59,7 @@ const endOf = ({ settled }: History, event: number): Settlement | undefined =>
 
 const plansOf = (plan: Plan): readonly EventPlan['runs'][number][] =>
   plan.events.flatMap(({ runs }) => runs)
-const hasStep = (plan: Plan, pattern: RegExp): boolean =>
+export const hasStep = (plan: Plan, pattern: RegExp): boolean =>
   plansOf(plan).some(({ steps }) => steps.some(({ step }) => pattern.test(step)))
 
 const isLost = ({ runs }: History): boolean => runs.some((run) => run.isLost)
@@ -72,9 +75,10 @@ const HELD = [
   ...['waiting-alone', 'no-free-slot'],
 ]
 
-function refused(
-  history: History,
-  { event, settlement }: History['settled'][number],
+export function refused<Of extends History>(
+  history: Of,
+  { event, settlement }: Settled,
+  isDead: (history: Of, event: number, reason: string) => boolean,
 ): readonly string[] {
   const no = [`event ${event} was settled as ${show(settlement)}`]
   switch (settlement.kind) {
@@ -89,7 +93,7 @@ function refused(
       return isOutage && isLost(history) ? [] : no
     }
     case 'dead-letter':
-      return isDeadRightly(history, event, settlement.reason) ? [] : no
+      return isDead(history, event, settlement.reason) ? [] : no
     case 'abandon':
       return settlement.reason === 'commit-unknown' && isLost(history) ? [] : no
   }
@@ -123,7 +127,7 @@ function processedOnce(history: History, event: number): readonly string[] {
   return isAcked && acked === 0 && !isHidden ? [`event ${event} was acked and not processed`] : []
 }
 
-function oneRun(history: History, event: number): readonly string[] {
+export function oneRun(history: History, event: number): readonly string[] {
   const { plan, rows } = history
   if (rows === undefined) return []
   const own = rows.filter((row) => row.consumer === 'zoo' && row.event === event)
@@ -154,7 +158,7 @@ function differences(rows: readonly EffectRow[], run: RunFact, allowed: readonly
   return missing ? [`committed ${found.join() || 'nothing'} instead of ${wanted.join()}`] : []
 }
 
-function storedState(history: History, event: number): readonly string[] {
+export function storedState(history: History, event: number): readonly string[] {
   const state = history.states?.find((each) => each.event === event)
   const end = endOf(history, event)
   if (state === undefined || end === undefined) return []
@@ -197,7 +201,7 @@ function attemptOf({ plan }: History, run: RunFact): readonly string[] {
 /** Settings of the session stay on a connection of a pool, as without a guard. Roles do not. */
 const SESSION_SETTINGS = /^set (?!local|constraints|role|session)|^reset|set_config\(.*false\)/
 
-function seenBy({ plan, runs }: History, fact: RunFact): readonly string[] {
+export function seenBy({ plan, runs }: History, fact: RunFact): readonly string[] {
   const { event, run, isIntact, seen } = fact
   const which = `run ${run} of event ${event} began`
   const wrong = isIntact ? [] : [`${which} with a changed event`]
@@ -213,7 +217,7 @@ function seenBy({ plan, runs }: History, fact: RunFact): readonly string[] {
   return wrong
 }
 
-const isClean = (plan: EventPlan): boolean => runOf(plan, 1) === CLEAN
+export const isClean = (plan: EventPlan): boolean => runOf(plan, 1) === CLEAN
 
 function neighbour(history: History, event: number): readonly string[] {
   const { plan, settled } = history
@@ -226,7 +230,7 @@ function neighbour(history: History, event: number): readonly string[] {
   return wrong.map(({ settlement }) => `clean event ${event} was settled as ${show(settlement)}`)
 }
 
-function again(
+export function again(
   history: History,
   { event, settlement }: History['again'][number],
 ): readonly string[] {
@@ -243,14 +247,14 @@ function again(
     : [`event ${event} returned ${run.result.slice(0, 80)}, and its copy got something else`]
 }
 
-function nestedEffects({ nested, rows }: History): readonly string[] {
+export function nestedEffects({ nested, rows }: History): readonly string[] {
   return nested.flatMap((event) => {
     const found = rows?.filter((row) => row.consumer === 'other' && row.event === event).length ?? 1
     return found === 1 ? [] : [`event ${event} of the other consumer has ${found} effects`]
   })
 }
 
-function laneOrder(history: History): readonly string[] {
+export function laneOrder(history: History): readonly string[] {
   const { plan, rows = [] } = history
   // Across calls the order is that of the adapter.
   const deliveries = plan.events.reduce((sum, { copies }) => sum + copies, 0)

@@ -57,10 +57,17 @@ where a.application_name = $1
 union all
 select 'a connection of an own pool is ' || state from pg_stat_activity where application_name = $2`
 
-export async function questions({ consumer, plan, stage }: Shared): Promise<{
+/** What is stored about a case. */
+export interface Stored {
   readonly rows: readonly EffectRow[]
   readonly states: readonly StoredState[]
-}> {
+}
+
+export async function questions({
+  consumer,
+  plan,
+  stage,
+}: Pick<Shared, 'consumer' | 'plan' | 'stage'>): Promise<Stored> {
   const effects = await stage.admin.query<EffectRow>(
     'select id::int, consumer, event, run, part from zoo.effects where consumer = any($1) order by id',
     [[consumer, `${consumer}-other`]],
@@ -74,7 +81,7 @@ export async function questions({ consumer, plan, stage }: Shared): Promise<{
 }
 
 const STATES = `
-select n as event, p.state::text, f.reason, f.event_id is not null as "hasFailedRow"
+select n as event, p.state::text, f.reason, f.attempt, f.event_id is not null as "hasFailedRow"
 from generate_series(0, $2::int - 1) n
 cross join lateral (select onceward.event_id($1, null, 'event-' || n) as id) e
 left join onceward.processed_events p on p.event_id = e.id

@@ -24,19 +24,25 @@ export async function playPlan(stage: Stage, plan: Plan): Promise<History> {
   return { plan, settled, again, unended: [...unended], ...ended }
 }
 
-interface Rounds {
-  readonly zoo: ZooCase
+export interface Rounds {
+  readonly zoo: Pick<ZooCase, 'surprises' | 'delivery' | 'pass'> & {
+    readonly guards: readonly Pick<Guard, 'processBatch'>[]
+  }
+  /** The first round is a redelivery, too. */
+  readonly isAgain?: boolean | undefined
   readonly settled: Settled[]
   readonly again: Settled[]
   readonly unended: Set<number>
 }
 
-async function playRounds({ zoo, settled, again, unended }: Rounds, plan: Plan): Promise<void> {
+export async function playRounds(rounds: Rounds, plan: Plan): Promise<void> {
+  const { zoo, settled, again, unended, isAgain = false } = rounds
+
   for (let round = 1; unended.size > 0 && round <= roundsOf(plan); round += 1) {
     const deliveries = [...unended].flatMap((event) =>
       Array.from({ length: plan.events[event]?.copies ?? 1 }, () => event),
     )
-    const answers = await deliver(zoo, plan, deliveries, round > 1)
+    const answers = await deliver(zoo, plan, deliveries, isAgain || round > 1)
     for (const { event, settlement } of answers) {
       settled.push({ event, round, settlement })
       if (settlement.kind === 'ack' || settlement.kind === 'dead-letter') unended.delete(event)
@@ -52,7 +58,7 @@ async function playRounds({ zoo, settled, again, unended }: Rounds, plan: Plan):
 type Answer = Pick<Settled, 'event' | 'settlement'>
 
 async function deliver(
-  zoo: ZooCase,
+  zoo: Rounds['zoo'],
   plan: Pick<Plan, 'chunk' | 'isAtOnce' | 'workers'>,
   events: readonly number[],
   isAgain: boolean,
@@ -64,8 +70,8 @@ async function deliver(
 }
 
 interface Call {
-  readonly zoo: ZooCase
-  readonly guard: Guard
+  readonly zoo: Rounds['zoo']
+  readonly guard: Pick<Guard, 'processBatch'>
   readonly plan: Pick<Plan, 'chunk' | 'isAtOnce'>
   readonly isAgain: boolean
 }

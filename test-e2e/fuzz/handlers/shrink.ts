@@ -1,9 +1,7 @@
 import type { EventPlan, Plan, RunPlan } from './plan.ts'
 
-type Play = (plan: Plan) => Promise<string | undefined>
-
-interface Shrunk {
-  readonly plan: Plan
+interface Shrunk<Case extends Plan> {
+  readonly plan: Case
   readonly violation: string
 }
 
@@ -11,13 +9,18 @@ interface Shrunk {
 const MOST_PLAYS = 150
 
 /** Leaves out of the plan what the violation does not need. */
-export async function shrinkPlan(plan: Plan, violation: string, play: Play): Promise<Shrunk> {
-  let smallest: Shrunk = { plan, violation }
+export async function shrinkPlan<Case extends Plan>(
+  plan: Case,
+  violation: string,
+  play: (plan: Case) => Promise<string | undefined>,
+  mostPlays: number = MOST_PLAYS,
+): Promise<Shrunk<Case>> {
+  let smallest: Shrunk<Case> = { plan, violation }
   let plays = 0
   for (let isSmaller = true; isSmaller; ) {
     isSmaller = false
     for (const smaller of smallerPlans(smallest.plan)) {
-      if (plays >= MOST_PLAYS) return smallest
+      if (plays >= mostPlays) return smallest
       plays += 1
       const found = await play(smaller)
       if (found === undefined || ruleOf(found) !== ruleOf(violation)) continue
@@ -35,7 +38,7 @@ const ruleOf = (violation: string): string => violation.slice(0, violation.index
 const without = <Item>(items: readonly Item[], index: number): readonly Item[] =>
   items.filter((_, at) => at !== index)
 
-function* smallerPlans(plan: Plan): Generator<Plan> {
+function* smallerPlans<Case extends Plan>(plan: Case): Generator<Case> {
   for (const index of plan.events.keys()) {
     if (plan.events.length > 1) yield { ...plan, events: without(plan.events, index) }
   }
