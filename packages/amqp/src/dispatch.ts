@@ -4,7 +4,7 @@ import {
   DeliveryBuffer,
   type GuardPort,
   type LoopSignals,
-  Prefetch,
+  Reserve,
   type Startable,
   type StartLimits,
 } from '@onceward/core/adapter'
@@ -45,10 +45,12 @@ export class Dispatcher {
   readonly #options: DispatcherOptions
   readonly #context: SettleContext
   readonly #buffer: DeliveryBuffer<Received, SettleAnswer>
-  readonly #prefetch: Prefetch
+  readonly #reserve: Reserve
   readonly #held = new Map<Received, Hold>()
   /** Running messages per order key: in another call of the guard, a later message could overtake them. */
   readonly #orders = new Map<string, number>()
+  /** Messages that were found to wait for their order when slots were last filled. */
+  #blocked = 0
   #cancelLook: (() => void) | undefined
 
   constructor(options: DispatcherOptions) {
@@ -59,7 +61,10 @@ export class Dispatcher {
       settings.prefetch,
     )
     this.#options = options
-    this.#prefetch = new Prefetch({ slots, mostAhead: settings.prefetch - slots })
+    // A message makes two round trips to its store at least, and the next one comes within one to the broker: half of
+    // the slots again keep them busy. The next batch is received while one runs.
+    const size = isBatch ? slots : Math.ceil(slots / 2)
+    this.#reserve = new Reserve({ slots, size, most: settings.prefetch })
     this.#context = { ...context, mayHold: (why) => this.mayHold(why) }
     this.#buffer = new DeliveryBuffer({
       port,
@@ -73,7 +78,7 @@ export class Dispatcher {
         this.#count(received, -1)
         // A message that was deferred without a run says nothing about the pace.
         if (settlement.kind !== 'defer' || settlement.reason === 'failed') {
-          this.#prefetch.note(elapsedMs)
+          this.#reserve.note(elapsedMs)
         }
         onKnown(settlement)
       },
@@ -86,25 +91,22 @@ export class Dispatcher {
     return this.#buffer.undecided + this.#buffer.settling + this.#held.size
   }
 
-  /** Messages that may be in hand: what is prefetched beyond what can start soon is kept from idle consumers. */
-  get window(): number {
-    const { prefetch, isPrefetchFixed } = this.#options.settings
-    if (isPrefetchFixed) return prefetch
-    // A message that waits for its retry time or for a blocked broker needs no slot, so it is not counted.
-    let waiting = 0
+  /** The prefetch of each consumer that there should be. */
+  get prefetches(): readonly number[] {
+    const { settings, port } = this.#options
+    if (settings.isPrefetchFixed) return [settings.prefetch]
+    const { settling, unstarted } = this.#buffer
+    let waiting = settling
+    // While the store is down no other message could run either.
     for (const { isOutage } of this.#held.values()) if (!isOutage) waiting += 1
-    return Math.min(prefetch, this.#prefetch.capacity + waiting)
-  }
-
-  get #mostInHand(): number {
-    const { prefetch, isPrefetchFixed } = this.#options.settings
-    return isPrefetchFixed ? prefetch : Math.max(this.#prefetch.capacity, 2)
+    const blocked = Math.min(this.#blocked, unstarted)
+    return this.#reserve.prefetches({ waiting, blocked }, port.runtime.monotonic())
   }
 
   /** Half of the prefetch stays free for messages that can run; while the store is down none can. */
   mayHold(why: 'short' | 'outage'): boolean {
     if (this.#options.signals.stop.aborted) return false
-    return why === 'outage' || this.#held.size + 1 <= this.#mostInHand / 2
+    return why === 'outage' || this.#held.size + 1 <= this.#options.settings.prefetch / 2
   }
 
   take(received: Received): void {
@@ -182,6 +184,7 @@ export class Dispatcher {
       if (group === undefined) groups.set(order ?? received, [received])
       else group.push(received)
     }
+    this.#blocked = blocked.length
     return { groups: [...groups.values()], considered: size + blocked.length, blocked }
   }
 

@@ -57,8 +57,9 @@ export interface AmqpOptions {
    * Messages that the broker hands over before the first is settled, 1–65 535. For a wrap: what you gave to
    * `channel.prefetch()`.
    *
-   * @defaultValue follows the pace: as many as run at once, and as many more as can start within a second, up to three
-   * times the guard's `concurrency` and at least 20; with `transaction: 'batch'` up to two batches
+   * @defaultValue follows the pace: as many as run at once, and half as many again while they are quick; with
+   * `transaction: 'batch'` one batch, and two while they are quick. Messages that wait in hand for a time or for an
+   * earlier one are not counted, up to three times the guard's `concurrency`, at least 20, or two batches in all
    */
   readonly prefetch?: number | undefined
 }

@@ -1,30 +1,33 @@
 import { expect, test } from 'vitest'
 import type { DeliveryChannel } from './clients/amqplib.ts'
 import { consuming } from './fixtures/consuming.ts'
+import { PushingBroker } from './fixtures/pushing-broker.ts'
 import { type Receiving, receiving } from './fixtures/receiving.ts'
-import { message } from './fixtures/recording-channel.ts'
+import { message, type RecordingConnection } from './fixtures/recording-channel.ts'
 
 const ack = { kind: 'ack', by: 'processed' } as const
 
-const prefetches = ({ world: { connection } }: Receiving): readonly unknown[] =>
-  connection.named('prefetch').map(({ args }) => args[0])
+/** Prefetches and cancelled tags, in order. */
+const consumers = (connection: RecordingConnection): readonly unknown[] =>
+  connection.named('prefetch', 'cancel').map(({ args }) => args[0])
 
-async function withWindow(kit: Receiving, window: number): Promise<void> {
-  kit.world.window = window
+async function withPrefetches(kit: Receiving, ...prefetches: readonly number[]): Promise<void> {
+  kit.world.prefetches = prefetches
   kit.receiver.pump()
   await kit.clock.advance(0)
 }
 
 // Red with a fixed prefetch: what cannot start soon is kept from consumers that have nothing to do.
-test('trap B6: at first as many messages are prefetched as can run, then as many as the pace allows', async () => {
-  const { connection, clock, state } = await consuming({}, { concurrency: 2 })
-  const last = () => connection.named('prefetch').at(-1)?.args[0]
-  expect(last()).toBe(2)
+test('trap B6: at first as many messages are prefetched as can run, and half as many again when they are quick', async () => {
+  const { connection, clock, state } = await consuming({}, { concurrency: 4 })
+  expect(consumers(connection)).toEqual([4])
   state.decide = () => ack
   connection.consuming.deliver('a')
   await clock.advance(0)
-  // One message is not settled yet when the prefetch changes.
-  expect(last()).toBe(20)
+  expect(consumers(connection)).toEqual([4, 2])
+  connection.consuming.deliver('b')
+  await clock.advance(0)
+  expect(consumers(connection)).toEqual([4, 2])
 })
 
 test('trap B6: handlers that take long leave nothing in hand that does not run', async () => {
@@ -35,22 +38,43 @@ test('trap B6: handlers that take long leave nothing in hand that does not run',
     handed.at(-1)?.settle(ack)
     await clock.advance(0)
   }
-  expect(connection.named('prefetch').map(({ args }) => args[0])).toEqual([2])
-  expect(connection.named('consume', 'cancel').map(({ name }) => name)).toEqual(['consume'])
+  expect(consumers(connection)).toEqual([2])
+})
+
+// Red when the consumer begins anew for another prefetch: slots are idle meanwhile, and messages on the way go back.
+test('trap B6: when messages become slow the reserve ends, and the first consumer stays', async () => {
+  const { connection, clock, handed, state } = await consuming({}, { concurrency: 2 })
+  state.decide = () => ack
+  connection.consuming.deliver('a')
+  await clock.advance(0)
+  state.decide = undefined
+  for (const key of ['b', 'c']) {
+    connection.consuming.deliver(key)
+    await clock.advance(2_000)
+    handed.at(-1)?.settle(ack)
+    await clock.advance(0)
+  }
+  expect(consumers(connection)).toEqual([2, 1, 'tag-2'])
 })
 
 test.each([
-  ['a prefetch of its user', { prefetch: 9 }, false, 9],
-  ['exclusive use of the queue', { consumer: { exclusive: true } }, false, 20],
-  ['a queue with a single active consumer', { prefetch: 20 }, true, 20],
-])('%s is not changed with the pace', async (_what, options, isSingleActive, expected) => {
-  const kit = receiving(options)
-  kit.world.isSingleActive = isSingleActive
-  kit.world.window = expected
+  ['a prefetch of its user', { prefetch: 9 }, 9],
+  ['exclusive use of the queue', { consumer: { exclusive: true } }, 20],
+])('%s is not changed with the pace', async (_what, options, expected) => {
+  const { connection, clock, state } = await consuming(options, { concurrency: 2 })
+  state.decide = () => ack
+  connection.consuming.deliver('a')
+  await clock.advance(0)
+  expect(consumers(connection)).toEqual([expected])
+})
+
+test('a queue with a single active consumer gets one consumer, with the whole prefetch', async () => {
+  const kit = receiving({ prefetch: 20 })
+  kit.world.isSingleActive = true
+  kit.world.prefetches = [2]
   await kit.started()
-  if (isSingleActive) await withWindow(kit, 1)
-  expect(prefetches(kit)).toEqual([expected])
-  expect(kit.calls).not.toContain('cancel')
+  await withPrefetches(kit, 2, 1)
+  expect(consumers(kit.world.connection)).toEqual([20])
 })
 
 test('an outage of the store, or an event in progress elsewhere, says nothing about the pace', async () => {
@@ -60,53 +84,153 @@ test('an outage of the store, or an event in progress elsewhere, says nothing ab
     connection.consuming.deliver('a')
     await clock.advance(0)
   }
-  expect(connection.named('prefetch').map(({ args }) => args[0])).toEqual([2])
+  expect(consumers(connection)).toEqual([2])
+})
+
+// Red when held messages do not count: the only slot is idle for as long as the message is held.
+test('a message that waits in hand leaves its slot to another one', async () => {
+  const { connection, clock, handed, until } = await consuming({}, { concurrency: 1 })
+  connection.consuming.deliver('a')
+  await clock.advance(60_000)
+  handed[0]?.settle({ kind: 'defer', reason: 'failed', until: until(3_000) })
+  await clock.advance(0)
+  expect(consumers(connection)).toEqual([1, 1])
+  await clock.advance(3_000)
+  handed[1]?.settle(ack)
+  await clock.advance(0)
+  expect(consumers(connection)).toEqual([1, 1, 'tag-2'])
+})
+
+test('messages that wait for their order make room for others, if they are quick', async () => {
+  const { connection, clock, handed } = await consuming({}, { concurrency: 4 })
+  const deliver = async (...tags: readonly number[]): Promise<void> => {
+    const headers = { 'x-order-key': 'a' }
+    for (const deliveryTag of tags) {
+      connection.consuming.callback?.(message(`k-${deliveryTag}`, { deliveryTag }, { headers }))
+    }
+    await clock.advance(0)
+  }
+  await deliver(1)
+  await deliver(2, 3, 4)
+  await clock.advance(10)
+  expect(consumers(connection)).toEqual([4])
+  handed[0]?.settle(ack)
+  await clock.advance(0)
+  expect(consumers(connection)).toEqual([4, 2, 2])
 })
 
 test('a guard of batches prefetches one batch at first, and at most two', async () => {
   const guard = { concurrency: 1, transaction: 'batch' } as const
   const { connection, clock, state } = await consuming({ batch: { size: 10 } }, guard)
   state.decide = () => ack
-  expect(connection.named('prefetch').at(-1)?.args).toEqual([10])
+  expect(consumers(connection)).toEqual([10])
   connection.consuming.deliver(...Array.from({ length: 10 }, (_, n) => `k-${n}`))
   await clock.advance(10)
-  expect(connection.named('prefetch').at(-1)?.args).toEqual([20])
+  expect(consumers(connection)).toEqual([10, 10])
 })
 
-test('the consumer begins anew when its prefetch should be twice or half of what it is', async () => {
-  const kit = receiving()
-  kit.world.window = 4
-  await kit.started()
-  for (const window of [5, 7, 3]) await withWindow(kit, window)
-  expect(prefetches(kit)).toEqual([4])
-  await withWindow(kit, 8)
-  await withWindow(kit, 4)
-  await withWindow(kit, 1)
-  expect(prefetches(kit)).toEqual([4, 8, 4, 1])
-  expect(kit.calls.slice(-3)).toEqual(['cancel', 'prefetch', 'consume'])
-})
+/** Messages take the same time, on a broker that is so far away. Answers what was busy, and how long messages were in hand. */
+async function busyWith({ slots, messageMs, roundTripMs }: Pace) {
+  const kit = await consuming({}, { concurrency: slots })
+  const { clock, state } = kit
+  let done = 0
+  state.decide = () =>
+    new Promise((resolve) => {
+      const settled = (): void => {
+        done += 1
+        resolve(ack)
+      }
+      clock.runtime.setTimer(settled, messageMs)
+    }) as never
+  const messages = 30 * slots
+  const beganMs = clock.nowMs
+  const broker = new PushingBroker(kit, { left: messages, roundTripMs, prefetch: slots })
+  while (done < messages) await clock.advance(0.25)
+  const busy = (messages * messageMs) / ((clock.nowMs - beganMs) * slots)
+  const inHandMs = broker.inHandMs.toSorted((a, b) => a - b)
+  return { busy, medianMs: inHandMs[Math.floor(inHandMs.length / 2)] ?? Number.NaN }
+}
 
-// Red when the new consumer gets the whole prefetch: the broker counts only its own messages.
-test('messages of the consumer before count for the prefetch until they are settled', async () => {
-  const kit = receiving()
-  kit.world.window = 4
+interface Pace {
+  readonly slots: number
+  readonly messageMs: number
+  readonly roundTripMs: number
+}
+
+// Red without a reserve, when slots are idle for a round trip, and with a second's worth, when messages wait in hand.
+test.each([
+  { slots: 16, messageMs: 4, roundTripMs: 2 },
+  { slots: 16, messageMs: 4, roundTripMs: 0.5 },
+  { slots: 6, messageMs: 3, roundTripMs: 1 },
+  { slots: 16, messageMs: 90, roundTripMs: 1 },
+])(
+  '$slots slots with messages of $messageMs ms are busy $roundTripMs ms from the broker, and the median wait is short',
+  async (pace) => {
+    const { busy, medianMs } = await busyWith(pace)
+    expect(busy).toBeGreaterThan(0.93)
+    expect(medianMs).toBeLessThanOrEqual(1.5 * pace.messageMs + 0.25)
+  },
+)
+
+test('consumers are added and cancelled one after the other, the latest first', async () => {
+  const kit = receiving({ consumer: { priority: 3, consumerTag: 'mine' } })
+  kit.world.prefetches = [4, 2]
   await kit.started()
   const { connection } = kit.world
-  connection.consuming.deliver('a', 'b', 'c', 'd')
-  await withWindow(kit, 10)
-  expect(prefetches(kit)).toEqual([4, 6])
-  // All are settled, and six are not much less than ten.
-  const [deliveries] = kit.channels as [DeliveryChannel]
-  for (const deliveryTag of [1, 2, 3]) deliveries.ack(message('a', { deliveryTag }))
-  kit.receiver.settled(deliveries)
+  expect(connection.named('consume').map(({ args }) => args[1])).toEqual([
+    { priority: 3, consumerTag: 'mine', noAck: false },
+    { priority: 3, noAck: false },
+  ])
+  await withPrefetches(kit, 4, 2, 2, 2)
+  await withPrefetches(kit, 4, 2)
+  await withPrefetches(kit, 4, 2)
+  expect(consumers(connection)).toEqual([4, 2, 2, 2, 'tag-4', 'tag-3'])
+  await kit.receiver.stop()
+  expect(consumers(connection).slice(6)).toEqual(['tag-1', 'tag-2'])
+})
+
+// Red when it is looked at before the step alone: nothing else may happen until a handler ends, and slots are idle.
+test('a pace that changes while a consumer begins is followed', async () => {
+  const kit = await receiving().started()
+  const { connection } = kit.world
+  const begun = Promise.withResolvers<void>()
+  connection.answers.set('consume', () => begun.promise)
+  await withPrefetches(kit, 7, 2)
+  await withPrefetches(kit, 7, 2, 2)
+  expect(consumers(connection)).toEqual([7, 2])
+  begun.resolve()
   await kit.clock.advance(0)
-  expect(prefetches(kit)).toEqual([4, 6])
-  // More are in hand than may be: one is always asked for, so that the consumer stays.
-  await withWindow(kit, 1)
-  expect(prefetches(kit)).toEqual([4, 6, 1])
-  deliveries.ack(message('d', { deliveryTag: 4 }))
-  await withWindow(kit, 2)
-  expect(prefetches(kit)).toEqual([4, 6, 1, 2])
+  expect(consumers(connection)).toEqual([7, 2, 2])
+})
+
+// Red when its other consumers stay: they bring messages beside those of the next channel.
+test('when the server cancels one of the consumers the others of its channel are cancelled', async () => {
+  const kit = receiving()
+  kit.world.prefetches = [4, 2]
+  await kit.started()
+  const [channel] = kit.world.connection.channels
+  channel?.deliver('a')
+  channel?.callback?.(null)
+  await kit.clock.advance(0)
+  expect(consumers(kit.world.connection)).toEqual([4, 2, 'tag-1'])
+  await kit.clock.advance(1_000)
+  expect(consumers(kit.world.connection).slice(3)).toEqual([4, 2])
+  const [deliveries] = kit.channels as [DeliveryChannel]
+  expect(deliveries.isOpen).toBe(true)
+})
+
+test('a consumer that the server cancels before it is known is not counted', async () => {
+  const kit = receiving()
+  const { connection } = kit.world
+  let begins = 0
+  connection.answers.set('consume', () => {
+    begins += 1
+    if (begins === 1) connection.channels[0]?.callback?.(null)
+  })
+  await kit.started()
+  await kit.clock.advance(1_000)
+  expect(consumers(connection)).toEqual([7, 7])
+  expect(kit.receiver.outage).toBeUndefined()
 })
 
 const CONSUMER_TIMEOUT_MS = 1_800_000

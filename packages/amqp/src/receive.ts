@@ -40,7 +40,7 @@ export interface ReceiverOptions {
   readonly connector: Connector
   readonly alarm: Pick<Alarm, 'outage'>
   readonly accept: Accept
-  readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'window'>
+  readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'prefetches'>
   /** Must have succeeded on a new connection before anything is consumed. */
   readonly check: (connection: AmqpConnection) => Promise<QueueTraits>
   readonly onEnd: (end: ConsumptionEnd) => void
@@ -142,7 +142,7 @@ export class Receiver {
   pump(): void {
     const { isStopped, isPausing, outage } = this.#recovery
     if (isStopped || isPausing || this.#isBusy) return
-    const isConsuming = this.#channel?.isConsuming && !this.#mustResize(this.#channel)
+    const isConsuming = this.#channel?.consumers === this.#prefetches.length
     const isAvailable = this.#options.port.availability().kind === 'available'
     if (isConsuming && outage === undefined && isAvailable) return
     void this.#step().then((error) => this.#endOn(error))
@@ -201,8 +201,13 @@ export class Receiver {
 
   async #adjust(channel: ConsumerChannel): Promise<void> {
     const { port, dispatcher } = this.#options
-    if (channel.isConsuming && this.#mustResize(channel)) await channel.cancel()
-    if (!channel.isConsuming) await this.#subscribe(channel)
+    // Settlements meanwhile may have changed how many there should be.
+    while (this.#channel === channel && !this.#recovery.isStopped) {
+      const prefetch = this.#prefetches[channel.consumers]
+      if (prefetch !== undefined) await this.#subscribe(channel, prefetch)
+      else if (channel.consumers > this.#prefetches.length) await channel.cancelLatest()
+      else break
+    }
     const availability = port.availability()
     if (availability.kind === 'available') {
       if (this.#channel === channel && this.#recovery.end()?.state === 'paused') dispatcher.resume()
@@ -213,27 +218,21 @@ export class Receiver {
     this.#recovery.pause(Math.min(Math.max(waitMs, STORE_LOOK_MS / 10), STORE_LOOK_MS))
   }
 
-  /** The prefetch of a consumer stays what it was when it began, so it begins anew; not for small differences. */
-  #mustResize(channel: ConsumerChannel): boolean {
-    const window = this.#window
-    if (window >= 2 * channel.window || 2 * window <= channel.window) return true
-    // Nothing more would come, although there are slots.
-    return window > channel.window && channel.deliveries.inHand >= channel.window
-  }
-
-  /** Messages that may be in hand. */
-  get #window(): number {
+  /** The prefetch of each consumer that there should be. */
+  get #prefetches(): readonly number[] {
     const { settings, dispatcher } = this.#options
-    return this.#checked?.traits.isSingleActive ? settings.prefetch : dispatcher.window
+    // Of several consumers of such a queue one gets messages.
+    return this.#checked?.traits.isSingleActive ? [settings.prefetch] : dispatcher.prefetches
   }
 
-  async #subscribe(channel: ConsumerChannel): Promise<void> {
+  async #subscribe(channel: ConsumerChannel, prefetch: number): Promise<void> {
     const { queue, consumer } = this.#options.settings
-    const options = { ...consumer, noAck: false }
-    await channel.consume(queue, this.#window, options, (message) =>
-      this.#delivered(channel, message),
-    )
-    if (this.#recovery.isStopped) await channel.cancel()
+    const { consumerTag, ...others } = consumer
+    // The user's tag is that of the first consumer: tags of a channel are unique.
+    const tag = channel.consumers === 0 && consumerTag !== undefined ? { consumerTag } : {}
+    const options = { ...others, ...tag, noAck: false }
+    await channel.consume(queue, prefetch, options, (message) => this.#delivered(channel, message))
+    if (this.#recovery.isStopped || this.#channel !== channel) await channel.cancel()
   }
 
   /** Never throws: amqplib would close the channel, or leave the message unsettled for ever (A4). */
@@ -253,9 +252,9 @@ export class Receiver {
 
   /** The server cancelled the consumer; its channel is still good for settling (A5). */
   #cancelled(channel: ConsumerChannel): void {
-    channel.cancelled()
     if (this.#channel !== channel) return
     this.#channel = undefined
+    void channel.cancel().catch(() => undefined)
     if (channel.deliveries.inHand > 0) this.#retired.add(channel)
     else void this.#close(channel)
     this.#endOn(this.#failed(new CancelledError(this.#options.settings.queue)))

@@ -7,16 +7,19 @@ import type { InMemoryBroker, InMemoryConsumer } from '../broker.ts'
 
 export const MOST: InMemoryBroker['MOST'] = { promises: 19, timers: 1.1, calls: 70 }
 
-/** Delivers as many messages as the prefetch allows, and the next ones a turn after the acks. */
+/** Delivers as many messages as the prefetch of its consumers allows, and the next ones a turn after the acks. */
 export async function consumeInMemory(guard: Guard): Promise<InMemoryConsumer> {
   const broker = new RecordingConnection()
   const inHand = new Set<number>()
   let prefetch = 0
+  /** Of each consumer. */
+  const prefetches: number[] = []
   let tag = 0
   let keys: string[] = []
   let done = (): void => undefined
   const fill = (): void => {
-    for (const key of keys.splice(0, prefetch - inHand.size)) {
+    const most = prefetches.reduce((sum, each) => sum + each, 0)
+    for (const key of keys.splice(0, Math.max(0, most - inHand.size))) {
       tag += 1
       inHand.add(tag)
       broker.consuming.deliver(key)
@@ -26,6 +29,8 @@ export async function consumeInMemory(guard: Guard): Promise<InMemoryConsumer> {
   broker.answers.set('prefetch', (count) => {
     prefetch = Number(count)
   })
+  broker.answers.set('consume', () => void prefetches.push(prefetch))
+  broker.answers.set('cancel', () => void prefetches.pop())
   broker.answers.set('ack', (message, isUpTo) => {
     const { deliveryTag } = (message as ConsumeMessage).fields
     for (const each of isUpTo ? inHand : [deliveryTag]) if (each <= deliveryTag) inHand.delete(each)

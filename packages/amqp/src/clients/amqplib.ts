@@ -34,21 +34,6 @@ export class DeliveryChannel {
     return this.#inHand.size
   }
 
-  /** The latest tag. */
-  get lastTag(): number {
-    return this.#lastTag
-  }
-
-  /** Deliveries up to this tag that were not settled. */
-  inHandUpTo(tag: number): number {
-    let count = 0
-    for (const each of this.#inHand) {
-      if (each > tag) break
-      count += 1
-    }
-    return count
-  }
-
   delivered(message: ConsumeMessage): void {
     const tag = tagOf(message)
     if (tag !== this.#lastTag + 1) this.#isAlone = false
@@ -121,54 +106,66 @@ export class DeliveryChannel {
 
 const tagOf = ({ fields }: ConsumeMessage): number => fields.deliveryTag
 
-/** A channel with one consumer on it. */
+/**
+ * A channel with the consumers of one queue on it.
+ *
+ * A consumer keeps the prefetch with which it began, and a cancelled one may still have messages on the way to it,
+ * which a quorum queue then counts as delivered and returned. So more is brought in hand by one more consumer, and less
+ * by cancelling the latest one.
+ */
 export class ConsumerChannel {
   readonly deliveries: DeliveryChannel
   readonly #channel: AmqpChannel
-  #tag: string | undefined
-  #prefetch = 0
-  /** Deliveries up to here came to an earlier consumer of the channel and do not count for the prefetch of this one. */
-  #earlierTag = 0
+  /** Of the live consumers, in the order in which they began. */
+  readonly #tags = new Set<string>()
 
   constructor(channel: AmqpChannel) {
     this.#channel = channel
     this.deliveries = new DeliveryChannel(channel)
   }
 
-  get isConsuming(): boolean {
-    return this.#tag !== undefined
+  /** Live consumers. */
+  get consumers(): number {
+    return this.#tags.size
   }
 
-  /** How many messages may be in hand now. */
-  get window(): number {
-    return this.#prefetch + this.deliveries.inHandUpTo(this.#earlierTag)
-  }
-
-  /** @param window - Messages that may be in hand, those of an earlier consumer of this channel included. */
+  /** Begins one more consumer. */
   async consume(
     queue: string,
-    window: number,
+    prefetch: number,
     options: Options.Consume,
     onMessage: (message: ConsumeMessage | null) => void,
   ): Promise<void> {
-    const { deliveries } = this
-    const prefetch = Math.max(1, window - deliveries.inHand)
-    this.#earlierTag = deliveries.lastTag
-    this.#prefetch = prefetch
+    let tag: string | undefined
+    let isCancelled = false
+    const received = (message: ConsumeMessage | null): void => {
+      if (message === null) {
+        isCancelled = true
+        if (tag !== undefined) this.#tags.delete(tag)
+      }
+      onMessage(message)
+    }
     await this.#channel.prefetch(prefetch)
-    const { consumerTag } = await this.#channel.consume(queue, onMessage, options)
-    this.#tag = consumerTag
+    const begun = await this.#channel.consume(queue, received, options)
+    tag = begun.consumerTag
+    // The server may cancel a consumer before this code hears that it began.
+    if (!isCancelled) this.#tags.add(tag)
   }
 
-  /** The server cancelled the consumer: there is nothing left to cancel. */
-  cancelled(): void {
-    this.#tag = undefined
+  /** Cancels the latest consumer. */
+  async cancelLatest(): Promise<void> {
+    const [latest] = [...this.#tags].reverse()
+    if (latest !== undefined) await this.#cancel(latest)
   }
 
+  /** Cancels all consumers. */
   async cancel(): Promise<void> {
-    const tag = this.#tag
-    this.#tag = undefined
-    if (tag !== undefined && this.deliveries.isOpen) await this.#channel.cancel(tag)
+    await Promise.all([...this.#tags].map((tag) => this.#cancel(tag)))
+  }
+
+  async #cancel(tag: string): Promise<void> {
+    this.#tags.delete(tag)
+    if (this.deliveries.isOpen) await this.#channel.cancel(tag)
   }
 
   /** Closes the channel: the broker takes back what was not settled. Bounded, and never rejects. */

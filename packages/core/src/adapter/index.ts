@@ -58,7 +58,7 @@ export {
   refuseParameters,
 } from './operator.ts'
 export { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
-export { Prefetch } from './prefetch.ts'
+export { Prefetch, Reserve } from './prefetch.ts'
 export { processAndSettle } from './process-and-settle.ts'
 export { isGuardClosed, type Outage, Recovery, STORE_LOOK_MS } from './recovery.ts'
 export {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { Prefetch } from './prefetch.ts'
+import { Prefetch, Reserve } from './prefetch.ts'
 
 const repeated = (times: number, act: () => void): void => {
   for (let n = 0; n < times; n += 1) act()
@@ -60,4 +60,36 @@ test('the slots stay busy while a receive is under way, and the bound holds for 
       expect(spare * Math.max(messageMs, 0.01) >= neededMs || isBounded).toBe(true)
     }),
   )
+})
+
+const none = { waiting: 0, blocked: 0 }
+
+test('a reserve comes with quick messages at once, and goes a second after they have become slow', () => {
+  const reserve = new Reserve({ slots: 4, size: 2, most: 12 })
+  expect(reserve.prefetches(none, 0)).toEqual([4])
+  reserve.note(99)
+  expect(reserve.prefetches(none, 10)).toEqual([4, 2])
+  // Between the borders it stays as it is.
+  repeated(20, () => reserve.note(150))
+  expect(reserve.prefetches(none, 5_000)).toEqual([4, 2])
+  repeated(20, () => reserve.note(250))
+  expect(reserve.prefetches(none, 5_999)).toEqual([4, 2])
+  expect(reserve.prefetches(none, 6_000)).toEqual([4])
+  repeated(4, () => reserve.note(150))
+  expect(reserve.prefetches(none, 60_000)).toEqual([4])
+  repeated(20, () => reserve.note(90))
+  expect(reserve.prefetches(none, 60_000)).toEqual([4, 2])
+})
+
+test('messages that need no slot are made up for, up to the most that may be in hand', () => {
+  const reserve = new Reserve({ slots: 4, size: 2, most: 11 })
+  const countOf = (waiting: number, blocked: number, nowMs: number): number =>
+    reserve.prefetches({ waiting, blocked }, nowMs).length - 1
+  expect([countOf(1, 0, 0), countOf(2, 0, 0), countOf(3, 0, 0), countOf(9, 0, 0)]).toEqual([
+    1, 1, 2, 3,
+  ])
+  // Behind slow messages those that wait for their order would bring more of the same.
+  expect([countOf(0, 9, 999), countOf(0, 9, 1_000)]).toEqual([3, 0])
+  reserve.note(1)
+  expect([countOf(0, 1, 2_000), countOf(1, 0, 2_000), countOf(0, 2, 2_000)]).toEqual([1, 1, 2])
 })

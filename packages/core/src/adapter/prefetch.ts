@@ -67,5 +67,68 @@ export class Prefetch {
   }
 }
 
+/** A slot that is idle for a round trip to the broker after so long a message loses about a hundredth of its time. */
+const QUICK_MS = 100
+/** A pace around one border would begin and end reserves all the time. */
+const SLOW_MS = 200
+/** A reserve ends when it was not needed for this time: beginning and ending one costs requests. */
+const REST_MS = 1_000
+
+export interface ReserveOptions {
+  /** Messages that run at the same time. */
+  readonly slots: number
+  /** Messages that one reserve brings. */
+  readonly size: number
+  /** Messages that may be in hand, all reserves included. */
+  readonly most: number
+}
+
+/** Messages in hand that occupy the prefetch of their consumer, but no slot. */
+export interface WithoutSlot {
+  /** They wait for a time, or for the broker. */
+  readonly waiting: number
+  /** They wait for an earlier message of their order. */
+  readonly blocked: number
+}
+
+/**
+ * For a broker that pushes messages to consumers whose prefetch is fixed: which consumers there should be.
+ *
+ * The first consumer brings as many messages as there are slots, and stays. A slot whose next message is still on its
+ * way is idle, so quick messages get a reserve, which is one more consumer. Behind slow messages a reserve would only
+ * wait, and be kept from idle neighbours. Messages in hand that need no slot are made up for by more reserves.
+ */
+export class Reserve {
+  readonly #options: ReserveOptions
+  #messageMs: number | undefined
+  #isQuick = false
+  #count = 0
+  #neededAtMs = 0
+
+  constructor(options: ReserveOptions) {
+    this.#options = options
+  }
+
+  /** A message took this long, from its start to its outcome. */
+  note(elapsedMs: number): void {
+    this.#messageMs = averageOf(this.#messageMs, elapsedMs)
+    if (this.#messageMs < QUICK_MS) this.#isQuick = true
+    else if (this.#messageMs > SLOW_MS) this.#isQuick = false
+  }
+
+  /** The prefetch of each consumer that there should be now. */
+  prefetches({ waiting, blocked }: WithoutSlot, nowMs: number): readonly number[] {
+    const { slots, size, most } = this.#options
+    const needed = waiting + (this.#isQuick ? 1 + blocked : 0)
+    const count = Math.min(Math.ceil(needed / size), Math.floor((most - slots) / size))
+    const isOver = nowMs - this.#neededAtMs >= REST_MS
+    if (count >= this.#count || isOver) {
+      this.#count = count
+      this.#neededAtMs = nowMs
+    }
+    return [slots, ...new Array<number>(this.#count).fill(size)]
+  }
+}
+
 const averageOf = (before: number | undefined, newest: number): number =>
   before === undefined ? newest : before + NEWEST * (newest - before)
