@@ -62,11 +62,12 @@ async function ratesOf(rivals: readonly HttpRival[], scale: Scale): Promise<Rate
   }
   const meterOf = (name: string): ProcessorMeter => meters.get(name) as ProcessorMeter
   const { rivalRounds: rounds, warmUp } = scale
-  const size = { rounds, events: scale.events / 2, warmUp }
+  const warm = { rounds, events: scale.events / 2 }
+  const size = { ...warm, warmUp }
   const freshly = servers.map((each) => freshOrders(...each))
   const { rates: fresh, costs } = await alternateMetered(freshly, size, meterOf)
   const again = servers.map((each) => retriedOrders(...each))
-  const { rates: retried, costs: costsOfRetries } = await alternateMetered(again, size, meterOf)
+  const { rates: retried, costs: costsOfRetries } = await alternateMetered(again, warm, meterOf)
   const values: Record<string, number> = {
     ...processorTimes(costs),
     ...processorTimes(

@@ -63,13 +63,14 @@ async function handedOut(rivals: readonly Rival[], scale: Scale): Promise<Handed
     entrants.push({ rival, databaseUrl, redisUrl: cache.url })
   }
   const { rivalRounds: rounds, warmUp } = scale
-  const size = { rounds, events: scale.events / 4, warmUp }
+  const warm = { rounds, events: scale.events / 4 }
+  const size = { ...warm, warmUp }
   const latencies = new Latencies()
   const rates = await alternate(
     entrants.map((entrant) => fresh(entrant, latencies)),
     size,
   )
-  const half = await alternate(entrants.map(halfDuplicates), size)
+  const half = await alternate(entrants.map(halfDuplicates), warm)
   const values: Record<string, number> = {}
   for (const entrant of entrants) {
     const { name } = entrant.rival
