@@ -9,7 +9,6 @@ import type {
   Json,
   Runtime,
 } from '@onceward/core'
-import { StoreUnavailableError } from '@onceward/core'
 import { LATE } from '@onceward/core/adapter'
 import type { BeginContext } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
@@ -82,32 +81,43 @@ export async function nothingClaimed<Tx>(
   { statements }: Pick<BeginContext, 'statements'>,
 ): Promise<Begun<Tx>> {
   if (claim.kind !== 'fresh') return nothingOpen(held, 'none')
-  try {
-    const answer = await held.send(['rollback', doneText(claim.events, statements)], SILENCE_MS)
-    if (answer !== LATE) {
-      held.release()
-      return { kind: 'none', done: doneOf(claim.events, answer) }
-    }
-  } catch {
-    // The next statement of the guard reports what is wrong.
-  }
-  held.destroy()
-  return NOTHING_OPEN
+  const done = await readDone(held, claim.events, ['rollback', doneText(claim.events, statements)])
+  if (done === undefined) return NOTHING_OPEN
+  held.release()
+  return { kind: 'none', done }
 }
 
-/** Reads events that are probably done, without a transaction. Undefined unless all of them are. */
+/** Reads events that are probably done, without a transaction. Undefined if some of them are not. */
 export async function alreadyDone<Tx>(
   held: HeldConnection<Tx>,
   claim: BeginClaim,
   { statements }: Pick<BeginContext, 'statements'>,
 ): Promise<Begun<Tx> | undefined> {
   if (claim.kind !== 'fresh') return undefined
-  const answer = await held.send([doneText(claim.events, statements)], SILENCE_MS)
-  if (answer === LATE) throw new StoreUnavailableError('PostgreSQL does not answer.')
-  const done = doneOf(claim.events, answer)
+  const done = await readDone(held, claim.events, [doneText(claim.events, statements)])
+  if (done === undefined) return NOTHING_OPEN
   if (done.includes(undefined)) return undefined
   held.release()
   return { kind: 'none', done }
+}
+
+/**
+ * Undefined if the connection gives no answer, for example because of settings that another user of the pool left on it.
+ * The connection is closed then, and the next statement of the guard reads the states of the events over another one.
+ */
+async function readDone<Tx>(
+  held: HeldConnection<Tx>,
+  events: readonly IdentifiedEvent[],
+  texts: readonly string[],
+): Promise<readonly (DoneEvent | undefined)[] | undefined> {
+  try {
+    const answer = await held.send(texts, SILENCE_MS)
+    if (answer !== LATE) return doneOf(events, answer)
+  } catch {
+    // The next statement reports what is wrong, if it is the server.
+  }
+  held.destroy()
+  return undefined
 }
 
 type DoneRow = readonly [id: EventId, fingerprint: string, result: readonly [Json] | null]
