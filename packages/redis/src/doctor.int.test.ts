@@ -1,5 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { ConfigurationError, StoreUnavailableError, systemRuntime } from '@onceward/core'
 import { type RedisConnection, redis, type Server, until } from '@onceward/testing'
 import { newClaim } from '@onceward/testing/conformance'
 import { Redis } from 'ioredis'
@@ -19,6 +22,13 @@ afterAll(async () => {
   client.disconnect()
   await server.stop()
 })
+
+/** A client of a user with these rights. */
+async function asUser(username: string, rights: string): Promise<Redis> {
+  await client.call('ACL', 'SETUSER', username, 'on', 'nopass', ...rights.split(' '))
+  const { port } = server.connection
+  return new Redis({ port, username, password: 'any', enableReadyCheck: false })
+}
 
 /** A client whose answers are not those of the server. */
 const lying = (change: (answer: unknown) => unknown): IoredisLike => ({
@@ -112,27 +122,72 @@ describe('the start of a guard', () => {
     its.disconnect()
   })
 
+  it('without an inbox warns when INFO cannot be read', async () => {
+    const its = await asUser('blind', '~* +@all -info')
+    const registration = testRegistration()
+    await redisLeases(its).open?.(registration)
+    expect(registration.told).toMatchObject([
+      { level: 'warn', message: expect.stringMatching(/could not be read with INFO/) },
+    ])
+    its.disconnect()
+  })
+
   // Red when the error names fewer rights than the scripts need, or does not know the error of a command in a script.
-  it('works with the rights that the error names, and says them where they are missing', async () => {
+  it.each([
+    ['without an inbox', {}],
+    ['with an inbox', { identity: testHistory().identity }],
+  ])('%s works with the rights that the error names', async (_what, over) => {
     const open = async (name: string, rights: string) => {
-      await client.call('ACL', 'SETUSER', name, 'on', 'nopass', ...rights.split(' '))
-      const its = new Redis({
-        port: server.connection.port,
-        username: name,
-        password: 'any',
-        enableReadyCheck: false,
-      })
-      return Promise.resolve(redisLeases(its).open?.(testRegistration())).finally(() =>
-        its.disconnect(),
-      )
+      const its = await asUser(name, rights)
+      const opening = redisLeases(its).open?.(testRegistration(over))
+      return Promise.resolve(opening).finally(() => its.disconnect())
     }
     const missing: unknown = await open('few', '~{o:* +evalsha +eval').catch(
       (error: unknown) => error,
     )
+    expect(missing).toBeInstanceOf(ConfigurationError)
     const named = String(missing).match(/[~+][^ `]+/g) ?? []
     expect(named).toContain('+hset')
     expect(await open('enough', named.join(' '))).toBeDefined()
   })
+
+  // Red when the self-test leaves out a command: the guard starts, and then nothing is remembered or released.
+  it.each([
+    'evalsha',
+    'time',
+    'get',
+    'set',
+    'del',
+    'hget',
+    'hmget',
+    'hset',
+    'hrandfield',
+    'pexpire',
+  ])('is refused by name if the user may not run %s', async (command) => {
+    const its = await asUser(`no-${command}`, `~* +@all -${command}`)
+    const { identity } = testHistory()
+    const opening = redisLeases(its).open?.(testRegistration({ identity }))
+    await expect(opening).rejects.toThrow(ConfigurationError)
+    await expect(opening).rejects.toThrow(`+${command}`)
+    its.disconnect()
+  })
+
+  it.each(['EVALSHA', 'TIME', 'HSET'])(
+    'is refused by name if the server renamed %s',
+    async (command) => {
+      const directory = await mkdtemp(join(tmpdir(), 'onceward-redis-'))
+      const include = join(directory, 'renamed.conf')
+      await writeFile(include, `rename-command ${command} ""\n`)
+      await using own = await redis({ native: true, settings: { include } })
+      await rm(directory, { recursive: true })
+      const its = new Redis(own.connection.port)
+      const { identity } = testHistory()
+      const opening = redisLeases(its).open?.(testRegistration({ identity }))
+      await expect(opening).rejects.toThrow(ConfigurationError)
+      await expect(opening).rejects.toThrow(/rename-command/)
+      its.disconnect()
+    },
+  )
 
   it('without an inbox refuses to remember for less than the dedup window', async () => {
     const opening = redisLeases(client, { rememberDoneMs: 60_000 }).open?.(testRegistration())
@@ -145,9 +200,16 @@ describe('the start of a guard', () => {
     await own.kill()
     const its = new Redis(own.connection.port, { retryStrategy: () => 20 })
     its.on('error', () => undefined)
+    let waitedMs = 0
+    const runtime = { ...systemRuntime, monotonic: () => systemRuntime.monotonic() + waitedMs }
     const { identity } = testHistory()
-    const session = await redisLeases(its).open?.(testRegistration({ identity }))
-    await expect(session?.claim([newClaim()])).rejects.toThrow(StoreUnavailableError)
+    const session = await redisLeases(its).open?.(testRegistration({ identity, runtime }))
+    // Also when the pause after the failure is over, the error says why Redis is not used.
+    for (waitedMs = 0; waitedMs <= 60_000; waitedMs += 60_000) {
+      const claiming = session?.claim([newClaim()])
+      await expect(claiming).rejects.toThrow(StoreUnavailableError)
+      await expect(claiming).rejects.toMatchObject({ cause: expect.any(StoreUnavailableError) })
+    }
     await own.restart()
     const answer = await until(async () => session?.claim([newClaim()]).catch(() => undefined))
     expect(answer).toEqual([{ kind: 'acquired', by: 'first', attempt: 1 }])

@@ -7,6 +7,7 @@ import {
   type Fingerprint,
   type OwnerToken,
 } from '@onceward/core'
+import { toStartError } from './errors.ts'
 import type { Namespace } from './keys.ts'
 import type { RunScript } from './run-script.ts'
 import { type Transitions, transitionsIn } from './transitions.ts'
@@ -36,14 +37,14 @@ const ROUNDS = 3
  * Claims a test event twice, lets the lease expire, claims again, and reads the server's settings.
  *
  * @throws {@link ConfigurationError} when claims do not exclude each other (a client or proxy changes keys or
- * answers), and when the server is too old.
+ * answers), when the server is too old, and when the user or the server lacks a command.
  */
 export async function selfTest(test: SelfTest): Promise<readonly Finding[]> {
   for (let left = ROUNDS - 1; ; left -= 1) {
     try {
       return await runTest(test)
     } catch (error) {
-      if (left === 0 || !(error instanceof ConfigurationError)) throw error
+      if (left === 0 || !(error instanceof ConfigurationError)) throw toStartError(error)
     }
   }
 }
@@ -57,9 +58,11 @@ async function runTest(test: SelfTest): Promise<readonly Finding[]> {
     demand(ttlMs > LEASE_MS, `the key of a claim outlives its lease and expires (PTTL ${ttlMs})`)
     demandVersion(info.get('redis_version'))
     await demandTakeover(transitions, id)
+    await transitions.forget([id])
     return findings(info, test.isTruth)
-  } finally {
+  } catch (error) {
     await transitions.forget([id]).catch(() => undefined)
+    throw error
   }
 }
 
@@ -131,6 +134,13 @@ function demandVersion(version: string | undefined): void {
 function findings(info: ReadonlyMap<string, string>, isTruth: boolean): readonly Finding[] {
   const policy = info.get('maxmemory_policy')
   const found: Finding[] = []
+  if (isTruth && policy === undefined) {
+    found.push({
+      finding:
+        'Only Redis remembers processed events, and whether it evicts or loses them could not be read with INFO',
+      remedy: 'ACL SETUSER <user> +info',
+    })
+  }
   const evicts = policy !== undefined && policy !== 'noeviction'
   if (evicts && isTruth) {
     found.push({

@@ -1,4 +1,4 @@
-import { OncewardError, StoreUnavailableError } from '@onceward/core'
+import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
 
 /** Error codes of Redis and what to do about them. https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors */
 const REMEDIES: Readonly<Record<string, string>> = {
@@ -16,18 +16,34 @@ const REMEDIES: Readonly<Record<string, string>> = {
   NOPERM:
     'the user may not run the scripts, or what is in them: grant `~{o:*` and `+evalsha +eval +script|load +time ' +
     '+exists +get +set +del +hget +hmget +hrandfield +hset +pexpire +pttl +info`',
+  UNKNOWN:
+    'it does not know a command that onceward needs: take the `rename-command` of this command out of redis.conf, or ' +
+    'connect past the proxy',
   WRONGTYPE: 'another program wrote a key under the namespace of onceward',
 }
+
+/** Only other settings end these, so waiting does not help. */
+const SETTINGS: ReadonlySet<string> = new Set(['NOPERM', 'UNKNOWN'])
 
 /** Any error of the client or the server as a typed error, with the original as its cause. */
 export function toStoreError(error: unknown, doing: string): OncewardError {
   if (OncewardError.is(error)) return error
-  // Timeouts of node-redis have a name and no message.
-  const message = error instanceof Error ? error.message || error.constructor.name : String(error)
+  const message = messageOf(error)
   const remedy = REMEDIES[codeOf(message)]
   const because = remedy === undefined ? message : `${remedy} (${message})`
   return new StoreUnavailableError(`Redis failed at ${doing}: ${because}.`, { cause: error })
 }
+
+/** The error of a start: a {@link ConfigurationError} if only other settings of the server end it. */
+export function toStartError(error: unknown): unknown {
+  if (!(error instanceof StoreUnavailableError)) return error
+  if (!SETTINGS.has(codeOf(messageOf(error.cause)))) return error
+  return new ConfigurationError(error.message, { cause: error.cause })
+}
+
+/** Timeouts of node-redis have a name and no message. */
+const messageOf = (error: unknown): string =>
+  error instanceof Error ? error.message || error.constructor.name : String(error)
 
 /** Whether a cluster refused a script because its keys are on several nodes at the moment. The script did not run. */
 export function needsOneNode(error: unknown): boolean {
@@ -39,6 +55,7 @@ export function needsOneNode(error: unknown): boolean {
 function codeOf(message: string): string {
   // Redis 7 names no code when a command inside a script is denied.
   if (message.includes('The user executing the script')) return 'NOPERM'
+  if (/unknown (redis )?command/i.test(message)) return 'UNKNOWN'
   const code = /^([A-Z]+)\b/.exec(message)?.[1] ?? ''
   if (code !== 'ERR') return code
   return /-([A-Z]+)\b/.exec(message)?.[1] ?? code

@@ -43,6 +43,8 @@ export class GuardSession implements LeaseSession {
   readonly #transitions = new WeakMap<Namespace, Transitions>()
   #isTested = false
   #testing = false
+  /** Why the last self-test did not pass. */
+  #failure: unknown
   /** On the monotonic clock. */
   #sampledAtMs = Number.NEGATIVE_INFINITY
 
@@ -60,6 +62,7 @@ export class GuardSession implements LeaseSession {
       await this.#sampleMarks()
     } catch (error) {
       if (isTruth || error instanceof ConfigurationError) throw error
+      this.#failure = error
       timeBudget.failed(error)
     }
   }
@@ -171,6 +174,7 @@ export class GuardSession implements LeaseSession {
           if (error instanceof ConfigurationError) {
             registration.logger.error({ err: error }, 'Redis fails its self-test and is not used')
           }
+          this.#failure = error
           timeBudget.failed(error)
         })
         .finally(() => {
@@ -179,6 +183,7 @@ export class GuardSession implements LeaseSession {
     }
     throw new StoreUnavailableError(
       'Redis was not available at start; its self-test must pass before it is used.',
+      { cause: this.#failure },
     )
   }
 

@@ -84,6 +84,8 @@ export function examineRedis(
   options: { readonly isTruth: boolean; readonly namespace?: string | undefined },
 ): Promise<readonly Finding[]> {
   const { namespace: name } = redisOptions({ namespace: options.namespace })
-  const namespace = { name, markMs: 0, bucketSecret: '', keepMs: 60_000 }
+  // Done marks need rights of their own.
+  const markMs = options.isTruth ? 0 : DEFAULTS.rememberDoneMs
+  const namespace = { name, markMs, bucketSecret: '', keepMs: 60_000 }
   return selfTest({ run: runnerOf(client), namespace, isTruth: options.isTruth })
 }

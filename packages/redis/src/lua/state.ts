@@ -50,6 +50,8 @@ local READ = {
 local function get(key)
   local value = redis.pcall('GET', key)
   if not value then return nil end
+  -- Any other error is not about the key: the same call again ends the script with it.
+  if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then redis.call('GET', key) end
   local kind = type(value) == 'string' and string.match(value, '^1([pwdx])........')
   local state = kind and READ[kind](string.sub(value, 11))
   if not state then return { kind = '?' } end
