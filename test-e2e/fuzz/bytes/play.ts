@@ -141,7 +141,7 @@ class Round {
     const ended = async (): Promise<ReadonlyMap<string, string>> => {
       const runs = this.#records
         .slice(from)
-        // A row that another transaction holds has not run: a later poll tries again.
+        // It has not run: the guard's next search held its row (`dueEvents`), and a later poll tries again.
         .filter(({ parked, settlement }) => parked === true && settlement.kind !== 'defer')
       const now = await this.#setup.letters(this.#consumer)
       return new Map([

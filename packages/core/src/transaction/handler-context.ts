@@ -17,7 +17,9 @@ export interface ContextParts<Tx> {
   readonly onTx?: (() => void) | undefined
 }
 
-/** The context of one run. Its logger makes a child of the user's when it is first used, because most handlers log nothing. */
+/**
+ * The context of one run. Its logger makes a child of the user's for its first line, because most handlers log nothing.
+ */
 export function contextFor<Tx>(
   { consumer, handlerLogger }: ResolvedOptions,
   { aborting, deadlineAt, onTx, run, tx }: ContextParts<Tx>,
