@@ -36,6 +36,31 @@ test('status counts what the guards did, by consumer and reason', async () => {
   expect(stdout).toMatch(/CONSUMER +DONE\/MIN.*\nbilling +3 +3 +2 +0 +1 +0 +2/)
 })
 
+test('status counts the dead letters that their place has not taken yet, with the age of the oldest', async () => {
+  await using at = await operated()
+  for (const key of ['a', 'b', 'c']) await at.kill(key, 'no')
+  await at.sendBytes('bytes', Buffer.from('{'))
+  await at.rest()
+  const unpublishedOf = async () => {
+    const { consumers, nowMs } = await answer<Status>(['status'], at)
+    return consumers.map(({ oldestUnpublishedMs: atMs, unpublished, unpublishedLate }) => ({
+      ...{ unpublished, unpublishedLate },
+      ageMin: atMs === null ? null : Math.floor((nowMs - atMs) / 60_000),
+    }))
+  }
+  // Without a dead-letter place there is nothing to wait for.
+  expect(await unpublishedOf()).toEqual([{ unpublished: 0, unpublishedLate: 0, ageMin: null }])
+  expect((await cli(['status'], at)).stdout).not.toContain('NOT PUBLISHED')
+  await at.pool.query(`
+    update onceward.consumers set has_place = true;
+    update onceward.failed_events set published = true where key = 'a';
+    update onceward.failed_events set last_failed_at = now() - interval '20 minutes' where key = 'b';
+    update onceward.refused_messages set last_failed_at = now() - interval '90 minutes'`)
+  expect(await unpublishedOf()).toEqual([{ unpublished: 3, unpublishedLate: 2, ageMin: 90 }])
+  const { stdout } = await cli(['status'], at)
+  expect(stdout).toMatch(/NOT PUBLISHED YET +COUNT +OLDEST\nbilling +3 +1 h 30 min\n/)
+})
+
 test('watch looks again and again, and shows how the tables grow', async () => {
   await using at = await operated()
   const { code, stdout } = await cli(['watch', '--interval', '200ms', '--times', '2'], at)

@@ -44,8 +44,8 @@ test.each<readonly [Partial<ServerFacts>, string, RegExp]>([
 const CONSUMER: ConsumerStatus = {
   ...{ id: 1, name: 'billing', dedupWindowMs: 15 * 24 * HOUR, seenAtMs: NOW, hasPlace: false },
   ...{ inHand: 0, oldestInHandMs: null, waiting: 0, parked: 0, nextTryMs: null },
-  ...{ oldestWaitingMs: null, overdueMs: 0, unpublished: 0, doneMinute: 0, doneHour: 0 },
-  ...{ failedHour: 0, dead: [] },
+  ...{ oldestWaitingMs: null, overdueMs: 0, doneMinute: 0, doneHour: 0 },
+  ...{ unpublished: 0, oldestUnpublishedMs: null, unpublishedLate: 0, failedHour: 0, dead: [] },
 }
 const TABLE: TableStatus = {
   ...{ name: 'processed_events', rows: 10, bytes: 8_192, inserted: 0, updated: 0, deleted: 0 },
@@ -72,7 +72,7 @@ const DEAD = [{ consumer: 'billing', reason: 'fatal', count: 2, oldestMs: NOW - 
 test.each<readonly [Partial<ConsumerStatus>, RegExp]>([
   [{ waiting: 3, seenAtMs: NOW - 5 * HOUR }, /3 events of billing wait, .* for 5 h/],
   [{ overdueMs: 600_000, parked: 1 }, /due for 10 min/],
-  [{ unpublished: 1 }, /1 dead letter of billing could not be published/],
+  [{ unpublishedLate: 1 }, /1 dead letter of billing could not be published/],
   [{ dead: DEAD }, /2 dead letters of billing wait for an operator, the oldest for 1 h/],
 ])('a consumer with %j is one warning', (over, text) => {
   const findings = found({ consumers: [{ ...CONSUMER, ...over }] })

@@ -19,8 +19,11 @@ export interface ConsumerStatus {
   readonly nextTryMs: number | null
   readonly oldestWaitingMs: number | null
   readonly overdueMs: number
-  /** Dead letters that are not published although the consumer has a dead-letter place. */
+  /** Dead letters that wait to be published: the consumer has a dead-letter place, and it has not taken them yet. */
   readonly unpublished: number
+  readonly oldestUnpublishedMs: number | null
+  /** Those of them that have waited for more than 15 minutes. */
+  readonly unpublishedLate: number
   /** Events whose effect was committed in the last minute and the last hour. */
   readonly doneMinute: number
   readonly doneHour: number
@@ -135,12 +138,19 @@ export async function recentMinutes(
   return { minutes, isWhole }
 }
 
+const unpublished = (condition: string, row: string): string => `
+    count(*) filter (where ${condition}) as unpublished,
+    ${ms(`min(${row}.last_failed_at) filter (where ${condition})`)} as "oldestUnpublishedMs",
+    count(*) filter (where ${condition} and ${row}.last_failed_at < now() - interval '15 minutes') as "unpublishedLate"`
+
 const consumersSql = (quoted: string): string => `
 select c.id, c.name, c.dedup_window_ms as "dedupWindowMs", ${ms('c.seen_at')} as "seenAtMs", c.has_place as "hasPlace",
   coalesce(t."inHand", 0) as "inHand", t."oldestInHandMs", coalesce(t.waiting, 0) as waiting,
   coalesce(t.parked, 0) + coalesce(r.parked, 0) as parked, t."nextTryMs", t."oldestWaitingMs",
   coalesce(t."overdueMs", 0) as "overdueMs", coalesce(t.failed, 0) as "failedHour",
-  case when c.has_place then coalesce(t.unpublished, 0) + coalesce(r.unpublished, 0) else 0 end as unpublished
+  case when c.has_place then coalesce(t.unpublished, 0) + coalesce(r.unpublished, 0) else 0 end as unpublished,
+  case when c.has_place then least(t."oldestUnpublishedMs", r."oldestUnpublishedMs") end as "oldestUnpublishedMs",
+  case when c.has_place then coalesce(t."unpublishedLate", 0) + coalesce(r."unpublishedLate", 0) else 0 end as "unpublishedLate"
 from ${quoted}.consumers c
 left join (
   select f.consumer_id,
@@ -151,13 +161,12 @@ left join (
     ${ms("min(f.first_failed_at) filter (where p.state = 'w')")} as "oldestWaitingMs",
     ${ms("max(now() - f.next_try) filter (where p.state = 'w' and f.parked and f.next_try < now())")} as "overdueMs",
     count(*) filter (where f.last_failed_at > now() - interval '1 hour' and f.error is not null) as failed,
-    count(*) filter (where p.state = 'x' and f.reason is not null and not f.published
-      and f.last_failed_at < now() - interval '15 minutes') as unpublished
+    ${unpublished("p.state = 'x' and f.reason is not null and not f.published", 'f')}
   from ${quoted}.failed_events f join ${quoted}.processed_events p on p.event_id = f.event_id group by 1
 ) t on t.consumer_id = c.id
 left join (
   select consumer_id, count(*) filter (where replay and parked) as parked,
-    count(*) filter (where not replay and not published and last_failed_at < now() - interval '15 minutes') as unpublished
+    ${unpublished('not replay and not published', 'refused_messages')}
   from ${quoted}.refused_messages group by 1
 ) r on r.consumer_id = c.id
 order by c.name`

@@ -51,7 +51,7 @@ function consumerFindings(
   { nowMs }: Status,
   horizons: Horizons,
 ): readonly Finding[] {
-  const { name, dedupWindowMs, overdueMs, seenAtMs, unpublished } = consumer
+  const { name, dedupWindowMs, overdueMs, seenAtMs, unpublishedLate } = consumer
   const about = 'consumers'
   const horizonMs = horizons.get(name) ?? horizons.get('') ?? 0
   const dead = consumer.dead.reduce((sum, { count }) => sum + count, 0)
@@ -74,9 +74,9 @@ function consumerFindings(
       finding: `Parked events of ${name} have been due for ${duration(overdueMs)}.`,
       remedy: `Check that guards of ${name} run with an inbox and are not paused: \`health()\` says why.`,
     }),
-    ...when(unpublished > 0, {
+    ...when(unpublishedLate > 0, {
       ...{ severity: 'warning', about },
-      finding: `${counted(unpublished, 'dead letter')} of ${name} could not be published for 15 minutes.`,
+      finding: `${counted(unpublishedLate, 'dead letter')} of ${name} could not be published for 15 minutes.`,
       remedy: `Check the dead-letter queue or topic of ${name}. They are stored, and published when it is back.`,
     }),
     ...when(dead > 0, {

@@ -25,6 +25,7 @@ export function statusText({ status, before }: Shown, { style }: Pick<Output, 's
       ),
     ),
     ...deadPart(status),
+    ...unpublishedPart(status),
     titled(
       style,
       table(
@@ -69,6 +70,16 @@ function deadPart({ consumers, nowMs }: Status): readonly string[] {
     ]),
   )
   return rows.length === 0 ? [] : [table(['DEAD LETTERS OF', 'REASON', 'COUNT', 'OLDEST'], rows)]
+}
+
+/** Dead letters that their dead-letter place has not taken yet. Usually there are none. */
+function unpublishedPart({ consumers, nowMs }: Status): readonly string[] {
+  const rows = consumers.flatMap(({ name, oldestUnpublishedMs, unpublished }) =>
+    oldestUnpublishedMs === null
+      ? []
+      : [[name, String(unpublished), duration(nowMs - oldestUnpublishedMs)]],
+  )
+  return rows.length === 0 ? [] : [table(['NOT PUBLISHED YET', 'COUNT', 'OLDEST'], rows)]
 }
 
 const TABLE_HEAD = ['TABLE', 'ROWS (ABOUT)', 'SIZE', 'DEAD ROWS', 'GROWTH']

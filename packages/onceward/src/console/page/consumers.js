@@ -15,6 +15,7 @@ export async function show(view) {
       content,
       consumersTable(status, minutes),
       deadTable(status),
+      unpublishedTable(status),
       sizes(status),
       bound(isWhole),
     )
@@ -72,6 +73,16 @@ function deadTable({ consumers, nowMs }) {
     return h('tr', {}, cell(consumer), cell(link), number(count), cell(instant(oldestMs, nowMs)))
   })
   return table('Dead letters by reason', ['Consumer', 'Reason', 'Count', 'Oldest'], rows)
+}
+
+/** Dead letters that their dead-letter place has not taken yet. Usually there are none. */
+function unpublishedTable({ consumers, nowMs }) {
+  const waiting = consumers.filter(({ unpublished }) => unpublished > 0)
+  if (waiting.length === 0) return undefined
+  const rows = waiting.map(({ name, oldestUnpublishedMs, unpublished }) =>
+    h('tr', {}, cell(name), number(unpublished), cell(instant(oldestUnpublishedMs, nowMs))),
+  )
+  return table('Dead letters not published yet', ['Consumer', 'Count', 'Oldest'], rows)
 }
 
 function sizes({ leases, sweptAtMs, tables, nowMs }) {
