@@ -139,10 +139,7 @@ class Round {
     const parked: DeadLetter[] = []
     for (const letter of letters) if (await this.#setup.replay(letter.ref)) parked.push(letter)
     const ended = async (): Promise<ReadonlyMap<string, string>> => {
-      const runs = this.#records
-        .slice(from)
-        // It has not run: the guard's next search held its row (`dueEvents`), and a later poll tries again.
-        .filter(({ parked, settlement }) => parked === true && settlement.kind !== 'defer')
+      const runs = this.#records.slice(from).filter(({ parked }) => parked === true)
       const now = await this.#setup.letters(this.#consumer)
       return new Map([
         ...parked.flatMap((letter) => refusedAgain(letter, now)),

@@ -1,9 +1,10 @@
-import { createGuard, FatalError, type Guard } from '@onceward/core'
+import { createGuard, FatalError, type Guard, type IdentifiedEvent } from '@onceward/core'
 import { portOf } from '@onceward/core/adapter'
 import { until } from '@onceward/testing'
-import { newDelivery, silent } from '@onceward/testing/conformance'
+import { newDelivery, newEvent, silent } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { all, type TestInbox, testInbox } from '../fixtures/inbox.ts'
+import { createStatements } from '../statements/index.ts'
 
 let inbox: TestInbox
 let guard: Guard
@@ -36,6 +37,14 @@ const delivery = (id: string) =>
   newDelivery({ headers: { order: id }, body: new TextEncoder().encode(JSON.stringify({ id })) })
 
 const idOf = (payload: unknown): string => (payload as { readonly id: string }).id
+
+async function consumerId({ id }: IdentifiedEvent): Promise<string> {
+  const { rows } = await inbox.pool.query(
+    'select consumer_id from onceward.processed_events where event_id = $1',
+    [id],
+  )
+  return String(rows[0].consumer_id)
+}
 
 async function charges(): Promise<readonly string[]> {
   const { rows } = await inbox.pool.query('select order_id from charges order by 1')
@@ -122,4 +131,26 @@ it('a refused message gets its key anew when it is replayed', async () => {
     return rows.length === 0
   })
   expect(await charges()).toEqual(['o-1'])
+})
+
+// Red while a search took the locks of a count: the count skips locked rows, and the event waited for the next poll.
+it('a search for parked events does not keep a run that has begun from its event', async () => {
+  const { deadLetters, pool, session, steps } = inbox
+  const event = newEvent()
+  const { id } = await steps.buried(event)
+  await deadLetters.replay(id)
+  await steps.buried()
+  await pool.query('update onceward.failed_events set parked = true')
+  const searching = await pool.connect()
+  try {
+    await searching.query('begin')
+    const { rows } = await searching.query(createStatements().dueEvents, [await consumerId(event), '10'])
+    expect(rows).toHaveLength(2)
+    // The dead letter is offered to one search only.
+    expect(await session.due(10)).toMatchObject([{ what: 'run', ref: { id } }])
+    expect(await session.count([event], 'alone')).toMatchObject([{ kind: 'counted', attempt: 1 }])
+  } finally {
+    await searching.query('rollback')
+    searching.release()
+  }
 })

@@ -97,7 +97,7 @@ select event_id::text as answer from fresh`,
 
     lockForCount: `
 select event_id::text as answer from ${schema}.processed_events
-where event_id = any($1::text::uuid[]) order by event_id for update skip locked`,
+where event_id = any($1::text::uuid[]) order by event_id for no key update skip locked`,
 
     count: `
 with event as materialized (

@@ -101,7 +101,7 @@ export function deadLetterStatements(schema: string): DeadLetterStatements {
     takeEvent: `
 with dead as materialized (
   select event_id from ${schema}.processed_events
-  where event_id = $1::text::uuid and state = 'x' for update skip locked
+  where event_id = $1::text::uuid and state = 'x' for no key update skip locked
 ),
 taken as (
   update ${schema}.failed_events f set ${takenRight}
@@ -122,7 +122,8 @@ update ${schema}.failed_events set ${endedRight}
 where event_id = $1::text::uuid and publisher = $2::text::uuid
 returning event_id::text as answer`,
 
-    // The count decides again under the lock. This statement only skips events that run elsewhere.
+    // The count decides again under its lock; here, events that run elsewhere are only skipped. `for key share` leaves the
+    // rows to that count: it skips locked rows too, and such an event would wait for the next poll.
     dueEvents: `
 with due as materialized (
   select p.event_id
@@ -133,16 +134,21 @@ with due as materialized (
     when 'x' then ${isToPublish('f')}
     else false
   end
-  order by f.next_try limit $2::text::integer for update of p skip locked
+  order by f.next_try limit $2::text::integer for key share of p skip locked
+),
+dead as materialized (
+  select f.event_id from due join ${schema}.failed_events f on f.event_id = due.event_id
+  where f.reason is not null for no key update of f skip locked
 ),
 offered as (
   update ${schema}.failed_events f set next_try = ${offeredAgain('f')}
-  from due where f.event_id = due.event_id and f.reason is not null
+  from dead where f.event_id = dead.event_id
 )
 select ${EVENT_DEAD_LETTER}::text as answer
 from due
 join ${schema}.processed_events p on p.event_id = due.event_id
 join ${schema}.failed_events f on f.event_id = due.event_id
-join ${schema}.consumers c on c.id = f.consumer_id`,
+join ${schema}.consumers c on c.id = f.consumer_id
+where f.reason is null or due.event_id in (select event_id from dead)`,
   }
 }
