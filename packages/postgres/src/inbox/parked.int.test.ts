@@ -144,7 +144,10 @@ it('a search for parked events does not keep a run that has begun from its event
   const searching = await pool.connect()
   try {
     await searching.query('begin')
-    const { rows } = await searching.query(createStatements().dueEvents, [await consumerId(event), '10'])
+    const { rows } = await searching.query(createStatements().dueEvents, [
+      await consumerId(event),
+      '10',
+    ])
     expect(rows).toHaveLength(2)
     // The dead letter is offered to one search only.
     expect(await session.due(10)).toMatchObject([{ what: 'run', ref: { id } }])
