@@ -28,6 +28,13 @@ export function toFailure(error: unknown, doing = 'running the command'): Failur
   return new Failure(message, EXIT.failed, { cause: error })
 }
 
+/** As {@link toFailure}, for commands that go on: the message repeats no password that the command was given. */
+export function toShownFailure(error: unknown): Failure {
+  const { exitCode, message } = toFailure(error)
+  const given = [...process.argv, process.env['DATABASE_URL'] ?? '']
+  return new Failure(withoutSecrets(message, given), exitCode, { cause: error })
+}
+
 // An @ may stand in a password, and behind the host.
 const PASSWORDS = [/:\/\/[^/:@\s]*:(\S+)@/, /:\/\/[^/:@\s]*:([^@\s]+)@/, /[?&]password=([^&\s]+)/]
 /** Variables that hold nothing but a secret. */

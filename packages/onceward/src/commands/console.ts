@@ -5,10 +5,12 @@ import type { Command } from 'commander'
 import { type Access, LOOPBACK } from '../console/access.ts'
 import { createApi } from '../console/api.ts'
 import { createConsole } from '../console/server.ts'
+import { parseBroker } from '../data/broker-address.ts'
+import { withSender } from '../data/queue-sender.ts'
 import { demandTables } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { Failure, usage } from '../failure.ts'
-import { command, type End, type Work, whole, withDatabase } from './command.ts'
+import { collected, command, type End, type Work, whole, withDatabase } from './command.ts'
 
 interface ConsoleFlags {
   readonly port: string
@@ -17,6 +19,7 @@ interface ConsoleFlags {
   readonly allowChanges?: boolean
   readonly token?: string
   readonly by?: string
+  readonly broker?: readonly string[]
   readonly redis?: string
   readonly redisNamespace?: string
 }
@@ -32,10 +35,12 @@ export function consoleCommand(end: End): Command {
       'new at each start, unless ONCEWARD_CONSOLE_TOKEN gives one. There is no TLS: put a proxy before it, or use a tunnel',
       'such as `ssh -L 4180:127.0.0.1:4180 host`.',
     ].join('\n'),
-    rights: 'onceward_operator, also for replay and discard.',
+    rights:
+      'onceward_operator, also for replay, requeue and discard. At the brokers: to write to the queues.',
     examples: [
       'console',
       'console --allow-changes --by alice',
+      "console --allow-changes --broker 'amqp://localhost/shop'",
       'console --host 0.0.0.0 --allowed-host console.internal',
     ],
   })
@@ -47,11 +52,16 @@ export function consoleCommand(end: End): Command {
       'name under which the page is asked for, such as that of a proxy; may be repeated',
       (value: string, before: readonly string[] = []) => [...before, value.toLowerCase()],
     )
-    .option('--allow-changes', 'allow replay and discard')
+    .option('--allow-changes', 'allow replay and discard, and requeue with --broker')
     .option('--token <text>', 'token that the page asks for; better: ONCEWARD_CONSOLE_TOKEN')
     .option(
       '--by <name>',
       'name for the table audit, unless the page gives one (default: the login)',
+    )
+    .option(
+      '--broker <address>',
+      'also send dead letters back to the queues of this broker: kafka://host:9092, amqp://host/vhost or the URL of an SQS queue; may be repeated',
+      collected,
     )
     .option('--redis <url>', 'also ask this Redis in the story of an event')
     .option('--redis-namespace <name>', '`namespace` of redisLeases')
@@ -61,11 +71,17 @@ export function consoleCommand(end: End): Command {
 async function run({ database, output, options }: Work<ConsoleFlags>): Promise<ExitCode> {
   const port = whole('--port', options.port)
   const access = accessOf(options)
+  const brokers = (options.broker ?? []).map(parseBroker)
+  if (brokers.length > 0 && !access.allowsChanges) {
+    throw usage('--broker is for sending dead letters back: give --allow-changes too.')
+  }
+  // A package that is missing, or a wrong address, is told now and not at the first requeue.
+  await withSender(brokers, async () => undefined)
   await demandTables(database)
   const { by, redis, redisNamespace } = options
   const { allowsChanges, token } = access
   const server = createConsole(
-    createApi({ database, allowsChanges, by, redis, redisNamespace }),
+    createApi({ database, allowsChanges, brokers, by, redis, redisNamespace }),
     access,
   )
   server.listen(port, options.host)
@@ -76,7 +92,7 @@ async function run({ database, output, options }: Work<ConsoleFlags>): Promise<E
   output.answer({ url, allowsChanges, readOnly: !allowsChanges }, () =>
     [
       `The console is at ${url}`,
-      `${allowsChanges ? 'Changes are allowed, and written in the table audit' : 'Read-only (--allow-changes allows replay and discard)'}. Ctrl-C ends it.`,
+      `${allowsChanges ? 'Changes are allowed, and written in the table audit' : 'Read-only (--allow-changes allows replay, requeue and discard)'}. Ctrl-C ends it.`,
     ].join('\n'),
   )
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])

@@ -6,11 +6,12 @@ import {
   type Untouched,
 } from '@onceward/postgres'
 import type { Command } from 'commander'
+import { type Changed, type ChangeOutcome, changeEach } from '../data/change-letters.ts'
 import type { Database } from '../data/database.ts'
 import { isId, type LetterFilter, selected } from '../data/letters.ts'
 import { demandTables, readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
-import { Failure, toFailure, usage } from '../failure.ts'
+import { toFailure, usage } from '../failure.ts'
 import type { Output } from '../output.ts'
 import { countsText } from '../render/letters.ts'
 import { counted } from '../render/units.ts'
@@ -91,11 +92,6 @@ const discard = ({ options }: Work<ChangeFlags>): Change => ({
   act: (letters, id) => letters.discard(id, options.why ?? ''),
 })
 
-interface Changed {
-  readonly done: string[]
-  readonly untouched: OperatorReport['untouched'][number][]
-}
-
 export async function change(
   work: Work<ChangeFlags>,
   made: Change,
@@ -113,7 +109,7 @@ export async function change(
     output.note('Nothing was changed.')
     return EXIT.no
   }
-  const { changed, failure } = await changeEach(work, made, targets)
+  const { changed, failure } = await changeAll(work, made, targets)
   output.answer(changed, () => changedText(made, changed))
   if (failure !== undefined) throw toFailure(failure)
   return changed.untouched.length === 0 ? EXIT.ok : EXIT.no
@@ -173,49 +169,26 @@ async function isConfirmed(verb: string, targets: readonly Target[]): Promise<bo
 
 const SHOW_EACH_MS = 100
 
-interface Outcome {
-  readonly changed: Changed
-  /** Why the rest was not tried. */
-  readonly failure?: unknown
-}
-
-/** One by one, each in its own transaction: what was changed stays so if the command is interrupted. */
-async function changeEach(
+function changeAll(
   { database, options, output }: Work<ChangeFlags>,
   { act }: Change,
   targets: readonly Target[],
-): Promise<Outcome> {
+): Promise<ChangeOutcome> {
   const letters = deadLetters(database.pool, { schema: database.schema, by: options.by })
-  const changed: Changed = { done: [], untouched: [] }
   let shownAtMs = 0
-  try {
-    for (const [index, { id }] of targets.entries()) {
-      const report = await act(letters, id)
-      changed.done.push(...report.done)
-      changed.untouched.push(...report.untouched)
+  const ids = targets.map(({ id }) => id)
+  return changeEach(ids, {
+    act: (id) => act(letters, id),
+    goesOn: (count) => {
       const now = performance.now()
       if (now - shownAtMs > SHOW_EACH_MS) {
         shownAtMs = now
-        showProgress(output, index + 1, targets.length)
+        showProgress(output, count, ids.length)
       }
-      // A broker that has just kept one waiting would keep the others waiting too.
-      if (report.untouched.some(isSilent)) return { changed, failure: unconfirmed(report) }
-    }
-    return { changed }
-  } catch (failure) {
-    return { changed, failure }
-  } finally {
-    output.progress('')
-  }
+      return true
+    },
+  }).finally(() => output.progress(''))
 }
-
-const isSilent = ({ error, why }: Changed['untouched'][number]): boolean =>
-  why === 'unconfirmed' && error !== undefined
-
-const unconfirmed = ({ untouched }: OperatorReport): Failure =>
-  new Failure(
-    `The broker did not confirm the message (${untouched[0]?.error}), so no more were sent. Try again when it answers.`,
-  )
 
 const BAR = 30
 

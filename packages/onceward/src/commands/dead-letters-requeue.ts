@@ -1,10 +1,8 @@
-import type { DeliverySource } from '@onceward/core'
-import type { QueueSender } from '@onceward/postgres'
 import type { Command } from 'commander'
 import { parseBroker } from '../data/broker-address.ts'
-import { type OpenBroker, openBroker } from '../data/brokers.ts'
-import { EXIT, type ExitCode } from '../exit-codes.ts'
-import { Failure, usage } from '../failure.ts'
+import { withSender } from '../data/queue-sender.ts'
+import type { ExitCode } from '../exit-codes.ts'
+import { usage } from '../failure.ts'
 import { collected, command, type End, type Work, withDatabase } from './command.ts'
 import { type Change, type ChangeFlags, change, RIGHTS, withTarget } from './dead-letters-change.ts'
 
@@ -43,35 +41,11 @@ async function requeue(work: Work<RequeueFlags>, ids: readonly string[]): Promis
   if (named.length === 0) {
     throw usage('Which broker? Give --broker, such as --broker amqp://localhost.')
   }
-  const brokers: OpenBroker[] = []
-  try {
-    for (const each of named) brokers.push(await openBroker(each))
-    const sender = senderOf(brokers)
+  return withSender(named, async (sender) => {
     const made: Change = {
       ...{ verb: 'requeue', did: 'sent back' },
       act: (letters, id) => letters.requeue(id, sender),
     }
-    return await change(work, made, ids)
-  } finally {
-    for (const each of brokers) await each[Symbol.asyncDispose]()
-  }
-}
-
-/** Sends each message by the first broker that owns its queue. */
-function senderOf(brokers: readonly OpenBroker[]): QueueSender {
-  const ownerOf = (source: DeliverySource): OpenBroker | undefined =>
-    brokers.find(({ broker }) => broker.owns(source))
-  return {
-    owns: (source) => ownerOf(source) !== undefined,
-    ready: async (source) => {
-      try {
-        await ownerOf(source)?.ask((broker) => broker.ready(source))
-      } catch (error) {
-        throw error instanceof Failure ? new Failure(error.message, EXIT.failed) : error
-      }
-    },
-    send: async (delivery) => {
-      await ownerOf(delivery.source)?.broker.send(delivery)
-    },
-  }
+    return change(work, made, ids)
+  })
 }

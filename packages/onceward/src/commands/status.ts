@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { readStatus, type Status } from '../data/status.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
-import { toFailure, usage, withoutSecrets } from '../failure.ts'
+import { toShownFailure, usage } from '../failure.ts'
 import { statusText } from '../render/status.ts'
 import { visibleLines } from '../render/visible.ts'
 import { spanMs } from '../span.ts'
@@ -64,7 +64,7 @@ async function watch({ database, output, options }: Work<WatchFlags>): Promise<E
   let before: Status | undefined
   let isRead = true
   while (left > 0 && !stop.signal.aborted) {
-    const now: Status | undefined = await readAgain({ database, output, options }, before)
+    const now: Status | undefined = await readAgain({ database, output }, before)
     isRead = now !== undefined
     if (now !== undefined) {
       output.answer(now, () => {
@@ -81,16 +81,14 @@ async function watch({ database, output, options }: Work<WatchFlags>): Promise<E
 
 /** Whoever watches a failover wants to see its end. Only the first look must succeed, because a wrong URL never does. */
 async function readAgain(
-  { database, options, output }: Work<WatchFlags>,
+  { database, output }: Pick<Work<WatchFlags>, 'database' | 'output'>,
   before: Status | undefined,
 ): Promise<Status | undefined> {
   try {
     return await readTablesOf(database, (query) => readStatus(query, database))
   } catch (error) {
     if (before === undefined) throw error
-    const { message } = toFailure(error)
-    const given = [options.url ?? process.env['DATABASE_URL'] ?? '']
-    output.note(`${visibleLines(withoutSecrets(message, given))} Trying again.`)
+    output.note(`${visibleLines(toShownFailure(error).message)} Trying again.`)
     return undefined
   }
 }

@@ -1,14 +1,17 @@
-import { deadLetters } from '@onceward/postgres'
+import { deadLetters, type OperatorReport } from '@onceward/postgres'
+import type { NamedBroker } from '../data/broker-address.ts'
+import { type ChangeOutcome, changeEach } from '../data/change-letters.ts'
 import type { Database } from '../data/database.ts'
 import { databaseFindings } from '../data/doctor.ts'
 import { eventFactsOf } from '../data/event.ts'
 import { counts, isId, type LetterFilter, letterOf, selected, summaries } from '../data/letters.ts'
+import { withSender } from '../data/queue-sender.ts'
 import { readable } from '../data/readable.ts'
 import { readStatus, recentMinutes } from '../data/status.ts'
 import { storyOf } from '../data/story.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { readTroubled } from '../data/troubled.ts'
-import { usage } from '../failure.ts'
+import { toFailure, toShownFailure, usage } from '../failure.ts'
 import { bodyText } from '../render/body.ts'
 
 /** What the page asks for. */
@@ -39,6 +42,8 @@ export interface ApiOptions {
   readonly allowsChanges: boolean
   /** Operator's name for the table `audit`, unless the page gives one. */
   readonly by: string | undefined
+  /** Where dead letters may be sent back to their queues. */
+  readonly brokers: readonly NamedBroker[]
   readonly redis: string | undefined
   readonly redisNamespace: string | undefined
 }
@@ -47,16 +52,22 @@ const PAGE = 100
 const BODY_BYTES = 65_536
 /** Of one request; the page sends several for more. */
 const MOST_IDS = 100
+/** A request that has worked for this long answers what it has done, and the page asks for the rest. */
+const LONGEST_WORK_MS = 5_000
+
+type Verb = 'replay' | 'requeue' | 'discard'
+const VERBS: readonly string[] = ['replay', 'requeue', 'discard'] satisfies readonly Verb[]
 
 type Answer = (question: Question) => Promise<unknown>
 
-/** The questions of the page, all but two of which only read. */
+/** The questions of the page, all but three of which only read. */
 export function createApi(options: ApiOptions): Api {
   const { database } = options
   const answers: Readonly<Record<string, Answer>> = {
     session: async () => ({
       ...{ place: database.place, schema: database.schema },
       ...{ allowsChanges: options.allowsChanges, by: options.by ?? '' },
+      brokers: options.brokers.map(({ title }) => title),
     }),
     status: () =>
       readTablesOf(database, async (query) => ({
@@ -71,12 +82,13 @@ export function createApi(options: ApiOptions): Api {
     event: ({ query }) => story(options, query),
     findings: async () => ({ findings: await databaseFindings(database) }),
     replay: ({ body }) => change(options, 'replay', body),
+    requeue: ({ body }) => change(options, 'requeue', body),
     discard: ({ body }) => change(options, 'discard', body),
   }
   return {
     answer: (question) => {
       const { body, name } = question
-      const isChange = name === 'replay' || name === 'discard'
+      const isChange = VERBS.includes(name)
       const answer = Object.hasOwn(answers, name) ? answers[name] : undefined
       if (answer === undefined || isChange !== (body !== undefined)) {
         throw new Refused(404, 'There is no such question.')
@@ -127,23 +139,35 @@ interface Change {
   readonly why: string
 }
 
-async function change(
-  { by: own, database }: ApiOptions,
-  verb: 'replay' | 'discard',
-  body: unknown,
-): Promise<unknown> {
+async function change(options: ApiOptions, verb: Verb, body: unknown): Promise<unknown> {
+  const { brokers, by: own, database } = options
   const { ids, by, why } = changeOf(body)
-  if (verb === 'discard' && why === '') throw usage('Say why the dead letters are discarded.')
-  const operations = deadLetters(database.pool, { schema: database.schema, by: by ?? own })
-  const done: string[] = []
-  const untouched: unknown[] = []
-  for (const id of ids) {
-    const report =
-      verb === 'replay' ? await operations.replay(id) : await operations.discard(id, why)
-    done.push(...report.done)
-    untouched.push(...report.untouched)
+  const letters = deadLetters(database.pool, { schema: database.schema, by: by ?? own })
+  switch (verb) {
+    case 'replay':
+      return changeSome(ids, (id) => letters.replay(id))
+    case 'requeue':
+      if (brokers.length === 0) throw usage('Which broker? Start the console with --broker.')
+      return withSender(brokers, (sender) => changeSome(ids, (id) => letters.requeue(id, sender)))
+    case 'discard':
+      if (why === '') throw usage('Say why the dead letters are discarded.')
+      return changeSome(ids, (id) => letters.discard(id, why))
+    default:
+      return verb satisfies never
   }
-  return { done, untouched }
+}
+
+/** Answers what was changed also if it failed after that, because nobody can take it back. */
+async function changeSome(
+  ids: readonly string[],
+  act: (id: string) => Promise<OperatorReport>,
+): Promise<unknown> {
+  const startedAtMs = performance.now()
+  const goesOn = (): boolean => performance.now() - startedAtMs < LONGEST_WORK_MS
+  const { changed, failure }: ChangeOutcome = await changeEach(ids, { act, goesOn })
+  if (failure === undefined) return changed
+  if (changed.done.length + changed.untouched.length === 0) throw toFailure(failure)
+  return { ...changed, failure: toShownFailure(failure).message }
 }
 
 const LONGEST_NAME = 200

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { EXIT } from '../exit-codes.ts'
-import { toFailure } from '../failure.ts'
+import { toShownFailure } from '../failure.ts'
 import { toJson, visibleDeep } from '../render/visible.ts'
 import { type Access, HEADERS, refusalOf } from './access.ts'
 import { type Api, Refused } from './api.ts'
@@ -66,7 +66,7 @@ async function respond(
       if (!request.complete) response.setHeader('connection', 'close')
       return send(response, error.status, { error: error.message })
     }
-    const { exitCode, message } = toFailure(error)
+    const { exitCode, message } = toShownFailure(error)
     send(response, exitCode === EXIT.usage ? 400 : 503, { error: message })
   }
 }

@@ -26,10 +26,12 @@ export class AskError extends Error {
 
 /** Longer than the server's own limit for a statement. */
 const ANSWER_MS = 40_000
+/** A change waits for locks, and a requeue for its broker. */
+const CHANGE_MS = 90_000
 
-async function answerOf(path, init = {}) {
+async function answerOf(path, { limitMs = ANSWER_MS, ...init } = {}) {
   const headers = { ...init.headers, ...(token === '' ? {} : { authorization: `Bearer ${token}` }) }
-  const signal = AbortSignal.timeout(ANSWER_MS)
+  const signal = AbortSignal.timeout(limitMs)
   let response
   try {
     response = await fetch(path, { ...init, headers, signal, cache: 'no-store' })
@@ -50,6 +52,7 @@ export function ask(name, query = {}) {
 export function change(name, body) {
   return answerOf(`api/${name}`, {
     method: 'POST',
+    limitMs: CHANGE_MS,
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body),
   })

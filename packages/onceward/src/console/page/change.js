@@ -4,14 +4,21 @@ import { field, h, replace } from './dom.js'
 /** The server takes so many ids at once. */
 const MOST_IDS = 100
 const NAME = 'onceward-name'
-const DO = { replay: 'Replay', discard: 'Discard' }
-const DID = { replay: 'will run again', discard: 'discarded' }
+const DO = { replay: 'Replay', requeue: 'Requeue', discard: 'Discard' }
+const DID = { replay: 'will run again', requeue: 'sent back', discard: 'discarded' }
 const WHY = {
-  unknown: 'no such dead letter any more',
-  done: 'its effect is committed',
+  unknown: 'no such dead letter, or it was discarded',
+  done: 'its effect is committed, so another run would repeat it',
   'not-dead': 'it waits or runs already',
-  held: 'another process has it: try again in 15 s',
-  'not-stored': 'its message was too large to store',
+  held: 'another process publishes, sends or changes it: try again in 30 s',
+  'not-stored':
+    "its message was too large to store: move it back from the broker's dead-letter place",
+  'other-queue': 'it came from a queue that no --broker of the console names',
+  'broker-key':
+    'its event key is the id or the position that the broker gave it, so a copy would be another event: replay it',
+  'not-sent': 'nothing was sent',
+  unconfirmed:
+    'its copy may be in the queue. An event can be requeued again, because its copies run once; after a look into the queue, replay or discard a refused message',
 }
 
 /** Asks with the counts of what would be changed, changes it, and says what was done. False if it was cancelled. */
@@ -20,11 +27,14 @@ export async function confirmChange({ verb, targets, session }) {
   if (given === undefined) return false
   const result = { done: [], untouched: [] }
   try {
-    for (let at = 0; at < targets.length; at += MOST_IDS) {
+    for (let at = 0; at < targets.length; ) {
       const ids = targets.slice(at, at + MOST_IDS).map(({ id }) => id)
-      const { done, untouched } = await change(verb, { ids, ...given })
+      const { done, untouched, failure } = await change(verb, { ids, ...given })
       result.done.push(...done)
       result.untouched.push(...untouched)
+      if (failure !== undefined) throw new Error(failure)
+      // An answer that takes long is of the first ones alone.
+      at += done.length + untouched.length
       tell(`${result.done.length} of ${targets.length} ${DID[verb]} …`)
     }
     tell(textOf(verb, result))
@@ -37,10 +47,26 @@ export async function confirmChange({ verb, targets, session }) {
 const noun = ({ length }) => (length === 1 ? 'dead letter' : 'dead letters')
 
 function textOf(verb, { done, untouched }) {
-  const left = untouched.map(({ id, why }) => ` ${id} was left as it is: ${WHY[why] ?? why}.`)
+  const left = untouched.map(({ error, id, why }) => {
+    const said = error === undefined ? '' : ` (${error})`
+    return ` ${id} was left as it is: ${WHY[why] ?? why}${said}.`
+  })
   const letters = noun(done)
   return `${done.length} ${letters} ${DID[verb]}.${left.join('')}`
 }
+
+const NOTES = {
+  replay: () => 'A running guard runs each of them, once. Nothing is sent to the queue.',
+  requeue: ({ brokers }) =>
+    `Each message goes back to the queue that it came from (${brokers.join(', ')}). It is deleted here once the broker has confirmed it.`,
+  discard: () => 'Their messages are deleted. It cannot be undone.',
+}
+
+/** What this console may do with dead letters. */
+export const verbsOf = ({ allowsChanges, brokers }) =>
+  allowsChanges ? Object.keys(DO).filter((verb) => verb !== 'requeue' || brokers.length > 0) : []
+
+export const titleOf = (verb) => DO[verb]
 
 export function tell(text) {
   document.getElementById('news').textContent = text
@@ -61,9 +87,7 @@ function askFor({ verb, targets, session }) {
   })
   const why = h('input', { name: 'why', required: true, autocomplete: 'off', size: 40 })
   const isDiscard = verb === 'discard'
-  const note = isDiscard
-    ? 'Their messages are deleted. It cannot be undone.'
-    : 'A running guard runs each of them, once. Nothing is sent to the queue.'
+  const note = NOTES[verb](session)
   return new Promise((resolve) => {
     let given
     const form = h(

@@ -1,5 +1,5 @@
 import { ask } from './ask.js'
-import { confirmChange } from './change.js'
+import { confirmChange, titleOf, verbsOf } from './change.js'
 import { facts, h, instant } from './dom.js'
 
 export async function show(view, { id = '' }, session) {
@@ -19,6 +19,7 @@ export async function show(view, { id = '' }, session) {
       ['First failed', instant(letter.firstFailedAtMs, now)],
       ['Last failed', instant(letter.lastFailedAtMs, now)],
       ['Published', letter.published ? 'yes' : 'no'],
+      ...(letter.isRequeued ? [['Requeue', 'not confirmed; a copy may be in its queue']] : []),
       ['From', `${source.broker} ${source.queue} ${source.position ?? ''}`],
       ...Object.entries(properties).map(([name, value]) => [name, String(value)]),
       ...Object.entries(headers).map(([name, value]) => [`header ${name}`, String(value)]),
@@ -45,7 +46,8 @@ function actions(letter, session) {
   return h(
     'div',
     { class: 'actions' },
-    h('button', { type: 'button', click: () => run('replay') }, 'Replay'),
-    h('button', { type: 'button', click: () => run('discard') }, 'Discard'),
+    verbsOf(session).map((verb) =>
+      h('button', { type: 'button', click: () => run(verb) }, titleOf(verb)),
+    ),
   )
 }

@@ -1,11 +1,13 @@
 import { ask } from './ask.js'
-import { confirmChange } from './change.js'
+import { confirmChange, titleOf, verbsOf } from './change.js'
 import { cell, field, h, instant, long, number, replace, table } from './dom.js'
 
 const REASONS = [
   ...['fatal', 'attempts-spent', 'no-verdict', 'invalid-payload', 'fingerprint-mismatch'],
   ...['missing-event-key', 'takeover'],
 ]
+
+const KINDS = { event: 'buried events', refused: 'refused messages' }
 
 export async function show(view, query, session) {
   const content = h('div')
@@ -22,6 +24,14 @@ function filterForm(query) {
     h('option', { value: '' }, 'any'),
     REASONS.map((each) => h('option', { value: each, selected: each === query.reason }, each)),
   )
+  const kind = h(
+    'select',
+    { name: 'kind' },
+    h('option', { value: '' }, 'any'),
+    Object.entries(KINDS).map(([each, title]) =>
+      h('option', { value: each, selected: each === query.kind }, title),
+    ),
+  )
   return h(
     'form',
     {
@@ -37,6 +47,7 @@ function filterForm(query) {
     },
     field('Consumer', text('consumer')),
     field('Reason', reason),
+    field('Kind', kind),
     field('Key or error contains', text('search')),
     h('button', {}, 'Search'),
   )
@@ -83,7 +94,7 @@ function row(letter, checkbox, session) {
     session.allowsChanges ? cell(checkbox) : undefined,
     long(link),
     cell(letter.consumer),
-    cell(letter.reason),
+    cell(`${letter.reason}${letter.isRequeued ? ' (requeue not confirmed)' : ''}`),
     number(letter.attempts),
     cell(instant(letter.lastFailedAtMs, Date.now())),
     long((letter.error ?? '–').split('\n', 1)[0]),
@@ -96,15 +107,16 @@ function actions({ all, boxes, letters, query, session, reload }) {
     if (targets.length === 0) return
     if (await confirmChange({ verb, targets, session })) await reload()
   }
+  const verbs = verbsOf(session)
   const button = (title, act) => h('button', { type: 'button', click: act }, title)
   return h(
     'div',
     { class: 'actions' },
-    button('Replay selected', () => run('replay', selected())),
-    button('Discard selected', () => run('discard', selected())),
-    button(`Replay all ${all} that match`, async () => run('replay', await ask('selected', query))),
-    button(`Discard all ${all} that match`, async () =>
-      run('discard', await ask('selected', query)),
+    verbs.map((verb) => button(`${titleOf(verb)} selected`, () => run(verb, selected()))),
+    verbs.map((verb) =>
+      button(`${titleOf(verb)} all ${all} that match`, async () =>
+        run(verb, await ask('selected', query)),
+      ),
     ),
   )
 }
