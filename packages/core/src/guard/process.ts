@@ -28,14 +28,49 @@ export function processDeliveries(
 
 function processReceived(
   processing: Processing,
-  { decided, groups, unguarded }: ReceivedDeliveries,
+  received: ReceivedDeliveries,
+): MaybeAsync<unknown> {
+  /** Made for the first message that holds its lane unread, because most calls have none. */
+  let stops: LaneStops | undefined
+  for (const { index, outcome, key, lane } of received.decided) {
+    processing.observe(index, outcome, { key })
+    if (lane === undefined || !stopsLane(outcome)) continue
+    stops ??= new LaneStops()
+    stops.note(lane, { index, outcome })
+  }
+  return stops === undefined
+    ? processReadable(processing, received)
+    : processBehindUnread(processing, received, stops)
+}
+
+/** A message that could not be read holds the later events of its lane, so that they do not overtake it. */
+async function processBehindUnread(
+  processing: Processing,
+  { groups, unguarded }: Readable,
+  stops: LaneStops,
+): Promise<void> {
+  const free: Received[] = []
+  for (const each of unguarded) {
+    const outcome = stops.followerOutcome(each)
+    if (outcome === undefined) free.push(each)
+    else processing.observe(each.index, outcome, {})
+  }
+  const open = await stops.conclude(processing, groups)
+  await processReadable(processing, { groups: open, unguarded: free })
+}
+
+type Readable = Pick<ReceivedDeliveries, 'groups' | 'unguarded'>
+
+function processReadable(
+  processing: Processing,
+  { groups, unguarded }: Readable,
 ): Promise<unknown> {
-  for (const { index, outcome, key } of decided) processing.observe(index, outcome, { key })
   const isParking = processing.options.callerRetries?.runsLater === true
   const keyed = isParking ? parkEvents(processing, groups) : processGroups(processing, groups)
   if (unguarded.length === 0) return keyed
+  const lanes = toLanes(unguarded, ({ member }) => member.lane)
   const turns = { width: processing.stores.slots.size, stop: processing.signals.whenStopping }
-  const keyless = inTurns(unguarded, turns, (each) => processWithoutKey(processing, each))
+  const keyless = inTurns(lanes, turns, (lane) => processLaneWithoutKeys(processing, lane))
   return Promise.all([keyed, keyless])
 }
 
@@ -181,16 +216,34 @@ async function waitForFlights(
   if (free.length > 0) await processEvents(processing, free)
 }
 
+/** One after the other, until one must come again. */
+async function processLaneWithoutKeys(
+  processing: Processing,
+  lane: readonly Received[],
+): Promise<void> {
+  let stoppedBy: Outcome | undefined
+  for (const each of lane) {
+    if (stoppedBy !== undefined) {
+      processing.observe(each.index, laneFollowerOutcome(stoppedBy), {})
+      continue
+    }
+    const outcome = await processWithoutKey(processing, each)
+    if (stopsLane(outcome)) stoppedBy = outcome
+  }
+}
+
 async function processWithoutKey(
   processing: Processing,
   { index, member }: Received,
-): Promise<void> {
+): Promise<Outcome> {
   const { signals, stores } = processing
   const { handlerMs, outcome } =
     stores.engine === undefined
       ? await runKeyless(processing, stores, member)
       : await runUnguarded(stores.engine, member, signals)
-  processing.observe(index, await recorded(processing, member, outcome), { handlerMs })
+  const ended = await recorded(processing, member, outcome)
+  processing.observe(index, ended, { handlerMs })
+  return ended
 }
 
 function runKeyless(

@@ -36,6 +36,8 @@ export interface Decided {
   readonly index: number
   readonly outcome: Outcome
   readonly key: string | undefined
+  /** If the message is deferred unread: the lane in which later events wait for it. */
+  readonly lane?: string | undefined
 }
 
 type ReceiveContext = Pick<Processing, 'options' | 'stores' | 'breaker'>
@@ -80,10 +82,16 @@ function sort(
         decided.push({ index, outcome: { kind: 'skipped' }, key: undefined })
         break
       case 'retry':
-        decided.push({ index, outcome: later(options, delivery, identified), key: undefined })
+        decided.push({
+          ...{ index, outcome: later(options, delivery, identified), key: undefined },
+          lane: laneOf(options, delivery),
+        })
         break
       case 'decided':
-        decided.push({ index, outcome: identified.outcome, key: undefined })
+        decided.push({
+          ...{ index, outcome: identified.outcome, key: undefined },
+          lane: laneOf(options, delivery),
+        })
         break
       case 'refused':
         break
@@ -100,6 +108,14 @@ function toInFlight(
 ): InFlightEvent {
   const timings = observe === undefined ? undefined : {}
   return { event, payload, lane: orderingKey, suspect: isSuspect(delivery), timings }
+}
+
+/** The lane of a message that could not be read. A lane of the user's own is known only after that. */
+function laneOf(
+  { orderingKeyChosen }: ResolvedOptions,
+  { orderingKey }: Delivery,
+): string | undefined {
+  return orderingKeyChosen ? undefined : orderingKey
 }
 
 /** Such a message has no stored state. Only the broker counts its attempts and dead-letters it. */
