@@ -184,7 +184,10 @@ export function ofProcess(
     if (!world.hasLeases) begin(fiber, world)
   }
   for (const offers of offersOf(state, world)) {
-    const names = offers.map(({ event, isSuspect }) => `e${event}${isSuspect ? ' (suspect)' : ''}`)
+    const names = offers.map(
+      ({ event, isSuspect, isToPark }) =>
+        `e${event}${isSuspect ? ' (suspect)' : ''}${isToPark ? ' to park' : ''}`,
+    )
     add(`P${index} receives ${names.join(' and ')}`, (after) => {
       for (const { event, isSuspect } of offers) {
         const copies = after.queue[event]
@@ -198,12 +201,12 @@ export function ofProcess(
     const isToPublish = world.rules.pollerPublishes && now === 'dead' && !isPublished
     if (!isParked || isLocked(state, event) || !(isToRun || isToPublish)) continue
     add(`P${index} polls the parked e${event}`, (after) =>
-      start(after, [toMember('poller')({ event, isSuspect: true })]),
+      start(after, [toMember('poller')({ event, isSuspect: true, isToPark: false })]),
     )
   }
 }
 
-type Offer = Pick<Member, 'event' | 'isSuspect'>
+type Offer = Pick<Member, 'event' | 'isSuspect' | 'isToPark'>
 
 const toMember =
   (from: Member['from']) =>
@@ -213,13 +216,17 @@ const toMember =
   })
 
 /** What a process may receive at once. */
-function offersOf({ queue }: AttemptsState, { isBatch }: AttemptsWorld): readonly Offer[][] {
+function offersOf(
+  { queue }: AttemptsState,
+  { isBatch, mayPark }: AttemptsWorld,
+): readonly Offer[][] {
   const offers = queue.flatMap((copies, event): Offer[] =>
     [false, true].flatMap((isSuspect) =>
-      copies[isSuspect ? 1 : 0] > 0 ? [{ event, isSuspect }] : [],
+      copies[isSuspect ? 1 : 0] > 0 ? [{ event, isSuspect, isToPark: false }] : [],
     ),
   )
-  const alone = offers.map((offer) => [offer])
+  const parked = mayPark ? offers.map((offer) => [{ ...offer, isToPark: true }]) : []
+  const alone = [...offers.map((offer) => [offer]), ...parked]
   if (!isBatch) return alone
   const pairs = offers.flatMap((one) =>
     offers.filter((other) => one.event < other.event).map((other) => [one, other]),

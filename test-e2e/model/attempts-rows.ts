@@ -137,6 +137,7 @@ export function advance(fiber: Fiber, { rules }: AttemptsWorld): void {
   else {
     fiber.at = (
       {
+        park: 'park',
         clean: 'claim',
         suspect: 'suspects',
         read: 'read',
@@ -158,8 +159,9 @@ export function begin(fiber: Fiber, world: AttemptsWorld): void {
     return members.length > 0 ? [part(kind, members)] : []
   }
   fiber.work = [
-    ...fits('clean', ({ from, isSuspect }) => from === 'queue' && !isSuspect),
-    ...fits('suspect', ({ from, isSuspect }) => from === 'queue' && isSuspect),
+    ...fits('park', ({ isToPark }) => isToPark),
+    ...fits('clean', (one) => one.from === 'queue' && !one.isSuspect && !one.isToPark),
+    ...fits('suspect', (one) => one.from === 'queue' && one.isSuspect && !one.isToPark),
     ...fits('read', ({ from }) => from === 'poller'),
   ]
   advance(fiber, world)

@@ -43,6 +43,10 @@ export interface AttemptsRules {
   readonly leasesKeepDead: boolean
   /** The inbox takes over the attempt of the lease. */
   readonly takesLeaseAttempt: boolean
+  /** An event that waits or runs without a stored delivery gets that of its copy, before the caller has its answer. */
+  readonly parksKnown: boolean
+  /** Only if it still waits or runs, under the row's lock. */
+  readonly parksOpen: boolean
 }
 
 /** How often each fault may happen. */
@@ -77,6 +81,8 @@ export interface AttemptsWorld {
   readonly fibers: number
   readonly isBatch: boolean
   readonly hasLeases: boolean
+  /** A delivery may be stored, for the poller to run it. */
+  readonly mayPark: boolean
   /** Events whose run, before the world begins, ended without a verdict. */
   readonly crashed: readonly number[]
   readonly rules: AttemptsRules
@@ -87,6 +93,8 @@ export interface Member {
   readonly event: number
   readonly from: 'queue' | 'poller'
   isSuspect: boolean
+  /** It is stored in place of a run. */
+  readonly isToPark: boolean
   result?: 'ack' | 'publish' | 'defer' | 'abandon' | 'lease-dead'
   attempt: number
   leaseAttempt: number
@@ -99,7 +107,7 @@ export interface Member {
 }
 
 export interface Part {
-  readonly kind: 'clean' | 'suspect' | 'read' | 'retry' | 'alone' | 'business'
+  readonly kind: 'park' | 'clean' | 'suspect' | 'read' | 'retry' | 'alone' | 'business'
   /** Indexes of members. */
   members: number[]
   isCounted: boolean
@@ -112,6 +120,9 @@ export interface Fiber {
   part: Part | null
   at:
     | 'leases'
+    | 'park'
+    | 'park read'
+    | 'park known'
     | 'claim'
     | 'suspects'
     | 'read'
@@ -245,14 +256,17 @@ export function clone<Value>(value: Value): Value {
   return copy as Value
 }
 
-export function isEnd({ orphans, processes, queue, records, rows }: AttemptsState): boolean {
+export function isEnd(
+  { orphans, processes, queue, records, rows }: AttemptsState,
+  { mayPark }: AttemptsWorld,
+): boolean {
+  // A guard that parks its events has no dead-letter place but its tables.
+  const isTold = ({ isPublished }: Row, event: number): boolean =>
+    mayPark || (isPublished && records[event]?.hasLetter === true)
   return (
     orphans.length === 0 &&
     processes.every(({ fibers }) => fibers.every((fiber) => fiber === null)) &&
     queue.every(([fresh, suspects]) => fresh + suspects === 0) &&
-    rows.every(
-      ({ isPublished, state }, event) =>
-        state === 'done' || (state === 'dead' && isPublished && records[event]?.hasLetter === true),
-    )
+    rows.every((row, event) => row.state === 'done' || (row.state === 'dead' && isTold(row, event)))
   )
 }

@@ -17,6 +17,7 @@ export const FIRST: AttemptsRules = {
   ...{ replaysPublished: false, rereadsLetter: false, replaysAlone: false, locksOther: false },
   ...{ buriesLost: false, trustsAnyRow: false },
   ...{ leasesCount: false, leasesKeepDead: false, takesLeaseAttempt: false },
+  ...{ parksKnown: true, parksOpen: true },
 }
 export const YOUNG: AttemptsRules = { ...FIRST, trustsYoung: true }
 export const POLLED: AttemptsRules = { ...YOUNG, pollerPublishes: true }
@@ -47,6 +48,7 @@ export function world(
 ): World {
   const model = attempts({
     ...{ maxAttempts: 2, processes: 2, fibers: 1, isBatch: false, hasLeases: false },
+    ...{ mayPark: false },
     ...{ crashed: [], rules, ...shape },
     events: [...events].map((letter) => BEHAVIOURS[letter] ?? 'ok'),
     faults: { ...NO_FAULTS, ...faults },
@@ -57,6 +59,8 @@ export function world(
 export const TWO: Shape = { fibers: 2 }
 export const ONE_PROCESS: Shape = { fibers: 2, processes: 1 }
 export const BATCH: Shape = { isBatch: true }
+/** Webhooks with `run: 'later'`, beside a process with the setting of before. */
+export const PARKING: Shape = { mayPark: true }
 export const LEASES: Shape = { hasLeases: true }
 export const LEASED_BATCH: Shape = { hasLeases: true, isBatch: true }
 

@@ -10,6 +10,7 @@ import {
   LOCKED,
   LOST,
   ONE_PROCESS,
+  PARKING,
   STUCK,
   TEXT,
   TWO,
@@ -138,6 +139,25 @@ export const TEXT_WORLDS: readonly World[] = [
     { ...ONE_PROCESS, isLarge: true },
   ),
   world('X23: y redis KO', 'KO', TEXT, { expire: 1, flush: 1 }, { ...LEASED_BATCH, isLarge: true }),
+  // Deliveries that are stored, to run later. In P5 and P6 one rule is left out.
+  world('P1: parked O', 'O', TEXT, { crash: 1, duplicate: 1, lost: 1 }, PARKING),
+  world('P2: parked f', 'f', TEXT, { crash: 1, duplicate: 1, fail: 1 }, PARKING),
+  world('P3: parked T replay', 'T', TEXT, { crash: 1, duplicate: 1, replay: 1 }, PARKING),
+  world('P4: parked f drain', 'f', TEXT, { duplicate: 1, fail: 1, drain: 1 }, PARKING),
+  world(
+    'P5: a run without a stored delivery is answered as parked',
+    'O',
+    { ...TEXT, parksKnown: false },
+    { crash: 1, duplicate: 1 },
+    { ...PARKING, breaks: LOST },
+  ),
+  world(
+    'P6: a delivery is stored whatever became of its event',
+    'f',
+    { ...TEXT, parksOpen: false },
+    { crash: 1, duplicate: 1, fail: 1, drain: 1 },
+    { ...PARKING, breaks: LOST },
+  ),
   // The wait to be alone. A handler (W) ends only when its neighbour has run, and one event must run alone.
   world('Y1: a bounded wait to be alone', 'WOO', TEXT, {}, WAITING),
   world('Y2: an unbounded wait stalls', 'WOO', UNBOUNDED, {}, { ...WAITING, breaks: STUCK }),

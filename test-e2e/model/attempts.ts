@@ -1,5 +1,6 @@
 import { fromRun } from './attempts-end.ts'
 import { ofEnvironment, ofProcess } from './attempts-environment.ts'
+import { park } from './attempts-park.ts'
 import { eventsOf, isLocked } from './attempts-rows.ts'
 import { beforeRun } from './attempts-run.ts'
 import { settle } from './attempts-settle.ts'
@@ -32,7 +33,7 @@ export function attempts(world: AttemptsWorld): Model<AttemptsState> {
       return steps
     },
     violation: ({ wrong }) => wrong,
-    isEnd,
+    isEnd: (state) => isEnd(state, world),
   }
 }
 
@@ -40,6 +41,11 @@ function takeTurn(turn: Turn): void {
   switch (turn.fiber.at) {
     case 'settle':
       settle(turn)
+      break
+    case 'park':
+    case 'park read':
+    case 'park known':
+      park(turn)
       break
     case 'run':
     case 'commit':
