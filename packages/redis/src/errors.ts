@@ -45,10 +45,16 @@ export function toStartError(error: unknown): unknown {
 const messageOf = (error: unknown): string =>
   error instanceof Error ? error.message || error.constructor.name : String(error)
 
-/** Whether a cluster refused a script because its keys are on several nodes at the moment. The script did not run. */
+/**
+ * Whether a cluster refused a script because its keys are on several nodes at the moment. The script did not run.
+ *
+ * After TRYAGAIN ioredis asks any node until it gives up. It then quotes the last answer, which is as often ASK or MOVED.
+ */
 export function needsOneNode(error: unknown): boolean {
-  // ioredis tries again itself for a while, and quotes the last answer.
-  return error instanceof Error && /\b(CROSSSLOT|TRYAGAIN)\b/.test(error.message)
+  return (
+    error instanceof Error &&
+    /\b(CROSSSLOT|TRYAGAIN)\b|^Too many Cluster redirections/.test(error.message)
+  )
 }
 
 /** Before Redis 7 errors inside scripts come as `ERR Error running script …: -OOM …`. */
