@@ -1,5 +1,6 @@
-import { Transform, type TransformCallback } from 'node:stream'
+import { finished, Transform, type TransformCallback } from 'node:stream'
 import { ConfigurationError } from '@onceward/core'
+import type { MaybeAsync } from '@onceward/core/edge'
 import type { FastifyInstance, FastifyReply, FastifyRequest, preParsingHookHandler } from 'fastify'
 import { type HttpGuard, runningOf } from './http-guard.ts'
 import { fromIncomingMessage } from './incoming-message.ts'
@@ -8,8 +9,8 @@ import { BodyTooLargeError, joined } from './request.ts'
 
 type Route = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>
 
-/** The handlers of guarded routes, by which {@link rawBodies} knows them. */
-const routes = new WeakSet<object>()
+/** The handlers of guarded routes, by which {@link rawBodies} knows them, and the `maxBodyBytes` of each. */
+const routes = new WeakMap<object, number>()
 /** The bytes of requests to guarded routes. */
 const bodies = new WeakMap<object, RawBody>()
 
@@ -25,7 +26,7 @@ export function fastifyRoute(guard: HttpGuard): Route {
     const body = bodies.get(request)
     if (body === undefined) throw new ConfigurationError(UNREGISTERED)
     const { originalUrl: target, raw } = request
-    const readBytes = (mostBytes: number): Uint8Array => body.bytes(mostBytes)
+    const readBytes = (): MaybeAsync<Uint8Array> => body.bytes()
     const parts = { original: request, response: reply.raw, target, readBytes }
     const outcome = await running.handle(fromIncomingMessage(raw, parts))
     if (outcome.kind === 'threw') throw outcome.error
@@ -33,7 +34,7 @@ export function fastifyRoute(guard: HttpGuard): Route {
     reply.code(answer.status).headers(toNodeHeaders(answer))
     return reply.send(isBodyless(answer.status) ? undefined : Buffer.from(answer.body))
   }
-  routes.add(route)
+  routes.set(route, running.maxBodyBytes)
   return route
 }
 
@@ -46,9 +47,10 @@ const UNREGISTERED =
  */
 export async function rawBodies(app: FastifyInstance): Promise<void> {
   app.addHook('onRoute', (options) => {
-    if (!routes.has(options.handler)) return
+    const mostBytes = routes.get(options.handler)
+    if (mostBytes === undefined) return
     const before = options.preParsing ?? []
-    options.preParsing = [...(Array.isArray(before) ? before : [before]), keepBytes]
+    options.preParsing = [...(Array.isArray(before) ? before : [before]), keepBytes(mostBytes)]
   })
 }
 // The hook must see the routes of the application that registers the plugin, and of all below.
@@ -57,27 +59,53 @@ Object.defineProperty(rawBodies, Symbol.for('fastify.display-name'), {
   value: 'onceward-raw-bodies',
 })
 
-const keepBytes: preParsingHookHandler = (request, _reply, payload, done) => {
-  const body = new RawBody()
-  bodies.set(request, body)
-  payload.on('error', (error) => body.destroy(error))
-  done(null, payload.pipe(body))
-}
+const keepBytes =
+  (mostBytes: number): preParsingHookHandler =>
+  (request, _reply, payload, done) => {
+    const body = new RawBody(mostBytes)
+    bodies.set(request, body)
+    finished(payload, { writable: false }, (error) => void (error && body.destroy(error)))
+    // Nobody else listens where a parser leaves the body unread, and the error would end the process.
+    body.on('error', () => undefined)
+    done(null, payload.pipe(body))
+  }
 
-/** Keeps what passes through, within Fastify's own `bodyLimit`. */
+/** Keeps what passes through to Fastify's parser. */
 class RawBody extends Transform {
-  readonly #chunks: Uint8Array[] = []
+  readonly #mostBytes: number
+  #chunks: Uint8Array[] = []
   /** Fastify compares it with the length that the client declared. */
   receivedEncodedLength = 0
 
+  constructor(mostBytes: number) {
+    super()
+    this.#mostBytes = mostBytes
+  }
+
   override _transform(chunk: Uint8Array, _encoding: string, callback: TransformCallback): void {
     this.receivedEncodedLength += chunk.byteLength
-    this.#chunks.push(chunk)
+    if (this.#isTooLarge) this.#chunks = []
+    else this.#chunks.push(chunk)
     callback(null, chunk)
   }
 
-  bytes(mostBytes: number): Uint8Array {
-    if (this.receivedEncodedLength > mostBytes) throw new BodyTooLargeError()
+  /** @throws {@link BodyTooLargeError}, and the error of a client that hung up. */
+  bytes(): MaybeAsync<Uint8Array> {
+    return this.writableFinished ? this.#kept() : this.#readOn()
+  }
+
+  /** A parser may leave the body unread. */
+  async #readOn(): Promise<Uint8Array> {
+    for await (const _ of this) if (this.#isTooLarge) break
+    return this.#kept()
+  }
+
+  #kept(): Uint8Array {
+    if (this.#isTooLarge) throw new BodyTooLargeError()
     return joined(this.#chunks, this.receivedEncodedLength)
+  }
+
+  get #isTooLarge(): boolean {
+    return this.receivedEncodedLength > this.#mostBytes
   }
 }

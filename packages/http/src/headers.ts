@@ -10,17 +10,19 @@ export type GivenHeaders =
 
 const NAME = /^[!#$%&'*+.^_`|~0-9a-zA-Z-]+$/
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
-/** The server writes them itself. */
+/** The server writes them itself. HTTP/2 has none of the connection's own, and Node throws for them there. */
 const OF_THE_CONNECTION = [
   'connection',
   'content-length',
   'date',
+  'http2-settings',
   'keep-alive',
   'proxy-connection',
   'te',
   // Node throws for it when it writes an answer of known length.
   'trailer',
   'transfer-encoding',
+  'upgrade',
 ]
 
 /**

@@ -6,6 +6,7 @@ import {
   type HttpRequest,
   type IncomingRequest,
   joined,
+  READ_BEFORE,
   targetOf,
 } from './request.ts'
 
@@ -25,7 +26,7 @@ export function fromIncomingMessage(
   { original, readBytes, response, target }: NodeRequestParts,
 ): IncomingRequest {
   const { method = 'GET' } = message
-  const path = target.startsWith('/') ? target : `/${target}`
+  const path = pathOf(target)
   return {
     method,
     target: targetOf(`http://localhost${path}`),
@@ -37,8 +38,25 @@ export function fromIncomingMessage(
   }
 }
 
-/** In the raw form, names and values take turns. A request of HTTP/2 has its headers only in this form. */
-function valuesOf({ rawHeaders }: IncomingMessage, name: string): readonly string[] {
+/** A proxy may send the whole URL as the target. It asks for the same (RFC 9112 §3.2.2). */
+function pathOf(target: string): string {
+  if (target.startsWith('/')) return target
+  return /^https?:\/\//i.test(target) && URL.canParse(target) ? targetOf(target) : `/${target}`
+}
+
+/**
+ * Names and values take turns. A request of HTTP/2 has its headers only in this form, and one that an adapter of a
+ * serverless platform made only in the other.
+ */
+function rawHeadersOf({ headers, rawHeaders }: IncomingMessage): readonly string[] {
+  if (rawHeaders.length > 0) return rawHeaders
+  return Object.entries(headers).flatMap(([name, value = []]) =>
+    (typeof value === 'string' ? [value] : value).flatMap((each) => [name, each]),
+  )
+}
+
+function valuesOf(message: IncomingMessage, name: string): readonly string[] {
+  const rawHeaders = rawHeadersOf(message)
   const values: string[] = []
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const given = rawHeaders[at] ?? ''
@@ -70,7 +88,8 @@ function lazyRequest(
   }
 }
 
-function toHeaders({ rawHeaders }: IncomingMessage): Headers {
+function toHeaders(message: IncomingMessage): Headers {
+  const rawHeaders = rawHeadersOf(message)
   const headers = new Headers()
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const name = rawHeaders[at] ?? ''
@@ -80,22 +99,26 @@ function toHeaders({ rawHeaders }: IncomingMessage): Headers {
   return headers
 }
 
+/** Everything else would be read as another part of the URL, such as its path. */
+const HOST = /^[^\s/?#@\\]+$/
+
 /** The host may be anything that the client sent. It is no part of what the guard compares. */
 function urlOf({ headers, socket }: IncomingMessage, path: string): string {
   const scheme = 'encrypted' in socket ? 'https' : 'http'
-  const asked = headers.host ?? headers[':authority'] ?? 'localhost'
+  const asked = String(headers.host ?? headers[':authority'] ?? 'localhost')
   const url = `${scheme}://${asked}${path}`
-  return URL.canParse(url) ? url : `${scheme}://localhost${path}`
+  return HOST.test(asked) && URL.canParse(url) ? url : `${scheme}://localhost${path}`
 }
 
 const HUNG_UP = 'the client hung up'
-const READ_BEFORE =
-  'Something has read the body of the request before the guard, and its bytes are gone. Call the guard first.'
 
 /** Reads the body. A body that is too large is left on the connection, and not kept. */
 function readMessage(message: IncomingMessage, mostBytes: number): Promise<Uint8Array> {
-  // After the last event of a stream no other comes, and a middleware may have waited that long.
-  if (message.readableEnded) return Promise.reject(new ConfigurationError(READ_BEFORE))
+  if (message.readableDidRead || message.readableEncoding !== null) {
+    return Promise.reject(new ConfigurationError(READ_BEFORE))
+  }
+  // After the last event of a stream no other comes, and a middleware may have waited that long. There were no bytes.
+  if (message.readableEnded) return Promise.resolve(new Uint8Array())
   if (message.destroyed) return Promise.reject(new Error(HUNG_UP))
   if (Number(message.headers['content-length'] ?? 0) > mostBytes) {
     message.resume()
@@ -119,6 +142,8 @@ function readMessage(message: IncomingMessage, mostBytes: number): Promise<Uint8
     settle()
   }
   message.on('data', onData).on('end', onEnd).on('error', onError).on('close', onClose)
+  // A middleware may have paused it.
+  message.resume()
   return promise
 }
 

@@ -17,7 +17,9 @@ export function nodeListener(
 ) => void {
   const running = runningOf('nodeListener', guard)
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const parts = { original: request, response, target: request.url ?? '/' }
+    // Express takes a part of the URL off where the listener is mounted.
+    const { originalUrl: target = request.url ?? '/' } = request as { originalUrl?: string }
+    const parts = { original: request, response, target }
     const outcome = await running.handle(fromIncomingMessage(request, parts))
     writeReply(response, replyTo(outcome))
   }

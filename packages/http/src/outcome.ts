@@ -4,6 +4,7 @@ import {
   InvalidPayloadError,
   type Settlement,
 } from '@onceward/core'
+import { toReadableError } from '@onceward/core/adapter'
 import { replyOf } from './answer.ts'
 import type { Exchange } from './exchange.ts'
 import { HttpProblem, problemReply } from './problem.ts'
@@ -91,6 +92,18 @@ export function lastProblem(name: ProblemName, details: ProblemDetails = {}): Ou
   }
 }
 
+/**
+ * For the framework's own error handler. Express takes some values for a sign to go on to the next route (`'route'`,
+ * `null`), so a value that is no object is the cause of an Error.
+ */
+export function threw(thrown: unknown): Outcome {
+  const cause = toReadableError(thrown)
+  const isObject = typeof cause === 'object' && cause !== null
+  return { kind: 'threw', error: isObject ? cause : new Error(NO_ERROR, { cause }) }
+}
+
+const NO_ERROR = 'A value was thrown that is not an Error. Throw an Error instead.'
+
 /** Seconds, as `Retry-After` wants them: at least one. */
 const retryAfter = (ms: number): Readonly<Record<string, string>> => ({
   'retry-after': String(Math.max(1, Math.ceil(ms / 1_000))),
@@ -173,7 +186,7 @@ function deferred({ cause, error, reason, until }: Of<'defer'>, nowMs: number): 
   if (error instanceof DeadlineExceededError) {
     return problem('timed-out', { headers: retryAfter(SOON_MS) })
   }
-  return { kind: 'threw', error: error ?? new Error(`The request was deferred: ${cause}.`) }
+  return threw(error ?? new Error(`The request was deferred: ${cause}.`))
 }
 
 function refused({ error, reason }: Of<'dead-letter'>): Outcome {

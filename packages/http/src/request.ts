@@ -1,3 +1,4 @@
+import { ConfigurationError } from '@onceward/core'
 import type { MaybeAsync } from '@onceward/core/edge'
 
 /** A request as handlers and resolvers see it, the same behind every framework. */
@@ -79,11 +80,19 @@ export function fromWebRequest(
       const value = headers.get(name)
       return value === null ? [] : [value]
     },
-    readBytes: readBytes ?? ((mostBytes) => readStream(request.body, mostBytes)),
+    readBytes: readBytes ?? ((mostBytes) => readUnused(request, mostBytes)),
     withBytes: (bytes) => ({ method, url, headers, bytes, original }),
     isGone: () => signal.aborted,
     hangUp: () => signal,
   }
+}
+
+export const READ_BEFORE =
+  'Something has read the body of the request before the guard, and its bytes are gone. Call the guard first.'
+
+async function readUnused({ body, bodyUsed }: Request, mostBytes: number): Promise<Uint8Array> {
+  if (bodyUsed || body?.locked === true) throw new ConfigurationError(READ_BEFORE)
+  return readStream(body, mostBytes)
 }
 
 /** Reads a stream of bytes to its end. */

@@ -20,7 +20,14 @@ import type { Exchange, Identity } from './exchange.ts'
 import { createLaterHandler, createRouteHandler, type RouteHandler, type Seen } from './handler.ts'
 import { openEarly } from './open-early.ts'
 import { type AnyHttpOptions, DEFAULTS, type HttpHandler } from './options.ts'
-import { acceptedOutcomeOf, lastProblem, type Outcome, outcomeOf, problem } from './outcome.ts'
+import {
+  acceptedOutcomeOf,
+  lastProblem,
+  type Outcome,
+  outcomeOf,
+  problem,
+  threw,
+} from './outcome.ts'
 import { HttpProblem } from './problem.ts'
 import { BodyTooLargeError, type HttpRequest, headerOf, type IncomingRequest } from './request.ts'
 import { compared, ofRequest } from './request-schema.ts'
@@ -96,6 +103,10 @@ export class RunningHttpGuard {
     return this.guard.close()
   }
 
+  get maxBodyBytes(): number {
+    return this.#plan.options.maxBodyBytes ?? DEFAULTS.maxBodyBytes
+  }
+
   get inFlight(): number {
     return this.#inFlight
   }
@@ -106,7 +117,7 @@ export class RunningHttpGuard {
       return await this.#handle(incoming)
     } catch (error) {
       this.#report(error, incoming)
-      return { kind: 'threw', error }
+      return threw(error)
     } finally {
       this.#inFlight -= 1
     }
@@ -181,7 +192,7 @@ export class RunningHttpGuard {
   }
 
   async #read({ readBytes }: IncomingRequest): Promise<Uint8Array | Outcome> {
-    const { maxBodyBytes = DEFAULTS.maxBodyBytes } = this.#plan.options
+    const { maxBodyBytes } = this
     try {
       return await readBytes(maxBodyBytes)
     } catch (error) {

@@ -26,7 +26,10 @@ type Http2Listener = (request: Http2ServerRequest, response: Http2ServerResponse
 test.each(FRAMEWORKS.filter((framework) => framework !== 'express'))(
   '%s answers over HTTP/2',
   async (framework) => {
-    const guard = guardOf(({ request }) => ({ body: new URL(request.url).pathname }))
+    const guard = guardOf(({ request }) => ({
+      headers: { upgrade: 'h2c', 'http2-settings': 'AAAA', 'keep-alive': 'timeout=5' },
+      body: new URL(request.url).pathname,
+    }))
     const listener = (await listenerOf(framework, guard)) as unknown as Http2Listener
     const server = createHttp2Server(listener)
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
