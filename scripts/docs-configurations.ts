@@ -1,11 +1,14 @@
 import { BROKER_NAMES, BROKERS } from '../test-e2e/brokers/index.ts'
 import type { Choice, Grid } from '../test-e2e/fuzz/configurations/grid.ts'
 import { POSTGRES } from '../test-e2e/fuzz/configurations/postgres-grid.ts'
+import { REDIS, REDIS_ALONE } from '../test-e2e/fuzz/configurations/redis-grid.ts'
 import { table } from './docs-table.ts'
 
 const BROKER_GRIDS = await Promise.all(BROKER_NAMES.map((name) => BROKERS[name].configurations()))
 const TABLES = new Map([
   [POSTGRES.name, tableOf(POSTGRES)],
+  [REDIS.name, tableOf(REDIS)],
+  [REDIS_ALONE.name, tableOf(REDIS_ALONE)],
   ...BROKER_GRIDS.map(({ grid }) => [grid.name, tableOf(grid)] as const),
 ])
 
@@ -24,12 +27,13 @@ function tableOf<Settings>({ dimensions }: Grid<Settings>): string {
 }
 
 function verdictOf<Settings>(choice: Choice<Settings>): string {
-  const { refused, refusedIf, waits, warned, strays } = choice
+  const { refused, refusedIf, waits, bypassed, warned, strays } = choice
   if (refused !== undefined) return `refuses to start: “${refused}”`
-  if (refusedIf !== undefined) {
-    return `works; refuses to start ${refusedIf.says}: “${refusedIf.names}”`
-  }
   if (waits !== undefined) return `waits, and \`health().reason\` says “${waits}”`
-  if (strays !== undefined) return `works; ${strays.says}`
-  return warned === undefined ? 'works' : `works, and warns: “${warned}”`
+  if (bypassed !== undefined) return `works without this server, and warns: “${bypassed}”`
+  const works = warned === undefined ? 'works' : `works, and warns: “${warned}”`
+  if (refusedIf !== undefined) {
+    return `${works}; refuses to start ${refusedIf.says}: “${refusedIf.names}”`
+  }
+  return strays === undefined ? works : `${works}; ${strays.says}`
 }

@@ -17,8 +17,8 @@ const REMEDIES: Readonly<Record<string, string>> = {
     'the user may not run the scripts, or what is in them: grant `~{o:*` and `+evalsha +eval +script|load +time ' +
     '+exists +get +set +del +hget +hmget +hrandfield +hset +pexpire +pttl +info`',
   UNKNOWN:
-    'it does not know a command that onceward needs: take the `rename-command` of this command out of redis.conf, or ' +
-    'connect past the proxy',
+    'it does not know a command that onceward or its client needs: take the `rename-command` of this command out of ' +
+    'redis.conf, connect past the proxy, or for INFO give ioredis `enableReadyCheck: false`',
   WRONGTYPE: 'another program wrote a key under the namespace of onceward',
 }
 

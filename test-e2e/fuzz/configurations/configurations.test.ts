@@ -48,10 +48,11 @@ describe('the judge', () => {
     effects: Object.fromEntries(ORDERS.map(({ id }) => [id, 1])),
     published: DEAD_IDS,
     left: [],
+    faults: [],
   }
   const cell: Cell = {
     ...{ grid: 'test', chosen: {}, settings: {}, choices: [{ name: 'a' }] },
-    ...{ refusing: [], warning: [], hasStrays: false },
+    ...{ refusing: [], bypassing: [], warning: [], hasStrays: false },
   }
 
   test('accepts a history in which all is well', () => {
@@ -65,6 +66,7 @@ describe('the judge', () => {
     ['a missing dead letter', { published: ['fatal'] }],
     ['a dead letter of a healthy event', { published: [...DEAD_IDS, 'plain-0'] }],
     ['a row that was left', { left: ['plain-0 r'] }],
+    ['a fault that the scene names', { faults: ['Redis was not used'] }],
     ['a step that did not end', { missed: 'an empty queue' }],
     ['a refusal', { start: 'refused', reason: 'ConfigurationError' }],
   ])('sees %s', (_what, change) => {
@@ -87,6 +89,13 @@ describe('the judge', () => {
     const lost = { ...history, effects: { ...good.effects, 'plain-0': 0 } }
     expect(judge({ ...cell, hasStrays: true }, lost)).toHaveLength(1)
     expect(judge({ ...cell, hasStrays: true }, { ...good, published: [] })).not.toEqual([])
+  })
+
+  test('accepts that a server is not used only where a warning says why', () => {
+    const bypassing = { ...cell, bypassing: ['a setting', 'another'] }
+    expect(judge(bypassing, good)).toEqual([])
+    expect(judge(bypassing, { ...good, warnings: [] })).toHaveLength(1)
+    expect(judge({ ...bypassing, refusing: ['a right'] }, good)).toEqual([])
   })
 
   test('sees a warning that is missing, and a consumer that waits without a reason', () => {

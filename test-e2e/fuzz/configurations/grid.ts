@@ -18,6 +18,11 @@ export interface Choice<Settings> {
     | undefined
   /** Nothing is processed, and `health().reason` contains these words until the configuration is another one. */
   readonly waits?: string | undefined
+  /**
+   * It works without the server that the grid is about, and a warning contains these words. Other settings of this server
+   * then show nothing.
+   */
+  readonly bypassed?: string | undefined
   /** It works, and a warning at the start contains these words. */
   readonly warned?: string | undefined
   /** Cells in which nothing has to be warned of, because another setting helps. */
@@ -50,6 +55,8 @@ export interface Cell<Settings = unknown> {
   readonly choices: readonly Choice<Settings>[]
   /** Words of the refusals of which the start must show one. Empty where it must succeed. */
   readonly refusing: readonly string[]
+  /** Words of which a warning must contain one, because the server of the grid is not used. */
+  readonly bypassing: readonly string[]
   /** Words that warnings at the start must contain. */
   readonly warning: readonly string[]
   /** The server itself puts messages into the dead-letter place. */
@@ -60,6 +67,10 @@ export const nameOf = ({ grid, chosen }: Cell): string =>
   [grid, ...Object.entries(chosen).map(([dimension, choice]) => `${dimension}: ${choice}`)].join(
     ', ',
   )
+
+/** Whether a guard does its work under the choice, with all its servers. */
+const isWhole = (choice: Pick<Choice<never>, 'refused' | 'waits' | 'bypassed'>): boolean =>
+  isWorking(choice) && choice.bypassed === undefined
 
 /** Whether a guard does its work under the choice. */
 export const isWorking = ({ refused, waits }: Pick<Choice<never>, 'refused' | 'waits'>): boolean =>
@@ -81,6 +92,7 @@ function cellAt<Settings>(grid: Grid<Settings>, positions: Positions): Cell<Sett
     ...(refused === undefined ? [] : [refused]),
     ...(refusedIf?.when(settings) ? [refusedIf.names] : []),
   ])
+  const bypassing = choices.flatMap(({ bypassed }) => bypassed ?? [])
   const warning = choices.flatMap((choice) =>
     choice.warned === undefined || choice.unwarned?.(settings) === true ? [] : [choice.warned],
   )
@@ -90,7 +102,8 @@ function cellAt<Settings>(grid: Grid<Settings>, positions: Positions): Cell<Sett
     settings,
     choices,
     refusing,
-    warning,
+    bypassing,
+    warning: bypassing.length > 0 ? [] : warning,
     hasStrays: choices.some(({ strays }) => strays?.when(settings) === true),
   }
 }
@@ -121,12 +134,12 @@ export function cellsOfOne<Settings>(grid: Grid<Settings>): readonly Cell<Settin
 }
 
 /**
- * Every two choices of different dimensions in one cell at least. Choices under which nothing is processed are left
- * out: a cell with one of them would show nothing about the others.
+ * Every two choices of different dimensions in one cell at least. Choices under which nothing is processed, or without
+ * the server of the grid, are left out: a cell with one of them would show nothing about the others.
  */
 export function cellsOfPairs<Settings>(grid: Grid<Settings>): readonly Cell<Settings>[] {
   const working = grid.dimensions.map(({ choices }) =>
-    choices.flatMap((choice, at) => (isWorking(choice) ? [at] : [])),
+    choices.flatMap((choice, at) => (isWhole(choice) ? [at] : [])),
   )
   const cells = pairwise(
     working,
@@ -139,7 +152,7 @@ export function cellsOfPairs<Settings>(grid: Grid<Settings>): readonly Cell<Sett
 export function sampleOf<Settings>(grid: Grid<Settings>): readonly Cell<Settings>[] {
   const singles = cellsOfOne(grid)
   const idle = singles.filter(
-    ({ refusing, choices }) => refusing.length > 0 || !choices.every(isWorking),
+    ({ refusing, choices }) => refusing.length > 0 || !choices.every(isWhole),
   )
   const seen = new Set<Choice<Settings>>()
   const news = ({ choices }: Cell<Settings>): number =>
@@ -165,7 +178,7 @@ export function randomCell<Settings>(grid: Grid<Settings>, seed: number): Cell<S
     const positions = grid.dimensions.map(({ choices }) => {
       const at = Math.floor(dice.next() * choices.length)
       const choice = choices[at]
-      return choice !== undefined && !isWorking(choice) && dice.next() < 0.7 ? 0 : at
+      return choice !== undefined && !isWhole(choice) && dice.next() < 0.7 ? 0 : at
     })
     if (isPossible(grid, positions)) return cellAt(grid, positions)
   }

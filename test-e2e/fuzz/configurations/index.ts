@@ -6,6 +6,8 @@ import { sentenceOf } from './judge.ts'
 import { type Playable, playable } from './playable.ts'
 import { POSTGRES } from './postgres-grid.ts'
 import { OLD_VERSION, openPostgres } from './postgres-scene.ts'
+import { REDIS, REDIS_ALONE } from './redis-grid.ts'
+import { openRedis } from './redis-scene.ts'
 import { Servers } from './servers.ts'
 import { tell } from './story.ts'
 
@@ -14,6 +16,8 @@ const STEP_MS = 30_000
 
 export const GRIDS: readonly Playable[] = [
   playable(POSTGRES, ['pgbouncer'], openPostgres),
+  playable(REDIS, ['redis'], openRedis),
+  playable(REDIS_ALONE, ['redis'], openRedis),
   ...(await Promise.all(BROKER_NAMES.map((name) => BROKERS[name].configurations()))),
 ]
 

@@ -4,14 +4,16 @@ import { DEAD_IDS, type History, ORDERS } from './story.ts'
 /** Everything in which the cell and what happened in it differ. */
 export function judge(cell: Cell, history: History): readonly string[] {
   const waiting = cell.choices.flatMap(({ waits }) => waits ?? [])
-  // A guard that waits for its server has not seen yet what it would refuse.
-  const mayWait = waiting.length > 0 && history.start === 'started'
-  if (cell.refusing.length > 0 && !mayWait) return judgeRefusal(cell.refusing, history)
+  // A guard that waits for its server, or works without it, has not seen yet what it would refuse.
+  const isUnseen = waiting.length + cell.bypassing.length > 0 && history.start === 'started'
+  if (cell.refusing.length > 0 && !isUnseen) return judgeRefusal(cell.refusing, history)
   if (history.start !== 'started') return [`the start was not expected to fail: ${history.reason}`]
   const wrong = waiting.length > 0 ? judgeWaiting(waiting, history) : judgeWork(cell, history)
-  const unsaid = cell.warning.filter(
-    (words) => !history.warnings.some((warning) => warning.includes(words)),
-  )
+  const isSaid = (words: string): boolean =>
+    history.warnings.some((warning) => warning.includes(words))
+  const unsaid = cell.warning.filter((words) => !isSaid(words))
+  const { bypassing } = cell
+  if (bypassing.length > 0 && !bypassing.some(isSaid)) unsaid.push(bypassing.join('" or "'))
   return [...wrong, ...unsaid.map((words) => `no warning contains "${words}"`)]
 }
 
@@ -31,7 +33,7 @@ function judgeWaiting(waiting: readonly string[], { reason, effects }: History):
 }
 
 function judgeWork({ hasStrays }: Cell, history: History): readonly string[] {
-  const { missed, effects, published, left, reason } = history
+  const { missed, effects, published, left, faults, reason } = history
   if (missed !== undefined) return [`missed: ${missed} (${reason})`]
   const wrong = ORDERS.filter(({ id }) => effects[id] !== 1)
   const unknown = Object.keys(effects).filter((id) => !ORDERS.some((order) => order.id === id))
@@ -43,6 +45,7 @@ function judgeWork({ hasStrays }: Cell, history: History): readonly string[] {
     ...missing.map((id) => `${id} has no dead letter`),
     ...innocent.map((id) => `${id} was dead-lettered`),
     ...left.map((row) => `a row was left: ${row}`),
+    ...faults,
   ]
 }
 

@@ -41,9 +41,13 @@ export interface Scene {
   send(orders: readonly Order[]): Promise<void>
   /** Lets the broker deliver again what it has delivered, if it can. */
   redeliver?: (() => Promise<void>) | undefined
+  /** Lets dead events run again where no inbox knows them. By default the inbox does. */
+  replay?: (() => Promise<void>) | undefined
   /** Messages that are not settled. */
   depth(): Promise<number>
   /** Ids of the messages in the dead-letter place. */
   published(): Promise<readonly string[]>
+  /** What is not as it has to be when the story has ended, in words. */
+  faults?: (() => Promise<readonly string[]>) | undefined
   close(): Promise<void>
 }

@@ -18,6 +18,8 @@ export interface History {
   readonly published: readonly string[]
   /** Rows of the consumer that are neither done nor dead, and dead ones that nobody replayed. */
   readonly left: readonly string[]
+  /** What else is wrong, in words of the scene. */
+  readonly faults: readonly string[]
 }
 
 const HEALTHY: readonly Order[] = [
@@ -69,7 +71,7 @@ export async function tell(scene: Scene, options: StoryOptions): Promise<History
     sending.catch(() => undefined)
     await scene.redeliver?.()
     state.isMended = true
-    await deadLetters(scene.operator, { schema: scene.schema }).replay({ consumer: scene.consumer })
+    await replayDead(scene)
     life = await begin()
     try {
       missed = await tellSecondLife(scene, options, sending)
@@ -77,11 +79,17 @@ export async function tell(scene: Scene, options: StoryOptions): Promise<History
       await life.end()
     }
   }
-  const end = { effects: await effectsOf(scene), left: await leftOf(scene) }
+  const faults = (await scene.faults?.()) ?? []
+  const end = { effects: await effectsOf(scene), left: await leftOf(scene), faults }
   return { start: 'started', reason: life.reason, warnings, ...first, missed, ...end }
 }
 
-const NOTHING = { effects: {}, published: [], left: [] }
+const NOTHING = { effects: {}, published: [], left: [], faults: [] }
+
+async function replayDead({ operator, schema, consumer, replay }: Scene): Promise<void> {
+  if (replay === undefined) await deadLetters(operator, { schema }).replay({ consumer })
+  else await replay()
+}
 
 /** A guard with its consumer, from the start to the drain. */
 class Life {
