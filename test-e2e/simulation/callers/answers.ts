@@ -78,7 +78,7 @@ export class Answers {
     const others = [...this.#database.backends]
     for (const request of this.#open) {
       const hasCompany =
-        others.some(({ owner }) => owner !== request.life) ||
+        others.some(({ isOrphan, owner }) => isOrphan || owner !== request.life) ||
         [...this.#open].some(
           (other) => other !== request && other.client.event === request.client.event,
         )

@@ -64,6 +64,8 @@ export class History {
 /** A transaction as the server has it. */
 export interface Backend {
   readonly owner: Actor
+  /** Its client is gone: it died, or its connection broke. */
+  readonly isOrphan: boolean
   /** The server ends the connection, and with it what is open on it. */
   kill(): void
 }

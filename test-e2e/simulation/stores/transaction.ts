@@ -88,6 +88,10 @@ export class SimulatedTransaction implements InboxTransaction<Business>, Backend
     }
   }
 
+  get isOrphan(): boolean {
+    return !this.owner.isAlive || this.#on.link.epoch !== this.#epoch
+  }
+
   /** As `idle_in_transaction_session_timeout`: the rows of a frozen client are free again. */
   limit(budgetMs: number): void {
     this.#cancelTimeout = this.#on.database.after(budgetMs, () => {
