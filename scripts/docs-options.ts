@@ -158,7 +158,7 @@ const LAMBDA: Docs<keyof LambdaSqsOptions | keyof LambdaKafkaOptions> = {
     unit: MS,
     default: LAMBDA_DEFAULTS.marginMs,
     meaning:
-      'The end of an invocation that handlers cannot use. In it, runs that were cut off are rolled back and recorded, and the answer is sent.',
+      'The end of an invocation that handlers cannot use. In it, runs that were cut off are rolled back and recorded, and the answer is sent. The default is at most half of the time that the invocation has.',
     reason: 'Enough for a rollback and two statements. A slow or distant database needs more.',
   },
   partialResponses: {

@@ -1,6 +1,7 @@
 import { createGuard } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
 import { Clock } from '@onceward/testing/adapter'
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { consumer, setUp, silent } from './fixtures/billing.ts'
 import { contextOf, idsOf, sqsRecord } from './fixtures/events.ts'
@@ -35,6 +36,40 @@ describe('the deadline', () => {
     expect(effects).toEqual(['a'])
     expect(inbox.deadLetters()).toEqual([])
     await guard.close()
+  })
+
+  test('of a function with a short timeout leaves handlers half of it', async () => {
+    const leftMs: number[] = []
+    const { runtime } = new Clock()
+    const guard = createGuard(
+      { consumer, inbox: memoryInbox(), logger: silent, runtime },
+      async (_event, { deadlineAt }) => void leftMs.push(deadlineAt.getTime() - runtime.now()),
+    )
+    const context = { getRemainingTimeInMillis: () => 1_000 }
+    expect(idsOf(await lambdaSqs(guard)({ Records: [sqsRecord()] }, context))).toEqual([])
+    expect(leftMs).toEqual([500])
+  })
+
+  test('property: without time for a handler nothing starts, no attempt is counted, and the log says why', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: -5_000, max: 1_040 }), async (leftMs) => {
+        const [errors, started]: [unknown[], string[]] = [[], []]
+        const guard = createGuard(
+          {
+            ...{ consumer, inbox: memoryInbox() },
+            logger: { ...silent, error: (_: unknown, text?: string) => void errors.push(text) },
+          },
+          async ({ key }) => void started.push(key),
+        )
+        const handler = lambdaSqs(guard, { marginMs: 1_000 })
+        const Records = [sqsRecord({ id: 'a' }), sqsRecord({ id: 'b' })]
+        const context = { getRemainingTimeInMillis: () => leftMs }
+        expect(idsOf(await handler({ Records }, context))).toEqual(['a', 'b'])
+        expect(started).toEqual([])
+        expect(errors).toEqual([expect.stringContaining('raise the timeout of the function')])
+      }),
+      { numRuns: 50 },
+    )
   })
 
   test.each([2 ** 31, 1e12, Number.MAX_SAFE_INTEGER])(
@@ -126,6 +161,43 @@ describe('changeVisibility', () => {
         visibilityMs: expect.toSatisfy((ms: number) => ms >= 1_000 && ms <= 60_000),
       },
     ])
+  })
+
+  test('property: a change that hangs never takes the time that the answer needs', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.record({
+          marginMs: fc.integer({ min: 100, max: 3_000 }),
+          workMs: fc.integer({ min: 0, max: 10_000 }),
+        }),
+        async ({ marginMs, workMs }) => {
+          const clock = new Clock()
+          const { runtime } = clock
+          const guard = createGuard(
+            { ...{ consumer, inbox: memoryInbox(), logger: silent }, ...{ runtime } },
+            () =>
+              new Promise((_, reject) => {
+                runtime.setTimer(() => reject(new Error('not now')), workMs)
+              }),
+          )
+          const endsAtMs = clock.nowMs + 5_000
+          const context = { getRemainingTimeInMillis: () => endsAtMs - clock.nowMs }
+          const changeVisibility = () => new Promise(() => undefined)
+          const handler = lambdaSqs(guard, { marginMs, changeVisibility })
+          let answeredAtMs = Number.POSITIVE_INFINITY
+          const invoking = handler({ Records: [sqsRecord({ id: 'a' })] }, context).then(
+            (answer) => {
+              answeredAtMs = clock.nowMs
+              return answer
+            },
+          )
+          await clock.advance(20_000)
+          expect(idsOf(await invoking)).toEqual(['a'])
+          expect(answeredAtMs).toBeLessThan(endsAtMs)
+        },
+      ),
+      { numRuns: 50 },
+    )
   })
 
   test.each([

@@ -7,7 +7,7 @@ import {
   portOf,
   toBatches,
 } from '@onceward/core/adapter'
-import { resolveSettings, type Settings, type Wrapper } from './options.ts'
+import { DEFAULTS, resolveSettings, type Settings, type Wrapper } from './options.ts'
 
 /** What is used of the context of an invocation. */
 export interface LambdaContext {
@@ -33,6 +33,9 @@ const BATCH_SIZE = 100
 /** The last share of the time of an invocation, in which no run is started. */
 const NO_START_SHARE = 0.1
 
+/** With less time for handlers, ms, nothing is started. */
+const LEAST_BUDGET_MS = 50
+
 interface Parts {
   readonly port: GuardPort
   readonly settings: Settings
@@ -51,7 +54,7 @@ export function createInvoke(wrapper: Wrapper, guard: Guard, options: object): I
   const parts = { port, settings, doDue: port.onDemand() }
   return async (deliveries, context) => {
     const settlements: (Settlement | undefined)[] = deliveries.map(() => undefined)
-    await runWithin(parts, budgetOf(settings, context), { deliveries, settlements })
+    await runWithin(parts, leftMsOf(context), { deliveries, settlements })
     for (const settlement of settlements) throwIfMisconfigured(settlement)
     return deliveries.map((delivery, index) => {
       const settlement = settlements[index]
@@ -63,11 +66,11 @@ export function createInvoke(wrapper: Wrapper, guard: Guard, options: object): I
 /** Lambda's longest invocation: 15 minutes. Local runtimes without a limit say more, which no timer can hold. */
 const LONGEST_INVOCATION_MS = 900_000
 
-/** The time for handlers, ms; undefined outside of Lambda, as in a unit test. */
-function budgetOf({ marginMs }: Settings, context: LambdaContext | undefined): number | undefined {
+/** What the invocation has left, ms; undefined outside of Lambda, as in a unit test. */
+export function leftMsOf(context: LambdaContext | undefined): number | undefined {
   const leftMs: unknown = context?.getRemainingTimeInMillis?.()
   return typeof leftMs === 'number' && Number.isFinite(leftMs)
-    ? Math.max(1, Math.min(leftMs, LONGEST_INVOCATION_MS) - marginMs)
+    ? Math.min(leftMs, LONGEST_INVOCATION_MS)
     : undefined
 }
 
@@ -77,22 +80,32 @@ interface Work {
   readonly settlements: (Settlement | undefined)[]
 }
 
-async function runWithin(parts: Parts, budgetMs: number | undefined, work: Work): Promise<void> {
+async function runWithin(parts: Parts, leftMs: number | undefined, work: Work): Promise<void> {
   const { port, settings } = parts
-  if (budgetMs === undefined) return runAll(parts, work, {})
+  if (leftMs === undefined) return runAll(parts, work, {})
   const { runtime } = port
+  const marginMs = settings.marginMs ?? Math.min(DEFAULTS.marginMs, leftMs / 2)
+  const budgetMs = leftMs - marginMs
+  if (budgetMs < LEAST_BUDGET_MS) {
+    // A handler that is cut off as soon as it starts would use up the attempts of an event that never had a chance.
+    port.logger.error(
+      { consumer: port.settings.consumer, leftMs, marginMs },
+      'an invocation has no time for handlers and runs nothing: raise the timeout of the function, or lower marginMs',
+    )
+    return
+  }
   const endsAtMs = runtime.monotonic() + budgetMs
   const stop = new AbortController()
   const cancelStop = runtime.setTimer(() => stop.abort(), budgetMs * (1 - NO_START_SHARE))
   const limits = { stop: stop.signal, leftMs: () => Math.max(1, endsAtMs - runtime.monotonic()) }
   const running = runAll(parts, work, limits)
   // A store that does not answer must not cost the answers that are known.
-  const isOver = await endsWithin(runtime, running, budgetMs + settings.marginMs / 2)
+  const isOver = await endsWithin(runtime, running, budgetMs + marginMs / 2)
   cancelStop()
   stop.abort()
   if (!isOver) {
     port.logger.warn(
-      { consumer: port.settings.consumer, marginMs: settings.marginMs },
+      { consumer: port.settings.consumer, marginMs },
       'an invocation ended before its runs: their messages come again. Check the store, or raise marginMs',
     )
   }

@@ -56,7 +56,7 @@ function toRecord({
   value,
 }: Fields): KafkaRecord {
   const isPlaced = typeof topic === 'string' && isWhole(partition) && isWhole(offset)
-  if (!isPlaced) {
+  if (!isPlaced || ![key, value].every(isBytes)) {
     throw wrongEvent('lambdaKafka', 'records of Kafka with `topic`, `partition` and `offset`')
   }
   return {
@@ -77,6 +77,8 @@ const isWhole = (value: unknown): boolean =>
   (typeof value === 'number' || (typeof value === 'string' && value !== '')) &&
   Number.isSafeInteger(Number(value)) &&
   Number(value) >= 0
+
+const isBytes = (value: unknown): boolean => value == null || typeof value === 'string'
 
 /** Null for a record without a key, and for a tombstone. */
 const toBytes = (base64: unknown): Buffer | null =>

@@ -13,7 +13,7 @@ export interface LambdaOptions {
    * `getRemainingTimeInMillis()` says, less this. In it, runs that were cut off are rolled back and recorded, and the
    * answer is sent.
    *
-   * @defaultValue `DEFAULTS.marginMs`
+   * @defaultValue `DEFAULTS.marginMs`, or half of what the invocation has if that is less
    */
   readonly marginMs?: number | undefined
 }
@@ -71,7 +71,8 @@ export const DEFAULTS: Readonly<Record<'marginMs', number>> = Object.freeze({ ma
 
 /** Options after defaults and checks. */
 export interface Settings {
-  readonly marginMs: number
+  /** Undefined: the default, which depends on the time of the invocation. */
+  readonly marginMs: number | undefined
   /** Dead messages are not done: the event source moves them. */
   readonly isDeadLetterMoved: boolean
 }
@@ -117,7 +118,7 @@ export function resolveSettings(
   const [names, place] = WRAPPERS[wrapper]
   refuseUnknownNames(wrapper, options, names as KnownNames<AnyOptions>)
   refuseProblems(problemsOf(options, guard, place))
-  const { deadLetter, marginMs = DEFAULTS.marginMs } = options
+  const { deadLetter, marginMs } = options
   return { marginMs, isDeadLetterMoved: deadLetter !== undefined }
 }
 

@@ -20,7 +20,9 @@ export const groupOf = ({
 /** Makes a delivery of a record of SQS, equal to the one that `consumeSqs` makes of the same message. */
 export function toDelivery(record: unknown): Delivery {
   const fields = fieldsOf(record)
-  if (fields['eventSource'] !== 'aws:sqs') throw wrongEvent('lambdaSqs', 'records of `aws:sqs`')
+  const { body, eventSource, messageId } = fields
+  const isText = [body, messageId].every((each) => each === undefined || typeof each === 'string')
+  if (eventSource !== 'aws:sqs' || !isText) throw wrongEvent('lambdaSqs', 'records of `aws:sqs`')
   const message = toMessage(fields)
   const { Attributes: system, Body = '', MessageId } = message
   const headers = toHeaders(message.MessageAttributes ?? {})

@@ -3,6 +3,7 @@ import { fieldsOf } from './fields.ts'
 import {
   createInvoke,
   type LambdaContext,
+  leftMsOf,
   type Settled,
   throwIfUnfinished,
   wrongEvent,
@@ -45,7 +46,10 @@ export function lambdaSqs(guard: Guard, options: LambdaSqsOptions = {}): LambdaS
     if (!Array.isArray(records)) throw wrongEvent('lambdaSqs', 'an event of SQS with `Records`')
     const settled = await invoke(records.map(toDelivery), context)
     const unfinished = unfinishedOf(settled)
-    if (changeVisibility !== undefined) await hide(port, unfinished, changeVisibility)
+    if (changeVisibility !== undefined) {
+      const limitMs = Math.min(CHANGES_MS, (leftMsOf(context) ?? Number.POSITIVE_INFINITY) / 2)
+      await hide(port, unfinished, { change: changeVisibility, limitMs })
+    }
     if (!partialResponses) throwIfUnfinished(settled)
     const ids = new Set(unfinished.map(({ delivery }) => delivery.messageId))
     // Without its id, a message cannot be answered.
@@ -67,13 +71,21 @@ function unfinishedOf(settled: readonly Settled[]): readonly Settled[] {
 
 /** SQS: 12 hours. */
 const LONGEST_VISIBILITY_MS = 43_200_000
-/** Longest wait for all changes of an invocation, ms. A message whose change is late returns by itself. */
+/**
+ * Longest wait for all changes of an invocation, ms, and at most half of what the invocation has left: the answer matters
+ * more. A message whose change is late returns by itself.
+ */
 const CHANGES_MS = 1_000
+
+interface Hiding {
+  readonly change: NonNullable<LambdaSqsOptions['changeVisibility']>
+  readonly limitMs: number
+}
 
 async function hide(
   { logger, runtime }: GuardPort,
   unfinished: readonly Settled[],
-  change: NonNullable<LambdaSqsOptions['changeVisibility']>,
+  { change, limitMs }: Hiding,
 ): Promise<void> {
   const changing = unfinished.flatMap(({ delivery: { raw, source }, settlement }) => {
     const { ReceiptHandle: receiptHandle } = raw as Message
@@ -91,5 +103,5 @@ async function hide(
       'changeVisibility failed: the messages return after the visibility timeout of the queue',
     )
   })
-  await endsWithin(runtime, noteFailures, CHANGES_MS)
+  await endsWithin(runtime, noteFailures, limitMs)
 }
