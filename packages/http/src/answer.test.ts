@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, test, vi } from 'vitest'
 import { checkAnswer, replyOf } from './answer.ts'
 import { AnswerError } from './answer-error.ts'
-import { guardOf, requestOf, shown } from './fixtures/charges.ts'
+import { guardOf, kindOf, requestOf, shown } from './fixtures/charges.ts'
 import { toWebResponse } from './reply.ts'
 
 const stored = new Set(['content-type', 'location'])
@@ -77,11 +77,23 @@ describe('an answer', () => {
   const circle: Record<string, unknown> = {}
   circle['circle'] = circle
   const used = new Response('abc')
+  const beingRead = new Response('abc')
+  beingRead.body?.getReader()
   const endless = new ReadableStream({ pull: () => new Promise(() => undefined) })
   test.each<readonly [string, () => unknown, RegExp]>([
     ['an array', () => [1], /returned an array/],
     ['null', () => null, /returned null/],
     ['a text', () => 'charged', /returned a string/],
+    ['an Error', () => new Error('declined'), /returned an instance of Error/],
+    ['a Map', () => new Map([['status', 201]]), /returned an instance of Map/],
+    ['a Response that is being read', () => beingRead, /was read before/],
+    ['headers of null', () => ({ headers: null }), /`headers` of the answer/],
+    ['headers in pairs', () => ({ headers: [['etag', '"a"']] }), /`headers` of the answer/],
+    [
+      'headers in a Map',
+      () => ({ headers: new Map([['etag', '"a"']]) }),
+      /`headers` of the answer/,
+    ],
     ['a row of the database', () => ({ chargeId: 1 }), /"chargeId", which is no part of an answer/],
     ['a stream of Node', () => ({ body: Readable.from(['a']) }), /is a stream/],
     ['a web stream', () => ({ body: endless }), /is a stream/],
@@ -183,6 +195,19 @@ describe('an odd handler', () => {
     expect((await guard.fetch(requestOf({ key: 'k' }))).status).toBe(201)
     await guard.close()
   })
+
+  test.each([{ id: 'acme' }, true, 7n, ['acme'], Symbol('acme')])(
+    'a tenant that returns %o is answered 500 and reported: clients cannot mend it',
+    async (found) => {
+      const { lines, logger } = logged()
+      const handler = vi.fn(() => ({ status: 201 }))
+      const guard = guardOf(handler, { logger, tenant: (() => found) as never })
+      expect(kindOf(await shown(await guard.fetch(requestOf())))).toBe('failed')
+      expect(lines).toEqual(['a request failed outside of its handler: look at the error'])
+      expect(handler).not.toHaveBeenCalled()
+      await guard.close()
+    },
+  )
 
   test('a tenant that throws is answered 500 and reported, and one that never answers 503', async () => {
     const { lines, logger } = logged()

@@ -132,6 +132,9 @@ function fromObject(answer: unknown): Parts {
       `The handler returned an object with ${names.map((name) => `"${name}"`).join(', ')}, which is no part of an answer. ${EXAMPLE}`,
     )
   }
+  if (isOther(answer)) {
+    throw new AnswerError(`The handler returned an instance of ${nameOf(answer)}. ${EXAMPLE}`)
+  }
   const { body, headers, status } = answer as HttpAnswer
   const [sent, type] = encoded(body)
   const given = listed(headers)
@@ -142,6 +145,16 @@ function fromObject(answer: unknown): Parts {
     body: sent,
   }
 }
+
+/** An Error, a Map, a row whose columns are getters: nothing of it would be in the answer. */
+function isOther(answer: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(answer)
+  const isPlain = prototype === null || prototype === Object.prototype
+  return !isPlain && !KNOWN.some((name) => name in answer)
+}
+
+const nameOf = (value: unknown): string =>
+  String(Reflect.get(Object(value), 'constructor')?.name).slice(0, 50)
 
 type Encoded = readonly [body: Body, type: string | undefined]
 
@@ -181,8 +194,7 @@ function isPlain(body: unknown): boolean {
 
 /** A promise that nobody awaited, a Map or a form: what is in it would be lost without a word. */
 function emptyJson(body: unknown): string {
-  const name = String(Reflect.get(Object(body), 'constructor')?.name).slice(0, 50)
-  return `The body of the answer is an instance of ${name}, whose JSON is \`{}\`. Await it, or make an object, a text or bytes of it.`
+  return `The body of the answer is an instance of ${nameOf(body)}, whose JSON is \`{}\`. Await it, or make an object, a text or bytes of it.`
 }
 
 /** UTF-8 has no bytes for a lone surrogate, so a replacement character is sent and stored. */

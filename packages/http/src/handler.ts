@@ -1,7 +1,6 @@
 import type { GuardEvent, Handler, HandlerContext, Json, Logger, Takeover } from '@onceward/core'
-import { isPromise, isThenable, type MaybeAsync } from '@onceward/core/edge'
+import { describeError, isPromise, isThenable, type MaybeAsync } from '@onceward/core/edge'
 import { type CheckedAnswer, checkAnswer, checkProblem } from './answer.ts'
-import { AnswerError } from './answer-error.ts'
 import {
   type AnyHttpOptions,
   type HttpEvent,
@@ -60,10 +59,10 @@ export function createRouteHandler(
   }
 
   const giveInstead = (event: Event, error: unknown): Json => {
-    // The effect has happened outside of the database: a retry must not repeat it.
-    if (hasInbox || !(error instanceof AnswerError)) throw error
+    // Without an inbox the effect has happened outside of the database: a retry must not repeat it.
+    if (hasInbox) throw error
     logger().error(
-      { eventId: event.idempotencyKey, problem: error.message },
+      { eventId: event.idempotencyKey, err: describeError(error) },
       'an answer cannot be stored and retries get status 500: fix the handler',
     )
     return give(event, checkProblem(problemOf('answer-lost'), storedHeaders))
@@ -72,7 +71,11 @@ export function createRouteHandler(
   const threw = (event: Event, thrown: unknown): Json => {
     // Without a transaction there is nothing to roll back.
     if (hasInbox || !HttpProblem.is(thrown) || !thrown.store) throw thrown
-    return give(event, checkProblem(thrown, storedHeaders))
+    try {
+      return give(event, checkProblem(thrown, storedHeaders))
+    } catch (error) {
+      return giveInstead(event, error)
+    }
   }
 
   const answer = (event: Event, context: HandlerContext<unknown>): MaybeAsync<Json> => {

@@ -33,17 +33,29 @@ const OF_THE_CONNECTION = [
  */
 export function listed(headers: GivenHeaders): HeaderList {
   if (headers === undefined) return []
-  const pairs: readonly (readonly [string, unknown])[] =
-    typeof Reflect.get(headers, 'getSetCookie') === 'function'
-      ? [...(headers as Headers)]
-      : Object.entries(headers).flatMap(([name, value]) =>
-          Array.isArray(value) ? value.map((each) => [name, each] as const) : [[name, value]],
-        )
+  // Entries of a Map would be lost without a word, and pairs would get their index as their name.
+  if (
+    typeof headers !== 'object' ||
+    headers === null ||
+    Symbol.iterator in headers !== isHeaders(headers)
+  ) {
+    throw new AnswerError(
+      'Expected `headers` of the answer to be an object of names and values, or Headers.',
+    )
+  }
+  const pairs: readonly (readonly [string, unknown])[] = isHeaders(headers)
+    ? [...headers]
+    : Object.entries(headers).flatMap(([name, value]) =>
+        Array.isArray(value) ? value.map((each) => [name, each] as const) : [[name, value]],
+      )
   const list = pairs.flatMap(([name, value]) =>
     value === undefined ? [] : [checkedHeader(name.toLowerCase(), value)],
   )
   return merged(list.filter(([name]) => !OF_THE_CONNECTION.includes(name)))
 }
+
+const isHeaders = (headers: object): headers is Headers =>
+  typeof Reflect.get(headers, 'getSetCookie') === 'function'
 
 function checkedHeader(name: string, value: unknown): readonly [string, string] {
   const isText = typeof value === 'string' || typeof value === 'number'

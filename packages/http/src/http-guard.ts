@@ -145,10 +145,21 @@ function identify(
   }
   const { key } = parsed
   if (tenant === 'none') return { key }
-  return afterAnswer<unknown, Identity | Refused>(tenant(request), (found) =>
-    // No identity is never an identity that callers share.
-    found === undefined || found === null || found === ''
-      ? refused(problem('caller-unknown'))
-      : { key, tenant: found as string },
+  return afterAnswer<unknown, Identity | Refused>(tenant(request), (found) => ofCaller(key, found))
+}
+
+/**
+ * The key of a caller that `tenant` has found.
+ *
+ * @throws TypeError for what names no caller. The client cannot mend it.
+ */
+export function ofCaller(key: string, found: unknown): Identity | Refused {
+  // No identity is never an identity that callers share.
+  if (found === undefined || found === null || found === '') {
+    return refused(problem('caller-unknown'))
+  }
+  if (typeof found === 'string' || Number.isSafeInteger(found)) return { key, tenant: `${found}` }
+  throw new TypeError(
+    `Expected \`tenant\` to return a string, or undefined for an unknown caller, got a value of type ${typeof found}.`,
   )
 }

@@ -146,7 +146,8 @@ export const DEFAULTS: {
   onHangUp: 'finish',
   fingerprint: 'body',
   storedHeaders: Object.freeze([
-    ...['content-type', 'content-language', 'content-disposition', 'content-location'],
+    ...['content-type', 'content-encoding', 'content-language', 'content-disposition'],
+    'content-location',
     ...['location', 'link', 'etag', 'last-modified', 'cache-control', 'vary'],
   ]),
 } as const)

@@ -17,7 +17,7 @@ export async function readBuffered(
   response: Response,
   mostBytes: number,
 ): Promise<BufferedBody | { readonly kind: Unbuffered | 'large' }> {
-  if (response.bodyUsed) return { kind: 'used' }
+  if (response.bodyUsed || response.body?.locked === true) return { kind: 'used' }
   if (response.body === null) return { kind: 'body', bytes: new Uint8Array() }
   const reader = response.body.getReader()
   const chunks: Uint8Array[] = []

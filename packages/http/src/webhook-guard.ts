@@ -1,7 +1,7 @@
 import { type CommonOptions, systemRuntime } from '@onceward/core'
 import { type KnownNames, quoted, refuseProblems } from '@onceward/core/adapter'
 import type { Identity } from './exchange.ts'
-import { type HttpGuard, makeHttpGuard } from './http-guard.ts'
+import { type HttpGuard, makeHttpGuard, ofCaller } from './http-guard.ts'
 import {
   type AnyHttpOptions,
   type CommonHttpOptions,
@@ -197,7 +197,5 @@ async function identify(
     return { kind: 'refused', outcome: problem('event-id-missing') }
   }
   if (tenant === 'none') return { key: eventId }
-  const found = await tenant(request)
-  if (typeof found === 'string' && found !== '') return { key: eventId, tenant: found }
-  return { kind: 'refused', outcome: problem('caller-unknown') }
+  return ofCaller(eventId, await tenant(request))
 }
