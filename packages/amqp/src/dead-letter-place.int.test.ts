@@ -1,6 +1,6 @@
 import { FatalError } from '@onceward/core'
 import { rabbitmq, skipped, until } from '@onceward/testing'
-import { guardOf, rabbitmqctl } from '@onceward/testing/adapter'
+import { erlang, guardOf, memoryLimit } from '@onceward/testing/adapter'
 import { connect } from 'amqplib'
 import { expect, test } from 'vitest'
 import { Broker } from './fixtures/broker.ts'
@@ -15,8 +15,8 @@ test.skipIf(skipped('rabbitmq'))(
   'a memory alarm, which blocks every publisher, stops no other message, and dead letters go out when it is over',
   async () => {
     await using server = await rabbitmq({ native: true })
-    const ctl = rabbitmqctl(server)
-    if (ctl === undefined) throw new Error('expected a node of our own')
+    const evaluate = erlang(server)
+    if (evaluate === undefined) throw new Error('expected a node of our own')
     await using broker = await Broker.connect(server.connection.url)
     const [queue, dead] = [await broker.create(), await broker.create()]
     const gate = Promise.withResolvers<void>()
@@ -37,11 +37,11 @@ test.skipIf(skipped('rabbitmq'))(
       prefetch: 40,
       deadLetter: { queue: dead },
     })
-    await ctl('set_vm_memory_high_watermark', 'absolute', '1MB')
+    await evaluate(memoryLimit('1MB'))
     gate.resolve()
     await until(() => effects.length === 50 && failures.length === DEAD, { deadlineMs: 30_000 })
     expect(await broker.ready(dead)).toBe(0)
-    await ctl('set_vm_memory_high_watermark', 'absolute', '512MB')
+    await evaluate(memoryLimit('512MB'))
 
     const ids = new Set<unknown>()
     await until(

@@ -1,5 +1,5 @@
 import { type RabbitmqConnection, rabbitmq, type Server, until } from '@onceward/testing'
-import { guardOf, rabbitmqctl } from '@onceward/testing/adapter'
+import { erlang, guardOf } from '@onceward/testing/adapter'
 import { connect } from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Broker } from './fixtures/broker.ts'
@@ -13,7 +13,7 @@ beforeAll(async () => {
   broker = await Broker.connect(server.connection.url)
   // How long a delay queue waits before it offers a refused message again: three minutes by default.
   const setting = 'application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 1000).'
-  await rabbitmqctl(server)?.('eval', setting)
+  await erlang(server)?.(setting)
 }, 200_000)
 afterAll(async () => {
   await broker[Symbol.asyncDispose]()

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Runtime, systemRuntime } from '@onceward/core'
 import { type RabbitmqConnection, rabbitmq, type Server, skipped, until } from '@onceward/testing'
-import { guardOf, rabbitmqctl } from '@onceward/testing/adapter'
+import { erlang, guardOf } from '@onceward/testing/adapter'
 import { type Channel, type ConsumeMessage, connect } from 'amqplib'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Broker, type QueueType } from './fixtures/broker.ts'
@@ -109,7 +109,7 @@ describe.skipIf(skipped('rabbitmq'))('the consumer timeout of a real RabbitMQ', 
   beforeAll(async () => {
     server = await rabbitmq()
     const set = (name: string, ms: number) =>
-      rabbitmqctl(server)?.('eval', `application:set_env(rabbit, ${name}, ${ms / TIMES}).`)
+      erlang(server)?.(`application:set_env(rabbit, ${name}, ${ms / TIMES}).`)
     await set('consumer_timeout', CONSUMER_TIMEOUT_MS)
     await set('channel_tick_interval', 60_000)
     broker = await Broker.connect(server.connection.url)

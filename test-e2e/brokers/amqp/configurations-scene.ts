@@ -1,6 +1,6 @@
 import { consumeAmqp } from '@onceward/amqp'
 import { type RabbitmqConnection, rabbitmq, type Server } from '@onceward/testing'
-import { rabbitmqctl } from '@onceward/testing/adapter'
+import { erlang, rabbitmqctl } from '@onceward/testing/adapter'
 import { type ChannelModel, type ConfirmChannel, connect } from 'amqplib'
 import { freshName } from '../../fuzz/configurations/postgres-scene.ts'
 import type { Order, Scene } from '../../fuzz/configurations/scene.ts'
@@ -58,7 +58,7 @@ async function startServer(): Promise<Server<RabbitmqConnection>> {
   const server = await rabbitmq({ native: true })
   // How long a delay queue waits before it offers again what a full queue refused: three minutes by default.
   const setting = 'application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 1000).'
-  await rabbitmqctl(server)?.('eval', setting)
+  await erlang(server)?.(setting)
   return server
 }
 

@@ -1,5 +1,8 @@
 export { hotStandby } from '../servers/postgres/standby.ts'
 export {
+  type Erlang,
+  erlang,
+  memoryLimit,
   quorumQueuesOnDisk,
   type Rabbitmqctl,
   rabbitmqctl,
