@@ -35,7 +35,9 @@ export function decodeRequest(
   const asked = { method, route }
   const byBytes = (): Content => ({ ...asked, sha256: hash('sha256', bytes, 'hex') })
   if (decode !== undefined) {
-    return afterAnswer(decode(bytes, request), (value) => ({ content: byBytes(), value }))
+    // Before `decode`, which may change the bytes in place.
+    const content = byBytes()
+    return afterAnswer(decode(bytes, request), (value) => ({ content, value }))
   }
   return andThen(jsonOf(bytes), ({ isExact, value }) => {
     const json = value as Json

@@ -36,7 +36,7 @@ export function expressRoute(
       .handle(fromIncomingMessage(request, parts))
       .then((outcome) => {
         if (outcome.kind === 'threw') throw outcome.error
-        writeReply(response, outcome.reply)
+        if (!writeReply(response, outcome.reply)) running.reportAnswered()
       })
       .catch(next)
   }

@@ -98,6 +98,16 @@ describe('a route', () => {
     await guard.close()
   })
 
+  test('compares the bytes that came, also if decode changes them in place', async () => {
+    const guard = guardOf(() => ({ status: 201 }), {
+      decode: (bytes) => bytes.reverse().fill(0).byteLength,
+    })
+    expect((await send(guard, { key: 'k', body: 'one' })).status).toBe(201)
+    expect((await send(guard, { key: 'k', body: 'one' })).status).toBe(201)
+    expect((await send(guard, { key: 'k', body: 'two' })).status).toBe(422)
+    await guard.close()
+  })
+
   test('compares what a function of the user says counts', async () => {
     const schema = z.object({ cents: z.number(), sentAt: z.number() })
     const fingerprint = (payload: unknown): unknown => (payload as { readonly cents: number }).cents

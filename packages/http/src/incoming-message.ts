@@ -159,12 +159,13 @@ function hangUpOf(response: ServerResponse): AbortSignal {
 }
 
 /**
- * Writes the answer, unless somebody else has answered or the client is gone.
+ * Writes the answer, unless the client is gone. False if something else has answered.
  *
  * @throws what a middleware throws that has put its own functions into the response.
  */
-export function writeReply(response: ServerResponse, reply: HttpReply): void {
-  if (response.headersSent || response.destroyed) return
+export function writeReply(response: ServerResponse, reply: HttpReply): boolean {
+  if (response.headersSent) return false
+  if (response.destroyed) return true
   const { body, headers, status } = reply
   response.statusCode = status
   for (const [name, value] of headers) {
@@ -173,8 +174,9 @@ export function writeReply(response: ServerResponse, reply: HttpReply): void {
   }
   if (isBodyless(status)) {
     response.end()
-    return
+    return true
   }
   response.setHeader('content-length', Buffer.byteLength(body))
   response.end(body)
+  return true
 }

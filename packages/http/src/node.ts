@@ -21,7 +21,7 @@ export function nodeListener(
     const { originalUrl: target = request.url ?? '/' } = request as { originalUrl?: string }
     const parts = { original: request, response, target }
     const outcome = await running.handle(fromIncomingMessage(request, parts))
-    writeReply(response, replyTo(outcome))
+    if (!writeReply(response, replyTo(outcome))) running.reportAnswered()
   }
   return (request, response) => {
     // The API of both is the same, as far as the guard uses it.

@@ -140,6 +140,14 @@ export class RunningHttpGuard {
     )
   }
 
+  /** The handler itself, or a middleware that limits the time of requests. */
+  reportAnswered(): void {
+    this.port.logger.warn(
+      { consumer: this.guard.consumer },
+      'something else answered a request, and retries get the answer of the guard: return the answer from the handler',
+    )
+  }
+
   async #handle(incoming: IncomingRequest): Promise<Outcome> {
     const { method } = incoming
     if (!METHODS.includes(method)) {

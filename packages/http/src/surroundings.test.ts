@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import type { ServerResponse } from 'node:http'
 import {
   connect as connectHttp2,
   createServer as createHttp2Server,
@@ -124,6 +125,28 @@ describe('behind a middleware', () => {
     },
   )
 })
+
+test.each(['express', 'node'] as const)(
+  '%s: an answer that something else has sent is reported, because retries get another one',
+  async (framework) => {
+    const lines: string[] = []
+    const note = (_fields: object, text: string) => void lines.push(text)
+    const logger = { debug: () => undefined, info: note, warn: note, error: note }
+    let response: ServerResponse | undefined
+    const guard = guardOf(() => void response?.writeHead(201).end('sent by hand'), { logger })
+    const guarded = await listenerOf(framework, guard)
+    const server = await listen((request, own) => {
+      response ??= own
+      guarded(request, own)
+    })
+    opened.push(server, guard)
+    expect(await send(server, { key: 'k' })).toMatchObject({ status: 201, text: 'sent by hand' })
+    await vi.waitFor(() => expect(lines).toHaveLength(1))
+    expect(lines[0]).toMatch(/return the answer from the handler/)
+    expect(await send(server, { key: 'k' })).toMatchObject({ status: 204, text: '' })
+    expect(lines).toHaveLength(1)
+  },
+)
 
 describe('behind a body parser', () => {
   const charge = guardOf(({ payload, request }) => ({
