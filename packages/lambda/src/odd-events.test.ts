@@ -79,7 +79,7 @@ test.each(Object.entries(EVENTS))(
         }
         await guard.close()
       }),
-      { numRuns: 1_500 },
+      { numRuns: 500 },
     )
   },
 )

@@ -6,8 +6,9 @@ import { toJson, visibleLines } from './render/visible.ts'
 
 /** Runs one command. Never throws; what went wrong is on standard error. */
 export async function main(args: readonly string[]): Promise<ExitCode> {
-  // The reader of a pipe has gone, such as `head`.
-  process.stdout.on('error', () => process.exit(EXIT.ok))
+  process.stdout.on('error', endWithout)
+  // A remark that nobody reads must not end a change half-way.
+  process.stderr.on('error', () => undefined)
   const ended: { code: ExitCode } = { code: EXIT.ok }
   try {
     await createProgram((code) => {
@@ -24,4 +25,12 @@ export async function main(args: readonly string[]): Promise<ExitCode> {
     process.stderr.write(`${answer}\n`)
     return exitCode
   }
+}
+
+/** The answer cannot be written. */
+function endWithout(error: NodeJS.ErrnoException): void {
+  // The reader of a pipe has gone, such as `head`.
+  if (error.code === 'EPIPE') process.exit(EXIT.ok)
+  process.stderr.write(`onceward: The answer could not be written: ${error.message}.\n`)
+  process.exit(EXIT.failed)
 }

@@ -65,12 +65,15 @@ export async function withDatabase<Options>(
   return await run({ database, output, options })
 }
 
+/** Before it, PostgreSQL and JavaScript write instants in another way. */
+const YEAR_1_MS = -62_135_596_800_000
+
 /** An instant: ISO 8601, or a span before now. */
 export function instantMs(option: string, text: string): number {
   const span = spanMs(text)
-  if (span !== undefined) return Date.now() - span
-  const ms = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(text) : Number.NaN
-  if (!Number.isNaN(ms)) return ms
+  const isInstant = span === undefined && /^\d{4}-\d{2}-\d{2}/.test(text)
+  const ms = isInstant ? Date.parse(text) : Date.now() - (span ?? Number.NaN)
+  if (ms >= YEAR_1_MS) return ms
   throw usage(`Expected ${option} to be a time such as 2026-11-22T20:00:00Z or 2h (two hours ago).`)
 }
 
@@ -79,6 +82,12 @@ export function whole(option: string, text: string, least = 0): number {
   const number = Number(text)
   if (/^\d+$/.test(text) && Number.isSafeInteger(number) && number >= least) return number
   throw usage(`Expected ${option} to be a whole number from ${least} up.`)
+}
+
+/** An option that must say something: in a script, the empty text is that of a variable that is not set. */
+export function said(option: string, text: string | undefined): string | undefined {
+  if (text !== undefined && text.trim() === '') throw usage(`Expected ${option} not to be empty.`)
+  return text
 }
 
 /** For an option that may be given several times. */

@@ -10,7 +10,7 @@ import { withSender } from '../data/queue-sender.ts'
 import { demandTables } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { Failure, usage } from '../failure.ts'
-import { collected, command, type End, type Work, whole, withDatabase } from './command.ts'
+import { collected, command, type End, said, type Work, whole, withDatabase } from './command.ts'
 
 interface ConsoleFlags {
   readonly port: string
@@ -25,6 +25,7 @@ interface ConsoleFlags {
 }
 
 const SHORTEST_TOKEN = 16
+const LAST_PORT = 65_535
 
 export function consoleCommand(end: End): Command {
   const made = command({
@@ -70,6 +71,8 @@ export function consoleCommand(end: End): Command {
 
 async function run({ database, output, options }: Work<ConsoleFlags>): Promise<ExitCode> {
   const port = whole('--port', options.port)
+  if (port > LAST_PORT) throw usage(`Expected --port to be at most ${LAST_PORT}.`)
+  said('--host', options.host)
   const access = accessOf(options)
   const brokers = (options.broker ?? []).map(parseBroker)
   if (brokers.length > 0 && !access.allowsChanges) {

@@ -16,7 +16,7 @@ import type { Output } from '../output.ts'
 import { countsText } from '../render/letters.ts'
 import { counted } from '../render/units.ts'
 import { visible } from '../render/visible.ts'
-import { command, type End, type Work, withDatabase } from './command.ts'
+import { command, type End, said, type Work, withDatabase } from './command.ts'
 import { type FilterFlags, filterOf, says, withFilters } from './letter-options.ts'
 
 export interface ChangeFlags extends FilterFlags {
@@ -63,6 +63,7 @@ export function discardCommand(end: End): Command {
   return withTarget(made)
     .requiredOption('--why <text>', 'reason, stored in the table audit')
     .action(async (ids: readonly string[]) => {
+      said('--why', made.opts<ChangeFlags>().why)
       end(await withDatabase<ChangeFlags>(made, (work) => change(work, discard(work), ids)))
     })
 }
@@ -160,7 +161,10 @@ async function isConfirmed(verb: string, targets: readonly Target[]): Promise<bo
     })
     const list = counts.every(({ consumer }) => consumer === '') ? '' : `${countsText(counts)}\n`
     const question = `${list}Really ${verb} ${counted(targets.length, 'dead letter')}? [y/N] `
-    const answer = await asked.question(question)
+    const gone = new AbortController()
+    // Ctrl-C or Ctrl-D.
+    asked.once('close', () => gone.abort())
+    const answer = await asked.question(question, { signal: gone.signal }).catch(() => '')
     return /^y(es)?$/i.test(answer.trim())
   } finally {
     asked.close()

@@ -102,6 +102,23 @@ describe('replay and discard', () => {
     expect(await audit()).toEqual([])
   })
 
+  // A variable of a script that is not set must not select every dead letter.
+  test.each([
+    ['replay', '--search', ''],
+    ['replay', '--consumer', ' '],
+    ['discard', '--search', '', '--why', 'x'],
+    ['discard', '--all', '--why', ' '],
+  ])('an empty text is refused, and nothing is changed: %s %s "%s"', async (...args) => {
+    await at.kill('order-1', 'no')
+    const { code, stderr } = await cli(['dead-letters', ...args, '--yes'], at)
+    expect({ code, stderr }).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('not to be empty'),
+    })
+    expect((await list()).letters).toMatchObject([{ key: 'order-1' }])
+    expect(await audit()).toEqual([])
+  })
+
   test('replay by filter changes what matches, once, and writes it down', async () => {
     await at.kill('order-1', 'no')
     await at.kill('order-2', 'other')

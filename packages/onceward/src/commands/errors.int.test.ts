@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { database, freePort } from '@onceward/testing'
+import { database, freePort, proxy } from '@onceward/testing'
 import { expect, test } from 'vitest'
 import { cli } from '../fixtures/cli.ts'
 
@@ -60,6 +60,16 @@ test.each([
   [['migrate', '--print', '--check'], /not both/],
   [['watch', '--interval', '1', '--url', 'postgres://h/d'], /--interval/],
   [['dead-letters', 'requeue', '--all', '--url', 'postgres://h/d'], /Which broker/],
+  [
+    ['dead-letters', 'list', '--since', '99999999999d', '--url', 'postgres://h/d'],
+    /Expected --since/,
+  ],
+  [['dead-letters', 'list', '--limit', '0', '--url', 'postgres://h/d'], /--limit.*from 1 up/],
+  [['watch', '--interval', '30d', '--url', 'postgres://h/d'], /--interval.*to 1d/],
+  [['watch', '--times', '1.5', '--url', 'postgres://h/d'], /--times/],
+  [['console', '--port', '99999', '--url', 'postgres://h/d'], /--port to be at most 65535/],
+  [['console', '--host', '', '--url', 'postgres://h/d'], /--host not to be empty/],
+  [['status', '--schema', '', '--url', 'postgres://h/d'], /Expected `schema`/],
   [['doctor', '--horizon', 'long', '--url', 'postgres://h/d'], /--horizon/],
 ])('onceward %j is refused with a sentence and exit code 2', async (args, text) => {
   const { code, stderr, stdout } = await cli(args)
@@ -108,6 +118,33 @@ test('the reader of a pipe may go', () => {
   const { stderr, stdout } = spawnSync('bash', ['-c', line], { encoding: 'utf8' })
   expect({ stderr, stdout }).toEqual({ stderr: '', stdout: '-- onceward 000001-inbox.sql\n' })
 })
+
+test('an answer that cannot be written is an error, and not a file that is too short', async () => {
+  const program = fileURLToPath(new URL('../../bin/onceward.js', import.meta.url))
+  const line = `'${process.execPath}' '${program}' migrate --print > /dev/full`
+  const { status, stderr } = spawnSync('bash', ['-c', line], { encoding: 'utf8' })
+  expect({ status, stderr }).toEqual({
+    status: 3,
+    stderr: expect.stringMatching(/^onceward: The answer could not be written: .*ENOSPC/),
+  })
+})
+
+test('a database that falls silent in the middle is given up', async () => {
+  const { url } = await database()
+  const { hostname, port } = new URL(url)
+  await using link = await proxy({ host: hostname, port: Number(port) })
+  link.onData = (_, chunk) => {
+    if (chunk.includes('read only')) link.pause()
+    return 'pass'
+  }
+  const silent = new URL(url)
+  silent.host = `127.0.0.1:${link.port}`
+  const { code, stderr } = await cli(['status'], { url: String(silent) })
+  expect({ code, stderr }).toEqual({
+    code: 3,
+    stderr: expect.stringMatching(/PostgreSQL at .* has not answered for 35 seconds/),
+  })
+}, 90_000)
 
 test('the completions of bash offer commands, subcommands and options', async () => {
   const { stdout } = await cli(['completion', 'bash'])

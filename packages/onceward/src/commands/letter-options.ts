@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander'
 import type { LetterFilter } from '../data/letters.ts'
-import { instantMs, whole } from './command.ts'
+import { instantMs, said, whole } from './command.ts'
 
 const REASONS = [
   ...['fatal', 'attempts-spent', 'no-verdict', 'invalid-payload', 'fingerprint-mismatch'],
@@ -36,10 +36,12 @@ export function withFilters(made: Command): Command {
 export function filterOf(flags: FilterFlags): LetterFilter {
   const { consumer, kind, limit, reason, search, since, until } = flags
   return {
-    ...{ consumer, kind, reason, search },
+    ...{ kind, reason },
+    consumer: said('--consumer', consumer),
+    search: said('--search', search),
     sinceMs: since === undefined ? undefined : instantMs('--since', since),
     untilMs: until === undefined ? undefined : instantMs('--until', until),
-    limit: limit === undefined ? undefined : whole('--limit', limit),
+    limit: limit === undefined ? undefined : whole('--limit', limit, 1),
   }
 }
 

@@ -7,7 +7,7 @@ import { toShownFailure, usage } from '../failure.ts'
 import { statusText } from '../render/status.ts'
 import { visibleLines } from '../render/visible.ts'
 import { spanMs } from '../span.ts'
-import { command, type End, type Work, withDatabase } from './command.ts'
+import { command, type End, type Work, whole, withDatabase } from './command.ts'
 
 const RIGHTS =
   'onceward_operator, with `grant select on onceward.settings` for the rates. Running leases also need select on onceward.leases.'
@@ -50,15 +50,17 @@ export function watchCommand(end: End): Command {
     .action(async () => end(await withDatabase<WatchFlags>(made, watch)))
 }
 
+/** A timer that is set for more than 24 days fires at once. */
+const LONGEST_INTERVAL_MS = 86_400_000
 const CLEAR = '\u001b[H\u001b[2J\u001b[3J'
 
 async function watch({ database, output, options }: Work<WatchFlags>): Promise<ExitCode> {
   const intervalMs = spanMs(options.interval)
-  if (intervalMs === undefined || intervalMs < 100) {
-    throw usage('Expected --interval to be a span of at least 100ms, such as 2s.')
+  if (intervalMs === undefined || intervalMs < 100 || intervalMs > LONGEST_INTERVAL_MS) {
+    throw usage('Expected --interval to be a span from 100ms to 1d, such as 2s.')
   }
-  let left = options.times === undefined ? Number.POSITIVE_INFINITY : Number(options.times)
-  if (!(left >= 1)) throw usage('Expected --times to be a number from 1 up.')
+  const { times } = options
+  let left = times === undefined ? Number.POSITIVE_INFINITY : whole('--times', times, 1)
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort())
   let before: Status | undefined

@@ -1,4 +1,6 @@
-import { quotedSchema } from '@onceward/postgres/operator'
+import { systemRuntime } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
+import { messageOf, quotedSchema } from '@onceward/postgres/operator'
 import pg from 'pg'
 import { Failure, toFailure, usage } from '../failure.ts'
 
@@ -20,6 +22,7 @@ export interface Database extends AsyncDisposable {
 
 /** A statement that takes longer is cancelled. */
 const STATEMENT_MS = 30_000
+const SILENT_MS = STATEMENT_MS + 5_000
 const CONNECT_MS = 10_000
 /** A page that is open for hours, and a replay beside it. */
 const CONNECTIONS = 4
@@ -29,7 +32,7 @@ const BEGIN = `begin isolation level repeatable read read only; set local statem
 /** @throws {@link Failure} for a text that is no connection string; the text is not repeated, it may hold a password. */
 export function openDatabase(url: string | undefined, schema: string): Database {
   const { place } = parsed(url)
-  const quoted = quotedSchema(schema)
+  const quoted = quotedOrRefused(schema)
   const pool = new pg.Pool({
     connectionString: url,
     max: CONNECTIONS,
@@ -46,6 +49,14 @@ export function openDatabase(url: string | undefined, schema: string): Database 
   }
 }
 
+function quotedOrRefused(schema: string): string {
+  try {
+    return quotedSchema(schema)
+  } catch (error) {
+    throw usage(messageOf(error))
+  }
+}
+
 async function readOnly<Result>(
   pool: pg.Pool,
   place: string,
@@ -59,9 +70,10 @@ async function readOnly<Result>(
   const ignore = (): void => undefined
   client.on('error', ignore)
   try {
-    await client.query(BEGIN)
-    const result = await work(queryOn(client))
-    await client.query('commit')
+    const ask: Ask = (text, values) => inTime(client.query(text, values && [...values]), place)
+    await ask(BEGIN)
+    const result = await work(queryOn(ask))
+    await ask('commit')
     isBroken = false
     return result
   } catch (error) {
@@ -72,10 +84,19 @@ async function readOnly<Result>(
   }
 }
 
-function queryOn(client: pg.PoolClient): Query {
+type Ask = (text: string, values?: readonly unknown[]) => Promise<pg.QueryResult>
+
+/** A server that is gone without a word does not even cancel a statement. */
+async function inTime<Answer>(asked: Promise<Answer>, place: string): Promise<Answer> {
+  const answer = await answerWithin(systemRuntime, asked, SILENT_MS)
+  if (answer !== LATE) return answer
+  throw new Failure(`PostgreSQL at ${place} has not answered for ${SILENT_MS / 1_000} seconds.`)
+}
+
+function queryOn(ask: Ask): Query {
   return async <Row>(sql: string, values: readonly unknown[] = []) => {
     const text = `select row_to_json(onceward_row)::text as answer from (${sql}) as onceward_row`
-    const { rows } = await client.query(text, [...values])
+    const { rows } = await ask(text, values)
     return rows.map((row: { readonly answer: string }) => JSON.parse(row.answer) as Row)
   }
 }
