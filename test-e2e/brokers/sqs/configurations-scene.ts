@@ -1,5 +1,6 @@
 import {
   CreateQueueCommand,
+  DeleteMessageCommand,
   DeleteQueueCommand,
   GetQueueAttributesCommand,
   ReceiveMessageCommand,
@@ -8,6 +9,7 @@ import {
 } from '@aws-sdk/client-sqs'
 import { consumeSqs } from '@onceward/sqs'
 import { sqs } from '@onceward/testing'
+import type { Pool } from 'pg'
 import { freshName } from '../../fuzz/configurations/postgres-scene.ts'
 import type { Order, Scene } from '../../fuzz/configurations/scene.ts'
 import type { Servers } from '../../fuzz/configurations/servers.ts'
@@ -16,30 +18,41 @@ import type { SqsSettings } from './configurations-grid.ts'
 
 export async function openSqs(servers: Servers, settings: SqsSettings): Promise<Scene> {
   const shared = await SharedDatabase.of(servers)
-  const server = await servers.of('sqs', () => sqs({ native: true }))
+  const { engine } = settings
+  const server = await servers.of(engine, () => sqs({ native: true, engine }))
   const client = new SQSClient({ ...server.connection, maxAttempts: 5 })
   const consumer = freshName()
   const { queueUrl, deadUrl } = await createQueues(client, consumer, settings)
+  const missing = { queue: queueUrl, 'dead-letter queue': deadUrl }
+  if (settings.missing !== undefined) {
+    await client.send(new DeleteQueueCommand({ QueueUrl: missing[settings.missing] }))
+  }
   return {
     consumer,
     operator: shared.pool,
     schema: 'onceward',
     createGuard: (handle, logger) =>
-      shared.createGuard({ consumer, transaction: settings.transaction, handle, logger }),
+      shared.createGuard({
+        ...{ consumer, transaction: settings.transaction, handle, logger },
+        dedupWindowMs: settings.dedupWindowMs,
+      }),
     consume: (guard) =>
       consumeSqs(client, guard, {
         queueUrl,
-        deadLetter: { queueUrl: deadUrl },
+        deadLetter: deadLetterOf(settings, deadUrl),
         visibilityMs: settings.visibilityMs,
         longPollMs: settings.longPollMs,
-        drainMs: 2_000,
+        // Longer than a poll, because one that is given up may hide messages for a whole visibility timeout.
+        drainMs: 5_000,
       }),
     send: (orders) => sendAll(client, queueUrl, orders, settings),
     depth: () => depthOf(client, queueUrl),
-    published: () => readAll(client, deadUrl),
+    published: () =>
+      settings.deadLetter === 'table' ? readTable(shared.pool, consumer) : readAll(client, deadUrl),
     close: async () => {
       for (const url of [queueUrl, deadUrl]) {
-        await client.send(new DeleteQueueCommand({ QueueUrl: url }))
+        // It may be missing.
+        await client.send(new DeleteQueueCommand({ QueueUrl: url })).catch(() => undefined)
       }
       client.destroy()
     },
@@ -49,7 +62,7 @@ export async function openSqs(servers: Servers, settings: SqsSettings): Promise<
 async function createQueues(
   client: SQSClient,
   name: string,
-  { isFifo, queue, maxReceiveCount }: SqsSettings,
+  { isFifo, queue, dead, maxReceiveCount }: SqsSettings,
 ): Promise<{ readonly queueUrl: string; readonly deadUrl: string }> {
   const suffix = isFifo ? '.fifo' : ''
   const type = isFifo ? { FifoQueue: 'true' } : {}
@@ -63,7 +76,7 @@ async function createQueues(
     })
     return (await client.send(command)).QueueUrl ?? ''
   }
-  const deadUrl = await create(`${name}-dead`, {})
+  const deadUrl = await create(`${name}-dead`, dead)
   const { Attributes } = await client.send(
     new GetQueueAttributesCommand({ QueueUrl: deadUrl, AttributeNames: ['QueueArn'] }),
   )
@@ -76,15 +89,41 @@ async function sendAll(
   client: SQSClient,
   QueueUrl: string,
   orders: readonly Order[],
-  { isFifo }: SqsSettings,
+  { isFifo, hasOneGroup, queue }: SqsSettings,
 ): Promise<void> {
   for (const order of orders) {
     // A FIFO queue drops copies itself where they have the same id of deduplication.
-    const fifo = isFifo ? { MessageGroupId: order.id, MessageDeduplicationId: freshName() } : {}
+    const isById = queue['ContentBasedDeduplication'] === undefined
+    const fifo = {
+      MessageGroupId: hasOneGroup ? 'all' : order.id,
+      ...(isById ? { MessageDeduplicationId: freshName() } : {}),
+    }
     await client.send(
-      new SendMessageCommand({ QueueUrl, MessageBody: JSON.stringify(order), ...fifo }),
+      new SendMessageCommand({
+        QueueUrl,
+        MessageBody: JSON.stringify(order),
+        ...(isFifo ? fifo : {}),
+      }),
     )
   }
+}
+
+function deadLetterOf(
+  { deadLetter }: SqsSettings,
+  queueUrl: string,
+): { queueUrl: string } | 'redrive' | undefined {
+  if (deadLetter === 'queue') return { queueUrl }
+  return deadLetter === 'redrive' ? deadLetter : undefined
+}
+
+/** Ids of the dead events that nobody has replayed yet. */
+async function readTable(pool: Pool, consumer: string): Promise<readonly string[]> {
+  const { rows } = await pool.query<{ key: string }>(
+    `select f.key from onceward.failed_events f join onceward.processed_events p using (event_id)
+    join onceward.consumers c on c.id = p.consumer_id where c.name = $1 and p.state = 'x'`,
+    [consumer],
+  )
+  return rows.map(({ key }) => key)
 }
 
 async function depthOf(client: SQSClient, QueueUrl: string): Promise<number> {
@@ -99,7 +138,7 @@ async function depthOf(client: SQSClient, QueueUrl: string): Promise<number> {
   )
 }
 
-/** Hides what it has read, so that the next call finds only later ones. */
+/** Deletes what it has read, because in a FIFO queue a hidden message holds back its group. */
 async function readAll(client: SQSClient, QueueUrl: string): Promise<readonly string[]> {
   const found: string[] = []
   for (;;) {
@@ -107,6 +146,9 @@ async function readAll(client: SQSClient, QueueUrl: string): Promise<readonly st
       new ReceiveMessageCommand({ QueueUrl, MaxNumberOfMessages: 10, VisibilityTimeout: 3_600 }),
     )
     if (Messages.length === 0) return found
-    found.push(...Messages.map(({ Body = '{}' }) => String(JSON.parse(Body).id)))
+    for (const { Body = '{}', ReceiptHandle } of Messages) {
+      found.push(String(JSON.parse(Body).id))
+      await client.send(new DeleteMessageCommand({ QueueUrl, ReceiptHandle }))
+    }
   }
 }

@@ -25,11 +25,12 @@ export class SharedDatabase implements AsyncDisposable {
     })
   }
 
-  createGuard({ consumer, transaction = 'each', leases, handle, logger }: SharedGuard): Guard {
+  createGuard({ handle, transaction = 'each', ...options }: SharedGuard): Guard {
     return createGuard(
       {
         ...COMMON,
-        ...{ consumer, transaction, leases, logger, concurrency: 4 },
+        ...options,
+        ...{ transaction, concurrency: 4 },
         inbox: pgInbox(this.pool),
       },
       ({ payload, key, attempt }, { tx }) =>
@@ -48,6 +49,7 @@ export interface SharedGuard {
   readonly consumer: string
   readonly transaction?: 'each' | 'batch' | undefined
   readonly leases?: LeaseStore | undefined
+  readonly dedupWindowMs?: number | undefined
   readonly handle: Handle
   readonly logger: Logger
 }
