@@ -1,30 +1,18 @@
 import { FatalError } from '@onceward/core'
-import { type RabbitmqConnection, rabbitmq, type Server, skipped, until } from '@onceward/testing'
+import { skipped, until } from '@onceward/testing'
 import { erlang, guardOf, memoryLimit } from '@onceward/testing/adapter'
-import { connect } from 'amqplib'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Broker } from './fixtures/broker.ts'
+import { describe, expect, test } from 'vitest'
+import { useRabbitmq } from './fixtures/use-rabbitmq.ts'
 import { consumeAmqp, wrapAmqp } from './index.ts'
 
 const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
 
 describe.skipIf(skipped('rabbitmq'))('RabbitMQ during a memory alarm', () => {
-  let server: Server<RabbitmqConnection>
-  let broker: Broker
+  const kit = useRabbitmq()
 
-  beforeAll(async () => {
-    server = await rabbitmq()
-    broker = await Broker.connect(server.connection.url)
-  }, 200_000)
-  afterAll(async () => {
-    await broker[Symbol.asyncDispose]()
-    await server.stop()
-  })
-
-  const open = () => connect(server.connection.url)
   /** Ready and in hand. */
   const left = async (queue: string): Promise<number> => {
-    const text = await erlang(server)?.(`
+    const text = await erlang(kit.server)?.(`
       {ok, Queue} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"${queue}">>)),
       [{messages, Count}] = rabbit_amqqueue:info(Queue, [messages]),
       Count.`)
@@ -35,10 +23,10 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ during a memory alarm', () => {
   test('trap B5: a dead letter during the alarm holds up no other message, and there is one of it', async ({
     skip,
   }) => {
-    const evaluate = erlang(server)
+    const evaluate = erlang(kit.server)
     if (evaluate === undefined) return skip('the server belongs to the user')
-    const queue = await broker.create()
-    const dead = await broker.create()
+    const queue = await kit.broker.create()
+    const dead = await kit.broker.create()
     const gate = Promise.withResolvers<void>()
     const done: string[] = []
     const guard = guardOf(
@@ -50,8 +38,11 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ during a memory alarm', () => {
       { concurrency: 1 },
     )
     const letters = ['fatal-1', 'fatal-2', 'fatal-3']
-    await broker.send(queue, [...letters, ...keysOf(40)])
-    await using consumption = await consumeAmqp(open, guard, { queue, deadLetter: { queue: dead } })
+    await kit.broker.send(queue, [...letters, ...keysOf(40)])
+    await using consumption = await consumeAmqp(kit.open, guard, {
+      queue,
+      deadLetter: { queue: dead },
+    })
     await until(() => consumption.health().inFlight > 0)
     await evaluate(memoryLimit('1MB'))
     try {
@@ -67,19 +58,19 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ during a memory alarm', () => {
   }, 120_000)
 
   test('trap B12: a wrap whose queue is deleted is stopped, and continues when its user consumes again', async () => {
-    const queue = await broker.create()
+    const queue = await kit.broker.create()
     const done: string[] = []
     const guard = guardOf(({ key }) => void done.push(key))
-    const connection = await open()
+    const connection = await kit.open()
     const channel = await connection.createConfirmChannel()
     const wrapped = wrapAmqp(channel, guard, { queue })
     await channel.consume(queue, wrapped)
-    await broker.channel.deleteQueue(queue)
+    await kit.broker.channel.deleteQueue(queue)
     await until(() => wrapped.consumption.health().state === 'stopped')
     expect(wrapped.consumption.health().reason).toContain('cancelled by the server')
-    await broker.channel.assertQueue(queue, { durable: true })
+    await kit.broker.channel.assertQueue(queue, { durable: true })
     await channel.consume(queue, wrapped)
-    await broker.send(queue, ['again'])
+    await kit.broker.send(queue, ['again'])
     await until(() => done.length === 1)
     expect(wrapped.consumption.health().state).toBe('running')
     await connection.close()

@@ -1,52 +1,41 @@
 import { FatalError } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
-import { type RabbitmqConnection, rabbitmq, type Server, until } from '@onceward/testing'
+import { until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
-import { connect } from 'amqplib'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Broker, type QueueType } from './fixtures/broker.ts'
+import { describe, expect, test } from 'vitest'
+import type { QueueType } from './fixtures/broker.ts'
+import { useRabbitmq } from './fixtures/use-rabbitmq.ts'
 import { type ConsumeAmqpOptions, type Consumption, consumeAmqp } from './index.ts'
 
-let server: Server<RabbitmqConnection>
-let broker: Broker
+const kit = useRabbitmq()
 
-beforeAll(async () => {
-  server = await rabbitmq()
-  broker = await Broker.connect(server.connection.url)
-}, 200_000)
-afterAll(async () => {
-  await broker[Symbol.asyncDispose]()
-  await server.stop()
-})
-
-const open = () => connect(server.connection.url)
 const fast = { drainMs: 2_000 } satisfies Partial<ConsumeAmqpOptions>
 const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
 const TYPES: readonly QueueType[] = ['classic', 'quorum']
 
 /** No message is ready, and none in hand. */
 async function isEmpty(queue: string, consumption: Consumption): Promise<boolean> {
-  return (await broker.ready(queue)) === 0 && consumption.health().inFlight === 0
+  return (await kit.broker.ready(queue)) === 0 && consumption.health().inFlight === 0
 }
 
 describe.each(TYPES)('a consumer of a %s queue', (type) => {
   test('processes each message once, copies included, and empties the queue', async () => {
-    const queue = await broker.create(type)
+    const queue = await kit.broker.create(type)
     const keys = keysOf(200)
-    await broker.send(queue, [...keys, ...keys.slice(0, 50)])
+    await kit.broker.send(queue, [...keys, ...keys.slice(0, 50)])
     const runs: string[] = []
     const guard = guardOf((event) => void runs.push(event.payload.key))
-    const consumption = await consumeAmqp(open, guard, { queue, ...fast })
+    const consumption = await consumeAmqp(kit.open, guard, { queue, ...fast })
     await until(() => runs.length >= 200 && isEmpty(queue, consumption))
     expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 0, settleFailures: 0 })
     await consumption.drain()
-    expect(await broker.ready(queue)).toBe(0)
+    expect(await kit.broker.ready(queue)).toBe(0)
     expect(runs.toSorted()).toEqual(keys.toSorted())
   })
 
   test('a failed event is retried, and a fatally failed event is dead-lettered with its reason', async () => {
-    const queue = await broker.create(type)
-    const dead = await broker.create(type)
+    const queue = await kit.broker.create(type)
+    const dead = await kit.broker.create(type)
     const attempts: Record<string, number> = {}
     const guard = guardOf(
       (event) => {
@@ -57,12 +46,12 @@ describe.each(TYPES)('a consumer of a %s queue', (type) => {
       },
       { retry: { attempts: 2, baseMs: 0 } },
     )
-    await broker.send(queue, ['again', 'fatal', 'always'])
+    await kit.broker.send(queue, ['again', 'fatal', 'always'])
     const options = { queue, deadLetter: { queue: dead }, ...fast }
-    await using consumption = await consumeAmqp(open, guard, options)
-    await until(async () => (await broker.ready(dead)) === 2 && isEmpty(queue, consumption))
+    await using consumption = await consumeAmqp(kit.open, guard, options)
+    await until(async () => (await kit.broker.ready(dead)) === 2 && isEmpty(queue, consumption))
     expect(attempts).toEqual({ again: 2, fatal: 1, always: 2 })
-    const letters = [await broker.get(dead), await broker.get(dead)].map((message) => [
+    const letters = [await kit.broker.get(dead), await kit.broker.get(dead)].map((message) => [
       JSON.parse(String(message?.content)).key,
       message?.properties.headers?.['x-onceward-reason'],
       message?.properties.headers?.['x-onceward-error'],
@@ -77,20 +66,20 @@ describe.each(TYPES)('a consumer of a %s queue', (type) => {
 })
 
 test('a batch guard processes each message once and empties the queue', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const keys = keysOf(200)
-  await broker.send(queue, keys)
+  await kit.broker.send(queue, keys)
   const runs: string[] = []
   const guard = guardOf((event) => void runs.push(event.payload.key), { transaction: 'batch' })
-  const consumption = await consumeAmqp(open, guard, { queue, ...fast })
+  const consumption = await consumeAmqp(kit.open, guard, { queue, ...fast })
   await until(() => runs.length >= 200 && isEmpty(queue, consumption))
   await consumption.drain()
-  expect(await broker.ready(queue)).toBe(0)
+  expect(await kit.broker.ready(queue)).toBe(0)
   expect(runs.toSorted()).toEqual(keys.toSorted())
 })
 
 test('a wait longer than the hold time goes through the delay queue and keeps all properties of the message', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const seen: unknown[] = []
   const guard = guardOf(
     (event) => {
@@ -100,13 +89,13 @@ test('a wait longer than the hold time goes through the delay queue and keeps al
     },
     { retry: { baseMs: 300, maxMs: 300 } },
   )
-  await using consumption = await consumeAmqp(open, guard, {
+  await using consumption = await consumeAmqp(kit.open, guard, {
     queue,
     retryLevelsMs: [500],
     holdMs: 0,
     ...fast,
   })
-  await broker.send(queue, ['once'], {
+  await kit.broker.send(queue, ['once'], {
     messageId: 'm-1',
     appId: 'shop',
     correlationId: 'c-1',
@@ -135,7 +124,7 @@ test('a wait longer than the hold time goes through the delay queue and keeps al
 })
 
 test('an event that runs for five seconds is redelivered at most three times: no hot loop', async () => {
-  const queue = await broker.create('quorum')
+  const queue = await kit.broker.create('quorum')
   const inbox = memoryInbox()
   const gate = Promise.withResolvers<void>()
   let deliveries = 0
@@ -144,10 +133,10 @@ test('an event that runs for five seconds is redelivered at most three times: no
     deliveries += 1
   }
   const other = guardOf(() => undefined, { observe }, inbox)
-  await broker.send(queue, ['slow', 'slow'])
-  await using first = await consumeAmqp(open, owner, { queue, prefetch: 1, ...fast })
+  await kit.broker.send(queue, ['slow', 'slow'])
+  await using first = await consumeAmqp(kit.open, owner, { queue, prefetch: 1, ...fast })
   await until(() => first.health().inFlight > 0)
-  await using second = await consumeAmqp(open, other, { queue, ...fast })
+  await using second = await consumeAmqp(kit.open, other, { queue, ...fast })
   const started = performance.now()
   await until(() => performance.now() - started > 5_000)
   gate.resolve()
@@ -158,7 +147,7 @@ test('an event that runs for five seconds is redelivered at most three times: no
 })
 
 test('poison messages do not stop other messages from being processed', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const done: string[] = []
   const guard = guardOf(
     (event) => {
@@ -168,17 +157,19 @@ test('poison messages do not stop other messages from being processed', async ()
     { retry: { attempts: 5, baseMs: 60_000, maxMs: 60_000 } },
   )
   const keys = keysOf(100)
-  await broker.send(queue, ['poison-1', ...keys.slice(0, 50), 'poison-2', ...keys.slice(50)])
-  await using _ = await consumeAmqp(open, guard, { queue, holdMs: 0, ...fast })
+  await kit.broker.send(queue, ['poison-1', ...keys.slice(0, 50), 'poison-2', ...keys.slice(50)])
+  await using _ = await consumeAmqp(kit.open, guard, { queue, holdMs: 0, ...fast })
   await until(() => done.length === 100)
   await until(async () => {
-    const levels = [1_000, 5_000, 30_000, 120_000].map((ms) => broker.ready(`${queue}.retry.${ms}`))
+    const levels = [1_000, 5_000, 30_000, 120_000].map((ms) =>
+      kit.broker.ready(`${queue}.retry.${ms}`),
+    )
     return (await Promise.all(levels)).reduce((sum, ready) => sum + ready) === 2
   })
 })
 
 test('a drain gives unstarted messages back while the running handler still runs', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const gate = Promise.withResolvers<void>()
   let running = 0
   const guard = guardOf(
@@ -188,26 +179,26 @@ test('a drain gives unstarted messages back while the running handler still runs
     },
     { concurrency: 1 },
   )
-  await broker.send(queue, keysOf(10))
-  const consumption = await consumeAmqp(open, guard, { queue, prefetch: 10, drainMs: 20_000 })
+  await kit.broker.send(queue, keysOf(10))
+  const consumption = await consumeAmqp(kit.open, guard, { queue, prefetch: 10, drainMs: 20_000 })
   await until(() => running === 1 && consumption.health().inFlight === 10)
   const drained = consumption.drain()
   // While the handler runs, long before `drainMs` is over.
-  await until(async () => (await broker.ready(queue)) === 9)
+  await until(async () => (await kit.broker.ready(queue)) === 9)
   gate.resolve()
   await drained
-  expect(await broker.ready(queue)).toBe(9)
-  expect(await broker.consumers(queue)).toBe(0)
+  expect(await kit.broker.ready(queue)).toBe(9)
+  expect(await kit.broker.consumers(queue)).toBe(0)
   expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0, settleFailures: 0 })
 })
 
 test('the start fails with the name of a queue that does not exist, the dead-letter queue included', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const guard = guardOf(() => undefined)
   const missing = `${queue}-missing`
-  await expect(consumeAmqp(open, guard, { queue: missing })).rejects.toThrow(missing)
+  await expect(consumeAmqp(kit.open, guard, { queue: missing })).rejects.toThrow(missing)
   const deadLetter = { queue: missing }
-  await expect(consumeAmqp(open, guard, { queue, deadLetter })).rejects.toThrow(missing)
+  await expect(consumeAmqp(kit.open, guard, { queue, deadLetter })).rejects.toThrow(missing)
   const target = { exchange: missing, routingKey: 'dead' }
-  await expect(consumeAmqp(open, guard, { queue, deadLetter: target })).rejects.toThrow(missing)
+  await expect(consumeAmqp(kit.open, guard, { queue, deadLetter: target })).rejects.toThrow(missing)
 })

@@ -1,43 +1,34 @@
-import { type RabbitmqConnection, rabbitmq, type Server, until } from '@onceward/testing'
+import { until } from '@onceward/testing'
 import { erlang, guardOf } from '@onceward/testing/adapter'
-import { connect } from 'amqplib'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Broker } from './fixtures/broker.ts'
+import { beforeAll, expect, test } from 'vitest'
+import { useRabbitmq } from './fixtures/use-rabbitmq.ts'
 import { assertRetryTopology, type Consumption, consumeAmqp } from './index.ts'
 
-let server: Server<RabbitmqConnection>
-let broker: Broker
+const kit = useRabbitmq()
 
 beforeAll(async () => {
-  server = await rabbitmq()
-  broker = await Broker.connect(server.connection.url)
   // How long a delay queue waits before it offers a refused message again: three minutes by default.
   const setting = 'application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 1000).'
-  await erlang(server)?.(setting)
+  await erlang(kit.server)?.(setting)
 }, 200_000)
-afterAll(async () => {
-  await broker[Symbol.asyncDispose]()
-  await server.stop()
-})
 
-const open = () => connect(server.connection.url)
 const bodyOf = async (queue: string): Promise<string> =>
-  String((await until(() => broker.get(queue))).content)
+  String((await until(() => kit.broker.get(queue))).content)
 
 // Red with a classic delay queue: it offers a message once, and the full queue refuses it.
 test.each(['classic', 'quorum'] as const)(
   'trap B3: a deferred message waits while its %s queue is full and refuses publishers',
   { timeout: 60_000 },
   async (type) => {
-    const queue = await broker.create(type, {
+    const queue = await kit.broker.create(type, {
       'x-max-length': 1,
       'x-overflow': 'reject-publish',
     })
-    await assertRetryTopology(broker.channel, queue, [100])
-    await broker.send(queue, ['first'])
-    await until(async () => (await broker.ready(queue)) === 1)
-    await broker.send(`${queue}.retry.100`, ['deferred'])
-    await until(async () => (await broker.ready(`${queue}.retry.100`)) === 0)
+    await assertRetryTopology(kit.broker.channel, queue, [100])
+    await kit.broker.send(queue, ['first'])
+    await until(async () => (await kit.broker.ready(queue)) === 1)
+    await kit.broker.send(`${queue}.retry.100`, ['deferred'])
+    await until(async () => (await kit.broker.ready(`${queue}.retry.100`)) === 0)
     expect(await bodyOf(queue)).toContain('first')
     expect(await bodyOf(queue)).toContain('deferred')
   },
@@ -47,7 +38,7 @@ test.each(['reject-publish', 'reject-publish-dlx'])(
   'trap B3: a consumer of a queue with x-overflow %s loses no message that it defers',
   { timeout: 60_000 },
   async (overflow) => {
-    const queue = await broker.create('classic', { 'x-max-length': 2, 'x-overflow': overflow })
+    const queue = await kit.broker.create('classic', { 'x-max-length': 2, 'x-overflow': overflow })
     const done: string[] = []
     const guard = guardOf(
       ({ key, attempt }) => {
@@ -57,36 +48,36 @@ test.each(['reject-publish', 'reject-publish-dlx'])(
       { retry: { baseMs: 50, maxMs: 50 } },
     )
     const options = { queue, holdMs: 0, retryLevelsMs: [100] }
-    await broker.send(queue, ['a', 'b'])
-    const first: Consumption = await consumeAmqp(open, guard, options)
-    await until(async () => (await broker.ready(queue)) === 0)
+    await kit.broker.send(queue, ['a', 'b'])
+    const first: Consumption = await consumeAmqp(kit.open, guard, options)
+    await until(async () => (await kit.broker.ready(queue)) === 0)
     await first.drain()
-    await broker.send(queue, ['c', 'd']).catch(() => undefined)
-    await using _ = await consumeAmqp(open, guard, options)
+    await kit.broker.send(queue, ['c', 'd']).catch(() => undefined)
+    await using _ = await consumeAmqp(kit.open, guard, options)
     await until(() => ['a', 'b'].every((key) => done.includes(key)))
   },
 )
 
 test('trap B3: a classic delay queue beside a queue that refuses publishers is refused by name', async () => {
-  const queue = await broker.create('classic', {
+  const queue = await kit.broker.create('classic', {
     'x-max-length': 1,
     'x-overflow': 'reject-publish',
   })
-  await broker.channel.assertQueue(`${queue}.retry.100`, {
+  await kit.broker.channel.assertQueue(`${queue}.retry.100`, {
     durable: true,
     messageTtl: 100,
     deadLetterExchange: '',
     deadLetterRoutingKey: queue,
   })
   const guard = guardOf(() => undefined)
-  await expect(consumeAmqp(open, guard, { queue, retryLevelsMs: [100] })).rejects.toThrow(
+  await expect(consumeAmqp(kit.open, guard, { queue, retryLevelsMs: [100] })).rejects.toThrow(
     `'${queue}.retry.100' exists with x-queue-type none instead of 'quorum'`,
   )
 })
 
 test('a delay queue that goes when it is not used is refused by name: it never has a consumer', async () => {
-  const queue = await broker.create('classic')
-  await broker.channel.assertQueue(`${queue}.retry.100`, {
+  const queue = await kit.broker.create('classic')
+  await kit.broker.channel.assertQueue(`${queue}.retry.100`, {
     durable: true,
     messageTtl: 100,
     expires: 60_000,
@@ -94,7 +85,7 @@ test('a delay queue that goes when it is not used is refused by name: it never h
     deadLetterRoutingKey: queue,
   })
   const guard = guardOf(() => undefined)
-  await expect(consumeAmqp(open, guard, { queue, retryLevelsMs: [100] })).rejects.toThrow(
+  await expect(consumeAmqp(kit.open, guard, { queue, retryLevelsMs: [100] })).rejects.toThrow(
     `'${queue}.retry.100' exists with x-expires '60000' instead of none`,
   )
 })

@@ -1,10 +1,11 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Runtime, systemRuntime } from '@onceward/core'
-import { type RabbitmqConnection, rabbitmq, type Server, skipped, until } from '@onceward/testing'
+import { skipped, until } from '@onceward/testing'
 import { erlang, guardOf } from '@onceward/testing/adapter'
 import { type Channel, type ConsumeMessage, connect } from 'amqplib'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Broker, type QueueType } from './fixtures/broker.ts'
+import { beforeAll, describe, expect, test } from 'vitest'
+import type { QueueType } from './fixtures/broker.ts'
+import { useRabbitmq } from './fixtures/use-rabbitmq.ts'
 import { type Consumption, consumeAmqp } from './index.ts'
 
 const TYPES: readonly QueueType[] = ['classic', 'quorum']
@@ -12,23 +13,13 @@ const keysOf = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, n) => `${prefix}-${n}`)
 
 describe.skipIf(skipped('rabbitmq'))('the prefetch on a real RabbitMQ', () => {
-  let server: Server<RabbitmqConnection>
-  let broker: Broker
-  beforeAll(async () => {
-    server = await rabbitmq()
-    broker = await Broker.connect(server.connection.url)
-  }, 200_000)
-  afterAll(async () => {
-    await broker[Symbol.asyncDispose]()
-    await server.stop()
-  })
-  const open = () => connect(server.connection.url)
+  const kit = useRabbitmq()
 
   // Red when a second's worth of quick messages may be in hand: one consumer has all twelve slow ones.
   test.each(TYPES)(
     'trap B6: a consumer of a %s queue whose messages become slow leaves half of them to its neighbour',
     async (type) => {
-      const queue = await broker.create(type)
+      const queue = await kit.broker.create(type)
       const slow: [string[], string[]] = [[], []]
       let quick = 0
       const guardFor = (mine: string[]) =>
@@ -40,13 +31,13 @@ describe.skipIf(skipped('rabbitmq'))('the prefetch on a real RabbitMQ', () => {
           },
           { concurrency: 1 },
         )
-      await using first = await consumeAmqp(open, guardFor(slow[0]), { queue })
-      await broker.send(queue, keysOf('quick', 300))
+      await using first = await consumeAmqp(kit.open, guardFor(slow[0]), { queue })
+      await kit.broker.send(queue, keysOf('quick', 300))
       await until(() => quick === 300)
-      await broker.send(queue, keysOf('slow', 12))
+      await kit.broker.send(queue, keysOf('slow', 12))
       await until(() => slow[0].length === 1)
       expect(first.health().inFlight).toBeLessThanOrEqual(2)
-      await using second = await consumeAmqp(open, guardFor(slow[1]), { queue })
+      await using second = await consumeAmqp(kit.open, guardFor(slow[1]), { queue })
       await until(() => slow[0].length + slow[1].length === 12)
       expect(new Set(slow.flat()).size).toBe(12)
       for (const { length } of slow) expect(length).toBeGreaterThanOrEqual(4)
@@ -58,7 +49,7 @@ describe.skipIf(skipped('rabbitmq'))('the prefetch on a real RabbitMQ', () => {
   test.each(TYPES)(
     'trap B6: no slot is idle while the %s queue has messages, however the pace changes, and few wait in hand',
     async (type) => {
-      const queue = await broker.create(type)
+      const queue = await kit.broker.create(type)
       const running = new Set<string>()
       let [ended, most, gate] = [0, 0, Promise.withResolvers<void>()]
       let consumption: Consumption | undefined
@@ -72,13 +63,13 @@ describe.skipIf(skipped('rabbitmq'))('the prefetch on a real RabbitMQ', () => {
         },
         { concurrency: 4 },
       )
-      consumption = await consumeAmqp(open, guard, { queue })
+      consumption = await consumeAmqp(kit.open, guard, { queue })
       await using _consumption = consumption
       let sent = 0
       for (let round = 0; round < 12; round += 1) {
         const quick = keysOf(`quick-${round}`, [0, 3, 40, 200][round % 4] ?? 0)
         const held = keysOf(`held-${round}`, 12)
-        await broker.send(queue, [...quick, ...held])
+        await kit.broker.send(queue, [...quick, ...held])
         sent += quick.length + held.length
         const since = performance.now()
         await until(() => running.size === 4)
@@ -104,25 +95,18 @@ const quickRuntime: Runtime = {
 const CONSUMER_TIMEOUT_MS = 180_000
 
 describe.skipIf(skipped('rabbitmq'))('the consumer timeout of a real RabbitMQ', () => {
-  let server: Server<RabbitmqConnection>
-  let broker: Broker
+  const kit = useRabbitmq()
   beforeAll(async () => {
-    server = await rabbitmq()
     const set = (name: string, ms: number) =>
-      erlang(server)?.(`application:set_env(rabbit, ${name}, ${ms / TIMES}).`)
+      erlang(kit.server)?.(`application:set_env(rabbit, ${name}, ${ms / TIMES}).`)
     await set('consumer_timeout', CONSUMER_TIMEOUT_MS)
     await set('channel_tick_interval', 60_000)
-    broker = await Broker.connect(server.connection.url)
   }, 200_000)
-  afterAll(async () => {
-    await broker[Symbol.asyncDispose]()
-    await server.stop()
-  })
 
   /** For each settled message, how long it was in hand on the guard's clock. */
   function connecting(agesMs: number[], closes: unknown[]) {
     return async () => {
-      const connection = await connect(server.connection.url)
+      const connection = await connect(kit.url)
       const { createChannel } = connection
       connection.createChannel = async () => {
         const channel = await createChannel.call(connection)
@@ -168,7 +152,7 @@ describe.skipIf(skipped('rabbitmq'))('the consumer timeout of a real RabbitMQ', 
   test.concurrent.each(TYPES)(
     'trap A6: a large prefetch of a %s queue beside one slow handler never meets the consumer timeout',
     async (type) => {
-      const queue = await broker.create(type)
+      const queue = await kit.broker.create(type)
       const [agesMs, closes, done]: [number[], unknown[], string[]] = [[], [], []]
       const guard = guardOf(
         async ({ key }) => {
@@ -177,7 +161,7 @@ describe.skipIf(skipped('rabbitmq'))('the consumer timeout of a real RabbitMQ', 
         },
         { concurrency: 1, deadlineMs: 58_000, runtime: quickRuntime },
       )
-      await broker.send(queue, keysOf('k', 7))
+      await kit.broker.send(queue, keysOf('k', 7))
       const options = { queue, prefetch: 20, consumerTimeoutMs: CONSUMER_TIMEOUT_MS }
       await using consumption = await consumeAmqp(connecting(agesMs, closes), guard, options)
       await until(() => done.length === 7, { deadlineMs: 60_000 })

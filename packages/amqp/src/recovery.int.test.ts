@@ -1,31 +1,19 @@
-import {
-  proxy,
-  type RabbitmqConnection,
-  rabbitmq,
-  type Server,
-  type TcpProxy,
-  until,
-} from '@onceward/testing'
+import { proxy, type TcpProxy, until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
 import { type Channel, type ChannelModel, connect } from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Broker } from './fixtures/broker.ts'
+import { useRabbitmq } from './fixtures/use-rabbitmq.ts'
 import { amqpMessage, type Consumption, consumeAmqp } from './index.ts'
 
-let server: Server<RabbitmqConnection>
-let broker: Broker
+const kit = useRabbitmq()
 let link: TcpProxy
 
 beforeAll(async () => {
-  server = await rabbitmq()
-  broker = await Broker.connect(server.connection.url)
-  const { hostname, port } = new URL(server.connection.url)
+  const { hostname, port } = new URL(kit.url)
   link = await proxy({ host: hostname, port: Number(port) })
 }, 200_000)
 afterAll(async () => {
-  await broker[Symbol.asyncDispose]()
   await link.stop()
-  await server.stop()
 })
 
 const LONG = { deadlineMs: 40_000 }
@@ -34,7 +22,7 @@ const keysOf = (count: number, prefix = 'k'): string[] =>
 
 /** The URL through the proxy, which can be disturbed. */
 function through(): string {
-  const url = new URL(server.connection.url)
+  const url = new URL(kit.url)
   url.host = `${link.host}:${link.port}`
   // Seconds: silence is detected after two.
   url.searchParams.set('heartbeat', '1')
@@ -76,16 +64,16 @@ function gated() {
 }
 
 async function isEmpty(queue: string, consumption: Consumption): Promise<boolean> {
-  return (await broker.ready(queue)) === 0 && consumption.health().inFlight === 0
+  return (await kit.broker.ready(queue)) === 0 && consumption.health().inFlight === 0
 }
 
 // Red when the channel's end is not noticed: amqplib says nothing to the consume callback.
 test('trap A1: the consumer recovers from a double ack, which closes its channel, with no event lost or doubled', async () => {
-  const queue = await broker.create()
-  const { channels, open } = watched(server.connection.url)
+  const queue = await kit.broker.create()
+  const { channels, open } = watched(kit.url)
   const { gate, effects, state, guard } = gated()
   await using consumption = await consumeAmqp(open, guard, { queue })
-  await broker.send(queue, ['held-1', 'held-2'])
+  await kit.broker.send(queue, ['held-1', 'held-2'])
   await until(() => state.waiting === 2)
   const consuming = channels.at(-1)
   consuming?.ack({ fields: { deliveryTag: 99 } } as never)
@@ -93,38 +81,38 @@ test('trap A1: the consumer recovers from a double ack, which closes its channel
   expect(consumption.health().reason).toContain('406')
   await until(() => consumption.health().state === 'running', LONG)
   gate.resolve()
-  await broker.send(queue, keysOf(20))
+  await kit.broker.send(queue, keysOf(20))
   await until(async () => effects.length === 22 && isEmpty(queue, consumption), LONG)
   // The settlements of the closed channel were dropped, never sent on another one.
   expect(consumption.health().settleFailures).toBe(2)
   await consumption.drain()
-  expect(await broker.ready(queue)).toBe(0)
+  expect(await kit.broker.ready(queue)).toBe(0)
   expect(effects.toSorted()).toEqual(['held-1', 'held-2', ...keysOf(20)].toSorted())
 })
 
 // Red when null is treated as a message, or ignored.
 test('trap A5: a deleted queue cancels the consumer, and the consumer returns when the queue does', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const { effects, guard } = gated()
-  await using consumption = await consumeAmqp(() => connect(server.connection.url), guard, {
+  await using consumption = await consumeAmqp(() => connect(kit.url), guard, {
     queue,
   })
-  await broker.channel.deleteQueue(queue)
+  await kit.broker.channel.deleteQueue(queue)
   await until(() => consumption.health().state === 'recovering')
   expect(consumption.health().reason).toMatch(/cancelled by the server|no queue/)
   await until(() => consumption.health().reason?.includes('no queue') === true, LONG)
-  await broker.channel.assertQueue(queue, { durable: true })
-  await broker.send(queue, ['after'])
+  await kit.broker.channel.assertQueue(queue, { durable: true })
+  await kit.broker.send(queue, ['after'])
   await until(() => effects.length === 1, LONG)
   await until(() => consumption.health().state === 'running')
 })
 
 test('messages in hand are settled on their own channel after their consumer was cancelled', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const { gate, effects, state, guard } = gated()
-  const { channels, open } = watched(server.connection.url)
+  const { channels, open } = watched(kit.url)
   await using consumption = await consumeAmqp(open, guard, { queue })
-  await broker.send(queue, ['held-1'])
+  await kit.broker.send(queue, ['held-1'])
   await until(() => state.waiting === 1)
   const first = channels.at(-1)
   // The server does the same when a consumer times out: the channel stays open.
@@ -136,37 +124,37 @@ test('messages in hand are settled on their own channel after their consumer was
 })
 
 test('the function opens a connection again that was cut; running handlers finish and their settlements are dropped', async () => {
-  const queue = await broker.create('quorum')
+  const queue = await kit.broker.create('quorum')
   const { gate, effects, state, guard } = gated()
   await using consumption = await consumeAmqp(() => connect(through()), guard, { queue })
-  await broker.send(queue, ['held-1', 'held-2', ...keysOf(50)])
+  await kit.broker.send(queue, ['held-1', 'held-2', ...keysOf(50)])
   await until(() => state.waiting === 2 && effects.length === 50)
   link.cut()
   await until(() => consumption.health().state === 'recovering')
-  await broker.send(queue, keysOf(20, 'during'))
+  await kit.broker.send(queue, keysOf(20, 'during'))
   gate.resolve()
   await until(async () => effects.length === 72 && isEmpty(queue, consumption), LONG)
   await consumption.drain()
-  expect(await broker.ready(queue)).toBe(0)
+  expect(await kit.broker.ready(queue)).toBe(0)
   expect(new Set(effects).size).toBe(72)
 })
 
 // Red without heartbeats: the silence is not detected.
 test('the consumer detects a silent network, without an error of the socket', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const { effects, guard } = gated()
   await using consumption = await consumeAmqp(() => connect(through()), guard, { queue })
   link.pause()
   await until(() => consumption.health().state === 'recovering', LONG)
   link.cut()
   link.resume()
-  await broker.send(queue, ['after'])
+  await kit.broker.send(queue, ['after'])
   await until(() => effects.length === 1, LONG)
 })
 
 test('a connection of the user that closes stops the consumer with an error that says what to do', async () => {
-  const queue = await broker.create()
-  const connection = await connect(server.connection.url)
+  const queue = await kit.broker.create()
+  const connection = await connect(kit.url)
   const { guard } = gated()
   const consumption = await consumeAmqp(connection, guard, { queue })
   const stopped = expect(consumption.stopped).rejects.toThrow(/Give a function/)
@@ -177,25 +165,25 @@ test('a connection of the user that closes stops the consumer with an error that
 })
 
 test('a connection of the user stays open after a drain, without our listeners', async () => {
-  const queue = await broker.create()
-  const connection = await connect(server.connection.url)
+  const queue = await kit.broker.create()
+  const connection = await connect(kit.url)
   const before = connection.eventNames().map((name) => [name, connection.listenerCount(name)])
   const { effects, guard } = gated()
   const consumption = await consumeAmqp(connection, guard, { queue })
-  await broker.send(queue, keysOf(5))
+  await kit.broker.send(queue, keysOf(5))
   await until(() => effects.length === 5)
   await consumption.drain()
   expect(connection.eventNames().map((name) => [name, connection.listenerCount(name)])).toEqual(
     before,
   )
-  expect(await broker.consumers(queue)).toBe(0)
+  expect(await kit.broker.consumers(queue)).toBe(0)
   const channel = await connection.createChannel()
   await channel.close()
   await connection.close()
 })
 
 test('trap A12: the consumer follows the recovery of amqplib and creates its channel and consumer again', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const connection = await connect(through(), { recovery: { initialDelay: 50, maxDelay: 500 } })
   connection.on('error', () => undefined)
   const { effects, guard } = gated()
@@ -203,7 +191,7 @@ test('trap A12: the consumer follows the recovery of amqplib and creates its cha
   for (const round of [1, 2]) {
     link.cut()
     await until(() => consumption.health().state === 'recovering')
-    await broker.send(queue, [`after-${round}`])
+    await kit.broker.send(queue, [`after-${round}`])
     await until(() => effects.length === round, LONG)
   }
   await consumption.drain()
@@ -211,27 +199,27 @@ test('trap A12: the consumer follows the recovery of amqplib and creates its cha
 })
 
 test('a connection with the recovery of amqplib is not used again after its owner closed it', async () => {
-  const queue = await broker.create()
-  const connection = await connect(server.connection.url, { recovery: true })
+  const queue = await kit.broker.create()
+  const connection = await connect(kit.url, { recovery: true })
   await connection.close()
   const { guard } = gated()
   await expect(consumeAmqp(connection, guard, { queue })).rejects.toThrow(/Give a function/)
 })
 
 test('the consumer waits for an endpoint that is down at the start', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const { effects, guard } = gated()
   link.refuse(true)
   await using consumption = await consumeAmqp(() => connect(through()), guard, { queue })
   expect(consumption.health()).toMatchObject({ state: 'recovering', inFlight: 0 })
-  await broker.send(queue, ['after'])
+  await kit.broker.send(queue, ['after'])
   link.refuse(false)
   await until(() => effects.length === 1, LONG)
   expect(consumption.health().state).toBe('running')
 })
 
 test('a drain during an outage ends, and nothing reconnects when the endpoint is back', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const { guard } = gated()
   const consumption = await consumeAmqp(() => connect(through()), guard, { queue })
   link.refuse(true)
@@ -244,11 +232,11 @@ test('a drain during an outage ends, and nothing reconnects when the endpoint is
 })
 
 test('the handler gets the message of the client', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const tags: unknown[] = []
   const guard = guardOf((event) => void tags.push(amqpMessage(event)?.fields.routingKey))
-  await using _ = await consumeAmqp(() => connect(server.connection.url), guard, { queue })
-  await broker.send(queue, ['once'])
+  await using _ = await consumeAmqp(() => connect(kit.url), guard, { queue })
+  await kit.broker.send(queue, ['once'])
   await until(() => tags.length === 1)
   expect(tags).toEqual([queue])
 })

@@ -1,11 +1,11 @@
 import { FatalError } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
-import { type RabbitmqConnection, rabbitmq, type Server, until } from '@onceward/testing'
+import { until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
-import { connect } from 'amqplib'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Broker, type QueueType } from './fixtures/broker.ts'
+import { expect, test } from 'vitest'
+import type { QueueType } from './fixtures/broker.ts'
 import { downInbox } from './fixtures/down-inbox.ts'
+import { useRabbitmq } from './fixtures/use-rabbitmq.ts'
 import {
   amqpMessage,
   assertRetryTopology,
@@ -14,26 +14,15 @@ import {
   wrapAmqp,
 } from './index.ts'
 
-let server: Server<RabbitmqConnection>
-let broker: Broker
+const kit = useRabbitmq()
 
-beforeAll(async () => {
-  server = await rabbitmq()
-  broker = await Broker.connect(server.connection.url)
-}, 200_000)
-afterAll(async () => {
-  await broker[Symbol.asyncDispose]()
-  await server.stop()
-})
-
-const open = () => connect(server.connection.url)
 const TYPES: readonly QueueType[] = ['classic', 'quorum']
 const fatal = () => {
   throw new FatalError('no such order')
 }
 
 async function isEmpty(queue: string, consumption: Consumption): Promise<boolean> {
-  return (await broker.ready(queue)) === 0 && consumption.health().inFlight === 0
+  return (await kit.broker.ready(queue)) === 0 && consumption.health().inFlight === 0
 }
 
 /** A logger that keeps warnings and errors. */
@@ -47,7 +36,7 @@ function recorder() {
 
 // Red when a confirm counts as delivery to a queue: the message is acked and lost.
 test('trap A2: a message stays in hand if its delay queue is missing, and the log says what to do', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const { said, logger } = recorder()
   const attempts: number[] = []
   const guard = guardOf(
@@ -58,66 +47,69 @@ test('trap A2: a message stays in hand if its delay queue is missing, and the lo
     { retry: { baseMs: 100, maxMs: 100 }, logger },
   )
   const options = { queue, holdMs: 0, retryLevelsMs: [200] }
-  await using consumption = await consumeAmqp(open, guard, options)
-  await broker.channel.deleteQueue(`${queue}.retry.200`)
-  await broker.send(queue, ['once'])
+  await using consumption = await consumeAmqp(kit.open, guard, options)
+  await kit.broker.channel.deleteQueue(`${queue}.retry.200`)
+  await kit.broker.send(queue, ['once'])
   await until(() => said.some((line) => line.includes('assertRetryTopology()')))
   expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 1 })
   expect(said.join()).toContain('NO_ROUTE')
   await consumption.drain()
-  expect(await broker.ready(queue)).toBe(1)
+  expect(await kit.broker.ready(queue)).toBe(1)
 
-  await using again = await consumeAmqp(open, guard, options)
+  await using again = await consumeAmqp(kit.open, guard, options)
   await until(async () => attempts.length === 2 && isEmpty(queue, again))
 })
 
 test('trap A2: a message stays in its queue until its missing dead-letter queue exists', async () => {
-  const queue = await broker.create()
-  const dead = await broker.create()
+  const queue = await kit.broker.create()
+  const dead = await kit.broker.create()
   const { said, logger } = recorder()
   const guard = guardOf(fatal, { logger })
-  await using consumption = await consumeAmqp(open, guard, { queue, deadLetter: { queue: dead } })
-  await broker.channel.deleteQueue(dead)
-  await broker.send(queue, ['once'])
+  await using consumption = await consumeAmqp(kit.open, guard, {
+    queue,
+    deadLetter: { queue: dead },
+  })
+  await kit.broker.channel.deleteQueue(dead)
+  await kit.broker.send(queue, ['once'])
   await until(() => said.some((line) => line.includes(`declare the queue of`)))
   expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 1 })
   await consumption.drain()
-  expect(await broker.ready(queue)).toBe(1)
-  await broker.channel.assertQueue(dead, { durable: true })
-  await using _ = await consumeAmqp(open, guard, { queue, deadLetter: { queue: dead } })
-  await until(async () => (await broker.ready(dead)) === 1)
+  expect(await kit.broker.ready(queue)).toBe(1)
+  await kit.broker.channel.assertQueue(dead, { durable: true })
+  await using _ = await consumeAmqp(kit.open, guard, { queue, deadLetter: { queue: dead } })
+  await until(async () => (await kit.broker.ready(dead)) === 1)
 })
 
 // Red when dead letters go out on the consuming channel: the 404 closes it under all messages in hand.
 test('trap A3: a missing exchange stops neither the consumer nor loses the message', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const exchange = `${queue}-dead`
-  await broker.channel.assertExchange(exchange, 'direct')
+  await kit.broker.channel.assertExchange(exchange, 'direct')
   const { said, logger } = recorder()
   const done: string[] = []
   const guard = guardOf(({ key }) => (key === 'fatal' ? fatal() : void done.push(key)), { logger })
   const deadLetter = { exchange, routingKey: 'orders' }
-  await using consumption = await consumeAmqp(open, guard, { queue, deadLetter })
-  await broker.channel.deleteExchange(exchange)
-  await broker.send(queue, ['fatal'])
+  await using consumption = await consumeAmqp(kit.open, guard, { queue, deadLetter })
+  await kit.broker.channel.deleteExchange(exchange)
+  await kit.broker.send(queue, ['fatal'])
   await until(() => said.some((line) => line.includes('404')))
-  await broker.send(queue, ['good'])
+  await kit.broker.send(queue, ['good'])
   await until(() => done.length === 1)
   expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 1 })
 })
 
 test('trap A3: a missing exchange does not close a wrapped channel', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const { said, logger } = recorder()
   const done: string[] = []
   const guard = guardOf(({ key }) => (key === 'fatal' ? fatal() : void done.push(key)), { logger })
-  const connection = await open()
+  const connection = await kit.open()
   const channel = await connection.createConfirmChannel()
   const deadLetter = { exchange: `${queue}-dead`, routingKey: 'orders' }
   await channel.consume(queue, wrapAmqp(channel, guard, { queue, deadLetter }))
-  await broker.send(queue, ['fatal'])
+  await kit.broker.send(queue, ['fatal'])
   await until(() => said.some((line) => line.includes('does not exist')))
-  await broker.send(queue, ['good'])
+  await kit.broker.send(queue, ['good'])
   await until(() => done.length === 1)
   await connection.close()
 })
@@ -137,7 +129,7 @@ const bad: Readonly<Record<string, () => unknown>> = {
 test.each(Object.keys(bad))(
   'trap A4: a handler that %s does not stop the consumer',
   async (name) => {
-    const queue = await broker.create()
+    const queue = await kit.broker.create()
     const done: string[] = []
     const guard = guardOf(
       (event) => {
@@ -146,10 +138,10 @@ test.each(Object.keys(bad))(
       },
       { deadlineMs: 300, retry: { attempts: 1, baseMs: 0 }, concurrency: 2 },
     )
-    await broker.send(queue, ['bad'])
-    await using consumption = await consumeAmqp(open, guard, { queue })
+    await kit.broker.send(queue, ['bad'])
+    await using consumption = await consumeAmqp(kit.open, guard, { queue })
     await until(() => isEmpty(queue, consumption), { deadlineMs: 15_000 })
-    await broker.send(queue, ['good'])
+    await kit.broker.send(queue, ['good'])
     await until(() => done.includes('good'))
     expect(consumption.health().state).toBe('running')
   },
@@ -160,8 +152,8 @@ test.each(Object.keys(bad))(
 test('trap A7: a store outage does not use up the delivery limit, so no message is dropped or dead-lettered', {
   tags: 'nightly',
 }, async () => {
-  const dead = await broker.create()
-  const queue = await broker.create('quorum', {
+  const dead = await kit.broker.create()
+  const queue = await kit.broker.create('quorum', {
     'x-delivery-limit': 3,
     'x-dead-letter-exchange': '',
     'x-dead-letter-routing-key': dead,
@@ -169,10 +161,10 @@ test('trap A7: a store outage does not use up the delivery limit, so no message 
   const inbox = downInbox()
   const done: string[] = []
   const guard = guardOf(({ key }) => void done.push(key), {}, inbox)
-  await using consumption = await consumeAmqp(open, guard, { queue, prefetch: 10 })
+  await using consumption = await consumeAmqp(kit.open, guard, { queue, prefetch: 10 })
   inbox.isDown = true
   const keys = Array.from({ length: 30 }, (_, n) => `k-${n}`)
-  await broker.send(queue, keys)
+  await kit.broker.send(queue, keys)
   await until(() => consumption.health().state === 'paused')
   const since = performance.now()
   await until(() => performance.now() - since > 8_000, { everyMs: 100 })
@@ -180,7 +172,7 @@ test('trap A7: a store outage does not use up the delivery limit, so no message 
   inbox.isDown = false
   await until(async () => done.length === 30 && isEmpty(queue, consumption), { deadlineMs: 40_000 })
   expect(consumption.health()).toMatchObject({ state: 'running', settleFailures: 0 })
-  expect(await broker.ready(dead)).toBe(0)
+  expect(await kit.broker.ready(dead)).toBe(0)
   expect(done.toSorted()).toEqual(keys.toSorted())
 })
 
@@ -189,7 +181,7 @@ test('trap A7: a store outage does not use up the delivery limit, so no message 
 test.each(TYPES)(
   'trap A10: a message returns from its delay queue as often as it is retried (%s)',
   async (type) => {
-    const queue = await broker.create(type)
+    const queue = await kit.broker.create(type)
     const attempts: number[] = []
     const guard = guardOf(
       ({ attempt }) => {
@@ -199,9 +191,9 @@ test.each(TYPES)(
       { retry: { attempts: 6, baseMs: 50, maxMs: 50 } },
     )
     const options = { queue, holdMs: 0, retryLevelsMs: [100] }
-    await using consumption = await consumeAmqp(open, guard, options)
+    await using consumption = await consumeAmqp(kit.open, guard, options)
     const expired = { queue, reason: 'expired', exchange: '', 'routing-keys': [queue], count: 1 }
-    await broker.send(queue, ['once'], { headers: { 'x-death': [expired] } })
+    await kit.broker.send(queue, ['once'], { headers: { 'x-death': [expired] } })
     await until(async () => attempts.length === 5 && isEmpty(queue, consumption))
     expect(attempts).toEqual([1, 2, 3, 4, 5])
   },
@@ -211,8 +203,8 @@ test.each(TYPES)(
 test.each(TYPES)(
   'a message that was dead-lettered to a %s queue keeps its x-death through all deferrals',
   async (type) => {
-    const queue = await broker.create(type)
-    const source = await broker.create('classic', {
+    const queue = await kit.broker.create(type)
+    const source = await kit.broker.create('classic', {
       'x-message-ttl': 1,
       'x-dead-letter-exchange': '',
       'x-dead-letter-routing-key': queue,
@@ -226,8 +218,10 @@ test.each(TYPES)(
       { retry: { attempts: 6, baseMs: 50, maxMs: 50 } },
     )
     const options = { queue, holdMs: 0, retryLevelsMs: [100] }
-    await using consumption = await consumeAmqp(open, guard, options)
-    await broker.send(source, ['once'], { headers: { 'x-onceward-reason': 'of an earlier life' } })
+    await using consumption = await consumeAmqp(kit.open, guard, options)
+    await kit.broker.send(source, ['once'], {
+      headers: { 'x-onceward-reason': 'of an earlier life' },
+    })
     await until(async () => seen.length === 4 && isEmpty(queue, consumption))
     expect(seen[0]).toMatchObject({
       'x-death': [{ queue: source, reason: 'expired', count: 1 }],
@@ -238,34 +232,34 @@ test.each(TYPES)(
 )
 
 test("'dlx' rejects dead messages to the dead-letter exchange of the queue", async () => {
-  const dead = await broker.create()
-  const queue = await broker.create('classic', {
+  const dead = await kit.broker.create()
+  const queue = await kit.broker.create('classic', {
     'x-dead-letter-exchange': '',
     'x-dead-letter-routing-key': dead,
   })
-  await using _ = await consumeAmqp(open, guardOf(fatal), { queue, deadLetter: 'dlx' })
-  await broker.send(queue, ['fatal'])
-  await until(async () => (await broker.ready(dead)) === 1)
-  const message = await broker.get(dead)
+  await using _ = await consumeAmqp(kit.open, guardOf(fatal), { queue, deadLetter: 'dlx' })
+  await kit.broker.send(queue, ['fatal'])
+  await until(async () => (await kit.broker.ready(dead)) === 1)
+  const message = await kit.broker.get(dead)
   expect(message?.properties.headers?.['x-death']?.[0]?.reason).toBe('rejected')
 })
 
 test('a dead letter goes through an exchange, with its origin and without the headers of the broker', async () => {
-  const queue = await broker.create('quorum')
-  const dead = await broker.create()
+  const queue = await kit.broker.create('quorum')
+  const dead = await kit.broker.create()
   const exchange = `${dead}-exchange`
-  await broker.channel.assertExchange(exchange, 'topic')
-  await broker.channel.bindQueue(dead, exchange, 'dead.*')
+  await kit.broker.channel.assertExchange(exchange, 'topic')
+  await kit.broker.channel.bindQueue(dead, exchange, 'dead.*')
   const guard = guardOf(fatal)
   const deadLetter = { exchange, routingKey: 'dead.orders' }
-  await using _ = await consumeAmqp(open, guard, { queue, deadLetter })
-  await broker.send(queue, ['fatal'], {
+  await using _ = await consumeAmqp(kit.open, guard, { queue, deadLetter })
+  await kit.broker.send(queue, ['fatal'], {
     messageId: 'm-1',
     expiration: '60000',
     headers: { 'x-death': [{ count: 3 }], 'x-delivery-count': 7, 'x-mine': 'kept' },
   })
-  await until(async () => (await broker.ready(dead)) === 1)
-  const { properties } = (await broker.get(dead)) ?? {}
+  await until(async () => (await kit.broker.ready(dead)) === 1)
+  const { properties } = (await kit.broker.get(dead)) ?? {}
   expect(properties).toMatchObject({ messageId: 'm-1', deliveryMode: 2, expiration: undefined })
   expect(properties?.headers).toMatchObject({
     'x-mine': 'kept',
@@ -280,15 +274,15 @@ test('a dead letter goes through an exchange, with its origin and without the he
 
 // Red when a crash after the publish and before the ack doubles the effect.
 test('one of two copies of a deferred message has an effect', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const inbox = memoryInbox()
   const runs: string[] = []
   const guard = guardOf(({ key }) => void runs.push(key), {}, inbox)
-  await assertRetryTopology(broker.channel, queue, [100])
-  await broker.send(`${queue}.retry.100`, ['once'], { headers: { 'x-onceward-deferrals': 1 } })
-  await broker.send(queue, ['once'])
-  await using consumption = await consumeAmqp(open, guard, { queue, retryLevelsMs: [100] })
-  await until(async () => runs.length > 0 && (await broker.ready(`${queue}.retry.100`)) === 0)
+  await assertRetryTopology(kit.broker.channel, queue, [100])
+  await kit.broker.send(`${queue}.retry.100`, ['once'], { headers: { 'x-onceward-deferrals': 1 } })
+  await kit.broker.send(queue, ['once'])
+  await using consumption = await consumeAmqp(kit.open, guard, { queue, retryLevelsMs: [100] })
+  await until(async () => runs.length > 0 && (await kit.broker.ready(`${queue}.retry.100`)) === 0)
   await until(() => isEmpty(queue, consumption))
   expect(runs).toEqual(['once'])
 })

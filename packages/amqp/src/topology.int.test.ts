@@ -1,35 +1,30 @@
 import { ConfigurationError } from '@onceward/core'
-import { type RabbitmqConnection, rabbitmq, type Server, until } from '@onceward/testing'
+import { until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
 import { type ChannelModel, connect } from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Broker, type QueueType } from './fixtures/broker.ts'
+import type { QueueType } from './fixtures/broker.ts'
+import { useRabbitmq } from './fixtures/use-rabbitmq.ts'
 import { assertRetryTopology, type ConsumeAmqpOptions, consumeAmqp } from './index.ts'
 import { describeQueue } from './topology.ts'
 
-let server: Server<RabbitmqConnection>
-let broker: Broker
+const kit = useRabbitmq()
 let connection: ChannelModel
 
 beforeAll(async () => {
-  server = await rabbitmq()
-  broker = await Broker.connect(server.connection.url)
-  connection = await connect(server.connection.url)
+  connection = await connect(kit.url)
   connection.on('error', () => undefined)
 }, 200_000)
 afterAll(async () => {
   await connection.close()
-  await broker[Symbol.asyncDispose]()
-  await server.stop()
 })
 
-const open = () => connect(server.connection.url)
 const guard = guardOf(() => undefined)
 const TYPES: readonly QueueType[] = ['classic', 'quorum']
 const shapeOf = (queue: string) => describeQueue(() => connection.createChannel(), queue)
 
 async function refusal(options: ConsumeAmqpOptions): Promise<string> {
-  const error: unknown = await consumeAmqp(open, guard, options).then(
+  const error: unknown = await consumeAmqp(kit.open, guard, options).then(
     (consumption) => consumption.drain(),
     (reason: unknown) => reason,
   )
@@ -40,7 +35,7 @@ async function refusal(options: ConsumeAmqpOptions): Promise<string> {
 test.each(TYPES)(
   'delay queues and the dead-letter queue of a %s queue have its type',
   async (type) => {
-    const queue = await broker.create(type)
+    const queue = await kit.broker.create(type)
     const channel = await connection.createChannel()
     const names = [`${queue}.retry.100`, `${queue}.retry.5000`]
     expect(await assertRetryTopology(channel, queue, [100, 5_000])).toEqual(names)
@@ -62,21 +57,21 @@ test.each(TYPES)(
     // The caller's channel is unchanged.
     await channel.checkQueue(queue)
     await channel.close()
-    await broker.send(`${queue}.retry.100`, ['round-trip'])
-    await until(async () => (await broker.ready(queue)) === 1)
+    await kit.broker.send(`${queue}.retry.100`, ['round-trip'])
+    await until(async () => (await kit.broker.ready(queue)) === 1)
   },
 )
 
 test('an existing dead-letter queue stays as it is', async () => {
-  const queue = await broker.create('quorum')
-  await broker.channel.assertQueue(`${queue}.dead`, { durable: true, maxLength: 7 })
+  const queue = await kit.broker.create('quorum')
+  await kit.broker.channel.assertQueue(`${queue}.dead`, { durable: true, maxLength: 7 })
   await assertRetryTopology(connection, queue, [100])
   expect(await shapeOf(`${queue}.dead`)).toMatchObject({ arguments: { 'x-max-length': 7 } })
 })
 
 test('the error names exactly the argument of a delay queue that differs', async () => {
-  const queue = await broker.create()
-  await broker.channel.assertQueue(`${queue}.retry.1000`, {
+  const queue = await kit.broker.create()
+  await kit.broker.channel.assertQueue(`${queue}.retry.1000`, {
     durable: true,
     messageTtl: 2_000,
     deadLetterExchange: '',
@@ -88,8 +83,8 @@ test('the error names exactly the argument of a delay queue that differs', async
 })
 
 test('a delay queue of the other type, or with extra limits, is accepted', async () => {
-  const queue = await broker.create('quorum')
-  await broker.channel.assertQueue(`${queue}.retry.100`, {
+  const queue = await kit.broker.create('quorum')
+  await kit.broker.channel.assertQueue(`${queue}.retry.100`, {
     durable: true,
     messageTtl: 100,
     deadLetterExchange: '',
@@ -97,7 +92,7 @@ test('a delay queue of the other type, or with extra limits, is accepted', async
     maxLength: 1_000,
   })
   await assertRetryTopology(connection, queue, [100])
-  await using consumption = await consumeAmqp(open, guard, { queue, retryLevelsMs: [100] })
+  await using consumption = await consumeAmqp(kit.open, guard, { queue, retryLevelsMs: [100] })
   expect(consumption.health().state).toBe('running')
 })
 
@@ -109,43 +104,43 @@ test('a queue that does not exist is refused', async () => {
 })
 
 test('trap T22: a quorum queue that would drop messages is refused', async () => {
-  const queue = await broker.create('quorum', { 'x-delivery-limit': 3 })
+  const queue = await kit.broker.create('quorum', { 'x-delivery-limit': 3 })
   expect(await refusal({ queue })).toMatch(/x-delivery-limit 3 and no x-dead-letter-exchange/)
-  await using consumption = await consumeAmqp(open, guard, { queue, deadLetterPolicy: true })
+  await using consumption = await consumeAmqp(kit.open, guard, { queue, deadLetterPolicy: true })
   expect(consumption.health().state).toBe('running')
 })
 
 test('streams, auto-delete and exclusive queues are refused', async () => {
   const name = (kind: string) => `${kind}-${performance.now()}`
   const [stream, fleeting, own] = [name('stream'), name('fleeting'), name('own')]
-  await broker.channel.assertQueue(stream, { arguments: { 'x-queue-type': 'stream' } })
-  await broker.channel.assertQueue(fleeting, { autoDelete: true })
-  await broker.channel.assertQueue(own, { exclusive: true })
+  await kit.broker.channel.assertQueue(stream, { arguments: { 'x-queue-type': 'stream' } })
+  await kit.broker.channel.assertQueue(fleeting, { autoDelete: true })
+  await kit.broker.channel.assertQueue(own, { exclusive: true })
   expect(await refusal({ queue: stream })).toContain('is a stream')
   expect(await refusal({ queue: fleeting })).toContain('auto_delete')
   expect(await refusal({ queue: own })).toContain('exclusive')
 })
 
 test('the error names a missing dead-letter exchange of the queue', async () => {
-  const queue = await broker.create('classic', { 'x-dead-letter-exchange': 'nowhere' })
+  const queue = await kit.broker.create('classic', { 'x-dead-letter-exchange': 'nowhere' })
   expect(await refusal({ queue, deadLetter: 'dlx' })).toContain("'nowhere', does not exist")
 })
 
 test('queues with priorities and with a single active consumer can be consumed', async () => {
-  const queue = await broker.create('classic', {
+  const queue = await kit.broker.create('classic', {
     'x-max-priority': 5,
     'x-single-active-consumer': true,
   })
   const done: string[] = []
   const recording = guardOf(({ key }) => void done.push(key), { concurrency: 1 })
-  await broker.send(queue, ['low'], { priority: 1 })
-  await broker.send(queue, ['high'], { priority: 5 })
-  const first = await consumeAmqp(open, recording, { queue })
+  await kit.broker.send(queue, ['low'], { priority: 1 })
+  await kit.broker.send(queue, ['high'], { priority: 5 })
+  const first = await consumeAmqp(kit.open, recording, { queue })
   await until(() => done.length === 2)
   expect(done).toEqual(['high', 'low'])
-  await using second = await consumeAmqp(open, recording, { queue })
+  await using second = await consumeAmqp(kit.open, recording, { queue })
   await first.drain()
-  await broker.send(queue, ['after'])
+  await kit.broker.send(queue, ['after'])
   await until(() => done.length === 3)
   expect(second.health().state).toBe('running')
 })

@@ -1,33 +1,24 @@
 import { ConfigurationError, FatalError } from '@onceward/core'
-import { type RabbitmqConnection, rabbitmq, type Server, until } from '@onceward/testing'
+import { until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
 import { type ChannelModel, connect } from 'amqplib'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { Broker } from './fixtures/broker.ts'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { useRabbitmq } from './fixtures/use-rabbitmq.ts'
 import { wrapAmqp } from './index.ts'
 
-let server: Server<RabbitmqConnection>
-let broker: Broker
+const kit = useRabbitmq()
 let connection: ChannelModel
 
-beforeAll(async () => {
-  server = await rabbitmq()
-  broker = await Broker.connect(server.connection.url)
-}, 200_000)
-afterAll(async () => {
-  await broker[Symbol.asyncDispose]()
-  await server.stop()
-})
 beforeEach(async () => {
-  connection = await connect(server.connection.url)
+  connection = await connect(kit.url)
 })
 afterEach(() => connection.close())
 
 const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
 
 test('wrapAmqp settles the deliveries of a channel of the user: acks, retries, dead letters', async () => {
-  const queue = await broker.create()
-  const dead = await broker.create()
+  const queue = await kit.broker.create()
+  const dead = await kit.broker.create()
   const runs: string[] = []
   let settled = 0
   const guard = guardOf(
@@ -49,22 +40,22 @@ test('wrapAmqp settles the deliveries of a channel of the user: acks, retries, d
   const { consumerTag } = await channel.consume(queue, handle)
   const keys = [...keysOf(100), 'again', 'fatal']
   const copies = keysOf(100)
-  await broker.send(queue, [...keys, ...copies])
+  await kit.broker.send(queue, [...keys, ...copies])
   await until(
-    async () => settled === keys.length + copies.length && (await broker.ready(dead)) === 1,
+    async () => settled === keys.length + copies.length && (await kit.broker.ready(dead)) === 1,
   )
   await channel.cancel(consumerTag)
   await guard.close()
   await channel.close()
   expect(runs.toSorted()).toEqual([...keys, 'again'].toSorted())
-  await until(async () => (await broker.ready(queue)) === 0)
-  expect((await broker.get(dead))?.properties.headers).toMatchObject({
+  await until(async () => (await kit.broker.ready(queue)) === 0)
+  expect((await kit.broker.get(dead))?.properties.headers).toMatchObject({
     'x-onceward-reason': 'fatal',
   })
 })
 
 test('the delay queues are declared when the first message needs one', async () => {
-  const queue = await broker.create('quorum')
+  const queue = await kit.broker.create('quorum')
   const attempts: number[] = []
   const guard = guardOf(
     ({ attempt }) => {
@@ -77,13 +68,13 @@ test('the delay queues are declared when the first message needs one', async () 
   await channel.prefetch(20)
   const options = { queue, holdMs: 0, retryLevelsMs: [300] }
   await channel.consume(queue, wrapAmqp(channel, guard, options))
-  await broker.send(queue, ['once'])
+  await kit.broker.send(queue, ['once'])
   await until(() => attempts.length === 2)
   expect(attempts).toEqual([1, 2])
 })
 
 test('messages that a closing guard does not start are returned when the channel closes, without a loop', async () => {
-  const queue = await broker.create()
+  const queue = await kit.broker.create()
   const gate = Promise.withResolvers<void>()
   let running = 0
   const guard = guardOf(
@@ -96,14 +87,14 @@ test('messages that a closing guard does not start are returned when the channel
   const channel = await connection.createConfirmChannel()
   await channel.prefetch(10)
   const { consumerTag } = await channel.consume(queue, wrapAmqp(channel, guard, { queue }))
-  await broker.send(queue, keysOf(10))
+  await kit.broker.send(queue, keysOf(10))
   await until(() => running === 1)
   await channel.cancel(consumerTag)
   const closed = guard.close()
   gate.resolve()
   await closed
   await channel.close()
-  await until(async () => (await broker.ready(queue)) === 9)
+  await until(async () => (await kit.broker.ready(queue)) === 9)
 })
 
 test('a channel without confirms is refused by the call', async () => {
@@ -117,22 +108,22 @@ test('a channel without confirms is refused by the call', async () => {
 
 // Red when `multiple` ignores which consumer got the lower tags: the messages of the other consumer are lost.
 test('trap A11: an ack never covers messages of another consumer on the channel', async () => {
-  const [ours, theirs] = [await broker.create(), await broker.create()]
+  const [ours, theirs] = [await kit.broker.create(), await kit.broker.create()]
   const channel = await connection.createConfirmChannel()
   const runs: string[] = []
   const guard = guardOf((event) => void runs.push(event.key))
-  await broker.send(theirs, ['theirs-1', 'theirs-2'])
+  await kit.broker.send(theirs, ['theirs-1', 'theirs-2'])
   let got = 0
   await channel.consume(theirs, () => {
     got += 1
   })
   await until(() => got === 2)
   await channel.consume(ours, wrapAmqp(channel, guard, { queue: ours }))
-  await broker.send(ours, keysOf(50))
+  await kit.broker.send(ours, keysOf(50))
   await until(() => runs.length === 50)
-  await broker.send(theirs, ['theirs-3'])
+  await kit.broker.send(theirs, ['theirs-3'])
   await until(() => got === 3)
   await channel.close()
-  await until(async () => (await broker.ready(theirs)) === 3)
-  expect(await broker.ready(ours)).toBe(0)
+  await until(async () => (await kit.broker.ready(theirs)) === 3)
+  expect(await kit.broker.ready(ours)).toBe(0)
 })
