@@ -110,7 +110,8 @@ export async function assertLevels(open: OpenChannel, levels: Levels): Promise<v
   if (missing.length === 0) return
   throw new ConfigurationError(
     `The delay queues ${missing.join(', ')} do not exist, and this user may not declare them. Run ` +
-      'assertRetryTopology() of @onceward/amqp as one who may, or allow `configure` on them.',
+      'assertRetryTopology() of @onceward/amqp as one who may, or allow `configure` and `read` on them and `write` on ' +
+      'the default exchange (amq.default).',
   )
 }
 

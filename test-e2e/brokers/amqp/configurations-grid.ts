@@ -14,12 +14,27 @@ export interface RabbitmqSettings {
   readonly transaction: 'each' | 'batch'
   readonly consumerTimeoutMs: number | undefined
   readonly priorities: boolean
+  /** Of the consumer's user: regular expressions of RabbitMQ. Default: everything. */
+  readonly permissions:
+    | { readonly configure: string; readonly write: string; readonly read: string }
+    | undefined
+  /** An operator has declared the delay queues. */
+  readonly hasDelayQueues: boolean
+  /** Parameters of the consumer's connection. */
+  readonly connection: string
 }
 
 /** More messages than the story sends. */
 const ROOMY = 1_000
 /** Fewer than the story sends, so that the queue is full. */
 const NARROW = 4
+
+/** As docs/rabbitmq.md names them. All queues of the grid begin with `cell_`. */
+const NEEDED = {
+  configure: '^cell_',
+  write: '^amq\\.(default|direct)$',
+  read: '^cell_',
+}
 
 /** The broker keeps what it would drop. */
 const isKept = ({ deadLetter }: RabbitmqSettings): boolean => deadLetter === 'dlx'
@@ -40,17 +55,23 @@ export const RABBITMQ: Grid<RabbitmqSettings> = {
     transaction: 'each',
     consumerTimeoutMs: undefined,
     priorities: false,
+    permissions: undefined,
+    hasDelayQueues: false,
+    connection: '',
   },
   // What RabbitMQ itself refuses to declare: streams know no argument of the others, quorum queues some only.
   isImpossible: ({ arguments: given, durable, exclusive, deadLetter, ...settings }) => {
     const type = given['x-queue-type']
     const isQuorum = type === 'quorum'
+    const isPlain = Object.keys(given).length === 0 && durable && !exclusive && !settings.autoDelete
     return (
       (type !== undefined && (!durable || exclusive || settings.autoDelete)) ||
       (type === 'stream' && Object.keys(given).length > 1) ||
       (isQuorum && ('x-max-priority' in given || given['x-overflow'] === 'reject-publish-dlx')) ||
       ('x-queue-mode' in given && isQuorum) ||
       ('x-delivery-limit' in given && !isQuorum) ||
+      // Who may not declare a queue cannot read its arguments, so nothing in them is refused or warned of.
+      ((settings.permissions?.configure ?? NEEDED.configure) !== NEEDED.configure && !isPlain) ||
       (settings.deadLetterPolicy && deadLetter !== 'dlx')
     )
   },
@@ -210,6 +231,47 @@ export const RABBITMQ: Grid<RabbitmqSettings> = {
     {
       name: '`transaction`',
       choices: [{ name: 'each' }, { name: 'batch', set: { transaction: 'batch' } }],
+    },
+    {
+      name: 'permissions of the user',
+      choices: [
+        { name: 'all' },
+        { name: 'those in rabbitmq.md', set: { permissions: NEEDED } },
+        {
+          name: 'no `configure` on the queue',
+          set: { permissions: { ...NEEDED, configure: '\\.retry\\.' } },
+          warned: 'could not be read',
+        },
+        {
+          name: 'no `configure`',
+          set: { permissions: { ...NEEDED, configure: '^$' } },
+          refused: 'may not declare them',
+        },
+        {
+          name: 'no `read` on the delay queues',
+          set: { permissions: { ...NEEDED, read: '^cell_[0-9a-f]+$' } },
+          refused: 'allow `configure` and `read` on them',
+        },
+        {
+          name: 'no `configure`, but the delay queues are there',
+          set: { permissions: { ...NEEDED, configure: '^$' }, hasDelayQueues: true },
+          warned: 'could not be read',
+        },
+        {
+          name: 'no `read`, but the delay queues are there',
+          set: { permissions: { ...NEEDED, read: '^$' }, hasDelayQueues: true },
+          waits: 'ACCESS_REFUSED',
+        },
+      ],
+    },
+    {
+      name: 'connection',
+      choices: [
+        { name: 'default' },
+        { name: '`channelMax` 1', set: { connection: '?channelMax=1' } },
+        { name: '`frameMax` 8192', set: { connection: '?frameMax=8192' } },
+        { name: 'no heartbeat', set: { connection: '?heartbeat=0' } },
+      ],
     },
   ],
 }

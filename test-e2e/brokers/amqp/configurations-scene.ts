@@ -1,6 +1,6 @@
-import { consumeAmqp } from '@onceward/amqp'
+import { assertRetryTopology, consumeAmqp } from '@onceward/amqp'
 import { type RabbitmqConnection, rabbitmq, type Server } from '@onceward/testing'
-import { erlang, rabbitmqctl } from '@onceward/testing/adapter'
+import { rabbitmqctl } from '@onceward/testing/adapter'
 import { type ChannelModel, type ConfirmChannel, connect } from 'amqplib'
 import { freshName } from '../../fuzz/configurations/postgres-scene.ts'
 import type { Order, Scene } from '../../fuzz/configurations/scene.ts'
@@ -26,6 +26,8 @@ export async function openRabbitmq(servers: Servers, settings: RabbitmqSettings)
   await channel.bindQueue(dead, 'amq.direct', dead)
   await declare(channel, { queue, dead, settings })
   await setPolicy(server, { queue, dead, settings })
+  if (settings.hasDelayQueues) await assertRetryTopology(connection, queue, DELAYS_MS)
+  const login = `${await urlOf(servers, server, settings)}${settings.connection}`
   return {
     consumer: queue,
     operator: shared.pool,
@@ -35,7 +37,7 @@ export async function openRabbitmq(servers: Servers, settings: RabbitmqSettings)
         ...{ consumer: queue, transaction: settings.transaction, handle, logger },
       }),
     consume: (guard) =>
-      consumeAmqp(() => connect(url), guard, {
+      consumeAmqp(() => connect(login), guard, {
         queue,
         deadLetter: deadLetterOf(settings, dead),
         deadLetterPolicy: settings.deadLetterPolicy,
@@ -58,7 +60,7 @@ async function startServer(): Promise<Server<RabbitmqConnection>> {
   const server = await rabbitmq({ native: true })
   // How long a delay queue waits before it offers again what a full queue refused: three minutes by default.
   const setting = 'application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 1000).'
-  await erlang(server)?.(setting)
+  await rabbitmqctl(server)?.('eval', setting)
   return server
 }
 
@@ -89,6 +91,24 @@ async function setPolicy(
   const options = ['--apply-to', 'queues']
   const pattern = `^${queue}$`
   await rabbitmqctl(server)?.('set_policy', ...options, queue, pattern, JSON.stringify(definition))
+}
+
+/** The url of a user with these permissions. Cells share it, because each user takes two runs of `rabbitmqctl`. */
+async function urlOf(
+  servers: Servers,
+  server: Server<RabbitmqConnection>,
+  { permissions }: RabbitmqSettings,
+): Promise<string> {
+  const { url } = server.connection
+  if (permissions === undefined) return url
+  const { configure, write, read } = permissions
+  const user = await servers.of(`user ${JSON.stringify(permissions)}`, async () => {
+    const name = freshName()
+    await rabbitmqctl(server)?.('add_user', name, name)
+    await rabbitmqctl(server)?.('set_permissions', name, configure, write, read)
+    return { name, [Symbol.asyncDispose]: async (): Promise<void> => undefined }
+  })
+  return Object.assign(new URL(url), { username: user.name, password: user.name }).href
 }
 
 function deadLetterOf(
