@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { createGuard, type Guard, type GuardEvent } from '@onceward/core'
 import { toDelivery } from '@onceward/core/memory'
 import { database, pgbouncer, postgres, until } from '@onceward/testing'
@@ -44,6 +46,43 @@ async function connections(name: string): Promise<number> {
 }
 
 describe('a pool of the guard’s own', () => {
+  // Red with pg's default, where it kept the only place for minutes.
+  it('gives up a connection that is never answered', async () => {
+    const { hostname, port } = new URL(url)
+    let isSilent = false
+    const sockets = new Set<Socket>()
+    const proxy = createServer((client) => {
+      sockets.add(client.on('error', () => undefined))
+      if (isSilent) return
+      const upstream = connect(Number(port), hostname)
+      sockets.add(upstream.on('error', () => undefined))
+      client.pipe(upstream).pipe(client)
+    }).listen(0, '127.0.0.1')
+    await once(proxy, 'listening')
+    const through = new URL(url)
+    through.port = String((proxy.address() as AddressInfo).port)
+    const guard = guardOn({ connectionString: through.href, max: 1 }, charge, { concurrency: 1 })
+    try {
+      expect(await guard.process(next())).toMatchObject({ kind: 'ack' })
+      isSilent = true
+      for (const socket of sockets) socket.destroy()
+      sockets.clear()
+      const delivery = next()
+      const first = guard.process(delivery)
+      await until(() => sockets.size > 0)
+      isSilent = false
+      expect(await first).toMatchObject({ kind: 'defer' })
+      await until(async () => (await guard.process(delivery)).kind === 'ack', {
+        deadlineMs: 60_000,
+        everyMs: 500,
+      })
+    } finally {
+      await guard.close()
+      proxy.close()
+      for (const socket of sockets) socket.destroy()
+    }
+  })
+
   it('carries the concurrency of the guard and two spare connections', async () => {
     const running = Promise.withResolvers<void>()
     let inHand = 0

@@ -3,6 +3,9 @@ import { toEpochMs } from '../model/brands.ts'
 import type { Runtime } from '../model/runtime.ts'
 import { processAloneLock } from './alone-lock.ts'
 
+/** Node's limit, ms (24.8 days). It calls back at once for a longer delay, and warns, as for one that is over already. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
 export const systemRuntime: Runtime = {
   now: () => toEpochMs(Date.now()),
   monotonic: () => performance.now(),
@@ -10,7 +13,7 @@ export const systemRuntime: Runtime = {
   uuid: () => randomUUID(),
   alone: processAloneLock(),
   setTimer: (callback, delayMs, options) => {
-    const timer = setTimeout(callback, delayMs)
+    const timer = setTimeout(callback, Math.min(Math.max(delayMs, 1), LONGEST_TIMER_MS))
     if (options?.keepAlive === false) timer.unref()
     return () => clearTimeout(timer)
   },

@@ -16,16 +16,26 @@ const CLIENT_METHODS = [
 ]
 
 /**
+ * Longest wait for the answer to a new connection, ms. pg has no limit: a connection that a failover leaves unanswered
+ * would keep its place in the pool until TCP gives it up, which takes minutes.
+ */
+const CONNECT_MS = 10_000
+
+/**
  * Makes a pool for one guard.
  *
- * @param config - As for `new Pool()` of pg. Without `max`, the pool carries the guard's `concurrency`.
+ * @param config - As for `new Pool()` of pg. Without `max`, the pool carries the guard's `concurrency`; without
+ * `connectionTimeoutMillis`, it waits 10 seconds for a connection.
  */
 export function openOwnPool(
   config: pg.PoolConfig,
   { concurrency, consumer, logger }: ConsumerRegistration,
 ): pg.Pool {
   const max = concurrency + SPARE_CONNECTIONS
-  const pool = new pg.Pool({ application_name: 'onceward', max, ...config })
+  const pool = new pg.Pool({
+    ...{ application_name: 'onceward', connectionTimeoutMillis: CONNECT_MS, max },
+    ...config,
+  })
   // The pool has removed the connection already. Without a listener the event would end the process.
   pool.on('error', ({ message }) => {
     logger.debug({ consumer, message }, 'PostgreSQL ended an idle connection')
