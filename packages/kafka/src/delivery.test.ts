@@ -106,6 +106,21 @@ test('a record without a key has no lane, and every key that is not text has its
   expect(new Set(lanes).size).toBe(3)
 })
 
+// Red when an empty key becomes an empty ordering key, which the guard takes for none.
+test('records with an empty key run in order, and a failing one holds back those behind it', async () => {
+  const ran: string[] = []
+  const guard = createGuard({ consumer: 'billing', inbox: memoryInbox() }, (event) => {
+    ran.push(event.key)
+    throw new Error('not yet')
+  })
+  const deliveries = [40, 41].map((offset) =>
+    toDelivery({ topic: 'orders', partition: 0, message: message(offset, Buffer.alloc(0)) }, 'c'),
+  )
+  await guard.processBatch(deliveries)
+  expect(ran).toEqual(['-40'])
+  await guard.close()
+})
+
 test('the handler gets a tombstone as the payload null', async () => {
   const seen: unknown[] = []
   const guard = createGuard(

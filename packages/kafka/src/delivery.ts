@@ -110,10 +110,13 @@ function toText(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** The lane of a record is its key. Keys are bytes: two that are not valid UTF-8 must not become the same lane. */
+/**
+ * The lane of a record is its key. Keys are bytes: two that are not valid UTF-8 must not become the same lane. A key
+ * of no bytes is one too, and the guard takes empty text for no lane.
+ */
 export function laneOf({ key }: Pick<KafkaRecord['message'], 'key'>): string | undefined {
   if (key === null || typeof key === 'string') return key ?? undefined
-  return toText(key) ?? `base64:${key.toString('base64')}`
+  return toText(key) || `base64:${key.toString('base64')}`
 }
 
 function toHeaders(headers: IHeaders): Delivery['headers'] {

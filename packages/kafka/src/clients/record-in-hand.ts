@@ -41,5 +41,7 @@ function bytesOf({ message: { key, value, headers = {} } }: KafkaRecord): number
 
 function lengthOf(header: NonNullable<KafkaRecord['message']['headers']>[string]): number {
   if (!Array.isArray(header)) return header?.length ?? 0
-  return header.reduce((sum, each) => sum + each.length, 0)
+  // A repeated header may have a null among its values, and kafkajs puts values of Object.prototype before others.
+  const values: readonly ({ readonly length?: number } | null)[] = header
+  return values.reduce((sum, each) => sum + (each?.length ?? 0), 0)
 }
