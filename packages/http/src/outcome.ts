@@ -93,13 +93,32 @@ export function lastProblem(name: ProblemName, details: ProblemDetails = {}): Ou
 }
 
 /**
+ * The problem as the answer to this request alone.
+ *
+ * @throws {@link AnswerError} for headers that cannot be sent.
+ */
+const thrownProblem = (thrown: HttpProblem): Outcome => ({
+  kind: 'reply',
+  reply: problemReply(thrown),
+})
+
+/**
  * For the framework's own error handler. Express takes some values for a sign to go on to the next route (`'route'`,
  * `null`), so a value that is no object is the cause of an Error.
  */
-export function threw(thrown: unknown): Outcome {
+function threw(thrown: unknown): Outcome {
   const cause = toReadableError(thrown)
   const isObject = typeof cause === 'object' && cause !== null
   return { kind: 'threw', error: isObject ? cause : new Error(NO_ERROR, { cause }) }
+}
+
+/** Around the handler: a function such as `tenant` may answer by throwing a problem. */
+export function outcomeOfThrown(thrown: unknown): Outcome {
+  try {
+    return HttpProblem.is(thrown) ? thrownProblem(thrown) : threw(thrown)
+  } catch (unsendable) {
+    return threw(unsendable)
+  }
 }
 
 const NO_ERROR = 'A value was thrown that is not an Error. Throw an Error instead.'
@@ -182,7 +201,7 @@ function deferred({ cause, error, reason, until }: Of<'defer'>, nowMs: number): 
   if (reason === 'store-down') return problem('unavailable', { headers })
   if (reason !== 'failed') return problem('in-flight', { headers })
   if (error instanceof ConflictError) return problem('key-reused')
-  if (HttpProblem.is(error)) return { kind: 'reply', reply: problemReply(error) }
+  if (HttpProblem.is(error)) return thrownProblem(error)
   if (error instanceof DeadlineExceededError) {
     return problem('timed-out', { headers: retryAfter(SOON_MS) })
   }
@@ -191,8 +210,11 @@ function deferred({ cause, error, reason, until }: Of<'defer'>, nowMs: number): 
 
 function refused({ error, reason }: Of<'dead-letter'>): Outcome {
   switch (reason) {
-    case 'invalid-payload':
+    case 'invalid-payload': {
+      const thrown = error instanceof InvalidPayloadError ? error.cause : error
+      if (HttpProblem.is(thrown)) return thrownProblem(thrown)
       return problem('invalid-body', { detail: shownToClients(error) })
+    }
     case 'missing-event-key':
       return problem('key-missing')
     case 'fingerprint-mismatch':

@@ -1,8 +1,17 @@
 import { memoryInbox } from '@onceward/core/memory'
 import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
-import { guardOf, kindOf, requestOf, type Sent, type Shown, shown } from './fixtures/charges.ts'
+import {
+  guardOf,
+  kindOf,
+  requestOf,
+  type Sent,
+  type Shown,
+  shown,
+  silent,
+} from './fixtures/charges.ts'
 import type { HttpGuard } from './http-guard.ts'
+import { HttpProblem } from './problem.ts'
 
 const send = async (guard: HttpGuard, sent: Sent = {}): Promise<Shown> =>
   shown(await guard.fetch(requestOf(sent)))
@@ -14,6 +23,47 @@ const charged = () => ({
 })
 
 describe('a request that is refused', () => {
+  const forbidden = () => {
+    throw new HttpProblem({ status: 403, title: 'the account is closed', store: true })
+  }
+  const schema = z.unknown().transform(forbidden)
+
+  test.each<readonly [string, object]>([
+    ['tenant', { tenant: forbidden }],
+    ['tenant, later', { tenant: async () => forbidden() }],
+    ['decode', { decode: forbidden }],
+    ['schema', { schema }],
+    ['fingerprint', { fingerprint: forbidden }],
+  ])(
+    'by a problem that a function of the user throws is answered so, once: %s',
+    async (_, given) => {
+      const handler = vi.fn(charged)
+      const logger = { ...silent, error: vi.fn() }
+      const inbox = memoryInbox()
+      const guard = guardOf(handler, { inbox, logger, ...given })
+      const answer = await send(guard, { key: 'k' })
+      expect(answer.status).toBe(403)
+      expect(JSON.parse(answer.text)).toMatchObject({ title: 'the account is closed' })
+      expect(handler).not.toHaveBeenCalled()
+      expect(logger.error).not.toHaveBeenCalled()
+      await guard.close()
+      const open = guardOf(handler, { inbox })
+      expect((await send(open, { key: 'k' })).status).toBe(201)
+      await open.close()
+    },
+  )
+
+  test('by a problem that cannot be sent is answered 500, and reported', async () => {
+    const logger = { ...silent, error: vi.fn() }
+    const tenant = () => {
+      throw new HttpProblem({ status: 403, title: 'x', headers: { 'x-a': 'a\r\nb: c' } })
+    }
+    const guard = guardOf(charged, { logger, tenant })
+    expect((await send(guard, { key: 'k' })).status).toBe(500)
+    expect(logger.error).toHaveBeenCalledOnce()
+    await guard.close()
+  })
+
   test.each<readonly [string, Sent, number, string]>([
     ['without a key', { key: undefined }, 400, 'key-missing'],
     ['with an empty key', { key: '' }, 400, 'key-missing'],

@@ -25,8 +25,8 @@ import {
   lastProblem,
   type Outcome,
   outcomeOf,
+  outcomeOfThrown,
   problem,
-  threw,
 } from './outcome.ts'
 import { HttpProblem } from './problem.ts'
 import { BodyTooLargeError, type HttpRequest, headerOf, type IncomingRequest } from './request.ts'
@@ -116,8 +116,9 @@ export class RunningHttpGuard {
     try {
       return await this.#handle(incoming)
     } catch (error) {
-      this.#report(error, incoming)
-      return threw(error)
+      const outcome = outcomeOfThrown(error)
+      if (outcome.kind === 'threw') this.#report(outcome.error, incoming)
+      return outcome
     } finally {
       this.#inFlight -= 1
     }
