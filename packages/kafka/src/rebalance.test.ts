@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { fetchOf, protocolError } from './fixtures/fetch.ts'
+import { fetchOf, message, protocolError } from './fixtures/fetch.ts'
 import { ack, records, setUp, stopped, trusted } from './fixtures/member.ts'
 
 test('K7: a batch that was fetched before the rebalance is refused with the same error object', async () => {
@@ -156,6 +156,30 @@ test('K23: a partition whose position was reset drops its records in hand and is
   kit.settle(40)
   await kit.clock.advance(0)
   expect(next.fetch.calls).toEqual(['resolve 40', 'commit 41'])
+})
+
+test('K23: records that were fetched before a seek are not run', async () => {
+  const kit = await trusted({ concurrency: 1 })
+  const stale = fetchOf(records('a'))
+  stale.broker.isStale = true
+  const callback = kit.call(stale)
+  await kit.clock.advance(0)
+  expect(callback).toMatchObject({ ended: true, error: undefined })
+  expect([kit.offsets(), stale.calls]).toEqual([[], []])
+})
+
+// Red when a partition that was set back is taken for committed at its first record: the group keeps the higher offset
+// while that record waits, and the next owner skips it.
+test('K11: the offset of a partition that was set back is committed before its first record ends', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  kit.call(fetchOf(records('a', 'b')))
+  await kit.clock.advance(0)
+  kit.settle(40)
+  await kit.clock.advance(600)
+  const again = kit.call(fetchOf([message(3, 'c'), message(4, 'd')]))
+  await kit.clock.advance(600)
+  expect(kit.offsets()).toEqual(['40', '41', '3', '4'])
+  expect(again.fetch.calls).toEqual(['resolve 4', 'commit 3'])
 })
 
 test('a consumer that has left the group has no partitions and moves no offset', async () => {

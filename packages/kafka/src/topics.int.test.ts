@@ -1,3 +1,4 @@
+import { memoryInbox } from '@onceward/core/memory'
 import { until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'
 import { describe, expect, test } from 'vitest'
@@ -29,6 +30,36 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
     await topics.caughtUp(guard.consumer, topic)
     expect(ran.toSorted()).toEqual([...range(8, 'new'), ...range(5, 'old')].toSorted())
     await until(() => consumption.health().state === 'running')
+  })
+
+  // Red when the group keeps the offset that was committed at the old position: the next owner starts there.
+  test('K23: a member that takes over a topic that is being read anew skips none of its records', async () => {
+    const { topics } = kit
+    const topic = await topics.create(1)
+    await topics.send(topic, range(5, 'old'))
+    const ran: string[] = []
+    const release = Promise.withResolvers<void>()
+    const inbox = memoryInbox()
+    const first = billing(
+      async ({ payload: { key } }) => {
+        if (key === 'old-4') await release.promise
+        if (key === 'new-0') throw new Error('not yet')
+        ran.push(key)
+      },
+      { inbox },
+    )
+    const consumption = await consumeKafka(topics.client(), first, { topics: [topic] })
+    await until(() => ran.length === 4)
+    await topics.recreate(topic)
+    await until(() => topics.send(topic, range(8, 'new')).then(() => true))
+    release.resolve()
+    await until(() => ran.length === 12)
+    await consumption.drain()
+    const { consumer } = first
+    const second = billing(({ payload: { key } }) => void ran.push(key), { consumer, inbox })
+    await using _ = await consumeKafka(topics.client(), second, { topics: [topic] })
+    await until(() => ran.length === 13)
+    expect(ran.toSorted()).toEqual([...range(8, 'new'), ...range(5, 'old')].toSorted())
   })
 
   // Red when the patterns are matched once: kafkajs never looks again.

@@ -22,7 +22,7 @@ function setUp() {
       return answer.promise
     }
     const options = { clusterId: undefined, sharedLane: undefined, nowMs: clock.nowMs }
-    const batch = new FetchedBatch(payload, options)
+    const batch = new FetchedBatch(payload, { ...options, isSetBack: false })
     for (const item of batch.progress.take(clock.nowMs, 1)) batch.progress.settle(item)
     return batch
   }

@@ -19,6 +19,8 @@ export interface FetchedOptions {
   /** The lane of all records if the guard finds lanes itself; otherwise each record's key is its lane. */
   readonly sharedLane: string | undefined
   readonly nowMs: number
+  /** Whether the group may have committed a higher offset than that of the first record. */
+  readonly isSetBack: boolean
 }
 
 /** The offset of a partition that is read next. */
@@ -63,7 +65,8 @@ export class FetchedBatch implements Partition {
   #released = Promise.withResolvers<void>()
   #committed: string | undefined
 
-  constructor(payload: EachBatchPayload, { clusterId, sharedLane, nowMs }: FetchedOptions) {
+  constructor(payload: EachBatchPayload, options: FetchedOptions) {
+    const { clusterId, isSetBack, nowMs, sharedLane } = options
     const { topic, partition, messages } = payload.batch
     this.topic = topic
     this.partition = partition
@@ -72,7 +75,7 @@ export class FetchedBatch implements Partition {
     this.openedAtMs = nowMs
     this.lastKnownAtMs = nowMs
     this.lastCommitAtMs = nowMs
-    this.#committed = messages[0]?.offset
+    this.#committed = isSetBack ? undefined : messages[0]?.offset
     this.progress = new Progress(this.#itemsOf(payload), ({ lane }) => sharedLane ?? lane)
   }
 

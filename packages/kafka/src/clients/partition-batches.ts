@@ -169,8 +169,10 @@ export class PartitionBatches {
   async #eachBatch(payload: EachBatchPayload): Promise<void> {
     // kafkajs still calls back with batches from before a rebalance; their partition may be lost (K7).
     await refuseIfRebalancing(payload)
-    if (this.#isStopping || !this.#assignment.has(payload.batch)) return
-    const batch = this.#continued(payload) ?? this.#take(payload)
+    // Stale: fetched before a seek that is not carried out yet.
+    if (this.#isStopping || payload.isStale() || !this.#assignment.has(payload.batch)) return
+    const before = this.#open.of(payload.batch)
+    const batch = this.#continued(payload) ?? this.#take(payload, before !== undefined)
     if (batch.position()) this.#options.onRunnable()
     else this.#lose(batch)
     this.met(batch)
@@ -187,12 +189,14 @@ export class PartitionBatches {
     return batch?.isLost ? undefined : batch
   }
 
-  #take(payload: EachBatchPayload): FetchedBatch {
+  /** @param isSetBack - The position was set back, and the offset that was committed may be a higher one. */
+  #take(payload: EachBatchPayload, isSetBack: boolean): FetchedBatch {
     const { port } = this.#options
     const batch = new FetchedBatch(payload, {
       clusterId: this.clusterId,
       sharedLane: port.settings.lanesAreUsers ? '' : undefined,
       nowMs: this.#nowMs,
+      isSetBack,
     })
     this.#open.add(batch)
     this.#beat(batch)

@@ -17,9 +17,11 @@ test('a topic that was deleted and created again is read from its beginning', as
   await kit.clock.advance(1_500)
   expect(kit.calls.slice(before + 1)).toEqual([
     '0 seek {"topic":"orders","partition":0,"offset":"7"}',
-    'rewound {"topic":"orders","partition":0}',
+    'rewound {"topic":"orders","partition":0,"offset":"7"}',
     '0 seek {"topic":"orders","partition":1,"offset":"7"}',
-    'rewound {"topic":"orders","partition":1}',
+    'rewound {"topic":"orders","partition":1,"offset":"7"}',
+    // Red when the group keeps the offset of the old topic: a crash or a rebalance would skip what is below it.
+    '0 commit [{"topic":"orders","partition":0,"offset":"7"},{"topic":"orders","partition":1,"offset":"7"}]',
   ])
   expect(kit.logged).toMatchObject([
     { level: 'warn', fields: { group: 'billing', topics: ['orders'], topic: 'orders' } },

@@ -91,9 +91,12 @@ export class Subscription {
     const lows = await this.#cluster?.fetchTopicsOffset([
       { topic, partitions: asked, fromBeginning: true },
     ])
-    for (const { partition, offset } of lows?.[0]?.partitions ?? []) {
-      this.#consumer?.seek({ topic, partition, offset })
-      batches.rewound({ topic, partition })
+    const starts = (lows?.[0]?.partitions ?? []).map((low) => ({ topic, ...low }))
+    for (const start of starts) {
+      this.#consumer?.seek(start)
+      batches.rewound(start)
     }
+    // An offset of the old topic may have been committed to the new one. The next owner would skip what is below it.
+    await this.#consumer?.commitOffsets(starts)
   }
 }
