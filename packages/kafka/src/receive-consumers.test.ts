@@ -114,3 +114,46 @@ test('health reports the current cause of a wait, the store or the broker', asyn
   expect(kit.receiver.outage).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
   expect(kit.logged.map(({ fields }) => fields['state'])).toEqual(['paused', 'recovering'])
 })
+
+// Red when the answer is taken for a promise: the TypeError would be an unhandled rejection, which ends the process.
+test.each([
+  ['throws', () => fail(new Error('no'))],
+  ['rejects', () => Promise.reject(new Error('no'))],
+  ['answers no promise', () => true as never],
+])('a restartOnFailure that %s lets the next consumer follow', async (_what, restartOnFailure) => {
+  const kit = await joined({ consumer: { retry: { restartOnFailure } } })
+  kit.consumers[0]?.emit('CRASH', { error: new Error('Connection closed') })
+  await kit.clock.advance(1_000)
+  expect(kit.calls).toContain('1 connect')
+})
+
+test('health tells why nothing is received while restartOnFailure is pending', async () => {
+  const restartOnFailure = (): Promise<boolean> => new Promise(() => undefined)
+  const kit = await joined({ consumer: { retry: { restartOnFailure } } })
+  kit.consumers[0]?.emit('CRASH', { error: new Error('Connection closed') })
+  await kit.clock.advance(0)
+  expect(kit.receiver.outage).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
+})
+
+// Red when nothing bounds the time: an `oauthBearerProvider` that never answers would stop the consumer for good.
+test('a consumer that never connects is replaced, and disconnected should it connect after all', async () => {
+  const kit = receiving()
+  const connected = Promise.withResolvers<void>()
+  kit.world.connect = () => connected.promise
+  const started = kit.receiver.start()
+  await kit.clock.advance(70_000)
+  await started
+  expect(kit.receiver.outage).toMatchObject({ state: 'recovering' })
+  kit.world.connect = async () => undefined
+  await kit.clock.advance(1_000)
+  kit.join()
+  expect(kit.receiver.outage).toBeUndefined()
+  connected.resolve()
+  await kit.clock.advance(0)
+  expect(kit.calls.filter((call) => call === '0 disconnect')).toHaveLength(2)
+  expect(kit.calls).not.toContain('1 disconnect')
+})
+
+function fail(error: Error): never {
+  throw error
+}

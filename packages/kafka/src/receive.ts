@@ -1,11 +1,13 @@
 import { ConfigurationError, OncewardError, type Settlement } from '@onceward/core'
 import {
+  answerWithin,
   CallTimeoutError,
   type ConsumptionEnd,
   endsWithin,
   type GuardPort,
   isFatal,
   isGuardClosed,
+  LATE,
   type Outage,
   Recovery,
 } from '@onceward/core/adapter'
@@ -166,9 +168,8 @@ export class Receiver {
       this.#consumer = consumer
       const givenUp = this.#listen(consumer, cluster)
       const eachBatch = this.#options.batches.attach(consumer)
-      await consumer.connect()
-      // Disconnected while it was connecting, which kafkajs cannot abort: its socket would keep the process alive.
-      if (this.#consumer !== consumer) return void (await consumer.disconnect())
+      await this.#connect(consumer)
+      if (this.#consumer !== consumer) return undefined
       await this.#subscription.begin(consumer, cluster())
       await this.#leaveBefore(cluster())
       if (this.#recovery.isStopped) return undefined
@@ -184,6 +185,18 @@ export class Receiver {
     } catch (error) {
       return error
     }
+  }
+
+  /** In bounded time: kafkajs itself waits for ever for an `oauthBearerProvider` that never answers. */
+  async #connect(consumer: Consumer): Promise<void> {
+    const connecting = consumer.connect().then(async () => {
+      // Let go while it was connecting, which kafkajs cannot abort: its socket would keep the process alive.
+      if (this.#consumer !== consumer) await consumer.disconnect()
+    })
+    const { limitMs } = this.#watchdog
+    const { runtime } = this.#options.port
+    const answer = await answerWithin(runtime, connecting, limitMs, { keepAlive: false })
+    if (answer === LATE) throw new CallTimeoutError('Connecting to Kafka', limitMs)
   }
 
   /** Resolves when the consumer must be replaced or stopped. */
@@ -250,8 +263,15 @@ export class Receiver {
       const refusal = `Kafka refuses the consumer of group '${groupId}': ${text}. ${fix}`
       return new ConfigurationError(refusal, { cause: error })
     }
-    const mayRestart = this.#options.settings.mayRestart?.(error as Error)
-    return (await mayRestart?.catch(() => true)) === false ? error : undefined
+    const { mayRestart } = this.#options.settings
+    if (mayRestart === undefined) return undefined
+    // It may take long.
+    this.#recovery.begin({ state: 'recovering', reason: text })
+    try {
+      return (await mayRestart(error as Error)) === false ? error : undefined
+    } catch {
+      return undefined
+    }
   }
 
   async #pause(error: unknown): Promise<void> {
