@@ -20,12 +20,22 @@ function deadLettered(headers: Headers = {}): Headers {
 function deferred(received: ConsumeMessage): ConsumeMessage {
   const original = toDelivery(received, 'orders').raw as ConsumeMessage
   const options = copyOptions(original, deferralHeaders(received, original))
+  // The broker refuses a message whose BCC is no list, and routes others to its queues.
+  expect(options.headers).not.toHaveProperty('BCC')
   const headers = deadLettered({ ...options.headers, 'x-onceward-publish-id': 'p-1' })
   return message('k', { exchange: '', routingKey: 'orders' }, { ...options, headers } as never)
 }
 
 const NAMES = [
-  ...['Idempotency-Key', 'x-mine', 'CC', 'x-death', 'x-first-death-queue', 'x-last-death-reason'],
+  ...[
+    'Idempotency-Key',
+    'x-mine',
+    'CC',
+    'BCC',
+    'x-death',
+    'x-first-death-queue',
+    'x-last-death-reason',
+  ],
   ...['x-onceward-reason', 'X-Onceward-Key', 'x-onceward-exchange', 'x-onceward-kept-headers'],
   ...['x-onceward-publish-id', '__proto__x', 'toString'],
 ]

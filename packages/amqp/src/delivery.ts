@@ -144,7 +144,7 @@ export function copyOptions(message: ConsumeMessage, extra: Headers): Options.Pu
 
 /** Properties of a copy without any header of ours. */
 export function bareOptions({ properties }: ConsumeMessage): Options.Publish {
-  const { CC: _cc, ...headers } = properties.headers ?? {}
+  const { CC: _cc, BCC: _bcc, ...headers } = properties.headers ?? {}
   const { contentType, contentEncoding, priority, correlationId, replyTo } = properties
   const { messageId, timestamp, type, appId } = properties
   const kept = { contentType, contentEncoding, priority, correlationId, replyTo }
@@ -171,7 +171,8 @@ export function storedOptions(delivery: Delivery, extra: Headers): Options.Publi
 /** What a copy in a delay queue carries, so that the message comes back with exactly its own headers. */
 export function deferralHeaders(received: ConsumeMessage, original: ConsumeMessage): Headers {
   const headers: Headers = original.properties.headers ?? {}
-  const copied = withoutOurs(headers)
+  // The broker removes BCC from what 0-9-1 publishes, but not from messages of other protocols.
+  const { BCC: _bcc, ...copied } = withoutOurs(headers)
   const kept = Object.entries(headers).filter(
     ([name, value]) => value !== undefined && !Object.hasOwn(copied, name) && !COUNTERS.test(name),
   )
