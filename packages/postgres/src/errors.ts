@@ -108,9 +108,19 @@ const SESSION_ENDS = /^(?:08...|25P0[34]|57P0[1-5])$/
  */
 export const isForbidden = (error: unknown): boolean => sqlState(error) === FORBIDDEN
 
+/** Of a BEGIN inside of a transaction that other code left open on the connection, under another level or failed. */
+const LEFT_OPEN = new Set<string | undefined>([
+  '25001', // active_sql_transaction
+  '25P02', // in_failed_sql_transaction
+])
+
+/** Whether another connection may run what this one refused: its role lacks rights, or it is inside of a transaction. */
+export const isLeftUnfit = (error: unknown): boolean =>
+  isForbidden(error) || LEFT_OPEN.has(sqlState(error))
+
 /** Whether the connection is of no use after this error, so that the pool must not lend it again. */
 export function endsSession(error: unknown): boolean {
-  return sqlState(error) === undefined || isForbidden(error) || losesSession(error)
+  return sqlState(error) === undefined || isLeftUnfit(error) || losesSession(error)
 }
 
 /** Whether this connection has ended. Another one may still be served. */

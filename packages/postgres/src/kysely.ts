@@ -8,11 +8,8 @@ import {
 } from '@onceward/core'
 import { LATE, refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Kysely, Transaction } from 'kysely'
-import {
-  type Client,
-  connectForStatements,
-  KyselyHeldConnection,
-} from './clients/kysely-connection.ts'
+import type { Client } from './clients/kysely-checkout.ts'
+import { connectForStatements, KyselyHeldConnection } from './clients/kysely-connection.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
 import type { SendAnswer } from './driver/held-connection.ts'
 import { gateOf, type PoolGate } from './driver/pool-slots.ts'

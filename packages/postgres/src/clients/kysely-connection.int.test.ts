@@ -2,8 +2,9 @@ import { systemRuntime } from '@onceward/core'
 import { database, until } from '@onceward/testing'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
-import { afterAll, beforeAll, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { KyselyHeldConnection } from './kysely-connection.ts'
+import { wireOf } from './kysely-wire.ts'
 
 let pool: pg.Pool
 let db: Kysely<unknown>
@@ -28,4 +29,15 @@ it('a cancel that PostgreSQL refuses returns its connection to the pool', async 
   await until(() => pool.totalCount - pool.idleCount === 1)
   held.release()
   await until(() => pool.totalCount === pool.idleCount)
+})
+
+// Red when only an idle client is asked: the loss of this connection between two statements would end the process.
+it('the connection of pg is found while a statement of other code runs on it', async () => {
+  const client = await pool.connect()
+  const running = client.query('select pg_catalog.pg_sleep(0.05)')
+  client.release()
+  await db.getExecutor().provideConnection(async (connection) => {
+    expect(await wireOf(connection)).toBe(client.connection)
+  })
+  await running
 })

@@ -1,70 +1,19 @@
-import {
-  type OncewardError,
-  type Runtime,
-  StoreUnavailableError,
-  type TransactionStatus,
-} from '@onceward/core'
+import type { OncewardError, TransactionStatus } from '@onceward/core'
 import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
-import {
-  CompiledQuery,
-  type DatabaseConnection,
-  type Kysely,
-  type QueryResult,
-  type Transaction,
-} from 'kysely'
+import { CompiledQuery, type QueryResult, type Transaction } from 'kysely'
 import type { Connection as Wire } from 'pg'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { type SessionSettings, settingsIn } from '../driver/session-settings.ts'
 import type { StatementConnection } from '../driver/short-transaction.ts'
-import { sqlState, toStoreError } from '../errors.ts'
+import { sqlState } from '../errors.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
+import { type Client, endWire, type Taken, takeClean } from './kysely-checkout.ts'
 import { HandleProvider, toTransaction } from './kysely-handle.ts'
-import { surviveLoss, wireOf } from './kysely-wire.ts'
+import { surviveLoss } from './kysely-wire.ts'
 import { type WireSession, wireSession } from './pg-wire.ts'
 
-/** Longest wait for a connection, ms. A longer wait means that the user's own code holds all connections. */
-const CONNECT_MS = 5_000
-/** The same for a client with one connection: callers queue for it behind whole handlers. */
-const SINGLE_CONNECT_MS = 60_000
 /** Longest wait for a cancel, connecting included. */
 const CANCEL_MS = 2_000
-
-/** A Kysely, and what the client library below it can do. */
-export interface Client<DB> {
-  readonly db: Kysely<DB>
-  readonly runtime: Runtime
-  /** Whether a text may contain several statements. Set to false when the client refuses one. */
-  takesSeveral: boolean
-}
-
-/** A connection of Kysely, until it is left. */
-interface Taken {
-  readonly connection: DatabaseConnection
-  readonly leave: () => void
-}
-
-async function take<DB>({ db, runtime }: Client<DB>): Promise<Taken> {
-  const taken = Promise.withResolvers<DatabaseConnection>()
-  const left = Promise.withResolvers<void>()
-  const leave = (): void => left.resolve()
-  const executor = db.getExecutor()
-  const isSingle = executor.adapter.supportsMultipleConnections === false
-  const boundMs = isSingle ? SINGLE_CONNECT_MS : CONNECT_MS
-  executor
-    .provideConnection(async (connection) => {
-      taken.resolve(connection)
-      await left.promise
-    })
-    .catch((error: unknown) => taken.reject(error))
-  try {
-    const connection = await answerWithin(runtime, taken.promise, boundMs)
-    if (connection !== LATE) return { connection, leave }
-  } catch (error) {
-    throw toStoreError(error, 'connecting')
-  }
-  leave()
-  throw new StoreUnavailableError(`No connection became free within ${boundMs} ms.`)
-}
 
 type Ask = (query: CompiledQuery) => Promise<QueryResult<unknown>>
 
@@ -111,8 +60,7 @@ function toAnswer({ rows, numAffectedRows }: QueryResult<unknown>): SendAnswer {
 
 /** A spare connection for short statements. */
 export async function connectForStatements<DB>(client: Client<DB>): Promise<StatementConnection> {
-  const { connection, leave } = await take(client)
-  const wire = await wireOf(connection)
+  const { connection, leave, wire } = await takeClean(client)
   const undo = wire === undefined ? undefined : surviveLoss(wire)
   // If the connection cannot be closed, it is kept until the running statement ends.
   let running: Promise<unknown> = Promise.resolve()
@@ -160,13 +108,8 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     client: Client<DB>,
     releaseSlot: () => void,
   ): Promise<KyselyHeldConnection<DB>> {
-    const taken = await take(client)
-    return new KyselyHeldConnection({
-      client,
-      taken,
-      releaseSlot,
-      wire: await wireOf(taken.connection),
-    })
+    const taken = await takeClean(client)
+    return new KyselyHeldConnection({ client, taken, releaseSlot, wire: taken.wire })
   }
 
   constructor(parts: {
@@ -274,16 +217,6 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   async #cleanUp(): Promise<void> {
     await this.idle()
     await this.#send(['rollback']).catch(() => undefined)
-  }
-}
-
-/** Closes a connection. Released only after pg has noticed the end: before that its pool would lend it again. */
-function endWire(wire: Wire, release: () => void): void {
-  if (wireSession(wire).hasEnded) {
-    release()
-  } else {
-    wire.prependOnceListener('end', () => setImmediate(release))
-    wire.stream.destroy()
   }
 }
 

@@ -33,7 +33,9 @@ async function findWire(connection: DatabaseConnection): Promise<Connection | un
   if (!isOnPg(connection)) return undefined
   const { promise, resolve } = Promise.withResolvers<Connection | undefined>()
   let found: Connection | undefined
+  const rows: readonly unknown[] = []
   const probe = {
+    rows,
     submit: (wire: Connection): Error => {
       found = wire
       return new Error('onceward looks for the connection and sends nothing')
@@ -42,13 +44,18 @@ async function findWire(connection: DatabaseConnection): Promise<Connection | un
     handleError: (): void => probe.callback(),
     toString: () => '-- onceward looks for the connection and sends nothing',
   }
+  let isTaken: boolean
   try {
-    await connection.executeQuery({ ...CompiledQuery.raw(''), sql: probe as unknown as string })
+    const sql = probe as unknown as string
+    const answer = await connection.executeQuery({ ...CompiledQuery.raw(''), sql })
+    // pg answers the object itself.
+    isTaken = answer.rows === rows
   } catch {
     return undefined
   }
-  // An idle client of pg has called `submit` by now; a client that has not is another one and never will.
-  return found === undefined ? undefined : promise
+  // A client of pg that is busy calls `submit` when the statements are done that other code has not awaited. Another
+  // client never does.
+  return found !== undefined || isTaken ? promise : undefined
 }
 
 const LOSSES: ReadonlySet<unknown> = new Set(['error', 'errorMessage', 'end'])

@@ -2,10 +2,9 @@ import {
   ConfigurationError,
   type OncewardError,
   type Runtime,
-  StoreUnavailableError,
   type TransactionStatus,
 } from '@onceward/core'
-import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
+import { endsWithin, LATE } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
 import type { QueryAnswer } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
@@ -14,43 +13,15 @@ import type { StatementConnection } from '../driver/short-transaction.ts'
 import { toStoreError } from '../errors.ts'
 import { type Bounds, READ_SESSION, sessionBoundTexts } from '../transaction/claim-sql.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
-import { alwaysSurviveLoss, surviveConnecting, surviveLoss } from './pg-events.ts'
+import { cleanOrClosed, connect, idle, isInTransaction } from './pg-checkout.ts'
+import { alwaysSurviveLoss, surviveLoss } from './pg-events.ts'
 import { refusingClient } from './pg-handle.ts'
 import { type Answers, inList, type PgAnswer, query, queryOf, sendTo } from './pg-query.ts'
 import { type PgSession, sessionOf } from './pg-session.ts'
 import type { WireSession } from './pg-wire.ts'
 
-/** Longest wait for a connection of the pool, ms. A longer wait means that the user's own code holds all connections. */
-const CONNECT_MS = 5_000
 /** Longest wait for a cancel, connecting included. */
 const CANCEL_MS = 2_000
-
-/** Takes a connection from the pool. Rejects with the pool's own error, or with a typed one. */
-function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
-  surviveConnecting(pool)
-  // An idle connection comes in this turn of the event loop, so no timer is needed. This runs for every event.
-  const isIdle = pool.idleCount > pool.waitingCount
-  try {
-    return isIdle ? pool.connect() : connectInTime(pool, runtime)
-  } catch (error) {
-    // Users put other functions in place of `connect`.
-    return Promise.reject(error)
-  }
-}
-
-/** A connection that comes too late goes back at once. */
-async function connectInTime(pool: Pool, runtime: Runtime): Promise<PoolClient> {
-  const connecting = pool.connect()
-  const client = await answerWithin(runtime, connecting, CONNECT_MS)
-  if (client !== LATE) return client
-  connecting.then(
-    (late) => late.release(),
-    () => undefined,
-  )
-  throw new StoreUnavailableError(
-    `No connection of the pool (${pool.totalCount} of ${pool.options.max} in use, ${pool.waitingCount} waiting) became free within ${CONNECT_MS} ms.`,
-  )
-}
 
 /** pg writes and reads UTF-8, but a handler or another user of the pool may have told the server otherwise. */
 async function inUtf8(wire: WireSession, client: PoolClient): Promise<void> {
@@ -81,8 +52,11 @@ function refused(error: unknown): never {
 export async function connectForStatements(
   pool: Pool,
   runtime: Runtime,
+  closed = 0,
 ): Promise<StatementConnection> {
-  const client = await connect(pool, runtime).catch(refused)
+  const lent = await connect(pool, runtime).catch(refused)
+  const client = isInTransaction(lent) ? await cleanOrClosed({ pool, runtime }, lent, closed) : lent
+  if (client === undefined) return connectForStatements(pool, runtime, closed + 1)
   const undo = surviveLoss(client)
   const { wire } = sessionOf(client)
   return {
@@ -217,17 +191,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   }
 
   idle(): Promise<void> {
-    const client = this.#client
-    if (!this.isBusy()) return Promise.resolve()
-    return new Promise((resolve) => {
-      const done = (): void => {
-        client.removeListener('drain', done)
-        client.removeListener('end', done)
-        resolve()
-      }
-      client.on('drain', done)
-      client.on('end', done)
-    })
+    return this.#isLost() ? Promise.resolve() : idle(this.#client)
   }
 
   async cancel(): Promise<void> {
@@ -266,14 +230,30 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
  *
  * @throws {@link StoreUnavailableError}, or {@link ConfigurationError} for clients that cannot tell how a transaction is.
  */
-export function takeConnection(lender: Lender): Promise<PgHeldConnection> {
+export function takeConnection(lender: Lender, closed = 0): Promise<PgHeldConnection> {
   return connect(lender.pool, lender.runtime).then(
-    (client) => toHeld(lender, client),
+    (client) =>
+      isInTransaction(client) ? takeAnother(lender, client, closed) : toHeld(lender, client),
     (error: unknown) => {
       lender.releaseSlot()
       throw toStoreError(error, CONNECTING)
     },
   )
+}
+
+async function takeAnother(
+  lender: Lender,
+  client: PoolClient,
+  closed: number,
+): Promise<PgHeldConnection> {
+  let clean: PoolClient | undefined
+  try {
+    clean = await cleanOrClosed(lender, client, closed)
+  } catch (error) {
+    lender.releaseSlot()
+    throw error
+  }
+  return clean === undefined ? takeConnection(lender, closed + 1) : toHeld(lender, clean)
 }
 
 function toHeld(lender: Lender, client: PoolClient): PgHeldConnection {

@@ -1,5 +1,6 @@
 import type { PoolClient } from 'pg'
 import { type SessionSettings, settingsIn } from '../driver/session-settings.ts'
+import { isBusy } from './pg-checkout.ts'
 import { type WireSession, wireSession } from './pg-wire.ts'
 
 /**
@@ -51,7 +52,7 @@ function createSession(client: PoolClient): PgSession {
   return {
     pid: undefined,
     wire,
-    isBusy: () => Reflect.get(client, 'readyForQuery') !== true,
+    isBusy: () => isBusy(client),
     settings: () => {
       if (learned === undefined || commands !== wire.commands) return undefined
       return performance.now() - learned.atMs > BELIEVED_MS ? undefined : learned.settings

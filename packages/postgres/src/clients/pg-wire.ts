@@ -9,6 +9,8 @@ export interface WireSession {
   readonly commands: number
   /** `client_encoding` of the session, as far as it is known. */
   encoding: string | undefined
+  /** Whether the last answer came from inside of a transaction. Not known before the first one that was listened to. */
+  readonly isInTransaction: boolean
   /** The connection has ended, and its client knows. */
   readonly hasEnded: boolean
   /** The server reported that the last COMMIT was not replicated as demanded. The reader clears it. */
@@ -73,6 +75,9 @@ function watch(connection: Connection): WireSession {
     },
     get boundaries() {
       return boundaries
+    },
+    get isInTransaction() {
+      return transaction !== 'I'
     },
     get hasEnded() {
       return hasEnded

@@ -1,6 +1,6 @@
 import type { Runtime } from '@onceward/core'
 import { pauseMs } from '@onceward/core/adapter'
-import { diagnose, isForbidden } from '../errors.ts'
+import { diagnose, isLeftUnfit } from '../errors.ts'
 
 /**
  * Most runs of a short transaction. Each lost race means that another one made progress, so a few are enough.
@@ -8,7 +8,7 @@ import { diagnose, isForbidden } from '../errors.ts'
 const MOST_RUNS = 6
 const PAUSES = { baseMs: 10, maxMs: 200 }
 
-/** Most connections that are tried for one with rights: more than pools that share a connection with handlers have. */
+/** Most connections that are tried for one that is fit: more than pools that share a connection with handlers have. */
 const MOST_CONNECTIONS = 25
 
 /**
@@ -16,14 +16,14 @@ const MOST_CONNECTIONS = 25
  * own handling of errors, so that a claim that succeeds pays no promise for it.
  */
 export const triesAnother = (error: unknown, refused: number): boolean =>
-  refused < MOST_CONNECTIONS && isForbidden(error)
+  refused < MOST_CONNECTIONS && isLeftUnfit(error)
 
 /**
- * Runs a transaction of onceward on the next connection if its connection has a role without rights on our tables: a
- * handler or another user of the pool may have left that role. `run` closes such a connection, so in the end the pool
- * opens a new one. With the last one the rights are really missing, and the error is thrown.
+ * Runs a transaction of onceward on the next connection if its connection has a role without rights on our tables, or is
+ * inside of a transaction: a handler or another user of the pool may have left that. `run` closes such a connection, so
+ * in the end the pool opens a new one. With the last one the rights are really missing, and the error is thrown.
  */
-async function withRights<Result>(run: () => Promise<Result>): Promise<Result> {
+async function onFitConnection<Result>(run: () => Promise<Result>): Promise<Result> {
   for (let refused = 1; ; refused += 1) {
     try {
       return await run()
@@ -43,7 +43,7 @@ export async function repeated<Result>(
 ): Promise<Result> {
   for (let failures = 0; ; failures += 1) {
     try {
-      return await withRights(run)
+      return await onFitConnection(run)
     } catch (error) {
       if (failures + 1 >= MOST_RUNS || diagnose(error) !== 'serialization') throw error
     }

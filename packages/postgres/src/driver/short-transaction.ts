@@ -1,6 +1,6 @@
 import { type Runtime, StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
-import { endsSession, isForbidden, toStoreError } from '../errors.ts'
+import { endsSession, toStoreError } from '../errors.ts'
 import type { Connection, Driver, QueryAnswer } from './driver.ts'
 import type { PoolGate } from './pool-slots.ts'
 import { repeated } from './repeat.ts'
@@ -113,7 +113,7 @@ class Spare implements Connection {
       const answer = await answerWithin(this.#runtime, asked, STATEMENT_MS)
       if (answer !== LATE) return answer
     } catch (error) {
-      this.isBroken ||= endsSession(error) || isForbidden(error)
+      this.isBroken ||= endsSession(error)
       throw toStoreError(error, DOING)
     }
     this.isBroken = true

@@ -1,0 +1,91 @@
+import { type Runtime, StoreUnavailableError } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
+import type { DatabaseConnection, Kysely } from 'kysely'
+import type { Connection as Wire } from 'pg'
+import { toStoreError } from '../errors.ts'
+import { surviveLoss, wireOf } from './kysely-wire.ts'
+import { wireSession } from './pg-wire.ts'
+
+/** Longest wait for a connection, ms. A longer wait means that the user's own code holds all connections. */
+const CONNECT_MS = 5_000
+/** The same for a client with one connection: callers queue for it behind whole handlers. */
+const SINGLE_CONNECT_MS = 60_000
+
+/** A Kysely, and what the client library below it can do. */
+export interface Client<DB> {
+  readonly db: Kysely<DB>
+  readonly runtime: Runtime
+  /** Whether a text may contain several statements. Set to false when the client refuses one. */
+  takesSeveral: boolean
+}
+
+/** A connection of Kysely, until it is left. */
+export interface Taken {
+  readonly connection: DatabaseConnection
+  readonly leave: () => void
+}
+
+async function take<DB>({ db, runtime }: Client<DB>): Promise<Taken> {
+  const taken = Promise.withResolvers<DatabaseConnection>()
+  const left = Promise.withResolvers<void>()
+  const leave = (): void => left.resolve()
+  const executor = db.getExecutor()
+  const isSingle = executor.adapter.supportsMultipleConnections === false
+  const boundMs = isSingle ? SINGLE_CONNECT_MS : CONNECT_MS
+  executor
+    .provideConnection(async (connection) => {
+      taken.resolve(connection)
+      await left.promise
+    })
+    .catch((error: unknown) => taken.reject(error))
+  try {
+    const connection = await answerWithin(runtime, taken.promise, boundMs)
+    if (connection !== LATE) return { connection, leave }
+  } catch (error) {
+    throw toStoreError(error, 'connecting')
+  }
+  leave()
+  throw new StoreUnavailableError(`No connection became free within ${boundMs} ms.`)
+}
+
+/** A connection of Kysely with the connection of pg below it, if that is known. */
+interface Clean extends Taken {
+  readonly wire: Wire | undefined
+}
+
+/** Most connections that are closed in a row. */
+const MOST_CLOSED = 25
+
+/**
+ * Other code may return a connection inside of a transaction to the pool below. Such a connection is closed, and another
+ * one is taken.
+ */
+export async function takeClean<DB>(client: Client<DB>): Promise<Clean> {
+  for (let closed = 0; ; closed += 1) {
+    const { connection, leave } = await take(client)
+    const wire = await answerWithin(client.runtime, wireOf(connection), CONNECT_MS)
+    if (wire === LATE) {
+      leave()
+      throw new StoreUnavailableError(
+        `A connection of the pool was busy for ${CONNECT_MS} ms with a statement that was not awaited.`,
+      )
+    }
+    const isLeft = wire !== undefined && wireSession(wire).isInTransaction
+    if (!isLeft || closed >= MOST_CLOSED) return { connection, leave, wire }
+    const undo = surviveLoss(wire)
+    endWire(wire, () => {
+      undo()
+      leave()
+    })
+  }
+}
+
+/** Closes a connection. Released only after pg has noticed the end: before that its pool would lend it again. */
+export function endWire(wire: Wire, release: () => void): void {
+  if (wireSession(wire).hasEnded) {
+    release()
+  } else {
+    wire.prependOnceListener('end', () => setImmediate(release))
+    wire.stream.destroy()
+  }
+}

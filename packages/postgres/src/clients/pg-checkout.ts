@@ -1,0 +1,82 @@
+import { type Runtime, StoreUnavailableError } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
+import type { Pool, PoolClient } from 'pg'
+import { surviveConnecting, surviveLoss } from './pg-events.ts'
+
+/** Longest wait for a connection of the pool, ms. A longer wait means that the user's own code holds all connections. */
+const CONNECT_MS = 5_000
+/** Takes a connection from the pool. Rejects with the pool's own error, or with a typed one. */
+export function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
+  surviveConnecting(pool)
+  // An idle connection comes in this turn of the event loop, so no timer is needed. This runs for every event.
+  const isIdle = pool.idleCount > pool.waitingCount
+  try {
+    return isIdle ? pool.connect() : connectInTime(pool, runtime)
+  } catch (error) {
+    // Users put other functions in place of `connect`.
+    return Promise.reject(error)
+  }
+}
+
+/** A connection that comes too late goes back at once. */
+async function connectInTime(pool: Pool, runtime: Runtime): Promise<PoolClient> {
+  const connecting = pool.connect()
+  const client = await answerWithin(runtime, connecting, CONNECT_MS)
+  if (client !== LATE) return client
+  connecting.then(
+    (late) => late.release(),
+    () => undefined,
+  )
+  throw new StoreUnavailableError(
+    `No connection of the pool (${pool.totalCount} of ${pool.options.max} in use, ${pool.waitingCount} waiting) became free within ${CONNECT_MS} ms.`,
+  )
+}
+
+/**
+ * Other code may return a connection inside of a transaction, and the pool lends it again. What onceward stores there
+ * would be lost with a rollback, and a COMMIT of onceward would commit half of the other code's work.
+ */
+export function isInTransaction(client: Partial<PoolClient>): boolean {
+  // Older versions of pg cannot tell.
+  const status = client.getTransactionStatus?.()
+  return status === 'T' || status === 'E'
+}
+
+/** Resolves when the client has no statement in flight, or its connection has ended. */
+export function idle(client: PoolClient): Promise<void> {
+  if (!isBusy(client)) return Promise.resolve()
+  return new Promise((resolve) => {
+    const done = (): void => {
+      client.removeListener('drain', done)
+      client.removeListener('end', done)
+      resolve()
+    }
+    client.on('drain', done)
+    client.on('end', done)
+  })
+}
+
+export const isBusy = (client: PoolClient): boolean => Reflect.get(client, 'readyForQuery') !== true
+
+/**
+ * A client that came inside of a transaction, if statements that nobody awaited have ended that transaction meanwhile.
+ * Undefined if they have not: then the client is closed.
+ *
+ * @param closed - How many clients were closed before this one.
+ * @throws {@link StoreUnavailableError} once every client is a new one, so that a hook of the pool must have begun it.
+ */
+export async function cleanOrClosed(
+  { pool, runtime }: { readonly pool: Pool; readonly runtime: Runtime },
+  client: PoolClient,
+  closed: number,
+): Promise<PoolClient | undefined> {
+  const undo = surviveLoss(client)
+  await answerWithin(runtime, idle(client), CONNECT_MS)
+  undo()
+  if (!(isBusy(client) || isInTransaction(client))) return client
+  client.release(true)
+  if (closed < pool.options.max) return undefined
+  throw new StoreUnavailableError(
+    'New connections of the pool are inside of a transaction: end it in the hook that begins it.',
+  )
+}
