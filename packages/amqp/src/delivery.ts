@@ -48,14 +48,14 @@ const utf8 = new TextDecoder('utf-8', { fatal: true })
 
 /**
  * Makes a delivery of a RabbitMQ message. Headers that are text, numbers, booleans or UTF-8 bytes become text; tables,
- * lists and other bytes are only in `raw`.
+ * lists, other bytes and whole numbers above 2^53 are only in `raw`.
  */
 export function toDelivery(received: ConsumeMessage, queue: string): Delivery {
   const message = restored(received)
   const { properties, content } = message
-  const contentType = textOf(properties.contentType)
+  const contentType = readableText(properties.contentType)
   const producedAt = toDate(properties.timestamp)
-  const orderingKey = textOf(properties.headers?.['x-order-key'])
+  const orderingKey = readableText(properties.headers?.['x-order-key'])
   const messageId = composedId(properties)
   const deferrals = deferralsOf(received)
   return withEnvelope(
@@ -187,8 +187,8 @@ function restored(message: ConsumeMessage): ConsumeMessage {
   if (deferralsOf(message) === 0) return message
   const { fields, properties } = message
   const carried: Headers = properties.headers ?? {}
-  const exchange = textOf(carried[CARRIED.exchange]) ?? fields.exchange
-  const routingKey = textOf(carried[CARRIED.routingKey]) ?? fields.routingKey
+  const exchange = readableText(carried[CARRIED.exchange]) ?? fields.exchange
+  const routingKey = readableText(carried[CARRIED.routingKey]) ?? fields.routingKey
   const cc = carried[CARRIED.cc]
   const kept = carried[CARRIED.kept] as Headers | undefined
   const headers = { ...withoutOurs(carried), ...(cc === undefined ? {} : { CC: cc }), ...kept }
@@ -229,7 +229,17 @@ function toHeaders(headers: Headers): Delivery['headers'] {
   return Object.fromEntries(entries)
 }
 
+/**
+ * Text that stands for this value alone. amqplib rounds whole numbers above 2^53, and puts U+FFFD in place of bytes that are
+ * not UTF-8: as part of a key such a text would make one event of several.
+ */
 function textOf(value: unknown): string | undefined {
+  const isRounded = Number.isInteger(value) && !Number.isSafeInteger(value)
+  const isReplaced = typeof value === 'string' && value.includes('\uFFFD')
+  return isRounded || isReplaced ? undefined : readableText(value)
+}
+
+function readableText(value: unknown): string | undefined {
   if (typeof value === 'string') return value
   if (typeof value === 'number' || typeof value === 'boolean' || typeof value === 'bigint') {
     return String(value)
@@ -252,8 +262,9 @@ function countOf({ fields, properties }: ConsumeMessage): number {
 /** Two publishers may count alike, so the application id is part of the message id where it is set. */
 function composedId({ messageId, appId }: MessageProperties): string | undefined {
   const id = textOf(messageId)
+  if (id === undefined || appId === undefined || appId === '') return id
   const application = textOf(appId)
-  if (id === undefined || application === undefined || application === '') return id
+  if (application === undefined) return undefined
   return `${Buffer.byteLength(application)}:${application}:${id}`
 }
 

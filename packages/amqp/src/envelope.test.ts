@@ -134,3 +134,54 @@ function clamped(value: unknown): unknown {
   const isTime = table['!'] === 'timestamp' && typeof table['value'] === 'number'
   return isTime ? { ...table, value: Math.min(Number(table['value']), 2 ** 64 - 2_048) } : table
 }
+
+/** A table with one field, as a publisher in any language writes it. */
+function wireTable(tag: 'S' | 'l', content: Buffer): Record<string, unknown> {
+  const length = Buffer.alloc(tag === 'S' ? 4 : 0)
+  if (tag === 'S') length.writeUInt32BE(content.length)
+  return codec.decodeFields(
+    Buffer.concat([Buffer.from(`\x0fIdempotency-Key${tag}`), length, content]),
+  )
+}
+
+const long = fc.bigInt({ min: 2n ** 53n - 2n, max: 2n ** 53n + 5n }).map((value) => {
+  const content = Buffer.alloc(8)
+  content.writeBigInt64BE(value)
+  return content
+})
+/** Latin-1, UTF-8, and neither. */
+const bytes = fc
+  .array(fc.constantFrom(0x6d, 0xfc, 0xf6, 0xc3, 0xa9, 0xff), { minLength: 1, maxLength: 3 })
+  .map((all) => Buffer.from(all))
+
+// Red when a key is read from what amqplib made of the value: `müller-1` and `möller-1` in Latin-1 would be one event, and
+// so would two neighbouring numbers of 64 bits. The second message would be acked as a duplicate.
+test.each([
+  ['S', bytes],
+  ['l', long],
+] as const)('no two values of a header of type %s become the same text', (tag, content) => {
+  const keyOf = (value: Buffer): string | undefined => {
+    const received = { fields: {}, properties: { headers: wireTable(tag, value) }, content: value }
+    return toDelivery(received as never, 'orders').headers['idempotency-key']
+  }
+  fc.assert(
+    fc.property(content, content, (one, other) => {
+      const key = keyOf(one)
+      if (!one.equals(other) && key !== undefined) expect(keyOf(other)).not.toBe(key)
+    }),
+    { numRuns: 500 },
+  )
+  const plain = { S: Buffer.from('müller-1'), l: Buffer.from([0, 0, 0, 0, 0, 0, 0, 7]) }
+  expect(keyOf(plain[tag])).toBe({ S: 'müller-1', l: '7' }[tag])
+})
+
+test('no two values of a message id and an application id become the same id', () => {
+  const idOf = (messageId: string, appId?: string): string | undefined => {
+    const received = { fields: {}, properties: { headers: {}, messageId, appId } }
+    return toDelivery({ ...received, content: Buffer.alloc(0) } as never, 'orders').messageId
+  }
+  const latin = (value: string): string => Buffer.from(value, 'latin1').toString('utf8')
+  expect(idOf(latin('mö'))).toBeUndefined()
+  expect(idOf('1', latin('ö'))).toBeUndefined()
+  expect(idOf('1', 'ö')).toBe('2:ö:1')
+})
