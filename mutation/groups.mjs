@@ -22,7 +22,13 @@ const memory = inCore('memory')
 const clients = (name, files) => files.map((file) => `packages/${name}/src/${file}.ts`)
 /** What of Kafka only a real server can show. */
 const kafkaClients = clients('kafka', [
-  ...['clients/kafkajs', 'clients/ask-cluster', 'clients/open-batches', 'clients/start-offsets'],
+  ...[
+    'clients/kafkajs',
+    'clients/ask-cluster',
+    'clients/connect',
+    'clients/open-batches',
+    'clients/start-offsets',
+  ],
   ...['consume', 'wrap'],
 ])
 

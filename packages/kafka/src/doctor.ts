@@ -9,7 +9,7 @@ import {
 } from '@onceward/core/adapter'
 import type { KafkaAdmin, KafkaClient } from './client.ts'
 import { askCluster } from './clients/ask-cluster.ts'
-import { consumerOf } from './clients/kafkajs.ts'
+import { strangersAmong } from './clients/kafkajs.ts'
 import { classifyError } from './errors.ts'
 import { type ConsumerSettings, matches } from './options.ts'
 
@@ -147,10 +147,8 @@ async function strangersOf(
   const { groupId } = settings.consumer
   try {
     const { groups } = await admin.describeGroups([groupId])
-    const consumers = groups.flatMap(({ members }) => members).map(consumerOf)
-    return [...new Set(consumers)].filter(
-      (consumer) => consumer !== undefined && consumer !== port.settings.consumer,
-    ) as readonly string[]
+    const members = groups.flatMap((group) => group.members)
+    return strangersAmong(members, port.settings.consumer)
   } catch (error) {
     const { kind, text } = classifyError(error)
     if (kind !== 'denied') throw error
@@ -162,16 +160,17 @@ async function strangersOf(
 
 /** trap T39: two consumers in one group share its records, so each sees only a part of them. */
 function groupFindings(strangers: readonly string[], { port, settings }: Surroundings): Findings {
-  return {
-    problems: when(
-      strangers.length > 0,
-      `Group '${settings.consumer.groupId}' has members of the consumer '${strangers.join("', '")}'; as another one, ` +
-        `'${port.settings.consumer}' would get a part of the records and they the rest. Leave \`groupId\` out, or ` +
-        'give each consumer a group of its own.',
-    ),
-    warnings: [],
-  }
+  const problem = sharedGroup(settings, port.settings.consumer, strangers)
+  return { problems: when(strangers.length > 0, problem), warnings: [] }
 }
+
+export const sharedGroup = (
+  { consumer: { groupId } }: Pick<ConsumerSettings, 'consumer'>,
+  consumer: string,
+  strangers: readonly string[],
+): string =>
+  `Group '${groupId}' has members of the consumer '${strangers.join("', '")}'; as another one, '${consumer}' would ` +
+  'get a part of the records and they the rest. Leave `groupId` out, or give each consumer a group of its own.'
 
 function toMs(value: string | undefined): number | undefined {
   const ms = Number(value)

@@ -1,4 +1,5 @@
 import { StoreUnavailableError } from '@onceward/core'
+import { AssignerProtocol } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { protocolError } from './fixtures/fetch.ts'
 import { joined, type Receiving, receiving } from './fixtures/receiving.ts'
@@ -133,6 +134,25 @@ test('health tells why nothing is received while restartOnFailure is pending', a
   kit.consumers[0]?.emit('CRASH', { error: new Error('Connection closed') })
   await kit.clock.advance(0)
   expect(kit.receiver.outage).toEqual({ state: 'recovering', reason: 'Error: Connection closed' })
+})
+
+// Red when a leader that has consumed ends for a newcomer, and when a newcomer shares the group that it leads.
+test('trap T39: a leader refuses a group of two consumers until it has had partitions', async () => {
+  const kit = receiving()
+  const started = kit.receiver.start()
+  await kit.clock.advance(0)
+  const cluster = { findTopicPartitionMetadata: () => [{ partitionId: 0 }] }
+  const [toAssigner] = kit.consumers[0]?.config.partitionAssigners ?? []
+  const assigner = toAssigner?.({ cluster, groupId: '', logger: undefined } as never)
+  const userData = Buffer.from('onceward:shipping')
+  const sent = { version: 1, topics: ['orders'], userData }
+  const memberMetadata = AssignerProtocol.MemberMetadata.encode(sent)
+  const assign = async () =>
+    assigner?.assign({ members: [{ memberId: 'm-1', memberMetadata }], topics: ['orders'] })
+  await expect(assign()).rejects.toThrow(/'billing' would get a part/)
+  kit.join()
+  await started
+  expect(await assign()).toHaveLength(1)
 })
 
 // Red when nothing bounds the time: an `oauthBearerProvider` that never answers would stop the consumer for good.

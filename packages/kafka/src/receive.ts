@@ -1,23 +1,23 @@
 import { ConfigurationError, OncewardError, type Settlement } from '@onceward/core'
 import {
-  answerWithin,
   CallTimeoutError,
   type ConsumptionEnd,
   endsWithin,
   type GuardPort,
   isFatal,
   isGuardClosed,
-  LATE,
   type Outage,
   Recovery,
 } from '@onceward/core/adapter'
 import type { Cluster, Consumer, ConsumerCrashEvent } from 'kafkajs'
 import type { KafkaClient } from './client.ts'
+import { connect } from './clients/connect.ts'
 import { leaveGroup, withCluster } from './clients/kafkajs.ts'
 import type { PartitionBatches } from './clients/partition-batches.ts'
 import { Subscription } from './clients/subscription.ts'
 import { Unreadable } from './clients/unreadable.ts'
 import { silenceOf, Watchdog } from './clients/watchdog.ts'
+import { sharedGroup } from './doctor.ts'
 import { BACKOFF, type BrokerErrorKind, classifyError } from './errors.ts'
 import type { ConsumerSettings } from './options.ts'
 
@@ -67,6 +67,8 @@ export class Receiver {
   #giveUp: ((reason: unknown) => void) | undefined
   /** The member id of the last consumer that joined the group. */
   #memberId: string | undefined
+  /** It has had partitions. */
+  #hasOwned = false
   #isChecked = false
   #hasStarted = false
   /** Ends the pause before the next consumer. */
@@ -163,13 +165,19 @@ export class Receiver {
       if (!this.#isChecked) await check()
       this.#isChecked = true
       if (this.#recovery.isStopped) return undefined
-      const { config, cluster } = withCluster(settings.consumer, port.settings.consumer)
+      const { config, cluster } = withCluster(
+        settings.consumer,
+        port.settings.consumer,
+        (strangers) => this.#refuse(strangers),
+      )
       const consumer = kafka.consumer(config)
       this.#consumer = consumer
       const givenUp = this.#listen(consumer, cluster)
       const eachBatch = this.#options.batches.attach(consumer)
-      await this.#connect(consumer)
-      if (this.#consumer !== consumer) return undefined
+      const { limitMs } = this.#watchdog
+      const isWanted = (): boolean => this.#consumer === consumer
+      await connect(consumer, { runtime: port.runtime, limitMs, isWanted })
+      if (!isWanted()) return undefined
       await this.#subscription.begin(consumer, cluster())
       await this.#leaveBefore(cluster())
       if (this.#recovery.isStopped) return undefined
@@ -187,16 +195,11 @@ export class Receiver {
     }
   }
 
-  /** In bounded time: kafkajs itself waits for ever for an `oauthBearerProvider` that never answers. */
-  async #connect(consumer: Consumer): Promise<void> {
-    const connecting = consumer.connect().then(async () => {
-      // Let go while it was connecting, which kafkajs cannot abort: its socket would keep the process alive.
-      if (this.#consumer !== consumer) await consumer.disconnect()
-    })
-    const { limitMs } = this.#watchdog
-    const { runtime } = this.#options.port
-    const answer = await answerWithin(runtime, connecting, limitMs, { keepAlive: false })
-    if (answer === LATE) throw new CallTimeoutError('Connecting to Kafka', limitMs)
+  /** Two consumers that start at the same time find the group empty, and only its leader learns of the other one. */
+  #refuse(strangers: readonly string[]): void {
+    const { port, settings } = this.#options
+    if (this.#hasOwned) return
+    throw new ConfigurationError(sharedGroup(settings, port.settings.consumer, strangers))
   }
 
   /** Resolves when the consumer must be replaced or stopped. */
@@ -215,6 +218,7 @@ export class Receiver {
     consumer.on(GROUP_JOIN, ({ payload }) => {
       if (!isCurrent()) return
       this.#memberId = payload.memberId
+      this.#hasOwned ||= Object.keys(payload.memberAssignment).length > 0
       onJoined(Object.keys(payload.memberAssignment))
       batches.joined(payload)
       this.#unreadable.joined(consumer, cluster(), payload.memberAssignment)

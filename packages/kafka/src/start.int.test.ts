@@ -1,9 +1,10 @@
 import { ConfigurationError } from '@onceward/core'
+import { until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
 import { skipped } from '@onceward/testing/servers'
 import { Kafka, logLevel } from 'kafkajs'
 import { describe, expect, test } from 'vitest'
-import { billing, useKafka } from './fixtures/use-kafka.ts'
+import { billing, range, useKafka } from './fixtures/use-kafka.ts'
 import { consumeKafka } from './index.ts'
 
 describe.skipIf(skipped('kafka'))('the checks of consumeKafka at its start', () => {
@@ -74,6 +75,26 @@ describe.skipIf(skipped('kafka'))('the checks of consumeKafka at its start', () 
     const starting = consumeKafka(topics.client(), theirs, { topics: [topic], groupId })
     await expect(starting).rejects.toThrow(/has members of the consumer 'billing'/)
     await using _second = await consumeKafka(topics.client(), ours, { topics: [topic], groupId })
+  })
+
+  // Red with the check before the start alone: both find an empty group, and each takes half of the partitions.
+  test('trap T39: of two consumers that start in one group at the same time, one fails and the other gets all', async () => {
+    const { topics } = kit
+    const topic = await topics.create(2)
+    const groupId = topics.name('shared')
+    const ran: string[] = []
+    const starts = await Promise.allSettled(
+      ['billing', 'shipping'].map((consumer) => {
+        const guard = billing(({ payload: { key } }) => void ran.push(key), { consumer })
+        return consumeKafka(topics.client(), guard, { topics: [topic], groupId })
+      }),
+    )
+    const errors = starts.flatMap((start) => (start.status === 'rejected' ? [start.reason] : []))
+    expect(errors).toMatchObject([{ code: 'ONCEWARD_CONFIGURATION' }])
+    expect(String(errors)).toContain('has members of the consumer')
+    await topics.send(topic, range(10))
+    await until(() => ran.length === 10)
+    for (const start of starts) if (start.status === 'fulfilled') await start.value.drain()
   })
 
   test('the consumer waits for an endpoint that is down at the start', async () => {

@@ -215,10 +215,13 @@ const after = (offset: string): string => String(BigInt(offset) + 1n)
 /**
  * A config that gives access to the consumer's cluster, which kafkajs hands to partition assigners only. The first
  * assigner keeps the cluster, and also tells the group which guard's consumer this member belongs to.
+ *
+ * @param onStrangers - Called before this member assigns partitions to those of other consumers; may throw.
  */
 export function withCluster<Config extends ConsumerConfig>(
   config: Config,
   consumer: string,
+  onStrangers: (consumers: readonly string[]) => void,
 ): { readonly config: Config; readonly cluster: () => Cluster | undefined } {
   let cluster: Cluster | undefined
   const [first = PartitionAssigners.roundRobin, ...others] = config.partitionAssigners ?? []
@@ -227,7 +230,13 @@ export function withCluster<Config extends ConsumerConfig>(
     const assigner = first(context)
     const protocol: Assigner['protocol'] = (subscription) =>
       signed(assigner.protocol(subscription), consumer)
-    return Object.create(assigner, { protocol: { value: protocol } }) as Assigner
+    const assign: Assigner['assign'] = async (group) => {
+      const strangers = strangersAmong(group.members, consumer)
+      if (strangers.length > 0) onStrangers(strangers)
+      return assigner.assign(group)
+    }
+    const own = { protocol: { value: protocol }, assign: { value: assign } }
+    return Object.create(assigner, own) as Assigner
   }
   return {
     config: { ...config, partitionAssigners: [remembering, ...others] },
@@ -247,8 +256,17 @@ function signed(state: GroupState, consumer: string): GroupState {
   return { ...state, metadata }
 }
 
+/** Other consumers than this one that have members in a group. */
+export function strangersAmong(
+  members: readonly Pick<MemberDescription, 'memberMetadata'>[],
+  own: string,
+): readonly string[] {
+  const consumers = new Set(members.map(consumerOf))
+  return [...consumers].filter((each) => each !== undefined && each !== own) as readonly string[]
+}
+
 /** The guard's consumer of a group member; undefined for members that do not send it. */
-export function consumerOf({
+function consumerOf({
   memberMetadata,
 }: Pick<MemberDescription, 'memberMetadata'>): string | undefined {
   try {
