@@ -41,3 +41,15 @@ it('the connection of pg is found while a statement of other code runs on it', a
   })
   await running
 })
+
+// Red when the refusal of pg is taken for another client: the loss of a connection would end the process.
+it('the connection of pg is found in pipeline mode', async () => {
+  const pipelined = new pg.Pool({ ...pool.options, pipeline: true } as pg.PoolConfig)
+  const kysely = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: pipelined }) })
+  const client = await pipelined.connect()
+  client.release()
+  await kysely.getExecutor().provideConnection(async (connection) => {
+    expect(await wireOf(connection)).toBe(client.connection)
+  })
+  await kysely.destroy()
+})

@@ -41,7 +41,11 @@ async function findWire(connection: DatabaseConnection): Promise<Connection | un
       return new Error('onceward looks for the connection and sends nothing')
     },
     callback: (): void => resolve(found),
-    handleError: (): void => probe.callback(),
+    // In pipeline mode pg refuses the object, and names the connection.
+    handleError: (_error: unknown, wire?: Connection): void => {
+      if (wire?.stream?.destroyed === false) found ??= wire
+      probe.callback()
+    },
     toString: () => '-- onceward looks for the connection and sends nothing',
   }
   let isTaken: boolean
