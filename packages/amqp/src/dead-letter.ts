@@ -23,15 +23,21 @@ export function createPublisher(
 ): Publish {
   return async (letter) => {
     const of = identityOf(letter, hasInbox)
-    try {
-      await publisher.publish({ ...deadLetterMessage(letter, target), of })
-    } catch (error) {
-      if (!isTooLarge(error)) throw error
-      // The headers that say why may not fit beside the message's own, so it is published with its own alone.
-      await publisher.publish({ ...deadLetterMessage(letter, target, 'bare'), of })
+    for (const form of FORMS) {
+      try {
+        return await publisher.publish({ ...deadLetterMessage(letter, target, form), of })
+      } catch (error) {
+        if (form === 'reasons-alone' || !isTooLarge(error)) throw error
+      }
     }
   }
 }
+
+/**
+ * What headers a dead letter has, tried in this order: those that say why may not fit beside the message's own, and the
+ * message's own may be nested so deeply that amqplib reads them and cannot write them.
+ */
+const FORMS = ['reasons', 'bare', 'reasons-alone'] as const
 
 /** One that was replayed and is dead again is another one. Without an inbox only the message in hand has an identity. */
 function identityOf(letter: DeadLetter, hasInbox: boolean): object | string {
@@ -41,9 +47,10 @@ function identityOf(letter: DeadLetter, hasInbox: boolean): object | string {
   return JSON.stringify([ref, attempts, lastFailedAt])
 }
 
-/** The headers of a message must fit into amqplib's buffer. */
+/** The headers of a message must fit into amqplib's buffer, and their depth into the stack. */
 function isTooLarge(error: unknown): boolean {
-  return error instanceof PublishError && error.cause instanceof RangeError
+  const cause = error instanceof PublishError ? error.cause : error
+  return cause instanceof RangeError
 }
 
 /** The content, the properties and the headers that the publisher gave a message, as far as a copy may have them. */
@@ -55,26 +62,30 @@ export function originalMessage(delivery: Delivery): Pick<Outgoing, 'content' | 
   }
 }
 
+const OPTIONS: Record<(typeof FORMS)[number], typeof copyOptions> = {
+  reasons: copyOptions,
+  bare: bareOptions,
+  'reasons-alone': ({ properties, ...message }, why) => ({
+    ...bareOptions({ ...message, properties: { ...properties, headers: {} } }),
+    headers: why,
+  }),
+}
+
 /** The original message with its properties and headers, and with the headers that say why it is dead. */
 export function deadLetterMessage(
   letter: DeadLetter,
   target: DeadLetterTarget,
-  says: 'reasons' | 'bare' = 'reasons',
+  form: (typeof FORMS)[number] = 'reasons',
 ): Omit<Outgoing, 'of'> {
   const { delivery } = letter
   const message = amqpMessage(delivery)
   const why = deadLetterHeaders(letter)
-  const options =
-    message === undefined
-      ? storedOptions(delivery, why)
-      : says === 'bare'
-        ? bareOptions(message)
-        : copyOptions(message, why)
+  const options = message === undefined ? storedOptions(delivery, why) : OPTIONS[form](message, why)
   return {
     kind: 'dead-letter',
     content: message?.content ?? Buffer.from(delivery.body),
     options,
-    ...(says === 'bare' ? { isBare: true } : {}),
+    ...(form === 'bare' ? { isBare: true } : {}),
     ...('queue' in target
       ? {
           exchange: '',

@@ -145,14 +145,28 @@ export function copyOptions(message: ConsumeMessage, extra: Headers): Options.Pu
 /** Properties of a copy without any header of ours. */
 export function bareOptions({ properties }: ConsumeMessage): Options.Publish {
   const { CC: _cc, BCC: _bcc, ...headers } = properties.headers ?? {}
-  const { contentType, contentEncoding, priority, correlationId, replyTo } = properties
-  const { messageId, timestamp, type, appId } = properties
-  const kept = { contentType, contentEncoding, priority, correlationId, replyTo }
+  const { contentType, contentEncoding, correlationId, replyTo } = properties
+  const { messageId, type, appId, priority, timestamp } = properties
+  const texts = { contentType, contentEncoding, correlationId, replyTo, messageId, type, appId }
+  const kept = Object.entries(texts).map(([name, text]) => [name, toShortText(text)])
   return {
-    ...defined({ ...kept, messageId, timestamp: toTimestamp(timestamp), type, appId }),
+    ...defined({ ...Object.fromEntries(kept), priority, timestamp: toTimestamp(timestamp) }),
     headers: encodable(withoutOurs(headers)),
   }
 }
+
+const MOST_BYTES = 255
+/** Of a character in UTF-8, for each of its one or two units in UTF-16. */
+const BYTES_OF_UNIT = 3
+
+/**
+ * A text of at most 255 bytes was read as a longer one if it is not UTF-8: U+FFFD takes three bytes. amqplib refuses to
+ * write that, so its end is left out. No key is made of such a text.
+ */
+const toShortText = (text: unknown): unknown =>
+  typeof text === 'string' && Buffer.byteLength(text) > MOST_BYTES
+    ? text.slice(0, MOST_BYTES / BYTES_OF_UNIT)
+    : text
 
 /** What amqplib reads as 2^64 it does not write. */
 const toTimestamp = (timestamp: unknown): unknown =>

@@ -4,15 +4,22 @@ import { deadLetterOf } from '@onceward/testing/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { deadLetterMessage } from './dead-letter.ts'
+import type { Publisher } from './clients/publisher.ts'
+import { createPublisher, deadLetterMessage } from './dead-letter.ts'
 import { amqpMessage, toDelivery } from './delivery.ts'
+import { PublishError } from './errors.ts'
 
 interface Codec {
   encodeTable(buffer: Buffer, table: unknown, offset: number): number
   decodeFields(slice: Buffer): Record<string, unknown>
 }
+interface Defs {
+  encodeProperties(id: number, channel: number, size: number, fields: object): Buffer
+}
 const require = createRequire(import.meta.url)
-const codec = require(join(dirname(require.resolve('amqplib')), 'lib/codec.js')) as Codec
+const lib = join(dirname(require.resolve('amqplib')), 'lib')
+const codec = require(join(lib, 'codec.js')) as Codec
+const defs = require(join(lib, 'defs.js')) as Defs
 
 const text = fc.string({ unit: 'binary', maxLength: 40 })
 const typed = (type: string, value: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> =>
@@ -184,4 +191,61 @@ test('no two values of a message id and an application id become the same id', (
   expect(idOf(latin('mö'))).toBeUndefined()
   expect(idOf('1', latin('ö'))).toBeUndefined()
   expect(idOf('1', 'ö')).toBe('2:ö:1')
+})
+
+/** Nested tables, one in the other, as deep as a message of another client may have them. */
+function nested(depth: number): Record<string, unknown> {
+  const levels = Array.from({ length: depth }, (_, inner) => {
+    const level = Buffer.from('\x01aF....', 'latin1')
+    level.writeUInt32BE(inner * level.length, 3)
+    return level
+  })
+  return codec.decodeFields(Buffer.concat(levels.toReversed()))
+}
+
+/** The deepest headers that amqplib reads here. */
+function deepest(): Record<string, unknown> {
+  for (let depth = 9_000; ; depth -= 250) {
+    try {
+      return nested(depth)
+    } catch {
+      // The stack is too small.
+    }
+  }
+}
+
+// Red when a dead letter is only tried with the headers of its message: it was tried for ever, and its message stayed in hand.
+test.each([
+  ['headers that are nested too deeply to be written', { headers: deepest() }],
+  ['headers that fill the buffer', { headers: { a: 'x'.repeat(65_400), b: 'y'.repeat(100) } }],
+  [
+    'texts that are not UTF-8',
+    Object.fromEntries(
+      [
+        'contentType',
+        'contentEncoding',
+        'correlationId',
+        'replyTo',
+        'messageId',
+        'type',
+        'appId',
+      ].map((each) => [each, '\uFFFD'.repeat(255)]),
+    ),
+  ],
+])('a message with %s is dead-lettered', async (_what, given) => {
+  const written: Record<string, unknown>[] = []
+  const publish: Publisher['publish'] = async ({ content, options }) => {
+    try {
+      defs.encodeProperties(60, 1, content.length, options)
+      written.push({ content, ...options })
+    } catch (error) {
+      throw new PublishError('the client refused to publish', { cause: error })
+    }
+  }
+  const properties = { headers: {}, ...given }
+  const received = { fields: { exchange: '', routingKey: 'orders' }, properties }
+  const content = Buffer.from('{}')
+  const delivery = toDelivery({ ...received, content } as never, 'orders')
+  await createPublisher({ publish }, { queue: 'dead' }, true)(deadLetterOf(delivery))
+  expect(written).toMatchObject([{ content }])
 })
