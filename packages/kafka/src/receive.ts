@@ -195,7 +195,10 @@ export class Receiver {
     }
   }
 
-  /** Two consumers that start at the same time find the group empty, and only its leader learns of the other one. */
+  /**
+   * Two consumers that start at the same time find the group empty, and only its leader learns of the other one. The
+   * broker lets the first members of a group join together (`group.initial.rebalance.delay.ms`, 3 s by default).
+   */
   #refuse(strangers: readonly string[]): void {
     const { port, settings } = this.#options
     if (this.#hasOwned) return

@@ -8,7 +8,13 @@ import { billing, range, useKafka } from './fixtures/use-kafka.ts'
 import { consumeKafka } from './index.ts'
 
 describe.skipIf(skipped('kafka'))('the checks of consumeKafka at its start', () => {
-  const kit = useKafka({ settings: { 'group.max.session.timeout.ms': '20000' } })
+  const kit = useKafka({
+    settings: {
+      'group.max.session.timeout.ms': '20000',
+      // As by default, where it is 3 s: members that start together are in the first generation together.
+      'group.initial.rebalance.delay.ms': '1000',
+    },
+  })
 
   test('K24: a session timeout that the broker refuses is a configuration error', async () => {
     const { topics } = kit
