@@ -114,8 +114,11 @@ function byHand(name: string, { client }: Stage, prepare: () => Promise<Handling
         }
       }
       return async () => {
+        const startedAt = performance.now()
         await Promise.all(Array.from({ length: POLLS }, poll))
+        const tookMs = performance.now() - startedAt
         await close?.()
+        return tookMs
       }
     },
   }
@@ -154,10 +157,14 @@ function guarded({ databaseUrl, client }: Stage): Contestant {
       const deletes = countDeletes(client, events)
       const guard = await roundGuard({ connectionString: databaseUrl })
       return async () => {
-        const consumption = await consumeSqs(deletes.client, guard, { queueUrl })
+        const startedAt = performance.now()
+        // The drain waits for a poll of an empty queue to end.
+        const consumption = await consumeSqs(deletes.client, guard, { queueUrl, longPollMs: 1_000 })
         await deletes.done
+        const tookMs = performance.now() - startedAt
         await consumption.drain()
         await guard.close()
+        return tookMs
       }
     },
   }
