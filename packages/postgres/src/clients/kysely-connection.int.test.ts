@@ -31,6 +31,21 @@ it('a cancel that PostgreSQL refuses returns its connection to the pool', async 
   await until(() => pool.totalCount === pool.idleCount)
 })
 
+// Red when it is lent again: the cancel would end a statement of the next event.
+it('a connection is closed whose cancel has not ended', async () => {
+  const small = new pg.Pool({ ...pool.options, max: 2 })
+  const kysely = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: small }) })
+  const client = { db: kysely, runtime: systemRuntime, takesSeveral: true }
+  const held = await KyselyHeldConnection.of(client, () => undefined)
+  held.opened({ pid: 1 })
+  const other = await small.connect()
+  await held.cancel()
+  held.release()
+  await until(() => small.totalCount === 1)
+  other.release()
+  await small.end()
+})
+
 // Red when only an idle client is asked: the loss of this connection between two statements would end the process.
 it('the connection of pg is found while a statement of other code runs on it', async () => {
   const client = await pool.connect()

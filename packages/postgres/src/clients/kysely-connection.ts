@@ -101,6 +101,8 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   readonly #provider: HandleProvider
   readonly #wire: Wire | undefined
   readonly #session: WireSession | undefined
+  /** A cancel is on its way still: the next statement of this connection would be its victim. */
+  #mayBeCancelled = false
   readonly #undo: (() => void) | undefined
   #boundaries = 0
 
@@ -191,7 +193,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
         connection.release(isBroken)
       }
     })
-    await endsWithin(runtime, cancelling, CANCEL_MS)
+    this.#mayBeCancelled = !(await endsWithin(runtime, cancelling, CANCEL_MS))
   }
 
   isUnreplicated(): boolean {
@@ -199,19 +201,24 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   }
 
   release(): void {
-    this.#undo?.()
-    this.#taken.leave()
-    this.#releaseSlot()
+    if (this.#mayBeCancelled) this.destroy()
+    else this.#leave()
   }
 
   /** If the connection of pg is not known, it stays out of Kysely's pool until it has been rolled back. */
   destroy(): void {
     const wire = this.#wire
     if (wire === undefined) {
-      void this.#cleanUp().finally(() => this.release())
+      void this.#cleanUp().finally(() => this.#leave())
     } else {
-      endWire(wire, () => this.release())
+      endWire(wire, () => this.#leave())
     }
+  }
+
+  #leave(): void {
+    this.#undo?.()
+    this.#taken.leave()
+    this.#releaseSlot()
   }
 
   async #cleanUp(): Promise<void> {

@@ -1,4 +1,4 @@
-import { createGuard, type Delivery } from '@onceward/core'
+import { createGuard, type Delivery, systemRuntime } from '@onceward/core'
 import { portOf } from '@onceward/core/adapter'
 import { database } from '@onceward/testing'
 import { Pool, type PoolClient } from 'pg'
@@ -6,6 +6,7 @@ import { expect, test } from 'vitest'
 import { dyingServer } from '../fixtures/dying-server.ts'
 import { migrate } from '../migrate.ts'
 import { pgInbox } from '../pg.ts'
+import { takeConnection } from './pg-connection.ts'
 
 // Red (an uncaught error, which ends the process) when the first listener comes after the connection.
 test('a server that dies with its last packet of the handshake gives StoreUnavailableError', async () => {
@@ -44,3 +45,21 @@ const DELIVERY: Delivery = {
   headers: { 'idempotency-key': 'order-1' },
   source: { broker: 'none', queue: 'orders' },
 }
+
+// Red when it is lent again: the cancel would end a statement of the next event.
+test('a connection is closed whose cancel has not ended', async () => {
+  const pool = new Pool({ connectionString: (await database()).url, max: 2 })
+  const lender = {
+    ...{ pool, runtime: systemRuntime, ownsSessions: false },
+    releaseSlot: () => undefined,
+  }
+  const held = await takeConnection(lender)
+  const other = await pool.connect()
+  await held.send(['select pg_catalog.pg_backend_pid()'], 5_000, 'rows')
+  held.session.pid = 1
+  await held.cancel()
+  held.release()
+  expect(pool.totalCount).toBe(1)
+  other.release()
+  await pool.end()
+})

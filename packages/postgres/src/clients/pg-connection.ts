@@ -97,6 +97,8 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   readonly #pool: Pool
   readonly #runtime: Runtime
   readonly #releaseSlot: () => void
+  /** A cancel is on its way still: the next statement of this connection would be its victim. */
+  #mayBeCancelled = false
   readonly #undo: (() => void) | undefined
   readonly #gate = new HandleGate()
   #boundaries = 0
@@ -198,7 +200,8 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
     const { pid } = this.session
     if (pid === undefined || this.#isLost()) return
     const runtime = this.#runtime
-    await endsWithin(runtime, cancelBackend(this.#pool, runtime, pid), CANCEL_MS)
+    const cancelling = cancelBackend(this.#pool, runtime, pid)
+    this.#mayBeCancelled = !(await endsWithin(runtime, cancelling, CANCEL_MS))
   }
 
   isUnreplicated(): boolean {
@@ -206,7 +209,9 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   }
 
   release(): void {
-    this.#leave(this.#isLost() || this.#client.getTransactionStatus() !== 'I')
+    this.#leave(
+      this.#mayBeCancelled || this.#isLost() || this.#client.getTransactionStatus() !== 'I',
+    )
   }
 
   destroy(): void {

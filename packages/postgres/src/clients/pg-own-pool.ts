@@ -21,6 +21,13 @@ const CLIENT_METHODS = [
  */
 const CONNECT_MS = 10_000
 
+/** The pool's own `connectionTimeoutMillis` would make a timer each time an idle connection is taken. */
+class OwnClient extends pg.Client {
+  constructor(config: pg.ClientConfig = {}) {
+    super({ connectionTimeoutMillis: CONNECT_MS, ...config })
+  }
+}
+
 /**
  * Makes a pool for one guard.
  *
@@ -32,10 +39,7 @@ export function openOwnPool(
   { concurrency, consumer, logger }: ConsumerRegistration,
 ): pg.Pool {
   const max = concurrency + SPARE_CONNECTIONS
-  const pool = new pg.Pool({
-    ...{ application_name: 'onceward', connectionTimeoutMillis: CONNECT_MS, max },
-    ...config,
-  })
+  const pool = new pg.Pool({ application_name: 'onceward', Client: OwnClient, max, ...config })
   // The pool has removed the connection already. Without a listener the event would end the process.
   pool.on('error', ({ message }) => {
     logger.debug({ consumer, message }, 'PostgreSQL ended an idle connection')
