@@ -2,7 +2,7 @@ import { systemRuntime } from '@onceward/core'
 import { database, until } from '@onceward/testing'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it, vi } from 'vitest'
 import { KyselyHeldConnection } from './kysely-connection.ts'
 import { wireOf } from './kysely-wire.ts'
 
@@ -33,15 +33,17 @@ it('a cancel that PostgreSQL refuses returns its connection to the pool', async 
 
 // Red when it is lent again: the cancel would end a statement of the next event.
 it('a connection is closed whose cancel has not ended', async () => {
-  const small = new pg.Pool({ ...pool.options, max: 2 })
+  const small = new pg.Pool({ ...pool.options, max: 2, idleTimeoutMillis: 0 })
   const kysely = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: small }) })
+  const removed = vi.fn()
+  small.on('remove', removed)
   const client = { db: kysely, runtime: systemRuntime, takesSeveral: true }
   const held = await KyselyHeldConnection.of(client, () => undefined)
   held.opened({ pid: 1 })
   const other = await small.connect()
   await held.cancel()
   held.release()
-  await until(() => small.totalCount === 1)
+  await until(() => removed.mock.calls.length === 1)
   other.release()
   await small.end()
 })
