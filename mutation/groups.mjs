@@ -26,6 +26,7 @@ const kafkaClients = clients('kafka', [
     'clients/kafkajs',
     'clients/ask-cluster',
     'clients/connect',
+    'clients/group',
     'clients/open-batches',
     'clients/start-offsets',
   ],

@@ -9,7 +9,7 @@ import {
 } from '@onceward/core/adapter'
 import type { KafkaAdmin, KafkaClient } from './client.ts'
 import { askCluster } from './clients/ask-cluster.ts'
-import { strangersAmong } from './clients/kafkajs.ts'
+import { strangersAmong } from './clients/group.ts'
 import { classifyError } from './errors.ts'
 import { type ConsumerSettings, matches } from './options.ts'
 

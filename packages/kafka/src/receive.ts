@@ -12,7 +12,7 @@ import {
 import type { Cluster, Consumer, ConsumerCrashEvent } from 'kafkajs'
 import type { KafkaClient } from './client.ts'
 import { connect } from './clients/connect.ts'
-import { leaveGroup, withCluster } from './clients/kafkajs.ts'
+import { Membership, withCluster } from './clients/group.ts'
 import type { PartitionBatches } from './clients/partition-batches.ts'
 import { Subscription } from './clients/subscription.ts'
 import { Unreadable } from './clients/unreadable.ts'
@@ -65,10 +65,7 @@ export class Receiver {
   readonly #unreadable: Unreadable
   /** Ends the current consumer with a reason. */
   #giveUp: ((reason: unknown) => void) | undefined
-  /** The member id of the last consumer that joined the group. */
-  #memberId: string | undefined
-  /** It has had partitions. */
-  #hasOwned = false
+  readonly #membership: Membership
   #isChecked = false
   #hasStarted = false
   /** Ends the pause before the next consumer. */
@@ -84,6 +81,7 @@ export class Receiver {
       backoff: BACKOFF,
       onRetry: () => this.#endPause(),
     })
+    this.#membership = new Membership(settings.consumer.groupId)
     this.#watchdog = new Watchdog(port.runtime, silenceOf(settings.consumer))
     this.#unreadable = new Unreadable({ port, settings, fields: this.#fields })
     this.#subscription = new Subscription({
@@ -179,7 +177,7 @@ export class Receiver {
       await connect(consumer, { runtime: port.runtime, limitMs, isWanted })
       if (!isWanted()) return undefined
       await this.#subscription.begin(consumer, cluster())
-      await this.#leaveBefore(cluster())
+      await this.#membership.leaveBefore(cluster())
       if (this.#recovery.isStopped) return undefined
       const silence = new CallTimeoutError('Fetches and heartbeats', this.#watchdog.limitMs)
       this.#watchdog.begin(() => this.#giveUp?.(silence))
@@ -201,7 +199,7 @@ export class Receiver {
    */
   #refuse(strangers: readonly string[]): void {
     const { port, settings } = this.#options
-    if (this.#hasOwned) return
+    if (this.#membership.hasOwned) return
     throw new ConfigurationError(sharedGroup(settings, port.settings.consumer, strangers))
   }
 
@@ -220,8 +218,7 @@ export class Receiver {
     }
     consumer.on(GROUP_JOIN, ({ payload }) => {
       if (!isCurrent()) return
-      this.#memberId = payload.memberId
-      this.#hasOwned ||= Object.keys(payload.memberAssignment).length > 0
+      this.#membership.joined(payload)
       onJoined(Object.keys(payload.memberAssignment))
       batches.joined(payload)
       this.#unreadable.joined(consumer, cluster(), payload.memberAssignment)
@@ -235,18 +232,6 @@ export class Receiver {
     consumer.on(HEARTBEAT, answered)
     consumer.on(CRASH, ({ payload }: ConsumerCrashEvent) => resolve(payload.error))
     return promise
-  }
-
-  /** Removes the member of the consumer before from the group. */
-  async #leaveBefore(cluster: Cluster | undefined): Promise<void> {
-    if (cluster === undefined) return
-    const { groupId } = this.#options.settings.consumer
-    const memberId = this.#memberId
-    // The broker waits a whole session for a crashed member, and meanwhile nobody gets its partitions. The member of
-    // the consumer before is certainly dead, so it is taken out of the group.
-    if (memberId !== undefined && (await leaveGroup(cluster, { groupId, memberId }))) {
-      this.#memberId = undefined
-    }
   }
 
   async #letGo(): Promise<void> {

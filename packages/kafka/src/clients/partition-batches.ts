@@ -73,9 +73,8 @@ export class PartitionBatches {
   }
 
   /**
-   * A new consumer starts: batches of the one before are lost, even if that one has not noticed yet.
-   *
-   * The answer is for `consumer.run`. It rejects only with an error that makes kafkajs rejoin.
+   * A new consumer starts: batches of the one before are lost, even if that one has not noticed yet. The answer is for
+   * `consumer.run`. It rejects only with an error that makes kafkajs rejoin.
    */
   attach(consumer: Pausing): (payload: EachBatchPayload) => Promise<void> {
     this.left()
@@ -191,12 +190,10 @@ export class PartitionBatches {
 
   /** @param isSetBack - The position was set back, and the offset that was committed may be a higher one. */
   #take(payload: EachBatchPayload, isSetBack: boolean): FetchedBatch {
-    const { port } = this.#options
+    const { lanesAreUsers } = this.#options.port.settings
     const batch = new FetchedBatch(payload, {
-      clusterId: this.clusterId,
-      sharedLane: port.settings.lanesAreUsers ? '' : undefined,
-      nowMs: this.#nowMs,
-      isSetBack,
+      ...{ clusterId: this.clusterId, nowMs: this.#nowMs, isSetBack },
+      sharedLane: lanesAreUsers ? '' : undefined,
     })
     this.#open.add(batch)
     this.#beat(batch)
@@ -237,9 +234,8 @@ export class PartitionBatches {
 
   async #ask(batch: FetchedBatch, nowMs: number): Promise<void> {
     this.#isAsking = true
-    const isDue = nowMs - batch.lastCommitAtMs >= COMMIT_MS
     if (batch.attached && (await batch.heartbeat(nowMs)) === 'failed') this.#commits.keepQuiet()
-    else if (isDue) await this.#finish(batch)
+    else if (nowMs - batch.lastCommitAtMs >= COMMIT_MS) await this.#finish(batch)
     this.#isAsking = false
   }
 

@@ -1,0 +1,117 @@
+import {
+  type Assigner,
+  AssignerProtocol,
+  type Cluster,
+  type ConsumerConfig,
+  type ConsumerGroupJoinEvent,
+  type GroupState,
+  type MemberDescription,
+  PartitionAssigners,
+} from 'kafkajs'
+
+/**
+ * A config that gives access to the consumer's cluster, which kafkajs hands to partition assigners only. The first
+ * assigner keeps the cluster, and also tells the group which guard's consumer this member belongs to.
+ *
+ * @param onStrangers - Called before this member assigns partitions to those of other consumers; may throw.
+ */
+export function withCluster<Config extends ConsumerConfig>(
+  config: Config,
+  consumer: string,
+  onStrangers: (consumers: readonly string[]) => void,
+): { readonly config: Config; readonly cluster: () => Cluster | undefined } {
+  let cluster: Cluster | undefined
+  const [first = PartitionAssigners.roundRobin, ...others] = config.partitionAssigners ?? []
+  const remembering: typeof first = (context) => {
+    cluster = context.cluster
+    const assigner = first(context)
+    const protocol: Assigner['protocol'] = (subscription) =>
+      signed(assigner.protocol(subscription), consumer)
+    const assign: Assigner['assign'] = async (group) => {
+      const strangers = strangersAmong(group.members, consumer)
+      if (strangers.length > 0) onStrangers(strangers)
+      return assigner.assign(group)
+    }
+    const own = { protocol: { value: protocol }, assign: { value: assign } }
+    return Object.create(assigner, own) as Assigner
+  }
+  return {
+    config: { ...config, partitionAssigners: [remembering, ...others] },
+    cluster: () => cluster,
+  }
+}
+
+const SIGNATURE = 'onceward:'
+
+/** An assigner that sends its own user data stays unchanged. */
+function signed(state: GroupState, consumer: string): GroupState {
+  const sent = AssignerProtocol.MemberMetadata.decode(state.metadata)
+  if (sent === null || sent.userData.length > 0) return state
+  const { version, topics } = sent
+  const signature = Buffer.from(`${SIGNATURE}${consumer}`)
+  const metadata = AssignerProtocol.MemberMetadata.encode({ version, topics, userData: signature })
+  return { ...state, metadata }
+}
+
+/** Other consumers than this one that have members in a group. */
+export function strangersAmong(
+  members: readonly Pick<MemberDescription, 'memberMetadata'>[],
+  own: string,
+): readonly string[] {
+  const consumers = new Set(members.map(consumerOf))
+  return [...consumers].filter((each) => each !== undefined && each !== own) as readonly string[]
+}
+
+/** The guard's consumer of a group member; undefined for members that do not send it. */
+function consumerOf({
+  memberMetadata,
+}: Pick<MemberDescription, 'memberMetadata'>): string | undefined {
+  try {
+    const userData = AssignerProtocol.MemberMetadata.decode(memberMetadata)?.userData
+    const text = userData?.toString() ?? ''
+    return text.startsWith(SIGNATURE) ? text.slice(SIGNATURE.length) : undefined
+  } catch {
+    // Not readable by kafkajs: a member of another client, or a group in a rebalance.
+    return undefined
+  }
+}
+
+/** A method of kafkajs' broker that its types leave out. */
+interface Leaving {
+  leaveGroup(request: { readonly groupId: string; readonly memberId: string }): Promise<unknown>
+}
+
+/** The consumers of one process in their group, one after the other. */
+export class Membership {
+  /** One of them has had partitions. */
+  hasOwned = false
+  readonly #groupId: string
+  /** The member id of the last one that joined. */
+  #memberId: string | undefined
+
+  constructor(groupId: string) {
+    this.#groupId = groupId
+  }
+
+  joined({ memberAssignment, memberId }: ConsumerGroupJoinEvent['payload']): void {
+    this.#memberId = memberId
+    this.hasOwned ||= Object.keys(memberAssignment).length > 0
+  }
+
+  /**
+   * Removes the member of the consumer before from the group. The broker waits a whole session for a crashed member, and
+   * meanwhile nobody gets its partitions. This one is certainly dead. Never rejects, because the session also ends by
+   * itself.
+   */
+  async leaveBefore(cluster: Cluster | undefined): Promise<void> {
+    const [groupId, memberId] = [this.#groupId, this.#memberId]
+    if (cluster === undefined || memberId === undefined) return
+    try {
+      const coordinator: unknown = await cluster.findGroupCoordinator({ groupId })
+      await (coordinator as Leaving).leaveGroup({ groupId, memberId })
+    } catch (error) {
+      if (Reflect.get(error as object, 'type') !== 'UNKNOWN_MEMBER_ID') return
+    }
+    this.#memberId = undefined
+  }
+}
