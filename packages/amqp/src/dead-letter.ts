@@ -34,8 +34,8 @@ export function createPublisher(
 }
 
 /**
- * What headers a dead letter has, tried in this order: those that say why may not fit beside the message's own, and the
- * message's own may be nested so deeply that amqplib reads them and cannot write them.
+ * The headers that a dead letter may have. They are tried in this order. The headers that say why the message is dead
+ * may not fit beside its own, and its own may be nested so deeply that amqplib can read but not write them.
  */
 const FORMS = ['reasons', 'bare', 'reasons-alone'] as const
 

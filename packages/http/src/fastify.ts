@@ -65,7 +65,7 @@ const keepBytes =
     const body = new RawBody(mostBytes)
     bodies.set(request, body)
     finished(payload, { writable: false }, (error) => void (error && body.destroy(error)))
-    // Nobody else listens where a parser leaves the body unread, and the error would end the process.
+    // If a parser leaves the body unread, nothing else listens for this error, and it would end the process.
     body.on('error', () => undefined)
     done(null, payload.pipe(body))
   }

@@ -74,7 +74,7 @@ test.each(Object.entries(EVENTS))(
           if (sent > 0) expect(kept + failed).toBeGreaterThan(0)
         } catch (error) {
           if (!OncewardError.is(error)) throw error
-          // What is no event of the source is refused before anything runs.
+          // A value that is no event of the source is refused before anything runs.
           if (error instanceof ConfigurationError) expect(effects).toEqual([])
         }
         await guard.close()

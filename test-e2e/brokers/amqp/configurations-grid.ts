@@ -70,7 +70,7 @@ export const RABBITMQ: Grid<RabbitmqSettings> = {
       (isQuorum && ('x-max-priority' in given || given['x-overflow'] === 'reject-publish-dlx')) ||
       ('x-queue-mode' in given && isQuorum) ||
       ('x-delivery-limit' in given && !isQuorum) ||
-      // Who may not declare a queue cannot read its arguments, so nothing in them is refused or warned of.
+      // A user that may not declare a queue cannot read its arguments, so the start neither refuses them nor warns of them.
       ((settings.permissions?.configure ?? NEEDED.configure) !== NEEDED.configure && !isPlain) ||
       (settings.deadLetterPolicy && deadLetter !== 'dlx')
     )

@@ -15,7 +15,8 @@ export interface Runtime {
   /** One lock per process, shared by all its guards: see {@link AloneLock}. */
   readonly alone: AloneLock
   /**
-   * Calls back once after `delayMs`, at once if that is over. The returned function cancels. `keepAlive: false` lets the process end meanwhile.
+   * Calls back once after `delayMs`, or at once if that is not positive. The returned function cancels.
+   * `keepAlive: false` lets the process end meanwhile.
    */
   setTimer(
     callback: () => void,

@@ -19,12 +19,12 @@ const CLIENT_METHODS = [
  * Longest wait for the answer to a new connection, ms. pg has no limit: a connection that a failover leaves unanswered
  * would keep its place in the pool until TCP gives it up, which takes minutes.
  */
-const CONNECT_MS = 10_000
+const ANSWER_MS = 10_000
 
 /** The pool's own `connectionTimeoutMillis` would make a timer each time an idle connection is taken. */
 class OwnClient extends pg.Client {
   constructor(config: pg.ClientConfig = {}) {
-    super({ connectionTimeoutMillis: CONNECT_MS, ...config })
+    super({ connectionTimeoutMillis: ANSWER_MS, ...config })
   }
 }
 
