@@ -80,15 +80,19 @@ const isWhole = (value: unknown): boolean =>
 
 const isBytes = (value: unknown): boolean => value == null || typeof value === 'string'
 
+/** AWS writes bytes as signed numbers. */
+const isByte = (value: unknown): value is number =>
+  Number.isInteger(value) && Number(value) >= -128 && Number(value) <= 255
+
 /** Null for a record without a key, and for a tombstone. */
 const toBytes = (base64: unknown): Buffer | null =>
   typeof base64 === 'string' ? Buffer.from(base64, 'base64') : null
 
-/** Headers come in their order, each with its bytes as signed numbers. Repeated ones become a list, as in kafkajs. */
+/** Headers come in their order. Repeated ones become a list, as in kafkajs; a value that is no list of bytes is left out. */
 function toHeaderBytes(headers: readonly unknown[]): KafkaRecord['message']['headers'] {
   const found = new Map<string, Buffer | Buffer[]>()
   for (const [name, bytes] of headers.flatMap((header) => Object.entries(fieldsOf(header)))) {
-    if (!Array.isArray(bytes)) continue
+    if (!Array.isArray(bytes) || !bytes.every(isByte)) continue
     const value = Buffer.from(bytes)
     const before = found.get(name)
     found.set(name, before === undefined ? value : [before, value].flat())

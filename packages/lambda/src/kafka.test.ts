@@ -71,6 +71,8 @@ test('tombstones, keys and headers of any bytes, repeated headers and numbers as
       { 'Idempotency-Key': [50] },
       { bin: [-1] },
       { no: 'x' },
+      { 'Idempotency-Key': [{ toString: '' }] },
+      { 'Idempotency-Key': [300] },
       null,
     ],
   }
