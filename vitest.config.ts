@@ -3,11 +3,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { defineConfig, type ViteUserConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
+import { seedOfCommit } from './test-e2e/support/dice.ts'
 
 const conditions = ['@onceward/source', 'node', 'development|production']
 const resolution = { resolve: { conditions }, ssr: { resolve: { conditions } } }
 const setupFile = './packages/testing/src/vitest/global-setup.ts'
 const globalSetup = existsSync(new URL(setupFile, import.meta.url)) ? [setupFile] : []
+const setupFiles = ['./packages/testing/src/vitest/properties.ts']
 const structure = [
   'test-e2e/repository/structure.test.ts',
   'test-e2e/repository/siblings.test.ts',
@@ -53,7 +55,7 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-const endToEnd = { globalSetup, testTimeout: 180_000, hookTimeout: 180_000 }
+const endToEnd = { globalSetup, setupFiles, testTimeout: 180_000, hookTimeout: 180_000 }
 
 const config: ViteUserConfig = defineConfig({
   ...resolution,
@@ -61,7 +63,10 @@ const config: ViteUserConfig = defineConfig({
     maxWorkers: 2,
     sequence: { sequencer: LongestFirst },
     // Tests start hundreds of processes and workers of the same modules, which share their compiled code.
-    env: { NODE_COMPILE_CACHE: join(tmpdir(), 'onceward-e2e-compiled') },
+    env: {
+      NODE_COMPILE_CACHE: join(tmpdir(), 'onceward-e2e-compiled'),
+      ONCEWARD_COMMIT_SEED: String(seedOfCommit()),
+    },
     tags: [
       {
         name: 'nightly',
@@ -76,6 +81,7 @@ const config: ViteUserConfig = defineConfig({
           name: 'unit',
           include: ['packages/*/src/**/*.test.ts', ...structure],
           exclude: ['**/*.int.test.ts'],
+          setupFiles,
           testTimeout: 20_000,
           sequence: { groupOrder: 0 },
         },
@@ -87,6 +93,7 @@ const config: ViteUserConfig = defineConfig({
           name: 'int',
           include: ['packages/**/src/**/*.int.test.ts'],
           globalSetup,
+          setupFiles,
           maxWorkers: 3,
           testTimeout: 60_000,
           hookTimeout: 60_000,
