@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { needsOneNode } from './errors.ts'
+import { needsOneNode, toStoreError } from './errors.ts'
 
 test.each([
   'CROSSSLOT Keys in request do not hash to the same slot',
@@ -18,4 +18,11 @@ test.each([
   'Connection is closed.',
 ])('no other split helps: %s', (message) => {
   expect(needsOneNode(new Error(message))).toBe(false)
+})
+
+test('a client for one server that is connected to a cluster is told what it needs', () => {
+  const error = toStoreError(new Error('MOVED 866 127.0.0.1:7001'), 'claim')
+  expect(error.message).toMatch(
+    /another node of its cluster has the key: use a client for clusters/,
+  )
 })

@@ -8,6 +8,8 @@ const REMEDIES: Readonly<Record<string, string>> = {
   MASTERDOWN: 'its primary is down',
   CLUSTERDOWN: 'its cluster is not complete',
   TRYAGAIN: 'its cluster is moving the slot of these keys',
+  MOVED:
+    'another node of its cluster has the key: use a client for clusters, such as `Cluster` of ioredis',
   MISCONF: 'it cannot write its snapshot',
   NOREPLICAS: 'it has fewer replicas than `min-replicas-to-write` demands',
   BUSY: 'a long-running script blocks it',

@@ -107,10 +107,9 @@ export class GuardSession implements LeaseSession {
     all: readonly One[],
     tell: (transitions: Transitions, some: readonly One[]) => Promise<readonly HeldAnswer[]>,
   ): Promise<readonly HeldAnswer[]> {
-    const { history, isTruth, timeBudget } = this.#parts
+    const { history, timeBudget } = this.#parts
     if (all.length === 0) return []
-    // Without an inbox only Redis can store what the owner reports, so the call is tried even after failures.
-    if (!isTruth) timeBudget.admit()
+    // Tried even after failures: each claim whose end Redis does not know keeps its event waiting for a lease.
     const answers = all.map((): HeldAnswer => 'lost')
     for (const namespace of history.namespaces()) {
       const open = [...all.entries()].filter(([index]) => answers[index] === 'lost')

@@ -150,6 +150,19 @@ describe('a key of another program under our namespace', () => {
     expect(await client.dumpBuffer(key)).toEqual(before)
   })
 
+  // Red when the answers to the other events of the batch are lost with it.
+  it('that holds a result that is no JSON concerns its own event only', async () => {
+    const namespace = randomUUID()
+    const leases = redisLeases(client, { ...patient, namespace })
+    await client.set(keyOf(namespaceOf(namespace), id), '1d123456786 {oops}')
+    expect(await leases.claim([newClaim(), newClaim({ id }), newClaim()])).toEqual([
+      first,
+      { kind: 'unknown' },
+      first,
+    ])
+    expect(await leases.forget([id])).toEqual([true])
+  })
+
   it('is logged once a minute, with one key and the number of keys', async () => {
     const namespace = randomUUID()
     let passedMs = 0
@@ -261,5 +274,26 @@ describe('a Redis that fails', () => {
     // The guard logs an outage of its lease store, once for every kind of store.
     expect(registration.told).toEqual([])
     its.disconnect()
+  })
+
+  // Red when the end of a claim is held back like a claim: the event waits for its lease, whatever its retry says.
+  it('is told at once how claims ended, also while it gets no claims', async () => {
+    let isAway = false
+    const flaky: IoredisLike = {
+      evalsha: (...args) =>
+        isAway ? Promise.reject(new Error('Connection is closed.')) : client.evalsha(...args),
+      script: (subcommand, source) => client.script(subcommand, source),
+    }
+    const { identity } = testHistory()
+    const options = { ...patient, namespace: randomUUID() }
+    const session = await redisLeases(flaky, options).open?.(testRegistration({ identity }))
+    const mine = newClaim()
+    expect(await session?.claim([mine])).toEqual([first])
+    isAway = true
+    await expect(session?.claim([newClaim()])).rejects.toThrow(/Connection is closed/)
+    isAway = false
+    await expect(session?.claim([newClaim()])).rejects.toThrow(/is not called for another/)
+    expect(await session?.fail([{ ...mine, delayMs: 60_000 }])).toEqual(['held'])
+    expect(await session?.claim([newClaim({ id: mine.id })])).toMatchObject([{ kind: 'not-due' }])
   })
 })

@@ -113,13 +113,22 @@ function toClaimResult(answer: unknown): ClaimResult {
     case 'not-due':
       return { kind, remainingMs: Number(first) }
     case 'duplicate':
-      return { kind, result: first === undefined ? undefined : (JSON.parse(first) as Json) }
+      return first === undefined ? { kind, result: undefined } : withResult(first)
     case 'dead':
       return { kind, reason: first as DeadLetterReason }
     case 'conflict':
       return { kind }
     default:
       return { kind: 'unknown' }
+  }
+}
+
+/** Like any other entry that cannot be read, a result that is no JSON must not fail the rest of its batch. */
+function withResult(json: string): ClaimResult {
+  try {
+    return { kind: 'duplicate', result: JSON.parse(json) as Json }
+  } catch {
+    return { kind: 'unknown' }
   }
 }
 

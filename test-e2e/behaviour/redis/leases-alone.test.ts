@@ -161,6 +161,26 @@ test('a guard without an inbox waits for a Redis that is down', async () => {
   expect(settlement).toMatchObject({ by: 'processed', result: 'mail 2' })
 })
 
+// Red when a completion that Redis did not take is not told again: the lease expires, and the effect happens twice.
+test('a failover in the middle of a handler is no takeover for a guard that survives it', async () => {
+  const sent: string[] = []
+  const admin = client.duplicate()
+  const send = async (): Promise<string> => {
+    if (sent.length === 0) await admin.replicaof('127.0.0.1', 1)
+    return `mail ${sent.push('mail')}`
+  }
+  const [one, other] = [0, 1].map(() => mailing(redisLeases(client), send)) as [Guard, Guard]
+  const delivery = orderPlaced('failover')
+  expect(await one.process(delivery)).toMatchObject({ kind: 'abandon', reason: 'lease-lost' })
+  await admin.replicaof('NO', 'ONE')
+  const settlement = await until(async () => {
+    const answer = await other.process(delivery)
+    return answer.kind === 'ack' && answer
+  })
+  expect(settlement).toMatchObject({ by: 'duplicate', result: 'mail 1' })
+  admin.disconnect()
+})
+
 test('postgresLeases work beside an inbox on the same pool', async () => {
   const guard = createGuard(
     {

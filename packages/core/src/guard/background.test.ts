@@ -2,9 +2,13 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import { silent } from '../fixtures/inbox.ts'
+import { memoryInbox, toDelivery } from '../memory/index.ts'
+import { FatalError } from '../model/errors.ts'
+import { portOf } from '../model/guard-port.ts'
 import type { DueEvent } from '../model/inbox.ts'
 import type { SweepStep } from '../model/sweep-step.ts'
 import { startBackground } from './background.ts'
+import { createGuard } from './guard.ts'
 import { type Background, POLL_LIMIT } from './parked.ts'
 
 const MINUTE_MS = 60_000
@@ -143,4 +147,39 @@ test('the timers of the background do not keep the process alive', async () => {
   const context = { options: { runtime: clock.runtime }, stores: { engine: {} } }
   await startBackground(context as unknown as Background).stop()
   expect(kept).toEqual([false, false, false])
+})
+
+// Red (5.5 s and 10.5 s after the replay) when only the next search finds them.
+test('a parked event runs again when its retry is due, and is published when it dies', async () => {
+  const clock = new Clock()
+  const runtime = { ...clock.runtime, random: () => 0.5 }
+  const memory = memoryInbox()
+  const times: (readonly [what: string, atMs: number])[] = []
+  let startedAtMs = 0
+  const note = (what: string): void => {
+    times.push([what, runtime.monotonic() - startedAtMs])
+  }
+  const retry = { attempts: 2, baseMs: 400, maxMs: 400 }
+  const common = { consumer: 'billing', inbox: memory, logger: silent, runtime, retry }
+  const guard = createGuard(common, () => {
+    note('run')
+    throw times.length > 1 ? new Error('the payment service is down') : new FatalError('no shop')
+  })
+  const delivery = toDelivery('order', { messageId: 'order' })
+  portOf(guard).registerPublisher(delivery.source, async () => note('published'))
+  const settlement = await guard.process(delivery)
+  expect(settlement).toMatchObject({ kind: 'dead-letter' })
+  const [letter] = memory.deadLetters()
+  expect(letter && memory.replay(letter.ref)).toBe(true)
+  startedAtMs = runtime.monotonic()
+  for (let passedMs = 0; passedMs < 12_000; passedMs += 50) {
+    clock.advance(50)
+    await turn()
+  }
+  expect(times.slice(1)).toEqual([
+    ['run', 500],
+    ['run', 800],
+    ['published', expect.toSatisfy((atMs: number) => atMs <= 900)],
+  ])
+  await guard.close()
 })

@@ -53,11 +53,12 @@ export function startBackground(context: Background): BackgroundWork {
   const { session } = context.stores.engine
   const stop = new AbortController()
   const wake = (): void => polling?.wake()
+  const wakeIn = (delayMs: number): void => polling?.wakeIn(delayMs)
   const poller = new Poller({
     background: context,
     signals: stopSignals([stop.signal]),
     guarded: (task) => guarded(context, task),
-    wake,
+    ...{ wake, wakeIn },
   })
   let backlog: Backlog | undefined
   const look: Task = async () => {
@@ -99,7 +100,7 @@ export function backgroundOnDemand(context: Background): (signals: StopSignals) 
         background: context,
         signals,
         guarded: (task) => guarded(context, task),
-        wake,
+        ...{ wake, wakeIn: noTimer },
       })
       if (await poller.poll()) isMore = true
       // Nothing may run after this call, because the process is frozen then.
@@ -116,9 +117,13 @@ export function backgroundOnDemand(context: Background): (signals: StopSignals) 
   }
 }
 
+const noTimer = (): void => undefined
+
 interface Loop {
   /** Calls the task now, or once more directly after the call in progress. */
   wake(): void
+  /** Calls the task after `delayMs`, if its next call is later. */
+  wakeIn(delayMs: number): void
   /** Resolves when the call in progress is over. */
   stop(): Promise<void>
 }
@@ -132,6 +137,9 @@ function every(runtime: Runtime, task: Task): Loop {
   let isWoken = false
   let current: Promise<void> = Promise.resolve()
   let cancel: (() => void) | undefined
+  let nextAtMs = 0
+  /** The instants for which somebody asked. */
+  let askedAtMs: readonly number[] = []
   const call = (): void => {
     isCalling = true
     isWoken = false
@@ -141,8 +149,12 @@ function every(runtime: Runtime, task: Task): Loop {
       else next(pauseMs)
     })
   }
-  const next = (delayMs: number): void => {
-    if (!isStopped) cancel = runtime.setTimer(call, delayMs, { keepAlive: false })
+  const next = (pauseMs: number): void => {
+    if (isStopped) return
+    const nowMs = runtime.monotonic()
+    askedAtMs = askedAtMs.filter((atMs) => atMs > nowMs)
+    nextAtMs = Math.min(nowMs + pauseMs, ...askedAtMs)
+    cancel = runtime.setTimer(call, nextAtMs - nowMs, { keepAlive: false })
   }
   next(runtime.random() * 1_000)
   return {
@@ -151,6 +163,15 @@ function every(runtime: Runtime, task: Task): Loop {
       if (isStopped || isCalling) return
       cancel?.()
       call()
+    },
+    wakeIn: (delayMs) => {
+      const atMs = runtime.monotonic() + delayMs
+      // Later ones are left to the calls at intervals, so that the list stays short.
+      if (isStopped || delayMs > POLL_MS) return
+      askedAtMs = [...askedAtMs, atMs]
+      if (isCalling || atMs >= nextAtMs) return
+      cancel?.()
+      next(delayMs)
     },
     stop: () => {
       isStopped = true

@@ -24,8 +24,11 @@ const ODD = [
 ]
 const redelivered = { ...toDelivery('a', { messageId: 'a' }), redelivered: true }
 
-/** How long a guard defers an event whose lease store gives that answer, ms. */
-async function deferredFor(answer: ClaimResult, composition: 'inbox' | 'leases'): Promise<number> {
+/** How long a guard defers an event whose lease store gives that answer, ms. Undefined if the event runs. */
+async function deferredFor(
+  answer: ClaimResult,
+  composition: 'inbox' | 'leases',
+): Promise<number | undefined> {
   const clock = new Clock()
   const runtime = { ...clock.runtime, random: () => 0.999 }
   const leases = { ...memoryLeases(runtime), claim: async () => [answer] }
@@ -36,10 +39,8 @@ async function deferredFor(answer: ClaimResult, composition: 'inbox' | 'leases')
       ? createGuard({ ...given, inbox: memoryInbox() }, () => undefined)
       : createGuard({ ...given, onTakeover: 'retry' }, () => undefined)
   const settlement = await clock.until(guard.process(redelivered))
-  if (settlement.kind !== 'defer') throw new Error(`expected a deferral, got ${settlement.kind}`)
-  const waitMs = settlement.until - clock.runtime.now()
   await guard.close()
-  return waitMs
+  return settlement.kind === 'defer' ? settlement.until - clock.runtime.now() : undefined
 }
 
 describe.each(['inbox', 'leases'] as const)('a lease store, composition: %s', (composition) => {
@@ -47,6 +48,8 @@ describe.each(['inbox', 'leases'] as const)('a lease store, composition: %s', (c
     'that answers in-progress for %d ms defers for a second to a lease and its jitter',
     async (remainingMs) => {
       const waitMs = await deferredFor({ kind: 'in-progress', remainingMs }, composition)
+      // Beside an inbox the row decides then.
+      if (composition === 'inbox' && remainingMs > LEASE_MS) return expect(waitMs).toBeUndefined()
       expect(waitMs).toBeGreaterThanOrEqual(1_000)
       expect(waitMs).toBeLessThanOrEqual((LEASE_MS * 4) / 3)
     },
@@ -56,6 +59,7 @@ describe.each(['inbox', 'leases'] as const)('a lease store, composition: %s', (c
     'that answers not-due for %d ms defers for at most the longest back-off',
     async (remainingMs) => {
       const waitMs = await deferredFor({ kind: 'not-due', remainingMs }, composition)
+      if (composition === 'inbox' && remainingMs > MAX_MS) return expect(waitMs).toBeUndefined()
       expect(waitMs).toBeGreaterThanOrEqual(0)
       expect(waitMs).toBeLessThanOrEqual(MAX_MS)
     },

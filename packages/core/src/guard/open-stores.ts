@@ -33,7 +33,7 @@ export interface OpenLeases extends OpenedStores {
 }
 
 /** With the error of the store's last call, if it failed. */
-type OpenedLeases = Leases & Pick<WatchedLeases, 'outage'>
+type OpenedLeases = Leases & Pick<WatchedLeases, 'outage' | 'close'>
 
 interface OpenedStores {
   /** Secret for hashing event keys. */
@@ -156,12 +156,15 @@ async function openLeases(
   options: ResolvedOptions,
   inbox: Pick<LeaseRegistration, 'identity' | 'isDone'> = {},
 ): Promise<OpenedLeases | undefined> {
-  const { consumer, dedupWindowMs, leaseMs, leases, logger, runtime } = options
+  const { consumer, dedupWindowMs, leaseMs, leases, logger, onStoreDown, runtime } = options
   if (leases === undefined) return undefined
   const registration = { consumer, dedupWindowMs, leaseMs, ...inbox, logger, runtime }
-  const store = sharedLeaseStore((await leases.open?.(registration)) ?? leases, logger)
-  const { outage } = store
-  return { options, store, outage, renewer: createLeaseRenewer(options, store) }
+  const session = (await leases.open?.(registration)) ?? leases
+  // Beside an inbox a claim that nobody runs costs time only, and `unguarded` runs the event anyway.
+  const releasesUnanswered = inbox.identity === undefined && onStoreDown !== 'unguarded'
+  const store = sharedLeaseStore(session, { logger, runtime, releasesUnanswered })
+  const { close, outage } = store
+  return { options, store, outage, close, renewer: createLeaseRenewer(options, store) }
 }
 
 function openInbox(options: ResolvedOptions): Promise<InboxSession<unknown>> {

@@ -51,7 +51,7 @@ export async function takeDue({ publisher, stores }: Background, limit: number):
 }
 
 /** Called once for each event that got an outcome and so is not due any more. */
-type OnEnded = (ref: DeadLetterRef) => void
+type OnEnded = (ref: DeadLetterRef, outcome: Outcome) => void
 
 /** Runs parked events through the same steps as deliveries. */
 export async function runDue(
@@ -68,8 +68,8 @@ export async function runDue(
     stored.push(await toStored(background, event, seen[index] as Seen))
   }
   const members = stored.flatMap((one) => (one.kind === 'run' ? [one.member] : []))
-  const onOutcome: OnOutcome = ({ parked }, { kind }) => {
-    if (parked !== undefined && ENDS.includes(kind)) onEnded(parked)
+  const onOutcome: OnOutcome = ({ parked }, outcome) => {
+    if (parked !== undefined && ENDS.includes(outcome.kind)) onEnded(parked, outcome)
   }
   await runStored(background, members, { signals, onOutcome })
   for (const one of stored) {

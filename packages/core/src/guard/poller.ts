@@ -1,6 +1,7 @@
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { track } from '../concurrency/timeout.ts'
 import type { DueEvent } from '../model/inbox.ts'
+import type { Outcome } from '../settlement/outcome.ts'
 import { type Background, POLL_LIMIT, runDue, takeDue } from './parked.ts'
 
 /** Calls `task`, and logs an error. */
@@ -12,6 +13,8 @@ interface PollerParts {
   readonly guarded: Guarded
   /** Asks for the next poll. */
   readonly wake: () => void
+  /** Asks for a poll after `delayMs`, if the next one is later. */
+  readonly wakeIn: (delayMs: number) => void
 }
 
 /**
@@ -67,14 +70,20 @@ export class Poller {
     const { background, guarded, signals } = this.#parts
     for (const { ref } of events) this.#taken.add(ref.id)
     await guarded(() =>
-      runDue(background, events, { signals, onEnded: ({ id }) => this.#ended(id) }),
+      runDue(background, events, {
+        signals,
+        onEnded: ({ id }, outcome) => this.#ended(id, outcome),
+      }),
     )
     for (const { ref } of events) this.#leave(ref.id)
   }
 
   /** An event that got no outcome is still due, so only one that ended is followed by the next poll at once. */
-  #ended(id: string): void {
+  #ended(id: string, outcome: Outcome): void {
     this.#leave(id)
+    if (outcome.kind === 'failed') this.#parts.wakeIn(outcome.delayMs)
+    // The next poll publishes the dead letter.
+    if (outcome.kind === 'dead') this.#parts.wake()
     // Not one poll for each event, because each reads all that is due.
     if (this.#isMoreDue && this.#taken.size <= this.#places / 2) this.#parts.wake()
   }

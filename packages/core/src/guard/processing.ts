@@ -2,7 +2,7 @@ import type { Breaker } from '../concurrency/breaker.ts'
 import type { InFlight } from '../concurrency/in-flight.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { EventId } from '../model/brands.ts'
-import { describeError, StoreUnavailableError } from '../model/errors.ts'
+import { concernsStore, describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent, Timings } from '../model/in-flight-event.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
@@ -43,8 +43,8 @@ export function storeFailure(
   { breaker, options }: Pick<Processing, 'breaker' | 'options'>,
   error: unknown,
 ): Outcome {
-  if (error instanceof StoreUnavailableError) breaker.failed(error)
-  else
+  if (concernsStore(error)) breaker.failed(error)
+  if (!(error instanceof StoreUnavailableError))
     options.logger.error(
       { err: describeError(error) },
       'a store call failed and its events are deferred: check the store',

@@ -161,12 +161,14 @@ export class RunningGuard implements GuardPort {
         'the guard was closed while runs had not ended: close its clients, and the broker redelivers their messages',
       )
       // Connections of runs that have not ended are closed with their runs.
+      void this.#stores?.leases?.close()
       void this.#closeSession()
       return
     }
     // Waits for calls of the last runs that are still in progress: the user may close the pool or client next.
     const { leases, reads = [] } = this.#stores ?? {}
     await Promise.allSettled([...this.#deadLetters, ...reads, leases?.renewer.idle()])
+    if (leases !== undefined) await endsWithin(this.runtime, leases.close(), CLOSE_MS)
     await this.#publisher.idle()
     await endsWithin(this.runtime, this.#closeSession(), CLOSE_MS)
   }

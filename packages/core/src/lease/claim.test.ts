@@ -107,6 +107,20 @@ test('a deferred event returns after the lease, after at least a second, and at 
   })
 })
 
+// Red when the event waits for the store's clock to catch up, again and again.
+test("with an inbox, an answer beyond any lease or wait goes to the row: the store's clock was set back", async () => {
+  const { claimOne } = setUp('inbox')
+  for (const [kind, limitMs] of [
+    ['in-progress', LEASE_MS],
+    ['not-due', 300_000],
+  ] as const) {
+    expect(await claimOne({ kind, remainingMs: limitMs })).toMatchObject({ outcome: { kind } })
+    const member = newMember()
+    const run = { kind: 'run', member, takeover: false }
+    expect(await claimOne({ kind, remainingMs: limitMs + 1 }, member)).toEqual(run)
+  }
+})
+
 test.each([
   [{ kind: 'not-due', remainingMs: 5 } as const, { kind: 'not-due', delayMs: 5, cause: 'not-due' }],
   [

@@ -77,12 +77,14 @@ function toClaimed(
       return { kind: 'run', member: run, takeover }
     }
     case 'in-progress': {
+      if (isBeyond(options, result.remainingMs, options.leaseMs)) return asksInbox(member)
       const jitterMs = options.runtime.random() * (options.leaseMs / 3)
       const remainingMs = clampedMs(result.remainingMs, options.leaseMs)
       const delayMs = Math.max(LEAST_DEFER_MS, remainingMs) + jitterMs
       return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs, cause: 'held-by-lease' } }
     }
     case 'not-due':
+      if (isBeyond(options, result.remainingMs, options.retry.maxMs)) return asksInbox(member)
       return {
         kind: 'outcome',
         outcome: {
@@ -107,9 +109,19 @@ function toClaimed(
     case undefined:
       return options.inbox === undefined
         ? { kind: 'outcome', outcome: unknownOutcome() }
-        : { kind: 'run', member, takeover: false }
+        : asksInbox(member)
   }
 }
+
+/**
+ * Beside an inbox: longer than any lease or wait of this guard. The store's clock was set back, so that the end of a dead
+ * owner's lease may be days away.
+ */
+function isBeyond({ inbox }: ResolvedOptions, remainingMs: number, limitMs: number): boolean {
+  return inbox !== undefined && remainingMs > limitMs
+}
+
+const asksInbox = (member: InFlightEvent): Claimed => ({ kind: 'run', member, takeover: false })
 
 /** Without an inbox no other store can tell whether the event was processed. */
 function unknownOutcome(): Outcome {

@@ -26,8 +26,7 @@ export async function completeLease(
 
 /**
  * A handler that is still running keeps its lease, so that the next owner waits until the lease expires. An undecided
- * takeover keeps its lease too: after `fail` or `release` the next claim would be a retry, which does not call
- * `onTakeover`.
+ * takeover keeps its lease too: after `fail` the next claim would be a retry, which does not call `onTakeover`.
  */
 function mustRunOut({ isUndecided }: InFlightEvent, outcome: Outcome): boolean {
   if (outcome.kind === 'abandoned' && outcome.stillRunning === true) return true

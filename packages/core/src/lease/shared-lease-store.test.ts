@@ -1,11 +1,14 @@
 import { expect, test } from 'vitest'
+import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { createGuard } from '../guard/guard.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
 import type { EventId, Fingerprint, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type { Held, LeaseStore } from '../model/lease-store.ts'
-import { sharedLeaseStore } from './shared-lease-store.ts'
+import { type Sharing, sharedLeaseStore } from './shared-lease-store.ts'
+
+const SHARING: Sharing = { logger: silent, runtime: systemRuntime, releasesUnanswered: true }
 
 const held = (name: string): Held => ({ id: name as EventId, ownerToken: name as OwnerToken })
 
@@ -28,7 +31,7 @@ test('calls of one moment are combined, and each caller gets its own answers', a
         return store.complete(done, rememberMs)
       },
     },
-    silent,
+    SHARING,
   )
   const [a, b, c] = (await claimed(store, 'a', 'b', 'c')) as [Held, Held, Held]
   const answers = await Promise.all([
@@ -44,7 +47,7 @@ test('calls of one moment are combined, and each caller gets its own answers', a
 
 test('every method reaches the store', async () => {
   const store = memoryLeases()
-  const gathered = sharedLeaseStore(store, silent)
+  const gathered = sharedLeaseStore(store, SHARING)
   const [a, b, c] = (await claimed(store, 'a', 'b', 'c')) as [Held, Held, Held]
   expect(await gathered.renew([a], 1_000)).toEqual(['held'])
   expect(await gathered.fail([{ ...a, delayMs: 5_000 }])).toEqual(['held'])
@@ -68,7 +71,7 @@ test('a failure rejects for all callers that waited for it, and for no later cal
       release: (all) =>
         isDown ? Promise.reject(new StoreUnavailableError('down')) : store.release(all),
     },
-    silent,
+    SHARING,
   )
   const [a, b] = (await claimed(store, 'a', 'b')) as [Held, Held]
   const failed = await Promise.allSettled([gathered.release([a]), gathered.release([b])])

@@ -1,27 +1,84 @@
-import { describeError } from '../model/errors.ts'
-import type { HeldAnswer, LeaseSession } from '../model/lease-store.ts'
+import { describeError, StoreUnavailableError } from '../model/errors.ts'
+import type { Held, HeldAnswer, LeaseSession } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
+import type { Runtime } from '../model/runtime.ts'
+import { LateEnds } from './late-ends.ts'
 
 /** A lease store that knows how its last call ended. */
 export interface WatchedLeases extends LeaseSession {
   /** The error of the last call; undefined if it was answered. */
   outage(): { readonly error: unknown } | undefined
+  /** Ends of claims that the store did not answer are told once more. Never rejects. */
+  close(): Promise<void>
+}
+
+export interface Sharing {
+  readonly logger: Logger
+  readonly runtime: Runtime
+  /** A claim without an answer is released, because the store may have granted it. */
+  readonly releasesUnanswered: boolean
 }
 
 /**
  * The lease store, shared by all events of a guard. Calls that end claims at the same moment are combined into one
- * round trip, without waiting for more calls. An outage is logged once when it begins and once when it ends.
+ * round trip, without waiting for more calls. Ends that the store does not answer are told again, and before the next
+ * claim of their events. An outage is logged once when it begins and once when it ends.
  */
-export function sharedLeaseStore(session: LeaseSession, logger: Logger): WatchedLeases {
+export function sharedLeaseStore(
+  session: LeaseSession,
+  { logger, releasesUnanswered, runtime }: Sharing,
+): WatchedLeases {
   const { watch, outage } = createWatch(logger)
+  const late = new LateEnds(runtime)
+  const ending = <One extends Held>(tell: Tell<One>): End<One> => {
+    const tellNow = gather<One>(async (all, rememberMs) => {
+      const answers = await watch(tell(all, rememberMs))
+      late.told(all)
+      return answers
+    })
+    return async (some, rememberMs) => {
+      try {
+        return await tellNow(some, rememberMs)
+      } catch (error) {
+        if (error instanceof StoreUnavailableError) {
+          for (const one of some) late.add(one, () => tellNow([one], rememberMs))
+        }
+        throw error
+      }
+    }
+  }
+  const release = ending<Held>((held) => session.release(held))
+  const fail = ending<Held & { readonly dueAtMs: number }>((failed) => {
+    const nowMs = runtime.monotonic()
+    const waits = failed.map(({ id, ownerToken, dueAtMs }) => {
+      return { id, ownerToken, delayMs: Math.max(0, Math.ceil(dueAtMs - nowMs)) }
+    })
+    return session.fail(waits)
+  })
   return {
     outage,
-    claim: (claims) => watch(session.claim(claims)),
+    close: () => late.close(),
+    claim: async (claims) => {
+      const telling = late.tell(claims)
+      if (telling !== undefined) await telling
+      try {
+        return await watch(session.claim(claims))
+      } catch (error) {
+        for (const { id, ownerToken } of releasesUnanswered ? claims : []) {
+          const held = { id, ownerToken }
+          late.add(held, () => release([held]))
+        }
+        throw error
+      }
+    },
     renew: (held, leaseMs) => watch(session.renew(held, leaseMs)),
-    complete: gather((done, rememberMs) => watch(session.complete(done, rememberMs))),
-    fail: gather((failed) => watch(session.fail(failed))),
-    release: gather((held) => watch(session.release(held))),
-    bury: gather((dead, rememberMs) => watch(session.bury(dead, rememberMs))),
+    complete: ending((done, rememberMs) => session.complete(done, rememberMs)),
+    fail: (failed) => {
+      const nowMs = runtime.monotonic()
+      return fail(failed.map(({ delayMs, ...held }) => ({ ...held, dueAtMs: nowMs + delayMs })))
+    },
+    release,
+    bury: ending((dead, rememberMs) => session.bury(dead, rememberMs)),
   }
 }
 
@@ -51,15 +108,14 @@ function createWatch(logger: Logger): Watch {
 }
 
 type Tell<One> = (all: readonly One[], rememberMs: number) => Promise<readonly HeldAnswer[]>
+type End<One> = (some: readonly One[], rememberMs?: number) => Promise<readonly HeldAnswer[]>
 
 interface Gathering<One> {
   readonly all: One[]
   readonly told: Promise<readonly HeldAnswer[]>
 }
 
-function gather<One>(
-  tell: Tell<One>,
-): (some: readonly One[], rememberMs?: number) => Promise<readonly HeldAnswer[]> {
+function gather<One>(tell: Tell<One>): End<One> {
   const open = new Map<number, Gathering<One>>()
   const begin = (rememberMs: number): Gathering<One> => {
     const all: One[] = []

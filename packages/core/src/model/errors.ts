@@ -108,10 +108,21 @@ export class StoreUnavailableError extends OncewardError {
   readonly code = 'ONCEWARD_STORE_UNAVAILABLE'
 }
 
-/** The options or the environment are invalid. Thrown only at start. */
+/**
+ * The options or the environment are invalid. Thrown at the start; while a guard runs, health names it, for example when its
+ * tables have changed.
+ */
 export class ConfigurationError extends OncewardError {
   static override readonly name: string = 'ConfigurationError'
   readonly code = 'ONCEWARD_CONFIGURATION'
+}
+
+/**
+ * Whether an error of a store concerns every event: the store is down, or its tables or rights do not fit. Only then a
+ * consumer pauses.
+ */
+export function concernsStore(error: unknown): boolean {
+  return error instanceof StoreUnavailableError || error instanceof ConfigurationError
 }
 
 /** The envelope of a stored delivery is damaged, or was written by a later version of onceward. */

@@ -130,11 +130,26 @@ const wait = mine((state, command: CommandOf<'fail'>, nowMs) =>
   toWaiting(state, state.attempt, nowMs + command.delayMs),
 )
 
-const giveBack = mine((state, _command: CommandOf<'release'>, nowMs) =>
-  state.attempt <= 1 && !state.parked
+const giveBack = mine((state, _command: CommandOf<'release'>, nowMs) => {
+  if (state.by === 'takeover') return asBeforeTakeover(state, nowMs)
+  return state.attempt <= 1 && !state.parked
     ? { kind: 'absent' }
-    : toWaiting(state, Math.max(0, state.attempt - 1), nowMs),
-)
+    : toWaiting(state, Math.max(0, state.attempt - 1), nowMs)
+})
+
+/** No owner has this token. */
+const NOBODY = '-' as OwnerToken
+
+/**
+ * The next claim is a takeover again. As a retry it would run the handler, although the effect of the owner that died may
+ * have happened.
+ */
+const asBeforeTakeover = (state: InProgress, nowMs: number): InProgress => ({
+  ...state,
+  owner: NOBODY,
+  leaseUntil: Math.min(state.leaseUntil, nowMs),
+  attempt: state.attempt - 1,
+})
 
 const toDeadState = mine((state, command: CommandOf<'bury'>) => toDead(state, command.reason))
 

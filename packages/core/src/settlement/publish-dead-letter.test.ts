@@ -266,6 +266,19 @@ test('a parked dead letter is published only by the publisher of its source', as
   expect(letters).toMatchObject([{ ref: one }])
 })
 
+// Red when the end of one consumer takes the publisher of another one of its queue away: nobody publishes any more.
+test('the publisher of another consumer of the source is used when the latest unregisters', async () => {
+  const { buried, letters, session, publish, publishing } = await setUp()
+  const source = { broker: 'sqs', queue: 'orders' }
+  publishing.register(source, publish)
+  const unregister = publishing.register(source, async () => undefined)
+  unregister()
+  unregister()
+  const answer = await publishing.publishDue(due(await buried(), 'sqs', 'orders'), session)
+  expect(answer).toEqual({ kind: 'published' })
+  expect(letters).toHaveLength(1)
+})
+
 test('unregistering does not remove a publisher that was registered later', async () => {
   const { buried, letters, session, publish, publishing } = await setUp()
   const source = { broker: 'sqs', queue: 'orders' }

@@ -55,7 +55,8 @@ export function createDeadLetterPublisher(
   closing: AbortSignal = new AbortController().signal,
 ): DeadLetterPublisher {
   const notes = new WeakMap<Settlement, PendingDeadLetter>()
-  const publishers = new Map<string, Publish>()
+  /** Several consumers of one source may run; the publisher of the latest is used. */
+  const publishers = new Set<{ readonly name: string; readonly publish: Publish }>()
   const places = new WeakMap<Publish, PlaceCalls>()
   const running = new Set<Promise<unknown>>()
   const shared = { options, closing, running }
@@ -91,21 +92,21 @@ export function createDeadLetterPublisher(
       return track(running, attempt)
     },
     register: (source, publish) => {
-      const name = nameOf(source)
-      publishers.set(name, publish)
-      return () => {
-        if (publishers.get(name) === publish) publishers.delete(name)
-      }
+      const registered = { name: nameOf(source), publish }
+      publishers.add(registered)
+      return () => void publishers.delete(registered)
     },
     publishDue: async ({ delivery, ref }, session) => {
-      const publish = publishers.get(nameOf(delivery.source))
-      if (publish === undefined) return undefined
-      const place = placeOf(publish)
+      const name = nameOf(delivery.source)
+      const registered = [...publishers].findLast((each) => each.name === name)
+      if (registered === undefined) return undefined
+      const place = placeOf(registered.publish)
       const toWhole: ToWhole = (letter) => ({ ...letter, delivery: restored(letter) })
       return track(running, publishRecorded({ ...shared, place, session, toWhole }, ref))
     },
     outages: () => {
-      const all = [...new Set(publishers.values())].map((publish) => places.get(publish))
+      const distinct = new Set([...publishers].map(({ publish }) => publish))
+      const all = [...distinct].map((publish) => places.get(publish))
       return all
         .filter((place) => place?.isDown === true)
         .map((place) => ({ dependency: 'dead-letters', error: place?.error }))

@@ -1,5 +1,5 @@
 import type { StopSignals } from '../concurrency/stop-signals.ts'
-import { describeError, StoreUnavailableError } from '../model/errors.ts'
+import { concernsStore, describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DoneEvent } from '../model/known-event.ts'
 import type { DeferCause } from '../model/settlement.ts'
@@ -59,8 +59,8 @@ export function concludeHeld(
 /** The store failed, or an unexpected error occurred. The events are deferred, so nothing is lost. */
 export function failBatch(batch: Batch, members: readonly PendingEvent[], error: unknown): void {
   const { engine } = batch.run
-  if (error instanceof StoreUnavailableError) engine.breaker.failed(error)
-  else
+  if (concernsStore(error)) engine.breaker.failed(error)
+  if (!(error instanceof StoreUnavailableError))
     engine.options.logger.error(
       { err: describeError(error) },
       'an event could not be processed and is deferred: check the store',

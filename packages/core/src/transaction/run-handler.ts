@@ -184,8 +184,8 @@ class WatchedRun {
 
 function pastDeadline({ deadlineMs }: HandlerBounds): Extract<HandlerEnd, { kind: 'deadline' }> {
   const message =
-    `The handler ran for more than deadlineMs = ${deadlineMs} ms and was rolled back. ` +
-    'Make the handler faster or raise `deadlineMs`.'
+    `The handler ran past its deadline of ${Math.round(deadlineMs)} ms and was rolled back. ` +
+    'Make the handler faster, or raise `deadlineMs` or, on Lambda, the timeout of the function.'
   return { kind: 'deadline', error: new DeadlineExceededError(message) }
 }
 

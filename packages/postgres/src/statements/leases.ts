@@ -50,6 +50,7 @@ known as materialized (
 )`
   const ms = (name: string): string =>
     `, (a ->> '${name}')::float8 * interval '1 millisecond' as span`
+  const isTakeover = "l.taken = 'takeover'"
   const isUnknownAgain = '(l.attempt <= 1 and not l.parked)'
 
   return {
@@ -72,7 +73,9 @@ gone as (
 ),
 kept as (
   update ${schema}.leases l
-  set state = 'w', ends_at = clock_timestamp(), attempt = greatest(0, l.attempt - 1)
+  -- As before a takeover, so the next claim is one again.
+  set state = case when ${isTakeover} then 'p'::"char" else 'w' end, owner = case when ${isTakeover} then '-' else l.owner end,
+    ends_at = least(l.ends_at, clock_timestamp()), attempt = greatest(0, l.attempt - 1)
   from mine where l.event_id = mine.event_id and not ${isUnknownAgain}
   returning l.event_id
 )

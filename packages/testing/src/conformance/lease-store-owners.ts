@@ -93,6 +93,21 @@ export function leaseOwnerTests(open: OpenLeases): void {
       expect(await steps.claim(newClaim({ id: mine.id }))).toMatchObject({ kind: 'in-progress' })
     })
 
+    // Red when the next claim is a retry: the handler would run, although the effect of the dead owner may have happened.
+    it('that releases a takeover leaves it to the next claim', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const { id } = await steps.reach('expired')
+      const takeover = { kind: 'acquired', by: 'takeover', attempt: 2 }
+      for (let time = 0; time < 2; time += 1) {
+        const next = newClaim({ id })
+        expect(await steps.claim(next)).toEqual(takeover)
+        expect(await steps.tell('release', next)).toBe('held')
+        expect(await steps.tell('release', next)).toBe('lost')
+      }
+      expect(await steps.claim(newClaim({ id }))).toEqual(takeover)
+    })
+
     it('that releases a later attempt keeps the earlier ones counted', async () => {
       await using opened = await open()
       const { steps, subject } = opened

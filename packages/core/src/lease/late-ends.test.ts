@@ -1,0 +1,91 @@
+import { expect, test } from 'vitest'
+import { Clock } from '../fixtures/clock.ts'
+import type { EventId, OwnerToken } from '../model/brands.ts'
+import { StoreUnavailableError } from '../model/errors.ts'
+import type { Held } from '../model/lease-store.ts'
+import { LateEnds } from './late-ends.ts'
+
+const held = (name: string): Held => ({
+  id: `id of ${name}` as EventId,
+  ownerToken: name as OwnerToken,
+})
+
+/** Late ends of a store that the test switches off, on a clock that the test moves. */
+function setUp() {
+  const clock = new Clock()
+  const told: string[] = []
+  const store = { isAway: true }
+  const late = new LateEnds(clock.runtime)
+  const add = (name: string, text = name): void =>
+    late.add(held(name), async () => {
+      told.push(text)
+      if (store.isAway) throw new StoreUnavailableError('away')
+      late.told([held(name)])
+    })
+  const wait = async (ms: number): Promise<readonly string[]> => {
+    clock.advance(ms)
+    await new Promise((resolve) => setImmediate(resolve))
+    return told.splice(0)
+  }
+  return { clock, store, late, add, wait }
+}
+
+test('an end is told again until the store answers, at intervals that grow to 5 s', async () => {
+  const { add, clock, store, wait } = setUp()
+  add('a')
+  expect(await wait(249)).toEqual([])
+  expect(await wait(1)).toEqual(['a'])
+  for (const pauseMs of [500, 1_000, 2_000, 4_000, 5_000, 5_000]) {
+    expect(await wait(pauseMs - 1)).toEqual([])
+    expect(await wait(1)).toEqual(['a'])
+  }
+  store.isAway = false
+  expect(await wait(5_000)).toEqual(['a'])
+  expect(clock.timers).toBe(0)
+  // The next outage starts anew.
+  add('b')
+  expect(await wait(250)).toEqual(['b'])
+})
+
+test('the last end of a claim counts, and none once the store has answered', async () => {
+  const { add, late, store, wait } = setUp()
+  add('a', 'earlier')
+  add('a', 'later')
+  add('b')
+  late.told([held('b')])
+  store.isAway = false
+  expect(await wait(250)).toEqual(['later'])
+})
+
+test('what is left of an event is told before its next claim, which fails if that fails', async () => {
+  const { add, late, store, wait } = setUp()
+  expect(late.tell([held('a')])).toBeUndefined()
+  add('a')
+  add('b')
+  expect(late.tell([held('c')])).toBeUndefined()
+  await expect(late.tell([held('c'), held('a')])).rejects.toThrow('away')
+  expect(await wait(0)).toEqual(['a'])
+  store.isAway = false
+  await late.tell([held('a')])
+  expect(await wait(0)).toEqual(['a'])
+  expect(late.tell([held('a')])).toBeUndefined()
+  expect(await wait(250)).toEqual(['b'])
+})
+
+test('closing tells what is left once more, and then there is no timer', async () => {
+  const { add, clock, late, wait } = setUp()
+  add('a')
+  await late.close()
+  expect(await wait(60_000)).toEqual(['a'])
+  add('b')
+  expect(clock.timers).toBe(0)
+})
+
+test('of ten thousand claims the oldest is dropped', async () => {
+  const { add, store, wait } = setUp()
+  for (let n = 0; n <= 10_000; n += 1) add(`${n}`)
+  store.isAway = false
+  const told = await wait(250)
+  expect(told).toHaveLength(10_000)
+  expect(told[0]).toBe('1')
+})
