@@ -1,8 +1,9 @@
-import { systemRuntime } from '@onceward/core'
+import { StoreUnavailableError, systemRuntime } from '@onceward/core'
+import { answerWithin, LATE } from '@onceward/core/adapter'
 import { surviveConnecting, surviveLoss } from './clients/pg-events.ts'
 import { repeated } from './driver/repeat.ts'
 import { DURABLE_IF_OFF, shortSettings } from './driver/session-settings.ts'
-import { diagnose, isForbidden, toStoreError } from './errors.ts'
+import { diagnose, endsSession, toStoreError } from './errors.ts'
 
 /** The part of pg's `Pool` that {@link migrate} and {@link deadLetters} call. */
 export interface PoolLike {
@@ -22,6 +23,8 @@ export interface ClientAnswer {
 
 /** A statement of an operator that takes longer is cancelled: a page of large dead letters takes seconds. */
 const STATEMENT_MS = 60_000
+/** No answer within this time: the network is silent, because the server would have cancelled the statement. */
+const ANSWER_MS = STATEMENT_MS + 10_000
 const BEGIN = [
   'begin isolation level read committed read write',
   ...shortSettings(STATEMENT_MS),
@@ -37,17 +40,30 @@ const BEGIN = [
 export function inTransaction<Result>(
   pool: PoolLike,
   work: (client: PoolClientLike) => Promise<Result>,
+  limits: Limits = { answerMs: ANSWER_MS },
 ): Promise<Result> {
   surviveConnecting(pool)
-  return repeated(systemRuntime, () => onceInTransaction(pool, work))
+  return repeated(systemRuntime, () => onceInTransaction(pool, work, limits))
+}
+
+/** The longest wait for the pool and for each statement. */
+export interface Limits {
+  /** Undefined: the statements take as long as they take. */
+  readonly answerMs: number | undefined
 }
 
 async function onceInTransaction<Result>(
   pool: PoolLike,
   work: (client: PoolClientLike) => Promise<Result>,
+  { answerMs }: Limits,
 ): Promise<Result> {
-  const client = await connect(pool)
-  const undo = surviveLoss(client)
+  const lent = await connect(pool)
+  const undo = surviveLoss(lent)
+  let isSilent = false
+  const onSilence = (): void => {
+    isSilent = true
+  }
+  const client = answerMs === undefined ? lent : bounded(lent, answerMs, onSilence)
   let isBroken = false
   try {
     await client.query(BEGIN)
@@ -55,20 +71,47 @@ async function onceInTransaction<Result>(
     await client.query('commit')
     return result
   } catch (error) {
-    isBroken = await client.query('rollback').then(
-      () => isForbidden(error),
-      () => true,
-    )
+    isBroken = isSilent || !(await rolledBack(client)) || endsSession(error)
     throw diagnose(error) === 'other' ? error : toStoreError(error, 'running a transaction')
   } finally {
     undo()
-    client.release(isBroken)
+    lent.release(isBroken)
   }
 }
 
+const rolledBack = (client: PoolClientLike): Promise<boolean> =>
+  client.query('rollback').then(
+    () => true,
+    () => false,
+  )
+
+/** A client whose statements are given up where the server does not answer. */
+function bounded(client: PoolClientLike, answerMs: number, onSilence: () => void): PoolClientLike {
+  return {
+    query: async (text, values) => {
+      const answer = await answerWithin(systemRuntime, client.query(text, values), answerMs)
+      if (answer !== LATE) return answer
+      onSilence()
+      throw silent(answerMs)
+    },
+    release: (error) => client.release(error),
+  }
+}
+
+const silent = (ms: number): StoreUnavailableError =>
+  new StoreUnavailableError(`PostgreSQL did not answer within ${ms} ms: check the network.`)
+
+/** A connection that comes too late goes back at once. */
 async function connect(pool: PoolLike): Promise<PoolClientLike> {
   try {
-    return await pool.connect()
+    const connecting = pool.connect()
+    const client = await answerWithin(systemRuntime, connecting, ANSWER_MS)
+    if (client !== LATE) return client
+    connecting.then(
+      (late) => late.release(),
+      () => undefined,
+    )
+    throw silent(ANSWER_MS)
   } catch (error) {
     throw toStoreError(error, 'connecting')
   }

@@ -42,6 +42,8 @@ const OWN_LIMIT = '53400'
 const MISSING = new Set(['3F000', '42P01', '42703', '42883'])
 /** Of "cannot set transaction read-write mode during recovery": onceward names the mode, because users change the default. */
 const UNSUPPORTED = '0A000'
+/** `invalid_column_reference`: ON CONFLICT names a column that no unique index is on. */
+const NO_PRIMARY_KEY = '42P10'
 /** PgBouncer's own words, in no other language, with the SQLSTATE of a broken protocol. */
 const STATEMENT_MODE = /statement pooling mode/
 
@@ -118,9 +120,16 @@ const LEFT_OPEN = new Set<string | undefined>([
 export const isLeftUnfit = (error: unknown): boolean =>
   isForbidden(error) || LEFT_OPEN.has(sqlState(error))
 
+/** The connection leads to a server that takes no writes. After a failover another one may lead to the primary. */
+function isOnStandby(error: unknown): boolean {
+  const state = sqlState(error)
+  return state === READ_ONLY || state === UNSUPPORTED
+}
+
 /** Whether the connection is of no use after this error, so that the pool must not lend it again. */
 export function endsSession(error: unknown): boolean {
-  return sqlState(error) === undefined || isLeftUnfit(error) || losesSession(error)
+  if (sqlState(error) === undefined) return true
+  return isLeftUnfit(error) || isOnStandby(error) || losesSession(error)
 }
 
 /** Whether this connection has ended. Another one may still be served. */
@@ -158,6 +167,12 @@ export function toStoreError(error: unknown, doing: string): Error {
       cause,
     )
   }
+  if (state === NO_PRIMARY_KEY) {
+    return new ConfigurationError(
+      `A table of onceward has no primary key while ${doing} (${messageOf(error)}), and without it copies of an event would run: let the restore of the tables end, or add the key again.`,
+      cause,
+    )
+  }
   if (STATEMENT_MODE.test(messageOf(error))) {
     return new ConfigurationError(
       `PgBouncer is in statement pooling mode (${messageOf(error)}), and the inbox needs transactions: set \`pool_mode\` to transaction or session.`,
@@ -167,14 +182,13 @@ export function toStoreError(error: unknown, doing: string): Error {
   const code = state === undefined ? '' : ` [${state}]`
   if (state !== undefined && DEFECT.test(state)) {
     return new Error(
-      `PostgreSQL refused a statement of onceward while ${doing}: ${messageOf(error)}${code}. The store works; report this as a defect of onceward.`,
+      `PostgreSQL refused a statement of onceward while ${doing}: ${messageOf(error)}${code}. The store works. If the tables of onceward were changed, undo that; otherwise report this as a defect of onceward.`,
       cause,
     )
   }
-  const hint =
-    state === UNSUPPORTED || state === READ_ONLY
-      ? ' A standby takes no writes: connect to the primary, or promote this server.'
-      : ''
+  const hint = isOnStandby(error)
+    ? ' If this server is a standby, it takes no writes: connect to the primary, or promote it.'
+    : ''
   return new StoreUnavailableError(
     `PostgreSQL failed while ${doing}: ${messageOf(error)}${code}.${hint}`,
     cause,

@@ -42,7 +42,7 @@ export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Pro
   }
   const schema = options.schema ?? DEFAULT_SCHEMA
   const quoted = quotedSchema(schema)
-  return inTransaction(pool, async (client) => {
+  const work = async (client: PoolClientLike): Promise<Migrated> => {
     await prepare(client, schema, quoted)
     const { version, readableFrom } = await currentVersion(client, quoted)
     const newest = MIGRATIONS.at(-1)?.version ?? 0
@@ -55,7 +55,8 @@ export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Pro
     for (const migration of missing) await apply(client, quoted, migration)
     await keepLeases(client, quoted, options.leases)
     return { applied: missing.map(({ name }) => name), version: Math.max(version, newest) }
-  })
+  }
+  return inTransaction(pool, work, { answerMs: undefined })
 }
 
 async function prepare(client: PoolClientLike, schema: string, quoted: string): Promise<void> {

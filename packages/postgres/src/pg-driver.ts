@@ -95,7 +95,8 @@ async function begin(
   try {
     const isNew = ownsSessions && held.session.pid === undefined
     if (isNew) await bound(held, request, runtime)
-    if (request.likelyDone === true) {
+    // A backend that is not known yet could not be cancelled if the read had to wait.
+    if (request.likelyDone === true && held.session.pid !== undefined) {
       const done = await alreadyDone(held, claim, context)
       if (done !== undefined) return done
     }

@@ -119,6 +119,16 @@ describe("the user's PoolClient", () => {
     })
     expect((await pool.query('select from charges where id = $1', [event.id])).rowCount).toBe(0)
   })
+
+  // Red when the record is sent behind the cursor, which waits for ever: that looks like an outage of the store.
+  it('may leave a cursor open when it fails: the failure is recorded', async () => {
+    const event = newEvent()
+    const { transaction, tx } = await begin(event)
+    await tx.query(new Cursor('select n from generate_series(1, 9) n')).read(1)
+    const failure = { event, attempt: 1, error: new Error('declined'), delayMs: 60_000 }
+    expect(await transaction.rollbackAndFail([failure])).toEqual(['recorded'])
+    expect(await session.classify([event])).toMatchObject([{ kind: 'waiting', attempt: 1 }])
+  })
 })
 
 describe('a handler that ends the transaction without the handle', () => {

@@ -133,7 +133,7 @@ export const CLAIM_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'packages/postgres/src/transaction/claim-sql.ts',
-        find: `on conflict do nothing\${target.returning}`,
+        find: `on conflict (event_id) do nothing\${target.returning}`,
         replace: `on conflict (event_id) do update set processed_at = excluded.processed_at\${target.returning}`,
       },
     ],

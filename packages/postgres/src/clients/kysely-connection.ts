@@ -62,6 +62,8 @@ function toAnswer({ rows, numAffectedRows }: QueryResult<unknown>): SendAnswer {
 export async function connectForStatements<DB>(client: Client<DB>): Promise<StatementConnection> {
   const { connection, leave, wire } = await takeClean(client)
   const undo = wire === undefined ? undefined : surviveLoss(wire)
+  const session = wire === undefined ? undefined : wireSession(wire)
+  if (session !== undefined) session.isUnreplicated = false
   // If the connection cannot be closed, it is kept until the running statement ends.
   let running: Promise<unknown> = Promise.resolve()
   const ask: Ask = (query) => {
@@ -70,10 +72,11 @@ export async function connectForStatements<DB>(client: Client<DB>): Promise<Stat
     return asked
   }
   return {
+    isUnreplicated: () => session?.isUnreplicated ?? false,
     query: async (text, values) =>
       toAnswer(await ask(CompiledQuery.raw(text, [...(values ?? [])]))),
     send: async (texts) => {
-      await inUtf8(wire === undefined ? undefined : wireSession(wire), ask)
+      await inUtf8(session, ask)
       return sendAll(client, ask, withOwnLast(texts))
     },
     release: (isBroken) => {

@@ -59,7 +59,9 @@ export async function connectForStatements(
   if (client === undefined) return connectForStatements(pool, runtime, closed + 1)
   const undo = surviveLoss(client)
   const { wire } = sessionOf(client)
+  wire.isUnreplicated = false
   return {
+    isUnreplicated: () => wire.isUnreplicated,
     query: async (text, values) => toAnswer((await sendTo(client, queryOf(text, values))).at(-1)),
     send: async (texts) => {
       await inUtf8(wire, client)

@@ -111,6 +111,24 @@ describe.each(CLIENTS)('the short transactions over $name', ({ make }) => {
     },
   )
 
+  // Red when the pool lends it again: after a failover its connections would lead to the standby until they are idle for
+  // long, which the poller prevents.
+  it.each(['0A000', '25006'])(
+    'a connection is closed whose server takes no writes (%s)',
+    async (state) => {
+      await pool.query(`
+        create or replace function refuse_write() returns trigger language plpgsql as $$
+        begin raise 'cannot set transaction read-write mode during recovery' using errcode = '${state}'; end $$;
+        create trigger refuse before insert on onceward.processed_events
+        for each row execute function refuse_write()`)
+      await until(() => pool.idleCount === pool.totalCount)
+      const before = pool.totalCount
+      await expect(session.suspect([newEvent()], 1_000)).rejects.toThrow(/connect to the primary/)
+      await until(() => pool.totalCount === before - 1)
+      await pool.query('drop trigger refuse on onceward.processed_events')
+    },
+  )
+
   it('a claim that finds nothing to take gives its connection back if the read after it fails', async () => {
     const done = newEvent()
     await (await session.begun(done)).transaction.commit(NOTHING)

@@ -24,12 +24,16 @@ export const opening = (sendsAtOnce: boolean): readonly string[] => [
 ]
 
 const DOING = 'running a short statement'
+const UNREPLICATED =
+  'A record is committed on this server but not replicated as synchronous_commit demands: a failover may lose it.'
 
 /** A connection taken from the pool for short statements. Rejects with the client's own errors. */
 export interface StatementConnection {
   query(text: string, values?: readonly unknown[]): Promise<QueryAnswer>
   /** Sends several statements, in one flush if the client can. Resolves with the answer of the last one. */
   send(texts: readonly string[]): Promise<QueryAnswer>
+  /** Whether the server reported that a COMMIT of these statements was not replicated as demanded. */
+  isUnreplicated(): boolean
   /** Returns the connection to the pool, or closes it if `isBroken`. */
   release(isBroken: boolean): void
 }
@@ -70,16 +74,25 @@ export function createShortTransactions({
     settings: readonly string[],
     work: (connection: Connection) => Promise<Result>,
   ): Promise<Result> =>
-    repeated(runtime, () => withSpare((connection) => inTransaction(connection, settings, work)))
+    repeated(runtime, () =>
+      withSpare(async (connection) => {
+        const result = await inTransaction(connection, settings, work)
+        if (settings.includes(DURABLE_IF_OFF)) connection.refuseUnreplicated()
+        return result
+      }),
+    )
   /** One statement in its own transaction, in one round trip if all statements can travel in one text. */
   const statement =
     (...settings: readonly string[]): Connection['query'] =>
     (text, values) =>
       sendsAtOnce
         ? repeated(runtime, () =>
-            withSpare((connection) =>
-              connection.send([...opening(true), ...settings, inline(text, values)]),
-            ),
+            withSpare(async (connection) => {
+              const texts = [...opening(true), ...settings, inline(text, values)]
+              const answer = await connection.send(texts)
+              if (settings.includes(DURABLE_IF_OFF)) connection.refuseUnreplicated()
+              return answer
+            }),
           )
         : transaction(settings, (connection) => connection.query(text, values))
   return {
@@ -106,6 +119,15 @@ class Spare implements Connection {
 
   send(texts: readonly string[]): Promise<QueryAnswer> {
     return this.#answer(this.#connection.send(texts))
+  }
+
+  /**
+   * A record after which its delivery is settled for good must not be lost in a failover. The next delivery finds it.
+   *
+   * @throws {@link StoreUnavailableError}
+   */
+  refuseUnreplicated(): void {
+    if (this.#connection.isUnreplicated()) throw new StoreUnavailableError(UNREPLICATED)
   }
 
   async #answer(asked: Promise<QueryAnswer>): Promise<QueryAnswer> {

@@ -84,7 +84,7 @@ event as materialized (
 fresh as (
   insert into ${schema}.processed_events (event_id, consumer_id, fingerprint, state)
   select id, $2::text::integer, fingerprint, 'r' from event order by id
-  on conflict do nothing
+  on conflict (event_id) do nothing
   returning event_id
 ),
 noted as (

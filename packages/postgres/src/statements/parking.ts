@@ -36,7 +36,7 @@ fresh as (
   select id, $2::text::integer, fingerprint, 'w' from event
   where not exists (select from ${schema}.processed_events p where p.event_id = event.id)
   order by id
-  on conflict do nothing
+  on conflict (event_id) do nothing
   returning event_id
 ),
 noted as (

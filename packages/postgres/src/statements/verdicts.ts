@@ -113,7 +113,7 @@ changed as (
 fresh as (
   insert into ${schema}.processed_events (event_id, consumer_id, fingerprint, state)
   select id, $2::text::integer, fingerprint, '${state}' from verdict where token is null order by id
-  on conflict do nothing
+  on conflict (event_id) do nothing
   returning event_id
 )`
 

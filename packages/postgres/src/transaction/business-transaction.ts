@@ -18,13 +18,7 @@ import { idArray } from '../driver/rows.ts'
 import type { SessionSettings } from '../driver/session-settings.ts'
 import { opening } from '../driver/short-transaction.ts'
 import { inline } from '../driver/sql-literal.ts'
-import {
-  endsSession,
-  isConnectionLoss,
-  needsOwnTransaction,
-  sqlState,
-  toStoreError,
-} from '../errors.ts'
+import { endsSession, needsOwnTransaction, sqlState, toStoreError } from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
 import { commitTexts } from './commit-sql.ts'
 
@@ -157,11 +151,11 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 
   /**
    * An error of the server is its answer, unless the connection ends with it: a backend that is shut down may report an
-   * error after it has committed. If the backend still answers a ROLLBACK, it has not committed.
+   * error after it has committed. If the backend still answers a ROLLBACK, it has not committed. The text of the error says
+   * nothing, because a trigger may raise any.
    */
   async #commitFailed(error: unknown): Promise<CommitAnswer> {
-    const isAnswer = sqlState(error) !== undefined && !isConnectionLoss(error)
-    if (isAnswer && (await this.#rollBack())) {
+    if (sqlState(error) !== undefined && (await this.#rollBack())) {
       this.#held.release()
       return { kind: 'rolled-back', error }
     }

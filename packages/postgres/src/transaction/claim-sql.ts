@@ -145,7 +145,7 @@ function freshText(events: readonly IdentifiedEvent[], target: ClaimTarget): str
   const rows = sorted(events, ({ id }) => id).map(
     ({ id, fingerprint }) => `('${id}',${fingerprint},${target.consumerId})`,
   )
-  return `insert into ${target.schema}.processed_events (event_id, fingerprint, consumer_id) values ${rows.join()} on conflict do nothing${target.returning}`
+  return `insert into ${target.schema}.processed_events (event_id, fingerprint, consumer_id) values ${rows.join()} on conflict (event_id) do nothing${target.returning}`
 }
 
 /** The operator of PostgreSQL, whatever the user's `search_path` is. */

@@ -1,4 +1,4 @@
-import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { ConfigurationError, StoreUnavailableError, systemRuntime } from '@onceward/core'
 import { database, until } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import type pg from 'pg'
@@ -82,6 +82,22 @@ describe.each(CLIENTS)('a claim over $name', ({ make }) => {
     const other = await pool.connect()
     await other.query('begin; lock table onceward.processed_events in access exclusive mode')
     expect(await session.begin({ ...fresh(newEvent()), waitMs: WAIT_MS })).toEqual({ kind: 'held' })
+    await other.query('rollback')
+    other.release()
+  })
+
+  // Red without the cancel: each copy leaves a backend behind for as long as the table is locked, up to max_connections.
+  it('leaves no backend behind that waits for the table', async () => {
+    const setTimer: typeof systemRuntime.setTimer = (call, ms, options) =>
+      systemRuntime.setTimer(call, ms === 10_000 ? 100 : ms, options)
+    const hasty = await client.open({}, { runtime: { ...systemRuntime, setTimer } })
+    const done = newEvent()
+    await (await hasty.begun(done)).transaction.commit(NOTHING)
+    const other = await pool.connect()
+    await other.query('begin; lock table onceward.processed_events')
+    const request = { ...fresh(done), waitMs: WAIT_MS, likelyDone: true }
+    expect((await hasty.begin(request)).kind).not.toBe('open')
+    await until(async () => (await lockWaiters(pool)) === 0)
     await other.query('rollback')
     other.release()
   })

@@ -113,6 +113,8 @@ async function readDone<Tx>(
   try {
     const answer = await held.send(texts, SILENCE_MS)
     if (answer !== LATE) return doneOf(events, answer)
+    // A read waits for a lock on the table without a limit, and the server does not notice that its client has gone.
+    await held.cancel()
   } catch {
     // The next statement reports what is wrong, if it is the server.
   }

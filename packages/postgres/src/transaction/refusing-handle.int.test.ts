@@ -2,8 +2,14 @@ import { DeadlineExceededError } from '@onceward/core'
 import { database, until } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import type pg from 'pg'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { CLIENTS, NOTHING, type TestClient, type TestSession } from '../fixtures/clients.ts'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import {
+  CLIENTS,
+  NOTHING,
+  type TestClient,
+  type TestSession,
+  useWholePool,
+} from '../fixtures/clients.ts'
 import { migrate } from '../migrate.ts'
 
 const INSERT = 'insert into charges values ($1)'
@@ -25,6 +31,8 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
     await pool.query('create table charges (id uuid primary key)')
     session = await client.open()
   })
+  // However a transaction ends, its connection and its slot are free again.
+  afterEach(() => useWholePool(session, client))
   afterAll(() => client.close())
 
   const charged = async (id: string): Promise<boolean> =>
@@ -166,6 +174,30 @@ describe.each(CLIENTS)('the handle of a transaction over $name', ({ make }) => {
     await expect(run('select pg_sleep(60)')).rejects.toMatchObject(TIMED_OUT)
     await transaction.rollback()
     await (await session.begun(event)).transaction.rollback()
+  })
+
+  // Red when the record travels with the ROLLBACK: the server reads the whole text in the encoding that the handler left.
+  it('records the text of a failure whatever encoding the handler left', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run("set client_encoding = 'LATIN1'")
+    const failure = { event, attempt: 1, error: new Error('é costs 1 €'), delayMs: 0 }
+    expect(await transaction.rollbackAndFail([failure])).toEqual(['recorded'])
+    const { rows } = await pool.query(
+      'select error from onceward.failed_events where event_id = $1',
+      [event.id],
+    )
+    expect(rows).toEqual([{ error: expect.stringContaining('é costs 1 €') }])
+  })
+
+  // Red when the result travels with a COMMIT that the server reads in the encoding that the handler left.
+  it('stores a result whatever encoding the handler left', async () => {
+    const event = newEvent()
+    const { transaction, run } = await session.begun(event)
+    await run("set client_encoding = 'LATIN1'")
+    const results = new Map([[event.id, '"é costs 1 €"']])
+    expect(await transaction.commit({ results, recovered: [] })).toEqual({ kind: 'committed' })
+    expect(await session.classify([event])).toMatchObject([{ result: 'é costs 1 €' }])
   })
 
   it('records a failure on another connection if its own ends meanwhile, which is no outage', async () => {

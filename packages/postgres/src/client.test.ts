@@ -1,0 +1,63 @@
+import { StoreUnavailableError } from '@onceward/core'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import type { PoolClientLike } from './client.ts'
+import { deadLetters } from './dead-letters.ts'
+import { migrate } from './migrate.ts'
+import { sweep } from './sweep.ts'
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
+afterEach(() => void vi.useRealTimers())
+
+const never = (): Promise<never> => new Promise(() => undefined)
+/** Longer than the server lets a statement of an operator run. */
+const LONG_MS = 80_000
+
+/** A pool over a network that has fallen silent. */
+function silentPool() {
+  const query = vi.fn<PoolClientLike['query']>(never)
+  const release = vi.fn<PoolClientLike['release']>()
+  return { query, release, connect: async (): Promise<PoolClientLike> => ({ query, release }) }
+}
+
+const ACTIONS = {
+  replay: (pool: ReturnType<typeof silentPool>) => deadLetters(pool).replay({ all: true }),
+  discard: (pool: ReturnType<typeof silentPool>) => deadLetters(pool).discard({ all: true }, 'old'),
+  sweep: (pool: ReturnType<typeof silentPool>) => sweep(pool),
+}
+
+// Red (no answer for ever) where only the server bounds a statement: it cannot tell the client.
+test.each(Object.entries(ACTIONS))(
+  '%s gives up a server that falls silent, and closes its connection',
+  async (_, act) => {
+    const pool = silentPool()
+    const acting = expect(act(pool)).rejects.toThrow(StoreUnavailableError)
+    await vi.advanceTimersByTimeAsync(LONG_MS)
+    await acting
+    // Not the ROLLBACK too: it would wait behind the statement.
+    expect(pool.query).toHaveBeenCalledTimes(1)
+    expect(pool.release).toHaveBeenCalledExactlyOnceWith(true)
+  },
+)
+
+test('a pool that never lends a connection is given up, and a late connection goes back', async () => {
+  const lent = Promise.withResolvers<PoolClientLike>()
+  const acting = expect(sweep({ connect: () => lent.promise })).rejects.toThrow(
+    StoreUnavailableError,
+  )
+  await vi.advanceTimersByTimeAsync(LONG_MS)
+  await acting
+  const { query, release } = silentPool()
+  lent.resolve({ query, release })
+  await vi.waitFor(() => expect(release).toHaveBeenCalledOnce())
+})
+
+test('migrate waits as long as a migration takes', async () => {
+  const pool = silentPool()
+  let isOver = false
+  const over = (): void => {
+    isOver = true
+  }
+  migrate(pool).then(over, over)
+  await vi.advanceTimersByTimeAsync(LONG_MS)
+  expect(isOver).toBe(false)
+})
