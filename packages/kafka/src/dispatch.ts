@@ -19,7 +19,7 @@ export interface DispatcherOptions {
   readonly settings: Settings
   readonly batches: Pick<
     PartitionBatches,
-    'open' | 'isHeld' | 'isSuspect' | 'commit' | 'met' | 'inFlight' | 'clear' | 'ended'
+    'open' | 'isHeld' | 'suspectUntilMs' | 'commit' | 'met' | 'inFlight' | 'clear' | 'ended'
   >
   /** The settlement is stored. */
   readonly onKnown: (settlement: Settlement) => void
@@ -68,7 +68,7 @@ export class Dispatcher {
 
   /** Hands the records that may run now to the guard. */
   pump(): void {
-    const { open: batches, isHeld } = this.#options.batches
+    const { open: batches, isHeld, suspectUntilMs } = this.#options.batches
     const gate = isHeld ? 'shut' : this.#gate()
     if (gate === 'shut') return
     const nowMs = this.#options.port.runtime.monotonic()
@@ -82,7 +82,9 @@ export class Dispatcher {
         return
       }
     }
-    const dueMs = Math.min(...batches.map(({ progress }) => progress.nextDueMs(nowMs)))
+    // Records behind a suspect one that runs long may start when the time of suspicion is over.
+    const trustedMs = suspectUntilMs > nowMs ? suspectUntilMs : Number.POSITIVE_INFINITY
+    const dueMs = Math.min(trustedMs, ...batches.map(({ progress }) => progress.nextDueMs(nowMs)))
     if (Number.isFinite(dueMs)) this.#wakeAt(dueMs)
   }
 
@@ -113,9 +115,10 @@ export class Dispatcher {
   #dispatch(batch: FetchedBatch, room: number): boolean {
     const { port, batches } = this.#options
     if (batch.isCommitting || batch.stop.signal.aborted) return false
-    const suspect = batches.isSuspect
+    const nowMs = port.runtime.monotonic()
+    const suspect = nowMs < batches.suspectUntilMs
     if (suspect && batch.progress.running > 0) return false
-    const items = batch.progress.take(port.runtime.monotonic(), room)
+    const items = batch.progress.take(nowMs, room)
     if (items.length === 0) return false
     void this.#run(batch, items, suspect)
     return true

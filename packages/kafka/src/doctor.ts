@@ -10,8 +10,9 @@ import {
 import type { KafkaAdmin, KafkaClient } from './client.ts'
 import { askCluster } from './clients/ask-cluster.ts'
 import { strangersAmong } from './clients/group.ts'
+import { matches } from './clients/matches.ts'
 import { classifyError } from './errors.ts'
-import { type ConsumerSettings, matches } from './options.ts'
+import type { ConsumerSettings } from './options.ts'
 
 /** `ConfigResourceTypes.TOPIC`, as a number because kafkajs is imported for its types only. */
 const TOPIC = 2

@@ -15,6 +15,18 @@ test.each([
   expect(classifyError(protocolError(type))).toEqual({ kind, text: `${type}: ${type}` })
 })
 
+// kafkajs hides the refusal of a broker behind this error.
+test('a coordinator that no broker names may be one that the client may not ask for', () => {
+  const error = Object.assign(new Error('Failed to find group coordinator'), {
+    name: 'KafkaJSGroupCoordinatorNotFound',
+  })
+  const { kind, text } = classifyError(error)
+  expect([kind, text]).toEqual([
+    'network',
+    expect.stringMatching(/may Read and Describe the group$/),
+  ])
+})
+
 test.each([
   ['Snappy', 'kafkajs-snappy'],
   ['LZ4', 'kafkajs-lz4'],

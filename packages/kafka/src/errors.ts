@@ -88,6 +88,14 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
   ],
 })
 
+/** kafkajs does not tell why no broker named the coordinator of the group. */
+const HINT_OF: ReadonlyMap<string, string> = new Map([
+  [
+    'KafkaJSGroupCoordinatorNotFound',
+    '. If the brokers can be reached, check that this client may Read and Describe the group',
+  ],
+])
+
 /** Classifies every value that kafkajs may throw. */
 export function classifyError(error: unknown): BrokerError {
   if (missingCodecIn(error) !== undefined) return { kind: 'codec', text: codecAdvice(error) }
@@ -96,7 +104,8 @@ export function classifyError(error: unknown): BrokerError {
   const [first] = chain
   const name = first === undefined ? 'Error' : (namesOf(first)[0] ?? 'Error')
   const message = first instanceof Error ? first.message : String(error)
-  return { kind: kinds.find((kind) => kind !== undefined) ?? 'other', text: `${name}: ${message}` }
+  const text = `${name}: ${message}${HINT_OF.get(name) ?? ''}`
+  return { kind: kinds.find((kind) => kind !== undefined) ?? 'other', text }
 }
 
 /**

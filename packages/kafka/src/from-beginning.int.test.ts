@@ -91,6 +91,28 @@ describe.skipIf(skipped('kafka'))('fromBeginning: false', () => {
     expect(ran.toSorted()).toEqual(['old-0', 'old-1'])
   })
 
+  // Red when −2 counts as no offset. kafkajs commits it for an offset that fell out of the log, before it reads on.
+  test('a group whose offset fell out of the log skips nothing if its process ends before the next record is done', async () => {
+    const topic = await kit.topics.create(1)
+    const { ran, guard, start } = setUp()
+    const { consumer: groupId } = guard
+    await (await start([topic])).drain()
+    for (const key of ['gone', 'oldest', 'newest']) await sendTo(topic, 0, key)
+    const partitions = [{ partition: 0, offset: '1' }]
+    await kit.topics.admin.deleteTopicRecords({ topic, partitions })
+    const hanging = billing(() => new Promise(() => undefined), { consumer: groupId })
+    const client = kit.topics.client()
+    const stuck = await consumeKafka(client, hanging, {
+      ...{ topics: [topic], consumer, fromBeginning: false, drainMs: 1 },
+    })
+    await until(() => stuck.health().inFlight > 0)
+    await stuck.drain()
+    expect(await kit.topics.committed(groupId, topic)).toEqual([-2])
+    await using _ = await start([topic])
+    await committedAll(guard, topic)
+    expect(ran).toEqual(['oldest', 'newest'])
+  })
+
   test('members that start together agree on where the group starts', async () => {
     const topic = await kit.topics.create(6)
     for (let partition = 0; partition < 6; partition += 1) await sendTo(topic, partition, 'before')

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { type Fetch, fetchOf, protocolError } from './fixtures/fetch.ts'
-import { ack, type Member, records, setUp, stopped, trusted } from './fixtures/member.ts'
+import { type Fetch, fetchOf, message, protocolError } from './fixtures/fetch.ts'
+import { ack, type Member, reading, records, setUp, stopped, trusted } from './fixtures/member.ts'
 
 /** Counts the heartbeats of a fetch, and answers them as given. */
 function beatsOf(fetch: Fetch, answer: () => Promise<void> = async () => undefined) {
@@ -22,16 +22,23 @@ async function settleEach(kit: Member, everyMs: number, untilMs: number): Promis
 
 const many = (): Fetch => fetchOf(records(...Array.from({ length: 60 }, () => 'a')))
 
-test('records are suspects for half a second after an assignment', async () => {
+// Red when the time begins with the assignment: on a slow network the message that killed the last member is fetched later,
+// its run is not counted, and it kills one process after the other.
+test('records are suspects for half a second after the first fetch of an assigned partition', async () => {
   const suspect = async (elapsedMs: number) => {
     const kit = setUp()
     kit.join([0])
-    await kit.clock.advance(elapsedMs)
+    await kit.clock.advance(5_000)
     kit.call(fetchOf(records('a')))
     await kit.clock.advance(0)
-    return kit.handed[0]?.delivery.redelivered
+    kit.settle(40)
+    await kit.clock.advance(elapsedMs)
+    kit.call(fetchOf([message(41, 'a')]))
+    await kit.clock.advance(0)
+    return kit.handed.map(({ delivery }) => delivery.redelivered)
   }
-  expect([await suspect(499), await suspect(500)]).toEqual([true, undefined])
+  expect(await suspect(499)).toEqual([true, true])
+  expect(await suspect(500)).toEqual([true, undefined])
 })
 
 test('kafkajs waits for a batch that makes progress, but at most two seconds', async () => {
@@ -57,7 +64,7 @@ test('kafkajs does not wait for a batch without a settlement in the last quarter
 })
 
 test('offsets are committed four times a second, also while kafkajs does not wait', async () => {
-  const kit = await trusted({ concurrency: 1 }, { batch: { size: 1 } })
+  const kit = await reading({ concurrency: 1 }, { batch: { size: 1 } })
   const callback = kit.call(many())
   await kit.clock.advance(0)
   await settleEach(kit, 50, 1_000)
@@ -162,7 +169,7 @@ test('a partition stays paused over a join while the consumer stops', async () =
 })
 
 test('heartbeats do not keep the process alive, and end with their batch', async () => {
-  const kit = await trusted({ concurrency: 8 })
+  const kit = await reading({ concurrency: 8 })
   kit.clock.asked.length = 0
   kit.state.decide = () => ack
   kit.call(fetchOf(records('a')))

@@ -2,12 +2,7 @@ import { ConfigurationError } from '@onceward/core'
 import type { GuardSettings } from '@onceward/core/adapter'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import {
-  type ConsumeKafkaOptions,
-  matches,
-  resolveConsumerSettings,
-  resolveSettings,
-} from './options.ts'
+import { type ConsumeKafkaOptions, resolveConsumerSettings, resolveSettings } from './options.ts'
 
 const producer = { send: async () => [] }
 
@@ -124,13 +119,4 @@ test('the options of a wrap are checked', () => {
     partitionsConsumedConcurrently: 32,
   })
   expect(() => resolveSettings({ batch: { size: 101 } }, port.settings)).toThrow(ConfigurationError)
-})
-
-test('a pattern with the flag g matches every topic', () => {
-  const pattern = /^orders/g
-  expect(['orders', 'orders-2', 'other'].map((topic) => matches(pattern, topic))).toEqual([
-    true,
-    true,
-    false,
-  ])
 })

@@ -16,6 +16,7 @@ import {
   shown,
 } from '@onceward/core/adapter'
 import type { ConsumerConfig, Producer } from 'kafkajs'
+import { matches } from './clients/matches.ts'
 
 export interface KafkaOptions {
   /**
@@ -40,7 +41,7 @@ export interface KafkaOptions {
 export interface WrapKafkaOptions extends RunOptions, KafkaOptions {}
 
 export interface ConsumeKafkaOptions extends ConsumeOptions, KafkaOptions {
-  /** Names, or patterns that are matched against the topics there are when the consumer starts. */
+  /** Names, or patterns. A pattern also matches topics that appear later, and none of Kafka's own. */
   readonly topics: readonly (string | RegExp)[]
   /** @defaultValue the guard's `consumer`: two guards in one group would each see a part of the records */
   readonly groupId?: string | undefined
@@ -253,12 +254,6 @@ function topicProblems({ topics, deadLetter }: ConsumeKafkaOptions): readonly st
     `Expected \`deadLetter.topic\` to be another topic than those consumed, got \`${shown(String(deadLetter.topic))}\`: a dead ` +
       'message would come back for ever.',
   ]
-}
-
-export function matches(subscription: string | RegExp, topic: string): boolean {
-  if (typeof subscription === 'string') return subscription === topic
-  // As kafkajs does, but the pattern of the user keeps its place.
-  return new RegExp(subscription.source, subscription.flags.replaceAll(/[gy]/g, '')).test(topic)
 }
 
 function groupProblems({ groupId, consumer }: ConsumeKafkaOptions): readonly string[] {

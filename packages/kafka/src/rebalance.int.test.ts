@@ -5,7 +5,7 @@ import { guardOf, type Order } from '@onceward/testing/adapter'
 import { skipped } from '@onceward/testing/servers'
 import { describe, expect, test } from 'vitest'
 import { onEvent } from './fixtures/topics.ts'
-import { range, useKafka } from './fixtures/use-kafka.ts'
+import { billing, range, useKafka } from './fixtures/use-kafka.ts'
 import { type ConsumeKafkaOptions, consumeKafka } from './index.ts'
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
@@ -151,5 +151,20 @@ describe.skipIf(skipped('kafka'))('members of one group on a real Kafka', () => 
     })
     await topics.caughtUp(name, topic)
     expect([joins.length, attempts]).toEqual([1, 2])
+  })
+
+  // Red when the assigner of kafkajs decides: it gives the topic of the leader to both, and that of the other to none.
+  test('two consumers of one guard with different topics consume all of both', async () => {
+    const { topics } = kit
+    const [one, two] = [await topics.create(2), await topics.create(2)]
+    const ran: string[] = []
+    const guard = billing(({ payload }) => void ran.push(payload.key))
+    await using _one = await consumeKafka(topics.client(), guard, { topics: [one] })
+    await using _two = await consumeKafka(topics.client(), guard, { topics: [two] })
+    await topics.send(one, range(10, 'one'))
+    await topics.send(two, range(10, 'two'))
+    await topics.caughtUp(guard.consumer, one)
+    await topics.caughtUp(guard.consumer, two)
+    expect(ran.toSorted()).toEqual([...range(10, 'one'), ...range(10, 'two')])
   })
 })

@@ -11,6 +11,7 @@ import {
 } from '@onceward/core/adapter'
 import type { Cluster, Consumer, ConsumerCrashEvent } from 'kafkajs'
 import type { KafkaClient } from './client.ts'
+import { hideAborted } from './clients/aborted.ts'
 import { connect } from './clients/connect.ts'
 import { Membership, withCluster } from './clients/group.ts'
 import type { PartitionBatches } from './clients/partition-batches.ts'
@@ -176,6 +177,7 @@ export class Receiver {
       const isWanted = (): boolean => this.#consumer === consumer
       await connect(consumer, { runtime: port.runtime, limitMs, isWanted })
       if (!isWanted()) return undefined
+      hideAborted(cluster())
       await this.#subscription.begin(consumer, cluster())
       await this.#membership.leaveBefore(cluster())
       if (this.#recovery.isStopped) return undefined

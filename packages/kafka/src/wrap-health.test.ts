@@ -6,7 +6,16 @@ import { ack, records } from './fixtures/member.ts'
 import { wrapKafka } from './wrap.ts'
 
 const EVENTS = [
-  ...['CRASH', 'DISCONNECT', 'FETCH', 'GROUP_JOIN', 'HEARTBEAT', 'REBALANCING', 'STOP'],
+  ...[
+    'COMMIT_OFFSETS',
+    'CRASH',
+    'DISCONNECT',
+    'FETCH',
+    'GROUP_JOIN',
+    'HEARTBEAT',
+    'REBALANCING',
+    'STOP',
+  ],
 ] as const
 
 function setUp() {
@@ -140,4 +149,26 @@ test('what is fetched after a drain is left to the next member, without a hot lo
   await kit.clock.advance(1_000)
   expect([kit.handed, late.calls, kit.told]).toEqual([[], [], ['pause 0']])
   expect(kit.publishers.size).toBe(0)
+})
+
+// Red when nobody looks: the records in hand are lost in a crash, and nothing ever said so.
+test('an offset that was committed past records in hand is logged, once', async () => {
+  const kit = setUp()
+  kit.join()
+  void kit.call(fetchOf(records('a', 'b')))
+  await kit.clock.advance(0)
+  const commit = (offset: string, topic = 'orders'): void =>
+    kit.emit('COMMIT_OFFSETS', { topics: [{ topic, partitions: [{ partition: '0', offset }] }] })
+  commit('40')
+  commit('42', 'refunds')
+  const errors = () => kit.logged.filter(({ level }) => level === 'error')
+  expect(errors()).toEqual([])
+  for (const offset of ['41', '42']) commit(offset)
+  expect(errors().map(({ fields, text }) => [fields['topic'], fields['offset'], text])).toEqual([
+    [
+      'orders',
+      '41',
+      expect.stringMatching(/^an offset was committed past records that are not done: .*unchanged/),
+    ],
+  ])
 })

@@ -89,6 +89,7 @@ function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<C
   consumer.on(CRASH, () => batches.left())
   consumer.on(STOP, close)
   life.follow(consumer, () => batches.answered())
+  warnOfForeignCommits({ port, consumer, batches })
   signals.abort.addEventListener('abort', () => batches.abort(), { once: true })
   return {
     wrapped: {
@@ -107,6 +108,31 @@ function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<C
       return life.lastProgressAt
     },
   }
+}
+
+/** With `autoCommit`, or by commits of the user's own, records in hand are lost in a crash. */
+function warnOfForeignCommits({
+  batches,
+  consumer,
+  port,
+}: Pick<Parts, 'port' | 'consumer'> & { readonly batches: PartitionBatches }): void {
+  let isTold = false
+  const committed = (topic: string, partition: number, offset: string): void => {
+    const batch = batches.open.find((each) => each.topic === topic && each.partition === partition)
+    const waiting = batch?.progress.lowest?.record.message.offset
+    if (isTold || waiting === undefined || BigInt(offset) <= BigInt(waiting)) return
+    isTold = true
+    port.logger.error(
+      { topic, partition, offset, waiting },
+      'an offset was committed past records that are not done: pass the config of wrapKafka to `consumer.run` unchanged, and commit nothing yourself',
+    )
+  }
+  consumer.on(consumer.events.COMMIT_OFFSETS, ({ payload }) => {
+    for (const { partitions, topic } of payload.topics) {
+      // kafkajs gives partitions of an automatic commit as text.
+      for (const { offset, partition } of partitions) committed(topic, Number(partition), offset)
+    }
+  })
 }
 
 const JOINING: WrapOutage = { state: 'recovering', reason: 'the consumer has not joined its group' }

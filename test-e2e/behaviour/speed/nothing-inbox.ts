@@ -18,7 +18,12 @@ export const nothingInbox: Inbox<object> = {
     return Object.assign(session, {
       messageCounts: undefined,
       begin: ({ claim }: Parameters<typeof session.begin>[0]) => {
-        const ids = claim.kind === 'fresh' ? claim.events.map(({ id }) => id) : []
+        const ids =
+          claim.kind === 'fresh'
+            ? claim.events.map(({ id }) => id)
+            : claim.kind === 'counted'
+              ? claim.events.map(({ event }) => event.id)
+              : []
         return Promise.resolve({ kind: 'open' as const, claimed: new Set(ids), transaction })
       },
     })

@@ -17,7 +17,8 @@ type ConsumerSetting =
 const OWN: Docs<OwnOption<ConsumeKafkaOptions> | ConsumerSetting> = {
   topics: {
     type: '(string | RegExp)[]',
-    meaning: 'Topics to read. A pattern also takes topics that appear later.',
+    meaning:
+      "Topics to read. A pattern also takes topics that appear later, and none of Kafka's own.",
     reason: 'Required.',
   },
   groupId: {

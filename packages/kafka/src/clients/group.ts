@@ -8,6 +8,7 @@ import {
   type MemberDescription,
   PartitionAssigners,
 } from 'kafkajs'
+import { assignSubscribed } from './assign.ts'
 
 /**
  * A config that gives access to the consumer's cluster, which kafkajs hands to partition assigners only. The first
@@ -30,7 +31,7 @@ export function withCluster<Config extends ConsumerConfig>(
     const assign: Assigner['assign'] = async (group) => {
       const strangers = strangersAmong(group.members, consumer)
       if (strangers.length > 0) onStrangers(strangers)
-      return assigner.assign(group)
+      return assignSubscribed((part) => assigner.assign(part), context.cluster, group)
     }
     const own = { protocol: { value: protocol }, assign: { value: assign } }
     return Object.create(assigner, own) as Assigner

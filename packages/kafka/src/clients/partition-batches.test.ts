@@ -1,7 +1,7 @@
 import type { Settlement } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { fetchOf, message } from '../fixtures/fetch.ts'
-import { ack, records, setUp, stopped, trusted } from '../fixtures/member.ts'
+import { ack, reading, records, setUp, stopped, trusted } from '../fixtures/member.ts'
 
 test('quick records are settled and committed while kafkajs waits', async () => {
   const kit = await trusted({ concurrency: 8 })
@@ -56,6 +56,27 @@ test('K1: the offset never passes a deferred record, and the record runs again w
   kit.settle(41)
   await kit.clock.advance(0)
   expect(callback.fetch.calls).toEqual(['resolve 42', 'commit 43'])
+})
+
+// Red when nothing starts them: they wait until the long one has ended, or until kafkajs brings others.
+test('a record that runs long holds back others of its partition only as long as those are suspects', async () => {
+  const kit = setUp({ concurrency: 2 })
+  kit.join([0])
+  kit.call(fetchOf(records('long', 'b', 'c', 'd')))
+  await kit.clock.advance(0)
+  kit.settle(41)
+  await kit.clock.advance(400)
+  expect(kit.offsets()).toEqual(['40', '41'])
+  await kit.clock.advance(200)
+  expect(kit.offsets()).toEqual(['40', '41', '42'])
+  kit.settle(42)
+  await kit.clock.advance(0)
+  expect(kit.handed.map(({ delivery }) => delivery.redelivered)).toEqual([
+    true,
+    true,
+    undefined,
+    undefined,
+  ])
 })
 
 test('records after an assignment are suspects, and the offset is committed before the next ones start', async () => {
@@ -208,12 +229,12 @@ test('control records behind the last record are passed with it', async () => {
 })
 
 test('a batch guard gets full batches, and a lane is never in two of them', async () => {
-  const kit = await trusted({ transaction: 'batch', concurrency: 2 }, { batch: { size: 3 } })
+  const kit = await reading({ transaction: 'batch', concurrency: 2 }, { batch: { size: 3 } })
   kit.call(fetchOf(records('a', 'b', 'c', 'a', 'd', 'e', 'f')))
   await kit.clock.advance(0)
   expect([kit.batches, kit.offsets()]).toEqual([
-    [3, 3],
-    ['40', '41', '42', '44', '45', '46'],
+    [1, 3, 3],
+    ['39', '40', '41', '42', '44', '45', '46'],
   ])
   for (const offset of [40, 41, 42]) kit.settle(offset)
   await kit.clock.advance(0)

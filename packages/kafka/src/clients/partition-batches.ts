@@ -5,13 +5,12 @@ import type { Settings } from '../options.ts'
 import { Commits } from './commits.ts'
 import { FetchedBatch, refuseIfRebalancing } from './kafkajs.ts'
 import { OpenBatches } from './open-batches.ts'
+import { Suspicion } from './suspicion.ts'
 
 /** How often a batch sends heartbeats, commits, and checks whether its callback should return to kafkajs. */
 const BEAT_MS = 250
 /** Between two commits of a partition whose records take long; checked with each beat. */
 const COMMIT_MS = 250
-/** After an assignment: the previous member may have started records for this long since its last commit. */
-const SUSPECT_MS = COMMIT_MS + BEAT_MS
 /** When a batch has settled nothing for this long, other partitions no longer wait for it. */
 const STUCK_MS = 250
 /** Other partitions wait at most this long for a batch that has many records. */
@@ -40,7 +39,7 @@ export class PartitionBatches {
   #isStopping = false
   /** One heartbeat or commit at a time: if it fails, the others are not tried. */
   #isAsking = false
-  #trustedFromMs = Number.POSITIVE_INFINITY
+  readonly #suspicion = new Suspicion(COMMIT_MS + BEAT_MS)
   readonly #idle = Promise.withResolvers<void>()
 
   constructor(options: PartitionBatchesOptions) {
@@ -58,9 +57,9 @@ export class PartitionBatches {
     return this.#isHeld
   }
 
-  /** Soon after an assignment another member may have started the records. */
-  get isSuspect(): boolean {
-    return this.#nowMs < this.#trustedFromMs
+  /** Soon after an assignment another member may have started the records. Infinite before the first one. */
+  get suspectUntilMs(): number {
+    return this.#suspicion.untilMs
   }
 
   get settleFailures(): number {
@@ -90,7 +89,7 @@ export class PartitionBatches {
   /** The consumer joined its group: it owns these partitions now, and no others. */
   joined({ memberId, memberAssignment }: Joined): void {
     const goesOn = this.#assignment.join(memberId, memberAssignment)
-    this.#trustedFromMs = this.#nowMs + SUSPECT_MS
+    this.#suspicion.assigned(this.#nowMs)
     for (const batch of this.#open.all) {
       batch.rebalance = undefined
       if (!(goesOn && this.#assignment.has(batch) && batch.position())) this.#lose(batch)
@@ -195,6 +194,7 @@ export class PartitionBatches {
       ...{ clusterId: this.clusterId, nowMs: this.#nowMs, isSetBack },
       sharedLane: lanesAreUsers ? '' : undefined,
     })
+    this.#suspicion.fetched(batch, this.#nowMs)
     this.#open.add(batch)
     this.#beat(batch)
     return batch

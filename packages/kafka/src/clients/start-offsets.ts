@@ -27,6 +27,9 @@ interface Metadata {
   findTopicPartitionMetadata(topic: string): readonly { readonly partitionId: number }[]
 }
 
+/** What Kafka answers for a partition without an offset. */
+const NO_OFFSET = '-1'
+
 /** The offset that the group reads next. */
 export async function nextOffset(
   cluster: Cluster,
@@ -62,9 +65,12 @@ export async function startAtEnds(
   const isNew = async (): Promise<boolean> => {
     // No topics stand for all.
     const { responses } = await coordinator.offsetFetch({ groupId, topics: [] })
-    return !responses
-      .flatMap(({ partitions }) => partitions)
-      .some(({ offset }) => BigInt(offset) >= 0n)
+    return (
+      responses
+        .flatMap(({ partitions }) => partitions)
+        // An offset that fell out of the log is −2 until the next commit: kafkajs commits that, then reads on.
+        .every(({ offset }) => offset === NO_OFFSET)
+    )
   }
   if (topics.length === 0 || !(await isNew())) return true
   const metadata: unknown = cluster

@@ -1,7 +1,7 @@
 import type { Logger, Runtime } from '@onceward/core'
 import type { Cluster } from 'kafkajs'
 import { classifyError } from '../errors.ts'
-import { matches } from '../options.ts'
+import { matches } from './matches.ts'
 import { type TopicIds, topicIds } from './topic-ids.ts'
 
 /** kafkajs checks its topics only every five minutes, and then only their number of partitions. */

@@ -1,0 +1,93 @@
+import type { Cluster } from 'kafkajs'
+
+/** A record as kafkajs decodes it, before it filters. */
+interface DecodedRecord {
+  readonly offset: string
+  readonly key: Buffer | null
+  isControlRecord: boolean
+  /** Of records since Kafka 0.11. */
+  readonly batchContext?: { readonly producerId: string; readonly inTransaction: boolean }
+}
+
+/** What a fetch brings of one partition. */
+interface PartitionData {
+  readonly messages: readonly DecodedRecord[]
+  /** Null or empty if there are none. */
+  abortedTransactions?: readonly AbortedTransaction[] | null
+}
+
+interface AbortedTransaction {
+  readonly producerId: string
+  readonly firstOffset: string
+}
+
+interface FetchResponse {
+  readonly responses: readonly { readonly partitions: readonly PartitionData[] }[]
+}
+
+/** Methods of kafkajs' cluster and broker that its types leave out. */
+interface FetchingBroker {
+  fetch(request: unknown): Promise<FetchResponse>
+}
+interface Internals {
+  findBroker?(node: { readonly nodeId: string }): Promise<FetchingBroker>
+}
+
+/**
+ * Hides the records of aborted transactions that kafkajs lets through when transactions overlap in a partition.
+ *
+ * Kafka lists aborted transactions in the order in which they ended. kafkajs takes the list for sorted by first offset,
+ * and begins at most one of them with each record. So records of a transaction that another one overlaps are delivered
+ * although it was aborted. Here the records are marked when they arrive, and kafkajs gets no list.
+ *
+ * @see https://github.com/apache/kafka/blob/trunk/clients/src/main/java/org/apache/kafka/clients/consumer/internals/CompletedFetch.java
+ */
+export function hideAborted(cluster: Cluster | undefined): void {
+  const internals: unknown = cluster
+  const { findBroker } = (internals ?? {}) as Internals
+  if (findBroker === undefined) return
+  const find = async (node: { readonly nodeId: string }): Promise<FetchingBroker> => {
+    const broker = await findBroker.call(cluster, node)
+    if (!Object.hasOwn(broker, 'fetch')) {
+      const fetch = broker.fetch.bind(broker)
+      broker.fetch = async (request) => withoutAborted(await fetch(request))
+    }
+    return broker
+  }
+  Object.assign(internals as Internals, { findBroker: find })
+}
+
+function withoutAborted(response: FetchResponse): FetchResponse {
+  for (const { partitions } of response.responses) {
+    for (const partition of partitions) markAborted(partition)
+  }
+  return response
+}
+
+/** Marked as control records, which kafkajs leaves out after it has moved its position behind them. */
+function markAborted(partition: PartitionData): void {
+  const { abortedTransactions, messages } = partition
+  if (!abortedTransactions?.length) return
+  const open = abortedTransactions.toSorted((a, b) =>
+    Number(BigInt(a.firstOffset) - BigInt(b.firstOffset)),
+  )
+  const aborted = new Set<string>()
+  let begun = 0
+  for (const record of messages) {
+    const { batchContext, isControlRecord, offset } = record
+    if (batchContext === undefined) continue
+    for (
+      let next = open[begun];
+      next && BigInt(next.firstOffset) <= BigInt(offset);
+      next = open[begun]
+    ) {
+      aborted.add(next.producerId)
+      begun += 1
+    }
+    const { inTransaction, producerId } = batchContext
+    if (!inTransaction || !aborted.has(producerId)) continue
+    if (isControlRecord) aborted.delete(producerId)
+    else record.isControlRecord = true
+  }
+  partition.abortedTransactions = []
+}
