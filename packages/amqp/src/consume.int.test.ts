@@ -199,6 +199,12 @@ test('the start fails with the name of a queue that does not exist, the dead-let
   await expect(consumeAmqp(kit.open, guard, { queue: missing })).rejects.toThrow(missing)
   const deadLetter = { queue: missing }
   await expect(consumeAmqp(kit.open, guard, { queue, deadLetter })).rejects.toThrow(missing)
-  const target = { exchange: missing, routingKey: 'dead' }
-  await expect(consumeAmqp(kit.open, guard, { queue, deadLetter: target })).rejects.toThrow(missing)
+  for (const target of [
+    { exchange: missing, routingKey: 'dead' },
+    // The default exchange.
+    { exchange: '', routingKey: missing },
+  ]) {
+    const start = consumeAmqp(kit.open, guard, { queue, deadLetter: target })
+    await expect(start).rejects.toThrow(missing)
+  }
 })

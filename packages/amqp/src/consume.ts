@@ -11,6 +11,7 @@ import {
 import type { AmqpConnection } from './client.ts'
 import { Alarm } from './clients/alarm.ts'
 import { Connector } from './clients/connector.ts'
+import { DelayQueues } from './clients/delay-queues.ts'
 import { Publisher } from './clients/publisher.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
@@ -69,12 +70,15 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
   const { runtime } = port
   const { queue } = settings
   const { connector, publisher, alarm, close } = createClients({ port, settings, signals, source })
+  const check = createCheck(port, settings)
+  // The receiver's check declares them on every new connection.
+  const declare = async () => check(await connector.open())
+  const delayQueues = new DelayQueues({ runtime, declare, areDeclared: true })
   const context = createSettleContext({
     port,
     settings,
     publisher,
-    // The receiver's check declares them on every new connection.
-    assertLevels: async () => undefined,
+    delayQueues,
     stopDeliveries: () => receiver.stopDeliveries(),
   })
   const unregister = registerPublisher(port, { broker: 'amqp', queue }, context.place)
@@ -90,10 +94,14 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
     port,
     settings,
     connector,
-    alarm,
+    publishing: {
+      get outage() {
+        return alarm.outage ?? delayQueues.outage
+      },
+    },
     accept: createAccept(queue, runtime),
     dispatcher,
-    check: createCheck(port, settings),
+    check,
     onEnd: signals.onEnd,
   })
   return {

@@ -5,6 +5,7 @@ import { expect, test } from 'vitest'
 import { DeliveryChannel } from './clients/amqplib.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
+import { delayQueuesOf } from './fixtures/delay-queues.ts'
 import { message, RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
 import { type ConsumeAmqpOptions, resolveSettings } from './options.ts'
 import { createSettleContext } from './settle.ts'
@@ -23,7 +24,7 @@ function setUp(guard: Partial<GuardSettings> = {}, options: Partial<ConsumeAmqpO
     port,
     settings,
     publisher: { publish: async () => undefined } as never,
-    assertLevels: async () => undefined,
+    delayQueues: delayQueuesOf(port),
     stopDeliveries: async () => true,
   })
   const known: Settlement[] = []

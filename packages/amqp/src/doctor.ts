@@ -79,7 +79,6 @@ async function checkPlaces(open: OpenChannel, { queue, deadLetter }: Settings): 
     return checkThere(open, (channel) => channel.checkQueue(dead), missing)
   }
   const { exchange } = deadLetter
-  if (exchange === '') return
   const missing = () => exchangeMissing('deadLetter.exchange', exchange)
   await checkThere(open, (channel) => channel.checkExchange(exchange), missing)
 }

@@ -94,11 +94,14 @@ export class PublishError extends Error {
     }: { readonly exchange: string; readonly routingKey: string; readonly remedy: string },
     replyText: string,
   ): PublishError {
-    return new PublishError(
+    return new UnroutableError(
       `no queue took the message for exchange '${exchange}', routing key '${routingKey}' (${replyText}); ${remedy}`,
     )
   }
 }
+
+/** A message that reached no queue. Its name is that of a {@link PublishError}, as which it is reported. */
+export class UnroutableError extends PublishError {}
 
 /** Classifies every value that a client may throw. */
 export function classifyError(error: unknown): BrokerError {

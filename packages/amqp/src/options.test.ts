@@ -66,6 +66,8 @@ test('a guard without an inbox needs a place for dead letters', () => {
 
 test('a queue cannot be its own dead-letter queue', () => {
   expect(problemsOf({ queue, deadLetter: { queue } })).toContain('come back for ever')
+  const byDefault = { exchange: '', routingKey: queue }
+  expect(problemsOf({ queue, deadLetter: byDefault })).toContain('come back for ever')
 })
 
 test('a handler cannot run longer than the consumer timeout of the server', () => {

@@ -164,7 +164,7 @@ export function resolveSettings(options: ConsumeAmqpOptions, guard: GuardSetting
     batchSize: Math.min(run.batchSize, prefetch),
     lingerMs: options.batch?.lingerMs ?? (isBatch ? DEFAULTS.lingerMs : 0),
     queue: options.queue,
-    deadLetter: options.deadLetter,
+    deadLetter: plainTarget(options.deadLetter),
     levelsMs: [...(options.retryLevelsMs ?? DEFAULTS.retryLevelsMs)].sort((a, b) => a - b),
     holdMs: options.holdMs ?? DEFAULTS.holdMs,
     oldestMs: Math.max(LEAST_PATIENCE_MS, timeoutMs - TIMEOUT_MARGIN_MS - guard.deadlineMs),
@@ -230,8 +230,18 @@ function noAckProblems(options: ConsumeAmqpOptions): readonly string[] {
     : []
 }
 
+/** The default exchange routes to the queue of that name, which can be checked as such. */
+function plainTarget(deadLetter: AmqpOptions['deadLetter']): AmqpOptions['deadLetter'] {
+  const isDefault =
+    typeof deadLetter === 'object' &&
+    deadLetter !== null &&
+    Reflect.get(deadLetter, 'exchange') === ''
+  return isDefault ? { queue: Reflect.get(deadLetter, 'routingKey') as string } : deadLetter
+}
+
 function deadLetterProblems(options: ConsumeAmqpOptions, guard: GuardSettings): readonly string[] {
-  const { deadLetter, queue } = options
+  const { queue } = options
+  const deadLetter = plainTarget(options.deadLetter)
   if (deadLetter === 'dlx') return []
   if (deadLetter === undefined) {
     if (guard.hasInbox) return []

@@ -13,7 +13,6 @@ import {
 } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpConnection } from './client.ts'
-import type { Alarm } from './clients/alarm.ts'
 import { ConsumerChannel, type DeliveryChannel } from './clients/amqplib.ts'
 import type { Connector } from './clients/connector.ts'
 import type { Accept } from './delivery.ts'
@@ -38,7 +37,8 @@ export interface ReceiverOptions {
   readonly port: GuardPort
   readonly settings: Settings
   readonly connector: Connector
-  readonly alarm: Pick<Alarm, 'outage'>
+  /** Why messages cannot be published, although they are received. */
+  readonly publishing: { readonly outage: Outage | undefined }
   readonly accept: Accept
   readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'prefetches'>
   /** Must have succeeded on a new connection before anything is consumed. */
@@ -83,7 +83,7 @@ export class Receiver {
   }
 
   get outage(): Outage | undefined {
-    return this.#recovery.outage ?? this.#options.alarm.outage
+    return this.#recovery.outage ?? this.#options.publishing.outage
   }
 
   /** @throws {@link ConfigurationError} for what can never work. */

@@ -4,6 +4,7 @@ import type { ConsumeMessage } from 'amqplib'
 import { expect, test } from 'vitest'
 import { DeliveryChannel } from './clients/amqplib.ts'
 import { type Received, toDelivery } from './delivery.ts'
+import { delayQueuesOf } from './fixtures/delay-queues.ts'
 import { message, RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
 import { giveBack, type SettleContext, settle } from './settle.ts'
 
@@ -30,7 +31,7 @@ function setUp(place: SettleContext['place']['kind'] = 'record') {
       },
     },
     place: place === 'publish' ? { kind: place, publish: async () => undefined } : { kind: place },
-    assertLevels: async () => undefined,
+    delayQueues: delayQueuesOf(made.port),
     mayHold: () => state.mayHold,
     stopDeliveries: async () => state.isQuiet,
     counts: { settleFailures: 0 },

@@ -6,6 +6,7 @@ import {
   type MaybeAsync,
 } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
+import type { DelayQueues } from './clients/delay-queues.ts'
 import type { Publisher } from './clients/publisher.ts'
 import { placeOf } from './dead-letter.ts'
 import { copyOptions, deferralHeaders, type Received } from './delivery.ts'
@@ -21,8 +22,7 @@ export interface SettleContext {
   readonly settings: Pick<Settings, 'queue' | 'levelsMs' | 'holdMs' | 'oldestMs'>
   readonly publisher: Pick<Publisher, 'publish'>
   readonly place: DeadLetterPlace
-  /** Declares the delay queues where they may be missing. */
-  readonly assertLevels: () => Promise<void>
+  readonly delayQueues: Pick<DelayQueues, 'ensure' | 'succeeded' | 'failed'>
   /** Whether one more message may wait in hand; none may in a drain. */
   readonly mayHold: (why: 'short' | 'outage') => boolean
   /** Resolves when a message that is given back goes to other consumers; false if it would come back to this one. */
@@ -31,7 +31,7 @@ export interface SettleContext {
   readonly counts: { settleFailures: number }
 }
 
-interface ContextParts extends Pick<SettleContext, 'assertLevels' | 'stopDeliveries'> {
+interface ContextParts extends Pick<SettleContext, 'delayQueues' | 'stopDeliveries'> {
   readonly port: GuardPort
   readonly settings: Settings
   readonly publisher: Publisher
@@ -178,10 +178,11 @@ async function postpone(
   const { channel, message, delivery } = received
   if (!channel.isOpen) return told(context, received, false)
   const { queue, levelsMs } = context.settings
+  const { delayQueues } = context
   const routingKey = levelQueue(queue, levelFor(levelsMs, waitMs))
   const original = delivery.raw as ConsumeMessage
   try {
-    await context.assertLevels()
+    await delayQueues.ensure()
     await context.publisher.publish({
       kind: 'deferral',
       of: message,
@@ -189,16 +190,20 @@ async function postpone(
       routingKey,
       content: message.content,
       options: copyOptions(original, deferralHeaders(message, original)),
-      remedy: `declare '${routingKey}' with assertRetryTopology() of @onceward/amqp, or start the consumer again`,
+      remedy: `it is declared again before the next try, or declare '${routingKey}' with assertRetryTopology() of @onceward/amqp`,
     })
   } catch (error) {
-    const fields = { queue, messageId: messageIdOf(received), reason: classifyError(error).text }
+    const { text } = classifyError(error)
+    const fields = { queue, messageId: messageIdOf(received), reason: text }
     context.logger.error(
       fields,
       'a message could not be deferred; it is kept in hand and tried again',
     )
-    return keep(context, received)
+    const untilMs = keep(context, received)
+    delayQueues.failed(error, text, untilMs ?? context.runtime.monotonic())
+    return untilMs
   }
+  delayQueues.succeeded()
   return told(context, received, channel.ack(message))
 }
 

@@ -16,6 +16,8 @@ import type { ConsumeMessage } from 'amqplib'
 import type { AmqpChannel, AmqpConfirmChannel } from './client.ts'
 import { Alarm } from './clients/alarm.ts'
 import { DeliveryChannel } from './clients/amqplib.ts'
+import { DelayQueues } from './clients/delay-queues.ts'
+import { listenTo } from './clients/listeners.ts'
 import { Publisher } from './clients/publisher.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
@@ -98,11 +100,16 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
   const alarm = new Alarm({ port, queue, publisher, isShared: true })
   const unlisten = listen(channel.connection, alarm)
   const accept = createAccept(queue, port.runtime)
+  const delayQueues = new DelayQueues({
+    runtime: port.runtime,
+    declare: () => declareLevels(besides(channel), settings),
+    areDeclared: false,
+  })
   const context = createSettleContext({
     port,
     settings,
     publisher,
-    assertLevels: declaredOnce(besides(channel), settings),
+    delayQueues,
     // Only the user can cancel this consumer: a message given back before that would return at once.
     stopDeliveries: async () => false,
   })
@@ -116,16 +123,16 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
       lastProgressAt = new Date(port.runtime.now())
     },
   })
-  channel.on('error', warn)
   const ends = (error: Error): void => {
     ended = { state: 'stopped', reason: classifyError(error).text }
   }
-  channel.on('close', () => {
+  const closed = (): void => {
     unlisten()
     deliveries.closed()
     dispatcher.drop(deliveries)
     ends(new WrapClosedError(queue))
-  })
+  }
+  listenTo(channel, { error: warn, close: closed })
   return {
     wrapped: (message) => {
       if (message === null) {
@@ -143,7 +150,7 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
       unlisten()
     },
     get outage() {
-      return ended ?? alarm.outage
+      return ended ?? alarm.outage ?? delayQueues.outage
     },
     get lastProgressAt() {
       return lastProgressAt
@@ -156,8 +163,7 @@ function listen(connection: unknown, alarm: Alarm): () => void {
   if (!(connection instanceof EventEmitter)) return () => undefined
   const blocked = (reason: unknown): void => alarm.changed(connection, String(reason))
   const unblocked = (): void => alarm.changed(connection, undefined)
-  connection.on('blocked', blocked).on('unblocked', unblocked)
-  return () => connection.off('blocked', blocked).off('unblocked', unblocked)
+  return listenTo(connection, { blocked, unblocked })
 }
 
 function publisherOf(
@@ -179,20 +185,10 @@ function publisherOf(
   })
 }
 
-/** The delay queues, declared when the first message needs one, and again after a failure. */
-function declaredOnce(open: OpenChannel, { queue, levelsMs }: Settings): () => Promise<void> {
-  let declaring: Promise<void> | undefined
-  const declared = async (): Promise<void> => {
-    const shape = await describeQueue(open, queue)
-    await assertLevels(open, levelsOf(queue, levelsMs, shape === 'missing' ? undefined : shape))
-  }
-  return () => {
-    declaring ??= declared().catch((error: unknown) => {
-      declaring = undefined
-      throw error
-    })
-    return declaring
-  }
+/** Declares the delay queues. */
+async function declareLevels(open: OpenChannel, { queue, levelsMs }: Settings): Promise<void> {
+  const shape = await describeQueue(open, queue)
+  await assertLevels(open, levelsOf(queue, levelsMs, shape === 'missing' ? undefined : shape))
 }
 
 function withoutConfirms(channel: unknown): ConfigurationError {

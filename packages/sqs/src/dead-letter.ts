@@ -20,7 +20,7 @@ const MOST_ATTRIBUTES = 10
 const DEDUPLICATION_ID = 'x-onceward-deduplication-id'
 const GROUP_ID = 'x-onceward-group-id'
 const CARRIED: readonly string[] = [DEDUPLICATION_ID, GROUP_ID]
-/** SQS refuses no smaller message for its size, unless the queue was set up with a lower limit. */
+/** From here on an error of another name may mean the size too: the smallest limit that servers have is 256 KiB. */
 const LARGE_BYTES = 200 * 1_024
 
 /** What the SQS API refuses in a text. */
@@ -40,7 +40,9 @@ export function createPublisher(api: Pick<SqsApi, 'send'>, queueUrl: string): Pu
       await api.send(message)
     } catch (error) {
       const { kind } = classifyError(error)
-      if (!(kind === 'too-large' || kind === 'other') || sizeOf(message) < LARGE_BYTES) throw error
+      const isTooLarge =
+        kind === 'too-large' || (kind === 'other' && sizeOf(message) >= LARGE_BYTES)
+      if (!isTooLarge) throw error
       // The headers with the reason may not fit, so the message is sent without them.
       await api.send({ ...message, MessageAttributes: originalAttributes(letter.delivery) })
     }

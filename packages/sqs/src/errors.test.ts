@@ -27,6 +27,7 @@ test.each([
   [new CallTimeoutError('ReceiveMessage', 5), 'network'],
   [new DOMException('aborted', 'AbortError'), 'network'],
   [named('MessageTooLong'), 'too-large'],
+  [named('AWS.SimpleQueueService.InvalidParameterValue'), 'too-large'],
   [named('Constructor'), 'other'],
   [named('__proto__'), 'other'],
   ['a string', 'other'],

@@ -88,7 +88,14 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
     'InternalFailure',
   ],
   handle: ['ReceiptHandleIsInvalid', 'MessageNotInflight'],
-  'too-large': ['MessageTooLong', 'BatchRequestTooLong', 'RequestTooLarge'],
+  'too-large': [
+    'MessageTooLong',
+    'BatchRequestTooLong',
+    'RequestTooLarge',
+    // Also of other requests that can never succeed, but of a message that SQS once had only for its size.
+    'InvalidParameterValue',
+    'InvalidParameterValueException',
+  ],
 })
 
 /** Classifies every value that a client may throw. */

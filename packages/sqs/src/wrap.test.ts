@@ -260,6 +260,12 @@ test('a message without its attributes is a configuration error before any handl
   expect(kit.recording.calls).toEqual([])
 })
 
+test('a single message, as sqs-consumer hands it to `handleMessage`, is a configuration error', async () => {
+  const kit = setUp()
+  await expect(kit.handle(message('a') as never)).rejects.toThrow(/handleMessageBatch/)
+  expect(kit.handed).toEqual([])
+})
+
 test('an empty receive is answered with an empty list', async () => {
   const kit = setUp()
   expect(await kit.handle(undefined)).toEqual([])

@@ -1,5 +1,5 @@
 import type { Message } from '@aws-sdk/client-sqs'
-import type { WrappedConsumption } from '@onceward/core'
+import { ConfigurationError, type WrappedConsumption } from '@onceward/core'
 import {
   byOrderingKey,
   type Guard,
@@ -79,6 +79,12 @@ export function wrapSqs(client: SqsClient, guard: Guard, options: WrapSqsOptions
   })
 }
 
+function notAList(): ConfigurationError {
+  return new ConfigurationError(
+    'Expected a list of messages. With sqs-consumer give the wrap as `handleMessageBatch`, not as `handleMessage`.',
+  )
+}
+
 interface Parts {
   readonly port: GuardPort
   readonly settings: Settings
@@ -99,8 +105,9 @@ class WrappedMessages {
     this.#accept = createAccept(parts.settings, parts.context.ticker)
   }
 
-  /** @throws {@link ConfigurationError} for messages without their attributes. */
+  /** @throws {@link ConfigurationError} for messages without their attributes, and for a single message. */
   async take(messages: readonly Message[]): Promise<void> {
+    if (!Array.isArray(messages)) throw notAList()
     const received = this.#accept(messages, this.#parts.port.runtime.monotonic())
     this.inFlight += received.length
     const call = this.#process(received).finally(() => this.#calls.delete(call))

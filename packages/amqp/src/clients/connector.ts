@@ -2,6 +2,7 @@ import type { Runtime } from '@onceward/core'
 import { CallTimeoutError, endsWithin, toReadableError, withTimeout } from '@onceward/core/adapter'
 import type { AmqpChannel, AmqpConfirmChannel, AmqpConnection } from '../client.ts'
 import { classifyError, isConnectionClosed, PublishError } from '../errors.ts'
+import { listenTo } from './listeners.ts'
 
 /** The version of the server behind a channel, as `[4, 2]`; undefined if the server does not tell. */
 export function serverVersion(channel: AmqpChannel): readonly [number, number] | undefined {
@@ -136,12 +137,7 @@ export class Connector {
       blocked: (reason: unknown) => onBlocked(String(reason)),
       unblocked: () => onBlocked(undefined),
     }
-    for (const [event, listener] of Object.entries(listeners)) connection.on(event, listener)
-    this.#detach = () => {
-      for (const [event, listener] of Object.entries(listeners)) {
-        connection.removeListener?.(event, listener)
-      }
-    }
+    this.#detach = listenTo(connection, listeners)
   }
 }
 

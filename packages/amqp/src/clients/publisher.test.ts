@@ -208,10 +208,18 @@ test('a publish fails at once while the broker blocks publishers', async () => {
   expect(connection.published()).toEqual([])
 })
 
-test('the error of a publish that the client refuses says what to do', async () => {
+test('the error of a publish that the client refuses says what to do, or what is too large', async () => {
   const { connection, publisher } = publisherOf()
-  connection.answers.set('publish', () => {
-    throw new RangeError('headers too large')
-  })
+  const refuse = (error: Error): void => {
+    connection.answers.set('publish', () => {
+      throw error
+    })
+  }
+  refuse(new TypeError('odd'))
   await expect(publisher.publish(outgoing)).rejects.toThrow(/declare it/)
+  refuse(new RangeError('headers too large'))
+  await expect(publisher.publish(outgoing)).rejects.toThrow(/headers too large/)
+  Object.assign(connection, { frameMax: 10 })
+  await expect(publisher.publish(outgoing)).rejects.toThrow(/at most 10 \(frameMax\)/)
+  expect(connection.published()).toHaveLength(2)
 })

@@ -4,6 +4,8 @@ import type { Options } from 'amqplib'
 import type { AmqpConfirmChannel } from '../client.ts'
 import { PublishError } from '../errors.ts'
 import { closeChannel } from './amqplib.ts'
+import { refuseTooLarge } from './frame-size.ts'
+import { listenTo } from './listeners.ts'
 
 /** A message on its way to the broker. */
 export interface Outgoing {
@@ -124,9 +126,10 @@ export class Publisher {
     this.#pending.set(id, pending)
     try {
       const all = { ...options, headers, mandatory: true, persistent: true }
+      refuseTooLarge(outlet.channel, all)
       outlet.channel.publish(exchange, routingKey, content, all, ended)
     } catch (error) {
-      ended(new PublishError(`the client refused to publish; ${remedy}`, { cause: error }))
+      ended(refusedByClient(error, remedy))
     }
   }
 
@@ -145,26 +148,34 @@ export class Publisher {
     const { open, onError } = this.#options
     const channel = await open()
     const outlet: Outlet = { channel, error: undefined }
-    channel.on('error', (error: unknown) => {
-      outlet.error = error
-      onError(error)
-    })
     const current = this.#outlet
-    channel.on('close', () => this.#forget(current))
-    channel.on('return', (message: ReturnedMessage) => {
-      const id = message.properties.headers?.[PUBLISH_ID]
-      const pending = this.#pending.get(String(id))
-      // One that was routed and is published again costs a second copy; one that was not must not count as published.
-      const bareOnes = [...this.#pending.values()].filter(({ isBare }) => isBare)
-      const returned = pending === undefined ? bareOnes : [pending]
-      for (const one of returned) one.returned = message.fields.replyText ?? 'returned'
+    listenTo(channel, {
+      error: (error: unknown) => {
+        outlet.error = error
+        onError(error)
+      },
+      close: () => this.#forget(current),
+      return: (message: ReturnedMessage) => this.#returned(message),
     })
     return outlet
+  }
+
+  #returned({ properties, fields }: ReturnedMessage): void {
+    const pending = this.#pending.get(String(properties.headers?.[PUBLISH_ID]))
+    // One that was routed and is published again costs a second copy; one that was not must not count as published.
+    const bareOnes = [...this.#pending.values()].filter(({ isBare }) => isBare)
+    const returned = pending === undefined ? bareOnes : [pending]
+    for (const one of returned) one.returned = fields.replyText ?? 'returned'
   }
 
   #forget(opening: Promise<Outlet> | undefined): void {
     if (this.#outlet === opening) this.#outlet = undefined
   }
+}
+
+function refusedByClient(cause: unknown, remedy: string): PublishError {
+  const why = cause instanceof RangeError ? cause.message : remedy
+  return new PublishError(`the client refused to publish; ${why}`, { cause })
 }
 
 interface ReturnedMessage {

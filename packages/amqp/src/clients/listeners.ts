@@ -1,0 +1,30 @@
+import { EventEmitter } from 'node:events'
+import type { AmqpConnection } from '../client.ts'
+
+/**
+ * Listens to a channel or a connection, and returns what ends that. Above ten listeners of one event Node warns of a
+ * leak, so the limit rises with each consumer on it.
+ */
+export function listenTo(
+  emitter: Pick<AmqpConnection, 'on' | 'removeListener'>,
+  listeners: Readonly<Record<string, (...args: never[]) => void>>,
+): () => void {
+  const entries = Object.entries(listeners)
+  let isListening = true
+  raiseLimit(emitter, 1)
+  for (const [event, listener] of entries) emitter.on(event, listener)
+  return () => {
+    if (!isListening) return
+    isListening = false
+    for (const [event, listener] of entries) {
+      emitter.removeListener?.(event, listener as (...args: unknown[]) => void)
+    }
+    raiseLimit(emitter, -1)
+  }
+}
+
+function raiseLimit(emitter: unknown, by: 1 | -1): void {
+  // Zero means no limit.
+  if (!(emitter instanceof EventEmitter) || emitter.getMaxListeners() === 0) return
+  emitter.setMaxListeners(emitter.getMaxListeners() + by)
+}
