@@ -138,7 +138,7 @@ describe('an answer', () => {
     ],
     ['status 100', () => ({ status: 100 }), /from 200 to 599/],
     ['status 1e3', () => ({ status: 1e3 }), /from 200 to 599/],
-    ['a status of text', () => ({ status: '200' }), /from 200 to 599/],
+    ['a status of text', () => ({ status: '200' }), /from 200 to 599, got `200` .string./],
     ['a network error', () => Response.error(), /from 200 to 599/],
     ['a body of status 204', () => ({ status: 204, body: 'a' }), /has no body/],
     [

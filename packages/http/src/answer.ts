@@ -1,4 +1,5 @@
 import { types } from 'node:util'
+import { quoted } from '@onceward/core/adapter'
 import { type MaybeAsync, RESULT_LIMIT_BYTES } from '@onceward/core/edge'
 import { AnswerError } from './answer-error.ts'
 import { type GivenHeaders, type HeaderList, listed } from './headers.ts'
@@ -223,6 +224,6 @@ function storedBody(body: Body): Pick<StoredAnswer, 'text' | 'base64'> {
 function checkStatus(status: unknown): void {
   if (Number.isInteger(status) && Number(status) >= 200 && Number(status) <= 599) return
   throw new AnswerError(
-    `Expected \`status\` of the answer to be an integer from 200 to 599, got ${String(status).slice(0, 20)}.`,
+    `Expected \`status\` of the answer to be an integer from 200 to 599, got ${quoted(status)}.`,
   )
 }

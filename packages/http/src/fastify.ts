@@ -1,11 +1,19 @@
 import { finished, Transform, type TransformCallback } from 'node:stream'
 import { ConfigurationError } from '@onceward/core'
-import type { MaybeAsync } from '@onceward/core/edge'
+import { andThen, type MaybeAsync } from '@onceward/core/edge'
 import type { FastifyInstance, FastifyReply, FastifyRequest, preParsingHookHandler } from 'fastify'
 import { type HttpGuard, runningOf } from './http-guard.ts'
 import { fromIncomingMessage } from './incoming-message.ts'
+import { LARGEST_BODY } from './options.ts'
 import { isBodyless, toNodeHeaders } from './reply.ts'
-import { BodyTooLargeError, joined } from './request.ts'
+import { BodyTooLargeError, joined, keptBytes } from './request.ts'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** True: {@link rawBodies} keeps the bytes for this route, also where something wraps its handler. */
+    onceward?: boolean | undefined
+  }
+}
 
 type Route = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>
 
@@ -26,7 +34,8 @@ export function fastifyRoute(guard: HttpGuard): Route {
     const body = bodies.get(request)
     if (body === undefined) throw new ConfigurationError(UNREGISTERED)
     const { originalUrl: target, raw } = request
-    const readBytes = (): MaybeAsync<Uint8Array> => body.bytes()
+    const readBytes = (mostBytes: number): MaybeAsync<Uint8Array> =>
+      andThen(body.bytes(), (bytes) => keptBytes(bytes, mostBytes))
     const parts = { original: request, response: reply.raw, target, readBytes }
     const outcome = await running.handle(fromIncomingMessage(raw, parts))
     if (outcome.kind === 'threw') throw outcome.error
@@ -39,15 +48,17 @@ export function fastifyRoute(guard: HttpGuard): Route {
 }
 
 const UNREGISTERED =
-  'fastifyRoute needs the bytes of the body. Write `await app.register(rawBodies)` before the route, with `rawBodies` of @onceward/http/fastify.'
+  'fastifyRoute needs the bytes of the body. Write `await app.register(rawBodies)` before the route, with `rawBodies` of @onceward/http/fastify. If something wraps the handler of the route, such as @fastify/otel, say so in the options of the route: `{ config: { onceward: true } }`.'
 
 /**
  * A plugin that keeps the bytes of bodies for guarded routes, and for no others: `await app.register(rawBodies)`.
- * Routes that are registered before it are not seen.
+ * Routes that are registered before it are not seen. A route whose handler something else wraps, such as @fastify/otel,
+ * needs `{ config: { onceward: true } }`.
  */
 export async function rawBodies(app: FastifyInstance): Promise<void> {
   app.addHook('onRoute', (options) => {
-    const mostBytes = routes.get(options.handler)
+    const isMarked = options.config?.onceward === true
+    const mostBytes = routes.get(options.handler) ?? (isMarked ? LARGEST_BODY : undefined)
     if (mostBytes === undefined) return
     const before = options.preParsing ?? []
     options.preParsing = [...(Array.isArray(before) ? before : [before]), keepBytes(mostBytes)]

@@ -52,6 +52,19 @@ describe.each(FRAMEWORKS)('%s', (framework) => {
     expect(handler).toHaveBeenCalledTimes(1)
   })
 
+  test('answers the same bytes of a header in Latin-1, beside a text and beside bytes', async () => {
+    const disposition = 'attachment; filename="Grüße.txt"'
+    for (const body of ['Grüße', Buffer.from('Grüße')]) {
+      const headers = { 'content-disposition': disposition, 'content-type': 'text/plain' }
+      const server = await start(framework, () => ({ headers, body }))
+      for (let retry = 0; retry < 2; retry++) {
+        const response = await fetch(requestOf({ key: 'k' }, server.url))
+        expect(response.headers.get('content-disposition')).toBe(disposition)
+        expect(await response.text()).toBe('Grüße')
+      }
+    }
+  })
+
   test('answers nothing with 204, also again', async () => {
     const server = await start(framework, () => undefined)
     for (let retry = 0; retry < 2; retry++) {

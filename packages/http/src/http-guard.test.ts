@@ -121,6 +121,17 @@ describe('a route', () => {
     await guard.close()
   })
 
+  test("ignores the body, and nothing else, with fingerprint: 'none'", async () => {
+    const handler = vi.fn(charged)
+    const guard = guardOf(handler, { fingerprint: 'none' })
+    await send(guard, { key: 'k', body: '{"cents":1}' })
+    expect((await send(guard, { key: 'k', body: '{"cents":2}' })).status).toBe(201)
+    expect((await send(guard, { key: 'k', path: '/charges/2' })).status).toBe(422)
+    expect((await send(guard, { key: 'k', method: 'DELETE' })).status).toBe(422)
+    expect(handler).toHaveBeenCalledTimes(1)
+    await guard.close()
+  })
+
   test('keeps the keys of callers apart', async () => {
     const handler = vi.fn(charged)
     const tenant = async (request: { readonly headers: Headers }) =>

@@ -71,7 +71,8 @@ export function createHttpGuard<Tx = undefined, Decoded = unknown, Payload = Dec
   return makeHttpGuard(
     new RunningHttpGuard({
       caller,
-      options: own,
+      // The option is about the body: under a used key, another route is another request.
+      options: own.fingerprint === 'none' ? { ...own, fingerprint: () => null } : own,
       handler: handler as HttpHandler<unknown, unknown>,
       identify: (request, incoming) => identify(own, request, incoming),
     }),

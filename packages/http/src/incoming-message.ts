@@ -177,6 +177,14 @@ export function writeReply(response: ServerResponse, reply: HttpReply): boolean 
     return true
   }
   response.setHeader('content-length', Buffer.byteLength(body))
-  response.end(body)
+  if (headers.some(([, value]) => LATIN_1.test(value))) {
+    // With its only piece, `end` writes headers in UTF-8 (beside a text) or damages them (`content-disposition`).
+    response.write(Buffer.from(body))
+    response.end()
+  } else {
+    response.end(body)
+  }
   return true
 }
+
+const LATIN_1 = /[\x80-\xff]/

@@ -77,6 +77,13 @@ describe.each(SCHEMES)('the signature of %s', (scheme) => {
     }
   })
 
+  test.each(['\n', '\r\n', ' '])('with %j after its secret is refused, and says so', (space) => {
+    for (const secret of [`${SECRET}${space}`, `${space}${SECRET}`]) {
+      expect(() => VERIFIERS[scheme](SECRET, secret)).toThrow(/white space.*Trim it/)
+      expect(() => VERIFIERS[scheme](SECRET, secret)).not.toThrow(SECRET)
+    }
+  })
+
   test('configuration that cannot work is refused without showing a secret', () => {
     const make = VERIFIERS[scheme] as (...secrets: unknown[]) => WebhookVerifier
     for (const secrets of [[], [''], ['  '], [undefined], [SECRET, ''], [5], [{}]]) {

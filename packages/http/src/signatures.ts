@@ -70,6 +70,8 @@ export function stripeSignature(secrets: Secrets, options: SignatureOptions = {}
  * The scheme has no timestamp and does not sign the id: whoever has read a delivery can send it again under another id.
  * TLS alone keeps deliveries from being read.
  *
+ * GitHub does not deliver a failed delivery again by itself. With `run: 'later'` the guard retries the handler.
+ *
  * @throws {@link ConfigurationError} that never shows a secret.
  * @see https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
  */
@@ -126,7 +128,14 @@ function keysOf(
   const list: readonly unknown[] = Array.isArray(secrets) ? secrets : [secrets]
   const isUsable = (secret: unknown): secret is string =>
     typeof secret === 'string' && secret.trim() !== ''
-  if (list.length > 0 && list.every(isUsable)) return list.map(toKey)
+  if (list.length > 0 && list.every(isUsable)) {
+    if (list.some((secret) => secret !== secret.trim())) {
+      throw new ConfigurationError(
+        `${caller} got a secret with white space at its beginning or end, such as the line feed of a file. Trim it: no delivery would be verified.`,
+      )
+    }
+    return list.map(toKey)
+  }
   // Never the value: it may be a secret with a typing error around it.
   throw new ConfigurationError(
     `${caller} expected a secret, or a list of secrets, and each must be a text that is not empty. Is the environment variable set?`,
