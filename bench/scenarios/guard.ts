@@ -23,6 +23,7 @@ import {
 } from '../load/effects.ts'
 import { grow } from '../load/growth.ts'
 import { startProxyProcess } from '../load/proxy-process.ts'
+import { claimAndWrite, claimAndWriteAll, openStatements } from '../load/statements.ts'
 import { processorMeter } from '../runner/processor-time.ts'
 import type { Benchmark } from '../runner/report.ts'
 import {
@@ -55,12 +56,22 @@ export async function guardBenchmark(scale: Scale): Promise<Benchmark> {
   await using distant = await openStage(farUrl)
   await migrate(near.pool)
   await createEffects(near.pool)
-  return await measure(near, distant, scale)
+  const statements = await openStatements(url, CONCURRENCY)
+  try {
+    return await measure({ ...near, statements }, distant, scale)
+  } finally {
+    await statements.end()
+  }
 }
 
-async function measure(near: Stage, distant: Stage, scale: Scale): Promise<Benchmark> {
+async function measure(
+  near: Stage & { readonly statements: Pool },
+  distant: Stage,
+  scale: Scale,
+): Promise<Benchmark> {
   const meter = await processorMeter(near.pool)
-  const { rates, costs } = await alternateMetered(contestants(near), scale, () => meter)
+  const all = [...contestants(near), ...statementsAlone(near.statements)]
+  const { rates, costs } = await alternateMetered(all, scale, () => meter)
   const isFar = ({ name }: Contestant): boolean => name === 'unguarded' || name === 'guarded-each'
   const farRates = await alternate(contestants(distant).filter(isFar), scale)
   const values = Object.fromEntries([
@@ -83,6 +94,8 @@ async function measure(near: Stage, distant: Stage, scale: Scale): Promise<Bench
       'batch-of-batch': ratioOf(rates, 'guarded-batch', 'unguarded-batch'),
       bulk: ratioOf(rates, 'guarded-bulk', 'unguarded'),
       'bulk-of-bulk': ratioOf(rates, 'guarded-bulk', 'unguarded-bulk'),
+      'statements-of-by-hand': ratioOf(rates, 'statements', 'by-hand'),
+      'statements-bulk-of-bulk': ratioOf(rates, 'statements-bulk', 'unguarded-bulk'),
     },
     goals: [
       { name: 'each', least: 0.68 },
@@ -146,21 +159,22 @@ async function openStage(connectionString: string): Promise<Stage> {
   }
 }
 
-function contestants({ pool, each, shared, batch, bulk }: Stage): readonly Contestant[] {
-  const run = (work: (delivery: Delivery) => Promise<void>) => async (events: number) => {
-    await inLanes(Array.from({ length: WARM_UP }, toDelivery), CONCURRENCY, work)
-    const deliveries = Array.from({ length: events }, toDelivery)
-    return () => inLanes(deliveries, CONCURRENCY, work)
+const run = (work: (delivery: Delivery) => Promise<void>) => async (events: number) => {
+  await inLanes(Array.from({ length: WARM_UP }, toDelivery), CONCURRENCY, work)
+  const deliveries = Array.from({ length: events }, toDelivery)
+  return () => inLanes(deliveries, CONCURRENCY, work)
+}
+const runBatches =
+  (work: (slice: readonly Delivery[]) => Promise<void>) => async (events: number) => {
+    const first = Array.from({ length: WARM_UP }, () => [toDelivery()])
+    await inLanes(first, CONCURRENCY, work)
+    const slices = Array.from({ length: events / BATCH }, () =>
+      Array.from({ length: BATCH }, toDelivery),
+    )
+    return () => inLanes(slices, CONCURRENCY, work)
   }
-  const runBatches =
-    (work: (slice: readonly Delivery[]) => Promise<void>) => async (events: number) => {
-      const first = Array.from({ length: WARM_UP }, () => [toDelivery()])
-      await inLanes(first, CONCURRENCY, work)
-      const slices = Array.from({ length: events / BATCH }, () =>
-        Array.from({ length: BATCH }, toDelivery),
-      )
-      return () => inLanes(slices, CONCURRENCY, work)
-    }
+
+function contestants({ pool, each, shared, batch, bulk }: Stage): readonly Contestant[] {
   const again = (guard: Guard) => async (events: number) => {
     const slices = Array.from({ length: events / BATCH }, () =>
       Array.from({ length: BATCH }, toDelivery),
@@ -204,6 +218,18 @@ function contestants({ pool, each, shared, batch, bulk }: Stage): readonly Conte
       prepare: runBatches((slice) => settle(bulk, slice, 'processed')),
     },
     { name: 'duplicates', factor: 5, prepare: again(batch) },
+  ]
+}
+
+/** The least that a guard can cost: what it sends, and nothing else. */
+function statementsAlone(pool: Pool): readonly Contestant[] {
+  return [
+    { name: 'statements', prepare: run((delivery) => claimAndWrite(pool, decode(delivery))) },
+    {
+      name: 'statements-bulk',
+      factor: 10,
+      prepare: runBatches((slice) => claimAndWriteAll(pool, slice.map(decode))),
+    },
   ]
 }
 

@@ -53,13 +53,17 @@ export function traced<
     try {
       const active = trace.setSpan(context.active(), span)
       const result = context.with(active, () => handler(events, handlerContext))
-      if (!isThenable(result)) end()
-      else
-        result.then(
-          () => end(),
-          (error: unknown) => end({ error }),
-        )
-      return result
+      if (!isThenable(result)) {
+        end()
+        return result
+      }
+      // The guard gets the same promise: a query builder of some libraries runs its query at each `then`.
+      const running = Promise.resolve(result)
+      running.then(
+        () => end(),
+        (error: unknown) => end({ error }),
+      )
+      return running as Result
     } catch (error) {
       end({ error })
       throw error

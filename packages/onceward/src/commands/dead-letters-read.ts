@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander'
-import { counts, type Letter, letterOf, summaries } from '../data/letters.ts'
+import { counts, isId, type Letter, letterOf, summaries } from '../data/letters.ts'
 import { readable } from '../data/readable.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
@@ -78,6 +78,7 @@ async function show(work: Work<ShowFlags>, id: string): Promise<ExitCode> {
   const { database, output, options } = work
   const isRaw = options.body === 'raw'
   if (isRaw && output.isJson) throw usage('Give --json or --body raw, not both.')
+  if (!isId(id)) throw usage('Expected the id of a dead letter (a UUID), as `list` shows it.')
   const wanted = whole('--max-bytes', options.maxBytes)
   const maxBytes = isRaw ? MOST_BYTES : Math.min(wanted, MOST_BYTES)
   const stored = await readTablesOf(database, (query) =>

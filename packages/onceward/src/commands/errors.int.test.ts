@@ -57,6 +57,7 @@ test.each([
   [['dead-letters', 'list', '--reason', 'bored', '--url', 'postgres://h/d'], /Allowed choices are/],
   [['dead-letters', 'list', '--since', 'soon', '--url', 'postgres://h/d'], /Expected --since/],
   [['dead-letters', 'replay', '4711', '--url', 'postgres://h/d'], /UUIDs/],
+  [['dead-letters', 'show', '4711', '--url', 'postgres://h/d'], /id of a dead letter.*UUID/],
   [['migrate', '--print', '--check'], /not both/],
   [['watch', '--interval', '1', '--url', 'postgres://h/d'], /--interval/],
   [['dead-letters', 'requeue', '--all', '--url', 'postgres://h/d'], /Which broker/],
