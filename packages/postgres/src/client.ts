@@ -1,5 +1,6 @@
 import { StoreUnavailableError, systemRuntime } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
+import { lentWithin } from './clients/pg-checkout.ts'
 import { surviveConnecting, surviveLoss } from './clients/pg-events.ts'
 import { repeated } from './driver/repeat.ts'
 import { DURABLE_IF_OFF, shortSettings } from './driver/session-settings.ts'
@@ -101,16 +102,10 @@ function bounded(client: PoolClientLike, answerMs: number, onSilence: () => void
 const silent = (ms: number): StoreUnavailableError =>
   new StoreUnavailableError(`PostgreSQL did not answer within ${ms} ms: check the network.`)
 
-/** A connection that comes too late goes back at once. */
 async function connect(pool: PoolLike): Promise<PoolClientLike> {
   try {
-    const connecting = pool.connect()
-    const client = await answerWithin(systemRuntime, connecting, ANSWER_MS)
+    const client = await lentWithin(pool.connect(), systemRuntime, ANSWER_MS)
     if (client !== LATE) return client
-    connecting.then(
-      (late) => late.release(),
-      () => undefined,
-    )
     throw silent(ANSWER_MS)
   } catch (error) {
     throw toStoreError(error, 'connecting')

@@ -26,7 +26,8 @@ export async function completeLease(
 
 /**
  * A handler that is still running keeps its lease, so that the next owner waits until the lease expires. An undecided
- * takeover keeps its lease too: after `fail` the next claim would be a retry, which does not call `onTakeover`.
+ * takeover keeps its lease too: after `fail` the next claim would be a retry, which does not call `onTakeover`, and after
+ * `release` this attempt would not be counted.
  */
 function mustRunOut({ isUndecided }: InFlightEvent, outcome: Outcome): boolean {
   if (outcome.kind === 'abandoned' && outcome.stillRunning === true) return true

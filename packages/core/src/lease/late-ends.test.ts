@@ -81,6 +81,25 @@ test('closing tells what is left once more, and then there is no timer', async (
   expect(clock.timers).toBe(0)
 })
 
+test('closing waits for an end that is being told, and for the others when one fails', async () => {
+  const { late, wait } = setUp()
+  const answers: Array<() => void> = []
+  late.add(held('a'), () => Promise.reject(new StoreUnavailableError('away')))
+  late.add(held('b'), () => new Promise<void>((resolve) => void answers.push(resolve)))
+  await wait(250)
+  let isClosed = false
+  const closing = late.close().then(() => {
+    isClosed = true
+  })
+  // The timer tells once, and then `close` once more.
+  for (const times of [1, 2]) {
+    await wait(0)
+    expect([answers.length, isClosed]).toEqual([times, false])
+    answers[times - 1]?.()
+  }
+  await closing
+})
+
 test('of ten thousand claims the oldest is dropped', async () => {
   const { add, store, wait } = setUp()
   for (let n = 0; n <= 10_000; n += 1) add(`${n}`)

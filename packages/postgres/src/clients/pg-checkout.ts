@@ -18,18 +18,28 @@ export function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
   }
 }
 
-/** A connection that comes too late goes back at once. */
 async function connectInTime(pool: Pool, runtime: Runtime): Promise<PoolClient> {
-  const connecting = pool.connect()
-  const client = await answerWithin(runtime, connecting, CONNECT_MS)
+  const client = await lentWithin(pool.connect(), runtime, CONNECT_MS)
   if (client !== LATE) return client
-  connecting.then(
-    (late) => late.release(),
-    () => undefined,
-  )
   throw new StoreUnavailableError(
     `No connection of the pool (${pool.totalCount} of ${pool.options.max} in use, ${pool.waitingCount} waiting) became free within ${CONNECT_MS} ms.`,
   )
+}
+
+/** A connection that comes too late goes back at once. */
+export async function lentWithin<Client extends { release(): void }>(
+  connecting: Promise<Client>,
+  runtime: Runtime,
+  ms: number,
+): Promise<Client | typeof LATE> {
+  const client = await answerWithin(runtime, connecting, ms)
+  if (client === LATE) {
+    connecting.then(
+      (late) => late.release(),
+      () => undefined,
+    )
+  }
+  return client
 }
 
 /**

@@ -5,7 +5,7 @@ import {
   type IdentifiedEvent,
   systemRuntime,
 } from '@onceward/core'
-import { database, postgres, proxy, swallowReplyTo, type TcpProxy, until } from '@onceward/testing'
+import { database, proxy, swallowReplyTo, type TcpProxy, until } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -254,37 +254,6 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make, name }) =
     await transaction.rollback()
     const next = await session.begun(newEvent())
     expect(await next.transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
-  })
-
-  it('a commit that no standby has confirmed is not acknowledged', async () => {
-    const settings = { synchronous_standby_names: 'nobody' }
-    await using server = await postgres({ native: true, settings })
-    const connectionString = server.connection.url
-    const lonely = make({ connectionString, options: '-c synchronous_commit=local', max: 3 })
-    await migrate(lonely.pool)
-    const guard = await lonely.open({}, { concurrency: 1 })
-    // An administrator ends the wait for the standby: the transaction is committed here all the same. After a cancel a
-    // warning says so, and after a terminate only an error.
-    const ends = { pg_cancel_backend: 'not-replicated', pg_terminate_backend: 'unknown' }
-    const commitNext = async () => (await guard.begun(newEvent())).transaction.commit(NOTHING)
-    for (const [end, kind] of Object.entries(ends)) {
-      const event = newEvent()
-      const { transaction, run } = await guard.begun(event)
-      await run('set local synchronous_commit = on')
-      const committing = transaction.commit(NOTHING)
-      await until(async () => {
-        const { rows } = await lonely.pool.query(
-          `select ${end}(pid) from pg_stat_activity where wait_event = 'SyncRep'`,
-        )
-        return rows.length === 1
-      })
-      const answer = await committing
-      expect(answer).toMatchObject({ kind, error: { code: 'ONCEWARD_COMMIT_UNKNOWN' } })
-      expect(await guard.classify([event])).toMatchObject([{ kind: 'done' }])
-      // The next one on this connection waits for no standby.
-      expect(await commitNext()).toEqual({ kind: 'committed' })
-    }
-    await lonely.close()
   })
 
   function expectUnknown(answer: CommitAnswer): void {
