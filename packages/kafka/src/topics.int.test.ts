@@ -40,13 +40,15 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
     const ran: string[] = []
     const release = Promise.withResolvers<void>()
     const inbox = memoryInbox()
+    // Waits at least a moment, and never dies before the second consumer has started.
+    const retry = { attempts: 1_000, baseMs: 50, maxMs: 500 }
     const first = billing(
       async ({ payload: { key } }) => {
         if (key === 'old-4') await release.promise
         if (key === 'new-0') throw new Error('not yet')
         ran.push(key)
       },
-      { inbox },
+      { inbox, retry },
     )
     const consumption = await consumeKafka(topics.client(), first, { topics: [topic] })
     await until(() => ran.length === 4)
@@ -56,7 +58,7 @@ describe.skipIf(skipped('kafka'))('topics that change while they are consumed', 
     await until(() => ran.length === 12)
     await consumption.drain()
     const { consumer } = first
-    const second = billing(({ payload: { key } }) => void ran.push(key), { consumer, inbox })
+    const second = billing(({ payload: { key } }) => void ran.push(key), { consumer, inbox, retry })
     await using _ = await consumeKafka(topics.client(), second, { topics: [topic] })
     await until(() => ran.length === 13)
     expect(ran.toSorted()).toEqual([...range(8, 'new'), ...range(5, 'old')].toSorted())
