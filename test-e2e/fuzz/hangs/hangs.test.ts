@@ -73,7 +73,7 @@ const GOOD: History = {
   ]),
   letters: new Set(['fatal']),
   stalled: [],
-  named: new Set(['inbox']),
+  named: new Map([['inbox', 'late']]),
   neighbour: [],
   unrecovered: [],
   drainsMs: [5_000],
@@ -101,8 +101,12 @@ const DOCTORED: readonly (readonly [string, Partial<History>, RegExp])[] = [
     /good was dead-lettered/,
   ],
   ['a stalled neighbour', { stalled: ['good'] }, /good is healthy and did not pass/],
-  ['a hang that nobody names', { named: new Set() }, /did not name 'inbox'.*nothing/],
-  ['a wrong name', { named: new Set(['inbox', 'dead-letters']) }, /named 'dead-letters'/],
+  ['a hang that nobody names', { named: new Map() }, /did not name 'inbox'.*nothing/],
+  [
+    'a wrong name',
+    { named: new Map([...GOOD.named, ['dead-letters', 'full']]) },
+    /'dead-letters'.*full/,
+  ],
   ['a neighbour that takes part', { neighbour: ['inbox'] }, /the neighbour named 'inbox'/],
   ['a consumer that does not come back', { unrecovered: ['good'] }, /not recovered/],
   ['a drain that hangs', { drainsMs: [500_000] }, /a drain took 500000 ms/],
@@ -121,7 +125,7 @@ describe('the judge of hangs', () => {
   })
 
   test("demands no name where a connection still works, or where the receives are the user's", () => {
-    const unnamed = { named: new Set<string>() }
+    const unnamed = { named: new Map<string, string>() }
     const plans: readonly Plan[] = [
       { ...PLAN, connections: 'one' },
       { ...PLAN, arrivals: 'work' },

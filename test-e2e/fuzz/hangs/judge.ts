@@ -35,8 +35,8 @@ export interface History {
   readonly letters: ReadonlySet<string>
   /** Events of healthy consumers that did not pass during the hang, within {@link HEALTHY_MS}. */
   readonly stalled: readonly string[]
-  /** The dependencies that the subject's health named during the hang. */
-  readonly named: ReadonlySet<string>
+  /** The dependencies that the subject's health named during the hang, each with the first reason. */
+  readonly named: ReadonlyMap<string, string>
   /** The dependencies that the neighbour's health named during the hang. */
   readonly neighbour: readonly string[]
   /** What was not as it should be {@link RECOVERY_MS} after the hang. */
@@ -80,7 +80,7 @@ const RULES: readonly Rule[] = [
   ({ plan, named }) => {
     const name = NAMES[plan.dependency]
     if (!mustBeNamed(plan) || named.has(name)) return []
-    const said = [...named].join(', ') || 'nothing'
+    const said = [...named.keys()].join(', ') || 'nothing'
     return [`health() did not name '${name}' within ${NAMED_MS} ms; it named ${said}`]
   },
   ({ plan, named }) => {
@@ -88,8 +88,8 @@ const RULES: readonly Rule[] = [
     const also = plan.dependency === 'broker' && plan.adapter === 'amqp' ? ['dead-letters'] : []
     const allowed: readonly string[] = [NAMES[plan.dependency], ...EXCUSED, ...also]
     return [...named]
-      .filter((name) => !allowed.includes(name))
-      .map((name) => `health() named '${name}', which did not hang`)
+      .filter(([name]) => !allowed.includes(name))
+      .map(([name, reason]) => `health() named '${name}', which did not hang: ${reason}`)
   },
   ({ neighbour }) =>
     neighbour

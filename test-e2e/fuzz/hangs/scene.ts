@@ -56,7 +56,7 @@ class Scene {
   #subject: Side
   readonly #sent: SentEvent[] = []
   readonly #letters = new Set<string>()
-  readonly #named = new Set<string>()
+  readonly #named = new Map<string, string>()
   readonly #neighbourNamed = new Set<string>()
   readonly #drainsMs: number[] = []
   readonly #closesMs: number[] = []
@@ -199,8 +199,8 @@ class Scene {
 
   #watch(): NodeJS.Timeout {
     const look = (): void => {
-      for (const { dependency } of this.#subject.health()?.outages ?? []) {
-        this.#named.add(dependency)
+      for (const { dependency, reason } of this.#subject.health()?.outages ?? []) {
+        if (!this.#named.has(dependency)) this.#named.set(dependency, reason)
       }
       for (const { dependency } of this.#neighbour.health()?.outages ?? []) {
         this.#neighbourNamed.add(dependency)
