@@ -8,6 +8,7 @@ export interface SessionSettings {
   readonly statementTimeout: string
   readonly idleTimeout: string
   readonly synchronousCommit: string
+  readonly clientMinMessages: string
   readonly sessionUser: string
   readonly role: string
 }
@@ -17,6 +18,7 @@ const READ = {
   statement_timeout: 'statement_timeout',
   idle_timeout: 'idle_in_transaction_session_timeout',
   synchronous_commit: 'synchronous_commit',
+  client_min_messages: 'client_min_messages',
   role: 'role',
   client_encoding: 'client_encoding',
 }
@@ -38,10 +40,14 @@ export function settingsIn(row: Readonly<Record<string, unknown>>): SessionSetti
     statementTimeout: text('statement_timeout'),
     idleTimeout: text('idle_timeout'),
     synchronousCommit: text('synchronous_commit'),
+    clientMinMessages: text('client_min_messages'),
     sessionUser: text('session_user_name'),
     role: text('role'),
   }
 }
+
+/** Only a warning tells that the wait for a standby was cancelled, and the transaction is committed here alone. */
+export const HEAR_WARNINGS = 'set local client_min_messages = warning'
 
 /**
  * Makes the settings of the session those that the statements of onceward mean, until the end of the transaction,
@@ -58,6 +64,7 @@ export const ownSettings = (statementMs: number): readonly string[] => [
 export const shortSettings = (statementMs: number): readonly string[] => [
   ...ownSettings(statementMs),
   `set local idle_in_transaction_session_timeout = ${2 * statementMs}`,
+  HEAR_WARNINGS,
   // Of PostgreSQL 17 and newer.
   `select set_config('transaction_timeout', '0', true) where current_setting('transaction_timeout', true) <> '0'`,
 ]

@@ -13,6 +13,7 @@ const SETTINGS = {
   statementTimeout: '0',
   idleTimeout: '0',
   synchronousCommit: 'on',
+  clientMinMessages: 'notice',
   sessionUser: 'app',
   role: 'none',
 }

@@ -2,6 +2,7 @@ import type { Commit } from '@onceward/core'
 import {
   DURABLE_IF_OFF,
   durableText,
+  HEAR_WARNINGS,
   ownIdentity,
   ownSettings,
   type SessionSettings,
@@ -32,12 +33,15 @@ export function commitTexts(commit: Commit, target: CommitTarget): readonly stri
   const { settings, hasChangedSettings, budgetMs } = target
   const storing = storingTexts(commit, target.schema)
   const durable = hasChangedSettings ? DURABLE_IF_OFF : durableText(settings)
-  if (storing.length === 0 && !hasChangedSettings) return [durable, 'commit']
+  const hidesWarnings = hasChangedSettings || settings.clientMinMessages === 'error'
+  const heard = hidesWarnings ? [HEAR_WARNINGS] : []
+  if (storing.length === 0 && !hasChangedSettings) return [...heard, durable, 'commit']
   return [
     durable,
     RUN_DEFERRED,
     ...ownIdentity(settings),
     ...(storing.length > 0 ? [...ownSettings(budgetMs), ...storing] : []),
+    ...heard,
     // Again, because the triggers may have changed it.
     durable,
     'commit',
