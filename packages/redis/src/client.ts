@@ -66,23 +66,42 @@ function ofNodeRedis(client: NodeRedisLike): Ways {
   }
 }
 
-interface MayEval {
+/** What the clients have beyond what onceward needs. */
+interface MayHave {
+  readonly isCluster?: boolean
+  readonly options?: { readonly enableAutoPipelining?: boolean }
   eval?(source: string, numberOfKeys: number, ...args: (string | Buffer)[]): Promise<unknown>
+  createBuiltinCommand?(name: 'eval' | 'evalsha'): { readonly string: IoredisLike['evalsha'] }
 }
 
-function ofIoredis(client: IoredisLike & MayEval): Ways {
+function ofIoredis(client: IoredisLike & MayHave): Ways {
   const byHash: Evaluate = ({ sha, keys, args }) =>
-    client.evalsha(sha, keys.length, ...keys, ...args)
+    (alone(client, 'evalsha') ?? client.evalsha).call(client, sha, keys.length, ...keys, ...args)
   return {
     byHash,
     byText: async (call) => {
       const { source, keys, args } = call
+      const evaluate = alone(client, 'eval') ?? client.eval
       // EVAL goes to the node of the keys. SCRIPT LOAD goes to any node of a cluster.
-      if (client.eval !== undefined) return client.eval(source, keys.length, ...keys, ...args)
+      if (evaluate !== undefined)
+        return evaluate.call(client, source, keys.length, ...keys, ...args)
       await client.script('LOAD', source)
       return byHash(call)
     },
   }
+}
+
+/**
+ * The command outside of the pipelines of `enableAutoPipelining`: on a cluster they refuse scripts for several slots or
+ * nodes, and do not follow a slot that moves.
+ */
+function alone(
+  { createBuiltinCommand, isCluster, options }: MayHave,
+  name: 'eval' | 'evalsha',
+): IoredisLike['evalsha'] | undefined {
+  return isCluster === true && options?.enableAutoPipelining === true
+    ? createBuiltinCommand?.(name).string
+    : undefined
 }
 
 function isNoScript(error: unknown): boolean {
