@@ -1,12 +1,13 @@
-import { StoreUnavailableError } from '@onceward/core'
+import { StoreUnavailableError, systemRuntime } from '@onceward/core'
 import { database, postgres, until } from '@onceward/testing'
-import { fresh, newEvent } from '@onceward/testing/conformance'
+import { fresh, newEvent, registration } from '@onceward/testing/conformance'
 import pg from 'pg'
 import Cursor from 'pg-cursor'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CLIENTS, NOTHING, type TestSession } from './fixtures/clients.ts'
 import { newEvents } from './fixtures/inbox.ts'
 import { migrate } from './migrate.ts'
+import { pgInbox } from './pg.ts'
 
 let url: string
 let pool: pg.Pool
@@ -201,6 +202,25 @@ describe('a pg that users have configured', () => {
       { kind: 'done' },
     ])
     await client.close()
+  })
+
+  // Red before: a TypeError at the start, deferred for ever, and a connection that the pool never got back.
+  it('is refused at the start if it is one of pg.native', async () => {
+    const native = new pg.Pool({ connectionString: url, max: 4 })
+    const connect = native.connect.bind(native)
+    // What the native client lacks.
+    const hidden = new Set<PropertyKey>(['connection', 'getTransactionStatus'])
+    native.connect = (async () =>
+      new Proxy(await connect(), {
+        get: (client, name) => (hidden.has(name) ? undefined : Reflect.get(client, name)),
+      })) as typeof native.connect
+    for (let tries = 0; tries < 5; tries += 1) {
+      await expect(pgInbox(native).open(registration(systemRuntime))).rejects.toThrow(
+        /not `pg.native`/,
+      )
+    }
+    expect(native.idleCount).toBe(native.totalCount)
+    await native.end()
   })
 
   it('gives StoreUnavailableError if its pool was ended', async () => {

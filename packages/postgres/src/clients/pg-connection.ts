@@ -55,6 +55,7 @@ export async function connectForStatements(
   closed = 0,
 ): Promise<StatementConnection> {
   const lent = await connect(pool, runtime).catch(refused)
+  if (!hasConnection(lent)) return refuseClient(lent)
   const client = isInTransaction(lent) ? await cleanOrClosed({ pool, runtime }, lent, closed) : lent
   if (client === undefined) return connectForStatements(pool, runtime, closed + 1)
   const undo = surviveLoss(client)
@@ -264,11 +265,18 @@ async function takeAnother(
 }
 
 function toHeld(lender: Lender, client: PoolClient): PgHeldConnection {
-  if (typeof client.getTransactionStatus === 'function' && client.connection !== undefined) {
+  if (typeof client.getTransactionStatus === 'function' && hasConnection(client)) {
     return new PgHeldConnection(lender, client)
   }
-  client.release()
   lender.releaseSlot()
+  return refuseClient(client)
+}
+
+/** The native client of pg has none. */
+const hasConnection = (client: Partial<PoolClient>): boolean => client.connection !== undefined
+
+function refuseClient(client: PoolClient): never {
+  client.release()
   throw new ConfigurationError(
     'Expected a pool of the JavaScript client of pg 8.23 or newer (`new pg.Pool()`, not `pg.native`).',
   )
