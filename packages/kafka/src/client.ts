@@ -9,5 +9,5 @@ export type KafkaConsumer = Pick<Consumer, 'on' | 'events' | 'pause' | 'resume'>
 /** Requests to a cluster other than for records. */
 export type KafkaAdmin = Pick<
   Admin,
-  'fetchTopicMetadata' | 'describeConfigs' | 'describeGroups' | 'listTopics'
+  'fetchTopicMetadata' | 'fetchTopicOffsets' | 'describeConfigs' | 'describeGroups' | 'listTopics'
 >

@@ -8,7 +8,7 @@ import {
   when,
 } from '@onceward/core/adapter'
 import type { KafkaAdmin, KafkaClient } from './client.ts'
-import { askCluster } from './clients/ask-cluster.ts'
+import { askCluster, lookOnlyAt, topicNames } from './clients/ask-cluster.ts'
 import { strangersAmong } from './clients/group.ts'
 import { matches } from './clients/matches.ts'
 import { classifyError } from './errors.ts'
@@ -18,7 +18,7 @@ import type { ConsumerSettings } from './options.ts'
 const TOPIC = 2
 
 export interface Surroundings {
-  readonly kafka: Pick<KafkaClient, 'admin'>
+  readonly kafka: KafkaClient
   readonly settings: ConsumerSettings
   readonly port: Pick<GuardPort, 'settings' | 'logger' | 'runtime'>
 }
@@ -43,7 +43,7 @@ export interface TopicFacts {
 export async function examine(surroundings: Surroundings): Promise<void> {
   const { kafka, settings, port } = surroundings
   const { facts, dead, strangers } = await askCluster(kafka, port.runtime, async (admin) => {
-    const topics = await existing(admin, settings)
+    const topics = await existing(admin, surroundings)
     const facts = await factsOf(admin, topics, surroundings)
     const dead = await deadLetterFacts(admin, surroundings)
     return { facts, dead, strangers: await strangersOf(admin, surroundings) }
@@ -60,7 +60,7 @@ export async function examine(surroundings: Surroundings): Promise<void> {
 /** Names of the topics to consume. @throws {@link ConfigurationError} when one is missing, or the dead-letter topic. */
 async function existing(
   admin: KafkaAdmin,
-  { topics, deadLetter }: ConsumerSettings,
+  { kafka, settings: { consumer, deadLetter, topics } }: Surroundings,
 ): Promise<readonly string[]> {
   const named = topics.filter((topic) => typeof topic === 'string')
   const missing: string[] = []
@@ -72,7 +72,7 @@ async function existing(
   }
   refuseProblems(missing)
   if (named.length === topics.length) return named
-  const all = await admin.listTopics()
+  const all = (await topicNames(kafka, consumer.groupId)) ?? (await admin.listTopics())
   return all.filter((topic) => topics.some((subscription) => matches(subscription, topic)))
 }
 
@@ -112,8 +112,10 @@ async function factsOf(
   topics: readonly string[],
   { port }: Surroundings,
 ): Promise<readonly TopicFacts[]> {
-  if (topics.length === 0) return []
+  const [first] = topics
+  if (first === undefined) return []
   try {
+    await lookOnlyAt(admin, first)
     const resources = topics.map((name) => ({
       type: TOPIC,
       name,

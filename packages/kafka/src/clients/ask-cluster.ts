@@ -1,10 +1,13 @@
 import type { Runtime } from '@onceward/core'
 import { endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { KafkaAdmin, KafkaClient } from '../client.ts'
+import { withCluster } from './group.ts'
+import { allTopics } from './topic-ids.ts'
 
 /** For all calls of one connection together. */
 const ASK_MS = 20_000
 const DISCONNECT_MS = 2_000
+const retry = { initialRetryTime: 100, maxRetryTime: 1_000, retries: 5 }
 
 /** Asks a cluster on a separate connection, and disconnects. Rejects with the error of kafkajs. */
 export async function askCluster<Answer>(
@@ -12,7 +15,7 @@ export async function askCluster<Answer>(
   runtime: Runtime,
   ask: (admin: KafkaAdmin) => Promise<Answer>,
 ): Promise<Answer> {
-  const admin = kafka.admin({ retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 5 } })
+  const admin = kafka.admin({ retry })
   const asking = (async () => {
     await admin.connect()
     return ask(admin)
@@ -24,4 +27,35 @@ export async function askCluster<Answer>(
     const disconnect = (): Promise<void> => admin.disconnect()
     await endsWithin(runtime, asking.then(disconnect, disconnect), DISCONNECT_MS)
   }
+}
+
+/**
+ * The names of all topics. Asked on the connection of a consumer that joins no group, because `listTopics` of an admin
+ * fails while a single partition in the cluster has no leader. Undefined if kafkajs gives no access to it.
+ */
+export async function topicNames(
+  kafka: Pick<KafkaClient, 'consumer'>,
+  groupId: string,
+): Promise<readonly string[] | undefined> {
+  const { config, cluster } = withCluster({ groupId, retry }, groupId, () => undefined)
+  const consumer = kafka.consumer(config)
+  try {
+    await consumer.connect()
+    const known = cluster()
+    return known && (await allTopics(known))
+  } finally {
+    await consumer.disconnect()
+  }
+}
+
+/**
+ * From here on the connection refreshes the metadata of this topic alone. kafkajs asks for all topics otherwise, and
+ * fails while a single partition in the cluster has no leader.
+ */
+export async function lookOnlyAt(
+  admin: Pick<KafkaAdmin, 'fetchTopicOffsets'>,
+  topic: string,
+): Promise<void> {
+  // Of the calls that have this effect, this one changes nothing.
+  await admin.fetchTopicOffsets(topic)
 }

@@ -36,15 +36,16 @@ export interface TopicIds {
  * The ids of a cluster and of topics in it. Undefined if the broker is too old, or if kafkajs' internals have changed.
  *
  * kafkajs supports Metadata up to version 6, which has no topic ids. It does not notice that a topic was deleted and
- * created again, and goes on at its old position (brokers.md K23). For the cluster's id it asks for every topic, and
- * fails if a single one has no leader. So the request is encoded here and sent on kafkajs' connection. Rejects when
- * the broker does not answer.
+ * created again, and goes on at its old position (brokers.md K23). For the cluster's id, or the names of all topics, it
+ * asks for every topic, and fails if a single one has no leader. So the request is encoded here and sent on kafkajs'
+ * connection. Rejects when the broker does not answer.
  *
+ * @param topics - Names, or all topics that this client may describe.
  * @see https://kafka.apache.org/protocol#The_Messages_Metadata
  */
 export async function topicIds(
   cluster: Cluster,
-  topics: readonly string[],
+  topics: readonly string[] | 'all',
 ): Promise<TopicIds | undefined> {
   // Works before the first subscription too, when kafkajs knows only the broker that it connected to.
   const { brokerPool } = cluster as Cluster & Partial<Pool>
@@ -68,17 +69,32 @@ export async function topicIds(
   return answer as TopicIds
 }
 
+/** The names of all topics that this client may describe. */
+export async function allTopics(cluster: Cluster): Promise<readonly string[]> {
+  const answer = await topicIds(cluster, 'all')
+  if (answer !== undefined) return [...answer.ids.keys()]
+  const { topicMetadata } = await cluster.metadata()
+  return topicMetadata.map(({ topic }) => topic)
+}
+
 const NO_TAGS = Buffer.from([0])
 
-function encode(topics: readonly string[]): Buffer {
+/** No list stands for all topics. */
+const NULL = Buffer.from([0])
+
+function encode(topics: readonly string[] | 'all'): Buffer {
+  const asked = topics === 'all' ? [NULL] : [varint(topics.length + 1), ...named(topics)]
+  // The header's tags come first, because kafkajs ends the header before them. The flags: create no topics, list no
+  // operations.
+  return Buffer.concat([NO_TAGS, ...asked, Buffer.from([0, 0]), NO_TAGS])
+}
+
+function named(topics: readonly string[]): readonly Buffer[] {
   const noId = Buffer.alloc(16)
-  const named = topics.flatMap((topic) => {
+  return topics.flatMap((topic) => {
     const name = Buffer.from(topic)
     return [noId, varint(name.length + 1), name, NO_TAGS]
   })
-  // The header's tags come first, because kafkajs ends the header before them. The flags: create no topics, list no
-  // operations.
-  return Buffer.concat([NO_TAGS, varint(topics.length + 1), ...named, Buffer.from([0, 0]), NO_TAGS])
 }
 
 function varint(value: number): Buffer {

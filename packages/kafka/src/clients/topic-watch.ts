@@ -2,7 +2,7 @@ import type { Logger, Runtime } from '@onceward/core'
 import type { Cluster } from 'kafkajs'
 import { classifyError } from '../errors.ts'
 import { matches } from './matches.ts'
-import { type TopicIds, topicIds } from './topic-ids.ts'
+import { allTopics, type TopicIds, topicIds } from './topic-ids.ts'
 
 /** kafkajs checks its topics only every five minutes, and then only their number of partitions. */
 const LOOK_MS = 3_000
@@ -123,8 +123,7 @@ export class TopicWatch {
     const { subscriptions } = this.#options
     const named = subscriptions.filter((topic) => typeof topic === 'string')
     if (named.length === subscriptions.length) return named
-    const { topicMetadata } = await cluster.metadata()
-    const all = topicMetadata.map(({ topic }) => topic)
+    const all = await allTopics(cluster)
     return all.filter((topic) => subscriptions.some((one) => matches(one, topic)))
   }
 }
