@@ -1,7 +1,15 @@
 import { memoryInbox } from '@onceward/core/memory'
 import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
-import { guardOf, kindOf, requestOf, type Sent, type Shown, shown } from './fixtures/charges.ts'
+import {
+  guardOf,
+  kindOf,
+  requestOf,
+  type Sent,
+  type Shown,
+  shown,
+  silent,
+} from './fixtures/charges.ts'
 import { createHttpGuard, type HttpGuard } from './http-guard.ts'
 
 const send = async (guard: HttpGuard, sent: Sent = {}): Promise<Shown> =>
@@ -108,9 +116,13 @@ describe('a route', () => {
     await guard.close()
   })
 
-  test('compares what a function of the user says counts', async () => {
+  const centsOf = (payload: unknown): unknown => (payload as { readonly cents: number }).cents
+  // Red before: a promise has no JSON, so that every body was the same, and got the first one's answer.
+  test.each<readonly [string, (payload: unknown) => unknown]>([
+    ['at once', centsOf],
+    ['later', async (payload) => centsOf(payload)],
+  ])('compares what a function of the user says counts, %s', async (_, fingerprint) => {
     const schema = z.object({ cents: z.number(), sentAt: z.number() })
-    const fingerprint = (payload: unknown): unknown => (payload as { readonly cents: number }).cents
     const guard = guardOf(charged, { fingerprint, schema })
     await send(guard, { key: 'k', body: '{"cents":1,"sentAt":1}' })
     expect((await send(guard, { key: 'k', body: '{"cents":1,"sentAt":2}' })).status).toBe(201)
@@ -118,6 +130,40 @@ describe('a route', () => {
     expect(
       (await send(guard, { key: 'k', path: '/a', body: '{"cents":1,"sentAt":2}' })).status,
     ).toBe(422)
+    await guard.close()
+  })
+
+  test('takes a form whose boundary changes with each attempt for the same request', async () => {
+    const handler = vi.fn(charged)
+    const guard = guardOf(handler, {
+      decode: (bytes, { headers }) =>
+        new Response(Uint8Array.from(bytes), { headers }).formData() as Promise<unknown>,
+      fingerprint: (form) => [...(form as FormData)],
+    })
+    const post = async (cents: string): Promise<number> => {
+      const body = new FormData()
+      body.set('cents', cents)
+      const headers = { 'idempotency-key': 'k' }
+      const request = new Request('http://localhost/charges', { method: 'POST', headers, body })
+      return (await guard.fetch(request)).status
+    }
+    expect([await post('1'), await post('1'), await post('2')]).toEqual([201, 201, 422])
+    expect(handler).toHaveBeenCalledTimes(1)
+    await guard.close()
+  })
+
+  test('is answered 500, and reported, if what it compares has no JSON', async () => {
+    const handler = vi.fn(charged)
+    const logger = { ...silent, error: vi.fn() }
+    const decode = (bytes: Uint8Array) => new URLSearchParams(Buffer.from(bytes).toString())
+    const guard = guardOf(handler, { decode, fingerprint: (form) => form, logger })
+    expect(kindOf(await send(guard, { body: 'cents=500' }))).toBe('failed')
+    const message = expect.stringMatching(/^Expected `fingerprint` to answer .* FormData/)
+    expect(logger.error).toHaveBeenCalledWith(
+      expect.objectContaining({ err: expect.objectContaining({ message }) }),
+      expect.stringMatching(/^fingerprint answered a value of the wrong type/),
+    )
+    expect(handler).not.toHaveBeenCalled()
     await guard.close()
   })
 

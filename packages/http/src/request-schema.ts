@@ -30,5 +30,5 @@ export function compared(
 ): unknown {
   if (typeof fingerprint !== 'function') return content
   const { method, route } = content as DecodedRequest['content']
-  return { method, route, of: fingerprint(payload) }
+  return afterAnswer(fingerprint(payload), (of) => ({ method, route, of }))
 }

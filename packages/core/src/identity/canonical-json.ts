@@ -30,8 +30,14 @@ export class CanonicalJson {
   #marked: unknown
   #markedDepth = 0
 
-  /** @throws TypeError | RangeError for what has no text, here or in {@link next}. */
-  constructor(root: unknown) {
+  readonly #onEmpty: (container: object) => void
+
+  /**
+   * @param onEmpty - Called with each object that has no members to write.
+   * @throws TypeError | RangeError for what has no text, here or in {@link next}.
+   */
+  constructor(root: unknown, onEmpty: (container: object) => void = () => undefined) {
+    this.#onEmpty = onEmpty
     const value = unwrapped(root)
     if (hasText(value)) this.#write(value, root)
   }
@@ -82,6 +88,7 @@ export class CanonicalJson {
     }
     this.#refuseCircle(value, origin)
     const keys = Array.isArray(value) ? undefined : sortedKeys(value)
+    if (keys?.length === 0) this.#onEmpty(value)
     this.#text += keys === undefined ? '[' : '{'
     const length = keys?.length ?? (value as readonly unknown[]).length
     this.#open.push({ container: value, keys, length, index: 0, hasWritten: false })

@@ -123,4 +123,54 @@ describe("of what the user's function returns", () => {
   test('throws for what is no JSON', async () => {
     await expect(printOf('1', { rule: () => 1n })).rejects.toThrow(TypeError)
   })
+
+  const text = (payload: unknown): string => JSON.stringify(payload)
+  // Red before: the JSON of each is empty, so that every payload was the same, and a conflict acked as a duplicate.
+  test.each<readonly [string, (payload: unknown) => unknown]>([
+    ['a map', (payload) => new Map([['is', payload]])],
+    ['a form, as for multipart bodies', (payload) => formOf(text(payload))],
+    ['the parameters of a form', (payload) => new URLSearchParams({ is: text(payload) })],
+    [
+      'a digest of WebCrypto',
+      (payload) => crypto.subtle.digest('SHA-256', Buffer.from(text(payload))),
+    ],
+    ['a file', (payload) => new Blob([text(payload)])],
+    ['a promise inside of it', (payload) => ({ is: Promise.resolve(payload) })],
+    ['a form inside of it', (payload) => [{ is: formOf(text(payload)) }]],
+    ['a function', (payload) => () => payload],
+    ['a symbol', (payload) => Symbol(text(payload))],
+  ])('is refused if the payload is not to be seen in it: %s', async (_, rule) => {
+    await expect(printOf('1', { rule })).rejects.toThrow(/`fingerprint` .* Map, a FormData/)
+  })
+
+  test.each<readonly [string, (payload: unknown) => unknown]>([
+    ['bytes', (payload) => new TextEncoder().encode(text(payload))],
+    ['a date', (payload) => new Date(Number(payload))],
+    ['an instance of a class', (payload) => new Amount(payload)],
+  ])('may be %s', async (_, rule) => {
+    expect(await printOf('1', { rule })).not.toBe(await printOf('2', { rule }))
+  })
+
+  test.each<readonly [string, unknown]>([
+    ['object', {}],
+    ['list', []],
+    ['text', ''],
+    ['list of bytes', new Uint8Array()],
+    ['instance of a class', new (class Nothing {})()],
+  ])('may be an empty %s', async (_, empty) => {
+    expect(versionOf(await printOf('1', { rule: () => empty }))).toBe(2)
+  })
 })
+
+class Amount {
+  readonly amount: unknown
+  constructor(amount: unknown) {
+    this.amount = amount
+  }
+}
+
+function formOf(text: string): FormData {
+  const form = new FormData()
+  form.set('is', text)
+  return form
+}

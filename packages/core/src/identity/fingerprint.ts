@@ -3,6 +3,7 @@ import { afterAnswer, andThen, isPromise, type MaybeAsync } from '../concurrency
 import { nextTurn } from '../concurrency/next-turn.ts'
 import type { Fingerprint } from '../model/brands.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
+import { WrongAnswerError } from '../options/user-functions.ts'
 import { CanonicalJson } from './canonical-json.ts'
 import type { Decoded } from './decode.ts'
 
@@ -56,8 +57,21 @@ function fingerprintBy(
   rule: (payload: unknown) => unknown,
   payload: unknown,
 ): MaybeAsync<Fingerprint> {
-  const digesting = afterAnswer(rule(payload), (seen) => digestOfText(new CanonicalJson(seen)))
+  const digesting = afterAnswer(rule(payload), (seen) => {
+    if (typeof seen === 'function' || typeof seen === 'symbol') refuse(seen)
+    return digestOfText(new CanonicalJson(seen, refuseUnseen))
+  })
   return andThen(digesting, (digest) => toFingerprint(rule, digest ?? digestOf('')))
+}
+
+/** What a map, a form or a promise holds is not in its JSON, so that all payloads would be equal. */
+function refuseUnseen(container: object): void {
+  const isBuiltIn = Object.prototype.toString.call(container) !== '[object Object]'
+  if (isBuiltIn && !ArrayBuffer.isView(container)) refuse(container)
+}
+
+function refuse(answer: unknown): never {
+  throw new WrongAnswerError('fingerprint', answer)
 }
 
 function toFingerprint(rule: FingerprintRule, digestInHex: string): Fingerprint {

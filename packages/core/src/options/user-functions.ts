@@ -67,7 +67,7 @@ export const USER_FUNCTIONS: Readonly<Record<UserFunctionName, UserFunctionRule>
   eventKey: RESOLVER,
   tenant: RESOLVER,
   orderingKey: RESOLVER,
-  fingerprint: { ...RESOLVER, nonsense: 'any' },
+  fingerprint: { ...RESOLVER, nonsense: 'retry' },
   handler: { throws: 'fails', promise: 'awaited', silence: 'fails', nonsense: 'fails' },
   isFatal: {
     throws: 'retryable',
@@ -92,8 +92,10 @@ export const USER_FUNCTIONS: Readonly<Record<UserFunctionName, UserFunctionRule>
   },
 }
 
-const EXPECTED: Readonly<Record<'skip' | 'schema' | 'onTakeover', string>> = {
+const EXPECTED: Readonly<Record<'skip' | 'schema' | 'fingerprint' | 'onTakeover', string>> = {
   skip: 'true or false',
+  fingerprint:
+    'a text, a number, or lists and plain objects of them (the JSON of a Map, a FormData or an ArrayBuffer is empty)',
   schema: '`{ value }` or `{ issues: [...] }`, as Standard Schema defines them',
   onTakeover: "`{ kind: 'done' }`, `{ kind: 'retry' }` or `{ kind: 'dead-letter' }`",
 }
