@@ -52,7 +52,10 @@ function storingTexts({ results, recovered }: Commit, schema: string): readonly 
   const texts: string[] = []
   if (results.size > 0) {
     const rows = [...results].map(([id, json]) => `('${id}',${literal(json)})`)
-    texts.push(`insert into ${schema}.event_results (event_id, result) values ${rows.join()}`)
+    // A result is left behind when somebody deletes the row of a done event, or changes its state, to run it again.
+    texts.push(
+      `insert into ${schema}.event_results (event_id, result) values ${rows.join()} on conflict (event_id) do update set result = excluded.result`,
+    )
   }
   if (recovered.length > 0) {
     const ids = recovered.map((id) => `'${id}'`)

@@ -94,6 +94,19 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make, name }) =
     ])
   })
 
+  // Red before: the result that was left violated its primary key at each commit, and the event was dead-lettered.
+  it('stores the new result of an event whose row was deleted by hand', async () => {
+    const event = newEvent()
+    const commitWith = async (result: string) => {
+      const { transaction } = await session.begun(event)
+      return transaction.commit({ results: new Map([[event.id, result]]), recovered: [] })
+    }
+    expect(await commitWith('1')).toEqual({ kind: 'committed' })
+    await observer.query('delete from onceward.processed_events where event_id = $1', [event.id])
+    expect(await commitWith('2')).toEqual({ kind: 'committed' })
+    expect(await session.classify([event])).toMatchObject([{ kind: 'done', result: 2 }])
+  })
+
   it('trap T9: a unique violation of the handler is its failure, not a duplicate', async () => {
     // Red when any 23505 is taken for the row of the event.
     const event = newEvent()
