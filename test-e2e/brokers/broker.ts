@@ -66,6 +66,8 @@ export interface BrokerTraits {
   readonly wrapPublishesWhereItConsumes: boolean
   /** What clients do that are called after they were closed. */
   readonly closedClients: Readonly<Record<'consume' | 'publish', 'refuse' | 'connect again'>>
+  /** The client opens a socket for each request that waits for its answer, up to this many. */
+  readonly mostSockets?: number
   /** The transaction mode of the soak: each mode runs on one broker at least. */
   readonly soakTransaction: 'each' | 'batch'
 }

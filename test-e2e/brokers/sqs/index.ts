@@ -22,6 +22,8 @@ export const sqs: BrokerDefinition = {
     wrapPublishesWhereItConsumes: false,
     // A destroyed client of the AWS SDK opens a new connection.
     closedClients: { consume: 'connect again', publish: 'connect again' },
+    // The SDK's default.
+    mostSockets: 50,
     soakTransaction: 'batch',
   },
   servers: {

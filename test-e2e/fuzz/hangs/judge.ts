@@ -1,4 +1,5 @@
 import { RUN_DEFAULTS } from '@onceward/core/adapter'
+import { BROKERS } from '../../brokers/index.ts'
 import type { Plan } from './plan.ts'
 import { mustBeNamed, NAMES } from './plan.ts'
 import { DEADLINE_MS, POOL_SIZE } from './side.ts'
@@ -105,13 +106,17 @@ const RULES: readonly Rule[] = [
     closesMs
       .filter((ms) => ms > LONGEST_CLOSE_MS)
       .map((ms) => `close() of the guard took ${Math.round(ms)} ms, more than ${LONGEST_CLOSE_MS}`),
-  ({ connections: { calm, peak } }) => {
-    const most = 2 * Math.max(calm, POOL_SIZE)
+  ({ connections: { calm, peak }, plan }) => {
+    const { mostSockets = 0 } = isOfBroker(plan) ? BROKERS[plan.adapter].traits : {}
+    const most = Math.max(2 * calm, 2 * POOL_SIZE, mostSockets)
     if (peak <= most) return []
     return [`the hang made ${peak} connections, more than ${most}; before it there were ${calm}`]
   },
   ({ leftOpen }) => leftOpen.map((what) => `connections stayed open: ${what}`),
 ]
+
+const isOfBroker = ({ dependency }: Plan): boolean =>
+  dependency === 'broker' || dependency === 'publish'
 
 /** Everything that a history breaks. */
 export const judge = (history: History): readonly string[] =>
