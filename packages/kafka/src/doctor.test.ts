@@ -1,7 +1,8 @@
 import { handMadeGuard } from '@onceward/testing/adapter'
 import type { ConsumerConfig } from 'kafkajs'
-import { expect, test } from 'vitest'
-import { deadLetterFindings, timeFindings, topicFindings } from './doctor.ts'
+import { describe, expect, test } from 'vitest'
+import type { KafkaClient } from './client.ts'
+import { deadLetterFindings, examine, timeFindings, topicFindings } from './doctor.ts'
 import { resolveConsumerSettings } from './options.ts'
 
 const DAY_MS = 86_400_000
@@ -80,4 +81,43 @@ test('reading records of aborted transactions is refused', () => {
     guard,
   )
   expect(timeFindings(resolved, guard).problems).toHaveLength(1)
+})
+
+describe('hundreds of topics', () => {
+  const topics = Array.from({ length: 300 }, (_, index) => `orders-${index}`)
+
+  /** Examines the topics in a cluster that has only these. */
+  async function examined(
+    present: readonly string[],
+  ): Promise<{ requests: number; error: unknown }> {
+    const { port } = handMadeGuard()
+    let requests = 0
+    const missing = Object.assign(new Error('gone'), { type: 'UNKNOWN_TOPIC_OR_PARTITION' })
+    const admin: object = {
+      connect: async () => undefined,
+      disconnect: async () => undefined,
+      fetchTopicMetadata: async ({ topics: asked }: { topics: readonly string[] }) => {
+        requests += 1
+        if (!asked.every((topic) => present.includes(topic))) throw missing
+      },
+      fetchTopicOffsets: async () => [],
+      describeConfigs: async () => ({ resources: [] }),
+      describeGroups: async () => ({ groups: [] }),
+    }
+    const kafka = { admin: () => admin } as unknown as KafkaClient
+    const settings = resolveConsumerSettings({ topics }, port.settings)
+    const error = await examine({ kafka, settings, port }).catch((thrown: unknown) => thrown)
+    return { requests, error }
+  }
+
+  // Red with a request for each: the start gives up after 20 s, which is 300 round trips of 67 ms, and tries again for ever.
+  test('are asked for at once', async () => {
+    expect(await examined(topics)).toEqual({ requests: 1, error: undefined })
+  })
+
+  test('are named if they are missing', async () => {
+    const { error, requests } = await examined(topics.filter((topic) => topic !== 'orders-77'))
+    expect(String(error)).toMatch(/^ConfigurationError: [^\n]*'orders-77', does not exist[^\n]*$/)
+    expect(requests).toBeLessThan(30)
+  })
 })

@@ -8,7 +8,7 @@ import {
   when,
 } from '@onceward/core/adapter'
 import type { KafkaAdmin, KafkaClient } from './client.ts'
-import { askCluster, lookOnlyAt, topicNames } from './clients/ask-cluster.ts'
+import { askCluster, lookOnlyAt, missingOf, topicNames } from './clients/ask-cluster.ts'
 import { strangersAmong } from './clients/group.ts'
 import { matches } from './clients/matches.ts'
 import { classifyError } from './errors.ts'
@@ -63,28 +63,15 @@ async function existing(
   { kafka, settings: { consumer, deadLetter, topics } }: Surroundings,
 ): Promise<readonly string[]> {
   const named = topics.filter((topic) => typeof topic === 'string')
-  const missing: string[] = []
-  for (const topic of named) {
-    if (!(await exists(admin, topic))) missing.push(missingTopic('topics', topic))
-  }
-  if (deadLetter !== undefined && !(await exists(admin, deadLetter.topic))) {
-    missing.push(missingTopic('deadLetter.topic', deadLetter.topic))
-  }
-  refuseProblems(missing)
+  const missing = await missingOf(admin, named)
+  const dead = deadLetter === undefined ? [] : await missingOf(admin, [deadLetter.topic])
+  refuseProblems([
+    ...missing.map((topic) => missingTopic('topics', topic)),
+    ...dead.map((topic) => missingTopic('deadLetter.topic', topic)),
+  ])
   if (named.length === topics.length) return named
   const all = (await topicNames(kafka, consumer.groupId)) ?? (await admin.listTopics())
   return all.filter((topic) => topics.some((subscription) => matches(subscription, topic)))
-}
-
-/** Asks for one topic at a time: for several, kafkajs answers only if none of them has an error. */
-async function exists(admin: KafkaAdmin, topic: string): Promise<boolean> {
-  try {
-    await admin.fetchTopicMetadata({ topics: [topic] })
-    return true
-  } catch (error) {
-    if (classifyError(error).kind === 'topic-missing') return false
-    throw error
-  }
 }
 
 export const missingTopic = (option: string, topic: string): string =>

@@ -1,6 +1,7 @@
 import type { Runtime } from '@onceward/core'
 import { endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { KafkaAdmin, KafkaClient } from '../client.ts'
+import { classifyError } from '../errors.ts'
 import { withCluster } from './group.ts'
 import { allTopics } from './topic-ids.ts'
 
@@ -58,4 +59,29 @@ export async function lookOnlyAt(
 ): Promise<void> {
   // Of the calls that have this effect, this one changes nothing.
   await admin.fetchTopicOffsets(topic)
+}
+
+/**
+ * Those that do not exist. For several topics kafkajs answers only that one is missing, so they are bisected: a request for
+ * each would take longer than the start waits, for hundreds of topics of a cluster that is far away.
+ */
+export async function missingOf(
+  admin: KafkaAdmin,
+  topics: readonly string[],
+): Promise<readonly string[]> {
+  if (topics.length === 0 || (await exist(admin, topics))) return []
+  if (topics.length === 1) return topics
+  const half = Math.ceil(topics.length / 2)
+  const first = await missingOf(admin, topics.slice(0, half))
+  return [...first, ...(await missingOf(admin, topics.slice(half)))]
+}
+
+async function exist(admin: KafkaAdmin, topics: readonly string[]): Promise<boolean> {
+  try {
+    await admin.fetchTopicMetadata({ topics: [...topics] })
+    return true
+  } catch (error) {
+    if (classifyError(error).kind === 'topic-missing') return false
+    throw error
+  }
 }
