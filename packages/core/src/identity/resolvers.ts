@@ -50,8 +50,9 @@ export function messageId(): Resolver {
 
 /**
  * The key of a message that was published to an SNS topic: the CloudEvents or idempotency-key attributes that its
- * publisher set, or else the `MessageId` of SNS. All redeliveries and all subscriptions have the same one; a publisher
- * that publishes twice makes two.
+ * publisher set, or the `id` of an EventBridge event, or else the `MessageId` of SNS. All redeliveries and all
+ * subscriptions have the same one; a publisher that publishes twice makes two ids of SNS, as EventBridge does when it
+ * retries.
  *
  * Reads deliveries of SNS itself, and messages that SNS sent to a queue without raw message delivery. With raw message
  * delivery the id of SNS is lost: let the publisher set an idempotency-key attribute.
@@ -61,12 +62,12 @@ export function messageId(): Resolver {
 export function snsKey(): Resolver {
   return (delivery) => {
     const { body, messageId, source } = delivery
-    if (source.broker === 'sns') return messageId
+    if (source.broker === 'sns') return readEventBridge(body)?.id ?? messageId
     const envelope = readSnsEnvelope(body)
     if (envelope === undefined) return undefined
     const { headers } = envelope
     const found = binaryCloudEvent({ headers }) ?? keyHeaders({ headers })
-    return found ?? envelope.messageId
+    return found ?? readEventBridge(Buffer.from(envelope.message))?.id ?? envelope.messageId
   }
 }
 
