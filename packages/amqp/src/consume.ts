@@ -11,7 +11,7 @@ import {
 import type { AmqpConnection } from './client.ts'
 import { Alarm } from './clients/alarm.ts'
 import { Connector } from './clients/connector.ts'
-import { DelayQueues } from './clients/delay-queues.ts'
+import { areThere, DelayQueues } from './clients/delay-queues.ts'
 import { Publisher } from './clients/publisher.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
@@ -73,7 +73,11 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
   const check = createCheck(port, settings)
   // The receiver's check declares them on every new connection.
   const declare = async () => check(await connector.open())
-  const delayQueues = new DelayQueues({ runtime, declare, areDeclared: true })
+  const look = async (): Promise<boolean> => {
+    const connection = await connector.open()
+    return areThere(() => connection.createChannel(), settings)
+  }
+  const delayQueues = new DelayQueues({ runtime, declare, look, areDeclared: true })
   const context = createSettleContext({
     port,
     settings,

@@ -3,6 +3,7 @@ import { until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
 import { type ChannelModel, connect } from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { areThere } from './clients/delay-queues.ts'
 import type { QueueType } from './fixtures/broker.ts'
 import { useRabbitmq } from './fixtures/use-rabbitmq.ts'
 import { assertRetryTopology, type ConsumeAmqpOptions, consumeAmqp } from './index.ts'
@@ -143,4 +144,27 @@ test('queues with priorities and with a single active consumer can be consumed',
   await kit.broker.send(queue, ['after'])
   await until(() => done.length === 3)
   expect(second.health().state).toBe('running')
+})
+
+// Red when the broker takes a publish for a use, or a look for none: then the looks of `DelayQueues` are of no use either.
+test('a classic delay queue that goes when it is not used stays while it is looked at, and not while it is published to', async () => {
+  const queue = await kit.broker.create('classic')
+  const open = () => connection.createChannel()
+  const [seen, written] = [`${queue}.retry.600000`, `${queue}.retry.1200000`]
+  const { channel } = kit.broker
+  for (const name of [seen, written]) {
+    await channel.assertQueue(name, { arguments: { 'x-expires': 4_000 } })
+  }
+  let isGone = false
+  channel.once('return', () => {
+    isGone = true
+  })
+  await until(
+    async () => {
+      await kit.broker.send(written, ['deferred'], { mandatory: true })
+      expect(await areThere(open, { queue, levelsMs: [600_000] })).toBe(true)
+      return isGone
+    },
+    { everyMs: 200 },
+  )
 })

@@ -16,7 +16,7 @@ import type { ConsumeMessage } from 'amqplib'
 import type { AmqpChannel, AmqpConfirmChannel } from './client.ts'
 import { Alarm } from './clients/alarm.ts'
 import { DeliveryChannel } from './clients/amqplib.ts'
-import { DelayQueues } from './clients/delay-queues.ts'
+import { areThere, DelayQueues } from './clients/delay-queues.ts'
 import { listenTo } from './clients/listeners.ts'
 import { Publisher } from './clients/publisher.ts'
 import { createAccept } from './delivery.ts'
@@ -100,11 +100,7 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
   const alarm = new Alarm({ port, queue, publisher, isShared: true })
   const unlisten = listen(channel.connection, alarm)
   const accept = createAccept(queue, port.runtime)
-  const delayQueues = new DelayQueues({
-    runtime: port.runtime,
-    declare: () => declareLevels(besides(channel), settings),
-    areDeclared: false,
-  })
+  const delayQueues = delayQueuesBeside(parts)
   const context = createSettleContext({
     port,
     settings,
@@ -186,6 +182,16 @@ function publisherOf(
 }
 
 /** Declares the delay queues. */
+function delayQueuesBeside({ channel, port: { runtime }, settings }: Parts): DelayQueues {
+  const open = besides(channel)
+  return new DelayQueues({
+    runtime,
+    declare: () => declareLevels(open, settings),
+    look: () => areThere(open, settings),
+    areDeclared: false,
+  })
+}
+
 async function declareLevels(open: OpenChannel, { queue, levelsMs }: Settings): Promise<void> {
   const shape = await describeQueue(open, queue)
   await assertLevels(open, levelsOf(queue, levelsMs, shape === 'missing' ? undefined : shape))

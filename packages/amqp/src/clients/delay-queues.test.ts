@@ -11,12 +11,21 @@ const noRoute = (): Error => PublishError.unroutable(TARGET, 'NO_ROUTE')
 
 function setUp(areDeclared: boolean) {
   const clock = new Clock()
-  const state = { declared: 0, error: undefined as Error | undefined }
+  const state = {
+    ...{ declared: 0, looks: 0, areThere: true },
+    error: undefined as Error | undefined,
+    lookError: undefined as Error | undefined,
+  }
   const declare = async (): Promise<void> => {
     state.declared += 1
     if (state.error !== undefined) throw state.error
   }
-  const queues = new DelayQueues({ runtime: clock.runtime, declare, areDeclared })
+  const look = async (): Promise<boolean> => {
+    state.looks += 1
+    if (state.lookError !== undefined) throw state.lookError
+    return state.areThere
+  }
+  const queues = new DelayQueues({ runtime: clock.runtime, declare, look, areDeclared })
   const fail = (error: Error, forMs = 10_000): void =>
     queues.failed(error, error.message, clock.runtime.monotonic() + forMs)
   return { clock, state, queues, fail }
@@ -46,6 +55,27 @@ test('the delay queues are declared again only if a message reached no queue', a
   fail(noRoute())
   await queues.ensure()
   expect(state.declared).toBe(1)
+})
+
+// Red without the looks: a policy with `expires` deletes the queues with the messages that wait in them.
+test('the delay queues are looked at once a minute while messages are deferred, and declared if one is gone', async () => {
+  const { clock, state, queues } = setUp(true)
+  const seen = async (): Promise<readonly number[]> => {
+    await Promise.all([queues.ensure(), queues.ensure()])
+    return [state.looks, state.declared]
+  }
+  await clock.advance(59_000)
+  expect(await seen()).toEqual([0, 0])
+  await clock.advance(1_000)
+  expect(await seen()).toEqual([1, 0])
+  await clock.advance(59_000)
+  expect(await seen()).toEqual([1, 0])
+  await clock.advance(1_000)
+  state.areThere = false
+  expect(await seen()).toEqual([2, 1])
+  state.lookError = new Error('No channels left to allocate')
+  await clock.advance(60_000)
+  expect(await seen()).toEqual([3, 1])
 })
 
 test('health says why messages cannot be deferred until one was, or the last one has left the hand', async () => {

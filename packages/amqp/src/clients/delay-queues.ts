@@ -1,25 +1,49 @@
 import type { Runtime } from '@onceward/core'
+import { withTimeout } from '@onceward/core/adapter'
 import { PublishError, UnroutableError } from '../errors.ts'
+import { exists, levelQueue, type OpenChannel } from '../topology.ts'
 
 export interface DelayQueuesOptions {
-  readonly runtime: Pick<Runtime, 'monotonic'>
+  readonly runtime: Runtime
   /** Declares them, or finds that they are there. */
   readonly declare: () => Promise<unknown>
+  /** Whether they are there. */
+  readonly look: () => Promise<boolean>
   /** They were declared before the first message came. */
   readonly areDeclared: boolean
 }
 
 /** A message whose copy was refused is deferred again when it leaves the hand; that takes less than this time. */
 const SLACK_MS = 2_000
+/**
+ * A policy may delete a queue that is not used for some time (`expires`), with its messages. To publish is no use of a queue;
+ * to look at it is one, except at a quorum queue.
+ */
+const LOOK_MS = 60_000
+/** For all of them. */
+const LOOKING_MS = 5_000
+
+/** Whether all delay queues of a queue are there. */
+export async function areThere(
+  open: OpenChannel,
+  { levelsMs, queue }: { readonly queue: string; readonly levelsMs: readonly number[] },
+): Promise<boolean> {
+  for (const levelMs of levelsMs) {
+    if (!(await exists(open, levelQueue(queue, levelMs)))) return false
+  }
+  return true
+}
 
 /** The delay queues of one consumer: whether they are known to exist, and why messages cannot be published to them. */
 export class DelayQueues {
   readonly #options: DelayQueuesOptions
   #declared: Promise<unknown> | undefined
+  #seenAtMs: number
   #failure: { readonly reason: string; readonly untilMs: number } | undefined
 
   constructor(options: DelayQueuesOptions) {
     this.#options = options
+    this.#seenAtMs = options.runtime.monotonic()
     if (options.areDeclared) this.#declared = Promise.resolve()
   }
 
@@ -35,9 +59,17 @@ export class DelayQueues {
     return undefined
   }
 
-  /** Declares them unless they are known to exist. Calls at the same time share one declaration. */
+  /**
+   * Declares them unless they are known to exist, and looks at them once a minute. Calls at the same time share one
+   * declaration.
+   */
   async ensure(): Promise<void> {
-    this.#declared ??= this.#options.declare()
+    const { declare, runtime } = this.#options
+    const nowMs = runtime.monotonic()
+    if (this.#declared === undefined || nowMs - this.#seenAtMs >= LOOK_MS) {
+      this.#seenAtMs = nowMs
+      this.#declared = this.#declared === undefined ? declare() : this.#lookAgain()
+    }
     const declaring = this.#declared
     try {
       await declaring
@@ -45,6 +77,16 @@ export class DelayQueues {
       if (this.#declared === declaring) this.#declared = undefined
       throw error
     }
+  }
+
+  /**
+   * A look that fails says nothing: publishing finds out more. It needs a channel, which the connection may not allow, and
+   * hangs on a connection that the broker blocks.
+   */
+  async #lookAgain(): Promise<void> {
+    const { declare, look, runtime } = this.#options
+    const looking = withTimeout(runtime, look(), { call: 'a look', budgetMs: LOOKING_MS })
+    if (!(await looking.catch(() => true))) await declare()
   }
 
   /** A message was deferred. */

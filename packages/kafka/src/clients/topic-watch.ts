@@ -28,7 +28,7 @@ export interface TopicChange {
 export class TopicWatch {
   readonly #options: TopicWatchOptions
   /** Ids of the topics as last read; kept when a new consumer follows, and while a topic is missing. */
-  #ids: ReadonlyMap<string, string> = new Map()
+  #ids = new Map<string, string>()
   #topics: readonly string[] = []
   #clusterId: string | undefined
   #cancel: (() => void) | undefined
@@ -91,8 +91,9 @@ export class TopicWatch {
     if (!isAnswered()) return
     try {
       const { topics, answer } = await this.#present(cluster)
-      const appeared = topics.filter((topic) => !this.#topics.includes(topic))
-      const vanished = this.#topics.filter((topic) => !topics.includes(topic))
+      const [there, subscribed] = [new Set(topics), new Set(this.#topics)]
+      const appeared = topics.filter((topic) => !subscribed.has(topic))
+      const vanished = this.#topics.filter((topic) => !there.has(topic))
       if (appeared.length + vanished.length > 0) {
         // Topics that were created again are read anew by the next consumer.
         onChanged({ appeared, vanished })
@@ -101,7 +102,7 @@ export class TopicWatch {
       for (const [topic, id] of answer?.ids ?? []) {
         const before = this.#ids.get(topic)
         if (before !== undefined && before !== id) await onAnew(topic)
-        this.#ids = new Map([...this.#ids, [topic, id]])
+        this.#ids.set(topic, id)
       }
     } catch (error) {
       // The consumer notices a broker that is down by itself.
