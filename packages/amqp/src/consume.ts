@@ -1,10 +1,12 @@
 import type { Consumption } from '@onceward/core'
 import {
+  type BrokerClient,
   type ConsumerLoop,
   type Guard,
   type GuardPort,
   type LoopSignals,
   portOf,
+  refuseUnfitClient,
   registerPublisher,
   startConsumption,
 } from '@onceward/core/adapter'
@@ -26,6 +28,13 @@ import {
 import { type QueueTraits, Receiver } from './receive.ts'
 import { createSettleContext } from './settle.ts'
 import { assertLevels } from './topology.ts'
+
+const CONNECTION: BrokerClient = {
+  place: 'consumeAmqp',
+  expected: 'a connection of amqplib, or a function that opens one',
+  methods: ['createChannel', 'createConfirmChannel', 'on'],
+  advice: 'Write `() => amqp.connect(url)`, which is called again when the connection was lost.',
+}
 
 /**
  * Consumes a queue for as long as the process lives and settles what the guard decides.
@@ -49,6 +58,7 @@ export async function consumeAmqp(
   const port = portOf(guard)
   checkConsumeNames(options)
   const settings = resolveSettings(options, port.settings)
+  if (typeof connection !== 'function') refuseUnfitClient(CONNECTION, connection)
   return startConsumption({
     port,
     drainMs: settings.drainMs,

@@ -1,5 +1,5 @@
 import { ConfigurationError, type Logger } from '@onceward/core'
-import { type Findings, reportFindings, when } from '@onceward/core/adapter'
+import { type Findings, hasMethod, reportFindings, when } from '@onceward/core/adapter'
 import type { AmqpConnection } from './client.ts'
 import { serverVersion } from './clients/connector.ts'
 import { classifyError, exchangeMissing, queueMissing } from './errors.ts'
@@ -49,7 +49,7 @@ export async function inspect({
   logger,
 }: Surroundings): Promise<QueueShape | undefined> {
   const { queue } = settings
-  const open: OpenChannel = () => connection.createChannel()
+  const open = openerOf(connection)
   await checkPlaces(open, settings)
   const shape = await describeQueue(open, queue)
   if (shape === 'missing') throw queueMissing('queue', queue)
@@ -60,6 +60,18 @@ export async function inspect({
   reportFindings([found], logger, { queue })
   if (shape !== undefined) await checkExchangeOf(open, shape)
   return shape
+}
+
+/** @throws {@link ConfigurationError} for amqplib's API with callbacks: a consumer on it would run, and receive nothing. */
+function openerOf(connection: Surroundings['connection']): OpenChannel {
+  return async () => {
+    const opening: unknown = connection.createChannel()
+    if (hasMethod(opening, 'then')) return opening as ReturnType<OpenChannel>
+    throw new ConfigurationError(
+      'Expected `createChannel()` of the connection to answer a promise. Connect with `amqplib`, not with ' +
+        '`amqplib/callback_api`.',
+    )
+  }
 }
 
 async function checkPlaces(open: OpenChannel, { queue, deadLetter }: Settings): Promise<void> {

@@ -4,6 +4,7 @@ import { ConfigurationError, type Runtime } from '@onceward/core'
 import {
   type Guard,
   type GuardPort,
+  hasMethod,
   type LoopSignals,
   portOf,
   quoted,
@@ -69,7 +70,7 @@ export function wrapAmqp(
   checkWrapNames(options)
   // The prefetch is the user's.
   const settings = { ...resolveSettings(options, port.settings), isPrefetchFixed: true }
-  if (typeof channel.waitForConfirms !== 'function') throw withoutConfirms(channel)
+  if (!hasMethod(channel, 'waitForConfirms')) throw withoutConfirms(channel)
   const { queue, drainMs } = settings
   const describe = (error: unknown): string => classifyError(error).text
   const warn = (error: unknown): void => {

@@ -1,10 +1,12 @@
 import type { Consumption } from '@onceward/core'
 import {
+  type BrokerClient,
   type ConsumerLoop,
   type Guard,
   type GuardPort,
   type LoopSignals,
   portOf,
+  refuseUnfitClient,
   startConsumption,
 } from '@onceward/core/adapter'
 import type { KafkaClient } from './client.ts'
@@ -20,6 +22,13 @@ import {
   resolveConsumerSettings,
 } from './options.ts'
 import { Receiver } from './receive.ts'
+
+const CLIENT: BrokerClient = {
+  place: 'consumeKafka',
+  expected: 'a client of kafkajs',
+  methods: ['admin', 'consumer'],
+  advice: 'Give `new Kafka({ … })` itself, not one of its consumers: `consumeKafka` makes its own.',
+}
 
 /**
  * Consumes topics for as long as the process lives, with a consumer of its own, and a new one whenever kafkajs has
@@ -38,6 +47,7 @@ export async function consumeKafka(
   const port = portOf(guard)
   checkConsumeNames(options)
   const settings = resolveConsumerSettings(options, port.settings)
+  refuseUnfitClient(CLIENT, kafka)
   return startConsumption({
     port,
     drainMs: settings.drainMs,

@@ -1,9 +1,11 @@
 import { ConfigurationError, type WrappedConsumption } from '@onceward/core'
 import {
+  type BrokerClient,
   type Guard,
   type GuardPort,
   type LoopSignals,
   portOf,
+  refuseUnfitClient,
   type WrapOutage,
   type WrappedLoop,
   withConsumption,
@@ -19,6 +21,13 @@ import { checkWrapNames, resolveSettings, type Settings, type WrapKafkaOptions }
 /** What {@link wrapKafka} returns: the config of `consumer.run`. */
 export interface WrappedKafka extends ConsumerRunConfig {
   readonly consumption: WrappedConsumption
+}
+
+const CONSUMER: BrokerClient = {
+  place: 'wrapKafka',
+  expected: 'a consumer of kafkajs',
+  methods: ['on', 'pause', 'resume'],
+  advice: 'Give what `kafka.consumer({ groupId })` answers.',
 }
 
 /**
@@ -51,6 +60,7 @@ export function wrapKafka(
   const port = portOf(guard)
   checkWrapNames(options)
   const settings = resolveSettings(options, port.settings)
+  refuseUnfitClient(CONSUMER, consumer)
   return withConsumption({
     port,
     drainMs: settings.drainMs,

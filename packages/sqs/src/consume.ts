@@ -9,7 +9,7 @@ import {
   startConsumption,
 } from '@onceward/core/adapter'
 import type { SqsApi, SqsClient } from './client.ts'
-import { createSqsApi } from './clients/aws-sdk.ts'
+import { createSqsApi, refuseOtherSqsClient } from './clients/aws-sdk.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'
@@ -39,6 +39,7 @@ export async function consumeSqs(
   const port = portOf(guard)
   checkConsumeNames(options)
   const settings = resolveSettings(options, port.settings)
+  refuseOtherSqsClient('consumeSqs', client)
   const api = createSqsApi(client, settings.queueUrl, port.runtime)
   return startConsumption({
     port,

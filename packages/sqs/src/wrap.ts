@@ -12,7 +12,7 @@ import {
   withConsumption,
 } from '@onceward/core/adapter'
 import type { SqsClient } from './client.ts'
-import { createSqsApi } from './clients/aws-sdk.ts'
+import { createSqsApi, refuseOtherSqsClient } from './clients/aws-sdk.ts'
 import { createAccept, type Received } from './delivery.ts'
 import { classifyError } from './errors.ts'
 import { checkWrapNames, resolveSettings, type Settings, type WrapSqsOptions } from './options.ts'
@@ -47,6 +47,7 @@ export function wrapSqs(client: SqsClient, guard: Guard, options: WrapSqsOptions
   const port = portOf(guard)
   checkWrapNames(options)
   const settings = resolveSettings(options, port.settings)
+  refuseOtherSqsClient('wrapSqs', client)
   const { queueUrl, drainMs } = settings
   return withConsumption({
     port,

@@ -26,7 +26,13 @@ export {
 } from '../model/guard-port.ts'
 export { type KnownNames, refuseUnknownNames, unknownNames } from '../model/known-names.ts'
 export { messageHash } from '../model/message-hash.ts'
-export { hasMethod, otherClient, refuseOtherClient } from '../model/misplaced.ts'
+export {
+  type BrokerClient,
+  hasMethod,
+  otherClient,
+  refuseOtherClient,
+  refuseUnfitClient,
+} from '../model/misplaced.ts'
 export type { Release } from '../model/runtime.ts'
 export { isConnectionString, shown } from '../model/shown.ts'
 export { isConflict } from '../model/state-machine.ts'

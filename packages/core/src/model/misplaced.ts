@@ -107,6 +107,33 @@ export function otherClient(
   value: unknown,
 ): ConfigurationError {
   const advice = writeInstead(place, value) ?? 'Give the client itself.'
+  return unfit({ place, expected, advice }, value)
+}
+
+/** What an adapter calls of the client of its broker. */
+export interface BrokerClient {
+  /** The function that gets the client. */
+  readonly place: string
+  readonly expected: string
+  readonly methods: readonly string[]
+  /** What to write instead of another value. */
+  readonly advice: string
+}
+
+/**
+ * Without it a consumer would take the TypeError of each call for a broker that is down, and try for ever.
+ *
+ * @throws {@link ConfigurationError} that says what to write, and never shows the value.
+ */
+export function refuseUnfitClient(client: BrokerClient, value: unknown): void {
+  if (client.methods.every((method) => hasMethod(value, method))) return
+  throw unfit(client, value)
+}
+
+function unfit(
+  { place, expected, advice }: Omit<BrokerClient, 'methods'>,
+  value: unknown,
+): ConfigurationError {
   const got = value === null ? 'null' : typeof value
   return new ConfigurationError(`Expected ${place} to get ${expected}, got ${got}. ${advice}`)
 }

@@ -6,13 +6,20 @@ import {
   SendMessageCommand,
 } from '@aws-sdk/client-sqs'
 import type { Runtime } from '@onceward/core'
-import { CallTimeoutError } from '@onceward/core/adapter'
+import { CallTimeoutError, refuseUnfitClient } from '@onceward/core/adapter'
 import type { RefusedEntry, SqsApi, SqsClient } from '../client.ts'
 import { receiveAttributes } from '../options.ts'
 
 const CALL_MS = 10_000
 /** Added to the long poll: a receive on a connection that went silent must not wait for ever. */
 const RECEIVE_SLACK_MS = 10_000
+
+/** @throws {@link ConfigurationError} for anything but a client of version 3. */
+export function refuseOtherSqsClient(place: 'consumeSqs' | 'wrapSqs', client: unknown): void {
+  const expected = 'a client of @aws-sdk/client-sqs'
+  const advice = 'Give `new SQSClient()`: the services of aws-sdk 2 do not fit.'
+  refuseUnfitClient({ place, expected, methods: ['send'], advice }, client)
+}
 
 export function createSqsApi(client: SqsClient, queueUrl: string, runtime: Runtime): SqsApi {
   const bounded = bounds(runtime)
