@@ -131,6 +131,38 @@ export class EnvelopeError extends OncewardError {
   readonly code = 'ONCEWARD_ENVELOPE'
 }
 
+/** The class of each code. Classes of other packages and of users are not here: only their own instances are theirs. */
+const CLASSES: ReadonlyMap<unknown, unknown> = new Map<ErrorCode, unknown>([
+  ['ONCEWARD_RETRYABLE', RetryableError],
+  ['ONCEWARD_FATAL', FatalError],
+  ['ONCEWARD_INVALID_PAYLOAD', InvalidPayloadError],
+  ['ONCEWARD_MISSING_KEY', MissingKeyError],
+  ['ONCEWARD_CONFLICT', ConflictError],
+  ['ONCEWARD_LEASE_LOST', LeaseLostError],
+  ['ONCEWARD_DEADLINE_EXCEEDED', DeadlineExceededError],
+  ['ONCEWARD_COMMIT_UNKNOWN', CommitUnknownError],
+  ['ONCEWARD_STORE_UNAVAILABLE', StoreUnavailableError],
+  ['ONCEWARD_CONFIGURATION', ConfigurationError],
+  ['ONCEWARD_ENVELOPE', EnvelopeError],
+])
+
+function readCode(error: OncewardError): ErrorCode | undefined {
+  try {
+    return error.code
+  } catch {
+    return undefined
+  }
+}
+
+/** For `instanceof`: an error of another copy of this package is an instance of the class that has its code. */
+function isInstance(this: unknown, value: unknown): boolean {
+  if (Function.prototype[Symbol.hasInstance].call(this, value)) return true
+  if (!OncewardError.is(value)) return false
+  return this === OncewardError || CLASSES.get(readCode(value)) === this
+}
+
+Object.defineProperty(OncewardError, Symbol.hasInstance, { value: isInstance })
+
 /** An error as log lines show it, in the shape of pino's `err` serializer. */
 export interface DescribedError {
   readonly type: string
