@@ -32,7 +32,7 @@ describe('a connection of amqplib/callback_api', () => {
   test.each<[string, unknown]>([
     ['itself', connection],
     ['from a function', async () => connection],
-  ])('%s is refused', async (_, given) => {
+  ])('%s ends the start with an error that names the other import', async (_, given) => {
     await expect(consumeAmqp(given as never, guard, options)).rejects.toMatchObject({
       code: 'ONCEWARD_CONFIGURATION',
       message: expect.stringContaining('Connect with `amqplib`, not with `amqplib/callback_api`'),
