@@ -97,6 +97,35 @@ test('messages that a closing guard does not start are returned when the channel
   await until(async () => (await kit.broker.ready(queue)) === 9)
 })
 
+// Red when a closed channel stays registered as a place to publish: its failure is named for ever.
+test('the health of a wrap on a new channel does not name the one that closed', async () => {
+  const [queue, dead] = [await kit.broker.create(), await kit.broker.create()]
+  const channels = [
+    await connection.createConfirmChannel(),
+    await connection.createConfirmChannel(),
+  ] as const
+  const [first, second] = channels
+  const guard = guardOf(async () => {
+    // Its dead letter finds the channel closed.
+    await first.close().catch(() => undefined)
+    throw new FatalError('no such order')
+  })
+  const wraps = channels.map((channel) =>
+    wrapAmqp(channel, guard, { queue, deadLetter: { queue: dead } }),
+  )
+  const [before, after] = wraps.map(({ consumption }) => consumption)
+  await first.consume(queue, wraps[0] as never)
+  await kit.broker.send(queue, ['fatal'])
+  await until(() => before?.health().state === 'stopped')
+  await second.consume(queue, wraps[1] as never)
+  await until(async () => (await kit.broker.ready(dead)) === 1)
+  await until(() => after?.health().inFlight === 0)
+  expect(after?.health().state).toBe('running')
+  expect(after?.health().outages).toBeUndefined()
+  await second.close()
+  await guard.close()
+})
+
 test('a channel without confirms is refused by the call', async () => {
   const channel = await connection.createChannel()
   const guard = guardOf(() => undefined)

@@ -124,6 +124,8 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
     ended = { state: 'stopped', reason: classifyError(error).text }
   }
   const closed = (): void => {
+    // The next wrap publishes on a channel of its own; health() must not go on naming this one's failure.
+    unregister()
     unlisten()
     deliveries.closed()
     dispatcher.drop(deliveries)
