@@ -1,4 +1,4 @@
-import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
+import { ABORT_GRACE_MS, onceAborted } from '../concurrency/stop-signals.ts'
 import { endsWithin } from '../concurrency/timeout.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { Outage } from './recovery.ts'
@@ -195,12 +195,17 @@ class Running<Loop extends ConsumerLoop> implements Consumption {
   }
 
   async start(): Promise<void> {
-    const { signal } = this.#options
+    const { signal, port } = this.#options
     if (signal?.aborted) return this.drain()
-    const onAbort = (): void => void this.drain()
-    signal?.addEventListener('abort', onAbort, { once: true })
-    const forget = (): void => signal?.removeEventListener('abort', onAbort)
+    // Not only when a message is answered so: on an idle queue none may come, and the consumer would never end.
+    const forgetClosing = onceAborted(port.closing, () => this.#ends({ kind: 'closed' }))
+    const forgetSignal = onceAborted(signal, () => void this.drain())
+    const forget = (): void => {
+      forgetClosing()
+      forgetSignal()
+    }
     this.stopped.then(forget, forget)
+    if (this.#phase !== 'running') return this.drain()
     try {
       // A drain during the start ends it: a broker or a store that does not answer must not hold up the shutdown.
       await Promise.race([this.loop.receiver.start(), this.stopped])

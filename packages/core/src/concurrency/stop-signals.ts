@@ -88,3 +88,10 @@ export interface StopSignals {
    */
   readonly bounded: (limitMs: number) => number
 }
+
+/** Calls back when the signal aborts, at once if it has. Answers how to forget that. */
+export function onceAborted(signal: AbortSignal | undefined, callback: () => void): () => void {
+  if (signal?.aborted) callback()
+  signal?.addEventListener('abort', callback, { once: true })
+  return () => signal?.removeEventListener('abort', callback)
+}

@@ -83,6 +83,10 @@ export class RunningGuard implements GuardPort {
     this.#unwatch = watch(options, this, () => ({ inHand: this.#inHand, stores: this.#stores }))
   }
 
+  get closing(): AbortSignal {
+    return this.#closing.signal
+  }
+
   async open(): Promise<void> {
     this.#runs.start()
     try {

@@ -87,6 +87,8 @@ export interface GuardPort {
   readonly settings: GuardSettings
   readonly runtime: Runtime
   readonly logger: Logger
+  /** Aborted when the guard is closed: nothing runs any more. */
+  readonly closing: AbortSignal
   /**
    * Opens the stores now instead of at the first delivery, so that configuration errors appear at start.
    *

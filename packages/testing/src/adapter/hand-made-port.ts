@@ -77,8 +77,10 @@ export function handMadeGuard(settings: Partial<GuardSettings> = {}): HandMadeGu
     (fields: object, text: string): void => {
       logged.push({ level, fields: fields as Logged['fields'], text })
     }
+  const closing = new AbortController()
   const port: GuardPort = {
     settings: { ...SETTINGS, ...settings },
+    closing: closing.signal,
     runtime: clock.runtime,
     logger: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     open: () => state.open(),
@@ -106,7 +108,7 @@ export function handMadeGuard(settings: Partial<GuardSettings> = {}): HandMadeGu
     consumer: 'billing',
     process: () => Promise.reject(new Error('the port is what adapters use')),
     processBatch: () => Promise.reject(new Error('the port is what adapters use')),
-    close: () => Promise.resolve(),
+    close: async () => closing.abort(),
   }
   attachPort(guard, port)
   return { guard, port, clock, logged, handed, batches, hooks: hooksSeen, publishers, state }
