@@ -13,12 +13,16 @@ import type { Release, Runtime } from '../model/runtime.ts'
 
 export type HandlerEnd =
   | { readonly kind: 'returned'; readonly value: unknown }
-  | { readonly kind: 'threw'; readonly error: unknown }
+  /** `late`: the deadline has passed too, and only its timer comes after the error. */
+  | { readonly kind: 'threw'; readonly error: unknown; readonly late?: DeadlineExceededError }
   /** The handler ran past its deadline. It may still run, but its transaction handle refuses. */
   | { readonly kind: 'deadline'; readonly error: DeadlineExceededError }
   | { readonly kind: 'lease-lost'; readonly error: LeaseLostError }
   /** A drain ran out of time. `ended`: the handler has stopped. */
   | { readonly kind: 'drained'; readonly ended: boolean }
+
+/** Timers and the stores count whole milliseconds. */
+const ROUNDING_MS = 1
 
 /** The limits that all handlers of one transaction share. */
 export interface HandlerBounds {
@@ -161,8 +165,15 @@ class WatchedRun {
   }
 
   #threw(thrown: unknown): void {
+    if (this.#isDrained) {
+      this.#end({ kind: 'drained', ended: true })
+      return
+    }
     const error = toReadableError(thrown)
-    this.#end(this.#isDrained ? { kind: 'drained', ended: true } : { kind: 'threw', error })
+    const { deadlineMs, runtime } = this.#bounds
+    const isLate = runtime.monotonic() - this.#startedAt >= deadlineMs - ROUNDING_MS
+    const late = isLate ? { late: pastDeadline(this.#bounds, { cause: error }).error } : {}
+    this.#end({ kind: 'threw', error, ...late })
   }
 
   #cut(how: HandlerEnd & { readonly error: OncewardError }): void {
@@ -182,11 +193,14 @@ class WatchedRun {
   }
 }
 
-function pastDeadline({ deadlineMs }: HandlerBounds): Extract<HandlerEnd, { kind: 'deadline' }> {
+function pastDeadline(
+  { deadlineMs }: HandlerBounds,
+  options?: ErrorOptions,
+): Extract<HandlerEnd, { kind: 'deadline' }> {
   const message =
     `The handler ran past its deadline of ${Math.round(deadlineMs)} ms and was rolled back. ` +
     'Make the handler faster, or raise `deadlineMs` or, on Lambda, the timeout of the function.'
-  return { kind: 'deadline', error: new DeadlineExceededError(message) }
+  return { kind: 'deadline', error: new DeadlineExceededError(message, options) }
 }
 
 function lostLease(): Extract<HandlerEnd, { kind: 'lease-lost' }> {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { changedInbox, silent } from '../fixtures/inbox.ts'
 import { createShift } from '../fixtures/shift.ts'
+import { troubled } from '../fixtures/troubled.ts'
 import { createGuard } from '../guard/guard.ts'
 import { memoryInbox, toDelivery } from '../memory/index.ts'
 
@@ -37,3 +38,25 @@ test('a claim that is answered after its deadline does not run, because the next
   expect(runs).toEqual(['successor'])
   await Promise.all([frozen.close(), successor.close()])
 })
+
+// Red before: where the server was faster than the guard's timer, the event had failed by a statement timeout that its
+// user had never set.
+test.each([
+  [8_998, { message: 'canceled' }],
+  [8_999.5, { code: 'ONCEWARD_DEADLINE_EXCEEDED', cause: { message: 'canceled' } }],
+])(
+  'a statement that the store cancels after %d ms of a deadline of 9,000 ms',
+  async (ms, error) => {
+    const { clock, guard } = troubled(
+      async () => {
+        clock.advance(ms)
+        throw new Error('canceled')
+      },
+      { transaction: () => ({ status: () => 'failed' }) },
+      { deadlineMs: 9_000 },
+    )
+    const settlement = await guard.process(toDelivery('a', { messageId: 'a' }))
+    expect(settlement).toMatchObject({ kind: 'defer', reason: 'failed', error })
+    await guard.close()
+  },
+)

@@ -230,21 +230,25 @@ function failureOf(running: Running, { end, pending, ran }: Ended): TransactionF
     case 'ended':
       return { kind: 'ended', ran, error: new RetryableError(ENDED, { cause: error }) }
     case 'failed':
-      if (end.kind === 'threw') return failedStatement(running, error, pending)
+      if (end.kind === 'threw') return failedStatement(running, end, pending)
       return { kind: 'handler', pending, error: new RetryableError(SWALLOWED_STATEMENT) }
     case 'open':
       return end.kind === 'threw' ? { kind: 'handler', pending, error } : undefined
   }
 }
 
-/** A foreign server that is down raises the codes of a store that is down. Recording the failure shows which it is. */
+/**
+ * A foreign server that is down raises the codes of a store that is down. Recording the failure shows which it is. The
+ * store bounds each statement by the deadline too, and its error may come before the guard's own timer.
+ */
 function failedStatement(
   running: Running,
-  error: unknown,
+  { error, late }: Pick<Extract<HandlerEnd, { kind: 'threw' }>, 'error' | 'late'>,
   pending: PendingEvent | undefined,
 ): TransactionFailure {
   const kind = running.engine.session.diagnose(error)
-  return kind === 'serialization' ? { kind, error } : { kind: 'handler', pending, error }
+  if (kind === 'serialization') return { kind, error }
+  return { kind: 'handler', pending, error: late ?? error }
 }
 
 function commit({ claimed, engine, texts: stored, transaction }: Running): Promise<CommitAnswer> {
@@ -272,6 +276,6 @@ function commitFailure(running: Running, answer: CommitAnswer): TransactionFailu
     case 'rolled-back':
       return answer.error instanceof StoreUnavailableError
         ? { kind: 'store', error: answer.error }
-        : failedStatement(running, answer.error, undefined)
+        : failedStatement(running, { error: answer.error }, undefined)
   }
 }
