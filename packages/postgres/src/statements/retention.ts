@@ -18,8 +18,12 @@ export interface RetentionStatements {
 /** A longer statement of a step is cancelled, so that the next step is smaller. Shorter than the guard waits for an answer. */
 const STEP_MS = 10_000
 
+const AT_LEAST = `interval '30 days'`
 /** Dead letters are kept for 30 days, or for the dedup window if it is longer. */
-const kept = `greatest(interval '30 days', c.dedup_window_ms * interval '1 millisecond')`
+const kept = `greatest(${AT_LEAST}, c.dedup_window_ms * interval '1 millisecond')`
+
+/** Whether a row may be that old. This much of the rule an index can tell. */
+const isAged = (row: string): string => `${row}.last_failed_at < now() - ${AT_LEAST}`
 
 /**
  * Whether a dead letter has arrived where it goes. Where its consumer has no dead-letter place, its row is the place. The
@@ -65,17 +69,26 @@ update ${schema}.settings set sweep_cursor = $1::text::bigint, swept_at = greate
 
     // Parked events stay until an operator decides, because no broker can redeliver them. So do those whose message may
     // not be in their queue (`freeEvent`), if their dead letter would stay.
+    // One look into the table of all events for each old one of failed_events: a plan that reads all events would take
+    // longer than a step may on a large table, and the sweep would never end.
     sweepTroubled: `
-with old as materialized (
-  select p.event_id
-  from ${schema}.processed_events p
-  join ${schema}.failed_events f on f.event_id = p.event_id
-  join ${schema}.consumers c on c.id = f.consumer_id
-  where case when p.state = 'x' and (f.discarded_at is not null or ${isSettled('f')}) then f.last_failed_at
-    when p.state in ('r', 'w') and f.reason is not null and ${isSettled('f')} then greatest(f.last_failed_at, f.next_try)
-    when p.state in ('r', 'w') and f.reason is null and not f.parked then greatest(f.last_failed_at, f.counted_at, f.next_try)
-  end < now() - ${kept}
-  order by p.event_id limit $1::text::bigint for update of p skip locked
+with aged as materialized (
+  select f.event_id, f.reason, f.last_failed_at, f.counted_at, f.next_try, ${kept} as kept
+  from ${schema}.failed_events f join ${schema}.consumers c on c.id = f.consumer_id
+  where ${isAged('f')}
+    and case when f.reason is null then not f.parked else f.discarded_at is not null or ${isSettled('f')} end
+),
+old as materialized (
+  select p.event_id from aged f cross join lateral (
+    select p.event_id from ${schema}.processed_events p
+    where p.event_id = f.event_id and case
+      when p.state = 'x' then f.last_failed_at
+      when p.state in ('r', 'w') and f.reason is not null then greatest(f.last_failed_at, f.next_try)
+      when p.state in ('r', 'w') then greatest(f.last_failed_at, f.counted_at, f.next_try)
+    end < now() - f.kept
+    for update skip locked
+  ) p
+  limit $1::text::bigint
 ),
 failed as (
   delete from ${schema}.failed_events f using old where f.event_id = old.event_id
@@ -85,7 +98,7 @@ delete from ${schema}.processed_events p using old where p.event_id = old.event_
     sweepRefused: `
 delete from ${schema}.refused_messages r where r.refused_id = any(array(
   select old.refused_id from ${schema}.refused_messages old join ${schema}.consumers c on c.id = old.consumer_id
-  where not old.replay and ${isSettled('old')} and old.last_failed_at < now() - ${kept}
+  where not old.replay and ${isSettled('old')} and ${isAged('old')} and old.last_failed_at < now() - ${kept}
   order by old.refused_id limit $1::text::bigint for update of old skip locked
 ))`,
 
