@@ -161,7 +161,7 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: 'transaction/transaction.ts',
-        find: ': failedStatement(running, answer.error, undefined)',
+        find: ': failedStatement(running, { error: answer.error }, undefined)',
         replace: ': undefined',
       },
     ],
