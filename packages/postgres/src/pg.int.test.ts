@@ -208,7 +208,7 @@ describe('a pg that users have configured', () => {
   it('is refused at the start if it is one of pg.native', async () => {
     const native = new pg.Pool({ connectionString: url, max: 4 })
     const connect = native.connect.bind(native)
-    // What the native client lacks.
+    // The native client has neither of them.
     const hidden = new Set<PropertyKey>(['connection', 'getTransactionStatus'])
     native.connect = (async () =>
       new Proxy(await connect(), {

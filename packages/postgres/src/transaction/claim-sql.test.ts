@@ -3,20 +3,11 @@ import { counted, fresh, newEvent, strangeToken } from '@onceward/testing/confor
 import { describe, expect, it } from 'vitest'
 import { settingMs } from '../driver/session-settings.ts'
 import { newEvents } from '../fixtures/inbox.ts'
+import { DEFAULT_SETTINGS } from '../fixtures/session-settings.ts'
 import { boundsOf, claimFailure, claimSilenceMs, slotRequest } from './claim.ts'
 import { boundTexts, claimTexts } from './claim-sql.ts'
 
 const TARGET = { schema: '"onceward"', consumerId: 7, returning: '' }
-const SETTINGS = {
-  lockTimeout: '0',
-  handlerLockTimeout: '0',
-  statementTimeout: '0',
-  idleTimeout: '0',
-  synchronousCommit: 'on',
-  clientMinMessages: 'notice',
-  sessionUser: 'app',
-  role: 'none',
-}
 const BOUNDS = { lockMs: 250, budgetMs: 60_000 }
 
 describe('time settings', () => {
@@ -37,7 +28,7 @@ describe('time settings', () => {
 
 describe('the bounds of a transaction', () => {
   it('are the rest of the deadline, if the user has set none or longer ones', () => {
-    const texts = boundTexts(BOUNDS, { ...SETTINGS, statementTimeout: '2min' })
+    const texts = boundTexts(BOUNDS, { ...DEFAULT_SETTINGS, statementTimeout: '2min' })
     expect(texts).toEqual([
       'set local lock_timeout = 250',
       'set local statement_timeout = 60000',
@@ -46,13 +37,13 @@ describe('the bounds of a transaction', () => {
   })
 
   it('do not replace shorter ones of the user', () => {
-    const short = { ...SETTINGS, statementTimeout: '5s', idleTimeout: '1min' }
+    const short = { ...DEFAULT_SETTINGS, statementTimeout: '5s', idleTimeout: '1min' }
     expect(boundTexts(BOUNDS, short)).toEqual(['set local lock_timeout = 250'])
   })
 
   it('include a durable commit if synchronous_commit is off, and only then', () => {
     const durable = (synchronousCommit: string): boolean =>
-      boundTexts(BOUNDS, { ...SETTINGS, synchronousCommit }).some((text) =>
+      boundTexts(BOUNDS, { ...DEFAULT_SETTINGS, synchronousCommit }).some((text) =>
         /synchronous/.test(text),
       )
     expect(['off', 'on', 'local', 'remote_write', 'remote_apply'].filter(durable)).toEqual(['off'])

@@ -1,17 +1,7 @@
 import { expect, it } from 'vitest'
-import type { SessionSettings } from '../driver/session-settings.ts'
+import { DEFAULT_SETTINGS } from '../fixtures/session-settings.ts'
 import { commitTexts } from './commit-sql.ts'
 
-const settings: SessionSettings = {
-  lockTimeout: '0',
-  handlerLockTimeout: '0',
-  statementTimeout: '0',
-  idleTimeout: '0',
-  synchronousCommit: 'on',
-  clientMinMessages: 'notice',
-  sessionUser: 'app',
-  role: 'none',
-}
 const DURABLE = 'set local synchronous_commit = on'
 
 // `unreplicated.int.test.ts` shows what the warning is for, with handlers that change settings.
@@ -23,7 +13,7 @@ it.each([
     { results: new Map(), recovered: [] },
     {
       schema: 'onceward',
-      settings: { ...settings, clientMinMessages },
+      settings: { ...DEFAULT_SETTINGS, clientMinMessages },
       hasChangedSettings: false,
       budgetMs: 1_000,
     },
