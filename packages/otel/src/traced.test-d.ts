@@ -1,4 +1,10 @@
-import { createBatchGuard, createGuard, type GuardEvent, type Inbox } from '@onceward/core'
+import {
+  createBatchGuard,
+  createGuard,
+  type GuardEvent,
+  type Inbox,
+  type LeaseStore,
+} from '@onceward/core'
 import { z } from 'zod'
 import { meterObserver, traced } from './index.ts'
 
@@ -6,6 +12,7 @@ interface Tx {
   readonly query: (text: string) => Promise<void>
 }
 declare const inbox: Inbox<Tx>
+declare const leases: LeaseStore
 const OrderPlaced = z.object({ orderId: z.string(), cents: z.int() })
 
 // Payload and transaction are inferred through the wrapper.
@@ -53,3 +60,37 @@ createGuard(
   // @ts-expect-error what a handler returns is stored as JSON
   traced(() => 1n),
 )
+
+// Without a schema the payload is unknown, and all the rest has its type.
+createGuard(
+  { consumer: 'a', inbox },
+  traced(async (event, { tx, logger }) => {
+    logger.info({ payload: event.payload }, 'seen')
+    await tx.query(event.key)
+    // @ts-expect-error nothing is known about the payload
+    event.payload.orderId
+  }),
+)
+
+createBatchGuard(
+  { consumer: 'a', inbox },
+  traced(async (events, { tx }) => {
+    for (const { key } of events) await tx.query(key)
+  }),
+)
+
+createGuard(
+  { consumer: 'a', leases, onTakeover: 'retry' },
+  traced(async (event, { deadlineAt, logger }) => {
+    logger.info({ deadlineAt }, event.key)
+  }),
+)
+
+// A handler that takes nothing fits every guard.
+const noParameters = traced(async () => {})
+createGuard({ consumer: 'a', inbox }, noParameters)
+createGuard(
+  { consumer: 'a', inbox },
+  traced(async () => {}),
+)
+createBatchGuard({ consumer: 'a', inbox }, noParameters)

@@ -26,11 +26,22 @@ const NAMES = { tracerProvider: true } as const
 
 type Event = GuardEvent<unknown>
 type Given = Event | readonly Event[]
+type Nothing = void | Promise<void>
+/**
+ * What a handler takes if the guard has no type for it to infer, because it has no schema. Then the result that the guard
+ * expects tells the kind of handler: the one of `createBatchGuard` returns nothing.
+ */
+type Untyped<Result> = [Nothing] extends [Result]
+  ? [Result] extends [Nothing]
+    ? readonly Event[]
+    : Event
+  : Given
 
 /**
  * Wraps a handler in a consumer span `process {destination}` that is linked to the span which sent the message. Also for
  * the handlers of `createBatchGuard`: one span for each call, with a link for each event. Types are inferred as without
- * it: `createGuard(options, traced(async (event, { tx }) => { … }))`.
+ * it: `createGuard(options, traced(async (event, { tx }) => { … }))`. Only the payload of a guard with `decode` and no
+ * schema has to be named: `traced(async (event: GuardEvent<Order>) => { … })`.
  *
  * A handler that throws sets the span's status and records the exception, with its type, message and stack, and nothing
  * else of it. The span ends with the handler, or when the handler's signal aborts; the commit comes afterwards.
@@ -38,9 +49,9 @@ type Given = Event | readonly Event[]
  * @throws {@link ConfigurationError}
  */
 export function traced<
-  Events extends Given,
-  Context extends Pick<HandlerContext<unknown>, 'signal'>,
   Result,
+  Events extends Given = Untyped<Result>,
+  Context extends Pick<HandlerContext<unknown>, 'signal'> = HandlerContext<unknown>,
 >(
   handler: (events: Events, context: Context) => Result,
   options: TracedOptions = {},
