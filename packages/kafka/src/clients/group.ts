@@ -24,7 +24,7 @@ export function withCluster<Config extends ConsumerConfig>(
   let cluster: Cluster | undefined
   const [first = PartitionAssigners.roundRobin, ...others] = config.partitionAssigners ?? []
   const remembering: typeof first = (context) => {
-    cluster = context.cluster
+    cluster = Object.assign(context.cluster, ownOffsets())
     const assigner = first(context)
     const protocol: Assigner['protocol'] = (subscription) =>
       signed(assigner.protocol(subscription), consumer)
@@ -41,6 +41,12 @@ export function withCluster<Config extends ConsumerConfig>(
     cluster: () => cluster,
   }
 }
+
+/**
+ * kafkajs keeps the committed offsets of a group once for all consumers of a client. Whichever member joins last clears
+ * the topics of the others, and the next fetch of those ends with a TypeError.
+ */
+const ownOffsets = () => ({ committedOffsetsByGroup: new Map<string, object>() })
 
 const SIGNATURE = 'onceward:'
 
