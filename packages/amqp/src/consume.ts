@@ -25,7 +25,7 @@ import {
   resolveSettings,
   type Settings,
 } from './options.ts'
-import { type QueueTraits, Receiver } from './receive.ts'
+import { Receiver, type ReceiverOptions } from './receive.ts'
 import { createSettleContext } from './settle.ts'
 import { assertLevels } from './topology.ts'
 
@@ -82,7 +82,7 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
   const { connector, publisher, alarm, close } = createClients({ port, settings, signals, source })
   const check = createCheck(port, settings)
   // The receiver's check declares them on every new connection.
-  const declare = async () => check(await connector.open())
+  const declare = async () => check(await connector.open(), false)
   const look = async (): Promise<boolean> => {
     const connection = await connector.open()
     return areThere(() => connection.createChannel(), settings)
@@ -173,14 +173,12 @@ function createClients({ port, settings, signals, source }: Parts): Clients {
   return { connector, publisher, alarm, close }
 }
 
-/** The first connection is examined; on later ones only the delay queues are declared again. */
-function createCheck(
-  { logger }: GuardPort,
-  settings: Settings,
-): (connection: AmqpConnection) => Promise<QueueTraits> {
+/** Each queue is examined once; on later connections only the delay queues are declared again. */
+function createCheck({ logger }: GuardPort, settings: Settings): ReceiverOptions['check'] {
   let examined: Examined | undefined
-  return async (connection) => {
-    if (examined === undefined) examined = await examine({ connection, settings, logger })
+  return async (connection, isNewQueue) => {
+    if (examined === undefined || isNewQueue)
+      examined = await examine({ connection, settings, logger })
     else await assertLevels(() => connection.createChannel(), examined.levels)
     return examined
   }

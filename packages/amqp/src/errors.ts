@@ -45,12 +45,13 @@ const KIND_OF_CODE: ReadonlyMap<unknown, BrokerErrorKind> = new Map<unknown, Bro
   ['ETIMEDOUT', 'network'],
 ])
 
-/** Errors that amqplib throws without a code. */
+/** Errors without a code: those of amqplib, and our own. */
 const KIND_OF_TEXT: readonly (readonly [RegExp, BrokerErrorKind])[] = [
   [/ACCESS.REFUSED/, 'denied'],
   [/connection closed|channel closed|channel ended|socket closed|unexpected close/i, 'network'],
   [/heartbeat timeout/i, 'network'],
   [/consumer was cancelled/, 'cancelled'],
+  [/does not exist on this virtual host/, 'missing'],
 ]
 
 /** The broker ended the consumer: its queue was deleted, its node failed over, or a delivery was held too long. */

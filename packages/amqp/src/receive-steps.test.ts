@@ -24,7 +24,7 @@ test('a consumer that the server cancels keeps its channel until its messages ar
   deliveries.ack(message('a', { deliveryTag: 1 }))
   expect(await during(kit, () => kit.receiver.settled(deliveries))).toEqual(['ack'])
   expect(await during(kit, () => undefined, 1_000)).toEqual([
-    ...['connect', 'createChannel', 'prefetch', 'consume'],
+    ...['connect', 'check', 'createChannel', 'prefetch', 'consume'],
   ])
   // Another channel has settled all its messages, which does not affect this one.
   kit.world.connection.channels[1]?.deliver('c')

@@ -41,8 +41,8 @@ export interface ReceiverOptions {
   readonly publishing: { readonly outage: Outage | undefined }
   readonly accept: Accept
   readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'prefetches'>
-  /** Must have succeeded on a new connection before anything is consumed. */
-  readonly check: (connection: AmqpConnection) => Promise<QueueTraits>
+  /** Must have succeeded on a new connection, and for each queue, before anything is consumed. */
+  readonly check: (connection: AmqpConnection, isNewQueue: boolean) => Promise<QueueTraits>
   readonly onEnd: (end: ConsumptionEnd) => void
 }
 
@@ -66,6 +66,8 @@ export class Receiver {
   readonly #retired = new Set<ConsumerChannel>()
   #channel: ConsumerChannel | undefined
   #checked: { readonly connection: AmqpConnection; readonly traits: QueueTraits } | undefined
+  /** The queue was gone. The next one of its name may have other arguments. */
+  #isNewQueue = true
   #isBusy = false
   /** Looks once for all settlements of a turn of the event loop. */
   readonly #pumpSoon: () => void = oncePerTurn(() => this.pump())
@@ -183,8 +185,10 @@ export class Receiver {
 
   async #openOn(connection: AmqpConnection): Promise<ConsumerChannel> {
     const { port } = this.#options
-    if (this.#checked?.connection !== connection) {
-      this.#checked = { connection, traits: await this.#options.check(connection) }
+    if (this.#isNewQueue || this.#checked?.connection !== connection) {
+      const traits = await this.#options.check(connection, this.#isNewQueue)
+      this.#checked = { connection, traits }
+      this.#isNewQueue = false
     }
     const opened = await connection.createChannel()
     const channel = new ConsumerChannel(opened)
@@ -279,6 +283,8 @@ export class Receiver {
     if (isFatal(error) && this.#checked === undefined) return error
     if (connector.isOver(error)) return connectionGone(error)
     if (isConnectionClosed(error)) connector.discard()
+    const { kind } = classifyError(error)
+    if (kind === 'cancelled' || kind === 'missing') this.#isNewQueue = true
     this.#recovery.failed(error)
     return undefined
   }

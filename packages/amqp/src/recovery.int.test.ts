@@ -99,12 +99,28 @@ test('trap A5: a deleted queue cancels the consumer, and the consumer returns wh
   })
   await kit.broker.channel.deleteQueue(queue)
   await until(() => consumption.health().state === 'recovering')
-  expect(consumption.health().reason).toMatch(/cancelled by the server|no queue/)
-  await until(() => consumption.health().reason?.includes('no queue') === true, LONG)
+  expect(consumption.health().reason).toMatch(/cancelled by the server|does not exist/)
+  await until(() => consumption.health().reason?.includes('does not exist') === true, LONG)
   await kit.broker.channel.assertQueue(queue, { durable: true })
   await kit.broker.send(queue, ['after'])
   await until(() => effects.length === 1, LONG)
   await until(() => consumption.health().state === 'running')
+})
+
+// Red when only the first queue is examined: the delay queues drop what the full queue refuses.
+test('trap B3: a queue that comes back with x-overflow reject-publish is consumed once its delay queues fit', async () => {
+  const queue = await kit.broker.create()
+  const { effects, guard } = gated()
+  await using consumption = await consumeAmqp(() => connect(kit.url), guard, {
+    ...{ queue, retryLevelsMs: [100] },
+  })
+  await kit.broker.channel.deleteQueue(queue)
+  const refusing = { 'x-max-length': 10, 'x-overflow': 'reject-publish' }
+  await kit.broker.channel.assertQueue(queue, { durable: true, arguments: refusing })
+  await kit.broker.send(queue, ['after'])
+  await until(() => /The delay queue .* exists with/.test(consumption.health().reason ?? ''), LONG)
+  await kit.broker.channel.deleteQueue(`${queue}.retry.100`)
+  await until(() => effects.length === 1, LONG)
 })
 
 test('messages in hand are settled on their own channel after their consumer was cancelled', async () => {
