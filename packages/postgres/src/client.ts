@@ -1,5 +1,5 @@
 import { StoreUnavailableError, systemRuntime } from '@onceward/core'
-import { answerWithin, LATE } from '@onceward/core/adapter'
+import { answerWithin, LATE, refuseUnfitClient } from '@onceward/core/adapter'
 import { lentWithin } from './clients/pg-checkout.ts'
 import { surviveConnecting, surviveLoss } from './clients/pg-events.ts'
 import { repeated } from './driver/repeat.ts'
@@ -15,6 +15,17 @@ export interface PoolLike {
 export interface PoolClientLike {
   query(text: string, values?: readonly unknown[]): Promise<ClientAnswer>
   release(error?: Error | boolean): void
+}
+
+/**
+ * Otherwise it would look like a database that is down.
+ *
+ * @param place - The function that got the value.
+ * @throws {@link ConfigurationError} that says what to write, and never shows the value.
+ */
+export function refuseNoPool(place: string, value: unknown): void {
+  const advice = `Write \`${place}(new Pool({ connectionString }))\`.`
+  refuseUnfitClient({ place, expected: 'a pool of pg', methods: ['connect'], advice }, value)
 }
 
 export interface ClientAnswer {

@@ -1,6 +1,6 @@
 import type { DeadLetter } from '@onceward/core'
 import { refuseUnknownNames } from '@onceward/core/adapter'
-import { inTransaction, type PoolLike } from './client.ts'
+import { inTransaction, type PoolLike, refuseNoPool } from './client.ts'
 import {
   checkFilter,
   type DeadLetterFilter,
@@ -95,6 +95,7 @@ const PAGE = 50
 
 /** @param pool - pg's `Pool`, or anything with its `connect()`. */
 export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): DeadLetters {
+  refuseNoPool('deadLetters', pool)
   refuseUnknownNames('deadLetters', options, { schema: true, by: true })
   const statements = createStatements(options.schema)
   const by = options.by ?? null

@@ -1,5 +1,5 @@
 import { refuseUnknownNames } from '@onceward/core/adapter'
-import { inTransaction, type PoolLike } from './client.ts'
+import { inTransaction, type PoolLike, refuseNoPool } from './client.ts'
 import { quotedSchema } from './statements/schema-name.ts'
 
 /** Options of {@link forgetHistory}. */
@@ -23,6 +23,7 @@ export async function forgetHistory(
   pool: PoolLike,
   options: ForgetHistoryOptions = {},
 ): Promise<void> {
+  refuseNoPool('forgetHistory', pool)
   refuseUnknownNames('forgetHistory', options, { schema: true })
   const schema = quotedSchema(options.schema)
   await inTransaction(pool, (client) => client.query(`select ${schema}.forget_history()`))

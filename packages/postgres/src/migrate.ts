@@ -1,6 +1,6 @@
 import { ConfigurationError } from '@onceward/core'
 import { refuseUnknownNames, shown } from '@onceward/core/adapter'
-import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
+import { inTransaction, type PoolClientLike, type PoolLike, refuseNoPool } from './client.ts'
 import { MIGRATIONS, type Migration } from './sql/index.ts'
 import { DEFAULT_SCHEMA, quotedSchema } from './statements/schema-name.ts'
 
@@ -34,6 +34,7 @@ export interface Migrated {
  * @throws {@link ConfigurationError} when the tables are too new for this code; nothing was changed.
  */
 export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Promise<Migrated> {
+  refuseNoPool('migrate', pool)
   refuseUnknownNames('migrate', options, { schema: true, leases: true })
   if (options.leases !== undefined && !['logged', 'unlogged'].includes(options.leases)) {
     throw new ConfigurationError(

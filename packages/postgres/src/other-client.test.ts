@@ -1,5 +1,6 @@
+import pg from 'pg'
 import { expect, test } from 'vitest'
-import { postgresLeases } from './index.ts'
+import { deadLetters, forgetHistory, migrate, postgresLeases } from './index.ts'
 import { kyselyInbox } from './kysely.ts'
 import { pgInbox } from './pg.ts'
 
@@ -7,9 +8,13 @@ const SECRET = 'hunter2'
 const URL_TEXT = `postgres://app:${SECRET}@db.internal:5432/app`
 const pool = { connect: () => undefined, query: () => undefined, options: { password: SECRET } }
 
+const client = new pg.Client({ connectionString: URL_TEXT })
+
 // Red before: a TypeError at the first event, or a guard that never found its store.
 test.each<[string, (client: never) => unknown, unknown, string]>([
   ['pgInbox', pgInbox, URL_TEXT, 'Write `pgInbox(new Pool({ connectionString }))`.'],
+  ['pgInbox', pgInbox, client, 'It is a single connection of pg'],
+  ['postgresLeases', postgresLeases, client, 'It is a single connection of pg'],
   ['kyselyInbox', kyselyInbox, pool, 'Write `pgInbox(pool)`'],
   ['kyselyInbox', kyselyInbox, URL_TEXT, 'Write `pgInbox(new Pool({ connectionString }))`'],
   ['postgresLeases', postgresLeases, URL_TEXT, 'Write `postgresLeases(new Pool('],
@@ -24,4 +29,20 @@ test.each<[string, (client: never) => unknown, unknown, string]>([
   expect(error).toMatchObject({ code: 'ONCEWARD_CONFIGURATION' })
   expect(String(error)).toContain(advice)
   expect(String(error)).not.toContain(SECRET)
+})
+
+// Red before: a StoreUnavailableError, as if the database were down, and deadLetters took all of them.
+test.each<[string, (pool: never) => unknown]>([
+  ['migrate', migrate],
+  ['deadLetters', deadLetters],
+  ['forgetHistory', forgetHistory],
+])('%s asks for a pool instead of another value, and shows no secret', async (name, call) => {
+  for (const value of [URL_TEXT, { connectionString: URL_TEXT }, undefined]) {
+    const error: unknown = await Promise.resolve()
+      .then(() => call(value as never))
+      .catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({ code: 'ONCEWARD_CONFIGURATION' })
+    expect(String(error)).toContain(`Write \`${name}(new Pool({ connectionString }))\`.`)
+    expect(String(error)).not.toContain(SECRET)
+  }
 })

@@ -11,6 +11,9 @@ export type StorePlace =
 
 type Found = 'text' | 'pg' | 'kysely' | 'redis' | 'inbox' | 'leases' | 'promise' | 'function'
 
+const ONE_CONNECTION =
+  'It is a single connection of pg, and a guard runs several transactions at a time. Give a pool: `new Pool({ connectionString })`.'
+
 /** What a value of another kind should be written as. Its own text, which may hold a password, is never shown. */
 const INSTEAD: Readonly<Record<StorePlace, Partial<Record<Found, string>>>> = {
   inbox: {
@@ -29,6 +32,7 @@ const INSTEAD: Readonly<Record<StorePlace, Partial<Record<Found, string>>>> = {
     function: 'Call the function: `leases: redisLeases(redis)`.',
   },
   pgInbox: {
+    pg: ONE_CONNECTION,
     text: 'Write `pgInbox(new Pool({ connectionString }))`.',
     kysely: 'Write `kyselyInbox(db)`.',
     redis: 'Redis cannot be an inbox. Write `redisLeases(redis)`, and give it as `leases`.',
@@ -39,6 +43,7 @@ const INSTEAD: Readonly<Record<StorePlace, Partial<Record<Found, string>>>> = {
     redis: 'Redis cannot be an inbox. Write `redisLeases(redis)`, and give it as `leases`.',
   },
   postgresLeases: {
+    pg: ONE_CONNECTION,
     text: 'Write `postgresLeases(new Pool({ connectionString }))`.',
     kysely: 'Give the pool of `pg` that Kysely uses: `postgresLeases(pool)`.',
     redis: 'Write `redisLeases(redis)`.',
@@ -87,16 +92,28 @@ export function hasMethod(value: unknown, method: string): boolean {
   }
 }
 
-const CLIENTS = {
-  pgInbox: { expected: 'a pool of pg', methods: ['connect', 'query'] },
+/** A client of pg has the methods of a pool, but not its options. */
+const POOL = { expected: 'a pool of pg', methods: ['connect', 'query'], field: 'options' } as const
+const CLIENTS: Readonly<Record<ClientPlace, ClientRule>> = {
+  pgInbox: POOL,
   kyselyInbox: { expected: 'a Kysely instance', methods: ['getExecutor', 'selectFrom'] },
-  postgresLeases: { expected: 'a pool of pg', methods: ['connect', 'query'] },
-} as const
+  postgresLeases: POOL,
+}
+type ClientPlace = 'pgInbox' | 'kyselyInbox' | 'postgresLeases'
+
+interface ClientRule {
+  readonly expected: string
+  readonly methods: readonly string[]
+  /** An object that it has besides. */
+  readonly field?: string
+}
 
 /** @throws {@link ConfigurationError} that says what to write, and never shows the value. */
-export function refuseOtherClient(place: keyof typeof CLIENTS, value: unknown): void {
-  const { expected, methods } = CLIENTS[place]
-  if (methods.every((method) => hasMethod(value, method))) return
+export function refuseOtherClient(place: ClientPlace, value: unknown): void {
+  const { expected, methods, field } = CLIENTS[place]
+  const isFit = methods.every((method) => hasMethod(value, method))
+  if (isFit && (field === undefined || typeof Reflect.get(Object(value), field) === 'object'))
+    return
   throw otherClient(place, expected, value)
 }
 
