@@ -1,6 +1,6 @@
-import { CommanderError } from 'commander'
+import { type Command, CommanderError } from 'commander'
 import { EXIT, type ExitCode } from './exit-codes.ts'
-import { toFailure, withoutSecrets } from './failure.ts'
+import { toFailure, usage, withoutSecrets } from './failure.ts'
 import { createProgram } from './program.ts'
 import { toJson, visibleLines } from './render/visible.ts'
 
@@ -10,21 +10,35 @@ export async function main(args: readonly string[]): Promise<ExitCode> {
   // A remark that nobody reads must not end a change half-way.
   process.stderr.on('error', () => undefined)
   const ended: { code: ExitCode } = { code: EXIT.ok }
+  const isJson = args.includes('--json')
   try {
-    await createProgram((code) => {
+    const program = createProgram((code) => {
       ended.code = code
-    }).parseAsync([...args], { from: 'user' })
+    })
+    if (isJson) silenceErrors(program)
+    await program.parseAsync([...args], { from: 'user' })
     return ended.code
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
-    const { message, exitCode } = toFailure(error)
+    if (error instanceof CommanderError && error.exitCode === 0) return EXIT.ok
+    // Without --json the parser has told it, with its advice.
+    if (error instanceof CommanderError && !isJson) return EXIT.usage
+    const { message, exitCode } =
+      error instanceof CommanderError
+        ? usage(error.message.replace(/^error: /, ''))
+        : toFailure(error)
     const text = withoutSecrets(message, [...args, process.env['DATABASE_URL'] ?? ''])
-    const answer = args.includes('--json')
+    const answer = isJson
       ? toJson({ error: { message: text, exitCode } })
       : `onceward: ${visibleLines(text)}`
     process.stderr.write(`${answer}\n`)
     return exitCode
   }
+}
+
+/** The parser writes its errors as text, in every command. */
+function silenceErrors(command: Command): void {
+  command.configureOutput({ writeErr: () => undefined })
+  for (const inner of command.commands) silenceErrors(inner)
 }
 
 /** The answer cannot be written. */

@@ -72,7 +72,7 @@ export function withTarget(made: Command): Command {
   return withFilters(made.argument('[id...]', 'ids of dead letters, instead of a filter'))
     .option('--all', 'all dead letters of all consumers')
     .option('--by <name>', 'name for the table audit (default: the login)')
-    .option('--yes', 'do not ask')
+    .option('--yes', 'do not ask what a filter selects')
 }
 
 /** What is done with each dead letter. */
@@ -106,7 +106,9 @@ export async function change(
     output.answer(none, () => 'There are no dead letters that match.')
     return EXIT.ok
   }
-  if (options.yes !== true && !(await isConfirmed(made.verb, targets))) {
+  // Ids name what is changed. How much a filter selects is seen only now.
+  const isSure = ids.length > 0 || options.yes === true
+  if (!isSure && !(await isConfirmed(made.verb, targets))) {
     output.note('Nothing was changed.')
     return EXIT.no
   }

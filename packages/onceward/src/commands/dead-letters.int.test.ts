@@ -94,12 +94,26 @@ describe('show', () => {
 })
 
 describe('replay and discard', () => {
-  test('without a terminal nothing is changed unless --yes is given', async () => {
+  test('without a terminal a filter changes nothing unless --yes is given', async () => {
     await at.kill('order-1', 'no')
     const { code, stderr } = await cli(['dead-letters', 'replay', '--all'], at)
     expect(code).toBe(2)
     expect(stderr).toContain('1 dead letter would be changed. Give --yes')
     expect(await audit()).toEqual([])
+  })
+
+  // Red before: exit code 2, because nobody could be asked.
+  test.each([
+    ['replay', []],
+    ['discard', ['--why', 'test data']],
+  ])('%s asks nothing about an id', async (verb, why) => {
+    await at.kill('order-1', 'no')
+    const [{ id }] = (await list()).letters
+    const { code, stdout } = await cli(['dead-letters', verb, id, ...why, '--json'], at)
+    expect({ code, changed: JSON.parse(stdout) }).toEqual({
+      code: 0,
+      changed: { done: [id], untouched: [] },
+    })
   })
 
   // A variable of a script that is not set must not select every dead letter.

@@ -41,6 +41,20 @@ test('missing tables say which schema and what to run, for every command', async
   })
 })
 
+// Red before: errors that the parser finds were text.
+test.each([
+  [['nope'], /unknown command 'nope'/],
+  [['status', '--nope'], /unknown option '--nope'/],
+  [['dead-letters', 'discard', '--all'], /required option '--why <text>' not specified/],
+  [['status'], /Which database/],
+])('with --json a wrong command line is JSON: %j', async (args, text) => {
+  const { code, stderr, stdout } = await cli([...args, '--json'])
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+  expect(JSON.parse(stderr)).toEqual({
+    error: { message: expect.stringMatching(text), exitCode: 2 },
+  })
+})
+
 test.each([
   [['status'], /Which database\?.*DATABASE_URL/],
   [['status', '--url', `mysql://a:${SECRET}@b/c`], /connection string such as/],
