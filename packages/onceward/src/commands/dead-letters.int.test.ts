@@ -108,7 +108,7 @@ describe('replay and discard', () => {
     ['discard', ['--why', 'test data']],
   ])('%s asks nothing about an id', async (verb, why) => {
     await at.kill('order-1', 'no')
-    const [{ id }] = (await list()).letters
+    const id = (await list()).letters[0]?.id ?? ''
     const { code, stdout } = await cli(['dead-letters', verb, id, ...why, '--json'], at)
     expect({ code, changed: JSON.parse(stdout) }).toEqual({
       code: 0,
