@@ -1,5 +1,5 @@
 import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
-import { FORBIDDEN, LOCK_NOT_AVAILABLE } from './sqlstates.ts'
+import { FORBIDDEN, LOCK_NOT_AVAILABLE, QUERY_CANCELED } from './sqlstates.ts'
 
 /*
  * What errors of PostgreSQL and of its clients mean. Codes:
@@ -193,6 +193,16 @@ export function toStoreError(error: unknown, doing: string): Error {
     `PostgreSQL failed while ${doing}: ${messageOf(error)}${code}.${hint}`,
     cause,
   )
+}
+
+/**
+ * The error of a statement of onceward that travels with COMMIT. It is typed if it says nothing about the event: the
+ * tables or the rights do not fit, the server is in trouble, or another session has locked a table.
+ */
+export function toCommitError(error: unknown): unknown {
+  const typed = toStoreError(error, 'committing')
+  const isStore = diagnose(error) === 'store' || sqlState(error) === QUERY_CANCELED
+  return isStore || typed instanceof ConfigurationError ? typed : error
 }
 
 export function messageOf(error: unknown): string {

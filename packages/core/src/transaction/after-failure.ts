@@ -1,4 +1,4 @@
-import { describeError, StoreUnavailableError } from '../model/errors.ts'
+import { ConfigurationError, describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { type Batch, conclude, concludeAll, deferAll } from './batch-state.ts'
 import { abandon, type BisectQueue, readAgain, requeue, toSingles } from './bisect-queue.ts'
@@ -224,6 +224,8 @@ async function claimAgain(
 export async function storeFailed(batch: Batch, end: Failed, error: unknown): Promise<void> {
   const { engine } = batch.run
   await giveBack(engine, end.claimed, 'no-verdict')
+  // Its tables or rights do not fit, which no other connection mends.
+  if (error instanceof ConfigurationError) throw error
   const message = `The store failed while the handler ran: ${describeError(error).message}`
   engine.options.logger.warn(
     { err: describeError(error) },

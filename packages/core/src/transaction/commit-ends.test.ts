@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
 import { type Troubles, troubled } from '../fixtures/troubled.ts'
 import { toDelivery } from '../memory/index.ts'
-import { CommitUnknownError, StoreUnavailableError } from '../model/errors.ts'
+import { CommitUnknownError, ConfigurationError, StoreUnavailableError } from '../model/errors.ts'
+import { portOf } from '../model/guard-port.ts'
 import type { CommitAnswer, InboxTransaction } from '../model/inbox.ts'
 
 const named = (name: string) => toDelivery(name, { messageId: name })
@@ -38,6 +39,18 @@ test.each([
   )
   expect(await clock.until(guard.process(named('a')))).toMatchObject(settlement)
   expect(asked.begins).toHaveLength(transactions)
+  await guard.close()
+})
+
+// Red before: the missing table was a failure of the event, and after the last attempt the event was dead-lettered.
+test('a COMMIT that a missing table refuses counts no attempt, and health names the table', async () => {
+  const error = new ConfigurationError('a table is missing')
+  const { asked, guard } = troubled(() => undefined, answering({ kind: 'rolled-back', error }), {
+    retry: { attempts: 1 },
+  })
+  await expect(guard.process(suspect('a'))).rejects.toBe(error)
+  expect(asked.releases).toMatchObject([{ as: 'no-verdict' }])
+  expect(portOf(guard).availability()).toMatchObject({ kind: 'down', error })
   await guard.close()
 })
 

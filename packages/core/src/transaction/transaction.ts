@@ -2,8 +2,8 @@ import { andThen, isPromise } from '../concurrency/maybe-async.ts'
 import type { EventId, Json } from '../model/brands.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import {
+  concernsStore,
   RetryableError,
-  StoreUnavailableError,
   SWALLOWED_STATEMENT,
   toReadableError,
 } from '../model/errors.ts'
@@ -274,7 +274,7 @@ function commitFailure(running: Running, answer: CommitAnswer): TransactionFailu
     case 'not-replicated':
       return { kind: 'not-replicated', error: answer.error }
     case 'rolled-back':
-      return answer.error instanceof StoreUnavailableError
+      return concernsStore(answer.error)
         ? { kind: 'store', error: answer.error }
         : failedStatement(running, { error: answer.error }, undefined)
   }

@@ -174,6 +174,10 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     return sendAll(this.#client, ask, isOneFlush ? [texts] : withOwnLast(texts))
   }
 
+  commands(): number | undefined {
+    return this.#session?.commands
+  }
+
   isBusy(): boolean {
     return this.#provider.isBusy
   }

@@ -191,6 +191,10 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
     })
   }
 
+  commands(): number {
+    return this.session.wire.commands
+  }
+
   isBusy(): boolean {
     return !this.#isLost() && this.session.isBusy()
   }

@@ -33,6 +33,8 @@ export interface HeldConnection<Tx> {
     limitMs: number,
     reads?: 'rows' | 'no-rows',
   ): Promise<SendAnswer | typeof LATE>
+  /** How many statements the server has completed on this connection; undefined if the client does not tell. */
+  commands(): number | undefined
   /** Whether a statement is in flight. */
   isBusy(): boolean
   /** Resolves when no statement is in flight. Never rejects. */

@@ -18,9 +18,15 @@ import { idArray } from '../driver/rows.ts'
 import type { SessionSettings } from '../driver/session-settings.ts'
 import { opening } from '../driver/short-transaction.ts'
 import { inline } from '../driver/sql-literal.ts'
-import { endsSession, needsOwnTransaction, sqlState, toStoreError } from '../errors.ts'
+import {
+  endsSession,
+  needsOwnTransaction,
+  sqlState,
+  toCommitError,
+  toStoreError,
+} from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
-import { commitTexts } from './commit-sql.ts'
+import { commitTexts, isOwnFailure } from './commit-sql.ts'
 
 /** A ROLLBACK without an answer within this time counts as a lost connection. */
 const ROLLBACK_MS = 5_000
@@ -54,6 +60,8 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
   readonly #parts: BusinessParts<Tx>
   readonly #held: HeldConnection<Tx>
   #isOver = false
+  /** Statements that were completed before those of COMMIT. */
+  #commandsBefore: number | undefined
   #revoked: OncewardError | undefined
   #cancelled: Promise<void> | undefined
 
@@ -98,14 +106,16 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     this.#isOver = true
     return this.#sendCommit(texts).then(
       (answer) => this.#committed(answer),
-      (failure: unknown) => this.#commitFailed(failure),
+      (failure: unknown) => this.#commitFailed(failure, texts),
     )
   }
 
   #sendCommit(texts: readonly string[]): Promise<SendAnswer | typeof LATE> {
     const { commitSilenceMs } = this.#parts
-    const send = (some: readonly string[]): Promise<SendAnswer | typeof LATE> =>
-      this.#held.send(some, commitSilenceMs, 'no-rows')
+    const send = (some: readonly string[]): Promise<SendAnswer | typeof LATE> => {
+      this.#commandsBefore = this.#held.commands()
+      return this.#held.send(some, commitSilenceMs, 'no-rows')
+    }
     if (this.#held.isUtf8()) return send(texts)
     // A text of its own, because the server reads a text before it runs its first statement.
     return send([SPEAK_UTF8]).then((answer) => (answer === LATE ? LATE : send(texts)))
@@ -154,10 +164,12 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
    * error after it has committed. If the backend still answers a ROLLBACK, it has not committed. The text of the error says
    * nothing, because a trigger may raise any.
    */
-  async #commitFailed(error: unknown): Promise<CommitAnswer> {
+  async #commitFailed(error: unknown, texts: readonly string[]): Promise<CommitAnswer> {
+    const completed = (this.#held.commands() ?? 0) - (this.#commandsBefore ?? 0)
+    const isOwn = isOwnFailure(texts, completed)
     if (sqlState(error) !== undefined && (await this.#rollBack())) {
       this.#held.release()
-      return { kind: 'rolled-back', error }
+      return { kind: 'rolled-back', error: isOwn ? toCommitError(error) : error }
     }
     this.#held.destroy()
     return unknown('The connection ended after COMMIT was sent', error)

@@ -48,6 +48,15 @@ export function commitTexts(commit: Commit, target: CommitTarget): readonly stri
   ]
 }
 
+/**
+ * Whether a statement of onceward itself failed, by the number of texts that completed. A deferred trigger of the handler
+ * fails before them, and what fails at COMMIT may be either.
+ */
+export function isOwnFailure(texts: readonly string[], completed: number): boolean {
+  const deferred = texts.indexOf(RUN_DEFERRED)
+  return deferred !== -1 && completed > deferred && completed < texts.length - 1
+}
+
 function storingTexts({ results, recovered }: Commit, schema: string): readonly string[] {
   const texts: string[] = []
   if (results.size > 0) {
