@@ -1,5 +1,5 @@
 import { type Breaker, createBreaker, type Runtime, StoreUnavailableError } from '@onceward/core'
-import { answerWithin, LATE } from '@onceward/core/adapter'
+import { answerWithin, describeError, LATE } from '@onceward/core/adapter'
 
 /**
  * The answer of Redis.
@@ -48,9 +48,10 @@ export function createTimeBudget(runtime: Runtime, budgetMs: number): TimeBudget
     admit: () => {
       const admission = breaker.admit()
       if (admission === 'go') return
+      const cause = breaker.state()?.error
       throw new StoreUnavailableError(
-        `Redis failed and is not called for another ${Math.ceil(admission)} ms.`,
-        { cause: breaker.state()?.error },
+        `Redis is not called for another ${Math.ceil(admission)} ms. Its last failure: ${describeError(cause).message}`,
+        { cause },
       )
     },
     watch: async (asked) => {
