@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Message } from '@aws-sdk/client-sqs'
 import { type OrderMessage, toMessage, toOrder } from './orders.ts'
 import type { Sqs } from './rival.ts'
@@ -27,6 +28,9 @@ interface Command {
   readonly input: Readonly<Record<string, unknown>>
 }
 
+/** An ended queue answers a poll after this time, so that a loop which goes on does not block the process. */
+const IDLE_MS = 10
+
 /** An SQS that answers at once from memory, so that the broker is not measured. */
 export class HandQueue {
   readonly queueUrl = 'http://127.0.0.1/000000000000/bench'
@@ -36,6 +40,7 @@ export class HandQueue {
   readonly #inHand = new Map<string, InHand>()
   #left = 0
   #sent = 0
+  #hasEnded = false
   #wake: (() => void)[] = []
   #drained = Promise.withResolvers<number>()
 
@@ -49,6 +54,12 @@ export class HandQueue {
     }
     this.#wakeAll()
     return this.#drained.promise
+  }
+
+  /** From now on an empty queue answers at once: a drain that lets the last poll end need not wait for it. */
+  end(): void {
+    this.#hasEnded = true
+    this.#wakeAll()
   }
 
   get left(): number {
@@ -86,7 +97,9 @@ export class HandQueue {
   }
 
   async #receive(max: number, signal: AbortSignal | undefined): Promise<readonly Message[]> {
-    if (this.#waiting.length === 0) await this.#arrival(signal)
+    if (this.#waiting.length === 0) {
+      await (this.#hasEnded ? pause(IDLE_MS) : this.#arrival(signal))
+    }
     const messages = this.#waiting.splice(0, max)
     const now = Date.now()
     for (const message of messages) {

@@ -48,6 +48,7 @@ export async function startRun(
       ...{ databaseUrl, redisUrl, sqs, queueUrl, hiddenMs: HIDDEN_MS, batch: BATCH },
     }),
   )
+  stack.defer(() => queue.end())
   const deliver = async (orders: readonly OrderMessage[], effects: number): Promise<number> => {
     await pool.query('truncate effects')
     queue.takenAt.clear()
