@@ -14,6 +14,7 @@ export async function endsWithEverythingOnce(
 ): Promise<void> {
   await effectsReach(stage, of.length)
   await stage.drained()
+  await nothingInHand(stage)
   const living = stage.workers.filter(({ isAlive }) => isAlive)
   await endAll(stage, living)
   const effects = await stage.effects()
@@ -22,6 +23,19 @@ export async function endsWithEverythingOnce(
   expect(effects).toEqual(onceEach(of))
   expect(await stage.troubles()).toEqual([])
   expect(await stage.queue?.deadLetters()).toEqual([])
+}
+
+/**
+ * What a stop finds in hand goes back to the broker, and a queue with a delivery limit counts that: a few stops in a row
+ * would make a dead letter of it.
+ */
+async function nothingInHand(stage: TestStage): Promise<void> {
+  const living = stage.workers.filter(({ isAlive }) => isAlive)
+  const isIdle = async (): Promise<boolean> => {
+    const healths = await Promise.all(living.map((worker) => worker.health()))
+    return healths.every(({ inFlight }) => inFlight === 0)
+  }
+  await stage.until(isIdle, { what: 'workers with nothing in hand' })
 }
 
 /** Ends the workers after what is in flight. One more worker settles what they gave back to the broker. */
@@ -33,7 +47,11 @@ async function endAll(stage: TestStage, workers: readonly WorkerProcess[]): Prom
   while ((await stage.queue?.depth()) !== 0) {
     const finisher = stage.spawn('finisher')
     await finisher.start()
+    await stage.until(() => Promise.resolve(finisher.settled.length > 0), {
+      what: 'the finisher to settle what was left',
+    })
     await stage.drained()
+    await nothingInHand(stage)
     expect(await finisher.stop(), finisher.log.slice(-4_000)).toBe(0)
   }
 }

@@ -2,6 +2,7 @@ import { migrate } from '@onceward/postgres'
 import { until } from '@onceward/testing'
 import pg from 'pg'
 import { freshName, type QueueUnderTest } from '../../brokers/queue-under-test.ts'
+import { openSockets } from '../../support/open-sockets.ts'
 import type { Deed, Order } from '../../support/workers/protocol.ts'
 import { HEALTHY_MS, type History, NAMED_MS, RECOVERY_MS, type SentEvent } from './judge.ts'
 import { hang, type Links, leftOpen, openLinks } from './links.ts'
@@ -205,7 +206,8 @@ class Scene {
       for (const { dependency } of this.#neighbour.health()?.outages ?? []) {
         this.#neighbourNamed.add(dependency)
       }
-      this.#peakConnections = Math.max(this.#peakConnections, this.#link.connections)
+      const { connections, port } = this.#link
+      this.#peakConnections = Math.max(this.#peakConnections, openSockets(port) ?? connections)
     }
     return setInterval(look, TICK_MS)
   }
