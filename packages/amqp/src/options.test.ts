@@ -54,6 +54,9 @@ test.each([
   ['a hold of an hour', { queue, holdMs: 3_600_000 }, '`holdMs`'],
   ['a target without its routing key', { queue, deadLetter: { exchange: 'x' } }, '`routingKey`'],
   ['an unknown dead-letter place', { queue, deadLetter: 'redrive' }, "or 'dlx'"],
+  ['a controller instead of its signal', { queue, signal: new AbortController() }, '.signal'],
+  ['a consumer that is no object', { queue, consumer: 'tag' }, '`consumer` to be an object'],
+  ['a text for a switch', { queue, deadLetterPolicy: 'no' }, '`deadLetterPolicy` to be true or'],
   ['a drain of a day', { queue, drainMs: 86_400_000 }, '`drainMs`'],
 ])('refuses %s', (_what, options, expected) => {
   expect(problemsOf(options)).toContain(expected)

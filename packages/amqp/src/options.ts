@@ -14,6 +14,7 @@ import {
   resolveRunOptions,
   runOptionProblems,
   shown,
+  typeProblems,
 } from '@onceward/core/adapter'
 import type { Options } from 'amqplib'
 
@@ -208,6 +209,8 @@ function problemsOf(options: ConsumeAmqpOptions, guard: GuardSettings): readonly
       LONGEST_TTL_MS,
     ]),
     ...rangeProblems('prefetch', options.prefetch, [1, 65_535], 'messages'),
+    ...typeProblems('consumer', options.consumer, 'object'),
+    ...typeProblems('deadLetterPolicy', options.deadLetterPolicy, 'boolean'),
     ...noAckProblems(options),
     ...runOptionProblems(options),
     ...(guard.deadlineMs > timeoutMs - TIMEOUT_MARGIN_MS
@@ -222,7 +225,7 @@ function problemsOf(options: ConsumeAmqpOptions, guard: GuardSettings): readonly
 
 /** With `noAck` the broker forgets a message when it sends it: nothing is left to settle, and a crash loses it. */
 function noAckProblems(options: ConsumeAmqpOptions): readonly string[] {
-  const isAsked = 'noAck' in options || Reflect.get(options.consumer ?? {}, 'noAck')
+  const isAsked = 'noAck' in options || Reflect.get(Object(options.consumer), 'noAck')
   return isAsked
     ? [
         'Expected no `noAck`: with it the broker forgets a message when it sends it, and a crash loses it.',

@@ -99,8 +99,24 @@ test.each<[string, object, RegExp]>([
   ],
   ['no dead-letter topic', { deadLetter: { producer } }, /`deadLetter.topic`/],
   ['no producer', { deadLetter: { topic: 'dead' } }, /`deadLetter.producer`/],
+  ['a controller instead of its signal', { signal: new AbortController() }, /`signal`.*\.signal/],
+  ['a text for a switch', { fromBeginning: 'false' }, /`fromBeginning` to be true or false/],
+  ['no consumer config', { consumer: null }, /`consumer` to be an object, got `null`/],
+  ['null for a time', { consumer: { maxWaitTimeInMs: null } }, /`consumer.maxWaitTimeInMs`/],
 ])('%s is refused', (_what, options, problem) => {
   expect(problemsOf(options)).toMatch(problem)
+})
+
+// Red before: kafkajs' own default, with which a consumer creates a deleted topic again, empty (brokers.md K23).
+test('an undefined setting of the consumer is one that is left out', () => {
+  const consumer = {
+    ...{ allowAutoTopicCreation: undefined, heartbeatInterval: undefined },
+    ...{ maxWaitTimeInMs: undefined, retry: { retries: undefined } },
+  } as unknown as Exclude<ConsumeKafkaOptions['consumer'], undefined>
+  expect(settingsOf({ consumer }).consumer).toMatchObject({
+    ...{ allowAutoTopicCreation: false, heartbeatInterval: 1_666, maxWaitTimeInMs: 500 },
+    retry: { retries: 6 },
+  })
 })
 
 test('an error names every problem, with rule, value, type and unit', () => {

@@ -14,6 +14,8 @@ import {
   resolveRunOptions,
   runOptionProblems,
   shown,
+  typeProblems,
+  withoutUndefined,
 } from '@onceward/core/adapter'
 import type { ConsumerConfig, Producer } from 'kafkajs'
 import { matches } from './clients/matches.ts'
@@ -142,6 +144,8 @@ export function resolveConsumerSettings(
     ...groupProblems(options),
     ...commonProblems(options, guard),
     ...runOptionProblems(options),
+    ...typeProblems('fromBeginning', options.fromBeginning, 'boolean'),
+    ...typeProblems('consumer', options.consumer, 'object'),
   ])
   const consumer = consumerConfigOf(options, guard)
   refuseProblems(timeProblems(consumer))
@@ -178,9 +182,10 @@ const defaultSessionMs = ({ hasLeases, leaseMs }: GuardSettings): number =>
     : DEFAULTS.sessionTimeoutMs
 
 function consumerConfigOf(
-  { consumer = {}, groupId }: ConsumeKafkaOptions,
+  { consumer: given, groupId }: ConsumeKafkaOptions,
   guard: GuardSettings,
 ): ConsumerSettings['consumer'] {
+  const consumer = withoutUndefined(given)
   const sessionTimeout = consumer.sessionTimeout ?? defaultSessionMs(guard)
   const maxWaitTimeInMs = Math.min(DEFAULTS.maxWaitTimeMs, Math.floor(sessionTimeout / 3))
   return {
@@ -198,7 +203,7 @@ function consumerConfigOf(
       // over. kafkajs puts a listener on its dead sockets at each, and at some calls between: from eleven on Node
       // warns of a leak.
       retries: 6,
-      ...consumer.retry,
+      ...withoutUndefined(consumer.retry),
       // A consumer that was stopped while kafkajs was about to restart it would come back to life (K21).
       restartOnFailure: () => Promise.resolve(false),
     },
@@ -275,7 +280,7 @@ function timeProblems({
   const session = rangeProblems('consumer.sessionTimeout', sessionTimeout, [1_000, 1_800_000])
   if (session.length > 0) return session
   const tooLong = (name: string, value: number, why: string): readonly string[] =>
-    value < sessionTimeout
+    typeof value === 'number' && value < sessionTimeout
       ? []
       : [
           `Expected \`consumer.${name}\` to be below the sessionTimeout of ${sessionTimeout} ms, a third of it or ` +

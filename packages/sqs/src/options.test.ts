@@ -60,6 +60,13 @@ test('an error names every problem, with rule, value, type and unit', () => {
   ])
 })
 
+// Red before: a TypeError after the consumer had been made.
+test('a controller instead of its signal is refused', () => {
+  const signal = new AbortController()
+  expect(problemsOf({ queueUrl, signal })).toMatch(/`signal`.*`controller\.signal`/)
+  expect(problemsOf({ queueUrl, signal: signal.signal })).toBe('')
+})
+
 test('a guard without an inbox needs a place for dead letters', () => {
   expect(problemsOf({ queueUrl }, { hasInbox: false })).toMatch(/Expected `deadLetter`/)
   expect(problemsOf({ queueUrl, deadLetter: 'redrive' }, { hasInbox: false })).toBe('')

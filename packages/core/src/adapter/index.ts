@@ -78,4 +78,6 @@ export {
   refuseUnknownOptions,
   resolveRunOptions,
   runOptionProblems,
+  typeProblems,
+  withoutUndefined,
 } from './run-options.ts'

@@ -100,6 +100,12 @@ export function resolveRunOptions(options: ConsumeOptions, guard: GuardSettings)
   }
 }
 
+/** A setting that is undefined must not take the place of its default. */
+export const withoutUndefined = <Fields extends object>(fields?: Fields): Partial<Fields> =>
+  Object.fromEntries(
+    Object.entries(fields ?? {}).filter(([, value]) => value !== undefined),
+  ) as Partial<Fields>
+
 /** @throws {@link ConfigurationError} with every problem at once, if there is any. */
 export function refuseProblems(problems: readonly string[]): void {
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
@@ -107,17 +113,41 @@ export function refuseProblems(problems: readonly string[]): void {
 
 /** Every problem of the common options, each with its fix. */
 export function runOptionProblems(options: ConsumeOptions): readonly string[] {
-  const batch: unknown = options.batch
+  const { batch, signal }: { readonly batch?: unknown; readonly signal?: unknown } = options
   return [
     ...(batch === undefined || isObject(batch)
       ? []
       : [
           `Expected \`batch\` to be an object with \`size\` and \`lingerMs\`, got ${quoted(batch)}.`,
         ]),
+    ...(signal === undefined || isSignal(signal)
+      ? []
+      : [
+          `Expected \`signal\` to be an AbortSignal, got ${quoted(signal)}. Give \`controller.signal\` of an AbortController.`,
+        ]),
     ...rangeProblems('drainMs', options.drainMs, [0, LONGEST_DRAIN_MS]),
     ...rangeProblems('batch.lingerMs', options.batch?.lingerMs, [0, 60_000]),
     ...rangeProblems('batch.size', options.batch?.size, [1, 100], 'messages'),
   ]
+}
+
+/** Not by its class, because a test environment such as jsdom has one of its own. */
+const isSignal = (value: unknown): boolean =>
+  isObject(value) &&
+  typeof Reflect.get(value, 'aborted') === 'boolean' &&
+  typeof Reflect.get(value, 'addEventListener') === 'function'
+
+/** The problem of an option that must be of one type; none if the option is left out. */
+export function typeProblems(
+  name: string,
+  value: unknown,
+  type: 'boolean' | 'object',
+): readonly string[] {
+  if (value === undefined || (type === 'object' ? isObject(value) : typeof value === type)) {
+    return []
+  }
+  const expected = type === 'object' ? 'an object' : 'true or false'
+  return [`Expected \`${name}\` to be ${expected}, got ${quoted(value)}.`]
 }
 
 /** The problem of an option that must be an integer within a range; none if the option is left out. */
