@@ -247,6 +247,9 @@ describe('the options', () => {
     ['an unknown wish for hang-ups', { onHangUp: 'stop' }, /`onHangUp` to be 'finish' or 'abort'/],
     ['no store', { inbox: undefined }, /`inbox` or `leases`, got neither/],
     ['a deadline of none', { deadlineMs: 0 }, /`deadlineMs` to be an integer/],
+    // Red before: every request was answered 400, as if its body were wrong.
+    ['an object that is no schema', { schema: { parse: charged } }, /`schema` to be a Standard/],
+    ['a decoder that is no function', { decode: 'json' }, /`decode` to be a function/],
     ['an option of queues', { retry: {} }, /createHttpGuard does not know "retry"/],
   ])('with %s are refused', (_what, wrong, message) => {
     expect(() => createHttpGuard({ ...good, ...wrong } as never, handler)).toThrow(message)

@@ -6,6 +6,7 @@ import {
   refuseProblems,
   refuseUnknownNames,
 } from '@onceward/core/adapter'
+import { aFunction, brokenRules, standardSchema } from '@onceward/core/edge'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { HttpAnswer } from './answer.ts'
 import type { HttpRequest } from './request.ts'
@@ -192,7 +193,8 @@ export function checkOptions<Options extends AnyHttpOptions>(
   known: KnownNames<Options>,
 ): void {
   refuseUnknownNames(caller, options, known)
-  const { fingerprint, maxBodyBytes, maxWaiting, onHangUp, storedHeaders, tenant } = options
+  const { decode, fingerprint, maxBodyBytes, maxWaiting, onHangUp } = options
+  const { schema, storedHeaders, tenant } = options
   const isFingerprint =
     fingerprint === undefined ||
     typeof fingerprint === 'function' ||
@@ -211,6 +213,8 @@ export function checkOptions<Options extends AnyHttpOptions>(
     ...(onHangUp === undefined || ['finish', 'abort'].includes(onHangUp)
       ? []
       : [`Expected \`onHangUp\` to be 'finish' or 'abort', got ${quoted(onHangUp)}.`]),
+    // The engine gets functions of this package, which call these.
+    ...brokenRules(caller, { decode: aFunction, schema: standardSchema }, { decode, schema }),
     ...rangeProblems('maxBodyBytes', maxBodyBytes, [1, LARGEST_BODY], 'bytes'),
     ...rangeProblems('maxWaiting', maxWaiting, [0, MOST_WAITING], 'requests'),
     ...headerNameProblems('storedHeaders', storedHeaders, {

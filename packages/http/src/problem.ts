@@ -1,4 +1,5 @@
 import type { Json } from '@onceward/core'
+import { type KnownNames, refuseUnknownNames } from '@onceward/core/adapter'
 import { listed } from './headers.ts'
 import type { HttpReply } from './reply.ts'
 
@@ -24,6 +25,11 @@ export interface HttpProblemOptions {
   readonly cause?: unknown
 }
 
+const NAMES: KnownNames<HttpProblemOptions> = {
+  ...{ status: true, title: true, type: true, detail: true, instance: true, extensions: true },
+  ...{ headers: true, store: true, cause: true },
+}
+
 const BRAND = Symbol.for('onceward.http-problem')
 
 /**
@@ -41,8 +47,12 @@ export class HttpProblem extends Error {
   readonly headers: Readonly<Record<string, string>>
   readonly store: boolean
 
-  /** @throws RangeError for a status that is no error's. */
+  /**
+   * @throws RangeError for a status that is no error's.
+   * @throws {@link ConfigurationError} for unknown names: a misspelt `store` would let each retry run the handler again.
+   */
   constructor(options: HttpProblemOptions) {
+    refuseUnknownNames('HttpProblem', options, NAMES)
     const { cause, detail, extensions = {}, headers = {}, instance, status, title } = options
     super(
       detail === undefined ? title : `${title}: ${detail}`,
@@ -53,7 +63,9 @@ export class HttpProblem extends Error {
         `Expected \`status\` of an HttpProblem to be an integer from 400 to 599, got ${String(status)}. Return an answer for other statuses.`,
       )
     }
-    this.name = 'HttpProblem'
+    // Not enumerable, so that a copy, `new HttpProblem({ ...problem, status: 409 })`, has no name that is no option.
+    const name = { value: 'HttpProblem', configurable: true, writable: true }
+    Object.defineProperty(this, 'name', name)
     Object.defineProperty(this, BRAND, { value: true })
     this.status = status
     this.title = String(title)

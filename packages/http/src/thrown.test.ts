@@ -77,6 +77,17 @@ describe('what a handler throws', () => {
     await guard.close()
   })
 
+  // Red before: the problem was not stored, and each retry ran the handler again.
+  test('a misspelt `store` of a problem is refused', () => {
+    const options = { status: 402, title: 'card declined', stored: true }
+    expect(() => new HttpProblem(options)).toThrow(
+      /HttpProblem does not know "stored", did you mean "store"/,
+    )
+    const { status, title } = options
+    const copied = new HttpProblem({ ...new HttpProblem({ status, title }), store: true })
+    expect(copied).toMatchObject({ name: 'HttpProblem', status, title, store: true })
+  })
+
   test('answers 503 when the handler ran past its deadline, and frees the key', async () => {
     const stuck = Promise.withResolvers<undefined>()
     let runs = 0
