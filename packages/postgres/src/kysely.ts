@@ -59,12 +59,18 @@ export interface KyselyInboxOptions extends BusinessOptions {
  *
  * @param db - Any dialect of PostgreSQL: pg, PGlite, … With pg, a connection that is lost while a handler is between
  * two statements fails that run. Kysely alone would let it end the process.
+ * @throws {@link ConfigurationError} also for a transaction, whose type is that of a Kysely too.
  */
 export function kyselyInbox<DB>(
   db: Kysely<DB>,
   options: KyselyInboxOptions = {},
 ): Inbox<Transaction<DB>> {
   refuseOtherClient('kyselyInbox', db)
+  if (db.isTransaction) {
+    throw new ConfigurationError(
+      'Expected kyselyInbox to get a Kysely instance, got one of its transactions: the guard would commit it. Give the instance that the transaction was begun on.',
+    )
+  }
   refuseUnknownNames('kyselyInbox', options, { ...BUSINESS_OPTIONS, poolSize: true })
   const { poolSize } = options
   if (poolSize !== undefined && (!Number.isInteger(poolSize) || poolSize < 1)) {

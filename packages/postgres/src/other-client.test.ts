@@ -1,3 +1,4 @@
+import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { deadLetters, forgetHistory, migrate, postgresLeases } from './index.ts'
@@ -45,4 +46,17 @@ test.each<[string, (pool: never) => unknown]>([
     expect(String(error)).toContain(`Write \`${name}(new Pool({ connectionString }))\`.`)
     expect(String(error)).not.toContain(SECRET)
   }
+})
+
+// Red before: the guard committed the user's transaction, so that a later rollback undid nothing.
+test('kyselyInbox refuses a transaction of Kysely', async () => {
+  const query = async () => ({ command: 'SELECT', rowCount: 0, rows: [] })
+  const release = (): void => undefined
+  const ownPool = { connect: async () => ({ query, release }), end: async () => undefined }
+  const db = new Kysely({ dialect: new PostgresDialect({ pool: ownPool as never }) })
+  const message = 'Expected kyselyInbox to get a Kysely instance, got one of its transactions'
+  await db.transaction().execute(async (trx) => {
+    expect(() => kyselyInbox(trx)).toThrow(message)
+  })
+  expect(() => kyselyInbox(db)).not.toThrow()
 })
