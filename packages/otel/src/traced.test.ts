@@ -282,3 +282,9 @@ test('an unknown option is refused', () => {
   const wrong = { tracer: undefined } as unknown as { tracerProvider?: undefined }
   expect(() => traced(() => undefined, wrong)).toThrow(/traced does not know "tracer"/)
 })
+
+test.each([undefined, null, {}])('%o is refused in the place of a handler', (handler) => {
+  expect(() => traced(handler as never)).toThrow(
+    /Expected a handler as the first argument of traced/,
+  )
+})

@@ -1,4 +1,4 @@
-import type { GuardEvent, HandlerContext } from '@onceward/core'
+import { ConfigurationError, type GuardEvent, type HandlerContext } from '@onceward/core'
 import { describeError, refuseUnknownNames } from '@onceward/core/adapter'
 import {
   type Attributes,
@@ -57,6 +57,12 @@ export function traced<
   options: TracedOptions = {},
 ): (events: Events, context: Context) => Result {
   refuseUnknownNames('traced', options, NAMES)
+  // The guard would see a function, and every event would fail.
+  if (typeof handler !== 'function') {
+    throw new ConfigurationError(
+      `Expected a handler as the first argument of traced, got ${handler === null ? 'null' : typeof handler}. Write \`traced(async (event, { tx }) => { … })\`.`,
+    )
+  }
   return (events, handlerContext) => {
     const span = quietly(() => startSpan(tracerOf(options), events))
     if (span === undefined) return handler(events, handlerContext)

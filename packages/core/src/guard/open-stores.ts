@@ -7,12 +7,13 @@ import { track } from '../concurrency/timeout.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import { identify } from '../identity/identify.ts'
 import type { Leases } from '../lease/claim.ts'
+import { openNowOrLater } from '../lease/open-later.ts'
 import { createLeaseRenewer } from '../lease/renew.ts'
 import { sharedLeaseStore, type WatchedLeases } from '../lease/shared-lease-store.ts'
 import { describeError, RetryableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { IdentifiedEvent, InboxSession } from '../model/inbox.ts'
-import type { LeaseRegistration } from '../model/lease-store.ts'
+import type { LeaseRegistration, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { watchTx } from '../transaction/handler-context.ts'
@@ -159,7 +160,8 @@ async function openLeases(
   const { consumer, dedupWindowMs, leaseMs, leases, logger, onStoreDown, runtime } = options
   if (leases === undefined) return undefined
   const registration = { consumer, dedupWindowMs, leaseMs, ...inbox, logger, runtime }
-  const session = (await leases.open?.(registration)) ?? leases
+  const open = async (): Promise<LeaseSession> => (await leases.open?.(registration)) ?? leases
+  const session = onStoreDown === 'unguarded' ? await openNowOrLater(open, runtime) : await open()
   // Beside an inbox a claim that nobody runs costs time only, and `unguarded` runs the event anyway.
   const releasesUnanswered = inbox.identity === undefined && onStoreDown !== 'unguarded'
   const store = sharedLeaseStore(session, { logger, runtime, releasesUnanswered })
