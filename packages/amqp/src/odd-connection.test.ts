@@ -9,8 +9,10 @@ const hostile = (): object =>
   new Proxy({}, { get: refusing, has: refusing, getPrototypeOf: refusing, ownKeys: refusing })
 const unreadable = Object.defineProperty(new Error('why'), 'message', { get: refusing })
 
+const NO_CONNECTION = 'Let it return what `connect()` of amqplib answers.'
+
 /** What a function that should open a connection may do instead. */
-const ODD: readonly (readonly [string, () => unknown])[] = [
+const ODD: readonly (readonly [string, () => unknown, reason?: string])[] = [
   ['throws', refusing],
   ['rejects', () => Promise.reject(new Error('refused'))],
   ['rejects with undefined', () => Promise.reject(undefined)],
@@ -18,16 +20,16 @@ const ODD: readonly (readonly [string, () => unknown])[] = [
   ['rejects with an object without a prototype', () => Promise.reject(Object.create(null))],
   ['rejects with an error that cannot be read', () => Promise.reject(unreadable)],
   ['rejects with a Proxy that throws', () => Promise.reject(hostile())],
-  ['answers nothing', () => undefined],
-  ['answers a text', () => 'connection'],
-  ['answers an object that is no connection', () => ({})],
+  ['answers nothing', () => undefined, NO_CONNECTION],
+  ['answers a text', () => 'connection', NO_CONNECTION],
+  ['answers an object that is no connection', () => ({}), NO_CONNECTION],
   ['answers a Proxy that throws', () => hostile()],
   ['never answers', () => new Promise(() => undefined)],
 ]
 
-test.each(ODD)(
+test.each(ODD.map(([name, odd, reason = '']) => [name, odd, reason] as const))(
   'a connection function that %s is called again, and the drain ends',
-  async (_, odd) => {
+  async (_, odd, reason) => {
     const made = handMadeGuard()
     let calls = 0
     const connection = () => {
@@ -41,7 +43,10 @@ test.each(ODD)(
     })
     for (let n = 0; n < 200 && calls < 3; n += 1) await made.clock.advance(1_000)
     expect(calls).toBeGreaterThan(2)
-    expect(consumption?.health()).toMatchObject({ state: 'recovering', reason: expect.any(String) })
+    expect(consumption?.health()).toMatchObject({
+      state: 'recovering',
+      reason: expect.stringContaining(reason),
+    })
     const draining = consumption?.drain()
     await made.clock.advance(60_000)
     await draining

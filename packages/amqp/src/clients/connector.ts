@@ -141,13 +141,18 @@ export class Connector {
   }
 }
 
-/** Rejects with something that can be read, whatever the user's function throws. */
+const NO_CONNECTION =
+  'The connection function answered no connection. Let it return what `connect()` of amqplib answers.'
+
+/** Rejects with something that can be read, whatever the user's function throws or answers. */
 async function called(source: () => Promise<AmqpConnection>): Promise<AmqpConnection> {
   try {
-    return await source()
+    const connection: Partial<AmqpConnection> | undefined = await source()
+    if (typeof connection?.createChannel === 'function') return connection as AmqpConnection
   } catch (thrown) {
     throw toReadableError(thrown)
   }
+  throw new Error(NO_CONNECTION)
 }
 
 async function end(connection: AmqpConnection): Promise<void> {
