@@ -59,9 +59,10 @@ async function chargesOnce(broker: BrokerName): Promise<void> {
     durationMs: expect.any(Number),
     unguarded: { effects: expect.any(Number), lost: 0, doubled: expect.any(Number) },
   })
-  expect(result.deliveries).toBeGreaterThan(66)
-  expect(result.unguarded.doubled).toBeGreaterThan(6)
-  expect(result.unguarded.effects).toBeGreaterThan(66)
+  // How many orders were in hand at the kills is chance, but one of them had committed and was not acknowledged.
+  expect(result.deliveries).toBeGreaterThan(60)
+  expect(result.unguarded.doubled).toBeGreaterThan(0)
+  expect(result.unguarded.effects).toBeGreaterThan(60)
   expect(code).toBe(0)
 }
 
