@@ -26,8 +26,8 @@ export async function endsWithEverythingOnce(
 }
 
 /**
- * What a stop finds in hand goes back to the broker, and a queue with a delivery limit counts that: a few stops in a row
- * would make a dead letter of it.
+ * A worker that stops gives the messages in its hand back to the broker. A queue with a delivery limit counts that, so
+ * after a few stops in a row it would dead-letter a message that never failed.
  */
 async function nothingInHand(stage: TestStage): Promise<void> {
   const living = stage.workers.filter(({ isAlive }) => isAlive)

@@ -28,8 +28,8 @@ type Event = GuardEvent<unknown>
 type Given = Event | readonly Event[]
 type Nothing = void | Promise<void>
 /**
- * What a handler takes if the guard has no type for it to infer, because it has no schema. Then the result that the guard
- * expects tells the kind of handler: the one of `createBatchGuard` returns nothing.
+ * The first parameter of a handler whose guard has no schema, so that nothing else gives its type. The guards expect
+ * different results, which tells them apart: a handler of `createBatchGuard` returns nothing, so it takes a list.
  */
 type Untyped<Result> = [Nothing] extends [Result]
   ? [Result] extends [Nothing]

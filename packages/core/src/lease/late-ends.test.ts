@@ -108,3 +108,21 @@ test('of ten thousand claims the oldest is dropped', async () => {
   expect(told).toHaveLength(10_000)
   expect(told[0]).toBe('1')
 })
+
+// Red when each close tells what is left: a process that drains twice ended while one of them was still under way.
+test('closing twice tells what is left once, and both wait for it', async () => {
+  const { late, wait } = setUp()
+  const answers: Array<() => void> = []
+  late.add(held('a'), () => new Promise<void>((resolve) => void answers.push(resolve)))
+  let closed = 0
+  const closings = [late.close(), late.close()].map((closing) =>
+    closing.then(() => {
+      closed += 1
+    }),
+  )
+  await wait(0)
+  expect([answers.length, closed]).toEqual([1, 0])
+  answers[0]?.()
+  await Promise.all(closings)
+  expect(closed).toBe(2)
+})

@@ -23,6 +23,7 @@ export class LateEnds {
   #cancel: (() => void) | undefined
   #telling: Promise<void> | undefined
   #isClosed = false
+  #closing: Promise<void> | undefined
 
   constructor(runtime: Runtime) {
     this.#runtime = runtime
@@ -50,8 +51,13 @@ export class LateEnds {
     return open.length === 0 ? undefined : tellAll(open)
   }
 
-  /** Tells what is left once more, and then no more. Never rejects. */
-  async close(): Promise<void> {
+  /** Tells what is left once more, and then no more. A second call waits for the first. Never rejects. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
     this.#isClosed = true
     this.#cancel?.()
     await this.#telling
