@@ -1,5 +1,5 @@
 import { ALONE_WAIT_MS } from '../concurrency/alone-lock.ts'
-import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import { type Identified, identify } from '../identity/identify.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
@@ -33,8 +33,7 @@ export function identifyAll(
 ): MaybeAsync<readonly Seen[]> {
   const { options, stores } = context
   const counts = stores.engine?.session.messageCounts
-  const mayEndProcess = counts !== undefined && options.readsByUser && deliveries.some(isCounted)
-  return mayEndProcess
+  return counts !== undefined && options.readsByUser && deliveries.some(isCounted)
     ? identifyCounted({ context, counts }, deliveries, isCounted)
     : identifyEach(options, deliveries)
 }
@@ -43,10 +42,14 @@ function identifyEach(
   options: ResolvedOptions,
   deliveries: readonly Delivery[],
 ): MaybeAsync<readonly Identified[]> {
-  const identifying = deliveries.map((delivery) => identify(delivery, options))
-  return identifying.some(isPromise)
-    ? Promise.all(identifying)
-    : (identifying as readonly Identified[])
+  const identifying: MaybeAsync<Identified>[] = []
+  let isAsync = false
+  for (const delivery of deliveries) {
+    const identified = identify(delivery, options)
+    if (identified instanceof Promise) isAsync = true
+    identifying.push(identified)
+  }
+  return isAsync ? Promise.all(identifying) : (identifying as readonly Identified[])
 }
 
 interface Counting {

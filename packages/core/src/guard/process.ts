@@ -1,5 +1,5 @@
 import { inTurns, toLanes, WAITING_LANES } from '../concurrency/lanes.ts'
-import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { type Claimed, claimLeases } from '../lease/claim.ts'
 import { completeLease } from '../lease/complete.ts'
 import type { Delivery } from '../model/delivery.ts'
@@ -23,7 +23,9 @@ export function processDeliveries(
 ): MaybeAsync<unknown> {
   // 1. Receive: decode, identify, record refused messages, group the copies of one event.
   const receiving = receive(processing, deliveries)
-  return andThen(receiving, (received) => processReceived(processing, received))
+  return receiving instanceof Promise
+    ? receiving.then((received) => processReceived(processing, received))
+    : processReceived(processing, receiving)
 }
 
 function processReceived(
@@ -92,11 +94,10 @@ export async function processEvents(
       }
       // 4. Complete: tell the lease store the outcome, always after the commit.
       completing = complete(processing, member, outcome)
-      return andThen(completing, () => {
-        // 5. Observe: settlement, hook and log line, as soon as the outcome of this event is known.
-        processing.observe(group.index, outcome, factsOf(member, handlerMs))
-        return concludeCopies(processing, group, outcome)
-      })
+      const ended: EndedEvent = { group, member, outcome, handlerMs }
+      return completing instanceof Promise
+        ? completing.then(() => observe(processing, ended))
+        : observe(processing, ended)
     })
     return completing
   }
@@ -104,7 +105,7 @@ export async function processEvents(
     const members = groups.map(({ member }) => member)
     // 2. Claim: leases for all events in one round trip, if there is a lease store.
     const claiming = claim(processing, members)
-    const claims = isPromise(claiming) ? await claiming : claiming
+    const claims = claiming instanceof Promise ? await claiming : claiming
     // 3. Run: the event's row, the handler and the commit in one transaction.
     await run(processing, { members, claims, onOutcome })
   } catch (error) {
@@ -115,9 +116,25 @@ export async function processEvents(
     flight.endRest()
   }
   const concluding = flight.concluded()
-  const copies = isPromise(concluding) ? await concluding : concluding
+  const copies = concluding instanceof Promise ? await concluding : concluding
   if (copies.length === 0) return
   await processGroups(processing, (await stops?.conclude(processing, copies)) ?? copies)
+}
+
+interface EndedEvent {
+  readonly group: DeliveryGroup
+  readonly member: InFlightEvent
+  readonly outcome: Outcome
+  readonly handlerMs: number | undefined
+}
+
+/** 5. Observe: settlement, hook and log line, as soon as the outcome of this event is known. */
+function observe(
+  processing: Processing,
+  { group, handlerMs, member, outcome }: EndedEvent,
+): MaybeAsync<readonly DeliveryGroup[]> {
+  processing.observe(group.index, outcome, factsOf(member, handlerMs))
+  return concludeCopies(processing, group, outcome)
 }
 
 /** The answer resolves when the lease store knows the outcome. */
@@ -149,8 +166,7 @@ function run(
     return runWithoutInbox({ options, call, stores, signals, onOutcome }, members, claims ?? [])
   }
   const { engine, leases } = stores
-  const onCommitted = (...ended: Parameters<OnOutcome>): void => void onOutcome(...ended)
-  return runWithInbox({ engine, leases, signals, onOutcome: onCommitted }, members, claims)
+  return runWithInbox({ engine, leases, signals, onOutcome }, members, claims)
 }
 
 function complete(

@@ -1,5 +1,6 @@
-import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Identified } from '../identity/identify.ts'
+import type { EventId } from '../model/brands.ts'
 import type { DeadLetterRef } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
@@ -47,32 +48,39 @@ export function receive(
   context: ReceiveContext,
   deliveries: readonly Delivery[],
 ): MaybeAsync<ReceivedDeliveries> {
-  const { options } = context
-  return andThen(identifyAll(context, deliveries), (all) => {
-    const refusing = all.some(({ kind }) => kind === 'refused')
-      ? refuse(context, deliveries, all)
-      : []
-    return andThen(refusing, (refused) => sort(options, deliveries, { all, refused }))
-  })
+  const identifying = identifyAll(context, deliveries)
+  return identifying instanceof Promise
+    ? identifying.then((all) => sort(context, deliveries, all))
+    : sort(context, deliveries, identifying)
 }
 
+type Group = Received & { readonly copies: Received[] }
+
 function sort(
-  options: ResolvedOptions,
+  context: ReceiveContext,
   deliveries: readonly Delivery[],
-  { all, refused }: { readonly all: readonly Seen[]; readonly refused: readonly Decided[] },
-): ReceivedDeliveries {
-  const groups = new Map<string, Received & { readonly copies: Received[] }>()
+  all: readonly Seen[],
+): MaybeAsync<ReceivedDeliveries> {
+  const { options } = context
+  const groups: Group[] = []
+  /** A call with one delivery has no copies. */
+  const byId = all.length > 1 ? new Map<EventId, Group>() : undefined
   const unguarded: Received[] = []
   const decided: Decided[] = []
+  let isRefusing = false
   for (let index = 0; index < all.length; index++) {
     const identified = all[index] as Seen
     const delivery = deliveries[index] as Delivery
     switch (identified.kind) {
       case 'identified': {
         const member = toInFlight(options, delivery, identified)
-        const group = groups.get(member.event.id)
-        if (group === undefined) groups.set(member.event.id, { index, member, copies: [] })
-        else group.copies.push({ index, member })
+        const known = byId?.get(member.event.id)
+        if (known !== undefined) known.copies.push({ index, member })
+        else {
+          const group: Group = { index, member, copies: [] }
+          groups.push(group)
+          byId?.set(member.event.id, group)
+        }
         break
       }
       case 'unguarded':
@@ -94,11 +102,16 @@ function sort(
         })
         break
       case 'refused':
+        isRefusing = true
         break
     }
   }
-  for (const each of refused) decided.push(each)
-  return { groups: [...groups.values()], unguarded, decided }
+  const received = { groups, unguarded, decided }
+  if (!isRefusing) return received
+  return refuse(context, deliveries, all).then((refused) => ({
+    ...received,
+    decided: [...decided, ...refused],
+  }))
 }
 
 function toInFlight(

@@ -64,6 +64,8 @@ export class RunningGuard implements GuardPort {
   #background: BackgroundWork | undefined
   #isOnDemand = false
   #runDue: ReturnType<typeof backgroundOnDemand> | undefined
+  /** Most calls bring the same signals as the last one. */
+  #lastSignals: (Pick<RunHooks, 'abort' | 'stop'> & { readonly signals: StopSignals }) | undefined
 
   constructor(options: ResolvedOptions, call: HandlerCall) {
     this.settings = settingsOf(options)
@@ -218,8 +220,15 @@ export class RunningGuard implements GuardPort {
   }
 
   #signals({ abort, budgetMs, stop }: RunHooks): StopSignals {
+    const last = this.#lastSignals
+    const isSame = budgetMs === undefined && last?.abort === abort && last?.stop === stop
+    if (last !== undefined && isSame) return last.signals
     const stops = [this.#closing.signal, stop]
-    if (budgetMs === undefined) return stopSignals(stops, abort)
+    if (budgetMs === undefined) {
+      const signals = stopSignals(stops, abort)
+      this.#lastSignals = { abort, stop, signals }
+      return signals
+    }
     const endsAtMs = this.runtime.monotonic() + budgetMs
     return stopSignals(stops, abort, (limitMs) =>
       Math.max(1, Math.min(limitMs, endsAtMs - this.runtime.monotonic())),

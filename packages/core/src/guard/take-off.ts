@@ -1,5 +1,5 @@
 import type { InFlight } from '../concurrency/in-flight.ts'
-import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { EventId } from '../model/brands.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DeliveryGroup } from './receive.ts'
@@ -38,9 +38,9 @@ export function takeOff(inFlight: InFlight, groups: readonly DeliveryGroup[]): F
       try {
         left = toCopies(entry.group)
       } finally {
-        if (!isPromise(left)) entry.end()
+        if (!(left instanceof Promise)) entry.end()
       }
-      if (isPromise(left)) concluding.push(left.finally(entry.end))
+      if (left instanceof Promise) concluding.push(left.finally(entry.end))
       else if (left.length > 0) copies.push(...left)
     },
     unconcluded: () => [...open.values()].map(({ group }) => group.member),

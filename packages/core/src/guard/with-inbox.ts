@@ -52,6 +52,7 @@ export function runWithInbox(
 }
 
 function runEvents(run: InboxRun, members: readonly InFlightEvent[]): Promise<unknown> {
+  if (members.length === 1) return runInSlot(run, members)
   if (run.engine.options.transaction === 'batch') return runInBatches(run, members)
   const lanes = toLanes(members, ({ lane }) => lane)
   const [only] = lanes

@@ -38,8 +38,12 @@ export class CanonicalJson {
    */
   constructor(root: unknown, onEmpty: (container: object) => void = () => undefined) {
     this.#onEmpty = onEmpty
-    const value = unwrapped(root)
-    if (hasText(value)) this.#write(value, root)
+    this.#write(unwrapped(root), root)
+  }
+
+  /** Whether the last piece was returned. */
+  get isOver(): boolean {
+    return this.#open.length === 0 && this.#text === ''
   }
 
   /** The next piece, which may be empty; undefined after the last one. */
@@ -73,25 +77,28 @@ export class CanonicalJson {
     }
     const key = keys[index] ?? ''
     const member = (container as Readonly<Record<string, unknown>>)[key]
-    const value = unwrapped(member)
-    if (!hasText(value)) return
-    this.#text += frame.hasWritten ? `,${textOf(key)}:` : `${textOf(key)}:`
+    const value = typeof member === 'object' ? unwrapped(member) : member
+    const isContainer = typeof value === 'object' && value !== null
+    const text = isContainer ? '' : textOf(value)
+    if (text === undefined) return
+    this.#text += frame.hasWritten ? `,${textOf(key)}:${text}` : `${textOf(key)}:${text}`
     frame.hasWritten = true
-    this.#write(value, member)
+    if (isContainer) this.#begin(value, member)
   }
 
   /** @param origin - What the value was before `toJSON`. */
   #write(value: unknown, origin: unknown): void {
-    if (typeof value !== 'object' || value === null) {
-      this.#text += textOf(value)
-      return
-    }
-    this.#refuseCircle(value, origin)
-    const keys = Array.isArray(value) ? undefined : sortedKeys(value)
-    if (keys?.length === 0) this.#onEmpty(value)
+    if (typeof value === 'object' && value !== null) this.#begin(value, origin)
+    else this.#text += textOf(value) ?? ''
+  }
+
+  #begin(container: object, origin: unknown): void {
+    this.#refuseCircle(container, origin)
+    const keys = Array.isArray(container) ? undefined : sortedKeys(container)
+    if (keys?.length === 0) this.#onEmpty(container)
     this.#text += keys === undefined ? '[' : '{'
-    const length = keys?.length ?? (value as readonly unknown[]).length
-    this.#open.push({ container: value, keys, length, index: 0, hasWritten: false })
+    const length = keys?.length ?? (container as readonly unknown[]).length
+    this.#open.push({ container, keys, length, index: 0, hasWritten: false })
   }
 
   #refuseCircle(container: object, origin: unknown): void {
@@ -137,11 +144,12 @@ function hasToJson(value: unknown): value is { readonly toJSON: () => unknown } 
   return typeof value.toJSON === 'function'
 }
 
+/** What JSON leaves out of objects, and writes as null in arrays, has no text. */
 const hasText = (value: unknown): boolean =>
   value !== undefined && typeof value !== 'function' && typeof value !== 'symbol'
 
-/** The text of what is no container. */
-function textOf(value: unknown): string {
+/** The text of what is no container; undefined if there is none, as for a function. */
+function textOf(value: unknown): string | undefined {
   if (typeof value === 'string' && !value.isWellFormed()) {
     throw new RangeError('RFC 8785 has no text for a lone surrogate.')
   }

@@ -3,7 +3,7 @@ import { nextTurn } from '../concurrency/next-turn.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
-import { RoundedNumbers } from './rounded-numbers.ts'
+import { mayHoldRounded, RoundedNumbers } from './rounded-numbers.ts'
 
 /** A decoded body. */
 export interface Decoded {
@@ -38,6 +38,7 @@ export function decodeJson(body: Uint8Array): MaybeAsync<Decoded> {
   if (body.byteLength === 0) return { value: null, isExact: true }
   const text = decodeUtf8(body)
   const value = parseJson(text)
+  if (!mayHoldRounded(text)) return { value, isExact: true }
   const numbers = new RoundedNumbers(text)
   const isRounded = numbers.next()
   return isRounded === undefined ? readOn(value, numbers) : { value, isExact: !isRounded }

@@ -100,9 +100,9 @@ const digestOf = (bytes: string | Uint8Array): string => hash('sha256', bytes, '
 function digestOfText(json: CanonicalJson): MaybeAsync<string | undefined> {
   const first = json.next()
   if (first === undefined) return undefined
-  const second = json.next()
-  if (second === undefined) return digestOf(first)
-  return digestOfRest(json, createHash('sha256').update(first).update(second))
+  return json.isOver
+    ? digestOf(first)
+    : digestOfRest(json, createHash('sha256').update(first))
 }
 
 async function digestOfRest(json: CanonicalJson, digest: Hash): Promise<string> {

@@ -86,7 +86,7 @@ describe("what a function of the user's throws", () => {
 test('a delivery that cannot be read is refused, and nothing is thrown', async () => {
   const delivery = { ...withKey() }
   const get = throwing(new RangeError('broken'))
-  Object.defineProperty(delivery, 'raw', { enumerable: true, get })
+  Object.defineProperty(delivery, 'headers', { enumerable: true, get })
   expect(await run(delivery)).toMatchObject({
     kind: 'refused',
     reason: 'invalid-payload',

@@ -1,4 +1,4 @@
-import { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import type { EventKey, Fingerprint } from '../model/brands.ts'
 import { copyDelivery, type DecodedDelivery, type Delivery } from '../model/delivery.ts'
@@ -9,6 +9,7 @@ import {
   toReadableError,
 } from '../model/errors.ts'
 import type { IdentifiedEvent } from '../model/inbox.ts'
+import type { Resolver } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
 import { callUserFunction, type Found, isRetryable, threw } from './call-user-function.ts'
@@ -16,7 +17,7 @@ import { type Decoded, decodeDelivery } from './decode.ts'
 import { eventIdOf } from './event-id.ts'
 import { toEventKey } from './event-key.ts'
 import { fingerprintOf } from './fingerprint.ts'
-import { position, withDecoded } from './resolvers.ts'
+import { ownReadOf, positionOf, withDecoded } from './resolvers.ts'
 import { validate } from './schema.ts'
 
 /** The result of step 1 for a delivery. */
@@ -46,6 +47,35 @@ export type Identified =
       readonly orderingKey?: string | undefined
     }
 
+/** A message that is being read. Each step adds what it found. */
+interface Reading extends Found {
+  readonly delivery: Delivery
+  readonly options: ResolvedOptions
+  decoded: Decoded
+  payload: unknown
+  tenant: EventKey | undefined
+  orderingKey: string | undefined
+  /** As the user's resolvers see the message. Made for the first of them. */
+  shown: DecodedDelivery<unknown> | undefined
+}
+
+/** Undefined: the next step follows. */
+type Step = (reading: Reading) => MaybeAsync<Identified | undefined>
+
+/** Step 1 of the guard, in order. */
+const STEPS: readonly Step[] = [
+  decode,
+  skip,
+  applySchema,
+  findKey,
+  findTenant,
+  decideKeyless,
+  findOrderingKey,
+  takeFingerprint,
+]
+
+const NOTHING_DECODED: Decoded = { value: undefined, isExact: false }
+
 /**
  * Step 1: decode → skip → schema → key → fingerprint. Never rejects, and ends within `deadlineMs`. If a user's function
  * throws, the message is refused, because the function would throw at each redelivery too. A {@link RetryableError} is
@@ -54,16 +84,29 @@ export type Identified =
  * @see design.md §2, §8
  */
 export function identify(delivery: Delivery, options: ResolvedOptions): MaybeAsync<Identified> {
-  const found: Found = {}
-  const refuse = (thrown: unknown): Identified => refusal(thrown, found.key)
-  try {
-    const identified = identifyOrThrow(delivery, options, found)
-    return isPromise(identified)
-      ? withinDeadline(options, identified.catch(refuse), found)
-      : identified
-  } catch (thrown) {
-    return refuse(thrown)
+  const reading: Reading = {
+    ...{ delivery, options, decoded: NOTHING_DECODED, payload: undefined },
+    ...{ key: undefined, tenant: undefined, orderingKey: undefined },
+    ...{ shown: undefined, calling: undefined },
   }
+  try {
+    const identified = takeSteps(reading, 0)
+    if (!(identified instanceof Promise)) return identified
+    const refused = identified.catch((thrown: unknown) => refusal(thrown, reading.key))
+    return withinDeadline(options, refused, reading)
+  } catch (thrown) {
+    return refusal(thrown, reading.key)
+  }
+}
+
+/** Most steps answer at once, so the steps that follow are not made for a promise each. */
+function takeSteps(reading: Reading, first: number): MaybeAsync<Identified> {
+  for (let at = first; at < STEPS.length; at++) {
+    const end = STEPS[at]?.(reading)
+    if (end instanceof Promise) return end.then((late) => late ?? takeSteps(reading, at + 1))
+    if (end !== undefined) return end
+  }
+  throw new TypeError('The last step of onceward identified no event.')
 }
 
 /** A function that never answers must not hold up the other messages of the call, nor `close()`. */
@@ -90,192 +133,146 @@ function refusal(raw: unknown, key: EventKey | undefined): Identified {
   return { kind: 'refused', reason: 'invalid-payload', error, key }
 }
 
-function identifyOrThrow(
-  delivery: Delivery,
-  options: ResolvedOptions,
-  found: Found,
-): MaybeAsync<Identified> {
+function decode(reading: Reading): MaybeAsync<undefined> {
+  const { delivery, options } = reading
   const decoding =
     options.decode === undefined
       ? decodeDelivery(delivery, options)
-      : callUserFunction(found, 'decode', () => decodeDelivery(delivery, options))
-  return isPromise(decoding)
-    ? decoding.then((decoded) => identifyDecoded({ delivery, decoded }, options, found))
-    : identifyDecoded({ delivery, decoded: decoding }, options, found)
+      : callUserFunction(reading, 'decode', () => decodeDelivery(delivery, options))
+  return decoding instanceof Promise
+    ? decoding.then((decoded) => keepDecoded(reading, decoded))
+    : keepDecoded(reading, decoding)
 }
 
-function identifyDecoded(
-  seen: Omit<Seen, 'payload'>,
-  options: ResolvedOptions,
-  found: Found,
-): MaybeAsync<Identified> {
-  if (options.skip === undefined) return identifyKept(seen, options, found)
-  return andThen(isSkipped(seen, options.skip, found), (skipped) =>
-    skipped ? { kind: 'skipped' } : identifyKept(seen, options, found),
-  )
-}
-
-function identifyKept(
-  { delivery, decoded }: Omit<Seen, 'payload'>,
-  options: ResolvedOptions,
-  found: Found,
-): MaybeAsync<Identified> {
-  const { schema } = options
-  if (schema === undefined) {
-    return identifySeen({ delivery, decoded, payload: decoded.value }, options, found)
-  }
-  const validating = callUserFunction(found, 'schema', () => validate(schema, decoded.value))
-  return andThen(validating, (payload) =>
-    identifySeen({ delivery, decoded, payload }, options, found),
-  )
+function keepDecoded(reading: Reading, decoded: Decoded): undefined {
+  reading.decoded = decoded
+  reading.payload = decoded.value
 }
 
 /** A skipped message is gone for good, so only `true` skips it. */
-function isSkipped(
-  { delivery, decoded: { value: payload } }: Omit<Seen, 'payload'>,
-  skip: NonNullable<ResolvedOptions['skip']>,
-  found: Found,
-): MaybeAsync<boolean> {
-  const asked = callUserFunction(found, 'skip', () => skip(copyDelivery(delivery, { payload })))
-  return andThen<unknown, boolean>(asked, (answer) => {
-    if (typeof answer === 'boolean') return answer
-    if (answer === undefined || answer === null) return false
+function skip(reading: Reading): MaybeAsync<Identified | undefined> {
+  const { delivery, options, payload } = reading
+  const { skip: isSkipped } = options
+  if (isSkipped === undefined) return undefined
+  const asked = callUserFunction(reading, 'skip', () =>
+    isSkipped(copyDelivery(delivery, { payload })),
+  )
+  return andThen<unknown, Identified | undefined>(asked, (answer) => {
+    if (answer === true) return { kind: 'skipped' }
+    if (answer === false || answer === undefined || answer === null) return undefined
     throw new WrongAnswerError('skip', answer)
   })
 }
 
-interface Seen {
-  readonly delivery: Delivery
-  readonly decoded: Decoded
-  readonly payload: unknown
+function applySchema(reading: Reading): MaybeAsync<undefined> {
+  const { schema } = reading.options
+  if (schema === undefined) return undefined
+  const { value } = reading.decoded
+  const validating = callUserFunction(reading, 'schema', () => validate(schema, value))
+  return andThen(validating, (payload) => {
+    reading.payload = payload
+    return undefined
+  })
 }
 
-function identifySeen(seen: Seen, options: ResolvedOptions, found: Found): MaybeAsync<Identified> {
-  const { delivery, decoded, payload } = seen
-  const copy = copyDelivery(delivery, { payload })
-  const shown = payload === decoded.value ? copy : withDecoded(copy, decoded.value)
-  const finding = findIdentity(shown, options, found)
-  return isPromise(finding)
-    ? finding.then((identity) => identifyFound({ ...seen, shown, identity }, options, found))
-    : identifyFound({ delivery, decoded, payload, shown, identity: finding }, options, found)
+/** The first resolver that finds a key decides. */
+function findKey(reading: Reading): MaybeAsync<undefined> {
+  return askForKey(reading, 0)
 }
 
-interface FoundIdentity extends Seen {
-  /** As resolvers see the message. */
-  readonly shown: DecodedDelivery<unknown>
-  readonly identity: Identity | undefined
-}
-
-function identifyFound(
-  seen: FoundIdentity,
-  options: ResolvedOptions,
-  found: Found,
-): MaybeAsync<Identified> {
-  const ordering = findOrderingKey(seen.shown, options, found)
-  return isPromise(ordering)
-    ? ordering.then((orderingKey) => identifyOrdered({ ...seen, orderingKey }, options, found))
-    : identifyOrdered({ ...seen, orderingKey: ordering }, options, found)
-}
-
-function identifyOrdered(
-  seen: FoundIdentity & { readonly orderingKey: string | undefined },
-  options: ResolvedOptions,
-  found: Found,
-): MaybeAsync<Identified> {
-  const { delivery, decoded, identity, orderingKey, payload } = seen
-  if (identity === undefined) return { kind: 'unguarded', payload, orderingKey }
-  const { key, tenant } = identity
-  const content = { body: delivery.body, decoded, payload }
-  const rule = options.fingerprint
-  const taking =
-    typeof rule === 'function'
-      ? callUserFunction(found, 'fingerprint', () => fingerprintOf(rule, content))
-      : fingerprintOf(rule, content)
-  const toIdentified = (fingerprint: Fingerprint): Identified => {
-    const id = eventIdOf(options.consumer, tenant, key)
-    const event: IdentifiedEvent = { id, key, tenant, fingerprint, delivery }
-    return { kind: 'identified', event, payload, orderingKey }
-  }
-  return isPromise(taking) ? taking.then(toIdentified) : toIdentified(taking)
-}
-
-interface Identity {
-  readonly key: EventKey
-  readonly tenant?: string | undefined
-}
-
-/** @returns undefined for a missing key under the policy `unguarded`. */
-function findIdentity(
-  seen: DecodedDelivery<unknown>,
-  options: ResolvedOptions,
-  found: Found,
-): MaybeAsync<Identity | undefined> {
-  const finding = findKey(seen, { resolvers: options.eventKey, at: 0 }, found)
-  return isPromise(finding)
-    ? finding.then((key) => findTenancy(seen, { options, key }, found))
-    : findTenancy(seen, { options, key: finding }, found)
-}
-
-function findTenancy(
-  seen: DecodedDelivery<unknown>,
-  { options, key }: { readonly options: ResolvedOptions; readonly key: EventKey | undefined },
-  found: Found,
-): MaybeAsync<Identity | undefined> {
-  found.key = key
-  const { tenant: resolver } = options
-  if (resolver === undefined) return toIdentity(seen, options, { key, tenant: undefined })
-  return andThen(
-    callUserFunction(found, 'tenant', () => resolver(seen)),
-    (value) => toIdentity(seen, options, { key, tenant: toEventKey(value, 'tenant') }),
-  )
-}
-
-function toIdentity(
-  seen: DecodedDelivery<unknown>,
-  options: ResolvedOptions,
-  { key, tenant }: { readonly key: EventKey | undefined; readonly tenant: EventKey | undefined },
-): Identity | undefined {
-  const { onMissingKey } = options
-  const isTenantMissing = options.tenant !== undefined && tenant === undefined
-  if (key !== undefined && !isTenantMissing) return { key, tenant }
-  if (onMissingKey === 'unguarded') return undefined
-  const place = onMissingKey === 'position' ? toEventKey(position()(seen)) : undefined
-  if (place !== undefined) return { key: place, tenant }
-  throw missing({ isTenantMissing, isPositionMissing: onMissingKey === 'position' })
-}
-
-interface Resolvers {
-  readonly resolvers: ResolvedOptions['eventKey']
-  /** The first one to ask. */
-  readonly at: number
-}
-
-/** Returns the key of the first resolver that finds one. */
-function findKey(
-  seen: DecodedDelivery<unknown>,
-  { resolvers, at }: Resolvers,
-  found: Found,
-): MaybeAsync<EventKey | undefined> {
-  for (let next = at; next < resolvers.length; next += 1) {
-    const value = callUserFunction(found, 'eventKey', () => resolvers[next]?.(seen))
-    if (isPromise(value)) {
-      return value.then(
-        (late) => toEventKey(late) ?? findKey(seen, { resolvers, at: next + 1 }, found),
-      )
+function askForKey(reading: Reading, first: number): MaybeAsync<undefined> {
+  const { delivery, decoded, options } = reading
+  const { eventKey } = options
+  for (let at = first; at < eventKey.length; at++) {
+    const resolver = eventKey[at] as Resolver
+    const read = ownReadOf(resolver)
+    const value =
+      read === undefined
+        ? callUserFunction(reading, 'eventKey', () => resolver(shownTo(reading)))
+        : read(delivery, decoded.value)
+    if (value instanceof Promise) {
+      return value.then((late) => {
+        reading.key = toEventKey(late)
+        return reading.key === undefined ? askForKey(reading, at + 1) : undefined
+      })
     }
-    const key = toEventKey(value)
-    if (key !== undefined) return key
+    reading.key = toEventKey(value)
+    if (reading.key !== undefined) return undefined
   }
   return undefined
 }
 
-function findOrderingKey(
-  seen: DecodedDelivery<unknown>,
-  { orderingKey }: ResolvedOptions,
-  found: Found,
-): MaybeAsync<string | undefined> {
-  const value = callUserFunction<unknown>(found, 'orderingKey', () => orderingKey(seen))
-  return isPromise(value) ? value.then(toOrderingKey) : toOrderingKey(value)
+function findTenant(reading: Reading): MaybeAsync<undefined> {
+  const { tenant: resolver } = reading.options
+  if (resolver === undefined) return undefined
+  const asked = callUserFunction<unknown>(reading, 'tenant', () => resolver(shownTo(reading)))
+  return andThen(asked, (value) => {
+    reading.tenant = toEventKey(value, 'tenant')
+    return undefined
+  })
+}
+
+/** Applies the policy for a message whose key or tenant is missing. */
+function decideKeyless(reading: Reading): undefined {
+  const { delivery, key, options, tenant } = reading
+  const { onMissingKey } = options
+  const isTenantMissing = options.tenant !== undefined && tenant === undefined
+  if (key !== undefined && !isTenantMissing) return undefined
+  if (onMissingKey === 'unguarded') {
+    reading.key = undefined
+    return undefined
+  }
+  const isPosition = onMissingKey === 'position'
+  const place = isPosition ? toEventKey(positionOf(delivery)) : undefined
+  if (place === undefined) throw missing({ isTenantMissing, isPositionMissing: isPosition })
+  reading.key = place
+  return undefined
+}
+
+function findOrderingKey(reading: Reading): MaybeAsync<undefined> {
+  const { delivery, options } = reading
+  if (!options.orderingKeyChosen) {
+    reading.orderingKey = toOrderingKey(delivery.orderingKey)
+    return undefined
+  }
+  const value = callUserFunction<unknown>(reading, 'orderingKey', () =>
+    options.orderingKey(shownTo(reading)),
+  )
+  return andThen(value, (found) => {
+    reading.orderingKey = toOrderingKey(found)
+    return undefined
+  })
+}
+
+function takeFingerprint(reading: Reading): MaybeAsync<Identified> {
+  const { delivery, key, options, orderingKey, payload } = reading
+  if (key === undefined) return { kind: 'unguarded', payload, orderingKey }
+  const content = { body: delivery.body, decoded: reading.decoded, payload }
+  const rule = options.fingerprint
+  const taking =
+    typeof rule === 'function'
+      ? callUserFunction(reading, 'fingerprint', () => fingerprintOf(rule, content))
+      : fingerprintOf(rule, content)
+  return taking instanceof Promise
+    ? taking.then((fingerprint) => toIdentified(reading, key, fingerprint))
+    : toIdentified(reading, key, taking)
+}
+
+function toIdentified(reading: Reading, key: EventKey, fingerprint: Fingerprint): Identified {
+  const { delivery, options, orderingKey, payload, tenant } = reading
+  const id = eventIdOf(options.consumer, tenant, key)
+  const event: IdentifiedEvent = { id, key, tenant, fingerprint, delivery }
+  return { kind: 'identified', event, payload, orderingKey }
+}
+
+/** All resolvers of the user see the same copy. */
+function shownTo(reading: Reading): DecodedDelivery<unknown> {
+  const { decoded, delivery, payload } = reading
+  if (reading.shown === undefined) {
+    const copy = copyDelivery(delivery, { payload })
+    reading.shown = payload === decoded.value ? copy : withDecoded(copy, decoded.value)
+  }
+  return reading.shown
 }
 
 function toOrderingKey(value: unknown): string | undefined {

@@ -19,13 +19,12 @@ const CLOUD_EVENT_HEADERS = ['ce_', 'ce-', 'cloudevents:', 'cloudevents_'].map((
  * @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md#id
  */
 export function cloudEventKey(): Resolver {
-  return (delivery) => binaryCloudEvent(delivery) ?? structuredCloudEvent(delivery)
+  return cloudEventResolver
 }
 
 /** The value of the `Idempotency-Key` header (or `x-idempotency-key`), or of the header with the given name. */
 export function idempotencyKeyHeader(name?: string): Resolver {
-  if (name !== undefined) return header(name)
-  return keyHeaders
+  return name === undefined ? keyHeaderResolver : header(name)
 }
 
 const keyHeaders = ({ headers }: Pick<Delivery, 'headers'>): string | undefined =>
@@ -37,7 +36,7 @@ export function header(name: string): Resolver {
     throw new ConfigurationError(`Expected the name of a header, got \`${String(name)}\`.`)
   }
   const lowerCased = name.toLowerCase()
-  return ({ headers }) => read(headers, lowerCased)
+  return ownResolver(({ headers }) => read(headers, lowerCased))
 }
 
 /**
@@ -45,7 +44,7 @@ export function header(name: string): Resolver {
  * copy has a new id. So use it only where neither happens.
  */
 export function messageId(): Resolver {
-  return ({ messageId }) => messageId
+  return ownResolver(({ messageId }) => messageId)
 }
 
 /**
@@ -60,25 +59,24 @@ export function messageId(): Resolver {
  * @see https://docs.aws.amazon.com/sns/latest/dg/sns-message-and-json-formats.html
  */
 export function snsKey(): Resolver {
-  return (delivery) => {
-    const { body, messageId, source } = delivery
+  return ownResolver(({ body, messageId, source }) => {
     if (source.broker === 'sns') return readEventBridge(body)?.id ?? messageId
     const envelope = readSnsEnvelope(body)
     if (envelope === undefined) return undefined
     const { headers } = envelope
     const found = binaryCloudEvent({ headers }) ?? keyHeaders({ headers })
     return found ?? readEventBridge(Buffer.from(envelope.message))?.id ?? envelope.messageId
-  }
+  })
 }
 
 /** The `id` of an EventBridge event, whatever brought it: a rule's own target, or a queue. */
 export function eventBridgeKey(): Resolver {
-  return ({ body }) => readEventBridge(body)?.id
+  return ownResolver(({ body }) => readEventBridge(body)?.id)
 }
 
 /** SHA-256 of the raw body: two events with the same bytes are one event, for the whole dedup window. */
 export function payloadHash(): Resolver {
-  return ({ body }) => compose('payload', hash('sha256', body, 'hex'))
+  return ownResolver(({ body }) => compose('payload', hash('sha256', body, 'hex')))
 }
 
 /**
@@ -86,11 +84,14 @@ export function payloadHash(): Resolver {
  * message: an event that was sent twice has two positions, and a replay into another topic gives it a new one.
  */
 export function position(): Resolver {
-  return ({ source: { broker, queue, position, incarnation } }) => {
-    if (position === undefined || position === '') return undefined
-    const parts = [broker, queue, position]
-    return compose('position', ...parts, ...(incarnation === undefined ? [] : [incarnation]))
-  }
+  return ownResolver(positionOf)
+}
+
+export function positionOf({ source }: Pick<Delivery, 'source'>): string | undefined {
+  const { broker, queue, position, incarnation } = source
+  if (position === undefined || position === '') return undefined
+  const parts = [broker, queue, position]
+  return compose('position', ...parts, ...(incarnation === undefined ? [] : [incarnation]))
 }
 
 /** The resolver's kind, then each part after its length, so that no two lists of parts have the same key. */
@@ -115,12 +116,10 @@ function binaryCloudEvent({ headers }: Pick<Delivery, 'headers'>): string | unde
 
 const STRUCTURED = /^application\/cloudevents\+json\s*(;|$)/i
 
-function structuredCloudEvent(delivery: DecodedDelivery<unknown>): string | undefined {
-  const body = decodedOf(delivery)
-  if (body === null || typeof body !== 'object') return undefined
-  const { specversion, source, id } = body as Partial<Readonly<Record<string, unknown>>>
-  const isStructured =
-    STRUCTURED.test(delivery.contentType ?? '') || typeof specversion === 'string'
+function structuredCloudEvent({ contentType }: Delivery, decoded: unknown): string | undefined {
+  if (decoded === null || typeof decoded !== 'object') return undefined
+  const { specversion, source, id } = decoded as Partial<Readonly<Record<string, unknown>>>
+  const isStructured = typeof specversion === 'string' || STRUCTURED.test(contentType ?? '')
   return isStructured ? toCloudEventKey(source, id) : undefined
 }
 
@@ -132,6 +131,21 @@ function toCloudEventKey(source: unknown, id: unknown): string | undefined {
   throw new InvalidPayloadError(
     'The source and id of a CloudEvent must be strings that are not empty.',
   )
+}
+
+const OWN: unique symbol = Symbol('resolver of onceward')
+
+/** How a resolver of onceward itself reads a message: it changes nothing, so it needs no copy of the delivery. */
+type OwnRead = (delivery: Delivery, decoded: unknown) => string | undefined
+
+function ownResolver(read: OwnRead): Resolver {
+  const resolver: Resolver = (delivery) => read(delivery, decodedOf(delivery))
+  return Object.assign(resolver, { [OWN]: read })
+}
+
+/** Undefined for a resolver of the user. */
+export function ownReadOf(resolver: Resolver & { readonly [OWN]?: OwnRead }): OwnRead | undefined {
+  return resolver[OWN]
 }
 
 const DECODED: unique symbol = Symbol('decoded body')
@@ -146,3 +160,8 @@ export function withDecoded<Payload>(
 
 const decodedOf = (delivery: DecodedDelivery<unknown>): unknown =>
   DECODED in delivery ? delivery[DECODED] : delivery.payload
+
+const cloudEventResolver = ownResolver(
+  (delivery, decoded) => binaryCloudEvent(delivery) ?? structuredCloudEvent(delivery, decoded),
+)
+const keyHeaderResolver = ownResolver(keyHeaders)

@@ -1,8 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { RoundedNumbers } from './rounded-numbers.ts'
+import { mayHoldRounded, RoundedNumbers } from './rounded-numbers.ts'
 
 function holdsRounded(text: string): boolean {
+  if (!mayHoldRounded(text)) return false
   const numbers = new RoundedNumbers(text)
   for (;;) {
     const answer = numbers.next()

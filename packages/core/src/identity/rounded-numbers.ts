@@ -16,6 +16,11 @@ const PART_CHARACTERS = 65_536
 
 const [QUOTE, BACKSLASH, POINT, ZERO, NINE] = [0x22, 0x5c, 0x2e, 0x30, 0x39]
 
+/** False for most texts, without reading them number by number. */
+export function mayHoldRounded(text: string): boolean {
+  return MAY_BE_ROUNDED.test(text)
+}
+
 /**
  * Looks through JSON text for a number that is another one after `JSON.parse`, in parts. Each character is read a
  * fixed number of times, whatever the text.
@@ -27,7 +32,6 @@ export class RoundedNumbers {
   /** @param text - Must be valid JSON. */
   constructor(text: string) {
     this.#text = text
-    if (!MAY_BE_ROUNDED.test(text)) this.#at = text.length
   }
 
   /** Reads the next part; whether it holds such a number, or undefined when there is more to read. */

@@ -71,29 +71,25 @@ const RANK = {
  * runs next.
  */
 function nextStep(batch: Batch): NextStep {
-  const heads = laneHeads(batch.pending)
-  let standing = heads[0]?.standing ?? 'fresh'
-  for (const head of heads) if (RANK[head.standing] < RANK[standing]) standing = head.standing
-  const members = heads.filter((pending) => pending.standing === standing)
-  return { standing, members: standing === 'alone' ? members.slice(0, 1) : members }
-}
-
-function laneHeads(members: Iterable<PendingEvent>): readonly PendingEvent[] {
-  const heads: PendingEvent[] = []
-  let standings: Map<string, Standing | 'blocked'> | undefined
-  for (const pending of members) {
-    const { member, standing } = pending
-    const { lane } = member
-    if (lane === undefined) {
-      heads.push(pending)
-      continue
+  let standing: Standing = 'alone'
+  let members: PendingEvent[] = []
+  /** The standing of the first members of each lane. */
+  let lanes: Map<string, Standing | 'blocked'> | undefined
+  for (const pending of batch.pending) {
+    const { lane } = pending.member
+    if (lane !== undefined) {
+      lanes ??= new Map()
+      const first = lanes.get(lane) ?? pending.standing
+      const isHead = first === pending.standing
+      lanes.set(lane, isHead ? first : 'blocked')
+      if (!isHead) continue
     }
-    standings ??= new Map()
-    const first = standings.get(lane) ?? standing
-    standings.set(lane, first === standing ? standing : 'blocked')
-    if (first === standing) heads.push(pending)
+    if (RANK[pending.standing] < RANK[standing]) {
+      standing = pending.standing
+      members = [pending]
+    } else if (pending.standing === standing) members.push(pending)
   }
-  return heads
+  return { standing, members: standing === 'alone' ? members.slice(0, 1) : members }
 }
 
 function takeStep(batch: Batch, step: NextStep): Promise<void> {

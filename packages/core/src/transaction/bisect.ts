@@ -37,14 +37,7 @@ export async function runBisecting(
   }
   try {
     for (let part = queue.parts.shift(); part !== undefined; part = queue.parts.shift()) {
-      // A lane may have stopped since this part was made.
-      const stopped = part.filter((pending) => !batch.pending.has(pending))
-      if (stopped.length > 0) await giveBack(batch.run.engine, stopped, 'given-back')
-      const open = without(part, stopped)
-      // An earlier event of the lane may not have been counted, or must be read again. The later events then wait.
-      const early = overtaking(batch.pending, open)
-      if (early.length > 0) await giveBackUnstarted(batch.run.engine, early)
-      const next = without(open, early)
+      const next = mayStart(batch, part) ? part : await startable(batch, part)
       if (next.length === 0) continue
       if (batch.run.signals.isStopping()) {
         await abandon(batch, next)
@@ -64,6 +57,27 @@ export async function runBisecting(
   } finally {
     hold()
   }
+}
+
+/** Whether every event of the part has no outcome yet, and overtakes no event of its lane. */
+function mayStart(batch: Batch, part: readonly PendingEvent[]): boolean {
+  for (const pending of part) if (!batch.pending.has(pending)) return false
+  return overtaking(batch.pending, part).length === 0
+}
+
+/** Gives the other events of the part back. */
+async function startable(
+  batch: Batch,
+  part: readonly PendingEvent[],
+): Promise<readonly PendingEvent[]> {
+  // A lane may have stopped since this part was made.
+  const stopped = part.filter((pending) => !batch.pending.has(pending))
+  if (stopped.length > 0) await giveBack(batch.run.engine, stopped, 'given-back')
+  const open = without(part, stopped)
+  // An earlier event of the lane may not have been counted, or must be read again. The later events then wait.
+  const early = overtaking(batch.pending, open)
+  if (early.length > 0) await giveBackUnstarted(batch.run.engine, early)
+  return without(open, early)
 }
 
 function without(

@@ -46,10 +46,10 @@ export function misbegun(
   { claimed, engine, unclaimed }: Running,
   members: readonly PendingEvent[],
 ): TransactionEnd | undefined {
-  if (claimed.some(({ counted }) => counted !== undefined && isLate(engine, counted))) return LATE
-  return overtaking(members, claimed).length > 0
-    ? { kind: 'overtaking', claimed, unclaimed }
-    : undefined
+  for (const { counted } of claimed)
+    if (counted !== undefined && isLate(engine, counted)) return LATE
+  if (unclaimed.length === 0 || overtaking(members, claimed).length === 0) return undefined
+  return { kind: 'overtaking', claimed, unclaimed }
 }
 
 function isLate({ options }: Engine, counted: { readonly countedAtMs: number }): boolean {

@@ -33,7 +33,8 @@ export async function runTransaction(
   const budgetMs = request.signals.bounded(engine.options.deadlineMs)
   const { members, waitMs } = request
   const { seenDone } = engine
-  const likelyDone = members.every(({ member }) => seenDone.has(member.event.id))
+  let likelyDone = true
+  for (const { member } of members) likelyDone &&= seenDone.has(member.event.id)
   const claim = claimOf(members)
   const begun = await engine.session.begin({ claim, waitMs, budgetMs, likelyDone })
   if (engine.options.observe !== undefined)
