@@ -94,7 +94,7 @@ class FairLock implements AloneLock {
   #end({ mode }: Hold): void {
     if (mode === 'shared') this.#sharers -= 1
     else this.#isExclusive = false
-    this.#grantNext()
+    if (this.#waiters.size > 0) this.#grantNext()
   }
 
   #grantNext(): void {

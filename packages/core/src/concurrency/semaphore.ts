@@ -21,9 +21,10 @@ export function createSemaphore(size: number): Semaphore {
   const urgent = createWaitingLine<() => void>()
   const waiters = createWaitingLine<() => void>()
   let free = size
+  let waiting = 0
 
   const release = (): void => {
-    const next = urgent.first() ?? waiters.first()
+    const next = waiting === 0 ? undefined : (urgent.first() ?? waiters.first())
     if (next === undefined) free += 1
     else next()
   }
@@ -51,7 +52,10 @@ export function createSemaphore(size: number): Semaphore {
       return new Promise((resolve) => {
         let cancel: (() => void) | undefined
         let unsubscribe: (() => void) | undefined
+        let isWaiting = true
         const leave = (taken: Release | undefined): void => {
+          if (isWaiting) waiting -= 1
+          isWaiting = false
           leaveQueue()
           unsubscribe?.()
           cancel?.()
@@ -60,6 +64,7 @@ export function createSemaphore(size: number): Semaphore {
         const granted = (): void => leave(takeSlot())
         const giveUp = (): void => leave(undefined)
         const leaveQueue = queue.join(granted)
+        waiting += 1
         cancel = limit?.runtime.setTimer(giveUp, limit.ms)
         unsubscribe = stop?.(giveUp)
       })

@@ -139,7 +139,7 @@ function createReporter({ options, stores }: Background) {
   const { runtime } = options
   const startedAt = runtime.monotonic()
   return ({ delivery }: Pick<DueEvent, 'delivery'>, outcome: Outcome, facts: Facts): void => {
-    const settlement = settlementOf(outcome, runtime.now())
+    const settlement = settlementOf(outcome, runtime)
     const totalMs = runtime.monotonic() - startedAt
     const report = { ...facts, delivery, outcome, settlement, totalMs, parked: true }
     observeOutcome(options, stores.secret, report)

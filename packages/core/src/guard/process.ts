@@ -104,8 +104,8 @@ export async function processEvents(
   try {
     const members = groups.map(({ member }) => member)
     // 2. Claim: leases for all events in one round trip, if there is a lease store.
-    const claiming = claim(processing, members)
-    const claims = claiming instanceof Promise ? await claiming : claiming
+    const { leases } = processing.stores
+    const claims = leases === undefined ? undefined : await claimLeases(leases, members)
     // 3. Run: the event's row, the handler and the commit in one transaction.
     await run(processing, { members, claims, onOutcome })
   } catch (error) {
@@ -134,8 +134,10 @@ function observe(
   { group, handlerMs, member, outcome }: EndedEvent,
 ): MaybeAsync<readonly DeliveryGroup[]> {
   processing.observe(group.index, outcome, factsOf(member, handlerMs))
-  return concludeCopies(processing, group, outcome)
+  return group.copies.length === 0 ? NONE : concludeCopies(processing, group, outcome)
 }
+
+const NONE: readonly DeliveryGroup[] = []
 
 /** The answer resolves when the lease store knows the outcome. */
 type OnOutcome = (
@@ -143,13 +145,6 @@ type OnOutcome = (
   outcome: Outcome,
   handlerMs: number | undefined,
 ) => MaybeAsync<void>
-
-function claim(
-  { stores: { leases } }: Processing,
-  members: readonly InFlightEvent[],
-): MaybeAsync<readonly Claimed[] | undefined> {
-  return leases === undefined ? undefined : claimLeases(leases, members)
-}
 
 interface ClaimedEvents {
   readonly members: readonly InFlightEvent[]
@@ -184,18 +179,18 @@ function complete(
 /** Waits for an event that this process already has in flight. The rest of its lane waits too. */
 function processGroups(processing: Processing, groups: readonly DeliveryGroup[]): Promise<void> {
   if (groups.length === 0) return Promise.resolve()
-  const isInFlight = ({ member }: DeliveryGroup): boolean =>
-    processing.inFlight.has(member.event.id)
-  return groups.some(isInFlight)
-    ? processBesideFlights(processing, groups, isInFlight)
-    : processEvents(processing, groups)
+  const { inFlight } = processing
+  for (const { member } of groups)
+    if (inFlight.has(member.event.id)) return processBesideFlights(processing, groups)
+  return processEvents(processing, groups)
 }
 
 async function processBesideFlights(
   processing: Processing,
   groups: readonly DeliveryGroup[],
-  isInFlight: (group: DeliveryGroup) => boolean,
 ): Promise<void> {
+  const isInFlight = ({ member }: DeliveryGroup): boolean =>
+    processing.inFlight.has(member.event.id)
   const lanes = toLanes(groups, ({ member }) => member.lane)
   const waiting = lanes.filter((lane) => lane.some(isInFlight))
   const waitingGroups = new Set(waiting.flat())

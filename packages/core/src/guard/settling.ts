@@ -70,7 +70,7 @@ export class Settling {
     const { onSettled, options, publisher } = this.#parts
     const { eventId, handlerMs, key, timings } = facts
     const delivery = this.#deliveries[index] as Delivery
-    const settlement = settlementOf(outcome, options.runtime.now())
+    const settlement = settlementOf(outcome, options.runtime)
     if (outcome.kind === 'dead') publisher.note(settlement, { delivery, outcome, key, eventId })
     const totalMs = options.runtime.monotonic() - this.#startedAtMs
     // The settlement is set before the outcome is reported.

@@ -51,8 +51,8 @@ export class CanonicalJson {
     for (let step = 0; step < PIECE_STEPS && this.#text.length < PIECE_CHARACTERS; step++) {
       const frame = this.#open.at(-1)
       if (frame === undefined) break
-      if (frame.index === frame.length) this.#close(frame)
-      else this.#writeMember(frame)
+      if (frame.index < frame.length) this.#writeMember(frame)
+      else this.#close(frame)
     }
     const text = this.#text
     this.#text = ''
@@ -93,7 +93,13 @@ export class CanonicalJson {
   }
 
   #begin(container: object, origin: unknown): void {
-    this.#refuseCircle(container, origin)
+    const marked = this.#marked
+    if (marked !== undefined && (marked === container || marked === origin)) throw circular()
+    const depth = this.#open.length
+    if (marked === undefined || depth >= this.#markedDepth * 2) {
+      this.#marked = origin
+      this.#markedDepth = depth + 1
+    }
     const keys = Array.isArray(container) ? undefined : sortedKeys(container)
     if (keys?.length === 0) this.#onEmpty(container)
     this.#text += keys === undefined ? '[' : '{'
@@ -101,14 +107,6 @@ export class CanonicalJson {
     this.#open.push({ container, keys, length, index: 0, hasWritten: false })
   }
 
-  #refuseCircle(container: object, origin: unknown): void {
-    const marked = this.#marked
-    if (marked !== undefined && (marked === container || marked === origin)) throw circular()
-    const depth = this.#open.length
-    if (marked !== undefined && depth < this.#markedDepth * 2) return
-    this.#marked = origin
-    this.#markedDepth = depth + 1
-  }
 }
 
 /** Names in the order of RFC 8785. Most producers write them in one order, which is often this one. */
@@ -128,13 +126,18 @@ const LONGEST_CHAIN = 1_000
 /** The value that stands for this one in JSON. */
 function unwrapped(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value
-  let plain: unknown = value
+  const plain = 'toJSON' in value ? fromToJson(value) : value
+  if (plain instanceof Number || plain instanceof String || plain instanceof Boolean) {
+    return plain.valueOf()
+  }
+  return plain
+}
+
+function fromToJson(value: unknown): unknown {
+  let plain = value
   for (let link = 0; hasToJson(plain); link++) {
     if (link === LONGEST_CHAIN) throw circular()
     plain = plain.toJSON()
-  }
-  if (plain instanceof Number || plain instanceof String || plain instanceof Boolean) {
-    return plain.valueOf()
   }
   return plain
 }

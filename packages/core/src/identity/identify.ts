@@ -9,7 +9,6 @@ import {
   toReadableError,
 } from '../model/errors.ts'
 import type { IdentifiedEvent } from '../model/inbox.ts'
-import type { Resolver } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
 import { callUserFunction, type Found, isRetryable, threw } from './call-user-function.ts'
@@ -17,7 +16,7 @@ import { type Decoded, decodeDelivery } from './decode.ts'
 import { eventIdOf } from './event-id.ts'
 import { toEventKey } from './event-key.ts'
 import { fingerprintOf } from './fingerprint.ts'
-import { ownReadOf, positionOf, withDecoded } from './resolvers.ts'
+import { OWN_READ, type OwnResolver, positionOf, withDecoded } from './resolvers.ts'
 import { validate } from './schema.ts'
 
 /** The result of step 1 for a delivery. */
@@ -102,7 +101,7 @@ export function identify(delivery: Delivery, options: ResolvedOptions): MaybeAsy
 /** Most steps answer at once, so the steps that follow are not made for a promise each. */
 function takeSteps(reading: Reading, first: number): MaybeAsync<Identified> {
   for (let at = first; at < STEPS.length; at++) {
-    const end = STEPS[at]?.(reading)
+    const end = (STEPS[at] as Step)(reading)
     if (end instanceof Promise) return end.then((late) => late ?? takeSteps(reading, at + 1))
     if (end !== undefined) return end
   }
@@ -176,24 +175,21 @@ function applySchema(reading: Reading): MaybeAsync<undefined> {
 }
 
 /** The first resolver that finds a key decides. */
-function findKey(reading: Reading): MaybeAsync<undefined> {
-  return askForKey(reading, 0)
-}
-
-function askForKey(reading: Reading, first: number): MaybeAsync<undefined> {
+function findKey(reading: Reading, first = 0): MaybeAsync<undefined> {
   const { delivery, decoded, options } = reading
   const { eventKey } = options
   for (let at = first; at < eventKey.length; at++) {
-    const resolver = eventKey[at] as Resolver
-    const read = ownReadOf(resolver)
+    const resolver = eventKey[at] as OwnResolver
+    const read = resolver[OWN_READ]
     const value =
       read === undefined
-        ? callUserFunction(reading, 'eventKey', () => resolver(shownTo(reading)))
+        ? callUserFunction<unknown>(reading, 'eventKey', () => resolver(shownTo(reading)))
         : read(delivery, decoded.value)
+    if (value === undefined) continue
     if (value instanceof Promise) {
       return value.then((late) => {
         reading.key = toEventKey(late)
-        return reading.key === undefined ? askForKey(reading, at + 1) : undefined
+        return reading.key === undefined ? findKey(reading, at + 1) : undefined
       })
     }
     reading.key = toEventKey(value)
@@ -232,7 +228,9 @@ function decideKeyless(reading: Reading): undefined {
 function findOrderingKey(reading: Reading): MaybeAsync<undefined> {
   const { delivery, options } = reading
   if (!options.orderingKeyChosen) {
-    reading.orderingKey = toOrderingKey(delivery.orderingKey)
+    if (delivery.orderingKey !== undefined) {
+      reading.orderingKey = toOrderingKey(delivery.orderingKey)
+    }
     return undefined
   }
   const value = callUserFunction<unknown>(reading, 'orderingKey', () =>

@@ -133,19 +133,19 @@ function toCloudEventKey(source: unknown, id: unknown): string | undefined {
   )
 }
 
-const OWN: unique symbol = Symbol('resolver of onceward')
+/** What a resolver of onceward itself reads a message with. Resolvers of the user have nothing there. */
+export const OWN_READ: unique symbol = Symbol('resolver of onceward')
 
-/** How a resolver of onceward itself reads a message: it changes nothing, so it needs no copy of the delivery. */
+/** It changes nothing, so it needs no copy of the delivery. */
 type OwnRead = (delivery: Delivery, decoded: unknown) => string | undefined
 
-function ownResolver(read: OwnRead): Resolver {
-  const resolver: Resolver = (delivery) => read(delivery, decodedOf(delivery))
-  return Object.assign(resolver, { [OWN]: read })
+export interface OwnResolver extends Resolver {
+  readonly [OWN_READ]?: OwnRead
 }
 
-/** Undefined for a resolver of the user. */
-export function ownReadOf(resolver: Resolver & { readonly [OWN]?: OwnRead }): OwnRead | undefined {
-  return resolver[OWN]
+function ownResolver(read: OwnRead): OwnResolver {
+  const resolver: Resolver = (delivery) => read(delivery, decodedOf(delivery))
+  return Object.assign(resolver, { [OWN_READ]: read })
 }
 
 const DECODED: unique symbol = Symbol('decoded body')

@@ -67,7 +67,7 @@ const ROWS: readonly (readonly [Outcome, object])[] = [
 ]
 
 test.each(ROWS)('%o is settled as %o', (outcome, settlement) => {
-  expect(settlementOf(outcome, NOW)).toEqual(settlement)
+  expect(settlementOf(outcome, { now: () => NOW })).toEqual(settlement)
 })
 
 test('a lane stops exactly at defer and abandon', () => {

@@ -1,5 +1,6 @@
-import { type EpochMs, type Json, toEpochMs } from '../model/brands.ts'
+import { type Json, toEpochMs } from '../model/brands.ts'
 import type { DeadLetterRef } from '../model/dead-letter.ts'
+import type { Runtime } from '../model/runtime.ts'
 import type {
   AbandonReason,
   DeadLetterReason,
@@ -63,7 +64,7 @@ export type Outcome =
 type SettlementTable = {
   readonly [Kind in Outcome['kind']]: (
     outcome: Extract<Outcome, { kind: Kind }>,
-    now: EpochMs,
+    runtime: Pick<Runtime, 'now'>,
   ) => Settlement
 }
 
@@ -85,18 +86,18 @@ const SETTLEMENTS = {
   parked: () => ({ kind: 'ack', by: 'parked' }),
   skipped: () => ({ kind: 'ack', by: 'skipped' }),
   unguarded: () => ({ kind: 'ack', by: 'unguarded' }),
-  'in-progress': (outcome, now) => defer('in-progress', outcome, now),
-  'not-due': (outcome, now) => defer('not-due', outcome, now),
-  failed: (outcome, now) => ({ ...defer('failed', outcome, now), error: outcome.error }),
-  'not-stored': (outcome, now) => ({ ...defer('failed', outcome, now), error: outcome.error }),
+  'in-progress': (outcome, runtime) => defer('in-progress', outcome, runtime),
+  'not-due': (outcome, runtime) => defer('not-due', outcome, runtime),
+  failed: (outcome, runtime) => ({ ...defer('failed', outcome, runtime), error: outcome.error }),
+  'not-stored': (outcome, runtime) => ({ ...defer('failed', outcome, runtime), error: outcome.error }),
   dead: ({ reason, error }) => ({ kind: 'dead-letter', reason, ...given('error', error) }),
-  conflict: ({ policy, error }, now) => {
+  conflict: ({ policy, error }, runtime) => {
     const deferral = { delayMs: CONFLICT_DELAY_MS, cause: 'conflict' } as const
     return policy === 'ack'
       ? { kind: 'ack', by: 'conflict' }
-      : { ...defer('failed', deferral, now), error }
+      : { ...defer('failed', deferral, runtime), error }
   },
-  'store-down': (outcome, now) => ({ ...defer('store-down', outcome, now), error: outcome.error }),
+  'store-down': (outcome, runtime) => ({ ...defer('store-down', outcome, runtime), error: outcome.error }),
   abandoned: ({ reason, error, cause = ABANDON_CAUSES[reason] }) => ({
     kind: 'abandon',
     reason,
@@ -105,9 +106,10 @@ const SETTLEMENTS = {
   }),
 } satisfies SettlementTable
 
-export function settlementOf(outcome: Outcome, now: EpochMs): Settlement {
-  const settlement = SETTLEMENTS[outcome.kind] as (outcome: Outcome, now: EpochMs) => Settlement
-  return settlement(outcome, now)
+/** @param runtime - Only a deferral needs the time. */
+export function settlementOf(outcome: Outcome, runtime: Pick<Runtime, 'now'>): Settlement {
+  const settlement = SETTLEMENTS[outcome.kind] as SettlementTable[Outcome['kind']]
+  return settlement(outcome as never, runtime)
 }
 
 function acked(by: 'processed' | 'duplicate', result: Json | undefined): Settlement {
@@ -123,9 +125,10 @@ type Deferral = Extract<Settlement, { kind: 'defer' }>
 function defer(
   reason: Deferral['reason'],
   { delayMs, cause }: { readonly delayMs: number; readonly cause: DeferCause },
-  now: EpochMs,
+  runtime: Pick<Runtime, 'now'>,
 ): Deferral {
-  return { kind: 'defer', reason, cause, until: toEpochMs(now + Math.max(0, Math.ceil(delayMs))) }
+  const until = toEpochMs(runtime.now() + Math.max(0, Math.ceil(delayMs)))
+  return { kind: 'defer', reason, cause, until }
 }
 
 const STOPS_LANE = {

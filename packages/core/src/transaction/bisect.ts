@@ -108,12 +108,13 @@ function ended(
   end: TransactionEnd,
 ): Promise<void> | undefined {
   const { batch } = queue
-  if (!hasStoreFailed(end)) batch.run.engine.breaker.succeeded()
   if (end.kind !== 'committed') {
+    if (!hasStoreFailed(end)) batch.run.engine.breaker.succeeded()
     return afterTransaction(queue, members, end).catch((error: unknown) =>
       failBatch(batch, members, error),
     )
   }
+  batch.run.engine.breaker.succeeded()
   readAgain(end.unclaimed)
   concludeCommitted(batch, end)
   return undefined

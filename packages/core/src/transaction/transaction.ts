@@ -122,10 +122,14 @@ function runOne(
   const { lease, refusal } = pending.member
   const call = (aborting: AbortController, deadlineAt: Date): unknown => {
     if (refusal !== undefined) throw refusal as Error
-    return andThen(eventFor(running.engine, pending), (event) => {
+    const event = eventFor(running.engine, pending)
+    if (!(event instanceof Promise)) {
+      return handler(event, contextOf(running, { aborting, deadlineAt, event }))
+    }
+    return event.then((decoded) => {
       // The deadline may have passed while the payload was decoded again.
       aborting.signal.throwIfAborted()
-      return handler(event, contextOf(running, { aborting, deadlineAt, event }))
+      return handler(decoded, contextOf(running, { aborting, deadlineAt, event: decoded }))
     })
   }
   limits.run(lease?.lost, call, onEnd)
@@ -191,7 +195,7 @@ function keepResult(
   pending: PendingEvent,
   end: HandlerEnd,
 ): TransactionFailure | undefined {
-  if (end.kind !== 'returned') return undefined
+  if (end.kind !== 'returned' || end.value === undefined) return undefined
   const { id } = pending.member.event
   try {
     const text = toResultText(end.value)
