@@ -13,7 +13,7 @@ import { factsOf, type Processing, STORE_DOWN_MS, storeFailure } from './process
 import { type DeliveryGroup, type Received, type ReceivedDeliveries, receive } from './receive.ts'
 import { takeOff } from './take-off.ts'
 import { type Ended, runBesideOthers, runUnguarded, runWithoutClaim } from './unguarded.ts'
-import { runWithInbox } from './with-inbox.ts'
+import { type InboxRun, runWithInbox } from './with-inbox.ts'
 import { runWithoutInbox } from './without-inbox.ts'
 
 /** Takes deliveries through five steps: receive, claim, run, complete, observe. Never rejects. */
@@ -161,7 +161,8 @@ function run(
     return runWithoutInbox({ options, call, stores, signals, onOutcome }, members, claims ?? [])
   }
   const { engine, leases } = stores
-  return runWithInbox({ engine, leases, signals, onOutcome }, members, claims)
+  const onCommitted: InboxRun['onOutcome'] = (...ended) => void onOutcome(...ended)
+  return runWithInbox({ engine, leases, signals, onOutcome: onCommitted }, members, claims)
 }
 
 function complete(

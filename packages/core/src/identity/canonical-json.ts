@@ -106,7 +106,6 @@ export class CanonicalJson {
     const length = keys?.length ?? (container as readonly unknown[]).length
     this.#open.push({ container, keys, length, index: 0, hasWritten: false })
   }
-
 }
 
 /** Names in the order of RFC 8785. Most producers write them in one order, which is often this one. */

@@ -100,9 +100,7 @@ const digestOf = (bytes: string | Uint8Array): string => hash('sha256', bytes, '
 function digestOfText(json: CanonicalJson): MaybeAsync<string | undefined> {
   const first = json.next()
   if (first === undefined) return undefined
-  return json.isOver
-    ? digestOf(first)
-    : digestOfRest(json, createHash('sha256').update(first))
+  return json.isOver ? digestOf(first) : digestOfRest(json, createHash('sha256').update(first))
 }
 
 async function digestOfRest(json: CanonicalJson, digest: Hash): Promise<string> {

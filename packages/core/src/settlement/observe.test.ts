@@ -60,7 +60,11 @@ function reportOf(outcome: Outcome, over: { readonly parked?: boolean } = {}) {
   const observe = (record: OutcomeRecord): void => void records.push(record)
   const options = resolveOptions({ consumer: 'billing', inbox: memoryInbox(), logger, observe })
   observeOutcome(options, new Uint8Array(32), {
-    ...{ delivery: toDelivery({}), outcome, settlement: settlementOf(outcome, { now: () => toEpochMs(0) }) },
+    ...{
+      delivery: toDelivery({}),
+      outcome,
+      settlement: settlementOf(outcome, { now: () => toEpochMs(0) }),
+    },
     ...{ key: 'k', eventId: 'an-event' as EventId, totalMs: 1 },
     ...over,
   })
@@ -99,7 +103,11 @@ test('a record contains the age of a message with a producer timestamp', () => {
   const options = resolveOptions({ consumer: 'billing', inbox: memoryInbox(), observe, runtime })
   const outcome = { kind: 'processed', attempt: 1 } as const
   for (const over of [{ producedAt: new Date(2_000) }, {}]) {
-    const report = { outcome, settlement: settlementOf(outcome, { now: () => toEpochMs(0) }), totalMs: 1 }
+    const report = {
+      outcome,
+      settlement: settlementOf(outcome, { now: () => toEpochMs(0) }),
+      totalMs: 1,
+    }
     observeOutcome(options, undefined, { ...report, delivery: toDelivery({}, over) })
   }
   expect(records.map(({ messageAgeMs }) => messageAgeMs)).toEqual([3_000, undefined])

@@ -89,7 +89,10 @@ const SETTLEMENTS = {
   'in-progress': (outcome, runtime) => defer('in-progress', outcome, runtime),
   'not-due': (outcome, runtime) => defer('not-due', outcome, runtime),
   failed: (outcome, runtime) => ({ ...defer('failed', outcome, runtime), error: outcome.error }),
-  'not-stored': (outcome, runtime) => ({ ...defer('failed', outcome, runtime), error: outcome.error }),
+  'not-stored': (outcome, runtime) => ({
+    ...defer('failed', outcome, runtime),
+    error: outcome.error,
+  }),
   dead: ({ reason, error }) => ({ kind: 'dead-letter', reason, ...given('error', error) }),
   conflict: ({ policy, error }, runtime) => {
     const deferral = { delayMs: CONFLICT_DELAY_MS, cause: 'conflict' } as const
@@ -97,7 +100,10 @@ const SETTLEMENTS = {
       ? { kind: 'ack', by: 'conflict' }
       : { ...defer('failed', deferral, runtime), error }
   },
-  'store-down': (outcome, runtime) => ({ ...defer('store-down', outcome, runtime), error: outcome.error }),
+  'store-down': (outcome, runtime) => ({
+    ...defer('store-down', outcome, runtime),
+    error: outcome.error,
+  }),
   abandoned: ({ reason, error, cause = ABANDON_CAUSES[reason] }) => ({
     kind: 'abandon',
     reason,
