@@ -23,6 +23,8 @@ export interface Charge {
   readonly takesMs?: number
   /** The attempts that fail. */
   readonly failures?: number
+  /** The attempt that never ends: only a kill ends it. */
+  readonly hangsAt?: number
 }
 
 const config = JSON.parse(process.env['FUNCTION_CONFIG'] ?? '{}') as {
@@ -44,8 +46,12 @@ const options = {
 }
 
 async function charge(event: GuardEvent<unknown>, tx: pg.PoolClient): Promise<void> {
-  const { id, failures = 0, takesMs = 0 } = event.payload as Charge
+  const { id, failures = 0, hangsAt, takesMs = 0 } = event.payload as Charge
   await tx.query('insert into effects (id, source) values ($1, $2)', [id, event.source.broker])
+  if (event.attempt === hangsAt) {
+    console.log(`${id} hangs`)
+    await new Promise(() => undefined)
+  }
   if (takesMs > 0) await new Promise((resolve) => setTimeout(resolve, takesMs))
   if (event.attempt <= failures) throw new Error('not now')
   await tx.query('insert into effects (id, source) values ($1, $2)', [`${id} after`, 'handler'])
@@ -62,7 +68,7 @@ const together = createBatchGuard({ ...options, consumer: 'together' }, async (e
   for (const event of events) await charge(event, tx)
 })
 
-export const sqs: LambdaSqsHandler = lambdaSqs(billing, { marginMs: 500 })
+export const sqs: LambdaSqsHandler = lambdaSqs(billing, { marginMs: 2_000 })
 export const behindMiddy: Handler = middy<SQSEvent, SQSBatchResponse>().handler(lambdaSqs(billing))
 export const batches: LambdaSqsHandler = lambdaSqs(together)
 export const kafka: LambdaKafkaHandler = lambdaKafka(billing)

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { SqsBatchResponse } from '@onceward/lambda'
 import { migrate } from '@onceward/postgres'
-import { database, type RedisConnection, redis, type Server } from '@onceward/testing'
+import { database, type RedisConnection, redis, type Server, until } from '@onceward/testing'
 import * as esbuild from 'esbuild'
 import { Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -134,16 +134,18 @@ test.concurrent.each([1, 2])(
   async (connections) => {
     await using lambda = await stage('sqs', { connections })
     const first = await lambda.start()
-    const slow = sqsEvent({ id: 'slow', takesMs: 2_000 }, { id: 'next' })
+    const charge = { id: 'slow', takesMs: 4_000 }
     await first.frozen()
     const startedAt = performance.now()
-    expect(failuresOf(await first.invoke(slow, 1_500))).toContain('slow')
-    expect(performance.now() - startedAt).toBeLessThan(1_500)
+    // The function answers a second after its start. A busy machine gets two more until it is killed.
+    const invoked = await first.invoke(sqsEvent(charge, { id: 'next' }), 3_000)
+    expect(failuresOf(invoked)).toContain('slow')
+    expect(performance.now() - startedAt).toBeLessThan(3_000)
     await first.frozen()
     await pause(LEASE_MS * 1.5)
     // Another environment gets the message again, while the first one is frozen.
     const second = await lambda.start()
-    expect(failuresOf(await second.invoke(sqsEvent({ id: 'slow', takesMs: 2_000 })))).toEqual([])
+    expect(failuresOf(await second.invoke(sqsEvent(charge)))).toEqual([])
     // The first one goes on with what it was doing.
     expect(failuresOf(await first.invoke(sqsEvent({ id: 'last', takesMs: 2_500 })))).toEqual([])
     expect(failuresOf(await first.invoke(sqsEvent({ id: 'next' })))).toEqual([])
@@ -155,7 +157,12 @@ test.concurrent.each(['sqs', 'batches', 'behindMiddy'] as const)(
   'environments that are killed in the middle lose nothing and double nothing: %s',
   async (name) => {
     await using lambda = await stage(name)
-    const counts = new Map(Array.from({ length: 30 }, (_, at) => [`m${at}`, 0]))
+    const counts = new Map<string, number>()
+    let sent = 0
+    const send = (some: number): void => {
+      for (const end = sent + some; sent < end; sent++) counts.set(`m${sent}`, 0)
+    }
+    send(30)
     let environment = await lambda.start()
     let kills = 0
     // A small SQS: what was answered as done is deleted, everything else comes again.
@@ -166,7 +173,7 @@ test.concurrent.each(['sqs', 'batches', 'behindMiddy'] as const)(
       const Records = ids.map((id) => sqsRecord({ id, takesMs: 20 }, counts.get(id)))
       const invoking = environment.invoke({ Records })
       await environment.thawed()
-      // A batch takes 200 ms at least, so each kill finds a run in the middle.
+      // A batch takes 200 ms at least, so nearly every kill finds a run in the middle.
       const killer = kills < 5 ? setTimeout(() => environment.kill(), 30 + 30 * kills) : undefined
       const invoked = await invoking
       clearTimeout(killer)
@@ -183,13 +190,18 @@ test.concurrent.each(['sqs', 'batches', 'behindMiddy'] as const)(
         if (failures.includes(id)) counts.set(id, count)
       }
       if (failures.length > 0) await pause(100)
+      // On a busy machine a batch may end before its kill.
+      if (counts.size === 0 && kills < 5) send(10)
     }
     expect(kills).toBe(5)
     const effects = await lambda.effects()
-    expect(Object.keys(effects)).toHaveLength(30)
+    expect(Object.keys(effects)).toHaveLength(sent)
     expect(new Set(Object.values(effects))).toEqual(new Set([1]))
   },
 )
+
+const PATIENT = { everyMs: 100, deadlineMs: 60_000 }
+const NOT_DONE = /^1 of 1 messages are not done/
 
 const bytes = (text: string): string => Buffer.from(text).toString('base64')
 
@@ -227,23 +239,21 @@ test.concurrent.each(['kafka', 'sns', 'eventBridge'] as const)(
   '%s fails until its event is done, also after a kill, and then is a duplicate',
   async (name) => {
     await using lambda = await stage(name)
-    const event = EVENTS[name]({ id: 'e', failures: 2, takesMs: 300 })
+    const event = EVENTS[name]({ id: 'e', failures: 1, hangsAt: 2 })
     const first = await lambda.start()
-    expect(await first.invoke(event)).toMatchObject({
-      kind: 'failed',
-      errorMessage: expect.stringMatching(/^1 of 1 messages are not done/),
-    })
-    const dying = first.invoke(event)
-    await first.thawed()
-    setTimeout(() => first.kill(), 150)
-    expect(await dying).toEqual({ kind: 'killed' })
+    const notDone = { kind: 'failed', errorMessage: expect.stringMatching(NOT_DONE) }
+    expect(await first.invoke(event)).toMatchObject(notDone)
+    // The wait before the second attempt is drawn: invocations before its end fail and run nothing.
+    await Promise.all([
+      until(async () => (await first.invoke(event)).kind === 'killed', PATIENT),
+      until(() => first.log.includes('e hangs'), PATIENT).then(() => first.kill()),
+    ])
     const second = await lambda.start()
-    for (let time = 0; ; time++) {
+    await until(async () => {
       const invoked = await second.invoke(event)
-      if (invoked.kind === 'answered') break
-      if (time > 40) throw new Error(`${JSON.stringify(invoked)}\n${second.log}`)
-      await pause(200)
-    }
+      if (invoked.kind !== 'answered') throw new Error(JSON.stringify(invoked))
+      return true
+    }, PATIENT)
     expect(await second.invoke(event)).toMatchObject({ kind: 'answered' })
     expect(await lambda.effects()).toEqual({ e: 1 })
   },
