@@ -2,7 +2,7 @@ import type { EventId, EventKey, Fingerprint, OwnerToken } from './brands.ts'
 import type { ConsumerRegistration } from './consumer-registration.ts'
 import type { DeadLetterRef, PublishingEnd, PublishingRight } from './dead-letter.ts'
 import type { Delivery } from './delivery.ts'
-import type { OncewardError } from './errors.ts'
+import type { DeadlineExceededError, OncewardError } from './errors.ts'
 import type { InboxFigures, PoolUse } from './guard-reading.ts'
 import type { DoneEvent, Known } from './known-event.ts'
 import type { MessageCounts } from './message-counts.ts'
@@ -95,6 +95,12 @@ export interface InboxTransaction<Tx> {
   readonly tx: Tx
   /** The status after the last answer of the server. */
   status(): TransactionStatus
+  /**
+   * If the status is `broken` because the store ends transactions that take too long: the error of the handler.
+   *
+   * @param error - What the handler threw.
+   */
+  outOfTime?(error: unknown): DeadlineExceededError | undefined
   /** Whether a handler may have changed settings of the session. No other handler may run in this transaction then. */
   hasChangedSettings?(): boolean
   /** Makes the handle refuse with `error` from now on, and cancels a running statement. */

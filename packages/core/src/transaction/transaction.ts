@@ -231,7 +231,7 @@ function failureOf(running: Running, { end, pending, ran }: Ended): TransactionF
   const error = end.kind === 'threw' ? end.error : undefined
   switch (running.transaction.status()) {
     case 'broken':
-      return { kind: 'store', error: error ?? new Error('the connection was lost') }
+      return lostConnection(running, pending, error)
     case 'ended':
       return { kind: 'ended', ran, error: new RetryableError(ENDED, { cause: error }) }
     case 'failed':
@@ -240,6 +240,19 @@ function failureOf(running: Running, { end, pending, ran }: Ended): TransactionF
     case 'open':
       return end.kind === 'threw' ? { kind: 'handler', pending, error } : undefined
   }
+}
+
+/** A lost connection says nothing about the event, unless the store ended it because the handlers took too long. */
+function lostConnection(
+  { claimed, transaction }: Running,
+  pending: PendingEvent | undefined,
+  error: unknown,
+): TransactionFailure {
+  const late = transaction.outOfTime?.(error)
+  if (late === undefined) {
+    return { kind: 'store', error: error ?? new Error('the connection was lost') }
+  }
+  return claimed.length > 1 ? { kind: 'budget' } : { kind: 'handler', pending, error: late }
 }
 
 /**

@@ -154,6 +154,10 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     return this.#session?.status(this.#boundaries) ?? this.#provider.status
   }
 
+  endCode(): string | undefined {
+    return this.#session?.endCode
+  }
+
   close(refusal: () => OncewardError): void {
     this.#gate.close(refusal)
   }

@@ -1,4 +1,4 @@
-import { type Runtime, StoreUnavailableError } from '@onceward/core'
+import { ConfigurationError, type Runtime, StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
 import { surviveConnecting, surviveLoss } from './pg-events.ts'
@@ -50,6 +50,17 @@ export function isInTransaction(client: Partial<PoolClient>): boolean {
   // Older versions of pg cannot tell.
   const status = client.getTransactionStatus?.()
   return status === 'T' || status === 'E'
+}
+
+/** The native client of pg has none. */
+export const hasConnection = (client: Partial<PoolClient>): boolean =>
+  client.connection !== undefined
+
+export function refuseClient(client: PoolClient): never {
+  client.release()
+  throw new ConfigurationError(
+    'Expected a pool of the JavaScript client of pg 8.23 or newer (`new pg.Pool()`, not `pg.native`).',
+  )
 }
 
 /** Resolves when the client has no statement in flight, or its connection has ended. */

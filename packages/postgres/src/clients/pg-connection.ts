@@ -1,9 +1,4 @@
-import {
-  ConfigurationError,
-  type OncewardError,
-  type Runtime,
-  type TransactionStatus,
-} from '@onceward/core'
+import type { ConfigurationError, OncewardError, Runtime, TransactionStatus } from '@onceward/core'
 import { endsWithin, LATE } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
 import type { QueryAnswer } from '../driver/driver.ts'
@@ -13,7 +8,14 @@ import type { StatementConnection } from '../driver/short-transaction.ts'
 import { toStoreError } from '../errors.ts'
 import { type Bounds, READ_SESSION, sessionBoundTexts } from '../transaction/claim-sql.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
-import { cleanOrClosed, connect, idle, isInTransaction } from './pg-checkout.ts'
+import {
+  cleanOrClosed,
+  connect,
+  hasConnection,
+  idle,
+  isInTransaction,
+  refuseClient,
+} from './pg-checkout.ts'
 import { alwaysSurviveLoss, surviveLoss } from './pg-events.ts'
 import { refusingClient } from './pg-handle.ts'
 import { type Answers, inList, type PgAnswer, query, queryOf, sendTo } from './pg-query.ts'
@@ -140,6 +142,10 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
 
   status(): TransactionStatus {
     return this.session.wire.status(this.#boundaries)
+  }
+
+  endCode(): string | undefined {
+    return this.session.wire.endCode
   }
 
   isUtf8(): boolean {
@@ -274,16 +280,6 @@ function toHeld(lender: Lender, client: PoolClient): PgHeldConnection {
   }
   lender.releaseSlot()
   return refuseClient(client)
-}
-
-/** The native client of pg has none. */
-const hasConnection = (client: Partial<PoolClient>): boolean => client.connection !== undefined
-
-function refuseClient(client: PoolClient): never {
-  client.release()
-  throw new ConfigurationError(
-    'Expected a pool of the JavaScript client of pg 8.23 or newer (`new pg.Pool()`, not `pg.native`).',
-  )
 }
 
 /** Uses the pool, because the pool reaches the server with the same TLS settings and through the same poolers. */

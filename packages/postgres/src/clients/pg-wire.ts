@@ -11,6 +11,8 @@ export interface WireSession {
   encoding: string | undefined
   /** Whether the last answer came from inside of a transaction. Not known before the first one that was listened to. */
   readonly isInTransaction: boolean
+  /** SQLSTATE of the error with which the server ended the connection. */
+  readonly endCode: string | undefined
   /** The connection has ended, and its client knows. */
   readonly hasEnded: boolean
   /** The server reported that the last COMMIT was not replicated as demanded. The reader clears it. */
@@ -42,6 +44,7 @@ function watch(connection: Connection): WireSession {
   // The server answered an error. Its ReadyForQuery may come in a later packet.
   let hasFailed = false
   let isEnding = false
+  let endCode: string | undefined
   let hasEnded = false
   connection.on('commandComplete', ({ text }: { readonly text: string }) => {
     commands += 1
@@ -52,12 +55,16 @@ function watch(connection: Connection): WireSession {
   })
   // First, because the listener of pg throws where nobody listens to its client: over Kysely, between two statements.
   connection.prependListener('errorMessage', (error: ErrorMessage) => {
-    if (endsConnection(error)) isEnding = true
+    if (endsConnection(error)) {
+      isEnding = true
+      endCode = error.code
+    }
     hasFailed = true
   })
   connection.on('readyForQuery', ({ status }: { readonly status: string }) => {
     // A server that ends the connection sends no ReadyForQuery: the error was raised with a code of a shutdown.
     isEnding = false
+    endCode = undefined
     hasFailed = false
     transaction = status
   })
@@ -78,6 +85,9 @@ function watch(connection: Connection): WireSession {
     },
     get isInTransaction() {
       return transaction !== 'I'
+    },
+    get endCode() {
+      return endCode
     },
     get hasEnded() {
       return hasEnded

@@ -14,6 +14,8 @@ export interface HeldConnection<Tx> {
   readonly tx: Tx
   /** Status after the last answer of the server. */
   status(): TransactionStatus
+  /** SQLSTATE of the error with which the server ended the connection; undefined if the client does not tell. */
+  endCode(): string | undefined
   /** Whether the server takes our texts for UTF-8, which they are. A handler may have changed that. */
   isUtf8(): boolean
   /** Whether `tx` has sent a statement that may have changed a setting or the role of the session. */

@@ -2,6 +2,7 @@ import {
   type Commit,
   type CommitAnswer,
   CommitUnknownError,
+  type DeadlineExceededError,
   type Failure,
   type IdentifiedEvent,
   type InboxTransaction,
@@ -27,6 +28,8 @@ import {
 } from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
 import { commitTexts, isOwnFailure } from './commit-sql.ts'
+import { retractText } from './retract-sql.ts'
+import { timeLimitError } from './time-limits.ts'
 
 /** A ROLLBACK without an answer within this time counts as a lost connection. */
 const ROLLBACK_MS = 5_000
@@ -73,6 +76,10 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 
   status(): TransactionStatus {
     return this.#held.status()
+  }
+
+  outOfTime(error?: unknown): DeadlineExceededError | undefined {
+    return timeLimitError(this.#held.endCode() ?? sqlState(error), error)
   }
 
   hasChangedSettings(): boolean {
@@ -140,7 +147,10 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
       case 'ended':
         return new RetryableError('The handler ended the transaction that onceward owns.')
       case 'broken':
-        return new StoreUnavailableError('The connection was lost before the commit.')
+        return (
+          this.outOfTime() ??
+          new StoreUnavailableError('The connection was lost before the commit.')
+        )
     }
   }
 
@@ -278,21 +288,4 @@ const UNREPLICATED =
 function unknown(message: string, cause?: unknown): CommitAnswer {
   const what = `${message}: the outcome is unknown until the row of the event is read.`
   return { kind: 'unknown', error: new CommitUnknownError(what, { cause }) }
-}
-
-/** Undoes only rows that this transaction committed. Rows of events with failures go back to `r`. */
-function retractText(schema: string): string {
-  return `
-with mine as materialized (
-  select event_id from ${schema}.processed_events
-  where event_id = any($1::text::uuid[]) and state = 'd' and xmin::text = $2::text
-  order by event_id for update
-),
-again as (
-  update ${schema}.processed_events p set state = 'r' from mine join ${schema}.failed_events f using (event_id)
-  where p.event_id = mine.event_id
-)
-delete from ${schema}.processed_events p using mine
-where p.event_id = mine.event_id
-  and not exists (select from ${schema}.failed_events f where f.event_id = p.event_id)`
 }
