@@ -291,3 +291,8 @@ test.each<[object, RegExp]>([
 ])('%j is refused', (options, message) => {
   expect(() => meterObserver(options)).toThrow(message)
 })
+
+test.each([5, null, {}, 'global'])('a meterProvider that is none is refused: %j', (value) => {
+  const make = () => meterObserver({ meterProvider: value as never })
+  expect(make).toThrow(/^Expected `meterProvider` of meterObserver/)
+})

@@ -1,5 +1,15 @@
-import type { Observer, OutcomeRecord, WatchedGuard } from '@onceward/core'
-import { rangeProblems, refuseProblems, refuseUnknownNames } from '@onceward/core/adapter'
+import {
+  ConfigurationError,
+  type Observer,
+  type OutcomeRecord,
+  type WatchedGuard,
+} from '@onceward/core'
+import {
+  hasMethod,
+  rangeProblems,
+  refuseProblems,
+  refuseUnknownNames,
+} from '@onceward/core/adapter'
 import { type MeterProvider, metrics } from '@opentelemetry/api'
 import { type Metering, meteringOf } from './metering.ts'
 
@@ -29,6 +39,11 @@ export function meterObserver(options: MeterObserverOptions = {}): Observer {
   const { figuresEveryMs = FIGURES_EVERY_MS, meterProvider } = options
   if (figuresEveryMs !== false)
     refuseProblems(rangeProblems('figuresEveryMs', figuresEveryMs, [1_000, 3_600_000]))
+  if (meterProvider !== undefined && !hasMethod(meterProvider, 'getMeter')) {
+    throw new ConfigurationError(
+      'Expected `meterProvider` of meterObserver to be a MeterProvider of OpenTelemetry, which has `getMeter`. Give the one of your SDK, or leave it out for the global one.',
+    )
+  }
   const { metering, watch } = createFollower({ figuresEveryMs, meterProvider })
   const observe = (record: OutcomeRecord): void => metering().record(record)
   return Object.assign(observe, { watch })

@@ -111,3 +111,15 @@ describe('list', () => {
     },
   )
 })
+
+// Red before: the audit of the discard had no reason.
+test.each([undefined, null, 5, {}])(
+  'a discard with the reason %j is refused before it connects',
+  async (why) => {
+    const before = connects
+    const discarding = deadLetters(pool).discard({ all: true }, why as never)
+    await expect(discarding).rejects.toThrow(/Expected `why` of deadLetters.discard/)
+    await expect(discarding).rejects.toBeInstanceOf(ConfigurationError)
+    expect(connects).toBe(before)
+  },
+)

@@ -1,4 +1,4 @@
-import type { DeadLetter } from '@onceward/core'
+import { ConfigurationError, type DeadLetter } from '@onceward/core'
 import { refuseUnknownNames } from '@onceward/core/adapter'
 import { inTransaction, type PoolLike, refuseNoPool } from './client.ts'
 import {
@@ -134,16 +134,26 @@ export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): D
         await client.query(kind === 'event' ? replayEvent : replayRefused, [id, by])
         return undefined
       }),
-    discard: (target, why) =>
-      change('deadLetters.discard', target, async (client, { kind, id }) => {
+    discard: async (target, why) => {
+      refuseNoReason(why)
+      return change('deadLetters.discard', target, async (client, { kind, id }) => {
         const { discardEvent, discardRefused } = statements
         const text = kind === 'event' ? discardEvent : discardRefused
         await client.query(text, [id, by, toErrorText(why) ?? null])
         return undefined
-      }),
+      })
+    },
     requeue: (target, sender) =>
       each('deadLetters.requeue', target, (id) => requeue({ pool, statements, by, sender }, id)),
   }
+}
+
+/** A discard cannot be undone, so its audit says why it was made. */
+function refuseNoReason(why: unknown): void {
+  if (typeof why === 'string') return
+  throw new ConfigurationError(
+    `Expected \`why\` of deadLetters.discard to be a string, got ${why === null ? 'null' : typeof why}. Write \`discard(target, 'test data of a producer')\`.`,
+  )
 }
 
 interface ListedRow {

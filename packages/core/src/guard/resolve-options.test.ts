@@ -152,6 +152,7 @@ test.each([undefined, null, 'billing', 5])(
 test.each([
   ['retry', { retry: 5 }],
   ['retry', { retry: null }],
+  ['retry', { retry: [] }],
   ['eventKey', { eventKey: [() => 'k', 'id'] }],
   ['concurrency', { concurrency: 0 }],
   ['claimWaitMs', { claimWaitMs: 0 }],

@@ -109,7 +109,7 @@ function flatten(options: object): Map<string, unknown> {
     ]),
   )
   if (retry === undefined) return flat
-  if (retry === null || typeof retry !== 'object') return flat.set('retry', retry)
+  if (retry === null || typeof retry !== 'object' || isArray(retry)) return flat.set('retry', retry)
   for (const [name, value] of Object.entries(retry)) flat.set(`retry.${name}`, value)
   return flat
 }
