@@ -1,6 +1,6 @@
 import type { DeadLetter } from '@onceward/core'
 import { deadLetterOf } from '@onceward/testing/adapter'
-import type { Message, ProducerRecord } from 'kafkajs'
+import type { Message, ProducerRecord, RecordMetadata } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { createPublisher, deadLetterMessage } from './dead-letter.ts'
 import { toDelivery } from './delivery.ts'
@@ -75,11 +75,11 @@ test('the dead letter of a tombstone is a tombstone, and that of a record withou
 test('a dead letter needs all replicas, and one that is too large is sent without its reason', async () => {
   const sent: ProducerRecord[] = []
   const errors: Error[] = [protocolError('MESSAGE_TOO_LARGE')]
-  const send = async (record: ProducerRecord): Promise<never[]> => {
+  const send = async (record: ProducerRecord): Promise<RecordMetadata[]> => {
     sent.push(record)
     const error = errors.shift()
     if (error !== undefined) throw error
-    return []
+    return [{ topicName: record.topic, partition: 0, errorCode: 0 }]
   }
   await createPublisher({ send }, 'orders.dead')(letterOf())
   expect(sent.map(({ topic, acks }) => [topic, acks])).toEqual([
@@ -92,4 +92,10 @@ test('a dead letter needs all replicas, and one that is too large is sent withou
   await expect(createPublisher({ send }, 'orders.dead')(letterOf())).rejects.toThrow(
     'NOT_ENOUGH_REPLICAS',
   )
+})
+
+// kafkajs drops a record whose partition the topic does not have, and resolves.
+test('a dead letter that kafkajs dropped does not count as published', async () => {
+  const publish = createPublisher({ send: async () => [] }, 'orders.dead')
+  await expect(publish(letterOf())).rejects.toThrow("kafkajs sent nothing to 'orders.dead'")
 })

@@ -57,7 +57,7 @@ export function createPublisher(producer: Pick<Producer, 'send'>, topic: string)
   return async (letter) => {
     const send = async (reasons: 'reasons' | 'bare'): Promise<void> => {
       const messages = [deadLetterMessage(letter, reasons)]
-      await producer.send({ topic, acks: ALL_REPLICAS, messages })
+      refuseUnsent(topic, await producer.send({ topic, acks: ALL_REPLICAS, messages }))
     }
     try {
       await send('reasons')
@@ -67,6 +67,18 @@ export function createPublisher(producer: Pick<Producer, 'send'>, topic: string)
       await send('bare')
     }
   }
+}
+
+/**
+ * kafkajs drops a record whose partition the topic does not have, and answers as if it were stored: a list without an
+ * entry. Only a partitioner can name such a partition.
+ */
+function refuseUnsent(topic: string, answer: unknown): void {
+  if (!Array.isArray(answer) || answer.length > 0) return
+  throw new Error(
+    `kafkajs sent nothing to '${topic}': the partitioner of its producer named a partition that the topic does not ` +
+      'have. Let `createPartitioner` answer the number of a partition, for records without a key too.',
+  )
 }
 
 /**
