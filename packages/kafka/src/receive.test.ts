@@ -31,6 +31,12 @@ test('the start checks, connects, subscribes and runs, and ends when the group i
   expect(kit.receiver.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
 })
 
+test('a receiver that was stopped before its start joins no group, and says so', () => {
+  const kit = receiving()
+  kit.receiver.stop()
+  expect(kit.receiver.outage).toBeUndefined()
+})
+
 test('health reports a store that is down, whatever the broker does', async () => {
   const kit = await joined()
   const error = new Error('no connection')

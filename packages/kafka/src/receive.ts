@@ -101,7 +101,7 @@ export class Receiver {
   get outage(): Outage | undefined {
     const { outage } = this.#recovery
     if (outage !== undefined) return outage
-    if (!this.#hasStarted) return JOINING
+    if (!(this.#hasStarted || this.#recovery.isStopped)) return JOINING
     const availability = this.#options.port.availability()
     if (availability.kind === 'available') return undefined
     return { state: 'paused', reason: classifyError(availability.error).text }
