@@ -25,7 +25,7 @@ import {
   resolveSettings,
   type Settings,
 } from './options.ts'
-import { Receiver, type ReceiverOptions } from './receive.ts'
+import { Receiver } from './receive.ts'
 import { createSettleContext } from './settle.ts'
 import { assertLevels } from './topology.ts'
 
@@ -80,9 +80,9 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
   const { runtime } = port
   const { queue } = settings
   const { connector, publisher, alarm, close } = createClients({ port, settings, signals, source })
-  const check = createCheck(port, settings)
+  const examination = new Examination(port, settings)
   // The receiver's check declares them on every new connection.
-  const declare = async () => check(await connector.open(), false)
+  const declare = async () => examination.check(await connector.open(), false)
   const look = async (): Promise<boolean> => {
     const connection = await connector.open()
     return areThere(() => connection.createChannel(), settings)
@@ -93,6 +93,7 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
     settings,
     publisher,
     delayQueues,
+    rejectsTo: () => examination.found?.rejectsTo,
     stopDeliveries: () => receiver.stopDeliveries(),
   })
   const unregister = registerPublisher(port, { broker: 'amqp', queue }, context.place)
@@ -115,7 +116,7 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
     },
     accept: createAccept(queue, runtime),
     dispatcher,
-    check,
+    check: (...given) => examination.check(...given),
     onEnd: signals.onEnd,
   })
   return {
@@ -174,12 +175,21 @@ function createClients({ port, settings, signals, source }: Parts): Clients {
 }
 
 /** Each queue is examined once; on later connections only the delay queues are declared again. */
-function createCheck({ logger }: GuardPort, settings: Settings): ReceiverOptions['check'] {
-  let examined: Examined | undefined
-  return async (connection, isNewQueue) => {
-    if (examined === undefined || isNewQueue)
-      examined = await examine({ connection, settings, logger })
-    else await assertLevels(() => connection.createChannel(), examined.levels)
-    return examined
+class Examination {
+  found: Examined | undefined
+  readonly #port: Pick<GuardPort, 'logger'>
+  readonly #settings: Settings
+
+  constructor(port: Pick<GuardPort, 'logger'>, settings: Settings) {
+    this.#port = port
+    this.#settings = settings
+  }
+
+  async check(connection: AmqpConnection, isNewQueue: boolean): Promise<Examined> {
+    const { logger } = this.#port
+    if (this.found === undefined || isNewQueue)
+      this.found = await examine({ connection, settings: this.#settings, logger })
+    else await assertLevels(() => connection.createChannel(), this.found.levels)
+    return this.found
   }
 }

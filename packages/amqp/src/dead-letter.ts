@@ -1,8 +1,16 @@
 import { type DeadLetter, type Delivery, deadLetterHeaders, type Publish } from '@onceward/core'
 import type { DeadLetterPlace } from '@onceward/core/adapter'
+import type { ConsumeMessage } from 'amqplib'
 import type { Outgoing, Publisher } from './clients/publisher.ts'
-import { amqpMessage, bareOptions, copyOptions, storedOptions } from './delivery.ts'
-import { PublishError } from './errors.ts'
+import {
+  amqpMessage,
+  bareOptions,
+  copyOptions,
+  deferralsOf,
+  type Received,
+  storedOptions,
+} from './delivery.ts'
+import { classifyError, PublishError, UnroutableError } from './errors.ts'
 import type { DeadLetterTarget, Settings } from './options.ts'
 
 export function placeOf(
@@ -38,6 +46,37 @@ export function createPublisher(
  * may not fit beside its own, and its own may be nested so deeply that amqplib can read but not write them.
  */
 const FORMS = ['reasons', 'bare', 'reasons-alone'] as const
+
+/**
+ * Sends a message that was in a delay queue to the dead-letter exchange of its queue, under its own routing key. It came
+ * back under the name of its queue, and if it is rejected, the broker looks for a queue by that name: where none is bound
+ * by it, the message is dropped.
+ *
+ * Returns false if it is to be rejected: it has its own key, no queue is bound by that, or it may not be sent. Rejects
+ * with other errors of the publisher.
+ */
+export async function sentByOwnKey(
+  publisher: Pick<Publisher, 'publish'>,
+  exchange: string | undefined,
+  { delivery, message }: Pick<Received, 'delivery' | 'message'>,
+): Promise<boolean> {
+  if (exchange === undefined || deferralsOf(message) === 0) return false
+  const original = delivery.raw as ConsumeMessage
+  const { routingKey } = original.fields
+  try {
+    await publisher.publish({
+      kind: 'dead-letter',
+      of: message,
+      ...{ exchange, routingKey, content: message.content, options: copyOptions(original, {}) },
+      remedy: `bind a queue to the exchange '${exchange}'`,
+    })
+    return true
+  } catch (error) {
+    const isRefused = classifyError(error).kind === 'denied' || isTooLarge(error)
+    if (isRefused || error instanceof UnroutableError) return false
+    throw error
+  }
+}
 
 /** One that was replayed and is dead again is another one. Without an inbox only the message in hand has an identity. */
 function identityOf(letter: DeadLetter, hasInbox: boolean): object | string {

@@ -25,6 +25,7 @@ function setUp(guard: Partial<GuardSettings> = {}, options: Partial<ConsumeAmqpO
     settings,
     publisher: { publish: async () => undefined } as never,
     delayQueues: delayQueuesOf(port),
+    rejectsTo: () => undefined,
     stopDeliveries: async () => true,
   })
   const known: Settlement[] = []

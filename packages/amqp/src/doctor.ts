@@ -26,6 +26,8 @@ export interface Examined {
   readonly levels: Levels
   /** Also where nobody can tell. */
   readonly isSingleActive: boolean
+  /** Where the broker sends what is rejected, under the key that the message has then. Undefined if nobody can tell. */
+  readonly rejectsTo: string | undefined
 }
 
 /**
@@ -39,7 +41,14 @@ export async function examine(surroundings: Surroundings): Promise<Examined> {
   const levels = levelsOf(settings.queue, settings.levelsMs, shape)
   await assertLevels(() => connection.createChannel(), levels)
   const isSingleActive = shape === undefined || shape.arguments['x-single-active-consumer'] === true
-  return { levels, isSingleActive }
+  return { levels, isSingleActive, rejectsTo: exchangeByOwnKey(shape) }
+}
+
+/** The dead-letter exchange of a queue that gives dead messages no routing key. */
+function exchangeByOwnKey(shape: QueueShape | undefined): string | undefined {
+  const { 'x-dead-letter-exchange': exchange, 'x-dead-letter-routing-key': key } =
+    shape?.arguments ?? {}
+  return key === undefined && typeof exchange === 'string' ? exchange : undefined
 }
 
 /** The checks of {@link examine}. Declares nothing, and answers how the queue was declared, as far as anybody can tell. */

@@ -32,6 +32,7 @@ function setUp(place: SettleContext['place']['kind'] = 'record') {
     },
     place: place === 'publish' ? { kind: place, publish: async () => undefined } : { kind: place },
     delayQueues: delayQueuesOf(made.port),
+    rejectsTo: () => undefined,
     mayHold: () => state.mayHold,
     stopDeliveries: async () => state.isQuiet,
     counts: { settleFailures: 0 },

@@ -8,7 +8,7 @@ import {
 import type { ConsumeMessage } from 'amqplib'
 import type { DelayQueues } from './clients/delay-queues.ts'
 import type { Publisher } from './clients/publisher.ts'
-import { placeOf } from './dead-letter.ts'
+import { placeOf, sentByOwnKey } from './dead-letter.ts'
 import { copyOptions, deferralHeaders, type Received } from './delivery.ts'
 import { classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
@@ -22,6 +22,8 @@ export interface SettleContext {
   readonly settings: Pick<Settings, 'queue' | 'levelsMs' | 'holdMs' | 'oldestMs'>
   readonly publisher: Pick<Publisher, 'publish'>
   readonly place: DeadLetterPlace
+  /** The dead-letter exchange of the queue, if a dead message is routed by its own key. */
+  readonly rejectsTo: () => string | undefined
   readonly delayQueues: Pick<DelayQueues, 'ensure' | 'succeeded' | 'failed'>
   /** Whether one more message may wait in hand; none may in a drain. */
   readonly mayHold: (why: 'short' | 'outage') => boolean
@@ -31,7 +33,7 @@ export interface SettleContext {
   readonly counts: { settleFailures: number }
 }
 
-interface ContextParts extends Pick<SettleContext, 'delayQueues' | 'stopDeliveries'> {
+interface ContextParts extends Pick<SettleContext, 'delayQueues' | 'rejectsTo' | 'stopDeliveries'> {
   readonly port: GuardPort
   readonly settings: Settings
   readonly publisher: Publisher
@@ -213,9 +215,12 @@ async function deadLetter(
   received: Received,
   settlement: Settlement,
 ): Promise<SettleAnswer> {
-  const { place, port } = context
+  const { place, port, publisher } = context
   const { channel, message } = received
-  if (place.kind === 'broker') return told(context, received, channel.nack(message, false))
+  if (place.kind === 'broker') {
+    const isSent = await sentByOwnKey(publisher, context.rejectsTo(), received)
+    return told(context, received, isSent ? channel.ack(message) : channel.nack(message, false))
+  }
   if (place.kind === 'publish') {
     const answer = await port.publishDeadLetter(settlement, place.publish)
     if (answer.kind === 'retry') {

@@ -107,6 +107,8 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
     settings,
     publisher,
     delayQueues,
+    // Not examined; and a publish that the broker denies would close the user's channel.
+    rejectsTo: () => undefined,
     // Only the user can cancel this consumer: a message given back before that would return at once.
     stopDeliveries: async () => false,
   })
