@@ -14,6 +14,7 @@ import type { KafkaClient } from './client.ts'
 import { hideAborted } from './clients/aborted.ts'
 import { connect } from './clients/connect.ts'
 import { Membership, withCluster } from './clients/group.ts'
+import { outOfRangeLog } from './clients/out-of-range.ts'
 import type { PartitionBatches } from './clients/partition-batches.ts'
 import { Subscription } from './clients/subscription.ts'
 import { Unreadable } from './clients/unreadable.ts'
@@ -177,7 +178,7 @@ export class Receiver {
       const isWanted = (): boolean => this.#consumer === consumer
       await connect(consumer, { runtime: port.runtime, limitMs, isWanted })
       if (!isWanted()) return undefined
-      hideAborted(cluster())
+      hideAborted(cluster(), outOfRangeLog(port.logger, this.#fields))
       await this.#subscription.begin(consumer, cluster())
       await this.#membership.leaveBefore(cluster())
       if (this.#recovery.isStopped) return undefined

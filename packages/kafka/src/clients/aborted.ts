@@ -40,9 +40,13 @@ interface Internals {
  * and begins at most one of them with each record. So records of a transaction that another one overlaps are delivered
  * although it was aborted. Here the records are marked when they arrive, and kafkajs gets no list.
  *
+ * @param onFailed - Gets the errors of fetches, which kafkajs handles by itself.
  * @see https://github.com/apache/kafka/blob/trunk/clients/src/main/java/org/apache/kafka/clients/consumer/internals/CompletedFetch.java
  */
-export function hideAborted(cluster: Cluster | undefined): void {
+export function hideAborted(
+  cluster: Cluster | undefined,
+  onFailed: (error: unknown) => void = () => undefined,
+): void {
   const internals: unknown = cluster
   const { findBroker } = (internals ?? {}) as Internals
   if (findBroker === undefined) return
@@ -50,7 +54,14 @@ export function hideAborted(cluster: Cluster | undefined): void {
     const broker = await findBroker.call(cluster, node)
     if (!Object.hasOwn(broker, 'fetch')) {
       const fetch = broker.fetch.bind(broker)
-      broker.fetch = async (request) => withoutAborted(await fetch(request))
+      broker.fetch = async (request) => {
+        try {
+          return withoutAborted(await fetch(request))
+        } catch (error) {
+          onFailed(error)
+          throw error
+        }
+      }
     }
     return broker
   }
