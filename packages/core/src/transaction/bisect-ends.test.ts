@@ -131,6 +131,17 @@ test.each([
   await guard.close()
 })
 
+test('a suspect whose row stays locked has used up no attempt', async () => {
+  const { asked, clock, guard, records } = troubled(() => undefined, heldUpTo(1))
+  const settlement = await guard.process(suspect('a'))
+  expect(settlement).toMatchObject({ kind: 'defer', cause: 'held-by-row' })
+  expect(asked.releases).toMatchObject([{ as: 'given-back' }])
+  clock.advance(60_000)
+  expect(await guard.process(suspect('a'))).toEqual(processed)
+  expect(records.at(-1)).toMatchObject({ attempt: 1 })
+  await guard.close()
+})
+
 test('an event whose row stays locked is deferred for longer and longer, until it is done', async () => {
   const { clock, guard } = troubled(() => undefined, heldUpTo(2))
   const untils: unknown[] = []

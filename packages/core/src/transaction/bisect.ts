@@ -158,10 +158,12 @@ function concludeCommitted(
   }
 }
 
-/** A row stayed locked. If there are several rows, each event runs in its own transaction. */
-function held(queue: BisectQueue, members: readonly PendingEvent[]): void {
+/** A row or the table stayed locked. If there are several rows, each event runs in its own transaction. */
+async function held(queue: BisectQueue, members: readonly PendingEvent[]): Promise<void> {
   const { batch } = queue
   if (members.length === 1) {
+    // Its handler has not started, so no attempt is counted.
+    await giveBack(batch.run.engine, members, 'given-back')
     concludeHeld(batch, members, 'held-by-row')
     return
   }
