@@ -1,5 +1,5 @@
 import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
-import { FORBIDDEN, LOCK_NOT_AVAILABLE, QUERY_CANCELED } from './sqlstates.ts'
+import { FORBIDDEN, LOCK_NOT_AVAILABLE, QUERY_CANCELED, UNIQUE_VIOLATION } from './sqlstates.ts'
 
 /*
  * What errors of PostgreSQL and of its clients mean. Codes:
@@ -132,6 +132,13 @@ export function endsSession(error: unknown): boolean {
   return isLeftUnfit(error) || isOnStandby(error) || losesSession(error)
 }
 
+/**
+ * While an index is rebuilt (`reindex concurrently`), PostgreSQL may report the row that another transaction is inserting
+ * as a violation of the old or the new index, although the statement says `on conflict`. Once more, the statement waits
+ * for that transaction as usual.
+ */
+export const isRacingReindex = (error: unknown): boolean => sqlState(error) === UNIQUE_VIOLATION
+
 /** Whether this connection has ended. Another one may still be served. */
 function losesSession(error: unknown): boolean {
   return SESSION_ENDS.test(sqlState(error) ?? '') || isConnectionLoss(error)
@@ -139,12 +146,12 @@ function losesSession(error: unknown): boolean {
 
 /**
  * Whether a failure that could not be recorded on its own connection is recorded by the short transactions: it waited for
- * a row, lost against a concurrent transaction under another default isolation level, or its connection has ended. That
+ * a row, lost against a concurrent transaction, or its connection has ended. That
  * one backend went is no outage.
  */
 export function needsOwnTransaction(error: unknown): boolean {
-  const isSerialization = diagnose(error) === 'serialization'
-  return isSerialization || sqlState(error) === LOCK_NOT_AVAILABLE || losesSession(error)
+  const isRace = diagnose(error) === 'serialization' || isRacingReindex(error)
+  return isRace || sqlState(error) === LOCK_NOT_AVAILABLE || losesSession(error)
 }
 
 /** Data exceptions and integrity violations: another run of the same statement fails in the same way. */

@@ -1,6 +1,6 @@
 import type { Runtime } from '@onceward/core'
 import { pauseMs } from '@onceward/core/adapter'
-import { diagnose, isLeftUnfit } from '../errors.ts'
+import { diagnose, isLeftUnfit, isRacingReindex } from '../errors.ts'
 
 /**
  * Most runs of a short transaction. Each lost race means that another one made progress, so a few are enough.
@@ -16,7 +16,8 @@ const MOST_CONNECTIONS = 25
  * own handling of errors, so that a claim that succeeds pays no promise for it.
  */
 export const triesAnother = (error: unknown, refused: number): boolean =>
-  refused < MOST_CONNECTIONS && isLeftUnfit(error)
+  (refused < MOST_CONNECTIONS && isLeftUnfit(error)) ||
+  (refused < MOST_RUNS && isRacingReindex(error))
 
 /**
  * Runs a transaction of onceward on the next connection if its connection has a role without rights on our tables, or is
