@@ -22,6 +22,13 @@ describe('a count', () => {
     ['without a verdict', running, 'changed', 'counted'],
     ['counted just now', { ...running, ageMs: 4_999 }, 'held', 'held'],
     ['counted five seconds ago', { ...running, ageMs: 5_000 }, 'changed', 'counted'],
+    [
+      'counted just before the clock was set back a bit',
+      { ...running, ageMs: -4_999 },
+      'held',
+      'held',
+    ],
+    ['counted before the clock was set back', { ...running, ageMs: -5_000 }, 'changed', 'counted'],
     ['absent', { kind: 'absent' }, 'changed', 'changed'],
     ['done', { kind: 'done', fingerprint }, 'changed', 'changed'],
     ['dead', dead, 'changed', 'changed'],

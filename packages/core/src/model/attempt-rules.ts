@@ -21,9 +21,13 @@ export const LATEST_START_MS: number = YOUNG_MS - START_MARGIN_MS
  */
 export const NO_VERDICT_FACTOR = 3
 
-/** Whether a running row still belongs to the owner that counted it `ageMs` ago. */
+/**
+ * Whether a running row still belongs to the owner that counted it `ageMs` ago. A count that lies ahead was made before
+ * the clock of the store was set back, so its age says nothing: the owner may be dead, and it must not hold its event until
+ * that time comes again. A live one loses its token, and with it nothing but the attempt.
+ */
 export function isOwnerLive(ageMs: number): boolean {
-  return ageMs < YOUNG_MS
+  return Math.abs(ageMs) < YOUNG_MS
 }
 
 /** Whether this attempt was the last one. */

@@ -32,5 +32,6 @@ export type Known =
       readonly kind: 'running'
       readonly fingerprint: Fingerprint
       readonly attempt: number
+      /** Negative if the clock of the store was set back since. */
       readonly ageMs: number
     }

@@ -1,4 +1,4 @@
-import { unpublished } from './dead-letters.ts'
+import { isAhead, unpublished } from './dead-letters.ts'
 
 export interface AttemptStatements {
   /** `$1` event ids (array literal). Answers `KnownRow`s, none for absent events. */
@@ -65,8 +65,9 @@ select json_build_object(
   'id', p.event_id, 'state', p.state, 'fingerprint', p.fingerprint::text,
   'attempt', coalesce(f.attempt, 0), 'noVerdict', coalesce(f.no_verdict, 0), 'alone', coalesce(f.alone, false),
   'parked', coalesce(f.parked, false), 'published', coalesce(f.published, false), 'reason', f.reason,
-  'remainingMs', greatest(0, ceil(extract(epoch from coalesce(f.next_try, now()) - clock_timestamp()) * 1000)),
-  'ageMs', greatest(0, floor(extract(epoch from clock_timestamp() - coalesce(f.counted_at, p.processed_at)) * 1000)),
+  'remainingMs', case when ${isAhead('f.last_failed_at')} then 0
+    else greatest(0, ceil(extract(epoch from coalesce(f.next_try, now()) - clock_timestamp()) * 1000)) end,
+  'ageMs', floor(extract(epoch from clock_timestamp() - coalesce(f.counted_at, p.processed_at)) * 1000),
   'hasResult', e.event_id is not null, 'result', e.result
 )::text as answer
 from ${schema}.processed_events p

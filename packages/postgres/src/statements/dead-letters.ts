@@ -45,9 +45,19 @@ export interface DeadLetterRow {
 
 const ms = (column: string): string => `floor(extract(epoch from ${column}) * 1000)`
 
-/** Whether a right to publish is running. */
+/**
+ * Whether this server's clock was set back since the time was written. A time that was computed then, such as that of the
+ * next try, would hold the event until the clock has caught up.
+ */
+export const isAhead = (time: string): string =>
+  `coalesce(${time} > clock_timestamp() + interval '${YOUNG_MS} milliseconds', false)`
+
+/** No right to publish is longer. */
+const LONGEST_RIGHT = "interval '10 minutes'"
+
+/** Whether a right to publish is running. One that ends later was taken before this server's clock was set back. */
 const isBeingPublished = (row: string): string =>
-  `coalesce(${row}.publish_until > clock_timestamp(), false)`
+  `coalesce(${row}.publish_until > clock_timestamp() and ${row}.publish_until <= clock_timestamp() + ${LONGEST_RIGHT}, false)`
 
 export const isToPublish = (row: string): string =>
   `not ${row}.published and not ${isBeingPublished(row)}`
@@ -130,7 +140,7 @@ with due as materialized (
   from ${schema}.processed_events p join ${schema}.failed_events f on f.event_id = p.event_id
   where f.consumer_id = $1::text::integer and f.parked and f.next_try <= now() and case p.state
     when 'w' then true
-    when 'r' then f.counted_at < clock_timestamp() - interval '${YOUNG_MS} milliseconds'
+    when 'r' then f.counted_at < clock_timestamp() - interval '${YOUNG_MS} milliseconds' or ${isAhead('f.counted_at')}
     when 'x' then ${isToPublish('f')}
     else false
   end
