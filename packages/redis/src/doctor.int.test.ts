@@ -216,6 +216,26 @@ describe('the start of a guard', () => {
     its.disconnect()
   })
 
+  // Red when only the start asks for the identity: Redis is not used until the process starts anew.
+  it('with an inbox succeeds without the identity of PostgreSQL, and uses Redis once it is known', async () => {
+    const its = new Redis(server.connection.port)
+    let waitedMs = 0
+    const runtime = { ...systemRuntime, monotonic: () => systemRuntime.monotonic() + waitedMs }
+    const history = { isAway: true }
+    const identity = async () => {
+      if (history.isAway) throw new Error('Postgres is away')
+      return 'first'
+    }
+    const registration = testRegistration({ identity, runtime })
+    const session = await redisLeases(its, { namespace: randomUUID() }).open?.(registration)
+    await expect(session?.claim([newClaim()])).rejects.toThrow(StoreUnavailableError)
+    history.isAway = false
+    waitedMs += 60_000
+    const answer = await until(async () => session?.claim([newClaim()]).catch(() => undefined))
+    expect(answer).toEqual([{ kind: 'acquired', by: 'first', attempt: 1 }])
+    its.disconnect()
+  })
+
   it('without an inbox waits for Redis', async () => {
     const its = new Redis(1, { retryStrategy: () => 20 })
     its.on('error', () => undefined)

@@ -56,7 +56,6 @@ export class GuardSession implements LeaseSession {
   /** With an inbox, an outage of Redis does not reject. */
   async start(): Promise<void> {
     const { isTruth, timeBudget } = this.#parts
-    await this.#refresh()
     try {
       await this.#test()
       await this.#sampleMarks()
@@ -189,6 +188,7 @@ export class GuardSession implements LeaseSession {
   async #test(): Promise<void> {
     const { history, isTruth, registration, run } = this.#parts
     const { consumer, logger, runtime } = registration
+    await this.#refresh()
     const namespace = history.namespace()
     if (namespace === undefined)
       throw new StoreUnavailableError('The identity of PostgreSQL is not known yet.')
