@@ -1,69 +1,8 @@
-import type { Settlement } from '@onceward/core'
-import type { GuardSettings } from '@onceward/core/adapter'
-import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import { DeliveryChannel } from './clients/amqplib.ts'
-import { createAccept } from './delivery.ts'
-import { Dispatcher } from './dispatch.ts'
-import { delayQueuesOf } from './fixtures/delay-queues.ts'
-import { message, RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
-import { type ConsumeAmqpOptions, resolveSettings } from './options.ts'
-import { createSettleContext } from './settle.ts'
-
-const ack: Settlement = { kind: 'ack', by: 'processed' }
-
-/** A dispatcher for which the test decides deliveries, settlements and time. */
-function setUp(guard: Partial<GuardSettings> = {}, options: Partial<ConsumeAmqpOptions> = {}) {
-  const made = handMadeGuard(guard)
-  const { port, clock } = made
-  const connection = new RecordingConnection()
-  const settings = resolveSettings({ queue: 'orders', prefetch: 100, ...options }, port.settings)
-  const [stop, abort] = [new AbortController(), new AbortController()]
-  const accept = createAccept('orders', port.runtime)
-  const context = createSettleContext({
-    port,
-    settings,
-    publisher: { publish: async () => undefined } as never,
-    delayQueues: delayQueuesOf(port),
-    rejectsTo: () => undefined,
-    stopDeliveries: async () => true,
-  })
-  const known: Settlement[] = []
-  const settled: DeliveryChannel[] = []
-  const dispatcher: Dispatcher = new Dispatcher({
-    port,
-    settings,
-    context,
-    signals: { stop: stop.signal, abort: abort.signal },
-    onKnown: (settlement) => void known.push(settlement),
-    onSettled: (channel) => void settled.push(channel),
-  })
-  const newChannel = (): DeliveryChannel =>
-    new DeliveryChannel(new RecordingChannel(connection) as never)
-  const channel = newChannel()
-  let tag = 0
-  /** `a1` is a message of the order key `a`, `a` one without. */
-  const take = (names: readonly string[], on = channel): void => {
-    for (const name of names) {
-      tag += 1
-      const [order, number] = name
-      const headers = number === undefined ? {} : { 'x-order-key': order }
-      dispatcher.take(accept(message(name, { deliveryTag: tag }, { headers }), on))
-    }
-  }
-  const run = (): readonly string[] =>
-    made.handed.map(({ delivery }) => JSON.parse(String(delivery.body)).key)
-  const settle = (name: string, settlement: Settlement = ack): void =>
-    made.handed[run().lastIndexOf(name)]?.settle(settlement)
-  const later = (reason: 'failed' | 'store-down', afterMs: number): Settlement => ({
-    ...{ kind: 'defer', reason, until: (clock.nowMs + afterMs) as never },
-  })
-  const world = { connection, channel, newChannel, stop, abort, known, settled }
-  return { ...made, ...world, dispatcher, take, run, settle, later }
-}
+import { ack, dispatching } from './fixtures/dispatching.ts'
 
 test('messages that arrive in one turn go into one call, and so do slots that become free in one turn', async () => {
-  const kit = setUp({ concurrency: 2 })
+  const kit = dispatching({ concurrency: 2 })
   kit.take(['a', 'b', 'c', 'd', 'e'])
   expect([kit.batches, kit.dispatcher.inFlight]).toEqual([[], 5])
   await kit.clock.advance(0)
@@ -80,7 +19,7 @@ test('messages that arrive in one turn go into one call, and so do slots that be
 
 // Red when the end of one message frees the ordering key: a later one could overtake another that still runs.
 test('messages of an ordering key wait until the last running one of that key has ended', async () => {
-  const kit = setUp({ concurrency: 2 })
+  const kit = dispatching({ concurrency: 2 })
   kit.take(['a1', 'a2'])
   await kit.clock.advance(0)
   kit.take(['a3', 'b1'])
@@ -96,7 +35,7 @@ test('messages of an ordering key wait until the last running one of that key ha
 })
 
 test('an ordering key occupies one slot, however many messages it has', async () => {
-  const kit = setUp({ concurrency: 2 })
+  const kit = dispatching({ concurrency: 2 })
   kit.take(['a1', 'a2', 'b1', 'c1', 'a3'])
   await kit.clock.advance(0)
   // Messages behind one without a slot wait with it.
@@ -110,7 +49,10 @@ test('an ordering key occupies one slot, however many messages it has', async ()
 })
 
 test('a call has at most one batch of messages, and an incomplete batch waits to fill', async () => {
-  const kit = setUp({ concurrency: 4, transaction: 'batch' }, { batch: { size: 3, lingerMs: 10 } })
+  const kit = dispatching(
+    { concurrency: 4, transaction: 'batch' },
+    { batch: { size: 3, lingerMs: 10 } },
+  )
   kit.take(['a', 'b', 'c', 'd'])
   await kit.clock.advance(0)
   expect(kit.batches).toEqual([3])
@@ -128,14 +70,17 @@ test('a call has at most one batch of messages, and an incomplete batch waits to
 })
 
 test('a batch guard has as many concurrent calls as slots', async () => {
-  const kit = setUp({ concurrency: 2, transaction: 'batch' }, { batch: { size: 2 } })
+  const kit = dispatching({ concurrency: 2, transaction: 'batch' }, { batch: { size: 2 } })
   kit.take(['a', 'b', 'c', 'd', 'e', 'f'])
   await kit.clock.advance(0)
   expect(kit.batches).toEqual([2, 2])
 })
 
 test('a batch waits for the ordering keys of its messages, and other messages run first', async () => {
-  const kit = setUp({ concurrency: 4, transaction: 'batch' }, { batch: { size: 2, lingerMs: 10 } })
+  const kit = dispatching(
+    { concurrency: 4, transaction: 'batch' },
+    { batch: { size: 2, lingerMs: 10 } },
+  )
   kit.take(['a1', 'b'])
   await kit.clock.advance(0)
   kit.take(['a2', 'c', 'd'])
@@ -150,7 +95,7 @@ test('a batch waits for the ordering keys of its messages, and other messages ru
 })
 
 test('half of the prefetch may be held for a retry time, all of it for the store, and nothing during a drain', async () => {
-  const kit = setUp({ concurrency: 4 }, { prefetch: 4 })
+  const kit = dispatching({ concurrency: 4 }, { prefetch: 4 })
   kit.take(['a', 'b'])
   await kit.clock.advance(0)
   for (const name of ['a', 'b']) {
@@ -171,7 +116,7 @@ test('half of the prefetch may be held for a retry time, all of it for the store
 })
 
 test('a held message is redelivered with a higher delivery count', async () => {
-  const kit = setUp()
+  const kit = dispatching()
   kit.take(['a'])
   await kit.clock.advance(0)
   for (const count of [1, 2, 3]) {
@@ -187,7 +132,7 @@ test('a held message is redelivered with a higher delivery count', async () => {
 })
 
 test('messages that waited a second for the store run when it is back, the others after their second', async () => {
-  const kit = setUp({ concurrency: 3 })
+  const kit = dispatching({ concurrency: 3 })
   kit.take(['a', 'b', 'c'])
   await kit.clock.advance(0)
   kit.settle('a', kit.later('store-down', 60_000))
@@ -214,7 +159,7 @@ test('messages that waited a second for the store run when it is back, the other
 })
 
 test('held messages do not keep the process alive', async () => {
-  const kit = setUp()
+  const kit = dispatching()
   kit.clock.asked.length = 0
   kit.take(['a'])
   await kit.clock.advance(0)
@@ -224,7 +169,7 @@ test('held messages do not keep the process alive', async () => {
 })
 
 test('a closed channel drops only its own messages', async () => {
-  const kit = setUp({ concurrency: 2 })
+  const kit = dispatching({ concurrency: 2 })
   const other = kit.newChannel()
   kit.take(['a'])
   kit.take(['b'], other)
@@ -245,10 +190,13 @@ test('a closed channel drops only its own messages', async () => {
   expect(kit.run().slice(2)).toEqual(['c', 'd', 'e', 'f'])
   // One has waited, and waits for a slot now: only its age is watched.
   expect([kit.dispatcher.inFlight, kit.clock.timers]).toEqual([3, 1])
+  kit.settle('e')
+  await kit.clock.advance(0)
+  expect(kit.run().slice(6)).toEqual(['b'])
 })
 
 test('a clear returns unstarted and held messages, and no running ones', async () => {
-  const kit = setUp({ concurrency: 2 })
+  const kit = dispatching({ concurrency: 2 })
   kit.take(['a', 'b', 'c', 'd'])
   await kit.clock.advance(0)
   kit.settle('a', kit.later('failed', 1_000))
@@ -276,7 +224,7 @@ test('a clear returns unstarted and held messages, and no running ones', async (
 })
 
 test('a clear ends the linger time of a batch', async () => {
-  const kit = setUp({ transaction: 'batch' }, { batch: { size: 3, lingerMs: 10 } })
+  const kit = dispatching({ transaction: 'batch' }, { batch: { size: 3, lingerMs: 10 } })
   kit.take(['a'])
   kit.stop.abort()
   kit.dispatcher.clear()
@@ -286,7 +234,7 @@ test('a clear ends the linger time of a batch', async () => {
 })
 
 test('after a stop no message is started or held, and handlers get its signals', async () => {
-  const kit = setUp({ concurrency: 1 })
+  const kit = dispatching({ concurrency: 1 })
   kit.take(['a', 'b'])
   await kit.clock.advance(0)
   kit.stop.abort()
