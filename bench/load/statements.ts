@@ -10,29 +10,31 @@ import { type Order, write, writeAll } from './effects.ts'
 export async function openStatements(connectionString: string, max: number): Promise<Pool> {
   const limits = '-c lock_timeout=2000 -c statement_timeout=60000'
   const options = `${limits} -c idle_in_transaction_session_timeout=60000`
-  const pool = new Pool({ connectionString, max, options })
+  const pool = new Pool({ connectionString, max, options, idleTimeoutMillis: 0 })
   pool.on('error', () => undefined)
-  await pool.query('create table claimed (like onceward.processed_events including all)')
+  for (const table of ['claimed', 'claimed_in_bulk']) {
+    await pool.query(`create table ${table} (like onceward.processed_events including all)`)
+  }
   return pool
 }
 
 /** One event in one transaction. */
 export function claimAndWrite(pool: Pool, order: Order): Promise<void> {
-  return claimed(pool, insertOf([order]), (tx) => write(tx, order))
+  return claimed(pool, insertOf('claimed', [order]), (tx) => write(tx, order))
 }
 
 /** Events that share a transaction, and a statement for their effects. */
 export function claimAndWriteAll(pool: Pool, orders: readonly Order[]): Promise<void> {
-  const taken = `with taken as (${insertOf(orders)} returning event_id, xmin)`
+  const taken = `with taken as (${insertOf('claimed_in_bulk', orders)} returning event_id, xmin)`
   const ids = `pg_catalog.string_agg(event_id::pg_catalog.text, ',') as ids`
   const xid = 'pg_catalog.min(xmin::pg_catalog.text) as xid'
   return claimed(pool, `${taken} select ${ids}, ${xid} from taken`, (tx) => writeAll(tx, orders))
 }
 
-function insertOf(orders: readonly Order[]): string {
+function insertOf(table: string, orders: readonly Order[]): string {
   const ids = orders.map(({ orderId }) => orderId).toSorted()
   const rows = ids.map((id) => `('${id}',-7767028773118343679,1)`)
-  return `insert into claimed (event_id, fingerprint, consumer_id) values ${rows.join()} on conflict (event_id) do nothing`
+  return `insert into ${table} (event_id, fingerprint, consumer_id) values ${rows.join()} on conflict (event_id) do nothing`
 }
 
 async function claimed(

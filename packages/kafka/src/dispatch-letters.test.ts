@@ -6,7 +6,7 @@ import { dispatching as setUp } from './fixtures/dispatching.ts'
 const producer = (sent: unknown[]) => ({
   send: async (record: unknown) => {
     sent.push(record)
-    return []
+    return [{ topicName: 'orders.dead', partition: 0, errorCode: 0 }]
   },
 })
 const dead: Settlement = { kind: 'dead-letter', reason: 'fatal' }

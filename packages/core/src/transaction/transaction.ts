@@ -195,7 +195,7 @@ function keepResult(
   pending: PendingEvent,
   end: HandlerEnd,
 ): TransactionFailure | undefined {
-  if (end.kind !== 'returned' || end.value === undefined) return undefined
+  if (end.kind !== 'returned') return undefined
   const { id } = pending.member.event
   try {
     const text = toResultText(end.value)
