@@ -1,7 +1,7 @@
 import { turn } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { message, RecordingChannel, RecordingConnection } from '../fixtures/recording-channel.ts'
-import { DeliveryChannel } from './amqplib.ts'
+import { ConsumerChannel, DeliveryChannel } from './amqplib.ts'
 
 function channelOf() {
   const connection = new RecordingConnection()
@@ -93,4 +93,24 @@ test('nothing is sent on a channel that is closed, or that throws because it is 
   expect(channel.ack(second)).toBe(false)
   await turn()
   expect(connection.settled()).toEqual([['nack', 1, false, true]])
+})
+
+test('after an ack that is refused, because the channel is closing, no other is sent', async () => {
+  const { connection, channel, received } = channelOf()
+  connection.answers.set('ack', () => {
+    throw new Error('Channel closing')
+  })
+  for (const tag of [2, 3, 4]) channel.ack(received(tag))
+  await turn()
+  expect(connection.settled()).toEqual([['ack', 2, false]])
+  expect(channel.isOpen).toBe(false)
+})
+
+test('no consumer is cancelled on a closed channel', async () => {
+  const connection = new RecordingConnection()
+  const channel = new ConsumerChannel(new RecordingChannel(connection) as never)
+  await channel.consume('orders', 1, {}, () => undefined)
+  channel.deliveries.closed()
+  await channel.cancel()
+  expect([connection.named('cancel'), channel.consumers]).toEqual([[], 0])
 })

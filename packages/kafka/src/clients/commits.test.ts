@@ -101,3 +101,15 @@ test('a new consumer does not wait for commits of the one before', async () => {
   expect(await next).toBe(true)
   expect(requests).toHaveLength(2)
 })
+
+// Red when the silence of the connection before counts: what a new consumer has done stays uncommitted for ten seconds.
+test('a new consumer commits although the broker did not answer the one before', async () => {
+  const { clock, commits, requests, answers, batchOf } = setUp()
+  commits.keepQuiet()
+  commits.begin()
+  const next = commits.commit(batchOf(0))
+  await clock.advance(0)
+  expect(requests).toEqual([requestOf(0)])
+  answers[0]?.resolve()
+  expect(await next).toBe(true)
+})

@@ -3,6 +3,7 @@ import type { IHeaders } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { fetchOf, message } from '../fixtures/fetch.ts'
 import { ack, trusted } from '../fixtures/member.ts'
+import { RecordInHand } from './record-in-hand.ts'
 
 type Sent = readonly (readonly [name: string, value: Buffer | null])[]
 
@@ -41,4 +42,12 @@ test('any headers of a record leave its partition consumed, and another one too'
       expect([...callback.fetch.calls, ...other.fetch.calls]).toContain('commit 42')
     }),
   )
+})
+
+test('the size of a record is that of its key, its value and all values of its headers', () => {
+  const sizeOf = (...given: Parameters<typeof message>): number =>
+    new RecordInHand({ topic: 'orders', partition: 0, message: message(...given) }, undefined).bytes
+  const [three, five] = [Buffer.from('abc'), Buffer.from('defgh')]
+  expect(sizeOf(40, three, { value: five, headers: {} })).toBe(8)
+  expect(sizeOf(40, null, { value: null, headers: { one: five, many: [three, three] } })).toBe(11)
 })
