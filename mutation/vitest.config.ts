@@ -45,12 +45,9 @@ const config: ViteUserConfig = defineConfig({
     tags: [{ name: 'nightly' }],
     include: [...(group.tests ?? [])],
     exclude: group.servers ? [] : ['**/*.int.test.ts'],
-    // Each mutant would load the modules anew for every test file, which takes longer than the tests.
-    isolate: false,
     globalSetup: group.servers ? ['./packages/testing/src/vitest/global-setup.ts'] : [],
-    // Counting what each test covers makes some take five times as long. A test that hangs should fail before Stryker
-    // ends the process, which then starts anew.
-    testTimeout: group.servers ? 60_000 : 5_000,
+    // Counting what each test covers makes some take five times as long.
+    testTimeout: 60_000,
     hookTimeout: 60_000,
   },
 })
