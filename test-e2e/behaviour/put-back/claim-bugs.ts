@@ -118,7 +118,7 @@ export const CLAIM_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'packages/core/src/model/attempt-rules.ts',
-        find: 'return ageMs < YOUNG_MS',
+        find: 'return Math.abs(ageMs) < YOUNG_MS',
         replace: 'return ageMs < 0',
       },
     ],
@@ -146,7 +146,7 @@ export const CLAIM_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'packages/core/src/settlement/outcome.ts',
-        find: "'in-progress': (outcome, now) => defer('in-progress', outcome, now)",
+        find: "'in-progress': (outcome, runtime) => defer('in-progress', outcome, runtime)",
         replace: "'in-progress': () => ({ kind: 'ack', by: 'duplicate' })",
       },
     ],

@@ -140,7 +140,7 @@ export const RUN_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'packages/postgres/src/statements/dead-letters.ts',
-        find: `coalesce(\${row}.publish_until > clock_timestamp(), false)`,
+        find: `coalesce(\${row}.publish_until > clock_timestamp() and \${row}.publish_until <= clock_timestamp() + \${LONGEST_RIGHT}, false)`,
         replace: `\${row}.publish_until is not null`,
       },
     ],

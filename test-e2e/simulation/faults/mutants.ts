@@ -107,7 +107,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'model/attempt-rules.ts',
-        find: 'return ageMs < YOUNG_MS',
+        find: 'return Math.abs(ageMs) < YOUNG_MS',
         replace: 'return ageMs < 0',
       },
     ],
@@ -131,7 +131,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'settlement/outcome.ts',
-        find: "'in-progress': (outcome, now) => defer('in-progress', outcome, now)",
+        find: "'in-progress': (outcome, runtime) => defer('in-progress', outcome, runtime)",
         replace: "'in-progress': () => ({ kind: 'ack', by: 'duplicate' })",
       },
     ],
