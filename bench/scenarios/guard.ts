@@ -43,7 +43,7 @@ const BATCH = 100
 /** Not timed: a pool opens its connections with its first events. */
 const WARM_UP = 4 * CONCURRENCY
 /**
- * A pool keeps its connections while other contestants run. A new backend costs the server a tenth more for each event
+ * A pool keeps its connections while other contestants run. A new backend costs the server up to a quarter more for each event
  * until it has touched the memory of the server, and only the pools that rest would pay for that.
  */
 const KEPT = { idleTimeoutMillis: 0 } as const

@@ -292,7 +292,7 @@ test.each<[object, RegExp]>([
   expect(() => meterObserver(options)).toThrow(message)
 })
 
-test.each([5, null, {}, 'global'])('a meterProvider that is none is refused: %j', (value) => {
+test.each([5, null, {}, 'global'])('a meterProvider without getMeter is refused: %j', (value) => {
   const make = () => meterObserver({ meterProvider: value as never })
   expect(make).toThrow(/^Expected `meterProvider` of meterObserver/)
 })
