@@ -17,13 +17,11 @@ export async function parkEvents(
   groups: readonly DeliveryGroup[],
 ): Promise<void> {
   const outcomes = await park(processing, groups)
-  const left: DeliveryGroup[] = []
   for (const [index, group] of groups.entries()) {
     const outcome = outcomes[index] as Outcome
     processing.observe(group.index, outcome, factsOf(group.member))
-    left.push(...(await concludeCopies(processing, group, outcome)))
+    await concludeCopies(processing, group, outcome)
   }
-  if (left.length > 0) await parkEvents(processing, left)
 }
 
 async function park(

@@ -12,6 +12,7 @@ import { parkEvents } from './park-events.ts'
 import { factsOf, type Processing, STORE_DOWN_MS, storeFailure } from './processing.ts'
 import { type DeliveryGroup, type Received, type ReceivedDeliveries, receive } from './receive.ts'
 import { takeOff } from './take-off.ts'
+import { processInTurns } from './turns.ts'
 import { type Ended, runBesideOthers, runUnguarded, runWithoutClaim } from './unguarded.ts'
 import { type InboxRun, runWithInbox } from './with-inbox.ts'
 import { runWithoutInbox } from './without-inbox.ts'
@@ -48,7 +49,7 @@ function processReceived(
 /** A message that could not be read holds the later events of its lane, so that they do not overtake it. */
 async function processBehindUnread(
   processing: Processing,
-  { groups, unguarded }: Readable,
+  { groups, hasRivals, unguarded }: Readable,
   stops: LaneStops,
 ): Promise<void> {
   const free: Received[] = []
@@ -58,17 +59,20 @@ async function processBehindUnread(
     else processing.observe(each.index, outcome, {})
   }
   const open = await stops.conclude(processing, groups)
-  await processReadable(processing, { groups: open, unguarded: free })
+  await processReadable(processing, { groups: open, hasRivals, unguarded: free })
 }
 
-type Readable = Pick<ReceivedDeliveries, 'groups' | 'unguarded'>
+type Readable = Pick<ReceivedDeliveries, 'groups' | 'hasRivals' | 'unguarded'>
 
 function processReadable(
   processing: Processing,
-  { groups, unguarded }: Readable,
+  { groups, hasRivals, unguarded }: Readable,
 ): Promise<unknown> {
   const isParking = processing.options.callerRetries?.runsLater === true
-  const keyed = isParking ? parkEvents(processing, groups) : processGroups(processing, groups)
+  const processKeyed = isParking ? parkEvents : processGroups
+  const keyed = hasRivals
+    ? processInTurns(processing, groups, processKeyed)
+    : processKeyed(processing, groups)
   if (unguarded.length === 0) return keyed
   const lanes = toLanes(unguarded, ({ member }) => member.lane)
   const turns = { width: processing.stores.slots.size, stop: processing.signals.whenStopping }
@@ -82,16 +86,9 @@ export async function processEvents(
   groups: readonly DeliveryGroup[],
 ): Promise<void> {
   const flight = takeOff(processing.inFlight, groups)
-  /** Made for the first lane that stops, because most lanes do not. */
-  let stops: LaneStops | undefined
   const onOutcome: OnOutcome = (member, outcome, handlerMs) => {
     let completing: MaybeAsync<void> | undefined
     flight.conclude(member, (group) => {
-      const { lane } = group.member
-      if (lane !== undefined && stopsLane(outcome)) {
-        stops ??= new LaneStops()
-        stops.note(lane, { index: group.index, outcome })
-      }
       // 4. Complete: tell the lease store the outcome, always after the commit.
       completing = complete(processing, member, outcome)
       const ended: EndedEvent = { group, member, outcome, handlerMs }
@@ -116,9 +113,7 @@ export async function processEvents(
     flight.endRest()
   }
   const concluding = flight.concluded()
-  const copies = concluding instanceof Promise ? await concluding : concluding
-  if (copies.length === 0) return
-  await processGroups(processing, (await stops?.conclude(processing, copies)) ?? copies)
+  if (concluding instanceof Promise) await concluding
 }
 
 interface EndedEvent {
@@ -132,12 +127,10 @@ interface EndedEvent {
 function observe(
   processing: Processing,
   { group, handlerMs, member, outcome }: EndedEvent,
-): MaybeAsync<readonly DeliveryGroup[]> {
+): MaybeAsync<void> {
   processing.observe(group.index, outcome, factsOf(member, handlerMs))
-  return group.copies.length === 0 ? NONE : concludeCopies(processing, group, outcome)
+  return group.copies.length === 0 ? undefined : concludeCopies(processing, group, outcome)
 }
-
-const NONE: readonly DeliveryGroup[] = []
 
 /** The answer resolves when the lease store knows the outcome. */
 type OnOutcome = (

@@ -41,19 +41,24 @@ const named = (key: string, over: Partial<Delivery> = {}): Delivery =>
 const keyless = (payload = 'keyless', over: Partial<Delivery> = {}): Delivery =>
   toDelivery(payload, { headers: {}, ...over })
 
-test('deliveries of one event are one group in the order of the first; each keeps its own payload', async () => {
-  const { take } = setUp()
-  const deliveries = [named('a'), named('b'), toDelivery(2, { headers: named('a').headers })]
-  const { groups, decided, unguarded } = await take(deliveries)
+test('deliveries of one payload are one group in the order of the first; each keeps its own', async () => {
+  const { take } = setUp({ fingerprint: (payload) => typeof payload })
+  const headers = named('a').headers
+  const again = ['A', 2, 3].map((payload) => toDelivery(payload, { headers }))
+  const deliveries = [named('a'), named('b'), ...again]
+  const { groups, decided, hasRivals, unguarded } = await take(deliveries)
   const seen = groups.map(({ index, copies, member }) => [
     index,
     member.event.key,
     copies.map((copy) => [copy.index, copy.member.payload]),
   ])
   expect(seen).toEqual([
-    [0, 'a', [[2, 2]]],
+    [0, 'a', [[2, 'A']]],
     [1, 'b', []],
+    [3, 'a', [[4, 3]]],
   ])
+  expect(hasRivals).toBe(true)
+  expect(await take([named('a'), named('b')])).toMatchObject({ hasRivals: false })
   expect([decided, unguarded]).toEqual([[], []])
   expect(groups[0]?.member).toMatchObject({
     event: { id: eventIdOf('billing', undefined, 'a') },

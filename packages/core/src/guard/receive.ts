@@ -19,7 +19,10 @@ export interface Received {
   readonly member: InFlightEvent
 }
 
-/** The deliveries of one event in one call. The first one leads; its copies are settled by its outcome. */
+/**
+ * The deliveries of one event and payload in one call. The first one leads; its copies are settled by its outcome.
+ * Another payload under the same key makes a group of its own.
+ */
 export interface DeliveryGroup extends Received {
   readonly copies: readonly Received[]
 }
@@ -27,6 +30,8 @@ export interface DeliveryGroup extends Received {
 /** The result of step 1 for the deliveries of one call. */
 export interface ReceivedDeliveries {
   readonly groups: readonly DeliveryGroup[]
+  /** Whether two groups are of one event. */
+  readonly hasRivals: boolean
   /** Deliveries without a key, if the policy is `unguarded`. */
   readonly unguarded: readonly Received[]
   readonly decided: readonly Decided[]
@@ -54,7 +59,11 @@ export function receive(
     : sort(context, deliveries, identifying)
 }
 
-type Group = Received & { readonly copies: Received[] }
+interface Group extends DeliveryGroup {
+  readonly copies: Received[]
+  /** The next group of the same event, with another payload. */
+  rival?: Group
+}
 
 function sort(
   context: ReceiveContext,
@@ -67,19 +76,21 @@ function sort(
   const byId = all.length > 1 ? new Map<EventId, Group>() : undefined
   const unguarded: Received[] = []
   const decided: Decided[] = []
-  let isRefusing = false
+  let [isRefusing, hasRivals] = [false, false]
   for (let index = 0; index < all.length; index++) {
     const identified = all[index] as Seen
     const delivery = deliveries[index] as Delivery
     switch (identified.kind) {
       case 'identified': {
         const member = toInFlight(options, delivery, identified)
-        const known = byId?.get(member.event.id)
-        if (known !== undefined) known.copies.push({ index, member })
+        const first = byId?.get(member.event.id)
+        const last = first && lastRival(first, member)
+        if (last !== undefined && hasPayloadOf(last, member)) last.copies.push({ index, member })
         else {
           const group: Group = { index, member, copies: [] }
           groups.push(group)
-          byId?.set(member.event.id, group)
+          if (last === undefined) byId?.set(member.event.id, group)
+          else [last.rival, hasRivals] = [group, true]
         }
         break
       }
@@ -106,12 +117,23 @@ function sort(
         break
     }
   }
-  const received = { groups, unguarded, decided }
+  const received = { groups, hasRivals, unguarded, decided }
   if (!isRefusing) return received
   return refuse(context, deliveries, all).then((refused) => ({
     ...received,
     decided: [...decided, ...refused],
   }))
+}
+
+/** The group of the member's payload; if there is none, the last group of its event. */
+function lastRival(first: Group, member: InFlightEvent): Group {
+  let last = first
+  while (last.rival !== undefined && !hasPayloadOf(last, member)) last = last.rival
+  return last
+}
+
+function hasPayloadOf({ member: { event } }: Group, { event: { fingerprint } }: InFlightEvent) {
+  return event.fingerprint === fingerprint
 }
 
 function toInFlight(

@@ -6,20 +6,15 @@ import type { DeliveryGroup } from './receive.ts'
 
 /** The events of one call that are in flight, from the claim of each until its settlement. */
 export interface Flight {
-  /** Concludes an event once, and ends its flight even if `toCopies` throws. `toCopies` returns the copies still to run. */
-  conclude(
-    member: InFlightEvent,
-    toCopies: (group: DeliveryGroup) => MaybeAsync<readonly DeliveryGroup[]>,
-  ): void
+  /** Concludes an event once. Its flight ends when `toSettled` has, also if it throws. */
+  conclude(member: InFlightEvent, toSettled: (group: DeliveryGroup) => MaybeAsync<void>): void
   /** Events without an outcome. */
   unconcluded(): readonly InFlightEvent[]
   /** Ends the flight of events without an outcome, so that their next delivery does not wait for a finished run. */
   endRest(): void
-  /** Resolves when all events are concluded, with the copies that must still run. */
-  concluded(): MaybeAsync<readonly DeliveryGroup[]>
+  /** Resolves when all events are concluded. */
+  concluded(): MaybeAsync<unknown>
 }
-
-const NONE: readonly DeliveryGroup[] = []
 
 export function takeOff(inFlight: InFlight, groups: readonly DeliveryGroup[]): Flight {
   const open = new Map<EventId, { readonly group: DeliveryGroup; readonly end: () => void }>()
@@ -27,29 +22,24 @@ export function takeOff(inFlight: InFlight, groups: readonly DeliveryGroup[]): F
     const { id } = group.member.event
     open.set(id, { group, end: inFlight.start(id) })
   }
-  const copies: DeliveryGroup[] = []
-  const concluding: Promise<readonly DeliveryGroup[]>[] = []
+  const concluding: Promise<void>[] = []
   return {
-    conclude: ({ event: { id } }, toCopies) => {
+    conclude: ({ event: { id } }, toSettled) => {
       const entry = open.get(id)
       if (entry === undefined) return
       open.delete(id)
-      let left: MaybeAsync<readonly DeliveryGroup[]> = NONE
+      let settling: MaybeAsync<void> | undefined
       try {
-        left = toCopies(entry.group)
+        settling = toSettled(entry.group)
       } finally {
-        if (!(left instanceof Promise)) entry.end()
+        if (!(settling instanceof Promise)) entry.end()
       }
-      if (left instanceof Promise) concluding.push(left.finally(entry.end))
-      else if (left.length > 0) copies.push(...left)
+      if (settling instanceof Promise) concluding.push(settling.finally(entry.end))
     },
     unconcluded: () => [...open.values()].map(({ group }) => group.member),
     endRest: () => {
       for (const { end } of open.values()) end()
     },
-    concluded: () =>
-      concluding.length === 0
-        ? copies
-        : Promise.all(concluding).then((left) => [...copies, ...left.flat()]),
+    concluded: () => (concluding.length === 0 ? undefined : Promise.all(concluding)),
   }
 }
