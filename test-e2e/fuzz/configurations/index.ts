@@ -12,7 +12,7 @@ import { Servers } from './servers.ts'
 import { tell } from './story.ts'
 
 /** Longest wait for one step of a cell, ms. */
-const STEP_MS = 30_000
+const STEP_MS = 90_000
 
 export const GRIDS: readonly Playable[] = [
   playable(POSTGRES, ['pgbouncer'], openPostgres),

@@ -115,11 +115,11 @@ export const POSTGRES: Grid<PostgresSettings> = {
       choices: [
         { name: 'none' },
         ...[
-          ['statement_timeout', '300ms'],
+          ['statement_timeout', '2s'],
           ['lock_timeout', '1ms'],
-          ['idle_in_transaction_session_timeout', '300ms'],
-          ['transaction_timeout', '300ms'],
-          ['idle_session_timeout', '100ms'],
+          ['idle_in_transaction_session_timeout', '2s'],
+          ['transaction_timeout', '2s'],
+          ['idle_session_timeout', '500ms'],
         ].map(([name = '', value = '']) => ({
           name: `${name} ${value}`,
           set: { defaults: { [name]: value } },

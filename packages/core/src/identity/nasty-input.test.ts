@@ -20,15 +20,18 @@ function processorMs(): number {
   return (user + system) / 1_000
 }
 
-/** Of two runs the cheaper one: the other was disturbed. */
-async function workOf(run: () => Promise<void> | void): Promise<number> {
-  const taken: number[] = []
-  for (let round = 0; round < 2; round++) {
+/**
+ * The least work of a few runs. A busy machine makes single runs several times dearer, also in processor time, so runs
+ * that are above `enough` are repeated.
+ */
+async function workOf(run: () => Promise<void> | void, enough: number): Promise<number> {
+  let least = Number.POSITIVE_INFINITY
+  for (let round = 0; round < 8 && (round < 2 || least >= enough); round++) {
     const before = processorMs()
     await run()
-    taken.push(processorMs() - before)
+    least = Math.min(least, processorMs() - before)
   }
-  return Math.min(...taken)
+  return least
 }
 
 describe('the work on a message grows with its size and not faster', () => {
@@ -38,10 +41,10 @@ describe('the work on a message grows with its size and not faster', () => {
     const small = bytesOf(nasty(50_000))
     const large = bytesOf(nasty(400_000))
     await identify(small)
-    const smallMs = await workOf(() => identify(small))
-    const largeMs = await workOf(() => identify(large))
+    const smallMs = await workOf(() => identify(small), 10)
     // Eight times the size; quadratic work is 64 times as much.
-    expect(largeMs).toBeLessThan(24 * Math.max(smallMs, 10))
+    const most = 24 * Math.max(smallMs, 10)
+    expect(await workOf(() => identify(large), most)).toBeLessThan(most)
   })
 
   test.each(cases)('%s, through a decoder and a fingerprint of the user', async (_name, nasty) => {
@@ -54,7 +57,7 @@ describe('the work on a message grows with its size and not faster', () => {
         fingerprint: 'body',
       })
       await fingerprintOf((payload) => payload, { body, decoded, payload: value })
-    })
+    }, 1_500)
     expect(work).toBeLessThan(1_500)
   })
 })
@@ -63,7 +66,7 @@ test.each(Object.entries(NASTY_JSON).filter(([, nasty]) => /^[0-9]/.test(nasty(1
   'one number that fills the message takes no longer than to read it: %s',
   async (_name, nasty) => {
     const body = bytesOf(nasty(1_000_000))
-    expect(await workOf(() => identify(body))).toBeLessThan(100)
+    expect(await workOf(() => identify(body), 100)).toBeLessThan(100)
   },
 )
 
