@@ -4,6 +4,7 @@ import type { Settlement } from '../model/settlement.ts'
 import type { BatchHandler, GuardOptions, Handler, InboxGuardOptions } from '../options/options.ts'
 import type { CallerRetries, ResolvedOptions } from '../options/resolved-options.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
+import { deliveriesError, deliveryError } from './delivery-error.ts'
 import { resolveOptions } from './resolve-options.ts'
 import { RunningGuard } from './running-guard.ts'
 
@@ -81,8 +82,15 @@ function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {
   }
   const guard: Guard = {
     consumer: options.consumer,
-    process: (delivery) => port.run([delivery]).then((all) => asked(all)[0] as Settlement),
-    processBatch: (deliveries) => port.run(deliveries).then(asked),
+    process: (delivery) => {
+      const error = deliveryError('The argument of `process`', delivery)
+      if (error !== undefined) return Promise.reject(error)
+      return port.run([delivery]).then((all) => asked(all)[0] as Settlement)
+    },
+    processBatch: (deliveries) => {
+      const error = deliveriesError(deliveries)
+      return error === undefined ? port.run(deliveries).then(asked) : Promise.reject(error)
+    },
     close: () => port.close(),
   }
   attachPort(guard, port)

@@ -98,9 +98,30 @@ export class RunningGuard implements GuardPort {
     }
   }
 
-  run(deliveries: readonly Delivery[], hooks: RunHooks = {}): Promise<readonly Settlement[]> {
+  async run(deliveries: readonly Delivery[], hooks: RunHooks = {}): Promise<readonly Settlement[]> {
     this.#runs.start()
-    return this.#run(deliveries, hooks)
+    try {
+      const settling = new Settling(this.#settlingParts, deliveries, hooks)
+      this.#inHand += deliveries.length
+      const signals = this.#signals(hooks)
+      const { endProbe, stores } = signals.isStopping()
+        ? { stores: closing() }
+        : (this.#openNow() ?? (await this.#openOrOutcome()))
+      if ('kind' in stores) {
+        settling.concludeAll(stores)
+        return settling.settlements
+      }
+      const observe = settling.observerWith(stores)
+      const { options, call, breaker, inFlight } = this.#shared
+      const processing = { options, call, breaker, inFlight, stores, signals, observe }
+      await processDeliveries(processing, deliveries)
+      const checking = settling.checking()
+      if (checking !== undefined) await checking
+      endProbe?.()
+      return settling.settlements
+    } finally {
+      this.#runs.end()
+    }
   }
 
   publishDeadLetter(
@@ -233,31 +254,6 @@ export class RunningGuard implements GuardPort {
     return stopSignals(stops, abort, (limitMs) =>
       Math.max(1, Math.min(limitMs, endsAtMs - this.runtime.monotonic())),
     )
-  }
-
-  async #run(deliveries: readonly Delivery[], hooks: RunHooks): Promise<readonly Settlement[]> {
-    try {
-      const settling = new Settling(this.#settlingParts, deliveries, hooks)
-      this.#inHand += deliveries.length
-      const signals = this.#signals(hooks)
-      const { endProbe, stores } = signals.isStopping()
-        ? { stores: closing() }
-        : (this.#openNow() ?? (await this.#openOrOutcome()))
-      if ('kind' in stores) {
-        settling.concludeAll(stores)
-        return settling.settlements
-      }
-      const observe = settling.observerWith(stores)
-      const { options, call, breaker, inFlight } = this.#shared
-      const processing = { options, call, breaker, inFlight, stores, signals, observe }
-      await processDeliveries(processing, deliveries)
-      const checking = settling.checking()
-      if (checking !== undefined) await checking
-      endProbe?.()
-      return settling.settlements
-    } finally {
-      this.#runs.end()
-    }
   }
 
   /** The stores, if they are open and available. */

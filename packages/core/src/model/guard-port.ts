@@ -9,7 +9,14 @@ import type { DeferCause, Settlement } from './settlement.ts'
 /** The guard as its user sees it. */
 export interface Guard {
   readonly consumer: string
+  /**
+   * Processes one delivery. The promise resolves when the outcome is stored; the caller then settles the message.
+   *
+   * @throws {@link ConfigurationError} The argument is not a {@link Delivery}, or an option does not fit the stores.
+   * @throws {@link ConflictError} With `onConflict: 'throw'`: the key was used before with another payload.
+   */
   process(delivery: Delivery): Promise<Settlement>
+  /** Processes several deliveries together, and answers their settlements in the same order. Throws like `process`. */
   processBatch(deliveries: readonly Delivery[]): Promise<readonly Settlement[]>
   /**
    * Stops new claims, lets running handlers end within `deadlineMs`, and clears all timers. The user's clients stay

@@ -1,0 +1,47 @@
+import { expect, test } from 'vitest'
+import { memoryInbox, toDelivery } from '../memory/index.ts'
+import type { Delivery } from '../model/delivery.ts'
+import { ConfigurationError } from '../model/errors.ts'
+import { createGuard } from './guard.ts'
+
+const good = toDelivery('a', { headers: { 'idempotency-key': 'a' } })
+const { body, headers, source } = good
+
+test.each<[string, unknown]>([
+  ['it is undefined', undefined],
+  ['it is null', null],
+  ['it is string', 'a secret'],
+  ['it is an array', [good]],
+  ['`body` is undefined', {}],
+  ['`body` is string', { body: 'a secret', headers, source }],
+  ['`body` is an array', { body: [1], headers, source }],
+  ['`headers` undefined', { body, source }],
+  ['`headers` string', { body, headers: 'a secret', source }],
+  ['`source` string', { body, headers, source: 'orders' }],
+  ['`source` object', { body, headers, source: { broker: 'mine' } }],
+])('what is no delivery fails its call, and nothing runs: %s', async (text, value) => {
+  const ran: unknown[] = []
+  const guard = createGuard({ consumer: 'billing', inbox: memoryInbox() }, (event) => {
+    ran.push(event)
+  })
+  const failed = async (call: Promise<unknown>): Promise<void> => {
+    const error = await call.then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    )
+    expect(error).toBeInstanceOf(ConfigurationError)
+    expect(String(error)).toContain(text)
+    expect(String(error)).not.toContain('secret')
+  }
+  await failed(guard.process(value as Delivery))
+  await failed(guard.processBatch([good, value as Delivery]))
+  expect(ran).toEqual([])
+  expect(await guard.process(good)).toEqual({ kind: 'ack', by: 'processed' })
+  await guard.close()
+})
+
+test('one delivery in place of a list of them fails its call', async () => {
+  const guard = createGuard({ consumer: 'billing', inbox: memoryInbox() }, () => undefined)
+  await expect(guard.processBatch(good as never)).rejects.toThrow(ConfigurationError)
+  await guard.close()
+})
