@@ -1,3 +1,4 @@
+import { isOwnerLive, YOUNG_MS } from '@onceward/core/adapter'
 import type { EventFacts } from './event-facts.ts'
 
 /** What a guard would answer to the next delivery of an event, and why. Words as in `Settlement`. */
@@ -11,9 +12,6 @@ export interface NextDelivery {
   readonly attempt?: number | undefined
   readonly why: string
 }
-
-/** A row that was counted more recently belongs to a live process: `YOUNG_MS` of the core. */
-const YOUNG_MS = 5_000
 
 /** In the order in which a guard asks: Redis, leases, then the row of the event. */
 export function nextDelivery(facts: EventFacts): NextDelivery {
@@ -63,9 +61,9 @@ function byRow(facts: EventFacts): NextDelivery {
       )
     }
     case 'r': {
-      const untilMs = (trouble?.countedAtMs ?? 0) + YOUNG_MS
-      if (untilMs > nowMs) return inProgress(untilMs, 'A run was counted less than 5 s ago.')
-      return run(facts, LEFT)
+      const countedAtMs = trouble?.countedAtMs ?? 0
+      if (!isOwnerLive(nowMs - countedAtMs)) return run(facts, LEFT)
+      return inProgress(countedAtMs + YOUNG_MS, 'A run was counted less than 5 s ago.')
     }
     default:
       return row.state satisfies never
