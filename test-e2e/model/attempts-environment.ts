@@ -24,6 +24,7 @@ export function spend(state: AttemptsState, fault: keyof AttemptsFaults): void {
 /** What happens without a process: time, servers that notice a dead client, the broker and the operator. */
 export function ofEnvironment(state: AttemptsState, world: AttemptsWorld, add: Add): void {
   ofOrphans(state, add)
+  ofClock(state, world, add)
   for (const event of state.rows.keys()) {
     ofTime(state, world, { event, add })
     ofBroker(state, event, add)
@@ -61,14 +62,33 @@ function ofOrphans({ orphans }: AttemptsState, add: Add): void {
   }
 }
 
+/** Every count is then far from now. Its owner may live, and loses at most the attempt. */
+function ofClock(state: AttemptsState, { maxAttempts, rules }: AttemptsWorld, add: Add): void {
+  if (state.left.clock === 0) return
+  add(
+    'the clock of the database is set back',
+    (after) => {
+      spend(after, 'clock')
+      for (const [event, row] of after.rows.entries()) {
+        if (row.state !== 'running' || !row.isYoung) continue
+        const record = recordOf(after, event)
+        record.hits = Math.min(record.hits + 1, maxAttempts)
+        row.isAhead = rules.trustsAhead
+        row.isYoung = rules.trustsAhead
+      }
+    },
+    true,
+  )
+}
+
 function ofTime(state: AttemptsState, { rules }: AttemptsWorld, { add, event }: Turn): void {
-  const { isDue, isYoung, state: now } = rowOf(state, event)
+  const { isAhead, isDue, isYoung, state: now } = rowOf(state, event)
   if (now === 'waiting' && !isDue) {
     add(`e${event} is due`, (after) => {
       rowOf(after, event).isDue = true
     })
   }
-  if (!rules.trustsYoung || !isYoung) return
+  if (!rules.trustsYoung || !isYoung || isAhead) return
   // A runner later than that does not start.
   const isToStart = [...fibersOf(state)].some(
     (fiber) =>

@@ -45,6 +45,7 @@ export const FORGOTTEN = {
   isParked: false,
   isPublished: false,
   isYoung: false,
+  isAhead: false,
 } as const
 
 export function setState(
@@ -65,6 +66,7 @@ export function setState(
   if (row.attempt > maxAttempts + 1) bad('more attempts than there are')
   row.state = to
   row.isYoung = to === 'running'
+  row.isAhead = false
 }
 
 /** A counted run has met a crash: by a fault, or by the poison of that index. */

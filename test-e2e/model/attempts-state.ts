@@ -8,6 +8,8 @@ export interface AttemptsRules {
   readonly compares: 'nothing' | 'state' | 'attempt' | 'token'
   /** A count of moments ago belongs to a live owner. */
   readonly trustsYoung: boolean
+  /** Also of one that lies ahead, after the clock was set back: it is young until that time comes again. */
+  readonly trustsAhead: boolean
   /** Instead: the count is made under the row lock of the business transaction. */
   readonly countsInTransaction: boolean
   /** The business transaction compares the attempt, too. */
@@ -65,6 +67,8 @@ export interface AttemptsFaults {
   /** A claim whose caller is gone lands. */
   late: number
   leasesDown: number
+  /** The clock of the database is set, by more than a count is young. */
+  clock: number
 }
 
 /**
@@ -154,6 +158,8 @@ export interface Row {
   isPublished: boolean
   /** It was counted moments ago. */
   isYoung: boolean
+  /** It was counted at a time that is still to come. */
+  isAhead: boolean
   isReplayed: boolean
 }
 
@@ -221,7 +227,8 @@ export function initial({
     rows: each((event) => ({
       state: crashed.includes(event) ? 'running' : 'absent',
       attempt: crashed.includes(event) ? 1 : 0,
-      ...{ isDue: false, isParked: false, isPublished: false, isYoung: false, isReplayed: false },
+      ...{ isDue: false, isParked: false, isPublished: false, isYoung: false, isAhead: false },
+      isReplayed: false,
     })),
     records: each((event) => ({
       hits: crashed.includes(event) ? 1 : 0,

@@ -5,13 +5,13 @@ import type { World } from './world.ts'
 
 const NO_FAULTS: AttemptsFaults = {
   ...{ crash: 0, duplicate: 0, fail: 0, lost: 0, drain: 0 },
-  ...{ replay: 0, expire: 0, flush: 0, late: 0, leasesDown: 0 },
+  ...{ replay: 0, expire: 0, flush: 0, late: 0, leasesDown: 0, clock: 0 },
 }
 
 /** What the first design had. */
 export const FIRST: AttemptsRules = {
   ...{ rechecks: true, compares: 'state', resetsPublished: true },
-  ...{ trustsYoung: false, countsInTransaction: false, claimsAttempt: false },
+  ...{ trustsYoung: false, trustsAhead: false, countsInTransaction: false, claimsAttempt: false },
   ...{ locksToVerdict: false, boundsWait: false, countsBeforeWait: false },
   ...{ pollerPublishes: false, keepsParked: false, publishesLocked: false },
   ...{ replaysPublished: false, rereadsLetter: false, replaysAlone: false, locksOther: false },

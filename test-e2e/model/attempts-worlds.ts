@@ -158,6 +158,17 @@ export const TEXT_WORLDS: readonly World[] = [
     { crash: 1, duplicate: 1, fail: 1, drain: 1 },
     { ...PARKING, breaks: LOST },
   ),
+  // The clock of the database is set back. In Q4 a count that lies ahead belongs to a live owner, as it once did.
+  world('Q1: clock O', 'O', TEXT, { crash: 2, duplicate: 1, clock: 1 }),
+  world('Q2: clock f', 'f', TEXT, { crash: 1, duplicate: 1, fail: 1, clock: 1 }),
+  world('Q3: clock K replay', 'K', TEXT, { crash: 1, replay: 1, clock: 2 }),
+  world(
+    'Q4: clock trusted ahead',
+    'O',
+    { ...TEXT, trustsAhead: true },
+    { crash: 2, clock: 1 },
+    { breaks: STUCK },
+  ),
   // The wait to be alone. A handler (W) ends only when its neighbour has run, and one event must run alone.
   world('Y1: a bounded wait to be alone', 'WOO', TEXT, {}, WAITING),
   world('Y2: an unbounded wait stalls', 'WOO', UNBOUNDED, {}, { ...WAITING, breaks: STUCK }),
