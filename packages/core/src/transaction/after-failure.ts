@@ -218,18 +218,18 @@ async function claimAgain(
 }
 
 /**
- * The connection was lost. A single lost connection says nothing about the store: if it opened the breaker, an event that
- * breaks its connection in every run would stop the consumer.
+ * The connection was lost, or a statement of the inbox failed with COMMIT. One such transaction says nothing about the
+ * store: if it opened the breaker, an event that breaks its connection in every run would stop the consumer.
  */
 export async function storeFailed(batch: Batch, end: Failed, error: unknown): Promise<void> {
   const { engine } = batch.run
   await giveBack(engine, end.claimed, 'no-verdict')
   // Its tables or rights do not fit, which no other connection mends.
   if (error instanceof ConfigurationError) throw error
-  const message = `The store failed while the handler ran: ${describeError(error).message}`
+  const message = `The store failed before the commit: ${describeError(error).message}`
   engine.options.logger.warn(
     { err: describeError(error) },
-    'the connection was lost while the handler ran: check the server and the network',
+    'the store failed before the commit and the events are deferred: check the server and the network',
   )
   deferAll(batch, end.claimed, new StoreUnavailableError(message, { cause: error }))
 }
