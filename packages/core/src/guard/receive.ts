@@ -1,6 +1,6 @@
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Identified } from '../identity/identify.ts'
-import type { EventId } from '../model/brands.ts'
+import type { EventId, Fingerprint } from '../model/brands.ts'
 import type { DeadLetterRef } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
@@ -61,8 +61,8 @@ export function receive(
 
 interface Group extends DeliveryGroup {
   readonly copies: Received[]
-  /** The next group of the same event, with another payload. */
-  rival?: Group
+  /** Of the first group of an event: those with other payloads. */
+  rivals?: Map<Fingerprint, Group>
 }
 
 function sort(
@@ -84,13 +84,17 @@ function sort(
       case 'identified': {
         const member = toInFlight(options, delivery, identified)
         const first = byId?.get(member.event.id)
-        const last = first && lastRival(first, member)
-        if (last !== undefined && hasPayloadOf(last, member)) last.copies.push({ index, member })
+        const same = first && groupOf(first, member)
+        if (same !== undefined) same.copies.push({ index, member })
         else {
           const group: Group = { index, member, copies: [] }
           groups.push(group)
-          if (last === undefined) byId?.set(member.event.id, group)
-          else [last.rival, hasRivals] = [group, true]
+          if (first === undefined) byId?.set(member.event.id, group)
+          else {
+            first.rivals ??= new Map()
+            first.rivals.set(member.event.fingerprint, group)
+            hasRivals = true
+          }
         }
         break
       }
@@ -125,15 +129,9 @@ function sort(
   }))
 }
 
-/** The group of the member's payload; if there is none, the last group of its event. */
-function lastRival(first: Group, member: InFlightEvent): Group {
-  let last = first
-  while (last.rival !== undefined && !hasPayloadOf(last, member)) last = last.rival
-  return last
-}
-
-function hasPayloadOf({ member: { event } }: Group, { event: { fingerprint } }: InFlightEvent) {
-  return event.fingerprint === fingerprint
+/** The group of the member's payload, if there is one. */
+function groupOf(first: Group, { event: { fingerprint } }: InFlightEvent): Group | undefined {
+  return first.member.event.fingerprint === fingerprint ? first : first.rivals?.get(fingerprint)
 }
 
 function toInFlight(

@@ -74,3 +74,12 @@ describe.each([
     )
   })
 })
+
+test('a key that is the same for every message: the first payload runs, the others are refused', async () => {
+  const { outcomes, ran } = await setUp()
+  const all = Array.from({ length: 2_000 }, (_, n) => named('same', n, { orderingKey: 'lane' }))
+  const [first, ...others] = await outcomes(all)
+  expect(first).toMatchObject({ kind: 'processed' })
+  expect(others.filter((each) => each.kind !== 'dead')).toEqual([])
+  expect(ran).toEqual([0])
+})
