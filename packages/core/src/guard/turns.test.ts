@@ -70,7 +70,7 @@ describe.each([
           expect(done.length).toBeLessThanOrEqual(1)
         }
       }),
-      { numRuns: 500 },
+      { numRuns: 150 },
     )
   })
 })
