@@ -17,7 +17,6 @@ import { diagnose, toStoreError } from './errors.ts'
 import type { DriverSettings } from './options.ts'
 import { BusinessTransaction } from './transaction/business-transaction.ts'
 import {
-  alreadyDone,
   boundsOf,
   claimedByCount,
   claimFailure,
@@ -95,11 +94,6 @@ async function begin(
   try {
     const isNew = ownsSessions && held.session.pid === undefined
     if (isNew) await bound(held, request, runtime)
-    // A backend that is not known yet could not be cancelled if the read had to wait.
-    if (request.likelyDone === true && held.session.pid !== undefined) {
-      const done = await alreadyDone(held, claim, context)
-      if (done !== undefined) return done
-    }
     known = held.session.settings()
     const { isolation } = parts.settings
     const { handlerLockTimeout } = held.session

@@ -34,6 +34,7 @@ import { type StoringContext, texts } from '../driver/rows.ts'
 import { createStatements } from '../statements/index.ts'
 import { classify, count, type SuspectAnswer, suspect } from './attempts.ts'
 import { isWhole } from './bodies.ts'
+import { readDone } from './done-events.ts'
 import { figures } from './figures.ts'
 import { messageCounts } from './message-counts.ts'
 import { park } from './parking.ts'
@@ -63,6 +64,8 @@ export const MAX_STORED_BYTES: number = 128 * MIB
 const SEEN_EVERY_MS = 600_000
 /** Reads of many lanes share a statement. Whole batches run in parallel, which is faster than one large statement. */
 const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
+/** One read of done events at a time: those that come meanwhile share the next, and the other spare connection is free. */
+const LOOKS = { width: 1, most: 100 }
 
 /**
  * Makes an inbox of a driver. Everything but the business transaction is written here, once for all drivers.
@@ -113,6 +116,10 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     (events: readonly IdentifiedEvent[]) => classify(this.#context, events),
     SHARING,
   )
+  readonly #readDone = batchedCalls(
+    (events: readonly IdentifiedEvent[]) => readDone(this.#context, events),
+    LOOKS,
+  )
   #seenAtMs: number
 
   constructor(driver: Driver<Tx>, opened: OpenedInbox, maxStoredBytes: number) {
@@ -135,7 +142,19 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   }
 
   begin(request: BeginRequest): Promise<Begun<Tx>> {
-    return this.#driver.begin(request, this.#context)
+    return request.likelyDone === true && request.claim.kind === 'fresh'
+      ? this.#beginUnlessDone(request, request.claim.events)
+      : this.#driver.begin(request, this.#context)
+  }
+
+  async #beginUnlessDone(
+    request: BeginRequest,
+    events: readonly IdentifiedEvent[],
+  ): Promise<Begun<Tx>> {
+    const done = await this.#readDone(events)
+    return done.includes(undefined)
+      ? this.#driver.begin(request, this.#context)
+      : { kind: 'none', done }
   }
 
   classify(events: readonly IdentifiedEvent[]): Promise<readonly Known[]> {

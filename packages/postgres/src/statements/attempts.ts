@@ -3,6 +3,11 @@ import { isAhead, unpublished } from './dead-letters.ts'
 export interface AttemptStatements {
   /** `$1` event ids (array literal). Answers `KnownRow`s, none for absent events. */
   readonly classify: string
+  /**
+   * `$1` event ids (array literal). Answers id, fingerprint, and the result in an array if there is one, of the done
+   * events. Names everything in full, because it also runs under the settings of the user's own transactions.
+   */
+  readonly readDone: string
   /** `$1` `EventParameter`s with a token each, `$2` consumer id, `$3` wait for a row, ms. Answers the ids of the new rows. */
   readonly suspect: string
   /** `$1` event ids (array literal). Locks their rows, skips rows that others hold. Answers the ids of the locked rows. */
@@ -58,6 +63,9 @@ export const DELIVERY: string = `source text, properties text, envelope text, he
 export const BURIAL: string = `id uuid, token uuid, fingerprint bigint, attempt integer, reason text, error text, key text,
   tenant text, ${DELIVERY}`
 
+const ARRAY = 'pg_catalog.json_build_array'
+const EQUALS = 'operator(pg_catalog.=)'
+
 export function attemptStatements(schema: string): AttemptStatements {
   return {
     classify: `
@@ -74,6 +82,8 @@ from ${schema}.processed_events p
 left join ${schema}.failed_events f on f.event_id = p.event_id
 left join ${schema}.event_results e on e.event_id = p.event_id
 where p.event_id = any($1::text::uuid[])`,
+
+    readDone: `select ${ARRAY}(p.event_id, p.fingerprint::pg_catalog.text, (select ${ARRAY}(r.result) from ${schema}.event_results r where r.event_id ${EQUALS} p.event_id))::pg_catalog.text as answer from ${schema}.processed_events p where p.event_id ${EQUALS} any ($1::pg_catalog.uuid[]) and p.state ${EQUALS} 'd'`,
 
     suspect: `
 with bound as materialized (select set_config('lock_timeout', $3::text, true) as bound),

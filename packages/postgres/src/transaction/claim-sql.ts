@@ -154,16 +154,6 @@ const EQUALS = 'operator(pg_catalog.=)'
 const anyOf = (events: readonly { readonly id: string }[]): string =>
   `${EQUALS} any ('{${events.map(({ id }) => id).join()}}'::pg_catalog.uuid[])`
 
-/** Reads the done events: id, fingerprint, and the result in an array if there is one. */
-export function doneText(
-  events: readonly IdentifiedEvent[],
-  { schema }: Pick<ClaimTarget, 'schema'>,
-): string {
-  const array = 'pg_catalog.json_build_array'
-  const result = `select ${array}(r.result) from ${schema}.event_results r where r.event_id ${EQUALS} p.event_id`
-  return `select ${array}(p.event_id, p.fingerprint::pg_catalog.text, (${result}))::pg_catalog.text as answer from ${schema}.processed_events p where p.event_id ${anyOf(events)} and p.state ${EQUALS} 'd'`
-}
-
 /**
  * Locks the rows first and reads the tokens in the next statement: an update that waits for a row goes on with the
  * token it read before, so an owner that was replaced meanwhile would still claim. `for update` on the token's own row

@@ -4,19 +4,17 @@ import type {
   Begun,
   DoneEvent,
   EventId,
-  Fingerprint,
   IdentifiedEvent,
-  Json,
   Runtime,
 } from '@onceward/core'
 import { LATE } from '@onceward/core/adapter'
 import type { BeginContext } from '../driver/driver.ts'
-import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
+import type { HeldConnection } from '../driver/held-connection.ts'
 import type { SlotRequest } from '../driver/pool-slots.ts'
-import { answers } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'
+import { doneOf, doneText } from '../inbox/done-events.ts'
 import { LOCK_NOT_AVAILABLE, QUERY_CANCELED } from '../sqlstates.ts'
-import { type Bounds, doneText } from './claim-sql.ts'
+import type { Bounds } from './claim-sql.ts'
 
 /** A claim without an answer within its waits for rows plus this time counts as a lost connection. */
 const SILENCE_MS = 10_000
@@ -81,22 +79,8 @@ export async function nothingClaimed<Tx>(
   { statements }: Pick<BeginContext, 'statements'>,
 ): Promise<Begun<Tx>> {
   if (claim.kind !== 'fresh') return nothingOpen(held, 'none')
-  const done = await readDone(held, claim.events, ['rollback', doneText(claim.events, statements)])
+  const done = await readDone(held, claim.events, ['rollback', doneText(statements, claim.events)])
   if (done === undefined) return NOTHING_OPEN
-  held.release()
-  return { kind: 'none', done }
-}
-
-/** Reads events that are probably done, without a transaction. Undefined if some of them are not. */
-export async function alreadyDone<Tx>(
-  held: HeldConnection<Tx>,
-  claim: BeginClaim,
-  { statements }: Pick<BeginContext, 'statements'>,
-): Promise<Begun<Tx> | undefined> {
-  if (claim.kind !== 'fresh') return undefined
-  const done = await readDone(held, claim.events, [doneText(claim.events, statements)])
-  if (done === undefined) return NOTHING_OPEN
-  if (done.includes(undefined)) return undefined
   held.release()
   return { kind: 'none', done }
 }
@@ -120,22 +104,6 @@ async function readDone<Tx>(
   }
   held.destroy()
   return undefined
-}
-
-type DoneRow = readonly [id: EventId, fingerprint: string, result: readonly [Json] | null]
-
-function doneOf(
-  events: readonly IdentifiedEvent[],
-  answer: SendAnswer,
-): readonly (DoneEvent | undefined)[] {
-  const rows = new Map(answers<DoneRow>(answer).map((row) => [row[0], row]))
-  return events.map(({ id }) => {
-    const row = rows.get(id)
-    if (row === undefined) return undefined
-    const [, fingerprint, result] = row
-    const done = { kind: 'done', fingerprint: BigInt(fingerprint) as Fingerprint } as const
-    return result === null ? done : { ...done, result: result[0] }
-  })
 }
 
 /** What a claim took. */
