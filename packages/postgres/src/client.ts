@@ -1,7 +1,7 @@
 import { StoreUnavailableError, systemRuntime } from '@onceward/core'
 import { answerWithin, LATE, refuseUnfitClient } from '@onceward/core/adapter'
 import { lentWithin } from './clients/pg-checkout.ts'
-import { surviveConnecting, surviveLoss } from './clients/pg-events.ts'
+import { surviveLoss, survivePoolLosses } from './clients/pg-events.ts'
 import { repeated } from './driver/repeat.ts'
 import { DURABLE_IF_OFF, shortSettings } from './driver/session-settings.ts'
 import { diagnose, endsSession, toStoreError } from './errors.ts'
@@ -54,7 +54,7 @@ export function inTransaction<Result>(
   work: (client: PoolClientLike) => Promise<Result>,
   limits: Limits = { answerMs: ANSWER_MS },
 ): Promise<Result> {
-  surviveConnecting(pool)
+  survivePoolLosses(pool)
   return repeated(systemRuntime, () => onceInTransaction(pool, work, limits))
 }
 

@@ -64,3 +64,21 @@ test.each(
   await using server = await dyingServer(dies)
   expect(await ending(name, server.url)).toEqual(TYPED)
 })
+
+// Red without a listener for errors of the pool. A failover or a restart ends idle connections.
+test.each([...CALLS, 'handle'])(
+  'an idle connection that is terminated after %s does not end the process',
+  async (name) => {
+    const { url } = await database()
+    const pool = new pg.Pool({ connectionString: url, max: 1 })
+    await migrate(pool)
+    const worker = ending(name, url, 'idles')
+    await until(async () => {
+      const { rowCount } = await pool.query(`select pg_terminate_backend(pid) from pg_stat_activity
+      where datname = current_database() and application_name = 'idles' and state = 'idle'`)
+      return rowCount === 1
+    })
+    expect(await worker).toEqual({ code: 0, ended: 'no error\n' })
+    await pool.end()
+  },
+)

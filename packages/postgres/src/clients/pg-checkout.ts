@@ -1,13 +1,13 @@
 import { ConfigurationError, type Runtime, StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
-import { surviveConnecting, surviveLoss } from './pg-events.ts'
+import { surviveLoss, survivePoolLosses } from './pg-events.ts'
 
 /** Longest wait for a connection of the pool, ms. A longer wait means that the user's own code holds all connections. */
 const CONNECT_MS = 5_000
 /** Takes a connection from the pool. Rejects with the pool's own error, or with a typed one. */
 export function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
-  surviveConnecting(pool)
+  survivePoolLosses(pool)
   // An idle connection comes in this turn of the event loop, so no timer is needed. This runs for every event.
   const isIdle = pool.idleCount > pool.waitingCount
   try {

@@ -1,6 +1,7 @@
 /*
  * A client of pg tells by an event that its connection has failed. Where nobody listens, that event ends the process.
- * The pool listens while a client is idle. Whoever has taken a client must listen too.
+ * The pool listens while a client is idle, and tells it by an event of its own, which ends the process in the same way.
+ * Whoever has taken a client must listen too.
  */
 
 import { hasMethod } from '@onceward/core/adapter'
@@ -38,12 +39,17 @@ export function alwaysSurviveLoss(client: object): void {
 const survivors = new WeakSet<object>()
 
 /**
- * A server that shuts down during a connect may report so in the packet that completes the handshake, before the caller
- * can add a listener. Without this listener the unhandled error would end the process.
+ * From now on a connection that the pool loses does not end the process:
+ *
+ * - while it is idle, as at a restart or a failover of the server. The pool has removed it already and connects anew. Other
+ *   listeners of the pool hear of it as before.
+ * - while it connects: a server that shuts down may report so in the packet that completes the handshake, before the
+ *   caller can add a listener.
  */
-export function surviveConnecting(pool: object): void {
+export function survivePoolLosses(pool: object): void {
   if (survivors.has(pool) || !isEmitter(pool)) return
   survivors.add(pool)
+  pool.on('error', noop)
   pool.on('connect', (client) => {
     const undo = surviveLoss(client as object)
     setImmediate(undo)
