@@ -1,6 +1,7 @@
 import { ConfigurationError, type DeadLetter } from '@onceward/core'
 import { refuseUnknownNames } from '@onceward/core/adapter'
 import { inTransaction, type PoolLike, refuseNoPool } from './client.ts'
+import { createChanges } from './dead-letter-changes.ts'
 import {
   checkFilter,
   type DeadLetterFilter,
@@ -10,19 +11,12 @@ import {
 import { answers, texts } from './driver/rows.ts'
 import { readStored } from './inbox/bodies.ts'
 import { toDeadLetter } from './inbox/publish-dead-letter.ts'
-import {
-  type Act,
-  actOn,
-  isFreed,
-  isOpen,
-  readDeadLetter,
-  type UntouchedLetter,
-} from './operator-actions.ts'
+import { isFreed, isOpen, type OperatorReport, readDeadLetter } from './operator-actions.ts'
 import { type QueueSender, requeue } from './requeue.ts'
 import type { DeadLetterRow } from './statements/dead-letters.ts'
 import { readDelivery } from './statements/delivery-columns.ts'
 import { createStatements, type Statements } from './statements/index.ts'
-import { toErrorText, unescapeText } from './statements/text-columns.ts'
+import { unescapeText } from './statements/text-columns.ts'
 
 /** A dead letter as PostgreSQL stores it. */
 export interface StoredDeadLetter extends DeadLetter {
@@ -33,12 +27,6 @@ export interface StoredDeadLetter extends DeadLetter {
   readonly published: boolean
   /** Whether a requeue of it was begun and its message not confirmed: a copy may be in its queue. */
   readonly requeued: boolean
-}
-
-export interface OperatorReport {
-  /** Ids of the changed dead letters. */
-  readonly done: readonly string[]
-  readonly untouched: readonly ({ readonly id: string } & UntouchedLetter)[]
 }
 
 /** Actions of operators on dead letters: buried events and refused messages. */
@@ -54,6 +42,8 @@ export interface DeadLetters {
    * Runs the event again, with a full set of attempts and alone in its process. Any running guard of its consumer does
    * so within seconds, from PostgreSQL. Nothing is published, and redelivered copies find the state of the event, so the
    * effect happens at most once. An event whose effect is committed never runs again.
+   *
+   * Many are changed in groups, each in one transaction: what was changed stays so if the call is interrupted.
    *
    * @param target - An id, a filter that says something, or `{ all: true }`.
    * @throws {@link ConfigurationError} for `{}`, `{ consumer: undefined }`, unknown fields and values; nothing was done.
@@ -99,52 +89,31 @@ export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): D
   refuseUnknownNames('deadLetters', options, { schema: true, by: true })
   const statements = createStatements(options.schema)
   const by = options.by ?? null
-  const each = async (
-    caller: string,
-    target: DeadLetterTarget,
-    act: (id: string) => Promise<UntouchedLetter | undefined>,
-  ): Promise<OperatorReport> => {
-    const ids =
-      typeof target === 'string'
-        ? [target]
-        : await idsOf(pool, statements, filterOf(caller, target))
-    const done: string[] = []
-    const untouched: OperatorReport['untouched'][number][] = []
-    for (const id of ids) {
-      const answer = await act(id)
-      if (answer === undefined) done.push(id)
-      else untouched.push({ id, ...answer })
-    }
-    return { done, untouched }
-  }
-  const change = (caller: string, target: DeadLetterTarget, act: Act): Promise<OperatorReport> =>
-    each(caller, target, async (id) => {
-      const why = await actOn({ pool, statements, act }, id)
-      return why === undefined ? undefined : { why }
-    })
+  const changes = createChanges({ pool, statements, by })
+  const selected = (caller: string, target: DeadLetterTarget): Promise<readonly string[]> =>
+    idsOf(pool, statements, { caller, target })
   return {
     list: (filter = {}) => list(pool, statements, filter),
     show: async (id) => {
       const row = await inTransaction(pool, (client) => readDeadLetter(client, statements, id))
       return row !== undefined && isOpen(row) ? stored(pool, statements, row) : undefined
     },
-    replay: (target) =>
-      change('deadLetters.replay', target, async (client, { kind, id }) => {
-        const { replayEvent, replayRefused } = statements
-        await client.query(kind === 'event' ? replayEvent : replayRefused, [id, by])
-        return undefined
-      }),
+    replay: async (target) => changes.replay(await selected('deadLetters.replay', target)),
     discard: async (target, why) => {
       refuseNoReason(why)
-      return change('deadLetters.discard', target, async (client, { kind, id }) => {
-        const { discardEvent, discardRefused } = statements
-        const text = kind === 'event' ? discardEvent : discardRefused
-        await client.query(text, [id, by, toErrorText(why) ?? null])
-        return undefined
-      })
+      return changes.discard(await selected('deadLetters.discard', target), why)
     },
-    requeue: (target, sender) =>
-      each('deadLetters.requeue', target, (id) => requeue({ pool, statements, by, sender }, id)),
+    requeue: async (target, sender) => {
+      const done: string[] = []
+      const untouched: OperatorReport['untouched'][number][] = []
+      // One by one: the broker confirms each message.
+      for (const id of await selected('deadLetters.requeue', target)) {
+        const answer = await requeue({ pool, statements, by, sender }, id)
+        if (answer === undefined) done.push(id)
+        else untouched.push({ id, ...answer })
+      }
+      return { done, untouched }
+    },
   }
 }
 
@@ -185,12 +154,20 @@ async function* list(
   }
 }
 
+interface Selection {
+  /** The function that was called, for error texts. */
+  readonly caller: string
+  readonly target: DeadLetterTarget
+}
+
 /** Reads all ids at once, so that an event that dies again during a replay is not replayed twice. */
 async function idsOf(
   pool: PoolLike,
   { listIds }: Statements,
-  filter: DeadLetterFilter,
+  { caller, target }: Selection,
 ): Promise<readonly string[]> {
+  if (typeof target === 'string') return [target]
+  const filter = filterOf(caller, target)
   const limit = filter.limit === undefined ? null : String(filter.limit)
   const values = [...filterValues(filter), null, null, limit]
   return texts(await inTransaction(pool, (client) => client.query(listIds, values)))

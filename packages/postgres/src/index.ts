@@ -4,11 +4,10 @@ export {
   type DeadLetters,
   type DeadLettersOptions,
   deadLetters,
-  type OperatorReport,
   type StoredDeadLetter,
 } from './dead-letters.ts'
 export { type ForgetHistoryOptions, forgetHistory } from './forget-history.ts'
 export { type PostgresLeases, type PostgresLeasesOptions, postgresLeases } from './lease-store.ts'
 export { type Migrated, type MigrateOptions, migrate } from './migrate.ts'
-export type { Untouched, UntouchedLetter } from './operator-actions.ts'
+export type { OperatorReport, Untouched, UntouchedLetter } from './operator-actions.ts'
 export type { QueueSender } from './requeue.ts'

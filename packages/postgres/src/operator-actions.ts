@@ -8,7 +8,7 @@ import type { DeadLetterRow } from './statements/dead-letters.ts'
 import { isOmitted } from './statements/delivery-columns.ts'
 import type { Statements } from './statements/index.ts'
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+export const UUID: RegExp = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** Why a dead letter was not changed. */
 export type Untouched =
@@ -39,6 +39,14 @@ export interface UntouchedLetter {
   readonly why: Untouched
   /** What the broker said. */
   readonly error?: string | undefined
+}
+
+type UntouchedIn = { readonly id: string } & UntouchedLetter
+
+export interface OperatorReport {
+  /** Ids of the changed dead letters. */
+  readonly done: readonly string[]
+  readonly untouched: readonly UntouchedIn[]
 }
 
 /** A change of one dead letter, under the lock of its row. */

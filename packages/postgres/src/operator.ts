@@ -1,6 +1,7 @@
 // Parts of the command line `onceward`. Not for users.
 
 export { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
+export { deadLetterChanges, GROUP_SIZE } from './dead-letter-changes.ts'
 export { messageOf, sqlState, toStoreError } from './errors.ts'
 export { SCHEMA_VERSION } from './inbox/schema-version.ts'
 export { type MigrationSql, migrationSql } from './migrate.ts'

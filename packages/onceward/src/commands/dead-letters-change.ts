@@ -1,10 +1,6 @@
 import { createInterface } from 'node:readline/promises'
-import {
-  type DeadLetters,
-  deadLetters,
-  type OperatorReport,
-  type Untouched,
-} from '@onceward/postgres'
+import type { OperatorReport, Untouched } from '@onceward/postgres'
+import { deadLetterChanges, GROUP_SIZE } from '@onceward/postgres/operator'
 import type { Command } from 'commander'
 import { type Changed, type ChangeOutcome, changeEach } from '../data/change-letters.ts'
 import type { Database } from '../data/database.ts'
@@ -64,7 +60,7 @@ export function discardCommand(end: End): Command {
     .requiredOption('--why <text>', 'reason, stored in the table audit')
     .action(async (ids: readonly string[]) => {
       said('--why', made.opts<ChangeFlags>().why)
-      end(await withDatabase<ChangeFlags>(made, (work) => change(work, discard(work), ids)))
+      end(await withDatabase<ChangeFlags>(made, (work) => change(work, DISCARD, ids)))
     })
 }
 
@@ -75,23 +71,31 @@ export function withTarget(made: Command): Command {
     .option('--yes', 'do not ask what a filter selects')
 }
 
-/** What is done with each dead letter. */
+/** What is done with dead letters. */
 export interface Change {
   readonly verb: 'replay' | 'discard' | 'requeue'
   /** What has been done, after the count. */
   readonly did: string
-  readonly act: (letters: DeadLetters, id: string) => Promise<OperatorReport>
+  /** How many dead letters are changed at once. */
+  readonly size: number
+  readonly begin: (work: Work<ChangeFlags>) => (ids: readonly string[]) => Promise<OperatorReport>
 }
 
 const REPLAY: Change = {
-  ...{ verb: 'replay', did: 'will run again' },
-  act: (letters, id) => letters.replay(id),
+  ...{ verb: 'replay', did: 'will run again', size: GROUP_SIZE },
+  begin: (work) => changesOf(work).replay,
 }
 
-const discard = ({ options }: Work<ChangeFlags>): Change => ({
-  ...{ verb: 'discard', did: 'discarded' },
-  act: (letters, id) => letters.discard(id, options.why ?? ''),
-})
+const DISCARD: Change = {
+  ...{ verb: 'discard', did: 'discarded', size: GROUP_SIZE },
+  begin: (work) => {
+    const changes = changesOf(work)
+    return (ids) => changes.discard(ids, work.options.why ?? '')
+  },
+}
+
+const changesOf = ({ database: { pool, schema }, options: { by } }: Work<ChangeFlags>) =>
+  deadLetterChanges(pool, { schema, by })
 
 export async function change(
   work: Work<ChangeFlags>,
@@ -176,15 +180,16 @@ async function isConfirmed(verb: string, targets: readonly Target[]): Promise<bo
 const SHOW_EACH_MS = 100
 
 function changeAll(
-  { database, options, output }: Work<ChangeFlags>,
-  { act }: Change,
+  work: Work<ChangeFlags>,
+  { begin, size }: Change,
   targets: readonly Target[],
 ): Promise<ChangeOutcome> {
-  const letters = deadLetters(database.pool, { schema: database.schema, by: options.by })
+  const { output } = work
   let shownAtMs = 0
   const ids = targets.map(({ id }) => id)
   return changeEach(ids, {
-    act: (id) => act(letters, id),
+    size,
+    act: begin(work),
     goesOn: (count) => {
       const now = performance.now()
       if (now - shownAtMs > SHOW_EACH_MS) {

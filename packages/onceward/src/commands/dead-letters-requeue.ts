@@ -1,3 +1,4 @@
+import { deadLetters } from '@onceward/postgres'
 import type { Command } from 'commander'
 import { parseBroker } from '../data/broker-address.ts'
 import { withSender } from '../data/queue-sender.ts'
@@ -43,8 +44,11 @@ async function requeue(work: Work<RequeueFlags>, ids: readonly string[]): Promis
   }
   return withSender(named, async (sender) => {
     const made: Change = {
-      ...{ verb: 'requeue', did: 'sent back' },
-      act: (letters, id) => letters.requeue(id, sender),
+      ...{ verb: 'requeue', did: 'sent back', size: 1 },
+      begin: ({ database: { pool, schema }, options: { by } }) => {
+        const letters = deadLetters(pool, { schema, by })
+        return ([id = '']) => letters.requeue(id, sender)
+      },
     }
     return change(work, made, ids)
   })

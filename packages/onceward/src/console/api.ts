@@ -164,7 +164,11 @@ async function changeSome(
 ): Promise<unknown> {
   const startedAtMs = performance.now()
   const goesOn = (): boolean => performance.now() - startedAtMs < LONGEST_WORK_MS
-  const { changed, failure }: ChangeOutcome = await changeEach(ids, { act, goesOn })
+  const { changed, failure }: ChangeOutcome = await changeEach(ids, {
+    size: 1,
+    act: ([id = '']) => act(id),
+    goesOn,
+  })
   if (failure === undefined) return changed
   if (changed.done.length + changed.untouched.length === 0) throw toFailure(failure)
   return { ...changed, failure: toShownFailure(failure).message }

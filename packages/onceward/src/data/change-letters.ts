@@ -14,25 +14,28 @@ export interface ChangeOutcome {
 }
 
 export interface ChangeSteps {
-  readonly act: (id: string) => Promise<OperatorReport>
-  /** Called after each; false ends the work, and the rest is not tried. */
+  /** How many ids each `act` gets. */
+  readonly size: number
+  readonly act: (ids: readonly string[]) => Promise<OperatorReport>
+  /** Called after each `act`; false ends the work, and the rest is not tried. */
   readonly goesOn: (count: number) => boolean
 }
 
-/** One by one, each in its own transaction: what was changed stays so if the work is interrupted. Never throws. */
+/** Group by group: what was changed stays so if the work is interrupted. Never throws. */
 export async function changeEach(
   ids: readonly string[],
-  { act, goesOn }: ChangeSteps,
+  { act, goesOn, size }: ChangeSteps,
 ): Promise<ChangeOutcome> {
   const changed: Changed = { done: [], untouched: [] }
   try {
-    for (const [index, id] of ids.entries()) {
-      const report = await act(id)
+    for (let at = 0; at < ids.length; at += size) {
+      const group = ids.slice(at, at + size)
+      const report = await act(group)
       changed.done.push(...report.done)
       changed.untouched.push(...report.untouched)
       // A broker that has just kept one waiting would keep the others waiting too.
       if (report.untouched.some(isSilent)) return { changed, failure: unconfirmed(report) }
-      if (!goesOn(index + 1)) break
+      if (!goesOn(at + group.length)) break
     }
     return { changed }
   } catch (failure) {

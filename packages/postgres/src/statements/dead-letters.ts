@@ -56,7 +56,7 @@ export const isAhead = (time: string): string =>
 const LONGEST_RIGHT = "interval '10 minutes'"
 
 /** Whether a right to publish is running. One that ends later was taken before this server's clock was set back. */
-const isBeingPublished = (row: string): string =>
+export const isBeingPublished = (row: string): string =>
   `coalesce(${row}.publish_until > clock_timestamp() and ${row}.publish_until <= clock_timestamp() + ${LONGEST_RIGHT}, false)`
 
 export const isToPublish = (row: string): string =>

@@ -96,6 +96,10 @@ export function isOmitted({
   return body === '' && bodyBytes > 0 && bodyParts === 0
 }
 
+/** {@link isOmitted} in SQL. */
+export const isOmittedBody = (row: string): string =>
+  `coalesce(octet_length(${row}.body) = 0 and ${row}.body_bytes > 0 and ${row}.body_parts = 0, false)`
+
 /** Without a copy of the bytes. */
 function toBase64(content: Uint8Array | string): string {
   return typeof content === 'string'

@@ -1,5 +1,11 @@
 import { audit } from './audit.ts'
-import { EVENT_DEAD_LETTER, REFUSED_DEAD_LETTER, unpublished } from './dead-letters.ts'
+import {
+  EVENT_DEAD_LETTER,
+  isBeingPublished,
+  REFUSED_DEAD_LETTER,
+  unpublished,
+} from './dead-letters.ts'
+import { isOmittedBody } from './delivery-columns.ts'
 
 /** Actions of operators on dead letters, each under the lock of its row. */
 export interface OperatorStatements {
@@ -15,11 +21,17 @@ export interface OperatorStatements {
   /** `$1` id. Waits for the lock; answers the id. */
   readonly lockEventRow: string
   readonly lockRefusedRow: string
-  /** `$1` id, `$2` who. Parks the event, due now, and clears its counters, token and publication. */
-  readonly replayEvent: string
+  /**
+   * `$1` ids, `$2` who. Parks the events, due now, and clears their counters, tokens and publications. Answers the ids.
+   * Rows that another transaction holds and rows that are no open dead letters are left out, without a wait.
+   */
+  readonly replayEvents: string
   readonly replayRefused: string
-  /** `$1` id, `$2` who, `$3` why. Deletes the delivery. The event stays dead, so its copies do not run. */
-  readonly discardEvent: string
+  /**
+   * `$1` ids, `$2` who, `$3` why. Deletes the deliveries. The events stay dead, so their copies do not run. Answers the ids
+   * as `replayEvents` does.
+   */
+  readonly discardEvents: string
   readonly discardRefused: string
 }
 
@@ -34,6 +46,14 @@ export function operatorStatements(schema: string): OperatorStatements {
   const refused = `${schema}.refused_messages r
     join ${schema}.consumers c on c.id = r.consumer_id
     where not (r.replay and r.parked) and $3::text is distinct from 'event' and ${filtered('r', 'r.refused_id')}`
+  const freeEvents = `free as materialized (
+  select event_id as id from ${schema}.processed_events
+  where event_id = any($1::text::uuid[]) and state in ('x', 'w') order by event_id for update skip locked
+)`
+  const freeRefused = `free as materialized (
+  select refused_id as id from ${schema}.refused_messages
+  where refused_id = any($1::text::uuid[]) order by refused_id for update skip locked
+)`
   return {
     listDeadLetters: `
 select json_build_object('at', ${iso('at')}, 'deadLetter', dead_letter)::text as answer from (
@@ -60,13 +80,14 @@ select event_id::text as answer from ${schema}.processed_events where event_id =
     lockRefusedRow: `
 select refused_id::text as answer from ${schema}.refused_messages where refused_id = $1::text::uuid for update`,
 
-    replayEvent: `
-with replayed as (
-  update ${schema}.failed_events set
+    replayEvents: `
+with ${freeEvents},
+replayed as (
+  update ${schema}.failed_events f set
     attempt = 0, no_verdict = 0, token = null, counted_at = null, next_try = now(), reason = null,
     parked = true, alone = true, ${unpublished}
-  where event_id = $1::text::uuid
-  returning event_id, consumer_id
+  from free where f.event_id = free.id and f.reason is not null and f.discarded_at is null and ${isFree('f')}
+  returning f.event_id, f.consumer_id
 ),
 waiting as (
   update ${schema}.processed_events p set state = 'w' from replayed where p.event_id = replayed.event_id
@@ -74,26 +95,28 @@ waiting as (
 ${audit(schema, 'replay', { from: 'replayed', id: 'event_id' })}`,
 
     replayRefused: `
-with replayed as (
-  update ${schema}.refused_messages set replay = true, parked = true, next_try = now(), ${unpublished}
-  where refused_id = $1::text::uuid
-  returning refused_id, consumer_id
+with ${freeRefused},
+replayed as (
+  update ${schema}.refused_messages r set replay = true, parked = true, next_try = now(), ${unpublished}
+  from free where r.refused_id = free.id and not (r.replay and r.parked) and ${isFree('r')}
+  returning r.refused_id, r.consumer_id
 ),
 unread as (
   delete from ${schema}.suspect_messages m using replayed where m.message_id = replayed.refused_id
 )
 ${audit(schema, 'replay', { from: 'replayed', id: 'refused_id' })}`,
 
-    discardEvent: `
-with parts as (
-  delete from ${schema}.failed_event_parts where event_id = $1::text::uuid
-),
+    discardEvents: `
+with ${freeEvents},
 discarded as (
-  update ${schema}.failed_events set
+  update ${schema}.failed_events f set
     discarded_at = now(), published = true, publisher = null, publish_until = null, parked = false,
     source = null, properties = null, envelope = null, headers = null, body = null, body_parts = 0
-  where event_id = $1::text::uuid
-  returning event_id, consumer_id
+  from free where f.event_id = free.id and f.reason is not null and f.discarded_at is null and ${isFree('f')}
+  returning f.event_id, f.consumer_id
+),
+parts as (
+  delete from ${schema}.failed_event_parts p using discarded where p.event_id = discarded.event_id
 ),
 dead as (
   update ${schema}.processed_events p set state = 'x' from discarded
@@ -102,12 +125,18 @@ dead as (
 ${audit(schema, 'discard', { from: 'discarded', id: 'event_id', why: '$3::text' })}`,
 
     discardRefused: `
-with discarded as (
-  delete from ${schema}.refused_messages where refused_id = $1::text::uuid returning refused_id, consumer_id
+with ${freeRefused},
+discarded as (
+  delete from ${schema}.refused_messages r
+  using free where r.refused_id = free.id and not (r.replay and r.parked) and ${isFree('r')}
+  returning r.refused_id, r.consumer_id
 )
 ${audit(schema, 'discard', { from: 'discarded', id: 'refused_id', why: '$3::text' })}`,
   }
 }
+
+/** Nobody publishes it, and its delivery is stored. */
+const isFree = (row: string): string => `not ${isBeingPublished(row)} and not ${isOmittedBody(row)}`
 
 function filtered(row: string, id: string): string {
   return `($1::text is null or c.name = $1::text)
