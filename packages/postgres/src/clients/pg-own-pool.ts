@@ -24,7 +24,9 @@ const ANSWER_MS = 10_000
 /** The pool's own `connectionTimeoutMillis` would make a timer each time an idle connection is taken. */
 class OwnClient extends pg.Client {
   constructor(config: pg.ClientConfig = {}) {
-    super({ connectionTimeoutMillis: ANSWER_MS, ...config })
+    const { password } = config
+    // The pool hides the password from enumeration, so the copy of its options has none.
+    super({ connectionTimeoutMillis: ANSWER_MS, ...config, ...(password && { password }) })
   }
 }
 
