@@ -31,7 +31,8 @@ export function expressRoute(
     }
     const target = request.originalUrl ?? request.url ?? '/'
     const readBytes = bytes && ((mostBytes: number) => keptBytes(bytes, mostBytes))
-    const parts = { original: request, response, target, readBytes }
+    const isInflated = inflated.has(request)
+    const parts = { original: request, response, target, readBytes, isInflated }
     void running
       .handle(fromIncomingMessage(request, parts))
       .then((outcome) => {
@@ -45,9 +46,13 @@ export function expressRoute(
 const GONE =
   'A body parser has read the body before expressRoute, and its bytes are gone. Mount the route before the parser, or keep the bytes: `express.json({ verify: keepRawBody })` with `keepRawBody` of @onceward/http/express.'
 
+/** Requests whose bytes came from a body parser, which inflates compressed bodies first. */
+const inflated = new WeakSet<object>()
+
 /** For the option `verify` of Express's body parsers: keeps the bytes as `rawBody` of the request. */
 export function keepRawBody(request: object, _response: unknown, bytes: Uint8Array): void {
   Object.assign(request, { rawBody: bytes })
+  inflated.add(request)
 }
 
 /** The bytes if something has read the body, undefined if nothing has. */

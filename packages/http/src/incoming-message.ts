@@ -18,12 +18,13 @@ export interface NodeRequestParts {
   readonly target: string
   /** Reads the body, where something else has read the connection. */
   readonly readBytes?: IncomingRequest['readBytes'] | undefined
+  readonly isInflated?: boolean | undefined
 }
 
 /** A request of node:http as the guard takes it. */
 export function fromIncomingMessage(
   message: IncomingMessage,
-  { original, readBytes, response, target }: NodeRequestParts,
+  { isInflated, original, readBytes, response, target }: NodeRequestParts,
 ): IncomingRequest {
   const { method = 'GET' } = message
   const path = pathOf(target)
@@ -32,6 +33,7 @@ export function fromIncomingMessage(
     target: targetOf(`http://localhost${path}`),
     valuesOf: (name) => valuesOf(message, name),
     readBytes: readBytes ?? ((mostBytes) => readMessage(message, mostBytes)),
+    isInflated,
     withBytes: (bytes) => lazyRequest({ method, bytes, original }, message, path),
     isGone: () => message.readableAborted || (response.closed && !response.writableEnded),
     hangUp: () => hangUpOf(response),

@@ -29,6 +29,8 @@ export interface IncomingRequest {
    * @throws {@link BodyTooLargeError} and whatever the connection raises.
    */
   readonly readBytes: (mostBytes: number) => MaybeAsync<Uint8Array>
+  /** The bytes are the body itself, although the header `content-encoding` may say that it was sent compressed. */
+  readonly isInflated?: boolean | undefined
   /** The request with its body, as handlers see it. */
   readonly withBytes: (bytes: Uint8Array) => HttpRequest
   /** Whether the client has hung up. */

@@ -258,7 +258,8 @@ function isReadable(
   contentType: string | undefined,
 ): boolean {
   const isJson = bytes.byteLength === 0 || isJsonType(contentType)
-  return isJson && isIdentityCoding(headerOf(incoming, 'content-encoding'))
+  if (!isJson || incoming.isInflated === true) return isJson
+  return isIdentityCoding(headerOf(incoming, 'content-encoding'))
 }
 
 /** The problem that the handler threw as the answer to this key. */

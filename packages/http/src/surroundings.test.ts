@@ -8,13 +8,14 @@ import {
 } from 'node:http2'
 import { type AddressInfo, connect } from 'node:net'
 import { text } from 'node:stream/consumers'
+import { gzipSync } from 'node:zlib'
 import express from 'express'
 import { fastify } from 'fastify'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { expressRoute, keepRawBody } from './express.ts'
 import { fastifyRoute, rawBodies } from './fastify.ts'
 import { guardOf } from './fixtures/charges.ts'
-import { FRAMEWORKS, listen, listenerOf, type Running, send } from './fixtures/servers.ts'
+import { FRAMEWORKS, listen, listenerOf, type Running, send, serve } from './fixtures/servers.ts'
 
 const opened: { close(): Promise<void> }[] = []
 afterEach(async () => {
@@ -181,6 +182,24 @@ describe('behind a body parser', () => {
     ['express.raw', express.raw({ type: () => true })],
   ])('Express takes the bytes that %s kept', async (_what, parser) => {
     expect(await send(await express5(parser), { body })).toMatchObject({ status: 200, text: taken })
+  })
+
+  // Red when the header decides, which the parser leaves as it was.
+  test('Express takes a compressed body that express.json has inflated', async () => {
+    const compressed = {
+      body: new Uint8Array(gzipSync(body)),
+      headers: { 'content-encoding': 'gzip' },
+    }
+    const behind = await express5(express.json({ verify: keepRawBody }))
+    for (const sent of [compressed, { body }]) {
+      expect(await send(behind, { key: 'inflated', ...sent })).toMatchObject({
+        status: 200,
+        text: taken,
+      })
+    }
+    const alone = await serve('express', charge)
+    opened.push(alone)
+    expect((await send(alone, compressed)).status).toBe(415)
   })
 
   test('Fastify says what to do when rawBodies is not registered', async () => {
