@@ -13,12 +13,8 @@ export type {
 } from './model/settlement.ts'
 
 // A running consumer, whatever the broker.
-export type {
-  Consumption,
-  DependencyOutage,
-  Health,
-  WrappedConsumption,
-} from './adapter/consumption.ts'
+export type { Consumption, WrappedConsumption } from './adapter/consumption.ts'
+export type { DependencyOutage, Health } from './adapter/health.ts'
 export type { ConsumeOptions, RunOptions } from './adapter/run-options.ts'
 
 // What a user gives it.

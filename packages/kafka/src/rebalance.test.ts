@@ -266,3 +266,31 @@ test('a stop ends at once with nothing in hand, and also if the last commit fail
   await kit.clock.advance(0)
   expect(isEnded).toBe(true)
 })
+
+// Red when the request of the consumer before counts as under way: a record that runs long costs the member its place, and
+// no offset is committed before the fetch is done.
+test('a new consumer sends heartbeats and commits although those of the one before are never answered', async () => {
+  const kit = await trusted({ concurrency: 8 })
+  const hanging = fetchOf(records('a'))
+  kit.call(hanging)
+  await kit.clock.advance(0)
+  hanging.payload.heartbeat = () => new Promise(() => undefined)
+  await kit.clock.advance(1_000)
+  const told = { pause: () => undefined, resume: () => undefined }
+  const eachBatch = kit.partitionBatches.attach(told)
+  kit.join([0, 1], 'm-2')
+  const next = fetchOf(records('b', 'c'))
+  let beats = 0
+  next.payload.heartbeat = async () => {
+    beats += 1
+  }
+  void eachBatch(next.payload)
+  await kit.clock.advance(1_000)
+  expect(beats).toBeGreaterThan(1)
+  // Records are trusted now, so only the beats commit.
+  for (const offset of [40, 41]) {
+    kit.settle(offset)
+    await kit.clock.advance(1_000)
+  }
+  expect(next.calls).toEqual(['resolve 41', 'commit 41', 'commit 42'])
+})

@@ -71,6 +71,26 @@ test('health tells of the group, the store and the records in hand', async () =>
   expect([inFlight, at?.getTime()]).toEqual([1, kit.clock.nowMs])
 })
 
+// Red when health is silent: nothing but a restart, which repeats everything, shows that no offset was committed.
+test('health tells of offsets that cannot be committed, as long as they wait', async () => {
+  const kit = setUp()
+  kit.join()
+  const fetch = fetchOf(records('a'))
+  fetch.broker.commit = new Error('Request timed out')
+  void kit.call(fetch)
+  await kit.clock.advance(0)
+  expect(kit.consumption.health().reason).toBeUndefined()
+  kit.settle(40)
+  await kit.clock.advance(1_000)
+  const reason = 'offsets are not committed: Error: Request timed out'
+  expect(kit.consumption.health()).toMatchObject({ state: 'running', reason, settleFailures: 1 })
+  fetch.broker.commit = undefined
+  kit.emit('FETCH')
+  await kit.clock.advance(1_000)
+  expect(kit.consumption.health()).toMatchObject({ state: 'running', inFlight: 0 })
+  expect(kit.consumption.health().reason).toBeUndefined()
+})
+
 test('a fetch and a heartbeat are progress', async () => {
   const kit = setUp()
   kit.join()

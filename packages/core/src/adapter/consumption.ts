@@ -1,36 +1,8 @@
 import { ABORT_GRACE_MS, onceAborted } from '../concurrency/stop-signals.ts'
 import { endsWithin } from '../concurrency/timeout.ts'
 import type { GuardPort } from '../model/guard-port.ts'
+import type { DependencyOutage, Health } from './health.ts'
 import type { Outage } from './recovery.ts'
-
-/** A dependency that does not answer now, or refuses what it is asked. */
-export interface DependencyOutage {
-  /**
-   * `inbox`: PostgreSQL. `leases`: the lease store; with an inbox, events are processed without it. `dead-letters`: the
-   * dead-letter place; all other events are processed.
-   */
-  readonly dependency: 'broker' | 'inbox' | 'leases' | 'dead-letters'
-  /** Contains no payload. */
-  readonly reason: string
-}
-
-/** The state of a consumer. */
-export interface Health {
-  /**
-   * `paused`: the store is down. `recovering`: the broker is down, or refuses the consumer or what it publishes.
-   * `stopped`: drained, or a wrap to which nothing comes any more.
-   */
-  readonly state: 'running' | 'paused' | 'recovering' | 'draining' | 'stopped'
-  /** Messages received and not settled yet. */
-  readonly inFlight: number
-  /** When the broker last answered a receive, or a message was last settled. */
-  readonly lastProgressAt?: Date | undefined
-  readonly reason?: string | undefined
-  /** What failed when it was last asked, also that without which the consumer is `running`. Left out if nothing did. */
-  readonly outages?: readonly DependencyOutage[] | undefined
-  /** Settlements that the broker refused since the start. Their messages return, and the store recognizes them. */
-  readonly settleFailures: number
-}
 
 /** A running consumer. */
 export interface Consumption extends AsyncDisposable {
@@ -76,11 +48,17 @@ export interface Dispatching extends Pick<Health, 'inFlight'> {
   ended(): Promise<void>
 }
 
+/** Carries out settlements. */
+export interface Settling extends Pick<Health, 'settleFailures'> {
+  /** What the broker has not been told of although it was processed. */
+  readonly notice?: string | undefined
+}
+
 /** What an adapter brings to a consumption; {@link startConsumption} starts, drains and ends it. */
 export interface ConsumerLoop {
   readonly receiver: Receiving
   readonly dispatcher: Dispatching
-  readonly settling: Pick<Health, 'settleFailures'>
+  readonly settling: Settling
   /** Lets go of everything, also of what is still in hand. Bounded, and never rejects. */
   readonly finish: () => Promise<void>
 }
@@ -218,11 +196,11 @@ class Running<Loop extends ConsumerLoop> implements Consumption {
 
   health(): Health {
     const { receiver, dispatcher, settling } = this.loop
-    const { outage, notice, lastProgressAt } = receiver
+    const { outage, lastProgressAt } = receiver
     const state = this.#phase === 'running' ? (outage?.state ?? 'running') : this.#phase
     const reason =
       this.#fatal === undefined
-        ? (outage?.reason ?? notice)
+        ? (outage?.reason ?? this.#notice)
         : this.#options.describe(this.#fatal.error)
     const outages = this.#outages()
     return {
@@ -233,6 +211,12 @@ class Running<Loop extends ConsumerLoop> implements Consumption {
       ...(lastProgressAt === undefined ? {} : { lastProgressAt }),
       ...(reason === undefined ? {} : { reason }),
     }
+  }
+
+  get #notice(): string | undefined {
+    const { receiver, settling } = this.loop
+    const notices = [receiver.notice, settling.notice].filter((notice) => notice !== undefined)
+    return notices.length === 0 ? undefined : notices.join('; ')
   }
 
   #outages(): readonly DependencyOutage[] {

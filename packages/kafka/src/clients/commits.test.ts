@@ -1,4 +1,4 @@
-import { Clock } from '@onceward/testing/adapter'
+import { handMadeGuard } from '@onceward/testing/adapter'
 import type { EachBatchPayload } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { fetchOf, message, protocolError } from '../fixtures/fetch.ts'
@@ -9,8 +9,8 @@ type Request = Parameters<EachBatchPayload['commitOffsetsIfNecessary']>[0]
 
 /** Batches of one settled record each, and the requests to their consumer. */
 function setUp() {
-  const clock = new Clock()
-  const commits = new Commits(clock.runtime)
+  const { clock, logged, port } = handMadeGuard()
+  const commits = new Commits(port)
   const requests: Request[] = []
   const answers: PromiseWithResolvers<void>[] = []
   const batchOf = (partition: number): FetchedBatch => {
@@ -26,7 +26,7 @@ function setUp() {
     for (const item of batch.progress.take(clock.nowMs, 1)) batch.progress.settle(item)
     return batch
   }
-  return { clock, commits, requests, answers, batchOf }
+  return { clock, logged, commits, requests, answers, batchOf }
 }
 
 const requestOf = (...partitions: number[]): Request => ({
@@ -112,4 +112,31 @@ test('a new consumer commits although the broker did not answer the one before',
   expect(requests).toEqual([requestOf(0)])
   answers[0]?.resolve()
   expect(await next).toBe(true)
+})
+
+// Red when only a counter rises: a group whose offsets are never committed looks healthy until it processes everything again.
+test('commits that fail are logged once, with what to do, and once more when they succeed', async () => {
+  const { clock, logged, commits, answers, batchOf } = setUp()
+  const batch = batchOf(0)
+  const commit = async (error?: Error): Promise<void> => {
+    commits.answered()
+    const committed = commits.commit(batch)
+    await clock.advance(0)
+    if (error === undefined) answers.at(-1)?.resolve()
+    else answers.at(-1)?.reject(error)
+    await committed
+  }
+  const denied = protocolError('TOPIC_AUTHORIZATION_FAILED')
+  for (const error of [denied, denied]) await commit(error)
+  const reason = 'TOPIC_AUTHORIZATION_FAILED: TOPIC_AUTHORIZATION_FAILED'
+  const fix = expect.stringContaining('allow this client to Read the group and the topics')
+  const text = 'offsets cannot be committed'
+  const fields = { consumer: 'billing', topics: ['orders'], reason, fix }
+  expect(logged).toEqual([{ level: 'warn', fields, text }])
+  expect(commits.notice).toBe(`offsets are not committed: ${reason}`)
+  await commit(new Error('Connection closed'))
+  expect(logged.slice(1)).toMatchObject([{ fields: { reason: 'Error: Connection closed' }, text }])
+  await commit()
+  expect(logged.slice(2)).toMatchObject([{ level: 'info', text: 'offsets are committed again' }])
+  expect(commits.notice).toBeUndefined()
 })

@@ -37,14 +37,12 @@ export class PartitionBatches {
   #pauses: Pauses | undefined
   #isHeld = false
   #isStopping = false
-  /** One heartbeat or commit at a time: if it fails, the others are not tried. */
-  #isAsking = false
   readonly #suspicion = new Suspicion(COMMIT_MS + BEAT_MS)
   readonly #idle = Promise.withResolvers<void>()
 
   constructor(options: PartitionBatchesOptions) {
     this.#options = options
-    this.#commits = new Commits(options.port.runtime)
+    this.#commits = new Commits(options.port)
   }
 
   /** Batches with records to run, in the order of their turn. */
@@ -66,6 +64,11 @@ export class PartitionBatches {
     return this.#commits.failures
   }
 
+  /** What is processed and not committed; undefined if nothing waits for a commit. */
+  get notice(): string | undefined {
+    return this.#open.all.every(({ isCommitted }) => isCommitted) ? undefined : this.#commits.notice
+  }
+
   /** Records that were fetched and are not settled. */
   get inFlight(): number {
     return this.#all.reduce((sum, { inFlight }) => sum + inFlight, 0)
@@ -77,7 +80,6 @@ export class PartitionBatches {
    */
   attach(consumer: Pausing): (payload: EachBatchPayload) => Promise<void> {
     this.left()
-    this.#commits.begin()
     const pauses = new Pauses(consumer)
     this.#pauses = pauses
     return async (payload) => {
@@ -94,9 +96,7 @@ export class PartitionBatches {
       batch.rebalance = undefined
       if (!(goesOn && this.#assignment.has(batch) && batch.position())) this.#lose(batch)
     }
-    for (const batch of this.#ending) {
-      if (!this.#assignment.has(batch)) batch.abort.abort()
-    }
+    for (const batch of this.#ending) if (!this.#assignment.has(batch)) batch.abort.abort()
     this.#endPauses()
     this.#isHeld = false
     this.#options.onRunnable()
@@ -129,6 +129,7 @@ export class PartitionBatches {
     this.#assignment.leave()
     for (const batch of this.#open.all) this.#lose(batch)
     this.#isHeld = false
+    this.#commits.begin()
   }
 
   /** Starts nothing more: unstarted records are left to the next member. */
@@ -225,7 +226,7 @@ export class PartitionBatches {
       batch.stop.abort()
       this.met(batch)
     }
-    if (!this.#isAsking) await this.#ask(batch, nowMs)
+    if (this.#commits.asking === undefined) await this.#ask(batch, nowMs)
     // Only if the callback will reject with that error, because only the following join ends the hold.
     if (batch.rebalance !== undefined && batch.attached && !batch.isLost) this.#isHeld = true
     if (batch.attached && !this.#shouldStay(batch, nowMs)) batch.release()
@@ -233,10 +234,10 @@ export class PartitionBatches {
   }
 
   async #ask(batch: FetchedBatch, nowMs: number): Promise<void> {
-    this.#isAsking = true
+    this.#commits.asking = batch
     if (batch.attached && (await batch.heartbeat(nowMs)) === 'failed') this.#commits.keepQuiet()
     else if (nowMs - batch.lastCommitAtMs >= COMMIT_MS) await this.#finish(batch)
-    this.#isAsking = false
+    if (this.#commits.asking === batch) this.#commits.asking = undefined
   }
 
   #shouldStay(batch: FetchedBatch, nowMs: number): boolean {
@@ -285,13 +286,11 @@ export class PartitionBatches {
   }
 
   #endPauses(): void {
-    this.#pauses?.keepOnly((partition) => this.#mayStayPaused(partition))
-  }
-
-  #mayStayPaused(partition: Partition): boolean {
-    if (!this.#assignment.has(partition)) return false
-    const batch = this.#open.of(partition)
-    return this.#isStopping || (batch !== undefined && !this.#open.hasRoom(batch))
+    this.#pauses?.keepOnly((partition) => {
+      const batch = this.#open.of(partition)
+      const isFull = batch !== undefined && !this.#open.hasRoom(batch)
+      return this.#assignment.has(partition) && (this.#isStopping || isFull)
+    })
   }
 
   #settleIdle(): void {
