@@ -89,15 +89,18 @@ describe('hundreds of topics', () => {
   /** Examines the topics in a cluster that has only these. */
   async function examined(
     present: readonly string[],
+    denied: readonly string[] = [],
   ): Promise<{ requests: number; error: unknown }> {
     const { port } = handMadeGuard()
     let requests = 0
     const missing = Object.assign(new Error('gone'), { type: 'UNKNOWN_TOPIC_OR_PARTITION' })
+    const refusal = Object.assign(new Error('no'), { type: 'TOPIC_AUTHORIZATION_FAILED' })
     const admin: object = {
       connect: async () => undefined,
       disconnect: async () => undefined,
       fetchTopicMetadata: async ({ topics: asked }: { topics: readonly string[] }) => {
         requests += 1
+        if (asked.some((topic) => denied.includes(topic))) throw refusal
         if (!asked.every((topic) => present.includes(topic))) throw missing
       },
       fetchTopicOffsets: async () => [],
@@ -113,6 +116,13 @@ describe('hundreds of topics', () => {
   // Red with a request for each: the start gives up after 20 s, which is 300 round trips of 67 ms, and tries again for ever.
   test('are asked for at once', async () => {
     expect(await examined(topics)).toEqual({ requests: 1, error: undefined })
+  })
+
+  test('are left to the consumer if this client may not describe them', async () => {
+    const denied = ['orders-7', 'orders-77']
+    const { error, requests } = await examined(topics, denied)
+    expect(error).toBeUndefined()
+    expect(requests).toBeLessThan(60)
   })
 
   test('are named if they are missing', async () => {

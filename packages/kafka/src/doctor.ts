@@ -8,7 +8,7 @@ import {
   when,
 } from '@onceward/core/adapter'
 import type { KafkaAdmin, KafkaClient } from './client.ts'
-import { askCluster, lookOnlyAt, missingOf, topicNames } from './clients/ask-cluster.ts'
+import { askCluster, lookOnlyAt, topicNames, unseenAmong } from './clients/ask-cluster.ts'
 import { strangersAmong } from './clients/group.ts'
 import { matches } from './clients/matches.ts'
 import { classifyError } from './errors.ts'
@@ -57,19 +57,23 @@ export async function examine(surroundings: Surroundings): Promise<void> {
   reportFindings(found, port.logger, { group: settings.consumer.groupId })
 }
 
-/** Names of the topics to consume. @throws {@link ConfigurationError} when one is missing, or the dead-letter topic. */
+/**
+ * Names of the topics to consume, without those that this client may not describe: the others are consumed.
+ *
+ * @throws {@link ConfigurationError} when one is missing, or the dead-letter topic.
+ */
 async function existing(
   admin: KafkaAdmin,
   { kafka, settings: { consumer, deadLetter, topics } }: Surroundings,
 ): Promise<readonly string[]> {
   const named = topics.filter((topic) => typeof topic === 'string')
-  const missing = await missingOf(admin, named)
-  const dead = deadLetter === undefined ? [] : await missingOf(admin, [deadLetter.topic])
+  const { missing, denied } = await unseenAmong(admin, named)
+  const dead = await unseenAmong(admin, deadLetter === undefined ? [] : [deadLetter.topic])
   refuseProblems([
     ...missing.map((topic) => missingTopic('topics', topic)),
-    ...dead.map((topic) => missingTopic('deadLetter.topic', topic)),
+    ...dead.missing.map((topic) => missingTopic('deadLetter.topic', topic)),
   ])
-  if (named.length === topics.length) return named
+  if (named.length === topics.length) return named.filter((topic) => !denied.includes(topic))
   const all = (await topicNames(kafka, consumer.groupId)) ?? (await admin.listTopics())
   return all.filter((topic) => topics.some((subscription) => matches(subscription, topic)))
 }
@@ -86,6 +90,7 @@ async function deadLetterFacts(
   const { deadLetter } = surroundings.settings
   if (deadLetter === undefined) return []
   const [facts] = await factsOf(admin, [deadLetter.topic], surroundings)
+  // The producer may be of another client, so this one may lack the rights that are needed to check its topic.
   if (facts === undefined) return []
   const { topics } = await admin.fetchTopicMetadata({ topics: [deadLetter.topic] })
   const replicas = topics.flatMap(({ partitions }) =>

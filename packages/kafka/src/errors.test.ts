@@ -27,6 +27,15 @@ test('a coordinator that no broker names may be one that the client may not ask 
   ])
 })
 
+// kafkajs wraps the error of a fetch, and has no names for it.
+test('topics that are denied without a name are to be looked for', () => {
+  const cause = protocolError('TOPIC_AUTHORIZATION_FAILED')
+  const message = 'Not authorized to access topics: [Topic authorization failed]'
+  const error = Object.assign(new Error(message, { cause }), { name: 'KafkaJSNonRetriableError' })
+  const { kind, text } = classifyError(error)
+  expect([kind, text]).toEqual(['denied', expect.stringMatching(/check the rights.* on each/)])
+})
+
 test.each([
   ['Snappy', 'kafkajs-snappy'],
   ['LZ4', 'kafkajs-lz4'],

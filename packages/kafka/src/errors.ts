@@ -96,6 +96,11 @@ const HINT_OF: ReadonlyMap<string, string> = new Map([
   ],
 ])
 
+/** What kafkajs says in place of the names of topics. */
+const NO_NAMES = '[Topic authorization failed]'
+const DENIED_HINT =
+  '. kafkajs does not say which ones: check the rights of this client on each of them'
+
 /** Classifies every value that kafkajs may throw. */
 export function classifyError(error: unknown): BrokerError {
   if (missingCodecIn(error) !== undefined) return { kind: 'codec', text: codecAdvice(error) }
@@ -104,7 +109,8 @@ export function classifyError(error: unknown): BrokerError {
   const [first] = chain
   const name = first === undefined ? 'Error' : (namesOf(first)[0] ?? 'Error')
   const message = first instanceof Error ? first.message : String(error)
-  const text = `${name}: ${message}${HINT_OF.get(name) ?? ''}`
+  const hint = message.endsWith(NO_NAMES) ? DENIED_HINT : (HINT_OF.get(name) ?? '')
+  const text = `${name}: ${message}${hint}`
   return { kind: kinds.find((kind) => kind !== undefined) ?? 'other', text }
 }
 
@@ -119,6 +125,10 @@ export function rebalanceIn(error: unknown): Error | undefined {
     (each) => each instanceof Error && KIND_OF_NAME.get(typeOf(each) ?? '') === 'rebalance',
   ) as Error | undefined
 }
+
+/** Kafka does not let this client read or describe a topic. */
+export const deniesTopic = (error: unknown): boolean =>
+  chainOf(error).some((each) => typeOf(each) === 'TOPIC_AUTHORIZATION_FAILED')
 
 /** The packages that the documentation of kafkajs names. */
 const PACKAGE_OF: ReadonlyMap<string, string> = new Map([

@@ -1,7 +1,7 @@
 import type { Runtime } from '@onceward/core'
 import { endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { KafkaAdmin, KafkaClient } from '../client.ts'
-import { classifyError } from '../errors.ts'
+import { classifyError, deniesTopic } from '../errors.ts'
 import { withCluster } from './group.ts'
 import { allTopics } from './topic-ids.ts'
 
@@ -61,27 +61,40 @@ export async function lookOnlyAt(
   await admin.fetchTopicOffsets(topic)
 }
 
-/**
- * Those that do not exist. For several topics kafkajs answers only that one is missing, so they are bisected: a request for
- * each would take longer than the start waits, for hundreds of topics of a cluster that is far away.
- */
-export async function missingOf(
-  admin: KafkaAdmin,
-  topics: readonly string[],
-): Promise<readonly string[]> {
-  if (topics.length === 0 || (await exist(admin, topics))) return []
-  if (topics.length === 1) return topics
-  const half = Math.ceil(topics.length / 2)
-  const first = await missingOf(admin, topics.slice(0, half))
-  return [...first, ...(await missingOf(admin, topics.slice(half)))]
+/** Topics that this client cannot see. */
+export interface Unseen {
+  readonly missing: readonly string[]
+  /** Topics that this client may not describe. They may not exist either. */
+  readonly denied: readonly string[]
 }
 
-async function exist(admin: KafkaAdmin, topics: readonly string[]): Promise<boolean> {
+/**
+ * For several topics kafkajs answers only that one of them cannot be seen, so they are bisected: a request for each would
+ * take longer than the start waits, for hundreds of topics of a cluster that is far away.
+ */
+export async function unseenAmong(admin: KafkaAdmin, topics: readonly string[]): Promise<Unseen> {
+  const why = topics.length === 0 ? undefined : await whyUnseen(admin, topics)
+  if (why === undefined) return { missing: [], denied: [] }
+  if (topics.length === 1) return { missing: [], denied: [], [why]: topics }
+  const half = Math.ceil(topics.length / 2)
+  const first = await unseenAmong(admin, topics.slice(0, half))
+  const second = await unseenAmong(admin, topics.slice(half))
+  return {
+    missing: [...first.missing, ...second.missing],
+    denied: [...first.denied, ...second.denied],
+  }
+}
+
+async function whyUnseen(
+  admin: KafkaAdmin,
+  topics: readonly string[],
+): Promise<keyof Unseen | undefined> {
   try {
     await admin.fetchTopicMetadata({ topics: [...topics] })
-    return true
+    return undefined
   } catch (error) {
-    if (classifyError(error).kind === 'topic-missing') return false
+    if (deniesTopic(error)) return 'denied'
+    if (classifyError(error).kind === 'topic-missing') return 'missing'
     throw error
   }
 }

@@ -1,4 +1,4 @@
-import type { GuardPort } from '@onceward/core/adapter'
+import { type GuardPort, when } from '@onceward/core/adapter'
 import type { Cluster, Consumer } from 'kafkajs'
 import type { ConsumerSettings } from '../options.ts'
 import type { PartitionBatches } from './partition-batches.ts'
@@ -22,6 +22,8 @@ export class Subscription {
   readonly #watch: TopicWatch
   #consumer: Consumer | undefined
   #cluster: Cluster | undefined
+  /** Topics that were logged as denied. */
+  #told: readonly string[] = []
   /** The group has started: what appears from here on is read from its beginning. */
   #hasStart: boolean
 
@@ -41,9 +43,18 @@ export class Subscription {
 
   /** What is not consumed although the consumer runs. */
   get notice(): string | undefined {
-    const { missing } = this.#watch
-    if (missing.length === 0) return undefined
-    return `topics that do not exist are not consumed until they are created: ${missing.join(', ')}`
+    const { missing, denied } = this.#watch
+    const parts = [
+      ...when(
+        missing.length > 0,
+        `topics that do not exist are not consumed until they are created: ${missing.join(', ')}`,
+      ),
+      ...when(
+        denied.length > 0,
+        `topics that this client may not describe are not consumed until it may Read them: ${denied.join(', ')}`,
+      ),
+    ]
+    return parts.length === 0 ? undefined : parts.join('; ')
   }
 
   /** Subscribes a consumer that is connected and does not run yet. Rejects if none of its topics exists. */
@@ -58,6 +69,7 @@ export class Subscription {
     }
     const topics = [...(await this.#watch.begin(cluster))]
     batches.clusterId = this.#watch.clusterId
+    this.#tellDenied()
     await consumer.subscribe({ topics, fromBeginning: true })
     if (this.#hasStart) return
     this.#hasStart = await startAtEnds(cluster, settings.consumer.groupId, topics)
@@ -66,6 +78,17 @@ export class Subscription {
 
   end(): void {
     this.#watch.end()
+  }
+
+  /** Logs denied topics once. Consumers that follow each other find the same ones. */
+  #tellDenied(): void {
+    const { port, fields } = this.#options
+    const { denied } = this.#watch
+    const isNew = denied.some((topic) => !this.#told.includes(topic))
+    this.#told = denied
+    const fix = 'allow Read on these topics'
+    const text = 'topics are not consumed, because this client may not describe them'
+    if (isNew) port.logger.error({ ...fields, denied, fix }, text)
   }
 
   #changed({ appeared, vanished }: TopicChange): void {

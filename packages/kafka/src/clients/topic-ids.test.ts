@@ -47,6 +47,7 @@ test('the request asks for topics by name, in the protocol version that has topi
     clusterId: 'cluster-1',
     ids: new Map([['orders', '07'.repeat(16)]]),
     missing: new Set(['gone']),
+    denied: new Set(),
   })
   expect([...(sent[0] ?? [])]).toEqual([
     ...[0, 3],

@@ -4,6 +4,7 @@ const METADATA = 3
 /** The first version of the request that asks by name and answers with ids (Kafka 3.1). */
 const VERSION = 12
 const UNKNOWN_TOPIC = 3
+const DENIED = 29
 
 /** Parts of kafkajs' cluster and broker that its types leave out. */
 interface Pool {
@@ -30,6 +31,8 @@ export interface TopicIds {
   readonly ids: ReadonlyMap<string, string>
   /** Topics that do not exist. */
   readonly missing: ReadonlySet<string>
+  /** Topics that this client may not describe. They may not exist either. */
+  readonly denied: ReadonlySet<string>
 }
 
 /**
@@ -119,6 +122,7 @@ function decode(payload: Buffer): TopicIds {
   reader.skip(4)
   const ids = new Map<string, string>()
   const missing = new Set<string>()
+  const denied = new Set<string>()
   reader.each(() => {
     const errorCode = reader.bytes(2).readInt16BE()
     const name = reader.text()
@@ -129,8 +133,9 @@ function decode(payload: Buffer): TopicIds {
     reader.tags()
     if (errorCode === 0 && name !== undefined) ids.set(name, id)
     if (errorCode === UNKNOWN_TOPIC && name !== undefined) missing.add(name)
+    if (errorCode === DENIED && name !== undefined) denied.add(name)
   })
-  return { clusterId, ids, missing }
+  return { clusterId, ids, missing, denied }
 }
 
 function partition(reader: Reader): void {

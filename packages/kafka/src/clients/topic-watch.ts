@@ -22,14 +22,22 @@ export interface TopicWatchOptions {
 export interface TopicChange {
   readonly appeared: readonly string[]
   readonly vanished: readonly string[]
+  /** Topics that this client may not describe any more. */
+  readonly denied: readonly string[]
 }
 
-/** Detects topics that appear, are deleted, or are created again while others are consumed. */
+interface Present {
+  readonly topics: readonly string[]
+  readonly answer: TopicIds | undefined
+}
+
+/** Detects topics that appear, are deleted, are denied, or are created again while others are consumed. */
 export class TopicWatch {
   readonly #options: TopicWatchOptions
   /** Ids of the topics as last read; kept when a new consumer follows, and while a topic is missing. */
   #ids = new Map<string, string>()
   #topics: readonly string[] = []
+  #denied: readonly string[] = []
   #clusterId: string | undefined
   #cancel: (() => void) | undefined
 
@@ -46,19 +54,26 @@ export class TopicWatch {
   get missing(): readonly string[] {
     const { subscriptions } = this.#options
     const named = subscriptions.filter((topic) => typeof topic === 'string')
-    return named.filter((topic) => !this.#topics.includes(topic))
+    return named.filter((topic) => !(this.#topics.includes(topic) || this.#denied.includes(topic)))
+  }
+
+  /** Named topics that this client may not describe: one of them would end the consumer. */
+  get denied(): readonly string[] {
+    return this.#denied
   }
 
   /**
    * Returns the topics to subscribe to. Called before the consumer reads.
    *
-   * Rejects if no named topic exists, or if the cluster does not tell its id, because the event keys of positions
+   * Rejects if no named topic exists and may be described, or if the cluster does not tell its id, because the event keys of positions
    * contain it.
    */
   async begin(cluster: Cluster): Promise<readonly string[]> {
     this.end()
     const { topics, answer } = await this.#present(cluster)
     this.#topics = topics
+    this.#denied = [...(answer?.denied ?? [])]
+    if (topics.length === 0 && this.#denied.length > 0) throw new DeniedTopicsError(this.#denied)
     if (topics.length === 0 && this.missing.length > 0) throw new MissingTopicsError(this.missing)
     this.#clusterId ??= answer?.clusterId
     // A topic that is known by another id is read anew once the group is joined: see `#look`.
@@ -93,10 +108,12 @@ export class TopicWatch {
       const { topics, answer } = await this.#present(cluster)
       const [there, subscribed] = [new Set(topics), new Set(this.#topics)]
       const appeared = topics.filter((topic) => !subscribed.has(topic))
-      const vanished = this.#topics.filter((topic) => !there.has(topic))
-      if (appeared.length + vanished.length > 0) {
+      const gone = this.#topics.filter((topic) => !there.has(topic))
+      if (appeared.length + gone.length > 0) {
+        const denied = gone.filter((topic) => answer?.denied.has(topic))
+        const vanished = gone.filter((topic) => !denied.includes(topic))
         // Topics that were created again are read anew by the next consumer.
-        onChanged({ appeared, vanished })
+        onChanged({ appeared, vanished, denied })
         return
       }
       for (const [topic, id] of answer?.ids ?? []) {
@@ -112,12 +129,12 @@ export class TopicWatch {
   }
 
   /** The topics that are subscribed to and exist. For a broker too old for ids, named topics are taken to exist. */
-  async #present(
-    cluster: Cluster,
-  ): Promise<{ readonly topics: readonly string[]; readonly answer: TopicIds | undefined }> {
+  async #present(cluster: Cluster): Promise<Present> {
     const subscribed = await this.#subscribed(cluster)
     const answer = await topicIds(cluster, subscribed)
-    return { topics: subscribed.filter((topic) => !answer?.missing.has(topic)), answer }
+    const isThere = (topic: string): boolean =>
+      !(answer?.missing.has(topic) || answer?.denied.has(topic))
+    return { topics: subscribed.filter(isThere), answer }
   }
 
   async #subscribed(cluster: Cluster): Promise<readonly string[]> {
@@ -135,5 +152,14 @@ class MissingTopicsError extends Error {
 
   constructor(topics: readonly string[]) {
     super(`none of the topics exists: ${topics.join(', ')}. Create them`)
+  }
+}
+
+/** Classified as a refusal, so it is retried. */
+class DeniedTopicsError extends Error {
+  readonly type = 'TOPIC_AUTHORIZATION_FAILED'
+
+  constructor(topics: readonly string[]) {
+    super(`this client may not describe these topics: ${topics.join(', ')}. Allow Read on them`)
   }
 }

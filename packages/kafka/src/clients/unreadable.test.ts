@@ -1,6 +1,7 @@
 import { handMadeGuard } from '@onceward/testing/adapter'
 import type { Cluster } from 'kafkajs'
 import { expect, test } from 'vitest'
+import { protocolError } from '../fixtures/fetch.ts'
 import { resolveConsumerSettings } from '../options.ts'
 import { Unreadable } from './unreadable.ts'
 
@@ -78,6 +79,25 @@ test('partitions are resumed when they can be read, and the others are named and
   // The next consumer is trusted again.
   kit.join(0, 1)
   expect(kit.told.slice(8)).toEqual([])
+})
+
+// Red when the error ends the consumer again and again: no topic is consumed, and nothing names the one that is denied.
+test('a topic that this client may not read waits and is named once, and the others are resumed', async () => {
+  const kit = checking()
+  const denied = protocolError('TOPIC_AUTHORIZATION_FAILED')
+  for (const partition of [0, 1]) kit.errors.set(partition, denied)
+  kit.unreadable.ended(new Error('crash', { cause: denied }), [])
+  kit.join(0, 1, 2)
+  await kit.clock.advance(0)
+  expect(kit.told.slice(3)).toEqual(['resume 2'])
+  const notice = "Topic 'orders' waits: this client may not read it. Allow Read on the topic."
+  expect(kit.unreadable.notice).toBe(notice)
+  expect(kit.logged.map(({ level, text }) => [level, text])).toEqual([
+    ['error', 'a topic waits, because this client may not read it'],
+  ])
+  kit.errors.clear()
+  await kit.clock.advance(3_000)
+  expect([kit.told.slice(4), kit.unreadable.notice]).toEqual([['resume 0', 'resume 1'], undefined])
 })
 
 test('a join checks the partitions it brings, and an end checks nothing more', async () => {

@@ -1,7 +1,7 @@
 import { ConfigurationError } from '@onceward/core'
 import type { GuardPort } from '@onceward/core/adapter'
 import type { Cluster, Consumer } from 'kafkajs'
-import { codecAdvice, missingCodecIn } from '../errors.ts'
+import { codecAdvice, deniesTopic, missingCodecIn } from '../errors.ts'
 import { nameOf, type Partition } from '../offsets.ts'
 import type { ConsumerSettings } from '../options.ts'
 import type { FetchedBatch } from './kafkajs.ts'
@@ -29,11 +29,12 @@ export interface UnreadableOptions {
 }
 
 /**
- * Keeps partitions apart whose next records kafkajs cannot decompress.
+ * Keeps partitions apart whose next records cannot be read: kafkajs cannot decompress them, or Kafka does not let this
+ * client read their topic.
  *
- * kafkajs decodes a fetch of all partitions at once, so one such record ends the consumer and the error does not say
- * where it is. So the next consumer starts with every partition paused. Each partition is read alone, and resumed if
- * its records can be decoded. The others are tried again until a codec is registered.
+ * kafkajs fetches all partitions at once, so one of them ends the consumer and the error does not say which. So the next
+ * consumer starts with every partition paused. Each partition is read alone, and resumed if that succeeds. The others are
+ * tried again until a codec is registered, or the client may read their topic.
  */
 export class Unreadable {
   readonly #options: UnreadableOptions
@@ -50,13 +51,13 @@ export class Unreadable {
 
   /** The partitions that are not consumed. */
   get notice(): string | undefined {
-    const texts = [...this.#held.values()].flatMap(({ error }) => error?.message ?? [])
-    return texts.length === 0 ? undefined : texts.join(' ')
+    const texts = new Set([...this.#held.values()].flatMap(({ error }) => error?.message ?? []))
+    return texts.size === 0 ? undefined : [...texts].join(' ')
   }
 
   /** A consumer ended by this error, with these records in hand. */
   ended(error: unknown, inHand: readonly FetchedBatch[]): void {
-    if (missingCodecIn(error) === undefined) return
+    if (!isUnreadable(error)) return
     this.#isSuspected = true
     this.#reached = new Map(inHand.map((batch) => [nameOf(batch), batch.end]))
   }
@@ -114,7 +115,7 @@ export class Unreadable {
     const name = nameOf({ topic, partition })
     const { port, fields } = this.#options
     if (this.#held.get(name)?.error !== undefined) {
-      port.logger.info({ ...fields, topic, partition }, 'the records can be decompressed now')
+      port.logger.info({ ...fields, topic, partition }, 'the records can be read now')
     }
     this.#held.delete(name)
     consumer.resume([{ topic, partitions: [partition] }])
@@ -134,7 +135,7 @@ export class Unreadable {
     } catch (error) {
       // The position of the group was deleted from the log, which kafkajs corrects itself.
       if (Reflect.get(error as object, 'name') === 'KafkaJSOffsetOutOfRange') return true
-      if (missingCodecIn(error) !== undefined) this.#found(partition, offset, error)
+      if (isUnreadable(error)) this.#found(partition, offset, error)
       return false
     }
   }
@@ -142,14 +143,25 @@ export class Unreadable {
   #found({ topic, partition }: Partition, offset: string | undefined, cause: unknown): void {
     const name = nameOf({ topic, partition })
     if (this.#held.get(name)?.error !== undefined) return
-    const where = `Topic '${topic}', partition ${partition}, waits at offset ${offset}`
-    const error = new ConfigurationError(`${where}: ${codecAdvice(cause)}`, { cause })
-    this.#held.set(name, { partition: { topic, partition }, error })
     const { port, fields } = this.#options
-    const text = 'a partition waits, because kafkajs cannot decompress its records'
-    port.logger.error({ ...fields, topic, partition, offset, err: error }, text)
+    const isDenied = deniesTopic(cause)
+    const where = `Topic '${topic}', partition ${partition}, waits at offset ${offset}`
+    const message = isDenied
+      ? `Topic '${topic}' waits: this client may not read it. Allow Read on the topic.`
+      : `${where}: ${codecAdvice(cause)}`
+    // All partitions of a topic are denied together.
+    const isNew = ![...this.#held.values()].some(({ error }) => error?.message === message)
+    const error = new ConfigurationError(message, { cause })
+    this.#held.set(name, { partition: { topic, partition }, error })
+    const text = isDenied
+      ? 'a topic waits, because this client may not read it'
+      : 'a partition waits, because kafkajs cannot decompress its records'
+    if (isNew) port.logger.error({ ...fields, topic, partition, offset, err: error }, text)
   }
 }
+
+const isUnreadable = (error: unknown): boolean =>
+  missingCodecIn(error) !== undefined || deniesTopic(error)
 
 async function fetchAlone(
   cluster: Cluster,

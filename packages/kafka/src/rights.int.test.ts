@@ -1,0 +1,142 @@
+import { FatalError } from '@onceward/core'
+import { until } from '@onceward/testing'
+import { skipped } from '@onceward/testing/servers'
+import {
+  AclOperationTypes,
+  AclPermissionTypes,
+  AclResourceTypes,
+  ResourcePatternTypes,
+} from 'kafkajs'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { billing, useKafka } from './fixtures/use-kafka.ts'
+import { consumeKafka } from './index.ts'
+
+const ADMIN = { username: 'admin', password: 'right' }
+const READER = { username: 'reader', password: 'right' }
+const { DESCRIBE, DESCRIBE_CONFIGS, READ } = AclOperationTypes
+
+describe.skipIf(skipped('kafka'))('a Kafka with rights per topic', () => {
+  const kit = useKafka({
+    user: ADMIN,
+    settings: {
+      'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
+      'super.users': 'User:admin;User:ANONYMOUS',
+      'listener.name.plaintext.plain.sasl.jaas.config':
+        'org.apache.kafka.common.security.plain.PlainLoginModule required ' +
+        'username="admin" password="right" user_admin="right" user_reader="right";',
+    },
+  })
+
+  const right = (
+    resourceType: AclResourceTypes,
+    resourceName: string,
+    operation: AclOperationTypes,
+  ) => ({
+    ...{ resourceType, resourceName, operation, principal: 'User:reader', host: '*' },
+    resourcePatternType: ResourcePatternTypes.LITERAL,
+    permissionType: AclPermissionTypes.ALLOW,
+  })
+  const allow = (topic: string, ...operations: readonly AclOperationTypes[]) =>
+    kit.topics.admin.createAcls({
+      acl: operations.map((operation) => right(AclResourceTypes.TOPIC, topic, operation)),
+    })
+
+  beforeEach(({ skip }) => skip(!kit.server.canKill, 'the server belongs to the user'))
+
+  /** A consumer of two topics with a record each; it may read the first one, and of the second what is given. */
+  async function consuming(...operations: readonly AclOperationTypes[]) {
+    const { topics } = kit
+    const [orders, refunds] = [await topics.create(1), await topics.create(2)]
+    const ran: string[] = []
+    const told: string[] = []
+    const tell = (fields: object, text: string): void =>
+      void told.push(`${text} ${Reflect.get(fields, 'topic') ?? Reflect.get(fields, 'denied')}`)
+    const ignore = (): void => undefined
+    const logger = { debug: ignore, info: ignore, warn: ignore, error: tell }
+    const guard = billing(({ payload }) => void ran.push(payload.key), { logger })
+    await topics.admin.createAcls({ acl: [right(AclResourceTypes.GROUP, guard.consumer, READ)] })
+    await allow(orders, READ, DESCRIBE_CONFIGS)
+    if (operations.length > 0) await allow(refunds, ...operations)
+    await topics.send(orders, ['order'])
+    await topics.send(refunds, ['refund'])
+    const client = topics.client({ sasl: { mechanism: 'plain', ...READER } })
+    const consumption = await consumeKafka(client, guard, { topics: [orders, refunds] })
+    return { orders, refunds, ran, told, consumption, guard }
+  }
+
+  // Red when the error ends the consumer again and again: nothing is consumed, and nothing names the topic.
+  test.each([
+    ['read', [DESCRIBE, DESCRIBE_CONFIGS], 'a topic waits, because this client may not read it'],
+    ['describe', [], 'topics are not consumed, because this client may not describe them'],
+  ] as const)(
+    'a topic that the client may not %s is named and waits, and the others are consumed',
+    async (_right, operations, text) => {
+      const { topics } = kit
+      const { orders, refunds, ran, told, guard, ...rest } = await consuming(...operations)
+      await using consumption = rest.consumption
+      await until(() => ran.length === 1)
+      await until(() => consumption.health().reason?.includes(refunds) === true)
+      expect(consumption.health().state).toBe('running')
+      expect(told).toEqual([`${text} ${refunds}`])
+      await topics.send(orders, ['another'])
+      await topics.caughtUp(guard.consumer, orders)
+      await allow(refunds, READ, DESCRIBE_CONFIGS)
+      await until(() => ran.length === 3, { deadlineMs: 30_000 })
+      await topics.caughtUp(guard.consumer, refunds)
+      expect(ran).toEqual(['order', 'another', 'refund'])
+      await until(() => consumption.health().reason === undefined)
+    },
+  )
+
+  test('a topic whose rights are withdrawn waits, and the others are consumed', async () => {
+    const { topics } = kit
+    const { orders, refunds, ran, guard, ...rest } = await consuming(READ, DESCRIBE_CONFIGS)
+    await using consumption = rest.consumption
+    await until(() => ran.length === 2)
+    const filters = [right(AclResourceTypes.TOPIC, refunds, READ)]
+    await topics.admin.deleteAcls({ filters })
+    await topics.send(refunds, ['later'])
+    await until(() => consumption.health().reason?.includes(refunds) === true)
+    await topics.send(orders, ['another'])
+    await topics.caughtUp(guard.consumer, orders)
+    await allow(refunds, READ)
+    await topics.caughtUp(guard.consumer, refunds)
+    expect(ran.toSorted()).toEqual(['another', 'later', 'order', 'refund'])
+  })
+
+  // Red when the check fails for want of rights: the consumer never starts, and nothing names the topic.
+  test('a dead-letter topic that only its producer may describe gets the dead letters', async () => {
+    const { topics } = kit
+    const [orders, dead] = [await topics.create(1), await topics.create(1)]
+    const warned: unknown[] = []
+    const ignore = (): void => undefined
+    const warn = (fields: object): void => void warned.push(Reflect.get(fields, 'topics'))
+    const guard = billing(
+      () => {
+        throw new FatalError('no')
+      },
+      { logger: { debug: ignore, info: ignore, warn, error: ignore } },
+    )
+    await topics.admin.createAcls({ acl: [right(AclResourceTypes.GROUP, guard.consumer, READ)] })
+    await allow(orders, READ, DESCRIBE_CONFIGS)
+    const client = topics.client({ sasl: { mechanism: 'plain', ...READER } })
+    await using _consumption = await consumeKafka(client, guard, {
+      topics: [orders],
+      deadLetter: { producer: topics.producer, topic: dead },
+    })
+    expect(warned).toContainEqual([dead])
+    await topics.send(orders, ['one'])
+    expect((await topics.read(dead, 1)).map(({ key }) => String(key))).toEqual(['one'])
+  })
+
+  test('if the client may describe none of its topics, health names them', async () => {
+    const { topics } = kit
+    const topic = await topics.create(1)
+    const guard = billing(() => undefined)
+    await topics.admin.createAcls({ acl: [right(AclResourceTypes.GROUP, guard.consumer, READ)] })
+    const client = topics.client({ sasl: { mechanism: 'plain', ...READER } })
+    await using consumption = await consumeKafka(client, guard, { topics: [topic] })
+    const reason = expect.stringContaining(`may not describe these topics: ${topic}. Allow Read`)
+    expect(consumption.health()).toMatchObject({ state: 'recovering', reason })
+  })
+})
