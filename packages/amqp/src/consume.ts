@@ -65,7 +65,7 @@ export async function consumeAmqp(
     signal: options.signal,
     queue: settings.queue,
     describe: (error) => classifyError(error).text,
-    createLoop: (signals) => createLoop({ port, settings, signals, source: connection }),
+    createLoop: (signals) => createLoop({ port, settings, signals, connection }),
   })
 }
 
@@ -73,13 +73,15 @@ interface Parts {
   readonly port: GuardPort
   readonly settings: Settings
   readonly signals: LoopSignals
-  readonly source: AmqpConnection | (() => Promise<AmqpConnection>)
+  readonly connection: AmqpConnection | (() => Promise<AmqpConnection>)
 }
 
-function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
+function createLoop({ port, settings, signals, connection }: Parts): ConsumerLoop {
   const { runtime } = port
   const { queue } = settings
-  const { connector, publisher, alarm, close } = createClients({ port, settings, signals, source })
+  const { connector, publisher, alarm, close } = createClients({
+    ...{ port, settings, signals, connection },
+  })
   const examination = new Examination(port, settings)
   // The receiver's check declares them on every new connection.
   const declare = async () => examination.check(await connector.open(), false)
@@ -96,7 +98,13 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
     rejectsTo: () => examination.found?.rejectsTo,
     stopDeliveries: () => receiver.stopDeliveries(),
   })
-  const unregister = registerPublisher(port, { broker: 'amqp', queue }, context.place)
+  const source = {
+    ...{ broker: 'amqp', queue },
+    get namespace() {
+      return examination.found?.virtualHost
+    },
+  }
+  const unregister = registerPublisher(port, source, context.place)
   const dispatcher = new Dispatcher({
     port,
     settings,
@@ -114,7 +122,7 @@ function createLoop({ port, settings, signals, source }: Parts): ConsumerLoop {
         return alarm.outage ?? delayQueues.outage
       },
     },
-    accept: createAccept(queue, runtime),
+    accept: createAccept(source, runtime),
     dispatcher,
     check: (...given) => examination.check(...given),
     onEnd: signals.onEnd,
@@ -143,7 +151,7 @@ interface Clients {
  * The broker stops reading from a connection that publishes during an alarm, and then reads no acks on it either. So
  * messages are published on a connection of their own where one can be opened.
  */
-function createClients({ port, settings, signals, source }: Parts): Clients {
+function createClients({ port, settings, signals, connection }: Parts): Clients {
   const { runtime, logger } = port
   const onError = (error: unknown): void => {
     const fields = { queue: settings.queue, reason: classifyError(error).text }
@@ -151,7 +159,7 @@ function createClients({ port, settings, signals, source }: Parts): Clients {
   }
   const connectorOf = (onGone: (error: unknown) => void): Connector => {
     const connector: Connector = new Connector({
-      ...{ source, runtime, onError, onGone },
+      ...{ source: connection, runtime, onError, onGone },
       onBlocked: (reason) => alarm.changed(connector, reason),
     })
     return connector

@@ -50,7 +50,11 @@ const utf8 = new TextDecoder('utf-8', { fatal: true })
  * Makes a delivery of a RabbitMQ message. Headers that are text, numbers, booleans or UTF-8 bytes become text; tables,
  * lists, other bytes and whole numbers above 2^53 are only in `raw`.
  */
-export function toDelivery(received: ConsumeMessage, queue: string): Delivery {
+export function toDelivery(
+  received: ConsumeMessage,
+  queue: string,
+  source: Delivery['source'] = { broker: 'amqp', queue },
+): Delivery {
   const message = restored(received)
   const { properties, content } = message
   const contentType = readableText(properties.contentType)
@@ -62,7 +66,7 @@ export function toDelivery(received: ConsumeMessage, queue: string): Delivery {
     {
       body: content,
       headers: toHeaders(properties.headers ?? {}),
-      source: { broker: 'amqp', queue },
+      source,
       contentType,
       messageId,
       orderingKey,
@@ -88,11 +92,12 @@ export function fromAmqpMessage(message: ConsumeMessage, queue: string): Deliver
 /** Takes a message in hand. */
 export type Accept = (message: ConsumeMessage, channel: DeliveryChannel) => Received
 
+/** @param source - Of all messages: what becomes known of it later is known of them too. */
 export const createAccept =
-  (queue: string, runtime: Pick<Runtime, 'monotonic'>): Accept =>
+  (source: Delivery['source'], runtime: Pick<Runtime, 'monotonic'>): Accept =>
   (message, channel) => {
     channel.delivered(message)
-    const delivery = toDelivery(message, queue)
+    const delivery = toDelivery(message, source.queue, source)
     return { message, channel, delivery, receivedAtMs: runtime.monotonic(), rounds: 0 }
   }
 

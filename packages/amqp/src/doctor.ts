@@ -13,6 +13,7 @@ import {
   levelsOf,
   type OpenChannel,
   type QueueShape,
+  virtualHostOf,
 } from './topology.ts'
 
 export interface Surroundings {
@@ -28,6 +29,8 @@ export interface Examined {
   readonly isSingleActive: boolean
   /** Where the broker sends what is rejected, under the key that the message has then. Undefined if nobody can tell. */
   readonly rejectsTo: string | undefined
+  /** Undefined if nobody can tell, or if nothing is published to it. */
+  readonly virtualHost: string | undefined
 }
 
 /**
@@ -37,11 +40,14 @@ export interface Examined {
  */
 export async function examine(surroundings: Surroundings): Promise<Examined> {
   const { connection, settings } = surroundings
+  const open = () => connection.createChannel()
   const shape = await inspect(surroundings)
   const levels = levelsOf(settings.queue, settings.levelsMs, shape)
-  await assertLevels(() => connection.createChannel(), levels)
+  await assertLevels(open, levels)
+  const isPublished = typeof settings.deadLetter === 'object'
+  const virtualHost = isPublished ? await virtualHostOf(open) : undefined
   const isSingleActive = shape === undefined || shape.arguments['x-single-active-consumer'] === true
-  return { levels, isSingleActive, rejectsTo: exchangeByOwnKey(shape) }
+  return { levels, isSingleActive, virtualHost, rejectsTo: exchangeByOwnKey(shape) }
 }
 
 /** The dead-letter exchange of a queue that gives dead messages no routing key. */

@@ -1,3 +1,4 @@
+import querystring from 'node:querystring'
 import { ConfigurationError, type Delivery, systemRuntime } from '@onceward/core'
 import {
   findingsOf,
@@ -53,10 +54,13 @@ export const operate: OperateBroker = ({ url, params, env }) => {
     ...{ runtime: systemRuntime, onError: ignore },
   })
   const named = params.get('queue')
+  // As amqplib reads it.
+  const virtualHost = querystring.unescape(pathname.slice(1)) || '/'
   return {
     place: `${host}${pathname}`,
     inspect: (guard) => inspectQueue(connector, params, guard),
-    owns: ({ broker, queue }) => broker === 'amqp' && (named ?? queue) === queue,
+    owns: ({ broker, queue, namespace = virtualHost }) =>
+      broker === 'amqp' && (named ?? queue) === queue && namespace === virtualHost,
     ready: ({ queue }) => ready(connector, queue),
     send: (delivery) => send(publisher, delivery),
     [Symbol.asyncDispose]: async () => {

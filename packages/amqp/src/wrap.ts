@@ -1,6 +1,10 @@
 import { EventEmitter } from 'node:events'
-import type { WrappedConsumption } from '@onceward/core'
-import { ConfigurationError, type Runtime } from '@onceward/core'
+import {
+  ConfigurationError,
+  type Delivery,
+  type Runtime,
+  type WrappedConsumption,
+} from '@onceward/core'
 import {
   type Guard,
   type GuardPort,
@@ -38,6 +42,7 @@ import {
   describeQueue,
   levelsOf,
   type OpenChannel,
+  virtualHostOf,
 } from './topology.ts'
 
 /** What {@link wrapAmqp} returns: the callback of `channel.consume`. */
@@ -100,7 +105,8 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
   const publisher = publisherOf(channel, port.runtime, warn)
   const alarm = new Alarm({ port, queue, publisher, isShared: true })
   const unlisten = listen(channel.connection, alarm)
-  const accept = createAccept(queue, port.runtime)
+  const source = sourceOf(parts)
+  const accept = createAccept(source, port.runtime)
   const delayQueues = delayQueuesBeside(parts)
   const context = createSettleContext({
     port,
@@ -112,7 +118,7 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
     // Only the user can cancel this consumer: a message given back before that would return at once.
     stopDeliveries: async () => false,
   })
-  const unregister = registerPublisher(port, { broker: 'amqp', queue }, context.place)
+  const unregister = registerPublisher(port, source, context.place)
   let lastProgressAt: Date | undefined
   let ended: WrapOutage | undefined
   const dispatcher = new Dispatcher({
@@ -157,6 +163,18 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
       return lastProgressAt
     },
   }
+}
+
+/** The queue and its virtual host, which is asked for if dead letters are published there. */
+function sourceOf({ channel, settings }: Pick<Parts, 'channel' | 'settings'>): Delivery['source'] {
+  const source: { broker: string; queue: string; namespace?: string | undefined } = {
+    ...{ broker: 'amqp', queue: settings.queue },
+  }
+  const learn = async (): Promise<void> => {
+    source.namespace = await virtualHostOf(besides(channel))
+  }
+  if (typeof settings.deadLetter === 'object') learn().catch(() => undefined)
+  return source
 }
 
 /** What amqplib has behind a channel: it hears of alarms even if the channel was not made by a connection of ours. */

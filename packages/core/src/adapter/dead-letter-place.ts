@@ -1,5 +1,5 @@
 import type { Publish } from '../model/dead-letter.ts'
-import type { GuardPort } from '../model/guard-port.ts'
+import type { GuardPort, PublisherSource } from '../model/guard-port.ts'
 
 /** Where dead messages go. */
 export type DeadLetterPlace =
@@ -13,7 +13,7 @@ export type DeadLetterPlace =
 /** Lets the guard's poller publish dead letters that no redelivery brings back. The answer unregisters. */
 export function registerPublisher(
   port: Pick<GuardPort, 'registerPublisher'>,
-  source: { readonly broker: string; readonly queue: string },
+  source: PublisherSource,
   place: DeadLetterPlace,
 ): () => void {
   if (place.kind !== 'publish') return () => undefined

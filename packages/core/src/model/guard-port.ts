@@ -1,6 +1,6 @@
 import type { EpochMs } from './brands.ts'
 import type { Publish } from './dead-letter.ts'
-import type { Delivery } from './delivery.ts'
+import type { Delivery, DeliverySource } from './delivery.ts'
 import { ConfigurationError } from './errors.ts'
 import type { Logger } from './logger.ts'
 import type { Runtime } from './runtime.ts'
@@ -24,6 +24,9 @@ export interface Guard {
    */
   close(): Promise<void>
 }
+
+/** Where the messages of a publisher come from. The namespace may become known later. */
+export type PublisherSource = Pick<DeliverySource, 'broker' | 'queue' | 'namespace'>
 
 /** The settings of the guard that adapters need, with defaults applied. */
 export interface GuardSettings {
@@ -112,10 +115,7 @@ export interface GuardPort {
    */
   publishDeadLetter(settlement: Settlement, publish: Publish): Promise<DeadLetterAnswer>
   /** Lets the guard's poller publish parked dead letters from this source. The returned function unregisters. */
-  registerPublisher(
-    source: { readonly broker: string; readonly queue: string },
-    publish: Publish,
-  ): () => void
+  registerPublisher(source: PublisherSource, publish: Publish): () => void
   /** Whether the adapter should fetch deliveries now. */
   availability(): Availability
   /**

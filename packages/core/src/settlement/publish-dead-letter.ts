@@ -4,7 +4,12 @@ import type { DeadLetter, DeadLetterRef, Publish } from '../model/dead-letter.ts
 import type { Delivery } from '../model/delivery.ts'
 import { withRaw } from '../model/envelope.ts'
 import { describeError, toReadableError } from '../model/errors.ts'
-import type { DeadLetterAnswer, GuardOutage, GuardPort } from '../model/guard-port.ts'
+import type {
+  DeadLetterAnswer,
+  GuardOutage,
+  GuardPort,
+  PublisherSource,
+} from '../model/guard-port.ts'
 import type { DueEvent, InboxSession } from '../model/inbox.ts'
 import { messageHash } from '../model/message-hash.ts'
 import type { DeferCause, Settlement } from '../model/settlement.ts'
@@ -56,7 +61,7 @@ export function createDeadLetterPublisher(
 ): DeadLetterPublisher {
   const notes = new WeakMap<Settlement, PendingDeadLetter>()
   /** Several consumers of one source may run; the publisher of the latest is used. */
-  const publishers = new Set<{ readonly name: string; readonly publish: Publish }>()
+  const publishers = new Set<{ readonly source: PublisherSource; readonly publish: Publish }>()
   const places = new WeakMap<Publish, PlaceCalls>()
   const running = new Set<Promise<unknown>>()
   const shared = { options, closing, running }
@@ -92,13 +97,14 @@ export function createDeadLetterPublisher(
       return track(running, attempt)
     },
     register: (source, publish) => {
-      const registered = { name: nameOf(source), publish }
+      const registered = { source, publish }
       publishers.add(registered)
       return () => void publishers.delete(registered)
     },
     publishDue: async ({ delivery, ref }, session) => {
-      const name = nameOf(delivery.source)
-      const registered = [...publishers].findLast((each) => each.name === name)
+      const fit = [...publishers].filter((each) => isFrom(delivery.source, each.source))
+      const { namespace } = delivery.source
+      const registered = fit.findLast(({ source }) => source.namespace === namespace) ?? fit.at(-1)
       if (registered === undefined) return undefined
       const place = placeOf(registered.publish)
       const toWhole: ToWhole = (letter) => ({ ...letter, delivery: restored(letter) })
@@ -115,7 +121,11 @@ export function createDeadLetterPublisher(
   }
 }
 
-const nameOf = ({ broker, queue }: Delivery['source']): string => JSON.stringify([broker, queue])
+/** Whether the publisher of a source may publish dead letters of another delivery. */
+const isFrom = ({ broker, queue, namespace }: PublisherSource, own: PublisherSource): boolean =>
+  broker === own.broker &&
+  queue === own.queue &&
+  (namespace === undefined || own.namespace === undefined || namespace === own.namespace)
 
 /** The dead letter with the delivery that is published. */
 type ToWhole = (letter: DeadLetter) => DeadLetter
