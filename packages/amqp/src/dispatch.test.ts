@@ -245,3 +245,19 @@ test('after a stop no message is started or held, and handlers get its signals',
   expect(kit.run()).toEqual(['a'])
   expect(kit.connection.settled()).toEqual([['nack', 1, false, true]])
 })
+
+// Red when messages wait for others that the broker does not send: its consumers have all that they may have in hand.
+test('messages do not linger when the prefetch is used up', async () => {
+  const options = { prefetch: 6, batch: { lingerMs: 60_000 } }
+  const kit = dispatching({ concurrency: 4 }, options)
+  kit.take(['a1', 'a2', 'a3', 'a4', 'a5'])
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual([])
+  kit.take(['a6'])
+  await kit.clock.advance(0)
+  expect(kit.run()).toEqual(['a1', 'a2', 'a3', 'a4', 'a5', 'a6'])
+  const free = dispatching({ concurrency: 4 }, options)
+  free.take(['a', 'b', 'c', 'd'])
+  await free.clock.advance(0)
+  expect(free.run()).toEqual(['a', 'b', 'c', 'd'])
+})

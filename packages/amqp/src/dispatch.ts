@@ -72,6 +72,7 @@ export class Dispatcher {
       signals,
       hasDeadLetterPlace: settings.deadLetter !== undefined,
       findStartable: (pending, limits) => this.#findStartable(pending, limits),
+      hasRoom: () => this.inFlight < this.prefetches.reduce((sum, prefetch) => sum + prefetch, 0),
       onStart: (received) => this.#count(received, 1),
       settle: (received, settlement) => settle(this.#context, received, settlement),
       onKnown: (received, settlement, elapsedMs) => {

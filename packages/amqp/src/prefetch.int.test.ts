@@ -172,4 +172,15 @@ describe.skipIf(skipped('rabbitmq'))('the consumer timeout of a real RabbitMQ', 
     },
     90_000,
   )
+
+  // Red when only the size of a batch counts: it is larger than the prefetch, so each call waits for the linger time.
+  test('a guard with a transaction per event does not linger while the broker sends it no more', async () => {
+    const queue = await kit.broker.create()
+    const done: string[] = []
+    const guard = guardOf(({ key }) => void done.push(key), { concurrency: 2 })
+    await kit.broker.send(queue, keysOf('k', 20))
+    await using _ = await consumeAmqp(kit.open, guard, { queue, batch: { lingerMs: 60_000 } })
+    // The last one may linger: the broker could bring another one.
+    await until(() => done.length >= 18)
+  })
 })

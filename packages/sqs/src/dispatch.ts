@@ -61,6 +61,7 @@ export class Dispatcher {
       signals,
       hasDeadLetterPlace: settings.deadLetter !== undefined,
       findStartable,
+      hasRoom: () => this.room >= this.worthwhile,
       settle: (received, settlement) => settle(context, received, settlement),
       onKnown: (_received, settlement, elapsedMs) => {
         this.#prefetch.note(elapsedMs)

@@ -42,7 +42,7 @@ function findStartable(pending: readonly Each[], limits: StartLimits): Startable
 /** A buffer whose guard and timers do what the test says. */
 function openBuffer(
   transaction: 'each' | 'batch',
-  { concurrency = 2, batchSize = 3, lingerMs = 0 } = {},
+  { concurrency = 2, batchSize = 3, lingerMs = 0, hasRoom = (): boolean => true } = {},
 ) {
   const calls: Call[] = []
   const timers: { fire: () => void; isCancelled: boolean }[] = []
@@ -72,6 +72,7 @@ function openBuffer(
     hasDeadLetterPlace: true,
     signals: { stop: stop.signal, abort: abort.signal },
     findStartable,
+    hasRoom,
     settle: () => undefined,
     onKnown: () => undefined,
     onSettled: ({ id }, settlement) => void told.push({ id, settlement }),
@@ -109,6 +110,26 @@ test('a batch starts when it is full or when its first delivery has waited for l
   expect(timers).toHaveLength(1)
   timers[0]?.fire()
   expect(calls.map(({ ids }) => ids)).toEqual([[0, 1], [2]])
+})
+
+// Red when only the size counts: a guard with a transaction per event waits although its slots are free.
+test('a call does not wait for deliveries that the free slots cannot take, or that the broker does not bring', () => {
+  const slots = openBuffer('each', { concurrency: 2, batchSize: 5, lingerMs: 1_000 })
+  slots.buffer.add([each(0)])
+  slots.buffer.dispatch()
+  expect(slots.calls).toEqual([])
+  slots.buffer.add([each(1)])
+  slots.buffer.dispatch()
+  expect(slots.calls.map(({ ids }) => ids)).toEqual([[0, 1]])
+  let room = 2
+  const broker = openBuffer('batch', { batchSize: 5, lingerMs: 1_000, hasRoom: () => room > 0 })
+  for (const id of [0, 1]) {
+    expect(broker.calls).toEqual([])
+    room -= 1
+    broker.buffer.add([each(id)])
+    broker.buffer.dispatch()
+  }
+  expect(broker.calls.map(({ ids }) => ids)).toEqual([[0, 1]])
 })
 
 test('a timer that waits for a batch is cancelled when nothing is pending any more', () => {

@@ -31,6 +31,8 @@ export interface DeliveryBufferOptions<Each extends Delivered, Answer> {
   /** As in `RunHooks`. */
   readonly hasDeadLetterPlace: boolean
   readonly findStartable: (pending: readonly Each[], limits: StartLimits) => Startable<Each>
+  /** Whether the broker may bring more before one of the deliveries in hand is settled. Asked while a batch waits. */
+  readonly hasRoom: () => boolean
   readonly onStart?: ((each: Each) => void) | undefined
   /** Tells the broker. Must neither throw nor reject. */
   readonly settle: (each: Each, settlement: Settlement) => MaybeAsync<Answer>
@@ -46,8 +48,8 @@ export interface DeliveryBufferOptions<Each extends Delivered, Answer> {
  * The deliveries in hand: pending, running, settling.
  *
  * A delivery waits here until the guard has a slot for it, and in a guard of batches until its batch is full or the
- * first of the batch has waited for `lingerMs`. All slots that one turn of the event loop frees are filled by one call
- * of the guard.
+ * first of the batch has waited for `lingerMs`. A batch is also full if the free slots take no more, or if the broker
+ * brings no more. All slots that one turn of the event loop frees are filled by one call of the guard.
  */
 export class DeliveryBuffer<Each extends Delivered, Answer> {
   /** Dispatches at the end of this turn of the event loop. */
@@ -145,14 +147,17 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
 
   /** Nothing while waiting for a fuller batch is allowed. */
   #takeStartable(): readonly (readonly Each[])[] {
-    const { port, settings, findStartable } = this.#options
+    const { port, settings, findStartable, hasRoom } = this.#options
     const free = port.settings.concurrency - this.#busySlots
     if (free <= 0) return []
     const deliveries = settings.batchSize
     const limits = { groups: this.#isBatch ? Number.POSITIVE_INFINITY : free, deliveries }
     const { groups, considered, blocked } = findStartable(this.#pending, limits)
-    const isFull = considered - blocked.length >= deliveries || considered < this.#pending.length
-    if (groups.length === 0 || !(isFull || this.#isLingerOver)) return []
+    const isFull =
+      considered - blocked.length >= deliveries ||
+      considered < this.#pending.length ||
+      groups.length >= limits.groups
+    if (groups.length === 0 || !(isFull || this.#isLingerOver || !hasRoom())) return []
     this.#pending.splice(0, considered, ...blocked)
     return groups
   }
