@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type QueueFacts, queueFindings } from './doctor.ts'
+import { levelFindings, type QueueFacts, queueFindings } from './doctor.ts'
 import type { QueueShape } from './topology.ts'
 
 const shape = (args: object = {}, overrides: Partial<QueueShape> = {}): QueueShape => ({
@@ -50,6 +50,13 @@ test('the delivery limit of 20 that RabbitMQ 4 gives quorum queues by default gi
   expect(queueFindings(quorum, facts({}, [4, 2])).warnings.join()).toContain('limit of 20')
   expect(queueFindings(quorum, facts({}, [3, 13])).warnings).toEqual([])
   expect(queueFindings(shape(), facts({}, [4, 2])).warnings).toEqual([])
+})
+
+test('delay queues that are all short give a warning', () => {
+  expect(levelFindings({ levelsMs: [100, 999] }).warnings.join()).toContain(
+    'retryLevelsMs` is 999 ms',
+  )
+  expect(levelFindings({ levelsMs: [100, 1_000] })).toEqual({ problems: [], warnings: [] })
 })
 
 test("a queue that is not durable gives a warning, and so does 'dlx' without a visible exchange", () => {

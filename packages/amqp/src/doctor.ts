@@ -72,7 +72,7 @@ export async function inspect({
     shape === undefined
       ? unknownFindings(queue)
       : queueFindings(shape, { settings, version: await versionOf(open) })
-  reportFindings([found], logger, { queue })
+  reportFindings([found, levelFindings(settings)], logger, { queue })
   if (shape !== undefined) await checkExchangeOf(open, shape)
   return shape
 }
@@ -217,6 +217,19 @@ function lossWarnings(shape: QueueShape, facts: QueueFacts): readonly string[] {
 }
 
 const text = (value: unknown): string => String(value)
+
+/** Longer waits go round the broker and the store, once per longest level. */
+const QUICK_ROUND_MS = 1_000
+
+export function levelFindings({ levelsMs }: Pick<Settings, 'levelsMs'>): Findings {
+  const longestMs = levelsMs.at(-1) ?? 0
+  const warnings = when(
+    longestMs < QUICK_ROUND_MS,
+    `The longest of \`retryLevelsMs\` is ${longestMs} ms: each message that must wait longer is published, delivered ` +
+      'and looked up in the store that often, again and again. Add a level of 30000 or more.',
+  )
+  return { problems: [], warnings }
+}
 
 function unknownFindings(queue: string): Findings {
   const text =

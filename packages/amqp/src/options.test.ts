@@ -49,8 +49,10 @@ test.each([
   ['noAck', { queue, noAck: true }, '`noAck`'],
   ['noAck of the consumer', { queue, consumer: { noAck: true } }, '`noAck`'],
   ['an empty list of levels', { queue, retryLevelsMs: [] }, '`retryLevelsMs`'],
-  ['a level twice', { queue, retryLevelsMs: [1, 1] }, 'each level once'],
-  ['a level that is not an integer', { queue, retryLevelsMs: [0.5] }, 'integer from 1'],
+  ['a level twice', { queue, retryLevelsMs: [100, 100] }, 'each level once'],
+  ['a level that is not an integer', { queue, retryLevelsMs: [100.5] }, 'integer from 100'],
+  // A message that waits for a minute went round the broker and the store 270 times a second.
+  ['a level of a millisecond', { queue, retryLevelsMs: [1, 5_000] }, 'integer from 100'],
   ['a hold of an hour', { queue, holdMs: 3_600_000 }, '`holdMs`'],
   ['a target without its routing key', { queue, deadLetter: { exchange: 'x' } }, '`routingKey`'],
   ['an unknown dead-letter place', { queue, deadLetter: 'redrive' }, "or 'dlx'"],

@@ -33,7 +33,7 @@ export interface AmqpOptions {
   readonly deadLetter?: DeadLetterTarget | 'dlx' | undefined
   /**
    * Milliseconds of the delay queues, one queue `<queue>.retry.<ms>` each: a message that must wait longer than
-   * `holdMs` waits in the shortest one that is long enough.
+   * `holdMs` waits in the shortest one that is long enough, else again and again in the longest. 100 or more each.
    *
    * @defaultValue `DEFAULTS.retryLevelsMs`
    */
@@ -96,6 +96,8 @@ export const TIMEOUT_MARGIN_MS = 120_000
 /** AMQP: bytes of a short string. */
 const NAME_BYTES = 255
 const LONGEST_TTL_MS = 4_294_967_295
+/** A message that must wait longer than the longest level goes round the broker and the store once per level. */
+const LEAST_LEVEL_MS = 100
 const LEAST_PREFETCH = 20
 /** Of the margin, what a message may wait whose handler may take all the rest. */
 const LEAST_PATIENCE_MS = 60_000
@@ -182,7 +184,9 @@ export function levelProblems(name: string, levels: unknown): readonly string[] 
   if (!Array.isArray(levels) || levels.length === 0) {
     return [`Expected \`${name}\` to be a list of milliseconds, got ${quoted(levels)}.`]
   }
-  const wrong = levels.flatMap((level) => rangeProblems(name, level, [1, LONGEST_TTL_MS]))
+  const wrong = levels.flatMap((level) =>
+    rangeProblems(name, level, [LEAST_LEVEL_MS, LONGEST_TTL_MS]),
+  )
   const isTwice = new Set(levels).size < levels.length
   return isTwice ? [...wrong, `Expected \`${name}\` to name each level once.`] : wrong
 }

@@ -42,9 +42,9 @@ const OWN: Docs<OwnOption<ConsumeAmqpOptions>> = {
     unit: MS,
     default: DEFAULTS.retryLevelsMs.join(', '),
     meaning:
-      'The delay queues, `<queue>.retry.<ms>` each: a message waits in the shortest one that is long enough.',
+      'The delay queues, `<queue>.retry.<ms>` each, 100 or more: a message waits in the shortest one that is long enough, else again and again in the longest.',
     reason:
-      'One queue per level, because in one queue for all a short wait would be stuck behind a long one.',
+      'One queue per level, because in one queue for all a short wait would be stuck behind a long one. With levels of some milliseconds, messages would go round broker and store hundreds of times a second.',
   },
   consumerTimeoutMs: {
     type: 'integer, 121000–4294967295',
