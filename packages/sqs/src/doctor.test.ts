@@ -63,6 +63,14 @@ test("'redrive' without a redrive policy makes the start fail", async () => {
   expect((await findings(plain, { deadLetter: 'redrive' })).problems).toMatch(/RedrivePolicy/)
 })
 
+// Red when nobody says it: a group stands still for minutes after a message that is dead.
+test("'redrive' on a FIFO queue gives a warning, because a dead message holds its group", async () => {
+  const options = { queueUrl: `${queueUrl}.fifo`, deadLetter: 'redrive' } as const
+  const { problems, warnings } = await findings({ ...healthy, FifoQueue: 'true' }, options)
+  expect(problems).toBe('')
+  expect(warnings).toEqual([expect.stringMatching(/holds the later messages of its group.*Name a/)])
+})
+
 test.each<[string, QueueAttributes, RegExp]>([
   ['no redrive policy', plain, /has no RedrivePolicy/],
   ['too few receives', { ...healthy, RedrivePolicy: policy(5) }, /maxReceiveCount to 14/],

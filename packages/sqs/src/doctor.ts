@@ -27,7 +27,7 @@ export async function examine(surroundings: Surroundings): Promise<void> {
   const found = [
     source === undefined ? [] : [sourceFindings(source, surroundings)],
     source === undefined || dead === undefined ? [] : [deadLetterFindings(source, dead, settings)],
-    [visibilityFindings(surroundings)],
+    [visibilityFindings(surroundings), orderFindings(settings)],
   ].flat()
   reportFindings(found, logger, { queue: queueUrl })
 }
@@ -150,6 +150,19 @@ function visibilityFindings({ settings, guard }: Surroundings): Findings {
       `\`visibilityMs\` is ${settings.visibilityMs}, shorter than the guard's lease of ${guard.leaseMs}: the ` +
         `message of a dead process returns while its lease still runs and costs a receive. Set it to ${wantedMs} ` +
         'or more, or shorten `leaseMs`.',
+    ),
+  }
+}
+
+/** Of the settings alone. */
+export function orderFindings({ queueUrl, deadLetter }: Settings): Findings {
+  return {
+    problems: [],
+    warnings: when(
+      deadLetter === 'redrive' && isFifo(queueUrl),
+      `\`deadLetter\` is 'redrive' on ${queueUrl}: a dead message holds the later messages of its group until SQS ` +
+        'moves it, 5 to 30 s for each receive that maxReceiveCount has left. Name a queue in `deadLetter`, and the ' +
+        'group goes on at once.',
     ),
   }
 }

@@ -278,3 +278,11 @@ test("dead letters are published for the guard's poller", async () => {
   expect([...kit.publishers.keys()]).toEqual([queueUrl])
   expect([...setUp({ deadLetter: 'redrive' }).publishers.keys()]).toEqual([])
 })
+
+test("'redrive' on a FIFO queue gives a warning at the start, once", async () => {
+  const { logged } = setUp({ queueUrl: `${queueUrl}.fifo`, deadLetter: 'redrive' })
+  expect(logged).toMatchObject([
+    { level: 'warn', fields: { finding: expect.stringContaining('holds the later') } },
+  ])
+  expect(setUp({ deadLetter: 'redrive' }).logged).toEqual([])
+})

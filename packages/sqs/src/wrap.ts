@@ -8,12 +8,14 @@ import {
   processAndSettle,
   type RunHooks,
   registerPublisher,
+  reportFindings,
   toBatches,
   withConsumption,
 } from '@onceward/core/adapter'
 import type { SqsClient } from './client.ts'
 import { createSqsApi, refuseOtherSqsClient } from './clients/aws-sdk.ts'
 import { createAccept, type Received } from './delivery.ts'
+import { orderFindings } from './doctor.ts'
 import { classifyError } from './errors.ts'
 import { checkWrapNames, resolveSettings, type Settings, type WrapSqsOptions } from './options.ts'
 import { createSettleContext, type SettleContext, settle } from './settle.ts'
@@ -49,6 +51,7 @@ export function wrapSqs(client: SqsClient, guard: Guard, options: WrapSqsOptions
   const settings = resolveSettings(options, port.settings)
   refuseOtherSqsClient('wrapSqs', client)
   const { queueUrl, drainMs } = settings
+  reportFindings([orderFindings(settings)], port.logger, { queue: queueUrl })
   return withConsumption({
     port,
     drainMs,
