@@ -3,13 +3,13 @@ import { deadLetterOf } from '@onceward/testing/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import { expect, test } from 'vitest'
 import { createPublisher, deadLetterMessage } from './dead-letter.ts'
-import { toDelivery } from './delivery.ts'
+import { fromAmqpMessage } from './delivery.ts'
 import { message } from './fixtures/recording-channel.ts'
 
 const target = { queue: 'orders.dead' }
 
 function letterOf(properties: Partial<ConsumeMessage['properties']> = {}): DeadLetter {
-  return deadLetterOf(toDelivery(message('a', {}, properties), 'orders'))
+  return deadLetterOf(fromAmqpMessage(message('a', {}, properties), 'orders'))
 }
 
 test('a dead letter keeps content, properties and headers, and gets headers that give the reason', () => {

@@ -1,6 +1,6 @@
 import type { ConsumeMessage } from 'amqplib'
 import { expect, test } from 'vitest'
-import { amqpMessage, copyOptions, deferralHeaders, toDelivery } from './delivery.ts'
+import { amqpMessage, copyOptions, deferralHeaders, fromAmqpMessage } from './delivery.ts'
 import { message } from './fixtures/recording-channel.ts'
 
 type Headers = Readonly<Record<string, unknown>>
@@ -18,7 +18,7 @@ function deadLettered(headers: Headers = {}): Headers {
 
 /** The message after its stay in a delay queue, as the consumer gets it. */
 function deferred(received: ConsumeMessage): ConsumeMessage {
-  const original = toDelivery(received, 'orders').raw as ConsumeMessage
+  const original = fromAmqpMessage(received, 'orders').raw as ConsumeMessage
   const options = copyOptions(original, deferralHeaders(received, original))
   // The broker refuses a message whose BCC is no list, and routes others to its queues.
   expect(options.headers).not.toHaveProperty('BCC')
@@ -56,11 +56,11 @@ test('a message comes back from each deferral with exactly its own headers', () 
     let received = first
     for (let turn = 1; turn <= 3; turn += 1) {
       received = deferred(received)
-      const delivery = toDelivery(received, 'orders')
+      const delivery = fromAmqpMessage(received, 'orders')
       const { fields, properties } = amqpMessage(delivery) as ConsumeMessage
       expect(properties.headers).toEqual(headers)
       expect(fields).toMatchObject({ exchange: 'shop', routingKey: 'placed' })
-      expect(delivery.headers).toEqual(toDelivery(first, 'orders').headers)
+      expect(delivery.headers).toEqual(fromAmqpMessage(first, 'orders').headers)
       expect(delivery.deliveryCount).toBe(1 + turn)
       sizes.push(JSON.stringify(received.properties.headers).length)
     }
@@ -70,7 +70,7 @@ test('a message comes back from each deferral with exactly its own headers', () 
 
 test('the counters of a stay in a queue do not come back: the next stay has its own', () => {
   const headers = { 'x-delivery-count': 3, 'x-acquired-count': 4, 'x-mine': 'kept' }
-  const back = toDelivery(deferred(message('k', {}, { headers } as never)), 'orders')
+  const back = fromAmqpMessage(deferred(message('k', {}, { headers } as never)), 'orders')
   expect(amqpMessage(back)?.properties.headers).toEqual({ 'x-mine': 'kept' })
   expect(back.deliveryCount).toBe(2)
 })

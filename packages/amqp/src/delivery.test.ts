@@ -33,7 +33,7 @@ test('a delivery contains everything that RabbitMQ knows of a message', () => {
       },
     },
   )
-  expect(toDelivery(received, 'orders')).toEqual({
+  expect(fromAmqpMessage(received, 'orders')).toEqual({
     body: received.content,
     headers: {
       'idempotency-key': 'k-1',
@@ -57,7 +57,8 @@ test('a delivery contains everything that RabbitMQ knows of a message', () => {
 
 test('a delivery for a loop of your own has the same content as that of a wrap', () => {
   const received = message('k-1', { redelivered: true })
-  expect(fromAmqpMessage(received, 'orders')).toEqual(toDelivery(received, 'orders'))
+  const source = { broker: 'amqp', queue: 'orders' }
+  expect(fromAmqpMessage(received, 'orders')).toEqual(toDelivery(received, source))
 })
 
 test.each([
@@ -66,14 +67,14 @@ test.each([
   ['a redelivery of a quorum queue', true, 4, 5],
 ])('the delivery count of %s is right', (_what, redelivered, count, expected) => {
   const headers = count === undefined ? {} : { 'x-delivery-count': count }
-  const delivery = toDelivery(message('k', { redelivered }, { headers }), 'orders')
+  const delivery = fromAmqpMessage(message('k', { redelivered }, { headers }), 'orders')
   expect(delivery).toMatchObject({ deliveryCount: expected, redelivered })
 })
 
 // Red when the key is only the message id: two publishers that count from one would lose events.
 test('the key of a message id includes the application that set it', () => {
   const idOf = (properties: object) =>
-    messageId()({ ...toDelivery(message('k', {}, properties), 'orders'), payload: undefined })
+    messageId()({ ...fromAmqpMessage(message('k', {}, properties), 'orders'), payload: undefined })
   expect(idOf({ messageId: '1' })).toBe('1')
   expect(idOf({ messageId: '1', appId: 'shop' })).toBe('4:shop:1')
   expect(idOf({ messageId: '1', appId: 'shop:1' })).not.toBe(
@@ -86,7 +87,7 @@ test.each(['cloudEvents:', 'cloudEvents_', 'ce-', 'ce_'])(
   'a CloudEvent with headers that begin with %s gets its key',
   (prefix) => {
     const headers = { [`${prefix}source`]: '/shop', [`${prefix}id`]: Buffer.from('e-1') }
-    const delivery = toDelivery(message('k', {}, { headers }), 'orders')
+    const delivery = fromAmqpMessage(message('k', {}, { headers }), 'orders')
     expect(cloudEventKey()({ ...delivery, payload: {} })).toBe('cloudevent:5:/shop:3:e-1')
   },
 )
@@ -97,7 +98,7 @@ test.each([
   [0, undefined],
   [1e300, undefined],
 ])('a timestamp of %d means %s', (timestamp, expected) => {
-  const delivery = toDelivery(message('k', {}, { timestamp }), 'orders')
+  const delivery = fromAmqpMessage(message('k', {}, { timestamp }), 'orders')
   expect(delivery.producedAt?.toISOString()).toBe(expected)
 })
 
@@ -150,7 +151,7 @@ test('trap A9: a deferred copy returns as the message that it was', () => {
       'x-last-death-queue': 'q',
     },
   } as never)
-  const delivery = toDelivery(back, 'orders')
+  const delivery = fromAmqpMessage(back, 'orders')
   expect(delivery).toMatchObject({ redelivered: true, deliveryCount: 2 })
   expect(delivery.headers).toEqual({
     'idempotency-key': 'k',
@@ -169,7 +170,7 @@ test('trap A9: a deferred copy returns as the message that it was', () => {
 })
 
 test('a stored delivery is published with its stored properties', () => {
-  const live = toDelivery(message('k', {}, { messageId: 'm-1', appId: 'shöp' }), 'orders')
+  const live = fromAmqpMessage(message('k', {}, { messageId: 'm-1', appId: 'shöp' }), 'orders')
   const { raw: _, envelope: __, ...stored } = live
   expect(amqpMessage(stored)).toBeUndefined()
   expect(storedOptions(stored, { 'x-onceward-reason': 'fatal' })).toEqual({
@@ -181,7 +182,7 @@ test('a stored delivery is published with its stored properties', () => {
 })
 
 test('the original message is returned, also for stored deliveries, except for other brokers', () => {
-  const delivery = toDelivery(message('k'), 'orders')
+  const delivery = fromAmqpMessage(message('k'), 'orders')
   expect(amqpMessage(delivery)).toBe(delivery.raw)
   expect(amqpMessage({ ...delivery, raw: undefined })).toEqual(delivery.raw)
   const bare = { ...delivery, raw: undefined, envelope: undefined }

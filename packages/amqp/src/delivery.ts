@@ -50,11 +50,7 @@ const utf8 = new TextDecoder('utf-8', { fatal: true })
  * Makes a delivery of a RabbitMQ message. Headers that are text, numbers, booleans or UTF-8 bytes become text; tables,
  * lists, other bytes and whole numbers above 2^53 are only in `raw`.
  */
-export function toDelivery(
-  received: ConsumeMessage,
-  queue: string,
-  source: Delivery['source'] = { broker: 'amqp', queue },
-): Delivery {
+export function toDelivery(received: ConsumeMessage, source: Delivery['source']): Delivery {
   const message = restored(received)
   const { properties, content } = message
   const contentType = readableText(properties.contentType)
@@ -86,7 +82,7 @@ export function toDelivery(
  * `await guard.process(fromAmqpMessage(message, queue))`. `wrapAmqp` and `consumeAmqp` settle by themselves.
  */
 export function fromAmqpMessage(message: ConsumeMessage, queue: string): Delivery {
-  return toDelivery(message, queue)
+  return toDelivery(message, { broker: 'amqp', queue })
 }
 
 /** Takes a message in hand. */
@@ -97,7 +93,7 @@ export const createAccept =
   (source: Delivery['source'], runtime: Pick<Runtime, 'monotonic'>): Accept =>
   (message, channel) => {
     channel.delivered(message)
-    const delivery = toDelivery(message, source.queue, source)
+    const delivery = toDelivery(message, source)
     return { message, channel, delivery, receivedAtMs: runtime.monotonic(), rounds: 0 }
   }
 

@@ -2,6 +2,7 @@ import { ConfigurationError, type Logger } from '@onceward/core'
 import { type Findings, hasMethod, reportFindings, when } from '@onceward/core/adapter'
 import type { AmqpConnection } from './client.ts'
 import { serverVersion } from './clients/connector.ts'
+import { virtualHostOf } from './clients/virtual-host.ts'
 import { classifyError, exchangeMissing, queueMissing } from './errors.ts'
 import type { Settings } from './options.ts'
 import {
@@ -13,7 +14,6 @@ import {
   levelsOf,
   type OpenChannel,
   type QueueShape,
-  virtualHostOf,
 } from './topology.ts'
 
 export interface Surroundings {

@@ -6,7 +6,7 @@ import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { Publisher } from './clients/publisher.ts'
 import { createPublisher, deadLetterMessage } from './dead-letter.ts'
-import { amqpMessage, toDelivery } from './delivery.ts'
+import { amqpMessage, fromAmqpMessage } from './delivery.ts'
 import { PublishError } from './errors.ts'
 
 interface Codec {
@@ -92,7 +92,7 @@ const target = { queue: 'orders.dead' }
 test('every message comes back whole from its stored delivery, and dies as itself', () => {
   fc.assert(
     fc.property(message, (raw) => {
-      const live = toDelivery(raw, 'orders')
+      const live = fromAmqpMessage(raw, 'orders')
       const stored = { ...live, raw: undefined, body: new Uint8Array(live.body) }
       expect(amqpMessage(stored)).toStrictEqual(raw)
       expect(deadLetterMessage(deadLetterOf(stored), target)).toStrictEqual(
@@ -106,7 +106,7 @@ test('a dead letter has every property of its message, and every header once it 
   fc.assert(
     fc.property(message, (raw) => {
       const { content, options } = deadLetterMessage(
-        deadLetterOf(toDelivery(raw, 'orders')),
+        deadLetterOf(fromAmqpMessage(raw, 'orders')),
         target,
       )
       expect(content).toEqual(raw.content)
@@ -169,7 +169,7 @@ test.each([
 ] as const)('no two values of a header of type %s become the same text', (tag, content) => {
   const keyOf = (value: Buffer): string | undefined => {
     const received = { fields: {}, properties: { headers: wireTable(tag, value) }, content: value }
-    return toDelivery(received as never, 'orders').headers['idempotency-key']
+    return fromAmqpMessage(received as never, 'orders').headers['idempotency-key']
   }
   fc.assert(
     fc.property(content, content, (one, other) => {
@@ -185,7 +185,7 @@ test.each([
 test('no two values of a message id and an application id become the same id', () => {
   const idOf = (messageId: string, appId?: string): string | undefined => {
     const received = { fields: {}, properties: { headers: {}, messageId, appId } }
-    return toDelivery({ ...received, content: Buffer.alloc(0) } as never, 'orders').messageId
+    return fromAmqpMessage({ ...received, content: Buffer.alloc(0) } as never, 'orders').messageId
   }
   const latin = (value: string): string => Buffer.from(value, 'latin1').toString('utf8')
   expect(idOf(latin('mö'))).toBeUndefined()
@@ -245,7 +245,7 @@ test.each([
   const properties = { headers: {}, ...given }
   const received = { fields: { exchange: '', routingKey: 'orders' }, properties }
   const content = Buffer.from('{}')
-  const delivery = toDelivery({ ...received, content } as never, 'orders')
+  const delivery = fromAmqpMessage({ ...received, content } as never, 'orders')
   await createPublisher({ publish }, { queue: 'dead' }, true)(deadLetterOf(delivery))
   expect(written).toMatchObject([{ content }])
 })

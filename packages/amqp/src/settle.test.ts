@@ -3,7 +3,7 @@ import { handMadeGuard } from '@onceward/testing/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import { expect, test } from 'vitest'
 import { DeliveryChannel } from './clients/amqplib.ts'
-import { type Received, toDelivery } from './delivery.ts'
+import { fromAmqpMessage, type Received } from './delivery.ts'
 import { delayQueuesOf } from './fixtures/delay-queues.ts'
 import { message, RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
 import { giveBack, type SettleContext, settle } from './settle.ts'
@@ -43,7 +43,7 @@ function setUp(place: SettleContext['place']['kind'] = 'record') {
     channel.delivered(received)
     return {
       message: received,
-      delivery: toDelivery(received, queue),
+      delivery: fromAmqpMessage(received, queue),
       channel,
       receivedAtMs,
       rounds: 0,

@@ -268,22 +268,12 @@ function typedValue(value: string | undefined, type: string | undefined): unknow
   return Number.isFinite(number) ? number : undefined
 }
 
-/** AMQP cannot ask for the virtual host, but the server names it in refusals. It logs this one. */
-const NOWHERE = 'onceward asks for the name of this virtual host'
-const VIRTUAL_HOST = / in vhost '(.*?)'(?: refused for user '.*')?"?$/s
-
-/** The virtual host of a connection. Undefined if the server words the refusal otherwise. Rejects without an answer. */
-export async function virtualHostOf(open: OpenChannel): Promise<string | undefined> {
-  const answer = await onChannel(open, (channel) => channel.checkQueue(NOWHERE))
-  return answer.kind === 'done' ? undefined : VIRTUAL_HOST.exec(String(answer.error))?.[1]
-}
-
 type Answer<T> =
   | { readonly kind: 'done'; readonly value: T }
   | { readonly kind: 'failed'; readonly error: unknown }
 
 /** Makes a call on a channel of its own, which closes if the call is refused. */
-async function onChannel<T>(
+export async function onChannel<T>(
   open: OpenChannel,
   call: (channel: AmqpChannel) => Promise<T>,
 ): Promise<Answer<T>> {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
+import { virtualHostOf } from './clients/virtual-host.ts'
 import { RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
 import { operate } from './operator.ts'
-import { virtualHostOf } from './topology.ts'
 
 test.each([
   ["NOT_FOUND - no queue 'x' in vhost '/'", '/'],

@@ -24,6 +24,7 @@ import { DeliveryChannel } from './clients/amqplib.ts'
 import { areThere, DelayQueues } from './clients/delay-queues.ts'
 import { listenTo } from './clients/listeners.ts'
 import { Publisher } from './clients/publisher.ts'
+import { virtualHostOf } from './clients/virtual-host.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
 import {
@@ -42,7 +43,6 @@ import {
   describeQueue,
   levelsOf,
   type OpenChannel,
-  virtualHostOf,
 } from './topology.ts'
 
 /** What {@link wrapAmqp} returns: the callback of `channel.consume`. */

@@ -1,6 +1,5 @@
-import { amqpMessage } from '@onceward/amqp'
+import { amqpMessage, fromAmqpMessage } from '@onceward/amqp'
 import type { ConsumeMessage } from 'amqplib'
-import { toDelivery } from '../../../packages/amqp/src/delivery.ts'
 import type { MessageMaker } from '../../fuzz/bytes/message-maker.ts'
 
 /** Messages as amqplib hands them over. */
@@ -9,7 +8,7 @@ export const amqpBytes: MessageMaker = {
     const fields = { deliveryTag: 1, redelivered: false, exchange: '', routingKey: name }
     const properties = { headers: Object.fromEntries(headers), messageId: name, deliveryMode: 2 }
     const message = { content, fields: { ...fields, consumerTag: 't' }, properties }
-    return toDelivery(message as unknown as ConsumeMessage, name)
+    return fromAmqpMessage(message as unknown as ConsumeMessage, name)
   },
   messageOf: amqpMessage,
 }

@@ -1,0 +1,11 @@
+import { type OpenChannel, onChannel } from '../topology.ts'
+
+/** AMQP cannot ask for the virtual host, but the server names it in refusals. It logs this one. */
+const NOWHERE = 'onceward asks for the name of this virtual host'
+const VIRTUAL_HOST = / in vhost '(.*?)'(?: refused for user '.*')?"?$/s
+
+/** The virtual host of a connection. Undefined if the server words the refusal otherwise. Rejects without an answer. */
+export async function virtualHostOf(open: OpenChannel): Promise<string | undefined> {
+  const answer = await onChannel(open, (channel) => channel.checkQueue(NOWHERE))
+  return answer.kind === 'done' ? undefined : VIRTUAL_HOST.exec(String(answer.error))?.[1]
+}
