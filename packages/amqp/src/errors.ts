@@ -1,5 +1,10 @@
 import { ConfigurationError } from '@onceward/core'
-import { type BackoffRange, type ClassifiedError, shown } from '@onceward/core/adapter'
+import {
+  type BackoffRange,
+  type ClassifiedError,
+  classifierOf,
+  shown,
+} from '@onceward/core/adapter'
 
 /**
  * The meaning of a failed call to the broker.
@@ -105,16 +110,16 @@ export class PublishError extends Error {
 export class UnroutableError extends PublishError {}
 
 /** Classifies every value that a client may throw. */
-export function classifyError(error: unknown): BrokerError {
+export const classifyError: (error: unknown) => BrokerError = classifierOf((error) => {
   const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
   const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
   const byText = KIND_OF_TEXT.find(([pattern]) => pattern.test(text))?.[1]
   return { kind: KIND_OF_CODE.get(code) ?? byText ?? 'other', text }
-}
+})
 
 /** Whether the error says that the connection is closed for good. */
 export function isConnectionClosed(error: unknown): boolean {
-  return error instanceof Error && /^Connection clos(ed|ing)/.test(error.message)
+  return /^\w+: Connection clos(ed|ing)/.test(classifyError(error).text)
 }
 
 export function queueMissing(option: string, queue: string): ConfigurationError {

@@ -1,4 +1,9 @@
-import { type BackoffRange, type ClassifiedError, kindsByName } from '@onceward/core/adapter'
+import {
+  type BackoffRange,
+  type ClassifiedError,
+  classifierOf,
+  kindsByName,
+} from '@onceward/core/adapter'
 
 /** What an error of kafkajs means. */
 export type BrokerErrorKind =
@@ -102,17 +107,17 @@ const DENIED_HINT =
   '. kafkajs does not say which ones: check the rights of this client on each of them'
 
 /** Classifies every value that kafkajs may throw. */
-export function classifyError(error: unknown): BrokerError {
+export const classifyError: (error: unknown) => BrokerError = classifierOf((error) => {
   if (missingCodecIn(error) !== undefined) return { kind: 'codec', text: codecAdvice(error) }
   const chain = chainOf(error)
   const kinds = chain.flatMap(namesOf).map((name) => KIND_OF_NAME.get(name))
   const [first] = chain
   const name = first === undefined ? 'Error' : (namesOf(first)[0] ?? 'Error')
-  const message = first instanceof Error ? first.message : String(error)
+  const message = String(first instanceof Error ? first.message : error)
   const hint = message.endsWith(NO_NAMES) ? DENIED_HINT : (HINT_OF.get(name) ?? '')
   const text = `${name}: ${message}${hint}`
   return { kind: kinds.find((kind) => kind !== undefined) ?? 'other', text }
-}
+})
 
 /**
  * The error object that makes kafkajs rejoin, unwrapped; undefined for any other error.
@@ -122,7 +127,7 @@ export function classifyError(error: unknown): BrokerError {
  */
 export function rebalanceIn(error: unknown): Error | undefined {
   return chainOf(error).find(
-    (each) => each instanceof Error && KIND_OF_NAME.get(typeOf(each) ?? '') === 'rebalance',
+    (each) => KIND_OF_NAME.get(typeOf(each) ?? '') === 'rebalance' && each instanceof Error,
   ) as Error | undefined
 }
 
@@ -139,8 +144,8 @@ const PACKAGE_OF: ReadonlyMap<string, string> = new Map([
 
 /** The compression of a record that kafkajs has no codec for: its name in `CompressionTypes`. */
 export function missingCodecIn(error: unknown): string | undefined {
-  const messages = chainOf(error).map((each) => Reflect.get(each, 'message'))
-  const found = messages.map((text) => /^(\w+) compression not implemented$/.exec(String(text)))
+  const messages = chainOf(error).map((each) => textOf(each, 'message') ?? '')
+  const found = messages.map((text) => /^(\w+) compression not implemented$/.exec(text))
   return found.find((match) => match !== null)?.[1]
 }
 
@@ -159,18 +164,29 @@ function chainOf(error: unknown): readonly object[] {
   let next = error
   while (typeof next === 'object' && next !== null && chain.length < 10) {
     chain.push(next)
-    next = Reflect.get(next, 'cause')
+    next = read(next, 'cause')
   }
   return chain
 }
 
 /** The protocol's error code comes first, because it is the most specific. */
 function namesOf(error: object): readonly string[] {
-  const names = [typeOf(error), Reflect.get(error, 'name'), Reflect.get(error, 'code')]
-  return names.filter((name): name is string => typeof name === 'string' && name !== '')
+  const names = ['type', 'name', 'code'].map((name) => textOf(error, name))
+  return names.filter((name) => name !== undefined && name !== '') as readonly string[]
 }
 
-function typeOf(error: object): string | undefined {
-  const type: unknown = Reflect.get(error, 'type')
-  return typeof type === 'string' ? type : undefined
+const typeOf = (error: object): string | undefined => textOf(error, 'type')
+
+function textOf(error: object, name: string): string | undefined {
+  const value = read(error, name)
+  return typeof value === 'string' ? value : undefined
+}
+
+/** The causes of an error are anything that somebody threw, so reading one may throw. */
+function read(error: object, name: string): unknown {
+  try {
+    return Reflect.get(error, name)
+  } catch {
+    return undefined
+  }
 }

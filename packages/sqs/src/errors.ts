@@ -1,5 +1,10 @@
 import { ConfigurationError } from '@onceward/core'
-import { type BackoffRange, type ClassifiedError, kindsByName } from '@onceward/core/adapter'
+import {
+  type BackoffRange,
+  type ClassifiedError,
+  classifierOf,
+  kindsByName,
+} from '@onceward/core/adapter'
 
 /**
  * What a failed call to SQS means.
@@ -99,12 +104,12 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
 })
 
 /** Classifies every value that a client may throw. */
-export function classifyError(error: unknown): BrokerError {
+export const classifyError: (error: unknown) => BrokerError = classifierOf((error) => {
   const names = namesOf(error)
   const kind = names.map((name) => KIND_OF_NAME.get(name)).find((found) => found !== undefined)
   const message = error instanceof Error ? error.message : String(error)
   return { kind: kind ?? 'other', text: `${names[0] ?? 'Error'}: ${message}` }
-}
+})
 
 function namesOf(error: unknown): string[] {
   if (typeof error !== 'object' || error === null) return []

@@ -169,12 +169,12 @@ export class Receiver {
     const { max, waitMs, startedAtMs, isProbe } = poll
     try {
       const request = { max, waitMs, visibilityMs: settings.visibilityMs }
-      const messages = await api.receive(request, this.#options.abort)
-      this.#reserved -= max
+      const messages = await api.receive(request, this.#options.abort).finally(() => {
+        this.#reserved -= max
+      })
       this.#answered(poll, messages)
       this.#take(accept(messages, startedAtMs), isProbe)
     } catch (error) {
-      this.#reserved -= max
       if (isProbe) this.#isProbing = false
       this.#failed(error)
     }

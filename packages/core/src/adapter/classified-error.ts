@@ -7,6 +7,27 @@ export interface ClassifiedError<Kind extends string> {
   readonly text: string
 }
 
+/** Longest text of an error, characters: a client may put a whole answer into its message. */
+const LONGEST_TEXT = 2_000
+const UNREADABLE = 'Error: the client threw a value that cannot be read'
+
+/**
+ * Makes a classifier for every value that may be thrown. If reading a value throws, its kind is `other`: an error while
+ * an error is handled would end the consumer, or the process.
+ */
+export function classifierOf<Kind extends string>(
+  classify: (error: unknown) => ClassifiedError<Kind>,
+): (error: unknown) => ClassifiedError<Kind | 'other'> {
+  return (error) => {
+    try {
+      const { kind, text } = classify(error)
+      return { kind, text: text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text }
+    } catch {
+      return { kind: 'other', text: UNREADABLE }
+    }
+  }
+}
+
 /** Inverts a table of the names that mean one kind. */
 export function kindsByName<Kind extends string>(
   names: Readonly<Record<Kind, readonly string[]>>,

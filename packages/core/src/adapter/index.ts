@@ -36,7 +36,7 @@ export {
 export type { Release } from '../model/runtime.ts'
 export { isConnectionString, shown } from '../model/shown.ts'
 export { isConflict } from '../model/state-machine.ts'
-export { type ClassifiedError, isFatal, kindsByName } from './classified-error.ts'
+export { type ClassifiedError, classifierOf, isFatal, kindsByName } from './classified-error.ts'
 export {
   type ConsumerLoop,
   type ConsumptionEnd,
