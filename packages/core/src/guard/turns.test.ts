@@ -73,6 +73,22 @@ describe.each([
       { numRuns: 150 },
     )
   })
+
+  // Red when an event without a lane waits for the second payload of another event.
+  test('an event without a lane waits for none of them', async () => {
+    const other = Promise.withResolvers<void>()
+    const kit = await setUp({
+      given: given(),
+      handler: ({ payload }) => {
+        if (payload === 'other') other.resolve()
+        return payload === 'a1' ? other.promise : undefined
+      },
+    })
+    const all = [named('a', 'a1'), named('a', 'a2'), named('other')]
+    expect((await kit.outcomes(all)).map(({ kind }) => kind)).toEqual([
+      ...['processed', 'dead', 'processed'],
+    ])
+  })
 })
 
 test('a key that is the same for every message: the first payload runs, the others are refused', async () => {

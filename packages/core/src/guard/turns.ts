@@ -32,11 +32,13 @@ export async function processInTurns(
 /** In each turn an event is once, and no lane is ahead of an earlier turn. */
 function toTurns(groups: readonly DeliveryGroup[]): readonly (readonly DeliveryGroup[])[] {
   const turns: DeliveryGroup[][] = []
-  const next = { ofLane: new Map<string, number>(), ofEvent: new Map<EventId, number>() }
+  const next = {
+    ofLane: new Map<string | undefined, number>(),
+    ofEvent: new Map<EventId, number>(),
+  }
   for (const group of groups) {
     const { event, lane } = group.member
-    const inLane = lane === undefined ? 0 : (next.ofLane.get(lane) ?? 0)
-    const turn = Math.max(inLane, next.ofEvent.get(event.id) ?? 0)
+    const turn = Math.max(next.ofLane.get(lane) ?? 0, next.ofEvent.get(event.id) ?? 0)
     if (lane !== undefined) next.ofLane.set(lane, turn)
     next.ofEvent.set(event.id, turn + 1)
     const together = turns[turn]
