@@ -107,7 +107,6 @@ export class GuardSession implements LeaseSession {
     tell: (transitions: Transitions, some: readonly One[]) => Promise<readonly HeldAnswer[]>,
   ): Promise<readonly HeldAnswer[]> {
     const { history, timeBudget } = this.#parts
-    if (all.length === 0) return []
     // Tried even after failures: each claim whose end Redis does not know keeps its event waiting for a lease.
     const answers = all.map((): HeldAnswer => 'lost')
     for (const namespace of history.namespaces()) {

@@ -2,7 +2,7 @@ import { systemRuntime } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { testRegistration } from './fixtures/registration.ts'
 import type { Namespace } from './keys.ts'
-import { BoundHistory } from './postgres-history.ts'
+import { BoundHistory, fixedHistory } from './postgres-history.ts'
 
 const unbound: Namespace = { name: 'orders', markMs: 1_000, bucketSecret: 's', keepMs: 1_000 }
 
@@ -89,7 +89,9 @@ test('a read that fails is tried again after half a second, and what was known g
   clock.nowMs += 499
   await history.refresh()
   expect(reads).toHaveLength(2)
-  expect(registration.told.map(({ level }) => level)).toEqual(['debug'])
+  expect(registration.told).toMatchObject([
+    { level: 'debug', fields: { consumer: 'billing', err: { message: 'the database is down' } } },
+  ])
   expect([believed(history), history.namespaces()]).toEqual([false, [history.namespace()]])
   clock.nowMs += 1
   isDown = false
@@ -112,8 +114,15 @@ test('another history has a namespace of its own, the one before stays for its c
   expect(again).toBe(second)
   expect(first?.name).not.toBe(second?.name)
   expect(history.namespaces()).toEqual([third, second])
-  expect(registration.told.map(({ level }) => level)).toEqual(['warn', 'warn'])
-  expect(history.believes(second!)).toBe(false)
+  expect(registration.told.slice(0, 2)).toMatchObject([
+    { level: 'warn', fields: { consumer: 'billing' } },
+    { level: 'warn', fields: { consumer: 'billing' } },
+  ])
+  expect(registration.told).toHaveLength(2)
+  // Its marks may stand for commits that the new history does not have.
+  clock.nowMs -= 6_000
+  expect([history.believes(third!), history.believes(second!)]).toEqual([true, false])
+  clock.nowMs += 6_000
   // Without an identity nothing changes.
   await history.refresh()
   expect(history.namespaces()).toEqual([third, second])
@@ -125,4 +134,22 @@ test('a namespace that is distrusted is believed no more', async () => {
   expect(believed(history)).toBe(true)
   history.distrust(history.namespace()!)
   expect(believed(history)).toBe(false)
+})
+
+test('an identity that is still believed is not waited for', async () => {
+  const answers = [async () => 'first', () => new Promise<string>(() => undefined)]
+  const { clock, history } = setUp(() => (answers.shift() as () => Promise<string>)())
+  await history.refresh()
+  clock.nowMs += 5_000
+  await history.refresh()
+  expect(believed(history)).toBe(true)
+})
+
+test('without an inbox there is one namespace, which is always believed', async () => {
+  const history = fixedHistory(unbound)
+  await history.refresh()
+  history.distrust(unbound)
+  expect([history.namespace(), history.namespaces()]).toEqual([unbound, [unbound]])
+  expect(history.believes(unbound)).toBe(true)
+  expect(await history.refresh()).toBeUndefined()
 })

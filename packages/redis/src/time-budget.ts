@@ -39,9 +39,7 @@ export interface TimeBudget {
 export function createTimeBudget(runtime: Runtime, budgetMs: number): TimeBudget {
   const breaker: Breaker = createBreaker(runtime)
   const failed = (error: unknown): void => breaker.failed(error)
-  const succeeded = (): void => {
-    if (breaker.state() !== undefined) breaker.succeeded()
-  }
+  const succeeded = (): void => breaker.succeeded()
   return {
     failed,
     succeeded,

@@ -1,0 +1,166 @@
+import type { DeadLetterRef, OwnerToken } from '@onceward/core'
+import { systemRuntime } from '@onceward/core'
+import { newDelivery, newEvent } from '@onceward/testing/conformance'
+import { describe, expect, it, test } from 'vitest'
+import type { Connection } from '../driver/driver.ts'
+import type { DeadLetterRow } from '../statements/dead-letters.ts'
+import { storeDelivery } from '../statements/delivery-columns.ts'
+import { createStatements } from '../statements/index.ts'
+import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
+
+const statements = createStatements()
+const delivery = newDelivery({ body: new Uint8Array([1, 2, 3]) })
+const { id } = newEvent()
+const event: DeadLetterRef = { kind: 'event', id }
+const refused: DeadLetterRef = { kind: 'refused', id }
+
+const row = (over: Partial<DeadLetterRow> = {}): DeadLetterRow => ({
+  ...{ kind: 'event', id, consumer: 'billing', key: 'o-1', tenant: null },
+  ...{ reason: 'fatal', error: 'the account is closed', attempts: 3 },
+  ...{ firstFailedAtMs: 1_000, lastFailedAtMs: 2_000 },
+  ...{ published: false, publishing: false, parked: false },
+  ...storeDelivery(delivery, 1_000),
+  ...{ state: 'x', fingerprint: '7', replay: false, discarded: false },
+  ...over,
+})
+
+/** A database that gives these answers, in the order in which it is asked. */
+function setUp(...answers: readonly (readonly unknown[])[]) {
+  const asked: (readonly [text: string, values: readonly unknown[] | undefined])[] = []
+  const left = [...answers]
+  const query: Connection['query'] = async (text, values) => {
+    asked.push([text, values])
+    const rows = (left.shift() ?? []).map((answer) => ({ answer }))
+    return { rows, rowCount: rows.length }
+  }
+  const driver = {
+    ...{ query, durable: query },
+    shortTransaction: <Result>(work: (connection: Connection) => Promise<Result>) =>
+      work({ query }),
+  }
+  const runtime = { ...systemRuntime, uuid: () => 'a-token' }
+  return {
+    asked,
+    context: { driver, statements, consumerId: 5, maxStoredBytes: 1_000, runtime },
+  }
+}
+
+const json = (...rows: readonly DeadLetterRow[]): readonly string[] =>
+  rows.map((each) => JSON.stringify(each))
+
+describe('the right to publish a dead letter', () => {
+  test.each([
+    [event, statements.takeEvent, statements.readEvent],
+    [refused, statements.takeRefused, statements.readRefused],
+  ])('comes with the whole letter: %j', async (ref, take, read) => {
+    const { asked, context } = setUp([id], json(row({ kind: ref.kind })))
+    expect(await takePublishing(context, ref, 15_000)).toEqual({
+      ...{ kind: 'taken', token: 'a-token' },
+      letter: {
+        ...{ ref, consumer: 'billing', key: 'o-1', reason: 'fatal', attempts: 3 },
+        ...{ error: 'the account is closed', delivery: { ...delivery, raw: undefined } },
+        ...{ firstFailedAt: new Date(1_000), lastFailedAt: new Date(2_000) },
+      },
+    })
+    expect(asked).toEqual([
+      [take, [id, 'a-token', '15000']],
+      [read, [id]],
+    ])
+  })
+
+  it('leaves out the key and the error of a letter that has none, and has a reason always', async () => {
+    const { context } = setUp([id], json(row({ key: null, error: null, reason: null })))
+    const right = await takePublishing(context, event, 15_000)
+    const letter = right.kind === 'taken' ? right.letter : undefined
+    expect(letter).toMatchObject({ reason: 'attempts-spent' })
+    expect(Object.keys(letter ?? {})).not.toContain('key')
+    expect(Object.keys(letter ?? {})).not.toContain('error')
+  })
+
+  it('gives keys back as they were', async () => {
+    const { context } = setUp([id], json(row({ key: 'a\\u0000\\"b' })))
+    expect(await takePublishing(context, event, 15_000)).toMatchObject({
+      letter: { key: 'a\0"b' },
+    })
+  })
+
+  it.each<[string, Partial<DeadLetterRow>, string]>([
+    ['another has it', {}, 'held'],
+    ['it is published', { published: true }, 'already'],
+    ['it was replayed and runs', { state: 'r' }, 'gone'],
+    ['it is parked for a run', { reason: null }, 'gone'],
+    ['a refused message', { kind: 'refused', state: null, reason: null }, 'held'],
+    ['a refused message that is replayed', { kind: 'refused', state: null, replay: true }, 'gone'],
+  ])('is not given, when %s', async (_, over, kind) => {
+    const { context } = setUp([], json(row(over)))
+    expect(await takePublishing(context, event, 15_000)).toEqual({ kind })
+  })
+
+  it('is not given when the row is gone', async () => {
+    const { context } = setUp([], [])
+    expect(await takePublishing(context, event, 15_000)).toEqual({ kind: 'gone' })
+  })
+
+  test.each([
+    [event, 'published', [id], statements.endEvent, 'true', 'recorded'],
+    [refused, 'published', [id], statements.endRefused, 'true', 'recorded'],
+    [event, 'failed', [id], statements.endEvent, 'false', 'recorded'],
+    [event, 'published', [], statements.endEvent, 'true', 'lost'],
+  ] as const)('ends: %j %s %j', async (ref, as, answer, text, isPublished, kind) => {
+    const { asked, context } = setUp(answer)
+    expect(await endPublishing(context, ref, { token: 'mine' as OwnerToken, as })).toBe(kind)
+    expect(asked).toEqual([[text, [id, 'mine', isPublished]]])
+  })
+})
+
+describe('what the poller is given', () => {
+  const identity = { id, key: 'o-1', fingerprint: 7n }
+  const stored = { ...delivery, raw: undefined }
+
+  it.each<[string, Partial<DeadLetterRow>, unknown]>([
+    ['a replayed event to run', { state: 'w' }, { what: 'run', identity }],
+    ['a dead letter to publish', {}, { what: 'publish', identity }],
+    [
+      'with the tenant, and without a fingerprint',
+      { tenant: 'a\\"b', fingerprint: null, key: null },
+      { what: 'publish', identity: { id, key: '', fingerprint: 0n, tenant: 'a"b' } },
+    ],
+  ])('is %s', async (_, over, expected) => {
+    const { context } = setUp(json(row(over)))
+    expect(await due(context, 10)).toEqual([
+      { ref: event, delivery: stored, ...(expected as object) },
+    ])
+  })
+
+  it.each([
+    [true, 'run'],
+    [false, 'publish'],
+  ])('is a refused message without an identity; replayed %s: to %s', async (replay, what) => {
+    const { context } = setUp([], json(row({ kind: 'refused', state: null, replay })))
+    expect(await due(context, 10)).toEqual([{ ref: refused, what, delivery: stored }])
+  })
+
+  it('is no more than it asked for', async () => {
+    const { asked, context } = setUp(json(row(), row()), json(row({ kind: 'refused' })))
+    expect(await due(context, 3)).toHaveLength(3)
+    expect(asked).toEqual([
+      [statements.dueEvents, ['5', '3']],
+      [statements.dueRefused, ['5', '1']],
+    ])
+    const full = setUp(json(row(), row()))
+    expect(await due(full.context, 2)).toHaveLength(2)
+    expect(full.asked).toHaveLength(1)
+  })
+
+  // Red when a poller holds many large bodies at the same time: the process runs out of memory.
+  it('is as much as one delivery may have, and a large one alone', async () => {
+    const sizes = [600, 401, 400, 1]
+    const events = sizes.map((bodyBytes, index) => row({ bodyBytes, attempts: index }))
+    const { asked, context } = setUp(json(...events), json(row({ kind: 'refused', bodyBytes: 0 })))
+    expect(await due(context, 10)).toHaveLength(3)
+    // The second is left for the next poll, and what fits behind it is not.
+    expect(asked[1]?.[1]).toEqual(['5', '8'])
+    const large = setUp(json(row({ bodyBytes: 5_000 })), [])
+    expect(await due(large.context, 10)).toHaveLength(1)
+  })
+})
