@@ -110,9 +110,7 @@ export class Receiver {
   /** Cancels the consumer, so that messages given back afterwards go to other consumers. */
   async stopDeliveries(): Promise<true> {
     const cancelled = this.#channel?.cancel().catch(() => undefined)
-    if (cancelled !== undefined) {
-      await endsWithin(this.#options.port.runtime, cancelled, CLOSE_MS)
-    }
+    if (cancelled !== undefined) await endsWithin(this.#options.port.runtime, cancelled, CLOSE_MS)
     return true
   }
 
@@ -173,12 +171,17 @@ export class Receiver {
     await port.open()
     const connection = await connector.open()
     const opening = this.#openOn(connection)
-    if (!connector.isOurs) return opening
     try {
-      return await withTimeout(port.runtime, opening, { call: 'a new channel', budgetMs: OPEN_MS })
+      const channel = await (connector.isOurs
+        ? withTimeout(port.runtime, opening, { call: 'a new channel', budgetMs: OPEN_MS })
+        : opening)
+      if (this.#recovery.isStopped) await this.#close(channel)
+      else this.#channel = channel
+      return channel
     } catch (error) {
-      const { kind } = classifyError(error)
-      if (kind === 'network') connector.discard()
+      // A channel that opens late must not stay open, nor take the place of a newer one.
+      opening.then((late) => this.#close(late)).catch(() => undefined)
+      if (classifyError(error).kind === 'network') connector.discard()
       throw error
     }
   }
@@ -198,8 +201,6 @@ export class Receiver {
       error = why
     })
     opened.on('close', () => this.#lost(channel, error, openedAtMs))
-    if (this.#recovery.isStopped) await this.#close(channel)
-    else this.#channel = channel
     return channel
   }
 
@@ -235,17 +236,16 @@ export class Receiver {
     // The user's tag is that of the first consumer: tags of a channel are unique.
     const tag = channel.consumers === 0 && consumerTag !== undefined ? { consumerTag } : {}
     const options = { ...others, ...tag, noAck: false }
-    await channel.consume(queue, prefetch, options, (message) => this.#delivered(channel, message))
+    await channel.consume(queue, prefetch, options, (message) => {
+      if (message === null) this.#cancelled(channel)
+      else this.#delivered(channel, message)
+    })
     if (this.#recovery.isStopped || this.#channel !== channel) await channel.cancel()
   }
 
   /** Never throws: amqplib would close the channel, or leave the message unsettled for ever (A4). */
-  #delivered(channel: ConsumerChannel, message: ConsumeMessage | null): void {
+  #delivered(channel: ConsumerChannel, message: ConsumeMessage): void {
     const { port, accept, dispatcher, settings } = this.#options
-    if (message === null) {
-      this.#cancelled(channel)
-      return
-    }
     try {
       this.#progressed()
       dispatcher.take(accept(message, channel.deliveries))
