@@ -134,5 +134,5 @@ function withResult(json: string): ClaimResult {
 
 /** Some clients can be configured to answer numbers as strings, and strings as buffers. */
 function textOf(value: unknown): string | undefined {
-  return value === null || value === undefined ? undefined : String(value)
+  return value === null ? undefined : String(value)
 }

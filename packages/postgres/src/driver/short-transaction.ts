@@ -107,6 +107,8 @@ class Spare implements Connection {
   readonly #connection: StatementConnection
   readonly #runtime: Runtime
   isBroken = false
+  /** The server has not answered in time. */
+  isSilent = false
 
   constructor(connection: StatementConnection, runtime: Runtime) {
     this.#connection = connection
@@ -139,6 +141,7 @@ class Spare implements Connection {
       throw toStoreError(error, DOING)
     }
     this.isBroken = true
+    this.isSilent = true
     throw new StoreUnavailableError(`PostgreSQL did not answer within ${STATEMENT_MS} ms.`)
   }
 }
@@ -153,7 +156,9 @@ async function inTransaction<Result>(
   try {
     result = await work(connection)
   } catch (error) {
-    await connection.query('rollback').catch(() => undefined)
+    const rolledBack = connection.query('rollback').catch(() => undefined)
+    // A silent server is not waited for twice: this is one of two spare connections.
+    if (!connection.isSilent) await rolledBack
     throw error
   }
   await connection.query('commit')
