@@ -1,14 +1,11 @@
 import type { DeadLetterRef, OwnerToken } from '@onceward/core'
-import { systemRuntime } from '@onceward/core'
 import { newDelivery, newEvent } from '@onceward/testing/conformance'
 import { describe, expect, it, test } from 'vitest'
-import type { Connection } from '../driver/driver.ts'
+import { scriptedDriver, statements } from '../fixtures/scripted-driver.ts'
 import type { DeadLetterRow } from '../statements/dead-letters.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
-import { createStatements } from '../statements/index.ts'
 import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
 
-const statements = createStatements()
 const delivery = newDelivery({ body: new Uint8Array([1, 2, 3]) })
 const { id } = newEvent()
 const event: DeadLetterRef = { kind: 'event', id }
@@ -24,37 +21,13 @@ const row = (over: Partial<DeadLetterRow> = {}): DeadLetterRow => ({
   ...over,
 })
 
-/** A database that gives these answers, in the order in which it is asked. */
-function setUp(...answers: readonly (readonly unknown[])[]) {
-  const asked: (readonly [text: string, values: readonly unknown[] | undefined])[] = []
-  const left = [...answers]
-  const query: Connection['query'] = async (text, values) => {
-    asked.push([text, values])
-    const rows = (left.shift() ?? []).map((answer) => ({ answer }))
-    return { rows, rowCount: rows.length }
-  }
-  const driver = {
-    ...{ query, durable: query },
-    shortTransaction: <Result>(work: (connection: Connection) => Promise<Result>) =>
-      work({ query }),
-  }
-  const runtime = { ...systemRuntime, uuid: () => 'a-token' }
-  return {
-    asked,
-    context: { driver, statements, consumerId: 5, maxStoredBytes: 1_000, runtime },
-  }
-}
-
-const json = (...rows: readonly DeadLetterRow[]): readonly string[] =>
-  rows.map((each) => JSON.stringify(each))
-
 describe('the right to publish a dead letter', () => {
   test.each([
     ['event', statements.takeEvent, statements.readEvent],
     ['refused', statements.takeRefused, statements.readRefused],
   ] as const)('comes with the whole letter: %s', async (kind, take, read) => {
     const ref = kind === 'event' ? event : refused
-    const { asked, context } = setUp([id], json(row({ kind: ref.kind })))
+    const { asked, context } = scriptedDriver([id], [row({ kind: ref.kind })])
     expect(await takePublishing(context, ref, 15_000)).toEqual({
       ...{ kind: 'taken', token: 'a-token' },
       letter: {
@@ -64,13 +37,13 @@ describe('the right to publish a dead letter', () => {
       },
     })
     expect(asked).toEqual([
-      [take, [id, 'a-token', '15000']],
-      [read, [id]],
+      { by: 'short', text: take, values: [id, 'a-token', '15000'] },
+      { by: 'short', text: read, values: [id] },
     ])
   })
 
   it('leaves out the key and the error of a letter that has none, and has a reason always', async () => {
-    const { context } = setUp([id], json(row({ key: null, error: null, reason: null })))
+    const { context } = scriptedDriver([id], [row({ key: null, error: null, reason: null })])
     const right = await takePublishing(context, event, 15_000)
     const letter = right.kind === 'taken' ? right.letter : undefined
     expect(letter).toMatchObject({ reason: 'attempts-spent' })
@@ -79,7 +52,7 @@ describe('the right to publish a dead letter', () => {
   })
 
   it('gives keys back as they were', async () => {
-    const { context } = setUp([id], json(row({ key: 'a\\u0000\\"b' })))
+    const { context } = scriptedDriver([id], [row({ key: 'a\\u0000\\"b' })])
     expect(await takePublishing(context, event, 15_000)).toMatchObject({
       letter: { key: 'a\0"b' },
     })
@@ -93,12 +66,12 @@ describe('the right to publish a dead letter', () => {
     ['a refused message', { kind: 'refused', state: null, reason: null }, 'held'],
     ['a refused message that is replayed', { kind: 'refused', state: null, replay: true }, 'gone'],
   ])('is not given, when %s', async (_, over, kind) => {
-    const { context } = setUp([], json(row(over)))
+    const { context } = scriptedDriver([], [row(over)])
     expect(await takePublishing(context, event, 15_000)).toEqual({ kind })
   })
 
   it('is not given when the row is gone', async () => {
-    const { context } = setUp([], [])
+    const { context } = scriptedDriver([], [])
     expect(await takePublishing(context, event, 15_000)).toEqual({ kind: 'gone' })
   })
 
@@ -109,9 +82,9 @@ describe('the right to publish a dead letter', () => {
     ['event', 'published', 'lost', statements.endEvent, 'true'],
   ] as const)('of an %s ends as %s: %s', async (kind, as, answer, text, isPublished) => {
     const ref = kind === 'event' ? event : refused
-    const { asked, context } = setUp(answer === 'lost' ? [] : [id])
+    const { asked, context } = scriptedDriver(answer === 'lost' ? [] : [id])
     expect(await endPublishing(context, ref, { token: 'mine' as OwnerToken, as })).toBe(answer)
-    expect(asked).toEqual([[text, [id, 'mine', isPublished]]])
+    expect(asked).toEqual([{ by: 'durable', text, values: [id, 'mine', isPublished] }])
   })
 })
 
@@ -128,7 +101,7 @@ describe('what the poller is given', () => {
       { what: 'publish', identity: { id, key: '', fingerprint: 0n, tenant: 'a"b' } },
     ],
   ])('is %s', async (_, over, expected) => {
-    const { context } = setUp(json(row(over)))
+    const { context } = scriptedDriver([row(over)])
     expect(await due(context, 10)).toEqual([
       { ref: event, delivery: stored, ...(expected as object) },
     ])
@@ -138,18 +111,18 @@ describe('what the poller is given', () => {
     [true, 'run'],
     [false, 'publish'],
   ])('is a refused message without an identity; replayed %s: to %s', async (replay, what) => {
-    const { context } = setUp([], json(row({ kind: 'refused', state: null, replay })))
+    const { context } = scriptedDriver([], [row({ kind: 'refused', state: null, replay })])
     expect(await due(context, 10)).toEqual([{ ref: refused, what, delivery: stored }])
   })
 
   it('is no more than it asked for', async () => {
-    const { asked, context } = setUp(json(row(), row()), json(row({ kind: 'refused' })))
+    const { asked, context } = scriptedDriver([row(), row()], [row({ kind: 'refused' })])
     expect(await due(context, 3)).toHaveLength(3)
     expect(asked).toEqual([
-      [statements.dueEvents, ['5', '3']],
-      [statements.dueRefused, ['5', '1']],
+      { by: 'query', text: statements.dueEvents, values: ['5', '3'] },
+      { by: 'query', text: statements.dueRefused, values: ['5', '1'] },
     ])
-    const full = setUp(json(row(), row()))
+    const full = scriptedDriver([row(), row()])
     expect(await due(full.context, 2)).toHaveLength(2)
     expect(full.asked).toHaveLength(1)
   })
@@ -158,12 +131,12 @@ describe('what the poller is given', () => {
   it('is as much as one delivery may have, and a large one alone', async () => {
     const sizes = [600, 401, 400, 1]
     const events = sizes.map((bodyBytes) => row({ bodyBytes, key: String(bodyBytes) }))
-    const { asked, context } = setUp(json(...events), json(row({ kind: 'refused', bodyBytes: 0 })))
+    const { asked, context } = scriptedDriver([...events], [row({ kind: 'refused', bodyBytes: 0 })])
     const keys = (await due(context, 10)).map(({ identity: its }) => its?.key)
     expect(keys).toEqual(['600', '400', undefined])
     // The second is left for the next poll, and what fits behind it is not.
-    expect(asked[1]?.[1]).toEqual(['5', '8'])
-    const large = setUp(json(row({ bodyBytes: 5_000 })), [])
+    expect(asked[1]?.values).toEqual(['5', '8'])
+    const large = scriptedDriver([row({ bodyBytes: 5_000 })], [])
     expect(await due(large.context, 10)).toHaveLength(1)
   })
 })
