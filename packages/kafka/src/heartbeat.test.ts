@@ -63,6 +63,31 @@ test('kafkajs does not wait for a batch without a settlement in the last quarter
   expect(callback.ended).toBe(true)
 })
 
+test('kafkajs does not wait for a batch that settles nothing at all', async () => {
+  const kit = await trusted({ concurrency: 1 })
+  const callback = kit.call(fetchOf(records('a', 'a')))
+  await kit.clock.advance(249)
+  expect(callback.ended).toBe(false)
+  await kit.clock.advance(1)
+  expect(callback.ended).toBe(true)
+})
+
+test('an offset that was committed a moment ago is not committed at the next beat', async () => {
+  const kit = setUp({ concurrency: 2 })
+  kit.join([0])
+  const callback = kit.call(fetchOf(records('a', 'b', 'c', 'd')))
+  await kit.clock.advance(200)
+  // Of suspects at once, before the next ones start.
+  kit.settle(40)
+  kit.settle(41)
+  await kit.clock.advance(10)
+  kit.settle(42)
+  await kit.clock.advance(289)
+  expect(callback.fetch.calls).toEqual(['resolve 43', 'commit 42'])
+  await kit.clock.advance(1)
+  expect(callback.fetch.calls).toEqual(['resolve 43', 'commit 42', 'commit 43'])
+})
+
 test('offsets are committed four times a second, also while kafkajs does not wait', async () => {
   const kit = await reading({ concurrency: 1 }, { batch: { size: 1 } })
   const callback = kit.call(many())

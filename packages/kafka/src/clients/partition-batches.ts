@@ -242,7 +242,6 @@ export class PartitionBatches {
 
   #shouldStay(batch: FetchedBatch, nowMs: number): boolean {
     const { progress, rebalance } = batch
-    if (batch.isOver || batch.isLost) return false
     const { graceMs, partitionsConsumedConcurrently } = this.#options.settings
     if (rebalance !== undefined) return progress.running > 0 && nowMs - rebalance.atMs < graceMs
     // A consumer that stops waits only for its callbacks before it leaves the group.
@@ -264,7 +263,7 @@ export class PartitionBatches {
   async #finish(batch: FetchedBatch): Promise<void> {
     const isCommitted = await this.commit(batch)
     // Other records may have been fetched during the commit.
-    if (batch.isLost || batch.attached || !batch.isOver) return
+    if (!batch.isOver) return
     // A failed commit is repeated at a later beat. Otherwise it would wait until the partition has other records.
     if (isCommitted || this.#isStopping || batch.isStopped) this.#close(batch)
   }
