@@ -1,0 +1,155 @@
+import type { EventId } from '@onceward/core'
+import { newId } from '@onceward/testing/conformance'
+import { describe, expect, it, test } from 'vitest'
+import type { ScriptCall } from './client.ts'
+import { bucketKeys, keyOf, type Namespace } from './keys.ts'
+import { createScriptRunner, type ScriptEntry } from './run-script.ts'
+import type { ScriptName } from './scripts.ts'
+import { createScripts } from './scripts.ts'
+
+const marked: Namespace = { name: 'orders', markMs: 500, bucketSecret: 's', keepMs: 1_000 }
+const unmarked: Namespace = { ...marked, markMs: 0 }
+const scripts = createScripts()
+
+const entriesOf = (count: number): readonly ScriptEntry[] =>
+  Array.from({ length: count }, (_, index) => ({ id: newId() as EventId, args: [`${index}`] }))
+
+/** A runner over a server that gives these answers; each event of a call has one argument. */
+function setUp(answer: (call: ScriptCall, names: readonly string[]) => unknown) {
+  const calls: ScriptCall[] = []
+  const run = createScriptRunner(async (call) => {
+    calls.push(call)
+    return answer(call, call.args.slice(2).map(String))
+  }, scripts)
+  return { calls, run }
+}
+
+const crossSlot = new Error("CROSSSLOT Keys in request don't hash to the same slot")
+
+test.each<[ScriptName, Namespace, boolean]>([
+  ['claim', marked, true],
+  ['complete', marked, true],
+  ['sample', marked, true],
+  ['inspect', marked, true],
+  ['renew', marked, false],
+  ['release', marked, false],
+  ['claim', unmarked, false],
+])('a script declares every key it may touch: %s', async (script, namespace, hasMarks) => {
+  const { calls, run } = setUp(() => ['a', 'b'])
+  const entries = entriesOf(2)
+  const answers = await run({ script, namespace, common: ['c'], entries })
+  expect(answers).toEqual(['a', 'b'])
+  expect(calls).toEqual([
+    {
+      ...scripts[script],
+      keys: entries.flatMap(({ id }) => [
+        keyOf(namespace, id),
+        ...(hasMarks ? bucketKeys(namespace, id) : []),
+      ]),
+      args: [String(namespace.markMs), '1000', 'c', '0', '1'],
+    },
+  ])
+})
+
+describe('a batch', () => {
+  it('is sent at once, a hundred events in each script, and answered in order', async () => {
+    const gate = Promise.withResolvers<void>()
+    const { calls, run } = setUp(async (_, names) => {
+      await gate.promise
+      return names
+    })
+    const asked = run({ script: 'renew', namespace: unmarked, entries: entriesOf(201) })
+    expect(calls.map(({ keys }) => keys.length)).toEqual([100, 100, 1])
+    gate.resolve()
+    expect(await asked).toEqual(Array.from({ length: 201 }, (_, index) => String(index)))
+    expect(await run({ script: 'renew', namespace: unmarked, entries: [] })).toEqual([])
+    expect(calls).toHaveLength(3)
+  })
+
+  it('that fails in part is reported when all of it has ended', async () => {
+    const gate = Promise.withResolvers<void>()
+    let running = 0
+    const { run } = setUp(async (_, names) => {
+      if (names.includes('0')) throw new Error('OOM command not allowed')
+      running += 1
+      await gate.promise
+      running -= 1
+      return names
+    })
+    let error: unknown
+    const failed = run({ script: 'renew', namespace: unmarked, entries: entriesOf(101) }).catch(
+      (thrown: unknown) => {
+        error = thrown
+      },
+    )
+    await new Promise((resolve) => setImmediate(resolve))
+    expect([error, running]).toEqual([undefined, 1])
+    gate.resolve()
+    await failed
+    expect(String(error)).toMatch(/Redis failed at renew: it is full/)
+    expect(running).toBe(0)
+  })
+
+  it.each([[undefined], ['OK'], [['only one']], [['one', 'two', 'three']]])(
+    'whose events are not all answered has failed: %j',
+    async (answers) => {
+      const { run } = setUp(() => answers)
+      await expect(
+        run({ script: 'renew', namespace: unmarked, entries: entriesOf(2) }),
+      ).rejects.toThrow(/did not answer every event/)
+    },
+  )
+})
+
+describe('on a cluster', () => {
+  it('each event has a script of its own, from the first refusal on', async () => {
+    const { calls, run } = setUp((call, names) => {
+      if (call.keys.length > 1) throw crossSlot
+      return names
+    })
+    const batch = { script: 'renew', namespace: unmarked, entries: entriesOf(3) } as const
+    expect(await run(batch)).toEqual(['0', '1', '2'])
+    expect(calls.map(({ keys }) => keys.length)).toEqual([3, 1, 1, 1])
+    expect(await run(batch)).toEqual(['0', '1', '2'])
+    expect(calls).toHaveLength(7)
+  })
+
+  // Red when an event whose keys are on two nodes for a while cannot be claimed or completed.
+  it('an event whose slot moves is decided without its marks', async () => {
+    const { calls, run } = setUp((call, names) => {
+      if (call.keys.length > 1) throw new Error('TRYAGAIN Multiple keys request during rehashing')
+      return names
+    })
+    const batch = { namespace: marked, entries: entriesOf(1) }
+    expect(await run({ script: 'claim', ...batch })).toEqual(['0'])
+    expect(calls.map(({ args, keys }) => [keys.length, args[0]])).toEqual([
+      [3, '500'],
+      [1, '0'],
+    ])
+    // A sample of marks says nothing without them.
+    await expect(run({ script: 'sample', ...batch })).rejects.toThrow(/TRYAGAIN/)
+    expect(calls).toHaveLength(3)
+  })
+
+  it('an event that is refused without its marks too has failed', async () => {
+    const { run } = setUp(() => {
+      throw crossSlot
+    })
+    const batch = { script: 'claim', namespace: marked, entries: entriesOf(1) } as const
+    await expect(run(batch)).rejects.toThrow(/CROSSSLOT/)
+    const odd = setUp((call) => {
+      if (call.keys.length > 1) throw crossSlot
+      return 'OK'
+    })
+    expect(await odd.run(batch)).toEqual([undefined])
+  })
+})
+
+test('the other errors of a server are not answered by smaller scripts', async () => {
+  const { calls, run } = setUp(() => {
+    throw new Error('READONLY You can’t write against a read only replica.')
+  })
+  const batch = { script: 'renew', namespace: unmarked, entries: entriesOf(2) } as const
+  await expect(run(batch)).rejects.toThrow(/connect to the primary/)
+  expect(calls).toHaveLength(1)
+})
