@@ -41,6 +41,7 @@ test.each<[string, unknown]>([
   await failed(guard.processBatch([good, value as Delivery]))
   expect(ran).toEqual([])
   expect(await guard.process(good)).toEqual({ kind: 'ack', by: 'processed' })
+  expect(await guard.processBatch([good])).toEqual([{ kind: 'ack', by: 'duplicate' }])
   await guard.close()
 })
 

@@ -32,7 +32,10 @@ export async function classify(
   events: readonly IdentifiedEvent[],
 ): Promise<readonly Known[]> {
   const rows = await readRows(driver, statements.classify, events)
-  return events.map(({ id }) => toKnown(rows.get(id)))
+  return events.map(({ id }) => {
+    const row = rows.get(id)
+    return row === undefined ? { kind: 'absent' } : toKnown(row)
+  })
 }
 
 export type SuspectAnswer =
@@ -126,8 +129,7 @@ async function readRows(
   return new Map(answers<KnownRow>(answer).map((row) => [row.id as EventId, row]))
 }
 
-export function toKnown(row: KnownRow | undefined): Known {
-  if (row === undefined) return { kind: 'absent' }
+export function toKnown(row: KnownRow): Exclude<Known, { readonly kind: 'absent' }> {
   const fingerprint = BigInt(row.fingerprint) as Fingerprint
   const { attempt, published, remainingMs, alone, ageMs } = row
   switch (row.state) {

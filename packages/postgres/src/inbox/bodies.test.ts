@@ -42,6 +42,13 @@ describe('a dead letter', () => {
     ])
   })
 
+  it('has no empty piece', async () => {
+    const { asked, context } = scriptedDriver([{ isWhole: false }])
+    const even = newDelivery({ body: body.subarray(0, 4 * MIB) })
+    await isWhole({ ...context, maxStoredBytes: 8 * MIB }, ref, even)
+    expect(asked.map(({ text }) => text).slice(2)).toEqual([writePart, writePart])
+  })
+
   it('gives a body in pieces back as it was', async () => {
     const pieces = [0, 1, 2].map((at) => body.subarray(at * 2 * MIB, (at + 1) * 2 * MIB))
     const { asked, context } = scriptedDriver(...pieces.map((each) => [each.toString('base64')]))

@@ -40,6 +40,7 @@ describe('an event to be parked', () => {
   it.each(['w', 'r'] as const)('that failed before keeps its attempts: state %s', async (state) => {
     const { answer, asked, texts } = await parking([], [row({ state })], [event.id])
     expect([answer, texts]).toEqual([{ kind: 'parked' }, [insert, classify, parkKnown]])
+    expect(asked[1]?.values).toEqual([`{${event.id}}`])
     expect(JSON.parse(String(asked[2]?.values?.[0]))).toMatchObject([{ stored: fingerprint }])
   })
 

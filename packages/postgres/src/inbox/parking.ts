@@ -44,11 +44,11 @@ async function parkOne(parking: Parking): Promise<ParkAnswer> {
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
     if (isStored && (await write(parking, statements.park))) return { kind: 'parked' }
     const [row] = answers<KnownRow>(await driver.query(statements.classify, [idArray([event])]))
-    const known = toKnown(row)
-    if (row === undefined || known.kind === 'absent') {
+    if (row === undefined) {
       if (!isStored) return { kind: 'too-large' }
       continue
     }
+    const known = toKnown(row)
     const isUnparked = (known.kind === 'waiting' || known.kind === 'running') && !row.parked
     if (!isUnparked || isConflict(known.fingerprint, event.fingerprint)) {
       return { kind: 'known', known }
