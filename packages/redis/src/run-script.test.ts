@@ -70,7 +70,8 @@ describe('a batch', () => {
     const gate = Promise.withResolvers<void>()
     let running = 0
     const { run } = setUp(async (_, names) => {
-      if (names.includes('0')) throw new Error('OOM command not allowed')
+      // The second of two scripts.
+      if (names.includes('100')) throw new Error('OOM command not allowed')
       running += 1
       await gate.promise
       running -= 1
