@@ -118,3 +118,17 @@ test('a consumer that takes the place of one whose broker was silent commits at 
   await kit.clock.advance(0)
   expect(fetch.calls).toEqual(['resolve 50', 'commit 51'])
 })
+
+// Red when the callback waits for records that no slot will start: the stop of the user waits for it, for ever.
+test('a consumer that its user stops does not wait for records that have not started', async () => {
+  const kit = await trusted({ concurrency: 1 })
+  const busy = kit.call(fetchOf(records('a')))
+  const waiting = kit.call(fetchOf(records('b'), { partition: 1 }))
+  await kit.clock.advance(0)
+  for (const { fetch } of [busy, waiting]) fetch.broker.isRunning = false
+  await kit.clock.advance(250)
+  expect([busy.ended, waiting.ended, kit.offsets()]).toEqual([false, true, ['40']])
+  kit.settle(40)
+  await kit.clock.advance(0)
+  expect([busy.ended, kit.offsets()]).toEqual([true, ['40']])
+})
