@@ -41,6 +41,8 @@ test('a stop with no channel ends at once', async () => {
   kit.world.open = () => Promise.reject(coded('ECONNREFUSED', 0))
   await kit.started()
   expect(await during(kit, () => kit.receiver.stop())).toEqual([])
+  // Nothing keeps the process alive.
+  expect(kit.clock.timers).toBe(0)
   expect(await during(kit, () => kit.receiver.finish(), 60_000)).toEqual([])
 })
 
