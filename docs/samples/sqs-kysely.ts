@@ -14,8 +14,6 @@ interface Database {
 const OrderPlaced = z.object({ orderId: z.string(), accountId: z.int(), cents: z.int() })
 
 const pool = new Pool({ connectionString: process.env.DATABASE_URL })
-// PostgreSQL ends idle connections when it restarts. Without a listener, that would end the process.
-pool.on('error', (error) => console.error(error.message))
 const db = new Kysely<Database>({ dialect: new PostgresDialect({ pool }) })
 const billing = createGuard(
   {

@@ -66,7 +66,7 @@ test.each(
 })
 
 // Red without a listener for errors of the pool. A failover or a restart ends idle connections.
-test.each([...CALLS, 'handle'])(
+test.each([...CALLS, 'handle', 'handle by Kysely'])(
   'an idle connection that is terminated after %s does not end the process',
   async (name) => {
     const { url } = await database()

@@ -64,20 +64,35 @@ async function findWire(connection: DatabaseConnection): Promise<Connection | un
 
 const LOSSES: ReadonlySet<unknown> = new Set(['error', 'errorMessage', 'end'])
 
-/** From now on a lost connection does not end the process. The answer undoes this. */
+/** How many users of a connection listen for its loss. */
+const listening = new WeakMap<Connection, { count: number }>()
+
+/**
+ * From now on a lost connection does not end the process. The answer undoes this for as long as somebody else uses the
+ * connection. While nobody does, its loss never ends the process: the pool has removed it already and connects anew.
+ */
 export function surviveLoss(wire: Connection): () => void {
-  const own = Object.getOwnPropertyDescriptor(wire, 'emit')
+  const users = listening.get(wire) ?? listen(wire)
+  users.count += 1
+  return () => {
+    users.count -= 1
+  }
+}
+
+function listen(wire: Connection): { count: number } {
+  const users = { count: 0 }
+  listening.set(wire, users)
   const emit = wire.emit
   wire.emit = (name: string | symbol, ...args: unknown[]): boolean => {
     try {
       return Reflect.apply(emit, wire, [name, ...args])
     } catch (error) {
-      if (LOSSES.has(name)) return true
+      if (LOSSES.has(name) && (users.count > 0 || isOfIdle(error))) return true
       throw error
     }
   }
-  return () => {
-    if (own === undefined) Reflect.deleteProperty(wire, 'emit')
-    else Object.defineProperty(wire, 'emit', own)
-  }
+  return users
 }
+
+/** The pool of pg puts an idle client into the error of its loss, which Node throws if nobody listens to the pool. */
+const isOfIdle = (error: unknown): boolean => error instanceof Error && 'client' in error
