@@ -166,9 +166,9 @@ export const RUN_BUGS: readonly Bug[] = [
     what: 'an operator replays an event whose dead letter is being published',
     edits: [
       {
-        file: 'packages/postgres/src/operator-actions.ts',
-        find: "if (row.publishing) return 'held'",
-        replace: '',
+        file: 'packages/postgres/src/statements/operator.ts',
+        find: `not \${isBeingPublished(row)} and not`,
+        replace: 'not',
       },
     ],
     foundBy: {
