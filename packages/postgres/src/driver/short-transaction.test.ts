@@ -149,6 +149,18 @@ describe('a failure', () => {
     expect(released).toEqual([true])
   })
 
+  // Red when the pool lends a connection whose transaction is still open.
+  it('gives its connection back only when it is rolled back', async () => {
+    const rolledBack = Promise.withResolvers<QueryAnswer>()
+    const { short, released, clock } = setUp({ answers: { rollback: () => rolledBack.promise } })
+    const ended = watched(short.shortTransaction(() => Promise.reject(new Error('the work'))))
+    await clock.advance(1_000)
+    expect([ended, released]).toEqual([{}, []])
+    rolledBack.resolve(rowOf('rollback'))
+    await clock.advance(0)
+    expect([String(ended.error), released]).toEqual(['Error: the work', [false]])
+  })
+
   it('to connect gives the slot back', async () => {
     const { short, connects, slots } = setUp()
     connects.answer = () => Promise.reject(new StoreUnavailableError('down'))

@@ -28,6 +28,8 @@ const CHANGES = [
   "update charges set name = become('a')",
   "select E'\\'' || become('a')",
   "select '\\' || become('a') || '",
+  "select '\\''; set role x; --'",
+  'select public.now()',
   `select '${'x'.repeat(50_000)}'`,
 ]
 
@@ -49,6 +51,8 @@ const PLAIN = [
   'rollback to a',
   'select 1 / 0',
   '(select 1) union all (select 2)',
+  'select ((1))',
+  'select 1;',
 ]
 
 describe('a text that may change settings', () => {

@@ -75,7 +75,7 @@ function statementsOf(text: string, escapes: boolean): readonly Statement[] {
     if (token === ';') statements.push([])
     else statements.at(-1)?.push(token)
   }
-  return statements.filter((statement) => statement.length > 0)
+  return statements
 }
 
 function mayChange(statement: Statement): boolean {
@@ -88,7 +88,7 @@ function mayChange(statement: Statement): boolean {
 /** Whether the name before a parenthesis is that of a function that is not known. */
 function callsUnknown(statement: Statement, at: number): boolean {
   const name = statement[at - 1]
-  if (name === undefined || name === '(' || name === '.') return false
+  if (name === undefined || name === '(') return false
   let start = at - 1
   while (statement[start - 1] === '.') start -= 2
   const isQualified = start < at - 1

@@ -33,6 +33,9 @@ const REFUSED = [
   "select '\\'; commit --'",
   // … and this one only where it is off.
   "select '\\''; commit; --'",
+  // Only after the word E of its own does \\ escape.
+  "select 'a' like 'b' escape'\\'; commit; --'",
+  "select date'\\'; commit; --'",
   'rollback to savepoint a; commit',
   'insert into t values ($1); commit',
 ]
@@ -53,6 +56,10 @@ const ALLOWED = [
   'select $x$; commit; $x$',
   'select 1 -- ; commit',
   'select 1 /* ; commit */',
+  'select 1 /* /* */ ; commit */',
+  'select 1 as "a; commit; b"',
+  "select E'it\\'s; commit; '",
+  'select $$ ; commit',
   'update jobs set start = now(), "end" = null where begin_at < $1',
   'do $$ begin perform 1; end $$',
   'select commit_at from t; select end_at from t',
