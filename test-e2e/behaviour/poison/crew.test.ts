@@ -91,7 +91,11 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     await stage.drained()
 
     const told = stage.workers.flatMap(({ settled }) => settled.map(({ why }) => why))
-    expect(told.slice(1)).toEqual(Array.from({ length: 2 * ATTEMPTS }, () => 'duplicate'))
+    const times = (why: string): number => told.filter((each) => each === why).length
+    expect(times('processed')).toBe(1)
+    expect(times('duplicate')).toBeGreaterThanOrEqual(2 * ATTEMPTS)
+    // On a busy machine the message is visible again before its first run has ended.
+    expect(told.length - times('processed') - times('duplicate')).toBe(times('in-progress'))
     expect(await stage.effects()).toEqual({ 'order-0': 1 })
     expect(await stage.runs()).toHaveLength(1)
     expect(await stage.troubles()).toEqual([])
