@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import {
   amqpMessage,
   copyOptions,
+  createAccept,
   deferralHeaders,
   fromAmqpMessage,
   storedOptions,
@@ -189,4 +190,18 @@ test('the original message is returned, also for stored deliveries, except for o
   expect(amqpMessage(bare)).toBeUndefined()
   expect(amqpMessage({ ...bare, envelope: new Uint8Array([9]) })).toBeUndefined()
   expect(amqpMessage({ ...delivery, source: { broker: 'sqs', queue: 'q' } })).toBeUndefined()
+})
+
+// Red when all messages share one object: who observes outcomes takes one message for another.
+test('each message has a source of its own, which learns the virtual host when it becomes known', () => {
+  const source: { broker: string; queue: string; namespace?: string } = {
+    ...{ broker: 'amqp', queue: 'orders' },
+  }
+  const accept = createAccept(source, { monotonic: () => 0 })
+  const channel = { delivered: () => undefined } as unknown as Parameters<typeof accept>[1]
+  const [one, other] = ['a', 'b'].map((id) => accept(message(id), channel).delivery.source)
+  expect(one).not.toBe(other)
+  expect(one).toEqual({ broker: 'amqp', queue: 'orders' })
+  source.namespace = '/shop'
+  expect([one?.namespace, other?.namespace]).toEqual(['/shop', '/shop'])
 })

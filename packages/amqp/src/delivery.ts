@@ -88,12 +88,20 @@ export function fromAmqpMessage(message: ConsumeMessage, queue: string): Deliver
 /** Takes a message in hand. */
 export type Accept = (message: ConsumeMessage, channel: DeliveryChannel) => Received
 
-/** @param source - Of all messages: what becomes known of it later is known of them too. */
+/** @param source - What becomes known of it later is known of all messages too. */
 export const createAccept =
   (source: Delivery['source'], runtime: Pick<Runtime, 'monotonic'>): Accept =>
   (message, channel) => {
     channel.delivered(message)
-    const delivery = toDelivery(message, source)
+    const { broker, queue } = source
+    // Each has a source of its own, as from the other brokers: who observes outcomes may know a delivery by it.
+    const own = {
+      ...{ broker, queue },
+      get namespace() {
+        return source.namespace
+      },
+    }
+    const delivery = toDelivery(message, own)
     return { message, channel, delivery, receivedAtMs: runtime.monotonic(), rounds: 0 }
   }
 
