@@ -4,6 +4,7 @@ import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
 import type { DeliveryChannel } from './clients/amqplib.ts'
 import { encodable, LARGEST_TIMESTAMP } from './clients/header-types.ts'
 import { PUBLISH_ID } from './clients/publisher.ts'
+import { ownSource } from './clients/virtual-host.ts'
 
 /** A message that is not settled yet, and its channel. Instants are milliseconds on the monotonic clock. */
 export interface Received {
@@ -93,15 +94,7 @@ export const createAccept =
   (source: Delivery['source'], runtime: Pick<Runtime, 'monotonic'>): Accept =>
   (message, channel) => {
     channel.delivered(message)
-    const { broker, queue } = source
-    // Each has a source of its own, as from the other brokers: who observes outcomes may know a delivery by it.
-    const own = {
-      ...{ broker, queue },
-      get namespace() {
-        return source.namespace
-      },
-    }
-    const delivery = toDelivery(message, own)
+    const delivery = toDelivery(message, ownSource(source))
     return { message, channel, delivery, receivedAtMs: runtime.monotonic(), rounds: 0 }
   }
 
