@@ -82,7 +82,7 @@ const config: ViteUserConfig = defineConfig({
           include: ['packages/*/src/**/*.test.ts', ...structure],
           exclude: ['**/*.int.test.ts'],
           setupFiles,
-          testTimeout: 60_000,
+          testTimeout: 20_000,
           sequence: { groupOrder: 0 },
         },
       },
@@ -95,6 +95,7 @@ const config: ViteUserConfig = defineConfig({
           globalSetup,
           setupFiles,
           maxWorkers: 3,
+          // Twice what `until` waits, so that its error says what was awaited.
           testTimeout: 120_000,
           hookTimeout: 120_000,
           sequence: { groupOrder: 1 },

@@ -112,6 +112,7 @@ export const POSTGRES: Grid<PostgresSettings> = {
     },
     {
       name: 'timeouts',
+      // Shorter than the guard's own, and long enough for a busy machine, which stands still for 300 ms now and then.
       choices: [
         { name: 'none' },
         ...[

@@ -1,7 +1,7 @@
 /*
  * A client of pg tells by an event that its connection has failed. Where nobody listens, that event ends the process.
  * The pool listens while a client is idle, and tells it by an event of its own, which ends the process in the same way.
- * Whoever has taken a client must listen too.
+ * While a client is taken out of the pool, its user must listen too.
  */
 
 import { hasMethod } from '@onceward/core/adapter'

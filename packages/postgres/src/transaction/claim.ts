@@ -1,12 +1,4 @@
-import type {
-  BeginClaim,
-  BeginRequest,
-  Begun,
-  DoneEvent,
-  EventId,
-  IdentifiedEvent,
-  Runtime,
-} from '@onceward/core'
+import type { BeginClaim, BeginRequest, Begun, EventId, Runtime } from '@onceward/core'
 import { LATE } from '@onceward/core/adapter'
 import type { BeginContext } from '../driver/driver.ts'
 import type { HeldConnection } from '../driver/held-connection.ts'
@@ -72,38 +64,32 @@ export function nothingOpen<Tx>(held: HeldConnection<Tx>, kind: 'held' | 'none')
   return kind === 'held' ? HELD : NOTHING_OPEN
 }
 
-/** Rolls back and reads, in one round trip: an event that could not be claimed is usually done. */
+/**
+ * Rolls back and reads, in one round trip: an event that could not be claimed is usually done.
+ *
+ * The connection may give no answer, for example because of settings that another user of the pool left on it. It is
+ * closed then, and the next statement of the guard reads the states of the events over another one.
+ */
 export async function nothingClaimed<Tx>(
   held: HeldConnection<Tx>,
   claim: BeginClaim,
   { statements }: Pick<BeginContext, 'statements'>,
 ): Promise<Begun<Tx>> {
   if (claim.kind !== 'fresh') return nothingOpen(held, 'none')
-  const done = await readDone(held, claim.events, ['rollback', doneText(statements, claim.events)])
-  if (done === undefined) return NOTHING_OPEN
-  held.release()
-  return { kind: 'none', done }
-}
-
-/**
- * Undefined if the connection gives no answer, for example because of settings that another user of the pool left on it.
- * The connection is closed then, and the next statement of the guard reads the states of the events over another one.
- */
-async function readDone<Tx>(
-  held: HeldConnection<Tx>,
-  events: readonly IdentifiedEvent[],
-  texts: readonly string[],
-): Promise<readonly (DoneEvent | undefined)[] | undefined> {
+  const { events } = claim
   try {
-    const answer = await held.send(texts, SILENCE_MS)
-    if (answer !== LATE) return doneOf(events, answer)
+    const answer = await held.send(['rollback', doneText(statements, events)], SILENCE_MS)
+    if (answer !== LATE) {
+      held.release()
+      return { kind: 'none', done: doneOf(events, answer) }
+    }
     // A read waits for a lock on the table without a limit, and the server does not notice that its client has gone.
     await held.cancel()
   } catch {
     // The next statement reports what is wrong, if it is the server.
   }
   held.destroy()
-  return undefined
+  return NOTHING_OPEN
 }
 
 /** What a claim took. */

@@ -45,6 +45,8 @@ function callsOf(env: NodeJS.ProcessEnv): Erlang {
   return async (expressions) => {
     const cookie = await readFile(join(env['HOME'] ?? '', '.erlang.cookie'), 'utf8')
     const called = promisify(execFile)(ERL_CALL, ['-sname', name, '-c', cookie, '-e'], { env })
+    // A command that has not found the node ends before it reads. Its exit says so, and the pipe need not.
+    called.child.stdin?.on('error', () => undefined)
     called.child.stdin?.end(`${expressions}\n`)
     const { stdout } = await called
     // The command succeeds although what it evaluates throws.
