@@ -2,13 +2,15 @@ import { Pool } from 'pg'
 import { CONCURRENCY } from '../runner/rounds.ts'
 import type { Surroundings } from './rival.ts'
 
-/** The same number of connections for each contestant. The guard keeps two more for itself. */
+/** The same for each contestant. The guard keeps two of them for itself. */
+export const CONNECTIONS: number = CONCURRENCY + 2
+
 export function openPool(
   { databaseUrl }: Pick<Surroundings, 'databaseUrl'>,
   stack: AsyncDisposableStack,
   Kind: typeof Pool = Pool,
 ): Pool {
-  const pool = new Kind({ connectionString: databaseUrl, max: CONCURRENCY + 2 })
+  const pool = new Kind({ connectionString: databaseUrl, max: CONNECTIONS })
   pool.on('error', () => undefined)
   stack.defer(() => pool.end())
   return pool

@@ -34,6 +34,7 @@ export async function rivalsBenchmark(scale: Scale): Promise<Benchmark> {
     goals: [
       ...OTHERS.flatMap(({ name }) => [
         { name: `each of ${name}`, least: 1 },
+        { name: `each of ${name}, half duplicates`, least: 1 },
         { name: `batch of ${name}`, least: 2 },
       ]),
       ...Object.keys(killed)
@@ -87,7 +88,7 @@ async function handedOut(rivals: readonly Rival[], scale: Scale): Promise<Handed
     values,
     ratios: (others) =>
       Object.fromEntries(
-        ['each', 'batch'].flatMap((ours) =>
+        ['each', 'each-shared', 'batch'].flatMap((ours) =>
           ['unguarded', ...others].flatMap((other) => [
             [`${ours} of ${other}`, ratioOf(rates, ours, other)],
             [`${ours} of ${other}, half duplicates`, ratioOf(half, ours, other)],

@@ -7,27 +7,36 @@ import { Redis } from 'ioredis'
 import { type Order, write } from '../../load/effects.ts'
 import { QUIET } from '../../runner/observer.ts'
 import { CONCURRENCY } from '../../runner/rounds.ts'
-import { openPool, withPool } from '../database.ts'
+import { CONNECTIONS, openPool, withPool } from '../database.ts'
 import type { Rival } from '../rival.ts'
 
 /** SQS hides a message a second longer than the guard holds its lease. */
 const MARGIN_MS = 1_000
 
-/** The guard: its inbox alone, or with leases on Redis before it. */
-function onceward(transaction: 'each' | 'batch', hasRedis: boolean): Rival {
+interface Contestant {
+  readonly transaction: 'each' | 'batch'
+  /** With leases on Redis before the inbox. */
+  readonly hasRedis?: boolean
+  /** On a pool that the user made, as the others have it, and not on one of the guard's own. */
+  readonly isShared?: boolean
+}
+
+function onceward({ transaction, hasRedis = false, isShared = false }: Contestant): Rival {
   return {
-    name: hasRedis ? `${transaction}-redis` : transaction,
+    name: `${transaction}${hasRedis ? '-redis' : ''}${isShared ? '-shared' : ''}`,
     hasRedis,
     factor: transaction === 'batch' ? 5 : 1,
     setUp: (databaseUrl) => withPool(databaseUrl, (pool) => migrate(pool).then(() => undefined)),
     consume: async (surroundings) => {
       const { hiddenMs, sqs, queueUrl, batch } = surroundings
       const stack = new AsyncDisposableStack()
-      const pool = openPool(surroundings, stack)
+      const inbox = isShared
+        ? pgInbox(openPool(surroundings, stack))
+        : pgInbox({ connectionString: surroundings.databaseUrl, max: CONNECTIONS })
       const guard = createGuard(
         {
           consumer: 'orders',
-          inbox: pgInbox(pool),
+          inbox,
           leases: hasRedis ? redisLeases(openRedis(surroundings.redisUrl, stack)) : undefined,
           transaction,
           concurrency: CONCURRENCY,
@@ -52,8 +61,9 @@ function openRedis(url: string, stack: AsyncDisposableStack): Redis {
 }
 
 export const ONCEWARD: readonly Rival[] = [
-  onceward('each', false),
-  onceward('each', true),
-  onceward('batch', false),
-  onceward('batch', true),
+  onceward({ transaction: 'each' }),
+  onceward({ transaction: 'each', isShared: true }),
+  onceward({ transaction: 'each', hasRedis: true }),
+  onceward({ transaction: 'batch' }),
+  onceward({ transaction: 'batch', hasRedis: true }),
 ]
