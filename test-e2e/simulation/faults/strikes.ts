@@ -28,6 +28,7 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
     world.wake(ms)
   }),
   drain: onProcess((world, _, { consumer, life }) => {
+    // A handler that ignores its signal keeps the counts of its transaction.
     world.audit.disturbed(life)
     void consumer.drain(DRAIN_MS).then(() => world.ended(life))
   }),
@@ -58,17 +59,10 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
   'lease-rollback': ({ leases }, { target }) => leases.rollBack(1 + target),
   'lease-down': ({ leases }, { ms }) => leases.goDown(ms),
   duplicate: ({ broker }, { target }) => broker.duplicate(target),
-  expire: ({ audit, broker }, { target }) => {
-    audit.disturbedAll()
-    broker.expire(target)
-  },
+  expire: ({ broker }, { target }) => broker.expire(target),
   'place-hangs': ({ place }, { ms }) => place.hang(ms * LONGER),
   'place-refuses': ({ place }, { ms }) => place.refuse(ms),
-  rebalance: ({ audit, broker, plan }) => {
-    // Two processes have it in hand: one may count the run that a neighbour in the other's transaction has undone.
-    if (plan.transaction === 'batch') audit.disturbedAll()
-    broker.rebalance()
-  },
+  rebalance: ({ broker }) => broker.rebalance(),
   replay,
 }
 

@@ -68,17 +68,9 @@ export class Audit {
     else held?.delete(id)
   }
 
-  /** A fault met the process: what it has in hand may lose an attempt. */
+  /** A fault met the process: what it has counted may lose its attempt. */
   disturbed(life: Life): void {
-    for (const id of this.inHand.get(life)?.keys() ?? []) this.caseOf(id).hits += 1
-    for (const [id, counted] of this.#counted) {
-      if (counted.life !== life || this.inHand.get(life)?.has(id) === true) continue
-      this.caseOf(id).hits += 1
-    }
-  }
-
-  disturbedAll(): void {
-    for (const life of this.inHand.keys()) this.disturbed(life)
+    for (const [id, counted] of this.#counted) if (counted.life === life) this.caseOf(id).hits += 1
   }
 
   get nowMs(): number {
@@ -121,8 +113,11 @@ export class Audit {
   /** After the fact; `lost` is the history that went with the old primary. */
   failedOver(lost: History): void {
     this.failovers += 1
-    if (this.database !== undefined) this.acks.failedOver(lost, this.database)
-    for (const one of this.cases.values()) one.hits += 1
+    const { database } = this
+    if (database === undefined) return
+    this.acks.failedOver(lost, database)
+    // The survivor may have a count whose end it lacks.
+    for (const one of this.cases.values()) if (!database.history.agrees(lost, one.id)) one.hits += 1
   }
 
   // ---- the inbox

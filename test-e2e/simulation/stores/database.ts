@@ -56,6 +56,12 @@ export class History {
     return this.books.get(id) ?? EMPTY
   }
 
+  /** Whether both have the same of the event: its row and its counts. */
+  agrees({ store: { tables } }: History, id: EventId): boolean {
+    const { rows, troubles } = this.store.tables
+    return rows.get(id) === tables.rows.get(id) && troubles.get(id) === tables.troubles.get(id)
+  }
+
   write(id: EventId, change: Partial<Books>): void {
     this.books.set(id, { ...this.of(id), ...change })
   }

@@ -196,7 +196,9 @@ async function refuse(
     }
   } catch (error) {
     const outcome = storeFailure(context, error)
-    return refused.map(({ index, key }) => ({ index, key, outcome }))
+    return refused.map(({ index, key }) => {
+      return { index, key, outcome, lane: laneOf(context.options, deliveries[index] as Delivery) }
+    })
   }
   return refused.map(({ error, index, key, reason }, n) => {
     return { index, key, outcome: { kind: 'dead', reason, attempt: 0, error, ref: refs[n] } }
