@@ -80,6 +80,7 @@ export class Audit {
   replayed(id: EventId): void {
     const one = this.caseOf(id)
     one.isReplayed = true
+    one.forgiven += one.kills + one.failures
     one.kills = 0
     one.failures = 0
     this.#history.write(id, { failures: 0, dueAtMs: 0 })
@@ -116,8 +117,10 @@ export class Audit {
     const { database } = this
     if (database === undefined) return
     this.acks.failedOver(lost, database)
-    // The survivor may have a count whose end it lacks.
-    for (const one of this.cases.values()) if (!database.history.agrees(lost, one.id)) one.hits += 1
+    for (const one of this.cases.values()) {
+      // The survivor may have a count whose end it lacks, and not have the replay that made the counts zero.
+      if (!database.history.agrees(lost, one.id)) one.hits += 1 + one.forgiven
+    }
   }
 
   // ---- the inbox

@@ -15,6 +15,8 @@ export interface Case {
   /** Runs of the handler that ended by an error or at their deadline. */
   failures: number
   kills: number
+  /** Failures and kills that a replay has made forgotten. */
+  forgiven: number
   /** Runs of the handler that returned. */
   successes: number
   /** Deliveries that nothing made suspect: a kill in such a run is not counted. */
@@ -47,6 +49,7 @@ export function toCase(key: string, id: EventId, index: number): Case {
     freshBurns: 0,
     failures: 0,
     kills: 0,
+    forgiven: 0,
     successes: 0,
     freshDeliveries: 0,
     isReplayed: false,
