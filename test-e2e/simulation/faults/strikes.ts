@@ -62,7 +62,10 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
   expire: ({ broker }, { target }) => broker.expire(target),
   'place-hangs': ({ place }, { ms }) => place.hang(ms * LONGER),
   'place-refuses': ({ place }, { ms }) => place.refuse(ms),
-  rebalance: ({ broker }) => broker.rebalance(),
+  rebalance: ({ audit, broker, plan }) => {
+    if (plan.transaction === 'batch') audit.takenOver()
+    broker.rebalance()
+  },
   replay,
 }
 

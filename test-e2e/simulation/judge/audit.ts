@@ -73,6 +73,11 @@ export class Audit {
     for (const [id, counted] of this.#counted) if (counted.life === life) this.caseOf(id).hits += 1
   }
 
+  /** What is in hand may get into other hands too: one counts the run that a neighbour in the other's transaction undid. */
+  takenOver(): void {
+    for (const held of this.inHand.values()) for (const id of held.keys()) this.caseOf(id).hits += 1
+  }
+
   get nowMs(): number {
     return this.#scheduler.nowMs
   }
