@@ -1,11 +1,14 @@
 import { until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { billing, range, useKafka } from './fixtures/use-kafka.ts'
 import { consumeKafka, wrapKafka } from './index.ts'
 
 /** Retries soon, and for as long as a test may take. */
 const retry = { attempts: 1_000, baseMs: 50, maxMs: 500 }
+/** `maxWaitTimeInMs` where nobody sets it. */
+const KAFKAJS_WAIT_MS = 5_000
 
 describe.skipIf(skipped('kafka'))('partitions whose records wait', () => {
   const kit = useKafka()
@@ -98,4 +101,48 @@ describe.skipIf(skipped('kafka'))('partitions whose records wait', () => {
       expect([ran, paused]).toEqual([range(6), []])
     },
   )
+
+  // Red when a partition is paused while its record runs: the next record waits for a fetch that brings nothing, which
+  // takes the whole 5 s.
+  test('B9: with the default settings of kafkajs no record waits for a fetch that brings nothing', async () => {
+    const { topics } = kit
+    const topic = await topics.create(2)
+    const ran: string[] = []
+    const guard = billing(async ({ payload }) => {
+      // Quick handlers, and handlers for which kafkajs stops to wait.
+      await new Promise((resolve) => setTimeout(resolve, Number(payload.key.split(':')[1])))
+      ran.push(payload.key)
+    })
+    const consumer = topics.client().consumer({ groupId: guard.consumer })
+    let [sent, handed] = [0, 0]
+    const waits: unknown[] = []
+    consumer.on(consumer.events.FETCH, ({ payload: { numberOfBatches, duration } }) => {
+      // One that answers at once costs nothing.
+      const isLong = duration > KAFKAJS_WAIT_MS / 2
+      if (isLong && numberOfBatches === 0 && handed < sent) waits.push({ sent, handed, duration })
+    })
+    const wrapped = wrapKafka(consumer, guard)
+    await consumer.connect()
+    await consumer.subscribe({ topics: [topic], fromBeginning: true })
+    await consumer.run({
+      ...wrapped,
+      eachBatch: (payload) => {
+        handed += payload.batch.messages.length
+        return wrapped.eachBatch?.(payload) ?? Promise.resolve()
+      },
+    })
+    const schedule = fc.sample(fc.tuple(fc.nat(400), fc.nat(900), fc.nat(1)), 20)
+    const keys = schedule.map(([, workMs], at) => `${at}:${workMs}`)
+    for (const [at, [pauseMs, , partition]] of schedule.entries()) {
+      await topics.send(topic, [keys[at] as string], () => ({ partition }))
+      sent += 1
+      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    }
+    await topics.caughtUp(guard.consumer, topic)
+    await wrapped.consumption.drain()
+    await guard.close()
+    await consumer.disconnect()
+    expect(ran.toSorted()).toEqual(keys.toSorted())
+    expect(waits).toEqual([])
+  })
 })
