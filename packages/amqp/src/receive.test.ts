@@ -158,6 +158,46 @@ test('an own connection that opens no channel within half a minute is replaced',
   expect(refused.calls).not.toContain('discard')
 })
 
+// Red when a consumer that never begins is waited for without end: a hang that health calls "not there yet".
+test.each([true, false])(
+  'a channel whose consumer does not begin within half a minute is replaced, own connection %s',
+  async (isOurs) => {
+    const kit = receiving()
+    kit.world.isOurs = isOurs
+    const begun = Promise.withResolvers<void>()
+    kit.world.connection.answers.set('consume', () => begun.promise)
+    const started = kit.receiver.start()
+    await kit.clock.advance(30_000)
+    await started
+    expect(kit.calls.slice(3)).toEqual(['prefetch', 'consume', 'close', 'drop', 'discard'])
+    expect(kit.receiver.outage?.reason).toMatch(/basic.consume got no answer/)
+    kit.reconnect()
+    await kit.clock.advance(2_000)
+    expect(kit.receiver.outage).toBeUndefined()
+    // The one that begins late is not used.
+    begun.resolve()
+    await kit.clock.advance(60_000)
+    expect(kit.calls.filter((call) => call === 'consume')).toHaveLength(2)
+    await kit.receiver.stop()
+    expect(kit.calls.slice(-1)).toEqual(['cancel'])
+  },
+)
+
+test('a channel that does not cancel a consumer within half a minute is replaced', async () => {
+  const kit = receiving()
+  kit.world.prefetches = [2, 5]
+  await kit.started()
+  kit.world.connection.answers.set('cancel', hang)
+  kit.world.prefetches = [2]
+  kit.receiver.pump()
+  await kit.clock.advance(30_000)
+  expect(kit.calls.slice(-4)).toEqual(['cancel', 'close', 'drop', 'discard'])
+  kit.reconnect()
+  await kit.clock.advance(2_000)
+  expect(kit.receiver.outage).toBeUndefined()
+  expect(kit.calls.slice(-2)).toEqual(['prefetch', 'consume'])
+})
+
 test('a connection of the user may take long to recover, and the start does not wait for it', async () => {
   const kit = receiving()
   kit.world.isOurs = false

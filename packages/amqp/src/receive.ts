@@ -1,5 +1,6 @@
 import type { OncewardError, Settlement } from '@onceward/core'
 import {
+  CallTimeoutError,
   type ConsumptionEnd,
   endsWithin,
   type GuardPort,
@@ -187,20 +188,15 @@ export class Receiver {
   }
 
   async #openOn(connection: AmqpConnection): Promise<ConsumerChannel> {
-    const { port } = this.#options
+    const { runtime } = this.#options.port
     if (this.#isNewQueue || this.#checked?.connection !== connection) {
       const traits = await this.#options.check(connection, this.#isNewQueue)
       this.#checked = { connection, traits }
       this.#isNewQueue = false
     }
     const opened = await connection.createChannel()
-    const channel = new ConsumerChannel(opened)
-    const openedAtMs = port.runtime.monotonic()
-    let error: unknown
-    opened.on('error', (why: unknown) => {
-      error = why
-    })
-    opened.on('close', () => this.#lost(channel, error, openedAtMs))
+    const ended = (error: unknown): void => this.#lost(channel, error)
+    const channel: ConsumerChannel = new ConsumerChannel(opened, runtime, ended)
     return channel
   }
 
@@ -264,14 +260,15 @@ export class Receiver {
     this.#endOn(this.#failed(new CancelledError(this.#options.settings.queue)))
   }
 
-  #lost(channel: ConsumerChannel, error: unknown, openedAtMs: number): void {
+  #lost(channel: ConsumerChannel, error: unknown): void {
     channel.deliveries.closed()
     this.#retired.delete(channel)
     this.#options.dispatcher.drop(channel.deliveries)
     if (this.#channel !== channel) return
     this.#channel = undefined
-    const livedMs = this.#options.port.runtime.monotonic() - openedAtMs
-    if (livedMs > STABLE_MS) this.#recovery.succeeded()
+    if (channel.ageMs > STABLE_MS) this.#recovery.succeeded()
+    // Its connection may be as silent.
+    if (error instanceof CallTimeoutError) this.#options.connector.discard()
     this.#endOn(this.#failed(error ?? new Error('channel closed')))
   }
 
@@ -291,7 +288,7 @@ export class Receiver {
 
   async #close(channel: ConsumerChannel): Promise<void> {
     this.#retired.delete(channel)
-    await channel.close(this.#options.port.runtime)
+    await channel.close()
   }
 
   #progressed(): void {

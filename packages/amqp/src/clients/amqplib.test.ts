@@ -1,3 +1,4 @@
+import { systemRuntime } from '@onceward/core'
 import { turn } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { message, RecordingChannel, RecordingConnection } from '../fixtures/recording-channel.ts'
@@ -106,9 +107,15 @@ test('after an ack that is refused, because the channel is closing, no other is 
   expect(channel.isOpen).toBe(false)
 })
 
+const ignore = (): void => undefined
+
 test('no consumer is cancelled on a closed channel', async () => {
   const connection = new RecordingConnection()
-  const channel = new ConsumerChannel(new RecordingChannel(connection) as never)
+  const channel = new ConsumerChannel(
+    new RecordingChannel(connection) as never,
+    systemRuntime,
+    ignore,
+  )
   await channel.consume('orders', 1, {}, () => undefined)
   channel.deliveries.closed()
   await channel.cancel()

@@ -1,5 +1,5 @@
 import type { Runtime } from '@onceward/core'
-import { endsWithin } from '@onceward/core/adapter'
+import { CallTimeoutError, endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { ConsumeMessage, Options } from 'amqplib'
 import type { AmqpChannel } from '../client.ts'
 
@@ -106,6 +106,9 @@ export class DeliveryChannel {
 
 const tagOf = ({ fields }: ConsumeMessage): number => fields.deliveryTag
 
+/** For a consumer to begin or to end. */
+const CALL_MS = 30_000
+
 /**
  * A channel with the consumers of one queue on it.
  *
@@ -116,11 +119,23 @@ const tagOf = ({ fields }: ConsumeMessage): number => fields.deliveryTag
 export class ConsumerChannel {
   readonly deliveries: DeliveryChannel
   readonly #channel: AmqpChannel
+  readonly #runtime: Runtime
+  readonly #openedAtMs: number
+  readonly #onEnd: (error: unknown) => void
   /** Of the live consumers, in the order in which they began. */
   readonly #tags = new Set<string>()
 
-  constructor(channel: AmqpChannel) {
+  /** @param onEnd - Called when it closed, or does not answer and is closed here; with the reason if there is one. */
+  constructor(channel: AmqpChannel, runtime: Runtime, onEnd: (error: unknown) => void) {
     this.#channel = channel
+    this.#runtime = runtime
+    this.#openedAtMs = runtime.monotonic()
+    this.#onEnd = onEnd
+    let error: unknown
+    channel.on('error', (why: unknown) => {
+      error = why
+    })
+    channel.on('close', () => onEnd(error))
     this.deliveries = new DeliveryChannel(channel)
   }
 
@@ -129,7 +144,12 @@ export class ConsumerChannel {
     return this.#tags.size
   }
 
-  /** Begins one more consumer. */
+  /** How long ago it was opened. */
+  get ageMs(): number {
+    return this.#runtime.monotonic() - this.#openedAtMs
+  }
+
+  /** Begins one more consumer, in bounded time. */
   async consume(
     queue: string,
     prefetch: number,
@@ -145,22 +165,37 @@ export class ConsumerChannel {
       }
       onMessage(message)
     }
-    await this.#channel.prefetch(prefetch)
-    const begun = await this.#channel.consume(queue, received, options)
+    const begun = await this.#bounded('basic.consume', async () => {
+      await this.#channel.prefetch(prefetch)
+      return this.#channel.consume(queue, received, options)
+    })
     tag = begun.consumerTag
     // The server may cancel a consumer before this code hears that it began.
     if (!isCancelled) this.#tags.add(tag)
   }
 
-  /** Cancels the latest consumer. */
+  /** Cancels the latest consumer, in bounded time. */
   async cancelLatest(): Promise<void> {
     const [latest] = [...this.#tags].reverse()
-    if (latest !== undefined) await this.#cancel(latest)
+    if (latest !== undefined) await this.#bounded('basic.cancel', () => this.#cancel(latest))
   }
 
   /** Cancels all consumers. */
   async cancel(): Promise<void> {
     await Promise.all([...this.#tags].map((tag) => this.#cancel(tag)))
+  }
+
+  /** A server whose queue hangs answers heartbeats, but not this. A consumer that begins late would never be cancelled. */
+  async #bounded<T>(call: string, answer: () => Promise<T>): Promise<T> {
+    try {
+      return await withTimeout(this.#runtime, answer(), { call, budgetMs: CALL_MS })
+    } catch (error) {
+      if (error instanceof CallTimeoutError) {
+        void this.close()
+        this.#onEnd(error)
+      }
+      throw error
+    }
   }
 
   async #cancel(tag: string): Promise<void> {
@@ -169,10 +204,10 @@ export class ConsumerChannel {
   }
 
   /** Closes the channel: the broker takes back what was not settled. Bounded, and never rejects. */
-  async close(runtime: Runtime): Promise<void> {
+  async close(): Promise<void> {
     this.deliveries.flush()
     this.deliveries.closed()
-    await closeChannel(runtime, this.#channel)
+    await closeChannel(this.#runtime, this.#channel)
   }
 }
 
