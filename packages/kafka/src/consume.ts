@@ -73,7 +73,7 @@ function createLoop({ port, kafka, settings, signals }: Parts): ConsumerLoop {
     batches,
     onKnown: (settlement) => receiver.known(settlement),
   })
-  const publishers = new TopicPublishers(port, settings)
+  const publishers = new TopicPublishers(port, settings, batches)
   const receiver: Receiver = new Receiver({
     port,
     kafka,

@@ -27,22 +27,39 @@ export function placeOf({ deadLetter }: Pick<Settings, 'deadLetter'>): DeadLette
   return { kind: 'publish', publish }
 }
 
+/** What {@link TopicPublishers} asks of the batches in hand. The id becomes known later, or never: see `wrapKafka`. */
+interface OfCluster {
+  readonly clusterId: string | undefined
+}
+
 /** Registers the publisher of dead letters for topics as they become known. */
 export class TopicPublishers {
   readonly #port: Pick<GuardPort, 'registerPublisher'>
   readonly #place: DeadLetterPlace
+  readonly #of: OfCluster
   readonly #registered = new Map<string, () => void>()
 
-  constructor(port: Pick<GuardPort, 'registerPublisher'>, settings: Pick<Settings, 'deadLetter'>) {
+  constructor(
+    port: Pick<GuardPort, 'registerPublisher'>,
+    settings: Pick<Settings, 'deadLetter'>,
+    of: OfCluster,
+  ) {
     this.#port = port
     this.#place = placeOf(settings)
+    this.#of = of
   }
 
   register(topics: Iterable<string>): void {
     for (const queue of topics) {
       if (this.#registered.has(queue)) continue
-      const unregister = registerPublisher(this.#port, { broker: 'kafka', queue }, this.#place)
-      this.#registered.set(queue, unregister)
+      const of = this.#of
+      const source = {
+        ...{ broker: 'kafka', queue },
+        get namespace() {
+          return of.clusterId
+        },
+      }
+      this.#registered.set(queue, registerPublisher(this.#port, source, this.#place))
     }
   }
 

@@ -16,6 +16,7 @@ test('a delivery contains everything that Kafka knows of a record, and gives the
       broker: 'kafka',
       queue: 'orders',
       position: '2/41',
+      namespace: 'cluster-1',
       incarnation: 'cluster-1:1700000000000',
     },
     contentType: 'application/json',

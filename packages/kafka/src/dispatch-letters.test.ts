@@ -32,14 +32,16 @@ test('a record without a dead-letter topic is passed, because the store keeps th
   kit.settle('0/40', dead)
   await kit.clock.advance(0)
   expect([batch.progress.isComplete, kit.logged]).toEqual([true, []])
-  new TopicPublishers(kit.port, { deadLetter: undefined }).register(['orders'])
+  new TopicPublishers(kit.port, { deadLetter: undefined }, { clusterId: undefined }).register([
+    'orders',
+  ])
   expect(kit.publishers.size).toBe(0)
 })
 
 test('each topic has one publisher for the poller, until the consumer ends', () => {
   const deadLetter = { producer: producer([]), topic: 'orders.dead' }
   const kit = setUp()
-  const publishers = new TopicPublishers(kit.port, { deadLetter })
+  const publishers = new TopicPublishers(kit.port, { deadLetter }, { clusterId: undefined })
   const registered: string[] = []
   const { registerPublisher } = kit.port
   Object.assign(kit.port, {

@@ -84,7 +84,7 @@ function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<C
     ...{ port, settings, batches },
     onKnown: () => life.progressed(),
   })
-  const publishers = new TopicPublishers(port, settings)
+  const publishers = new TopicPublishers(port, settings, batches)
   const close = (): void => {
     dispatcher.close()
     publishers.close()

@@ -1,0 +1,51 @@
+import { FatalError } from '@onceward/core'
+import { memoryInbox } from '@onceward/core/memory'
+import { until } from '@onceward/testing'
+import { skipped } from '@onceward/testing/servers'
+import { describe, expect, test } from 'vitest'
+import { billing, useKafka } from './fixtures/use-kafka.ts'
+import { consumeKafka } from './index.ts'
+
+describe.skipIf(skipped('kafka'))('one guard for topics of one name in two clusters', () => {
+  const kits = [useKafka(), useKafka()] as const
+
+  // Red when publishers are registered by the name of their topic alone: the poller takes the latest one.
+  test('a dead letter that is replayed and dies again stays in its cluster', async ({ skip }) => {
+    const [first, second] = kits
+    skip(!first.server.canKill, 'both would be the server of the user')
+    const [topic, dead] = [first.topics.name(), first.topics.name('dead')]
+    for (const { topics } of kits) {
+      for (const name of [topic, dead]) await topics.create(1, {}, name)
+    }
+    const inbox = memoryInbox()
+    let runs = 0
+    const guard = billing(
+      () => {
+        runs += 1
+        throw new FatalError('no such order')
+      },
+      { inbox },
+    )
+    const consume = ({ topics }: (typeof kits)[number]) =>
+      consumeKafka(topics.client(), guard, {
+        topics: [topic],
+        deadLetter: { producer: topics.producer, topic: dead },
+      })
+    await using _first = await consume(first)
+    await using _second = await consume(second)
+    const letters = (): Promise<readonly number[]> =>
+      Promise.all(
+        kits.map(async ({ topics }) => {
+          const [end] = await topics.admin.fetchTopicOffsets(dead)
+          return Number(end?.high)
+        }),
+      )
+    await first.topics.send(topic, ['one'])
+    await first.topics.caughtUp(guard.consumer, topic)
+    expect(await letters()).toEqual([1, 0])
+    // The confirmation is recorded a moment later.
+    await until(() => inbox.deadLetters().some(({ ref }) => inbox.replay(ref)))
+    await until(async () => runs === 2 && (await letters()).join() !== '1,0')
+    expect(await letters()).toEqual([2, 0])
+  })
+})
