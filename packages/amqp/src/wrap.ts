@@ -22,7 +22,7 @@ import type { AmqpChannel, AmqpConfirmChannel } from './client.ts'
 import { Alarm } from './clients/alarm.ts'
 import { DeliveryChannel } from './clients/amqplib.ts'
 import { areThere, DelayQueues } from './clients/delay-queues.ts'
-import { listenTo } from './clients/listeners.ts'
+import { keepHeard, listenTo } from './clients/listeners.ts'
 import { Publisher } from './clients/publisher.ts'
 import { virtualHostOf } from './clients/virtual-host.ts'
 import { createAccept } from './delivery.ts'
@@ -102,9 +102,7 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
   const { port, settings, channel, signals, warn } = parts
   const { queue } = settings
   const deliveries = new DeliveryChannel(channel)
-  const publisher = publisherOf(channel, port.runtime, warn)
-  const alarm = new Alarm({ port, queue, publisher, isShared: true })
-  const unlisten = listen(channel.connection, alarm)
+  const { publisher, alarm, endPublishing } = publishingOn(parts)
   const source = sourceOf(parts)
   const accept = createAccept(source, port.runtime)
   const delayQueues = delayQueuesBeside(parts)
@@ -131,15 +129,21 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
   const ends = (error: Error): void => {
     ended = { state: 'stopped', reason: classifyError(error).text }
   }
+  // Its user may wrap the channel again, for other queues.
+  const letGo = (): void => {
+    unregister()
+    endPublishing()
+    keepHeard(channel)
+    leaveChannel()
+  }
   const closed = (): void => {
     // The next wrap publishes on a channel of its own; health() must not go on naming this one's failure.
-    unregister()
-    unlisten()
+    letGo()
     deliveries.closed()
     dispatcher.drop(deliveries)
     ends(new WrapClosedError(queue))
   }
-  listenTo(channel, { error: warn, close: closed })
+  const leaveChannel = listenTo(channel, { error: warn, close: closed })
   return {
     wrapped: (message) => {
       if (message === null) {
@@ -152,10 +156,7 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
     },
     dispatcher,
     settling: context.counts,
-    finish: async () => {
-      unregister()
-      unlisten()
-    },
+    finish: async () => letGo(),
     get outage() {
       return ended ?? alarm.outage ?? delayQueues.outage
     },
@@ -163,6 +164,18 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
       return lastProgressAt
     },
   }
+}
+
+/** Publishes on the channel itself, unless the broker blocks its connection. */
+function publishingOn({ channel, port, settings: { queue }, warn }: Parts) {
+  const publisher = publisherOf(channel, port.runtime, warn)
+  const alarm = new Alarm({ port, queue, publisher, isShared: true })
+  const unlisten = listen(channel.connection, alarm)
+  const endPublishing = (): void => {
+    unlisten()
+    publisher.release()
+  }
+  return { publisher, alarm, endPublishing }
 }
 
 /** The queue and its virtual host, which is asked for if dead letters are published there. */

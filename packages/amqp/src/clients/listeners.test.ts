@@ -39,3 +39,32 @@ test('twelve consumers on one connection, and twelve wraps on one channel, cause
   expect(warn.mock.calls.map(([warning]) => String(warning))).toEqual([])
   warn.mockRestore()
 })
+
+// Red when a wrap stays on its channel: ten kilobytes and one more log line for each error, with every queue that
+// comes and goes.
+test('a wrap that was drained leaves its channel as it was, but for one listener that keeps errors from the process', async () => {
+  const connection = new RecordingConnection()
+  const channel = new RecordingChannel(connection)
+  const counts = (): readonly number[] => [
+    ...['error', 'close', 'return'].map((event) => channel.listenerCount(event)),
+    ...['blocked', 'unblocked'].map((event) => connection.listenerCount(event)),
+    channel.getMaxListeners() + connection.getMaxListeners(),
+  ]
+  for (let n = 0; n < 5; n += 1) {
+    const made = handMadeGuard()
+    const options = { queue: `orders-${n}`, deadLetter: { queue: 'dead' }, prefetch: 4 }
+    const wrapped = wrapAmqp(channel as never, made.guard, options)
+    channel.callback = wrapped
+    channel.deliver('a')
+    await made.clock.advance(0)
+    made.handed[0]?.settle({ kind: 'dead-letter', reason: 'fatal' })
+    await made.clock.advance(0)
+    expect(counts()).toEqual([n === 0 ? 2 : 3, 2, 1, 1, 1, n === 0 ? 23 : 24])
+    const drained = wrapped.consumption.drain()
+    await made.clock.advance(0)
+    await drained
+    expect(counts()).toEqual([1, 0, 0, 0, 0, 21])
+  }
+  expect(connection.published()).toHaveLength(5)
+  channel.emit('error', new Error('406'))
+})

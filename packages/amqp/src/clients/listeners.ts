@@ -23,6 +23,16 @@ export function listenTo(
   }
 }
 
+const HEARD = new WeakSet<object>()
+
+/** Node ends the process with an error that nobody listens to. It does not with those of this emitter from here on. */
+export function keepHeard(emitter: Pick<AmqpConnection, 'on'>): void {
+  if (HEARD.has(emitter)) return
+  HEARD.add(emitter)
+  raiseLimit(emitter, 1)
+  emitter.on('error', () => undefined)
+}
+
 function raiseLimit(emitter: unknown, by: 1 | -1): void {
   // Zero means no limit.
   if (!(emitter instanceof EventEmitter) || emitter.getMaxListeners() === 0) return

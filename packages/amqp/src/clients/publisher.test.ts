@@ -174,6 +174,29 @@ test('at most a thousand late confirms of stored letters are remembered', async 
 })
 
 // Red when a publisher keeps what failed to open: this process never defers and never dead-letters again.
+// Red when it stops listening at once: the message counts as published, and no queue has it.
+test('a publisher that is released hears of returns until the last confirm, and then leaves its channel', async () => {
+  const { connection, publisher, clock } = publisherOf()
+  connection.answers.set('publish', () => 'no confirm')
+  const missing = publisher.publish(outgoing)
+  await clock.advance(0)
+  publisher.release()
+  const [channel] = connection.channels
+  const { headers } = connection.published()[0]?.options ?? {}
+  channel?.emit('return', { fields: { replyText: 'NO_ROUTE' }, properties: { headers } })
+  connection.unconfirmed[0]?.(null)
+  await expect(missing).rejects.toThrow(/NO_ROUTE/)
+  const counts = () => ['error', 'close', 'return'].map((event) => channel?.listenerCount(event))
+  expect(counts()).toEqual([0, 0, 0])
+  // A handler that outlives its drain may still settle.
+  connection.answers.clear()
+  await publisher.publish(outgoing)
+  await clock.advance(0)
+  expect([connection.published().length, connection.channels.length, counts()]).toEqual([
+    ...[2, 2, [0, 0, 0]],
+  ])
+})
+
 test('a confirm channel that cannot be opened is asked for again by the next message', async () => {
   const { connection, publisher } = publisherOf()
   const create = connection.createConfirmChannel.bind(connection)

@@ -39,6 +39,8 @@ interface Pending {
 
 interface Outlet {
   readonly channel: AmqpConfirmChannel
+  /** Listens to it no more. */
+  readonly detach: () => void
   /** Why the server closed the channel; the confirms only say that it closed. */
   error: unknown
 }
@@ -60,6 +62,7 @@ export class Publisher {
   readonly #sent = { deferral: new Sent(), 'dead-letter': new Sent() }
   readonly #pending = new Map<string, Pending>()
   #outlet: Promise<Outlet> | undefined
+  #isReleased = false
 
   constructor(options: PublisherOptions) {
     this.#options = options
@@ -96,6 +99,15 @@ export class Publisher {
     if (closing !== undefined) await endsWithin(runtime, closing, CLOSE_MS)
   }
 
+  /** Leaves its channel open, and listens to it no more once nothing is unconfirmed: it must hear of a return. */
+  release(): void {
+    this.#isReleased = true
+    const opening = this.#outlet
+    if (this.#pending.size > 0 || opening === undefined) return
+    this.#outlet = undefined
+    opening.then(({ detach }) => detach()).catch(() => undefined)
+  }
+
   /** Answers the confirm once the message is on its way. */
   async #publish(outgoing: Outgoing): Promise<{ readonly confirm: Promise<void> }> {
     if (this.blocked !== undefined) {
@@ -119,6 +131,7 @@ export class Publisher {
     const headers = isBare ? options.headers : { ...options.headers, [PUBLISH_ID]: id }
     const ended = (error: unknown): void => {
       this.#pending.delete(id)
+      if (this.#isReleased) this.release()
       if (error) done(outlet.error ?? error)
       else if (pending.returned === undefined) done()
       else done(PublishError.unroutable(outgoing, pending.returned))
@@ -147,9 +160,8 @@ export class Publisher {
   async #opened(): Promise<Outlet> {
     const { open, onError } = this.#options
     const channel = await open()
-    const outlet: Outlet = { channel, error: undefined }
     const current = this.#outlet
-    listenTo(channel, {
+    const detach = listenTo(channel, {
       error: (error: unknown) => {
         outlet.error = error
         onError(error)
@@ -157,6 +169,7 @@ export class Publisher {
       close: () => this.#forget(current),
       return: (message: ReturnedMessage) => this.#returned(message),
     })
+    const outlet: Outlet = { channel, detach, error: undefined }
     return outlet
   }
 
