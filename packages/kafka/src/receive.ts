@@ -165,11 +165,10 @@ export class Receiver {
       if (!this.#isChecked) await check()
       this.#isChecked = true
       if (this.#recovery.isStopped) return undefined
-      const { config, cluster } = withCluster(
-        settings.consumer,
-        port.settings.consumer,
-        (strangers) => this.#refuse(strangers),
-      )
+      const { config, cluster } = withCluster(settings.consumer, port.settings.consumer, {
+        onStrangers: (strangers) => this.#refuse(strangers),
+        onDenied: (denied) => this.#subscription.unassigned(denied),
+      })
       const consumer = kafka.consumer(config)
       this.#consumer = consumer
       const givenUp = this.#listen(consumer, cluster)

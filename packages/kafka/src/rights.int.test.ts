@@ -104,6 +104,21 @@ describe.skipIf(skipped('kafka'))('a Kafka with rights per topic', () => {
     expect(ran.toSorted()).toEqual(['another', 'later', 'order', 'refund'])
   })
 
+  // Red when only the member that gets nothing could know it: both are healthy, and no log says anything.
+  test('a leader that may not describe a topic of another member says that nobody gets it', async () => {
+    const { topics } = kit
+    const { orders, refunds, told, guard, ...rest } = await consuming(READ, DESCRIBE_CONFIGS)
+    await rest.consumption.drain()
+    await topics.admin.deleteAcls({ filters: [right(AclResourceTypes.TOPIC, refunds, READ)] })
+    told.length = 0
+    const client = topics.client({ sasl: { mechanism: 'plain', ...READER } })
+    await using _leader = await consumeKafka(client, guard, { topics: [orders] })
+    await using _member = await consumeKafka(topics.client(), guard, { topics: [orders, refunds] })
+    const text =
+      'topics of other members are assigned to nobody, because this client may not describe them'
+    await until(() => told.includes(`${text} ${refunds}`))
+  })
+
   // Red when the check fails for want of rights: the consumer never starts, and nothing names the topic.
   test('a dead-letter topic that only its producer may describe gets the dead letters', async () => {
     const { topics } = kit

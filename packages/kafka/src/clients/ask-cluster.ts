@@ -38,7 +38,9 @@ export async function topicNames(
   kafka: Pick<KafkaClient, 'consumer'>,
   groupId: string,
 ): Promise<readonly string[] | undefined> {
-  const { config, cluster } = withCluster({ groupId, retry }, groupId, () => undefined)
+  const ignore = (): void => undefined
+  const asLeader = { onStrangers: ignore, onDenied: ignore }
+  const { config, cluster } = withCluster({ groupId, retry }, groupId, asLeader)
   const consumer = kafka.consumer(config)
   try {
     await consumer.connect()

@@ -10,6 +10,8 @@ import { classifyError } from '../errors.ts'
 type Group = Parameters<Assigner['assign']>[0]
 type Assign = Assigner['assign']
 
+export type OnDenied = (topics: readonly string[]) => void
+
 /** Parts of kafkajs' cluster that its types leave out. */
 interface Targets {
   addTargetTopic?(topic: string): Promise<unknown>
@@ -22,10 +24,12 @@ interface Targets {
  * The assigners of kafkajs give the topics of the group's leader to all members. A member drops those that it does not
  * subscribe to, so nobody consumes their partitions, nor the topics that the leader does not subscribe to. The topics of
  * members differ while a deployment adds one, and when a guard has several consumers.
+ *
+ * @param onDenied - Called with the topics of other members that this client, the leader, may not describe: nobody gets them.
  */
 export async function assignSubscribed(
   assign: Assign,
-  cluster: Cluster,
+  { cluster, onDenied }: { readonly cluster: Cluster; readonly onDenied: OnDenied },
   group: Group,
 ): Promise<GroupMemberAssignment[]> {
   const topicsOf = new Map(
@@ -35,10 +39,14 @@ export async function assignSubscribed(
   if ([...topicsOf.values()].every(({ size }) => size === all.size)) return assign(group)
   const targets: unknown = cluster
   const others = [...all].filter((topic) => !group.topics.includes(topic))
+  const denied: string[] = []
   try {
     for (const topic of others) {
-      if (!(await isKnown(targets as Targets, topic))) all.delete(topic)
+      const answer = await lookAt(targets as Targets, topic)
+      if (answer !== 'known') all.delete(topic)
+      if (answer === 'denied') denied.push(topic)
     }
+    if (denied.length > 0) onDenied(denied)
     const shares: GroupMemberAssignment[] = []
     for (const part of partsOf(all, topicsOf)) shares.push(...(await assign(part)))
     return merged(shares)
@@ -58,14 +66,15 @@ function subscribedBy({ memberMetadata }: GroupMember): ReadonlySet<string> | un
   }
 }
 
-/** Lets kafkajs read the partitions of a topic. False if it does not exist, or if this client may not describe it. */
-async function isKnown(targets: Targets, topic: string): Promise<boolean> {
+/** Lets kafkajs read the partitions of a topic, unless it does not exist or this client may not describe it. */
+async function lookAt(targets: Targets, topic: string): Promise<'known' | 'missing' | 'denied'> {
   try {
     await targets.addTargetTopic?.(topic)
-    return true
+    return 'known'
   } catch (error) {
     const { kind } = classifyError(error)
-    if (kind === 'topic-missing' || kind === 'denied') return false
+    if (kind === 'topic-missing') return 'missing'
+    if (kind === 'denied') return 'denied'
     throw error
   }
 }

@@ -2,6 +2,8 @@ import { type Cluster, Kafka } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { withCluster } from './group.ts'
 
+const ignore = (): void => undefined
+
 /** A method that the types of kafkajs leave out. */
 interface Offsets {
   committedOffsets(of: { readonly groupId: string }): object
@@ -12,7 +14,10 @@ interface Offsets {
 test('two consumers of one client in one group do not share their offsets', () => {
   const kafka = new Kafka({ brokers: ['127.0.0.1:1'] })
   const offsets = ['orders', 'payments'].map(() => {
-    const { config, cluster } = withCluster({ groupId: 'billing' }, 'billing', () => undefined)
+    const { config, cluster } = withCluster({ groupId: 'billing' }, 'billing', {
+      onStrangers: ignore,
+      onDenied: ignore,
+    })
     kafka.consumer(config)
     return (cluster() as Cluster & Offsets).committedOffsets(config)
   })

@@ -8,18 +8,23 @@ import {
   type MemberDescription,
   PartitionAssigners,
 } from 'kafkajs'
-import { assignSubscribed } from './assign.ts'
+import { assignSubscribed, type OnDenied } from './assign.ts'
+
+/** What a member finds out when it assigns the partitions of its group. */
+interface AsLeader {
+  /** Called before it assigns any to members of other consumers; may throw. */
+  readonly onStrangers: (consumers: readonly string[]) => void
+  readonly onDenied: OnDenied
+}
 
 /**
  * A config that gives access to the consumer's cluster, which kafkajs hands to partition assigners only. The first
  * assigner keeps the cluster, and also tells the group which guard's consumer this member belongs to.
- *
- * @param onStrangers - Called before this member assigns partitions to those of other consumers; may throw.
  */
 export function withCluster<Config extends ConsumerConfig>(
   config: Config,
   consumer: string,
-  onStrangers: (consumers: readonly string[]) => void,
+  { onStrangers, onDenied }: AsLeader,
 ): { readonly config: Config; readonly cluster: () => Cluster | undefined } {
   let cluster: Cluster | undefined
   const [first = PartitionAssigners.roundRobin, ...others] = config.partitionAssigners ?? []
@@ -31,7 +36,8 @@ export function withCluster<Config extends ConsumerConfig>(
     const assign: Assigner['assign'] = async (group) => {
       const strangers = strangersAmong(group.members, consumer)
       if (strangers.length > 0) onStrangers(strangers)
-      return assignSubscribed((part) => assigner.assign(part), context.cluster, group)
+      const own = { cluster: context.cluster, onDenied }
+      return assignSubscribed((part) => assigner.assign(part), own, group)
     }
     const own = { protocol: { value: protocol }, assign: { value: assign } }
     return Object.create(assigner, own) as Assigner

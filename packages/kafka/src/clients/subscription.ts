@@ -80,6 +80,15 @@ export class Subscription {
     this.#watch.end()
   }
 
+  /** This member leads the group, and may not describe topics that other members subscribe to. */
+  unassigned(topics: readonly string[]): void {
+    const { port, fields } = this.#options
+    const fix = 'allow Describe on these topics, then restart one member of the group'
+    const text =
+      'topics of other members are assigned to nobody, because this client may not describe them'
+    port.logger.error({ ...fields, denied: topics, fix }, text)
+  }
+
   /** Logs denied topics once. Consumers that follow each other find the same ones. */
   #tellDenied(): void {
     const { port, fields } = this.#options
