@@ -30,11 +30,10 @@ async function copyEnd(
   return { kind: 'duplicate', result: outcome.result }
 }
 
-/** Each message that is refused for its payload has a record of its own. */
+/** Each message that is refused for its payload is judged, and recorded, for itself. */
 function leaderConflicts(outcome: Outcome): boolean {
-  if (outcome.kind !== 'dead') return outcome.kind === 'conflict'
-  // Without an inbox a refusal has no record.
-  return outcome.reason === 'fingerprint-mismatch' || outcome.ref?.kind === 'refused'
+  if (outcome.kind === 'dead') return outcome.reason === 'fingerprint-mismatch'
+  return outcome.kind === 'conflict'
 }
 
 async function conflictOf(processing: Processing, member: InFlightEvent): Promise<Outcome> {

@@ -105,6 +105,22 @@ test.each([
   await guard.close()
 })
 
+test('an event that is sent again while it waits is parked once, and says that it was there', async () => {
+  const gate = Promise.withResolvers<void>()
+  const ran: unknown[] = []
+  const { guard, records } = laterGuard(memoryInbox(), async ({ key }) => {
+    ran.push(key)
+    await gate.promise
+  })
+  expect(await guard.process(order('a'))).toEqual(parked)
+  await soon(() => ran.length === 1)
+  expect(await guard.process(order('a'))).toEqual(parked)
+  expect(records.map(({ repeated }) => repeated)).toEqual([undefined, true])
+  gate.resolve()
+  await guard.close()
+  expect(ran).toEqual(['a'])
+})
+
 test('a store that fails defers every delivery of the call and opens the breaker', async () => {
   const park = vi.fn(() => Promise.reject(new StoreUnavailableError('down')))
   const { guard } = laterGuard(changedPark(park), vi.fn())

@@ -1,7 +1,9 @@
-import { describe, expect, test } from 'vitest'
-import { down, type Given, leased, named, setUp, storeDown } from '../fixtures/run.ts'
+import { describe, expect, test, vi } from 'vitest'
+import { newEvent, silent } from '../fixtures/inbox.ts'
+import { down, eventIdIn, type Given, leased, named, setUp, storeDown } from '../fixtures/run.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import { FatalError, RetryableError } from '../model/errors.ts'
+import { tellDuplicate } from './copies.ts'
 
 describe('copies of one event in one call', () => {
   const copies = [named('a', 5), named('a', 5)]
@@ -61,6 +63,50 @@ describe('copies of one event in one call', () => {
     const { outcomes } = await setUp({ session: () => ({ refuse: () => Promise.reject(down) }) })
     const [, conflict] = await outcomes([named('a', 5), named('a', 6)])
     expect(conflict).toEqual(storeDown(down))
+  })
+
+  test('of a conflicting leader are conflicts, and each message has a record of its own', async () => {
+    const { outcomes, ran } = await setUp()
+    await outcomes([named('a', 5)])
+    const some = [named('a', 6), named('a', 6)]
+    const conflict = { kind: 'dead', reason: 'fingerprint-mismatch', ref: { kind: 'refused' } }
+    const [leader, copy] = await outcomes(some)
+    expect([leader, copy]).toMatchObject([conflict, conflict])
+    expect(Object(copy).ref).not.toEqual(Object(leader).ref)
+    expect(copy).not.toHaveProperty('repeated')
+    expect(ran).toEqual([5])
+  })
+
+  test('of a conflicting leader that the policy acks are acked too', async () => {
+    for (const given of [{}, leased()]) {
+      const { outcomes } = await setUp({ given: { ...given, onConflict: 'ack' } as Given })
+      await outcomes([named('a', 5)])
+      const conflict = { kind: 'conflict', policy: 'ack' }
+      expect(await outcomes([named('a', 6), named('a', 6)])).toMatchObject([conflict, conflict])
+    }
+  })
+
+  test('of a conflicting leader without an inbox are conflicts without a record', async () => {
+    const { outcomes } = await setUp({ given: leased() })
+    await outcomes([named('a', 5)])
+    const [leader, copy] = await outcomes([named('a', 6), named('a', 6)])
+    expect(copy).toEqual(leader)
+    expect(copy).toMatchObject({ kind: 'dead', reason: 'fingerprint-mismatch' })
+    expect(copy).not.toHaveProperty('ref')
+  })
+
+  test('of a conflicting leader are deferred if only the conflict of the leader could be recorded', async () => {
+    let refusals = 0
+    const { outcomes, ran } = await setUp({
+      session: (real) => ({
+        refuse: (refused) => (refusals++ === 0 ? real.refuse(refused) : Promise.reject(down)),
+      }),
+    })
+    await outcomes([named('a', 5)])
+    const [leader, copy] = await outcomes([named('a', 6), named('a', 6)])
+    expect(leader).toMatchObject({ kind: 'dead', reason: 'fingerprint-mismatch' })
+    expect(copy).toEqual(storeDown(down))
+    expect(ran).toEqual([5])
   })
 
   test('that are deferred because their conflict cannot be recorded hold their lane', async () => {
@@ -148,6 +194,32 @@ describe('onDuplicate', () => {
     await outcomes([named('a')])
     expect(await outcomes([named('a')])).toEqual([{ kind: 'duplicate', result: undefined }])
     expect(logged).toEqual(['onDuplicate threw and the duplicate is acked: fix the hook: broken'])
+  })
+
+  test('that gives no answer is logged at the deadline, and the duplicate is acked', async () => {
+    let hook = (): Promise<void> => Promise.resolve()
+    const fields: object[] = []
+    const logger = { ...silent, error: (given: object) => void fields.push(given) }
+    const kit = await setUp({ given: { onDuplicate: () => hook(), deadlineMs: 5_000, logger } })
+    const duplicate = [{ kind: 'duplicate' }]
+    await kit.run([named('a')])
+    expect(await kit.outcomes([named('a')])).toMatchObject(duplicate)
+    expect(fields).toEqual([])
+    hook = () => new Promise(() => undefined)
+    expect(await kit.clock.until(kit.outcomes([named('a')]))).toMatchObject(duplicate)
+    const eventId = await eventIdIn(kit.context, named('a'))
+    expect(fields).toEqual([{ eventId, deadlineMs: 5_000 }])
+  })
+
+  test('is not called for a parked event, because no broker has delivered it again', async () => {
+    const onDuplicate = vi.fn()
+    const { context } = await setUp({ given: { onDuplicate } })
+    const event = { ...newEvent(), id: await eventIdIn(context, named('a')) }
+    const member = { event, payload: 'a', lane: undefined, suspect: false }
+    await tellDuplicate(context, { ...member, parked: {} as never }, 7)
+    expect(onDuplicate).not.toHaveBeenCalled()
+    await tellDuplicate(context, member, 7)
+    expect(onDuplicate).toHaveBeenCalledTimes(1)
   })
 
   test('is optional', async () => {

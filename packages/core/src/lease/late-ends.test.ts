@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
@@ -82,7 +82,7 @@ test('closing tells what is left once more, and then there is no timer', async (
 })
 
 test('closing waits for an end that is being told, and for the others when one fails', async () => {
-  const { late, wait } = setUp()
+  const { clock, late, wait } = setUp()
   const answers: Array<() => void> = []
   late.add(held('a'), () => Promise.reject(new StoreUnavailableError('away')))
   late.add(held('b'), () => new Promise<void>((resolve) => void answers.push(resolve)))
@@ -98,6 +98,23 @@ test('closing waits for an end that is being told, and for the others when one f
     answers[times - 1]?.()
   }
   await closing
+  // One of them has still no answer, and nothing tells it any more.
+  expect(clock.timers).toBe(0)
+})
+
+test('closing when nothing is left resolves, and what comes later starts no timer', async () => {
+  const { add, clock, late } = setUp()
+  await late.close()
+  add('a')
+  expect(clock.timers).toBe(0)
+})
+
+test('the pause before an end is told again does not keep the process alive', () => {
+  const { runtime } = new Clock()
+  const setTimer = vi.fn(runtime.setTimer)
+  const late = new LateEnds({ ...runtime, setTimer })
+  late.add(held('a'), () => Promise.resolve())
+  expect(setTimer).toHaveBeenCalledWith(expect.any(Function), 250, { keepAlive: false })
 })
 
 test('of ten thousand claims the oldest is dropped', async () => {

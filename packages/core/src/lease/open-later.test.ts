@@ -4,9 +4,11 @@ import { Clock } from '../fixtures/clock.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { createGuard } from '../guard/guard.ts'
 import { memoryLeases, toDelivery } from '../memory/index.ts'
+import type { EventId, Fingerprint, OwnerToken } from '../model/brands.ts'
 import { ConfigurationError, StoreUnavailableError } from '../model/errors.ts'
 import { portOf } from '../model/guard-port.ts'
-import type { LeaseSession } from '../model/lease-store.ts'
+import type { Held, LeaseSession } from '../model/lease-store.ts'
+import { openNowOrLater } from './open-later.ts'
 
 const down = new StoreUnavailableError('down')
 
@@ -47,6 +49,37 @@ test('events run unguarded by policy also if the lease store is down at the star
   expect(port.outages()).toEqual([])
   expect(state.opened).toBe(2)
   await guard.close()
+})
+
+test('every method reaches a store that was opened later', async () => {
+  const clock = new Clock()
+  const memory = memoryLeases(clock.runtime)
+  let isDown = true
+  const session = await openNowOrLater(
+    () => (isDown ? Promise.reject(down) : Promise.resolve(memory)),
+    clock.runtime,
+  )
+  const held = ['a', 'b', 'c'].map((name) => ({
+    id: name as EventId,
+    ownerToken: name as OwnerToken,
+  })) as [Held, Held, Held]
+  const claims = held.map((one) => ({
+    ...one,
+    fingerprint: 257n as Fingerprint,
+    leaseMs: 60_000,
+  }))
+  isDown = false
+  clock.advance(1_000)
+  await expect(session.claim(claims)).rejects.toThrow(down)
+  await turn()
+  const kinds = async () => (await session.claim(claims)).map(({ kind }) => kind)
+  expect(await kinds()).toEqual(['acquired', 'acquired', 'acquired'])
+  const [a, b, c] = held
+  expect(await session.renew(held, 60_000)).toEqual(['held', 'held', 'held'])
+  expect(await session.fail([{ ...a, delayMs: 5_000 }])).toEqual(['held'])
+  expect(await session.release([b])).toEqual(['held'])
+  expect(await session.bury([{ ...c, reason: 'fatal' }], 5_000)).toEqual(['held'])
+  expect(await kinds()).toEqual(['not-due', 'acquired', 'dead'])
 })
 
 test('an opening that hangs holds no event up, and no other begins beside it', async () => {

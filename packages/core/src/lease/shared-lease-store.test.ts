@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { systemRuntime } from '../concurrency/system-runtime.ts'
+import { Clock } from '../fixtures/clock.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { createGuard } from '../guard/guard.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
@@ -100,4 +101,73 @@ test('a batch that shares a transaction completes its claims in one call', async
   await guard.processBatch(Array.from({ length: 50 }, () => toDelivery({})))
   expect(calls).toEqual([50])
   await guard.close()
+})
+
+/** A lease store whose calls fail with `error` as long as it is set, on a clock that the test moves. */
+function failing(sharing: Partial<Sharing> = {}) {
+  const clock = new Clock()
+  const memory = memoryLeases(clock.runtime)
+  const state: { error: Error | undefined; calls: string[] } = { error: undefined, calls: [] }
+  const store: LeaseStore = {
+    ...memory,
+    claim: (claims) => (state.error ? Promise.reject(state.error) : memory.claim(claims)),
+    release: async (all) => {
+      state.calls.push(...all.map(({ id }) => id))
+      if (state.error !== undefined) throw state.error
+      return memory.release(all)
+    },
+  }
+  const shared = sharedLeaseStore(store, { ...SHARING, runtime: clock.runtime, ...sharing })
+  /** What the store was told in the next half minute. */
+  const later = async (): Promise<readonly string[]> => {
+    for (let n = 0; n < 60; n += 1) {
+      clock.advance(500)
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    return state.calls.splice(0)
+  }
+  return { clock, memory, shared, state, later }
+}
+
+const down = new StoreUnavailableError('down')
+
+test('an end without an answer is told until the store has answered, and then no more', async () => {
+  const { clock, later, memory, shared, state } = failing()
+  const [a] = (await claimed(memory, 'a')) as [Held]
+  state.error = down
+  await expect(shared.release([a])).rejects.toThrow(down)
+  expect((await later()).length).toBeGreaterThan(3)
+  state.error = undefined
+  expect(await later()).toEqual(['a'])
+  expect(await later()).toEqual([])
+  expect(clock.timers).toBe(0)
+})
+
+test('an end that fails otherwise than by an outage is not told again', async () => {
+  const { later, memory, shared, state } = failing()
+  const [a] = (await claimed(memory, 'a')) as [Held]
+  state.error = new Error('a defect')
+  await expect(shared.release([a])).rejects.toThrow('a defect')
+  expect(await later()).toEqual(['a'])
+})
+
+test('closing tells an end without an answer once more', async () => {
+  const { later, memory, shared, state } = failing()
+  const [a] = (await claimed(memory, 'a')) as [Held]
+  state.error = down
+  await expect(shared.release([a])).rejects.toThrow(down)
+  await shared.close()
+  expect(await later()).toEqual(['a', 'a'])
+})
+
+test.each([
+  [true, ['a']],
+  [false, []],
+])('a claim without an answer is released later: %s', async (releasesUnanswered, told) => {
+  const { later, shared, state } = failing({ releasesUnanswered })
+  state.error = down
+  const claim = { ...held('a'), fingerprint: 257n as Fingerprint, leaseMs: 1_000 }
+  await expect(shared.claim([claim])).rejects.toThrow(down)
+  state.error = undefined
+  expect(await later()).toEqual(told)
 })

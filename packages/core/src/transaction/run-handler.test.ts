@@ -2,8 +2,15 @@ import { once } from 'node:events'
 import { describe, expect, test } from 'vitest'
 import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
-import { LeaseLostError } from '../model/errors.ts'
-import { HandlerLimits, runHandler, type TimedEnd } from './run-handler.ts'
+import { FatalError, LeaseLostError, RetryableError } from '../model/errors.ts'
+import {
+  assertStorable,
+  HandlerLimits,
+  RESULT_LIMIT_BYTES,
+  runHandler,
+  type TimedEnd,
+  toResultText,
+} from './run-handler.ts'
 
 const never = (): Promise<never> => new Promise(() => undefined)
 
@@ -56,6 +63,24 @@ test('a lost lease ends the run at once', async () => {
   lost.abort()
   expect(await end).toMatchObject({ kind: 'lease-lost' })
   expect(revoked[0]).toBeInstanceOf(LeaseLostError)
+})
+
+test('a lease that was lost before the turn of the event came starts no handler', async () => {
+  const clock = new Clock()
+  const { runtime } = clock
+  const revoked: unknown[] = []
+  const end = await runHandler(
+    {
+      ...{ runtime, deadlineMs: 10_000, leaseLost: AbortSignal.abort(), hold: () => undefined },
+      revoke: (error) => revoked.push(error),
+    },
+    () => {
+      throw new Error('the handler ran')
+    },
+  )
+  expect(end).toMatchObject({ kind: 'lease-lost' })
+  expect(revoked).toEqual([expect.any(LeaseLostError)])
+  expect(clock.timers).toBe(0)
 })
 
 test('a drain aborts the signal and waits briefly for the handler to end', async () => {
@@ -124,5 +149,42 @@ describe('the handlers of one transaction', () => {
     expect(await drained).toMatchObject({ kind: 'returned' })
     limits.stop()
     other.limits.stop()
+  })
+})
+
+describe('a return value', () => {
+  const shared = { cents: 5 }
+  const endless: Record<string, unknown> = { list: [] }
+  endless['list'] = [endless]
+  // With its two quotation marks.
+  const longest = 'x'.repeat(RESULT_LIMIT_BYTES - 2)
+
+  test.each<[unknown, string | undefined]>([
+    [undefined, undefined],
+    [null, 'null'],
+    [{ lines: [1, 'two', false, null, [3]] }, '{"lines":[1,"two",false,null,[3]]}'],
+    [{ kept: 1, left: undefined }, '{"kept":1}'],
+    [Object.assign(Object.create(null), { cents: 5 }), '{"cents":5}'],
+    [[shared, shared], '[{"cents":5},{"cents":5}]'],
+    [longest, JSON.stringify(longest)],
+  ])('of plain JSON is stored (%#)', (value, text) => {
+    expect(toResultText(value)).toBe(text)
+    expect(() => assertStorable(value)).not.toThrow()
+  })
+
+  test.each<[unknown, string]>([
+    [{ rows: [1, () => 1] }, 'has a function at $.rows[1]'],
+    [[1n], 'has a bigint at $[0]'],
+    [{ at: new Date(0) }, 'has an object that is not plain at $.at'],
+    [[[Number.NaN]], 'has a number that JSON cannot store at $[0][0]'],
+    [endless, 'refers to itself at $.list[0]'],
+    [[undefined], 'has a undefined at $[0]'],
+    [`${longest}x`, `is ${RESULT_LIMIT_BYTES + 1} bytes of JSON`],
+  ])('that is not plain JSON of the size allowed is named (%#)', (value, why) => {
+    expect(() => toResultText(value)).toThrow(RetryableError)
+    expect(() => toResultText(value)).toThrow(why)
+    // Without a transaction the effect has happened, so the event must not run again.
+    expect(() => assertStorable(value)).toThrow(FatalError)
+    expect(() => assertStorable(value)).toThrow(why)
   })
 })

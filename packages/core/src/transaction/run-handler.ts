@@ -210,8 +210,7 @@ function lostLease(): Extract<HandlerEnd, { kind: 'lease-lost' }> {
 }
 
 function listen(signal: AbortSignal, listener: () => void): () => void {
-  if (signal.aborted) queueMicrotask(listener)
-  else signal.addEventListener('abort', listener, { once: true })
+  signal.addEventListener('abort', listener, { once: true })
   return () => signal.removeEventListener('abort', listener)
 }
 
