@@ -1,9 +1,16 @@
 import { describe, expect, test } from 'vitest'
-import { silent } from '../fixtures/inbox.ts'
+import { stopSignals } from '../concurrency/stop-signals.ts'
+import { Clock } from '../fixtures/clock.ts'
+import { newEvent, silent } from '../fixtures/inbox.ts'
 import { createGuard } from '../guard/guard.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
+import { StoreUnavailableError } from '../model/errors.ts'
 import type { Guard } from '../model/guard-port.ts'
-import type { LeaseStore } from '../model/lease-store.ts'
+import type { ClaimResult, LeaseSession, LeaseStore } from '../model/lease-store.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { Claimed } from './claim.ts'
+import type { LeaseRenewer } from './renew.ts'
+import { waitForHolder } from './wait-for-holder.ts'
 
 interface TwoGuards {
   /** The guard whose handler waits for the test. */
@@ -125,5 +132,68 @@ describe.each(compositions)('a copy of an event in another process, %s', (compos
     open()
     await running
     await slow.close()
+  })
+})
+
+describe('a wait for the holder', () => {
+  const held: Claimed = {
+    kind: 'outcome',
+    outcome: { kind: 'in-progress', delayMs: 1_000, cause: 'held-by-lease' },
+  }
+  const down = new StoreUnavailableError('down')
+
+  /** A wait of a second on a clock that the test moves, and what the store answers to each further claim. */
+  function setUp(...answers: (() => ClaimResult)[]) {
+    const clock = new Clock()
+    const options = { runtime: clock.runtime, claimWaitMs: 1_000, leaseMs: 30_000, retry: {} }
+    let claims = 0
+    const store = {
+      claim: async () => {
+        claims += 1
+        return [(answers.shift() ?? inProgress)()]
+      },
+    } as unknown as LeaseSession
+    const stop = new AbortController()
+    const signals = stopSignals([stop.signal])
+    let listeners = 0
+    const whenStopping: typeof signals.whenStopping = (onStop) => {
+      listeners += 1
+      const unsubscribe = signals.whenStopping(onStop)
+      return () => {
+        listeners -= 1
+        unsubscribe()
+      }
+    }
+    const member = { event: newEvent(), payload: 1, lane: undefined, suspect: false }
+    const waited = waitForHolder(
+      { options: options as unknown as ResolvedOptions, store, renewer: {} as LeaseRenewer },
+      member,
+      { claimed: held, signals: { ...signals, whenStopping } },
+    )
+    return { clock, stop, waited, claims: () => claims, listeners: () => listeners }
+  }
+  const inProgress = (): ClaimResult => ({ kind: 'in-progress', remainingMs: 1_000 })
+  const away = (): never => {
+    throw down
+  }
+
+  test('keeps the first answer when the store gives none later', async () => {
+    const { claims, clock, waited } = setUp(away, away, away)
+    expect(await clock.until(waited)).toBe(held)
+    expect(claims()).toBe(3)
+  })
+
+  test('goes on after a claim without an answer, and ends with the first that is better', async () => {
+    const { claims, clock, waited } = setUp(away, () => ({ kind: 'conflict' }))
+    expect(await clock.until(waited)).toEqual({ kind: 'conflict' })
+    expect(claims()).toBe(2)
+  })
+
+  test('claims nothing after a stop, and leaves no timer and no listener', async () => {
+    const { claims, clock, listeners, stop, waited } = setUp()
+    expect([clock.timers, listeners()]).toEqual([1, 1])
+    stop.abort()
+    expect(await waited).toBe(held)
+    expect([claims(), clock.timers, listeners()]).toEqual([0, 0, 0])
   })
 })

@@ -139,6 +139,32 @@ describe('the handlers of one transaction', () => {
     expect(clock.timers).toBe(0)
   })
 
+  test('are left alone by a drain once they have ended', async () => {
+    const { clock, drain, limits, run } = share()
+    let signal: AbortSignal | undefined
+    await run((aborting) => {
+      signal = aborting.signal
+    })
+    drain.abort()
+    expect(signal?.aborted).toBe(false)
+    limits.stop()
+    expect(clock.timers).toBe(0)
+  })
+
+  test('may start after the deadline or a drain has come before the first of them', async () => {
+    const late = share()
+    late.clock.advance(10_000)
+    expect(await late.run(never)).toMatchObject({ kind: 'deadline' })
+    late.limits.stop()
+    const stopping = share()
+    stopping.drain.abort()
+    const polite = stopping.run(({ signal }) =>
+      once(signal, 'abort').then(() => Promise.reject(signal.reason)),
+    )
+    expect(await polite).toMatchObject({ kind: 'drained', ended: true })
+    stopping.limits.stop()
+  })
+
   test('are interrupted one by one if they start after the deadline, or during a drain', async () => {
     const { clock, limits, run } = share()
     await run(() => clock.advance(10_000))
