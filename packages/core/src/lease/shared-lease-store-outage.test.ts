@@ -10,7 +10,10 @@ import { sharedLeaseStore } from './shared-lease-store.ts'
 
 test('an outage is logged once when it begins and once when it ends', async () => {
   const lines: string[] = []
-  const say = (level: string) => (_: object, message: string) => lines.push(`${level}: ${message}`)
+  const say = (level: string) => (fields: object, message: string) => {
+    const { err } = fields as { readonly err?: Error }
+    lines.push([`${level}: ${message}`, err?.message].filter(Boolean).join(': '))
+  }
   const logger = {
     debug: say('debug'),
     info: say('info'),
@@ -33,7 +36,7 @@ test('an outage is logged once when it begins and once when it ends', async () =
   isAway = false
   for (let n = 0; n < 3; n += 1) await leases.claim([])
   expect(lines).toEqual([
-    'warn: the lease store does not answer',
+    'warn: the lease store does not answer: away',
     'info: the lease store answers again',
   ])
 })

@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
@@ -111,13 +112,14 @@ describe('the handlers of one transaction', () => {
     const clock = new Clock()
     const drain = new AbortController()
     const { runtime } = clock
-    const revoke = (): void => undefined
+    const revoked: unknown[] = []
+    const revoke = (error: unknown): void => void revoked.push(error)
     const hold = (): void => undefined
     const bounds = { runtime, deadlineMs: 10_000, drain: drain.signal, hold, revoke }
     const limits = new HandlerLimits(bounds)
     const run = (call: Parameters<typeof limits.run>[1]): Promise<TimedEnd> =>
       new Promise((resolve) => limits.run(undefined, call, resolve))
-    return { clock, drain, limits, run }
+    return { clock, drain, limits, revoked, run }
   }
 
   test('share one deadline and one timer', async () => {
@@ -139,16 +141,35 @@ describe('the handlers of one transaction', () => {
     expect(clock.timers).toBe(0)
   })
 
-  test('are left alone by a drain once they have ended', async () => {
-    const { clock, drain, limits, run } = share()
+  test('are left alone by a drain and by the deadline once they have ended', async () => {
+    const { clock, drain, limits, revoked, run } = share()
     let signal: AbortSignal | undefined
     await run((aborting) => {
       signal = aborting.signal
     })
     drain.abort()
+    clock.advance(10_000)
     expect(signal?.aborted).toBe(false)
+    // The transaction is about to commit.
+    expect(revoked).toEqual([])
     limits.stop()
     expect(clock.timers).toBe(0)
+  })
+
+  test('end once, however late one returns after its deadline', async () => {
+    const { clock, limits } = share()
+    const gate = Promise.withResolvers<void>()
+    const ends: TimedEnd[] = []
+    limits.run(
+      undefined,
+      () => gate.promise,
+      (end) => ends.push(end),
+    )
+    clock.advance(10_000)
+    gate.resolve()
+    await turn()
+    expect(ends).toMatchObject([{ kind: 'deadline' }])
+    limits.stop()
   })
 
   test('may start after the deadline or a drain has come before the first of them', async () => {
