@@ -86,6 +86,17 @@ describe('list', () => {
     expect(await ids({ since: recent, consumer: 'billing' })).toEqual([mine.id, ref.id])
     expect(await ids({ consumer: "x' or true --" })).toEqual([])
   })
+
+  it('takes every date and limit that JavaScript can hold', async () => {
+    const event = newEvent()
+    await inbox.steps.buried(event)
+    const [first, last] = [new Date(-8.64e15), new Date(8.64e15)]
+    expect(await listed({ since: first, until: last })).toHaveLength(1)
+    expect(await listed({ since: new Date('0000-01-01') })).toHaveLength(1)
+    expect([...(await listed({ since: last })), ...(await listed({ until: first }))]).toEqual([])
+    const target = { until: last, limit: Number.MAX_SAFE_INTEGER }
+    expect((await inbox.deadLetters.replay(target)).done).toEqual([event.id])
+  })
 })
 
 describe('show', () => {

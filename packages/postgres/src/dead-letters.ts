@@ -175,8 +175,15 @@ async function idsOf(
 
 function filterValues(filter: DeadLetterFilter): readonly (string | null)[] {
   const { consumer, reason, kind, since, until } = filter
-  const iso = (date: Date | undefined): string | null => date?.toISOString() ?? null
-  return [consumer ?? null, reason ?? null, kind ?? null, iso(since), iso(until)]
+  return [consumer ?? null, reason ?? null, kind ?? null, instant(since), instant(until)]
+}
+
+/** PostgreSQL reads only years of four digits in this form, and no year 0. No dead letter is from another year. */
+function instant(date: Date | undefined): string | null {
+  if (date === undefined) return null
+  const year = date.getUTCFullYear()
+  if (year < 1) return '-infinity'
+  return year > 9_999 ? 'infinity' : date.toISOString()
 }
 
 /** Large bodies are read one by one, when they are asked for. */

@@ -58,18 +58,18 @@ export function operatorStatements(schema: string): OperatorStatements {
     listDeadLetters: `
 select json_build_object('at', ${iso('at')}, 'deadLetter', dead_letter)::text as answer from (
   (select f.last_failed_at as at, f.event_id as id, ${EVENT_DEAD_LETTER} as dead_letter
-   from ${events} order by 1, 2 limit $8::text::integer)
+   from ${events} order by 1, 2 limit $8::text::bigint)
   union all
   (select r.last_failed_at, r.refused_id, ${REFUSED_DEAD_LETTER}
-   from ${refused} order by 1, 2 limit $8::text::integer)
-) as dead_letters order by at, id limit $8::text::integer`,
+   from ${refused} order by 1, 2 limit $8::text::bigint)
+) as dead_letters order by at, id limit $8::text::bigint`,
 
     listIds: `
 select id::text as answer from (
   (select f.last_failed_at as at, f.event_id as id from ${events})
   union all
   (select r.last_failed_at, r.refused_id from ${refused})
-) as dead_letters order by at, id limit $8::text::integer`,
+) as dead_letters order by at, id limit $8::text::bigint`,
 
     boundOperator: `
 select set_config('lock_timeout', '${OPERATOR_WAIT_MS}', true) as answer`,
