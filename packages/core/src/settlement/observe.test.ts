@@ -102,7 +102,8 @@ test('a record contains the age of a message with a producer timestamp', () => {
   const runtime = { ...systemRuntime, now: () => toEpochMs(5_000) }
   const options = resolveOptions({ consumer: 'billing', inbox: memoryInbox(), observe, runtime })
   const outcome = { kind: 'processed', attempt: 1 } as const
-  for (const over of [{ producedAt: new Date(2_000) }, {}]) {
+  // An average that has met NaN never leaves it.
+  for (const over of [{ producedAt: new Date(2_000) }, {}, { producedAt: new Date(Number.NaN) }]) {
     const report = {
       outcome,
       settlement: settlementOf(outcome, { now: () => toEpochMs(0) }),
@@ -110,5 +111,5 @@ test('a record contains the age of a message with a producer timestamp', () => {
     }
     observeOutcome(options, undefined, { ...report, delivery: toDelivery({}, over) })
   }
-  expect(records.map(({ messageAgeMs }) => messageAgeMs)).toEqual([3_000, undefined])
+  expect(records.map(({ messageAgeMs }) => messageAgeMs)).toEqual([3_000, undefined, undefined])
 })

@@ -4,6 +4,7 @@ import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
 import type { Timings } from '../model/in-flight-event.ts'
 import { isLevelEnabled, type Logger } from '../model/logger.ts'
+import type { Runtime } from '../model/runtime.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { OutcomeRecord } from '../options/options.ts'
 import type { CallerRetries, ResolvedOptions } from '../options/resolved-options.ts'
@@ -78,14 +79,21 @@ function toRecord(
     ...('repeated' in outcome && outcome.repeated === true ? { repeated: true } : {}),
     ...(parked === true ? { parked: true } : {}),
     // An event that was only stored has not come to its end.
-    ...(producedAt === undefined || outcome.kind === 'parked'
-      ? {}
-      : { messageAgeMs: runtime.now() - producedAt.getTime() }),
+    ...(outcome.kind === 'parked' ? {} : ageOf(producedAt, runtime)),
     ...(redelivered === true ? { redelivered } : {}),
     handlerMs,
     ...report.timings,
     totalMs: report.totalMs,
   }
+}
+
+/** Nothing for a Date that is invalid: one NaN would spoil every sum of ages. */
+function ageOf(
+  producedAt: Date | undefined,
+  runtime: Pick<Runtime, 'now'>,
+): Pick<OutcomeRecord, 'messageAgeMs'> {
+  const producedAtMs = producedAt?.getTime() ?? Number.NaN
+  return Number.isNaN(producedAtMs) ? {} : { messageAgeMs: runtime.now() - producedAtMs }
 }
 
 /** The fields of a log line: no key, no payload, no timings. */
