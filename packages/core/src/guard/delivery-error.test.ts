@@ -19,10 +19,20 @@ test.each<[string, unknown]>([
   ['`headers` undefined', { body, source }],
   ['`headers` null', { body, headers: null, source }],
   ['`headers` string', { body, headers: 'a secret', source }],
+  ['`headers` an iterable', { body, headers: new Headers({ 'idempotency-key': 'a' }), source }],
+  ['`headers` an iterable', { body, headers: new Map(Object.entries(headers)), source }],
+  ['`headers` an array', { body, headers: Object.entries(headers), source }],
   ['`source` undefined', { body, headers }],
   ['`source` object', { body, headers, source: { queue: 'orders' } }],
   ['`source` string', { body, headers, source: 'orders' }],
   ['`source` object', { body, headers, source: { broker: 'mine' } }],
+  ['`producedAt` is string', { ...good, producedAt: '2026-11-24T17:00:00Z' }],
+  ['`producedAt` is number', { ...good, producedAt: 1_700_000_000_000 }],
+  ['`producedAt` is object', { ...good, producedAt: {} }],
+  ['`producedAt` is null', { ...good, producedAt: null }],
+  ['`envelope` is string', { ...good, envelope: 'a secret' }],
+  ['`envelope` is an array', { ...good, envelope: [1] }],
+  ['`envelope` is null', { ...good, envelope: null }],
 ])('what is no delivery fails its call, and nothing runs: %s', async (text, value) => {
   const ran: unknown[] = []
   const guard = createGuard({ consumer: 'billing', inbox: memoryInbox() }, (event) => {

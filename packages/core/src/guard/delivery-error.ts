@@ -1,5 +1,6 @@
 import type { Delivery } from '../model/delivery.ts'
 import { ConfigurationError } from '../model/errors.ts'
+import { hasMethod } from '../model/misplaced.ts'
 
 const MADE_BY =
   'Make it of the message of the client with `fromKafkaMessage`, `fromSqsMessage` or `fromAmqpMessage`, or write the fields of `Delivery`.'
@@ -13,16 +14,37 @@ export function deliveryError(
   value: Partial<Delivery> | null | undefined,
 ): ConfigurationError | undefined {
   const { body, headers, source } = value ?? {}
-  const isRead = body instanceof Uint8Array && typeof headers === 'object' && headers !== null
+  // A Map or `Headers` has no names of its own, so no resolver would find a key in it.
+  const isNamed = typeof headers === 'object' && headers !== null && !(Symbol.iterator in headers)
+  const isRead = body instanceof Uint8Array && isNamed
   if (isRead && typeof source?.broker === 'string' && typeof source.queue === 'string') {
-    return undefined
+    return optionalError(name, value ?? {})
   }
   const what = textOf(value)
   const fields = `\`body\` is ${textOf(body)}, \`headers\` ${textOf(headers)} and \`source\` ${textOf(source)}`
   const found = what === 'object' ? fields : `it is ${what}`
   return new ConfigurationError(
-    `${name} is not a delivery: ${found}. A delivery has a \`body\` (Uint8Array), \`headers\` (object) and a \`source\` with \`broker\` and \`queue\`. ${MADE_BY}`,
+    `${name} is not a delivery: ${found}. A delivery has a \`body\` (Uint8Array), \`headers\` (object of names and values) and a \`source\` with \`broker\` and \`queue\`. ${MADE_BY}`,
   )
+}
+
+/** Optional fields are stored with a dead letter. One that cannot be stored would keep its event from ever ending. */
+function optionalError(
+  name: string,
+  { envelope, producedAt }: Partial<Record<keyof Delivery, unknown>>,
+): ConfigurationError | undefined {
+  // Without `instanceof`: the Date of a test runner may be another one.
+  if (producedAt !== undefined && !hasMethod(producedAt, 'getTime')) {
+    return new ConfigurationError(
+      `${name} is not usable: expected a Date or undefined, but \`producedAt\` is ${textOf(producedAt)}. Write \`new Date(milliseconds)\`.`,
+    )
+  }
+  if (envelope !== undefined && !(envelope instanceof Uint8Array)) {
+    return new ConfigurationError(
+      `${name} is not usable: expected bytes or undefined, but \`envelope\` is ${textOf(envelope)}. ${MADE_BY}`,
+    )
+  }
+  return undefined
 }
 
 /** The error of a call whose argument is not a list of deliveries. */
@@ -43,5 +65,6 @@ export function deliveriesError(all: unknown): ConfigurationError | undefined {
 function textOf(value: unknown): string {
   if (value === null) return 'null'
   if (value instanceof Uint8Array) return 'bytes'
-  return Array.isArray(value) ? 'an array' : typeof value
+  if (Array.isArray(value)) return 'an array'
+  return typeof value === 'object' && Symbol.iterator in value ? 'an iterable' : typeof value
 }
