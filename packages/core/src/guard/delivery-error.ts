@@ -18,7 +18,9 @@ export function deliveryError(
   const isNamed = typeof headers === 'object' && headers !== null && !(Symbol.iterator in headers)
   const isRead = body instanceof Uint8Array && isNamed
   if (isRead && typeof source?.broker === 'string' && typeof source.queue === 'string') {
-    return optionalError(name, value ?? {})
+    const { envelope, producedAt } = value ?? {}
+    if (envelope === undefined && producedAt === undefined) return undefined
+    return optionalError(name, { envelope, producedAt })
   }
   const what = textOf(value)
   const fields = `\`body\` is ${textOf(body)}, \`headers\` ${textOf(headers)} and \`source\` ${textOf(source)}`
