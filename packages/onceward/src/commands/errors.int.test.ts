@@ -63,6 +63,12 @@ test.each([
   [['status', '--jsn'], /unknown option.*\n?.*--json/],
   [['status', 'extra'], /too many arguments/],
   [['explain', 'a', '--url', 'postgres://h/d'], /Give its key and --consumer/],
+  [['explain', '', '--consumer', 'b', '--url', 'postgres://h/d'], /the key not to be empty/],
+  [['explain', 'a', '--consumer', '', '--url', 'postgres://h/d'], /--consumer not to be empty/],
+  [
+    ['explain', 'a', '--consumer', 'b', '--tenant', '', '--url', 'postgres://h/d'],
+    /--tenant not to be empty/,
+  ],
   [
     ['dead-letters', 'replay', '--url', 'postgres://h/d'],
     /Give ids, a filter such as --consumer, or --all/,

@@ -56,7 +56,11 @@ async function askRedis(
 const DEFAULT_WINDOW_MS = 1_296_000_000
 
 /** @throws {@link Failure} unless the event is named. */
-export function demandName({ consumer, id, key }: AskedEvent): void {
+export function demandName({ consumer, id, key, tenant }: AskedEvent): void {
+  // In a script, the empty text is that of a variable that is not set. No event has an empty name.
+  const named = { 'the key': key, '--consumer': consumer, '--tenant': tenant }
+  const [empty] = Object.entries(named).find(([, text]) => text === '') ?? []
+  if (empty !== undefined) throw usage(`Expected ${empty} not to be empty.`)
   if (id === undefined && (key === undefined || consumer === undefined)) {
     throw usage('Which event? Give its key and --consumer, or --id.')
   }
