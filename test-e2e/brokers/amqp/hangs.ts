@@ -85,7 +85,7 @@ async function wrapped({ queue, guard, links }: SubjectParts<AmqpQueue>): Promis
       const { consumerTag: tag } = await channel.consume(queue.source.queue, handle)
       return { connection, channel, handle, tag, closed }
     } catch (error) {
-      await connection.close().catch(() => undefined)
+      await soon(connection.close())
       throw error
     }
   }
@@ -101,14 +101,19 @@ async function wrapped({ queue, guard, links }: SubjectParts<AmqpQueue>): Promis
       // A cancel that gets no answer must not hold up the shutdown.
       const { channel, tag } = now ?? {}
       if (channel !== undefined && tag !== undefined) {
-        const cancelled = channel.cancel(tag).catch(() => undefined)
-        await Promise.race([cancelled, new Promise((resolve) => setTimeout(resolve, 1_000))])
+        await soon(channel.cancel(tag))
       }
       await now?.handle.consumption.drain()
     },
     close: async () => {
       await living.stop()
-      await now?.connection.close().catch(() => undefined)
+      if (now !== undefined) await soon(now.connection.close())
     },
   }
+}
+
+/** amqplib never settles a call whose connection is cut before the answer. */
+async function soon(ending: Promise<unknown>): Promise<void> {
+  const ended = ending.catch(() => undefined)
+  await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 1_000))])
 }
