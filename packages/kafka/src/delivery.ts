@@ -29,7 +29,7 @@ export function toDelivery(received: KafkaRecord, clusterId: string | undefined)
       source: {
         broker: 'kafka',
         queue: topic,
-        namespace: clusterId,
+        ...(clusterId !== undefined && { namespace: clusterId }),
         position: `${partition}/${message.offset}`,
         incarnation: `${clusterId ?? ''}:${message.timestamp}`,
       },
