@@ -173,7 +173,6 @@ test('at most a thousand late confirms of stored letters are remembered', async 
   expect(connection.published()).toHaveLength(1_002)
 })
 
-// Red when a publisher keeps what failed to open: this process never defers and never dead-letters again.
 // Red when it stops listening at once: the message counts as published, and no queue has it.
 test('a publisher that is released hears of returns until the last confirm, and then leaves its channel', async () => {
   const { connection, publisher, clock } = publisherOf()
@@ -181,6 +180,7 @@ test('a publisher that is released hears of returns until the last confirm, and 
   const missing = publisher.publish(outgoing)
   await clock.advance(0)
   publisher.release()
+  await clock.advance(0)
   const [channel] = connection.channels
   const { headers } = connection.published()[0]?.options ?? {}
   channel?.emit('return', { fields: { replyText: 'NO_ROUTE' }, properties: { headers } })
@@ -197,6 +197,27 @@ test('a publisher that is released hears of returns until the last confirm, and 
   ])
 })
 
+// Red when only what is on the wire counts: the message waits for its channel, and nobody would hear of its return.
+test('a publisher that is released while a message waits for the channel hears of its return', async () => {
+  const { connection, publisher, clock } = publisherOf()
+  const create = connection.createConfirmChannel.bind(connection)
+  const opening = Promise.withResolvers<void>()
+  connection.createConfirmChannel = () => opening.promise.then(create)
+  connection.answers.set('publish', () => 'no confirm')
+  const missing = publisher.publish(outgoing)
+  await clock.advance(0)
+  publisher.release()
+  opening.resolve()
+  await clock.advance(0)
+  const [channel] = connection.channels
+  const { headers } = connection.published()[0]?.options ?? {}
+  channel?.emit('return', { fields: { replyText: 'NO_ROUTE' }, properties: { headers } })
+  connection.unconfirmed[0]?.(null)
+  await expect(missing).rejects.toThrow(/NO_ROUTE/)
+  expect(channel?.listenerCount('return')).toBe(0)
+})
+
+// Red when a publisher keeps what failed to open: this process never defers and never dead-letters again.
 test('a confirm channel that cannot be opened is asked for again by the next message', async () => {
   const { connection, publisher } = publisherOf()
   const create = connection.createConfirmChannel.bind(connection)

@@ -62,6 +62,8 @@ export class Publisher {
   readonly #sent = { deferral: new Sent(), 'dead-letter': new Sent() }
   readonly #pending = new Map<string, Pending>()
   #outlet: Promise<Outlet> | undefined
+  /** Messages that wait for the channel. */
+  #waiting = 0
   #isReleased = false
 
   constructor(options: PublisherOptions) {
@@ -103,7 +105,7 @@ export class Publisher {
   release(): void {
     this.#isReleased = true
     const opening = this.#outlet
-    if (this.#pending.size > 0 || opening === undefined) return
+    if (this.#waiting > 0 || this.#pending.size > 0 || opening === undefined) return
     this.#outlet = undefined
     opening.then(({ detach }) => detach()).catch(() => undefined)
   }
@@ -149,11 +151,14 @@ export class Publisher {
   async #open(): Promise<Outlet> {
     this.#outlet ??= this.#opened()
     const opening = this.#outlet
+    this.#waiting += 1
     try {
       return await opening
     } catch (error) {
       this.#forget(opening)
       throw error
+    } finally {
+      this.#waiting -= 1
     }
   }
 
