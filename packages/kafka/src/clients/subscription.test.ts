@@ -1,6 +1,9 @@
+import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { protocolError } from '../fixtures/fetch.ts'
 import { receiving } from '../fixtures/receiving.ts'
+import { resolveConsumerSettings } from '../options.ts'
+import { Subscription } from './subscription.ts'
 
 test('a topic that was deleted and created again is read from its beginning', async () => {
   const kit = receiving()
@@ -110,4 +113,18 @@ test('fromBeginning: false: a commit that fails otherwise is retried before anyt
   kit.world.commit = async () => undefined
   await kit.clock.advance(1_000)
   expect(kit.calls.some((call) => call.startsWith('1 run '))).toBe(true)
+})
+
+// Red when each rebalance of the group logs them again.
+test('topics of other members that nobody gets are logged once, and again when there are more', () => {
+  const { port, logged } = handMadeGuard()
+  const subscription = new Subscription({
+    ...{ port, settings: resolveConsumerSettings({ topics: ['orders'] }, port.settings) },
+    ...{ batches: {} as never, fields: {}, isAnswered: () => true, onChanged: () => undefined },
+  })
+  for (const denied of [['refunds'], ['refunds'], ['refunds', 'stock'], ['stock'], ['refunds']]) {
+    subscription.unassigned(denied)
+  }
+  const topics = logged.map(({ fields }) => Reflect.get(fields, 'denied'))
+  expect(topics).toEqual([['refunds'], ['refunds', 'stock'], ['refunds']])
 })

@@ -24,6 +24,8 @@ export class Subscription {
   #cluster: Cluster | undefined
   /** Topics that were logged as denied. */
   #told: readonly string[] = []
+  /** Topics of other members that were logged as assigned to nobody. */
+  #toldUnassigned: readonly string[] = []
   /** The group has started: what appears from here on is read from its beginning. */
   #hasStart: boolean
 
@@ -80,9 +82,12 @@ export class Subscription {
     this.#watch.end()
   }
 
-  /** This member leads the group, and may not describe topics that other members subscribe to. */
+  /** This member leads the group, and may not describe topics that other members subscribe to. Logs them once. */
   unassigned(topics: readonly string[]): void {
     const { port, fields } = this.#options
+    const isNew = topics.some((topic) => !this.#toldUnassigned.includes(topic))
+    this.#toldUnassigned = topics
+    if (!isNew) return
     const fix = 'allow Describe on these topics, then restart one member of the group'
     const text =
       'topics of other members are assigned to nobody, because this client may not describe them'
