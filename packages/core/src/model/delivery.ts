@@ -7,11 +7,11 @@ export interface DeliverySource {
   /** Queue name or URL; on Kafka the topic. */
   readonly queue: string
   /**
-   * Distinguishes queues of the same name, where the broker has any: on RabbitMQ the virtual host, on Kafka the id of
-   * the cluster. Dead letters are published only by a consumer of the same one, or where nobody knows it.
+   * Distinguishes queues of the same name: on RabbitMQ the virtual host, on Kafka the id of the cluster. Dead letters
+   * are published only by a consumer of the same one, or where nobody knows it.
    */
   readonly namespace?: string | undefined
-  /** Transport coordinates (`partition/offset`, SQS message id), where the broker has any. */
+  /** Transport coordinates: on Kafka `partition/offset`, on SQS the message id. */
   readonly position?: string | undefined
   /**
    * Distinguishes messages at the same position of different logs: the cluster, and a value that changes when a topic
