@@ -8,11 +8,15 @@ import {
   loop,
   type Subject,
   type SubjectParts,
+  soon,
 } from '../../fuzz/hangs/subject.ts'
 import type { AmqpQueue } from './queue.ts'
 import { startRabbitmq } from './server.ts'
 
 const PREFETCH = 20
+
+/** amqplib never settles a call whose connection is cut before the answer. */
+const ANSWER_MS = 1_000
 
 /** The broker with the consumers of its adapter. */
 export async function startHangBroker(): Promise<HangBroker> {
@@ -85,7 +89,7 @@ async function wrapped({ queue, guard, links }: SubjectParts<AmqpQueue>): Promis
       const { consumerTag: tag } = await channel.consume(queue.source.queue, handle)
       return { connection, channel, handle, tag, closed }
     } catch (error) {
-      await soon(connection.close())
+      await soon(connection.close(), ANSWER_MS)
       throw error
     }
   }
@@ -98,22 +102,15 @@ async function wrapped({ queue, guard, links }: SubjectParts<AmqpQueue>): Promis
     drain: async () => {
       void living.stop()
       stop()
-      // A cancel that gets no answer must not hold up the shutdown.
       const { channel, tag } = now ?? {}
       if (channel !== undefined && tag !== undefined) {
-        await soon(channel.cancel(tag))
+        await soon(channel.cancel(tag), ANSWER_MS)
       }
       await now?.handle.consumption.drain()
     },
     close: async () => {
       await living.stop()
-      if (now !== undefined) await soon(now.connection.close())
+      if (now !== undefined) await soon(now.connection.close(), ANSWER_MS)
     },
   }
-}
-
-/** amqplib never settles a call whose connection is cut before the answer. */
-async function soon(ending: Promise<unknown>): Promise<void> {
-  const ended = ending.catch(() => undefined)
-  await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 1_000))])
 }

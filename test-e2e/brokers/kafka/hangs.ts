@@ -9,6 +9,7 @@ import {
   loop,
   type Subject,
   type SubjectParts,
+  soon,
 } from '../../fuzz/hangs/subject.ts'
 import type { Topic } from './queue.ts'
 import { startKafka } from './server.ts'
@@ -18,6 +19,9 @@ const REQUEST_MS = 4_000
 
 /** What the group waits for a silent member, ms. */
 const SESSION_MS = 3_000
+
+/** kafkajs waits as long as an outage lasts (brokers.md K21). */
+const LEAVE_MS = 3_000
 
 /** The broker with the consumers of its adapter. */
 export async function startHangBroker(): Promise<HangBroker> {
@@ -80,7 +84,7 @@ async function startSubject(parts: SubjectParts<Topic>): Promise<Subject> {
       await current.run(wrapped)
       await Promise.race([crashed, stopped])
     } finally {
-      await soon(current.disconnect())
+      await soon(current.disconnect(), LEAVE_MS)
     }
   })
   return {
@@ -90,7 +94,7 @@ async function startSubject(parts: SubjectParts<Topic>): Promise<Subject> {
       // Before the consumer ends: the drain commits what it has settled.
       await now?.wrapped.consumption.drain()
       stop()
-      await soon(now?.consumer.stop())
+      await soon(now?.consumer.stop(), LEAVE_MS)
     },
     close: async () => {
       await living.stop()
@@ -103,9 +107,3 @@ async function startSubject(parts: SubjectParts<Topic>): Promise<Subject> {
 const through = ({ host, port }: TcpProxy): Pick<KafkaConfig, 'socketFactory'> => ({
   socketFactory: ({ onConnect }) => connect({ host, port }, onConnect),
 })
-
-/** kafkajs waits as long as an outage lasts (brokers.md K21). */
-async function soon(ending: Promise<void> | undefined): Promise<void> {
-  const ended = ending?.catch(() => undefined)
-  await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 3_000))])
-}

@@ -47,3 +47,9 @@ export function loop(step: () => Promise<void>): { stop(): Promise<void> } {
     },
   }
 }
+
+/** Waits for what a client may never answer, because its connection was cut or hangs, but not for longer than `ms`. */
+export async function soon(ending: Promise<unknown> | undefined, ms: number): Promise<void> {
+  const ended = ending?.catch(() => undefined)
+  await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, ms))])
+}

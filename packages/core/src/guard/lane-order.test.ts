@@ -113,7 +113,7 @@ describe.each(Object.entries(STORES))('the order of a lane, %s', (_name, stores)
             }
           }
         }),
-        { numRuns: 150 },
+        { numRuns: 300 },
       )
     },
   )
