@@ -31,13 +31,14 @@ export function createAloneLock(): AloneLock {
 
 class FairLock implements AloneLock {
   readonly version = 1
-  readonly #handlers = new AsyncLocalStorage<Release>()
+  /** A handler that has ended, or that is past its deadline, holds nothing, although calls it made may still run. */
+  readonly #handlers = new AsyncLocalStorage<Grant>()
   readonly #waiters = new Set<Waiter>()
   #sharers = 0
   #isExclusive = false
 
   tryShared(): Release | undefined {
-    const outer = this.#outerHold()
+    const outer = this.#handlers.getStore()?.hold
     if (outer !== undefined) return this.#join(outer)
     const isFree = this.#waiters.size === 0 && !this.#isExclusive
     return isFree ? this.#take('shared') : undefined
@@ -56,17 +57,11 @@ class FairLock implements AloneLock {
   }
 
   runInside<Result>(release: Release, task: () => Result): Result {
-    return this.#handlers.run(release, task)
+    return this.#handlers.run(release as Grant, task)
   }
 
   isInside(): boolean {
-    return this.#outerHold() !== undefined
-  }
-
-  /** A handler that has ended, or that is past its deadline, holds nothing, although calls it made may still run. */
-  #outerHold(): Hold | undefined {
-    const outer = this.#handlers.getStore()
-    return (outer as Grant | undefined)?.hold
+    return this.#handlers.getStore()?.hold !== undefined
   }
 
   #isGrantable(mode: Mode): boolean {
@@ -85,16 +80,13 @@ class FairLock implements AloneLock {
       if (release.hold === undefined) return
       release.hold = undefined
       hold.runs -= 1
-      if (hold.runs === 0) this.#end(hold)
+      if (hold.runs > 0) return
+      if (hold.mode === 'shared') this.#sharers -= 1
+      else this.#isExclusive = false
+      if (this.#waiters.size > 0) this.#grantNext()
     }
     release.hold = hold
     return release
-  }
-
-  #end({ mode }: Hold): void {
-    if (mode === 'shared') this.#sharers -= 1
-    else this.#isExclusive = false
-    if (this.#waiters.size > 0) this.#grantNext()
   }
 
   #grantNext(): void {

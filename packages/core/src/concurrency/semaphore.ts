@@ -23,17 +23,14 @@ export function createSemaphore(size: number): Semaphore {
   let free = size
   let waiting = 0
 
-  const release = (): void => {
-    const next = waiting === 0 ? undefined : (urgent.first() ?? waiters.first())
-    if (next === undefined) free += 1
-    else next()
-  }
   const takeSlot = (): Release => {
     let isHeld = true
     return () => {
       if (!isHeld) return
       isHeld = false
-      release()
+      const next = waiting === 0 ? undefined : (urgent.first() ?? waiters.first())
+      if (next === undefined) free += 1
+      else next()
     }
   }
   const tryAcquire = (): Release | undefined => {

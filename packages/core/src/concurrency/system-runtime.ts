@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { toEpochMs } from '../model/brands.ts'
+import type { EpochMs } from '../model/brands.ts'
 import type { Runtime } from '../model/runtime.ts'
 import { processAloneLock } from './alone-lock.ts'
 
@@ -7,7 +7,7 @@ import { processAloneLock } from './alone-lock.ts'
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 export const systemRuntime: Runtime = {
-  now: () => toEpochMs(Date.now()),
+  now: () => Date.now() as EpochMs,
   monotonic: () => performance.now(),
   random: () => Math.random(),
   uuid: () => randomUUID(),

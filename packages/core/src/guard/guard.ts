@@ -74,22 +74,24 @@ function assertHandler(caller: string, handler: unknown, example: string): void 
 
 function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {
   const port = new RunningGuard(options, call)
-  const asked = (settlements: readonly Settlement[]): readonly Settlement[] => {
-    for (const settlement of settlements) {
-      if (settlement.kind === 'defer') throwIfAsked(options, settlement)
-    }
-    return settlements
-  }
   const guard: Guard = {
     consumer: options.consumer,
     process: (delivery) => {
       const error = deliveryError('The argument of `process`', delivery)
       if (error !== undefined) return Promise.reject(error)
-      return port.run([delivery]).then((all) => asked(all)[0] as Settlement)
+      return port.run([delivery]).then(([settlement]) => {
+        if (settlement?.kind === 'defer') throwIfAsked(options, settlement)
+        return settlement as Settlement
+      })
     },
     processBatch: (deliveries) => {
       const error = deliveriesError(deliveries)
-      return error === undefined ? port.run(deliveries).then(asked) : Promise.reject(error)
+      if (error !== undefined) return Promise.reject(error)
+      return port.run(deliveries).then((settlements) => {
+        for (const settlement of settlements)
+          if (settlement.kind === 'defer') throwIfAsked(options, settlement)
+        return settlements
+      })
     },
     close: () => port.close(),
   }

@@ -137,11 +137,10 @@ async function runKeyless(
 /** Reports a parked run to the hook and the log like any other run, although no broker waits for its settlement. */
 function createReporter({ options, stores }: Background) {
   const { runtime } = options
-  const startedAt = runtime.monotonic()
+  const startedAtMs = runtime.monotonic()
   return ({ delivery }: Pick<DueEvent, 'delivery'>, outcome: Outcome, facts: Facts): void => {
     const settlement = settlementOf(outcome, runtime)
-    const totalMs = runtime.monotonic() - startedAt
-    const report = { ...facts, delivery, outcome, settlement, totalMs, parked: true }
+    const report = { ...facts, delivery, outcome, settlement, startedAtMs, parked: true }
     observeOutcome(options, stores.secret, report)
   }
 }

@@ -14,7 +14,7 @@ import { type DeliveryGroup, type Received, type ReceivedDeliveries, receive } f
 import { takeOff } from './take-off.ts'
 import { processInTurns } from './turns.ts'
 import { type Ended, runBesideOthers, runUnguarded, runWithoutClaim } from './unguarded.ts'
-import { type InboxRun, runWithInbox } from './with-inbox.ts'
+import { runWithInbox } from './with-inbox.ts'
 import { runWithoutInbox } from './without-inbox.ts'
 
 /** Takes deliveries through five steps: receive, claim, run, complete, observe. Never rejects. */
@@ -86,6 +86,7 @@ export async function processEvents(
   groups: readonly DeliveryGroup[],
 ): Promise<void> {
   const flight = takeOff(processing.inFlight, groups)
+  let landing: MaybeAsync<unknown>
   const onOutcome: OnOutcome = (member, outcome, handlerMs) => {
     let completing: MaybeAsync<void> | undefined
     flight.conclude(member, (group) => {
@@ -99,7 +100,8 @@ export async function processEvents(
     return completing
   }
   try {
-    const members = groups.map(({ member }) => member)
+    const members: InFlightEvent[] = []
+    for (const { member } of groups) members.push(member)
     // 2. Claim: leases for all events in one round trip, if there is a lease store.
     const { leases } = processing.stores
     const claims = leases === undefined ? undefined : await claimLeases(leases, members)
@@ -110,10 +112,9 @@ export async function processEvents(
     const outcome = storeFailure(processing, error)
     for (const member of flight.unconcluded()) void onOutcome(member, outcome, undefined)
   } finally {
-    flight.endRest()
+    landing = flight.land()
   }
-  const concluding = flight.concluded()
-  if (concluding instanceof Promise) await concluding
+  if (landing instanceof Promise) await landing
 }
 
 interface EndedEvent {
@@ -154,8 +155,7 @@ function run(
     return runWithoutInbox({ options, call, stores, signals, onOutcome }, members, claims ?? [])
   }
   const { engine, leases } = stores
-  const onCommitted: InboxRun['onOutcome'] = (...ended) => void onOutcome(...ended)
-  return runWithInbox({ engine, leases, signals, onOutcome: onCommitted }, members, claims)
+  return runWithInbox({ engine, leases, signals, onOutcome }, members, claims)
 }
 
 function complete(

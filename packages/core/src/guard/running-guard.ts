@@ -115,8 +115,7 @@ export class RunningGuard implements GuardPort {
       const { options, call, breaker, inFlight } = this.#shared
       const processing = { options, call, breaker, inFlight, stores, signals, observe }
       await processDeliveries(processing, deliveries)
-      const checking = settling.checking()
-      if (checking !== undefined) await checking
+      if (settling.checking !== undefined) await Promise.all(settling.checking)
       endProbe?.()
       return settling.settlements
     } finally {

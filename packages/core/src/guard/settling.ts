@@ -27,14 +27,17 @@ export class Settling {
   readonly #deliveries: readonly Delivery[]
   readonly #hooks: RunHooks
   readonly #startedAtMs: number
+  /** Deliveries that were observed and have no settlement yet. Made for the first, because most calls have none. */
+  checking: Promise<void>[] | undefined
   #stores: OpenStores | undefined
-  #checking: Promise<void>[] | undefined
 
   constructor(parts: SettlingParts, deliveries: readonly Delivery[], hooks: RunHooks) {
     this.#parts = parts
     this.#deliveries = deliveries
     this.#hooks = hooks
-    this.#startedAtMs = parts.options.runtime.monotonic()
+    const { observe, runtime } = parts.options
+    // Only the hook reads how long the call took.
+    this.#startedAtMs = observe === undefined ? 0 : runtime.monotonic()
   }
 
   /** While the stores cannot be used, every delivery has the same outcome. */
@@ -50,19 +53,14 @@ export class Settling {
     }
   }
 
-  /** Undefined when every delivery that was observed has its settlement. */
-  checking(): Promise<unknown> | undefined {
-    return this.#checking && Promise.all(this.#checking)
-  }
-
   #concludeDead(index: number, outcome: Outcome, { facts, stores }: DeadFacts): void {
     const { breaker, options } = this.#parts
     const hasDeadLetterPlace = this.#hooks.hasDeadLetterPlace === true
     const places = { options, breaker, stores, hasDeadLetterPlace }
     const checked = wholeOrDeferred(places, this.#deliveries[index] as Delivery, outcome)
     if (isPromise(checked)) {
-      this.#checking ??= []
-      this.#checking.push(checked.then((end) => this.#conclude(index, end, facts)))
+      this.checking ??= []
+      this.checking.push(checked.then((end) => this.#conclude(index, end, facts)))
     } else this.#conclude(index, checked, facts)
   }
 
@@ -72,12 +70,12 @@ export class Settling {
     const delivery = this.#deliveries[index] as Delivery
     const settlement = settlementOf(outcome, options.runtime)
     if (outcome.kind === 'dead') publisher.note(settlement, { delivery, outcome, key, eventId })
-    const totalMs = options.runtime.monotonic() - this.#startedAtMs
     // The settlement is set before the outcome is reported.
     this.settlements[index] = settlement
     onSettled(outcome)
     this.#hooks.onSettlement?.(index, settlement)
-    const report = { delivery, key, eventId, outcome, settlement, handlerMs, timings, totalMs }
+    const startedAtMs = this.#startedAtMs
+    const report = { delivery, key, eventId, outcome, settlement, handlerMs, timings, startedAtMs }
     observeOutcome(options, this.#stores?.secret, report)
   }
 }

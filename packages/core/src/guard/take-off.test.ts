@@ -25,7 +25,7 @@ test('an event is in flight until it has its settlement', async () => {
   flight.conclude(second.member, () => undefined)
   expect(flying()).toEqual([true, false])
   settling.resolve()
-  await flight.concluded()
+  await flight.land()
   expect(flying()).toEqual([false, false])
 })
 
@@ -44,7 +44,7 @@ test('an event whose settlement fails is no longer in flight', async () => {
   }
   expect(() => flight.conclude(first.member, failing)).toThrow('a defect')
   flight.conclude(second.member, () => Promise.reject(new Error('a defect')))
-  await expect(flight.concluded()).rejects.toThrow('a defect')
+  await expect(flight.land()).rejects.toThrow('a defect')
   expect(flying()).toEqual([false, false])
 })
 
@@ -52,7 +52,6 @@ test('events that got no outcome end their flight with the call, so that their n
   const { first, flight, flying, second } = setUp()
   flight.conclude(first.member, () => undefined)
   expect(flight.unconcluded()).toEqual([second.member])
-  flight.endRest()
+  expect(flight.land()).toBeUndefined()
   expect(flying()).toEqual([false, false])
-  expect(flight.concluded()).toBeUndefined()
 })

@@ -10,10 +10,11 @@ export interface Flight {
   conclude(member: InFlightEvent, toSettled: (group: DeliveryGroup) => MaybeAsync<void>): void
   /** Events without an outcome. */
   unconcluded(): readonly InFlightEvent[]
-  /** Ends the flight of events without an outcome, so that their next delivery does not wait for a finished run. */
-  endRest(): void
-  /** Resolves when all events are concluded. */
-  concluded(): MaybeAsync<unknown>
+  /**
+   * Ends the flight of events without an outcome, so that their next delivery does not wait for a finished run. Resolves
+   * when all others are concluded.
+   */
+  land(): MaybeAsync<unknown>
 }
 
 export function takeOff(inFlight: InFlight, groups: readonly DeliveryGroup[]): Flight {
@@ -37,9 +38,9 @@ export function takeOff(inFlight: InFlight, groups: readonly DeliveryGroup[]): F
       if (settling instanceof Promise) concluding.push(settling.finally(entry.end))
     },
     unconcluded: () => [...open.values()].map(({ group }) => group.member),
-    endRest: () => {
+    land: () => {
       for (const { end } of open.values()) end()
+      return concluding.length === 0 ? undefined : Promise.all(concluding)
     },
-    concluded: () => (concluding.length === 0 ? undefined : Promise.all(concluding)),
   }
 }

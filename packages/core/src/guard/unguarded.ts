@@ -1,7 +1,7 @@
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { Identified } from '../identity/identify.ts'
 import type { EventId, EventKey, Fingerprint } from '../model/brands.ts'
-import type { Delivery, GuardEvent } from '../model/delivery.ts'
+import type { Delivery } from '../model/delivery.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { InboxTransaction } from '../model/inbox.ts'
 import type { Release, Runtime } from '../model/runtime.ts'
@@ -10,7 +10,7 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
-import { type ContextParts, contextFor } from '../transaction/handler-context.ts'
+import { contextFor } from '../transaction/handler-context.ts'
 import { assertStorable, type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
 import { type SlotRequest, takePlace } from './take-slot.ts'
 
@@ -50,14 +50,6 @@ export function attemptWithoutRecord({ event }: Pick<InFlightEvent, 'event'>): n
   return event.delivery.deliveryCount ?? 1
 }
 
-/** What the handler's log lines say. An event without a key has no id, neither in logs nor in dead letters. */
-function runOf(
-  { event: { id, key } }: InFlightEvent,
-  { attempt }: GuardEvent<unknown>,
-): ContextParts<unknown>['run'] {
-  return key === '' ? { attempt } : { eventId: id, attempt }
-}
-
 interface WithoutClaim {
   readonly options: ResolvedOptions
   readonly call: HandlerCall
@@ -70,15 +62,15 @@ export async function runWithoutClaim(
   { call, hold, options, signals }: WithoutClaim,
   member: InFlightEvent,
 ): Promise<Ended> {
-  const { runtime } = options
+  const { observe, runtime } = options
+  const isTimed = observe !== undefined
   const deadlineMs = signals.bounded(options.deadlineMs)
   const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))
-  const run = runOf(member, event)
   const handler = call.handler as Handler<unknown, undefined>
   const end = await runHandler(
-    { runtime, deadlineMs, drain: signals.drain, hold, revoke: () => undefined },
+    { runtime, isTimed, deadlineMs, drain: signals.drain, hold, revoke: () => undefined },
     async (aborting, deadlineAt) => {
-      const context = contextFor(options, { tx: undefined, aborting, deadlineAt, run })
+      const context = contextFor(options, { tx: undefined, aborting, deadlineAt, event })
       const value: unknown = await handler(event, context)
       assertStorable(value)
     },
@@ -129,20 +121,19 @@ async function runInTransaction(
 ): Promise<Ended> {
   const { hold, signals } = run
   const { call, options } = run.engine
-  const { runtime } = options
   const deadlineMs = signals.bounded(options.deadlineMs)
   const event = toGuardEvent(run.member, attemptWithoutRecord(run.member))
   const end = await runHandler(
     {
-      runtime,
+      runtime: options.runtime,
+      isTimed: options.observe !== undefined,
       deadlineMs,
       drain: signals.drain,
       hold,
       revoke: (error) => transaction.revoke(error),
     },
     (aborting, deadlineAt) => {
-      const parts = { tx: transaction.tx, aborting, deadlineAt, run: runOf(run.member, event) }
-      const context = contextFor(options, parts)
+      const context = contextFor(options, { tx: transaction.tx, aborting, deadlineAt, event })
       return call.kind === 'single' ? call.handler(event, context) : call.handler([event], context)
     },
   )

@@ -14,7 +14,12 @@ import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outc
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { contextFor } from '../transaction/handler-context.ts'
-import { assertStorable, type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
+import {
+  assertStorable,
+  type HandlerEnd,
+  runHandler,
+  type TimedEnd,
+} from '../transaction/run-handler.ts'
 import type { OpenLeases } from './open-stores.ts'
 import { type SlotRequest, takePlace } from './take-slot.ts'
 import { attemptWithoutRecord, type Ended, runBesideOthers, runWithoutClaim } from './unguarded.ts'
@@ -194,14 +199,14 @@ function runLeaseHandler(
   { hold, options, signals }: WithoutInbox & { readonly hold: Release },
   member: InFlightEvent,
   handler: (context: HandlerContext<undefined>) => Promise<Takeover>,
-): Promise<HandlerEnd & { readonly handlerMs: number }> {
-  const { runtime } = options
+): Promise<TimedEnd> {
   const deadlineMs = signals.bounded(options.deadlineMs)
   const attempt = member.leaseAttempt ?? attemptWithoutRecord(member)
-  const run = { eventId: member.event.id, attempt }
+  const event = { key: member.event.key, idempotencyKey: member.event.id, attempt }
   return runHandler(
     {
-      runtime,
+      runtime: options.runtime,
+      isTimed: options.observe !== undefined,
       deadlineMs,
       drain: signals.drain,
       leaseLost: member.lease?.lost,
@@ -209,7 +214,7 @@ function runLeaseHandler(
       revoke: () => undefined,
     },
     (aborting, deadlineAt) =>
-      handler(contextFor(options, { tx: undefined, aborting, deadlineAt, run })),
+      handler(contextFor(options, { tx: undefined, aborting, deadlineAt, event })),
   )
 }
 

@@ -3,12 +3,11 @@ import { seededRandom } from '../fixtures/random.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
-import { decodeDelivery } from './decode.ts'
+import { decodeByUser, decodeJson } from './decode.ts'
 
 const withBody = (body: string | Uint8Array): Delivery =>
   toDelivery(null, { body: typeof body === 'string' ? new TextEncoder().encode(body) : body })
-const decode = async (body: string | Uint8Array) =>
-  decodeDelivery(withBody(body), { decode: undefined, fingerprint: 'body' })
+const decode = async (body: string | Uint8Array) => decodeJson(withBody(body).body)
 
 describe('the default decoder', () => {
   test('reads JSON, with or without a byte order mark', async () => {
@@ -129,15 +128,12 @@ describe('a JSON text is exact', () => {
 })
 
 describe("a user's decoder", () => {
-  const through = async (value: unknown) =>
-    decodeDelivery(withBody('1'), { decode: () => value, fingerprint: 'body' })
+  const through = async (value: unknown) => decodeByUser(withBody('1'), () => value, 'body')
 
   test('gets the body and the delivery, and may be asynchronous', async () => {
     const delivery = withBody('abc')
-    const decoded = await decodeDelivery(delivery, {
-      decode: async (body, seen) => [body.byteLength, seen === delivery],
-      fingerprint: 'body',
-    })
+    const decodes = async (body: Uint8Array, seen: Delivery) => [body.byteLength, seen === delivery]
+    const decoded = await decodeByUser(delivery, decodes, 'body')
     expect(decoded).toEqual({ value: [3, true], isExact: true })
   })
 

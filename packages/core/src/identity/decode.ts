@@ -12,16 +12,12 @@ export interface Decoded {
   readonly isExact: boolean
 }
 
-/**
- * Decodes the body with the user's function, or with the default: JSON in UTF-8, and null for an empty body.
- *
- * @throws {@link InvalidPayloadError}, or whatever the user's function throws.
- */
-export function decodeDelivery(
+/** Decodes the body with the user's function. Throws whatever it throws. */
+export function decodeByUser(
   delivery: Delivery,
-  { decode, fingerprint }: Pick<ResolvedOptions, 'decode' | 'fingerprint'>,
+  decode: NonNullable<ResolvedOptions['decode']>,
+  fingerprint: ResolvedOptions['fingerprint'],
 ): MaybeAsync<Decoded> {
-  if (decode === undefined) return decodeJson(delivery.body)
   return afterAnswer(decode(delivery.body, delivery), (value) =>
     // Only the rule `body` compares the decoded value. Looking through it for nothing would cost as much as decoding.
     fingerprint === 'body'
@@ -33,7 +29,11 @@ export function decodeDelivery(
 /** Strict, because replacement characters would make two different bodies equal. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-/** JSON in UTF-8; an empty body is null. */
+/**
+ * The default: JSON in UTF-8; an empty body is null.
+ *
+ * @throws {@link InvalidPayloadError}
+ */
 export function decodeJson(body: Uint8Array): MaybeAsync<Decoded> {
   if (body.byteLength === 0) return { value: null, isExact: true }
   const text = decodeUtf8(body)

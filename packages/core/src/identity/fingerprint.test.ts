@@ -4,7 +4,7 @@ import { toDelivery } from '../memory/to-delivery.ts'
 import type { Fingerprint } from '../model/brands.ts'
 import { isConflict } from '../model/state-machine.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
-import { decodeDelivery } from './decode.ts'
+import { decodeByUser, decodeJson } from './decode.ts'
 import { FINGERPRINT_RULES, fingerprintOf, fingerprintRuleOf } from './fingerprint.ts'
 
 interface Given {
@@ -16,7 +16,9 @@ interface Given {
 async function printOf(text: string, given: Given = {}): Promise<Fingerprint> {
   const body = new TextEncoder().encode(text)
   const { decode, rule = 'body' } = given
-  const decoded = await decodeDelivery(toDelivery(null, { body }), { decode, fingerprint: rule })
+  const decoded = await (decode === undefined
+    ? decodeJson(body)
+    : decodeByUser(toDelivery(null, { body }), decode, rule))
   const payload = 'payload' in given ? given.payload : decoded.value
   return fingerprintOf(rule, { body, decoded, payload })
 }

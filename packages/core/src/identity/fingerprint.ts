@@ -1,11 +1,12 @@
 import { createHash, type Hash, hash } from 'node:crypto'
-import { afterAnswer, andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { afterAnswer, andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { nextTurn } from '../concurrency/next-turn.ts'
 import type { Fingerprint } from '../model/brands.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
 import { CanonicalJson } from './canonical-json.ts'
 import type { Decoded } from './decode.ts'
+import { smallCanonicalJson } from './small-canonical-json.ts'
 
 /**
  * Versions of the fingerprint rules. Each version stays for ever, because every row stores one. A change in what is
@@ -48,7 +49,7 @@ export function fingerprintOf(
   if (rule === 'none') return 0n as Fingerprint
   if (typeof rule === 'function') return fingerprintBy(rule, payload)
   const digesting = digestOfDecoded(decoded)
-  return isPromise(digesting)
+  return digesting instanceof Promise
     ? digesting.then((digest) => toFingerprint(rule, digest ?? digestOf(body)))
     : toFingerprint(rule, digesting ?? digestOf(body))
 }
@@ -87,8 +88,10 @@ const noText = (): undefined => undefined
 function digestOfDecoded({ value, isExact }: Decoded): MaybeAsync<string | undefined> {
   if (!isExact) return undefined
   try {
+    const text = smallCanonicalJson(value)
+    if (text !== undefined) return digestOf(text)
     const digest = digestOfText(new CanonicalJson(value))
-    return isPromise(digest) ? digest.catch(noText) : digest
+    return digest instanceof Promise ? digest.catch(noText) : digest
   } catch {
     return undefined
   }

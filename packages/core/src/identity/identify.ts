@@ -12,7 +12,7 @@ import type { IdentifiedEvent } from '../model/inbox.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
 import { callUserFunction, type Found, isRetryable, threw } from './call-user-function.ts'
-import { type Decoded, decodeDelivery } from './decode.ts'
+import { type Decoded, decodeByUser, decodeJson } from './decode.ts'
 import { eventIdOf } from './event-id.ts'
 import { toEventKey } from './event-key.ts'
 import { fingerprintOf } from './fingerprint.ts'
@@ -61,16 +61,16 @@ interface Reading extends Found {
 /** Undefined: the next step follows. */
 type Step = (reading: Reading) => MaybeAsync<Identified | undefined>
 
-/** Step 1 of the guard, in order. */
-const STEPS: readonly Step[] = [
-  decode,
-  skip,
-  applySchema,
-  findKey,
-  findTenant,
-  decideKeyless,
-  findOrderingKey,
-  takeFingerprint,
+/** Step 1 of the guard, in order. A step of an option is left out where the option is not set. */
+const STEPS: readonly { readonly option?: 'schema' | 'skip' | 'tenant'; readonly take: Step }[] = [
+  { take: decode },
+  { option: 'skip', take: skip },
+  { option: 'schema', take: applySchema },
+  { take: findKey },
+  { option: 'tenant', take: findTenant },
+  { take: decideKeyless },
+  { take: findOrderingKey },
+  { take: takeFingerprint },
 ]
 
 const NOTHING_DECODED: Decoded = { value: undefined, isExact: false }
@@ -101,7 +101,9 @@ export function identify(delivery: Delivery, options: ResolvedOptions): MaybeAsy
 /** Most steps answer at once, so the steps that follow are not made for a promise each. */
 function takeSteps(reading: Reading, first: number): MaybeAsync<Identified> {
   for (let at = first; at < STEPS.length; at++) {
-    const end = (STEPS[at] as Step)(reading)
+    const { option, take } = STEPS[at] as (typeof STEPS)[number]
+    if (option !== undefined && reading.options[option] === undefined) continue
+    const end = take(reading)
     if (end instanceof Promise) return end.then((late) => late ?? takeSteps(reading, at + 1))
     if (end !== undefined) return end
   }
@@ -134,10 +136,11 @@ function refusal(raw: unknown, key: EventKey | undefined): Identified {
 
 function decode(reading: Reading): MaybeAsync<undefined> {
   const { delivery, options } = reading
+  const { decode: decodes, fingerprint } = options
   const decoding =
-    options.decode === undefined
-      ? decodeDelivery(delivery, options)
-      : callUserFunction(reading, 'decode', () => decodeDelivery(delivery, options))
+    decodes === undefined
+      ? decodeJson(delivery.body)
+      : callUserFunction(reading, 'decode', () => decodeByUser(delivery, decodes, fingerprint))
   return decoding instanceof Promise
     ? decoding.then((decoded) => keepDecoded(reading, decoded))
     : keepDecoded(reading, decoding)

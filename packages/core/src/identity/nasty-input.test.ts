@@ -2,15 +2,13 @@ import { describe, expect, test } from 'vitest'
 import { NASTY_JSON, type NastyJson } from '../fixtures/nasty-json.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
-import { decodeDelivery } from './decode.ts'
+import { decodeByUser, decodeJson } from './decode.ts'
 import { fingerprintOf } from './fingerprint.ts'
-
-const JSON_BODY = { decode: undefined, fingerprint: 'body' } as const
 
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
 
 async function identify(body: Uint8Array, rule: FingerprintRule = 'body'): Promise<void> {
-  const decoded = await decodeDelivery(toDelivery(null, { body }), JSON_BODY)
+  const decoded = await decodeJson(body)
   await fingerprintOf(rule, { body, decoded, payload: decoded.value })
 }
 
@@ -52,10 +50,7 @@ describe('the work on a message grows with its size and not faster', () => {
     const parsed: unknown = JSON.parse(nasty(400_000))
     const value = Number.isFinite(parsed) || typeof parsed === 'object' ? parsed : String(parsed)
     const work = await workOf(async () => {
-      const decoded = await decodeDelivery(toDelivery(null, { body }), {
-        decode: () => value,
-        fingerprint: 'body',
-      })
+      const decoded = await decodeByUser(toDelivery(null, { body }), () => value, 'body')
       await fingerprintOf((payload) => payload, { body, decoded, payload: value })
     }, 1_500)
     expect(work).toBeLessThan(1_500)
@@ -94,7 +89,7 @@ describe('a large message lets others run meanwhile', () => {
 
   test('a small message is decoded and fingerprinted at once', () => {
     const body = bytesOf('{"orderId":"o-1","amount":1e2}')
-    const decoded = decodeDelivery(toDelivery(null, { body }), JSON_BODY)
+    const decoded = decodeJson(body)
     expect(decoded).not.toBeInstanceOf(Promise)
     if (decoded instanceof Promise) return
     expect(fingerprintOf('body', { body, decoded, payload: null })).toEqual(expect.any(BigInt))
@@ -104,7 +99,7 @@ describe('a large message lets others run meanwhile', () => {
 test('valid JSON of 16 MB is valid, whatever its texts hold', async () => {
   for (const escaped of ['\\"', '\\\\', '\\u0001']) {
     const text = `["${escaped.repeat(16_000_000 / escaped.length)}",12345678901234567890]`
-    const decoded = decodeDelivery(toDelivery(null, { body: bytesOf(text) }), JSON_BODY)
+    const decoded = decodeJson(bytesOf(text))
     expect(await decoded).toMatchObject({ isExact: false })
   }
 })

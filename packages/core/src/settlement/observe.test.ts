@@ -25,7 +25,7 @@ function levelOf(outcome: Outcome): string | undefined {
     outcome,
     settlement: settlementOf(outcome, { now: () => toEpochMs(0) }),
     handlerMs: undefined,
-    totalMs: 1,
+    startedAtMs: 1,
   })
   return heard
 }
@@ -65,7 +65,7 @@ function reportOf(outcome: Outcome, over: { readonly parked?: boolean } = {}) {
       outcome,
       settlement: settlementOf(outcome, { now: () => toEpochMs(0) }),
     },
-    ...{ key: 'k', eventId: 'an-event' as EventId, totalMs: 1 },
+    ...{ key: 'k', eventId: 'an-event' as EventId, startedAtMs: 1 },
     ...over,
   })
   return { record: records[0], line: lines[0] }
@@ -107,7 +107,7 @@ test('a record contains the age of a message with a producer timestamp', () => {
     const report = {
       outcome,
       settlement: settlementOf(outcome, { now: () => toEpochMs(0) }),
-      totalMs: 1,
+      startedAtMs: 1,
     }
     observeOutcome(options, undefined, { ...report, delivery: toDelivery({}, over) })
   }

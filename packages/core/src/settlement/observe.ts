@@ -22,7 +22,8 @@ export interface Report {
   readonly parked?: boolean | undefined
   readonly handlerMs?: number | undefined
   readonly timings?: Timings | undefined
-  readonly totalMs: number
+  /** When the call began, on the monotonic clock. */
+  readonly startedAtMs: number
 }
 
 /** Step 5: calls the hook `observe` and writes the log line. Neither can make a delivery fail. */
@@ -83,7 +84,7 @@ function toRecord(
     ...(redelivered === true ? { redelivered } : {}),
     handlerMs,
     ...report.timings,
-    totalMs: report.totalMs,
+    totalMs: runtime.monotonic() - report.startedAtMs,
   }
 }
 

@@ -30,7 +30,10 @@ export async function runBisecting(
   const queue: BisectQueue = {
     batch,
     hold,
-    parts: mayShare(batch.run.engine) ? [members] : members.map((pending) => [pending]),
+    parts:
+      members.length === 1 || mayShare(batch.run.engine)
+        ? [members]
+        : members.map((pending) => [pending]),
     failures: 0,
     serializations: 0,
     singleWaitMs: undefined,
@@ -62,7 +65,8 @@ export async function runBisecting(
 /** Whether every event of the part has no outcome yet, and overtakes no event of its lane. */
 function mayStart(batch: Batch, part: readonly PendingEvent[]): boolean {
   for (const pending of part) if (!batch.pending.has(pending)) return false
-  return overtaking(batch.pending, part).length === 0
+  // With all of them, no event is left that another could overtake.
+  return part.length === batch.pending.size || overtaking(batch.pending, part).length === 0
 }
 
 /** Gives the other events of the part back. */
@@ -115,7 +119,7 @@ function ended(
     )
   }
   batch.run.engine.breaker.succeeded()
-  readAgain(end.unclaimed)
+  if (end.unclaimed.length > 0) readAgain(end.unclaimed)
   concludeCommitted(batch, end)
   return undefined
 }

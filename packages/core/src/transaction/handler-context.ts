@@ -11,10 +11,10 @@ export interface ContextParts<Tx> {
   readonly tx: Tx
   readonly aborting: AbortController
   readonly deadlineAt: Date
-  /** What the lines of the handler's logger say besides the consumer. A batch of events has neither. */
-  readonly run: { readonly eventId?: string | undefined; readonly attempt?: number | undefined }
-  /** Called when the handler reads `tx`. */
-  readonly onTx?: (() => void) | undefined
+  /** Undefined for a batch of events. */
+  readonly event?: Pick<GuardEvent<unknown>, 'attempt' | 'idempotencyKey' | 'key'> | undefined
+  /** Undefined for a handler that has no transaction, or that may leave it alone. */
+  readonly txWatch?: TxWatch | undefined
 }
 
 /**
@@ -22,10 +22,15 @@ export interface ContextParts<Tx> {
  */
 export function contextFor<Tx>(
   { consumer, handlerLogger }: ResolvedOptions,
-  { aborting, deadlineAt, onTx, run, tx }: ContextParts<Tx>,
+  { aborting, deadlineAt, event, tx, txWatch }: ContextParts<Tx>,
 ): HandlerContext<Tx> {
   const { signal } = aborting
-  const logger = boundLogger(handlerLogger, { consumer, ...run })
+  const bound: { consumer: string; eventId?: string; attempt?: number } = { consumer }
+  // An event without a key has no id, neither in logs nor in dead letters.
+  if (event !== undefined && event.key !== '') bound.eventId = event.idempotencyKey
+  if (event !== undefined) bound.attempt = event.attempt
+  const logger = boundLogger(handlerLogger, bound)
+  const onTx = txWatch?.onTx
   if (onTx === undefined) return { deadlineAt, tx, signal, logger }
   return {
     ...{ deadlineAt, signal, logger },
@@ -53,27 +58,24 @@ const UNUSED_RUNS = 10
 
 /** Notices a handler that writes outside of the transaction of its inbox. */
 export interface TxWatch {
-  /** Undefined once nothing is left to notice. */
+  /** Called when a handler reads `tx`. Undefined once nothing is left to notice. */
   readonly onTx: (() => void) | undefined
-  /** Events were committed in the transaction of this handle. */
+  /** Called while something is left to notice: events were committed in the transaction of this handle. */
   committed(events: number, tx: unknown): void
 }
 
 export function watchTx({ consumer, reportOnce }: ResolvedOptions): TxWatch {
-  let unused: number | undefined = 0
-  const onTx = (): void => {
-    unused = undefined
-  }
-  return {
-    get onTx() {
-      return unused === undefined ? undefined : onTx
+  let unused = 0
+  const watched: { onTx: TxWatch['onTx']; readonly committed: TxWatch['committed'] } = {
+    onTx: () => {
+      watched.onTx = undefined
     },
     committed: (events, tx) => {
       // In unit tests, an inbox in memory has no handle to write through.
-      if (unused === undefined || tx === undefined) return
+      if (tx === undefined) return
       unused += events
       if (unused < UNUSED_RUNS) return
-      unused = undefined
+      watched.onTx = undefined
       reportOnce(
         'warn',
         { consumer, events: UNUSED_RUNS },
@@ -81,4 +83,5 @@ export function watchTx({ consumer, reportOnce }: ResolvedOptions): TxWatch {
       )
     },
   }
+  return watched
 }

@@ -72,8 +72,6 @@ export function divided(
   members: readonly PendingEvent[],
   ids: ReadonlySet<EventId>,
 ): readonly [claimed: readonly PendingEvent[], unclaimed: readonly PendingEvent[]] {
-  // No event is twice among the members.
-  if (ids.size === members.length) return [members, []]
   const claimed: PendingEvent[] = []
   const unclaimed: PendingEvent[] = []
   for (const pending of members) {

@@ -23,6 +23,7 @@ function start(call: (aborting: AbortController) => unknown) {
   const end = runHandler(
     {
       runtime: clock.runtime,
+      isTimed: true,
       deadlineMs: 10_000,
       drain: drain.signal,
       leaseLost: lost.signal,
@@ -72,7 +73,8 @@ test('a lease that was lost before the turn of the event came starts no handler'
   const revoked: unknown[] = []
   const end = await runHandler(
     {
-      ...{ runtime, deadlineMs: 10_000, leaseLost: AbortSignal.abort(), hold: () => undefined },
+      ...{ runtime, isTimed: false, deadlineMs: 10_000, hold: () => undefined },
+      leaseLost: AbortSignal.abort(),
       revoke: (error) => revoked.push(error),
     },
     () => {
@@ -115,7 +117,8 @@ describe('the handlers of one transaction', () => {
     const revoked: unknown[] = []
     const revoke = (error: unknown): void => void revoked.push(error)
     const hold = (): void => undefined
-    const bounds = { runtime, deadlineMs: 10_000, drain: drain.signal, hold, revoke }
+    const limited = { isTimed: true, deadlineMs: 10_000, drain: drain.signal }
+    const bounds = { runtime, ...limited, hold, revoke }
     const limits = new HandlerLimits(bounds)
     const run = (call: Parameters<typeof limits.run>[1]): Promise<TimedEnd> =>
       new Promise((resolve) => limits.run(undefined, call, resolve))
@@ -206,8 +209,7 @@ describe('a return value', () => {
   // With its two quotation marks.
   const longest = 'x'.repeat(RESULT_LIMIT_BYTES - 2)
 
-  test.each<[unknown, string | undefined]>([
-    [undefined, undefined],
+  test.each<[unknown, string]>([
     [null, 'null'],
     [{ lines: [1, 'two', false, null, [3]] }, '{"lines":[1,"two",false,null,[3]]}'],
     [{ kept: 1, left: undefined }, '{"kept":1}'],

@@ -27,6 +27,8 @@ const ROUNDING_MS = 1
 /** The limits that all handlers of one transaction share. */
 export interface HandlerBounds {
   readonly runtime: Runtime
+  /** Whether somebody reads how long each handler ran. */
+  readonly isTimed: boolean
   /** Milliseconds for all handlers together. */
   readonly deadlineMs: number
   /** Aborted by a drain that ran out of time. */
@@ -43,7 +45,7 @@ export interface HandlerRun extends HandlerBounds {
 }
 
 type Call = (aborting: AbortController, deadlineAt: Date) => unknown
-export type TimedEnd = HandlerEnd & { readonly handlerMs: number }
+export type TimedEnd = HandlerEnd & { readonly handlerMs: number | undefined }
 
 /** Runs a handler. Resolves as soon as its end is known, at the latest at its deadline. Never rejects. */
 export function runHandler(run: HandlerRun, call: Call): Promise<TimedEnd> {
@@ -62,7 +64,7 @@ export function runHandler(run: HandlerRun, call: Call): Promise<TimedEnd> {
  */
 export class HandlerLimits {
   readonly #bounds: HandlerBounds
-  readonly #deadlineAtMs: number
+  readonly #deadline: Deadline
   readonly #stopTimer: () => void
   readonly #stopListening: (() => void) | undefined
   #current: WatchedRun | undefined
@@ -71,7 +73,8 @@ export class HandlerLimits {
   constructor(bounds: HandlerBounds) {
     const { deadlineMs, drain, runtime } = bounds
     this.#bounds = bounds
-    this.#deadlineAtMs = runtime.now() + deadlineMs
+    const lateAtMs = runtime.monotonic() + deadlineMs - ROUNDING_MS
+    this.#deadline = { lateAtMs, wallMs: runtime.now() + deadlineMs }
     this.#stopTimer = runtime.setTimer(() => {
       this.#isPast = true
       this.#current?.passDeadline()
@@ -95,7 +98,7 @@ export class HandlerLimits {
     // The handler starts anyway, like a handler that starts a moment before the deadline.
     if (this.#isPast) queueMicrotask(() => run.passDeadline())
     else if (this.#bounds.drain?.aborted === true) queueMicrotask(() => run.drain())
-    run.start(call, this.#deadlineAtMs)
+    run.start(call, this.#deadline)
   }
 
   stop(): void {
@@ -104,11 +107,18 @@ export class HandlerLimits {
   }
 }
 
+interface Deadline {
+  /** What the handler is told. */
+  readonly wallMs: number
+  /** On the monotonic clock: an error that comes later is late, although its timer comes after it. */
+  readonly lateAtMs: number
+}
+
 /** A handler that runs until the first of several ends. */
 class WatchedRun {
   readonly #bounds: HandlerBounds
   readonly #onEnd: (end: TimedEnd) => void
-  readonly #startedAt: number
+  readonly #startedAtMs: number | undefined
   readonly #aborting = new AbortController()
   readonly #stopListening: (() => void) | undefined
   #stopGrace: (() => void) | undefined
@@ -122,25 +132,25 @@ class WatchedRun {
   ) {
     this.#bounds = bounds
     this.#onEnd = onEnd
-    this.#startedAt = bounds.runtime.monotonic()
+    this.#startedAtMs = bounds.isTimed ? bounds.runtime.monotonic() : undefined
     this.#stopListening =
       leaseLost === undefined ? undefined : listen(leaseLost, () => this.loseLease())
   }
 
-  start(call: Call, deadlineAtMs: number): void {
+  start(call: Call, { lateAtMs, wallMs }: Deadline): void {
     const { hold, runtime } = this.#bounds
     let result: unknown
     try {
-      result = runtime.alone.runInside(hold, () => call(this.#aborting, new Date(deadlineAtMs)))
+      result = runtime.alone.runInside(hold, () => call(this.#aborting, new Date(wallMs)))
       if (isThenable(result)) {
         Promise.resolve(result).then(
           (value) => this.#end({ kind: 'returned', value }),
-          (thrown: unknown) => this.#threw(thrown),
+          (thrown: unknown) => this.#threw(thrown, lateAtMs),
         )
         return
       }
     } catch (thrown) {
-      this.#threw(thrown)
+      this.#threw(thrown, lateAtMs)
       return
     }
     this.#end({ kind: 'returned', value: result })
@@ -164,14 +174,13 @@ class WatchedRun {
     this.#stopGrace = this.#bounds.runtime.setTimer(giveUp, ABORT_GRACE_MS)
   }
 
-  #threw(thrown: unknown): void {
+  #threw(thrown: unknown, lateAtMs: number): void {
     if (this.#isDrained) {
       this.#end({ kind: 'drained', ended: true })
       return
     }
     const error = toReadableError(thrown)
-    const { deadlineMs, runtime } = this.#bounds
-    const isLate = runtime.monotonic() - this.#startedAt >= deadlineMs - ROUNDING_MS
+    const isLate = this.#bounds.runtime.monotonic() >= lateAtMs
     const late = isLate ? { late: pastDeadline(this.#bounds, { cause: error }).error } : {}
     this.#end({ kind: 'threw', error, ...late })
   }
@@ -188,7 +197,9 @@ class WatchedRun {
     this.#isOver = true
     this.#stopGrace?.()
     this.#stopListening?.()
-    const handlerMs = this.#bounds.runtime.monotonic() - this.#startedAt
+    const startedAtMs = this.#startedAtMs
+    const handlerMs =
+      startedAtMs === undefined ? undefined : this.#bounds.runtime.monotonic() - startedAtMs
     this.#onEnd({ ...how, handlerMs })
   }
 }
@@ -218,13 +229,12 @@ function listen(signal: AbortSignal, listener: () => void): () => void {
 export const RESULT_LIMIT_BYTES: number = 64 * 1024
 
 /**
- * The JSON text of a handler's return value, or undefined when there is none.
+ * The JSON text of what a handler returned.
  *
  * @throws {@link RetryableError} before the commit, if the value is not JSON or too large. The error is retryable
  * because returning the driver's result is a defect of the code. A new version of the code can run the event.
  */
-export function toResultText(value: unknown): string | undefined {
-  if (value === undefined) return undefined
+export function toResultText(value: unknown): string {
   assertJson(value, '$', new Set())
   const text = JSON.stringify(value)
   const bytes = Buffer.byteLength(text)
@@ -242,7 +252,7 @@ export function toResultText(value: unknown): string | undefined {
  */
 export function assertStorable(value: unknown): void {
   try {
-    toResultText(value)
+    if (value !== undefined) toResultText(value)
   } catch (error) {
     throw new FatalError(describeError(error).message, { cause: error })
   }

@@ -35,7 +35,8 @@ export function toRunning(
   { hold, members, signals }: PartRequest,
   { claimed: ids, transaction }: Extract<Begun<unknown>, { kind: 'open' }>,
 ): Running {
-  const [claimed, unclaimed] = divided(members, ids)
+  // No event is twice among the members.
+  const [claimed, unclaimed] = ids.size === members.length ? [members, []] : divided(members, ids)
   return { engine, transaction, claimed, unclaimed, signals, hold }
 }
 
@@ -57,8 +58,9 @@ function isLate({ options }: Engine, counted: { readonly countedAtMs: number }):
 }
 
 export function boundsOf({ engine, transaction, signals, hold }: Running): HandlerBounds {
-  const { runtime } = engine.options
+  const { observe, runtime } = engine.options
+  const isTimed = observe !== undefined
   const deadlineMs = signals.bounded(engine.options.deadlineMs)
   const revoke = (error: OncewardError): void => transaction.revoke(error)
-  return { runtime, deadlineMs, drain: signals.drain, hold, revoke }
+  return { runtime, isTimed, deadlineMs, drain: signals.drain, hold, revoke }
 }

@@ -9,9 +9,9 @@ import {
 } from '../model/errors.ts'
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { CommitAnswer } from '../model/inbox.ts'
-import type { BatchHandler, Handler, HandlerContext } from '../options/options.ts'
+import type { BatchHandler, Handler } from '../options/options.ts'
 import type { Engine } from './engine.ts'
-import { type ContextParts, contextFor, eventFor } from './handler-context.ts'
+import { contextFor, eventFor } from './handler-context.ts'
 import { claimOf, type PendingEvent } from './pending-event.ts'
 import {
   type HandlerEnd,
@@ -54,8 +54,9 @@ export async function runTransaction(
       call.kind === 'single'
         ? await runOneByOne(running, call.handler)
         : await runTogether(running, call.handler)
-    const failure = failed ?? commitFailure(running, await commit(running))
-    return ended(running, failure)
+    if (failed !== undefined) return ended(running, failed)
+    const answer = await commit(running)
+    return ended(running, answer.kind === 'committed' ? undefined : commitFailure(running, answer))
   } catch (error) {
     // An error of onceward's own must not leave a transaction open: its rows would be held until the process ends.
     await begun.transaction.rollback()
@@ -66,7 +67,7 @@ export async function runTransaction(
 function ended(running: Running, failure: TransactionFailure | undefined): TransactionEnd {
   const { claimed, engine, transaction, unclaimed } = running
   if (failure !== undefined) return { kind: 'failed', failure, claimed, unclaimed, transaction }
-  engine.txWatch.committed(claimed.length, transaction.tx)
+  if (engine.txWatch.onTx !== undefined) engine.txWatch.committed(claimed.length, transaction.tx)
   return { kind: 'committed', claimed, unclaimed, results: running.results ?? NONE }
 }
 
@@ -83,21 +84,18 @@ function runOneByOne(
 ): Promise<TransactionFailure | undefined> {
   return new Promise((resolve, reject) => {
     const limits = new HandlerLimits(boundsOf(running))
-    const done = (failure: TransactionFailure | undefined): void => {
-      limits.stop()
-      resolve(failure)
-    }
     const runNext = (at: number): void => {
-      const pending = running.claimed[at]
-      if (pending === undefined) {
-        done(undefined)
-        return
-      }
+      const pending = running.claimed[at] as PendingEvent
       runOne(running, limits, { pending, handler }, (end) => {
         try {
-          const failure = afterOne(running, { end, pending, ran: at + 1 })
-          if (failure === undefined) runNext(at + 1)
-          else done(failure)
+          const ran = at + 1
+          const failure = afterOne(running, { end, pending, ran })
+          if (failure === undefined && ran < running.claimed.length) {
+            runNext(ran)
+            return
+          }
+          limits.stop()
+          resolve(failure)
         } catch (error) {
           limits.stop()
           reject(error)
@@ -120,16 +118,19 @@ function runOne(
   onEnd: (end: TimedEnd) => void,
 ): void {
   const { lease, refusal } = pending.member
+  const { tx } = running.transaction
+  const { options, txWatch } = running.engine
   const call = (aborting: AbortController, deadlineAt: Date): unknown => {
     if (refusal !== undefined) throw refusal as Error
     const event = eventFor(running.engine, pending)
     if (!(event instanceof Promise)) {
-      return handler(event, contextOf(running, { aborting, deadlineAt, event }))
+      return handler(event, contextFor(options, { tx, txWatch, aborting, deadlineAt, event }))
     }
     return event.then((decoded) => {
       // The deadline may have passed while the payload was decoded again.
       aborting.signal.throwIfAborted()
-      return handler(decoded, contextOf(running, { aborting, deadlineAt, event: decoded }))
+      const parts = { tx, txWatch, aborting, deadlineAt, event: decoded }
+      return handler(decoded, contextFor(options, parts))
     })
   }
   limits.run(lease?.lost, call, onEnd)
@@ -138,7 +139,9 @@ function runOne(
 function afterOne(running: Running, ended: EndedOne): TransactionFailure | undefined {
   const { end, pending, ran } = ended
   pending.handlerMs = end.handlerMs
-  const failure = failureOf(running, ended) ?? keepResult(running, pending, end)
+  const hasResult = end.kind === 'returned' && end.value !== undefined
+  const failure =
+    failureOf(running, ended) ?? (hasResult ? keepResult(running, pending, end.value) : undefined)
   if (failure !== undefined || ran === running.claimed.length) return failure
   return running.transaction.hasChangedSettings?.() === true ? { kind: 'settings' } : undefined
 }
@@ -152,16 +155,18 @@ async function runTogether(
   running: Running,
   handler: BatchHandler<unknown, unknown>,
 ): Promise<TransactionFailure | undefined> {
-  const { claimed } = running
+  const { claimed, engine } = running
+  const { tx } = running.transaction
+  const { options, txWatch } = engine
   const leaseLost = AbortSignal.any(claimed.flatMap(({ member }) => member.lease?.lost ?? []))
   const end = await runHandler({ ...boundsOf(running), leaseLost }, (aborting, deadlineAt) => {
     for (const { member } of claimed)
       if (member.refusal !== undefined) throw member.refusal as Error
-    const making = claimed.map((pending) => eventFor(running.engine, pending))
+    const making = claimed.map((pending) => eventFor(engine, pending))
     const events = making.some(isPromise) ? Promise.all(making) : (making as Events)
     return andThen(events, (all) => {
       aborting.signal.throwIfAborted()
-      return handler(all, contextOf(running, { aborting, deadlineAt }))
+      return handler(all, contextFor(options, { tx, txWatch, aborting, deadlineAt }))
     })
   })
   for (const pending of claimed) pending.handlerMs = end.handlerMs
@@ -171,39 +176,18 @@ async function runTogether(
 
 type Events = readonly GuardEvent<unknown>[]
 
-interface RunParts extends Pick<ContextParts<unknown>, 'aborting' | 'deadlineAt'> {
-  /** Undefined for a handler of batches. */
-  readonly event?: GuardEvent<unknown> | undefined
-}
-
-function contextOf(
-  { engine, transaction: { tx } }: Running,
-  { aborting, deadlineAt, event }: RunParts,
-): HandlerContext<unknown> {
-  const run = event === undefined ? {} : { eventId: event.idempotencyKey, attempt: event.attempt }
-  return contextFor(engine.options, {
-    tx,
-    aborting,
-    deadlineAt,
-    run,
-    onTx: engine.txWatch.onTx,
-  })
-}
-
 function keepResult(
   running: Running,
   pending: PendingEvent,
-  end: HandlerEnd,
+  value: unknown,
 ): TransactionFailure | undefined {
-  if (end.kind !== 'returned') return undefined
   const { id } = pending.member.event
   try {
-    const text = toResultText(end.value)
-    if (text === undefined) return undefined
+    const text = toResultText(value)
     running.texts ??= new Map()
     running.results ??= new Map()
     running.texts.set(id, text)
-    running.results.set(id, end.value as Json)
+    running.results.set(id, value as Json)
     return undefined
   } catch (error) {
     return { kind: 'handler', pending, error: toReadableError(error) }
@@ -283,10 +267,11 @@ function commit({ claimed, engine, texts: stored, transaction }: Running): Promi
   })
 }
 
-function commitFailure(running: Running, answer: CommitAnswer): TransactionFailure | undefined {
+function commitFailure(
+  running: Running,
+  answer: Exclude<CommitAnswer, { kind: 'committed' }>,
+): TransactionFailure {
   switch (answer.kind) {
-    case 'committed':
-      return undefined
     case 'unknown':
       return { kind: 'commit-unknown', error: answer.error }
     case 'not-replicated':
