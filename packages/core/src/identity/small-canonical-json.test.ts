@@ -64,6 +64,11 @@ test('is there for a message as producers write it', () => {
   )
 })
 
+test('is there for names of all kinds, and objects without a prototype', () => {
+  const odd = Object.assign(Object.create(null), { $ref: 1, '': 2, ':': 3, ' ': 4 })
+  expect(smallCanonicalJson(odd)).toBe('{"":2," ":4,"$ref":1,":":3}')
+})
+
 class Point {
   readonly x = 1
 }
