@@ -144,6 +144,25 @@ describe('the handlers of one transaction', () => {
     expect(clock.timers).toBe(0)
   })
 
+  test.each([
+    [3_998, false],
+    [3_999, true],
+  ])(
+    'an error %i ms after the other handler is late by the deadline of both: %s',
+    async (ms, isLate) => {
+      const { clock, limits, run } = share()
+      await run(() => clock.advance(6_000))
+      const error = new Error('statement timeout')
+      const end = await run(() => {
+        clock.advance(ms)
+        throw error
+      })
+      expect(end).toMatchObject({ kind: 'threw', error, handlerMs: ms })
+      expect('late' in end).toBe(isLate)
+      limits.stop()
+    },
+  )
+
   test('are left alone by a drain and by the deadline once they have ended', async () => {
     const { clock, drain, limits, revoked, run } = share()
     let signal: AbortSignal | undefined
