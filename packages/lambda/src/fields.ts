@@ -4,10 +4,15 @@ export type Fields = Readonly<Record<string, unknown>>
 export const fieldsOf = (value: unknown): Fields =>
   typeof value === 'object' && value !== null ? (value as Fields) : {}
 
+/** A text or a number as text; whatever else there is has none. */
+export const textOf = (value: unknown): string | undefined =>
+  typeof value === 'string' || typeof value === 'number' ? String(value) : undefined
+
+/** A time as milliseconds or as any text that JavaScript reads. */
 export function toDate(value: unknown): Date | undefined {
-  const isEmpty = value === undefined || value === null || value === ''
-  const date = new Date(
-    typeof value === 'string' && /^-?\d+$/.test(value) ? Number(value) : (value as string),
-  )
-  return isEmpty || Number.isNaN(date.getTime()) ? undefined : date
+  const text = textOf(value)
+  if (text === undefined) return undefined
+  const isMs = typeof value === 'number' || /^-?\d+$/.test(text)
+  const date = new Date(isMs ? Number(text) : text)
+  return Number.isNaN(date.getTime()) ? undefined : date
 }

@@ -1,6 +1,6 @@
 import type { Delivery } from '@onceward/core'
 import { readEnvelope, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
-import { type Fields, fieldsOf, toDate } from './fields.ts'
+import { type Fields, fieldsOf, textOf, toDate } from './fields.ts'
 import { wrongEvent } from './invocation.ts'
 
 /** A record in the shape of kafkajs, so that a handler reads `raw` as it does beside `consumeKafka`. */
@@ -65,18 +65,21 @@ function toRecord({
     message: {
       key: toBytes(key),
       value: toBytes(value),
-      timestamp: String(timestamp),
+      timestamp: textOf(timestamp) ?? NO_TIMESTAMP,
       attributes: 0,
-      offset: String(offset),
+      // The same record has the same position, however its offset is written.
+      offset: String(Number(offset)),
       headers: toHeaderBytes(Array.isArray(headers) ? headers : []),
     },
   }
 }
 
+/** As Kafka says it. */
+const NO_TIMESTAMP = '-1'
+
+/** Decimal digits alone: JavaScript takes other texts for numbers too, such as an empty one. */
 const isWhole = (value: unknown): boolean =>
-  (typeof value === 'number' || (typeof value === 'string' && value !== '')) &&
-  Number.isSafeInteger(Number(value)) &&
-  Number(value) >= 0
+  /^\d+$/.test(textOf(value) ?? '') && Number.isSafeInteger(Number(value))
 
 const isBytes = (value: unknown): boolean => value == null || typeof value === 'string'
 
@@ -110,8 +113,11 @@ function toText(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** Keys are bytes: two keys that are not valid UTF-8 must not become the same lane. */
-const toLane = (key: Buffer): string => toText(key) ?? `base64:${key.toString('base64')}`
+/**
+ * Keys are bytes: two keys that are not valid UTF-8 must not become the same lane. A key of no bytes is one too, and the
+ * guard takes empty text for no lane.
+ */
+const toLane = (key: Buffer): string => toText(key) || `base64:${key.toString('base64')}`
 
 /** The last value of each name, if it is text. */
 function toHeaders(headers: KafkaRecord['message']['headers']): Delivery['headers'] {

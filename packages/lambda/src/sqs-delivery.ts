@@ -56,7 +56,7 @@ function toMessage(fields: Fields): Message {
     ReceiptHandle: receiptHandle,
     MD5OfBody: md5OfBody,
     Body: body,
-    Attributes: fieldsOf(attributes),
+    Attributes: textsOf(fieldsOf(attributes)),
     MD5OfMessageAttributes: md5OfMessageAttributes,
     MessageAttributes:
       entries.length === 0
@@ -78,6 +78,10 @@ function toAttribute({ stringValue, binaryValue, dataType }: Fields): object {
 const defined = (fields: Fields): Fields =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
 
+/** SQS sends system attributes as texts. Others must not become a message group or a time. */
+const textsOf = (fields: Fields): Fields =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => typeof value === 'string'))
+
 /** Text attributes only. Not by assignment, because an attribute may be called __proto__. */
 function toHeaders(attributes: Readonly<Record<string, object>>): Delivery['headers'] {
   const entries = Object.entries(attributes).flatMap(([name, attribute]) => {
@@ -89,8 +93,9 @@ function toHeaders(attributes: Readonly<Record<string, object>>): Delivery['head
 
 /** The queue's URL, as `consumeSqs` has it: the same queue must be the same place for a key made of positions. */
 function toUrl(arn: unknown): string {
-  const [, partition, , region, account, name] = String(arn).split(':')
-  if (name === undefined) return String(arn)
+  if (typeof arn !== 'string') return 'unknown'
+  const [, partition, , region, account, name] = arn.split(':')
+  if (name === undefined) return arn
   const domain = partition === 'aws-cn' ? 'amazonaws.com.cn' : 'amazonaws.com'
   return `https://sqs.${region}.${domain}/${account}/${name}`
 }
