@@ -1,11 +1,11 @@
-import { createGuard } from '@onceward/core'
+import { createGuard, FatalError, RetryableError } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
 import { Clock } from '@onceward/testing/adapter'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { consumer, setUp, silent } from './fixtures/billing.ts'
 import { contextOf, idsOf, sqsRecord } from './fixtures/events.ts'
-import { lambdaSqs } from './index.ts'
+import { type LambdaSqsOptions, lambdaSqs, type VisibilityChange } from './index.ts'
 
 describe('the deadline', () => {
   test('of a handler is what the context has left, less the margin', async () => {
@@ -161,6 +161,72 @@ describe('changeVisibility', () => {
         visibilityMs: expect.toSatisfy((ms: number) => ms >= 1_000 && ms <= 60_000),
       },
     ])
+  })
+
+  test('hides a message for one second at least and twelve hours at most, and only what is deferred', async () => {
+    const changes: VisibilityChange[] = []
+    const clock = new Clock()
+    const retryMs = { a: 10, b: 5_000, c: 100_000_000, d: 5_000 }
+    const guard = createGuard(
+      {
+        ...{ consumer, inbox: memoryInbox(), logger: silent, runtime: clock.runtime },
+        retry: { maxMs: 43_200_000 },
+      },
+      async ({ key }) => {
+        if (key === 'dead') throw new FatalError('never')
+        throw new RetryableError('not now', { afterMs: retryMs[key as keyof typeof retryMs] })
+      },
+    )
+    const { receiptHandle: _, ...unanswerable } = sqsRecord({ id: 'd' })
+    const Records = [...['a', 'b', 'c', 'dead'].map((id) => sqsRecord({ id })), unanswerable]
+    const handler = lambdaSqs(guard, {
+      ...{ deadLetter: 'redrive', changeVisibility: (change) => void changes.push(change) },
+    })
+    expect(idsOf(await handler({ Records }))).toEqual(['a', 'b', 'c', 'dead', 'd'])
+    expect(changes.map(({ receiptHandle, visibilityMs }) => [receiptHandle, visibilityMs])).toEqual(
+      [
+        ['handle-a', 1_000],
+        ['handle-b', 5_000],
+        ['handle-c', 43_200_000],
+      ],
+    )
+  })
+
+  test('is not called for a message whose outcome was not known in time', async () => {
+    const changes: unknown[] = []
+    const { guard } = setUp({ inbox: { open: () => new Promise(() => undefined) } })
+    const handler = lambdaSqs(guard, {
+      ...{ marginMs: 200, changeVisibility: (change) => void changes.push(change) },
+    })
+    expect(idsOf(await handler({ Records: [sqsRecord({ id: 'a' })] }, contextOf(300)))).toEqual([
+      'a',
+    ])
+    expect(changes).toEqual([])
+  })
+
+  test('that fails is logged with how many failed, and nothing is logged without it or when it works', async () => {
+    const error = new Error('no')
+    const given: readonly (readonly [LambdaSqsOptions['changeVisibility'], unknown[]])[] = [
+      [undefined, []],
+      [() => 'changed', []],
+      [
+        ({ receiptHandle }) => {
+          if (receiptHandle !== 'handle-a') throw error
+        },
+        [{ failed: 2, err: error }],
+      ],
+    ]
+    for (const [changeVisibility, expected] of given) {
+      const warnings: unknown[] = []
+      const warn = (fields: object, text: string): void => {
+        if (text.startsWith('changeVisibility failed')) warnings.push(fields)
+      }
+      const logger = { ...silent, warn }
+      const { guard } = setUp({ logger })
+      const Records = ['a', 'b', 'c'].map((id) => sqsRecord({ id, body: { does: 'fails' } }))
+      await lambdaSqs(guard, { changeVisibility })({ Records })
+      expect(warnings).toEqual(expected)
+    }
   })
 
   test('property: a change that hangs never takes the time that the answer needs', async () => {

@@ -7,6 +7,7 @@ import {
   portOf,
   toBatches,
 } from '@onceward/core/adapter'
+import { fieldsOf } from './fields.ts'
 import { DEFAULTS, resolveSettings, type Settings, type Wrapper } from './options.ts'
 
 /** What is used of the context of an invocation. */
@@ -69,9 +70,7 @@ const LONGEST_INVOCATION_MS = 900_000
 /** What the invocation has left, ms; undefined outside of Lambda, as in a unit test. */
 export function leftMsOf(context: LambdaContext | undefined): number | undefined {
   const leftMs: unknown = context?.getRemainingTimeInMillis?.()
-  return typeof leftMs === 'number' && Number.isFinite(leftMs)
-    ? Math.min(leftMs, LONGEST_INVOCATION_MS)
-    : undefined
+  return Number.isFinite(leftMs) ? Math.min(leftMs as number, LONGEST_INVOCATION_MS) : undefined
 }
 
 interface Work {
@@ -102,7 +101,6 @@ async function runWithin(parts: Parts, leftMs: number | undefined, work: Work): 
   // A store that does not answer must not cost the answers that are known.
   const isOver = await endsWithin(runtime, running, budgetMs + marginMs / 2)
   cancelStop()
-  stop.abort()
   if (!isOver) {
     port.logger.warn(
       { consumer: port.settings.consumer, marginMs },
@@ -126,6 +124,7 @@ async function runAll(
   const { lanesAreUsers } = port.settings
   const batches = lanesAreUsers ? [numbered] : toBatches(byOrderingKey(numbered), BATCH_SIZE)
   for (const batch of batches) {
+    const indexes = batch.map(({ index }) => index)
     await port.run(
       batch.map(({ delivery }) => delivery),
       {
@@ -133,8 +132,7 @@ async function runAll(
         budgetMs: leftMs?.(),
         hasDeadLetterPlace: settings.isDeadLetterMoved,
         onSettlement: (at, settlement) => {
-          const index = batch[at]?.index
-          if (index !== undefined) settlements[index] = settlement
+          settlements[indexes[at] as number] = settlement
         },
       },
     )
@@ -159,19 +157,16 @@ export function throwIfUnfinished(settled: readonly Settled[]): void {
   const [first] = unfinished
   if (first === undefined) return
   const { settlement } = first
-  const cause = settlement !== undefined && 'error' in settlement ? settlement.error : undefined
   throw new RetryableError(
     `${unfinished.length} of ${settled.length} messages are not done, so that Lambda must send them again. The first: ${describe(settlement)}.`,
-    { cause },
+    { cause: fieldsOf(settlement)['error'] },
   )
 }
 
 function describe(settlement: Settlement | undefined): string {
   if (settlement === undefined) return 'its outcome was not known in time'
-  const reason = 'reason' in settlement ? settlement.reason : settlement.by
-  const cause =
-    'cause' in settlement && settlement.cause !== undefined ? `, ${settlement.cause}` : ''
-  return `${settlement.kind}, ${reason}${cause}`
+  const { kind, reason, cause } = fieldsOf(settlement)
+  return [kind, reason, cause].filter((word) => word !== undefined).join(', ')
 }
 
 /** The error for an event that another event source sent. */

@@ -60,10 +60,10 @@ export function lambdaSqs(guard: Guard, options: LambdaSqsOptions = {}): LambdaS
 
 /** What is not done, and what follows it in its group: SQS must keep the order. */
 function unfinishedOf(settled: readonly Settled[]): readonly Settled[] {
-  const stopped = new Set<string>()
+  const stopped = new Set<string | undefined>()
   return settled.filter(({ delivery: { raw }, isDone }) => {
     const group = groupOf(raw as Message)
-    if (isDone && (group === undefined || !stopped.has(group))) return false
+    if (isDone && !stopped.has(group)) return false
     if (group !== undefined) stopped.add(group)
     return true
   })
@@ -96,10 +96,10 @@ async function hide(
   })
   const calls = Promise.allSettled(changing.map(async (each) => change(each)))
   const noteFailures = calls.then((ends) => {
-    const failed = ends.filter((end) => end.status === 'rejected')
-    if (failed.length === 0) return
+    const errors = ends.flatMap((end) => (end.status === 'rejected' ? [end.reason] : []))
+    if (errors.length === 0) return
     logger.warn(
-      { failed: failed.length, err: failed[0]?.reason },
+      { failed: errors.length, err: errors[0] },
       'changeVisibility failed: the messages return after the visibility timeout of the queue',
     )
   })
