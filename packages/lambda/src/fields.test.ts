@@ -18,6 +18,7 @@ test.each([
   ['-5', new Date(-5)],
   [1.5, new Date(1)],
   ['2026-11-22T10:00:00Z', new Date(Date.UTC(2026, 10, 22, 10))],
+  ['2026-11-22', new Date(Date.UTC(2026, 10, 22))],
 ])('the time %j is a date', (value, date) => {
   expect(toDate(value)).toEqual(date)
 })

@@ -10,8 +10,8 @@ export const textOf = (value: unknown): string | undefined =>
 
 /** A time as milliseconds or as any text that JavaScript reads. */
 export function toDate(value: unknown): Date | undefined {
-  const text = textOf(value)
-  if (text === undefined) return undefined
+  // Empty text is no time.
+  const text = textOf(value) ?? ''
   const isMs = typeof value === 'number' || /^-?\d+$/.test(text)
   const date = new Date(isMs ? Number(text) : text)
   return Number.isNaN(date.getTime()) ? undefined : date
