@@ -1,5 +1,6 @@
-import { expect, test } from 'vitest'
-import { needsOneNode, toStoreError } from './errors.ts'
+import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { describe, expect, test } from 'vitest'
+import { needsOneNode, toStartError, toStoreError } from './errors.ts'
 
 test.each([
   'CROSSSLOT Keys in request do not hash to the same slot',
@@ -25,4 +26,81 @@ test('a client for one server that is connected to a cluster is told what it nee
   expect(error.message).toMatch(
     /another node of its cluster has the key: use a client for clusters/,
   )
+})
+
+describe('the error of a failed call', () => {
+  test.each([
+    ['OOM command not allowed when used memory', 'it is full: raise `maxmemory`'],
+    ['ERR Error running script (call to f_1): @user_script:1: -OOM not allowed', 'it is full'],
+    ['ERR Error running script (call to f_1): -READONLY You can', 'it is a replica'],
+    ['NOAUTH Authentication required.', 'it requires a password'],
+    ["NOPERM this user has no permissions to run the 'evalsha' command", 'the user may not run'],
+    ['ERR The user executing the script cannot run this command', 'the user may not run'],
+    ["ERR unknown command 'EVALSHA'", 'it does not know a command'],
+    ['ERR Unknown Redis command called from script', 'it does not know a command'],
+  ])('says what to do after %j', (message, remedy) => {
+    const cause = new Error(message)
+    const error = toStoreError(cause, 'claim')
+    expect(error).toBeInstanceOf(StoreUnavailableError)
+    expect(error.message).toContain(`Redis failed at claim: ${remedy}`)
+    expect(error.message).toContain(` (${message}).`)
+    expect(error.cause).toBe(cause)
+  })
+
+  test.each([
+    ['ERR syntax error', 'ERR syntax error'],
+    ['Connection is closed.', 'Connection is closed.'],
+    // A code is the first word, or the first one behind a minus.
+    ['OOMPH', 'OOMPH'],
+    ['not OOM', 'not OOM'],
+    ['ERR nothing -OOMPH', 'ERR nothing -OOMPH'],
+  ])('has the text alone of %j', (message, text) => {
+    expect(toStoreError(new Error(message), 'claim').message).toBe(
+      `Redis failed at claim: ${text}.`,
+    )
+  })
+
+  test('names an error without a text, and what is no error', () => {
+    class TimeoutError extends Error {}
+    expect(toStoreError(new TimeoutError(), 'renew').message).toBe(
+      'Redis failed at renew: TimeoutError.',
+    )
+    expect(toStoreError('gone', 'renew').message).toBe('Redis failed at renew: gone.')
+  })
+
+  test('is the typed one, if it has one already', () => {
+    const typed = new ConfigurationError('other keys')
+    expect(toStoreError(typed, 'claim')).toBe(typed)
+  })
+})
+
+describe('the error of a start', () => {
+  test.each(['NOPERM no permissions', "ERR unknown command 'EVALSHA'"])(
+    'is about the settings after %j',
+    (message) => {
+      const cause = new Error(message)
+      const failed = toStoreError(cause, 'start')
+      const error = toStartError(failed)
+      expect(error).toBeInstanceOf(ConfigurationError)
+      expect(error).toMatchObject({ message: failed.message, cause })
+    },
+  )
+
+  test('stays as it is, if waiting may help or it is none of the store', () => {
+    for (const error of [
+      toStoreError(new Error('LOADING Redis is loading'), 'start'),
+      new Error('NOPERM no permissions', { cause: new Error('NOPERM no permissions') }),
+      'NOPERM',
+      undefined,
+    ]) {
+      expect(toStartError(error)).toBe(error)
+    }
+  })
+})
+
+test('what is no error is no answer of a cluster', () => {
+  expect(needsOneNode('CROSSSLOT Keys in request')).toBe(false)
+  expect(needsOneNode(undefined)).toBe(false)
+  expect(needsOneNode(new Error('XCROSSSLOT'))).toBe(false)
+  expect(needsOneNode(new Error('not Too many Cluster redirections'))).toBe(false)
 })

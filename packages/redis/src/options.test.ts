@@ -1,6 +1,7 @@
 import { ConfigurationError } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { type RedisLeasesOptions, redisLeases } from './index.ts'
+import { DEFAULTS, redisOptions } from './options.ts'
 
 const client = { evalSha: async () => [], eval: async () => [] }
 
@@ -17,6 +18,32 @@ test.each([
 ])('refuses the options %j', (options, message) => {
   expect(() => leasesWith(options)).toThrow(ConfigurationError)
   expect(() => leasesWith(options)).toThrow(message)
+})
+
+test('takes the options at their bounds, and by default the namespace alone is known', () => {
+  expect(redisOptions({})).toEqual({
+    ...{ budgetMs: undefined, namespace: 'onceward', rememberDoneMs: undefined },
+  })
+  for (const options of [
+    { budgetMs: 1, namespace: 'a', rememberDoneMs: 1_000 },
+    { budgetMs: 60_000, namespace: 'Az09._:-'.repeat(8), rememberDoneMs: 31_536_000_000 },
+  ]) {
+    expect(redisOptions(options)).toEqual(options)
+  }
+  expect(Object.isFrozen(DEFAULTS)).toBe(true)
+  expect(DEFAULTS).toEqual({
+    ...{ besideMs: 20, aloneMs: 1_000, rememberDoneMs: 3_600_000, namespace: 'onceward' },
+  })
+})
+
+test.each([
+  ...[{ budgetMs: 60_001 }, { budgetMs: -1 }, { budgetMs: '20' }, { budgetMs: null }],
+  ...[{ rememberDoneMs: 999 }, { rememberDoneMs: 31_536_000_001 }],
+  ...[{ namespace: '' }, { namespace: 'x'.repeat(65) }, { namespace: 5 }, { namespace: null }],
+  ...[{ namespace: ' a' }, { namespace: 'a\n' }, { namespace: 'ä' }],
+])('refuses what is beyond the bounds: %j', (options) => {
+  expect(() => leasesWith(options)).toThrow(ConfigurationError)
+  expect(() => leasesWith(options)).toThrow(/^Expected `/)
 })
 
 test.each([
