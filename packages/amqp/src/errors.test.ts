@@ -1,4 +1,5 @@
 import { CallTimeoutError } from '@onceward/core/adapter'
+import { refusedByBothAddresses } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { BACKOFF, CancelledError, classifyError, isConnectionClosed } from './errors.ts'
 
@@ -36,4 +37,12 @@ test('errors that report a closed connection are recognised', () => {
   expect(isConnectionClosed(new Error('Connection closing'))).toBe(true)
   expect(isConnectionClosed(new Error('Channel closed'))).toBe(false)
   expect(isConnectionClosed('Connection closed')).toBe(false)
+})
+
+// Red when only the message of the error itself is told, which is empty: health() then says `AggregateError: `.
+test('a host whose addresses all refuse is told with the errors of its addresses', () => {
+  expect(classifyError(refusedByBothAddresses())).toEqual({
+    kind: 'network',
+    text: 'AggregateError: connect ECONNREFUSED 127.0.0.1:1, connect ECONNREFUSED ::1:1',
+  })
 })

@@ -89,3 +89,15 @@ test('a circular chain of causes is followed only once', () => {
   error.cause = error
   expect(classifyError(error).kind).toBe('other')
 })
+
+// Red when the empty message is told as it is: `KafkaJSConnectionError: Connection error: `.
+test('a broker whose addresses all refuse is told with its name and the code', () => {
+  const facts = { name: 'KafkaJSConnectionError', broker: 'localhost:1', code: 'ECONNREFUSED' }
+  const raw = Object.assign(new Error('Connection error: '), facts)
+  const wrapped = Object.assign(new Error(raw.message, { cause: raw }), { name: 'KafkaJSError' })
+  expect([raw, wrapped, new Error('no: ')].map((error) => classifyError(error).text)).toEqual([
+    'KafkaJSConnectionError: Connection error: ECONNREFUSED localhost:1',
+    'KafkaJSError: Connection error: ECONNREFUSED localhost:1',
+    'Error: no: ',
+  ])
+})

@@ -3,6 +3,7 @@ import {
   type ClassifiedError,
   classifierOf,
   kindsByName,
+  messageOf,
 } from '@onceward/core/adapter'
 
 /** What an error of kafkajs means. */
@@ -113,11 +114,22 @@ export const classifyError: (error: unknown) => BrokerError = classifierOf((erro
   const kinds = chain.flatMap(namesOf).map((name) => KIND_OF_NAME.get(name))
   const [first] = chain
   const name = first === undefined ? 'Error' : (namesOf(first)[0] ?? 'Error')
-  const message = String(first instanceof Error ? first.message : error)
-  const hint = message.endsWith(NO_NAMES) ? DENIED_HINT : (HINT_OF.get(name) ?? '')
+  const message = messageOf(first instanceof Error ? first : error)
+  const hint = hintFor(message, chain) ?? HINT_OF.get(name) ?? ''
   const text = `${name}: ${message}${hint}`
   return { kind: kinds.find((kind) => kind !== undefined) ?? 'other', text }
 })
+
+/** What kafkajs leaves out of a message. */
+function hintFor(message: string, chain: readonly object[]): string | undefined {
+  if (message.endsWith(NO_NAMES)) return DENIED_HINT
+  // It quotes the message of the socket's error, which is empty if the host has several addresses, as localhost has.
+  if (!message.endsWith(': ')) return undefined
+  const codes = chain.map((each) => textOf(each, 'code'))
+  const brokers = chain.map((each) => textOf(each, 'broker'))
+  const known = [codes, brokers].map((each) => each.find((text) => text !== undefined))
+  return known.filter((text) => text !== undefined).join(' ')
+}
 
 /**
  * The error object that makes kafkajs rejoin, unwrapped; undefined for any other error.

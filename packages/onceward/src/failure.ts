@@ -1,5 +1,6 @@
 import { OncewardError } from '@onceward/core'
-import { messageOf, toStoreError } from '@onceward/postgres/operator'
+import { messageOf } from '@onceward/core/adapter'
+import { toStoreError } from '@onceward/postgres/operator'
 import { EXIT, type ExitCode } from './exit-codes.ts'
 
 /** Ends a command with a sentence and an exit code, and without a stack. */

@@ -1,6 +1,7 @@
 import { ConfigurationError, RetryableError, StoreUnavailableError } from '@onceward/core'
+import { messageOf } from '@onceward/core/adapter'
 import { describe, expect, it } from 'vitest'
-import { diagnose, isConnectionLoss, messageOf, sqlState, toStoreError } from './errors.ts'
+import { diagnose, isConnectionLoss, sqlState, toStoreError } from './errors.ts'
 
 const coded = (code: string): Error => Object.assign(new Error(code), { code })
 

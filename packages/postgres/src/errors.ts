@@ -1,4 +1,5 @@
 import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
+import { messageOf } from '@onceward/core/adapter'
 import { FORBIDDEN, LOCK_NOT_AVAILABLE, QUERY_CANCELED, UNIQUE_VIOLATION } from './sqlstates.ts'
 
 /*
@@ -210,18 +211,6 @@ export function toCommitError(error: unknown): unknown {
   const typed = toStoreError(error, 'committing')
   const isStore = diagnose(error) === 'store' || sqlState(error) === QUERY_CANCELED
   return isStore || typed instanceof ConfigurationError ? typed : error
-}
-
-export function messageOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error)
-  // Connecting to several addresses fails with an AggregateError without a message.
-  if (error.message !== '') return error.message
-  if (!(error instanceof AggregateError)) return error.name
-  // The members of a member are left out, because it may be the error itself.
-  const messages = error.errors
-    .slice(0, MOST_ERRORS)
-    .map((each) => (each instanceof AggregateError ? each.message || each.name : messageOf(each)))
-  return messages.join(', ')
 }
 
 interface ErrorLike {

@@ -2,7 +2,7 @@
 
 export { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
 export { deadLetterChanges, GROUP_SIZE } from './dead-letter-changes.ts'
-export { messageOf, sqlState, toStoreError } from './errors.ts'
+export { sqlState, toStoreError } from './errors.ts'
 export { SCHEMA_VERSION } from './inbox/schema-version.ts'
 export { type MigrationSql, migrationSql } from './migrate.ts'
 export { identityQuery } from './statements/registration.ts'

@@ -5,9 +5,8 @@ import {
   type DeliverySource,
   systemRuntime,
 } from '@onceward/core'
-import { withTimeout } from '@onceward/core/adapter'
+import { messageOf, withTimeout } from '@onceward/core/adapter'
 import { inTransaction } from './client.ts'
-import { messageOf } from './errors.ts'
 import { readStored } from './inbox/bodies.ts'
 import {
   actOn,

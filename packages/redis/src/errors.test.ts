@@ -1,4 +1,6 @@
 import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { refusedByBothAddresses } from '@onceward/testing/adapter'
+import { TimeoutError } from 'redis'
 import { describe, expect, test } from 'vitest'
 import { needsOneNode, toStartError, toStoreError } from './errors.ts'
 
@@ -103,4 +105,13 @@ test('what is no error is no answer of a cluster', () => {
   expect(needsOneNode(undefined)).toBe(false)
   expect(needsOneNode(new Error('XCROSSSLOT'))).toBe(false)
   expect(needsOneNode(new Error('not Too many Cluster redirections'))).toBe(false)
+})
+
+test.each([
+  // Red when an AggregateError is told by its own message, which is empty.
+  [refusedByBothAddresses(), 'connect ECONNREFUSED 127.0.0.1:1, connect ECONNREFUSED ::1:1'],
+  // Red when its name is told, which is Error.
+  [new TimeoutError(), 'TimeoutError'],
+])('an error without a message of its own says what happened: %s', (error, text) => {
+  expect(toStoreError(error, 'claim').message).toBe(`Redis failed at claim: ${text}.`)
 })

@@ -1,4 +1,5 @@
 import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
+import { messageOf } from '@onceward/core/adapter'
 
 /** Error codes of Redis and what to do about them. https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors */
 const REMEDIES: Readonly<Record<string, string>> = {
@@ -42,10 +43,6 @@ export function toStartError(error: unknown): unknown {
   if (!SETTINGS.has(codeOf(messageOf(error.cause)))) return error
   return new ConfigurationError(error.message, { cause: error.cause })
 }
-
-/** Timeouts of node-redis have a name and no message. */
-const messageOf = (error: unknown): string =>
-  error instanceof Error ? error.message || error.constructor.name : String(error)
 
 /**
  * Whether a cluster refused a script because its keys are on several nodes at the moment. The script did not run.

@@ -5,6 +5,7 @@ import {
   RequestThrottled,
 } from '@aws-sdk/client-sqs'
 import { CallTimeoutError } from '@onceward/core/adapter'
+import { refusedByBothAddresses } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { classifyError } from './errors.ts'
 
@@ -43,4 +44,12 @@ test('the text for logs and health is one line', () => {
   expect(classifyError(new CallTimeoutError('SendMessage', 5)).text).toBe(
     'TimeoutError: SendMessage got no answer within 5 ms',
   )
+})
+
+// Red when only the message of the error itself is told, which is empty: health() then says `AggregateError: `.
+test('a host whose addresses all refuse is told with the errors of its addresses', () => {
+  expect(classifyError(refusedByBothAddresses())).toEqual({
+    kind: 'network',
+    text: 'AggregateError: connect ECONNREFUSED 127.0.0.1:1, connect ECONNREFUSED ::1:1',
+  })
 })

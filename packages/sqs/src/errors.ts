@@ -4,6 +4,7 @@ import {
   type ClassifiedError,
   classifierOf,
   kindsByName,
+  messageOf,
 } from '@onceward/core/adapter'
 
 /**
@@ -107,8 +108,7 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
 export const classifyError: (error: unknown) => BrokerError = classifierOf((error) => {
   const names = namesOf(error)
   const kind = names.map((name) => KIND_OF_NAME.get(name)).find((found) => found !== undefined)
-  const message = error instanceof Error ? error.message : String(error)
-  return { kind: kind ?? 'other', text: `${names[0] ?? 'Error'}: ${message}` }
+  return { kind: kind ?? 'other', text: `${names[0] ?? 'Error'}: ${messageOf(error)}` }
 })
 
 function namesOf(error: unknown): string[] {

@@ -26,6 +26,7 @@ export {
 } from '../model/guard-port.ts'
 export { type KnownNames, refuseUnknownNames, unknownNames } from '../model/known-names.ts'
 export { messageHash } from '../model/message-hash.ts'
+export { messageOf } from '../model/message-of.ts'
 export {
   type BrokerClient,
   hasMethod,

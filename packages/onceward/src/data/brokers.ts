@@ -1,6 +1,10 @@
 import { ConfigurationError, systemRuntime } from '@onceward/core'
-import { type OperateBroker, type OperatedBroker, withTimeout } from '@onceward/core/adapter'
-import { messageOf } from '@onceward/postgres/operator'
+import {
+  messageOf,
+  type OperateBroker,
+  type OperatedBroker,
+  withTimeout,
+} from '@onceward/core/adapter'
 import { Failure, usage } from '../failure.ts'
 import type { BrokerName, NamedBroker } from './broker-address.ts'
 

@@ -1,6 +1,6 @@
 import { systemRuntime } from '@onceward/core'
-import { answerWithin, LATE } from '@onceward/core/adapter'
-import { messageOf, quotedSchema } from '@onceward/postgres/operator'
+import { answerWithin, LATE, messageOf } from '@onceward/core/adapter'
+import { quotedSchema } from '@onceward/postgres/operator'
 import pg from 'pg'
 import { Failure, toFailure, usage } from '../failure.ts'
 

@@ -16,4 +16,4 @@ export {
   handMadeGuard,
   type Logged,
 } from './hand-made-port.ts'
-export { ODD_ERRORS } from './odd-errors.ts'
+export { ODD_ERRORS, refusedByBothAddresses } from './odd-errors.ts'
