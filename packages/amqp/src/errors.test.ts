@@ -40,7 +40,7 @@ test('errors that report a closed connection are recognised', () => {
 })
 
 // Red when only the message of the error itself is told, which is empty: health() then says `AggregateError: `.
-test('a host whose addresses all refuse is told with the errors of its addresses', () => {
+test('a host whose addresses all refuse is told with what failed', () => {
   expect(classifyError(refusedByBothAddresses())).toEqual({
     kind: 'network',
     text: 'AggregateError: connect ECONNREFUSED 127.0.0.1:1, connect ECONNREFUSED ::1:1',

@@ -91,7 +91,7 @@ test('a circular chain of causes is followed only once', () => {
 })
 
 // Red when the empty message is told as it is: `KafkaJSConnectionError: Connection error: `.
-test('a broker whose addresses all refuse is told with its name and the code', () => {
+test('a host whose addresses all refuse is told with what failed', () => {
   const facts = { name: 'KafkaJSConnectionError', broker: 'localhost:1', code: 'ECONNREFUSED' }
   const raw = Object.assign(new Error('Connection error: '), facts)
   const wrapped = Object.assign(new Error(raw.message, { cause: raw }), { name: 'KafkaJSError' })

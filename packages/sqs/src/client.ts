@@ -35,6 +35,8 @@ export type QueueAttributes = Partial<Readonly<Record<QueueAttributeName, string
 /** The calls to one queue, each with a time limit. A call rejects with the client's error. */
 export interface SqsApi {
   receive(request: ReceiveRequest, signal: AbortSignal): Promise<readonly Message[]>
+  /** Longest `waitMs` that the client waits for; `receive` shortens longer ones. Known after the first call. */
+  longestPollMs(): number | undefined
   /** At most {@link ENTRIES}. */
   remove(handles: readonly string[]): Promise<readonly RefusedEntry[]>
   /** At most {@link ENTRIES}. */

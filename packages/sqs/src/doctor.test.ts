@@ -23,6 +23,7 @@ async function findings(
   source: QueueAttributes | Error,
   options: Partial<ConsumeSqsOptions> = {},
   dead: QueueAttributes | Error = healthy,
+  longestMs: number | undefined = undefined,
 ): Promise<{ readonly problems: string; readonly warnings: readonly unknown[] }> {
   const { port, logged } = handMadeGuard()
   const settings = resolveSettings({ queueUrl, ...options }, port.settings)
@@ -31,7 +32,12 @@ async function findings(
     if (answer instanceof Error) throw answer
     return answer
   }
-  const surroundings = { api: { attributes }, settings, guard: port.settings, logger: port.logger }
+  const surroundings = {
+    api: { attributes, longestPollMs: () => longestMs },
+    settings,
+    guard: port.settings,
+    logger: port.logger,
+  }
   const problems = await examine(surroundings).then(
     () => '',
     (error: Error) => {
@@ -134,4 +140,14 @@ test('a missing permission to read attributes gives only a warning', async () =>
 test('any other error is thrown, so that the caller can retry', async () => {
   const down = Object.assign(new Error('down'), { code: 'ECONNREFUSED' })
   await expect(findings(down)).rejects.toBe(down)
+})
+
+// Red when a timeout of the client is compared with something else than the long poll.
+test('a client that gives up before a long poll ends gives a warning, one that waits as long gives none', async () => {
+  const warnings = async (longestMs: number, longPollMs?: number) =>
+    (await findings(healthy, { longPollMs }, healthy, longestMs)).warnings
+  expect(await warnings(4_000)).toEqual([
+    expect.stringMatching(/long poll of 20000 ms.* wait for 4000 ms only.* 21000 ms or more/),
+  ])
+  expect([await warnings(20_000), await warnings(4_000, 4_000)]).toEqual([[], []])
 })

@@ -5,7 +5,7 @@ import { classifyError, queueMissing } from './errors.ts'
 import { isFifo, marginMs, type Settings } from './options.ts'
 
 export interface Surroundings {
-  readonly api: Pick<SqsApi, 'attributes'>
+  readonly api: Pick<SqsApi, 'attributes' | 'longestPollMs'>
   readonly settings: Settings
   readonly guard: GuardSettings
   readonly logger: Logger
@@ -27,7 +27,7 @@ export async function examine(surroundings: Surroundings): Promise<void> {
   const found = [
     source === undefined ? [] : [sourceFindings(source, surroundings)],
     source === undefined || dead === undefined ? [] : [deadLetterFindings(source, dead, settings)],
-    [visibilityFindings(surroundings), orderFindings(settings)],
+    [visibilityFindings(surroundings), orderFindings(settings), timeoutFindings(surroundings)],
   ].flat()
   reportFindings(found, logger, { queue: queueUrl })
 }
@@ -150,6 +150,19 @@ function visibilityFindings({ settings, guard }: Surroundings): Findings {
       `\`visibilityMs\` is ${settings.visibilityMs}, shorter than the guard's lease of ${guard.leaseMs}: the ` +
         `message of a dead process returns while its lease still runs and costs a receive. Set it to ${wantedMs} ` +
         'or more, or shorten `leaseMs`.',
+    ),
+  }
+}
+
+function timeoutFindings({ api, settings: { longPollMs } }: Surroundings): Findings {
+  const longestMs = api.longestPollMs() ?? longPollMs
+  return {
+    problems: [],
+    warnings: when(
+      longestMs < longPollMs,
+      `The \`requestHandler\` of the client gives up before SQS answers a long poll of ${longPollMs} ms (\`longPollMs\`), ` +
+        `so receives wait for ${longestMs} ms only: messages of an answer that nobody reads stay hidden and count as ` +
+        `received. Set its \`socketTimeout\` and \`requestTimeout\` to ${longPollMs + 1_000} ms or more.`,
     ),
   }
 }

@@ -9,6 +9,7 @@ import type { Runtime } from '@onceward/core'
 import { CallTimeoutError, refuseUnfitClient } from '@onceward/core/adapter'
 import type { RefusedEntry, SqsApi, SqsClient } from '../client.ts'
 import { receiveAttributes } from '../options.ts'
+import { longestPollMs } from './answer-limit.ts'
 
 const CALL_MS = 10_000
 /** Added to the long poll: a receive on a connection that went silent must not wait for ever. */
@@ -24,7 +25,10 @@ export function refuseOtherSqsClient(place: 'consumeSqs' | 'wrapSqs', client: un
 export function createSqsApi(client: SqsClient, queueUrl: string, runtime: Runtime): SqsApi {
   const bounded = bounds(runtime)
   return {
-    receive: async ({ max, waitMs, visibilityMs }, signal) => {
+    longestPollMs: () => longestPollMs(client),
+    receive: async ({ max, waitMs: wantedMs, visibilityMs }, signal) => {
+      // SQS hides and counts what it answers to a client that has given up.
+      const waitMs = Math.min(wantedMs, longestPollMs(client) ?? wantedMs)
       const command = new ReceiveMessageCommand({
         QueueUrl: queueUrl,
         MaxNumberOfMessages: max,
