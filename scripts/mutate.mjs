@@ -10,15 +10,20 @@ const stryker = join(directory, 'node_modules/@stryker-mutator/core/bin/stryker.
 
 const NAMES = [...Object.keys(GROUPS), ...Object.keys(TEXT_TESTS)]
 
+const ALL = 'all'
+/** Lines of Stryker's output that an error shows. */
+const SHOWN_LINES = 40
+
 /**
- * `npm run mutate -- [group[/file] …]`, for example `core/state-machine sqs lua`; all groups by default.
+ * `npm run mutate -- group[/file] …`, for example `core/state-machine sqs lua`; `all` for all groups, which takes many hours.
  *
  * Changes the code in small ways and runs the tests on each: a change that no test notices must stand, with the
  * reason why it makes no difference, in mutation/survivors.json.
  */
 export async function mutate(args) {
+  if (args.length === 0) throw new Error(`say what to mutate: ${ALL}, ${NAMES.join(', ')}`)
   const counts = { killed: 0, explained: 0, unexplained: 0 }
-  for (const argument of args.length === 0 ? NAMES : args) {
+  for (const argument of args.includes(ALL) ? NAMES : args) {
     for (const { verdict, mutant } of await judged(argument)) {
       counts[verdict] += 1
       if (verdict === 'unexplained') console.log(JSON.stringify(mutant))
@@ -58,9 +63,14 @@ async function strykerReport(group) {
   const file = join(temporary, 'stryker.config.json')
   writeFileSync(file, JSON.stringify(configuration(group, { temporary, fileName })))
   try {
-    await run(pinnedNode, [stryker, 'run', file], {
+    const { code, output } = await run(pinnedNode, [stryker, 'run', file], {
       env: { ONCEWARD_MUTATION_GROUP: JSON.stringify(group) },
+      copied: true,
     })
+    if (code !== 0) {
+      const end = output.split('\n').slice(-SHOWN_LINES).join('\n')
+      throw new Error(`Stryker failed with code ${code}:\n${end}`)
+    }
     return JSON.parse(readFileSync(fileName, 'utf8'))
   } finally {
     rmSync(temporary, { recursive: true, force: true })

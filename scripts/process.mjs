@@ -31,6 +31,7 @@ function environment() {
  * Runs a command in the repository to its end.
  *
  * @param options.quiet - Collect the output instead of streaming it.
+ * @param options.copied - Stream the output and collect it too.
  * @returns `code` (never undefined: a signal gives 1) and the collected `output`.
  */
 export function run(command, args, options = {}) {
@@ -38,7 +39,7 @@ export function run(command, args, options = {}) {
     const child = spawn(command, args, {
       cwd: options.cwd ?? root,
       env: { ...environment(), ...options.env },
-      stdio: options.quiet ? ['ignore', 'pipe', 'pipe'] : 'inherit',
+      stdio: options.quiet || options.copied ? ['ignore', 'pipe', 'pipe'] : 'inherit',
     })
     // A terminal sends SIGINT to the child too: wait for its clean-up, and do not send a second one.
     const onSignal = (signal) => signal === 'SIGINT' || child.kill(signal)
@@ -49,8 +50,12 @@ export function run(command, args, options = {}) {
       resolve({ code, output: Buffer.concat(parts).toString().trim() })
     }
     for (const signal of signals) process.on(signal, onSignal)
-    child.stdout?.on('data', (part) => parts.push(part))
-    child.stderr?.on('data', (part) => parts.push(part))
+    for (const stream of ['stdout', 'stderr']) {
+      child[stream]?.on('data', (part) => {
+        parts.push(part)
+        if (options.copied) process[stream].write(part)
+      })
+    }
     child.on('error', (error) => {
       parts.push(Buffer.from(`${command}: ${error.message}`))
       if (!options.quiet) console.error(`${command}: ${error.message}`)
