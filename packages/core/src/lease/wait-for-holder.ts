@@ -7,8 +7,8 @@ import { type Claimed, claimLeases, type Leases } from './claim.ts'
 const PAUSES = [0.1, 0.3, 0.6] as const
 
 /** Whether another process holds the event. */
-export function isHeldElsewhere(claimed: Claimed | undefined): boolean {
-  return claimed?.kind === 'outcome' && claimed.outcome.kind === 'in-progress'
+export function isHeldElsewhere(claimed: Claimed): boolean {
+  return claimed.kind === 'outcome' && claimed.outcome.kind === 'in-progress'
 }
 
 /**
