@@ -174,6 +174,88 @@ test('a consumer that never connects is replaced, and disconnected should it con
   expect(kit.calls).not.toContain('1 disconnect')
 })
 
+test('a store that is down is no failure about which restartOnFailure is asked', async () => {
+  const asked: Error[] = []
+  const restartOnFailure = async (error: Error): Promise<boolean> => {
+    asked.push(error)
+    return false
+  }
+  const kit = receiving({ consumer: { retry: { restartOnFailure } } })
+  kit.world.check = () => Promise.reject(new StoreUnavailableError('gone'))
+  const started = kit.receiver.start()
+  await kit.clock.advance(0)
+  await started
+  expect([asked, kit.receiver.outage?.state]).toEqual([[], 'paused'])
+})
+
+test('a join tells of which topics the consumer has partitions', async () => {
+  const kit = await joined()
+  expect(kit.topics).toEqual([['orders']])
+})
+
+/** A consumer that follows one that ended because it may not read its topic. */
+async function refused(): Promise<Receiving> {
+  const kit = await joined()
+  const denied = protocolError('TOPIC_AUTHORIZATION_FAILED')
+  kit.world.fetch = () => Promise.reject(denied)
+  crash(kit, denied)
+  while (!kit.calls.some((call) => call.startsWith('1 run'))) await kit.clock.advance(100)
+  kit.join('m-2')
+  await kit.clock.advance(0)
+  return kit
+}
+
+test('partitions that cannot be read are paused, named by health and read again, until the consumer stops', async () => {
+  const kit = await refused()
+  const verbs = () => namesOf(kit).filter((name) => /pause|resume/.test(name))
+  expect(verbs()).toEqual(['1 pause', '1 pause'])
+  expect(kit.receiver.notice).toMatch("Topic 'orders' waits")
+  expect(kit.logged.at(-1)).toMatchObject({ level: 'error', fields: { group: 'billing' } })
+  kit.world.fetch = async () => ({ responses: [] })
+  await kit.clock.advance(3_000)
+  expect(verbs().slice(2)).toEqual(['1 resume', '1 resume'])
+  expect(kit.receiver.notice).toBeUndefined()
+})
+
+test('a stop ends the checks of partitions that cannot be read', async () => {
+  const kit = await refused()
+  await kit.receiver.finish()
+  expect(kit.clock.timers).toBe(0)
+})
+
+test('records that were deleted before they were read are logged', async () => {
+  const kit = await joined()
+  const place = { topic: 'orders', partition: 1 }
+  const gone = Object.assign(new Error('gone'), { name: 'KafkaJSOffsetOutOfRange', ...place })
+  kit.world.fetch = () => Promise.reject(gone)
+  const broker = await (kit.cluster as unknown as Brokers).findBroker({ nodeId: '1' })
+  await expect(broker.fetch()).rejects.toBe(gone)
+  expect(kit.logged).toMatchObject([{ level: 'error', fields: { group: 'billing', ...place } }])
+})
+
+interface Brokers {
+  findBroker(node: { readonly nodeId: string }): Promise<{ fetch(): Promise<object> }>
+}
+
+test('a leader logs the topics of other members that it may not describe', async () => {
+  const kit = await joined()
+  const cluster = {
+    addTargetTopic: () => Promise.reject(protocolError('TOPIC_AUTHORIZATION_FAILED')),
+    findTopicPartitionMetadata: () => [{ partitionId: 0 }],
+  }
+  const [toAssigner] = kit.consumers[0]?.config.partitionAssigners ?? []
+  const assigner = toAssigner?.({ cluster, groupId: '', logger: undefined } as never)
+  const members = [['orders'], ['orders', 'refunds']].map((topics, index) => {
+    const sent = { version: 1, topics, userData: Buffer.of() }
+    return {
+      memberId: `m-${index}`,
+      memberMetadata: AssignerProtocol.MemberMetadata.encode(sent),
+    }
+  })
+  await assigner?.assign({ members, topics: ['orders'] })
+  expect(kit.logged).toMatchObject([{ level: 'error', fields: { denied: ['refunds'] } }])
+})
+
 function fail(error: Error): never {
   throw error
 }

@@ -66,7 +66,7 @@ export class Receiver {
   readonly #watchdog: Watchdog
   readonly #unreadable: Unreadable
   /** Ends the current consumer with a reason. */
-  #giveUp: ((reason: unknown) => void) | undefined
+  #giveUp: (reason: unknown) => void = () => undefined
   readonly #membership: Membership
   #isChecked = false
   #hasStarted = false
@@ -89,7 +89,7 @@ export class Receiver {
     this.#subscription = new Subscription({
       ...{ port, settings, batches: options.batches, fields: this.#fields },
       isAnswered: () => this.#watchdog.silentMs < LIVELY_MS && !options.batches.isHeld,
-      onChanged: () => this.#giveUp?.(RESUBSCRIBE),
+      onChanged: () => this.#giveUp(RESUBSCRIBE),
     })
   }
 
@@ -117,7 +117,6 @@ export class Receiver {
   /** Starts no new consumer from now on; the current one stays a member of its group. */
   stop(): void {
     this.#recovery.stop()
-    this.#endPause()
   }
 
   /** Leaves the group, in bounded time: kafkajs finishes the rest later. Never rejects. */
@@ -182,7 +181,7 @@ export class Receiver {
       await this.#membership.leaveBefore(cluster())
       if (this.#recovery.isStopped) return undefined
       const silence = new CallTimeoutError('Fetches and heartbeats', this.#watchdog.limitMs)
-      this.#watchdog.begin(() => this.#giveUp?.(silence))
+      this.#watchdog.begin(() => this.#giveUp(silence))
       const running = consumer.run({
         autoCommit: false,
         eachBatchAutoResolve: false,
@@ -273,7 +272,8 @@ export class Receiver {
     this.#endPause = resolve
     this.#recovery.failed(error)
     this.#start()
-    if (this.#recovery.isPausing) await promise
+    // A stop ends the timer of the pause, and nothing comes after it.
+    await promise
   }
 
   #recovered(): void {
