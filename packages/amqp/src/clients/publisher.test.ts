@@ -259,8 +259,12 @@ test('the error of a publish that the client refuses says what to do, or what is
       throw error
     })
   }
-  refuse(new TypeError('odd'))
-  await expect(publisher.publish(outgoing)).rejects.toThrow(/declare it/)
+  const cause = new TypeError('odd')
+  refuse(cause)
+  await expect(publisher.publish(outgoing)).rejects.toMatchObject({
+    message: expect.stringContaining('declare it'),
+    cause,
+  })
   refuse(new RangeError('headers too large'))
   await expect(publisher.publish(outgoing)).rejects.toThrow(/headers too large/)
   Object.assign(connection, { frameMax: 10 })

@@ -6,10 +6,10 @@ export function toLanes<Item>(
   laneOf: (item: Item) => string | undefined,
 ): readonly (readonly Item[])[] {
   const lanes: Item[][] = []
-  let byName: Map<string, Item[]> | undefined
+  let byName: Map<string | undefined, Item[]> | undefined
   for (const item of items) {
     const name = laneOf(item)
-    const known = name === undefined ? undefined : byName?.get(name)
+    const known = byName?.get(name)
     if (known !== undefined) {
       known.push(item)
       continue

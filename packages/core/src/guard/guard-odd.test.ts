@@ -128,23 +128,29 @@ describe('isFatal without a boolean answer', () => {
   // Red before: a promise is truthy, so every event was dead-lettered after its first failure.
   test.each([
     ['a promise', () => Promise.resolve(false)],
-    ['a promise that rejects', () => Promise.reject(new Error('no'))],
-    ['a text', () => 'no'],
-  ])('%s: the error is retryable, and the log says how to fix isFatal', async (_, isFatal) => {
-    const lines: string[] = []
-    const error = (_fields: object, message: string): void => void lines.push(message)
-    const ignore = (): void => undefined
-    const logger = { debug: ignore, info: ignore, warn: ignore, error }
-    const { guard } = setUp(
-      () => {
-        throw new Error('not now')
-      },
-      { isFatal: isFatal as unknown as () => boolean, logger },
-    )
-    expect(await guard.process(toDelivery({}))).toMatchObject({ kind: 'defer' })
-    expect(lines[0]).toMatch('isFatal must answer true or false')
-    await guard.close()
-  })
+    ['a promise', () => Promise.reject(new Error('no'))],
+    ['string', () => 'no'],
+  ])(
+    '%s: the error is retryable, and the log says how to fix isFatal',
+    async (answered, isFatal) => {
+      const lines: [object, string][] = []
+      const error = (fields: object, message: string): void => void lines.push([fields, message])
+      const ignore = (): void => undefined
+      const logger = { debug: ignore, info: ignore, warn: ignore, error }
+      const { guard } = setUp(
+        () => {
+          throw new Error('not now')
+        },
+        { isFatal: isFatal as unknown as () => boolean, logger },
+      )
+      expect(await guard.process(toDelivery({}))).toMatchObject({ kind: 'defer' })
+      expect(lines[0]).toEqual([
+        expect.objectContaining({ answered }),
+        expect.stringContaining('isFatal must answer true or false'),
+      ])
+      await guard.close()
+    },
+  )
 })
 
 describe('changes that a handler makes to its event', () => {

@@ -46,7 +46,7 @@ function isFatal(options: ResolvedOptions, error: unknown): boolean {
   try {
     const answer: unknown = options.isFatal?.(error) ?? false
     if (typeof answer === 'boolean') return answer
-    if (isThenable(answer)) Promise.resolve(answer).catch(() => undefined)
+    Promise.resolve(answer).catch(() => undefined)
     // A promise is always truthy. Treated as an answer, it would dead-letter every event after its first failure.
     options.reportOnce(
       'error',

@@ -221,7 +221,7 @@ function lostLease(): Extract<HandlerEnd, { kind: 'lease-lost' }> {
 }
 
 function listen(signal: AbortSignal, listener: () => void): () => void {
-  signal.addEventListener('abort', listener, { once: true })
+  signal.addEventListener('abort', listener)
   return () => signal.removeEventListener('abort', listener)
 }
 

@@ -49,8 +49,10 @@ test('an isFatal that throws is logged, and the error counts as retryable', () =
 })
 
 test('without isFatal only the errors that onceward knows are fatal', () => {
+  const before = logged.length
   const decision = decideRetry({ ...options, isFatal: undefined }, 1, new SyntaxError('no'))
   expect(decision).toMatchObject({ kind: 'retry' })
+  expect(logged).toHaveLength(before)
 })
 
 test.each([
