@@ -157,7 +157,7 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
       considered - blocked.length >= deliveries ||
       considered < this.#pending.length ||
       groups.length >= limits.groups
-    if (groups.length === 0 || !(isFull || this.#isLingerOver || !hasRoom())) return []
+    if (!(isFull || this.#isLingerOver || !hasRoom())) return []
     this.#pending.splice(0, considered, ...blocked)
     return groups
   }

@@ -61,7 +61,12 @@ describe('a call with a budget', () => {
 test('a tracked promise stays in the set until it settles', async () => {
   const set = new Set<Promise<unknown>>()
   const { promise, resolve } = Promise.withResolvers<void>()
+  const resolved = track(set, promise)
   const rejected = track(set, failed())
-  await track(set, Promise.all([promise, rejected.catch(() => resolve())]))
+  expect([...set]).toEqual([resolved, rejected])
+  await expect(rejected).rejects.toThrow('no')
+  expect([...set]).toEqual([resolved])
+  resolve()
+  await resolved
   expect(set.size).toBe(0)
 })
