@@ -14,10 +14,10 @@ export function byOrderingKey<Each extends Delivered>(
   received: readonly Each[],
 ): readonly (readonly Each[])[] {
   const groups: Each[][] = []
-  const byKey = new Map<string, Each[]>()
+  const byKey = new Map<string | undefined, Each[]>()
   for (const each of received) {
     const { orderingKey } = each.delivery
-    const members = orderingKey === undefined ? undefined : byKey.get(orderingKey)
+    const members = byKey.get(orderingKey)
     if (members === undefined) {
       const group = [each]
       groups.push(group)

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type { Runtime } from '../model/runtime.ts'
-import { Recovery } from './recovery.ts'
+import { isGuardClosed, Recovery } from './recovery.ts'
 
 function recovering() {
   const logged: [string, object][] = []
@@ -33,12 +33,14 @@ test('an outage is logged when it begins, when it changes and when it ends, not 
   const { logged, recovery } = recovering()
   const refused = { state: 'recovering', reason: 'refused' } as const
   const down = { state: 'paused', reason: 'the store is down' } as const
-  for (const outage of [refused, { ...refused }, down]) recovery.begin(outage)
+  const again = { ...refused, reason: 'not there' }
+  for (const outage of [refused, { ...refused }, again, down]) recovery.begin(outage)
   expect(recovery.outage).toBe(down)
   expect(recovery.end()).toBe(down)
   expect(recovery.outage).toBeUndefined()
   expect(logged).toEqual([
     ['the consumer receives nothing now', { queue: 'orders', ...refused }],
+    ['the consumer receives nothing now', { queue: 'orders', ...again }],
     ['the consumer receives nothing now', { queue: 'orders', ...down }],
     ['the consumer receives again', { queue: 'orders' }],
   ])
@@ -83,4 +85,22 @@ test('there is one pause at a time, and none after a stop', () => {
   expect(timers.map(({ isCancelled }) => isCancelled)).toEqual([true])
   recovery.pause(30)
   expect([timers.length, recovery.isPausing, recovery.isStopped]).toEqual([1, false, true])
+})
+
+test('a stop outside a pause needs no timer', () => {
+  const { timers, recovery } = recovering()
+  recovery.stop()
+  expect([timers, recovery.isStopped]).toEqual([[], true])
+})
+
+test('the outage of a store that is down is named by its error', () => {
+  const { recovery } = recovering()
+  recovery.storeIsDown(new Error('gone'))
+  expect(recovery.outage).toEqual({ state: 'paused', reason: 'Error: gone' })
+})
+
+test('only an event that is abandoned because its guard closes tells that the guard is closed', () => {
+  expect(isGuardClosed({ kind: 'abandon', reason: 'closing' })).toBe(true)
+  expect(isGuardClosed({ kind: 'abandon', reason: 'deadline' })).toBe(false)
+  expect(isGuardClosed({ kind: 'ack', by: 'processed' })).toBe(false)
 })
