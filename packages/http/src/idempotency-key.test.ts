@@ -52,6 +52,11 @@ describe('an idempotency key', () => {
     expect(parseIdempotencyKey([value])).toEqual({ kind: 'malformed' })
   })
 
+  test('has 255 characters at most, without the white space around it', () => {
+    const key = 'k'.repeat(255)
+    expect(parseIdempotencyKey([` \t ${key}\t \t`])).toEqual({ kind: 'key', key })
+  })
+
   test('is missing when there is no header or an empty one', () => {
     for (const values of [[], [''], [' \t']]) {
       expect(parseIdempotencyKey(values)).toEqual({ kind: 'missing' })

@@ -14,10 +14,11 @@ export function openEarly(port: Pick<GuardPort, 'logger' | 'runtime' | 'open'>):
   let failures = 0
   let cancel = (): void => undefined
   const after = (delayMs: number): void => {
-    if (!isOver) cancel = runtime.setTimer(attempt, delayMs, { keepAlive: false })
+    cancel = runtime.setTimer(attempt, delayMs, { keepAlive: false })
   }
   const attempt = (): void => {
     port.open().catch((error: unknown) => {
+      if (isOver) return
       failures += 1
       logger.warn(
         { err: describeError(error) },

@@ -38,7 +38,7 @@ const verdictOf = async (
 const REFUSED = { kind: 'refused' }
 
 describe.each(SCHEMES)('the signature of %s', (scheme) => {
-  const verifier = VERIFIERS[scheme](SECRET)
+  const verifier: WebhookVerifier = (...delivery) => VERIFIERS[scheme](SECRET)(...delivery)
   const body = bodyOf('evt_1')
   const headers = headersOf(scheme, { id: 'evt_1', body })
 
@@ -88,6 +88,7 @@ describe.each(SCHEMES)('the signature of %s', (scheme) => {
     const make = VERIFIERS[scheme] as (...secrets: unknown[]) => WebhookVerifier
     for (const secrets of [[], [''], ['  '], [undefined], [SECRET, ''], [5], [{}]]) {
       expect(() => make(...secrets)).toThrow(ConfigurationError)
+      expect(() => make(...secrets)).toThrow(/Is the environment variable set/)
       expect(() => make(...secrets)).not.toThrow(SECRET)
     }
   })
@@ -102,9 +103,79 @@ test('an API key of Stripe and a secret that is no Base64 are refused, and not s
   expect(() => stripeSignature(SECRET, { tolerance: 5 } as never)).toThrow(/toleranceMs/)
 })
 
+test('a secret of Stripe may hold the beginning of an API key elsewhere', () => {
+  expect(() => stripeSignature('whsec_risk_1')).not.toThrow()
+})
+
+describe('a secret of Standard Webhooks', () => {
+  const base64Of = (bytes: number): string => Buffer.alloc(bytes, 7).toString('base64')
+
+  test('has 16 bytes at least', () => {
+    expect(() => standardWebhook(base64Of(16))).not.toThrow()
+    expect(() => standardWebhook(base64Of(15))).toThrow(/at least 16 bytes/)
+  })
+
+  test('is Base64 as a whole, after whsec_ at its beginning alone', () => {
+    const good = base64Of(24)
+    for (const secret of [`!${good}`, `${good}!`, `${good.slice(0, 16)}whsec_${good}`]) {
+      expect(() => standardWebhook(secret), secret).toThrow(/to be Base64/)
+    }
+  })
+})
+
+describe('a signature of another version', () => {
+  const body = bodyOf('evt_1')
+
+  test.each([
+    ['stripe', 'stripe-signature', 'v1='],
+    ['standard', 'webhook-signature', 'v1,'],
+  ] as const)('of %s does not count, whatever it is', async (scheme, name, version) => {
+    const { [name]: good = '', ...others } = headersOf(scheme, { id: 'evt_1', body })
+    expect(good).toContain(version)
+    for (const other of ['v0', 'v2', 'v1a', '', 'V1']) {
+      const value = good.replace(version, `${other}${version.slice(2)}`)
+      expect(
+        await verdictOf(VERIFIERS[scheme](SECRET), { ...others, [name]: value }, body),
+        value,
+      ).toEqual(REFUSED)
+    }
+  })
+})
+
+test('a signature of GitHub begins with its algorithm', async () => {
+  const { 'x-hub-signature-256': good = '' } = headersOf('github', { id: 'x', body: '{}' })
+  const given = { 'x-hub-signature-256': `x${good}` }
+  expect(await verdictOf(githubSignature(SECRET), given, '{}')).toEqual(REFUSED)
+})
+
+test('a part without a value in the header of Stripe is ignored', async () => {
+  const { 'stripe-signature': good = '' } = headersOf('stripe', { id: '', body: '{}' })
+  for (const [header, kind] of [
+    [`v1,t,${good}`, 'verified'],
+    [good.replace(/v1=\w+/, 'v1'), 'refused'],
+  ] as const) {
+    const given = { 'stripe-signature': header }
+    expect(await verdictOf(stripeSignature(SECRET), given, '{}'), header).toMatchObject({ kind })
+  }
+})
+
+test('a good signature of Standard Webhooks over an empty id is refused', async () => {
+  const headers = headersOf('standard', { id: '', body: '{}' })
+  expect(await verdictOf(standardWebhook(SECRET), headers, '{}')).toEqual(REFUSED)
+})
+
 describe.each(['stripe', 'standard'] as const)('the timestamp of %s', (scheme) => {
   const make = scheme === 'stripe' ? stripeSignature : standardWebhook
   const body = bodyOf('evt_1')
+
+  const seconds = String(NOW_MS / 1_000)
+  test.each(['', `+${seconds}`, ` ${seconds}`, `${seconds}.0`, `${seconds}e0`])(
+    'is refused if it is not digits alone, although it is signed: %j',
+    async (timestamp) => {
+      const headers = headersOf(scheme, { id: 'evt_1', body, timestamp })
+      expect(await verdictOf(make(SECRET), headers, body)).toEqual(REFUSED)
+    },
+  )
 
   test.each([
     [0, true],

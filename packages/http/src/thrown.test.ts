@@ -132,6 +132,26 @@ describe('while a store is down', () => {
     await guard.close()
   })
 
+  test('an open that fails says so in health, before the first request', async () => {
+    const working = memoryInbox()
+    const down = new StoreUnavailableError('down')
+    let isDown = true
+    const open: typeof working.open = async (registration) => {
+      if (isDown) throw down
+      return working.open(registration)
+    }
+    const guard = guardOf(charged, { inbox: { ...working, open } })
+    await expect(guard.open()).rejects.toBe(down)
+    expect(guard.health()).toMatchObject({
+      state: 'unavailable',
+      outages: [{ dependency: 'inbox', error: down }],
+    })
+    isDown = false
+    await guard.open()
+    expect(guard.health()).toEqual({ state: 'ready', inFlight: 0, outages: [] })
+    await guard.close()
+  })
+
   test('a closed guard answers 503 and asks the client for another connection', async () => {
     const guard = guardOf(charged)
     await guard.close()

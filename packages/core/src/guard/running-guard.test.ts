@@ -102,10 +102,16 @@ test('opening twice opens the stores once and starts the background work once', 
   expect(clock.timers).toBe(0)
 })
 
-test('a failed start rejects for its caller', async () => {
+test('a failed start rejects for its caller, and is an outage until the stores are open', async () => {
   const { state, port } = setUp()
   state.isDown = true
   await expect(port.open()).rejects.toBe(down)
+  expect(port.availability()).toMatchObject({ kind: 'down', error: down })
+  expect(port.outages()).toEqual([{ dependency: 'inbox', error: down }])
+  state.isDown = false
+  await port.open()
+  expect(port.availability()).toEqual({ kind: 'available' })
+  expect(port.outages()).toEqual([])
 })
 
 test('a closed guard starts no runs and no background work', async () => {

@@ -93,6 +93,10 @@ export class RunningGuard implements GuardPort {
     this.#runs.start()
     try {
       await this.#open()
+    } catch (error) {
+      // Health says so before the first delivery comes.
+      this.#breaker.failed(error)
+      throw error
     } finally {
       this.#runs.end()
     }
