@@ -48,9 +48,8 @@ export function decodeRequest(
 function jsonOf(bytes: Uint8Array): MaybeAsync<Decoded> {
   try {
     return decodeJson(bytes)
-  } catch (error) {
-    if (!(error instanceof InvalidPayloadError)) throw error
-    throw new InvalidPayloadError('The body is not JSON in UTF-8.', { cause: error })
+  } catch (cause) {
+    throw new InvalidPayloadError('The body is not JSON in UTF-8.', { cause })
   }
 }
 

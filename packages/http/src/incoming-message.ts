@@ -60,7 +60,7 @@ function rawHeadersOf({ headers, rawHeaders }: IncomingMessage): readonly string
 function valuesOf(message: IncomingMessage, name: string): readonly string[] {
   const rawHeaders = rawHeadersOf(message)
   const values: string[] = []
-  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+  for (let at = 0; at < rawHeaders.length; at += 2) {
     const given = rawHeaders[at] ?? ''
     if (given.length === name.length && given.toLowerCase() === name) {
       values.push(rawHeaders[at + 1] ?? '')
@@ -93,7 +93,7 @@ function lazyRequest(
 function toHeaders(message: IncomingMessage): Headers {
   const rawHeaders = rawHeadersOf(message)
   const headers = new Headers()
-  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+  for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at] ?? ''
     // Pseudo-headers of HTTP/2 are no headers.
     if (!name.startsWith(':')) headers.append(name, rawHeaders[at + 1] ?? '')

@@ -80,7 +80,7 @@ export class HttpProblem extends Error {
   /** Whether `value` is an HttpProblem, from this copy of the package or another. */
   static is(value: unknown): value is HttpProblem {
     try {
-      return typeof value === 'object' && value !== null && BRAND in value
+      return BRAND in Object(value)
     } catch {
       return false
     }

@@ -120,8 +120,7 @@ export async function readStream(
 
 /** The pieces of a body as one. A single piece is not copied. */
 export function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
-  const [first] = chunks
-  if (first !== undefined && chunks.length === 1) return first
+  if (chunks.length === 1) return chunks[0] as Uint8Array
   const bytes = new Uint8Array(length)
   let at = 0
   for (const chunk of chunks) {
