@@ -157,3 +157,20 @@ it('a search for parked events does not keep a run that has begun from its event
     searching.release()
   }
 })
+
+// Red when one row that cannot be read ends the search: then nothing of the consumer is run or published any more.
+it('a stored delivery in a form that this version cannot read holds up no other', async () => {
+  for (const id of ['newer', 'o-1']) await guard.process(delivery(id))
+  isFixed = true
+  const change = "update onceward.failed_events set properties = '\\x02ff' where key = 'newer'"
+  await inbox.pool.query(change)
+  const { rows } = await inbox.pool.query(
+    'select event_id from onceward.failed_events order by key',
+  )
+  for (const { event_id } of rows) await inbox.deadLetters.replay(event_id)
+  await until(async () => (await charges()).length > 0, { deadlineMs: 20_000 })
+  expect(await charges()).toEqual(['o-1'])
+  // It waits as it is for a version that can read it.
+  const left = await inbox.pool.query('select key, parked from onceward.failed_events')
+  expect(left.rows).toEqual([{ key: 'newer', parked: true }])
+})

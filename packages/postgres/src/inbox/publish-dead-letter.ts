@@ -53,12 +53,16 @@ export async function endPublishing(
   return ended === undefined ? 'lost' : 'recorded'
 }
 
-/** Stored deliveries that the poller of this guard is to run or publish. */
+/**
+ * Stored deliveries that the poller of this guard is to run or publish. One that cannot be read, as a later version may
+ * have stored it, is left as it is, and is an error only if no other is due: it must not hold up the others.
+ */
 export async function due(
   { driver, statements, consumerId, maxStoredBytes }: StoringContext,
   limit: number,
 ): Promise<readonly DueEvent[]> {
   let left = maxStoredBytes
+  const unreadable: Error[] = []
   const read = async (statement: string, most: number): Promise<readonly DueEvent[]> => {
     if (most <= 0) return []
     const rows = await driver.query(statement, [String(consumerId), String(most)])
@@ -67,13 +71,27 @@ export async function due(
       // Large ones wait for a later poll, so that not all of them are in memory together.
       if (events.length > 0 && row.bodyBytes > left) continue
       left -= row.bodyBytes
-      events.push(toDueEvent(row, await readStored(statements, driver, row)))
+      try {
+        events.push(toDueEvent(row, await readStored(statements, driver, row)))
+      } catch (cause) {
+        // Only of JSON: an error of the database concerns every row.
+        if (!(cause instanceof SyntaxError)) throw cause
+        unreadable.push(unreadableRow(row, cause))
+      }
     }
     return events
   }
   const events = await read(statements.dueEvents, limit)
-  return [...events, ...(await read(statements.dueRefused, limit - events.length))]
+  const all = [...events, ...(await read(statements.dueRefused, limit - events.length))]
+  if (all.length === 0 && unreadable[0] !== undefined) throw unreadable[0]
+  return all
 }
+
+const unreadableRow = ({ id, kind }: DeadLetterRow, cause: SyntaxError): Error =>
+  new Error(
+    `The stored delivery of ${kind === 'event' ? 'event' : 'refused message'} ${id} cannot be read. If a newer version of onceward stored it, update onceward; otherwise discard it.`,
+    { cause },
+  )
 
 /** Whether the row is a dead letter that is not being replayed. */
 export function isDeadLetter(row: DeadLetterRow): boolean {
