@@ -89,6 +89,8 @@ const configuration = (group, { temporary, fileName }) => ({
   concurrency: 1,
   // What hangs counts as noticed; a busy machine is not to be taken for that.
   timeoutMS: 30_000,
+  // The tests of the core alone take longer than the default of 5 on a busy machine.
+  dryRunTimeoutMinutes: 30,
   ignorePatterns: ['**/dist', 'mutation/node_modules'],
   reporters: ['json', 'progress-append-only'],
   jsonReporter: { fileName },
