@@ -39,6 +39,7 @@ describe('the error of a failed call', () => {
     ["NOPERM this user has no permissions to run the 'evalsha' command", 'the user may not run'],
     ['ERR The user executing the script cannot run this command', 'the user may not run'],
     ["ERR unknown command 'EVALSHA'", 'it does not know a command'],
+    ['LOADING the dataset, not -OOM', 'it is loading its data'],
     ['ERR Unknown Redis command called from script', 'it does not know a command'],
   ])('says what to do after %j', (message, remedy) => {
     const cause = new Error(message)

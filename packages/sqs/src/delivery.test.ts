@@ -1,7 +1,7 @@
 import type { Message } from '@aws-sdk/client-sqs'
 import { ConfigurationError } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { fromSqsMessage, sqsMessage, toDelivery } from './delivery.ts'
+import { createAccept, fromSqsMessage, type Received, sqsMessage, toDelivery } from './delivery.ts'
 
 const standard = 'https://sqs.eu-west-1.amazonaws.com/000000000000/orders'
 const fifo = `${standard}.fifo`
@@ -60,9 +60,55 @@ test.each([
   ['2', true],
   [undefined, true],
   ['many', true],
+  ['0', true],
+  ['-1', true],
+  ['1.5', true],
 ])('a message with receive count %s is redelivered: %s', (count, redelivered) => {
   const Attributes = count === undefined ? {} : { ApproximateReceiveCount: count }
-  expect(toDelivery(received({ Attributes }), standard).redelivered).toBe(redelivered)
+  const delivery = toDelivery(received({ Attributes }), standard)
+  expect(delivery.redelivered).toBe(redelivered)
+  // What is no whole number above zero is no count.
+  expect(delivery.deliveryCount).toBe(/^[1-9]$/.test(count ?? '') ? Number(count) : undefined)
+})
+
+test('a header is an attribute with text, unless its type is binary', () => {
+  const MessageAttributes = {
+    untyped: { StringValue: 'u' },
+    binary: { DataType: 'Binary.png', StringValue: 'x' },
+    none: { DataType: 'String' },
+    nothing: {},
+  } as unknown as NonNullable<Message['MessageAttributes']>
+  const { headers } = toDelivery(received({ MessageAttributes }), standard)
+  expect(Object.entries(headers)).toEqual([['untyped', 'u']])
+})
+
+test('messages in hand are numbered over all requests and kept hidden, unless one of them has no attributes', () => {
+  const held: Received[] = []
+  const ticker = { hold: (each: Received) => void held.push(each) }
+  const accept = createAccept({ queueUrl: standard, visibilityMs: 30_000 }, ticker)
+  const first = accept([received(), received({ ReceiptHandle: undefined })], 5)
+  expect(first).toMatchObject([
+    { handle: 'h-1', receivedAtMs: 5, hiddenUntilMs: 30_005, sequence: 1 },
+    { handle: '', receivedAtMs: 5, hiddenUntilMs: 30_005, sequence: 2 },
+  ])
+  expect(accept([received()], 7)).toMatchObject([{ hiddenUntilMs: 30_007, sequence: 3 }])
+  expect(held).toHaveLength(3)
+  expect(() => accept([received(), received({ Attributes: undefined })], 9)).toThrow()
+  expect(held).toHaveLength(3)
+})
+
+test('the body is stored once', () => {
+  const { envelope } = toDelivery(received({ Body: 'x'.repeat(10_000) }), standard)
+  expect(envelope?.byteLength).toBeLessThan(2_000)
+})
+
+test('a guard finds the reader of stored messages under the name of the broker', () => {
+  const readers = Reflect.get(globalThis, Symbol.for('onceward.envelope-readers')) as ReadonlyMap<
+    string,
+    typeof sqsMessage
+  >
+  const { envelope, ...delivery } = toDelivery(received(), standard)
+  expect(readers.get('sqs')?.({ ...delivery, envelope, raw: undefined })).toEqual(delivery.raw)
 })
 
 test('header names are in lower case, and of names that differ only in case the last one wins', () => {
@@ -100,6 +146,7 @@ test('the original message is returned, also for stored deliveries, except for o
   const delivery = toDelivery(message, standard)
   expect(sqsMessage(delivery)).toBe(message)
   expect(sqsMessage({ ...delivery, raw: undefined })).toEqual(delivery.raw)
+  expect(sqsMessage({ ...delivery, raw: null })).toEqual(delivery.raw)
   const bare = { ...delivery, raw: undefined, envelope: undefined }
   expect(sqsMessage(bare)).toBeUndefined()
   expect(sqsMessage({ ...bare, envelope: new Uint8Array([9]) })).toBeUndefined()

@@ -137,7 +137,7 @@ function toCount(text: string | undefined): number | undefined {
 
 function toDate(text: string | undefined): Date | undefined {
   const date = new Date(Number(text))
-  return text === undefined || Number.isNaN(date.getTime()) ? undefined : date
+  return Number.isNaN(date.getTime()) ? undefined : date
 }
 
 function withoutAttributes(message: Message, queueUrl: string): ConfigurationError {
