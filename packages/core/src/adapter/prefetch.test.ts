@@ -29,6 +29,12 @@ test('without a word about receives, what can start within a second may be in ha
   expect(settled({ slots: 2, mostAhead: 10 }, 4).ahead).toBe(10)
 })
 
+test('one message of another length moves the average by a fifth', () => {
+  const prefetch = settled({ slots: 2, mostAhead: 10 }, 400)
+  prefetch.note(4)
+  expect(prefetch.ahead).toBe(6)
+})
+
 test.each([
   { slots: 16, messageMs: 4, receiveMs: 0, ahead: 8, worthwhile: 8 },
   { slots: 16, messageMs: 4, receiveMs: 1, ahead: 12, worthwhile: 8 },
@@ -92,4 +98,24 @@ test('messages that need no slot are made up for, up to the most that may be in 
   expect([countOf(0, 9, 999), countOf(0, 9, 1_000)]).toEqual([3, 0])
   reserve.note(1)
   expect([countOf(0, 1, 2_000), countOf(1, 0, 2_000), countOf(0, 2, 2_000)]).toEqual([1, 1, 2])
+})
+
+test('messages of exactly the length of a border change nothing', () => {
+  const reserve = new Reserve({ slots: 4, size: 2, most: 12 })
+  reserve.note(100)
+  expect(reserve.prefetches(none, 0)).toEqual([4])
+  const quick = new Reserve({ slots: 4, size: 2, most: 12 })
+  quick.note(50)
+  expect(quick.prefetches(none, 0)).toEqual([4, 2])
+  // The average is exactly the upper border.
+  quick.note(800)
+  expect(quick.prefetches(none, 5_000)).toEqual([4, 2])
+})
+
+test('a reserve that is still needed rests anew', () => {
+  const reserve = new Reserve({ slots: 4, size: 2, most: 12 })
+  const countAt = (waiting: number, nowMs: number): number =>
+    reserve.prefetches({ waiting, blocked: 0 }, nowMs).length - 1
+  expect([countAt(1, 0), countAt(1, 900)]).toEqual([1, 1])
+  expect([countAt(0, 1_500), countAt(0, 1_900)]).toEqual([1, 0])
 })

@@ -4,12 +4,13 @@ import { createAloneLock } from '../concurrency/alone-lock.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { changedInbox, silent } from '../fixtures/inbox.ts'
 import { never } from '../fixtures/misbehaviour.ts'
-import { type MemoryInbox, memoryInbox, toDelivery } from '../memory/index.ts'
+import { type MemoryInbox, memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { type Guard, portOf } from '../model/guard-port.ts'
 import type { Inbox } from '../model/inbox.ts'
 import type { MessageCounts } from '../model/message-counts.ts'
 import { createGuard } from './guard.ts'
+import { isSuspect } from './identify-all.ts'
 
 const ATTEMPTS = 3
 
@@ -68,9 +69,13 @@ test('a message that ends the process while it is read is dead-lettered, and its
   const batch = [again('a'), again('poison'), again('b')]
   const { deaths, guard, ran, read, settlements } = await untilOneLives(inbox, batch)
   expect(deaths).toBe(ATTEMPTS)
+  const error = {
+    code: 'ONCEWARD_INVALID_PAYLOAD',
+    message: expect.stringContaining(`ended the process ${ATTEMPTS} times`),
+  }
   expect(settlements).toMatchObject([
     { by: 'processed' },
-    { kind: 'dead-letter', reason: 'no-verdict', error: { code: 'ONCEWARD_INVALID_PAYLOAD' } },
+    { kind: 'dead-letter', reason: 'no-verdict', error },
     { by: 'processed' },
   ])
   expect(ran).toEqual(['a', 'b'])
@@ -207,20 +212,24 @@ test('a message whose handler ends the process has no count of its own left', as
 const down = (): Promise<never> => Promise.reject(new Error('the store is down'))
 
 test('while the counts cannot be written, redeliveries are deferred and first deliveries are processed', async () => {
-  const { inbox } = observed({ start: down })
+  const { calls, inbox } = observed({ start: down })
   const { guard, read } = start(inbox)
   expect(await guard.processBatch([again('a'), first('b')])).toMatchObject([
     { kind: 'defer', reason: 'store-down' },
     { by: 'processed' },
   ])
   expect(read).toEqual(['b'])
+  expect(calls).toEqual(['start 1'])
   await guard.close()
 })
 
 test('a count that cannot be ended does not hold up its message, which is read alone next time', async () => {
   const { calls, inbox } = observed({ end: down })
-  const { guard } = start(inbox)
+  const logged: string[] = []
+  const logger = { ...silent, error: (_: object, text: string) => void logged.push(text) }
+  const { guard } = start(inbox, { logger })
   expect(await guard.process(again('a'))).toMatchObject({ by: 'processed' })
+  expect(logged).toEqual([expect.stringContaining('a store call failed')])
   await guard.process(again('a'))
   expect(calls).toEqual(['start 1', 'end 1', 'start 1', 'alone', 'end 1'])
   await guard.close()
@@ -243,4 +252,41 @@ test('a message waits to be read alone no longer than two seconds', async () => 
   release?.()
   expect(await busy.guard.process(again('left'))).toMatchObject({ by: 'processed' })
   await Promise.all([guard.close(), busy.guard.close()])
+})
+
+test('a message that cannot be counted alone is deferred', async () => {
+  const { inbox } = observed({ start: async () => ['left'], startAlone: down })
+  const { guard, read } = start(inbox)
+  expect(await guard.process(again('a'))).toMatchObject({ kind: 'defer', reason: 'store-down' })
+  expect(read).toEqual([])
+  await guard.close()
+})
+
+test('a message that needs not be read alone does not wait for the runs of others', async () => {
+  const alone = createAloneLock()
+  const { guard, read } = start(memoryInbox(), { runtime: { ...new Clock().runtime, alone } })
+  const release = await alone.shared()
+  expect(await guard.process(again('a'))).toMatchObject({ by: 'processed' })
+  expect(read).toEqual(['a'])
+  release?.()
+  await guard.close()
+})
+
+test('without an inbox, or with one that has no counts, redeliveries are read as well', async () => {
+  const plain = start(changedInbox(memoryInbox(), () => ({ messageCounts: undefined })))
+  expect(await plain.guard.process(again('a'))).toMatchObject({ by: 'processed' })
+  await plain.guard.close()
+  const leases = { leases: memoryLeases(), onTakeover: 'retry', inbox: undefined }
+  const leased = start(memoryInbox(), leases)
+  expect(await leased.guard.process(again('a'))).toMatchObject({ by: 'processed' })
+  await leased.guard.close()
+})
+
+test.each([
+  [{ redelivered: true }, true],
+  [{ deliveryCount: 2 }, true],
+  [{ redelivered: false, deliveryCount: 1 }, false],
+  [{}, false],
+])('a delivery with %j may have been delivered before: %s', (marks, expected) => {
+  expect(isSuspect({ ...toDelivery('a'), ...marks })).toBe(expected)
 })
