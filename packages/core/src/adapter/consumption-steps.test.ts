@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events'
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
@@ -124,10 +125,17 @@ describe('a drain', () => {
     expect(told(made)).toEqual([true, false])
     made.inHand.resolve()
     await consumption.stopped
+    await turn()
+    for (const signal of [user.signal, made.closing.signal]) {
+      expect(getEventListeners(signal, 'abort')).toEqual([])
+    }
     const early = scene(AbortSignal.abort())
+    early.closing.abort()
     early.inHand.resolve()
     await (await early.start()).stopped
     expect(early.calls).toEqual(['stop', 'clear', 'finish'])
+    // The user asked for it, so nobody is warned of the closed guard.
+    expect(early.logged).toEqual([])
   })
 
   test('ends a start that gets no answer', async () => {
@@ -175,7 +183,7 @@ describe('health', () => {
     const made = scene()
     const consumption = await made.start()
     const counts = { inFlight: 2, settleFailures: 1 }
-    expect(consumption.health()).toEqual({ state: 'running', ...counts })
+    expect(consumption.health()).toStrictEqual({ state: 'running', ...counts })
     made.receiver.notice = 'a topic waits'
     const lastProgressAt = new Date(5)
     made.receiver.lastProgressAt = lastProgressAt

@@ -174,10 +174,9 @@ class Running<Loop extends ConsumerLoop> implements Consumption {
 
   async start(): Promise<void> {
     const { signal, port } = this.#options
-    if (signal?.aborted) return this.drain()
+    const forgetSignal = onceAborted(signal, () => void this.drain())
     // Not only when a message is answered so: on an idle queue none may come, and the consumer would never end.
     const forgetClosing = onceAborted(port.closing, () => this.#ends({ kind: 'closed' }))
-    const forgetSignal = onceAborted(signal, () => void this.drain())
     const forget = (): void => {
       forgetClosing()
       forgetSignal()

@@ -25,7 +25,8 @@ test('nothing is fetched ahead before a message has shown how long one takes', (
 })
 
 test('without a word about receives, what can start within a second may be in hand', () => {
-  expect(settled({ slots: 2, mostAhead: 10 }, 400).ahead).toBe(5)
+  const slow = settled({ slots: 2, mostAhead: 10 }, 400)
+  expect([slow.ahead, slow.capacity, slow.worthwhile]).toEqual([5, 7, 5])
   expect(settled({ slots: 2, mostAhead: 10 }, 4).ahead).toBe(10)
 })
 

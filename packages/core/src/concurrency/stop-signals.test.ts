@@ -33,7 +33,7 @@ test('each of the signals stops, and all who wait hear of it through one listene
 
 test('who unsubscribes hears nothing, and the last one takes the listener away', () => {
   const { controller, listeners, signal } = counted()
-  const { whenStopping } = stopSignals([signal])
+  const { whenStopping } = stopSignals([undefined, signal])
   const heard: string[] = []
   const forget = whenStopping(() => heard.push('a'))
   const forgetOther = whenStopping(() => heard.push('b'))

@@ -54,7 +54,7 @@ function createListeners(signal: AbortSignal): Listeners {
   return {
     add: (onStop) => {
       if (signal.aborted) return soon(onStop)
-      if (waiting.size === 0) signal.addEventListener('abort', onAbort, { once: true })
+      if (waiting.size === 0) signal.addEventListener('abort', onAbort)
       waiting.add(onStop)
       return () => {
         waiting.delete(onStop)

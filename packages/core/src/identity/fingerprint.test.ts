@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { randomText, seededRandom } from '../fixtures/random.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
@@ -50,6 +51,22 @@ test('numbers its rules, one byte each, none twice', () => {
     fingerprintRuleOf('body'),
     fingerprintRuleOf(() => 1),
   ]).toEqual([0, 1, 2])
+})
+
+/** Hashed in several pieces, in turns of the event loop. */
+describe('of a long body', () => {
+  const numbers = JSON.stringify(Array.from({ length: 50_000 }, (_, n) => n))
+  const printOfText = (text: string): Fingerprint =>
+    BigInt.asIntN(64, BigInt(`0x${hash('sha256', text, 'hex').slice(0, 14)}01`)) as Fingerprint
+
+  test('is that of its whole canonical text', async () => {
+    expect(await printOf(`[ ${numbers.slice(1)}`)).toBe(printOfText(numbers))
+  })
+
+  test('that has no such text, as its end shows, is that of its bytes', async () => {
+    const text = `[${numbers}, "\\ud800"]`
+    expect(await printOf(text)).toBe(printOfText(text))
+  })
 })
 
 describe('of the body', () => {
