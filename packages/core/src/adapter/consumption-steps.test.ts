@@ -82,7 +82,8 @@ const told = ({ signals }: ReturnType<typeof scene>) => [
 
 describe('a drain', () => {
   test('lets running handlers end, and aborts none of them if they end in time', async () => {
-    const made = scene()
+    const user = new AbortController()
+    const made = scene(user.signal)
     const consumption = await made.start()
     const drained = consumption.drain()
     expect(told(made)).toEqual([true, false])
@@ -97,6 +98,7 @@ describe('a drain', () => {
     expect([consumption.health().state, made.clock.timers]).toEqual(['stopped', 0])
     await consumption[Symbol.asyncDispose]()
     expect(made.calls.slice(4)).toEqual([])
+    expect(getEventListeners(user.signal, 'abort')).toEqual([])
   })
 
   test('aborts handlers after its time, and ends without those that go on', async () => {

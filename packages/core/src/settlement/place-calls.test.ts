@@ -70,6 +70,8 @@ test('nobody waits for a slot if no call has ended for a second, nor longer than
     return clock.runtime.monotonic() - startedAtMs
   }
   expect(await waitedMs(() => undefined)).toBe(1_000)
+  await calls.call(letter)
+  expect(await waitedMs(() => undefined)).toBe(1_000)
   // Calls end all the time, but others get their slots.
   expect(await waitedMs(() => void calls.call(letter))).toBe(PUBLISH_BUDGET_MS)
   const next = calls.enter()
