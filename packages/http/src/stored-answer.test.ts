@@ -1,3 +1,4 @@
+import { RESULT_LIMIT_BYTES } from '@onceward/core/edge'
 import { describe, expect, test } from 'vitest'
 import { checkAnswer, checkProblem, replyOf } from './answer.ts'
 import { HttpProblem } from './problem.ts'
@@ -25,6 +26,13 @@ describe('what is stored of an answer', () => {
     const { stored } = await check({ body })
     expect(stored.text).toBe('\ufeffa')
     expect(Buffer.from(replyOf(stored)?.body ?? '')).toEqual(Buffer.from(body))
+  })
+
+  test('may take as many bytes as the inbox keeps, and no more', async () => {
+    const { stored } = await check({ body: 'a' })
+    const room = RESULT_LIMIT_BYTES - JSON.stringify(stored).length
+    expect((await check({ body: 'a'.repeat(1 + room) })).stored.status).toBe(200)
+    await expect(check({ body: 'a'.repeat(2 + room) })).rejects.toThrow(/bytes to store/)
   })
 
   test('is of no use without its status or its headers', () => {
