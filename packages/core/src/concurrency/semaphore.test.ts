@@ -95,21 +95,23 @@ test('waiters marked as first come before all others, in order of arrival', asyn
 test('waiting for a slot takes as long per waiter, however many wait', async () => {
   const stop = new AbortController()
   const { whenStopping } = stopSignals([stop.signal])
-  const msPerWaiter = async (waiters: number): Promise<number> => {
+  /** Processor time of this process: waiting for a busy machine is not work. */
+  const workPerWaiter = async (waiters: number): Promise<number> => {
     const { acquire } = createSemaphore(1)
-    const startedAt = performance.now()
+    const before = process.cpuUsage()
     const done = Array.from({ length: waiters }, async () =>
       (await acquire({ stop: whenStopping }))?.(),
     )
     await Promise.all(done)
-    return (performance.now() - startedAt) / waiters
+    const { system, user } = process.cpuUsage(before)
+    return (system + user) / waiters
   }
-  await msPerWaiter(20_000)
+  await workPerWaiter(20_000)
   const ratios: number[] = []
-  // Compared in turns, because the machine may be busy at any moment.
   for (let turn = 0; turn < 3; turn += 1) {
-    const few = await msPerWaiter(2_000)
-    ratios.push((await msPerWaiter(40_000)) / few)
+    const few = await workPerWaiter(2_000)
+    ratios.push((await workPerWaiter(40_000)) / few)
   }
-  expect(Math.min(...ratios)).toBeLessThan(6)
+  // Twenty where each waiter looks at all others.
+  expect(Math.min(...ratios)).toBeLessThan(8)
 })
