@@ -42,5 +42,7 @@ async function main([name = '', ...args]: readonly string[]): Promise<number> {
   } finally {
     await fuzz.close()
     mustEnd()
+    // Once nothing is left, Node's own cleanup may wait in a busy loop for a request of a pipe that was unref'd.
+    process.once('exit', (code) => process.exit(code))
   }
 }

@@ -51,7 +51,7 @@ describe('what is compared of a request', () => {
 test('a body that is no JSON is refused without its text', () => {
   let error: unknown
   try {
-    decoded(bytesOf('{hunter2'))
+    void decoded(bytesOf('{hunter2'))
   } catch (thrown) {
     error = thrown
   }

@@ -68,7 +68,9 @@ function inspect({ api, queueUrl, params, guard }: Inspection) {
   const deadLetter = dead === null || dead === 'redrive' ? (dead ?? undefined) : { queueUrl: dead }
   return findingsOf(async (logger) => {
     const settings = resolveSettings({ queueUrl, deadLetter }, guard)
-    await examine({ api, settings, guard, logger })
+    // The timeouts of this client are the operator's own; those of the consumer are not known here.
+    const asked = { attributes: api.attributes, longestPollMs: () => undefined }
+    await examine({ api: asked, settings, guard, logger })
   })
 }
 

@@ -14,7 +14,7 @@ import { type DeliveryGroup, type Received, type ReceivedDeliveries, receive } f
 import { takeOff } from './take-off.ts'
 import { processInTurns } from './turns.ts'
 import { type Ended, runBesideOthers, runUnguarded, runWithoutClaim } from './unguarded.ts'
-import { runWithInbox } from './with-inbox.ts'
+import { type InboxRun, runWithInbox } from './with-inbox.ts'
 import { runWithoutInbox } from './without-inbox.ts'
 
 /** Takes deliveries through five steps: receive, claim, run, complete, observe. Never rejects. */
@@ -155,7 +155,9 @@ function run(
     return runWithoutInbox({ options, call, stores, signals, onOutcome }, members, claims ?? [])
   }
   const { engine, leases } = stores
-  return runWithInbox({ engine, leases, signals, onOutcome }, members, claims)
+  // The flight of an event waits for its completion.
+  const onCommitted = onOutcome as InboxRun['onOutcome']
+  return runWithInbox({ engine, leases, signals, onOutcome: onCommitted }, members, claims)
 }
 
 function complete(
