@@ -177,8 +177,9 @@ describe.skipIf(NEEDED.some(skipped))(
       await using alice = await Operator.reads('PostgreSQL fails over', shop, chrome)
       await shop.deploy()
       await shop.work()
-      const isCopied =
-        'select bool_and(replay_lsn = pg_current_wal_lsn()) as is from pg_stat_replication'
+      // The document shows tables that were swept.
+      const isCopied = `select bool_and(replay_lsn = pg_current_wal_lsn()) and
+        (select swept_at is not null from onceward.settings) as is from pg_stat_replication`
       await until(async () => (await shop.pool.query(isCopied)).rows[0]?.is, {
         what: 'the standby',
       })
@@ -202,6 +203,7 @@ describe.skipIf(NEEDED.some(skipped))(
       await using alice = await Operator.reads('The tables are newer than the pods', shop, chrome)
       await shop.deploy()
       await shop.work()
+      await alice.watches()
       // The step of a deployment that went through, before the rollout of its pods stopped.
       await alice.types(release)
       const restarted = await shop.deploy()

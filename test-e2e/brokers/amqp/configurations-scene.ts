@@ -93,7 +93,7 @@ async function setPolicy(
   await rabbitmqctl(server)?.('set_policy', ...options, queue, pattern, JSON.stringify(definition))
 }
 
-/** The url of a user with these permissions. Cells share it, because each user takes two runs of `rabbitmqctl`. */
+/** The url of a user with these permissions. Cells share it, because each user takes three runs of `rabbitmqctl`. */
 async function urlOf(
   servers: Servers,
   server: Server<RabbitmqConnection>,
@@ -104,8 +104,11 @@ async function urlOf(
   const { configure, write, read } = permissions
   const user = await servers.of(`user ${JSON.stringify(permissions)}`, async () => {
     const name = freshName()
-    await rabbitmqctl(server)?.('add_user', name, name)
-    await rabbitmqctl(server)?.('set_permissions', name, configure, write, read)
+    const ctl = rabbitmqctl(server)
+    // A node that takes connections may not have started as a whole, and then makes no users.
+    await ctl?.('await_startup')
+    await ctl?.('add_user', name, name)
+    await ctl?.('set_permissions', name, configure, write, read)
     return { name, [Symbol.asyncDispose]: async (): Promise<void> => undefined }
   })
   return Object.assign(new URL(url), { username: user.name, password: user.name }).href
