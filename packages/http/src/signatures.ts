@@ -78,7 +78,7 @@ export function stripeSignature(secrets: Secrets, options: SignatureOptions = {}
 export function githubSignature(secrets: Secrets): WebhookVerifier {
   const keys = keysOf('githubSignature', secrets, (secret) => Buffer.from(secret, 'utf8'))
   return ({ bytes, headers }) => {
-    const hex = /^sha256=(.*)/.exec(headers.get('x-hub-signature-256') ?? '')?.[1]
+    const hex = /^sha256=(.*)$/.exec(headers.get('x-hub-signature-256') ?? '')?.[1]
     const given = { encoding: 'hex', texts: hex === undefined ? [] : [hex] } as const
     if (!isSigned(keys, [bytes], given)) return REFUSED
     return { kind: 'verified', eventId: headers.get('x-github-delivery') ?? undefined }

@@ -4,13 +4,13 @@ export type Fields = Readonly<Record<string, unknown>>
 export const fieldsOf = (value: unknown): Fields =>
   typeof value === 'object' && value !== null ? (value as Fields) : {}
 
-/** A text or a number as text; whatever else there is has none. */
+/** Texts and numbers as text. Undefined for every other value. */
 export const textOf = (value: unknown): string | undefined =>
   typeof value === 'string' || typeof value === 'number' ? String(value) : undefined
 
-/** A time as milliseconds or as any text that JavaScript reads. */
+/** The value is a number of milliseconds, or a text that `Date` can read. Undefined for every other value. */
 export function toDate(value: unknown): Date | undefined {
-  // Empty text is no time.
+  // `Date` refuses an empty text.
   const text = textOf(value) ?? ''
   const isMs = typeof value === 'number' || /^-?\d+$/.test(text)
   const date = new Date(isMs ? Number(text) : text)

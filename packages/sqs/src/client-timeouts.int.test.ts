@@ -6,7 +6,7 @@ import { Queues } from './fixtures/queues.ts'
 import { consumeSqs } from './index.ts'
 
 /**
- * What a consumer with the real client asks for in its first receive, and what it warns of.
+ * Returns the `WaitTimeSeconds` of the first receive of a consumer with the real client, and the consumer's warnings.
  *
  * ElasticMQ answers a long poll whose client has given up, and hides and counts the messages. With a `socketTimeout` of a
  * second ten of twelve messages, each sent to an empty queue, waited for a visibility timeout.

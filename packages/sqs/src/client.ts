@@ -35,7 +35,7 @@ export type QueueAttributes = Partial<Readonly<Record<QueueAttributeName, string
 /** The calls to one queue, each with a time limit. A call rejects with the client's error. */
 export interface SqsApi {
   receive(request: ReceiveRequest, signal: AbortSignal): Promise<readonly Message[]>
-  /** Longest `waitMs` that the client waits for; `receive` shortens longer ones. Known after the first call. */
+  /** Longest long poll that the client waits for, ms. Undefined if the client has no limit, or before its first call. */
   longestPollMs(): number | undefined
   /** At most {@link ENTRIES}. */
   remove(handles: readonly string[]): Promise<readonly RefusedEntry[]>

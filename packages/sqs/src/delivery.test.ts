@@ -67,7 +67,7 @@ test.each([
   const Attributes = count === undefined ? {} : { ApproximateReceiveCount: count }
   const delivery = toDelivery(received({ Attributes }), standard)
   expect(delivery.redelivered).toBe(redelivered)
-  // What is no whole number above zero is no count.
+  // Only a whole number above zero is a delivery count.
   expect(delivery.deliveryCount).toBe(/^[1-9]$/.test(count ?? '') ? Number(count) : undefined)
 })
 

@@ -1,14 +1,8 @@
 import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { type Receiving, receiving } from './fixtures/receiving.ts'
+import { answer, type Receiving, receiving } from './fixtures/receiving.ts'
 
 const reset = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
-
-/** Answers the receive that was made last. */
-async function answer(kit: Receiving, ...names: readonly string[]): Promise<void> {
-  kit.receives.at(-1)?.answer(...names)
-  await kit.clock.advance(0)
-}
 
 const asked = ({ receives }: Receiving): readonly number[] => receives.map(({ max }) => max)
 
@@ -133,26 +127,6 @@ test('receives that fail together count as one failure', async () => {
   }
   expect([await pauseAfter(1), await pauseAfter(2)]).toEqual([150, 150])
 })
-
-test.each([
-  [20_000, 9_999, true],
-  [20_000, 10_000, false],
-  [1_000, 1_000, false],
-  [1_000, 499, true],
-  [500, 500, true],
-])(
-  'a long poll of %i ms that is empty after %i ms is followed by a pause: %s',
-  async (longPollMs, elapsedMs, isPause) => {
-    const kit = await receiving({ longPollMs: longPollMs < 1_000 ? 0 : longPollMs }).started()
-    await kit.clock.advance(elapsedMs)
-    await answer(kit)
-    expect([kit.receives.length, kit.clock.timers]).toEqual(isPause ? [1, 1] : [2, 0])
-    await kit.clock.advance(299)
-    expect(kit.receives).toHaveLength(isPause ? 1 : 2)
-    await kit.clock.advance(1)
-    expect(kit.receives).toHaveLength(2)
-  },
-)
 
 test('receives that are empty together cause one pause', async () => {
   const kit = receiving({ batch: { size: 100 } })

@@ -19,7 +19,7 @@ import type { Settings } from './options.ts'
 
 export interface ReceiverOptions {
   readonly port: GuardPort
-  readonly api: Pick<SqsApi, 'receive'>
+  readonly api: Pick<SqsApi, 'longestPollMs' | 'receive'>
   readonly settings: Settings
   readonly accept: Accept
   readonly dispatcher: Pick<
@@ -151,10 +151,16 @@ export class Receiver {
     if (this.#isProbing && !isInHand) this.#poll(1, true)
   }
 
+  /** SQS hides and counts the messages of an answer that the client no longer waits for. */
+  get #longPollMs(): number {
+    const { api, settings } = this.#options
+    return Math.min(settings.longPollMs, api.longestPollMs() ?? settings.longPollMs)
+  }
+
   #poll(max: number, isProbe: boolean): void {
-    const { port, settings } = this.#options
+    const { port } = this.#options
     // After an outage the first receive does not long-poll: it only shows that SQS answers.
-    const waitMs = this.outage?.state === 'recovering' ? 0 : settings.longPollMs
+    const waitMs = this.outage?.state === 'recovering' ? 0 : this.#longPollMs
     const startedAtMs = port.runtime.monotonic()
     this.#reserved += max
     const poll = this.#receive({ max, waitMs, startedAtMs, isProbe }).then(() => {
@@ -181,7 +187,7 @@ export class Receiver {
   }
 
   #answered({ max, waitMs, startedAtMs, isProbe }: Poll, messages: readonly Message[]): void {
-    const { port, settings, dispatcher } = this.#options
+    const { port, dispatcher } = this.#options
     const tookMs = port.runtime.monotonic() - startedAtMs
     this.progressed()
     this.#recovery.succeeded()
@@ -195,7 +201,7 @@ export class Receiver {
     }
     this.#wantedPolls = 1
     if (isProbe) this.#isProbing = false
-    const isShort = settings.longPollMs < 1_000 || tookMs < waitMs / 2
+    const isShort = this.#longPollMs < 1_000 || tookMs < waitMs / 2
     if (isShort) this.#recovery.pause(EMPTY_PAUSE_MS * (1 + port.runtime.random()))
   }
 

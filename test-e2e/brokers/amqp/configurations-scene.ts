@@ -105,7 +105,7 @@ async function urlOf(
   const user = await servers.of(`user ${JSON.stringify(permissions)}`, async () => {
     const name = freshName()
     const ctl = rabbitmqctl(server)
-    // A node that takes connections may not have started as a whole, and then makes no users.
+    // RabbitMQ accepts connections before its start has ended, and refuses to create users until then.
     await ctl?.('await_startup')
     await ctl?.('add_user', name, name)
     await ctl?.('set_permissions', name, configure, write, read)

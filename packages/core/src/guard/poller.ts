@@ -56,7 +56,7 @@ export class Poller {
     const waiting = toRun.filter(({ ref }) => !this.#taken.has(ref.id) && !this.#left.has(ref.id))
     const isFull = found === this.#places
     this.#isMoreDue = isFull || waiting.length > free
-    void track(this.#runs, this.#run(waiting.slice(0, free)))
+    if (waiting.length > 0) void track(this.#runs, this.#run(waiting.slice(0, free)))
     // Dead letters to publish are not offered again for a while.
     return isFull && toRun.length < found
   }

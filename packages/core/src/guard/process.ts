@@ -155,7 +155,7 @@ function run(
     return runWithoutInbox({ options, call, stores, signals, onOutcome }, members, claims ?? [])
   }
   const { engine, leases } = stores
-  // The flight of an event waits for its completion.
+  // The promise may be dropped here, because the flight of the event waits for it.
   const onCommitted = onOutcome as InboxRun['onOutcome']
   return runWithInbox({ engine, leases, signals, onOutcome: onCommitted }, members, claims)
 }

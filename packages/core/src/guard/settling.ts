@@ -27,7 +27,7 @@ export class Settling {
   readonly #deliveries: readonly Delivery[]
   readonly #hooks: RunHooks
   readonly #startedAtMs: number
-  /** Deliveries that were observed and have no settlement yet. Made for the first, because most calls have none. */
+  /** One promise for each delivery whose settlement is still being checked. Undefined in most calls. */
   checking: Promise<void>[] | undefined
   #stores: OpenStores | undefined
 

@@ -222,7 +222,7 @@ test('a slot is released after each run and after a stop', async () => {
 test('without a key an event runs without a claim', async () => {
   const kit = await setUp()
   const run = await runWithoutClaim({ ...kit.context, hold: () => undefined }, member('a'))
-  // Nobody reads how long it took.
+  // Without the hook `observe`, handlers are not timed.
   expect(run).toStrictEqual({ outcome: { kind: 'unguarded' }, handlerMs: undefined })
   expect([kit.ran, kit.claims()]).toEqual([['a'], 0])
 })

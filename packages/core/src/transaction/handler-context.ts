@@ -13,7 +13,7 @@ export interface ContextParts<Tx> {
   readonly deadlineAt: Date
   /** Undefined for a batch of events. */
   readonly event?: Pick<GuardEvent<unknown>, 'attempt' | 'idempotencyKey' | 'key'> | undefined
-  /** Undefined for a handler that has no transaction, or that may leave it alone. */
+  /** Undefined if nobody watches whether the handler uses `tx`. */
   readonly txWatch?: TxWatch | undefined
 }
 

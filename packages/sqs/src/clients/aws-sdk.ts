@@ -26,9 +26,7 @@ export function createSqsApi(client: SqsClient, queueUrl: string, runtime: Runti
   const bounded = bounds(runtime)
   return {
     longestPollMs: () => longestPollMs(client),
-    receive: async ({ max, waitMs: wantedMs, visibilityMs }, signal) => {
-      // SQS hides and counts what it answers to a client that has given up.
-      const waitMs = Math.min(wantedMs, longestPollMs(client) ?? wantedMs)
+    receive: async ({ max, waitMs, visibilityMs }, signal) => {
       const command = new ReceiveMessageCommand({
         QueueUrl: queueUrl,
         MaxNumberOfMessages: max,
