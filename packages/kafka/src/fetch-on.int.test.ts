@@ -19,9 +19,10 @@ describe.skipIf(skipped('kafka'))('partitions whose records wait', () => {
     const topic = await topics.create(1)
     const others = range(20, 'other')
     const ran: string[] = []
+    let isBad = true
     const guard = billing(
       ({ payload: { key } }) => {
-        if (key === 'bad' && !others.every((each) => ran.includes(each))) throw new Error('no')
+        if (key === 'bad' && isBad) throw new Error('no')
         ran.push(key)
       },
       { retry },
@@ -34,6 +35,7 @@ describe.skipIf(skipped('kafka'))('partitions whose records wait', () => {
       expect(await topics.committed(guard.consumer, topic)).toEqual([-1])
       await topics.send(topic, [`after-${at + 1}`], () => ({ key: 'one lane' }))
     }
+    isBad = false
     await topics.caughtUp(guard.consumer, topic)
     expect(ran).toEqual([...others, 'bad', ...range(others.length + 1, 'after')])
   })
