@@ -31,10 +31,19 @@ export function claimAndWriteAll(pool: Pool, orders: readonly Order[]): Promise<
   return claimed(pool, `${taken} select ${ids}, ${xid} from taken`, (tx) => writeAll(tx, orders))
 }
 
+const FINGERPRINT = '-7767028773118343679'
+
 function insertOf(table: string, orders: readonly Order[]): string {
+  return `insert into ${table} (event_id, fingerprint, consumer_id) ${rowsOf(orders)} on conflict (event_id) do nothing`
+}
+
+function rowsOf(orders: readonly Order[]): string {
+  if (orders.length === 1) {
+    return `values ${orders.map(({ orderId }) => `('${orderId}',${FINGERPRINT},1)`).join()}`
+  }
   const ids = orders.map(({ orderId }) => orderId).toSorted()
-  const rows = ids.map((id) => `('${id}',-7767028773118343679,1)`)
-  return `insert into ${table} (event_id, fingerprint, consumer_id) values ${rows.join()} on conflict (event_id) do nothing`
+  const fingerprints = ids.map(() => FINGERPRINT)
+  return `select id, fingerprint, 1 from rows from (pg_catalog.unnest('{${ids.join()}}'::pg_catalog.uuid[]), pg_catalog.unnest('{${fingerprints.join()}}'::pg_catalog.int8[])) fresh(id, fingerprint)`
 }
 
 async function claimed(
