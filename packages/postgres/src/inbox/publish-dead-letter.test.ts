@@ -119,7 +119,7 @@ describe('what the poller is given', () => {
     const { asked, context } = scriptedDriver([row(), row()], [row({ kind: 'refused' })])
     expect(await due(context, 3)).toHaveLength(3)
     expect(asked).toEqual([
-      { by: 'query', text: statements.dueEvents, values: ['5', '3'] },
+      { by: 'query', text: statements.dueEvents, values: ['5', '3', '{}'] },
       { by: 'query', text: statements.dueRefused, values: ['5', '1'] },
     ])
     const full = scriptedDriver([row(), row()])

@@ -13,7 +13,13 @@ import type {
   Runtime,
   VerdictAnswer,
 } from '@onceward/core'
-import { answers, type ConsumerContext, type StoringContext, texts } from '../driver/rows.ts'
+import {
+  answers,
+  type ConsumerContext,
+  idArray,
+  type StoringContext,
+  texts,
+} from '../driver/rows.ts'
 import type { DeadLetterRow } from '../statements/dead-letters.ts'
 import { unescapeText } from '../statements/text-columns.ts'
 import { readStored } from './bodies.ts'
@@ -53,38 +59,73 @@ export async function endPublishing(
   return ended === undefined ? 'lost' : 'recorded'
 }
 
+/** Rows that one search looks at. Only those that cannot be read make it look at more than it is asked for. */
+const MOST_SEEN = 1_000
+
 /**
  * Stored deliveries that the poller of this guard is to run or publish. One that cannot be read, as a later version may
  * have stored it, is left as it is, and is an error only if no other is due: it must not hold up the others.
  */
-export async function due(
-  { driver, statements, consumerId, maxStoredBytes }: StoringContext,
-  limit: number,
-): Promise<readonly DueEvent[]> {
-  let left = maxStoredBytes
-  const unreadable: Error[] = []
-  const read = async (statement: string, most: number): Promise<readonly DueEvent[]> => {
-    if (most <= 0) return []
-    const rows = await driver.query(statement, [String(consumerId), String(most)])
-    const events: DueEvent[] = []
-    for (const row of answers<DeadLetterRow>(rows)) {
-      // Large ones wait for a later poll, so that not all of them are in memory together.
-      if (events.length > 0 && row.bodyBytes > left) continue
-      left -= row.bodyBytes
-      try {
-        events.push(toDueEvent(row, await readStored(statements, driver, row)))
-      } catch (cause) {
-        // Only of JSON: an error of the database concerns every row.
-        if (!(cause instanceof SyntaxError)) throw cause
-        unreadable.push(unreadableRow(row, cause))
-      }
-    }
-    return events
+export async function due(context: StoringContext, limit: number): Promise<readonly DueEvent[]> {
+  const { statements, consumerId } = context
+  const reading: Reading = { context, left: context.maxStoredBytes, unreadable: [] }
+  const asked = (most: number): string[] => [String(consumerId), String(most)]
+  const read = async (statement: string, values: readonly string[]): Promise<Page> => {
+    const rows = await context.driver.query(statement, [...values])
+    return readPage(reading, answers<DeadLetterRow>(rows))
   }
-  const events = await read(statements.dueEvents, limit)
-  const all = [...events, ...(await read(statements.dueRefused, limit - events.length))]
-  if (all.length === 0 && unreadable[0] !== undefined) throw unreadable[0]
-  return all
+  const found: DueEvent[] = []
+  const seen: DeadLetterRow[] = []
+  for (let isMore = true; isMore && found.length < limit; ) {
+    const most = limit - found.length
+    const { events, isReadable, rows } = await read(statements.dueEvents, [
+      ...asked(most),
+      idArray(seen),
+    ])
+    found.push(...events)
+    seen.push(...rows)
+    // Those that cannot be read stay due, and would be all that a search finds.
+    isMore = !isReadable && rows.length === most && seen.length < MOST_SEEN
+  }
+  if (found.length < limit) {
+    found.push(...(await read(statements.dueRefused, asked(limit - found.length))).events)
+  }
+  const [error] = reading.unreadable
+  if (found.length === 0 && error !== undefined) throw error
+  return found
+}
+
+interface Reading {
+  readonly context: StoringContext
+  /** Bytes of bodies that may still be read. */
+  left: number
+  readonly unreadable: Error[]
+}
+
+interface Page {
+  readonly rows: readonly DeadLetterRow[]
+  readonly events: readonly DueEvent[]
+  readonly isReadable: boolean
+}
+
+async function readPage(reading: Reading, rows: readonly DeadLetterRow[]): Promise<Page> {
+  const { context, unreadable } = reading
+  const before = unreadable.length
+  const events: DueEvent[] = []
+  for (const row of rows) {
+    // Large ones wait for a later poll, so that not all of them are in memory together.
+    if (events.length > 0 && row.bodyBytes > reading.left) continue
+    reading.left -= row.bodyBytes
+    try {
+      const delivery = await readStored(context.statements, context.driver, row)
+      events.push(toDueEvent(row, delivery))
+    } catch (cause) {
+      // Only of JSON: an error of the database concerns every row.
+      if (!(cause instanceof SyntaxError)) throw cause
+      unreadable.push(unreadableRow(row, cause))
+    }
+  }
+  return { rows, events, isReadable: unreadable.length === before }
 }
 
 const unreadableRow = ({ id, kind }: DeadLetterRow, cause: SyntaxError): Error =>

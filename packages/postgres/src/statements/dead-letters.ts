@@ -7,7 +7,10 @@ export interface DeadLetterStatements {
   readonly readEvent: string
   /** `$1` event id, `$2` token, `$3` whether it was published. Answers the id where the token is still its own. */
   readonly endEvent: string
-  /** `$1` consumer id, `$2` limit. Answers `DeadLetterRow`s, and offers them again only after a while. */
+  /**
+   * `$1` consumer id, `$2` limit, `$3` event ids to leave out. Answers `DeadLetterRow`s, and offers dead letters again only
+   * after a while.
+   */
   readonly dueEvents: string
 }
 
@@ -138,7 +141,7 @@ returning event_id::text as answer`,
 with due as materialized (
   select p.event_id
   from ${schema}.processed_events p join ${schema}.failed_events f on f.event_id = p.event_id
-  where f.consumer_id = $1::text::integer and f.parked and f.next_try <= now() and case p.state
+  where f.consumer_id = $1::text::integer and f.parked and f.next_try <= now() and p.event_id <> all ($3::text::uuid[]) and case p.state
     when 'w' then true
     when 'r' then f.counted_at < clock_timestamp() - interval '${YOUNG_MS} milliseconds' or ${isAhead('f.counted_at')}
     when 'x' then ${isToPublish('f')}
