@@ -33,6 +33,10 @@ test.each<[string, unknown]>([
   ['`envelope` is string', { ...good, envelope: 'a secret' }],
   ['`envelope` is an array', { ...good, envelope: [1] }],
   ['`envelope` is null', { ...good, envelope: null }],
+  ['`contentType` is object', { ...good, contentType: { secret: 1 } }],
+  ['`messageId` is bigint', { ...good, messageId: 5n }],
+  ['`orderingKey` is number', { ...good, orderingKey: 5 }],
+  ['`orderingKey` is null', { ...good, orderingKey: null }],
 ])('what is no delivery fails its call, and nothing runs: %s', async (text, value) => {
   const ran: unknown[] = []
   const guard = createGuard({ consumer: 'billing', inbox: memoryInbox() }, (event) => {

@@ -18,9 +18,10 @@ export function deliveryError(
   const isNamed = typeof headers === 'object' && headers !== null && !(Symbol.iterator in headers)
   const isRead = body instanceof Uint8Array && isNamed
   if (isRead && typeof source?.broker === 'string' && typeof source.queue === 'string') {
-    const { envelope, producedAt } = value ?? {}
-    if (envelope === undefined && producedAt === undefined) return undefined
-    return optionalError(name, { envelope, producedAt })
+    const { contentType, envelope, messageId, orderingKey, producedAt } = value ?? {}
+    const isBare = contentType === undefined && messageId === undefined && orderingKey === undefined
+    if (isBare && envelope === undefined && producedAt === undefined) return undefined
+    return optionalError(name, { contentType, envelope, messageId, orderingKey, producedAt })
   }
   const what = textOf(value)
   const fields = `\`body\` is ${textOf(body)}, \`headers\` ${textOf(headers)} and \`source\` ${textOf(source)}`
@@ -33,18 +34,24 @@ export function deliveryError(
 /** Optional fields are stored with a dead letter. One that cannot be stored would keep its event from ever ending. */
 function optionalError(
   name: string,
-  { envelope, producedAt }: Partial<Record<keyof Delivery, unknown>>,
+  { envelope, producedAt, ...texts }: Partial<Record<keyof Delivery, unknown>>,
 ): ConfigurationError | undefined {
+  const unusable = (field: string, value: unknown, wanted: string, help: string) =>
+    new ConfigurationError(
+      `${name} is not usable: expected ${wanted} or undefined, but \`${field}\` is ${textOf(value)}. ${help}`,
+    )
   // Without `instanceof`: the Date of a test runner may be another one.
   if (producedAt !== undefined && !hasMethod(producedAt, 'getTime')) {
-    return new ConfigurationError(
-      `${name} is not usable: expected a Date or undefined, but \`producedAt\` is ${textOf(producedAt)}. Write \`new Date(milliseconds)\`.`,
-    )
+    return unusable('producedAt', producedAt, 'a Date', 'Write `new Date(milliseconds)`.')
   }
   if (envelope !== undefined && !(envelope instanceof Uint8Array)) {
-    return new ConfigurationError(
-      `${name} is not usable: expected bytes or undefined, but \`envelope\` is ${textOf(envelope)}. ${MADE_BY}`,
-    )
+    return unusable('envelope', envelope, 'bytes', MADE_BY)
+  }
+  for (const field in texts) {
+    const value = texts[field as keyof typeof texts]
+    if (value !== undefined && typeof value !== 'string') {
+      return unusable(field, value, 'a string', 'Write `String(…)`.')
+    }
   }
   return undefined
 }

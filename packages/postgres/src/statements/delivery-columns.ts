@@ -36,7 +36,7 @@ export function isSmall(delivery: Delivery): boolean {
 }
 
 function sizeOf({ body, envelope, headers }: Delivery): number {
-  return body.byteLength + (envelope?.byteLength ?? 0) + Buffer.byteLength(JSON.stringify(headers))
+  return body.byteLength + (envelope?.byteLength ?? 0) + Buffer.byteLength(headersText(headers))
 }
 
 /**
@@ -54,10 +54,20 @@ export function storeDelivery(delivery: Delivery, maxStoredBytes: number): Store
     source: JSON.stringify(delivery.source),
     properties: toBase64(JSON.stringify(properties)),
     envelope: isStored && envelope !== undefined ? toBase64(envelope) : null,
-    headers: toBase64(isStored ? JSON.stringify(headers) : '{}'),
+    headers: toBase64(isStored ? headersText(headers) : '{}'),
     body: isStored && bodyParts === 0 ? toBase64(body) : '',
     bodyBytes: body.byteLength,
     bodyParts,
+  }
+}
+
+/** Headers are texts. If a consumer of the user's own adds a value that JSON refuses, such as a BigInt, the texts are kept. */
+function headersText(headers: Delivery['headers']): string {
+  try {
+    return JSON.stringify(headers)
+  } catch {
+    const texts = Object.entries(headers).filter(([, value]) => typeof value === 'string')
+    return JSON.stringify(Object.fromEntries(texts))
   }
 }
 
