@@ -58,13 +58,15 @@ describe('a stored delivery', () => {
   })
 
   // Red when the value makes the store fail: the event never ends, and looks like an outage of the database.
-  it('keeps the texts of headers that have a value without a JSON form', () => {
+  it('keeps the texts of headers and of its source that have a value without a JSON form', () => {
     const cycle: Record<string, unknown> = {}
     cycle['cycle'] = cycle
-    for (const value of [1n, cycle]) {
-      const headers = { odd: value, trace: 'abc' } as never
-      const stored = storeDelivery(newDelivery({ headers }), PART_BYTES)
-      expect(readDelivery(stored).headers).toEqual({ trace: 'abc' })
+    for (const odd of [1n, cycle]) {
+      const headers = { odd, trace: 'abc' } as never
+      const source = { broker: 'own', queue: 'orders', position: odd } as never
+      const stored = storeDelivery(newDelivery({ headers, source }), PART_BYTES)
+      expect(readDelivery(stored)).toMatchObject({ headers: { trace: 'abc' } })
+      expect(readDelivery(stored).source).toEqual({ broker: 'own', queue: 'orders' })
     }
   })
 

@@ -36,7 +36,7 @@ export function isSmall(delivery: Delivery): boolean {
 }
 
 function sizeOf({ body, envelope, headers }: Delivery): number {
-  return body.byteLength + (envelope?.byteLength ?? 0) + Buffer.byteLength(headersText(headers))
+  return body.byteLength + (envelope?.byteLength ?? 0) + Buffer.byteLength(textsJson(headers))
 }
 
 /**
@@ -51,22 +51,22 @@ export function storeDelivery(delivery: Delivery, maxStoredBytes: number): Store
   const producedAtMs = producedAt?.getTime()
   const properties: Properties = { contentType, messageId, orderingKey, producedAtMs }
   return {
-    source: JSON.stringify(delivery.source),
+    source: textsJson(delivery.source),
     properties: toBase64(JSON.stringify(properties)),
     envelope: isStored && envelope !== undefined ? toBase64(envelope) : null,
-    headers: toBase64(isStored ? headersText(headers) : '{}'),
+    headers: toBase64(isStored ? textsJson(headers) : '{}'),
     body: isStored && bodyParts === 0 ? toBase64(body) : '',
     bodyBytes: body.byteLength,
     bodyParts,
   }
 }
 
-/** Headers are texts. If a consumer of the user's own adds a value that JSON refuses, such as a BigInt, the texts are kept. */
-function headersText(headers: Delivery['headers']): string {
+/** If a consumer of the user's own adds a value that JSON refuses, such as a BigInt, the texts are kept. */
+function textsJson(fields: Delivery['headers'] | Delivery['source']): string {
   try {
-    return JSON.stringify(headers)
+    return JSON.stringify(fields)
   } catch {
-    const texts = Object.entries(headers).filter(([, value]) => typeof value === 'string')
+    const texts = Object.entries(fields).filter(([, value]) => typeof value === 'string')
     return JSON.stringify(Object.fromEntries(texts))
   }
 }
