@@ -52,6 +52,13 @@ test('nothing is logged when no outage ends', () => {
   expect(logged).toEqual([])
 })
 
+test('what fails after a stop is not logged: the consumer was to receive nothing', () => {
+  const { logged, recovery } = recovering()
+  recovery.stop()
+  recovery.failed(new Error('the connection was closed'))
+  expect(logged).toEqual([])
+})
+
 test('pauses grow with each failure in a row, and are short again after a success', () => {
   const { timers, counts, recovery } = recovering()
   const pauseAfterFailure = (): number | undefined => {

@@ -55,7 +55,9 @@ export class Recovery<Kind extends string> {
     const isNew = this.#outage?.state !== state || this.#outage.reason !== reason
     this.#outage = outage
     const { port, fields } = this.#options
-    if (isNew) port.logger.warn({ ...fields, ...outage }, 'the consumer receives nothing now')
+    // What fails while the consumer stops, such as a restart under way, is no news.
+    if (!isNew || this.#isStopped) return
+    port.logger.warn({ ...fields, ...outage }, 'the consumer receives nothing now')
   }
 
   /** Begins the outage of a store that is down. */
