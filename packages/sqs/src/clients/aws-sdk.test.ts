@@ -1,7 +1,7 @@
 import { getEventListeners } from 'node:events'
 import { Clock } from '@onceward/testing/adapter'
-import { expect, test } from 'vitest'
-import type { SqsApi } from '../client.ts'
+import { describe, expect, test } from 'vitest'
+import type { RefusedEntry, SqsApi } from '../client.ts'
 import { RecordingClient } from '../fixtures/recording-client.ts'
 import { createSqsApi } from './aws-sdk.ts'
 
@@ -27,7 +27,7 @@ function setUp(end: (typeof ENDS)[number]) {
       signals.push(abortSignal)
       if (end === 'exception') throw new Error('no credentials')
       if (end === 'rejection') return Promise.reject(new Error('the network is down'))
-      return end === 'answer' ? Promise.resolve({}) : new Promise(() => undefined)
+      return end === 'answer' ? Promise.resolve({ MessageId: 'm' }) : new Promise(() => undefined)
     },
   }
   return { clock, stop, signals, api: createSqsApi(client as never, queueUrl, clock.runtime) }
@@ -78,23 +78,71 @@ test('a call that is never answered names itself and its limit', async () => {
   await expect(receiving).rejects.toThrow(/ReceiveMessage.*30000/)
 })
 
-test('entries that SQS refuses are told with their position, their fault and their code', async () => {
+const calls = {
+  delete: (api: SqsApi, handles: readonly string[]) => api.remove(handles),
+  change: (api: SqsApi, handles: readonly string[]) =>
+    api.changeVisibility(handles.map((handle, seconds) => ({ handle, seconds }))),
+} as const
+
+describe.each(['delete', 'change'] as const)('the answer to a %s', (name) => {
+  const refusedBy = (answer: object): Promise<readonly RefusedEntry[]> => {
+    const recording = new RecordingClient()
+    recording.answers.set(name, () => answer)
+    return calls[name](createSqsApi(recording.client, queueUrl, new Clock().runtime), [
+      ...['h-0', 'h-1', 'h-2'],
+    ])
+  }
+
+  test('tells the entries that SQS refuses with their position, their fault and their code', async () => {
+    const Failed = [
+      { Id: '2', SenderFault: true, Code: 'ReceiptHandleIsInvalid' },
+      { Id: '0', SenderFault: undefined, Code: undefined },
+    ]
+    expect(await refusedBy({ Failed, Successful: [{ Id: '1' }] })).toEqual([
+      { index: 0, senderFault: false, code: 'unknown' },
+      { index: 2, senderFault: true, code: 'ReceiptHandleIsInvalid' },
+    ])
+  })
+
+  // Red when what is not refused counts as done: a proxy that answers an empty 200 loses it without a word.
+  test('takes no entry for done that it does not name', async () => {
+    const notNamed = (index: number) => ({
+      ...{ index, senderFault: false, code: 'the answer does not name this entry' },
+    })
+    const all = [0, 1, 2].map(notNamed)
+    expect(await refusedBy({ Failed: undefined, Successful: undefined })).toEqual(all)
+    expect(await refusedBy({ Failed: [], Successful: [] })).toEqual(all)
+    const strange = { Id: '7', SenderFault: true, Code: 'InternalError' }
+    expect(await refusedBy({ Failed: [strange], Successful: [{ Id: '1' }, { Id: '' }] })).toEqual([
+      ...[notNamed(0), notNamed(2)],
+    ])
+  })
+
+  test('that both takes and refuses an entry has refused it', async () => {
+    const Failed = [{ Id: '1', SenderFault: true, Code: 'ReceiptHandleIsInvalid' }]
+    const Successful = ['0', '1', '2'].map((Id) => ({ Id }))
+    expect(await refusedBy({ Failed, Successful })).toEqual([
+      { index: 1, senderFault: true, code: 'ReceiptHandleIsInvalid' },
+    ])
+  })
+})
+
+test('a batch request has each handle with its time', async () => {
   const recording = new RecordingClient()
-  const Failed = [
-    { Id: '2', SenderFault: true, Code: 'ReceiptHandleIsInvalid' },
-    { Id: '0', SenderFault: undefined, Code: undefined },
-  ]
-  const refused = [
-    { index: 2, senderFault: true, code: 'ReceiptHandleIsInvalid' },
-    { index: 0, senderFault: false, code: 'unknown' },
-  ]
-  recording.answers.set('delete', () => ({ Failed }))
-  recording.answers.set('change', () => ({ Failed }))
   const api = createSqsApi(recording.client, queueUrl, new Clock().runtime)
   const handles = ['h-0', 'h-1', 'h-2']
-  expect(await api.remove(handles)).toEqual(refused)
   const changes = handles.map((handle, seconds) => ({ handle, seconds }))
-  expect(await api.changeVisibility(changes)).toEqual(refused)
+  expect(await api.remove(handles)).toEqual([])
+  expect(await api.changeVisibility(changes)).toEqual([])
   expect(recording.deleted()).toEqual([handles])
   expect(recording.changed()).toEqual([changes.map(({ handle, seconds }) => [handle, seconds])])
+})
+
+// Red when any answer is a success: without an inbox the only copy of a dead event is deleted next.
+test('a message is sent only when the answer names it', async () => {
+  const recording = new RecordingClient()
+  recording.answers.set('send', () => ({ MessageId: undefined }))
+  const api = createSqsApi(recording.client, queueUrl, new Clock().runtime)
+  const sending = api.send({ QueueUrl: queueUrl, MessageBody: '{}' })
+  await expect(sending).rejects.toThrow(/without a MessageId.*Check for a proxy/)
 })

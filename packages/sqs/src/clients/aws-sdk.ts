@@ -43,7 +43,7 @@ export function createSqsApi(client: SqsClient, queueUrl: string, runtime: Runti
       const command = new DeleteMessageBatchCommand({ QueueUrl: queueUrl, Entries: entries })
       const limits = { call: 'DeleteMessageBatch', budgetMs: CALL_MS }
       const output = await bounded(limits, (abortSignal) => client.send(command, { abortSignal }))
-      return refusedOf(output?.Failed)
+      return refusedOf(entries, output)
     },
     changeVisibility: async (changes, budgetMs = CALL_MS) => {
       const entries = changes.map(({ handle, seconds }, index) => ({
@@ -55,12 +55,14 @@ export function createSqsApi(client: SqsClient, queueUrl: string, runtime: Runti
       const command = new ChangeMessageVisibilityBatchCommand(input)
       const limits = { call: 'ChangeMessageVisibilityBatch', budgetMs }
       const output = await bounded(limits, (abortSignal) => client.send(command, { abortSignal }))
-      return refusedOf(output?.Failed)
+      return refusedOf(entries, output)
     },
     send: async (input) => {
       const command = new SendMessageCommand(input)
       const limits = { call: 'SendMessage', budgetMs: CALL_MS }
-      await bounded(limits, (abortSignal) => client.send(command, { abortSignal }))
+      const output = await bounded(limits, (abortSignal) => client.send(command, { abortSignal }))
+      // The original of a dead letter is deleted next, so an answer that does not name the copy is none.
+      if (output?.MessageId === undefined) throw new Error(NOT_SENT)
     },
     attributes: async (url) => {
       const command = new GetQueueAttributesCommand({ QueueUrl: url, AttributeNames: ['All'] })
@@ -71,18 +73,38 @@ export function createSqsApi(client: SqsClient, queueUrl: string, runtime: Runti
   }
 }
 
+const NOT_SENT =
+  'SendMessage was answered without a MessageId, so the message may not be in the queue. Check for a proxy that answers for SQS.'
+/** Neither taken nor refused: SQS names every entry of a request, so something else has answered. */
+const NOT_ANSWERED = 'the answer does not name this entry'
+
+interface BatchAnswer {
+  readonly Successful?: readonly { readonly Id: string | undefined }[] | undefined
+  readonly Failed?: readonly FailedEntry[] | undefined
+}
+
 interface FailedEntry {
   readonly Id: string | undefined
   readonly SenderFault: boolean | undefined
   readonly Code: string | undefined
 }
 
-const refusedOf = (failed: readonly FailedEntry[] = []): readonly RefusedEntry[] =>
-  failed.map(({ Id, SenderFault, Code }) => ({
-    index: Number(Id),
-    senderFault: SenderFault ?? false,
-    code: Code ?? 'unknown',
-  }))
+/** Entries that the answer does not name are refused too. A refusal counts more than a success of the same entry. */
+function refusedOf(
+  entries: readonly { readonly Id: string }[],
+  answer: BatchAnswer | undefined,
+): readonly RefusedEntry[] {
+  const taken = new Set(answer?.Successful?.map(({ Id }) => Id))
+  const failed = new Map(answer?.Failed?.map((entry) => [entry.Id, entry]))
+  return entries.flatMap(({ Id }, index) => {
+    const refusal = failed.get(Id)
+    if (refusal === undefined) {
+      return taken.has(Id) ? [] : [{ index, senderFault: false, code: NOT_ANSWERED }]
+    }
+    const { Code = 'unknown', SenderFault = false } = refusal
+    return [{ index, senderFault: SenderFault, code: Code }]
+  })
+}
 
 interface Limits {
   readonly call: string
