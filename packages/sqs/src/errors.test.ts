@@ -46,11 +46,21 @@ test('the text for logs and health is one line', () => {
     'TimeoutError: SendMessage got no answer within 5 ms',
   )
   expect(classifyError('a string').text).toBe('Error: a string')
+  expect(classifyError(new Error('two \r\n lines\n')).text).toBe('Error: two lines ')
   expect(classifyError(undefined).text).toBe('Error: undefined')
   expect(classifyError(null).text).toBe('Error: null')
   const nameless = Object.assign(new Error('text'), { name: '', code: 'EPIPE' })
   expect(classifyError(nameless)).toMatchObject({ kind: 'network', text: 'EPIPE: text' })
 })
+
+// An answer whose status cannot be read must not hide the error.
+test.each([undefined, null, 'text', { httpStatusCode: '503' }])(
+  '$metadata of %j says nothing',
+  ($metadata) => {
+    const error = Object.assign(new Error('text'), { $metadata })
+    expect(classifyError(error)).toEqual({ kind: 'other', text: 'Error: text' })
+  },
+)
 
 test.each(Object.entries(BACKOFF))('after %s a try follows within half a minute', (_, range) => {
   expect(range.baseMs).toBeGreaterThanOrEqual(100)

@@ -108,8 +108,23 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
 export const classifyError: (error: unknown) => BrokerError = classifierOf((error) => {
   const names = namesOf(error)
   const kind = names.map((name) => KIND_OF_NAME.get(name)).find((found) => found !== undefined)
-  return { kind: kind ?? 'other', text: `${names[0] ?? 'Error'}: ${messageOf(error)}` }
+  const text = `${names[0] ?? 'Error'}: ${messageOf(error)}`
+  const status = kind === undefined ? statusOf(error) : undefined
+  if (status === undefined) return { kind: kind ?? 'other', text }
+  return { kind: kindOfStatus(status), text: `${text} (HTTP ${status})` }
 })
+
+/** What an answer means whose error has no name that is known: a proxy may answer for SQS, in HTML or with nothing. */
+function kindOfStatus(status: number): BrokerErrorKind {
+  if (status === 429) return 'throttled'
+  return status >= 500 ? 'network' : 'other'
+}
+
+function statusOf(error: unknown): number | undefined {
+  const { $metadata } = Object(error) as { readonly $metadata?: unknown }
+  const { httpStatusCode } = Object($metadata) as { readonly httpStatusCode?: unknown }
+  return typeof httpStatusCode === 'number' ? httpStatusCode : undefined
+}
 
 function namesOf(error: unknown): string[] {
   if (typeof error !== 'object' || error === null) return []

@@ -3,12 +3,13 @@ import { OncewardError } from '../model/errors.ts'
 /** What a failed call means; `classifyError` of each adapter answers it. */
 export interface ClassifiedError<Kind extends string> {
   readonly kind: Kind
-  /** For logs and `health().reason`. */
+  /** For logs and `health().reason`: one line. */
   readonly text: string
 }
 
 /** Longest text of an error, characters: a client may put a whole answer into its message. */
 const LONGEST_TEXT = 2_000
+const LINE_BREAKS = /\s*[\r\n]+\s*/g
 const UNREADABLE = 'Error: the client threw a value that cannot be read'
 
 /**
@@ -21,7 +22,8 @@ export function classifierOf<Kind extends string>(
   return (error) => {
     try {
       const { kind, text } = classify(error)
-      return { kind, text: text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text }
+      const bounded = text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text
+      return { kind, text: bounded.replaceAll(LINE_BREAKS, ' ') }
     } catch {
       return { kind: 'other', text: UNREADABLE }
     }
