@@ -30,6 +30,10 @@ const MARKED: ReadonlySet<ScriptName> = new Set(['claim', 'complete', 'sample', 
 /** Most events in one script. A script blocks Redis, and this many take about a millisecond. */
 const SCRIPT_EVENTS = 100
 
+/** In a transaction that the program has open on the same connection, Redis answers `QUEUED` and runs the script later. */
+const ALONE =
+  'give redisLeases() a client on which nothing else opens a transaction (MULTI), and check for a proxy that changes answers'
+
 /**
  * Sends all scripts of a batch at once, so a batch of any size costs one round trip. On a cluster each script gets one
  * event: its keys are in one slot, and while a slot moves, the keys of several events may be on two nodes.
@@ -60,7 +64,7 @@ export function createScriptRunner(evaluate: Evaluate, scripts: Scripts): RunScr
       if (batch.entries.length > 1) return runScript(batch)
       return [await runUnmarked(batch, error)]
     }
-    throw new Error(`${batch.script} did not answer every event`)
+    throw new Error(`${batch.script} did not answer every event: ${ALONE}`)
   }
   /**
    * While a cluster moves a slot, the keys of one event may be on two nodes, and only scripts with one key run. The claim
