@@ -143,7 +143,7 @@ const NO_URL = { protocol: '', username: '', password: '' }
 function urlProblems(name: string, value: unknown): string[] {
   const { protocol, username, password } =
     typeof value === 'string' && URL.canParse(value) ? new URL(value) : NO_URL
-  if (/^https?:$/.test(protocol) && username === '' && password === '') return []
+  if (/^https?:/.test(protocol) && username === '' && password === '') return []
   return [`Expected \`${name}\` to be the URL of a queue, got ${quoted(value)}.`]
 }
 

@@ -84,6 +84,14 @@ test('entries that go last first are sent in full requests, one after the other'
   expect(answered).toEqual(Array(23).fill(settled))
 })
 
+// Red when SQS is asked for nothing, which it refuses.
+test('twenty entries that go last first are two requests', async () => {
+  const { add, clock, requests } = setUp({ lastFirst: true })
+  for (let entry = 1; entry <= 20; entry += 1) add(entry)
+  await clock.advance(5)
+  expect(requests.map((request) => request.handles)).toEqual([handles(20, 11), handles(10, 1)])
+})
+
 test('only the entries that SQS refused by its own fault are sent again', async () => {
   const { add, answered, clock, requests } = setUp({}, [refused(2), refused(0, true)])
   for (const entry of [1, 2, 3]) add(entry)
