@@ -20,12 +20,13 @@ const SLACK_MS = 1_000
 export function longestPollMs(client: SqsClient): number | undefined {
   const { defaultSocketTimeout, socketTimeout, ...request } = timeoutsOf(client)
   const isEnd = !('throwOnRequestTimeout' in request) || request.throwOnRequestTimeout === true
-  const limits = [socketTimeout ?? defaultSocketTimeout, isEnd ? request.requestTimeout : undefined]
-    .filter((ms) => typeof ms === 'number')
-    .filter((ms) => Number.isFinite(ms) && ms > 0)
+  const ofRequest = isEnd ? request.requestTimeout : undefined
+  const limits = [socketTimeout ?? defaultSocketTimeout, ofRequest].filter(isLimit)
   if (limits.length === 0) return undefined
   return Math.max(0, Math.floor((Math.min(...limits) - SLACK_MS) / 1_000)) * 1_000
 }
+
+const isLimit = (ms: unknown): ms is number => Number.isFinite(ms) && Number(ms) > 0
 
 /** A handler of the user's own may lack anything. */
 function timeoutsOf(client: SqsClient & { readonly config?: unknown }): Timeouts {

@@ -1,9 +1,9 @@
 import { getEventListeners } from 'node:events'
-import { Clock } from '@onceward/testing/adapter'
-import { describe, expect, test } from 'vitest'
+import { Clock, turn } from '@onceward/testing/adapter'
+import { describe, expect, test, vi } from 'vitest'
 import type { RefusedEntry, SqsApi } from '../client.ts'
 import { RecordingClient } from '../fixtures/recording-client.ts'
-import { createSqsApi } from './aws-sdk.ts'
+import { createSqsApi, refuseOtherSqsClient } from './aws-sdk.ts'
 
 const queueUrl = 'http://127.0.0.1/000000000000/orders'
 
@@ -63,19 +63,20 @@ test('a receive that is stopped before it begins ends at once, with the reason o
   await expect(CALLS['receive']!(api, stop.signal)).rejects.toBe(reason)
 })
 
-test('a call that is never answered names itself and its limit', async () => {
+test.each([
+  ['receive', 'ReceiveMessage', 30_000],
+  ['remove', 'DeleteMessageBatch', 10_000],
+  ['changeVisibility', 'ChangeMessageVisibilityBatch', 10_000],
+  ['send', 'SendMessage', 10_000],
+  ['attributes', 'GetQueueAttributes', 10_000],
+])('%s that is never answered names itself and its limit', async (call, name, limitMs) => {
   const { clock, api } = setUp('limit')
-  const receiving = CALLS['receive']!(api, new AbortController().signal)
-  const sending = CALLS['send']!(api, new AbortController().signal)
-  for (const calling of [receiving, sending]) calling.catch(() => undefined)
-  await clock.advance(9_999)
-  expect(clock.timers).toBe(2)
-  await clock.advance(1)
-  await expect(sending).rejects.toThrow(/SendMessage.*10000/)
-  await clock.advance(19_999)
+  const calling = CALLS[call]!(api, new AbortController().signal)
+  const ended = expect(calling).rejects.toThrow(new RegExp(`${name} .*${limitMs}`))
+  await clock.advance(limitMs - 1)
   expect(clock.timers).toBe(1)
   await clock.advance(1)
-  await expect(receiving).rejects.toThrow(/ReceiveMessage.*30000/)
+  await ended
 })
 
 const calls = {
@@ -145,4 +146,93 @@ test('a message is sent only when the answer names it', async () => {
   const api = createSqsApi(recording.client, queueUrl, new Clock().runtime)
   const sending = api.send({ QueueUrl: queueUrl, MessageBody: '{}' })
   await expect(sending).rejects.toThrow(/without a MessageId.*Check for a proxy/)
+})
+
+test('each call says all that SQS must know', async () => {
+  const recording = new RecordingClient()
+  recording.answers.set('receive', () => ({ Messages: [{ MessageId: 'm-1' }] }))
+  recording.answers.set('attributes', () => ({ Attributes: { FifoQueue: 'true' } }))
+  const api = createSqsApi(recording.client, queueUrl, new Clock().runtime)
+  const { signal } = new AbortController()
+  const request = { max: 7, waitMs: 1_500, visibilityMs: 33_000 }
+  expect(await api.receive(request, signal)).toEqual([{ MessageId: 'm-1' }])
+  expect(await api.attributes(`${queueUrl}-dead`)).toEqual({ FifoQueue: 'true' })
+  await api.send({ QueueUrl: `${queueUrl}-dead`, MessageBody: '{}' })
+  await api.remove(['h-1'])
+  await api.changeVisibility([{ handle: 'h-1', seconds: 4 }])
+  expect(recording.calls).toEqual([
+    {
+      name: 'receive',
+      input: {
+        ...{ QueueUrl: queueUrl, MaxNumberOfMessages: 7 },
+        ...{ WaitTimeSeconds: 2, VisibilityTimeout: 33 },
+        ...{ MessageSystemAttributeNames: ['All'], MessageAttributeNames: ['All'] },
+      },
+    },
+    { name: 'attributes', input: { QueueUrl: `${queueUrl}-dead`, AttributeNames: ['All'] } },
+    { name: 'send', input: { QueueUrl: `${queueUrl}-dead`, MessageBody: '{}' } },
+    {
+      name: 'delete',
+      input: { QueueUrl: queueUrl, Entries: [{ Id: '0', ReceiptHandle: 'h-1' }] },
+    },
+    {
+      name: 'change',
+      input: {
+        QueueUrl: queueUrl,
+        Entries: [{ Id: '0', ReceiptHandle: 'h-1', VisibilityTimeout: 4 }],
+      },
+    },
+  ])
+})
+
+test.each([
+  ['nothing at all', undefined],
+  ['nothing of interest', {}],
+])('a client that answers %s has refused nothing and brought nothing', async (_what, answer) => {
+  const client = { send: async () => answer } as never
+  const api = createSqsApi(client, queueUrl, new Clock().runtime)
+  const { signal } = new AbortController()
+  const { send, ...others } = CALLS
+  const answers = Object.values(others).map((call) => call(api, signal))
+  expect(await Promise.all(answers)).toEqual([[], [], [], {}])
+  await expect(send!(api, signal)).rejects.toThrow('without a MessageId')
+})
+
+test('a change of visibility may have less time than other calls', async () => {
+  const { clock, api, signals } = setUp('limit')
+  const changing = api.changeVisibility([{ handle: 'h-1', seconds: 1 }], 400)
+  const ended = expect(changing).rejects.toThrow(/ChangeMessageVisibilityBatch.*400/)
+  await clock.advance(399)
+  expect(signals.at(-1)?.aborted).toBe(false)
+  await clock.advance(1)
+  await ended
+})
+
+test('an unfit client is refused, and a client of version 3 is not', () => {
+  const { client } = new RecordingClient()
+  expect(() => refuseOtherSqsClient('wrapSqs', client)).not.toThrow()
+  expect(() => refuseOtherSqsClient('wrapSqs', { receiveMessage: () => undefined })).toThrow(
+    /wrapSqs to get a client of @aws-sdk\/client-sqs/,
+  )
+})
+
+test("the client's own limit of an answer is told", () => {
+  const httpHandlerConfigs = () => ({ socketTimeout: 5_000 })
+  const client = { config: { requestHandler: { httpHandlerConfigs } } } as never
+  expect(createSqsApi(client, queueUrl, new Clock().runtime).longestPollMs()).toBe(4_000)
+})
+
+// Red when nobody takes the rejection of the time limit: Node would end the process.
+test('a call that is stopped before it begins, and whose client throws, rejects nothing besides', async () => {
+  const unhandled = vi.fn()
+  process.on('unhandledRejection', unhandled)
+  try {
+    const { stop, api } = setUp('exception')
+    stop.abort(new Error('draining'))
+    await expect(CALLS['receive']!(api, stop.signal)).rejects.toThrow('no credentials')
+    await turn()
+    expect(unhandled).not.toHaveBeenCalled()
+  } finally {
+    process.off('unhandledRejection', unhandled)
+  }
 })

@@ -129,7 +129,7 @@ function bounds(runtime: Runtime) {
       reject(reason)
     }
     const ended = (): void => end(outer?.reason)
-    outer?.addEventListener('abort', ended, { once: true })
+    outer?.addEventListener('abort', ended)
     if (outer?.aborted) ended()
     const late = (): void => end(new CallTimeoutError(limits.call, budgetMs))
     const cancel = runtime.setTimer(late, budgetMs)
