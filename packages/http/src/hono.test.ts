@@ -1,0 +1,112 @@
+import { type Context, Hono, type MiddlewareHandler } from 'hono'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { guardOf, kindOf, requestOf, type Sent, type Shown, shown } from './fixtures/charges.ts'
+import { honoRoute } from './hono.ts'
+
+const opened: { close(): Promise<void> }[] = []
+afterEach(async () => {
+  for (const each of opened.splice(0)) await each.close()
+})
+
+type Given = Parameters<typeof guardOf>
+
+/** An application whose middleware comes before the guarded route, and that tells what reaches its error handler. */
+function appOf(before: MiddlewareHandler, ...given: Given) {
+  const guard = guardOf(...given)
+  opened.push(guard)
+  const errors: unknown[] = []
+  const app = new Hono()
+  app.use(before)
+  app.all('/charges', honoRoute(guard))
+  app.onError((error, context) => {
+    errors.push(error)
+    return context.text(error.message, 500)
+  })
+  const send = async (sent: Sent = {}): Promise<Shown> => shown(await app.request(requestOf(sent)))
+  return { errors, send }
+}
+
+const bytesOf: Given[0] = ({ request }) => ({ body: Buffer.from(request.bytes).toString('hex') })
+const hex = (text: string): string => Buffer.from(text).toString('hex')
+const body = '{ "name": "Grüße" }'
+
+const reading =
+  (read: (context: Context) => Promise<unknown>): MiddlewareHandler =>
+  async (context, next) => {
+    await read(context)
+    await next()
+  }
+
+describe('a middleware that has read the body through c.req', () => {
+  test.each<[string, (context: Context) => Promise<unknown>]>([
+    ['as a text', ({ req }) => req.text()],
+    ['as JSON', ({ req }) => req.json()],
+    ['as bytes', ({ req }) => req.arrayBuffer()],
+    ['as a blob', ({ req }) => req.blob()],
+    ['not at all', async () => undefined],
+  ])('%s leaves its bytes to the guard', async (_how, read) => {
+    const { send } = appOf(reading(read), bytesOf)
+    expect(await send({ body })).toMatchObject({ status: 200, text: hex(body) })
+  })
+
+  test.each([10, 11])('leaves the limit to the guard: %i of 10 bytes', async (length) => {
+    const handler = vi.fn(() => undefined)
+    const { send } = appOf(
+      reading(({ req }) => req.text()),
+      handler,
+      { maxBodyBytes: 10 },
+    )
+    const answer = await send({ body: `"${'a'.repeat(length - 2)}"` })
+    expect(answer.status).toBe(length === 10 ? 204 : 413)
+    expect(handler).toHaveBeenCalledTimes(length === 10 ? 1 : 0)
+  })
+
+  // Red when a text stands for bytes that it has replaced: two bodies would be one.
+  test('as a text that has lost bytes is told what to do', async () => {
+    const handler = vi.fn(() => undefined)
+    const { errors, send } = appOf(
+      reading(({ req }) => req.text()),
+      handler,
+    )
+    const answer = await send({ body: Uint8Array.of(0x22, 0xff, 0x22) })
+    expect(answer).toMatchObject({ status: 500, text: expect.stringMatching(/through `c\.req`/) })
+    expect(errors).toMatchObject([{ code: 'ONCEWARD_CONFIGURATION' }])
+    expect(handler).not.toHaveBeenCalled()
+  })
+
+  test('or past it is told what to do', async () => {
+    const handler = vi.fn(() => undefined)
+    const { errors, send } = appOf(
+      reading(({ req }) => req.raw.text()),
+      handler,
+    )
+    expect((await send()).status).toBe(500)
+    expect(errors).toMatchObject([
+      { code: 'ONCEWARD_CONFIGURATION', message: expect.stringContaining('bytes are gone') },
+    ])
+    expect(handler).not.toHaveBeenCalled()
+  })
+})
+
+test('the original of a request is the context, with what a middleware left there', async () => {
+  const { send } = appOf(
+    async (context, next) => {
+      context.set('user', 'u-1')
+      await next()
+    },
+    ({ request }) => ({ body: (request.original as Context).get('user') as string }),
+  )
+  expect((await send()).text).toBe('u-1')
+})
+
+test('an error of the handler reaches the error handler of the application, a problem does not', async () => {
+  const error = new Error('card network down')
+  const { errors, send } = appOf(
+    (_, next) => next(),
+    () => Promise.reject(error),
+  )
+  expect(await send()).toMatchObject({ status: 500, text: 'card network down' })
+  expect(errors).toEqual([error])
+  expect(kindOf(await send({ method: 'GET' }))).toBe('method-not-allowed')
+  expect(errors).toHaveLength(1)
+})
