@@ -10,7 +10,7 @@ import {
   shown,
   silent,
 } from './fixtures/charges.ts'
-import { createHttpGuard, type HttpGuard } from './http-guard.ts'
+import { createHttpGuard, type HttpGuard, runningOf } from './http-guard.ts'
 
 const send = async (guard: HttpGuard, sent: Sent = {}): Promise<Shown> =>
   shown(await guard.fetch(requestOf(sent)))
@@ -193,6 +193,35 @@ describe('a route', () => {
     expect(handler).toHaveBeenCalledTimes(2)
     await guard.close()
   })
+})
+
+describe('what a tenant function answers', () => {
+  // Red when a value that names no caller becomes a text: all callers would share it, and their keys.
+  test.each<[string, unknown, number, string | undefined]>([
+    ['a number', 5, 201, undefined],
+    ['null', null, 401, 'caller-unknown'],
+    ['nothing', undefined, 401, 'caller-unknown'],
+    ['an object', { account: 'a' }, 500, 'failed'],
+    ['a number that is not whole', 1.5, 500, 'failed'],
+  ])('may be %s', async (_what, found, status, kind) => {
+    const handler = vi.fn(charged)
+    const error = vi.fn()
+    const logger = { ...silent, error }
+    const guard = guardOf(handler, { tenant: (() => found) as never, logger })
+    const answer = await send(guard, { key: 'k' })
+    expect([answer.status, kindOf(answer)]).toEqual([status, kind])
+    expect(handler).toHaveBeenCalledTimes(status === 201 ? 1 : 0)
+    const message = expect.stringMatching(/^Expected `tenant` to return a string, or undefined/)
+    const told = [expect.objectContaining({ err: expect.objectContaining({ message }) })]
+    expect(error.mock.calls.map(([fields]) => fields)).toEqual(status === 500 ? told : [])
+    await guard.close()
+  })
+})
+
+test.each([undefined, null, {}, 'guard'])('%j is no guard for a route', (value) => {
+  expect(() => runningOf('expressRoute', value as never)).toThrow(
+    /^expressRoute expected a guard made by createHttpGuard/,
+  )
 })
 
 describe('a key that is in flight', () => {

@@ -111,8 +111,7 @@ function waitingOf(backlog: Backlog | undefined): Pick<HttpHealth, 'waiting'> {
 /** The whole answer, where there is no error handler of a framework. */
 export function replyTo(outcome: Outcome): Extract<Outcome, { readonly kind: 'reply' }>['reply'] {
   if (outcome.kind === 'reply') return outcome.reply
-  const failed = problem('failed')
-  return failed.kind === 'reply' ? failed.reply : replyTo(failed)
+  return replyTo(problem('failed'))
 }
 
 /** @throws {@link ConfigurationError} if `guard` was not made by `createHttpGuard`. */

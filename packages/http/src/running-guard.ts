@@ -212,10 +212,11 @@ export class RunningHttpGuard {
   }
 
   async #run(exchange: Exchange, hooks: RunHooks): Promise<Outcome> {
-    const [settlement] = await this.port.run([this.#toDelivery(exchange)], hooks)
+    const settlements = await this.port.run([this.#toDelivery(exchange)], hooks)
+    const [settlement] = settlements as readonly [Settlement]
     const nowMs = this.port.runtime.now()
     if (this.#plan.later !== undefined) {
-      return acceptedOutcomeOf(settlement as Settlement, exchange, nowMs)
+      return acceptedOutcomeOf(settlement, exchange, nowMs)
     }
     const thrown = answerThrown(settlement)
     if (thrown !== undefined && exchange.decided === undefined) {
@@ -224,7 +225,7 @@ export class RunningHttpGuard {
       return this.#run({ ...exchange, decided }, hooks)
     }
     const { unanswered } = this.#plan
-    return outcomeOf(settlement as Settlement, exchange, { nowMs, unanswered })
+    return outcomeOf(settlement, exchange, { nowMs, unanswered })
   }
 
   /** Headers may be credentials, so they are left out, but for those that are stored. */
@@ -263,8 +264,8 @@ function isReadable(
 }
 
 /** The problem that the handler threw as the answer to this key. */
-function answerThrown(settlement: Settlement | undefined): HttpProblem | undefined {
-  if (settlement?.kind !== 'defer' || settlement.reason !== 'failed') return undefined
+function answerThrown(settlement: Settlement): HttpProblem | undefined {
+  if (settlement.kind !== 'defer' || settlement.reason !== 'failed') return undefined
   return HttpProblem.is(settlement.error) && settlement.error.store ? settlement.error : undefined
 }
 
@@ -272,12 +273,10 @@ function engineOptions(
   { later, options }: RequestGuardPlan,
   { takeOver }: RouteHandler,
 ): GuardOptions<unknown, unknown> {
-  const { decode, fingerprint, inbox, onTakeover, schema, tenant } = options
+  const { decode, fingerprint, onTakeover, schema, tenant } = options
   const { storedHeaders, maxBodyBytes, maxWaiting, onHangUp, ...engine } = options
-  const stores = inbox === undefined ? {} : { inbox }
   return {
     ...engine,
-    ...stores,
     ...(later && { retry: later.retry, isFatal: later.isFatal }),
     ...(onTakeover === undefined
       ? {}
