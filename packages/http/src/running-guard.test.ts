@@ -188,7 +188,6 @@ describe('a problem that is thrown as the answer', () => {
     await guard.close()
   })
 
-  // Red when any error that is a problem is committed by a second run: a decoder would see the body twice.
   test('by a function that reads the request is no answer of the handler', async () => {
     const decode = vi.fn(() => {
       throw new HttpProblem({ status: 403, title: 'closed', store: true })
