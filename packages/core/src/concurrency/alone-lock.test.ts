@@ -172,6 +172,8 @@ describe('the lock of the process', () => {
     ['a lock of an earlier version', { value: { shared: throws, exclusive: throws } }],
     ['a lock of a later version', { value: { ...methodsOf(lock), version: 2 } }],
     ['a lock without a method', { value: { ...methodsOf(lock), runInside: undefined } }],
+    ['a function with the methods of a lock', { value: Object.assign(throws, methodsOf(lock)) }],
+    ['a getter of null', { get: () => null, set: () => undefined }],
     ['a proxy that throws', { value: new Proxy({}, { get: throws, has: throws }) }],
     ['a getter that throws', { get: throws, set: throws }],
     ['a setter that throws', { get: () => undefined, set: throws }],
@@ -194,6 +196,19 @@ describe('the lock of the process', () => {
       expect(warnings).toEqual(isEmpty ? [] : [expect.stringContaining('use one version')])
     },
   )
+
+  test.each<[string, object]>([
+    ['a number', { found: 'number' }],
+    ['a getter of null', { found: 'object' }],
+    ['a getter that throws', { err: expect.objectContaining({ message: 'odd' }) }],
+  ])('that is %s is named in the warning, and nobody has to hear it', (odd, fields) => {
+    const descriptor = ODD.find(([what]) => what === odd)?.[1]
+    Object.defineProperty(globalThis, name, { configurable: true, ...descriptor })
+    const warnings: object[] = []
+    const own = processAloneLock({ warn: (found: object) => void warnings.push(found) })
+    expect(warnings).toEqual([fields])
+    expect(processAloneLock()).toBe(own)
+  })
 })
 
 function methodsOf(lock: AloneLock): AloneLock {

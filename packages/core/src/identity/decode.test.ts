@@ -49,6 +49,7 @@ describe('the default decoder', () => {
 
   test('says where the body stops being JSON, if that is known', async () => {
     await expect(decode('{"a":1')).rejects.toThrow('The body is not JSON at position 6. Set')
+    await expect(decode('{"a":"bcdef"')).rejects.toThrow('The body is not JSON at position 12. Set')
   })
 
   test('keeps a `__proto__` key as data', async () => {
@@ -63,6 +64,17 @@ describe('the default decoder', () => {
     expect((await decode(`{"text":"${text}","n":12345678901234567890}`)).isExact).toBe(false)
     const depth = 128 * 1024
     expect((await decode('['.repeat(depth) + ']'.repeat(depth))).isExact).toBe(true)
+  })
+
+  test('looks through a long text to its end', async () => {
+    const lists = '[],'.repeat(100_000)
+    expect((await decode(`[${lists}12345678901234567890]`)).isExact).toBe(false)
+    expect((await decode(`[${lists}1234567890123456]`)).isExact).toBe(true)
+  })
+
+  test('keeps why a body is not UTF-8', async () => {
+    const error: unknown = await decode(Uint8Array.of(0xff)).catch((thrown: unknown) => thrown)
+    expect((error as Error).cause).toBeInstanceOf(TypeError)
   })
 })
 
@@ -135,6 +147,11 @@ describe("a user's decoder", () => {
     const decodes = async (body: Uint8Array, seen: Delivery) => [body.byteLength, seen === delivery]
     const decoded = await decodeByUser(delivery, decodes, 'body')
     expect(decoded).toEqual({ value: [3, true], isExact: true })
+  })
+
+  test.each(['none' as const, () => 1])('is not looked through for the rule %s', (rule) => {
+    const decoded = decodeByUser(withBody('1'), () => [1], rule)
+    expect(decoded).toEqual({ value: [1], isExact: false })
   })
 
   test.each([
