@@ -22,6 +22,8 @@ function contextOf({ due, figures, runsLater = false }: Answers) {
   const clock = new Clock()
   const startedAtMs = clock.runtime.monotonic()
   const searches: number[] = []
+  const warnings: object[] = []
+  const warn = (fields: object): void => void warnings.push(fields)
   const note = async (): Promise<readonly DueEvent[]> => {
     searches.push(clock.runtime.monotonic() - startedAtMs)
     return (await due?.()) ?? []
@@ -29,7 +31,7 @@ function contextOf({ due, figures, runsLater = false }: Answers) {
   const session = { due: note, sweep: async () => undefined, ...(figures && { figures }) }
   const context = {
     options: {
-      ...{ runtime: { ...clock.runtime, random: () => 0.5 }, logger: silent },
+      ...{ runtime: { ...clock.runtime, random: () => 0.5 }, logger: { ...silent, warn } },
       ...(runsLater ? { callerRetries: { runsLater } } : {}),
     },
     publisher: { publishDue: async () => undefined },
@@ -38,7 +40,7 @@ function contextOf({ due, figures, runsLater = false }: Answers) {
     },
   }
   const background = context as unknown as Background
-  return { background, clock, pass: passing(clock), searches }
+  return { background, clock, pass: passing(clock), searches, warnings }
 }
 
 /** Lets what has begun go on, then time in steps of 50 ms. */
@@ -121,6 +123,7 @@ test('an inbox without figures says nothing of what waits, and other guards do n
   const started = startBackground(later.background)
   await later.pass(6_000)
   expect(started.backlog()).toBeUndefined()
+  expect(later.warnings).toEqual([])
   await started.stop()
   let looks = 0
   const figures = async (): Promise<object> => {

@@ -149,6 +149,21 @@ describe("a user's decoder", () => {
     expect(decoded).toEqual({ value: [3, true], isExact: true })
   })
 
+  test('is looked through in a few turns of the event loop, if its value is large', async () => {
+    let [turns, isOver] = [0, false]
+    const count = (): void => {
+      if (isOver) return
+      turns += 1
+      setImmediate(count)
+    }
+    const decoded = through(Array.from({ length: 10_000 }, () => 1))
+    setImmediate(count)
+    expect(await decoded).toMatchObject({ isExact: true })
+    isOver = true
+    expect(turns).toBeGreaterThan(0)
+    expect(turns).toBeLessThan(100)
+  })
+
   test.each(['none' as const, () => 1])('is not looked through for the rule %s', (rule) => {
     const decoded = decodeByUser(withBody('1'), () => [1], rule)
     expect(decoded).toEqual({ value: [1], isExact: false })
