@@ -3,6 +3,7 @@ import {
   type BackoffRange,
   type ClassifiedError,
   classifierOf,
+  isError,
   messageOf,
   shown,
 } from '@onceward/core/adapter'
@@ -112,7 +113,7 @@ export class UnroutableError extends PublishError {}
 
 /** Classifies every value that a client may throw. */
 export const classifyError: (error: unknown) => BrokerError = classifierOf((error) => {
-  const text = error instanceof Error ? `${error.name}: ${messageOf(error)}` : String(error)
+  const text = isError(error) ? `${error.name}: ${messageOf(error)}` : String(error)
   const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
   const byText = KIND_OF_TEXT.find(([pattern]) => pattern.test(text))?.[1]
   return { kind: KIND_OF_CODE.get(code) ?? byText ?? 'other', text }

@@ -2,6 +2,7 @@ import {
   type BackoffRange,
   type ClassifiedError,
   classifierOf,
+  isError,
   kindsByName,
   messageOf,
 } from '@onceward/core/adapter'
@@ -114,7 +115,7 @@ export const classifyError: (error: unknown) => BrokerError = classifierOf((erro
   const kinds = chain.flatMap(namesOf).map((name) => KIND_OF_NAME.get(name))
   const [first] = chain
   const name = first === undefined ? 'Error' : (namesOf(first)[0] ?? 'Error')
-  const message = messageOf(first instanceof Error ? first : error)
+  const message = messageOf(isError(first) ? first : error)
   const hint = hintFor(message, chain) ?? HINT_OF.get(name) ?? ''
   const text = `${name}: ${message}${hint}`
   return { kind: kinds.find((kind) => kind !== undefined) ?? 'other', text }
@@ -139,7 +140,7 @@ function hintFor(message: string, chain: readonly object[]): string | undefined 
  */
 export function rebalanceIn(error: unknown): Error | undefined {
   return chainOf(error).find(
-    (each) => KIND_OF_NAME.get(typeOf(each) ?? '') === 'rebalance' && each instanceof Error,
+    (each) => KIND_OF_NAME.get(typeOf(each) ?? '') === 'rebalance' && isError(each),
   ) as Error | undefined
 }
 

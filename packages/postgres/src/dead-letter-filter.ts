@@ -1,3 +1,4 @@
+import { types } from 'node:util'
 import { ConfigurationError, type DeadLetterReason } from '@onceward/core'
 import { type KnownNames, refuseUnknownNames, shown } from '@onceward/core/adapter'
 
@@ -44,7 +45,7 @@ interface FieldRule {
 
 const aDate: FieldRule = {
   expected: 'a valid Date',
-  accepts: (value) => value instanceof Date && !Number.isNaN(value.getTime()),
+  accepts: (value) => types.isDate(value) && !Number.isNaN(value.getTime()),
 }
 
 const oneOf = (values: readonly string[]): FieldRule => ({

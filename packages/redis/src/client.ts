@@ -1,4 +1,4 @@
-import { hasMethod, otherClient } from '@onceward/core/adapter'
+import { hasMethod, isError, otherClient } from '@onceward/core/adapter'
 
 /** ioredis and iovalkey: single node, Sentinel, Cluster. */
 export interface IoredisLike {
@@ -105,5 +105,5 @@ function alone(
 }
 
 function isNoScript(error: unknown): boolean {
-  return error instanceof Error && error.message.startsWith('NOSCRIPT')
+  return isError(error) && error.message.startsWith('NOSCRIPT')
 }

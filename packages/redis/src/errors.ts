@@ -1,5 +1,5 @@
 import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
-import { messageOf } from '@onceward/core/adapter'
+import { isError, messageOf } from '@onceward/core/adapter'
 
 /** Error codes of Redis and what to do about them. https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors */
 const REMEDIES: Readonly<Record<string, string>> = {
@@ -51,8 +51,7 @@ export function toStartError(error: unknown): unknown {
  */
 export function needsOneNode(error: unknown): boolean {
   return (
-    error instanceof Error &&
-    /\b(CROSSSLOT|TRYAGAIN)\b|^Too many Cluster redirections/.test(error.message)
+    isError(error) && /\b(CROSSSLOT|TRYAGAIN)\b|^Too many Cluster redirections/.test(error.message)
   )
 }
 

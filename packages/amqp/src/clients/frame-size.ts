@@ -1,3 +1,4 @@
+import { types } from 'node:util'
 import type { Options } from 'amqplib'
 import type { AmqpChannel } from '../client.ts'
 
@@ -42,7 +43,7 @@ function valueBytes(value: unknown): number {
   if (typeof value === 'number') return 1 + numberBytes(value)
   if (typeof value === 'boolean') return 2
   if (value === null || typeof value !== 'object') return 1
-  if (value instanceof Uint8Array) return 5 + value.length
+  if (types.isUint8Array(value)) return 5 + value.length
   if (Array.isArray(value)) return 5 + sum(value.map(valueBytes))
   if (!Object.hasOwn(value, '!')) return 1 + tableBytes(value)
   const { '!': type, value: typed } = value as { readonly '!': unknown; readonly value: unknown }

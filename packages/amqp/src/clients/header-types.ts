@@ -1,3 +1,5 @@
+import { types } from 'node:util'
+
 /** The largest timestamp that amqplib reads and can also write: a double below 2^64. */
 export const LARGEST_TIMESTAMP: number = 2 ** 64 - 2 ** 11
 
@@ -21,7 +23,7 @@ function toEncodable(value: unknown): unknown {
   }
   if (typeof value === 'bigint') return { '!': 'int64', value }
   if (typeof value !== 'object' || value === null) return value
-  if (value instanceof Uint8Array) {
+  if (types.isUint8Array(value)) {
     return Buffer.from(value.buffer, value.byteOffset, value.byteLength)
   }
   if (Array.isArray(value)) return value.map(toEncodable)

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { types } from 'node:util'
 import type { Delivery } from '../model/delivery.ts'
 import { EnvelopeError } from '../model/errors.ts'
 import { ownGetter, withGetters } from '../model/own-getter.ts'
@@ -127,8 +128,8 @@ function toToken(value: unknown): Token | undefined {
     case 'object':
       if (value === null) return null
       if (Buffer.isBuffer(value)) return ['b', value.toString('base64')]
-      if (value instanceof Uint8Array) return ['B', Buffer.from(value).toString('base64')]
-      return value instanceof Date ? ['d', value.getTime()] : undefined
+      if (types.isUint8Array(value)) return ['B', Buffer.from(value).toString('base64')]
+      return types.isDate(value) ? ['d', value.getTime()] : undefined
     default:
       return ['u']
   }

@@ -34,6 +34,7 @@ export {
   refuseOtherClient,
   refuseUnfitClient,
 } from '../model/misplaced.ts'
+export { isError } from '../model/realm.ts'
 export type { Release } from '../model/runtime.ts'
 export { isConnectionString, shown } from '../model/shown.ts'
 export { isConflict } from '../model/state-machine.ts'

@@ -1,3 +1,4 @@
+import { types } from 'node:util'
 import type { Delivery } from '../model/delivery.ts'
 import { ConfigurationError } from '../model/errors.ts'
 import { hasMethod } from '../model/misplaced.ts'
@@ -16,7 +17,7 @@ export function deliveryError(
   const { body, headers, source } = value ?? {}
   // A Map or `Headers` has no names of its own, so no resolver would find a key in it.
   const isNamed = typeof headers === 'object' && headers !== null && !(Symbol.iterator in headers)
-  const isRead = body instanceof Uint8Array && isNamed
+  const isRead = types.isUint8Array(body) && isNamed
   if (isRead && typeof source?.broker === 'string' && typeof source.queue === 'string') {
     const { contentType, envelope, messageId, orderingKey, producedAt } = value ?? {}
     const isBare = contentType === undefined && messageId === undefined && orderingKey === undefined
@@ -44,7 +45,7 @@ function optionalError(
   if (producedAt !== undefined && !hasMethod(producedAt, 'getTime')) {
     return unusable('producedAt', producedAt, 'a Date', 'Write `new Date(milliseconds)`.')
   }
-  if (envelope !== undefined && !(envelope instanceof Uint8Array)) {
+  if (envelope !== undefined && !types.isUint8Array(envelope)) {
     return unusable('envelope', envelope, 'bytes', MADE_BY)
   }
   for (const field in texts) {
@@ -73,7 +74,7 @@ export function deliveriesError(all: unknown): ConfigurationError | undefined {
 /** Says what a value is, and never what is in it: it may be a payload. */
 function textOf(value: unknown): string {
   if (value === null) return 'null'
-  if (value instanceof Uint8Array) return 'bytes'
+  if (types.isUint8Array(value)) return 'bytes'
   if (Array.isArray(value)) return 'an array'
   return typeof value === 'object' && Symbol.iterator in value ? 'an iterable' : typeof value
 }

@@ -7,6 +7,7 @@ import {
   OncewardError,
   toReadableError,
 } from '../model/errors.ts'
+import { isError } from '../model/realm.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
 
 /** What is known about a message whose identification ends early. */
@@ -59,6 +60,6 @@ export function isRetryable(thrown: unknown): boolean {
 
 export function threw(name: string, thrown: unknown): InvalidPayloadError {
   const { name: type, message } = describeError(thrown)
-  const what = thrown instanceof Error ? `${type}: ${message}` : typeof thrown
+  const what = isError(thrown) ? `${type}: ${message}` : typeof thrown
   return new InvalidPayloadError(`${name} threw ${what}`, { cause: thrown })
 }

@@ -1,3 +1,4 @@
+import { types } from 'node:util'
 import { afterAnswer, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { nextTurn } from '../concurrency/next-turn.ts'
 import type { Delivery } from '../model/delivery.ts'
@@ -86,7 +87,7 @@ async function isLosslessJson(root: unknown): Promise<boolean> {
   for (let step = 1; open.length > 0; step++) {
     if (step % STEPS_A_TURN === 0) await nextTurn()
     const value = open.pop()
-    if (typeof value !== 'object' || value === null || value instanceof Date) {
+    if (typeof value !== 'object' || value === null || types.isDate(value)) {
       if (!isLosslessLeaf(value)) return false
       continue
     }
@@ -102,14 +103,20 @@ const STEPS_A_TURN = 4_096
 
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value)
-  return Array.isArray(value) || prototype === Object.prototype || prototype === null
+  return Array.isArray(value) || prototype === null || isObjectPrototype(prototype)
+}
+
+/** Of any realm: each has an `Object.prototype` of its own. */
+function isObjectPrototype(value: unknown): boolean {
+  if (value === Object.prototype) return true
+  return Object.getPrototypeOf(value) === null && Object.hasOwn(Object(value), 'isPrototypeOf')
 }
 
 function isLosslessLeaf(value: unknown): boolean {
   if (typeof value === 'number') return !Number.isInteger(value) || Number.isSafeInteger(value)
   return (
     value === null ||
-    value instanceof Date ||
+    types.isDate(value) ||
     ['string', 'boolean', 'undefined'].includes(typeof value)
   )
 }

@@ -11,6 +11,7 @@ import type {
   Release,
   VerdictAnswer,
 } from '../model/inbox.ts'
+import { isError } from '../model/realm.ts'
 import { isConflict } from '../model/state-machine.ts'
 import type { FailedEventRow, MemoryTables, ProcessedEventRow } from './tables.ts'
 
@@ -221,5 +222,5 @@ export class Attempts {
 /** The stored text of an error. Undefined if there is no error. */
 export function toErrorText(error: unknown): string | undefined {
   if (error === undefined) return undefined
-  return error instanceof Error ? `${error.name}: ${error.message}` : String(error)
+  return isError(error) ? `${error.name}: ${error.message}` : String(error)
 }

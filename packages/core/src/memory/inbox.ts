@@ -26,6 +26,7 @@ import type {
 } from '../model/inbox.ts'
 import type { Known } from '../model/known-event.ts'
 import type { MessageCounts } from '../model/message-counts.ts'
+import { isError } from '../model/realm.ts'
 import type { SweepStep } from '../model/sweep-step.ts'
 import { Attempts } from './attempts.ts'
 import { MemoryStore } from './store.ts'
@@ -196,7 +197,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
 
   diagnose(error: unknown): 'serialization' | 'store' | 'other' {
     if (error instanceof StoreUnavailableError) return 'store'
-    const code = error instanceof Error && 'code' in error ? error.code : undefined
+    const code = isError(error) && 'code' in error ? error.code : undefined
     return code === '40001' || code === '40P01' ? 'serialization' : 'other'
   }
 

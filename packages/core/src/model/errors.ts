@@ -1,3 +1,5 @@
+import { isAggregateError, isError } from './realm.ts'
+
 /** The codes of all errors that onceward throws. A closed list. */
 export const ERROR_CODES = [
   'ONCEWARD_RETRYABLE',
@@ -191,7 +193,7 @@ export function describeError(error: unknown): DescribedError {
 
 function described(error: unknown, depth: number): DescribedError {
   try {
-    if (!(error instanceof Error)) {
+    if (!isError(error)) {
       const type = typeof error
       return { type, name: type, message: String(error).slice(0, 200) }
     }
@@ -219,7 +221,7 @@ function codeOf(error: Error): Pick<DescribedError, 'code'> {
 function causesOf(error: Error, depth: number): Pick<DescribedError, 'cause' | 'aggregateErrors'> {
   const errors: unknown = Reflect.get(error, 'errors')
   const aggregated =
-    error instanceof AggregateError && Array.isArray(errors) && errors.length > 0
+    isAggregateError(error) && Array.isArray(errors) && errors.length > 0
       ? errors.slice(0, MOST_AGGREGATED).map((each) => described(each, MOST_CAUSES))
       : undefined
   return {
@@ -244,7 +246,7 @@ export function toReadableError(thrown: unknown): unknown {
       String(thrown)
       return thrown
     }
-    if (!(thrown instanceof Error)) {
+    if (!isError(thrown)) {
       String(thrown)
       Reflect.get(thrown, 'code')
       return thrown

@@ -3,6 +3,7 @@ import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { answerWithin, CallTimeoutError, LATE } from '../concurrency/timeout.ts'
 import type { DeadLetter, Publish } from '../model/dead-letter.ts'
 import { toReadableError } from '../model/errors.ts'
+import { isError } from '../model/realm.ts'
 import type { Release, Runtime } from '../model/runtime.ts'
 
 /** Maximum time until the broker confirms a dead letter, ms. */
@@ -100,5 +101,5 @@ export class PlaceCalls {
 
 function toError(thrown: unknown): Error {
   const readable = toReadableError(thrown)
-  return readable instanceof Error ? readable : new Error(String(readable))
+  return isError(readable) ? readable : new Error(String(readable))
 }

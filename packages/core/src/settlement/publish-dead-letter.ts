@@ -12,6 +12,7 @@ import type {
 } from '../model/guard-port.ts'
 import type { DueEvent, InboxSession } from '../model/inbox.ts'
 import { messageHash } from '../model/message-hash.ts'
+import { isError } from '../model/realm.ts'
 import type { DeferCause, Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from './outcome.ts'
@@ -252,7 +253,7 @@ function notPublished(
   { cause, error: thrown }: { readonly cause: DeferCause; readonly error: unknown },
 ): DeadLetterAnswer {
   const readable = toReadableError(thrown)
-  const error = readable instanceof Error ? readable : new Error(String(readable))
+  const error = isError(readable) ? readable : new Error(String(readable))
   logger.error(
     { consumer, eventId: id, cause, err: describeError(error) },
     'a dead letter could not be published and is retried: check the dead-letter queue',

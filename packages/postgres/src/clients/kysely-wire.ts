@@ -1,3 +1,4 @@
+import { isError } from '@onceward/core/adapter'
 import { CompiledQuery, type DatabaseConnection } from 'kysely'
 import type { Connection } from 'pg'
 
@@ -95,4 +96,4 @@ function listen(wire: Connection): { count: number } {
 }
 
 /** The pool of pg puts an idle client into the error of its loss, which Node throws if nobody listens to the pool. */
-const isOfIdle = (error: unknown): boolean => error instanceof Error && 'client' in error
+const isOfIdle = (error: unknown): boolean => isError(error) && 'client' in error

@@ -1,3 +1,5 @@
+import { isError } from '@onceward/core/adapter'
+
 /** Most bytes of UTF-8 that are stored of an error. */
 export const MAX_ERROR_BYTES = 8_192
 /** Most bytes of UTF-8 that are stored of the key of a refused message, which may be an invalid key. */
@@ -31,7 +33,7 @@ export function toErrorText(error: unknown): string | undefined {
 /** Handlers throw anything: also objects whose properties throw, and causes that form a cycle. */
 function describe(error: unknown, depth = 0): string {
   try {
-    if (!(error instanceof Error)) return String(error)
+    if (!isError(error)) return String(error)
     const own = error.stack?.includes(error.message)
       ? error.stack
       : `${error.name}: ${error.message}`

@@ -1,0 +1,17 @@
+import { types } from 'node:util'
+
+// Jest and `node:vm` run code in a realm of its own: its classes are others, so `instanceof` says no to its errors. What
+// Node itself throws is of the main realm, and a test runner may load one package here and another one there.
+
+/** Whether the value is an error, of this realm or another. A plain object with a message is none. */
+export function isError(value: unknown): value is Error {
+  return value instanceof Error || types.isNativeError(value)
+}
+
+/** Whether the value is an `AggregateError`, of this realm or another. Its `errors` may still be anything. */
+export function isAggregateError(value: unknown): value is AggregateError {
+  return (
+    value instanceof AggregateError ||
+    (types.isNativeError(value) && value.name === 'AggregateError')
+  )
+}
