@@ -4,7 +4,7 @@ import { type MaybeAsync, RESULT_LIMIT_BYTES } from '@onceward/core/edge'
 import { AnswerError } from './answer-error.ts'
 import { type GivenHeaders, type HeaderList, listed } from './headers.ts'
 import { type HttpProblem, PROBLEM_TYPE, problemText } from './problem.ts'
-import { type Body, type HttpReply, isBodyless } from './reply.ts'
+import { type Body, type HttpReply, isBodyless, type OwnBytes } from './reply.ts'
 import { readBuffered } from './response-body.ts'
 
 /** What a handler answers. */
@@ -87,8 +87,7 @@ export function replyOf(stored: unknown): HttpReply | undefined {
   return { status, headers, body: base64 === undefined ? (text ?? '') : bytesOf(base64) }
 }
 
-const bytesOf = (base64: string): Uint8Array<ArrayBuffer> =>
-  Uint8Array.from(Buffer.from(base64, 'base64'))
+const bytesOf = (base64: string): OwnBytes => Uint8Array.from(Buffer.from(base64, 'base64'))
 
 interface Parts {
   readonly status: number
@@ -180,7 +179,7 @@ function encoded(body: unknown): Encoded {
 }
 
 /** A copy, because the handler may keep its own. */
-function bytesCopied(body: unknown): Uint8Array<ArrayBuffer> | undefined {
+function bytesCopied(body: unknown): OwnBytes | undefined {
   if (ArrayBuffer.isView(body)) {
     return Uint8Array.from(new Uint8Array(body.buffer, body.byteOffset, body.byteLength))
   }

@@ -7,7 +7,13 @@ export interface HttpReply {
   readonly body: Body
 }
 
-export type Body = string | Uint8Array<ArrayBuffer>
+/**
+ * Bytes in memory of their own, as `Response` takes them. Compilers before TypeScript 5.7 know no `Uint8Array<ArrayBuffer>`,
+ * and this stands in what the package publishes.
+ */
+export type OwnBytes = ReturnType<typeof Uint8Array.of>
+
+export type Body = string | OwnBytes
 
 /** Statuses whose answers have no body. */
 export const isBodyless = (status: number): boolean =>

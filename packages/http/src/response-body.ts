@@ -1,3 +1,5 @@
+import type { OwnBytes } from './reply.ts'
+
 /** Turns of the event loop within which a body that is in memory gives its next piece. */
 const TURNS = 50
 
@@ -6,7 +8,7 @@ export type Unbuffered = 'used' | 'stream' | 'failed'
 
 export interface BufferedBody {
   readonly kind: 'body'
-  readonly bytes: Uint8Array<ArrayBuffer>
+  readonly bytes: OwnBytes
 }
 
 /**
