@@ -33,7 +33,7 @@ export function databaseFindings(
     const grants = await grantFindings(query, database)
     if (!(await mayReadStatus(query, database))) return [...server, ...newer, ...grants]
     const status = await readStatus(query, database)
-    return [...server, ...newer, ...grants, ...tableFindings(status, horizons)]
+    return [...server, ...newer, ...grants, ...tableFindings(status, horizons, database.schema)]
   })
 }
 

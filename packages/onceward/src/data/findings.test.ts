@@ -53,12 +53,12 @@ const TABLE: TableStatus = {
 }
 const NONE: Horizons = new Map()
 
-function found(over: Partial<Status>, horizons = NONE) {
+function found(over: Partial<Status>, horizons = NONE, schema?: string) {
   const status: Status = {
     ...{ nowMs: NOW, version: 2, sweptAtMs: NOW, leases: null, ratesAreWhole: true },
     ...{ consumers: [CONSUMER], tables: [TABLE], ...over },
   }
-  return tableFindings(status, horizons)
+  return tableFindings(status, horizons, schema)
 }
 
 test('tables in order have no findings', () => {
@@ -68,6 +68,17 @@ test('tables in order have no findings', () => {
 })
 
 const DEAD = [{ consumer: 'billing', reason: 'fatal', count: 2, oldestMs: NOW - HOUR }]
+
+// Red before: the command listed the dead letters of the schema `onceward`.
+test.each([
+  [undefined, 'list --consumer billing`'],
+  ['onceward', 'list --consumer billing`'],
+  ['shop', 'list --consumer billing --schema shop`'],
+  ["the shop's", "list --consumer billing --schema 'the shop'\\''s'`"],
+])('the command for dead letters of the schema %j is `dead-letters %s', (schema, command) => {
+  const [finding] = found({ consumers: [{ ...CONSUMER, dead: DEAD }] }, NONE, schema)
+  expect(finding?.remedy).toContain(`npx onceward dead-letters ${command}`)
+})
 
 test.each<readonly [Partial<ConsumerStatus>, RegExp]>([
   [{ waiting: 3, seenAtMs: NOW - 5 * HOUR }, /3 events of billing wait, .* for 5 h/],

@@ -11,12 +11,26 @@ const OVERDUE_MS = 300_000
 /** A guard that runs registers within an hour. */
 const SILENT_MS = 2 * HOUR_MS
 
-export function tableFindings(status: Status, horizons: Horizons): readonly Finding[] {
-  return [
+export function tableFindings(
+  status: Status,
+  horizons: Horizons,
+  schema: string = DEFAULT_SCHEMA,
+): readonly Finding[] {
+  const findings = [
     ...sweepFindings(status),
     ...status.tables.flatMap(vacuumFindings),
     ...status.consumers.flatMap((consumer) => consumerFindings(consumer, status, horizons)),
   ]
+  return findings.map((each) => ({ ...each, remedy: withSchema(each.remedy, schema) }))
+}
+
+const DEFAULT_SCHEMA = 'onceward'
+
+/** A command of a remedy must read the tables that were examined, and not those of the default schema. */
+function withSchema(remedy: string, schema: string): string {
+  if (schema === DEFAULT_SCHEMA) return remedy
+  const shown = /^\w+$/.test(schema) ? schema : `'${schema.replaceAll("'", "'\\''")}'`
+  return remedy.replace(/`npx onceward [^`]*/, (command) => `${command} --schema ${shown}`)
 }
 
 function sweepFindings({ consumers, nowMs, sweptAtMs }: Status): readonly Finding[] {
