@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 
@@ -44,4 +44,21 @@ test('no published type needs a compiler that knows generic typed arrays', () =>
   expect(paths.length).toBeGreaterThan(100)
   const code = (path: string) => readFileSync(path, 'utf8').replace(/\/\*[\s\S]*?\*\//g, '')
   expect(paths.filter((path) => generic.test(code(path)))).toEqual([])
+})
+
+// Red before: a project with Kysely and without the types of pg failed with TS2307 under `skipLibCheck: false`.
+test('the types that Postgres users import first need no client', () => {
+  const seen = new Set<string>()
+  const needed = new Set<string>()
+  const open = [join(root, 'packages/postgres/dist/index.d.ts')]
+  for (const path of open) {
+    if (seen.has(path)) continue
+    seen.add(path)
+    for (const [, from = ''] of readFileSync(path, 'utf8').matchAll(/ from '([^']+)'/g)) {
+      if (from.startsWith('.')) open.push(join(dirname(path), from.replace(/\.ts$|\.js$/, '.d.ts')))
+      else needed.add(from)
+    }
+  }
+  expect(seen.size).toBeGreaterThan(5)
+  expect([...needed].filter((name) => !name.startsWith('@onceward/'))).toEqual([])
 })

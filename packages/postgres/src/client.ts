@@ -11,6 +11,11 @@ export interface PoolLike {
   connect(): Promise<PoolClientLike>
 }
 
+/** The part of pg's `Pool` that {@link postgresLeases} takes it by. It works with a `Pool` of pg only. */
+export interface SizedPoolLike extends PoolLike {
+  readonly options: { readonly max: number }
+}
+
 /** The part of pg's `PoolClient` that {@link migrate} and {@link deadLetters} call. */
 export interface PoolClientLike {
   query(text: string, values?: readonly unknown[]): Promise<ClientAnswer>

@@ -1,4 +1,4 @@
-export type { PoolClientLike, PoolLike } from './client.ts'
+export type { PoolClientLike, PoolLike, SizedPoolLike } from './client.ts'
 export type { AllDeadLetters, DeadLetterFilter, DeadLetterTarget } from './dead-letter-filter.ts'
 export {
   type DeadLetters,

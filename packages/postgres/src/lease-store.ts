@@ -14,6 +14,7 @@ import {
 } from '@onceward/core'
 import { refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Pool } from 'pg'
+import type { SizedPoolLike } from './client.ts'
 import { connectForStatements } from './clients/pg-connection.ts'
 import { batchedCalls } from './driver/batched-calls.ts'
 import { gateOf, SPARE_CONNECTIONS } from './driver/pool-slots.ts'
@@ -54,13 +55,16 @@ const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
  *
  * @param pool - Of pg, migrated; may be the one of the inbox.
  */
-export function postgresLeases(pool: Pool, options: PostgresLeasesOptions = {}): PostgresLeases {
+export function postgresLeases(
+  pool: SizedPoolLike,
+  options: PostgresLeasesOptions = {},
+): PostgresLeases {
   refuseOtherClient('postgresLeases', pool)
   refuseUnknownNames('postgresLeases', options, { schema: true })
   const statements = createStatements(options.schema)
   const gate = gateOf(pool, pool.options.max)
   const tableOn = (runtime: Runtime): Table => {
-    const connect = (): Promise<StatementConnection> => connectForStatements(pool, runtime)
+    const connect = (): Promise<StatementConnection> => connectForStatements(pool as Pool, runtime)
     const transactions = createShortTransactions({ gate, runtime, connect, sendsAtOnce: true })
     return { transactions, statements, runtime }
   }
