@@ -65,13 +65,14 @@ describe('the foretold answer is the answer of a guard', () => {
   test.each(Object.entries(states))('%s', async (name, prepare) => {
     const key = `state ${name}`
     await prepare(key)
+    const before = at.runs()
     const { next } = await explain(key)
-    // The running guard of this test may have run the replayed event meanwhile.
+    // The running guard of this test may run the replayed event at any moment.
     if (name === 'replayed' && next.kind !== 'run') return expect(next.reason).toBe('fatal')
     const payload = name === 'absent' || name === 'done' ? {} : { fail: 'no' }
-    const before = at.runs()
     const settlement = await at.send(key, payload)
     expect(at.runs() - before).toBe(next.kind === 'run' ? 1 : 0)
+    if (name === 'replayed' && settlement.kind === 'defer') return
     switch (next.kind) {
       case 'run':
         return expect(['ack processed', 'dead-letter fatal']).toContain(told(settlement))
