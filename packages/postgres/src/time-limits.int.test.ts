@@ -80,7 +80,10 @@ describe.each(worlds)('a handler slower than $limit of its role, over $name', (w
       const settlements = await untilEnded(guard, order())
       await guard.close()
       expect(settlements.map(({ kind }) => kind)).toEqual(['defer', 'defer', 'dead-letter'])
-      expect(runs).toBe(ATTEMPTS)
+      // If the server ends the session while the COMMIT is on its way, the outcome is unknown, and the event is claimed and
+      // run once more.
+      expect(runs).toBeGreaterThanOrEqual(ATTEMPTS)
+      expect(runs).toBeLessThanOrEqual(2 * ATTEMPTS)
       expect(settlements.at(-1)).toMatchObject({ reason: 'attempts-spent' })
       for (const { error } of settlements as readonly { readonly error: unknown }[]) {
         expect(error).toBeInstanceOf(DeadlineExceededError)

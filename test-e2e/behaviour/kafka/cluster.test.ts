@@ -106,7 +106,11 @@ test.skipIf(skipped('kafka'))(
 const client = (): Kafka => new Kafka({ ...cluster.connection, logLevel: logLevel.NOTHING })
 
 async function create(topic: string, config: Partial<ITopicConfig> = {}): Promise<void> {
-  await admin.createTopics({ waitForLeaders: false, topics: [{ topic, ...config }] })
+  await admin.createTopics({
+    waitForLeaders: false,
+    timeout: 25_000,
+    topics: [{ topic, ...config }],
+  })
   await until(() => hasLeader(topic))
 }
 

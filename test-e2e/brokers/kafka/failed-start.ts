@@ -19,7 +19,7 @@ async function onKafka(): Promise<FailedStartSubject> {
   const admin = client.admin()
   await admin.connect()
   const topic = `start-${randomUUID()}`
-  await admin.createTopics({ topics: [{ topic, numPartitions: 1 }] })
+  await admin.createTopics({ timeout: 25_000, topics: [{ topic, numPartitions: 1 }] })
   await admin.disconnect()
   const names = {
     steps: ['connect', 'subscribe', 'run', ...ADMIN, ...OFFSETS],

@@ -50,7 +50,8 @@ export async function createTopic(
   await Promise.all([admin.connect(), producer.connect()])
   const deadTopic = `${name}-dead`
   const create = async (topic: string, numPartitions: number): Promise<void> => {
-    await admin.createTopics({ waitForLeaders: false, topics: [{ topic, numPartitions }] })
+    const topics = [{ topic, numPartitions }]
+    await admin.createTopics({ waitForLeaders: false, timeout: 25_000, topics })
     // kafkajs gives up at once when a broker does not know the topic yet.
     const isThere = async (): Promise<boolean> =>
       (await admin.fetchTopicOffsets(topic)).length === numPartitions

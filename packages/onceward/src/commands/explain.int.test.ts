@@ -68,7 +68,9 @@ describe('the foretold answer is the answer of a guard', () => {
     const before = at.runs()
     const { next } = await explain(key)
     // The running guard of this test may run the replayed event at any moment.
-    if (name === 'replayed' && next.kind !== 'run') return expect(next.reason).toBe('fatal')
+    if (name === 'replayed' && next.kind !== 'run') {
+      return expect(['in-progress', 'fatal']).toContain(next.reason)
+    }
     const payload = name === 'absent' || name === 'done' ? {} : { fail: 'no' }
     const settlement = await at.send(key, payload)
     expect(at.runs() - before).toBe(next.kind === 'run' ? 1 : 0)
