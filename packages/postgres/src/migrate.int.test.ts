@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { ConfigurationError, systemRuntime } from '@onceward/core'
+import { ConfigurationError, StoreUnavailableError, systemRuntime } from '@onceward/core'
 import { database } from '@onceward/testing'
 import { fresh, newEvent, registration } from '@onceward/testing/conformance'
 import pg from 'pg'
@@ -116,6 +116,43 @@ describe('migrate', () => {
     await pool.query(`delete from older.migrations where version = ${SCHEMA_VERSION}`)
     const opening = pgInbox(pool, { schema: 'older' }).open(registration(systemRuntime))
     await expect(opening).rejects.toThrow(/run `await migrate\(pool\)` before starting it/)
+  })
+
+  // Red before: every claim queued behind the waiting `alter table`, for as long as the other transaction was open.
+  it('gives up a table that a long transaction holds, so that consumers go on', async () => {
+    const schema = 'busy'
+    await migrate(pool, { schema })
+    const long = await pool.connect()
+    await long.query('begin')
+    await long.query('select from busy.leases')
+    const attempt = migrate(pool, { schema, leases: 'unlogged' })
+    await expect(attempt).rejects.toThrow(StoreUnavailableError)
+    await expect(attempt).rejects.toThrow(/table in schema "busy" .*: nothing was changed/)
+    await long.query('rollback')
+    long.release()
+    expect(await migrate(pool, { schema, leases: 'unlogged' })).toMatchObject({ applied: [] })
+  })
+
+  // Red before: the error of pg came out, and the command line advised the rights of consumers.
+  it('says who may run it to a role that may not', async () => {
+    const role = `low_${randomBytes(4).toString('hex')}`
+    const old = `old_${randomBytes(4).toString('hex')}`
+    await migrate(pool, { schema: old })
+    await pool.query(`create role ${role} login;
+      grant usage on schema ${old} to ${role};
+      grant select on ${old}.migrations to ${role}`)
+    const address = Object.assign(new URL(url), { username: role })
+    const low = new pg.Pool({ connectionString: address.href, max: 1 })
+    for (const options of [
+      { schema: 'nobody_made_it' },
+      { schema: old, leases: 'unlogged' },
+    ] as const) {
+      const attempt = migrate(low, options)
+      await expect(attempt).rejects.toThrow(ConfigurationError)
+      await expect(attempt).rejects.toThrow(/\(.*\): run it as the owner of the tables/)
+    }
+    await low.end()
+    await pool.query(`drop owned by ${role}; drop role ${role}`)
   })
 
   it('leaves nothing behind when a migration fails half way', async () => {

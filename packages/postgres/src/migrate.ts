@@ -1,7 +1,9 @@
-import { ConfigurationError } from '@onceward/core'
-import { refuseUnknownNames, shown } from '@onceward/core/adapter'
+import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { messageOf, refuseUnknownNames, shown } from '@onceward/core/adapter'
 import { inTransaction, type PoolClientLike, type PoolLike, refuseNoPool } from './client.ts'
+import { isForbidden, sqlState } from './errors.ts'
 import { MIGRATIONS, type Migration } from './sql/index.ts'
+import { LOCK_NOT_AVAILABLE } from './sqlstates.ts'
 import { DEFAULT_SCHEMA, quotedSchema } from './statements/schema-name.ts'
 
 /** Options of {@link migrate}. */
@@ -23,6 +25,9 @@ export interface Migrated {
   readonly version: number
 }
 
+/** Claims queue behind a waiting `alter table`. Meanwhile their events are deferred. */
+const TABLE_WAIT_MS = 5_000
+
 /**
  * Creates or updates the tables of onceward, in one transaction.
  *
@@ -31,7 +36,10 @@ export interface Migrated {
  *
  * Tables of a newer release that this code can use are left as they are.
  *
- * @throws {@link ConfigurationError} when the tables are too new for this code; nothing was changed.
+ * A table that another transaction holds for longer than 5 seconds is given up, because consumers wait behind it.
+ *
+ * @throws {@link ConfigurationError} when the tables are too new for this code, or the role lacks rights;
+ *   {@link StoreUnavailableError} when another transaction holds a table. Nothing was changed.
  */
 export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Promise<Migrated> {
   refuseNoPool('migrate', pool)
@@ -57,7 +65,24 @@ export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Pro
     await keepLeases(client, quoted, options.leases)
     return { applied: missing.map(({ name }) => name), version: Math.max(version, newest) }
   }
-  return inTransaction(pool, work, { answerMs: undefined })
+  return inTransaction(pool, work, { answerMs: undefined }).catch((error: unknown) => {
+    throw explained(error, quoted)
+  })
+}
+
+function explained(error: unknown, quoted: string): unknown {
+  const cause = { cause: error }
+  if (sqlState(error) === LOCK_NOT_AVAILABLE) {
+    return new StoreUnavailableError(
+      `Another transaction has held a table in schema ${quoted} for ${TABLE_WAIT_MS} ms (${messageOf(error)}): nothing was changed. Run it again when that transaction, the oldest in pg_stat_activity, has ended.`,
+      cause,
+    )
+  }
+  if (!isForbidden(error)) return error
+  return new ConfigurationError(
+    `The database role may not migrate schema ${quoted} (${messageOf(error)}): run it as the owner of the tables, or, if there are none, as a role that may create them.`,
+    cause,
+  )
 }
 
 async function prepare(client: PoolClientLike, schema: string, quoted: string): Promise<void> {
@@ -66,6 +91,7 @@ async function prepare(client: PoolClientLike, schema: string, quoted: string): 
   await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [
     `onceward.migrate:${schema}`,
   ])
+  await client.query(`set local lock_timeout = ${TABLE_WAIT_MS}`)
   await refuseEncoding(client)
   // Checked first, because "if not exists" needs the right to create even if there is nothing to do.
   const { rows } = await client.query(

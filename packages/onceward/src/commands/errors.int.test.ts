@@ -59,6 +59,8 @@ test.each([
   [['status'], /Which database\?.*DATABASE_URL/],
   [['status', '--url', `mysql://a:${SECRET}@b/c`], /connection string such as/],
   [['status', '--url', `postgres://a:${SECRET}@[b/c`], /connection string such as/],
+  // Red before: `a:7` was taken for the host, and the rest of the password was shown as the name of the database.
+  [['status', '--url', `postgres://a:7/${SECRET}@b/c`], /such as.*write %2F for \//],
   [['statsu'], /unknown command.*\n?.*status/],
   [['status', '--jsn'], /unknown option.*\n?.*--json/],
   [['status', 'extra'], /too many arguments/],

@@ -107,10 +107,14 @@ function parsed(url: string | undefined): { readonly place: string } {
   if (url === undefined || url === '') {
     throw usage(`Which database? Give --url ${EXAMPLE}, or set DATABASE_URL.`)
   }
-  if (!/^postgres(?:ql)?:\/\//.test(url) || !URL.canParse(url)) {
-    throw usage(`Expected --url or DATABASE_URL to be a connection string such as ${EXAMPLE}.`)
+  const address = /^postgres(?:ql)?:\/\//.test(url) && URL.canParse(url) ? new URL(url) : undefined
+  // Behind a password with a slash, such as 7/secret, the rest would be the name of the database, which is shown.
+  if (address === undefined || address.pathname.includes('@')) {
+    throw usage(
+      `Expected --url or DATABASE_URL to be a connection string such as ${EXAMPLE}. In names and passwords, write %2F for / and %40 for @.`,
+    )
   }
-  const { host, hostname, pathname, username, searchParams } = new URL(url)
+  const { host, hostname, pathname, username, searchParams } = address
   const server = searchParams.get('host') ?? (hostname === '' ? 'localhost' : host)
   const user = username === '' ? '' : `, user ${decoded(username)}`
   return { place: `${server}, database ${decoded(pathname.slice(1)) || '(default)'}${user}` }
