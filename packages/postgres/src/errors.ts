@@ -122,7 +122,7 @@ export const isLeftUnfit = (error: unknown): boolean =>
   isForbidden(error) || LEFT_OPEN.has(sqlState(error))
 
 /** The connection leads to a server that takes no writes. After a failover another one may lead to the primary. */
-function isOnStandby(error: unknown): boolean {
+export function isOnStandby(error: unknown): boolean {
   const state = sqlState(error)
   return state === READ_ONLY || state === UNSUPPORTED
 }

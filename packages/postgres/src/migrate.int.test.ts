@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { ConfigurationError, StoreUnavailableError, systemRuntime } from '@onceward/core'
-import { database } from '@onceward/testing'
+import { database, postgres } from '@onceward/testing'
+import { hotStandby } from '@onceward/testing/adapter'
 import { fresh, newEvent, registration } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -153,6 +154,17 @@ describe('migrate', () => {
     }
     await low.end()
     await pool.query(`drop owned by ${role}; drop role ${role}`)
+  })
+
+  // Red before: the error of pg came out.
+  it('says on a standby to connect to the primary', async () => {
+    await using primary = await postgres()
+    await using standby = await hotStandby(primary)
+    const reader = new pg.Pool({ connectionString: standby.connection.url, max: 1 })
+    const attempt = migrate(reader)
+    await expect(attempt).rejects.toThrow(StoreUnavailableError)
+    await expect(attempt).rejects.toThrow(/connect to the primary/)
+    await reader.end()
   })
 
   it('leaves nothing behind when a migration fails half way', async () => {

@@ -1,7 +1,7 @@
 import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { messageOf, refuseUnknownNames, shown } from '@onceward/core/adapter'
 import { inTransaction, type PoolClientLike, type PoolLike, refuseNoPool } from './client.ts'
-import { isForbidden, sqlState } from './errors.ts'
+import { isForbidden, isOnStandby, sqlState, toStoreError } from './errors.ts'
 import { MIGRATIONS, type Migration } from './sql/index.ts'
 import { LOCK_NOT_AVAILABLE } from './sqlstates.ts'
 import { DEFAULT_SCHEMA, quotedSchema } from './statements/schema-name.ts'
@@ -39,7 +39,8 @@ const TABLE_WAIT_MS = 5_000
  * A table that another transaction holds for longer than 5 seconds is given up, because consumers wait behind it.
  *
  * @throws {@link ConfigurationError} when the tables are too new for this code, or the role lacks rights;
- *   {@link StoreUnavailableError} when another transaction holds a table. Nothing was changed.
+ *   {@link StoreUnavailableError} when another transaction holds a table, or the server is a standby. Nothing was
+ *   changed.
  */
 export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Promise<Migrated> {
   refuseNoPool('migrate', pool)
@@ -78,6 +79,7 @@ function explained(error: unknown, quoted: string): unknown {
       cause,
     )
   }
+  if (isOnStandby(error)) return toStoreError(error, 'migrating')
   if (!isForbidden(error)) return error
   return new ConfigurationError(
     `The database role may not migrate schema ${quoted} (${messageOf(error)}): run it as the owner of the tables, or, if there are none, as a role that may create them.`,
