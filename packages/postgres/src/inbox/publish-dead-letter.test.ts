@@ -21,6 +21,9 @@ const row = (over: Partial<DeadLetterRow> = {}): DeadLetterRow => ({
   ...over,
 })
 
+/** No JSON, as a newer version may store it. */
+const UNREADABLE = Buffer.from([2, 255]).toString('base64')
+
 describe('the right to publish a dead letter', () => {
   test.each([
     ['event', statements.takeEvent, statements.readEvent],
@@ -138,5 +141,68 @@ describe('what the poller is given', () => {
     expect(asked[1]?.values).toEqual(['5', '8'])
     const large = scriptedDriver([row({ bodyBytes: 5_000 })], [])
     expect(await due(large.context, 10)).toHaveLength(1)
+  })
+  // Red when each page may begin with a large one: ten of them were in memory together.
+  it('is as much as one delivery may have also behind rows that cannot be read', async () => {
+    const bodyBytes = 600
+    const first = [row({ properties: UNREADABLE, bodyBytes: 0 }), row({ bodyBytes })]
+    const { asked, context } = scriptedDriver(first, [row({ bodyBytes })], [])
+    expect(await due(context, 2)).toHaveLength(1)
+    expect(asked[1]?.values).toEqual(['5', '1', `{${id},${id}}`])
+  })
+
+  it('is a refused message beside large events', async () => {
+    const large = row({ kind: 'refused', state: null, bodyBytes: 600 })
+    const { context } = scriptedDriver([row({ bodyBytes: 600 })], [large, large])
+    expect((await due(context, 10)).map(({ ref }) => ref.kind)).toEqual(['event', 'refused'])
+  })
+})
+
+describe('stored deliveries that cannot be read', () => {
+  const bad = (number: number): DeadLetterRow =>
+    row({ id: `bad-${number}`, properties: UNREADABLE })
+
+  it('are passed over, and the search goes on behind them', async () => {
+    const { asked, context } = scriptedDriver([bad(1), bad(2)], [row(), bad(3)], [], [])
+    expect(await due(context, 2)).toHaveLength(1)
+    expect(asked).toEqual([
+      { by: 'query', text: statements.dueEvents, values: ['5', '2', '{}'] },
+      { by: 'query', text: statements.dueEvents, values: ['5', '2', '{bad-1,bad-2}'] },
+      { by: 'query', text: statements.dueEvents, values: ['5', '1', `{bad-1,bad-2,${id},bad-3}`] },
+      { by: 'query', text: statements.dueRefused, values: ['5', '1'] },
+    ])
+  })
+
+  it('end the search when no more rows are due', async () => {
+    const { asked, context } = scriptedDriver([row(), bad(1)], [])
+    expect(await due(context, 3)).toHaveLength(1)
+    expect(asked.map(({ text }) => text)).toEqual([statements.dueEvents, statements.dueRefused])
+  })
+
+  // Red when a table full of them keeps one search busy for ever.
+  it('end the search when there are a thousand', async () => {
+    const many = Array.from({ length: 500 }, (_, number) => bad(number))
+    const { asked, context } = scriptedDriver(many, many, [row({ kind: 'refused' })])
+    expect(await due(context, 500)).toHaveLength(1)
+    expect(asked.map(({ text }) => text)).toEqual([
+      ...[statements.dueEvents, statements.dueEvents, statements.dueRefused],
+    ])
+  })
+
+  it.each([
+    ['an event', [[bad(1)], []], 'event bad-1'],
+    ['a refused message', [[], [{ ...bad(1), kind: 'refused' }]], 'refused message bad-1'],
+  ] as const)('are an error when nothing else is due: %s', async (_, pages, name) => {
+    const { context } = scriptedDriver(...pages)
+    const error = await due(context, 3).catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({ cause: expect.any(SyntaxError) })
+    expect(error).toHaveProperty('message', expect.stringContaining(`of ${name} cannot be read.`))
+  })
+
+  // Red when an outage looks like a delivery of a newer version: the poller would not say that the database is away.
+  it('are not those that the database does not give', async () => {
+    const lost = new Error('Connection terminated')
+    const { context } = scriptedDriver([row(), row({ bodyParts: 2 })], lost)
+    await expect(due(context, 3)).rejects.toBe(lost)
   })
 })

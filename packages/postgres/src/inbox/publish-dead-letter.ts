@@ -68,27 +68,27 @@ const MOST_SEEN = 1_000
  */
 export async function due(context: StoringContext, limit: number): Promise<readonly DueEvent[]> {
   const { statements, consumerId } = context
-  const reading: Reading = { context, left: context.maxStoredBytes, unreadable: [] }
-  const asked = (most: number): string[] => [String(consumerId), String(most)]
-  const read = async (statement: string, values: readonly string[]): Promise<Page> => {
-    const rows = await context.driver.query(statement, [...values])
-    return readPage(reading, answers<DeadLetterRow>(rows))
-  }
   const found: DueEvent[] = []
+  const reading: Reading = { context, left: context.maxStoredBytes, unreadable: [], found }
+  const asked = (most: number): string[] => [String(consumerId), String(most)]
   const seen: DeadLetterRow[] = []
-  for (let isMore = true; isMore && found.length < limit; ) {
+  let isMore: boolean
+  do {
     const most = limit - found.length
-    const { events, isReadable, rows } = await read(statements.dueEvents, [
-      ...asked(most),
-      idArray(seen),
-    ])
-    found.push(...events)
+    const values = [...asked(most), idArray(seen)]
+    const rows = answers<DeadLetterRow>(await context.driver.query(statements.dueEvents, values))
+    const isReadable = await readRows(reading, rows)
     seen.push(...rows)
     // Those that cannot be read stay due, and would be all that a search finds.
     isMore = !isReadable && rows.length === most && seen.length < MOST_SEEN
-  }
+  } while (isMore)
   if (found.length < limit) {
-    found.push(...(await read(statements.dueRefused, asked(limit - found.length))).events)
+    const values = asked(limit - found.length)
+    const rows = answers<DeadLetterRow>(await context.driver.query(statements.dueRefused, values))
+    // The first of them does not wait until no event is due.
+    const refused = { ...reading, found: [] }
+    await readRows(refused, rows)
+    found.push(...refused.found)
   }
   const [error] = reading.unreadable
   if (found.length === 0 && error !== undefined) throw error
@@ -100,32 +100,28 @@ interface Reading {
   /** Bytes of bodies that may still be read. */
   left: number
   readonly unreadable: Error[]
+  /** What can be read, of all pages. */
+  readonly found: DueEvent[]
 }
 
-interface Page {
-  readonly rows: readonly DeadLetterRow[]
-  readonly events: readonly DueEvent[]
-  readonly isReadable: boolean
-}
-
-async function readPage(reading: Reading, rows: readonly DeadLetterRow[]): Promise<Page> {
-  const { context, unreadable } = reading
+/** Whether all of the rows can be read, as far as there is room for them. */
+async function readRows(reading: Reading, rows: readonly DeadLetterRow[]): Promise<boolean> {
+  const { context, unreadable, found } = reading
   const before = unreadable.length
-  const events: DueEvent[] = []
   for (const row of rows) {
     // Large ones wait for a later poll, so that not all of them are in memory together.
-    if (events.length > 0 && row.bodyBytes > reading.left) continue
+    if (found.length > 0 && row.bodyBytes > reading.left) continue
     reading.left -= row.bodyBytes
     try {
       const delivery = await readStored(context.statements, context.driver, row)
-      events.push(toDueEvent(row, delivery))
+      found.push(toDueEvent(row, delivery))
     } catch (cause) {
       // Only of JSON: an error of the database concerns every row.
       if (!(cause instanceof SyntaxError)) throw cause
       unreadable.push(unreadableRow(row, cause))
     }
   }
-  return { rows, events, isReadable: unreadable.length === before }
+  return unreadable.length === before
 }
 
 const unreadableRow = ({ id, kind }: DeadLetterRow, cause: SyntaxError): Error =>
