@@ -48,8 +48,13 @@ describe('the slots of a pool', () => {
   it('allow one connection to serve both kinds, and are unlimited if the size is unknown', async () => {
     const single = gateOf({}, 1)
     await single.business.acquire(SOON)
-    await single.spare.acquire(SOON)
+    await expect(single.business.acquire(SOON)).rejects.toBeInstanceOf(StoreUnavailableError)
     const unknown = gateOf({}, undefined)
-    for (let count = 0; count < 100; count += 1) await unknown.business.acquire(SOON)
+    for (const { acquire, tryAcquire } of [single.spare, unknown.business, unknown.spare]) {
+      for (let count = 0; count < 100; count += 1) {
+        expect(await acquire(SOON)).toEqual(expect.any(Function))
+        expect(tryAcquire()).toEqual(expect.any(Function))
+      }
+    }
   })
 })

@@ -21,6 +21,11 @@ describe('inline', () => {
     )
   })
 
+  it('writes null for a parameter without a value', () => {
+    expect(inline('select $1, $2', ['v'])).toBe("select 'v', null")
+    expect(inline('select $1')).toBe('select null')
+  })
+
   it('does not change quoted names and strings of the statement', () => {
     expect(inline(`select '$1' from "a$1""b".t where x = $1`, ['v'])).toBe(
       `select '$1' from "a$1""b".t where x = 'v'`,

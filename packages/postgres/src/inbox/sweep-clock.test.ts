@@ -1,10 +1,47 @@
 import type { EpochMs } from '@onceward/core'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { SweepClock } from './sweep-clock.ts'
+import { SweepClock, type SweepTime } from './sweep-clock.ts'
 
 const HOUR_MS = 3_600_000
 const WINDOW_MS = 15 * 24 * HOUR_MS
+
+const DAY_MS = 24 * HOUR_MS
+const NOW_MS = 1_000 * WINDOW_MS
+
+/** What a new guard on a machine whose clock is right makes of a step. */
+function doubtOf(over: Partial<SweepTime>, ownMs = NOW_MS): string | undefined {
+  const clock = new SweepClock({ now: () => ownMs as EpochMs, monotonic: () => 0 })
+  return clock.doubt({ nowMs: NOW_MS, sweptMs: null, clock: 0, shortestWindowMs: null, ...over })
+}
+
+test.each([
+  ['an hour beside the clock of the process', {}, HOUR_MS, undefined],
+  ['an hour and more beside the clock of the process', {}, HOUR_MS + 1, 'clocks of the database'],
+  ['an hour before the last sweep', { sweptMs: NOW_MS + HOUR_MS }, 0, undefined],
+  ['an hour and more before it', { sweptMs: NOW_MS + HOUR_MS + 1 }, 0, 'behind the time'],
+  ['a day behind it', { sweptMs: NOW_MS - DAY_MS }, 0, undefined],
+  ['a day and more behind it', { sweptMs: NOW_MS - DAY_MS - 1 }, 0, 'nobody has swept'],
+  [
+    'a day behind it, with short windows',
+    { sweptMs: NOW_MS - DAY_MS, shortestWindowMs: HOUR_MS },
+    ...[0, undefined],
+  ],
+  [
+    'half a long window behind it',
+    { sweptMs: NOW_MS - WINDOW_MS / 2, shortestWindowMs: WINDOW_MS },
+    ...[0, undefined],
+  ],
+  [
+    'half a long window and more behind it',
+    { sweptMs: NOW_MS - WINDOW_MS / 2 - 1, shortestWindowMs: WINDOW_MS },
+    ...[0, 'nobody has swept'],
+  ],
+] as const)('a first step %s is judged by its bound', (_, over, aheadMs, doubt) => {
+  const found = doubtOf(over, NOW_MS + aheadMs)
+  if (doubt === undefined) expect(found).toBeUndefined()
+  else expect(found).toContain(doubt)
+})
 
 /** What happens before a step. */
 const happening = fc.record({

@@ -5,7 +5,15 @@ import { settingMs } from '../driver/session-settings.ts'
 import { newEvents } from '../fixtures/inbox.ts'
 import { DEFAULT_SETTINGS } from '../fixtures/session-settings.ts'
 import { boundsOf, claimFailure, claimSilenceMs, slotRequest } from './claim.ts'
-import { boundTexts, claimTexts } from './claim-sql.ts'
+import {
+  beginText,
+  boundTexts,
+  claimTexts,
+  frameOf,
+  sessionBoundTexts,
+  takingTexts,
+  unknownBoundText,
+} from './claim-sql.ts'
 
 const TARGET = { schema: '"onceward"', consumerId: 7, returning: '' }
 const BOUNDS = { lockMs: 250, budgetMs: 60_000 }
@@ -41,6 +49,32 @@ describe('the bounds of a transaction', () => {
     expect(boundTexts(BOUNDS, short)).toEqual(['set local lock_timeout = 250'])
   })
 
+  it('are not set again where the session has them, and are set for the whole session elsewhere', () => {
+    const own = { ...DEFAULT_SETTINGS, lockTimeout: '250ms', statementTimeout: '1min' }
+    expect(boundTexts(BOUNDS, own)).toEqual([
+      'set local idle_in_transaction_session_timeout = 60000',
+    ])
+    expect(sessionBoundTexts(BOUNDS, DEFAULT_SETTINGS)).toEqual([
+      'set lock_timeout = 250',
+      'set statement_timeout = 60000',
+      'set idle_in_transaction_session_timeout = 60000',
+    ])
+  })
+
+  it('name every setting where those of the session are not known', () => {
+    const names = unknownBoundText(BOUNDS).match(
+      /(?<=set_config\(')[^']+', (?:case when|\w+|'\d+')/g,
+    )
+    expect(names).toEqual([
+      "onceward.lock_timeout', lock_timeout",
+      "lock_timeout', '250'",
+      "statement_timeout', case when",
+      "idle_in_transaction_session_timeout', case when",
+      "synchronous_commit', case when",
+    ])
+    expect(unknownBoundText(BOUNDS)).not.toContain('undefined')
+  })
+
   it('include a durable commit if synchronous_commit is off, and only then', () => {
     const durable = (synchronousCommit: string): boolean =>
       boundTexts(BOUNDS, { ...DEFAULT_SETTINGS, synchronousCommit }).some((text) =>
@@ -63,6 +97,32 @@ describe('the bounds of a transaction', () => {
   })
 })
 
+describe('what stands around a claim', () => {
+  const settings = { ...DEFAULT_SETTINGS, handlerLockTimeout: '3s' }
+  const frame = frameOf('read committed', BOUNDS, settings)
+
+  it('begins the transaction with its bounds, and gives the handler its own lock_timeout', () => {
+    const before = [beginText('read committed'), ...boundTexts(BOUNDS, settings)].join('; ')
+    expect(before).toMatch(/^begin isolation level read committed read write; set local /)
+    expect(frame).toMatchObject({ before, behind: "set local lock_timeout = '3s'" })
+  })
+
+  // Red when the frame of another claim is used: the transaction would have the bounds or the isolation of that one.
+  it.each([
+    ['repeatable read', BOUNDS],
+    ['read committed', { ...BOUNDS, lockMs: 251 }],
+    ['read committed', { ...BOUNDS, budgetMs: 59_999 }],
+  ] as const)(
+    'is written again for other bounds or another isolation: %s %o',
+    (isolation, bounds) => {
+      const known = frameOf('read committed', BOUNDS, settings)
+      expect(frameOf('read committed', BOUNDS, settings)).toBe(known)
+      const before = [beginText(isolation), ...boundTexts(bounds, settings)].join('; ')
+      expect(frameOf(isolation, bounds, settings).before).toBe(before)
+    },
+  )
+})
+
 describe('the allowed silence of a claim', () => {
   it('is ten seconds plus its waits, one for each row', () => {
     const one = { waitMs: 300, budgetMs: 5 }
@@ -82,6 +142,38 @@ describe('the SQL of a claim', () => {
     const owners = events.map((event) => ({ event, token: strangeToken(), attempt: 1 }))
     const lock = claimTexts(counted(...owners).claim, TARGET)[0]
     expect(lock?.match(/[0-9a-f-]{36}/g)).toEqual(ids)
+  })
+
+  it('sorts also two events', () => {
+    const [one, two] = newEvents(2).toSorted((a, b) => (a.id < b.id ? 1 : -1))
+    if (one === undefined || two === undefined) throw new Error('two events')
+    const text = claimTexts(fresh(one, two).claim, TARGET).join()
+    expect(text.match(/[0-9a-f-]{36}/g)).toEqual([two.id, one.id])
+    expect(text).toContain(`'{${two.fingerprint},${one.fingerprint}}'`)
+  })
+
+  it('names one event without arrays', () => {
+    const event = newEvent()
+    expect(claimTexts(fresh(event).claim, TARGET)).toEqual([
+      expect.stringContaining(`values ('${event.id}',${event.fingerprint},7) on conflict`),
+    ])
+  })
+
+  it('gives every counted event its own token', () => {
+    const owner = { event: newEvent(), token: strangeToken(), attempt: 1 }
+    expect(claimTexts(counted(owner).claim, TARGET)[1]).toContain(
+      `(values ('${owner.event.id}'::pg_catalog.uuid,'${owner.token}'::pg_catalog.uuid)) o(id, owner)`,
+    )
+  })
+
+  it('of several events takes them in its last statement, in one row', () => {
+    const { claim } = counted({ event: newEvent(), token: strangeToken(), attempt: 1 })
+    const [lock, take] = claimTexts(claim, { ...TARGET, returning: ' returning event_id, xmin' })
+    const texts = takingTexts(claim, { schema: '"onceward"', consumerId: 7 }, ', 1 as more')
+    expect(texts).toHaveLength(2)
+    expect(texts[0]).toBe(lock)
+    expect(texts[1]?.startsWith(`with taken as (${take}) select `)).toBe(true)
+    expect(texts[1]?.endsWith(' as xid, 1 as more from taken')).toBe(true)
   })
 
   it('is empty if there is nothing to claim', () => {
