@@ -174,6 +174,9 @@ describe('the SQL of a claim', () => {
     expect(texts[0]).toBe(lock)
     expect(texts[1]?.startsWith(`with taken as (${take}) select `)).toBe(true)
     expect(texts[1]?.endsWith(' as xid, 1 as more from taken')).toBe(true)
+    const [taking, ...others] = takingTexts(fresh(...newEvents(2)).claim, TARGET)
+    expect(taking).toMatch(/^with taken as \(insert into .* as xid from taken$/)
+    expect(others).toEqual([])
   })
 
   it('is empty if there is nothing to claim', () => {
