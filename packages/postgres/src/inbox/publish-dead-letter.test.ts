@@ -130,6 +130,11 @@ describe('what the poller is given', () => {
     expect(full.asked).toHaveLength(1)
   })
 
+  it('is nothing where nothing is due', async () => {
+    const { context } = scriptedDriver([], [])
+    expect(await due(context, 3)).toEqual([])
+  })
+
   // Red when a poller holds many large bodies at the same time: the process runs out of memory.
   it('is as much as one delivery may have, and a large one alone', async () => {
     const sizes = [600, 401, 400, 1]

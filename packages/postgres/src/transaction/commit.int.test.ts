@@ -204,7 +204,10 @@ describe.each(CLIENTS)('the end of a transaction over $name', ({ make, name }) =
       if (direction === 'up' && chunk.includes('commit')) connection.notes.set('silent', true)
       return direction === 'down' && connection.notes.has('silent') ? 'drop' : 'pass'
     }
+    const before = client.pool.totalCount
     expectUnknown(await transaction.commit(NOTHING))
+    // Red when it goes back to the pool: whoever gets it waits behind the COMMIT. The pool would close it after ten seconds.
+    await until(() => client.pool.totalCount < before, { deadlineMs: 5_000 })
     expect(await left(event)).toEqual(['charges', 'onceward.processed_events'])
   })
 
