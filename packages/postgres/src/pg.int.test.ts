@@ -139,7 +139,10 @@ describe('a handler that ends the transaction without the handle', () => {
       const { transaction, tx } = await begin(newEvent())
       await tx.query(rawQuery(text)).done
       expect(transaction.status()).toBe('ended')
-      await transaction.rollback()
+      expect(await transaction.commit(NOTHING)).toMatchObject({
+        kind: 'rolled-back',
+        error: { message: 'The handler ended the transaction that onceward owns.' },
+      })
     },
   )
 
