@@ -1,6 +1,7 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { until } from '../../until.ts'
 import type { OwnedProcess } from './process.ts'
 import { type Server, ServerStartError, type ServiceName } from './server.ts'
@@ -22,6 +23,8 @@ export interface NativeSpec<Connection> {
 
 const STOP_DEADLINE_MS = 15_000
 const LOG_LINES = 40
+const MOST_RESTARTS = 50
+const RESTART_PAUSE_MS = 200
 
 /** A new directory for one server. */
 export async function serverDirectory(name: string, parent: string = tmpdir()): Promise<string> {
@@ -46,7 +49,7 @@ export async function nativeServer<C>(spec: NativeSpec<C>): Promise<Server<C>> {
     kill: (signal = 'SIGKILL') => current.kill(signal),
     restart: async () => {
       await ended(current, spec.stopSignal)
-      current = await started(spec)
+      current = await startedAgain(spec)
     },
     stop,
     [Symbol.asyncDispose]: stop,
@@ -88,6 +91,21 @@ async function started<C>(spec: NativeSpec<C>): Promise<OwnedProcess> {
   }
   if (over) throw await startError(spec, 'the process ended')
   return running
+}
+
+/** Backends of a PostgreSQL that was killed outlive it by moments, and the next one refuses to start beside them. */
+async function startedAgain<C>(spec: NativeSpec<C>): Promise<OwnedProcess> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await started(spec)
+    } catch (error) {
+      const isBeside =
+        error instanceof ServerStartError &&
+        error.message.includes('pre-existing shared memory block')
+      if (!isBeside || attempt === MOST_RESTARTS) throw error
+      await pause(RESTART_PAUSE_MS)
+    }
+  }
 }
 
 async function startError<C>(spec: NativeSpec<C>, why: string): Promise<ServerStartError> {
