@@ -155,7 +155,10 @@ const PACKAGE_OF: ReadonlyMap<string, string> = new Map([
   ['ZSTD', '@kafkajs/zstd'],
 ])
 
-/** The compression of a record that kafkajs has no codec for: its name in `CompressionTypes`. */
+/**
+ * The compression of a record that kafkajs has no codec for: its name in `CompressionTypes`. kafkajs says it in the text of
+ * its error only, which is quoted here.
+ */
 export function missingCodecIn(error: unknown): string | undefined {
   const messages = chainOf(error).map((each) => textOf(each, 'message') ?? '')
   const found = messages.map((text) => /^(\w+) compression not implemented$/.exec(text))

@@ -55,7 +55,7 @@ export class Recovery<Kind extends string> {
     const isNew = this.#outage?.state !== state || this.#outage.reason !== reason
     this.#outage = outage
     const { port, fields } = this.#options
-    // What fails while the consumer stops, such as a restart under way, is no news.
+    // The consumer was to receive nothing, so an error of a restart that was under way is not logged.
     if (!isNew || this.#isStopped) return
     port.logger.warn({ ...fields, ...outage }, 'the consumer receives nothing now')
   }

@@ -219,10 +219,9 @@ function codeOf(error: Error): Pick<DescribedError, 'code'> {
 }
 
 function causesOf(error: Error, depth: number): Pick<DescribedError, 'cause' | 'aggregateErrors'> {
-  const errors: unknown = Reflect.get(error, 'errors')
   const aggregated =
-    isAggregateError(error) && Array.isArray(errors) && errors.length > 0
-      ? errors.slice(0, MOST_AGGREGATED).map((each) => described(each, MOST_CAUSES))
+    isAggregateError(error) && error.errors.length > 0
+      ? error.errors.slice(0, MOST_AGGREGATED).map((each) => described(each, MOST_CAUSES))
       : undefined
   return {
     ...(error.cause === undefined ? {} : { cause: described(error.cause, depth) }),

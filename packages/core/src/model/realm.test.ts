@@ -38,6 +38,16 @@ test('an AggregateError of another realm is named by what it holds', () => {
   ])
 })
 
+// Red when the name is enough: naming the error throws, in the middle of handling another one.
+test('an error that is only called AggregateError is named by its class', () => {
+  for (const errors of [undefined, 'none']) {
+    const error = Object.assign(new Error(''), { name: 'AggregateError', errors })
+    expect(isAggregateError(error)).toBe(false)
+    expect(messageOf(error)).toBe('Error')
+    expect(describeError(error)).not.toHaveProperty('aggregateErrors')
+  }
+})
+
 test('an object that only looks like an error is none', () => {
   expect(isError({ name: 'Error', message: 'no', stack: '' })).toBe(false)
   expect(isAggregateError({ name: 'AggregateError', errors: [] })).toBe(false)

@@ -8,10 +8,13 @@ export function isError(value: unknown): value is Error {
   return value instanceof Error || types.isNativeError(value)
 }
 
-/** Whether the value is an `AggregateError`, of this realm or another. Its `errors` may still be anything. */
+/**
+ * Whether the value is an `AggregateError`, of this realm or another, whose `errors` can be read. Other libraries have
+ * errors of that name without them.
+ */
 export function isAggregateError(value: unknown): value is AggregateError {
-  return (
+  const isOne =
     value instanceof AggregateError ||
     (types.isNativeError(value) && value.name === 'AggregateError')
-  )
+  return isOne && Array.isArray(Reflect.get(value, 'errors'))
 }
