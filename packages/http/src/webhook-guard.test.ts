@@ -190,7 +190,8 @@ test('a verified delivery without an event id is answered 400', async () => {
   const { guard } = setUp('github', () => undefined)
   const request = requestOf('github')
   request.headers.delete('x-github-delivery')
-  expect((await guard.fetch(request)).status).toBe(400)
+  const { status, text } = await shown(await guard.fetch(request))
+  expect([status, text]).toEqual([400, expect.stringContaining('The delivery has no event id')])
   await guard.close()
 })
 
@@ -241,4 +242,8 @@ test('configuration that cannot work is refused', () => {
     /createWebhookGuard does not know "verfy", did you mean "verify"/,
   )
   expect(make(undefined)).toThrow(ConfigurationError)
+  const verify = githubSignature(SECRET)
+  expect(() => createWebhookGuard({ consumer: 'c', inbox, verify }, undefined as never)).toThrow(
+    /Expected a handler as the second argument of createWebhookGuard, got undefined/,
+  )
 })

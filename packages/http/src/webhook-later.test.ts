@@ -14,6 +14,8 @@ import { HttpProblem } from './problem.ts'
 import { createWebhookGuard } from './webhooks.ts'
 
 const accepted = { status: 202, text: '' }
+const answering = new HttpProblem({ status: 402, title: 'x', store: true })
+const isTypeError = (error: unknown): boolean => error instanceof TypeError
 
 describe('a delivery whose handler runs later', () => {
   test('is answered 202 before its run, which waits for no timer, and so is each duplicate', async () => {
@@ -119,16 +121,14 @@ describe('a delivery whose handler runs later', () => {
 
   test.each([
     ['FatalError', () => new FatalError('no such account')],
-    [
-      'a problem that is the answer',
-      () => new HttpProblem({ status: 402, title: 'x', store: true }),
-    ],
+    ['a problem that is the answer', () => answering],
+    ['the same without an isFatal', () => answering, undefined],
     ['an error that isFatal knows', () => new TypeError('fatal here')],
-  ])('is a dead letter at once after %s, and runs again when it is replayed', async (_, make) => {
+  ])('is a dead letter at once after %s, and runs again when it is replayed', async (...given) => {
+    const [, make, isFatal = given.length === 3 ? undefined : isTypeError] = given
     const handler = vi.fn(() => {
       if (handler.mock.calls.length === 1) throw make()
     })
-    const isFatal = (error: unknown): boolean => error instanceof TypeError
     const { clock, guard, memory, records } = laterGuard(handler, { isFatal } as Given)
     await deliver(guard, 'e')
     await until(() => memory.deadLetters().length === 1)
@@ -144,13 +144,14 @@ describe('a delivery whose handler runs later', () => {
     ['a problem that is not stored', () => new HttpProblem({ status: 402, title: 'x' })],
     ['any other error', () => new Error('x')],
   ])('is retried after %s', async (_, make) => {
-    const { guard, memory, records } = laterGuard(() => {
+    const { guard, lines, memory, records } = laterGuard(() => {
       throw make()
     })
     await deliver(guard, 'e')
     await until(() => records.length === 2)
     expect(records[1]?.settlement).toMatchObject({ kind: 'defer', reason: 'failed' })
     expect(memory.deadLetters()).toEqual([])
+    expect(lines.filter(([, , text]) => text.includes('isFatal'))).toEqual([])
     await guard.close()
   })
 
