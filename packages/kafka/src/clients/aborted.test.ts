@@ -11,7 +11,8 @@ interface Logged {
   readonly offset: string
   readonly key: null
   isControlRecord: boolean
-  readonly batchContext: { readonly producerId: string; readonly inTransaction: boolean }
+  /** Of records since Kafka 0.11. */
+  readonly batchContext?: { readonly producerId: string; readonly inTransaction: boolean }
 }
 
 /** The log that producers wrote, with every transaction ended, and what Kafka knows about the aborted ones. */
@@ -38,7 +39,7 @@ function written(steps: readonly Step[]) {
     // Kafka appends a transaction to its list when it ends.
     aborted.push({ producerId, firstOffset: first, lastOffset: offset })
     for (const each of log.slice(first, offset)) {
-      if (each.batchContext.producerId === producerId) hidden.add(each.offset)
+      if (each.batchContext?.producerId === producerId) hidden.add(each.offset)
     }
   }
   return { log, aborted, hidden }
@@ -48,6 +49,13 @@ const step = fc.record({
   producer: fc.integer({ min: 1, max: 4 }),
   does: fc.constantFrom<Step['does'][]>('send', 'send', 'send', 'send outside', 'commit', 'abort'),
 })
+
+/** A producer whose transaction was aborted commits its next one, and both are in one fetch. */
+const SENT_AGAIN = {
+  steps: (['send', 'abort', 'send', 'commit'] as const).map((does) => ({ producer: 1, does })),
+  from: 0,
+  size: 4,
+}
 
 test('a fetch of any part of any log has the records of committed transactions, and all control records', async () => {
   const drawn = fc.record({
@@ -71,7 +79,7 @@ test('a fetch of any part of any log has the records of committed transactions, 
       expect(shown.map(({ offset }) => offset)).toEqual(wanted)
       expect(rest.abortedTransactions).toEqual([])
     }),
-    { numRuns: 500 },
+    { numRuns: 500, examples: [[SENT_AGAIN]] },
   )
 })
 
@@ -103,4 +111,26 @@ test('without aborted transactions, and without the internals of kafkajs, nothin
   }
   expect(() => hideAborted(undefined)).not.toThrow()
   expect(() => hideAborted({} as Cluster)).not.toThrow()
+})
+
+// Brokers before 0.11, and topics of their message format, have records without a batch.
+test('a record of the old message format is shown, in a partition with aborted transactions', async () => {
+  const part = {
+    messages: [{ offset: '0', key: null, isControlRecord: false }],
+    abortedTransactions: [{ producerId: '1', firstOffset: '0' }],
+  }
+  const { messages } = await fetchThrough(part)
+  expect(messages).toMatchObject([{ isControlRecord: false }])
+})
+
+// Red when each fetch wraps the last one: the stack grows with every fetch of a consumer.
+test('a failed fetch is told once, however often the broker was found before', async () => {
+  const gone = new Error('gone')
+  const broker = Object.create({ fetch: () => Promise.reject(gone) })
+  const internals = { findBroker: async () => broker }
+  const told: unknown[] = []
+  hideAborted(internals as object as Cluster, (error) => told.push(error))
+  await internals.findBroker()
+  await expect((await internals.findBroker()).fetch()).rejects.toBe(gone)
+  expect(told).toEqual([gone])
 })

@@ -2,7 +2,8 @@ import { handMadeGuard } from '@onceward/testing/adapter'
 import type { Cluster } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { protocolError } from '../fixtures/fetch.ts'
-import { resolveConsumerSettings } from '../options.ts'
+import { type ConsumeKafkaOptions, resolveConsumerSettings } from '../options.ts'
+import type { FetchedBatch } from './kafkajs.ts'
 import { Unreadable } from './unreadable.ts'
 
 const notImplemented = Object.assign(new Error('LZ4 compression not implemented'), {
@@ -10,33 +11,52 @@ const notImplemented = Object.assign(new Error('LZ4 compression not implemented'
 })
 
 /** A cluster that answers each fetch of a partition as the test says; the group has committed offset 7. */
-function checking() {
+function checking(consumerOptions: ConsumeKafkaOptions['consumer'] = {}) {
   const { port, clock, logged } = handMadeGuard()
   const told: string[] = []
   const fetched: string[] = []
-  const errors = new Map<number, Error>()
-  const tell = (verb: string) => (partitions: readonly { partitions?: number[] }[]) =>
-    void told.push(`${verb} ${partitions[0]?.partitions}`)
+  const requests: object[] = []
+  const errors = new Map<number | string, Error>()
+  /** As kafkajs keeps them, over rebalances too. */
+  const paused = new Set<number | undefined>()
+  const world = { answer: Promise.resolve(), hasLeader: true }
+  const tell = (verb: 'pause' | 'resume') => (partitions: readonly { partitions?: number[] }[]) => {
+    const [partition] = partitions[0]?.partitions ?? []
+    told.push(`${verb} ${partition}`)
+    if (verb === 'pause') paused.add(partition)
+    else paused.delete(partition)
+  }
   const consumer = { pause: tell('pause'), resume: tell('resume') }
   const cluster: object = {
     findGroupCoordinator: async () => ({
       offsetFetch: async () => ({ responses: [{ partitions: [{ offset: '7' }] }] }),
     }),
-    findLeaderForPartitions: (_topic: string, partitions: number[]) => ({ 1: partitions }),
-    findBroker: async () => ({
-      fetch: async ({ topics: [{ partitions }] }: { topics: [{ partitions: [Fetched] }] }) => {
-        const [{ partition, fetchOffset }] = partitions
+    // Partition 0 is led by broker 10, partition 1 by broker 11, and so on.
+    findLeaderForPartitions: (_topic: string, partitions: number[]) =>
+      Object.fromEntries(world.hasLeader ? partitions.map((each) => [10 + each, [each]]) : []),
+    findBroker: async ({ nodeId }: { nodeId: string }) => ({
+      fetch: async (request: { topics: [{ partitions: [Fetched] }] }) => {
+        requests.push(request)
+        const [{ partition, fetchOffset }] = request.topics[0].partitions
+        expect(nodeId).toBe(String(10 + partition))
         fetched.push(`${partition}@${fetchOffset}`)
-        const error = errors.get(partition)
+        await world.answer
+        const error = errors.get(partition) ?? errors.get(`${partition}@${fetchOffset}`)
         if (error !== undefined) throw error
       },
     }),
   }
-  const settings = resolveConsumerSettings({ topics: ['orders'] }, port.settings)
+  const settings = resolveConsumerSettings(
+    { topics: ['orders'], consumer: consumerOptions },
+    port.settings,
+  )
   const unreadable = new Unreadable({ port, settings, fields: { group: 'billing' } })
   const join = (...partitions: readonly number[]): void =>
     unreadable.joined(consumer, cluster as Cluster, { orders: partitions })
-  return { clock, logged, told, fetched, errors, unreadable, join }
+  return {
+    ...{ clock, logged, told, fetched, requests, errors, paused, world },
+    ...{ unreadable, consumer, join },
+  }
 }
 
 interface Fetched {
@@ -63,7 +83,7 @@ test('partitions are resumed when they can be read, and the others are named and
   await kit.clock.advance(0)
   expect(kit.told.slice(4)).toEqual(['resume 2', 'resume 3'])
   expect(kit.unreadable.notice).toMatch(
-    /^Topic 'orders', partition 0, waits at offset 7: .*kafkajs-lz4/,
+    /^Topic 'orders', partition 0, waits at offset 7: .*kafkajs-lz4.* = …\.$/,
   )
   kit.errors.delete(1)
   await kit.clock.advance(6_000)
@@ -75,7 +95,11 @@ test('partitions are resumed when they can be read, and the others are named and
     undefined,
     0,
   ])
-  expect(kit.logged).toMatchObject([{ level: 'error' }, { level: 'info' }])
+  const place = { group: 'billing', topic: 'orders', partition: 0 }
+  expect(kit.logged).toMatchObject([
+    { level: 'error', fields: { ...place, offset: '7', err: { cause: notImplemented } } },
+    { level: 'info', fields: place },
+  ])
   // The next consumer is trusted again.
   kit.join(0, 1)
   expect(kit.told.slice(8)).toEqual([])
@@ -115,4 +139,123 @@ test('a join checks the partitions it brings, and an end checks nothing more', a
   const before = kit.fetched.length
   await kit.clock.advance(10_000)
   expect([kit.fetched.length, kit.clock.timers]).toEqual([before, 0])
+})
+
+// Red when the pause stays: kafkajs keeps it over rebalances, and the partition stands still for ever, without a notice.
+test('a partition that goes to another member, and comes back, is consumed', async () => {
+  const kit = checking()
+  const denied = protocolError('TOPIC_AUTHORIZATION_FAILED')
+  kit.errors.set(1, denied)
+  kit.unreadable.ended(denied, [])
+  kit.join(0, 1)
+  await kit.clock.advance(0)
+  expect([...kit.paused]).toEqual([1])
+  kit.join(0, 1)
+  expect(kit.paused).toEqual(new Set([0, 1]))
+  kit.join(0)
+  await kit.clock.advance(0)
+  kit.join(0, 1)
+  await kit.clock.advance(10_000)
+  expect([[...kit.paused], kit.unreadable.notice]).toEqual([[], undefined])
+})
+
+// Red when the late answer counts: health would name a partition that another member has.
+test('a check that is answered after the next join says nothing about partitions that are gone', async () => {
+  const kit = checking()
+  const answer = Promise.withResolvers<void>()
+  kit.world.answer = answer.promise
+  kit.errors.set(0, notImplemented)
+  kit.unreadable.ended(notImplemented, [])
+  kit.join(0)
+  await kit.clock.advance(0)
+  kit.world.answer = Promise.resolve()
+  kit.join(1)
+  answer.resolve()
+  await kit.clock.advance(10_000)
+  expect([kit.fetched, kit.logged, kit.unreadable.notice]).toEqual([['0@7', '1@7'], [], undefined])
+})
+
+test('a check that is answered after the end resumes nothing and starts no other one', async () => {
+  const kit = checking()
+  const answer = Promise.withResolvers<void>()
+  kit.world.answer = answer.promise
+  kit.unreadable.ended(notImplemented, [])
+  kit.join(0, 1)
+  await kit.clock.advance(0)
+  kit.unreadable.end()
+  answer.resolve()
+  await kit.clock.advance(10_000)
+  expect([kit.told, kit.fetched, kit.clock.timers]).toEqual([['pause 0', 'pause 1'], ['0@7'], 0])
+})
+
+// kafkajs had fetched ahead of the committed offset when the records it cannot read came.
+test('a partition is read at its committed offset and as far as it had been fetched', async () => {
+  const kit = checking()
+  kit.errors.set('0@20', notImplemented)
+  const inHand = { topic: 'orders', partition: 0, end: '20' }
+  kit.unreadable.ended(notImplemented, [inHand as FetchedBatch])
+  kit.join(0, 1)
+  await kit.clock.advance(0)
+  expect(kit.fetched).toEqual(['0@7', '0@20', '1@7'])
+  expect([[...kit.paused], kit.unreadable.notice]).toEqual([
+    [0],
+    expect.stringMatching(/waits at offset 20:/),
+  ])
+})
+
+// Red when health tells the first reason for ever: the user allows Read, and is told to allow it.
+test('health and the log tell the present reason of a partition that waits', async () => {
+  const kit = checking()
+  kit.errors.set(0, protocolError('TOPIC_AUTHORIZATION_FAILED'))
+  kit.unreadable.ended(kit.errors.get(0), [])
+  kit.join(0)
+  await kit.clock.advance(3_000)
+  kit.errors.set(0, notImplemented)
+  await kit.clock.advance(6_000)
+  expect(kit.unreadable.notice).toMatch(/kafkajs-lz4/)
+  expect(kit.unreadable.notice).not.toMatch(/may not read/)
+  expect(kit.logged.map(({ text }) => text)).toEqual([
+    'a topic waits, because this client may not read it',
+    'a partition waits, because kafkajs cannot decompress its records',
+  ])
+})
+
+test.each([
+  [{}, 1_048_576],
+  [{ maxBytesPerPartition: 2_000 }, 2_000],
+])(
+  'a partition is fetched as the consumer with the options %j fetches it',
+  async (options, maxBytes) => {
+    const kit = checking(options)
+    kit.unreadable.ended(notImplemented, [])
+    kit.join(3)
+    await kit.clock.advance(0)
+    const partitions = [{ partition: 3, fetchOffset: '7', maxBytes }]
+    expect(kit.requests).toEqual([
+      {
+        ...{ isolationLevel: 1, maxWaitTime: 0, minBytes: 1, maxBytes },
+        topics: [{ topic: 'orders', partitions }],
+      },
+    ])
+  },
+)
+
+test('a partition without a leader is checked again, and the checks let the process end', async () => {
+  const kit = checking()
+  kit.world.hasLeader = false
+  kit.unreadable.ended(notImplemented, [])
+  kit.join(0)
+  await kit.clock.advance(0)
+  expect([[...kit.paused], kit.unreadable.notice]).toEqual([[0], undefined])
+  kit.world.hasLeader = true
+  await kit.clock.advance(3_000)
+  expect([...kit.paused]).toEqual([])
+  expect(kit.clock.asked).toEqual([{ delayMs: 3_000, keepAlive: false }])
+})
+
+test('without access to the cluster nothing is paused, because nothing could be checked', () => {
+  const kit = checking()
+  kit.unreadable.ended(notImplemented, [])
+  kit.unreadable.joined(kit.consumer, undefined, { orders: [0] })
+  expect(kit.told).toEqual([])
 })

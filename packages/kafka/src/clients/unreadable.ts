@@ -88,6 +88,11 @@ export class Unreadable {
     for (const { topic, partition } of partitions) {
       consumer.pause([{ topic, partitions: [partition] }])
     }
+    // kafkajs keeps pauses over a rebalance: a partition that comes back later would stand still.
+    for (const [name, { partition: gone }] of before) {
+      if (!this.#held.has(name))
+        consumer.resume([{ topic: gone.topic, partitions: [gone.partition] }])
+    }
     this.#checkUntilReadable(consumer, cluster)
   }
 
@@ -96,10 +101,10 @@ export class Unreadable {
     let isOver = false
     let cancel = (): void => undefined
     const check = async (): Promise<void> => {
-      for (const { partition } of [...this.#held.values()]) {
+      for (const { partition, error } of [...this.#held.values()]) {
         const isReadable = await this.#isReadable(cluster, partition)
         if (isOver) return
-        if (isReadable) this.#resume(consumer, partition)
+        if (isReadable) this.#resume(consumer, partition, error)
       }
       if (this.#held.size === 0) this.#isSuspected = false
       else cancel = runtime.setTimer(() => void check(), CHECK_MS, { keepAlive: false })
@@ -111,13 +116,17 @@ export class Unreadable {
     void check()
   }
 
-  #resume(consumer: Pick<Consumer, 'resume'>, { topic, partition }: Partition): void {
-    const name = nameOf({ topic, partition })
+  /** @param error - Why the partition could not be read before, if that is known. */
+  #resume(
+    consumer: Pick<Consumer, 'resume'>,
+    { topic, partition }: Partition,
+    error: Error | undefined,
+  ): void {
     const { port, fields } = this.#options
-    if (this.#held.get(name)?.error !== undefined) {
+    if (error !== undefined) {
       port.logger.info({ ...fields, topic, partition }, 'the records can be read now')
     }
-    this.#held.delete(name)
+    this.#held.delete(nameOf({ topic, partition }))
     consumer.resume([{ topic, partitions: [partition] }])
   }
 
@@ -142,7 +151,8 @@ export class Unreadable {
 
   #found({ topic, partition }: Partition, offset: string | undefined, cause: unknown): void {
     const name = nameOf({ topic, partition })
-    if (this.#held.get(name)?.error !== undefined) return
+    // The answer may come after the join that has taken the partition away.
+    if (!this.#held.has(name)) return
     const { port, fields } = this.#options
     const isDenied = deniesTopic(cause)
     const where = `Topic '${topic}', partition ${partition}, waits at offset ${offset}`
