@@ -58,7 +58,7 @@ test('a message comes back from each deferral with exactly its own headers', () 
       received = deferred(received)
       const delivery = fromAmqpMessage(received, 'orders')
       const { fields, properties } = amqpMessage(delivery) as ConsumeMessage
-      expect(properties.headers).toEqual(headers)
+      expect(properties.headers).toStrictEqual(headers)
       expect(fields).toMatchObject({ exchange: 'shop', routingKey: 'placed' })
       expect(delivery.headers).toEqual(fromAmqpMessage(first, 'orders').headers)
       expect(delivery.deliveryCount).toBe(1 + turn)
@@ -73,4 +73,26 @@ test('the counters of a stay in a queue do not come back: the next stay has its 
   const back = fromAmqpMessage(deferred(message('k', {}, { headers } as never)), 'orders')
   expect(amqpMessage(back)?.properties.headers).toEqual({ 'x-mine': 'kept' })
   expect(back.deliveryCount).toBe(2)
+})
+
+// Red when the copy's own delivery mode comes back, which must be 2: its dead letter would not be what was published.
+test.each([undefined, 1, 2])('a message of delivery mode %s comes back with it', (deliveryMode) => {
+  const first = message('k', {}, { deliveryMode })
+  const back = deferred(first)
+  const stayed = { ...back, properties: { ...back.properties, deliveryMode: 2 } }
+  const delivery = fromAmqpMessage(stayed, 'orders')
+  expect(amqpMessage(delivery)?.properties.deliveryMode).toBe(deliveryMode)
+})
+
+// All headers must fit into one frame.
+test('no header is carried twice on a copy', () => {
+  const headers = { mine: 'x', 'x-first-death-queue': 'q', nothing: undefined }
+  const kept = message('k', {}, { headers })
+  expect(deferralHeaders(kept, kept)).toStrictEqual({
+    'x-onceward-deferrals': 1,
+    'x-onceward-kept-headers': { 'x-first-death-queue': 'q' },
+  })
+  const plain = message('k')
+  expect(deferralHeaders(plain, plain)).toStrictEqual({ 'x-onceward-deferrals': 1 })
+  expect(Object.keys(copyOptions(kept, {}).headers as object)).not.toContain('nothing')
 })

@@ -26,6 +26,8 @@ test('a delivery contains everything that RabbitMQ knows of a message', () => {
         'x-delivery-count': 2,
         count: 7,
         urgent: true,
+        long: 2n ** 60n,
+        'x-onceward-publish-id': 'p-1',
         table: { a: 1 },
         list: ['a'],
         bytes: Buffer.from([0xff, 0]),
@@ -34,7 +36,7 @@ test('a delivery contains everything that RabbitMQ knows of a message', () => {
       },
     },
   )
-  expect(fromAmqpMessage(received, 'orders')).toEqual({
+  expect(fromAmqpMessage(received, 'orders')).toStrictEqual({
     body: received.content,
     headers: {
       'idempotency-key': 'k-1',
@@ -42,6 +44,7 @@ test('a delivery contains everything that RabbitMQ knows of a message', () => {
       'x-delivery-count': '2',
       count: '7',
       urgent: 'true',
+      long: '1152921504606846976',
       __proto__x: 'kept',
     },
     source: { broker: 'amqp', queue: 'orders' },
@@ -66,6 +69,9 @@ test.each([
   ['the first delivery', false, undefined, 1],
   ['a redelivery of a classic queue', true, undefined, 2],
   ['a redelivery of a quorum queue', true, 4, 5],
+  ['a message that a consumer of a quorum queue returned', true, 0, 2],
+  ['a message whose publisher wrote a negative count', false, -3, 1],
+  ['a message whose publisher wrote a count that is none', true, 'many', 2],
 ])('the delivery count of %s is right', (_what, redelivered, count, expected) => {
   const headers = count === undefined ? {} : { 'x-delivery-count': count }
   const delivery = fromAmqpMessage(message('k', { redelivered }, { headers }), 'orders')
@@ -77,6 +83,7 @@ test('the key of a message id includes the application that set it', () => {
   const idOf = (properties: object) =>
     messageId()({ ...fromAmqpMessage(message('k', {}, properties), 'orders'), payload: undefined })
   expect(idOf({ messageId: '1' })).toBe('1')
+  expect(idOf({ messageId: '1', appId: '' })).toBe('1')
   expect(idOf({ messageId: '1', appId: 'shop' })).toBe('4:shop:1')
   expect(idOf({ messageId: '1', appId: 'shop:1' })).not.toBe(
     idOf({ messageId: '1:1', appId: 'shop' }),
@@ -98,8 +105,10 @@ test.each([
   [1_700_000_000_123, '2023-11-14T22:13:20.123Z'],
   [0, undefined],
   [1e300, undefined],
-])('a timestamp of %d means %s', (timestamp, expected) => {
-  const delivery = fromAmqpMessage(message('k', {}, { timestamp }), 'orders')
+  [100_000_000_000, '5138-11-16T09:46:40.000Z'],
+  ['1700000000', undefined],
+])('a timestamp of %s means %s', (timestamp, expected) => {
+  const delivery = fromAmqpMessage(message('k', {}, { timestamp } as never), 'orders')
   expect(delivery.producedAt?.toISOString()).toBe(expected)
 })
 
@@ -124,7 +133,7 @@ const original = message(
 )
 
 test('a copy keeps the properties it may keep, and moves those that AMQP would act on to headers', () => {
-  expect(copyOptions(original, { extra: 1 })).toEqual({
+  expect(copyOptions(original, { extra: 1 })).toStrictEqual({
     contentType: 'application/json',
     priority: 3,
     messageId: 'm-1',
@@ -171,25 +180,98 @@ test('trap A9: a deferred copy returns as the message that it was', () => {
 })
 
 test('a stored delivery is published with its stored properties', () => {
-  const live = fromAmqpMessage(message('k', {}, { messageId: 'm-1', appId: 'shöp' }), 'orders')
+  const properties = { messageId: 'm-1', appId: 'shöp', timestamp: 1_700_000_000 }
+  const live = fromAmqpMessage(message('k', {}, properties), 'orders')
   const { raw: _, envelope: __, ...stored } = live
   expect(amqpMessage(stored)).toBeUndefined()
-  expect(storedOptions(stored, { 'x-onceward-reason': 'fatal' })).toEqual({
+  expect(storedOptions(stored, { 'x-onceward-reason': 'fatal' })).toStrictEqual({
     messageId: 'm-1',
     appId: 'shöp',
+    timestamp: 1_700_000_000,
     headers: { 'idempotency-key': 'k', 'x-onceward-reason': 'fatal' },
   })
-  expect(storedOptions({ ...stored, messageId: '12:34' }, {})).toMatchObject({ messageId: '12:34' })
+  expect(storedOptions({ ...stored, producedAt: undefined }, {})).not.toHaveProperty('timestamp')
+})
+
+test.each([
+  ['4:shop:m-1', { appId: 'shop', messageId: 'm-1' }],
+  ['12:billing-2026:a\nb', { appId: 'billing-2026', messageId: 'a\nb' }],
+  ['12:34', { messageId: '12:34' }],
+  ['order-4:shop:m-1', { messageId: 'order-4:shop:m-1' }],
+  ['1:shop:m-1', { messageId: '1:shop:m-1' }],
+  ['m-1', { messageId: 'm-1' }],
+  [undefined, {}],
+])('the stored message id %j is published as it was received', (messageId, expected) => {
+  const stored = { ...fromAmqpMessage(message('k'), 'orders'), messageId }
+  const { headers: _, ...properties } = storedOptions(stored, {})
+  expect(properties).toStrictEqual(expected)
 })
 
 test('the original message is returned, also for stored deliveries, except for other brokers', () => {
   const delivery = fromAmqpMessage(message('k'), 'orders')
   expect(amqpMessage(delivery)).toBe(delivery.raw)
   expect(amqpMessage({ ...delivery, raw: undefined })).toEqual(delivery.raw)
+  expect(amqpMessage({ ...delivery, raw: null })).toEqual(delivery.raw)
   const bare = { ...delivery, raw: undefined, envelope: undefined }
   expect(amqpMessage(bare)).toBeUndefined()
   expect(amqpMessage({ ...bare, envelope: new Uint8Array([9]) })).toBeUndefined()
   expect(amqpMessage({ ...delivery, source: { broker: 'sqs', queue: 'q' } })).toBeUndefined()
+})
+
+test("a guard of the same process restores RabbitMQ's stored deliveries", () => {
+  const readers = Reflect.get(globalThis, Symbol.for('onceward.envelope-readers')) as ReadonlyMap<
+    string,
+    (stored: object) => unknown
+  >
+  const delivery = fromAmqpMessage(message('k'), 'orders')
+  const { envelope } = delivery
+  expect(readers.get('amqp')?.({ ...delivery, envelope, raw: undefined })).toEqual(delivery.raw)
+})
+
+// Red when a header is read from a table that is not there: every message of such a publisher would end its consumer.
+test('a message without headers is delivered, deferred and dead-lettered', () => {
+  const bare = message('k', { exchange: 'shop' }, { headers: undefined })
+  expect(fromAmqpMessage(bare, 'orders')).toMatchObject({ headers: {}, deliveryCount: 1 })
+  expect(copyOptions(bare, {})).toStrictEqual({
+    headers: {
+      'x-onceward-exchange': 'shop',
+      'x-onceward-routing-key': 'orders',
+      'x-onceward-delivery-mode': 0,
+    },
+  })
+  expect(deferralHeaders(bare, bare)).toStrictEqual({ 'x-onceward-deferrals': 1 })
+})
+
+test.each([-1, 0.5, 2 ** 60, 'often', null])(
+  'a count of deferrals that a publisher wrote is not believed when it is %s',
+  (count) => {
+    const headers = { 'x-onceward-deferrals': count, 'x-onceward-exchange': 'other' }
+    const delivery = fromAmqpMessage(message('k', {}, { headers }), 'orders')
+    expect(delivery).toMatchObject({ deliveryCount: 1, redelivered: false })
+    expect(amqpMessage(delivery)?.fields.exchange).toBe('')
+  },
+)
+
+// The broker's own headers are dropped from a copy. A header of the publisher may be called alike.
+test('a copy keeps headers whose names only contain those of the broker', () => {
+  const headers = {
+    ...{ 'my-x-death': 'a', 'x-death-note': 'b', 'x-delivery-counter': 'c' },
+    ...{ 'my-x-delivery-count': 'd', 'x-acquired-count': 1, 'X-Death': 'e' },
+  }
+  const { headers: copied } = copyOptions(message('k', {}, { headers }), {})
+  expect(copied).toMatchObject({
+    ...{ 'my-x-death': 'a', 'x-death-note': 'b', 'x-delivery-counter': 'c' },
+    'my-x-delivery-count': 'd',
+  })
+  expect(copied).not.toHaveProperty('x-acquired-count')
+  expect(copied).not.toHaveProperty('X-Death')
+})
+
+test('a text of up to 255 bytes is published whole, and the end of a longer one is left out', () => {
+  const full = `${'m'.repeat(253)}ö`
+  const properties = { messageId: full, correlationId: '\uFFFD'.repeat(86) }
+  const { messageId: id, correlationId } = copyOptions(message('k', {}, properties), {})
+  expect([id, correlationId]).toEqual([full, '\uFFFD'.repeat(85)])
 })
 
 // Red when all messages share one object: who observes outcomes takes one message for another.

@@ -43,7 +43,7 @@ const OURS: ReadonlySet<string> = new Set([...Object.values(CARRIED), PUBLISH_ID
 const BROKERS = /^(x-death|x-(first|last)-death-.*|x-delivery-count|x-acquired-count)$/
 
 /** They count this stay alone, also for the message itself. */
-const COUNTERS = /^(x-delivery-count|x-acquired-count)$/
+const COUNTERS: ReadonlySet<string> = new Set(['x-delivery-count', 'x-acquired-count'])
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
@@ -124,7 +124,7 @@ registerEnvelopeReader('amqp', readMessage)
 /** How often a message was published to a delay queue. */
 export function deferralsOf({ properties }: ConsumeMessage): number {
   const count = Number(properties.headers?.[CARRIED.deferrals])
-  return Number.isSafeInteger(count) && count > 0 ? count : 0
+  return Number.isSafeInteger(count) ? Math.max(0, count) : 0
 }
 
 /** Properties of a copy: the original's as far as a copy may have them, and where the original came from. */
@@ -190,7 +190,7 @@ export function deferralHeaders(received: ConsumeMessage, original: ConsumeMessa
   // The broker removes BCC from what 0-9-1 publishes, but not from messages of other protocols.
   const { BCC: _bcc, ...copied } = withoutOurs(headers)
   const kept = Object.entries(headers).filter(
-    ([name, value]) => value !== undefined && !Object.hasOwn(copied, name) && !COUNTERS.test(name),
+    ([name, value]) => value !== undefined && !Object.hasOwn(copied, name) && !COUNTERS.has(name),
   )
   return {
     [CARRIED.deferrals]: deferralsOf(received) + 1,
@@ -207,7 +207,7 @@ function restored(message: ConsumeMessage): ConsumeMessage {
   const routingKey = readableText(carried[CARRIED.routingKey]) ?? fields.routingKey
   const cc = carried[CARRIED.cc]
   const kept = carried[CARRIED.kept] as Headers | undefined
-  const headers = { ...withoutOurs(carried), ...(cc === undefined ? {} : { CC: cc }), ...kept }
+  const headers = { ...withoutOurs(carried), ...defined({ CC: cc }), ...kept }
   const expiration = carried[CARRIED.expiration]
   const userId = carried[CARRIED.userId]
   const mode = carried[CARRIED.deliveryMode]
@@ -285,10 +285,12 @@ function composedId({ messageId, appId }: MessageProperties): string | undefined
 }
 
 function splitId(composed: string | undefined): Headers {
-  const [, length, rest = ''] = /^(\d{1,3}):(.*)$/s.exec(composed ?? '') ?? []
+  const match = /^(\d{1,3}):(.*)/s.exec(composed ?? '')
+  if (match === null) return { messageId: composed }
+  const [, length, rest = ''] = match
   const bytes = Buffer.from(rest)
   const end = Number(length)
-  if (length === undefined || bytes[end] !== 0x3a) return { messageId: composed }
+  if (bytes[end] !== 0x3a) return { messageId: composed }
   return { appId: bytes.toString('utf8', 0, end), messageId: bytes.toString('utf8', end + 1) }
 }
 
