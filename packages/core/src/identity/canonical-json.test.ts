@@ -4,10 +4,16 @@ import { describe, expect, test } from 'vitest'
 import { NASTY_JSON } from '../fixtures/nasty-json.ts'
 import { CanonicalJson } from './canonical-json.ts'
 
-function textOf(value: unknown): string | undefined {
+function piecesOf(value: unknown): string[] {
   const json = new CanonicalJson(value)
   const pieces: string[] = []
-  for (let piece = json.next(); piece !== undefined; piece = json.next()) pieces.push(piece)
+  while (!json.isOver) pieces.push(json.next() ?? 'nothing more')
+  expect(json.next()).toBeUndefined()
+  return pieces
+}
+
+function textOf(value: unknown): string | undefined {
+  const pieces = piecesOf(value)
   return pieces.length === 0 ? undefined : pieces.join('')
 }
 
@@ -67,6 +73,7 @@ describe('the canonical text', () => {
   }
   test.each([
     ['a shared object', [leaf, leaf, { leaf, again: [leaf] }]],
+    ['neighbours that are one object', { list: [leaf, leaf] }],
     ['an object with toJSON', { money: new Money(), list: [new Money()] }],
     ['toJSON of undefined', { a: { toJSON: () => undefined }, b: [{ toJSON: () => undefined }] }],
     ['toJSON of something with toJSON', { toJSON: () => new Date(0) }],
@@ -88,6 +95,24 @@ describe('the canonical text', () => {
   })
 })
 
+describe('one piece is small', () => {
+  test.each([
+    ['many numbers', Array.from({ length: 50_000 }, (_, index) => index)],
+    ['many texts', Array.from({ length: 200 }, () => 'x'.repeat(1_000))],
+  ])('of %s', (_name, value) => {
+    const pieces = piecesOf(value)
+    expect(pieces.length).toBeGreaterThan(2)
+    for (const { length } of pieces) expect(length).toBeLessThan(40_000)
+  })
+
+  test('of an object whose members are left out: empty pieces, so that the event loop gets its turn', () => {
+    const names = Array.from({ length: 50_000 }, (_, index) => `name${index}`)
+    const pieces = piecesOf(Object.fromEntries(names.map((name) => [name, undefined])))
+    expect(pieces.length).toBeGreaterThan(10)
+    expect(pieces.join('')).toBe('{}')
+  })
+})
+
 describe('what contains itself has no text', () => {
   const circle: Record<string, unknown> = { before: [1, { a: {} }] }
   circle['inner'] = { list: [0, { circle }] }
@@ -99,12 +124,21 @@ describe('what contains itself has no text', () => {
     end = next
   }
   end.push(long)
+  const list: unknown[] = [{}]
+  list.push(list)
   const self: { toJSON?: () => unknown } = {}
   self.toJSON = () => self
   const wrapper: { toJSON?: () => unknown } = {}
   wrapper.toJSON = () => ({ wrapper })
+  const behind = {
+    get again(): unknown {
+      return { toJSON: () => behind }
+    },
+  }
   test.each([
     ['an object', circle],
+    ['an object behind a new wrapper each time', behind],
+    ['a list, after an empty object', list],
     ['a long circle', long],
     ['a circle below the root', { a: { b: [circle] } }],
     ['toJSON of the object itself', self],

@@ -77,7 +77,7 @@ export class CanonicalJson {
     }
     const key = keys[index] ?? ''
     const member = (container as Readonly<Record<string, unknown>>)[key]
-    const value = typeof member === 'object' ? unwrapped(member) : member
+    const value = unwrapped(member)
     const isContainer = typeof value === 'object' && value !== null
     const text = isContainer ? '' : textOf(value)
     if (text === undefined) return
@@ -94,7 +94,7 @@ export class CanonicalJson {
 
   #begin(container: object, origin: unknown): void {
     const marked = this.#marked
-    if (marked !== undefined && (marked === container || marked === origin)) throw circular()
+    if (marked === container || marked === origin) throw circular()
     const depth = this.#open.length
     if (marked === undefined || depth >= this.#markedDepth * 2) {
       this.#marked = origin
