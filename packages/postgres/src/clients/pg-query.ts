@@ -24,10 +24,12 @@ type Callback = (error: unknown, answers: Answers) => void
  */
 export function query(client: PoolClient, text: string | QueryConfig, callback: Callback): void {
   const returned: unknown = client.query<Record<string, unknown>>(text as string, callback)
-  // Users put async functions in place of `query`, and such a function may not pass the callback on.
-  if (returned instanceof Promise) {
-    returned.then(
-      (answers?: Answers) => answers !== undefined && callback(undefined, answers),
+  const answering = returned as PromiseLike<Answers | undefined> | undefined
+  // Others put functions of their own in place of `query`, which may not pass the callback on. Their promises need not be
+  // of Node's class: Bluebird has its own, and zone.js replaces the global one.
+  if (typeof answering?.then === 'function') {
+    answering.then(
+      (answers) => answers !== undefined && callback(undefined, answers),
       (error: unknown) =>
         callback(error ?? new Error('A query was rejected without a reason.'), []),
     )
