@@ -21,3 +21,14 @@ test('an answer that cannot be read is a failed receive, and leaves the room as 
   await kit.clock.advance(1_000)
   expect(kit.receives).toHaveLength(length)
 })
+
+// Red when an answer counts before it is read: the same two lines are logged for each receive, twice a second.
+test('answers that cannot be read are logged once, and asked for ever less often', async () => {
+  const kit = await receiving().started()
+  for (let second = 0; second < 60; second++) {
+    kit.receives.at(-1)?.answerOddly([undefined])
+    await kit.clock.advance(1_000)
+  }
+  expect(kit.logged.map(({ text }) => text)).toEqual(['the consumer receives nothing now'])
+  expect(kit.receives.length).toBeLessThan(20)
+})

@@ -178,8 +178,10 @@ export class Receiver {
       const messages = await api.receive(request, this.#options.abort).finally(() => {
         this.#reserved -= max
       })
+      // An answer that cannot be read is a failure: the pauses grow, and it is logged once.
+      const received = accept(messages, startedAtMs)
       this.#answered(poll, messages)
-      this.#take(accept(messages, startedAtMs), isProbe)
+      this.#take(received, isProbe)
     } catch (error) {
       if (isProbe) this.#isProbing = false
       this.#failed(error)

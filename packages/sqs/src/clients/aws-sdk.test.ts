@@ -1,7 +1,9 @@
 import { getEventListeners } from 'node:events'
+import { inspect } from 'node:util'
 import { Clock, turn } from '@onceward/testing/adapter'
 import { describe, expect, test, vi } from 'vitest'
 import type { RefusedEntry, SqsApi } from '../client.ts'
+import { classifyError } from '../errors.ts'
 import { RecordingClient } from '../fixtures/recording-client.ts'
 import { createSqsApi, refuseOtherSqsClient } from './aws-sdk.ts'
 
@@ -234,5 +236,30 @@ test('a call that is stopped before it begins, and whose client throws, rejects 
     expect(unhandled).not.toHaveBeenCalled()
   } finally {
     process.off('unhandledRejection', unhandled)
+  }
+})
+
+// Red when the text of SQS is told as it is: the session token is in the logs, and on the page of the health check.
+test('a request that SQS quotes because of its signature is told without the quotation', async () => {
+  const quoted = `The request signature we calculated does not match.
+
+The Canonical String for this request should have been
+'POST
+/
+
+x-amz-security-token:IQoJb3JpZ2luX2VjE'
+
+The String-to-Sign should have been
+'AWS4-HMAC-SHA256'
+`
+  const $metadata = { httpStatusCode: 403 }
+  const refusal = Object.assign(new Error(quoted), { name: 'SignatureDoesNotMatch', $metadata })
+  const client = { send: () => Promise.reject(refusal) } as never
+  const api = createSqsApi(client, queueUrl, new Clock().runtime)
+  for (const call of Object.values(CALLS)) {
+    const error: unknown = await call(api, new AbortController().signal).catch((told) => told)
+    expect(inspect(error, { showHidden: true })).not.toContain('IQoJ')
+    const text = 'SignatureDoesNotMatch: The request signature we calculated does not match.'
+    expect(classifyError(error)).toEqual({ kind: 'credentials', text })
   }
 })

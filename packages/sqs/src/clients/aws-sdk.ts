@@ -6,7 +6,7 @@ import {
   SendMessageCommand,
 } from '@aws-sdk/client-sqs'
 import type { Runtime } from '@onceward/core'
-import { CallTimeoutError, refuseUnfitClient } from '@onceward/core/adapter'
+import { CallTimeoutError, isError, refuseUnfitClient } from '@onceward/core/adapter'
 import type { RefusedEntry, SqsApi, SqsClient } from '../client.ts'
 import { receiveAttributes } from '../options.ts'
 import { longestPollMs } from './answer-limit.ts'
@@ -135,9 +135,22 @@ function bounds(runtime: Runtime) {
     const cancel = runtime.setTimer(late, budgetMs)
     try {
       return await Promise.race([call(controller.signal), over])
+    } catch (error) {
+      throw withoutRequest(error)
     } finally {
       cancel()
       outer?.removeEventListener('abort', ended)
     }
   }
+}
+
+/** How SQS quotes a request whose signature is wrong. */
+const QUOTED_REQUEST = /\s*The (?:Canonical String|String-to-Sign)\b.*$/s
+
+/** A quoted request holds the session token, and errors go to logs and to `health()`. */
+function withoutRequest(error: unknown): unknown {
+  if (!isError(error) || !QUOTED_REQUEST.test(error.message)) return error
+  const { name, message } = error
+  const told = new Error(message.replace(QUOTED_REQUEST, ''))
+  return Object.assign(told, { name, $metadata: Reflect.get(error, '$metadata') })
 }
