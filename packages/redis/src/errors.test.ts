@@ -41,6 +41,15 @@ describe('the error of a failed call', () => {
     ["ERR unknown command 'EVALSHA'", 'it does not know a command'],
     ['LOADING the dataset, not -OOM', 'it is loading its data'],
     ['ERR Unknown Redis command called from script', 'it does not know a command'],
+    ['Connection is closed', 'its client was closed, or was never connected: give'],
+    ['The client is closed', 'its client was closed, or was never connected: give'],
+    ["Connection is in monitoring mode, can't process commands", 'its client subscribes or'],
+    ["ERR Replica can't interact with the keyspace", 'its client subscribes or monitors: give'],
+    ['Connection in subscriber mode, only subscriber commands may be used', 'its client subs'],
+    [
+      "ERR Can't execute 'evalsha': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING are allowed",
+      'its client subscribes or monitors: give `redisLeases()` a client of its own',
+    ],
   ])('says what to do after %j', (message, remedy) => {
     const cause = new Error(message)
     const error = toStoreError(cause, 'claim')
@@ -52,7 +61,6 @@ describe('the error of a failed call', () => {
 
   test.each([
     ['ERR syntax error', 'ERR syntax error'],
-    ['Connection is closed.', 'Connection is closed.'],
     // A code is the first word, or the first one behind a minus.
     ['OOMPH', 'OOMPH'],
     ['not OOM', 'not OOM'],
@@ -61,6 +69,11 @@ describe('the error of a failed call', () => {
     expect(toStoreError(new Error(message), 'claim').message).toBe(
       `Redis failed at claim: ${text}.`,
     )
+  })
+
+  test('ends with one full stop, also if the text of the client has one', () => {
+    const error = toStoreError(new Error('Command timed out.'), 'claim')
+    expect(error.message).toBe('Redis failed at claim: Command timed out.')
   })
 
   test('names an error without a text, and what is no error', () => {

@@ -25,6 +25,18 @@ const REMEDIES: Readonly<Record<string, string>> = {
   WRONGTYPE: 'another program wrote a key under the namespace of onceward',
 }
 
+/** What the clients say about themselves, without a code. */
+const OF_CLIENT: readonly (readonly [RegExp, string])[] = [
+  [
+    /^(Connection|The client) is closed/,
+    'its client was closed, or was never connected: give `redisLeases()` a client that stays connected',
+  ],
+  [
+    /monitoring mode|interact with the keyspace|subscriber mode|only \(P\|S\)SUBSCRIBE/,
+    'its client subscribes or monitors: give `redisLeases()` a client of its own',
+  ],
+]
+
 /** Only other settings end these, so waiting does not help. */
 const SETTINGS: ReadonlySet<string> = new Set(['NOPERM', 'UNKNOWN'])
 
@@ -32,9 +44,14 @@ const SETTINGS: ReadonlySet<string> = new Set(['NOPERM', 'UNKNOWN'])
 export function toStoreError(error: unknown, doing: string): OncewardError {
   if (OncewardError.is(error)) return error
   const message = messageOf(error)
-  const remedy = REMEDIES[codeOf(message)]
-  const because = remedy === undefined ? message : `${remedy} (${message})`
+  const remedy = remedyOf(message)
+  // The texts of ioredis are sentences.
+  const because = remedy === undefined ? message.replace(/\.$/, '') : `${remedy} (${message})`
   return new StoreUnavailableError(`Redis failed at ${doing}: ${because}.`, { cause: error })
+}
+
+function remedyOf(message: string): string | undefined {
+  return REMEDIES[codeOf(message)] ?? OF_CLIENT.find(([text]) => text.test(message))?.[1]
 }
 
 /** The error of a start: a {@link ConfigurationError} if only other settings of the server end it. */
