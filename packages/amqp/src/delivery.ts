@@ -285,9 +285,7 @@ function composedId({ messageId, appId }: MessageProperties): string | undefined
 }
 
 function splitId(composed: string | undefined): Headers {
-  const match = /^(\d{1,3}):(.*)/s.exec(composed ?? '')
-  if (match === null) return { messageId: composed }
-  const [, length, rest = ''] = match
+  const [, length = '', rest = ''] = /^(\d{1,3}):(.*)/s.exec(composed ?? '') ?? []
   const bytes = Buffer.from(rest)
   const end = Number(length)
   if (bytes[end] !== 0x3a) return { messageId: composed }
