@@ -71,7 +71,7 @@ test.each([
   ['a redelivery of a quorum queue', true, 4, 5],
   ['a message that a consumer of a quorum queue returned', true, 0, 2],
   ['a message whose publisher wrote a negative count', false, -3, 1],
-  ['a message whose publisher wrote a count that is none', true, 'many', 2],
+  ['a message whose publisher wrote a text as its count', true, 'many', 2],
 ])('the delivery count of %s is right', (_what, redelivered, count, expected) => {
   const headers = count === undefined ? {} : { 'x-delivery-count': count }
   const delivery = fromAmqpMessage(message('k', { redelivered }, { headers }), 'orders')

@@ -120,25 +120,27 @@ describe('a delivery whose handler runs later', () => {
   })
 
   test.each([
-    ['FatalError', () => new FatalError('no such account')],
-    ['a problem that is the answer', () => answering],
-    ['the same without an isFatal', () => answering, undefined],
-    ['an error that isFatal knows', () => new TypeError('fatal here')],
-  ])('is a dead letter at once after %s, and runs again when it is replayed', async (...given) => {
-    const [, make, isFatal = given.length === 3 ? undefined : isTypeError] = given
-    const handler = vi.fn(() => {
-      if (handler.mock.calls.length === 1) throw make()
-    })
-    const { clock, guard, memory, records } = laterGuard(handler, { isFatal } as Given)
-    await deliver(guard, 'e')
-    await until(() => memory.deadLetters().length === 1)
-    const [letter] = memory.deadLetters()
-    expect(letter).toMatchObject({ key: 'e', reason: 'fatal', attempts: 1 })
-    if (letter !== undefined) memory.replay(letter.ref)
-    await whileTimePasses(clock, () => records.at(-1)?.settlement.kind === 'ack')
-    expect(handler.mock.calls.length).toBe(2)
-    await guard.close()
-  })
+    ['FatalError', new FatalError('no such account'), isTypeError],
+    ['a problem that is the answer', answering, isTypeError],
+    ['a problem that is the answer, if no isFatal is given', answering, undefined],
+    ['an error that isFatal knows', new TypeError('fatal here'), isTypeError],
+  ])(
+    'is a dead letter at once after %s, and runs again when replayed',
+    async (_, error, isFatal) => {
+      const handler = vi.fn(() => {
+        if (handler.mock.calls.length === 1) throw error
+      })
+      const { clock, guard, memory, records } = laterGuard(handler, { isFatal } as Given)
+      await deliver(guard, 'e')
+      await until(() => memory.deadLetters().length === 1)
+      const [letter] = memory.deadLetters()
+      expect(letter).toMatchObject({ key: 'e', reason: 'fatal', attempts: 1 })
+      if (letter !== undefined) memory.replay(letter.ref)
+      await whileTimePasses(clock, () => records.at(-1)?.settlement.kind === 'ack')
+      expect(handler.mock.calls.length).toBe(2)
+      await guard.close()
+    },
+  )
 
   test.each([
     ['a problem that is not stored', () => new HttpProblem({ status: 402, title: 'x' })],

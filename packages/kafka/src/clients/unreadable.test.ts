@@ -6,6 +6,7 @@ import { type ConsumeKafkaOptions, resolveConsumerSettings } from '../options.ts
 import type { FetchedBatch } from './kafkajs.ts'
 import { Unreadable } from './unreadable.ts'
 
+/** The text is that of kafkajs, for records whose codec nobody has registered. */
 const notImplemented = Object.assign(new Error('LZ4 compression not implemented'), {
   name: 'KafkaJSNotImplemented',
 })

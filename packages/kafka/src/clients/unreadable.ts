@@ -90,8 +90,8 @@ export class Unreadable {
     }
     // kafkajs keeps pauses over a rebalance: a partition that comes back later would stand still.
     for (const [name, { partition: gone }] of before) {
-      if (!this.#held.has(name))
-        consumer.resume([{ topic: gone.topic, partitions: [gone.partition] }])
+      if (this.#held.has(name)) continue
+      consumer.resume([{ topic: gone.topic, partitions: [gone.partition] }])
     }
     this.#checkUntilReadable(consumer, cluster)
   }
