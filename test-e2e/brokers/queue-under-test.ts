@@ -17,6 +17,8 @@ export interface QueueUnderTest {
   send(orders: readonly Order[]): Promise<void>
   /** Messages that are not settled, hidden and delayed ones included. RabbitMQ leaves out those in flight. */
   depth(): Promise<number>
+  /** Messages in flight, where `depth` leaves them out and the broker can be asked. */
+  inFlight?: (() => Promise<number>) | undefined
   /** What was published as dead: the order, and why. */
   deadLetters(): Promise<readonly { readonly id: string; readonly reason: string | undefined }[]>
   close(): Promise<void>

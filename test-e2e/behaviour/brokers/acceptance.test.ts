@@ -49,6 +49,10 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       await effectsReach(stage, 3)
       await stage.drained()
       await stage.until(async () => (await first.health()).inFlight === 0, { what: 'its last ack' })
+      // RabbitMQ answers no acknowledgement, and one that is on its way dies with the process.
+      await stage.until(async () => ((await stage.queue?.inFlight?.()) ?? 0) === 0, {
+        what: 'the last ack at the broker',
+      })
       await first.kill()
       const other = stage.spawn('other')
       await other.start()
