@@ -137,6 +137,8 @@ export class Audit {
     else this.caseOf(event.id).hits += 1
     this.#judgeAttempt(event.id, attempt)
     this.#assertDue(event.id)
+    // The statement had waited for its row since before the freeze, which costs this attempt as it costs the others.
+    if (life.frozenUntilMs > this.nowMs) this.caseOf(event.id).hits += 1
   }
 
   concluded(life: Life, id: EventId): void {
@@ -151,8 +153,7 @@ export class Audit {
   failed(failure: Failure): void {
     const { id } = failure.event
     const { failures } = this.#history.of(id)
-    const dueAtMs = this.#scheduler.nowMs + failure.delayMs
-    this.#history.write(id, { failures: failures + 1, dueAtMs })
+    this.#history.write(id, { failures: failures + 1, dueAtMs: this.nowMs + failure.delayMs })
   }
 
   /** The server ended a silent transaction. */
@@ -255,8 +256,7 @@ export class Audit {
   }
 
   #assertDue(id: EventId): void {
-    const { dueAtMs } = this.#history.of(id)
-    if (dueAtMs > this.#scheduler.nowMs)
+    if (this.#history.of(id).dueAtMs > this.nowMs)
       this.violate(`${this.caseOf(id).key} ran before it was due`)
   }
 
