@@ -29,6 +29,8 @@ export interface Plan {
   readonly broker: BrokerName
   readonly transaction: 'each' | 'batch'
   readonly hasRedis: boolean
+  /** Every other worker runs the code of this commit. */
+  readonly beside?: string | undefined
   /** In the order in which they are sent. Some orders are sent twice. */
   readonly messages: readonly Order[]
   readonly events: readonly Order[]
@@ -39,6 +41,8 @@ export interface PlanOptions {
   readonly seed: number
   readonly broker: BrokerName
   readonly events: number
+  /** Every other worker runs the code of this commit. Default: all run that of this checkout. */
+  readonly beside?: string | undefined
 }
 
 /** Blows for a thousand events; each target is struck at least once. */
@@ -59,7 +63,7 @@ const FATAL = 0.005
 const APART = 500
 
 /** Everything random about a round. The same seed makes the same plan, but the timing differs between runs. */
-export function planRound({ seed, broker, events: count }: PlanOptions): Plan {
+export function planRound({ seed, broker, events: count, beside }: PlanOptions): Plan {
   const dice = diceOf(seed)
   const transaction = dice.next() < 0.5 ? 'each' : 'batch'
   const hasRedis = dice.next() < 0.75
@@ -69,7 +73,7 @@ export function planRound({ seed, broker, events: count }: PlanOptions): Plan {
     return Array.from({ length: blows }, () => blowOf(target, dice)).toSorted((a, b) => a.at - b.at)
   }
   return {
-    ...{ seed, broker, transaction, hasRedis, events },
+    ...{ seed, broker, transaction, hasRedis, beside, events },
     messages: withCopies(events, dice),
     blows: {
       workers: firstKills(blowsOf('workers')),

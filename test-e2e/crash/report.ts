@@ -1,4 +1,5 @@
 import { isExact } from './books.ts'
+import type { Plan } from './plan.ts'
 import type { RoundResult } from './round.ts'
 
 /** The sums of all rounds. */
@@ -7,6 +8,7 @@ export interface Totals {
   readonly rounds: number
   readonly events: number
   readonly deliveries: number
+  readonly deliveriesOfOlder: number
   readonly kills: number
   readonly freezes: number
   readonly postgresRestarts: number
@@ -30,6 +32,7 @@ export function totalsOf(seed: number, rounds: readonly RoundResult[]): Totals {
     rounds: rounds.length,
     events: sum(({ plan }) => plan.events.length),
     deliveries: sum(({ deliveries }) => deliveries),
+    deliveriesOfOlder: sum(({ deliveriesOfOlder }) => deliveriesOfOlder),
     kills: sum(({ kills }) => kills),
     freezes: sum(({ plan }) => plan.blows.workers.filter(({ kind }) => kind === 'freeze').length),
     postgresRestarts: sum(({ plan }) => plan.blows.postgres.length),
@@ -66,10 +69,7 @@ export function failureOf({ plan, ...round }: RoundResult): string {
   return `${JSON.stringify(findings)}\n${explanation}\nonce more: ${again(plan)}`
 }
 
-export function again({
-  broker,
-  seed,
-  events,
-}: Pick<RoundResult['plan'], 'broker' | 'seed' | 'events'>): string {
-  return `npm run crash -- --broker ${broker} --seed ${seed} --events ${events.length} --rounds 1`
+export function again({ broker, seed, events, beside }: Plan): string {
+  const older = beside === undefined ? '' : ` --beside ${beside}`
+  return `npm run crash -- --broker ${broker} --seed ${seed} --events ${events.length} --rounds 1${older}`
 }

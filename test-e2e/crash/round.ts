@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { TestStage } from '../support/test-stage.ts'
 import { Crew } from '../support/workers/crew.ts'
+import type { WorkerProcess } from '../support/workers/worker-process.ts'
 import { audit, type Books, openBooks } from './books.ts'
 import type { Plan } from './plan.ts'
 import type { Servers } from './servers.ts'
@@ -10,6 +11,8 @@ export interface RoundResult extends Books {
   readonly plan: Plan
   /** Settlements that workers reported. Deliveries that were in flight at a SIGKILL are not counted. */
   readonly deliveries: number
+  /** Those of workers of the older release. */
+  readonly deliveriesOfOlder: number
   readonly kills: number
   /** How processes ended that were not killed. */
   readonly selfEnded: readonly string[]
@@ -30,8 +33,17 @@ const HANG_MS = 240_000
 const DEALT_WITH = `select ((select count(distinct id) from effects)
   + (select count(*) from onceward.failed_events where published))::int as n`
 
+export interface Surroundings {
+  readonly servers: Servers
+  /** Of workers, in turn. Default: that of this checkout. */
+  readonly scripts?: readonly string[]
+}
+
 /** Plays the plan with three workers on one queue, and then audits the database. */
-export async function playRound(plan: Plan, servers: Servers): Promise<RoundResult> {
+export async function playRound(
+  plan: Plan,
+  { servers, scripts = [] }: Surroundings,
+): Promise<RoundResult> {
   const startedAt = performance.now()
   const broker = await servers.broker(plan.broker)
   await using stage = await TestStage.open({
@@ -48,7 +60,7 @@ export async function playRound(plan: Plan, servers: Servers): Promise<RoundResu
     },
   })
   await openBooks(stage)
-  const crew = await Crew.of(WORKERS, stage)
+  const crew = await Crew.of(WORKERS, stage, { scripts })
   const progress = new Progress(stage, plan)
   await Promise.all([
     send(stage, plan, progress),
@@ -61,12 +73,16 @@ export async function playRound(plan: Plan, servers: Servers): Promise<RoundResu
   const books = await audit(stage, plan)
   return {
     ...{ ...books, plan, selfEnded },
-    deliveries: stage.workers.reduce((sum, { settled }) => sum + settled.length, 0),
+    deliveries: settlementsOf(stage.workers),
+    deliveriesOfOlder: settlementsOf(stage.workers.filter(({ isOurs }) => !isOurs)),
     kills: crew.deaths.length,
     explanation: await stage.explain([...books.lost, ...books.doubled, ...books.wrongDead]),
     durationMs: performance.now() - startedAt,
   }
 }
+
+const settlementsOf = (workers: readonly WorkerProcess[]): number =>
+  workers.reduce((sum, { settled }) => sum + settled.length, 0)
 
 /** Counts the events that have an effect or a published dead letter. Concurrent waits share one query. */
 class Progress {

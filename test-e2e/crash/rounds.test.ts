@@ -17,7 +17,7 @@ describe('workers, Postgres, Redis and the broker killed at random', () => {
       async () => {
         const { seed } = createDice()
         const results = await run(
-          { brokers: [name], events: 300, rounds: 1, minutes: 0, seed },
+          { brokers: [name], events: 300, rounds: 1, minutes: 0, seed, beside: undefined },
           () => undefined,
         )
         const failures = results.map(failureOf).join('\n')
@@ -29,6 +29,24 @@ describe('workers, Postgres, Redis and the broker killed at random', () => {
     )
   }
 })
+
+// The whole form is `npm run crash -- --beside COMMIT`.
+test.skipIf(skipped('redis'))(
+  'half of the workers run the code of an earlier commit: nothing lost, nothing doubled',
+  { tags: 'nightly', timeout: LONGEST_MS },
+  async () => {
+    const { seed } = createDice()
+    const results = await run(
+      { brokers: BROKER_NAMES, events: 300, rounds: 3, minutes: 0, seed, beside: 'HEAD~20' },
+      () => undefined,
+    )
+    const totals = totalsOf(seed, results)
+    const wrong = { lost: 0, doubled: 0, wrongBalances: 0, wrongDeadLetters: 0, selfEnded: 0 }
+    expect(totals, results.map(failureOf).join('\n')).toMatchObject({ events: 900, ...wrong })
+    expect(totals.deliveriesOfOlder).toBeGreaterThan(0)
+    expect(totals.deliveriesOfOlder).toBeLessThan(totals.deliveries)
+  },
+)
 
 test('a seed always plans the same round, and another seed another one', () => {
   const plan = planRound({ seed: 7, broker: DEFAULT_BROKER, events: 500 })

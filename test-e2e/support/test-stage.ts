@@ -7,7 +7,7 @@ import { database, until } from '@onceward/testing'
 import { Pool } from 'pg'
 import type { QueueUnderTest } from '../brokers/queue-under-test.ts'
 import type { Order, WorkerConfig } from './workers/protocol.ts'
-import { WorkerProcess } from './workers/worker-process.ts'
+import { WORKER, WorkerProcess } from './workers/worker-process.ts'
 
 const TABLES = `
 create table effects (
@@ -79,15 +79,16 @@ export class TestStage implements AsyncDisposable {
   }
 
   /** Starts a worker process, which reports `ready`. */
-  spawn(name: string, own: Partial<WorkerConfig> = {}): WorkerProcess {
-    const worker = new WorkerProcess({
+  spawn(name: string, own: Partial<WorkerConfig> = {}, script: string = WORKER): WorkerProcess {
+    const config = {
       name,
       databaseUrl: this.#databaseUrl,
       source: this.queue?.source ?? { kind: 'manual' },
       runsFile: this.#runsFile,
       ...this.#options.worker,
       ...own,
-    })
+    }
+    const worker = new WorkerProcess(config, script)
     this.workers.push(worker)
     return worker
   }

@@ -54,7 +54,7 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
       worker: { transaction },
     })
     const failing = orders(9, { deed: 'fail-always' })
-    await Crew.of(3, stage, { retryBaseMs: 10 })
+    await Crew.of(3, stage, { config: { retryBaseMs: 10 } })
     await stage.send(failing)
 
     await stage.drained()

@@ -1,19 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import {
-  cp,
-  mkdir,
-  mkdtemp,
-  readdir,
-  readFile,
-  readlink,
-  rm,
-  symlink,
-  writeFile,
-} from 'node:fs/promises'
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { linkModules } from '../../support/link-modules.ts'
 import type { Bug } from './bug.ts'
 
 const root = join(import.meta.dirname, '../../..')
@@ -72,20 +63,6 @@ export async function copyProduct(): Promise<ProductCopy> {
     putBack: (bug) => edit(path, bug),
     run: (test) => run(path, test),
     [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }),
-  }
-}
-
-/** Everything installed as it is, but for the packages of this repository, which are those of the copy. */
-async function linkModules(path: string): Promise<void> {
-  const installed = join(root, 'node_modules')
-  await mkdir(join(path, 'node_modules/@onceward'), { recursive: true })
-  for (const name of await readdir(installed)) {
-    if (name === '@onceward') continue
-    await symlink(join(installed, name), join(path, 'node_modules', name))
-  }
-  for (const name of await readdir(join(installed, '@onceward'))) {
-    const link = await readlink(join(installed, '@onceward', name))
-    await symlink(link, join(path, 'node_modules/@onceward', name))
   }
 }
 

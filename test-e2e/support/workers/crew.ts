@@ -2,27 +2,30 @@ import type { TestStage } from '../test-stage.ts'
 import type { WorkerConfig } from './protocol.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
+export interface CrewOptions {
+  /** What its workers have beside the stage's own configuration. */
+  readonly config?: Partial<WorkerConfig>
+  /** Workers are hired with these scripts in turn. Default: that of this checkout. */
+  readonly scripts?: readonly string[]
+}
+
 /** Several workers on one queue. A worker that dies is replaced by a new process, as a platform does. */
 export class Crew {
   readonly #stage: TestStage
-  readonly #config: Partial<WorkerConfig>
+  readonly #options: CrewOptions
   readonly #members = new Set<WorkerProcess>()
   #hired = 0
   #isOver = false
   /** How members ended: a signal, or an exit code if the process ended by itself. */
   readonly deaths: (NodeJS.Signals | number | null)[] = []
 
-  private constructor(stage: TestStage, config: Partial<WorkerConfig>) {
+  private constructor(stage: TestStage, options: CrewOptions) {
     this.#stage = stage
-    this.#config = config
+    this.#options = options
   }
 
-  static async of(
-    count: number,
-    stage: TestStage,
-    config: Partial<WorkerConfig> = {},
-  ): Promise<Crew> {
-    const crew = new Crew(stage, config)
+  static async of(count: number, stage: TestStage, options: CrewOptions = {}): Promise<Crew> {
+    const crew = new Crew(stage, options)
     await Promise.all(Array.from({ length: count }, () => crew.#hire()))
     return crew
   }
@@ -37,8 +40,10 @@ export class Crew {
   }
 
   async #hire(): Promise<void> {
+    const { config, scripts = [] } = this.#options
+    const script = scripts[this.#hired % scripts.length]
     this.#hired += 1
-    const worker = this.#stage.spawn(`worker-${this.#hired}`, this.#config)
+    const worker = this.#stage.spawn(`worker-${this.#hired}`, config, script)
     this.#members.add(worker)
     void worker.ended().then((how) => this.#replace(worker, how))
     await worker.start().catch((error: unknown) => {

@@ -10,7 +10,8 @@ import type { FromWorker, Settled, ToWorker, WorkerConfig } from './protocol.ts'
 /** Tests start hundreds of workers, which share the compile cache. */
 const NODE_COMPILE_CACHE = join(tmpdir(), 'onceward-e2e-compiled')
 
-const WORKER = fileURLToPath(new URL('../../worker.ts', import.meta.url))
+/** The script of a worker of this checkout. */
+export const WORKER: string = fileURLToPath(new URL('../../worker.ts', import.meta.url))
 
 /**
  * kafkajs sets timers of negative length (brokers.md K26), about which Node warns, and nobody can change it. Every
@@ -23,17 +24,21 @@ type Of<Kind extends FromWorker['kind']> = Extract<FromWorker, { readonly kind: 
 /** A worker process, as the test controls it. */
 export class WorkerProcess implements AsyncDisposable {
   readonly name: string
+  /** Runs the code of this checkout, and not of another one. */
+  readonly isOurs: boolean
   readonly #child: ChildProcess
   readonly #ended: Promise<unknown>
   readonly #messages: FromWorker[] = []
   #stderr = ''
 
-  constructor(config: WorkerConfig) {
+  /** @param script - That of another checkout makes a worker of another release. */
+  constructor(config: WorkerConfig, script: string = WORKER) {
     this.name = config.name
+    this.isOurs = script === WORKER
     const { NODE_OPTIONS: _, ...env } = process.env
     this.#child = spawn(
       process.execPath,
-      ['--conditions=@onceward/source', ...QUIET, WORKER, JSON.stringify(config)],
+      ['--conditions=@onceward/source', ...QUIET, script, JSON.stringify(config)],
       { stdio: ['ignore', 'ignore', 'pipe', 'ipc'], env: { ...env, NODE_COMPILE_CACHE } },
     )
     this.#child.stderr?.on('data', (chunk: Buffer) => {
