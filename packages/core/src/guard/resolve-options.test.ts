@@ -40,6 +40,18 @@ test('fills in the defaults, which are frozen', () => {
   expect(Object.isFrozen(DEFAULTS) && Object.isFrozen(DEFAULTS.retry)).toBe(true)
 })
 
+test('is refused where something has replaced the global Promise, whose promises async functions do not make', () => {
+  const { Promise: ours } = globalThis
+  const replaced = class extends ours<unknown> {}
+  try {
+    Object.assign(globalThis, { Promise: replaced })
+    expect(problemsOf(good)).toEqual([expect.stringContaining('as zone.js does')])
+  } finally {
+    Object.assign(globalThis, { Promise: ours })
+  }
+  expect(problemsOf(good)).toEqual([])
+})
+
 test('keeps the given options and treats undefined as not given', () => {
   const key = () => 'k'
   const given = {

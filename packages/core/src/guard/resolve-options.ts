@@ -29,6 +29,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
   const problems = [
     ...brokenRules(caller, OPTION_RULES, options),
     ...impossibleTogether(options, caller),
+    ...replacedPromise(),
   ]
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
   // Each user function receives values that other functions of the same user made. No other code links these types.
@@ -79,6 +80,18 @@ const READERS = [
 function assertObject(options: unknown): asserts options is object {
   if (typeof options === 'object' && options !== null) return
   throw new ConfigurationError(`Expected an object of options first, got ${typeof options}.`)
+}
+
+/**
+ * Promises are told from answers by their class, because asking each answer for its `then` costs more. So the promise of
+ * an async function must be of the global class.
+ */
+function replacedPromise(): readonly string[] {
+  const isGlobal = (async () => undefined)() instanceof Promise
+  if (isGlobal) return []
+  return [
+    'Expected the `Promise` of Node, got one that something has put in its place, as zone.js does: the promises of async functions are not its instances. Run consumers in a process that does not load it.',
+  ]
 }
 
 /** Options that are valid alone but not together. */
