@@ -1,3 +1,4 @@
+import { memoryInbox } from '@onceward/core/memory'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { guardOf, kindOf, requestOf, type Sent, type Shown, shown } from './fixtures/charges.ts'
@@ -109,4 +110,63 @@ test('an error of the handler reaches the error handler of the application, a pr
   expect(errors).toEqual([error])
   expect(kindOf(await send({ method: 'GET' }))).toBe('method-not-allowed')
   expect(errors).toHaveLength(1)
+})
+
+describe('a guard under two prefixes of one application', () => {
+  const guardOfCharges = () => {
+    const guard = guardOf(({ request }) => ({ body: new URL(request.url).pathname }))
+    opened.push(guard)
+    return guard
+  }
+  const answersOf = async (app: Hono): Promise<readonly Shown[]> => [
+    await shown(await app.request(requestOf({ key: 'k', path: '/v1/charges' }))),
+    await shown(await app.request(requestOf({ key: 'k', path: '/v2/charges' }))),
+  ]
+  const charges = (guard = guardOfCharges()) => new Hono().all('/charges', honoRoute(guard))
+
+  test.each<[string, () => Hono]>([
+    [
+      '`route`',
+      () => {
+        const sub = charges()
+        return new Hono().route('/v1', sub).route('/v2', sub)
+      },
+    ],
+    [
+      '`basePath`',
+      () => new Hono().basePath('/:version').all('/charges', honoRoute(guardOfCharges())),
+    ],
+    [
+      '`mount` with a `replaceRequest` that keeps the request',
+      () => {
+        const guard = guardOfCharges()
+        const sub = new Hono().basePath('/:version').all('/charges', honoRoute(guard))
+        const options = { replaceRequest: (request: Request) => request }
+        return new Hono().mount('/v1', sub.fetch, options).mount('/v2', sub.fetch, options)
+      },
+    ],
+  ])('by %s takes a key for one of them', async (_how, appOfIt) => {
+    const [first, second] = await answersOf(appOfIt())
+    expect(first).toMatchObject({ status: 200, text: '/v1/charges' })
+    expect([second?.status, kindOf(second as Shown)]).toEqual([422, 'key-reused'])
+  })
+
+  // Hono hands over a new request without the prefix, and nothing in it leads to the first one. docs/http.md says so.
+  test('by `mount` sees one route, and a guard for each prefix keeps their keys apart', async () => {
+    const shared = charges()
+    const together = new Hono().mount('/v1', shared.fetch).mount('/v2', shared.fetch)
+    const [, replayed] = await answersOf(together)
+    expect(replayed).toMatchObject({
+      text: '/charges',
+      headers: { 'idempotency-replayed': 'true' },
+    })
+    const inbox = memoryInbox()
+    const ownOf = (consumer: string) => {
+      const guard = guardOf(() => ({ body: consumer }), { consumer, inbox })
+      opened.push(guard)
+      return charges(guard).fetch
+    }
+    const apart = new Hono().mount('/v1', ownOf('charges.v1')).mount('/v2', ownOf('charges.v2'))
+    expect((await answersOf(apart)).map(({ text }) => text)).toEqual(['charges.v1', 'charges.v2'])
+  })
 })

@@ -7,7 +7,7 @@ import { fromWebRequest, type IncomingRequest, keptBytes, readStream } from './r
 /**
  * A route of Hono 4: `app.post('/charges', honoRoute(charge))`. `original` of the request is Hono's context. A
  * middleware may have read the body through `c.req`, which keeps it. An error that the handler throws goes to
- * `app.onError`.
+ * `app.onError`. `app.mount` hides its prefix from the guard: use `app.route`, or a guard for each prefix.
  *
  * @throws {@link ConfigurationError}, also to `app.onError` at a request whose bytes are gone.
  */
