@@ -114,6 +114,19 @@ describe.each(FRAMEWORKS)('%s', (framework) => {
     expect((await send(server, { body: `"${'a'.repeat(998)}"` })).status).toBe(204)
   })
 
+  // Red when a server waits for a body that it will refuse.
+  test('answers 413 to a declared length that is too large, before a byte of the body has come', async () => {
+    const handler = vi.fn(() => undefined)
+    const server = await start(framework, handler, { maxBodyBytes: 1_000 })
+    const answer = await sendRaw(
+      server,
+      'POST /charges HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\nContent-Length: 100000000\r\n\r\n',
+    )
+    expect(answer).toContain('HTTP/1.1 413')
+    expect(answer).toMatch(/connection: close/i)
+    expect(handler).not.toHaveBeenCalled()
+  })
+
   test('answers 500 to an error of the handler, and the key is free', async () => {
     let runs = 0
     const server = await start(framework, () => {

@@ -2,7 +2,7 @@ import { ConfigurationError } from '@onceward/core'
 import type { Context } from 'hono'
 import { type HttpGuard, runningOf } from './http-guard.ts'
 import { toWebResponse } from './reply.ts'
-import { fromWebRequest, type IncomingRequest, keptBytes, readStream } from './request.ts'
+import { fromWebRequest, type IncomingRequest, keptBytes, readUnused } from './request.ts'
 
 /**
  * A route of Hono 4: `app.post('/charges', honoRoute(charge))`. `original` of the request is Hono's context. A
@@ -26,7 +26,7 @@ const GONE =
 function incomingOf(context: Context): IncomingRequest {
   const { bodyCache, raw } = context.req
   const readBytes: IncomingRequest['readBytes'] = async (mostBytes) => {
-    if (!raw.bodyUsed) return readStream(raw.body, mostBytes)
+    if (!raw.bodyUsed) return readUnused(raw, mostBytes)
     const { arrayBuffer, blob, text } = bodyCache as Readonly<Record<string, unknown>>
     // A text with a replacement character may stand for other bytes.
     const kept = (await (arrayBuffer ?? blob ?? text)) as ArrayBuffer | Blob | string | undefined

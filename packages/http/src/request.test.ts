@@ -7,6 +7,7 @@ import {
   joined,
   keptBytes,
   readStream,
+  readUnused,
 } from './request.ts'
 
 const bytes = (...values: number[]): Uint8Array => Uint8Array.from(values)
@@ -86,6 +87,23 @@ describe('a Web Request', () => {
     expect([incoming.isGone(), signal.aborted]).toEqual([false, false])
     controller.abort()
     expect([incoming.isGone(), signal.aborted]).toEqual([true, true])
+  })
+
+  test.each([
+    ['5', 'read'],
+    ['6', 'refused'],
+    ['100000000000000000000', 'refused'],
+    ['', 'read'],
+    ['6, 6', 'read'],
+    ['many', 'read'],
+  ])('that declares a length of %j is %s before its body is looked at', async (length, what) => {
+    const body = vi.fn(() => null)
+    const given = { bodyUsed: false, headers: new Headers({ 'content-length': length }) }
+    Object.defineProperty(given, 'body', { get: body })
+    const reading = readUnused(given as unknown as Request, 5)
+    if (what === 'read') expect(await reading).toEqual(bytes())
+    else await expect(reading).rejects.toThrow(BodyTooLargeError)
+    expect(body).toHaveBeenCalledTimes(what === 'read' ? 1 : 0)
   })
 
   test('whose body is used or locked is refused', async () => {

@@ -92,7 +92,15 @@ export function fromWebRequest(
 export const READ_BEFORE =
   'Something has read the body of the request before the guard, and its bytes are gone. Call the guard first.'
 
-async function readUnused({ body, bodyUsed }: Request, mostBytes: number): Promise<Uint8Array> {
+/**
+ * Reads the body of a Web Request whose body nothing has read. If the declared length is too large, nothing is read.
+ *
+ * @throws {@link ConfigurationError} | {@link BodyTooLargeError}, and whatever the connection raises.
+ */
+export async function readUnused(request: Request, mostBytes: number): Promise<Uint8Array> {
+  // Before a look at the body, which some servers begin to read then.
+  if (Number(request.headers.get('content-length') ?? 0) > mostBytes) throw new BodyTooLargeError()
+  const { body, bodyUsed } = request
   if (bodyUsed || body?.locked === true) throw new ConfigurationError(READ_BEFORE)
   return readStream(body, mostBytes)
 }
