@@ -169,7 +169,7 @@ function encoded(body: unknown): Encoded {
     text = JSON.stringify(body)
   } catch (cause) {
     throw new AnswerError(
-      'The body of the answer is no JSON: it refers to itself or has a BigInt.',
+      'The body of the answer is no JSON: it refers to itself, nests too deep or has a BigInt.',
       { cause },
     )
   }

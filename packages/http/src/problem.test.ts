@@ -67,6 +67,21 @@ test('the text of a problem begins with its own members, which extensions do not
   )
 })
 
+test.each([
+  ['a BigInt', 5n],
+  ['a deep list', JSON.parse('['.repeat(20_000) + ']'.repeat(20_000)) as unknown],
+])('extensions without JSON are named: %s', (_what, a) => {
+  const problem = new HttpProblem({ ...given, extensions: { a } as never })
+  for (const text of [problemText, problemReply]) {
+    expect(() => text(problem)).toThrow(
+      expect.objectContaining({
+        code: 'ONCEWARD_ANSWER',
+        message: expect.stringContaining('`extensions`'),
+      }),
+    )
+  }
+})
+
 test('the answer of a problem is stored by nobody unless its headers say so, and its type is fixed', () => {
   const headersOf = (headers?: Record<string, string>): unknown =>
     Object.fromEntries(problemReply(new HttpProblem({ ...given, headers })).headers)

@@ -1,5 +1,6 @@
 import type { Json } from '@onceward/core'
 import { type KnownNames, refuseUnknownNames } from '@onceward/core/adapter'
+import { AnswerError } from './answer-error.ts'
 import { listed } from './headers.ts'
 import type { HttpReply } from './reply.ts'
 
@@ -89,17 +90,28 @@ export class HttpProblem extends Error {
 
 export const PROBLEM_TYPE = 'application/problem+json'
 
-/** The members of the problem as RFC 9457 spells them. Its own win over extensions of the same name. */
+/**
+ * The members of the problem as RFC 9457 spells them. Its own win over extensions of the same name.
+ *
+ * @throws {@link AnswerError} for extensions that have no JSON.
+ */
 export function problemText(problem: HttpProblem): string {
   const { detail, extensions, instance, status, title, type } = problem
   const own = { type, title, status, detail, instance }
-  return JSON.stringify({ ...own, ...extensions, ...own })
+  try {
+    return JSON.stringify({ ...own, ...extensions, ...own })
+  } catch (cause) {
+    throw new AnswerError(
+      'The `extensions` of the problem are no JSON: they refer to themselves, nest too deep or have a BigInt.',
+      { cause },
+    )
+  }
 }
 
 /**
  * The answer of a problem that is not stored.
  *
- * @throws {@link AnswerError} for headers that cannot be sent.
+ * @throws {@link AnswerError} for headers that cannot be sent, and for extensions that have no JSON.
  */
 export function problemReply(problem: HttpProblem): HttpReply {
   // An answer that is not stored must not be stored by anybody else.

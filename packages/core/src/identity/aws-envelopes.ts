@@ -32,10 +32,24 @@ export function unwrapSns<Decoded = unknown>(decode?: Decode<Decoded>): Decode<D
  * @param decode - Decodes the JSON text of the detail. @defaultValue JSON
  */
 export function unwrapEventBridge<Decoded = unknown>(decode?: Decode<Decoded>): Decode<Decoded> {
-  return inside((body) => {
+  return (body, delivery) => {
     const event = readEventBridge(body)
-    return event && JSON.stringify(event.detail)
-  }, decode)
+    if (event === undefined) return (decode ?? (jsonOf as Decode<Decoded>))(body, delivery)
+    // The detail is parsed already.
+    return decode === undefined
+      ? (event.detail as Decoded)
+      : decode(Buffer.from(detailText(event.detail)), delivery)
+  }
+}
+
+/** @throws {@link InvalidPayloadError} for what can be read as JSON, but not written. */
+function detailText(detail: unknown): string {
+  try {
+    return JSON.stringify(detail)
+  } catch (cause) {
+    const remedy = 'Decode it as JSON: `unwrapEventBridge()` without a decoder.'
+    throw new InvalidPayloadError(`The detail of the event nests too deep. ${remedy}`, { cause })
+  }
 }
 
 /**

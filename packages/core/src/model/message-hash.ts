@@ -18,7 +18,20 @@ export function messageHash(
     .filter(([name]) => !VOLATILE_HEADERS.test(name))
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
   return createHash('sha256')
-    .update(JSON.stringify([consumer, ...place, stable]))
+    .update(textOf([consumer, ...place], stable))
     .update(body)
     .digest('hex')
+}
+
+/** Headers are texts. A consumer of the user's own may pass others, also such as JSON refuses, like a BigInt. */
+function textOf(
+  place: readonly unknown[],
+  headers: readonly (readonly [string, unknown])[],
+): string {
+  try {
+    return JSON.stringify([...place, headers])
+  } catch {
+    const texts = headers.filter(([, value]) => typeof value === 'string')
+    return JSON.stringify([...place.map(String), texts])
+  }
 }

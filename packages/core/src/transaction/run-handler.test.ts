@@ -243,6 +243,8 @@ describe('a return value', () => {
   endless['list'] = [endless]
   // With its two quotation marks.
   const longest = 'x'.repeat(RESULT_LIMIT_BYTES - 2)
+  const nested = (levels: number): unknown =>
+    JSON.parse(`${'['.repeat(levels - 1)}{}${']'.repeat(levels - 1)}`)
 
   test.each<[unknown, string]>([
     [null, 'null'],
@@ -251,6 +253,7 @@ describe('a return value', () => {
     [Object.assign(Object.create(null), { cents: 5 }), '{"cents":5}'],
     [[shared, shared], '[{"cents":5},{"cents":5}]'],
     [longest, JSON.stringify(longest)],
+    [nested(1_000), JSON.stringify(nested(1_000))],
   ])('of plain JSON is stored (%#)', (value, text) => {
     expect(toResultText(value)).toBe(text)
     expect(() => assertStorable(value)).not.toThrow()
@@ -264,6 +267,9 @@ describe('a return value', () => {
     [endless, 'refers to itself at $.list[0]'],
     [[undefined], 'has a undefined at $[0]'],
     [`${longest}x`, `is ${RESULT_LIMIT_BYTES + 1} bytes of JSON`],
+    // Red when the RangeError of the engine comes out.
+    [nested(1_001), 'nests deeper than 1000 levels'],
+    [nested(20_000), 'nests deeper than 1000 levels'],
   ])('that is not plain JSON of the size allowed is named (%#)', (value, why) => {
     expect(() => toResultText(value)).toThrow(RetryableError)
     expect(() => toResultText(value)).toThrow(why)

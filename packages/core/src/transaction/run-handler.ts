@@ -227,6 +227,8 @@ function listen(signal: AbortSignal, listener: () => void): () => void {
 
 /** Maximum size of a result, bytes of JSON. Larger results belong in a table of the user's. */
 export const RESULT_LIMIT_BYTES: number = 64 * 1024
+/** Maximum depth of a result: far below where the stack of JavaScript or PostgreSQL ends, which no code can rely on. */
+const RESULT_LIMIT_LEVELS = 1_000
 
 /**
  * The JSON text of what a handler returned.
@@ -266,6 +268,9 @@ function assertJson(value: unknown, path: string, above: Set<object>): void {
   }
   if (typeof value !== 'object') throw notStorable(`has a ${typeof value} at ${path}`)
   if (above.has(value)) throw notStorable(`refers to itself at ${path}`)
+  if (above.size === RESULT_LIMIT_LEVELS) {
+    throw notStorable(`nests deeper than ${RESULT_LIMIT_LEVELS} levels`)
+  }
   above.add(value)
   assertPlain(value, path, above)
   above.delete(value)
