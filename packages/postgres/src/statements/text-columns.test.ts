@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import {
   escapeLooseKey,
   escapeText,
@@ -36,7 +36,42 @@ describe('escaped text', () => {
     expect(Buffer.byteLength(escaped)).toBeLessThanOrEqual(4_096)
     expect(escaped).toMatch(/^é+$/)
   })
+
+  it('is made of a part of a long key', () => {
+    const looked = watchedTexts(() => escapeLooseKey('é'.repeat(1_000_000)))
+    expect(Math.max(...looked)).toBeLessThan(10_000)
+  })
 })
+
+/** The lengths of all texts that something looks through or copies during the call. */
+function watchedTexts(call: () => unknown): readonly number[] {
+  const lengths: number[] = []
+  const spies = [
+    ...(['includes', 'replaceAll', 'replace', 'toWellFormed'] as const).map((method) => {
+      const own = String.prototype[method] as (...given: unknown[]) => unknown
+      return vi.spyOn(String.prototype, method).mockImplementation(function (
+        this: string,
+        ...given: unknown[]
+      ) {
+        lengths.push(this.length)
+        return own.apply(this, given) as never
+      })
+    }),
+    ...(['from', 'byteLength'] as const).map((method) => {
+      const own = Buffer[method] as (...given: unknown[]) => unknown
+      return vi.spyOn(Buffer, method).mockImplementation((...given: unknown[]) => {
+        lengths.push((given[0] as string).length)
+        return own.apply(Buffer, given) as never
+      })
+    }),
+  ]
+  try {
+    call()
+  } finally {
+    for (const spy of spies) spy.mockRestore()
+  }
+  return lengths
+}
 
 describe('the text of an error', () => {
   it('contains name, message and causes', () => {
@@ -82,6 +117,22 @@ describe('the text of an error', () => {
         expect(text.slice(before.length).replaceAll(letter, '')).toBe('')
         expect(Buffer.byteLength(text)).toBeGreaterThan(MAX_ERROR_BYTES - 4)
       }
+    }
+  })
+
+  // Red when a text is copied whole before it is cut: 50 MB of NULs took 7 seconds at each failed run.
+  it.each<[string, (text: string) => unknown]>([
+    ['the message of an error', (text) => new Error(text)],
+    ['the name of an error', (text) => Object.assign(new Error('no'), { name: text })],
+    ['the stack of an error', (text) => Object.assign(new Error('no'), { stack: text })],
+    ['the message of a cause', (text) => new Error('no', { cause: new Error(text) })],
+    ['a thrown text', (text) => text],
+  ])('is cut before anything looks through it: %s', (_what, thrownWith) => {
+    for (const unit of ['x', '\0', '\ud800', 'é']) {
+      const thrown = thrownWith(unit.repeat(1_000_000))
+      const looked = watchedTexts(() => toErrorText(thrown))
+      expect(Math.max(...looked)).toBeGreaterThan(0)
+      expect(Math.max(...looked)).toBeLessThan(20 * MAX_ERROR_BYTES)
     }
   })
 

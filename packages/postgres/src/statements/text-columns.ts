@@ -33,10 +33,8 @@ export function toErrorText(error: unknown): string | undefined {
 /** Handlers throw anything: also objects whose properties throw, and causes that form a cycle. */
 function describe(error: unknown, depth = 0): string {
   try {
-    if (!isError(error)) return String(error)
-    const own = error.stack?.includes(error.message)
-      ? error.stack
-      : `${error.name}: ${error.message}`
+    if (!isError(error)) return beginning(String(error), MAX_ERROR_BYTES)
+    const own = ownText(error)
     if (error.cause === undefined || depth === MAX_CAUSES) return own
     return `${own}\ncaused by: ${describe(error.cause, depth + 1)}`
   } catch {
@@ -44,7 +42,20 @@ function describe(error: unknown, depth = 0): string {
   }
 }
 
-function cut(text: string, bytes: number): string {
+/** Stacks mostly begin with name and message. A message may be of any length, so no part is looked at whole. */
+function ownText({ message, name, stack }: Error): string {
+  const begun = beginning(String(message), MAX_ERROR_BYTES)
+  if (typeof stack === 'string' && beginning(stack, 2 * MAX_ERROR_BYTES).includes(begun)) {
+    return beginning(stack, MAX_ERROR_BYTES)
+  }
+  return `${beginning(String(name), MAX_ERROR_BYTES)}: ${begun}`
+}
+
+/** Enough of a text for so many bytes, and one character more if it is longer: in UTF-8 each takes a byte at least. */
+const beginning = (text: string, bytes: number): string => text.slice(0, bytes + 1)
+
+function cut(whole: string, bytes: number): string {
+  const text = beginning(whole, bytes)
   if (Buffer.byteLength(text) <= bytes) return text
   // A character cut in two would come back as U+FFFD.
   return Buffer.from(text)
