@@ -7,5 +7,6 @@ const UNIT_MS: Readonly<Record<string, number>> = {
 export function spanMs(text: string): number | undefined {
   const [, count = '', unit = ''] = SPAN.exec(text) ?? []
   const unitMs = UNIT_MS[unit]
-  return unitMs === undefined ? undefined : Number(count) * unitMs
+  const ms = unitMs === undefined ? Number.NaN : Number(count) * unitMs
+  return Number.isFinite(ms) ? ms : undefined
 }

@@ -68,13 +68,22 @@ export async function withDatabase<Options>(
 /** Before it, PostgreSQL and JavaScript write instants in another way. */
 const YEAR_1_MS = -62_135_596_800_000
 
-/** An instant: ISO 8601, or a span before now. */
+const INSTANT =
+  /^(\d{4})-(\d{2})-(\d{2})(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?\s?(?:Z|[+-]\d{2}(?::?\d{2})?)?)?$/i
+
+/** An instant: ISO 8601, or as PostgreSQL writes it, or a span before now. */
 export function instantMs(option: string, text: string): number {
   const span = spanMs(text)
-  const isInstant = span === undefined && /^\d{4}-\d{2}-\d{2}/.test(text)
-  const ms = isInstant ? Date.parse(text) : Date.now() - (span ?? Number.NaN)
+  const ms = span === undefined ? dateMs(text) : Date.now() - span
   if (ms >= YEAR_1_MS) return ms
   throw usage(`Expected ${option} to be a time such as 2026-11-22T20:00:00Z or 2h (two hours ago).`)
+}
+
+/** NaN for what is no date. JavaScript takes February 30 for March 2. */
+function dateMs(text: string): number {
+  const [, year, month, day] = INSTANT.exec(text) ?? []
+  const daysInMonth = new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate()
+  return Number(day) <= daysInMonth ? Date.parse(text) : Number.NaN
 }
 
 /** A whole number from `least` up. */

@@ -72,7 +72,10 @@ export function consoleCommand(end: End): Command {
 async function run({ database, output, options }: Work<ConsoleFlags>): Promise<ExitCode> {
   const port = whole('--port', options.port)
   if (port > LAST_PORT) throw usage(`Expected --port to be at most ${LAST_PORT}.`)
-  said('--host', options.host)
+  const { by, host, redis, redisNamespace } = options
+  const named = { '--host': host, '--by': by, '--redis-namespace': redisNamespace }
+  for (const [option, text] of Object.entries(named)) said(option, text)
+  for (const name of options.allowedHost ?? []) said('--allowed-host', name)
   const access = accessOf(options)
   const brokers = (options.broker ?? []).map(parseBroker)
   if (brokers.length > 0 && !access.allowsChanges) {
@@ -81,7 +84,6 @@ async function run({ database, output, options }: Work<ConsoleFlags>): Promise<E
   // A package that is missing, or a wrong address, is told now and not at the first requeue.
   await withSender(brokers, async () => undefined)
   await demandTables(database)
-  const { by, redis, redisNamespace } = options
   const { allowsChanges, token } = access
   const server = createConsole(
     createApi({ database, allowsChanges, brokers, by, redis, redisNamespace }),

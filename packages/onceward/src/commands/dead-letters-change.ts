@@ -103,6 +103,7 @@ export async function change(
   ids: readonly string[],
 ): Promise<ExitCode> {
   const { database, options, output } = work
+  said('--by', options.by)
   const targets =
     ids.length > 0 ? await byId(database, ids, options) : await byFilter(database, options)
   if (targets.length === 0) {

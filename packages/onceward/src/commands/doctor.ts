@@ -11,7 +11,7 @@ import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { Failure, toFailure, usage } from '../failure.ts'
 import { findingsText } from '../render/findings.ts'
 import { spanMs } from '../span.ts'
-import { collected, command, type End, type Work, withDatabase } from './command.ts'
+import { collected, command, type End, said, type Work, withDatabase } from './command.ts'
 
 interface DoctorFlags {
   readonly redis?: string
@@ -55,6 +55,7 @@ export function doctorCommand(end: End): Command {
 }
 
 async function run({ database, output, options }: Work<DoctorFlags>): Promise<ExitCode> {
+  said('--redis-namespace', options.redisNamespace)
   const horizons = horizonsOf(options.horizon ?? [])
   const brokers = (options.broker ?? []).map(parseBroker)
   const ofDatabase = await databaseFindings(database, horizons)
@@ -95,7 +96,7 @@ function horizonsOf(texts: readonly string[]): Horizons {
     texts.map((text): [string, number] => {
       const at = text.lastIndexOf('=')
       const ms = spanMs(text.slice(at + 1))
-      if (ms === undefined)
+      if (ms === undefined || at === 0)
         throw usage('Expected --horizon to be a span such as 14d or billing=14d.')
       return [at === -1 ? '' : text.slice(0, at), ms]
     }),

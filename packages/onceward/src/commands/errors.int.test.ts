@@ -94,6 +94,37 @@ test.each([
   [['console', '--host', '', '--url', 'postgres://h/d'], /--host not to be empty/],
   [['status', '--schema', '', '--url', 'postgres://h/d'], /Expected `schema`/],
   [['doctor', '--horizon', 'long', '--url', 'postgres://h/d'], /--horizon/],
+  // Red before: February 30 was taken for March 2, and the empty text for the name of the login.
+  [
+    ['dead-letters', 'list', '--since', '2026-02-30', '--url', 'postgres://h/d'],
+    /Expected --since/,
+  ],
+  [
+    ['dead-letters', 'list', '--until', '2026-02-30T10:00:00Z', '--url', 'postgres://h/d'],
+    /Expected --until/,
+  ],
+  ...['replay', 'discard', 'requeue'].map((verb): [string[], RegExp] => [
+    [
+      ...['dead-letters', verb, '--all', '--yes', '--by', '', '--url', 'postgres://h/d'],
+      ...(verb === 'discard' ? ['--why', 'test'] : []),
+      ...(verb === 'requeue' ? ['--broker', 'amqp://localhost'] : []),
+    ],
+    /--by not to be empty/,
+  ]),
+  [['console', '--by', ' ', '--url', 'postgres://h/d'], /--by not to be empty/],
+  [['console', '--allowed-host', '', '--url', 'postgres://h/d'], /--allowed-host not to be empty/],
+  ...[['console'], ['doctor'], ['explain', 'a', '--consumer', 'b']].map(
+    (command): [string[], RegExp] => [
+      [...command, '--redis-namespace', '', '--url', 'postgres://h/d'],
+      /--redis-namespace not to be empty/,
+    ],
+  ),
+  [['doctor', '--horizon', '=14d', '--url', 'postgres://h/d'], /--horizon/],
+  [['doctor', '--horizon', `${'9'.repeat(400)}d`, '--url', 'postgres://h/d'], /--horizon/],
+  [
+    ['migrate', '--leases', 'often', '--check', '--url', 'postgres://h/d'],
+    /Allowed choices are logged, unlogged/,
+  ],
 ])('onceward %j is refused with a sentence and exit code 2', async (args, text) => {
   const { code, stderr, stdout } = await cli(args)
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' })

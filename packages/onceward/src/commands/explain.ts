@@ -3,7 +3,7 @@ import { demandName, eventFactsOf } from '../data/event.ts'
 import { storyOf } from '../data/story.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { storyText } from '../render/story.ts'
-import { command, type End, type Work, withDatabase } from './command.ts'
+import { command, type End, said, type Work, withDatabase } from './command.ts'
 
 interface ExplainFlags {
   readonly consumer?: string
@@ -34,7 +34,9 @@ export function explainCommand(end: End): Command {
     .option('--redis <url>', 'also ask this Redis')
     .option('--redis-namespace <name>', '`namespace` of redisLeases')
     .action(async (key: string | undefined) => {
-      demandName({ ...made.opts<ExplainFlags>(), key })
+      const flags = made.opts<ExplainFlags>()
+      demandName({ ...flags, key })
+      said('--redis-namespace', flags.redisNamespace)
       end(await withDatabase<ExplainFlags>(made, (work) => run(work, key)))
     })
 }

@@ -1,6 +1,6 @@
 import { migrate } from '@onceward/postgres'
 import { migrationSql, quotedSchema } from '@onceward/postgres/operator'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { readTables, type Tables } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { usage } from '../failure.ts'
@@ -11,7 +11,7 @@ interface MigrateFlags {
   readonly print?: boolean
   readonly after?: string
   readonly check?: boolean
-  readonly leases?: string
+  readonly leases?: 'logged' | 'unlogged'
 }
 
 export function migrateCommand(end: End): Command {
@@ -36,7 +36,12 @@ export function migrateCommand(end: End): Command {
     .option('--print', 'print the SQL instead of running it; needs no database')
     .option('--after <version>', 'with --print: only the migrations after this version', '0')
     .option('--check', 'change nothing; exit code 1 if the tables are not current')
-    .option('--leases <kind>', 'make the table of postgresLeases `logged` or `unlogged`')
+    .addOption(
+      new Option(
+        '--leases <kind>',
+        'make the table of postgresLeases `logged` or `unlogged`',
+      ).choices(['logged', 'unlogged']),
+    )
     .action(async () => {
       const options = made.opts<MigrateFlags & CommonOptions>()
       const isPrint = options.print === true
@@ -60,9 +65,6 @@ async function run({ database, output, options }: Work<MigrateFlags>): Promise<E
     return check(output, await database.read((query) => readTables(query, database)))
   }
   const { leases } = options
-  if (leases !== undefined && leases !== 'logged' && leases !== 'unlogged') {
-    throw usage('Expected --leases to be logged or unlogged.')
-  }
   const migrated = await migrate(database.pool, { schema: database.schema, leases })
   output.answer(migrated, () =>
     migrated.applied.length === 0

@@ -35,8 +35,9 @@ function consumerOf({ title, guard }: NamedBroker, windows: Windows): string {
 /** What the tables do not know is taken from the address, or else as the guard has it by default. */
 function settingsOf(named: NamedBroker, consumer: string, dedupWindowMs: number): GuardSettings {
   const { concurrency, deadlineMs, leaseMs, retry, transaction } = DEFAULTS
-  const attempts = Number(named.guard.attempts ?? retry.attempts)
-  if (!(Number.isSafeInteger(attempts) && attempts > 0)) {
+  const given = named.guard.attempts ?? String(retry.attempts)
+  const attempts = Number(given)
+  if (!(/^\d+$/.test(given) && Number.isSafeInteger(attempts) && attempts > 0)) {
     throw usage('Expected `attempts` in --broker to be a whole number from 1 up.')
   }
   return {
