@@ -45,6 +45,13 @@ interface OpenedStores {
   readonly reads: ReadonlySet<Promise<unknown>>
 }
 
+/** Errors with which a lease store beside an inbox refused to open. */
+const leaseErrors = new WeakSet()
+
+/** Whether the stores are not open because of the lease store, although there is an inbox. */
+export const isOfLeases = (error: unknown): boolean =>
+  typeof error === 'object' && error !== null && leaseErrors.has(error)
+
 /** Opens the stores once. A failed opening is not cached: the next call tries again. */
 export function createStoreOpener(
   options: ResolvedOptions,
@@ -86,6 +93,7 @@ async function open(
       return known.map(({ kind }) => kind === 'done')
     },
   }).catch((error: unknown) => {
+    if (typeof error === 'object' && error !== null) leaseErrors.add(error)
     // The next opening makes another session.
     void closed(session)
     throw error

@@ -3,7 +3,7 @@ import { withConsumption } from '../adapter/consumption.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
-import { FatalError, StoreUnavailableError } from '../model/errors.ts'
+import { ConfigurationError, FatalError, StoreUnavailableError } from '../model/errors.ts'
 import { portOf } from '../model/guard-port.ts'
 import type { Inbox } from '../model/inbox.ts'
 import type { LeaseStore } from '../model/lease-store.ts'
@@ -102,6 +102,49 @@ test('health names the broker while it is down', async () => {
   state.outage = { state: 'recovering', reason: 'the connection is not there yet' }
   const outages = [{ dependency: 'broker', reason: 'the connection is not there yet' }]
   expect(health()).toMatchObject({ state: 'recovering', outages })
+  await guard.close()
+})
+
+// Red before: what Redis had refused, such as a command that its ACL does not allow, was said of the database.
+test.each([
+  ['leases', new ConfigurationError('Redis refuses: NOPERM')],
+  ['leases', down.leases],
+  ['inbox', new ConfigurationError('permission denied for table processed_events')],
+  ['inbox', down.inbox],
+] as const)('a failed opening names the store that failed: %s', async (dependency, error) => {
+  const clock = new Clock()
+  const memory = { inbox: memoryInbox(), leases: memoryLeases() }
+  let isDown = true
+  const failing = async (name: typeof dependency): Promise<void> => {
+    if (isDown && name === dependency) throw error
+  }
+  const inbox: Inbox<undefined> = {
+    open: async (registration) => {
+      await failing('inbox')
+      return memory.inbox.open(registration)
+    },
+  }
+  const leases: LeaseStore = {
+    ...memory.leases,
+    open: async () => {
+      await failing('leases')
+      return memory.leases
+    },
+  }
+  const guard = createGuard(
+    { ...{ consumer: 'billing', inbox, leases }, logger: silent, runtime: clock.runtime },
+    () => undefined,
+  )
+  const port = portOf(guard)
+  await expect(port.open()).rejects.toBe(error)
+  expect(port.outages()).toEqual([{ dependency, error }])
+  clock.advance(60_000)
+  expect(await port.run([toDelivery({})])).toMatchObject([{ kind: 'defer' }])
+  expect(port.outages()).toEqual([{ dependency, error }])
+  isDown = false
+  clock.advance(60_000)
+  expect(await port.run([toDelivery({})])).toMatchObject([{ kind: 'ack' }])
+  expect(port.outages()).toEqual([])
   await guard.close()
 })
 

@@ -24,7 +24,7 @@ import {
 } from '../settlement/publish-dead-letter.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { type BackgroundWork, backgroundOnDemand, startBackground } from './background.ts'
-import { createStoreOpener, type OpenInbox, type OpenStores } from './open-stores.ts'
+import { createStoreOpener, isOfLeases, type OpenInbox, type OpenStores } from './open-stores.ts'
 import type { Background } from './parked.ts'
 import { processDeliveries } from './process.ts'
 import type { Processing } from './processing.ts'
@@ -162,7 +162,8 @@ export class RunningGuard implements GuardPort {
 
   outages(): readonly GuardOutage[] {
     const down = this.#breaker.state()
-    const [inbox, opening] = this.settings.hasInbox ? [down] : [undefined, down]
+    const isOfInbox = this.settings.hasInbox && !isOfLeases(down?.error)
+    const [inbox, opening] = isOfInbox ? [down] : [undefined, down]
     const leases = this.#stores?.leases?.outage() ?? opening
     return [
       ...(inbox === undefined ? [] : [{ dependency: 'inbox' as const, error: inbox.error }]),
