@@ -200,6 +200,18 @@ test('the start fails with the name of a queue that does not exist', async () =>
   expect(kit.publishers.size).toBe(0)
 })
 
+test('the start fails if the client has no region', async () => {
+  const kit = setUp()
+  kit.recording.answers.set('attributes', () => {
+    throw new Error('Region is missing')
+  })
+  await expect(kit.start()).rejects.toMatchObject({
+    code: 'ONCEWARD_CONFIGURATION',
+    message: expect.stringContaining('AWS_REGION'),
+  })
+  expect(kit.clock.timers).toBe(0)
+})
+
 test('the consumer waits for a store that is down at the start, and stops if the tables do not fit', async () => {
   const kit = setUp()
   kit.state.open = () => Promise.reject(new StoreUnavailableError('no connection'))

@@ -129,6 +129,12 @@ test('the start fails with the name of a queue that does not exist', async () =>
   expect(problems).toMatch(`\`deadLetter.queueUrl\`, ${deadUrl}, does not exist`)
 })
 
+// Red before: the consumer resolved, was `recovering`, and tried again for ever.
+test('the start fails if the client has no region, and says where it is set', async () => {
+  const { problems } = await findings(new Error('Region is missing'))
+  expect(problems).toMatch(/no region .*\(Region is missing\).*AWS_REGION/)
+})
+
 test('a missing permission to read attributes gives only a warning', async () => {
   const denied = Object.assign(new Error('no'), { name: 'AccessDenied' })
   expect(await findings(denied)).toEqual({

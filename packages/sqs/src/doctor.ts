@@ -1,7 +1,7 @@
 import type { Logger } from '@onceward/core'
 import { type Findings, type GuardSettings, reportFindings, when } from '@onceward/core/adapter'
 import type { QueueAttributes, SqsApi } from './client.ts'
-import { classifyError, queueMissing } from './errors.ts'
+import { classifyError, queueMissing, regionMissing } from './errors.ts'
 import { isFifo, marginMs, type Settings } from './options.ts'
 
 export interface Surroundings {
@@ -43,7 +43,7 @@ async function attributesOf(
   } catch (error) {
     const { kind, text } = classifyError(error)
     if (kind === 'queue-missing') throw queueMissing(option, queueUrl)
-    if (kind !== 'denied') throw error
+    if (kind !== 'denied') throw regionMissing(error) ?? error
     logger.warn(
       { queue: queueUrl, reason: text, fix: 'allow sqs:GetQueueAttributes on this queue' },
       'the queue could not be checked',

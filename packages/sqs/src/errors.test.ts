@@ -1,14 +1,18 @@
+import assert from 'node:assert'
 import {
   KmsAccessDenied,
   QueueDoesNotExist,
   ReceiptHandleIsInvalid,
+  ReceiveMessageCommand,
   RequestThrottled,
+  SQSClient,
+  type SQSClientConfig,
 } from '@aws-sdk/client-sqs'
 import { ConfigurationError } from '@onceward/core'
 import { CallTimeoutError } from '@onceward/core/adapter'
 import { refusedByBothAddresses } from '@onceward/testing/adapter'
-import { expect, test } from 'vitest'
-import { BACKOFF, classifyError, queueMissing } from './errors.ts'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { BACKOFF, classifyError, queueMissing, regionMissing } from './errors.ts'
 
 const named = (name: string): Error => Object.assign(new Error('text'), { name })
 const coded = (code: string): Error => Object.assign(new Error('text'), { code })
@@ -83,5 +87,46 @@ test('a host whose addresses all refuse is told with what failed', () => {
   expect(classifyError(refusedByBothAddresses())).toEqual({
     kind: 'network',
     text: 'AggregateError: connect ECONNREFUSED 127.0.0.1:1, connect ECONNREFUSED ::1:1',
+  })
+})
+
+// Red when another version of the SDK says it in another way: the consumer would then try again for ever.
+describe('a client without a region', () => {
+  afterEach(() => void vi.unstubAllEnvs())
+
+  test.each<[string, SQSClientConfig]>([
+    ['none', {}],
+    ['an empty one', { region: '' }],
+    ['no name of one', { region: 'eu west' }],
+    ['a function that answers none', { region: async () => undefined as never }],
+  ])('is told apart by the error of its calls: %s', async (_what, config) => {
+    for (const name of ['AWS_REGION', 'AWS_DEFAULT_REGION', 'AWS_PROFILE']) {
+      vi.stubEnv(name, undefined)
+    }
+    vi.stubEnv('AWS_CONFIG_FILE', '/nonexistent')
+    vi.stubEnv('AWS_SHARED_CREDENTIALS_FILE', '/nonexistent')
+    const credentials = { accessKeyId: 'test', secretAccessKey: 'test' }
+    const client = new SQSClient({ credentials, maxAttempts: 1, ...config })
+    const asked = client.send(
+      new ReceiveMessageCommand({ QueueUrl: 'http://127.0.0.1:1/1/orders' }),
+    )
+    const error = await asked.catch((thrown: unknown) => thrown)
+    client.destroy()
+    expect(regionMissing(error)).toMatchObject({
+      code: 'ONCEWARD_CONFIGURATION',
+      message: expect.stringMatching(/AWS_REGION/),
+      cause: error,
+    })
+  })
+
+  test.each([
+    new Error('The queue of region x is missing'),
+    Object.assign(new Error('Region is missing'), { name: 'CredentialsProviderError' }),
+    Object.defineProperty(new Error('x'), 'message', { get: () => assert.fail('no') }),
+    'Region is missing',
+    undefined,
+    null,
+  ])('is not what another error says: %s', (error) => {
+    expect(regionMissing(error)).toBeUndefined()
   })
 })

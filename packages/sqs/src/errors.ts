@@ -141,3 +141,18 @@ export function queueMissing(option: string, queueUrl: string): ConfigurationErr
       'client. Create it, or correct the URL.',
   )
 }
+
+/** The client of the SDK throws these before it sends a request, each time. They have no name of their own. */
+const NO_REGION =
+  /^Error: (Region is missing|Region not accepted|expected `region` to be configured)/
+
+/** The problem of a client that has no region, or none that can be one. Undefined for every other error. */
+export function regionMissing(error: unknown): ConfigurationError | undefined {
+  const [, reason] = NO_REGION.exec(classifyError(error).text) ?? []
+  if (reason === undefined) return undefined
+  return new ConfigurationError(
+    `The SQS client has no region that it can use (${reason}). Set \`region\` of the client, such as ` +
+      "`new SQSClient({ region: 'eu-west-1' })`, or AWS_REGION in the environment of the process.",
+    { cause: error },
+  )
+}

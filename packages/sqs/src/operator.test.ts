@@ -145,6 +145,18 @@ describe('a queue is ready', () => {
     await expect(broker.ready({ broker: 'sqs', queue: aws })).resolves.toBeUndefined()
   })
 
+  test('but not one whose region is not known', async () => {
+    for (const name of ['AWS_REGION', 'AWS_DEFAULT_REGION', 'AWS_PROFILE']) {
+      vi.stubEnv(name, undefined)
+    }
+    vi.stubEnv('AWS_CONFIG_FILE', '/nonexistent')
+    const queue = 'https://queues.internal/1/orders'
+    await using broker = operated(queue)
+    const asking = broker.ready({ broker: 'sqs', queue })
+    await expect(asking).rejects.toThrow(ConfigurationError)
+    await expect(asking).rejects.toThrow(/AWS_REGION/)
+  })
+
   test('but not one that is missing, or whose server fails', async () => {
     await using broker = operated()
     answers.set('GetQueueAttributes', 'QueueDoesNotExist')

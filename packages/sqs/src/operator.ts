@@ -12,7 +12,7 @@ import { createSqsApi } from './clients/aws-sdk.ts'
 import { originalMessage } from './dead-letter.ts'
 import { sqsMessage } from './delivery.ts'
 import { examine } from './doctor.ts'
-import { type BrokerErrorKind, classifyError, queueMissing } from './errors.ts'
+import { type BrokerErrorKind, classifyError, queueMissing, regionMissing } from './errors.ts'
 import { isFifo, resolveSettings } from './options.ts'
 
 // The adapter as the command line uses it. Not for users.
@@ -81,7 +81,7 @@ async function ready(api: SqsApi, queueUrl: string): Promise<void> {
     const { kind } = classifyError(error)
     if (kind === 'queue-missing') throw queueMissing('--broker', queueUrl)
     // Sending needs no right to read the attributes.
-    if (kind !== 'denied') throw error
+    if (kind !== 'denied') throw regionMissing(error) ?? error
   }
 }
 
