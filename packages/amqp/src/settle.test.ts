@@ -153,6 +153,25 @@ test('a dead letter that cannot be published keeps its message, and only errors 
 })
 
 // Red when the rejection reaches the loop: the loop would end, with other messages in hand.
+// Red before: the copy could not be made, so the message came back again and again.
+test('a copy leaves out a header that amqplib reads and cannot write, because it nests too deep', async () => {
+  const nested = (levels: number): unknown => {
+    let value: unknown = 'end'
+    for (let level = 0; level < levels; level += 1) value = { a: [value] }
+    return value
+  }
+  const { context, published, receive } = setUp()
+  const received = receive({ deep: nested(10_000), over: nested(251), most: nested(250), a: 1 })
+  expect(received.delivery.headers).toEqual({ a: '1' })
+  expect(await settle(context, received, failed(20_000))).toBeUndefined()
+  expect(published).toHaveLength(1)
+  const { headers } = (published[0] as { options: { headers: object } }).options
+  expect(headers).toMatchObject({ a: 1, most: nested(250) })
+  expect(headers).not.toHaveProperty('deep')
+  expect(headers).not.toHaveProperty('over')
+  expect(context.counts.settleFailures).toBe(0)
+})
+
 test('a settlement that throws is reported, and the message stays in hand', async () => {
   const kit = setUp('publish')
   const port = { publishDeadLetter: () => Promise.reject(new Error('no connection')) }

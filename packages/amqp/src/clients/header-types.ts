@@ -7,13 +7,26 @@ const TWO_TO_63 = 2 ** 63
 /** From here on amqplib takes every number for an integer. */
 const TWO_TO_50 = 2 ** 50
 
+/** amqplib reads tables of more levels than it can write: a copy of such a message could never be published. */
+const MOST_LEVELS = 500
+
 /**
  * Headers as amqplib reads them, in the form in which amqplib writes the same values again. Written as they were read,
  * some would be refused (NaN, -Infinity, large fractions, the largest timestamps) or change their meaning (-0, a table
- * with a field called `!`).
+ * with a field called `!`). Headers that nest too deep to be written are left out.
  */
 export function encodable(headers: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const entries = Object.entries(headers).map(([name, value]) => [name, toEncodable(value)])
+  const writable = Object.entries(headers).filter(([, value]) => !nestsDeeper(value, MOST_LEVELS))
+  return toEncodableFields(writable)
+}
+
+function nestsDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null || types.isUint8Array(value)) return false
+  return levels === 0 || Object.values(value).some((inner) => nestsDeeper(inner, levels - 1))
+}
+
+function toEncodableFields(fields: readonly [string, unknown][]): Record<string, unknown> {
+  const entries = fields.map(([name, value]) => [name, toEncodable(value)])
   return Object.fromEntries(entries) as Record<string, unknown>
 }
 
@@ -36,7 +49,7 @@ function toEncodableTable(table: Readonly<Record<string, unknown>>): unknown {
     return { ...table, value: Math.min(table['value'], LARGEST_TIMESTAMP) }
   }
   if (type === 'decimal' && typeof table['value'] === 'object') return table
-  const fields = encodable(table)
+  const fields = toEncodableFields(Object.entries(table))
   // amqplib reads `!` as the name of a type. Only a table whose type is given may have such a field.
   return Object.hasOwn(table, '!') ? { '!': 'object', value: fields } : fields
 }
