@@ -195,7 +195,7 @@ export function toStoreError(error: unknown, doing: string): Error {
     )
   }
   const hint = isOnStandby(error)
-    ? ' If this server is a standby, it takes no writes: connect to the primary, or promote it.'
+    ? ` If this server is a standby, it takes no writes: connect to the primary, or promote it.${state === UNSUPPORTED ? ' If somebody changed the tables meanwhile, start the guard again: it says what is wrong with them.' : ''}`
     : ''
   return new StoreUnavailableError(
     `PostgreSQL failed while ${doing}: ${messageOf(error)}${code}.${hint}`,

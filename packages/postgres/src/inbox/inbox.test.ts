@@ -7,6 +7,7 @@ import { createInbox, type InboxOptions } from './inbox.ts'
 
 const MIB = 1024 * 1024
 const statements = createStatements()
+const SETTINGS = { version: '2', readable_from: '2', secret: '0a0b', facts: '{"tables":[]}' }
 
 /** An inbox over a database of which only the answers at the start are known. */
 function setUp(over: Partial<Driver<undefined>> = {}, options?: InboxOptions) {
@@ -14,7 +15,7 @@ function setUp(over: Partial<Driver<undefined>> = {}, options?: InboxOptions) {
   const asked: string[] = []
   const counts = { closed: 0 }
   const answers = new Map<string, Readonly<Record<string, unknown>>>([
-    [statements.readSettings, { version: '2', readable_from: '2', secret: '0a0b' }],
+    [statements.readSettings, SETTINGS],
     [statements.register, { answer: '{"id":5,"dedupWindowMs":1,"formerRule":null}' }],
   ])
   const query: Driver<undefined>['query'] = async (text) => {

@@ -4,7 +4,9 @@ import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
 import { answers } from '../driver/rows.ts'
 import type { Statements } from '../statements/index.ts'
 import type { Registered } from '../statements/registration.ts'
+import type { SchemaFacts } from '../statements/table-facts.ts'
 import { checkSchema } from './schema-version.ts'
+import { refuseUnfitTables } from './unfit-tables.ts'
 
 /** An inbox that is open for one guard. */
 export interface OpenedInbox {
@@ -34,6 +36,7 @@ export async function open(
     driver.shortTransaction((connection) => connection.query(readSettings)),
   )
   refuseHiddenRows(schema, answer.rows[0]?.['hides_rows'])
+  refuseUnfitTables(JSON.parse(String(answer.rows[0]?.['facts'])) as SchemaFacts, schema)
   const registered = await register(driver, statements, registration)
   warnOfDisagreement(registered, registration)
   const secret = new Uint8Array(Buffer.from(String(answer.rows[0]?.['secret']), 'hex'))

@@ -1,9 +1,11 @@
 import { quotedSchema } from './schema-name.ts'
+import { schemaFacts } from './table-facts.ts'
 
 export interface RegistrationStatements {
   /**
-   * Answers the version of the tables, the secret, and whether `row_security` is off in sessions of this login although
-   * row-level security applies to it. Fails if the tables are missing.
+   * Answers the version of the tables, the secret, what administrators have made of the tables (`SchemaFacts`), and whether
+   * `row_security` is off in sessions of this login although row-level security applies to it. Fails if the tables are
+   * missing.
    */
   readonly readSettings: string
   /** Answers the name of the history of commits. */
@@ -40,7 +42,8 @@ export function registrationStatements(schema: string): RegistrationStatements {
     readSettings: `
 select (select max(version)::text from ${schema}.migrations) as version,
   (select max(coalesce(readable_from, version))::text from ${schema}.migrations) as readable_from, encode(secret, 'hex') as secret,
-  (select reset_val = 'off' and row_security_active(${table}) from pg_settings where name = 'row_security')::text as hides_rows
+  (select reset_val = 'off' and row_security_active(${table}) from pg_settings where name = 'row_security')::text as hides_rows,
+  ${schemaFacts(schema)} as facts
 from ${schema}.settings`,
     // The timeline of the position where it writes now: pg_control_checkpoint() keeps the old one for minutes after a
     // promotion. The start time is part of it, because a crash may lose answered commits (synchronous_commit = off). The

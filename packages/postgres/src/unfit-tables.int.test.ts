@@ -1,0 +1,50 @@
+import { ConfigurationError, systemRuntime } from '@onceward/core'
+import { database } from '@onceward/testing'
+import { registration } from '@onceward/testing/conformance'
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { migrate } from './migrate.ts'
+import { pgInbox } from './pg.ts'
+
+// An administrator has made something of the tables on which a guard cannot keep its promises. Nothing else says so: the
+// guard opens, and events are deferred for ever, or forgotten.
+
+let pool: pg.Pool
+let schemas = 0
+
+beforeAll(async () => {
+  pool = new pg.Pool({ connectionString: (await database()).url, max: 4 })
+})
+afterAll(() => pool.end())
+
+/** Opens a guard on new tables after `change`, in which `%` stands for the schema. */
+async function opened(change: string): Promise<unknown> {
+  schemas += 1
+  const schema = `unfit "${schemas}'`
+  const quoted = `"unfit ""${schemas}'"`
+  await migrate(pool, { schema })
+  await pool.query(change.replaceAll('%', quoted))
+  return pgInbox(pool, { schema }).open(registration(systemRuntime))
+}
+
+const PARTITIONED = `
+alter table %.processed_events rename to former;
+create table %.processed_events (like %.former including defaults, primary key (event_id)) partition by hash (event_id);
+create table %.only_part partition of %.processed_events for values with (modulus 1, remainder 0)`
+
+// Red before: a batch asked each claim for `xmin`, which such a table does not have, and was deferred for ever with the
+// advice to promote a standby. Nothing was swept.
+test('partitioned events are refused by name', async () => {
+  const opening = opened(PARTITIONED)
+  await expect(opening).rejects.toThrow(ConfigurationError)
+  await expect(opening).rejects.toThrow(
+    /^"unfit ""\d'"\.processed_events is partitioned: .* Put an ordinary table/,
+  )
+})
+
+// Red before: deferred for ever, with the same advice.
+test('tables with rules for inserts are refused by name', async () => {
+  const opening = opened('create rule none as on insert to %.event_results do instead nothing')
+  await expect(opening).rejects.toThrow(ConfigurationError)
+  await expect(opening).rejects.toThrow(/event_results has rules .*drop rule … on "unfit/)
+})
