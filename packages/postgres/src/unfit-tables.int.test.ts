@@ -48,3 +48,15 @@ test('tables with rules for inserts are refused by name', async () => {
   await expect(opening).rejects.toThrow(ConfigurationError)
   await expect(opening).rejects.toThrow(/event_results has rules .*drop rule … on "unfit/)
 })
+
+// Red before: nothing warned, and a crash of the server emptied the only record of what is done.
+test('unlogged tables are refused by name, apart from those of leases', async () => {
+  const opening = opened(
+    'alter table %.processed_events set unlogged; alter table %.event_results set unlogged',
+  )
+  await expect(opening).rejects.toThrow(ConfigurationError)
+  await expect(opening).rejects.toThrow(
+    /event_results is unlogged.*\n.*processed_events is unlogged.*`alter table "unfit ""\d'"\.processed_events set logged`/,
+  )
+  expect(await opened('alter table %.leases set unlogged')).toHaveProperty('concurrency')
+})

@@ -38,6 +38,20 @@ test('each finding comes with the sentence that repairs it, and the exit code is
   expect(stdout.indexOf('warning')).toBeGreaterThan(stdout.lastIndexOf('error  '))
 })
 
+// Red before: the doctor found nothing.
+test('tables that guards refuse are errors of the doctor', async () => {
+  await using at = await operated()
+  await at.rest()
+  await at.pool.query('alter table onceward.processed_events set unlogged')
+  expect(others(await answer<Found>(['doctor'], at))).toEqual([
+    {
+      ...{ severity: 'error', about: 'tables' },
+      finding: expect.stringMatching(/^"onceward"\.processed_events is unlogged: /),
+      remedy: 'Run `alter table "onceward".processed_events set logged`.',
+    },
+  ])
+})
+
 test.skipIf(skipped('redis'))('Redis is examined too, and nothing is left in it', async () => {
   await using at = await operated()
   await using server = await redis({

@@ -5,6 +5,7 @@ import { readServer, serverFindings } from './server-findings.ts'
 import { readStatus } from './status.ts'
 import { type Horizons, tableFindings } from './table-findings.ts'
 import { readTables, refusal } from './tables.ts'
+import { unfitFindings } from './unfit-findings.ts'
 
 /** Findings of the server and, if they can be read, of the tables. */
 export function databaseFindings(
@@ -31,9 +32,10 @@ export function databaseFindings(
           ]
         : []
     const grants = await grantFindings(query, database)
-    if (!(await mayReadStatus(query, database))) return [...server, ...newer, ...grants]
+    const found = [...server, ...newer, ...(await unfitFindings(query, database)), ...grants]
+    if (!(await mayReadStatus(query, database))) return found
     const status = await readStatus(query, database)
-    return [...server, ...newer, ...grants, ...tableFindings(status, horizons, database.schema)]
+    return [...found, ...tableFindings(status, horizons, database.schema)]
   })
 }
 

@@ -14,7 +14,7 @@ export function unfitTables(facts: SchemaFacts, schema: string): readonly UnfitT
   return facts.tables.flatMap((table) => unfit(table, `${schema}.${table.name}`))
 }
 
-function unfit({ kind, rules }: TableFacts, name: string): readonly UnfitTable[] {
+function unfit({ kept, kind, rules }: TableFacts, name: string): readonly UnfitTable[] {
   const found: UnfitTable[] = []
   if (kind !== 'r') {
     const what = KINDS[kind] ?? 'no table'
@@ -26,6 +26,12 @@ function unfit({ kind, rules }: TableFacts, name: string): readonly UnfitTable[]
     found.push({
       finding: `${name} has rules for inserts or updates: PostgreSQL refuses \`on conflict\` there, and so every claim.`,
       remedy: `Drop them (\`drop rule … on ${name}\`), or use a trigger after the change.`,
+    })
+  }
+  if (kept === 'u') {
+    found.push({
+      finding: `${name} is unlogged: a crash of PostgreSQL empties it, and then processed events run again.`,
+      remedy: `Run \`alter table ${name} set logged\`.`,
     })
   }
   return found

@@ -5,6 +5,8 @@ export interface TableFacts {
   readonly name: string
   /** `relkind` of `pg_class`: `r` is an ordinary table. */
   readonly kind: string
+  /** `relpersistence` of `pg_class`: `u` is an unlogged table. */
+  readonly kept: string
   /** Rules that change inserts or updates. */
   readonly rules: number
 }
@@ -26,7 +28,7 @@ const TABLES = [
 export function schemaFacts(schema: string): string {
   return `(
   select json_build_object('tables', coalesce(json_agg(json_build_object(
-    'name', c.relname, 'kind', c.relkind,
+    'name', c.relname, 'kind', c.relkind, 'kept', c.relpersistence,
     'rules', (select count(*) from pg_rewrite r where r.ev_class = c.oid and r.ev_type in ('2', '3'))
   ) order by c.relname), '[]'))
   from pg_class c
