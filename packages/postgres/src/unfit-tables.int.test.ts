@@ -1,6 +1,6 @@
-import { ConfigurationError, systemRuntime } from '@onceward/core'
+import { ConfigurationError, type ConsumerRegistration, systemRuntime } from '@onceward/core'
 import { database } from '@onceward/testing'
-import { registration } from '@onceward/testing/conformance'
+import { registration, silent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { migrate } from './migrate.ts'
@@ -18,13 +18,13 @@ beforeAll(async () => {
 afterAll(() => pool.end())
 
 /** Opens a guard on new tables after `change`, in which `%` stands for the schema. */
-async function opened(change: string): Promise<unknown> {
+async function opened(change: string, over: Partial<ConsumerRegistration> = {}): Promise<unknown> {
   schemas += 1
   const schema = `unfit "${schemas}'`
   const quoted = `"unfit ""${schemas}'"`
   await migrate(pool, { schema })
   await pool.query(change.replaceAll('%', quoted))
-  return pgInbox(pool, { schema }).open(registration(systemRuntime))
+  return pgInbox(pool, { schema }).open(registration(systemRuntime, over))
 }
 
 const PARTITIONED = `
@@ -59,4 +59,33 @@ test('unlogged tables are refused by name, apart from those of leases', async ()
     /event_results is unlogged.*\n.*processed_events is unlogged.*`alter table "unfit ""\d'"\.processed_events set logged`/,
   )
   expect(await opened('alter table %.leases set unlogged')).toHaveProperty('concurrency')
+})
+
+const TRIGGERS = `
+create function %.skip() returns trigger language plpgsql as $$ begin return null; end $$;
+create trigger skip before insert on %.processed_events for each row execute function %.skip();
+create trigger stamp before insert or update on %.failed_events for each row execute function %.skip();
+create trigger later after insert on %.processed_events for each row execute function %.skip();
+create trigger off before delete on %.processed_events for each row execute function %.skip();
+alter table %.processed_events disable trigger off`
+
+// Red before: a trigger that returns null suppressed each claim, and each event was deferred as running elsewhere, for ever.
+test('triggers that may suppress a change are named in a warning, and the guard opens', async () => {
+  const told: unknown[] = []
+  const warn = (fields: object, message: string): void => void told.push([fields, message])
+  await opened(TRIGGERS, { logger: { ...silent, warn } })
+  expect(told).toEqual([
+    [
+      {
+        consumer: 'billing',
+        finding: expect.stringMatching(/\.failed_events has triggers .*: stamp\. If one/),
+        remedy: expect.stringContaining('`after` trigger'),
+      },
+      'a trigger may suppress changes of onceward',
+    ],
+    [
+      expect.objectContaining({ finding: expect.stringMatching(/\.processed_events .*: skip\./) }),
+      'a trigger may suppress changes of onceward',
+    ],
+  ])
 })

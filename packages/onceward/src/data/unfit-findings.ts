@@ -2,7 +2,7 @@ import { type SchemaFacts, schemaFactsQuery, unfitTables } from '@onceward/postg
 import type { Database, Query } from './database.ts'
 import type { Finding } from './finding.ts'
 
-/** Tables that administrators have changed so that guards do not open on them. */
+/** Tables that administrators have changed so that guards do not open on them, or may not claim. */
 export async function unfitFindings(
   query: Query,
   { schema, quoted }: Pick<Database, 'schema' | 'quoted'>,
@@ -10,7 +10,5 @@ export async function unfitFindings(
   const [row] = await query<{ readonly facts: string }>(schemaFactsQuery(schema))
   if (row === undefined) return []
   const facts = JSON.parse(row.facts) as SchemaFacts
-  return unfitTables(facts, quoted).map(({ finding, remedy }) => ({
-    ...{ severity: 'error', about: 'tables', finding, remedy },
-  }))
+  return unfitTables(facts, quoted).map((unfit) => ({ ...unfit, about: 'tables' }))
 }

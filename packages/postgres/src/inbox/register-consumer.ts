@@ -36,7 +36,11 @@ export async function open(
     driver.shortTransaction((connection) => connection.query(readSettings)),
   )
   refuseHiddenRows(schema, answer.rows[0]?.['hides_rows'])
-  refuseUnfitTables(JSON.parse(String(answer.rows[0]?.['facts'])) as SchemaFacts, schema)
+  refuseUnfitTables(
+    JSON.parse(String(answer.rows[0]?.['facts'])) as SchemaFacts,
+    schema,
+    registration,
+  )
   const registered = await register(driver, statements, registration)
   warnOfDisagreement(registered, registration)
   const secret = new Uint8Array(Buffer.from(String(answer.rows[0]?.['secret']), 'hex'))

@@ -1,8 +1,10 @@
-import { ConfigurationError } from '@onceward/core'
+import { ConfigurationError, type ConsumerRegistration } from '@onceward/core'
 import type { SchemaFacts, TableFacts } from '../statements/table-facts.ts'
 
 /** Something that an administrator has changed, so that guards cannot keep their promises. */
 export interface UnfitTable {
+  /** `error`: guards do not open. `warning`: it depends on what else is done there. */
+  readonly severity: 'error' | 'warning'
   /** A sentence that names the table. */
   readonly finding: string
   /** A sentence that says what to do. */
@@ -14,24 +16,34 @@ export function unfitTables(facts: SchemaFacts, schema: string): readonly UnfitT
   return facts.tables.flatMap((table) => unfit(table, `${schema}.${table.name}`))
 }
 
-function unfit({ kept, kind, rules }: TableFacts, name: string): readonly UnfitTable[] {
+function unfit({ kept, kind, rules, triggers }: TableFacts, name: string): readonly UnfitTable[] {
   const found: UnfitTable[] = []
   if (kind !== 'r') {
     const what = KINDS[kind] ?? 'no table'
     found.push({
+      severity: 'error',
       finding: `${name} is ${what}: batches cannot be claimed in it, and it is not swept.`,
       remedy: `Put an ordinary table with its rows and its primary key in its place.`,
     })
   } else if (rules > 0) {
     found.push({
+      severity: 'error',
       finding: `${name} has rules for inserts or updates: PostgreSQL refuses \`on conflict\` there, and so every claim.`,
       remedy: `Drop them (\`drop rule … on ${name}\`), or use a trigger after the change.`,
     })
   }
   if (kept === 'u') {
     found.push({
+      severity: 'error',
       finding: `${name} is unlogged: a crash of PostgreSQL empties it, and then processed events run again.`,
       remedy: `Run \`alter table ${name} set logged\`.`,
+    })
+  }
+  if (triggers.length > 0) {
+    found.push({
+      severity: 'warning',
+      finding: `${name} has triggers before the change of a row: ${triggers.join(', ')}. If one returns null, the change is not made, and events are deferred for ever, as \`running-elsewhere\`.`,
+      remedy: `Let them return the row, or make each an \`after\` trigger.`,
     })
   }
   return found
@@ -45,8 +57,20 @@ const KINDS: Readonly<Record<string, string>> = {
   m: 'a materialized view',
 }
 
-/** @throws {@link ConfigurationError} that names everything that is unfit. */
-export function refuseUnfitTables(facts: SchemaFacts, schema: string): void {
-  const texts = unfitTables(facts, schema).map(({ finding, remedy }) => `${finding} ${remedy}`)
-  if (texts.length > 0) throw new ConfigurationError(texts.join('\n'))
+/**
+ * Logs warnings.
+ *
+ * @throws {@link ConfigurationError} that names everything that guards do not open with.
+ */
+export function refuseUnfitTables(
+  facts: SchemaFacts,
+  schema: string,
+  { consumer, logger }: Pick<ConsumerRegistration, 'consumer' | 'logger'>,
+): void {
+  const errors: string[] = []
+  for (const { severity, finding, remedy } of unfitTables(facts, schema)) {
+    if (severity === 'error') errors.push(`${finding} ${remedy}`)
+    else logger.warn({ consumer, finding, remedy }, 'a trigger may suppress changes of onceward')
+  }
+  if (errors.length > 0) throw new ConfigurationError(errors.join('\n'))
 }

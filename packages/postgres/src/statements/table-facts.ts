@@ -9,6 +9,8 @@ export interface TableFacts {
   readonly kept: string
   /** Rules that change inserts or updates. */
   readonly rules: number
+  /** Triggers before the change of a row, which suppress the change if they return null. Not those of `migrate`. */
+  readonly triggers: readonly string[]
 }
 
 /** What a guard needs to know of the tables before its first claim, as JSON. */
@@ -24,12 +26,20 @@ const TABLES = [
   .map((name) => `'${name}'`)
   .join(', ')
 
+/** Bits of `tgtype` in `pg_trigger`: `TRIGGER_TYPE_ROW` and `TRIGGER_TYPE_BEFORE`. */
+const BEFORE_ROW = 3
+
 /** Answers {@link SchemaFacts} as text; an expression for a select list. `schema` is quoted. */
 export function schemaFacts(schema: string): string {
   return `(
   select json_build_object('tables', coalesce(json_agg(json_build_object(
     'name', c.relname, 'kind', c.relkind, 'kept', c.relpersistence,
-    'rules', (select count(*) from pg_rewrite r where r.ev_class = c.oid and r.ev_type in ('2', '3'))
+    'rules', (select count(*) from pg_rewrite r where r.ev_class = c.oid and r.ev_type in ('2', '3')),
+    'triggers', array(
+      select t.tgname from pg_trigger t
+      where t.tgrelid = c.oid and t.tgtype & ${BEFORE_ROW} = ${BEFORE_ROW} and t.tgenabled in ('O', 'A')
+        and not t.tgisinternal and t.tgname <> 'forget_restored' order by t.tgname
+    )
   ) order by c.relname), '[]'))
   from pg_class c
   where c.relnamespace = to_regnamespace('${schema.replaceAll("'", "''")}') and c.relname in (${TABLES})
