@@ -45,6 +45,8 @@ const MISSING = new Set(['3F000', '42P01', '42703', '42883'])
 const UNSUPPORTED = '0A000'
 /** `invalid_column_reference`: ON CONFLICT names a column that no unique index is on. */
 const NO_PRIMARY_KEY = '42P10'
+/** The function of PostgreSQL that refuses to change a published table whose rows replicas could not find. */
+const NO_REPLICA_IDENTITY = 'CheckCmdReplicaIdentity'
 /** PgBouncer's own words, in no other language, with the SQLSTATE of a broken protocol. */
 const STATEMENT_MODE = /statement pooling mode/
 
@@ -175,6 +177,12 @@ export function toStoreError(error: unknown, doing: string): Error {
       cause,
     )
   }
+  if (chain(error).some(({ routine }) => routine === NO_REPLICA_IDENTITY)) {
+    return new ConfigurationError(
+      `A publication contains a table of onceward without a fitting replica identity while ${doing} (${messageOf(error)}): run \`alter table … replica identity default\`, or take the table out of the publication.`,
+      cause,
+    )
+  }
   if (state === NO_PRIMARY_KEY) {
     return new ConfigurationError(
       `A table of onceward has no primary key while ${doing} (${messageOf(error)}), and without it copies of an event would run: let the restore of the tables end, or add the key again.`,
@@ -216,6 +224,8 @@ export function toCommitError(error: unknown): unknown {
 interface ErrorLike {
   readonly code?: unknown
   readonly message?: unknown
+  /** The function of PostgreSQL that reported the error: unlike the message, it is in no language. */
+  readonly routine?: unknown
   readonly cause?: unknown
   readonly errors?: unknown
 }
@@ -244,8 +254,8 @@ function chain(error: unknown): readonly ErrorLike[] {
 /** A copy, because reading a value that a handler throws may throw. */
 function readable(error: ErrorLike): ErrorLike {
   try {
-    const { code, message, cause, errors } = error
-    return { code, message, cause, errors }
+    const { code, message, routine, cause, errors } = error
+    return { code, message, routine, cause, errors }
   } catch {
     return {}
   }

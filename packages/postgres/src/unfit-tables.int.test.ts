@@ -1,6 +1,11 @@
-import { ConfigurationError, type ConsumerRegistration, systemRuntime } from '@onceward/core'
+import {
+  ConfigurationError,
+  type ConsumerRegistration,
+  type InboxSession,
+  systemRuntime,
+} from '@onceward/core'
 import { database } from '@onceward/testing'
-import { registration, silent } from '@onceward/testing/conformance'
+import { newEvent, registration, Steps, silent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { migrate } from './migrate.ts'
@@ -10,15 +15,20 @@ import { pgInbox } from './pg.ts'
 // guard opens, and events are deferred for ever, or forgotten.
 
 let pool: pg.Pool
+let url: string
 let schemas = 0
 
 beforeAll(async () => {
-  pool = new pg.Pool({ connectionString: (await database()).url, max: 4 })
+  url = (await database()).url
+  pool = new pg.Pool({ connectionString: url, max: 4 })
 })
 afterAll(() => pool.end())
 
 /** Opens a guard on new tables after `change`, in which `%` stands for the schema. */
-async function opened(change: string, over: Partial<ConsumerRegistration> = {}): Promise<unknown> {
+async function opened(
+  change: string,
+  over: Partial<ConsumerRegistration> = {},
+): Promise<InboxSession<pg.PoolClient>> {
   schemas += 1
   const schema = `unfit "${schemas}'`
   const quoted = `"unfit ""${schemas}'"`
@@ -88,4 +98,34 @@ test('triggers that may suppress a change are named in a warning, and the guard 
       'a trigger may suppress changes of onceward',
     ],
   ])
+})
+
+const PUBLISHED = `
+alter table %.failed_events replica identity nothing;
+create publication "all ""of it" for table %.processed_events, %.failed_events`
+const IDENTIFIED =
+  /failed_events is published by "all ""of it" without a replica identity.*`alter table "unfit .*failed_events replica identity default`/
+
+// Red before: the guard opened, and a failure could not be recorded, which looked like an outage.
+test('published tables without a replica identity are refused by name', async () => {
+  const opening = opened(PUBLISHED)
+  await expect(opening).rejects.toThrow(ConfigurationError)
+  await expect(opening).rejects.toThrow(IDENTIFIED)
+  await pool.query('drop publication "all ""of it"')
+  await opened('alter table %.failed_events replica identity nothing')
+  await opened(`create publication complete for table %.processed_events`)
+})
+
+// Red before: the store looked down, so the consumer paused without a word about what to do.
+test('a table that is published later without a replica identity makes a configuration error', async () => {
+  const session = await opened('select')
+  const steps = new Steps(session, async () => undefined)
+  const schema = `"unfit ""${schemas}'"`
+  await pool.query(PUBLISHED.replaceAll('%', schema))
+  const failing = steps.buried(newEvent())
+  await expect(failing).rejects.toThrow(ConfigurationError)
+  await expect(failing).rejects.toThrow(
+    /replica identity.*`alter table … replica identity default`/,
+  )
+  await pool.query('drop publication "all ""of it"')
 })

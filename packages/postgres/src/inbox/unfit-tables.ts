@@ -16,7 +16,8 @@ export function unfitTables(facts: SchemaFacts, schema: string): readonly UnfitT
   return facts.tables.flatMap((table) => unfit(table, `${schema}.${table.name}`))
 }
 
-function unfit({ kept, kind, rules, triggers }: TableFacts, name: string): readonly UnfitTable[] {
+function unfit(table: TableFacts, name: string): readonly UnfitTable[] {
+  const { kept, kind, publications, rules, triggers } = table
   const found: UnfitTable[] = []
   if (kind !== 'r') {
     const what = KINDS[kind] ?? 'no table'
@@ -37,6 +38,14 @@ function unfit({ kept, kind, rules, triggers }: TableFacts, name: string): reado
       severity: 'error',
       finding: `${name} is unlogged: a crash of PostgreSQL empties it, and then processed events run again.`,
       remedy: `Run \`alter table ${name} set logged\`.`,
+    })
+  }
+  if (publications.length > 0) {
+    const names = publications.map((each) => `"${each.replaceAll('"', '""')}"`).join(', ')
+    found.push({
+      severity: 'error',
+      finding: `${name} is published by ${names} without a replica identity: PostgreSQL refuses to change its rows, so a failure cannot be recorded.`,
+      remedy: `Run \`alter table ${name} replica identity default\`, or take the table out of the publication.`,
     })
   }
   if (triggers.length > 0) {

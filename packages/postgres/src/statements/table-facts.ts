@@ -11,6 +11,8 @@ export interface TableFacts {
   readonly rules: number
   /** Triggers before the change of a row, which suppress the change if they return null. Not those of `migrate`. */
   readonly triggers: readonly string[]
+  /** Publications of its changes, if it has no replica identity: PostgreSQL refuses to change its rows. */
+  readonly publications: readonly string[]
 }
 
 /** What a guard needs to know of the tables before its first claim, as JSON. */
@@ -29,6 +31,16 @@ const TABLES = [
 /** Bits of `tgtype` in `pg_trigger`: `TRIGGER_TYPE_ROW` and `TRIGGER_TYPE_BEFORE`. */
 const BEFORE_ROW = 3
 
+/** Evaluated first: what a publication `for all tables` contains is a long list. */
+const LACKS_IDENTITY = `case c.relreplident
+        when 'f' then false
+        when 'n' then true
+        else not exists (
+          select from pg_index i where i.indrelid = c.oid
+            and case c.relreplident when 'd' then i.indisprimary else i.indisreplident end
+        )
+      end`
+
 /** Answers {@link SchemaFacts} as text; an expression for a select list. `schema` is quoted. */
 export function schemaFacts(schema: string): string {
   return `(
@@ -39,9 +51,17 @@ export function schemaFacts(schema: string): string {
       select t.tgname from pg_trigger t
       where t.tgrelid = c.oid and t.tgtype & ${BEFORE_ROW} = ${BEFORE_ROW} and t.tgenabled in ('O', 'A')
         and not t.tgisinternal and t.tgname <> 'forget_restored' order by t.tgname
+    ),
+    'publications', array(
+      select p.pubname from pg_publication p
+      where ${LACKS_IDENTITY} and (p.pubupdate or p.pubdelete) and exists (
+        select from pg_publication_tables t
+        where t.pubname = p.pubname and t.schemaname = n.nspname and t.tablename = c.relname
+      )
+      order by p.pubname
     )
   ) order by c.relname), '[]'))
-  from pg_class c
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace
   where c.relnamespace = to_regnamespace('${schema.replaceAll("'", "''")}') and c.relname in (${TABLES})
 )::text`
 }
