@@ -2,6 +2,7 @@ import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { messageOf, refuseUnknownNames, shown } from '@onceward/core/adapter'
 import { inTransaction, type PoolClientLike, type PoolLike, refuseNoPool } from './client.ts'
 import { isForbidden, isOnStandby, sqlState, toStoreError } from './errors.ts'
+import { refuseEncoding } from './inbox/unfit-tables.ts'
 import { MIGRATIONS, type Migration } from './sql/index.ts'
 import { LOCK_NOT_AVAILABLE } from './sqlstates.ts'
 import { DEFAULT_SCHEMA, quotedSchema } from './statements/schema-name.ts'
@@ -94,7 +95,8 @@ async function prepare(client: PoolClientLike, schema: string, quoted: string): 
     `onceward.migrate:${schema}`,
   ])
   await client.query(`set local lock_timeout = ${TABLE_WAIT_MS}`)
-  await refuseEncoding(client)
+  const encodings = await client.query("select current_setting('server_encoding') as encoding")
+  refuseEncoding(String(encodings.rows[0]?.['encoding']))
   // Checked first, because "if not exists" needs the right to create even if there is nothing to do.
   const { rows } = await client.query(
     'select to_regnamespace($1)::text as namespace, to_regclass($2)::text as migrations',
@@ -137,16 +139,6 @@ export function migrationSql(schema: string = DEFAULT_SCHEMA, after = 0): readon
 
 const sqlOf = ({ sql }: Migration, quoted: string): string =>
   sql.replaceAll(':"schema"', () => quoted)
-
-/** Keys and error texts are stored as text and may contain any character. */
-async function refuseEncoding(client: PoolClientLike): Promise<void> {
-  const { rows } = await client.query("select current_setting('server_encoding') as encoding")
-  const encoding = String(rows[0]?.['encoding'])
-  if (encoding === 'UTF8' || encoding === 'SQL_ASCII') return
-  throw new ConfigurationError(
-    `Expected a database with encoding UTF8, got ${encoding}: create one with \`create database … encoding 'UTF8' template template0\`.`,
-  )
-}
 
 async function currentVersion(
   client: PoolClientLike,

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import {
   ConfigurationError,
   type ConsumerRegistration,
@@ -8,7 +9,7 @@ import { database } from '@onceward/testing'
 import { newEvent, registration, Steps, silent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { migrate } from './migrate.ts'
+import { migrate, migrationSql } from './migrate.ts'
 import { pgInbox } from './pg.ts'
 
 // An administrator has made something of the tables on which a guard cannot keep its promises. Nothing else says so: the
@@ -128,4 +129,44 @@ test('a table that is published later without a replica identity makes a configu
     /replica identity.*`alter table … replica identity default`/,
   )
   await pool.query('drop publication "all ""of it"')
+})
+
+// Red before: the pieces of large messages stayed when their row went, and Redis did not hear of removed rows.
+test('a login whose foreign keys and triggers do not act is refused', async () => {
+  const role = `replica_${randomUUID().slice(0, 8)}`
+  await pool.query(
+    `create role ${role} superuser login; alter role ${role} set session_replication_role = replica`,
+  )
+  await migrate(pool)
+  const address = Object.assign(new URL(url), { username: role })
+  const replica = new pg.Pool({ connectionString: address.href, max: 4 })
+  const opening = pgInbox(replica).open(registration(systemRuntime))
+  await expect(opening).rejects.toThrow(ConfigurationError)
+  await expect(opening).rejects.toThrow(
+    /`session_replication_role` is replica .* `alter role … reset/,
+  )
+  await replica.end()
+  await pool.query(`drop owned by ${role}; drop role ${role}`)
+})
+
+// Red before: `migrate` refused such a database, and its printed SQL did not. A failure with any other character was
+// deferred for ever.
+test('tables in a database of another encoding are refused with the words of migrate', async () => {
+  const name = `latin1_${randomUUID().slice(0, 8)}`
+  const { rows } = await pool.query("select current_setting('server_version_num')::int as version")
+  const provider = rows[0].version < 150_000 ? '' : 'locale_provider libc'
+  await pool.query(
+    `create database ${name} encoding 'LATIN1' locale 'C' ${provider} template template0`,
+  )
+  const address = Object.assign(new URL(url), { pathname: name })
+  const latin = new pg.Pool({ connectionString: address.href, max: 4 })
+  for (const { sql } of migrationSql()) await latin.query(sql)
+  const text =
+    /^Expected a database with encoding UTF8, got LATIN1: create one with `create database …/
+  const opening = pgInbox(latin).open(registration(systemRuntime))
+  await expect(opening).rejects.toThrow(ConfigurationError)
+  await expect(opening).rejects.toThrow(text)
+  await expect(migrate(latin)).rejects.toThrow(text)
+  await latin.end()
+  await pool.query(`drop database ${name} (force)`)
 })

@@ -76,10 +76,28 @@ export function refuseUnfitTables(
   schema: string,
   { consumer, logger }: Pick<ConsumerRegistration, 'consumer' | 'logger'>,
 ): void {
+  refuseEncoding(facts.encoding)
   const errors: string[] = []
   for (const { severity, finding, remedy } of unfitTables(facts, schema)) {
     if (severity === 'error') errors.push(`${finding} ${remedy}`)
     else logger.warn({ consumer, finding, remedy }, 'a trigger may suppress changes of onceward')
   }
+  if (facts.replicationRole === 'replica') {
+    errors.push(
+      `\`session_replication_role\` is replica for this login, so foreign keys and triggers do not act: pieces of large messages stay when their event goes, and Redis does not hear of removed rows. Run \`alter role … reset session_replication_role\` (or \`alter database\`).`,
+    )
+  }
   if (errors.length > 0) throw new ConfigurationError(errors.join('\n'))
+}
+
+/**
+ * Keys and error texts are stored as text and may contain any character.
+ *
+ * @throws {@link ConfigurationError}
+ */
+export function refuseEncoding(encoding: string): void {
+  if (encoding === 'UTF8' || encoding === 'SQL_ASCII') return
+  throw new ConfigurationError(
+    `Expected a database with encoding UTF8, got ${encoding}: create one with \`create database … encoding 'UTF8' template template0\`.`,
+  )
 }

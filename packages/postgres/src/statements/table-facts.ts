@@ -17,6 +17,10 @@ export interface TableFacts {
 
 /** What a guard needs to know of the tables before its first claim, as JSON. */
 export interface SchemaFacts {
+  /** Of the database. */
+  readonly encoding: string
+  /** `session_replication_role` of new sessions of this login. */
+  readonly replicationRole: string
   /** Of the tables that guards write and rely on. Not of `leases`, which may be lost. */
   readonly tables: readonly TableFacts[]
 }
@@ -44,7 +48,10 @@ const LACKS_IDENTITY = `case c.relreplident
 /** Answers {@link SchemaFacts} as text; an expression for a select list. `schema` is quoted. */
 export function schemaFacts(schema: string): string {
   return `(
-  select json_build_object('tables', coalesce(json_agg(json_build_object(
+  select json_build_object(
+    'encoding', current_setting('server_encoding'),
+    'replicationRole', (select reset_val from pg_settings where name = 'session_replication_role'),
+    'tables', coalesce(json_agg(json_build_object(
     'name', c.relname, 'kind', c.relkind, 'kept', c.relpersistence,
     'rules', (select count(*) from pg_rewrite r where r.ev_class = c.oid and r.ev_type in ('2', '3')),
     'triggers', array(
