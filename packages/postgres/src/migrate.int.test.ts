@@ -2,10 +2,12 @@ import { randomBytes } from 'node:crypto'
 import { ConfigurationError, StoreUnavailableError, systemRuntime } from '@onceward/core'
 import { database, postgres } from '@onceward/testing'
 import { hotStandby } from '@onceward/testing/adapter'
-import { fresh, newEvent, registration } from '@onceward/testing/conformance'
+import { fresh, newClaim, newEvent, registration, Steps } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { deadLetters } from './dead-letters.ts'
 import { SCHEMA_VERSION } from './inbox/schema-version.ts'
+import { postgresLeases } from './lease-store.ts'
 import { migrate } from './migrate.ts'
 import { pgInbox } from './pg.ts'
 import { MIGRATIONS } from './sql/index.ts'
@@ -51,6 +53,23 @@ describe('migrate', () => {
       'suspect_messages',
     ])
   })
+
+  // Red before: the first `$$` of the name ended the bodies of the functions, and a syntax error came out.
+  it.each(['pay$$load', 'pay$1$$o$$oo$', '$$'])(
+    'creates the tables in the schema %s, and its functions work',
+    async (schema) => {
+      expect(await migrate(pool, { schema })).toMatchObject({ applied: FILES })
+      await pool.query(`select "${schema}".forget_history(), "${schema}".trust_clock()`)
+      const leases = postgresLeases(pool, { schema })
+      expect(await leases.claim([newClaim()])).toMatchObject([{ kind: 'acquired' }])
+      const session = await pgInbox(pool, { schema }).open(registration(systemRuntime))
+      const steps = new Steps(session, async () => undefined)
+      const event = newEvent()
+      await steps.buried(event)
+      const operator = deadLetters(pool, { schema })
+      expect(await operator.replay(event.id)).toEqual({ done: [event.id], untouched: [] })
+    },
+  )
 
   it('applies each migration once when ten processes call it at once', async () => {
     const pools = Array.from({ length: 10 }, () => new pg.Pool({ connectionString: url, max: 1 }))

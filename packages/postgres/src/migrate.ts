@@ -138,7 +138,14 @@ export function migrationSql(schema: string = DEFAULT_SCHEMA, after = 0): readon
 }
 
 const sqlOf = ({ sql }: Migration, quoted: string): string =>
-  sql.replaceAll(':"schema"', () => quoted)
+  sql.replaceAll('$$', () => bodyQuote(quoted)).replaceAll(':"schema"', () => quoted)
+
+/** What the bodies of functions stand between: not part of the schema's name, which stands in them. */
+function bodyQuote(quoted: string): string {
+  let quote = '$$'
+  for (let tag = 'o'; quoted.includes(quote); tag += 'o') quote = `$${tag}$`
+  return quote
+}
 
 async function currentVersion(
   client: PoolClientLike,
