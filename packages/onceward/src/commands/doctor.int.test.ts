@@ -54,7 +54,9 @@ test('tables that guards refuse, or warn of, are findings of the doctor', async 
     },
     {
       ...{ severity: 'warning', about: 'tables' },
-      finding: expect.stringMatching(/^"onceward"\.refused_messages has triggers .*: same\. If one/),
+      finding: expect.stringMatching(
+        /^"onceward"\.refused_messages has triggers .*: same\. If one/,
+      ),
       remedy: 'Let them return the row, or make each an `after` trigger.',
     },
   ])

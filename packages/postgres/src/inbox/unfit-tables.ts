@@ -11,7 +11,11 @@ export interface UnfitTable {
   readonly remedy: string
 }
 
-/** @param schema - Quoted. */
+/**
+ * What is unfit about the tables, in the order of their names.
+ *
+ * @param schema - Quoted.
+ */
 export function unfitTables(facts: SchemaFacts, schema: string): readonly UnfitTable[] {
   return facts.tables.flatMap((table) => unfit(table, `${schema}.${table.name}`))
 }
@@ -83,8 +87,9 @@ export function refuseUnfitTables(
     else logger.warn({ consumer, finding, remedy }, 'a trigger may suppress changes of onceward')
   }
   if (facts.replicationRole === 'replica') {
-    errors.push(
-      `\`session_replication_role\` is replica for this login, so foreign keys and triggers do not act: pieces of large messages stay when their event goes, and Redis does not hear of removed rows. Run \`alter role … reset session_replication_role\` (or \`alter database\`).`,
+    logger.warn(
+      { consumer, remedy: 'alter role … reset session_replication_role' },
+      '`session_replication_role` is replica for this login, so foreign keys do not act: pieces of large messages stay when their event goes',
     )
   }
   if (errors.length > 0) throw new ConfigurationError(errors.join('\n'))
