@@ -2,8 +2,10 @@ import type { DeadLetter } from '@onceward/core'
 import { deadLetterOf } from '@onceward/testing/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import { expect, test } from 'vitest'
-import { createPublisher, deadLetterMessage } from './dead-letter.ts'
+import type { Outgoing } from './clients/publisher.ts'
+import { createPublisher, deadLetterMessage, originalMessage } from './dead-letter.ts'
 import { fromAmqpMessage } from './delivery.ts'
+import { PublishError } from './errors.ts'
 import { message } from './fixtures/recording-channel.ts'
 
 const target = { queue: 'orders.dead' }
@@ -92,4 +94,75 @@ test('each try to publish a dead letter names the same one, and a replayed event
     expect(await identity(again, false)).toBe(await identity(one, false))
     expect(await identity(letterOf(), false)).not.toBe(await identity(one, false))
   }
+})
+
+test('without an inbox a dead letter without its message is named by a text', async () => {
+  const { raw: _, ...gone } = letterOf().delivery
+  for (const delivery of [gone, { ...gone, raw: null }]) {
+    const seen: unknown[] = []
+    const publish = async ({ of }: { readonly of: unknown }): Promise<void> => void seen.push(of)
+    await createPublisher({ publish }, target, false)({ ...letterOf(), delivery })
+    expect(seen).toEqual([expect.stringContaining('"r-1"')])
+  }
+})
+
+/** A publisher that fails with these errors, one for each try, and then publishes. */
+function failing(...errors: readonly unknown[]) {
+  const tries: Outgoing[] = []
+  const publish = async (outgoing: Outgoing): Promise<void> => {
+    tries.push(outgoing)
+    if (tries.length <= errors.length) throw errors[tries.length - 1]
+  }
+  return { tries, publish }
+}
+
+const tooLarge = new RangeError('the headers are too large')
+const refused = new PublishError('the client refused to publish', { cause: tooLarge })
+const full = { contentType: 'application/json', headers: { trace: 't-1' } }
+
+test('a dead letter whose headers are too large is sent without the reasons, and at last with the reasons alone', async () => {
+  const publisher = failing(tooLarge, refused)
+  await createPublisher(publisher, target, true)(letterOf(full))
+  const reason = 'x-onceward-reason'
+  const [reasons, bare, alone] = publisher.tries
+  expect(publisher.tries).toHaveLength(3)
+  expect(reasons?.options.headers).toMatchObject({ trace: 't-1', [reason]: 'fatal' })
+  // The own headers leave no room for the publisher's id either.
+  expect(bare).toMatchObject({ isBare: true, options: full })
+  expect(bare?.options.headers).toEqual({ trace: 't-1' })
+  expect(alone?.options).toMatchObject({
+    contentType: 'application/json',
+    headers: { [reason]: 'fatal', 'x-onceward-consumer': 'billing' },
+  })
+  expect(alone?.options.headers).not.toHaveProperty('trace')
+  for (const one of [reasons, alone]) expect(one).not.toHaveProperty('isBare')
+})
+
+// Otherwise it would count as published, and the message would be acked.
+test('a dead letter that is too large in every form is not published', async () => {
+  const publisher = failing(tooLarge, refused, refused)
+  await expect(createPublisher(publisher, target, true)(letterOf())).rejects.toBe(refused)
+  expect(publisher.tries).toHaveLength(3)
+})
+
+test('a dead letter that the broker refuses is not published again without its headers', async () => {
+  const nacked = new PublishError('nacked')
+  const publisher = failing(nacked)
+  await expect(createPublisher(publisher, target, true)(letterOf())).rejects.toBe(nacked)
+  expect(publisher.tries).toHaveLength(1)
+})
+
+test("a message that an operator sends back has its publisher's content, properties and headers", () => {
+  const properties = { ...full, messageId: 'm-1', correlationId: 'c-1' }
+  const { delivery } = letterOf(properties)
+  const { content } = message('a')
+  expect(originalMessage(delivery)).toEqual({ content, options: properties })
+  // A stored delivery has the body, and the rest of the message in its envelope.
+  const { raw: _, ...parts } = delivery
+  const stored = { ...parts, body: new Uint8Array(content) }
+  expect(originalMessage(stored)).toEqual({ content, options: properties })
+  // Without the envelope only the parts of a delivery are left.
+  const { envelope: __, ...bare } = stored
+  const { correlationId: ___, ...options } = properties
+  expect(originalMessage(bare)).toEqual({ content, options })
 })
