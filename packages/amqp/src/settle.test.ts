@@ -134,6 +134,25 @@ test('a copy that is not confirmed is reported, and the message stays in hand', 
   expect(kit.logged).toMatchObject([{ level: 'error', fields }])
 })
 
+// Health reports the failure until the next try. A message that goes back to its queue is tried by the next consumer.
+test.each([
+  ['kept in hand, until it is tried again', 0, KEPT_UNTIL_MS],
+  ['too old to be kept, for a moment', OLDEST_MS, NOW_MS],
+])('a delay queue has failed for a message that is %s', async (_, ageMs, untilMs) => {
+  const kit = setUp()
+  kit.state.isPublished = false
+  const failures: unknown[] = []
+  const delayQueues: SettleContext['delayQueues'] = {
+    ensure: async () => undefined,
+    succeeded: () => undefined,
+    failed: (error, reason, until) => void failures.push([String(error), reason, until]),
+  }
+  const received = kit.receive({}, NOW_MS - ageMs)
+  await settle({ ...kit.context, delayQueues }, received, failed(20_000))
+  const error = 'Error: message nacked'
+  expect(failures).toEqual([[error, error, untilMs]])
+})
+
 test('a dead letter that cannot be published keeps its message, and only errors are reported', async () => {
   const kit = setUp('publish')
   const settling = (error?: Error) => {
