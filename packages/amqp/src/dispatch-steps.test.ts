@@ -78,3 +78,21 @@ test('with its last unstarted message a channel takes the look at their ages alo
   await kit.clock.advance(0)
   expect(kit.run()).toEqual(['a'])
 })
+
+// Red when a full prefetch waits as well: the broker sends nothing more, so the batch waits in vain.
+test('a batch waits for more messages only while the prefetch has room for one', async () => {
+  const guard = { concurrency: 1, transaction: 'batch' } as const
+  const kit = dispatching(guard, { prefetch: 3, batch: { size: 3, lingerMs: 10 } })
+  expect(kit.dispatcher.prefetches).toEqual([3])
+  kit.take(['a', 'b', 'c'])
+  await kit.clock.advance(0)
+  // One of three may be held for its retry time.
+  kit.settle('a', kit.later('failed', 1_000))
+  for (const name of ['b', 'c']) kit.settle(name)
+  kit.take(['d'])
+  await kit.clock.advance(0)
+  expect([kit.dispatcher.inFlight, kit.batches]).toEqual([2, [3]])
+  kit.take(['e'])
+  await kit.clock.advance(0)
+  expect([kit.dispatcher.inFlight, kit.batches]).toEqual([3, [3, 2]])
+})
