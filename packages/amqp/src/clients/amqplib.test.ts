@@ -121,3 +121,21 @@ test('no consumer is cancelled on a closed channel', async () => {
   await channel.cancel()
   expect([connection.named('cancel'), channel.consumers]).toEqual([[], 0])
 })
+
+// The server closes the channel of a refused call, and its `close` event reports the end.
+test('a channel whose consumer is refused is neither closed nor reported a second time', async () => {
+  const connection = new RecordingConnection()
+  const refused = new Error('404 NOT_FOUND')
+  connection.answers.set('consume', () => {
+    throw refused
+  })
+  const ends: unknown[] = []
+  const recording = new RecordingChannel(connection)
+  const channel = new ConsumerChannel(recording as never, systemRuntime, (error) => {
+    ends.push(error)
+  })
+  const consuming = channel.consume('orders', 1, {}, () => undefined)
+  await expect(consuming).rejects.toBe(refused)
+  await turn()
+  expect([ends, connection.named('close')]).toEqual([[], []])
+})
