@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { classifyError, missingCodecIn, rebalanceIn } from './errors.ts'
+import { BACKOFF, classifyError, missingCodecIn, rebalanceIn } from './errors.ts'
 import { protocolError } from './fixtures/fetch.ts'
 
 test.each([
@@ -50,8 +50,10 @@ test.each([
     expect(text).toContain(name)
     expect(text).toContain(`CompressionCodecs[CompressionTypes.${codec}]`)
   }
-  const other = Object.assign(new Error('no'), { name: 'KafkaJSNotImplemented' })
-  expect([classifyError(other).kind, missingCodecIn(other)]).toEqual(['configuration', undefined])
+  for (const message of ['no', `${codec} compression not implemented here`]) {
+    const other = Object.assign(new Error(message), { name: 'KafkaJSNotImplemented' })
+    expect([classifyError(other).kind, missingCodecIn(other)]).toEqual(['configuration', undefined])
+  }
 })
 
 test('an error is classified by its cause if its wrapper says nothing', () => {
@@ -100,4 +102,10 @@ test('a host whose addresses all refuse is told with what failed', () => {
     'KafkaJSError: Connection error: ECONNREFUSED localhost:1',
     'Error: no: ',
   ])
+})
+
+test.each(Object.entries(BACKOFF))('after %s a try follows within half a minute', (_, range) => {
+  expect(range.baseMs).toBeGreaterThanOrEqual(100)
+  expect(range.maxMs).toBeGreaterThan(range.baseMs)
+  expect(range.maxMs).toBeLessThanOrEqual(30_000)
 })

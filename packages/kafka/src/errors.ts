@@ -112,10 +112,10 @@ const DENIED_HINT =
 export const classifyError: (error: unknown) => BrokerError = classifierOf((error) => {
   if (missingCodecIn(error) !== undefined) return { kind: 'codec', text: codecAdvice(error) }
   const chain = chainOf(error)
-  const kinds = chain.flatMap(namesOf).map((name) => KIND_OF_NAME.get(name))
-  const [first] = chain
-  const name = first === undefined ? 'Error' : (namesOf(first)[0] ?? 'Error')
-  const message = messageOf(isError(first) ? first : error)
+  const names = chain.flatMap(namesOf)
+  const kinds = names.map((each) => KIND_OF_NAME.get(each))
+  const [name = 'Error'] = names
+  const message = messageOf(error)
   const hint = hintFor(message, chain) ?? HINT_OF.get(name) ?? ''
   const text = `${name}: ${message}${hint}`
   return { kind: kinds.find((kind) => kind !== undefined) ?? 'other', text }
