@@ -1,7 +1,7 @@
-import { createGuard, position } from '@onceward/core'
+import { createGuard, type Delivery, position } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
 import { expect, test } from 'vitest'
-import { fromKafkaMessage, kafkaMessage, toDelivery } from './delivery.ts'
+import { fromKafkaMessage, kafkaMessage, laneOf, toDelivery } from './delivery.ts'
 import { message } from './fixtures/fetch.ts'
 
 const deliveryOf = (more: Parameters<typeof message>[2], key: string | Buffer | null = 'k-1') =>
@@ -29,7 +29,9 @@ test('a delivery contains everything that Kafka knows of a record, and gives the
     partition: 2,
     message: { offset: '41' },
   })
-  expect(kafkaMessage({ ...delivery, raw: undefined })).toEqual(delivery.raw)
+  for (const raw of [undefined, null]) {
+    expect(kafkaMessage({ ...delivery, raw })).toEqual(delivery.raw)
+  }
   const bare = { ...delivery, raw: undefined, envelope: undefined }
   expect(kafkaMessage(bare)).toBeUndefined()
   expect(kafkaMessage({ ...bare, envelope: new Uint8Array([9]) })).toBeUndefined()
@@ -42,6 +44,7 @@ test('a delivery for a loop of your own has the same content as that of a wrap',
   const delivery = fromKafkaMessage(record)
   const { envelope, ...known } = toDelivery(record, undefined)
   expect(delivery).toMatchObject({ ...known, redelivered: true })
+  expect(delivery.source).not.toHaveProperty('namespace')
   expect(delivery.envelope).toEqual(envelope)
   expect(kafkaMessage(delivery)).toBe(record)
   const guard = createGuard(
@@ -56,7 +59,7 @@ test('a delivery for a loop of your own has the same content as that of a wrap',
 test('headers are text with names in lower case, the last of repeated ones wins, and other bytes are dropped', () => {
   const { headers } = deliveryOf({
     headers: {
-      Ce_Id: [Buffer.from('first'), Buffer.from('läst')],
+      Ce_Id: ['first', 'second', 'läst'].map((text) => Buffer.from(text)),
       CE_ID2: Buffer.from('two'),
       plain: 'text',
       blob: Buffer.from([0xff, 0xfe]),
@@ -101,10 +104,34 @@ test('a header that is called like a member of Object.prototype has its own valu
 
 test('a record without a key has no lane, and every key that is not text has its own', () => {
   expect(deliveryOf({}, null).orderingKey).toBeUndefined()
-  const lanes = [Buffer.from([0xff]), Buffer.from([0xfe]), Buffer.from('')].map(
-    (key) => deliveryOf({}, key).orderingKey,
-  )
-  expect(new Set(lanes).size).toBe(3)
+  // A byte order mark is text too.
+  const keys = [[0xff], [0xfe], [], [0x61], [0xef, 0xbb, 0xbf, 0x61]]
+  const lanes = keys.map((bytes) => deliveryOf({}, Buffer.from(bytes)).orderingKey)
+  expect(new Set(lanes).size).toBe(keys.length)
+  expect(lanes[3]).toBe('a')
+  // Producers and tests may have the key as text.
+  expect(laneOf({ key: 'a' as never })).toBe('a')
+})
+
+test('a record without headers has none', () => {
+  expect(deliveryOf({ headers: undefined } as never).headers).toEqual({})
+})
+
+// Kafka has -1 for a record of an old producer that has no timestamp.
+test.each([
+  ['-1', undefined],
+  ['no number', undefined],
+  ['0', new Date(0)],
+])('a record with the timestamp %s was produced at %s', (timestamp, producedAt) => {
+  expect(deliveryOf({ timestamp }).producedAt).toEqual(producedAt)
+})
+
+// Red when the reader is not registered: after a replay `decode` and `eventKey` get no record in `raw`.
+test('each copy of the core in this process can read a stored record', () => {
+  const delivery = deliveryOf({})
+  const readers: unknown = Reflect.get(globalThis, Symbol.for('onceward.envelope-readers'))
+  const read = (readers as Map<string, (stored: Delivery) => unknown>).get('kafka')
+  expect(read?.({ ...delivery, raw: undefined })).toEqual(delivery.raw)
 })
 
 // Red when an empty key becomes an empty ordering key, which the guard takes for none.
