@@ -76,6 +76,7 @@ describe('the canonical text', () => {
     ['neighbours that are one object', { list: [leaf, leaf] }],
     ['an object with toJSON', { money: new Money(), list: [new Money()] }],
     ['toJSON of undefined', { a: { toJSON: () => undefined }, b: [{ toJSON: () => undefined }] }],
+    ['toJSON that is no function', { toJSON: 'text', list: [{ toJSON: 1 }, { toJSON: null }] }],
     ['toJSON of something with toJSON', { toJSON: () => new Date(0) }],
     [
       'undefined, functions and symbols',
