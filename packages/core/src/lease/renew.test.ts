@@ -246,13 +246,12 @@ test('with an inbox a store that does not answer ends no run, because the row de
 })
 
 describe('before a handler starts', () => {
-  const isSafe = (renewer: LeaseRenewer, lease: MemberLease) =>
+  const isSafe = (renewer: LeaseRenewer, lease: MemberLease | undefined) =>
     renewer.isSafe({ lease } as InFlightEvent)
 
   test('a lease of which two thirds are left is safe, without another call', async () => {
     const kit = setUp()
-    const lease = hold(kit.renewer, 'a')
-    kit.clock.advance(LEASE_MS / 3 - 1)
+    const lease = hold(kit.renewer, 'a', kit.clock.runtime.monotonic() - LEASE_MS / 3)
     expect(await isSafe(kit.renewer, lease)).toBe(true)
     expect(kit.renewals).toEqual([])
   })
@@ -265,10 +264,13 @@ describe('before a handler starts', () => {
       const askedAtMs = kit.clock.runtime.monotonic() - LEASE_MS / 2
       const lease = hold(kit.renewer, 'a', askedAtMs)
       const asking = isSafe(kit.renewer, lease)
-      expect(kit.renewals).toHaveLength(1)
+      expect(kit.renewals).toMatchObject([{ tokens: ['a'] }])
       kit.last().answer([answer])
       expect(await asking).toBe(answer === 'held')
       expect(lease.lost.aborted).toBe(answer === 'lost')
+      // Renewed, it is safe for the next handler too.
+      expect(await isSafe(kit.renewer, lease)).toBe(answer === 'held')
+      expect(kit.renewals).toHaveLength(1)
     },
   )
 
@@ -289,5 +291,7 @@ describe('before a handler starts', () => {
     await turn()
     expect(await isSafe(kit.renewer, lease)).toBe(false)
     expect(kit.renewals).toHaveLength(1)
+    letGo(kit.renewer, lease)
+    for (const none of [lease, undefined]) expect(await isSafe(kit.renewer, none)).toBe(false)
   })
 })
