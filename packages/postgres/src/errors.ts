@@ -1,4 +1,4 @@
-import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
+import { ConfigurationError, OncewardError, RetryableError, StoreUnavailableError } from '@onceward/core'
 import { messageOf } from '@onceward/core/adapter'
 import { FORBIDDEN, LOCK_NOT_AVAILABLE, QUERY_CANCELED, UNIQUE_VIOLATION } from './sqlstates.ts'
 
@@ -211,11 +211,16 @@ export function toStoreError(error: unknown, doing: string): Error {
   )
 }
 
+const MADE_READ_ONLY =
+  'The handler made its transaction read-only, so its end could not be stored: leave out `set transaction read only`.'
+
 /**
  * The error of a statement of onceward that travels with COMMIT. It is typed if it says nothing about the event: the
  * tables or the rights do not fit, the server is in trouble, or another session has locked a table.
  */
 export function toCommitError(error: unknown): unknown {
+  // The claim has written in the same transaction, so the server takes writes.
+  if (sqlState(error) === READ_ONLY) return new RetryableError(MADE_READ_ONLY, { cause: error })
   const typed = toStoreError(error, 'committing')
   const isStore = diagnose(error) === 'store' || sqlState(error) === QUERY_CANCELED
   return isStore || typed instanceof ConfigurationError ? typed : error

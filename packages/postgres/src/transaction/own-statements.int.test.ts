@@ -1,4 +1,4 @@
-import { ConfigurationError, type EventId, StoreUnavailableError } from '@onceward/core'
+import { ConfigurationError, type EventId, RetryableError, StoreUnavailableError } from '@onceward/core'
 import { database } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import pg from 'pg'
@@ -54,6 +54,13 @@ describe.each(CLIENTS)('a result that cannot be stored over $name', ({ make }) =
     await other.query('rollback')
     other.release()
     expect(error).toBeInstanceOf(StoreUnavailableError)
+  })
+
+  // Red before: the event was deferred for ever as an outage of the store, and no attempt was counted.
+  it('because the handler made its transaction read-only is a failure of the event', async () => {
+    const error = await errorOfCommit('set transaction read only')
+    expect(error).toBeInstanceOf(RetryableError)
+    expect(error).toMatchObject({ cause: expect.objectContaining({ code: '25006' }) })
   })
 
   it('because a deferred trigger of the handler refuses is a failure of the event', async () => {
