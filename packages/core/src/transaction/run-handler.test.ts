@@ -84,7 +84,7 @@ test('a lease that was lost before the turn of the event came starts no handler'
       throw new Error('the handler ran')
     },
   )
-  expect(end).toMatchObject({ kind: 'lease-lost' })
+  expect(end).toMatchObject({ kind: 'lease-lost', handlerMs: undefined })
   expect(revoked).toEqual([expect.any(LeaseLostError)])
   expect(clock.timers).toBe(0)
 })
@@ -257,6 +257,10 @@ describe('a return value', () => {
   ])('of plain JSON is stored (%#)', (value, text) => {
     expect(toResultText(value)).toBe(text)
     expect(() => assertStorable(value)).not.toThrow()
+  })
+
+  test('of nothing is allowed without a transaction', () => {
+    expect(() => assertStorable(undefined)).not.toThrow()
   })
 
   test.each<[unknown, string]>([
