@@ -91,10 +91,9 @@ function without(
   return some.length === 0 ? all : all.filter((pending) => !some.includes(pending))
 }
 
-/** A handler for whole batches sees its own settings only. */
-function mayShare({ call, options, sharing: { apartUntilMs } }: Engine): boolean {
-  if (call.kind === 'batch' || apartUntilMs === undefined) return true
-  return options.runtime.monotonic() >= apartUntilMs
+/** A handler for whole batches sees its own settings only, so its events are never kept apart. */
+function mayShare({ options, sharing: { apartUntilMs } }: Engine): boolean {
+  return apartUntilMs === undefined || options.runtime.monotonic() >= apartUntilMs
 }
 
 function requestOf(
