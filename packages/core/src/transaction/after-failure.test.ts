@@ -93,3 +93,26 @@ test.each([
   expect(portOf(guard).availability()).toMatchObject({ kind })
   await guard.close()
 })
+
+// Red when the missing transaction is asked for its rollback: the run of an outage counted as an attempt.
+test('an outage after the last serialization failure has no verdict', async () => {
+  const error = new StoreUnavailableError('down')
+  const { asked, clock, guard, logged } = troubled(
+    () => {
+      throw new Error('could not serialize access')
+    },
+    {
+      session: () => ({ diagnose: () => 'serialization', fail: () => Promise.reject(error) }),
+      transaction: () => ({ status: () => 'failed' }),
+    },
+  )
+  expect(await clock.until(guard.process(suspect('a')))).toMatchObject({
+    kind: 'defer',
+    reason: 'store-down',
+    error,
+  })
+  expect(asked.begins).toHaveLength(6)
+  expect(asked.releases).toMatchObject([{ as: 'no-verdict' }])
+  expect(logged.filter(({ level }) => level === 'error')).toEqual([])
+  await guard.close()
+})
