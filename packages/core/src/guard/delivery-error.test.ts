@@ -37,6 +37,12 @@ test.each<[string, unknown]>([
   ['`messageId` is bigint', { ...good, messageId: 5n }],
   ['`orderingKey` is number', { ...good, orderingKey: 5 }],
   ['`orderingKey` is null', { ...good, orderingKey: null }],
+  // Each as the only optional field.
+  ['`contentType` is object', { body, headers, source, contentType: { secret: 1 } }],
+  ['`messageId` is bigint', { body, headers, source, messageId: 5n }],
+  ['`orderingKey` is number', { body, headers, source, orderingKey: 5 }],
+  ['`envelope` is string', { body, headers, source, envelope: 'a secret' }],
+  ['`producedAt` is number', { body, headers, source, producedAt: 1_700_000_000_000 }],
 ])('what is no delivery fails its call, and nothing runs: %s', async (text, value) => {
   const ran: unknown[] = []
   const guard = createGuard({ consumer: 'billing', inbox: memoryInbox() }, (event) => {

@@ -87,3 +87,23 @@ test.each([
   await guard.process(toDelivery({}))
   await guard.close()
 })
+
+test.each([['a text'], [null], [undefined]])(
+  'a lease store that rejects with %j fails the opening with that',
+  async (thrown) => {
+    const { state, inbox } = closing()
+    const open = (): Promise<never> => Promise.reject(thrown)
+    const leases: LeaseStore = Object.assign(Object.create(memoryLeases()), { open })
+    const guard = createGuard(
+      { consumer: 'billing', inbox, leases, logger: silent },
+      () => undefined,
+    )
+    expect(
+      await portOf(guard)
+        .open()
+        .catch((error: unknown) => ({ error })),
+    ).toEqual({ error: thrown })
+    expect(state).toEqual({ opened: 1, closed: 1 })
+    await guard.close()
+  },
+)

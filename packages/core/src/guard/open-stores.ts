@@ -49,8 +49,7 @@ interface OpenedStores {
 const leaseErrors = new WeakSet()
 
 /** Whether the stores are not open because of the lease store, although there is an inbox. */
-export const isOfLeases = (error: unknown): boolean =>
-  typeof error === 'object' && error !== null && leaseErrors.has(error)
+export const isOfLeases = (error: unknown): boolean => leaseErrors.has(error as object)
 
 /** Opens the stores once. A failed opening is not cached: the next call tries again. */
 export function createStoreOpener(

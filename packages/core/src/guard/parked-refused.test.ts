@@ -2,7 +2,9 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { silent } from '../fixtures/inbox.ts'
 import { named, REFUSED, SKIPPED, setUp, UNGUARDED } from '../fixtures/parked.ts'
-import { FatalError } from '../model/errors.ts'
+import type { Delivery } from '../model/delivery.ts'
+import { FatalError, StoreUnavailableError } from '../model/errors.ts'
+import type { MessageCounts } from '../model/message-counts.ts'
 import type { OutcomeRecord } from '../options/options.ts'
 
 test('a refused message that now has a key runs as an event, and its record is deleted', async () => {
@@ -163,3 +165,49 @@ test.each([
     await expect(polling).rejects.toBe(down)
   },
 )
+
+// Red when the count stays: no broker brings the message again, and each replay would refuse it unread.
+test.each([
+  ['because its reads end the process', 100, 'no-verdict'],
+  ['for another reason', 1, 'missing-event-key'],
+])('the count of a replayed message that is refused %s ends once', async (_, reads, reason) => {
+  // The reads of messages are counted only where functions of the user read them.
+  const decode = (body: Uint8Array): unknown => JSON.parse(Buffer.from(body).toString())
+  const { memory, refused, poll, ran, session } = await setUp(undefined, { decode })
+  const ended: Delivery[] = []
+  const messageCounts: MessageCounts = {
+    start: async (all) => all.map(() => 'left'),
+    startAlone: async () => reads,
+    end: async (all) => void ended.push(...all),
+  }
+  Object.assign(session, { messageCounts })
+  await refused()
+  await poll()
+  expect(memory.deadLetters()).toMatchObject([{ reason }])
+  expect(ran).toEqual([])
+  expect(ended).toHaveLength(1)
+})
+
+// Red when the answer is taken for a message that is now skipped: its record would be deleted.
+test('a refused message keeps its record when its reads cannot be counted', async () => {
+  const decode = (body: Uint8Array): unknown => JSON.parse(Buffer.from(body).toString())
+  const { refused, poll, ran, resolved, session } = await setUp(undefined, { decode })
+  const start = (): Promise<never> => Promise.reject(new StoreUnavailableError('down'))
+  Object.assign(session, { messageCounts: { ...session.messageCounts, start } })
+  await refused(named)
+  await poll()
+  expect([ran, resolved]).toEqual([[], []])
+})
+
+// Red when the record is deleted: the event's own dead letter has not been published, and nothing else brings it again.
+test('a refused message that is dead-lettered as an event keeps its record until that is published', async () => {
+  const dies = (): never => {
+    throw new FatalError('no such customer')
+  }
+  const { refused, poll, resolved } = await setUp(dies, {}, () =>
+    Promise.reject(new Error('the dead-letter queue is down')),
+  )
+  await refused(named)
+  await poll()
+  expect(resolved).toEqual([])
+})

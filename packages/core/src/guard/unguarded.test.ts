@@ -178,3 +178,36 @@ test('a message without a key whose turn comes during a shutdown is returned', a
   expect(await guard.process(keyless(2))).toEqual(unguarded)
   await guard.close()
 })
+
+test.each([
+  ['that was committed closes the breaker', undefined, 'available'],
+  ['that failed closes the breaker', new Error('not yet'), 'available'],
+  ['whose commit had no answer leaves it open', 'unknown', 'down'],
+] as const)('after an outage a run without a key %s', async (_, end, kind) => {
+  let begins = 0
+  const unknown = { kind: 'unknown', error: new CommitUnknownError('no answer') } as const
+  const { clock, guard } = troubled(
+    () => {
+      if (end instanceof Error) throw end
+    },
+    {
+      session: (session) => ({
+        begin: (request) => {
+          begins += 1
+          const down = new StoreUnavailableError('down')
+          return begins === 1 ? Promise.reject(down) : session.begin(request)
+        },
+      }),
+      transaction: (transaction) => ({
+        commit: async (work) => (end === 'unknown' ? unknown : transaction.commit(work)),
+      }),
+    },
+    policy,
+  )
+  await guard.process(keyless(1))
+  expect(portOf(guard).availability()).toMatchObject({ kind: 'down' })
+  clock.advance(750)
+  await guard.process(keyless(2))
+  expect(portOf(guard).availability()).toMatchObject({ kind })
+  await guard.close()
+})

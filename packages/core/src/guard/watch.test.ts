@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { setUp } from '../fixtures/guard.ts'
+import { changedInbox } from '../fixtures/inbox.ts'
 import { createShift } from '../fixtures/shift.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
@@ -129,4 +130,27 @@ test('a record has the times of claim and commit, and whether the broker deliver
   expect(records[0]).not.toHaveProperty('redelivered')
   expect(records[1]).toMatchObject({ settlement: { by: 'duplicate' }, redelivered: true })
   expect(records[1]).not.toHaveProperty('commitMs')
+})
+
+test('the figures of an observer are those of the inbox, and undefined before the stores are open', async () => {
+  const { observe, watched } = watching()
+  const figures = { parked: 3 } as never
+  const inbox = changedInbox(memoryInbox(), () => ({ figures: async () => figures }))
+  const { guard } = setUp(() => undefined, { observe, ...{ inbox } })
+  expect(await watched[0]?.figures()).toBeUndefined()
+  await guard.process(toDelivery({}))
+  expect(await watched[0]?.figures()).toBe(figures)
+  await guard.close()
+})
+
+test('a guard without an inbox has a reading and no figures', async () => {
+  const { observe, watched } = watching()
+  const guard = createGuard(
+    { ...{ consumer: 'mailing', leases: memoryLeases(), onTakeover: 'retry' }, observe },
+    () => undefined,
+  )
+  await guard.process(toDelivery({}))
+  expect(await watched[0]?.figures()).toBeUndefined()
+  expect(watched[0]?.read()).toMatchObject({ breaker: 'closed', pool: undefined })
+  await guard.close()
 })

@@ -45,6 +45,14 @@ test('a run has the attempt of its lease, and its result is stored before the se
   expect(kit.completed).toEqual([[[{ id: event.id, ownerToken, result: 'sent' }], 5_000]])
 })
 
+test('the log lines of a handler have the attempt of its lease', async () => {
+  const lines: unknown[] = []
+  const logger = { ...silent, info: (fields: object) => void lines.push(fields) }
+  const { run } = setUp((_, context) => context.logger.info({}, 'sending'), { logger })
+  await run()
+  expect(lines).toEqual([{ consumer: 'mailing', eventId: event.id, attempt: 2 }])
+})
+
 test('a result that cannot be stored is a dead letter, and nothing is stored', async () => {
   const { run, completed } = setUp((() => 5n) as unknown as Handler<unknown, undefined>)
   expect(await run()).toMatchObject({ outcome: { kind: 'dead', reason: 'fatal', attempt: 2 } })
@@ -76,7 +84,8 @@ describe('an interrupted handler', () => {
     const running = run()
     await turn()
     clock.advance(10_000)
-    const outcome = { kind: 'failed', error: { code: 'ONCEWARD_DEADLINE_EXCEEDED' } }
+    const error = { code: 'ONCEWARD_DEADLINE_EXCEEDED' }
+    const outcome = { kind: 'failed', attempt: 2, error }
     expect(await running).toMatchObject({ outcome })
   })
 
@@ -175,6 +184,14 @@ describe('a takeover', () => {
     expect(attempts).toEqual([])
   })
 
+  test('whose found result cannot be stored is a dead letter, and nothing is stored', async () => {
+    const onTakeover = (() => ({ kind: 'done', result: 5n })) as unknown as () => { kind: 'retry' }
+    const { run, attempts, completed } = setUp(undefined, { onTakeover })
+    const outcome = { kind: 'dead', reason: 'fatal', attempt: 2 }
+    expect(await run(true)).toMatchObject({ outcome, isDecided: false })
+    expect([attempts, completed]).toEqual([[], []])
+  })
+
   // Red when an answer after the deadline still runs the handler: another process may have asked meanwhile.
   test('stays undecided if the user function answers too late, and the handler does not run', async () => {
     const gate = Promise.withResolvers<{ kind: 'retry' }>()
@@ -219,6 +236,12 @@ describe('without a lease', () => {
     const spent = { kind: 'dead', reason: 'attempts-spent', attempt: 3, error }
     expect((await runUnleased(3)).outcome).toEqual(spent)
     expect(attempts).toEqual([1, 2, 3])
+  })
+
+  test('a result that cannot be stored is a dead letter, as with a lease', async () => {
+    const { runUnleased } = setUp((() => 5n) as unknown as Handler<unknown, undefined>)
+    const dead = { kind: 'dead', reason: 'fatal', attempt: 1 }
+    expect((await runUnleased()).outcome).toMatchObject(dead)
   })
 
   test('a drain returns the delivery', async () => {

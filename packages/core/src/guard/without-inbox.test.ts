@@ -128,6 +128,18 @@ describe('an event that another process holds', () => {
     expect(kit.claims()).toBe(2)
   })
 
+  // Red when the wait takes the place of a run: free events waited for a process that may be dead.
+  test('keeps no free event waiting, but the later events of its lane', async () => {
+    const options = { claimWaitMs: 100, concurrency: 1 }
+    const kit = await setUp(undefined, options, [[inProgress, acquired, acquired]])
+    const running = kit.run(member('a1', 'a'), member('a2', 'a'), member('b', 'b'))
+    await expect.poll(() => kit.clock.timers).toBeGreaterThan(0)
+    expect(kinds(kit.concluded)).toEqual([['b', 'processed']])
+    kit.clock.advance(10)
+    await running
+    expect(kit.ran).toEqual(['b', 'a1', 'a2'])
+  })
+
   test('is not waited for once its lane has stopped', async () => {
     const kit = await setUp(undefined, {}, [[{ kind: 'not-due', remainingMs: 5 }, inProgress]])
     await kit.run(member('a1', 'a'), member('a2', 'a'))

@@ -116,3 +116,22 @@ test('an outage after the last serialization failure has no verdict', async () =
   expect(logged.filter(({ level }) => level === 'error')).toEqual([])
   await guard.close()
 })
+
+test('a run that cannot be released now is logged with the number of such runs', async () => {
+  const down = new StoreUnavailableError('down')
+  const { guard, logged } = troubled(
+    () => {
+      throw new Error('not now')
+    },
+    {
+      session: () => ({ release: () => Promise.reject(down) }),
+      transaction: () => ({ rollbackAndFail: () => Promise.reject(down) }),
+    },
+  )
+  await guard.process(suspect('a'))
+  expect(logged).toContainEqual({
+    level: 'warn',
+    fields: { err: expect.objectContaining({ message: 'down' }), runs: 1 },
+  })
+  await guard.close()
+})

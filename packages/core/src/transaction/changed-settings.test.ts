@@ -2,8 +2,10 @@ import { expect, test } from 'vitest'
 import { silent } from '../fixtures/inbox.ts'
 import { type Troubles, troubled, troubledBatch } from '../fixtures/troubled.ts'
 import { toDelivery } from '../memory/index.ts'
+import type { BeginRequest } from '../model/inbox.ts'
 
 const named = (name: string) => toDelivery(name, { messageId: name })
+const sizeOf = ({ claim }: BeginRequest) => (claim.kind === 'none' ? 0 : claim.events.length)
 const processed = { kind: 'ack', by: 'processed' } as const
 const changing: Troubles = { transaction: () => ({ hasChangedSettings: () => true }) }
 
@@ -13,7 +15,7 @@ function setUp(troubles: Troubles = changing) {
   const info = (fields: object, message: string): void => void informed.push({ fields, message })
   const logger = { ...silent, info }
   const rig = troubled(() => undefined, troubles, { transaction: 'batch', logger })
-  const sizes = (): readonly number[] => rig.asked.begins.map(({ claim }) => claim.events.length)
+  const sizes = (): readonly number[] => rig.asked.begins.map(sizeOf)
   const run = async (...names: readonly string[]): Promise<void> => {
     const settlements = await rig.guard.processBatch(names.map(named))
     expect(settlements).toEqual(names.map(() => processed))
