@@ -211,3 +211,12 @@ test('a refused message that is dead-lettered as an event keeps its record until
   await poll()
   expect(resolved).toEqual([])
 })
+
+test('a replayed message that runs unguarded is reported with the duration of its handler', async () => {
+  const records: OutcomeRecord[] = []
+  const observe = (record: OutcomeRecord): void => void records.push(record)
+  const { refused, poll } = await setUp(undefined, { ...UNGUARDED, observe })
+  await refused()
+  await poll()
+  expect(records).toMatchObject([{ parked: true, handlerMs: 0 }])
+})
