@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { seededRandom } from '../fixtures/random.ts'
-import { backoffMs, pauseMs } from './backoff.ts'
+import { backoffMs, clampedMs, pauseMs } from './backoff.ts'
 
 const almostOne = () => 1 - Number.EPSILON
 const waits = (random: () => number, attempts: readonly number[]) =>
@@ -48,4 +48,16 @@ test('a loop that never gives up waits at least half of the base, and not much l
   expect([0, 1, 2, 5, 1_000].map((failures) => pauseMs(pauses, failures, almostOne))).toEqual([
     299, 499, 899, 5_099, 5_099,
   ])
+})
+
+test.each([
+  [-5, 0],
+  [0, 0],
+  [7, 7],
+  [10, 10],
+  [11, 10],
+  [Number.POSITIVE_INFINITY, 10],
+  [Number.NaN, 10],
+])('a wait of %d ms that a store answers is %d ms if it may be 10 ms', (answeredMs, waitMs) => {
+  expect(clampedMs(answeredMs, 10)).toBe(waitMs)
 })

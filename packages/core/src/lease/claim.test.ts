@@ -21,11 +21,18 @@ function newMember(over: Partial<InFlightEvent> = {}): InFlightEvent {
 }
 
 /** Claims of a store whose answers the test sets. */
-function setUp(inbox?: 'inbox') {
+function setUp(inbox?: 'inbox', over: object = {}) {
   let uuids = 0
-  const runtime = { uuid: () => `token-${++uuids}`, random: () => 0.5, monotonic: () => 0 }
+  let nowMs = 5
+  const runtime = {
+    ...{ uuid: () => `token-${++uuids}`, random: () => 0.5 },
+    monotonic: () => nowMs,
+  }
   const retry = { attempts: 7, maxMs: 300_000 }
-  const options = { inbox, leaseMs: LEASE_MS, retry, runtime } as unknown as ResolvedOptions
+  const options = {
+    ...{ inbox, leaseMs: LEASE_MS, retry, runtime },
+    ...over,
+  } as unknown as ResolvedOptions
   const asked: Claim[] = []
   const held: string[] = []
   const renewer = {
@@ -38,6 +45,7 @@ function setUp(inbox?: 'inbox') {
     const store = {
       claim: async (claims) => {
         asked.push(...claims)
+        nowMs += 7
         return answers
       },
     } as LeaseSession
@@ -45,7 +53,7 @@ function setUp(inbox?: 'inbox') {
   }
   const claimOne = async (answer: ClaimResult, member = newMember()) =>
     (await claim([member], answer))[0] as Claimed
-  return { asked, held, claim, claimOne }
+  return { asked, held, claim, claimOne, options, renewer }
 }
 
 test('all events are claimed in one call, each with its own token, and each gets its answer', async () => {
@@ -170,4 +178,28 @@ test('a conflict without an inbox is settled by the policy', () => {
   expect(outcomeBy('throw')).toEqual({ kind: 'conflict', policy: 'throw', error })
   const dead = { kind: 'dead', reason: 'fingerprint-mismatch', attempt: 0, error }
   expect(outcomeBy('dead-letter')).toEqual(dead)
+})
+
+test('the retries of a caller have no limit, and none of them is suspect', async () => {
+  const { asked, claimOne } = setUp(undefined, { callerRetries: { isAnswer: () => false } })
+  expect(await claimOne(acquired('retry', 9))).toMatchObject({ member: { suspect: false } })
+  expect(asked).toMatchObject([{ maxAttempts: undefined }])
+})
+
+test('the time of the claim is measured for observe alone', async () => {
+  const observed = newMember({ timings: {} })
+  await setUp(undefined, { observe: () => undefined }).claimOne(acquired('first', 1), observed)
+  expect(observed.timings).toEqual({ claimMs: 7 })
+  const unobserved = newMember({ timings: {} })
+  await setUp().claimOne(acquired('first', 1), unobserved)
+  expect(unobserved.timings).toEqual({})
+})
+
+test('a store that does not answer makes every event unavailable, with its error', async () => {
+  const { options, renewer } = setUp()
+  const down = new StoreUnavailableError('down')
+  const store = { claim: () => Promise.reject(down) } as unknown as LeaseSession
+  const claimed = await claimLeases({ options, store, renewer }, [newMember(), newMember()])
+  const unavailable = { kind: 'unavailable', error: down }
+  expect(claimed).toEqual([unavailable, unavailable])
 })

@@ -15,7 +15,12 @@ const leased: InFlightEvent = { event, payload: 1, lane: undefined, suspect: fal
 const held = { id: 'e', ownerToken: 'mine' }
 
 /** Records the calls to the store and to the lease renewer. */
-async function told(outcome: Outcome, member = leased, fails = false) {
+async function told(
+  outcome: Outcome,
+  member = leased,
+  fails = false,
+  over: Partial<ResolvedOptions> = {},
+) {
   const heard: unknown[] = []
   const hear =
     (name: string) =>
@@ -33,7 +38,7 @@ async function told(outcome: Outcome, member = leased, fails = false) {
   const renewer = {
     stopRenewing: ({ event: { id } }: InFlightEvent) => heard.push(['stopRenewing', id]),
   } as unknown as Leases['renewer']
-  const options = { dedupWindowMs: 60_000 } as ResolvedOptions
+  const options = { dedupWindowMs: 60_000, ...over } as ResolvedOptions
   await completeLease({ options, store, renewer: renewer }, member, outcome)
   return heard
 }
@@ -99,4 +104,10 @@ test('a lease store that does not answer causes no error, and the lease is no lo
     true,
   )
   expect(heard).toEqual([['fail', [{ ...held, delayMs: 5 }]], STOPPED_RENEWING])
+})
+
+test('a run whose caller retries frees its key when it fails', async () => {
+  const failed = { kind: 'failed', attempt: 1, delayMs: 0, error, cause: 'handler-failed' } as const
+  const callerRetries = { isAnswer: () => false }
+  expect(await told(failed, leased, false, { callerRetries })).toEqual(RELEASED)
 })

@@ -33,8 +33,10 @@ test('an outage is logged once when it begins and once when it ends', async () =
   await leases.claim([])
   isAway = true
   for (let n = 0; n < 3; n += 1) await leases.claim([]).catch(() => undefined)
+  expect(leases.outage()).toEqual({ error: expect.objectContaining({ message: 'away' }) })
   isAway = false
   for (let n = 0; n < 3; n += 1) await leases.claim([])
+  expect(leases.outage()).toBeUndefined()
   expect(lines).toEqual([
     'warn: the lease store does not answer: away',
     'info: the lease store answers again',

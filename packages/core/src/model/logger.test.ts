@@ -18,6 +18,17 @@ test.each(['warn', 'error'] as const)(
   },
 )
 
+test('a process warning shows nested fields, and long texts on one line', () => {
+  const err = { cause: { cause: { cause: { cause: { message: 'the last cause' } } } } }
+  defaultLogger.warn({ err }, 'handler failed')
+  defaultLogger.warn({ stack: `${'x'.repeat(100)}\n${'y'.repeat(100)}` }, 'handler failed')
+  const [nested, long] = (emitWarning.mock.calls as unknown as [string, { detail: string }][]).map(
+    ([, { detail }]) => detail,
+  )
+  expect(nested).toContain('the last cause')
+  expect(long).not.toContain('\n')
+})
+
 test.each(['debug', 'info'] as const)('%s writes nothing', (level) => {
   defaultLogger[level]({}, 'quiet')
   expect(emitWarning).not.toHaveBeenCalled()
@@ -69,6 +80,42 @@ describe('a bound logger', () => {
     expect(lines).toEqual([
       [{ ...BOUND, attempt: 'own' }, 'slow'],
       [BOUND, 'only a text'],
+    ])
+  })
+
+  test('has one child of its logger, which writes all lines', () => {
+    const lines: unknown[] = []
+    const write = (...line: unknown[]): void => void lines.push(line)
+    const levels = { debug: write, info: write, warn: write, error: write }
+    const child = vi.fn(() => levels)
+    const logger = boundLogger({ child } as unknown as Logger, BOUND)
+    logger.warn({ orderId: 5 }, 'slow')
+    logger.info({}, 'done')
+    expect(child.mock.calls).toEqual([[BOUND]])
+    expect(lines).toEqual([
+      [{ orderId: 5 }, 'slow'],
+      [{}, 'done'],
+    ])
+  })
+
+  test.each([
+    ['is no object', () => undefined],
+    ['is null', () => null],
+    ['has not all levels', () => ({ info: () => undefined })],
+  ])('does without a child that %s', (_, child) => {
+    const info = vi.fn()
+    boundLogger({ info, child } as unknown as Logger, BOUND).info({ a: 1 }, 'done')
+    expect(info.mock.calls).toEqual([[{ ...BOUND, a: 1 }, 'done']])
+  })
+
+  test('keeps the message of a line whose fields are no object', () => {
+    const info = vi.fn()
+    const logger = boundLogger({ info } as unknown as Logger, BOUND)
+    Reflect.apply(logger.info, logger, [null, 'done'])
+    Reflect.apply(logger.info, logger, [null])
+    expect(info.mock.calls).toEqual([
+      [BOUND, 'done'],
+      [BOUND, 'null'],
     ])
   })
 

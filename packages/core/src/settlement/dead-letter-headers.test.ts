@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { EventId } from '../model/brands.ts'
 import type { DeadLetter } from '../model/dead-letter.ts'
-import { deadLetterHeaders } from './dead-letter-headers.ts'
+import { deadLetterHeaders, isDeadLetterHeader } from './dead-letter-headers.ts'
 
 const letter: DeadLetter = {
   ref: { kind: 'event', id: '00000000-0000-0000-0000-000000000001' as EventId },
@@ -35,4 +35,17 @@ test('the headers omit unknown values and limit the error to well-formed text', 
   expect(headers['x-onceward-error']?.length).toBe(1_024)
   expect(headers['x-onceward-error']?.isWellFormed()).toBe(true)
   expect(deadLetterHeaders({ ...letter, error: '' })).not.toHaveProperty('x-onceward-error')
+})
+
+test('the origin is the queue and the position, if the message has one', () => {
+  const source = { broker: 'kafka', queue: 'orders', position: '2/41' }
+  const delivery = { ...letter.delivery, source }
+  expect(deadLetterHeaders({ ...letter, delivery })['x-onceward-origin']).toBe('orders/2/41')
+})
+
+test('a header of an earlier dead letter is known in whatever case it is written', () => {
+  expect(isDeadLetterHeader('x-onceward-reason')).toBe(true)
+  expect(isDeadLetterHeader('X-Onceward-Key')).toBe(true)
+  expect(isDeadLetterHeader('x-onceward-other')).toBe(false)
+  expect(isDeadLetterHeader('constructor')).toBe(false)
 })

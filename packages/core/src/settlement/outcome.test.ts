@@ -18,6 +18,7 @@ const ROWS: readonly (readonly [Outcome, object])[] = [
     { kind: 'ack', by: 'processed', result: 5 },
   ],
   [{ kind: 'duplicate' }, { kind: 'ack', by: 'duplicate' }],
+  [{ kind: 'parked' }, { kind: 'ack', by: 'parked' }],
   [{ kind: 'skipped' }, { kind: 'ack', by: 'skipped' }],
   [{ kind: 'unguarded' }, { kind: 'ack', by: 'unguarded' }],
   [
@@ -30,6 +31,10 @@ const ROWS: readonly (readonly [Outcome, object])[] = [
   ],
   [
     { kind: 'failed', attempt: 1, delayMs: 10, error, cause: 'handler-failed' },
+    { kind: 'defer', reason: 'failed', until: 1_010, error, cause: 'handler-failed' },
+  ],
+  [
+    { kind: 'not-stored', attempt: 1, delayMs: 10, error, cause: 'handler-failed' },
     { kind: 'defer', reason: 'failed', until: 1_010, error, cause: 'handler-failed' },
   ],
   [
@@ -67,7 +72,7 @@ const ROWS: readonly (readonly [Outcome, object])[] = [
 ]
 
 test.each(ROWS)('%o is settled as %o', (outcome, settlement) => {
-  expect(settlementOf(outcome, { now: () => NOW })).toEqual(settlement)
+  expect(settlementOf(outcome, { now: () => NOW })).toStrictEqual(settlement)
 })
 
 test('a lane stops exactly at defer and abandon', () => {

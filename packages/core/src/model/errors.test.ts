@@ -1,0 +1,187 @@
+import { describe, expect, test } from 'vitest'
+import {
+  CommitUnknownError,
+  ConfigurationError,
+  ConflictError,
+  concernsStore,
+  DeadlineExceededError,
+  describeError,
+  EnvelopeError,
+  FatalError,
+  InvalidPayloadError,
+  LeaseLostError,
+  MissingKeyError,
+  OncewardError,
+  RetryableError,
+  StoreUnavailableError,
+  toReadableError,
+} from './errors.ts'
+
+const CLASSES = [
+  ...[RetryableError, FatalError, InvalidPayloadError, MissingKeyError, ConflictError],
+  ...[LeaseLostError, DeadlineExceededError, CommitUnknownError, StoreUnavailableError],
+  ...[ConfigurationError, EnvelopeError],
+]
+
+const refuse = (): never => {
+  throw new RangeError('do not look')
+}
+const withField = (name: string, value: unknown): Error =>
+  Object.defineProperty(new Error('why'), name, { value })
+const unreadable = (name: string): Error =>
+  Object.defineProperty(new Error('why'), name, { get: refuse })
+/** As another copy of the package makes its errors. */
+const foreign = (fields: object): unknown => ({ [Symbol.for('onceward.error')]: true, ...fields })
+
+describe('an error of onceward', () => {
+  test('is known by its mark, whatever else is thrown', () => {
+    const thrown = [new FatalError('why'), new Error('why'), {}, null, undefined, 'text', refuse]
+    expect(thrown.map((each) => OncewardError.is(each))).toEqual([true, ...Array(6).fill(false)])
+    expect(OncewardError.is(new Proxy({}, { has: refuse }))).toBe(false)
+  })
+
+  test('of another copy is an instance of the class that has its code', () => {
+    const error = foreign({ code: 'ONCEWARD_FATAL' })
+    expect(error).toBeInstanceOf(OncewardError)
+    expect(error).toBeInstanceOf(FatalError)
+    expect(error).not.toBeInstanceOf(RetryableError)
+    expect(foreign({})).toBeInstanceOf(OncewardError)
+    expect(foreign({})).not.toBeInstanceOf(FatalError)
+    expect({ code: 'ONCEWARD_FATAL' }).not.toBeInstanceOf(FatalError)
+  })
+
+  test('of another copy is known for each code', () => {
+    for (const Class of CLASSES) {
+      const { code } = new Class('why')
+      expect(CLASSES.filter((each) => (foreign({ code }) as object) instanceof each)).toEqual([
+        Class,
+      ])
+    }
+  })
+
+  test('of a derived class is an instance of both, and its base is none of the derived', () => {
+    class Declined extends FatalError {}
+    expect(new Declined('why')).toBeInstanceOf(Declined)
+    expect(new Declined('why')).toBeInstanceOf(FatalError)
+    expect(new FatalError('why')).not.toBeInstanceOf(Declined)
+  })
+
+  test('whose code cannot be read is of no class', () => {
+    const error = Object.defineProperty(foreign({}) as object, 'code', { get: refuse })
+    expect(error instanceof FatalError).toBe(false)
+  })
+
+  test('may be retryable without a delay', () => {
+    expect(new RetryableError('later').afterMs).toBeUndefined()
+    expect(new RetryableError('later', { afterMs: 5 }).afterMs).toBe(5)
+  })
+
+  test('concerns every event if the store is down or does not fit', () => {
+    expect(concernsStore(new StoreUnavailableError('why'))).toBe(true)
+    expect(concernsStore(new ConfigurationError('why'))).toBe(true)
+    expect(concernsStore(new FatalError('why'))).toBe(false)
+    expect(concernsStore(new Error('why'))).toBe(false)
+  })
+})
+
+describe('a described error', () => {
+  test('has its name, message, code and stack', () => {
+    const error = Object.assign(new RangeError('why'), { code: 'E1', password: 'secret' })
+    expect(describeError(error)).toEqual({
+      ...{ type: 'RangeError', name: 'RangeError', message: 'why', code: 'E1' },
+      stack: expect.stringContaining('RangeError: why'),
+    })
+  })
+
+  test('keeps a numeric code, and leaves out a code of any other type and a stack that is no text', () => {
+    expect(describeError(withField('code', 7)).code).toBe(7)
+    expect(describeError(withField('code', {}))).not.toHaveProperty('code')
+    expect(describeError(withField('code', true))).not.toHaveProperty('code')
+    expect(describeError(withField('stack', 5))).not.toHaveProperty('stack')
+    expect(describeError(new Error('why'))).not.toHaveProperty('cause')
+  })
+
+  test('is bounded', () => {
+    const whole = 'm'.repeat(2_000)
+    expect(describeError(new Error(whole)).message).toBe(whole)
+    expect(describeError(new Error(`${whole}n`)).message).toBe(`${whole}…`)
+    expect(describeError(withField('stack', 's'.repeat(8_001))).stack).toHaveLength(8_001)
+    expect(describeError(withField('stack', 's'.repeat(8_001))).stack).toMatch(/s…$/)
+    expect(describeError(withField('name', 'n'.repeat(200))).name).toHaveLength(100)
+    expect(describeError(withField('code', 'c'.repeat(200))).code).toHaveLength(100)
+    expect(describeError(`t${'x'.repeat(500)}`).message).toHaveLength(200)
+  })
+
+  test('has no half of a character at its cut', () => {
+    expect(describeError(new Error(`x${'😀'.repeat(2_000)}`)).message.isWellFormed()).toBe(true)
+  })
+
+  test('has up to five causes', () => {
+    let error = new Error('0')
+    for (let depth = 1; depth < 10; depth++) error = new Error(`${depth}`, { cause: error })
+    const messages: string[] = []
+    for (let each = describeError(error).cause; each !== undefined; each = each.cause) {
+      messages.push(each.message)
+    }
+    expect(messages).toEqual(['8', '7', '6', '5', '4'])
+  })
+
+  test('has up to five errors of an aggregate, without their causes', () => {
+    const errors = Array.from({ length: 7 }, (_, at) => new Error(`${at}`, { cause: 'why' }))
+    const { aggregateErrors } = describeError(new AggregateError(errors))
+    expect(aggregateErrors?.map(({ message }) => message)).toEqual(['0', '1', '2', '3', '4'])
+    expect(aggregateErrors?.[0]).not.toHaveProperty('cause')
+    expect(describeError(new AggregateError([]))).not.toHaveProperty('aggregateErrors')
+  })
+
+  test('of what is no error says what was thrown', () => {
+    expect(describeError(undefined)).toEqual({
+      ...{ type: 'undefined', name: 'undefined', message: 'undefined' },
+    })
+    expect(describeError(5)).toEqual({ type: 'number', name: 'number', message: '5' })
+  })
+
+  test('of what cannot be read says so', () => {
+    expect(describeError(Object.create(null))).toEqual({
+      ...{ type: 'object', name: 'object' },
+      message: expect.stringContaining('cannot be read'),
+    })
+  })
+})
+
+describe('what is thrown is kept if it can be read', () => {
+  test.each([
+    ['an error', new Error('why')],
+    ['an error without a stack', withField('stack', undefined)],
+    ['an object', { code: 1 }],
+    ['a text', 'why'],
+    ['null', null],
+    ['undefined', undefined],
+    ['a symbol', Symbol('why')],
+  ])('%s', (_name, thrown) => {
+    expect(toReadableError(thrown)).toBe(thrown)
+  })
+
+  test.each<[string, unknown]>([
+    ['an error whose code throws', unreadable('code')],
+    ['an error whose cause throws', unreadable('cause')],
+    ['an error whose message throws', unreadable('message')],
+    ['an error whose message is no text', withField('message', 5)],
+    ['an error whose name is no text', withField('name', {})],
+    ['an error whose stack is no text', withField('stack', 5)],
+    ['an object without a text', Object.create(null)],
+    [
+      'an object whose code throws',
+      {
+        get code() {
+          return refuse()
+        },
+      },
+    ],
+    ['a function without a text', Object.assign(() => undefined, { toString: refuse })],
+  ])('and %s is replaced', (_name, thrown) => {
+    const error = toReadableError(thrown)
+    expect(error === thrown).toBe(false)
+    expect(error).toHaveProperty('message', expect.stringContaining('cannot be read'))
+  })
+})
