@@ -100,6 +100,34 @@ describe('a message from SNS', () => {
     },
   )
 
+  test('is not any text that names its fields', async () => {
+    const body = Buffer.from('say "TopicArn" and "detail-type"')
+    const textOf = (bytes: Uint8Array): string => Buffer.from(bytes).toString()
+    for (const decode of [unwrapSns(textOf), unwrapEventBridge(textOf)]) {
+      expect(await run({ ...inSns(), body }, { decode, eventKey: () => 'k' })).toMatchObject({
+        payload: textOf(body),
+      })
+    }
+  })
+
+  test.each([
+    ['a Type of its own', { Type: 'Order' }],
+    ['an empty TopicArn', { TopicArn: '' }],
+    ['an empty MessageId', { MessageId: '' }],
+  ])('is not any body with %s', async (_name, more) => {
+    expect(await run(inSns(more))).toMatchObject({ reason: 'missing-event-key' })
+  })
+
+  test.each([
+    ['are null', null],
+    ['are a text', 'idempotency-key'],
+    ['are no texts', { 'idempotency-key': { Type: 'Number', Value: 5 } }],
+    ['are binary', { 'idempotency-key': { Type: 'Binary', Value: 'YQ==' } }],
+    ['are null each', { 'idempotency-key': null }],
+  ])('has the key of SNS if its attributes %s', async (_name, MessageAttributes) => {
+    expect(await run(inSns({ MessageAttributes }))).toMatchObject({ event: { key: snsId } })
+  })
+
   test.each(['SubscriptionConfirmation', 'UnsubscribeConfirmation'])(
     'of type %s is refused with what to do',
     async (Type) => {
@@ -131,6 +159,27 @@ describe('an EventBridge event', () => {
   test.each([null, 0, '', [], 'text'])('may have the detail %j', async (detail) => {
     const decode = unwrapEventBridge()
     expect(await run(inBridge({ detail }), { decode })).toMatchObject({ payload: detail })
+  })
+
+  test('is decoded by the decoder of the user, which gets the detail as JSON text', async () => {
+    const decode = unwrapEventBridge((body) => ['decoded', Buffer.from(body).toString()])
+    const payload = ['decoded', JSON.stringify(order)]
+    expect(await run(inBridge(), { decode })).toMatchObject({ payload })
+  })
+
+  test('whose detail nests too deep for a decoder of the user is refused with what to do', async () => {
+    const text = JSON.stringify(bridged({ detail: 'here' }))
+    const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
+    const body = Buffer.from(text.replace('"here"', deep))
+    expect(
+      await run({ ...inBridge(), body }, { decode: unwrapEventBridge(() => 1) }),
+    ).toMatchObject({
+      reason: 'invalid-payload',
+      error: expect.objectContaining({
+        message: expect.stringContaining('`unwrapEventBridge()` without a decoder'),
+        cause: expect.any(RangeError),
+      }),
+    })
   })
 
   test.each(['id', 'detail-type', 'source', 'account', 'time', 'region', 'version', 'detail'])(
@@ -206,11 +255,17 @@ describe('s3TestEvent', () => {
     }
   })
 
-  test.each([null, 5, 'x', [], {}, { ...s3, Event: 'ObjectCreated:Put' }, { Records: [] }])(
-    'skips nothing else, such as %j',
-    (payload) => {
-      const delivery = toDelivery(payload)
-      expect(s3TestEvent({ ...delivery, payload })).toBe(false)
-    },
-  )
+  test.each([
+    null,
+    5,
+    'x',
+    [],
+    {},
+    { ...s3, Event: 'ObjectCreated:Put' },
+    { ...s3, Service: 's3' },
+    { Records: [] },
+  ])('skips nothing else, such as %j', (payload) => {
+    const delivery = toDelivery(payload)
+    expect(s3TestEvent({ ...delivery, payload })).toBe(false)
+  })
 })

@@ -55,7 +55,27 @@ describe('cloudEventKey()', () => {
     expect(key(withDecoded(delivery({}, { data: {} }), event))).toBe('cloudevent:7:/orders:2:42')
   })
 
+  test('reads no other content type and no other text as the structured mode', () => {
+    const event = { source: '/orders', id: '42' }
+    for (const contentType of [
+      'text/application/cloudevents+json',
+      'application/cloudevents+jsonlines',
+      'application/cloudevents+json-seq;a=b',
+    ]) {
+      expect(key(delivery({ contentType }, event))).toBeUndefined()
+    }
+    const contentType = 'application/cloudevents+json ; charset=utf-8'
+    expect(key(delivery({ contentType }, event))).toBe('cloudevent:7:/orders:2:42')
+  })
+
+  test('goes on to the next spelling when one has no id', () => {
+    const headers = { ce_source: '/a', 'ce-source': '/orders', 'ce-id': '42' }
+    expect(key(withHeaders(headers))).toBe('cloudevent:7:/orders:2:42')
+  })
+
   test('never takes an id without its source', () => {
+    expect(key(withHeaders({ ce_source: '/orders' }))).toBeUndefined()
+    expect(key(delivery({}, { specversion: '1.0', source: '/orders' }))).toBeUndefined()
     expect(key(withHeaders({ ce_id: '42' }))).toBeUndefined()
     expect(key(delivery({}, { specversion: '1.0', id: '42' }))).toBeUndefined()
     expect(key(delivery({}, null))).toBeUndefined()
@@ -64,6 +84,9 @@ describe('cloudEventKey()', () => {
 
   test('refuses attributes that are empty or no text', () => {
     expect(() => key(withHeaders({ ce_id: '', ce_source: '/orders' }))).toThrow(InvalidPayloadError)
+    expect(() => key(withHeaders({ ce_id: '42', ce_source: '' }))).toThrow(InvalidPayloadError)
+    const numbered = { specversion: '1.0', source: 5, id: '42' }
+    expect(() => key(delivery({}, numbered))).toThrow(InvalidPayloadError)
     const event = { specversion: '1.0', source: '/orders', id: 42 }
     expect(() => key(delivery({}, event))).toThrow(InvalidPayloadError)
   })
@@ -110,6 +133,7 @@ describe('headers', () => {
 
   test('a header without a name is a mistake in the configuration', () => {
     expect(() => header('')).toThrow(ConfigurationError)
+    expect(() => header(5 as never)).toThrow(ConfigurationError)
   })
 })
 
@@ -129,6 +153,7 @@ test('position() is broker, queue and place, or nothing', () => {
   const source = { broker: 'kafka', queue: 'orders', position: '3/42' }
   expect(position()(delivery({ source }))).toBe('position:5:kafka:6:orders:4:3/42')
   expect(position()(delivery())).toBeUndefined()
+  expect(position()(delivery({ source: { ...source, position: '' } }))).toBeUndefined()
 })
 
 // Red when the incarnation is left out: records of a topic that was made anew would be duplicates of the old ones.

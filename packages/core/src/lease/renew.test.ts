@@ -253,7 +253,10 @@ describe('before a handler starts', () => {
     const kit = setUp()
     const lease = hold(kit.renewer, 'a', kit.clock.runtime.monotonic() - LEASE_MS / 3)
     expect(await isSafe(kit.renewer, lease)).toBe(true)
+    letGo(kit.renewer, lease)
+    expect(await isSafe(kit.renewer, lease)).toBe(false)
     expect(kit.renewals).toEqual([])
+    expect(await kit.renewer.isSafe({} as InFlightEvent)).toBe(false)
   })
 
   // Red before: validity was counted from the answer, so a claim that took 8 s under a lease of 3 s started at once.

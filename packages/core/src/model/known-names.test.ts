@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { seededRandom } from '../fixtures/random.ts'
 import { ConfigurationError } from './errors.ts'
 import { type KnownNames, refuseUnknownNames, unknownNames } from './known-names.ts'
 
@@ -13,7 +14,7 @@ const KNOWN: KnownNames<Options> = { queueUrl: true, visibilityMs: true, signal:
 function problemOf(options: unknown): string {
   try {
     refuseUnknownNames('consumeSqs', options as Options, KNOWN)
-    return ''
+    return 'known'
   } catch (error) {
     expect(error).toBeInstanceOf(ConfigurationError)
     return (error as Error).message
@@ -22,9 +23,9 @@ function problemOf(options: unknown): string {
 
 describe('options with unknown names', () => {
   test('known names pass, even if they are undefined', () => {
-    expect(problemOf({ queueUrl: 'q', signal: undefined })).toBe('')
-    expect(problemOf({})).toBe('')
-    expect(problemOf(Object.create(null))).toBe('')
+    expect(problemOf({ queueUrl: 'q', signal: undefined })).toBe('known')
+    expect(problemOf({})).toBe('known')
+    expect(problemOf(Object.create(null))).toBe('known')
   })
 
   test.each([
@@ -56,12 +57,12 @@ describe('options with unknown names', () => {
 
   test.each([
     ['null', null],
-    ['a text', 'postgres://user:hunter2@db/app'],
+    ['string', 'postgres://user:hunter2@db/app'],
     ['an array', ['postgres://user:hunter2@db/app']],
-    ['a number', 5],
-  ])('%s instead of an object is refused, and the value is not shown', (_name, options) => {
-    expect(problemOf(options)).toMatch(/^consumeSqs expected an object of options, got /)
-    expect(problemOf(options)).not.toContain('hunter2')
+    ['number', 5],
+    ['undefined', undefined],
+  ])('%s instead of an object is refused, and the value is not shown', (name, options) => {
+    expect(problemOf(options)).toBe(`consumeSqs expected an object of options, got ${name}.`)
   })
 
   test('an error does not contain a name that is a connection string or very long', () => {
@@ -78,4 +79,53 @@ describe('options with unknown names', () => {
       'consumeSqs does not know "batch.yyy". It knows: batch.size, batch.wait.',
     ])
   })
+
+  test.each([
+    ['bacth.size', ['batch.size', 'queue'], 'batch.size'],
+    ['batch.size', ['size', 'queue.size'], undefined],
+    ['batch.sise', ['sise', 'batch.size', 'batch.seize'], 'batch.size'],
+    ['queue', [], undefined],
+    ['uqeueUlr', ['queueUrl'], 'queueUrl'],
+    ['concurrencyLimit', ['concurrency'], 'concurrency'],
+    ['concX', ['conc'], 'conc'],
+    ['conXXXX', ['con'], undefined],
+    ['queueUrk', ['queueName', 'queueUrl', 'queueArn'], 'queueUrl'],
+    ['concXXXX', ['conc'], 'conc'],
+    ['ab', ['ab1', 'abc'], 'ab1'],
+  ] as const)('%s among %o may mean %s', (name, known, meant) => {
+    const told = unknownNames('consumeSqs', [name], known)
+    expect(told).toEqual([
+      meant === undefined
+        ? `consumeSqs does not know "${name}". It knows: ${known.join(', ')}.`
+        : `consumeSqs does not know "${name}", did you mean "${meant}"?`,
+    ])
+  })
+
+  test('the nearest name is suggested, counting each wrong, missing, added or swapped letter', () => {
+    const random = seededRandom(11)
+    const word = (letters: number) =>
+      Array.from({ length: letters }, () => 'abc'[Math.floor(random() * 3)]).join('')
+    for (let round = 0; round < 3_000; round++) {
+      // Shorter than a beginning that counts.
+      const [name, known] = [word(2 + (round % 3)), word(3)]
+      const isNear = name !== known && distance(name, known) <= 2
+      if (name === known) continue
+      expect([name, known, unknownNames('f', [name], [known])[0]?.includes('mean')]).toEqual([
+        ...[name, known, isNear],
+      ])
+    }
+  })
 })
+
+/** Written as the definition has it: optimal string alignment. */
+function distance(one: string, other: string): number {
+  if (one === '' || other === '') return one.length + other.length
+  const costs = [
+    distance(one.slice(1), other) + 1,
+    distance(one, other.slice(1)) + 1,
+    distance(one.slice(1), other.slice(1)) + (one[0] === other[0] ? 0 : 1),
+  ]
+  const isSwapped = one[0] === other[1] && one[1] === other[0]
+  if (isSwapped) costs.push(distance(one.slice(2), other.slice(2)) + 1)
+  return Math.min(...costs)
+}

@@ -52,6 +52,7 @@ test('an object that only looks like an error is none', () => {
   expect(isError({ name: 'Error', message: 'no', stack: '' })).toBe(false)
   expect(isAggregateError({ name: 'AggregateError', errors: [] })).toBe(false)
   expect(isAggregateError(foreign(`new Error('no')`))).toBe(false)
+  expect(isAggregateError(Object.assign(new Error('no'), { errors: ['a', 'b'] }))).toBe(false)
 })
 
 // Red before: bytes were stored as an object of numbers, and a date as an object without fields.

@@ -263,7 +263,7 @@ test('a parked dead letter is published only by the publisher of its source', as
   })
   unregister()
   expect(await publishing.publishDue(due(two, 'sqs', 'orders'), session)).toBeUndefined()
-  expect(letters).toMatchObject([{ ref: one }])
+  expect(letters).toMatchObject([{ ref: one, delivery: { source: delivery.source } }])
 })
 
 // Red when the end of one consumer takes the publisher of another one of its queue away: nobody publishes any more.
