@@ -1,6 +1,7 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import type { EventId, Fingerprint, OwnerToken } from '../model/brands.ts'
+import { StoreUnavailableError } from '../model/errors.ts'
 import type { Claim } from '../model/lease-store.ts'
 import { memoryLeases } from './index.ts'
 
@@ -69,4 +70,26 @@ test('takeovers are counted up to the given maximum', async () => {
     { kind: 'acquired', attempt: 2 },
     { kind: 'dead', reason: 'attempts-spent' },
   ])
+})
+
+describe('a store of a million events', () => {
+  const claims = (count: number): readonly Claim[] => Array<Claim>(count).fill(claim())
+
+  test('refuses claims beyond them, and takes none', async () => {
+    const leases = memoryLeases(new Clock().runtime)
+    await expect(leases.claim(claims(1_000_001))).rejects.toThrow(StoreUnavailableError)
+    expect(await leases.claim([claim()])).toMatchObject([{ kind: 'acquired', by: 'first' }])
+  })
+
+  test('makes room by deleting events whose time is over, and no others', async () => {
+    const clock = new Clock()
+    const leases = memoryLeases(clock.runtime)
+    const done = claim({ id: 'done' as EventId })
+    await leases.claim([done])
+    await leases.complete([{ ...a, id: done.id, result: 1 }], 5_000)
+    await expect(leases.claim(claims(1_000_000))).rejects.toThrow('holds 1 events')
+    expect(await leases.claim([done])).toEqual([{ kind: 'duplicate', result: 1 }])
+    clock.advance(5_000)
+    expect(await leases.claim(claims(1_000_000))).toHaveLength(1_000_000)
+  })
 })
