@@ -1,3 +1,4 @@
+import { runInNewContext } from 'node:vm'
 import { describe, expect, test } from 'vitest'
 import { seededRandom } from '../fixtures/random.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
@@ -173,6 +174,7 @@ describe("a user's decoder", () => {
     ['plain JSON values', { a: [1, 'x', null, { b: true, c: undefined }] }],
     ['objects without a prototype', Object.assign(Object.create(null), { a: 1 })],
     ['dates', { at: new Date(0) }],
+    ['objects of another realm', runInNewContext('({ a: [{ b: 1 }] })')],
     ['fractions', 0.1],
   ])('is exact with %s', async (_name, value) => {
     expect(await through(value)).toMatchObject({ isExact: true })
@@ -188,6 +190,8 @@ describe("a user's decoder", () => {
     ['an integer that was rounded', [2 ** 53]],
     ['a cycle', cycle],
     ['a function', { f: () => 1 }],
+    ['a class without a base', Object.create(Object.create(null))],
+    ['a class that looks like Object', Object.create({ isPrototypeOf: 1 })],
   ])('is not exact with %s', async (_name, value) => {
     expect(await through(value)).toMatchObject({ isExact: false })
   })

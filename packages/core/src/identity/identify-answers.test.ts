@@ -82,7 +82,7 @@ describe('a message that takes longer than deadlineMs to read is read to its end
   })
 
   test('unless a function of the user has not answered', async () => {
-    const skip = () => new Promise<boolean>(() => undefined)
+    const skip = (() => new Promise(() => undefined)) as unknown as () => boolean
     expect(await run(withKey(), { runtime, skip })).toMatchObject({
       kind: 'retry',
       error: { message: expect.stringContaining('`skip` gave no answer') },

@@ -87,3 +87,19 @@ describe('a number is found to be rounded', () => {
     expect(holdsRounded(`${before}9007199254740992]`)).toBe(false)
   })
 })
+
+test.each([
+  ['[1,2,300]', false],
+  ['{"id":"a1e5","other":"b1234567890123456789"}', false],
+  ['[ 12345678901234567890]', true],
+  ['[1e5]', true],
+])('%s is read number by number: %s', (text, isRead) => {
+  expect(mayHoldRounded(text)).toBe(isRead)
+})
+
+test('a long text is read in parts, so that it does not hold up other messages', () => {
+  const numbers = new RoundedNumbers(`[${'1,'.repeat(100_000)}1]`)
+  let parts = 1
+  while (numbers.next() === undefined) parts += 1
+  expect(parts).toBe(4)
+})
