@@ -1,4 +1,9 @@
-import { ConfigurationError, OncewardError, RetryableError, StoreUnavailableError } from '@onceward/core'
+import {
+  ConfigurationError,
+  OncewardError,
+  RetryableError,
+  StoreUnavailableError,
+} from '@onceward/core'
 import { messageOf } from '@onceward/core/adapter'
 import { FORBIDDEN, LOCK_NOT_AVAILABLE, QUERY_CANCELED, UNIQUE_VIOLATION } from './sqlstates.ts'
 

@@ -1,4 +1,9 @@
-import { ConfigurationError, type EventId, RetryableError, StoreUnavailableError } from '@onceward/core'
+import {
+  ConfigurationError,
+  type EventId,
+  RetryableError,
+  StoreUnavailableError,
+} from '@onceward/core'
 import { database } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import pg from 'pg'
