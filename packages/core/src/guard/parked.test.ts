@@ -185,37 +185,45 @@ test('a parked event that cannot be identified is counted, waits for its back-of
 })
 
 // Red before: thousands of polls, one at every turn of the event loop.
-test('a full poll that ended nothing is not followed by the next one at once', async () => {
-  const clock = new Clock()
-  const memory = memoryInbox()
-  let polls = 0
-  const inbox = changedInbox(memory, (session) => ({
-    due: (limit) => {
-      polls += 1
-      return session.due(limit)
-    },
-  }))
-  const { runtime } = clock
-  const guard = createGuard(
-    { consumer: 'billing', inbox, logger: silent, runtime, ...RETRY },
-    () => undefined,
-  )
-  const session = await inbox.open(registration({ runtime }))
-  for (let n = 0; n < 10; n += 1) {
-    const delivery = toDelivery(n)
-    const error = new Error('no key')
-    const [ref] = await session.refuse([{ delivery, reason: 'missing-event-key', error }])
-    if (ref !== undefined) memory.replay(ref)
-  }
-  await portOf(guard).open()
-  for (let n = 0; n < 600; n += 1) {
-    clock.advance(100)
-    await turn()
-  }
-  expect(polls).toBeGreaterThan(3)
-  expect(polls).toBeLessThan(20)
-  await guard.close()
-})
+test.each([
+  ['because no message could be identified', RETRY, false],
+  ['because no event could be claimed', {}, true],
+])(
+  'a full poll that ended nothing, %s, is not followed by the next one at once',
+  async (_, given, isHeld) => {
+    const clock = new Clock()
+    const memory = memoryInbox()
+    let polls = 0
+    const inbox = changedInbox(memory, (session) => ({
+      due: (limit) => {
+        polls += 1
+        // Searches without end would keep the test from failing.
+        return polls > 100 ? Promise.resolve([]) : session.due(limit)
+      },
+      suspect: (...args) => (isHeld ? Promise.resolve({ kind: 'held' }) : session.suspect(...args)),
+    }))
+    const { runtime } = clock
+    const guard = createGuard(
+      { consumer: 'billing', inbox, logger: silent, runtime, ...given },
+      () => undefined,
+    )
+    const session = await inbox.open(registration({ runtime }))
+    for (let n = 0; n < 10; n += 1) {
+      const delivery = toDelivery(n, { headers: { 'idempotency-key': `${n}` } })
+      const error = new Error('no key')
+      const [ref] = await session.refuse([{ delivery, reason: 'missing-event-key', error }])
+      if (ref !== undefined) memory.replay(ref)
+    }
+    await portOf(guard).open()
+    for (let n = 0; n < 600; n += 1) {
+      clock.advance(100)
+      for (let turns = 0; turns < 10; turns += 1) await turn()
+    }
+    expect(polls).toBeGreaterThan(3)
+    expect(polls).toBeLessThan(20)
+    await guard.close()
+  },
+)
 
 test('a poll takes only a few events at once', async () => {
   const { replayed, poll, ran } = await setUp()
