@@ -4,7 +4,7 @@ import { type KafkaCluster, kafkaCluster, skipped, until } from '@onceward/testi
 import { guardOf } from '@onceward/testing/adapter'
 import { type Admin, type ITopicConfig, Kafka, logLevel } from 'kafkajs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createTopic } from '../../brokers/kafka/queue.ts'
+import { createTopic, type Topic } from '../../brokers/kafka/queue.ts'
 import { freshName } from '../../brokers/queue-under-test.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
 import { effectsReach, orders, stillAlive } from '../../support/effects.ts'
@@ -41,13 +41,18 @@ test.skipIf(skipped('kafka'))(
     const workers = [stage.spawn('one'), stage.spawn('two')]
     await Promise.all(workers.map((worker) => worker.start()))
     await stage.send(all.slice(0, PER_STEP))
-    await effectsReach(stage, PER_STEP / 2)
+    const reach = (count: number): Promise<void> =>
+      effectsReach(stage, count).catch(async (error: unknown) => {
+        const why = await partitionsOf(queue)
+        throw new Error(`${String(error)}\n${why}`, { cause: error })
+      })
+    await reach(PER_STEP / 2)
 
     for (const step of [1, 2]) {
       const before = await coordinator()
       await cluster.nodes[before - 1]?.kill('SIGKILL')
       await stage.send(all.slice(step * PER_STEP, (step + 1) * PER_STEP))
-      await effectsReach(stage, (step + 1) * PER_STEP)
+      await reach((step + 1) * PER_STEP)
       expect(await coordinator()).not.toBe(before)
       await cluster.nodes[before - 1]?.restart()
     }
@@ -112,6 +117,12 @@ async function create(topic: string, config: Partial<ITopicConfig> = {}): Promis
     topics: [{ topic, ...config }],
   })
   await until(() => hasLeader(topic))
+}
+
+/** For the error of a test: a partition that has lost its leader is read by nobody until that node is back. */
+const partitionsOf = async ({ offsets, source }: Topic): Promise<string> => {
+  const leaders = await admin.fetchTopicMetadata({ topics: [source.topic] }).catch(String)
+  return JSON.stringify([leaders, await offsets().catch(String)])
 }
 
 /** Whether all of its partitions have one: kafkajs answers only then. */
