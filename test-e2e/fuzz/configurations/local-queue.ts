@@ -47,7 +47,12 @@ export class LocalQueue {
       }
     }
     await open()
-    const looping = this.#loop(port, { stop: stop.signal, open, consumer })
+    // A later start may be refused: then health says why, as that of an adapter does.
+    const looping = this.#loop(port, { stop: stop.signal, open, consumer }).catch(
+      (error: unknown) => {
+        consumer.reason = String(error)
+      },
+    )
     return {
       health: (): Health => ({
         state: consumer.reason === '' ? 'running' : 'paused',
