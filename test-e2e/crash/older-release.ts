@@ -15,7 +15,7 @@ export interface OlderRelease extends AsyncDisposable {
   readonly worker: string
 }
 
-/** @throws {@link UsageError} if the repository does not have the commit. */
+/** @throws {@link UsageError} if the code cannot be checked out, for instance because the repository lacks the commit. */
 export async function checkOutRelease(commit: string): Promise<OlderRelease> {
   const path = await mkdtemp(join(tmpdir(), 'onceward-release-'))
   const archive = join(path, 'release.tar')

@@ -58,13 +58,7 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
   'lease-flush': ({ leases }) => leases.flush(),
   'lease-rollback': ({ leases }, { target }) => leases.rollBack(1 + target),
   'lease-down': ({ leases }, { ms }) => leases.goDown(ms),
-  duplicate: ({ audit, broker, plan }, { target }) => {
-    const message = plan.messages[target % plan.messages.length]
-    const copied = message && plan.events[message.event]
-    // The count of the copy may fall into the time in which the transaction of the other is run again in parts.
-    if (plan.transaction === 'batch' && copied !== undefined) audit.byKey(copied.key).hits += 1
-    broker.duplicate(target)
-  },
+  duplicate: ({ broker }, { target }) => broker.duplicate(target),
   expire: ({ broker }, { target }) => broker.expire(target),
   'place-hangs': ({ place }, { ms }) => place.hang(ms * LONGER),
   'place-refuses': ({ place }, { ms }) => place.refuse(ms),

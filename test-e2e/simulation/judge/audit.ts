@@ -1,5 +1,6 @@
 import type { CountedEvent, EventId, Failure } from '@onceward/core'
 import { eventIdOf } from '@onceward/core'
+import { YOUNG_MS } from '../../../packages/core/src/model/attempt-rules.ts'
 import type { Command, EventState } from '../../../packages/core/src/model/state-machine.ts'
 import { Acks } from '../brokers/acks.ts'
 import type { Plan } from '../faults/plan.ts'
@@ -7,7 +8,7 @@ import type { Database, History } from '../stores/database.ts'
 import type { Effect } from '../stores/transaction.ts'
 import type { Life } from '../world/process.ts'
 import type { Scheduler } from '../world/scheduler.ts'
-import { type Case, toCase } from './cases.ts'
+import { type Case, type Counted, type CountHeard, toCase } from './cases.ts'
 import { type Run, SideBySide } from './side-by-side.ts'
 
 export const CONSUMER = 'simulated'
@@ -133,12 +134,21 @@ export class Audit {
   /** `isHeard`: whether the process that has counted it knows, or may still hear of it. */
   counted(life: Life, { event, attempt }: CountedEvent, { isAlone, isHeard }: CountHeard): void {
     const receipt = String(event.delivery.headers['receipt'])
-    if (life.isAlive && isHeard()) this.#counted.set(event.id, { life, isAlone, isHeard, receipt })
+    this.#takenOverFrom(this.#counted.get(event.id), life, event.id)
+    const atMs = this.nowMs
+    if (life.isAlive && isHeard())
+      this.#counted.set(event.id, { life, isAlone, isHeard, receipt, atMs })
     else this.caseOf(event.id).hits += 1
     this.#judgeAttempt(event.id, attempt)
     this.#assertDue(event.id)
     // The statement had waited for its row since before the freeze, which costs this attempt as it costs the others.
     if (life.frozenUntilMs > this.nowMs) this.caseOf(event.id).hits += 1
+  }
+
+  /** The other lives, but its transaction is run again in parts, and that of this event has not begun for too long. */
+  #takenOverFrom(other: Counted | undefined, life: Life, id: EventId): void {
+    if (this.#plan.transaction !== 'batch' || other === undefined || other.life === life) return
+    if (other.life.isAlive && this.nowMs - other.atMs >= YOUNG_MS) this.caseOf(id).hits += 1
   }
 
   concluded(life: Life, id: EventId): void {
@@ -280,17 +290,6 @@ export class Audit {
       ({ event, variant }) => event === other.index && variant === 'plain',
     )
   }
-}
-
-interface CountHeard {
-  readonly isAlone: boolean
-  readonly isHeard: () => boolean
-}
-
-interface Counted extends CountHeard {
-  readonly life: Life
-  /** Of the copy that runs. */
-  readonly receipt: string
 }
 
 export interface LeaseStep {

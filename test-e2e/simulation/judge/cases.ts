@@ -1,5 +1,6 @@
 import type { EventId } from '@onceward/core'
 import type { Message } from '../brokers/broker.ts'
+import type { Life } from '../world/process.ts'
 
 /** What is known of an event beside what the stores say of it. */
 export interface Case {
@@ -60,4 +61,16 @@ export function toCase(key: string, id: EventId, index: number): Case {
     publishedUntilMs: 0,
     lostUntilMs: {},
   }
+}
+
+export interface CountHeard {
+  readonly isAlone: boolean
+  readonly isHeard: () => boolean
+}
+
+export interface Counted extends CountHeard {
+  readonly life: Life
+  /** Of the copy that runs. */
+  readonly receipt: string
+  readonly atMs: number
 }

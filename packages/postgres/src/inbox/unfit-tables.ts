@@ -12,7 +12,7 @@ export interface UnfitTable {
 }
 
 /**
- * What is unfit about the tables, in the order of their names.
+ * The changes of the tables with which guards cannot keep their promises, in the order of the tables' names.
  *
  * @param schema - Quoted.
  */
