@@ -28,6 +28,37 @@ test('a stop while the consumer subscribes prevents its run', async () => {
   expect(kit.clock.timers).toBe(0)
 })
 
+// Red when it is disconnected at once: kafkajs would let it join all the same, and nobody could end that member.
+test('a consumer that joins its group is disconnected only when it has joined, or could not', async () => {
+  for (const end of ['resolve', 'reject'] as const) {
+    const kit = receiving()
+    const run = Promise.withResolvers<void>()
+    kit.world.run = () => run.promise
+    void kit.receiver.start()
+    await kit.clock.advance(0)
+    const finished = kit.receiver.finish()
+    await kit.clock.advance(3_000)
+    await finished
+    expect(kit.calls).not.toContain('0 disconnect')
+    run[end](new Error('no'))
+    await kit.clock.advance(0)
+    expect(kit.calls).toContain('0 disconnect')
+  }
+})
+
+test('the consumer after one that hangs while it joins does not wait for it', async () => {
+  const kit = receiving()
+  kit.world.run = () => {
+    kit.world.run = async () => undefined
+    return new Promise(() => undefined)
+  }
+  void kit.receiver.start()
+  await kit.clock.advance(80_000)
+  kit.join('m-2')
+  await kit.receiver.finish()
+  expect(kit.calls.filter((call) => call.endsWith(' disconnect'))).toEqual(['1 disconnect'])
+})
+
 test('a stop while restartOnFailure is pending starts no pause', async () => {
   const answered = Promise.withResolvers<boolean>()
   const kit = await joined({ consumer: { retry: { restartOnFailure: () => answered.promise } } })

@@ -12,7 +12,7 @@ import {
 import type { Cluster, Consumer, ConsumerCrashEvent } from 'kafkajs'
 import type { KafkaClient } from './client.ts'
 import { hideAborted } from './clients/aborted.ts'
-import { connect } from './clients/connect.ts'
+import { connect, disconnect } from './clients/connect.ts'
 import { Membership, withCluster } from './clients/group.ts'
 import { outOfRangeLog } from './clients/out-of-range.ts'
 import type { PartitionBatches } from './clients/partition-batches.ts'
@@ -62,6 +62,8 @@ export class Receiver {
   readonly #recovery: Recovery<BrokerErrorKind>
   readonly #started = Promise.withResolvers<void>()
   #consumer: Consumer | undefined
+  /** Of the current consumer. Resolves when it has joined its group, or has ended. */
+  #joining: Promise<unknown> = Promise.resolve()
   readonly #subscription: Subscription
   readonly #watchdog: Watchdog
   readonly #unreadable: Unreadable
@@ -188,6 +190,7 @@ export class Receiver {
         partitionsConsumedConcurrently: settings.partitionsConsumedConcurrently,
         eachBatch,
       })
+      this.#joining = running.catch(() => undefined)
       return await Promise.race([running.then(() => givenUp), givenUp])
     } catch (error) {
       return error
@@ -236,13 +239,14 @@ export class Receiver {
   }
 
   async #letGo(): Promise<void> {
-    const consumer = this.#consumer
+    const [consumer, joining] = [this.#consumer, this.#joining]
     this.#consumer = undefined
+    this.#joining = Promise.resolve()
     this.#subscription.end()
     this.#watchdog.end()
     this.#unreadable.end()
     if (consumer === undefined) return
-    await endsWithin(this.#options.port.runtime, consumer.disconnect(), GOODBYE_MS)
+    await endsWithin(this.#options.port.runtime, disconnect(consumer, joining), GOODBYE_MS)
   }
 
   /** The error that ends the consumer; undefined for one that is retried. */

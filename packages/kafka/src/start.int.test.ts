@@ -4,6 +4,7 @@ import { guardOf } from '@onceward/testing/adapter'
 import { skipped } from '@onceward/testing/servers'
 import { Kafka, logLevel } from 'kafkajs'
 import { describe, expect, test } from 'vitest'
+import { onEvent } from './fixtures/topics.ts'
 import { billing, range, useKafka } from './fixtures/use-kafka.ts'
 import { consumeKafka } from './index.ts'
 
@@ -101,6 +102,29 @@ describe.skipIf(skipped('kafka'))('the checks of consumeKafka at its start', () 
     await topics.send(topic, range(10))
     await until(() => ran.length === 10)
     for (const start of starts) if (start.status === 'fulfilled') await start.value.drain()
+  })
+
+  // Red when it disconnects at once: kafkajs joins all the same, and keeps the partition while the process lives.
+  test('a consumer that is drained while it joins its group leaves it', async () => {
+    const { topics } = kit
+    const topic = await topics.create(1)
+    const groupId = topics.name('drained')
+    const client = topics.client()
+    const joined = Promise.withResolvers<void>()
+    onEvent(client, 'GROUP_JOIN', () => joined.resolve())
+    const stop = new AbortController()
+    const starting = consumeKafka(
+      client,
+      billing(() => undefined),
+      { topics: [topic], groupId, signal: stop.signal },
+    )
+    // The broker answers its first member only after a second.
+    await until(async () => (await topics.members(groupId)) === 1)
+    stop.abort()
+    const consumption = await starting
+    await consumption.stopped
+    await joined.promise
+    await until(async () => (await topics.members(groupId)) === 0)
   })
 
   test('the consumer waits for an endpoint that is down at the start', async () => {

@@ -21,3 +21,18 @@ export async function connect(
   const answer = await answerWithin(runtime, connecting, limitMs, { keepAlive: false })
   if (answer === LATE) throw new CallTimeoutError('Connecting to Kafka', limitMs)
 }
+
+/**
+ * Leaves the group and disconnects, after the join if one is under way. kafkajs does not stop a consumer that joins for
+ * the first time (`Runner.stop` finds nothing that runs), nor can it be stopped later: once the broker answers, it is a
+ * member for as long as the process lives, and nobody gets its partitions.
+ *
+ * @param joining - `run()` of that consumer; never rejects.
+ */
+export async function disconnect(
+  consumer: Pick<Consumer, 'disconnect'>,
+  joining: Promise<unknown>,
+): Promise<void> {
+  await joining
+  await consumer.disconnect()
+}
