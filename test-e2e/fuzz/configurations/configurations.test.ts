@@ -76,11 +76,13 @@ describe('the judge', () => {
   test('sees a start that is not refused, refused without a type, or without the name', () => {
     const refusing = { ...cell, refusing: ['the setting'] }
     const told = (change: Partial<History>): readonly string[] =>
-      judge(refusing, { ...good, ...change })
+      judge(refusing, { ...good, effects: {}, ...change })
     expect(told({ start: 'refused', reason: 'the setting is wrong' })).toEqual([])
     expect(told({})).toHaveLength(1)
     expect(told({ start: 'failed', reason: 'the setting is wrong' })).toHaveLength(1)
     expect(told({ start: 'refused', reason: 'something is wrong' })).toHaveLength(1)
+    const { effects } = good
+    expect(told({ start: 'refused', reason: 'the setting is wrong', effects })).toHaveLength(1)
   })
 
   test('accepts a copy in the dead-letter place only where the server itself puts one there', () => {

@@ -17,20 +17,29 @@ export function judge(cell: Cell, history: History): readonly string[] {
   return [...wrong, ...unsaid.map((words) => `no warning contains "${words}"`)]
 }
 
-function judgeRefusal(refusing: readonly string[], { start, reason }: History): readonly string[] {
+function judgeRefusal(
+  refusing: readonly string[],
+  { start, reason, effects }: History,
+): readonly string[] {
   if (start === 'started') return ['the start was expected to be refused']
   if (start === 'failed') return [`the start was refused without a ConfigurationError: ${reason}`]
   const isNamed = refusing.some((words) => reason.includes(words))
-  return isNamed ? [] : [`the refusal names none of "${refusing.join('", "')}": ${reason}`]
+  return [
+    ...(isNamed ? [] : [`the refusal names none of "${refusing.join('", "')}": ${reason}`]),
+    ...noEffects(effects),
+  ]
 }
 
 function judgeWaiting(waiting: readonly string[], { reason, effects }: History): readonly string[] {
   const isNamed = waiting.some((words) => reason.includes(words))
   return [
     ...(isNamed ? [] : [`health names none of "${waiting.join('", "')}": ${reason}`]),
-    ...(Object.keys(effects).length === 0 ? [] : ['there are effects']),
+    ...noEffects(effects),
   ]
 }
+
+const noEffects = (effects: History['effects']): readonly string[] =>
+  Object.keys(effects).length === 0 ? [] : ['there are effects']
 
 function judgeWork({ hasStrays }: Cell, history: History): readonly string[] {
   const { missed, effects, published, left, faults, reason } = history

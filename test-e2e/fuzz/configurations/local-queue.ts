@@ -47,12 +47,8 @@ export class LocalQueue {
       }
     }
     await open()
-    // A later start may be refused: then health says why, as that of an adapter does.
-    const looping = this.#loop(port, { stop: stop.signal, open, consumer }).catch(
-      (error: unknown) => {
-        consumer.reason = String(error)
-      },
-    )
+    const stopped = this.#loop(port, { stop: stop.signal, open, consumer })
+    const drained = stopped.catch(() => undefined)
     return {
       health: (): Health => ({
         state: consumer.reason === '' ? 'running' : 'paused',
@@ -60,9 +56,10 @@ export class LocalQueue {
         reason: consumer.reason,
         settleFailures: 0,
       }),
+      stopped,
       drain: async () => {
         stop.abort()
-        await looping
+        await drained
       },
     }
   }

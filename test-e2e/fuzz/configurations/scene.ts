@@ -24,6 +24,8 @@ export type Handle = (handling: Handling, run: Run) => Promise<void>
 
 /** A consumer that was started. */
 export interface Started {
+  /** Resolves after a drain; rejects when a later try to open the store is refused. */
+  readonly stopped: Promise<void>
   health(): Health
   drain(): Promise<void>
 }

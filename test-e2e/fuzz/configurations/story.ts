@@ -55,14 +55,23 @@ export async function tell(scene: Scene, options: StoryOptions): Promise<History
   try {
     life = await begin()
   } catch (error) {
-    const start = error instanceof ConfigurationError ? 'refused' : 'failed'
-    return { ...NOTHING, start, reason: textOf(error), warnings }
+    return { ...NOTHING, ...refusalOf(error), warnings }
   }
   let first: Pick<History, 'missed' | 'published'>
   try {
     first = await tellFirstLife(scene, options, life)
   } finally {
     await life.end()
+  }
+  // The store could not be reached at the start, and what it refuses was seen only later.
+  if (life.failure !== undefined) {
+    return {
+      ...NOTHING,
+      ...first,
+      ...refusalOf(life.failure),
+      effects: await effectsOf(scene),
+      warnings,
+    }
   }
   let missed = first.missed
   if (missed === undefined && options.expectsNothing !== true) {
@@ -74,7 +83,7 @@ export async function tell(scene: Scene, options: StoryOptions): Promise<History
     await replayDead(scene)
     life = await begin()
     try {
-      missed = await tellSecondLife(scene, options, sending)
+      missed = await tellSecondLife(scene, options, life, sending)
     } finally {
       await life.end()
     }
@@ -83,6 +92,11 @@ export async function tell(scene: Scene, options: StoryOptions): Promise<History
   const end = { effects: await effectsOf(scene), left: await leftOf(scene), faults }
   return { start: 'started', reason: life.reason, warnings, ...first, missed, ...end }
 }
+
+const refusalOf = (error: unknown): Pick<History, 'start' | 'reason'> => ({
+  start: error instanceof ConfigurationError ? 'refused' : 'failed',
+  reason: textOf(error),
+})
 
 const NOTHING = { effects: {}, published: [], left: [], faults: [] }
 
@@ -95,12 +109,17 @@ async function replayDead({ operator, schema, consumer, replay }: Scene): Promis
 class Life {
   /** What `health()` said last. */
   reason = ''
+  /** What ended the consumer before its drain. */
+  failure: unknown
   readonly #guard: Guard
   readonly #started: Started
 
   private constructor(guard: Guard, started: Started) {
     this.#guard = guard
     this.#started = started
+    started.stopped.catch((error: unknown) => {
+      this.failure = error
+    })
   }
 
   static async begin(scene: Scene, handle: Handle, logger: Logger): Promise<Life> {
@@ -114,7 +133,7 @@ class Life {
   }
 
   isUnwell(): boolean {
-    return (this.#started.health().reason ?? '') !== ''
+    return this.failure !== undefined || (this.#started.health().reason ?? '') !== ''
   }
 
   async end(): Promise<void> {
@@ -137,7 +156,7 @@ async function tellFirstLife(
     return { published: await scene.published() }
   }
   const published: string[] = []
-  const missed = await firstMissed(stepMs, [
+  const missed = await firstMissed(life, stepMs, [
     ['every message in the queue', () => sending.then(() => true)],
     ['effects of healthy events', () => haveEffects(scene, HEALTHY)],
     [
@@ -156,9 +175,10 @@ async function tellFirstLife(
 function tellSecondLife(
   scene: Scene,
   { stepMs }: StoryOptions,
+  life: Life,
   sending: Promise<void>,
 ): Promise<string | undefined> {
-  return firstMissed(stepMs, [
+  return firstMissed(life, stepMs, [
     ['every copy in the queue', () => sending.then(() => true)],
     ['effects of replayed dead letters', () => haveEffects(scene, DEAD)],
     ['an empty queue after copies', async () => (await scene.depth()) === 0],
@@ -167,9 +187,14 @@ function tellSecondLife(
 
 type Step = readonly [what: string, condition: () => Promise<boolean>]
 
-async function firstMissed(stepMs: number, steps: readonly Step[]): Promise<string | undefined> {
+async function firstMissed(
+  life: Life,
+  stepMs: number,
+  steps: readonly Step[],
+): Promise<string | undefined> {
   for (const [what, condition] of steps) {
-    if (!(await reached(condition, stepMs))) return what
+    const isDone = async (): Promise<boolean> => life.failure !== undefined || condition()
+    if (!(await reached(isDone, stepMs)) || life.failure !== undefined) return what
   }
   return undefined
 }
