@@ -49,6 +49,8 @@ test.skipIf(skipped('kafka'))(
     await reach(PER_STEP / 2)
 
     for (const step of [1, 2]) {
+      // A partition has no leader while the only replica in sync is dead.
+      await until(() => isInSync(queue.source.topic), { deadlineMs: 60_000 })
       const before = await coordinator()
       await cluster.nodes[before - 1]?.kill('SIGKILL')
       await stage.send(all.slice(step * PER_STEP, (step + 1) * PER_STEP))
@@ -123,6 +125,12 @@ async function create(topic: string, config: Partial<ITopicConfig> = {}): Promis
 const partitionsOf = async ({ offsets, source }: Topic): Promise<string> => {
   const leaders = await admin.fetchTopicMetadata({ topics: [source.topic] }).catch(String)
   return JSON.stringify([leaders, await offsets().catch(String)])
+}
+
+async function isInSync(topic: string): Promise<boolean> {
+  const { topics } = await admin.fetchTopicMetadata({ topics: [topic, '__consumer_offsets'] })
+  const partitions = topics.flatMap((each) => each.partitions)
+  return partitions.every(({ isr }) => isr.length === cluster.nodes.length)
 }
 
 /** Whether all of its partitions have one: kafkajs answers only then. */
