@@ -1,11 +1,16 @@
 import { expect, test } from 'vitest'
-import { silent } from '../fixtures/inbox.ts'
+import { Clock } from '../fixtures/clock.ts'
+import { newEvent, silent } from '../fixtures/inbox.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
-import { StoreUnavailableError } from '../model/errors.ts'
+import type { OwnerToken } from '../model/brands.ts'
+import { RetryableError, StoreUnavailableError } from '../model/errors.ts'
 import { portOf } from '../model/guard-port.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Inbox } from '../model/inbox.ts'
 import type { LeaseStore } from '../model/lease-store.ts'
 import { createGuard } from './guard.ts'
+import { createStoreOpener, type OpenInbox } from './open-stores.ts'
+import { resolveOptions } from './resolve-options.ts'
 
 /** An inbox whose sessions must be closed. */
 function closing(close: () => Promise<void> = async () => undefined) {
@@ -107,3 +112,77 @@ test.each([['a text'], [null], [undefined]])(
     await guard.close()
   },
 )
+
+const call = { kind: 'single', handler: () => undefined } as const
+
+test('a lease store learns whose leases it keeps, and for how long', async () => {
+  const registrations: unknown[] = []
+  const memory = memoryLeases()
+  const leases: LeaseStore = Object.assign(Object.create(memory), {
+    open: async (registration: unknown) => {
+      registrations.push(registration)
+      return memory
+    },
+  })
+  const given = { consumer: 'billing', inbox: memoryInbox(), leases, leaseMs: 5_000 }
+  const options = resolveOptions({ ...given, dedupWindowMs: 60_000, logger: silent })
+  await createStoreOpener(options, call)()
+  const { logger, runtime } = options
+  const told = { consumer: 'billing', dedupWindowMs: 60_000, leaseMs: 5_000, logger, runtime }
+  expect(registrations).toMatchObject([told])
+})
+
+/** Decodes a message that was identified a moment ago, for the next run of its event. */
+async function decodedAgain(decode: () => unknown): Promise<unknown> {
+  const inbox = memoryInbox()
+  const options = resolveOptions({ consumer: 'billing', inbox, logger: silent, decode })
+  const { engine } = (await createStoreOpener(options, call)()) as OpenInbox
+  const event = { ...newEvent(), delivery: toDelivery('sent') }
+  return engine.decodeAgain({ event } as InFlightEvent)
+}
+
+test('each run of an event gets a payload of its own', async () => {
+  expect(await decodedAgain(() => 'decoded')).toBe('decoded')
+})
+
+test('a payload that cannot be decoded again fails the attempt, with the reason', async () => {
+  const cause = new RetryableError('the registry is down')
+  const decoding = decodedAgain(() => {
+    throw cause
+  })
+  await expect(decoding).rejects.toMatchObject({
+    name: 'RetryableError',
+    message: expect.stringContaining('could not be decoded again'),
+    cause,
+  })
+})
+
+// Red when a claim without an answer is left to its lease, where nothing but the lease tells that nobody runs the event.
+test.each([
+  ['leases alone', { onTakeover: 'retry' }, 1],
+  ['leases before an inbox', { inbox: memoryInbox() }, 0],
+  ['leases alone that no event waits for', { onTakeover: 'retry', onStoreDown: 'unguarded' }, 0],
+] as const)('a claim without an answer is released later: %s', async (_, how, released) => {
+  const clock = new Clock()
+  const { runtime } = clock
+  const memory = memoryLeases(runtime)
+  const releases: string[] = []
+  const leases: LeaseStore = {
+    ...memory,
+    claim: () => Promise.reject(new StoreUnavailableError('down')),
+    release: (held) => {
+      releases.push(...held.map(({ id }) => id))
+      return memory.release(held)
+    },
+  }
+  const given = { consumer: 'billing', leases, logger: silent, runtime, ...how }
+  const stores = await createStoreOpener(resolveOptions(given), call)()
+  const { id, fingerprint } = newEvent()
+  const claim = { id, fingerprint, ownerToken: 'mine' as OwnerToken, leaseMs: 1_000 }
+  await expect(stores.leases?.store.claim([claim])).rejects.toThrow('down')
+  for (let n = 0; n < 60; n += 1) {
+    clock.advance(500)
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  expect(releases).toHaveLength(released)
+})

@@ -12,7 +12,7 @@ import { createLeaseRenewer } from '../lease/renew.ts'
 import { sharedLeaseStore, type WatchedLeases } from '../lease/shared-lease-store.ts'
 import { describeError, RetryableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { IdentifiedEvent, InboxSession } from '../model/inbox.ts'
+import type { IdentifiedEvent, Inbox, InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
@@ -81,7 +81,7 @@ async function open(
     const pausing = options.onStoreDown === 'unguarded' ? leases : withBreaker(leases, breaker)
     return { engine: undefined, leases: pausing, secret, slots, reads: new Set() }
   }
-  const session = await openInbox(options)
+  const session = await openInbox(options.inbox, options)
   const reads = new Set<Promise<unknown>>()
   const leases = await openLeases(options, {
     identity: () => track(reads, session.identity()),
@@ -176,12 +176,10 @@ async function openLeases(
   return { options, store, outage, close, renewer: createLeaseRenewer(options, store) }
 }
 
-function openInbox(options: ResolvedOptions): Promise<InboxSession<unknown>> {
-  const { inbox } = options
-  if (inbox === undefined)
-    throw new Error(
-      'A guard without an inbox has no inbox to open. Report this as a defect of onceward.',
-    )
+function openInbox(
+  inbox: Inbox<unknown>,
+  options: ResolvedOptions,
+): Promise<InboxSession<unknown>> {
   return inbox.open({
     consumer: options.consumer,
     dedupWindowMs: options.dedupWindowMs,
