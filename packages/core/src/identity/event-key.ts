@@ -1,5 +1,5 @@
 import type { EventKey } from '../model/brands.ts'
-import { InvalidPayloadError } from '../model/errors.ts'
+import { InvalidPayloadError, MissingKeyError } from '../model/errors.ts'
 
 /** Longest key or tenant. Every identifier in use fits, and an index row stays far below a page. */
 const MOST_BYTES = 1_024
@@ -30,3 +30,17 @@ export function toEventKey(value: unknown, name = 'event key'): EventKey | undef
 
 const invalid = (name: string, problem: string): InvalidPayloadError =>
   new InvalidPayloadError(`The ${name} ${problem}.`)
+
+/** Why a message has no key, and what to do. */
+export function missingKey(what: {
+  readonly isTenantMissing: boolean
+  readonly isPositionMissing: boolean
+}): MissingKeyError {
+  const problem = what.isTenantMissing
+    ? 'The resolver of `tenant` found none.'
+    : 'No resolver of `eventKey` found a key.'
+  const remedy = what.isPositionMissing
+    ? 'The message has no position in its broker that could be used instead.'
+    : 'Let the producer set it (CloudEvents source and id, or an idempotency-key header), or set the option to a resolver that finds it.'
+  return new MissingKeyError(`${problem} ${remedy}`)
+}

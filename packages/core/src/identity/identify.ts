@@ -14,8 +14,8 @@ import { WrongAnswerError } from '../options/user-functions.ts'
 import { callUserFunction, type Found, isRetryable, threw } from './call-user-function.ts'
 import { type Decoded, decodeByUser, decodeJson } from './decode.ts'
 import { eventIdOf } from './event-id.ts'
-import { toEventKey } from './event-key.ts'
-import { fingerprintOf } from './fingerprint.ts'
+import { missingKey, toEventKey } from './event-key.ts'
+import { type Fingerprinted, fingerprintOf } from './fingerprint.ts'
 import { OWN_READ, type OwnResolver, positionOf, withDecoded } from './resolvers.ts'
 import { validate } from './schema.ts'
 
@@ -52,6 +52,8 @@ interface Reading extends Found {
   readonly options: ResolvedOptions
   decoded: Decoded
   payload: unknown
+  /** Of the rule `body`, if there is a schema. */
+  fingerprint: Fingerprint | undefined
   tenant: EventKey | undefined
   orderingKey: string | undefined
   /** As the user's resolvers see the message. Made for the first of them. */
@@ -65,6 +67,7 @@ type Step = (reading: Reading) => MaybeAsync<Identified | undefined>
 const STEPS: readonly { readonly option?: 'schema' | 'skip' | 'tenant'; readonly take: Step }[] = [
   { take: decode },
   { option: 'skip', take: skip },
+  { option: 'schema', take: takeBodyFingerprint },
   { option: 'schema', take: applySchema },
   { take: findKey },
   { option: 'tenant', take: findTenant },
@@ -86,6 +89,7 @@ export function identify(delivery: Delivery, options: ResolvedOptions): MaybeAsy
   const reading: Reading = {
     ...{ delivery, options, decoded: NOTHING_DECODED, payload: undefined },
     ...{ key: undefined, tenant: undefined, orderingKey: undefined },
+    fingerprint: undefined,
     ...{ shown: undefined, calling: undefined },
   }
   try {
@@ -166,6 +170,19 @@ function skip(reading: Reading): MaybeAsync<Identified | undefined> {
   })
 }
 
+/** Before the schema runs, because validators such as Ajv may fill in defaults in the value that they were given. */
+function takeBodyFingerprint(reading: Reading): MaybeAsync<undefined> {
+  if (reading.options.fingerprint !== 'body') return undefined
+  return andThen(fingerprintOf('body', contentOf(reading)), (fingerprint) => {
+    reading.fingerprint = fingerprint
+    return undefined
+  })
+}
+
+const contentOf = ({ decoded, delivery: { body }, payload }: Reading): Fingerprinted => {
+  return { body, decoded, payload }
+}
+
 function applySchema(reading: Reading): MaybeAsync<undefined> {
   const { schema } = reading.options
   if (schema === undefined) return undefined
@@ -223,7 +240,7 @@ function decideKeyless(reading: Reading): undefined {
   }
   const isPosition = onMissingKey === 'position'
   const place = isPosition ? toEventKey(positionOf(delivery)) : undefined
-  if (place === undefined) throw missing({ isTenantMissing, isPositionMissing: isPosition })
+  if (place === undefined) throw missingKey({ isTenantMissing, isPositionMissing: isPosition })
   reading.key = place
   return undefined
 }
@@ -246,14 +263,14 @@ function findOrderingKey(reading: Reading): MaybeAsync<undefined> {
 }
 
 function takeFingerprint(reading: Reading): MaybeAsync<Identified> {
-  const { delivery, key, options, orderingKey, payload } = reading
+  const { fingerprint, key, options, orderingKey, payload } = reading
   if (key === undefined) return { kind: 'unguarded', payload, orderingKey }
-  const content = { body: delivery.body, decoded: reading.decoded, payload }
+  if (fingerprint !== undefined) return toIdentified(reading, key, fingerprint)
   const rule = options.fingerprint
   const taking =
     typeof rule === 'function'
-      ? callUserFunction(reading, 'fingerprint', () => fingerprintOf(rule, content))
-      : fingerprintOf(rule, content)
+      ? callUserFunction(reading, 'fingerprint', () => fingerprintOf(rule, contentOf(reading)))
+      : fingerprintOf(rule, contentOf(reading))
   return taking instanceof Promise
     ? taking.then((fingerprint) => toIdentified(reading, key, fingerprint))
     : toIdentified(reading, key, taking)
@@ -280,17 +297,4 @@ function toOrderingKey(value: unknown): string | undefined {
   if (value === undefined || value === null || value === '') return undefined
   if (typeof value === 'string' || typeof value === 'number') return String(value)
   throw new InvalidPayloadError(`\`orderingKey\` returned a value of type ${typeof value}.`)
-}
-
-function missing(what: {
-  readonly isTenantMissing: boolean
-  readonly isPositionMissing: boolean
-}): MissingKeyError {
-  const problem = what.isTenantMissing
-    ? 'The resolver of `tenant` found none.'
-    : 'No resolver of `eventKey` found a key.'
-  const remedy = what.isPositionMissing
-    ? 'The message has no position in its broker that could be used instead.'
-    : 'Let the producer set it (CloudEvents source and id, or an idempotency-key header), or set the option to a resolver that finds it.'
-  return new MissingKeyError(`${problem} ${remedy}`)
 }
