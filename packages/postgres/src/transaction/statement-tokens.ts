@@ -16,21 +16,25 @@ export function* statementTokens(text: string, escapes: boolean): Generator<stri
     const word = take(WORD)
     if (word !== undefined) {
       yield word.toLowerCase()
-      if (/^e$/i.test(word)) take(ESCAPED_STRING)
+      if (/^e$/i.test(word) && text[at] === "'") at = endOfQuoted(text, at, ENDS_ESCAPED)
       continue
     }
-    const mark = take(MARK) ?? take(QUOTED_NAME)
+    const mark = take(MARK)
     if (mark !== undefined) {
       yield mark
+    } else if (text[at] === '"') {
+      const start = at
+      at = endOfQuoted(text, at, ENDS_NAME)
+      // A quote that opens no name is not part of a statement that runs.
+      if (at > start + 1) yield text.slice(start, at)
+    } else if (text[at] === "'") {
+      at = endOfQuoted(text, at, escapes ? ENDS_ESCAPED : ENDS_STRING)
     } else if (text.startsWith('/*', at)) {
       at = endOfComment(text, at)
     } else if (text[at] === '$') {
       const quote = take(DOLLAR_QUOTE)
       at = quote === undefined ? at + 1 : endOf(text, quote, at)
-    } else if (
-      take(LINE_COMMENT) === undefined &&
-      take(escapes ? ESCAPED_STRING : STRING) === undefined
-    ) {
+    } else if (take(LINE_COMMENT) === undefined) {
       at += 1
     }
   }
@@ -39,10 +43,26 @@ export function* statementTokens(text: string, escapes: boolean): Generator<stri
 const WORD = /[a-z_\u0080-\uffff][\w$\u0080-\uffff]*/iy
 const MARK = /[;(.]/y
 const LINE_COMMENT = /--[^\r\n]*/y
-const QUOTED_NAME = /"(?:[^"]|"")*"/y
-const STRING = /'(?:[^']|'')*'/y
-const ESCAPED_STRING = /'(?:[^'\\]|''|\\.)*'/sy
+const ENDS_NAME = /"/g
+const ENDS_STRING = /'/g
+const ENDS_ESCAPED = /['\\]/g
 const DOLLAR_QUOTE = /\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$/iy
+
+/**
+ * The end of a string or a quoted name, or the next character if it does not end. In a loop, because an expression for the
+ * whole of a string of some megabytes overflows the stack.
+ */
+function endOfQuoted(text: string, start: number, ends: RegExp): number {
+  const quote = text[start]
+  ends.lastIndex = start + 1
+  for (let found = ends.exec(text); found !== null; found = ends.exec(text)) {
+    const after = ends.lastIndex
+    // A quote that is doubled, and what follows \, belong to the string.
+    if (found[0] === quote && text[after] !== quote) return after
+    ends.lastIndex = after + 1
+  }
+  return start + 1
+}
 
 /** The end of a block comment. Comments nest. */
 function endOfComment(text: string, start: number): number {

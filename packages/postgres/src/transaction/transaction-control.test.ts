@@ -78,4 +78,17 @@ describe('transaction control', () => {
   it('is reported by the first words of its statement', () => {
     expect(transactionControl('select 1; /* x */ Start Transaction')).toBe('start transaction')
   })
+
+  // Red when one expression reads a string or a name: it overflows the stack after some megabytes, and the statement of
+  // the handler threw a RangeError before it was sent.
+  it.each([
+    ['a string', (long: string) => `'${long}'`],
+    ['a string with doubled quotes', (long: string) => `'${long.replaceAll('d', "''")}'`],
+    ['a string with escapes', (long: string) => `E'${long.replaceAll('d', '\\n')}'`],
+    ['a name', (long: string) => `"${long}"`],
+  ])('is found behind %s of many megabytes, and not inside', (_name, quoted) => {
+    const text = `insert into log values (${quoted('; end '.repeat(2_000_000))})`
+    expect(transactionControl(text)).toBeUndefined()
+    expect(transactionControl(`${text}; commit`)).toBe('commit')
+  })
 })
