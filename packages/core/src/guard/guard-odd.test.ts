@@ -207,6 +207,30 @@ describe('changes that a handler makes to its event', () => {
   })
 })
 
+// Red when decode gets the bytes of the delivery: the second delivery of the same message could not be decoded, and its
+// dead letter was not the message that came.
+test('a decoder that works in place changes neither the next delivery of its message nor the dead letter', async () => {
+  const seen: unknown[] = []
+  const { guard, inbox, shift } = setUp(
+    ({ payload }) => {
+      seen.push(payload)
+      throw new Error('for good')
+    },
+    {
+      retry: { attempts: 2 },
+      decode: (body) => JSON.parse((body as Buffer).swap16().toString('utf16le')) as unknown,
+    },
+  )
+  const body = Buffer.from('{"cents":100}', 'utf16le').swap16()
+  const message = toDelivery(null, { body: Buffer.from(body) })
+  expect(await guard.process(message)).toMatchObject({ kind: 'defer' })
+  shift.forward(600_000)
+  expect(await guard.process(message)).toMatchObject({ kind: 'dead-letter' })
+  expect(seen).toEqual([{ cents: 100 }, { cents: 100 }])
+  expect(Buffer.from(inbox.deadLetters()[0]?.delivery.body ?? []).equals(body)).toBe(true)
+  await guard.close()
+})
+
 test('a dead-lettered event is reported once, its copies as repeated, and each record has the event id', async () => {
   const records: OutcomeRecord[] = []
   const { guard } = setUp(

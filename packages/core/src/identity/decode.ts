@@ -1,7 +1,7 @@
 import { types } from 'node:util'
 import { afterAnswer, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { nextTurn } from '../concurrency/next-turn.ts'
-import type { Delivery } from '../model/delivery.ts'
+import { copyBody, type Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { mayHoldRounded, RoundedNumbers } from './rounded-numbers.ts'
@@ -13,13 +13,16 @@ export interface Decoded {
   readonly isExact: boolean
 }
 
-/** Decodes the body with the user's function. Throws whatever it throws. */
+/**
+ * Decodes a copy of the body with the user's function: `swap16` and decryption change bytes in place, and the next run and
+ * the dead letter need them as they came. Throws whatever the function throws.
+ */
 export function decodeByUser(
   delivery: Delivery,
   decode: NonNullable<ResolvedOptions['decode']>,
   fingerprint: ResolvedOptions['fingerprint'],
 ): MaybeAsync<Decoded> {
-  return afterAnswer(decode(delivery.body, delivery), (value) =>
+  return afterAnswer(decode(copyBody(delivery), delivery), (value) =>
     // Only the rule `body` compares the decoded value. Looking through it for nothing would cost as much as decoding.
     fingerprint === 'body'
       ? isLosslessJson(value).then((isExact) => ({ value, isExact }))

@@ -61,6 +61,10 @@ export function copyDelivery<Changes extends object>(
   return Object.assign(withGetters<Delivery>(copy, delivery, COPY), changes)
 }
 
+/** The bytes in an array of their own, for functions that may change them. `slice` of a Buffer returns a Buffer. */
+export const copyBody = ({ body }: Pick<Delivery, 'body'>): Uint8Array =>
+  Uint8Array.prototype.slice.call(body)
+
 const COPY = [['envelope', ownGetter((original: Delivery) => original.envelope)]] as const
 
 /** The delivery, marked as one that may have run before. Marked twice, it is the same: a copy of a copy keeps both. */

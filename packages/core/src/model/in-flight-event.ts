@@ -1,6 +1,6 @@
 import type { OwnerToken } from './brands.ts'
 import type { DeadLetterRef } from './dead-letter.ts'
-import type { Delivery, GuardEvent } from './delivery.ts'
+import { copyBody, type Delivery, type GuardEvent } from './delivery.ts'
 import type { IdentifiedEvent } from './inbox.ts'
 import { ownGetter, withGetters } from './own-getter.ts'
 
@@ -84,9 +84,9 @@ const GETTERS = [
   ['envelope', ownGetter(({ delivery }: Bytes) => delivery.envelope)],
   [
     'body',
-    // Copied when it is first read, because most handlers never read the bytes. `slice` of a Buffer returns a Buffer.
+    // Copied when it is first read, because most handlers never read the bytes.
     ownGetter((bytes: Bytes) => {
-      bytes.body ??= Uint8Array.prototype.slice.call(bytes.delivery.body)
+      bytes.body ??= copyBody(bytes.delivery)
       return bytes.body
     }),
   ],
