@@ -140,6 +140,24 @@ test('probes may ask by HEAD, and an exporter that fails in the middle ends noth
   expect([status, text]).toEqual([200, ''])
 })
 
+// Red when only what an exporter throws is caught: its rejection ended the process.
+test('an exporter that rejects fails the probe, also in the middle of its answer', async () => {
+  let hasBegun = false
+  const get = await serve({
+    consumptions: [consumption()],
+    metrics: async (_request, response) => {
+      if (hasBegun) response.write('half')
+      await Promise.resolve()
+      throw new Error('postgres://user:secret@host')
+    },
+  })
+  const { status, text } = await get('/metrics')
+  expect([status, text]).toEqual([500, 'The health could not be read.'])
+  hasBegun = true
+  await expect(get('/metrics')).rejects.toThrow()
+  expect((await get('/livez')).status).toBe(200)
+})
+
 // Red without `unref`: Node would wait for the server, and the test for Node.
 test('the server does not keep the process', async () => {
   await using installed = await installation()

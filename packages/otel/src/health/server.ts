@@ -111,16 +111,22 @@ function routes(sources: Sources, metrics: Answer | undefined): Answer {
   return (request, response) => {
     const [path = ''] = (request.url ?? '').split('?')
     const respond = paths.get(path)
-    try {
-      if (respond === undefined)
-        answer(response, 404, 'text/plain', 'Try /livez, /readyz or /metrics.')
-      else if (request.method !== 'GET' && request.method !== 'HEAD')
-        answer(response, 405, 'text/plain', 'GET or HEAD.')
-      else respond(request, response)
-    } catch {
-      // If health or metrics cannot be read, the probe fails. The error is not shown: its text may contain secrets.
-      answer(response, 500, 'text/plain', 'The health could not be read.')
-    }
+    if (respond === undefined)
+      answer(response, 404, 'text/plain', 'Try /livez, /readyz or /metrics.')
+    else if (request.method !== 'GET' && request.method !== 'HEAD')
+      answer(response, 405, 'text/plain', 'GET or HEAD.')
+    else void respondOrFail(respond, request, response)
+  }
+}
+
+/** If health or metrics cannot be read, the probe fails. The error is not shown: its text may contain secrets. */
+async function respondOrFail(respond: Answer, ...[request, response]: Parameters<Answer>) {
+  try {
+    // An exporter may be asynchronous. If nobody handled its rejection, it would end the process.
+    await respond(request, response)
+  } catch {
+    if (response.headersSent && !response.writableEnded) response.destroy()
+    else answer(response, 500, 'text/plain', 'The health could not be read.')
   }
 }
 
