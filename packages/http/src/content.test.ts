@@ -7,10 +7,10 @@ import type { HttpRequest } from './request.ts'
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
 const asked = { method: 'POST', route: '/charges?a=1' }
 
-const decoded = (bytes: Uint8Array, decode?: Decode) =>
+const decoded = (bytes: Uint8Array, decode?: Decode, schema?: unknown) =>
   decodeRequest(
     { request: { method: 'POST', bytes } as HttpRequest, target: '/charges?a=1' },
-    decode,
+    { decode, schema },
   )
 
 describe('what is compared of a request', () => {
@@ -28,6 +28,18 @@ describe('what is compared of a request', () => {
         content: { ...asked, sha256: hash('sha256', bytes, 'hex') },
         value: JSON.parse(text),
       })
+    },
+  )
+
+  test.each(['{"cents":500}', '[1]', '5', 'null', '', '\ufeff{"cents":500}'])(
+    'is no part of the value that a schema gets, which may change it: %j',
+    async (text) => {
+      const bytes = bytesOf(text)
+      const plain = await decoded(bytes)
+      const checked = await decoded(bytes, undefined, {})
+      expect(checked).toEqual(plain)
+      if (typeof checked.value === 'object') Object.assign(checked.value ?? {}, { changed: true })
+      expect(checked.content).toEqual(plain.content)
     },
   )
 

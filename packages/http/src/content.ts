@@ -26,10 +26,16 @@ export interface DecodedRequest {
 
 export type Decode = (bytes: Uint8Array, request: HttpRequest) => unknown
 
+/** What the user has set for the body of requests. */
+export interface Reading {
+  readonly decode?: Decode | undefined
+  readonly schema?: unknown
+}
+
 /** @throws {@link InvalidPayloadError} for a body that is not JSON. Passes on what the user's `decode` throws. */
 export function decodeRequest(
   { request, target: route }: Pick<Exchange, 'request' | 'target'>,
-  decode: Decode | undefined,
+  { decode, schema }: Reading,
 ): MaybeAsync<DecodedRequest> {
   const { bytes, method } = request
   const asked = { method, route }
@@ -40,8 +46,9 @@ export function decodeRequest(
     return afterAnswer(decode(bytes, request), (value) => ({ content, value }))
   }
   return andThen(jsonOf(bytes), ({ isExact, value }) => {
-    const json = value as Json
-    return { content: isExact && !hasSurrogates(bytes) ? { ...asked, json } : byBytes(), value }
+    if (!isExact || hasSurrogates(bytes)) return { content: byBytes(), value }
+    const json = (schema === undefined ? value : parsedAgain(bytes, value)) as Json
+    return { content: { ...asked, json }, value }
   })
 }
 
@@ -52,6 +59,13 @@ function jsonOf(bytes: Uint8Array): MaybeAsync<Decoded> {
     throw new InvalidPayloadError('The body is not JSON in UTF-8.', { cause })
   }
 }
+
+/** Not the value that the schema gets: validators such as Ajv fill in defaults in place, which must not be compared. */
+function parsedAgain(bytes: Uint8Array, value: unknown): unknown {
+  return typeof value === 'object' && value !== null ? JSON.parse(utf8.decode(bytes)) : value
+}
+
+const utf8 = new TextDecoder()
 
 /** Lone surrogates have no canonical text. In UTF-8 they can only be written as escapes. */
 function hasSurrogates(bytes: Uint8Array): boolean {

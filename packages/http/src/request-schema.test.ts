@@ -1,5 +1,7 @@
+import { memoryInbox } from '@onceward/core/memory'
 import { expect, test } from 'vitest'
 import type { Content } from './content.ts'
+import { guardOf, requestOf } from './fixtures/charges.ts'
 import { compared, ofRequest } from './request-schema.ts'
 
 const content: Content = { method: 'POST', route: '/charges', json: { cents: 5 } }
@@ -36,4 +38,19 @@ test('a function says which part of the payload is compared, besides the method 
   const cents = (payload: unknown): unknown => Object(payload).cents
   expect(compared(seen, cents)).toEqual(part)
   expect(await compared(seen, async (payload: unknown) => cents(payload))).toEqual(part)
+})
+
+// Red when the schema gets the value that is compared: validators such as Ajv fill in defaults in place.
+test('a retry that comes after a new default gets the answer, and no conflict', async () => {
+  const inbox = memoryInbox()
+  const validate = (value: unknown) => ({
+    value: Object.assign(Object(value), { currency: 'EUR' }),
+  })
+  const schema = { '~standard': { version: 1 as const, vendor: 'in place', validate } }
+  const [before, after] = [{ inbox }, { inbox, schema }].map((given) =>
+    guardOf(() => ({ status: 201 }), given),
+  )
+  expect((await before?.fetch(requestOf({ key: 'k' })))?.status).toBe(201)
+  expect((await after?.fetch(requestOf({ key: 'k' })))?.status).toBe(201)
+  await Promise.all([before?.close(), after?.close()])
 })

@@ -281,7 +281,7 @@ function engineOptions(
     ...(onTakeover === undefined
       ? {}
       : { onTakeover: typeof onTakeover === 'function' ? takeOver : onTakeover }),
-    decode: (_bytes, delivery) => decodeRequest(exchangeOf(delivery), decode),
+    decode: (_bytes, delivery) => decodeRequest(exchangeOf(delivery), { decode, schema }),
     schema: ofRequest(schema),
     eventKey: (delivery) => exchangeOf(delivery).key,
     ...(tenant === 'none'
