@@ -58,6 +58,13 @@ describe('what is compared of a request', () => {
     expect(decoded(bytesOf('abc'), decode)).toEqual(expected)
     expect(await decoded(bytesOf('abc'), async (...given) => decode(...given))).toEqual(expected)
   })
+
+  // Red when `decode` gets the bytes of the request: a webhook that runs later was stored as what `decode` left of it.
+  test('stays as it came when `decode` changes what it gets', () => {
+    const bytes = bytesOf('abc')
+    void decoded(bytes, (given) => given.fill(0))
+    expect(bytes).toEqual(bytesOf('abc'))
+  })
 })
 
 test('a body that is no JSON is refused without its text', () => {

@@ -41,9 +41,9 @@ export function decodeRequest(
   const asked = { method, route }
   const byBytes = (): Content => ({ ...asked, sha256: hash('sha256', bytes, 'hex') })
   if (decode !== undefined) {
-    // Before `decode`, which may change the bytes in place.
     const content = byBytes()
-    return afterAnswer(decode(bytes, request), (value) => ({ content, value }))
+    // A copy, because decoders may work in place, and what is stored to run later must be the bytes that came.
+    return afterAnswer(decode(bytes.slice(), request), (value) => ({ content, value }))
   }
   return andThen(jsonOf(bytes), ({ isExact, value }) => {
     if (!isExact || hasSurrogates(bytes)) return { content: byBytes(), value }
