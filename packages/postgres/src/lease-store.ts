@@ -17,7 +17,7 @@ import type { Pool } from 'pg'
 import type { SizedPoolLike } from './client.ts'
 import { connectForStatements } from './clients/pg-connection.ts'
 import { batchedCalls } from './driver/batched-calls.ts'
-import { gateOf, SPARE_CONNECTIONS } from './driver/pool-slots.ts'
+import { gateOf, SPARE_CONNECTIONS, sizeOf } from './driver/pool-slots.ts'
 import { texts } from './driver/rows.ts'
 import {
   createShortTransactions,
@@ -62,7 +62,7 @@ export function postgresLeases(
   refuseOtherClient('postgresLeases', pool)
   refuseUnknownNames('postgresLeases', options, { schema: true })
   const statements = createStatements(options.schema)
-  const gate = gateOf(pool, pool.options.max)
+  const gate = gateOf(pool, sizeOf(pool))
   const tableOn = (runtime: Runtime): Table => {
     const connect = (): Promise<StatementConnection> => connectForStatements(pool as Pool, runtime)
     const transactions = createShortTransactions({ gate, runtime, connect, sendsAtOnce: true })

@@ -9,7 +9,7 @@ import {
 } from './clients/pg-connection.ts'
 import type { PgAnswer } from './clients/pg-query.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
-import { gateOf, type PoolGate } from './driver/pool-slots.ts'
+import { gateOf, type PoolGate, sizeOf } from './driver/pool-slots.ts'
 import { triesAnother } from './driver/repeat.ts'
 import type { SessionSettings } from './driver/session-settings.ts'
 import { createShortTransactions } from './driver/short-transaction.ts'
@@ -45,7 +45,7 @@ export interface PgSettings extends DriverSettings {
 
 /** The driver for pg. */
 export function pgDriver(pool: Pool, settings: PgSettings, runtime: Runtime): Driver<PoolClient> {
-  const poolSize = pool.options.max
+  const poolSize = sizeOf(pool)
   const gate = gateOf(pool, poolSize)
   const driver: Driver<PoolClient> = {
     ...createShortTransactions({
@@ -61,10 +61,11 @@ export function pgDriver(pool: Pool, settings: PgSettings, runtime: Runtime): Dr
   return driver
 }
 
-function poolUseOf({ idleCount, options, totalCount, waitingCount }: Pool): PoolUse {
+function poolUseOf(pool: Pool): PoolUse {
+  const { idleCount, totalCount, waitingCount } = pool
   return {
     ...{ used: totalCount - idleCount, idle: idleCount },
-    ...{ waiting: waitingCount, size: options.max },
+    ...{ waiting: waitingCount, size: sizeOf(pool) },
   }
 }
 

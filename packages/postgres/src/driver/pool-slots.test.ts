@@ -1,6 +1,7 @@
 import { StoreUnavailableError, systemRuntime } from '@onceward/core'
+import pg from 'pg'
 import { describe, expect, it } from 'vitest'
-import { gateOf, SPARE_CONNECTIONS } from './pool-slots.ts'
+import { gateOf, SPARE_CONNECTIONS, sizeOf } from './pool-slots.ts'
 
 const SOON = { runtime: systemRuntime, limitMs: 5 }
 const LATER = { runtime: systemRuntime, limitMs: 60_000 }
@@ -57,4 +58,18 @@ describe('the slots of a pool', () => {
       }
     }
   })
+})
+
+// Red when `max` is taken as it is: slots that are no whole number never run out, and `concurrency` was 5.5.
+it.each([
+  [10, 10],
+  [7.5, 8],
+  [0.5, 1],
+  ['20', 20],
+  [Number.NaN, 10],
+  [undefined, 10],
+  ['many', undefined],
+  [Number.POSITIVE_INFINITY, undefined],
+])('a pool with max: %j has room for %j connections', (max, size) => {
+  expect(sizeOf(new pg.Pool({ max: max as number }))).toBe(size)
 })

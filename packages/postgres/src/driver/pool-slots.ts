@@ -26,6 +26,19 @@ export interface PoolGate {
   readonly spare: Slots
 }
 
+/**
+ * Connections that a pool of pg opens at most. pg compares their number with `max`, so a fraction (cores × 1.5) is full
+ * with the next whole one, and a text of digits is a number. Undefined for what is no number: pg has no limit then.
+ */
+export function sizeOf({
+  options,
+}: {
+  readonly options: { readonly max: unknown }
+}): number | undefined {
+  const size = Math.ceil(Number(options.max))
+  return Number.isFinite(size) ? size : undefined
+}
+
 const gates = new WeakMap<object, PoolGate>()
 
 /**
