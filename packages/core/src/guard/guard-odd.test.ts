@@ -154,29 +154,36 @@ describe('isFatal without a boolean answer', () => {
 })
 
 describe('changes that a handler makes to its event', () => {
-  const change = ({ body, headers, payload, source }: GuardEvent<unknown>): void => {
+  const change = ({ body, headers, payload, producedAt, source }: GuardEvent<unknown>): void => {
     const seen = payload as { cents: number }
     seen.cents += 1
     body.fill(0)
     Object.assign(headers, { changed: 'yes' })
     Object.assign(source, { queue: 'changed' })
+    producedAt?.setHours(0, 0, 0, 0)
   }
-  const order = (key: string) => toDelivery({ cents: 100 }, { headers: { 'idempotency-key': key } })
+  const PRODUCED_MS = Date.UTC(2026, 10, 26, 17, 8, 9)
+  const order = (key: string) =>
+    toDelivery(
+      { cents: 100 },
+      { headers: { 'idempotency-key': key }, producedAt: new Date(PRODUCED_MS) },
+    )
 
   // Red before: after another event of the batch failed, the changed amount was committed.
-  test('do not reach the next run: payload, headers, body and source are copies', async () => {
+  test('do not reach the next run: payload, headers, body, date and source are copies', async () => {
     const seen: unknown[] = []
     let failures = 0
     const inbox = memoryInbox()
     const guard = createGuard(
       { consumer: 'billing', inbox, transaction: 'batch' },
       (event: GuardEvent<unknown>) => {
-        const { body, headers, payload, source } = event
+        const { body, headers, payload, producedAt, source } = event
         seen.push([
           { ...(payload as object) },
           Buffer.from(body).toString(),
           headers['changed'],
           source.queue,
+          producedAt?.getTime(),
         ])
         change(event)
         if (event.key === 'b' && failures++ === 0) throw new Error('once')
@@ -186,7 +193,7 @@ describe('changes that a handler makes to its event', () => {
     await guard.processBatch(deliveries)
     expect(seen.length).toBeGreaterThan(3)
     for (const each of seen)
-      expect(each).toEqual([{ cents: 100 }, '{"cents":100}', undefined, 'memory'])
+      expect(each).toEqual([{ cents: 100 }, '{"cents":100}', undefined, 'memory', PRODUCED_MS])
     expect(deliveries[0]?.headers).not.toHaveProperty('changed')
     await guard.close()
   })
@@ -202,6 +209,7 @@ describe('changes that a handler makes to its event', () => {
     await guard.process(order('a'))
     const [letter] = inbox.deadLetters()
     expect(letter?.delivery.headers).not.toHaveProperty('changed')
+    expect(letter?.delivery.producedAt).toEqual(new Date(PRODUCED_MS))
     expect(Buffer.from(letter?.delivery.body ?? []).toString()).toBe('{"cents":100}')
     await guard.close()
   })

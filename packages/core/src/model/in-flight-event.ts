@@ -1,6 +1,6 @@
 import type { OwnerToken } from './brands.ts'
 import type { DeadLetterRef } from './dead-letter.ts'
-import { copyBody, type Delivery, type GuardEvent } from './delivery.ts'
+import { copyBody, copyTime, type Delivery, type GuardEvent } from './delivery.ts'
 import type { IdentifiedEvent } from './inbox.ts'
 import { ownGetter, withGetters } from './own-getter.ts'
 
@@ -50,8 +50,8 @@ export interface MemberLease {
 }
 
 /**
- * The event for one run of the handler. Headers, source and body are copies, so changes by the handler reach neither
- * its next run nor the dead letter.
+ * The event for one run of the handler. Headers, source, body and `producedAt` are copies, so changes by the handler reach
+ * neither its next run nor the dead letter.
  */
 export function toGuardEvent(
   member: InFlightEvent,
@@ -60,10 +60,11 @@ export function toGuardEvent(
 ): GuardEvent<unknown> {
   const { event } = member
   const { delivery } = event
-  const { contentType, messageId, orderingKey, producedAt } = delivery
+  const { contentType, messageId, orderingKey } = delivery
   const { deliveryCount, redelivered, raw } = delivery
   const fields = {
-    ...{ contentType, messageId, orderingKey, producedAt, deliveryCount, redelivered, raw },
+    ...{ contentType, messageId, orderingKey, deliveryCount, redelivered, raw },
+    producedAt: copyTime(delivery),
     headers: { ...delivery.headers },
     source: { ...delivery.source },
     payload,
