@@ -1,5 +1,8 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { setImmediate as turn } from 'node:timers/promises'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { systemRuntime } from '../concurrency/system-runtime.ts'
+import { withTimeout } from '../concurrency/timeout.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { memoryInbox, toDelivery } from '../memory/index.ts'
@@ -182,4 +185,28 @@ test('a parked event runs again when its retry is due, and is published when it 
     ['published', expect.toSatisfy((atMs: number) => atMs <= 900)],
   ])
   await guard.close()
+})
+
+// Red when the work runs where it was started or woken: a replayed event had the tenant and the trace of another request.
+test('the work runs outside of the request that started it, and of the one that woke it', async () => {
+  const request = new AsyncLocalStorage<string>()
+  const seen: (string | undefined)[] = []
+  const searched = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const due = async (): Promise<readonly DueEvent[]> => {
+    searched[seen.push(request.getStore()) - 1]?.resolve()
+    return []
+  }
+  const session = { due, sweep: async () => undefined }
+  const context = {
+    options: { runtime: { ...systemRuntime, random: () => 0 }, logger: silent },
+    publisher: { publishDue: async () => undefined },
+    stores: { engine: { session, lateReleases: { flush: async () => undefined } } },
+  }
+  const work = request.run('of tenant a', () => startBackground(context as unknown as Background))
+  // The timers of the work do not keep the process.
+  await withTimeout(systemRuntime, searched[0]?.promise ?? turn(), { call: 'it', budgetMs: 9_000 })
+  request.run('of tenant b', () => work.wake())
+  await withTimeout(systemRuntime, searched[1]?.promise ?? turn(), { call: 'it', budgetMs: 9_000 })
+  await work.stop()
+  expect(seen).toEqual([undefined, undefined])
 })

@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks'
 import { type StopSignals, stopSignals } from '../concurrency/stop-signals.ts'
 import { describeError } from '../model/errors.ts'
 import type { Backlog } from '../model/guard-port.ts'
@@ -17,6 +18,12 @@ const SWEEP_STEP_MS = 200
 const LOOK_MS = 5_000
 /** Pause after a whole sweep, or when another process sweeps, ms. */
 const SWEEP_REST_MS = 10 * 60_000
+
+/**
+ * The asynchronous context in which this module was loaded. Background work runs in it, and not in that of the delivery
+ * that started or woke it: its handlers would find the tenant or the trace of a request that is over.
+ */
+const PROGRAM = new AsyncResource('onceward')
 
 /** One kind of background work. Returns the pause until its next call, ms. */
 type Task = () => Promise<number>
@@ -140,7 +147,7 @@ function every(runtime: Runtime, task: Task): Loop {
   let nextAtMs = 0
   /** The instants for which somebody asked. */
   let askedAtMs: readonly number[] = []
-  const call = (): void => {
+  const callHere = (): void => {
     isCalling = true
     isWoken = false
     current = task().then((pauseMs) => {
@@ -149,6 +156,7 @@ function every(runtime: Runtime, task: Task): Loop {
       else next(pauseMs)
     })
   }
+  const call = (): void => PROGRAM.runInAsyncScope(callHere)
   const next = (pauseMs: number): void => {
     if (isStopped) return
     const nowMs = runtime.monotonic()
