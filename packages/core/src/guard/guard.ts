@@ -47,7 +47,8 @@ export function createBatchGuard<Tx, Decoded = unknown, Payload = Decoded>(
 function sharingOne<Given extends object>(options: Given): Given & { transaction: 'batch' } {
   if (typeof options !== 'object' || options === null) return options
   const { transaction = 'batch' } = options as { transaction?: 'batch' }
-  return { ...options, transaction }
+  // The prototype is kept, because options on it are refused.
+  return { __proto__: Object.getPrototypeOf(options), ...options, transaction } as never
 }
 
 /**

@@ -209,3 +209,37 @@ test.each(['postgres://app:hunter2@db/app', 'amqps://hunter2@queue'])(
     expect(() => resolveOptions(options)).not.toThrow(/hunter2/)
   },
 )
+
+describe('options on a prototype are refused, because a copy of the options would not have them', () => {
+  class Shared {
+    readonly consumer = 'billing'
+    readonly inbox = inbox
+    get retry() {
+      return { attempts: 1 }
+    }
+    tenant(): string {
+      return 'acme'
+    }
+  }
+  const told = /`tenant` to be a member .*\n.*`retry` to be a member .*, got one of their prototype/
+
+  // Red when they are left out: the events of one tenant were duplicates of those of another.
+  test('by createGuard and createBatchGuard', () => {
+    expect(() => createGuard(new Shared(), () => undefined)).toThrow(told)
+    expect(() => createBatchGuard(new Shared(), () => undefined)).toThrow(told)
+    expect(() => createGuard(Object.create(new Shared()), () => undefined)).toThrow(told)
+  })
+
+  test('and a class whose options are its own members is taken', () => {
+    class Own {
+      readonly consumer = 'billing'
+      readonly inbox = inbox
+      readonly tenant = (): string => 'acme'
+      describe(): string {
+        return this.consumer
+      }
+    }
+    expect(problemsOf(new Own())).toEqual([])
+    expect(() => createBatchGuard(new Own(), () => undefined)).not.toThrow()
+  })
+})
