@@ -45,6 +45,14 @@ describe('list', () => {
     expect((await list('--consumer', 'nobody')).letters).toEqual([])
   })
 
+  // Red when the text is looked for in the key as it is stored: escaped.
+  test('a search finds the key and the error as they are shown', async () => {
+    await at.kill('Order "4711"\\a', 'said "no"')
+    await at.kill('order-2', 'declined')
+    for (const text of ['order "4711"', '"\\A', 'SAID "NO"'])
+      expect((await list('--search', text)).letters).toMatchObject([{ key: 'Order "4711"\\a' }])
+  })
+
   test('a hostile key and error reach no terminal, and JSON gives them back', async () => {
     const key = 'a\u0000\u001b]0;owned\u0007\u202e'
     await at.kill(key, 'no\u001b[2J')

@@ -1,3 +1,4 @@
+import { escapeText } from '@onceward/postgres/operator'
 import type { Database, Query } from './database.ts'
 import { ms } from './database.ts'
 
@@ -59,7 +60,7 @@ const columns = (row: string, isRequeued: string): string => `
   ${ms(`${row}.last_failed_at`)} as "lastFailedAtMs", ${row}.published, coalesce(${row}.body_bytes, 0) as "bodyBytes",
   coalesce(${row}.body_bytes > octet_length(${row}.body) and ${row}.body_parts = 0, false) as "isOmitted", ${row}.error`
 
-/** All open dead letters that match `$1` to `$6`. */
+/** All open dead letters that match `$1` to `$7`. */
 const matching = (quoted: string): string => `
   (select f.event_id::text as id, 'event' as kind, f.tenant, f.attempt as attempts, ${columns('f', "p.state = 'w'")}, f.last_failed_at as at
    from ${quoted}.failed_events f
@@ -76,10 +77,12 @@ const filtered = (row: string, kind: string): string => `
   and ($3::text is null or $3 = '${kind}')
   and ($4::float8 is null or ${row}.last_failed_at >= to_timestamp($4::float8 / 1000))
   and ($5::float8 is null or ${row}.last_failed_at < to_timestamp($5::float8 / 1000))
-  and ($6::text is null or position(lower($6) in lower(concat_ws(' ', ${row}.key, ${row}.error))) > 0)`
+  and ($6::text is null or position(lower($6) in lower(${row}.error)) > 0 or position(lower($7) in lower(${row}.key)) > 0)`
 
 function valuesOf({ consumer, reason, kind, sinceMs, untilMs, search }: LetterFilter) {
-  return [consumer, reason, kind, sinceMs, untilMs, search].map((value) => value ?? null)
+  // Keys are stored escaped, and errors are not.
+  const inKey = search === undefined ? undefined : escapeText(search)
+  return [consumer, reason, kind, sinceMs, untilMs, search, inKey].map((value) => value ?? null)
 }
 
 /** Oldest first, without the messages, so a page of large ones costs little. */
@@ -89,7 +92,7 @@ export function summaries(
   filter: LetterFilter,
 ): Promise<readonly LetterSummary[]> {
   return query<LetterSummary>(
-    `select * from ${matching(quoted)} as letters order by at, id limit $7::bigint`,
+    `select * from ${matching(quoted)} as letters order by at, id limit $8::bigint`,
     [...valuesOf(filter), filter.limit ?? null],
   )
 }
@@ -113,7 +116,7 @@ export async function selected(
   filter: LetterFilter,
 ): Promise<readonly Pick<LetterSummary, 'id' | 'consumer' | 'reason'>[]> {
   return query(
-    `select id, consumer, reason from ${matching(database.quoted)} as letters order by at, id limit $7::bigint`,
+    `select id, consumer, reason from ${matching(database.quoted)} as letters order by at, id limit $8::bigint`,
     [...valuesOf(filter), filter.limit ?? null],
   )
 }
