@@ -53,6 +53,18 @@ describe('list', () => {
       expect((await list('--search', text)).letters).toMatchObject([{ key: 'Order "4711"\\a' }])
   })
 
+  // Red when the session of the login decides how many digits of a time are read.
+  test('shows times to the millisecond under any extra_float_digits', async () => {
+    await at.kill('order-1', 'declined')
+    const { rows } = await at.pool.query(
+      'select floor(extract(epoch from last_failed_at) * 1000)::text as ms from onceward.failed_events',
+    )
+    const url = `${at.url}?options=-c%20extra_float_digits%3D-15`
+    expect(await answer(['dead-letters', 'list'], { url })).toMatchObject({
+      letters: [{ lastFailedAtMs: Number(rows[0]?.ms) }],
+    })
+  })
+
   test('a hostile key and error reach no terminal, and JSON gives them back', async () => {
     const key = 'a\u0000\u001b]0;owned\u0007\u202e'
     await at.kill(key, 'no\u001b[2J')

@@ -27,7 +27,7 @@ const CONNECT_MS = 10_000
 /** A page that is open for hours, and a replay beside it. */
 const CONNECTIONS = 4
 
-const BEGIN = `begin isolation level repeatable read read only; set local statement_timeout = ${STATEMENT_MS}; set local lock_timeout = ${STATEMENT_MS}; set local timezone = 'UTC'`
+const BEGIN = `begin isolation level repeatable read read only; set local statement_timeout = ${STATEMENT_MS}; set local lock_timeout = ${STATEMENT_MS}; set local timezone = 'UTC'; set local extra_float_digits = 1`
 
 /** @throws {@link Failure} for a text that is no connection string; the text is not repeated, it may hold a password. */
 export function openDatabase(url: string | undefined, schema: string): Database {
