@@ -170,3 +170,40 @@ test('copies behind a conflicting leader are one event: the event runs once, and
   expect(runs).toEqual([5, 5])
   await Promise.all([whole.close(), sequential.close()])
 })
+
+// Red when what a handler for batches returns is ignored: the events were acknowledged, and their effect never happened.
+test.each<[string, (events: readonly unknown[]) => unknown]>([
+  [
+    'a generator',
+    function* () {
+      yield 1
+    },
+  ],
+  [
+    'an asynchronous generator',
+    async function* () {
+      yield 1
+    },
+  ],
+  ['a function', () => () => undefined],
+  ['a query that is not executed', async () => ({ execute: async () => undefined })],
+])('a handler for batches that returns %s fails, and says why', async (_what, handler) => {
+  const options = { consumer: 'billing', logger: silent, inbox: memoryInbox() }
+  const guard = createBatchGuard(options, handler as () => void)
+  expect(await guard.process(toDelivery(1))).toMatchObject({
+    kind: 'defer',
+    cause: 'handler-failed',
+    error: { message: expect.stringContaining('a query that nobody runs') },
+  })
+  await guard.close()
+})
+
+test.each([undefined, null, 5, [undefined, { rowCount: 1 }], { rows: [] }])(
+  'a handler for batches may return %j, which is ignored',
+  async (value) => {
+    const options = { consumer: 'billing', logger: silent, inbox: memoryInbox() }
+    const guard = createBatchGuard(options, (async () => value) as () => Promise<void>)
+    expect(await guard.process(toDelivery(1))).toEqual({ kind: 'ack', by: 'processed' })
+    await guard.close()
+  },
+)

@@ -9,6 +9,7 @@ import {
 } from '../model/errors.ts'
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { CommitAnswer } from '../model/inbox.ts'
+import { hasMethod } from '../model/misplaced.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import type { Engine } from './engine.ts'
 import { contextFor, eventFor } from './handler-context.ts'
@@ -171,7 +172,21 @@ async function runTogether(
   })
   for (const pending of claimed) pending.handlerMs = end.handlerMs
   const lost = claimed.find(({ member }) => member.lease?.lost.aborted === true)
-  return failureOf(running, { end, pending: lost, ran: claimed.length })
+  const failure = failureOf(running, { end, pending: lost, ran: claimed.length })
+  return failure ?? (end.kind === 'returned' ? unrun(end.value) : undefined)
+}
+
+const UNRUN =
+  'The handler returned a function, a generator or a query that nobody runs, and its effects were not committed. Run ' +
+  'it in the handler: `async (events, { tx }) => { await … }`.'
+
+/** What else a handler for batches returns is ignored. This is an effect that has not happened. */
+function unrun(value: unknown): TransactionFailure | undefined {
+  const isUnrun =
+    typeof value === 'function' || ['next', 'execute'].some((name) => hasMethod(value, name))
+  return isUnrun
+    ? { kind: 'handler', pending: undefined, error: new RetryableError(UNRUN) }
+    : undefined
 }
 
 type Events = readonly GuardEvent<unknown>[]
