@@ -9,6 +9,7 @@ import {
   HTTP_NAMES,
   type HttpGuardOptions,
   type HttpHandler,
+  refuseInherited,
 } from './options.ts'
 import { type Outcome, type ProblemName, problem } from './outcome.ts'
 import { toWebResponse } from './reply.ts'
@@ -67,6 +68,7 @@ export function createHttpGuard<Tx = undefined, Decoded = unknown, Payload = Dec
 ): HttpGuard {
   const caller = 'createHttpGuard'
   const own = options as unknown as AnyHttpOptions
+  refuseInherited(caller, own, HTTP_NAMES)
   checkOptions(caller, own, HTTP_NAMES)
   return makeHttpGuard(
     new RunningHttpGuard({

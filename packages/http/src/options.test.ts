@@ -1,5 +1,7 @@
 import { ConfigurationError } from '@onceward/core'
+import { memoryInbox } from '@onceward/core/memory'
 import { describe, expect, test } from 'vitest'
+import { createHttpGuard } from './http-guard.ts'
 import {
   type AnyHttpOptions,
   checkOptions,
@@ -8,6 +10,7 @@ import {
   headerNameProblems,
   storedHeadersOf,
 } from './options.ts'
+import { createWebhookGuard } from './webhook-guard.ts'
 
 const check = (options: object) => (): void =>
   checkOptions('createHttpGuard', { tenant: 'none', ...options } as AnyHttpOptions, HTTP_NAMES)
@@ -72,4 +75,20 @@ test('the headers that are stored are the usual ones and those that the user lis
     ...['content-location', 'content-type', 'etag', 'last-modified', 'link', 'location', 'vary'],
   ])
   expect([DEFAULTS, DEFAULTS.storedHeaders].every((each) => Object.isFrozen(each))).toBe(true)
+})
+
+// Red when a copy of the options is all that is looked at: a webhook took the deliveries of all tenants for those of one.
+test('options on a prototype are refused, because a copy of the options would not have them', () => {
+  class Shared {
+    readonly consumer = 'hooks'
+    readonly inbox = memoryInbox()
+    readonly verify = () => ({ key: 'k' })
+    tenant(): string {
+      return 'acme'
+    }
+  }
+  const told = /Expected `tenant` to be a member of the options of `create/
+  const handler = () => undefined
+  expect(() => createWebhookGuard(new Shared() as never, handler)).toThrow(told)
+  expect(() => createHttpGuard(new Shared() as never, handler as never)).toThrow(told)
 })

@@ -11,6 +11,7 @@ import {
   headerNameProblems,
   type InboxHttpOptions,
   type LeaseHttpOptions,
+  refuseInherited,
 } from './options.ts'
 import { problem, statusOnly } from './outcome.ts'
 import { HttpProblem } from './problem.ts'
@@ -95,6 +96,7 @@ export function createWebhookGuard<Tx = undefined, Decoded = unknown, Payload = 
   handler: HttpHandler<Payload, Tx>,
 ): HttpGuard {
   const caller = 'createWebhookGuard'
+  refuseInherited(caller, options, WEBHOOK_NAMES)
   const given = { tenant: 'none', fingerprint: 'none', ...Object(options) } as AnyWebhookOptions
   checkOptions(caller, given, WEBHOOK_NAMES)
   const { isFatal, requestHeaders, retry, run, verify, ...own } = given
