@@ -4,6 +4,7 @@ import { type HttpReply, isBodyless } from './reply.ts'
 import {
   BodyTooLargeError,
   type HttpRequest,
+  HUNG_UP,
   type IncomingRequest,
   joined,
   READ_BEFORE,
@@ -28,6 +29,9 @@ export function fromIncomingMessage(
 ): IncomingRequest {
   const { method = 'GET' } = message
   const path = pathOf(target)
+  // Under HTTP/2, only `aborted` tells.
+  const isGone = (): boolean =>
+    message.readableAborted || message.aborted || (response.closed && !response.writableEnded)
   return {
     method,
     target: targetOf(`http://localhost${path}`),
@@ -35,8 +39,8 @@ export function fromIncomingMessage(
     readBytes: readBytes ?? ((mostBytes) => readMessage(message, mostBytes)),
     isInflated,
     withBytes: (bytes) => lazyRequest({ method, bytes, original }, message, path),
-    isGone: () => message.readableAborted || (response.closed && !response.writableEnded),
-    hangUp: () => hangUpOf(response),
+    isGone,
+    hangUp: () => hangUpOf(response, isGone()),
   }
 }
 
@@ -112,8 +116,6 @@ function urlOf({ headers, socket }: IncomingMessage, path: string): string {
   return HOST.test(asked) && URL.canParse(url) ? url : `${scheme}://localhost${path}`
 }
 
-const HUNG_UP = 'the client hung up'
-
 /** Reads the body. A body that is too large is left on the connection, and not kept. */
 function readMessage(message: IncomingMessage, mostBytes: number): Promise<Uint8Array> {
   if (message.readableDidRead || message.readableEncoding !== null) {
@@ -150,12 +152,12 @@ function readMessage(message: IncomingMessage, mostBytes: number): Promise<Uint8
 }
 
 /** Aborted when the client hangs up before it has its answer. */
-function hangUpOf(response: ServerResponse): AbortSignal {
+function hangUpOf(response: ServerResponse, isGone: boolean): AbortSignal {
   const controller = new AbortController()
   const onClose = (): void => {
     if (!response.writableEnded) controller.abort(new Error(HUNG_UP))
   }
-  if (response.closed) onClose()
+  if (isGone) onClose()
   else response.once('close', onClose)
   return controller.signal
 }

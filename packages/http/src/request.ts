@@ -48,6 +48,19 @@ export function headerOf(
   return values.length < 2 ? values[0] : values.join(', ')
 }
 
+export const HUNG_UP = 'the client hung up'
+
+/**
+ * The body that was read, if it is the whole one. Under HTTP/2 a body that the client broke off ends as a whole one does,
+ * so that the body of a client that is gone must have its declared length.
+ */
+export function wholeBody(incoming: IncomingRequest, bytes: Uint8Array): Uint8Array {
+  if (!incoming.isGone()) return bytes
+  const declared = headerOf(incoming, 'content-length') ?? Number.NaN
+  if (Number(declared) !== bytes.byteLength) throw new Error(HUNG_UP)
+  return bytes
+}
+
 /** The body is longer than `maxBodyBytes`. The rest of it was not read. */
 export class BodyTooLargeError extends Error {}
 

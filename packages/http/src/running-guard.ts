@@ -29,7 +29,13 @@ import {
   problem,
 } from './outcome.ts'
 import { HttpProblem } from './problem.ts'
-import { BodyTooLargeError, type HttpRequest, headerOf, type IncomingRequest } from './request.ts'
+import {
+  BodyTooLargeError,
+  type HttpRequest,
+  headerOf,
+  type IncomingRequest,
+  wholeBody,
+} from './request.ts'
 import { compared, ofRequest } from './request-schema.ts'
 import { BROKER, exchangeOf, REQUEST_HEADERS, storable, toStoredForm } from './stored-request.ts'
 
@@ -200,10 +206,10 @@ export class RunningHttpGuard {
     return later === undefined ? request : storable(request, later.requestHeaders)
   }
 
-  async #read({ readBytes }: IncomingRequest): Promise<Uint8Array | Outcome> {
+  async #read(incoming: IncomingRequest): Promise<Uint8Array | Outcome> {
     const { maxBodyBytes } = this
     try {
-      return await readBytes(maxBodyBytes)
+      return wholeBody(incoming, await incoming.readBytes(maxBodyBytes))
     } catch (error) {
       if (!(error instanceof BodyTooLargeError)) throw error
       // The rest of the body is still on the connection.
