@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
-import { type FastifyInstance, fastify } from 'fastify'
+import { createGunzip, gzipSync } from 'node:zlib'
+import { type FastifyInstance, fastify, type preParsingHookHandler } from 'fastify'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { fastifyRoute, rawBodies } from './fastify.ts'
 import { guardOf, kindOf, type Sent, type Shown } from './fixtures/charges.ts'
@@ -74,6 +75,29 @@ describe('hooks that a route has before the guard keeps its bytes', () => {
       bytesOf,
     )
     expect((await send({ body: '{"a":1}' })).text).toBe(changed)
+  })
+
+  // Red when the guard counts inflated bytes where Fastify asks for those that came: every such request is answered 400.
+  test.each([
+    ['its own decoder', {}],
+    ['a decoder of the user', { decode: (bytes: Uint8Array) => Buffer.from(bytes).toString() }],
+  ])('may inflate it, as @fastify/compress does, for %s', async (_what, given) => {
+    const inflate: preParsingHookHandler = (_request, _reply, payload, done) => {
+      const inflating = Object.assign(createGunzip(), { receivedEncodedLength: 0 })
+      payload.on('data', ({ length }: Uint8Array) => {
+        inflating.receivedEncodedLength += length
+      })
+      done(null, payload.pipe(inflating))
+    }
+    const { send } = await clientOf(
+      (app, handler) => app.post('/charges', { handler, preParsing: inflate }),
+      bytesOf,
+      given,
+    )
+    const text = JSON.stringify({ cents: '5'.repeat(100) })
+    const body = Uint8Array.from(gzipSync(text))
+    const answer = await send({ body, headers: { 'content-encoding': 'gzip' } })
+    expect(answer).toMatchObject({ status: 200, text })
   })
 })
 

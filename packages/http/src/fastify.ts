@@ -1,7 +1,13 @@
 import { finished, Transform, type TransformCallback } from 'node:stream'
 import { ConfigurationError } from '@onceward/core'
 import { andThen, type MaybeAsync } from '@onceward/core/edge'
-import type { FastifyInstance, FastifyReply, FastifyRequest, preParsingHookHandler } from 'fastify'
+import type {
+  FastifyInstance,
+  FastifyReply,
+  FastifyRequest,
+  preParsingHookHandler,
+  RequestPayload,
+} from 'fastify'
 import { type HttpGuard, runningOf } from './http-guard.ts'
 import { fromIncomingMessage } from './incoming-message.ts'
 import { LARGEST_BODY } from './options.ts'
@@ -36,7 +42,8 @@ export function fastifyRoute(guard: HttpGuard): Route {
     const { originalUrl: target, raw } = request
     const readBytes = (mostBytes: number): MaybeAsync<Uint8Array> =>
       andThen(body.bytes(), (bytes) => keptBytes(bytes, mostBytes))
-    const parts = { original: request, response: reply.raw, target, readBytes }
+    const { isInflated } = body
+    const parts = { original: request, response: reply.raw, target, readBytes, isInflated }
     const outcome = await running.handle(fromIncomingMessage(raw, parts))
     if (outcome.kind === 'threw') throw outcome.error
     const { reply: answer } = outcome
@@ -72,9 +79,12 @@ Object.defineProperty(rawBodies, Symbol.for('fastify.display-name'), {
 
 const keepBytes =
   (mostBytes: number): preParsingHookHandler =>
-  (request, _reply, payload, done) => {
-    const body = new RawBody(mostBytes)
+  (request, reply, payload, done) => {
+    // A hook before this one has put its own stream in place of the request, such as one that inflates it.
+    const body = new RawBody(mostBytes, payload === request.raw ? undefined : payload)
     bodies.set(request, body)
+    // Node takes a body that nobody reads off the connection, but for one that was piped: no other request could follow.
+    reply.raw.once('finish', () => void body.resume())
     finished(payload, { writable: false }, (error) => void (error && body.destroy(error)))
     // If a parser leaves the body unread, nothing else listens for this error, and it would end the process.
     body.on('error', () => undefined)
@@ -84,17 +94,28 @@ const keepBytes =
 /** Keeps what passes through to Fastify's parser. */
 class RawBody extends Transform {
   readonly #mostBytes: number
+  readonly #inflating: { readonly receivedEncodedLength?: number } | undefined
   #chunks: Uint8Array[] = []
-  /** Fastify compares it with the length that the client declared. */
-  receivedEncodedLength = 0
+  #length = 0
 
-  constructor(mostBytes: number) {
+  /** @param inflating - What the body comes from, if that is not the request itself. */
+  constructor(mostBytes: number, inflating: RequestPayload | undefined) {
     super()
     this.#mostBytes = mostBytes
+    this.#inflating = inflating
+  }
+
+  get isInflated(): boolean {
+    return this.#inflating !== undefined
+  }
+
+  /** Fastify compares it with the length that the client declared. */
+  get receivedEncodedLength(): number {
+    return this.#inflating?.receivedEncodedLength ?? this.#length
   }
 
   override _transform(chunk: Uint8Array, _encoding: string, callback: TransformCallback): void {
-    this.receivedEncodedLength += chunk.byteLength
+    this.#length += chunk.byteLength
     if (this.#isTooLarge) this.#chunks = []
     else this.#chunks.push(chunk)
     callback(null, chunk)
@@ -113,10 +134,10 @@ class RawBody extends Transform {
 
   #kept(): Uint8Array {
     if (this.#isTooLarge) throw new BodyTooLargeError()
-    return joined(this.#chunks, this.receivedEncodedLength)
+    return joined(this.#chunks, this.#length)
   }
 
   get #isTooLarge(): boolean {
-    return this.receivedEncodedLength > this.#mostBytes
+    return this.#length > this.#mostBytes
   }
 }

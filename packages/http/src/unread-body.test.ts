@@ -32,7 +32,15 @@ describe('behind a parser of Fastify that leaves the body unread', () => {
     // The catch-all of Fastify's documentation. @fastify/multipart has one of this kind.
     app.addContentTypeParser('*', (_request, _payload, done) => done(null))
     await app.register(rawBodies)
-    app.post('/charges', fastifyRoute(guard))
+    app.route({
+      method: ['GET', 'POST'],
+      url: '/charges',
+      handler: fastifyRoute(guard),
+      preHandler: async ({ headers, method }, reply) => {
+        const isRefused = method === 'POST' && headers['x-refused'] !== undefined
+        return isRefused ? reply.code(401).send('') : undefined
+      },
+    })
     await app.ready()
     server = await listen((request, response) => app.routing(request, response))
     opened.push(server, guard)
@@ -71,4 +79,30 @@ describe('behind a parser of Fastify that leaves the body unread', () => {
     await vi.waitFor(() => expect(guard.health().inFlight).toBe(0))
     expect(handler).not.toHaveBeenCalled()
   })
+  // Red when a body that nothing reads stays on its connection: the second request waits for ever.
+  test.each([
+    ['a hook before the route', 'POST', 401],
+    ['the guard, which takes no GET,', 'GET', 405],
+  ])(
+    'a request that %s answers leaves its connection to the next one',
+    async (_who, method, status) => {
+      const socket = connected(server)
+      let answers = ''
+      socket.setEncoding('latin1').on('data', (text) => {
+        answers += text
+      })
+      const ask = (asked: string, length: number) =>
+        socket.write(
+          `${asked} /charges HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nIdempotency-Key: k\r\nContent-Length: ${length}\r\n`,
+        )
+      ask(method, 500_000)
+      socket.write(`X-Refused: 1\r\n\r\n${'a'.repeat(500_000)}`)
+      ask('POST', 3)
+      socket.write('\r\nabc')
+      await vi.waitFor(() => expect(answers).toContain('200 OK'))
+      expect(answers).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+      expect(handler).toHaveBeenCalledOnce()
+      socket.destroy()
+    },
+  )
 })
