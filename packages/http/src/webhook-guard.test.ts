@@ -232,6 +232,32 @@ describe('a verifier of your own', () => {
   })
 })
 
+// Red when an option that is given as undefined is no longer its default: a delivery with other details is answered 422.
+test('options that are undefined have their defaults', async () => {
+  const handler = vi.fn()
+  const { guard } = setUp('stripe', handler, { fingerprint: undefined, tenant: undefined })
+  const statuses = []
+  for (const more of [{ pending_webhooks: 2 }, { pending_webhooks: 1 }]) {
+    statuses.push((await send(guard, 'stripe', { more })).status)
+  }
+  expect(statuses).toEqual([200, 200])
+  expect(handler).toHaveBeenCalledOnce()
+  await guard.close()
+})
+
+test('the clock of a runtime is asked as its own method', async () => {
+  class Fixed {
+    readonly nowMs = NOW_MS as EpochMs
+    now(): EpochMs {
+      return this.nowMs
+    }
+  }
+  const runtime = Object.assign(new Fixed(), { ...systemRuntime, now: Fixed.prototype.now })
+  const { guard } = setUp('stripe', vi.fn(), { runtime })
+  expect((await send(guard, 'stripe')).status).toBe(200)
+  await guard.close()
+})
+
 test('configuration that cannot work is refused', () => {
   const inbox = memoryInbox()
   const make = (options: unknown) => () => createWebhookGuard(options as never, () => undefined)

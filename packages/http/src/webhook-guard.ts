@@ -97,17 +97,19 @@ export function createWebhookGuard<Tx = undefined, Decoded = unknown, Payload = 
 ): HttpGuard {
   const caller = 'createWebhookGuard'
   refuseInherited(caller, options, WEBHOOK_NAMES)
-  const given = { tenant: 'none', fingerprint: 'none', ...Object(options) } as AnyWebhookOptions
+  const all = Object(options) as AnyWebhookOptions
+  const { fingerprint = 'none', tenant = 'none' } = all
+  const given = { ...all, fingerprint, tenant }
   checkOptions(caller, given, WEBHOOK_NAMES)
   const { isFatal, requestHeaders, retry, run, verify, ...own } = given
   refuseProblems([...verifierProblems(verify), ...runProblems(given)])
-  const nowMs = (own.runtime ?? systemRuntime).now
+  const clock = own.runtime ?? systemRuntime
   return makeHttpGuard(
     new RunningHttpGuard({
       caller,
       options: own,
       handler: withAnswer(handler as HttpHandler<unknown, unknown>),
-      identify: (request) => identify(own, request, verify(request, nowMs())),
+      identify: (request) => identify(own, request, verify(request, clock.now())),
       // Another process of the consumer ran the event with `run: 'later'`.
       unanswered: statusOnly(200),
       ...(run === 'later' ? { later: laterPlan({ isFatal, requestHeaders, retry }) } : {}),
