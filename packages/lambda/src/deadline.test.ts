@@ -204,8 +204,12 @@ describe('changeVisibility', () => {
     expect(changes).toEqual([])
   })
 
+  // Red when the error is logged as it is: HTTP clients keep the request, with its credentials, in their errors.
   test('that fails is logged with how many failed, and nothing is logged without it or when it works', async () => {
-    const error = new Error('no')
+    const config = { headers: { authorization: 'AWS4-HMAC-SHA256 IQoJ' } }
+    const error = Object.assign(new Error('no'), { code: 'ECONNRESET', config })
+    const { stack } = error
+    const err = { type: 'Error', name: 'Error', message: 'no', code: 'ECONNRESET', stack }
     const given: readonly (readonly [LambdaSqsOptions['changeVisibility'], unknown[]])[] = [
       [undefined, []],
       [() => 'changed', []],
@@ -213,7 +217,7 @@ describe('changeVisibility', () => {
         ({ receiptHandle }) => {
           if (receiptHandle !== 'handle-a') throw error
         },
-        [{ failed: 2, err: error }],
+        [{ failed: 2, err }],
       ],
     ]
     for (const [changeVisibility, expected] of given) {

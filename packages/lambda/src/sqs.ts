@@ -1,4 +1,5 @@
 import { endsWithin, type Guard, type GuardPort, portOf } from '@onceward/core/adapter'
+import { describeError } from '@onceward/core/edge'
 import { fieldsOf } from './fields.ts'
 import {
   createInvoke,
@@ -99,7 +100,7 @@ async function hide(
     const errors = ends.flatMap((end) => (end.status === 'rejected' ? [end.reason] : []))
     if (errors.length === 0) return
     logger.warn(
-      { failed: errors.length, err: errors[0] },
+      { failed: errors.length, err: describeError(errors[0]) },
       'changeVisibility failed: the messages return after the visibility timeout of the queue',
     )
   })
