@@ -104,6 +104,8 @@ test('a request that an adapter of AWS Lambda made without raw headers has its k
     'idempotency-key': 'k',
     'x-trace': 'a, b',
     'set-cookie': ['a', 'b'],
+    // Red when only texts are values: serverless-http counts the length where the platform tells none.
+    'content-length': 13,
   }
   const body = Buffer.from('{"cents":500}')
   const request = Object.assign(new IncomingMessage(socket), {

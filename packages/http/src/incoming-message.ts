@@ -52,12 +52,12 @@ function pathOf(target: string): string {
 
 /**
  * Names and values take turns. A request of HTTP/2 has its headers only in this form, and one that an adapter of a
- * serverless platform made only in the other.
+ * serverless platform made only in the other, where a length that the adapter has counted may be a number.
  */
 function rawHeadersOf({ headers, rawHeaders }: IncomingMessage): readonly string[] {
   if (rawHeaders.length > 0) return rawHeaders
   return Object.entries(headers).flatMap(([name, value = []]) =>
-    (typeof value === 'string' ? [value] : value).flatMap((each) => [name, each]),
+    [value].flat().flatMap((each) => [name, String(each)]),
   )
 }
 
