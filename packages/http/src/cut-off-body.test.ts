@@ -194,3 +194,11 @@ test('a client that cancels over HTTP/2 while its tenant is asked for aborts the
   stream.close(constants.NGHTTP2_CANCEL)
   await vi.waitFor(() => expect(wasAborted.mock.calls).toEqual([[true]]))
 })
+
+// Red when the signal is asked as if every runtime gave one: Cloudflare's requests have none unless a flag is set.
+test('a Web Request without a signal is taken', async () => {
+  const { guard, handler } = setUp()
+  const request = Object.defineProperty(requestOf(), 'signal', { value: undefined })
+  expect((await guard.fetch(request)).status).toBe(200)
+  expect(handler).toHaveBeenCalledOnce()
+})

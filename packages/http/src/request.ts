@@ -97,7 +97,8 @@ export function fromWebRequest(
     },
     readBytes: readBytes ?? ((mostBytes) => readUnused(request, mostBytes)),
     withBytes: (bytes) => ({ method, url, headers, bytes, original }),
-    isGone: () => signal.aborted,
+    // Cloudflare's requests have no signal unless a flag asks for it.
+    isGone: () => (signal as AbortSignal | undefined)?.aborted === true,
     hangUp: () => signal,
   }
 }
