@@ -169,9 +169,9 @@ function describe(settlement: Settlement | undefined): string {
   return [kind, reason, cause].filter((word) => word !== undefined).join(', ')
 }
 
-/** The error for an event that another event source sent. */
+/** The error for an event that another event source sent, or that a middleware has changed. */
 export function wrongEvent(wrapper: Wrapper, expected: string): ConfigurationError {
   return new ConfigurationError(
-    `${wrapper} expected ${expected}, got another event. Check the trigger of the function: lambdaSqs, lambdaKafka, lambdaSns and lambdaEventBridge take the events of one source each.`,
+    `${wrapper} expected ${expected}, got another event. Check the trigger of the function: lambdaSqs, lambdaKafka, lambdaSns and lambdaEventBridge take the events of one source each, as Lambda hands them over. A middleware that parses records, such as @middy/event-normalizer, must not run before them.`,
   )
 }

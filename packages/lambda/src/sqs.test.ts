@@ -152,7 +152,9 @@ describe('an event of another source is refused before anything runs', () => {
     const { guard, effects } = setUp()
     const invoking = lambdaSqs(guard)(event as never, contextOf(3_000))
     await expect(invoking).rejects.toThrow(ConfigurationError)
-    await expect(invoking).rejects.toThrow(/lambdaSqs expected .* Check the trigger/)
+    await expect(invoking).rejects.toThrow(
+      /lambdaSqs expected .* Check the trigger.*A middleware that parses records/,
+    )
     expect(effects).toEqual([])
   })
 })
