@@ -1,9 +1,4 @@
-import {
-  ConflictError,
-  DeadlineExceededError,
-  InvalidPayloadError,
-  type Settlement,
-} from '@onceward/core'
+import { DeadlineExceededError, InvalidPayloadError, type Settlement } from '@onceward/core'
 import { toReadableError } from '@onceward/core/adapter'
 import { replyOf } from './answer.ts'
 import type { Exchange } from './exchange.ts'
@@ -200,7 +195,6 @@ function deferred({ cause, error, reason, until }: Of<'defer'>, nowMs: number): 
   const headers = retryAfter(until - nowMs)
   if (reason === 'store-down') return problem('unavailable', { headers })
   if (reason !== 'failed') return problem('in-flight', { headers })
-  if (error instanceof ConflictError) return problem('key-reused')
   if (HttpProblem.is(error)) return thrownProblem(error)
   if (error instanceof DeadlineExceededError) {
     return problem('timed-out', { headers: retryAfter(SOON_MS) })
