@@ -40,6 +40,8 @@ export function fromIncomingMessage(
     isInflated,
     withBytes: (bytes) => lazyRequest({ method, bytes, original }, message, path),
     isGone,
+    // Under HTTP/1, Node makes an error of it.
+    mayBeCutOff: () => message.httpVersionMajor > 1 && message.aborted,
     hangUp: () => hangUpOf(response, isGone()),
   }
 }

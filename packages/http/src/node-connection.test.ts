@@ -99,6 +99,16 @@ describe('a client', () => {
   })
 })
 
+// Red when a client of HTTP/1 that does not wait for its answer has no effect: Node fails for a body that is not whole.
+test.each([
+  [1, true, false],
+  [2, true, true],
+  [2, false, false],
+])('under HTTP/%i, a body that has ended may be cut off if aborted is %s: %s', (...row) => {
+  const [httpVersionMajor, aborted, mayBe] = row
+  expect(incomingOf(messageOf({ httpVersionMajor, aborted })).mayBeCutOff()).toBe(mayBe)
+})
+
 describe('a body', () => {
   test('whose length is declared as too large is refused before it comes, and taken off the connection', async () => {
     const { client, incoming, request } = await arrived('', 20)

@@ -35,6 +35,8 @@ export interface IncomingRequest {
   readonly withBytes: (bytes: Uint8Array) => HttpRequest
   /** Whether the client has hung up. */
   readonly isGone: () => boolean
+  /** Whether the client broke the request off in a way that the body, once it is read, does not show. */
+  readonly mayBeCutOff: () => boolean
   /** Aborted when the client hangs up. Made only where somebody listens, because most requests need none. */
   readonly hangUp: () => AbortSignal
 }
@@ -52,10 +54,10 @@ export const HUNG_UP = 'the client hung up'
 
 /**
  * The body that was read, if it is the whole one. Under HTTP/2 a body that the client broke off ends as a whole one does,
- * so that the body of a client that is gone must have its declared length.
+ * so it must have its declared length.
  */
 export function wholeBody(incoming: IncomingRequest, bytes: Uint8Array): Uint8Array {
-  if (!incoming.isGone()) return bytes
+  if (!incoming.mayBeCutOff()) return bytes
   const declared = headerOf(incoming, 'content-length') ?? Number.NaN
   if (Number(declared) !== bytes.byteLength) throw new Error(HUNG_UP)
   return bytes
@@ -87,6 +89,8 @@ export function fromWebRequest(
   { original = request, readBytes }: WebRequestParts = {},
 ): IncomingRequest {
   const { headers, method, signal, url } = request
+  // Cloudflare's requests have no signal unless a flag asks for it.
+  const isGone = (): boolean => (signal as AbortSignal | undefined)?.aborted === true
   return {
     method,
     target: targetOf(url),
@@ -97,8 +101,9 @@ export function fromWebRequest(
     },
     readBytes: readBytes ?? ((mostBytes) => readUnused(request, mostBytes)),
     withBytes: (bytes) => ({ method, url, headers, bytes, original }),
-    // Cloudflare's requests have no signal unless a flag asks for it.
-    isGone: () => (signal as AbortSignal | undefined)?.aborted === true,
+    isGone,
+    // The server below may speak HTTP/2.
+    mayBeCutOff: isGone,
     hangUp: () => signal,
   }
 }
