@@ -22,18 +22,28 @@ export function honoRoute(guard: HttpGuard): (context: Context) => Promise<Respo
 
 const GONE =
   'Something has read the body before honoRoute, and its bytes are gone. Read it through `c.req` instead of `c.req.raw`.'
+const REPLACED =
+  'A middleware has read the body as a text, in which a replacement character (U+FFFD) may stand for other bytes. Read it by `c.req.arrayBuffer()` first.'
 
 function incomingOf(context: Context): IncomingRequest {
   const { bodyCache, raw } = context.req
   const readBytes: IncomingRequest['readBytes'] = async (mostBytes) => {
     if (!raw.bodyUsed) return readUnused(raw, mostBytes)
     const { arrayBuffer, blob, text } = bodyCache as Readonly<Record<string, unknown>>
-    // A text with a replacement character may stand for other bytes.
     const kept = (await (arrayBuffer ?? blob ?? text)) as ArrayBuffer | Blob | string | undefined
-    if (kept === undefined || (typeof kept === 'string' && kept.includes('\ufffd'))) {
-      throw new ConfigurationError(GONE)
+    if (kept === undefined) throw new ConfigurationError(GONE)
+    const bytes = new Uint8Array(await new Response(kept).arrayBuffer())
+    if (typeof kept === 'string' && kept.includes('\ufffd') && !isDeclared(raw, bytes)) {
+      throw new ConfigurationError(REPLACED)
     }
-    return keptBytes(new Uint8Array(await new Response(kept).arrayBuffer()), mostBytes)
+    return keptBytes(bytes, mostBytes)
   }
   return fromWebRequest(raw, { original: context, readBytes })
 }
+
+/**
+ * Whether the text has as many bytes as the client declared. Each replacement of other bytes changes the length, but for
+ * three bytes of a character of four.
+ */
+const isDeclared = ({ headers }: Request, { byteLength }: Uint8Array): boolean =>
+  Number(headers.get('content-length') ?? Number.NaN) === byteLength
