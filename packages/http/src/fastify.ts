@@ -83,8 +83,7 @@ const keepBytes =
     // A hook before this one has put its own stream in place of the request, such as one that inflates it.
     const body = new RawBody(mostBytes, payload === request.raw ? undefined : payload)
     bodies.set(request, body)
-    // Node takes a body that nobody reads off the connection, but for one that was piped: no other request could follow.
-    reply.raw.once('finish', () => void body.resume())
+    reply.raw.once('finish', () => body.leave())
     finished(payload, { writable: false }, (error) => void (error && body.destroy(error)))
     // If a parser leaves the body unread, nothing else listens for this error, and it would end the process.
     body.on('error', () => undefined)
@@ -93,7 +92,7 @@ const keepBytes =
 
 /** Keeps what passes through to Fastify's parser. */
 class RawBody extends Transform {
-  readonly #mostBytes: number
+  #mostBytes: number
   readonly #inflating: { readonly receivedEncodedLength?: number } | undefined
   #chunks: Uint8Array[] = []
   #length = 0
@@ -112,6 +111,15 @@ class RawBody extends Transform {
   /** Fastify compares it with the length that the client declared. */
   get receivedEncodedLength(): number {
     return this.#inflating?.receivedEncodedLength ?? this.#length
+  }
+
+  /**
+   * After the answer. Node takes a body that nobody reads off its connection, but for one that was piped: no other request
+   * could follow. Nothing of it is kept.
+   */
+  leave(): void {
+    if (!this.readableDidRead) this.#mostBytes = -1
+    this.resume()
   }
 
   override _transform(chunk: Uint8Array, _encoding: string, callback: TransformCallback): void {

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { type FastifyInstance, fastify } from 'fastify'
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { fastifyRoute, rawBodies } from './fastify.ts'
 import { guardOf } from './fixtures/charges.ts'
@@ -25,6 +25,7 @@ describe('behind a parser of Fastify that leaves the body unread', () => {
   let app: FastifyInstance
   let guard: HttpGuard
   let server: Running
+  const refused: [FastifyRequest, FastifyReply][] = []
 
   beforeEach(async () => {
     guard = guardOf(handler, { decode: (bytes) => bytes.byteLength, maxBodyBytes: MOST_BYTES })
@@ -36,9 +37,11 @@ describe('behind a parser of Fastify that leaves the body unread', () => {
       method: ['GET', 'POST'],
       url: '/charges',
       handler: fastifyRoute(guard),
-      preHandler: async ({ headers, method }, reply) => {
-        const isRefused = method === 'POST' && headers['x-refused'] !== undefined
-        return isRefused ? reply.code(401).send('') : undefined
+      preHandler: async (request, reply) => {
+        const { headers, method } = request
+        if (method !== 'POST' || headers['x-refused'] === undefined) return undefined
+        refused.push([request, reply])
+        return reply.code(401).send('')
       },
     })
     await app.ready()
@@ -105,4 +108,14 @@ describe('behind a parser of Fastify that leaves the body unread', () => {
       socket.destroy()
     },
   )
+  // Red when a body is kept that is only taken off its connection: nobody has shown who sends it.
+  test('nothing is kept of the body of a request that a hook has answered', async () => {
+    refused.length = 0
+    const sent = { body: 'a'.repeat(MOST_BYTES), headers: { ...headers, 'x-refused': '1' } }
+    expect((await send(server, sent)).status).toBe(401)
+    const [asked] = refused as [(typeof refused)[number]]
+    await vi.waitFor(() => expect(asked[0].raw.readableEnded).toBe(true))
+    await fastifyRoute(guard)(...asked)
+    expect(handler).not.toHaveBeenCalled()
+  })
 })
