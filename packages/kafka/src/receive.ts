@@ -182,8 +182,9 @@ export class Receiver {
       await this.#subscription.begin(consumer, cluster())
       await this.#membership.leaveBefore(cluster())
       if (this.#recovery.isStopped) return undefined
-      const silence = new CallTimeoutError('Fetches and heartbeats', this.#watchdog.limitMs)
-      this.#watchdog.begin(() => this.#giveUp(silence))
+      const silent = (): string =>
+        this.#options.batches.isHeld ? 'A rejoin' : 'Fetches and heartbeats'
+      this.#watchdog.begin(() => this.#giveUp(new CallTimeoutError(silent(), limitMs)))
       const running = consumer.run({
         autoCommit: false,
         eachBatchAutoResolve: false,
@@ -216,7 +217,8 @@ export class Receiver {
     const isCurrent = (): boolean => this.#consumer === consumer
     const answered = (): void => {
       if (!isCurrent()) return
-      this.#watchdog.heard()
+      // kafkajs also fetches on, with its old partitions and for ever, when the answer to its last join was lost.
+      if (!batches.isHeld) this.#watchdog.heard()
       batches.answered()
       this.#progressed()
     }

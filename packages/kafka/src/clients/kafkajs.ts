@@ -188,14 +188,33 @@ export class FetchedBatch implements Partition {
   }
 }
 
-/** Throws the error that makes kafkajs rejoin, if the group is rebalancing. */
-export async function refuseIfRebalancing({ heartbeat }: EachBatchPayload): Promise<void> {
+/**
+ * Throws the error that makes kafkajs rejoin, if the group is rebalancing.
+ *
+ * @param isHeld - A rebalance was noticed, and no join has ended it. If the answer to a SyncGroup request is lost, kafkajs
+ * fetches on with the partitions that it had. The broker takes it for a member and answers its heartbeats, so without
+ * this error it would never join again.
+ */
+export async function refuseIfRebalancing(
+  { heartbeat }: EachBatchPayload,
+  isHeld: boolean,
+): Promise<void> {
+  if (isHeld) throw new NotJoinedError()
   try {
     await heartbeat()
   } catch (error) {
     const rebalance = rebalanceIn(error)
     if (rebalance !== undefined) throw rebalance
     // Any other error: the broker did not answer. The next fetch finds out, and until then the store decides.
+  }
+}
+
+/** kafkajs takes it for the broker's answer, and rejoins. */
+class NotJoinedError extends Error {
+  readonly type = 'REBALANCE_IN_PROGRESS'
+
+  constructor() {
+    super('the group is rebalancing, and no join has ended it')
   }
 }
 

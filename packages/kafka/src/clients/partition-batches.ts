@@ -167,7 +167,7 @@ export class PartitionBatches {
 
   async #eachBatch(payload: EachBatchPayload): Promise<void> {
     // kafkajs still calls back with batches from before a rebalance; their partition may be lost (K7).
-    await refuseIfRebalancing(payload)
+    await refuseIfRebalancing(payload, this.#isHeld)
     // Stale: fetched before a seek that is not carried out yet.
     if (this.#isStopping || payload.isStale() || !this.#assignment.has(payload.batch)) return
     const before = this.#open.of(payload.batch)
