@@ -98,7 +98,7 @@ test('a member whose last SyncGroup got no answer joins again, and goes on', asy
     for (const each of kit.handed) each.settle(ack)
     await kit.clock.advance(250)
   }
-  const handsOver = (more: number): Promise<void> => {
+  const handsOver = (more: number): Promise<unknown> => {
     const goal = kit.handed.length + more
     return until(async () => {
       await settleAll()

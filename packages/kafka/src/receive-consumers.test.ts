@@ -11,19 +11,21 @@ const crash = (kit: Receiving, error: Error): void => kit.consumers.at(-1)?.emit
 const namesOf = ({ calls }: Receiving): readonly string[] =>
   calls.map((call) => call.split(' ').slice(0, 2).join(' '))
 
-// Red when the consumer runs: nothing would drain it.
-test('a stop while the consumer subscribes prevents its run', async () => {
+// Red when the consumer runs, because nothing would drain it; and when it is disconnected at once, because requests that
+// follow would open connections that nobody closes.
+test('a stop while the consumer subscribes prevents its run, and disconnects it afterwards', async () => {
   const kit = receiving()
   const subscribed = Promise.withResolvers<void>()
   kit.world.subscribe = () => subscribed.promise
   const started = kit.receiver.start()
   await kit.clock.advance(0)
-  kit.receiver.stop()
-  subscribed.resolve()
-  await started
+  const finished = kit.receiver.finish()
   await kit.clock.advance(0)
+  expect(namesOf(kit)).not.toContain('0 disconnect')
+  subscribed.resolve()
+  await Promise.all([started, finished])
   expect(namesOf(kit).slice(2)).toEqual([
-    ...['0 connect', 'cluster undefined', '0 subscribe', 'left', '0 disconnect'],
+    ...['0 connect', 'cluster undefined', '0 subscribe', '0 disconnect', 'left'],
   ])
   expect(kit.clock.timers).toBe(0)
 })

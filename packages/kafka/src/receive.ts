@@ -2,7 +2,6 @@ import { ConfigurationError, OncewardError, type Settlement } from '@onceward/co
 import {
   CallTimeoutError,
   type ConsumptionEnd,
-  endsWithin,
   type GuardPort,
   isFatal,
   isGuardClosed,
@@ -39,8 +38,6 @@ export interface ReceiverOptions {
 const RESUBSCRIBE = Symbol('resubscribe')
 /** A healthy consumer fetches or sends a heartbeat at least this often. */
 const LIVELY_MS = 2_000
-/** For leaving the group and disconnecting together; kafkajs itself waits as long as an outage lasts (K21). */
-const GOODBYE_MS = 3_000
 
 const JOINING: Outage = { state: 'recovering', reason: 'joining the group' }
 
@@ -62,7 +59,7 @@ export class Receiver {
   readonly #recovery: Recovery<BrokerErrorKind>
   readonly #started = Promise.withResolvers<void>()
   #consumer: Consumer | undefined
-  /** Of the current consumer. Resolves when it has joined its group, or has ended. */
+  /** Requests of the current consumer, from its connection on. Resolves when it has joined its group, or will not. */
   #joining: Promise<unknown> = Promise.resolve()
   readonly #subscription: Subscription
   readonly #watchdog: Watchdog
@@ -161,7 +158,8 @@ export class Receiver {
 
   /** Runs one consumer. Resolves with what ended it. Never rejects. */
   async #liveOnce(): Promise<unknown> {
-    const { kafka, port, settings, check } = this.#options
+    const { batches, kafka, port, settings, check } = this.#options
+    const joining = Promise.withResolvers<unknown>()
     try {
       if (!this.#isChecked) await check()
       this.#isChecked = true
@@ -173,17 +171,17 @@ export class Receiver {
       const consumer = kafka.consumer(config)
       this.#consumer = consumer
       const givenUp = this.#listen(consumer, cluster)
-      const eachBatch = this.#options.batches.attach(consumer)
+      const eachBatch = batches.attach(consumer)
       const { limitMs } = this.#watchdog
       const isWanted = (): boolean => this.#consumer === consumer
       await connect(consumer, { runtime: port.runtime, limitMs, isWanted })
       if (!isWanted()) return undefined
+      this.#joining = joining.promise
       hideAborted(cluster(), outOfRangeLog(port.logger, this.#fields))
       await this.#subscription.begin(consumer, cluster())
       await this.#membership.leaveBefore(cluster())
       if (this.#recovery.isStopped) return undefined
-      const silent = (): string =>
-        this.#options.batches.isHeld ? 'A rejoin' : 'Fetches and heartbeats'
+      const silent = (): string => (batches.isHeld ? 'A rejoin' : 'Fetches and heartbeats')
       this.#watchdog.begin(() => this.#giveUp(new CallTimeoutError(silent(), limitMs)))
       const running = consumer.run({
         autoCommit: false,
@@ -191,10 +189,12 @@ export class Receiver {
         partitionsConsumedConcurrently: settings.partitionsConsumedConcurrently,
         eachBatch,
       })
-      this.#joining = running.catch(() => undefined)
+      joining.resolve(running.catch(() => undefined))
       return await Promise.race([running.then(() => givenUp), givenUp])
     } catch (error) {
       return error
+    } finally {
+      joining.resolve(undefined)
     }
   }
 
@@ -248,7 +248,7 @@ export class Receiver {
     this.#watchdog.end()
     this.#unreadable.end()
     if (consumer === undefined) return
-    await endsWithin(this.#options.port.runtime, disconnect(consumer, joining), GOODBYE_MS)
+    await disconnect(consumer, joining, this.#options.port.runtime)
   }
 
   /** The error that ends the consumer; undefined for one that is retried. */

@@ -1,5 +1,5 @@
 import type { Runtime } from '@onceward/core'
-import { answerWithin, CallTimeoutError, LATE } from '@onceward/core/adapter'
+import { answerWithin, CallTimeoutError, endsWithin, LATE } from '@onceward/core/adapter'
 import type { Consumer } from 'kafkajs'
 
 export interface ConnectLimits {
@@ -22,17 +22,26 @@ export async function connect(
   if (answer === LATE) throw new CallTimeoutError('Connecting to Kafka', limitMs)
 }
 
+/** For leaving the group and disconnecting together; kafkajs itself waits as long as an outage lasts (K21). */
+const GOODBYE_MS = 3_000
+
 /**
- * Leaves the group and disconnects, after the join if one is under way. kafkajs does not stop a consumer that joins for
- * the first time (`Runner.stop` finds nothing that runs), nor can it be stopped later: once the broker answers, it is a
- * member for as long as the process lives, and nobody gets its partitions.
+ * Leaves the group and disconnects, after the requests of a consumer that is about to join, and after the join. Resolves
+ * in bounded time: kafkajs finishes the rest later. Never rejects.
  *
- * @param joining - `run()` of that consumer; never rejects.
+ * - If a request is under way, the disconnect waits for its answer, and the next request opens a connection that nobody
+ *   closes: it keeps the process alive.
+ * - kafkajs does not stop a consumer that joins for the first time (`Runner.stop` finds nothing that runs), nor can it be
+ *   stopped later: once the broker answers, it is a member for as long as the process lives, and nobody gets its
+ *   partitions.
+ *
+ * @param joining - All of that; never rejects.
  */
 export async function disconnect(
   consumer: Pick<Consumer, 'disconnect'>,
   joining: Promise<unknown>,
+  runtime: Runtime,
 ): Promise<void> {
-  await joining
-  await consumer.disconnect()
+  const disconnecting = joining.then(() => consumer.disconnect())
+  await endsWithin(runtime, disconnecting, GOODBYE_MS)
 }
