@@ -64,6 +64,20 @@ test('the topics are checked every three seconds, except while the broker does n
   expect(clock.timers).toBe(0)
 })
 
+// Red when it asks on: kafkajs, which disconnects meanwhile, opens a connection that keeps the process alive.
+test('a check that is under way at the end asks nothing more', async () => {
+  const { clock, world, watch, begin } = watching([/^orders/])
+  await begin()
+  expect(world.looks).toBe(2)
+  const answered = Promise.withResolvers<void>()
+  world.answer = () => answered.promise
+  await clock.advance(3_000)
+  watch.end()
+  answered.resolve()
+  await clock.advance(0)
+  expect([world.looks, clock.timers]).toEqual([3, 0])
+})
+
 // Red when the id is stored first: the topic is never read from its beginning if the broker failed once.
 test('K23: a topic that was created again is read anew until that succeeded, and then no more', async () => {
   const { clock, world, anew, begin } = watching()

@@ -39,6 +39,8 @@ export class TopicWatch {
   #topics: readonly string[] = []
   #denied: readonly string[] = []
   #clusterId: string | undefined
+  /** Of the consumer that is watched. */
+  #cluster: Cluster | undefined
   #cancel: (() => void) | undefined
 
   constructor(options: TopicWatchOptions) {
@@ -70,6 +72,7 @@ export class TopicWatch {
    */
   async begin(cluster: Cluster): Promise<readonly string[]> {
     this.end()
+    this.#cluster = cluster
     const { topics, answer } = await this.#present(cluster)
     this.#topics = topics
     this.#denied = [...(answer?.denied ?? [])]
@@ -83,6 +86,7 @@ export class TopicWatch {
   }
 
   end(): void {
+    this.#cluster = undefined
     this.#cancel?.()
     this.#cancel = undefined
   }
@@ -131,6 +135,8 @@ export class TopicWatch {
   /** The topics that are subscribed to and exist. For a broker too old for ids, named topics are taken to exist. */
   async #present(cluster: Cluster): Promise<Present> {
     const subscribed = await this.#subscribed(cluster)
+    // While kafkajs disconnects, another request would open a connection that nobody closes.
+    if (this.#cluster !== cluster) throw new Error('the consumer has ended')
     const answer = await topicIds(cluster, subscribed)
     const isThere = (topic: string): boolean =>
       !(answer?.missing.has(topic) || answer?.denied.has(topic))
