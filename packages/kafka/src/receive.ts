@@ -1,6 +1,5 @@
 import { ConfigurationError, OncewardError, type Settlement } from '@onceward/core'
 import {
-  CallTimeoutError,
   type ConsumptionEnd,
   type GuardPort,
   isFatal,
@@ -181,8 +180,7 @@ export class Receiver {
       await this.#subscription.begin(consumer, cluster())
       await this.#membership.leaveBefore(cluster())
       if (this.#recovery.isStopped) return undefined
-      const silent = (): string => (batches.isHeld ? 'A rejoin' : 'Fetches and heartbeats')
-      this.#watchdog.begin(() => this.#giveUp(new CallTimeoutError(silent(), limitMs)))
+      this.#watchdog.begin((silence) => this.#giveUp(silence))
       const running = consumer.run({
         autoCommit: false,
         eachBatchAutoResolve: false,
@@ -215,10 +213,9 @@ export class Receiver {
     const { promise, resolve } = Promise.withResolvers<unknown>()
     this.#giveUp = resolve
     const isCurrent = (): boolean => this.#consumer === consumer
-    const answered = (): void => {
+    const answered = (generation?: number): void => {
       if (!isCurrent()) return
-      // kafkajs also fetches on, with its old partitions and for ever, when the answer to its last join was lost.
-      if (!batches.isHeld) this.#watchdog.heard()
+      this.#watchdog.heard({ generation, isHeld: batches.isHeld })
       batches.answered()
       this.#progressed()
     }
@@ -228,14 +225,14 @@ export class Receiver {
       onJoined(Object.keys(payload.memberAssignment))
       batches.joined(payload)
       this.#unreadable.joined(consumer, cluster(), payload.memberAssignment)
-      this.#watchdog.heard()
+      this.#watchdog.joined()
       this.#recovered()
     })
     consumer.on(REBALANCING, () => {
       if (isCurrent()) batches.rebalancing()
     })
-    consumer.on(FETCH, answered)
-    consumer.on(HEARTBEAT, answered)
+    consumer.on(FETCH, () => answered())
+    consumer.on(HEARTBEAT, ({ payload }) => answered(payload.groupGenerationId))
     consumer.on(CRASH, ({ payload }: ConsumerCrashEvent) => resolve(payload.error))
     return promise
   }

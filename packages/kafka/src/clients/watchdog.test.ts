@@ -30,6 +30,27 @@ test('the watchdog reports nothing after its end, and only to the last listener'
   expect(clock.timers).toBe(0)
 })
 
+// Red when such answers count: the partitions that the lost join brought are read by nobody, for ever.
+test.each([
+  ['heartbeats of a generation that it has not joined', { generation: 8 }],
+  ['fetches while a rebalance waits for its join', { isHeld: true }],
+])('%s are silence, until the next join', async (_what, answer) => {
+  const clock = new Clock()
+  const watchdog = new Watchdog(clock.runtime, 1_000)
+  const barks: string[] = []
+  watchdog.begin(({ message }) => barks.push(message))
+  for (const isJoined of [true, false]) {
+    watchdog.heard({ generation: 7 })
+    watchdog.heard(answer)
+    await clock.advance(900)
+    if (isJoined) watchdog.joined()
+    else watchdog.heard(answer)
+    expect(barks).toEqual([])
+  }
+  await clock.advance(100)
+  expect(barks).toEqual(['A rejoin got no answer within 1000 ms'])
+})
+
 // Red when the limit is only the session: a member that waits for others to rejoin would be replaced.
 test.each([
   [{ sessionTimeout: 10_000 }, 70_000],

@@ -1,4 +1,5 @@
 import type { Runtime } from '@onceward/core'
+import { CallTimeoutError } from '@onceward/core/adapter'
 import type { ConsumerSettings } from '../options.ts'
 
 /** The default of kafkajs. */
@@ -10,14 +11,32 @@ export const silenceOf = ({ rebalanceTimeout = REBALANCE_MS, sessionTimeout }: T
 
 type Times = Pick<ConsumerSettings['consumer'], 'rebalanceTimeout' | 'sessionTimeout'>
 
+/** A fetch or a heartbeat was answered. */
+export interface Answered {
+  /** Of the group, as the heartbeat said. */
+  readonly generation?: number | undefined
+  /** A rebalance was noticed, and no join has ended it. */
+  readonly isHeld?: boolean
+}
+
 /**
- * Detects that kafkajs hangs. On a connection that died silently, kafkajs lets each request time out and then repeats
- * it on the same connection. For minutes it neither reads nor reports a crash.
+ * Detects that kafkajs hangs.
+ *
+ * - On a connection that died silently, kafkajs lets each request time out and then repeats it on the same connection.
+ *   For minutes it neither reads nor reports a crash.
+ * - If the answer to the last request of a join is lost, kafkajs fetches on with the partitions that it had, and sends
+ *   heartbeats of the new generation, which the broker answers. It would do so for ever.
  */
 export class Watchdog {
   readonly limitMs: number
   readonly #runtime: Runtime
   #heardAtMs = 0
+  /** Of the first heartbeat since the last join. */
+  #generation: number | undefined
+  /** Heartbeats are of another generation than the partitions. */
+  #isOutdated = false
+  /** A join must follow: until then no answer counts. */
+  #missesJoin = false
   #cancel: (() => void) | undefined
 
   constructor(runtime: Runtime, limitMs: number) {
@@ -31,15 +50,24 @@ export class Watchdog {
   }
 
   /** @param onSilence - Called once, when nothing was heard for the whole limit. */
-  begin(onSilence: () => void): void {
+  begin(onSilence: (silence: Error) => void): void {
     this.end()
-    this.heard()
+    this.joined()
     this.#look(this.limitMs, onSilence)
   }
 
-  /** A fetch or a heartbeat was answered, or the group was joined. */
-  heard(): void {
+  joined(): void {
+    this.#generation = undefined
+    this.#isOutdated = false
+    this.#missesJoin = false
     this.#heardAtMs = this.#runtime.monotonic()
+  }
+
+  heard({ generation, isHeld = false }: Answered = {}): void {
+    this.#generation ??= generation
+    this.#isOutdated ||= generation !== undefined && generation !== this.#generation
+    this.#missesJoin = isHeld || this.#isOutdated
+    if (!this.#missesJoin) this.#heardAtMs = this.#runtime.monotonic()
   }
 
   end(): void {
@@ -47,12 +75,16 @@ export class Watchdog {
     this.#cancel = undefined
   }
 
-  #look(delayMs: number, onSilence: () => void): void {
+  #look(delayMs: number, onSilence: (silence: Error) => void): void {
     const look = (): void => {
       const leftMs = this.limitMs - this.silentMs
       if (leftMs > 0) this.#look(leftMs, onSilence)
-      else onSilence()
+      else onSilence(new CallTimeoutError(this.#silent, this.limitMs))
     }
     this.#cancel = this.#runtime.setTimer(look, delayMs, { keepAlive: false })
+  }
+
+  get #silent(): string {
+    return this.#missesJoin ? 'A rejoin' : 'Fetches and heartbeats'
   }
 }
