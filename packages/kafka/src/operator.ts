@@ -33,8 +33,8 @@ export const operate: OperateBroker = ({ url, params, env }) => {
   if (scheme === undefined) {
     throw new ConfigurationError(`Expected the address of Kafka to be like ${EXAMPLE}.`)
   }
-  const username = decodeURIComponent(user ?? '') || env['KAFKA_USERNAME']
-  const secret = decodeURIComponent(password ?? '') || env['KAFKA_PASSWORD']
+  const username = unescaped(user) || env['KAFKA_USERNAME']
+  const secret = unescaped(password) || env['KAFKA_PASSWORD']
   const kafka = new Kafka({
     ...{ clientId: 'onceward', brokers: servers.split(','), logLevel: logLevel.NOTHING },
     ...{ connectionTimeout: CALL_MS, authenticationTimeout: CALL_MS, requestTimeout: CALL_MS },
@@ -51,6 +51,16 @@ export const operate: OperateBroker = ({ url, params, env }) => {
     ready: ({ queue }) => sender.ready(queue),
     send: (delivery) => sender.send(delivery),
     [Symbol.asyncDispose]: () => sender.close(),
+  }
+}
+
+function unescaped(text = ''): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    throw new ConfigurationError(
+      'The user or the password in the address of Kafka has a % that begins no escape. Write %25 for %, %40 for @ and %2F for /.',
+    )
   }
 }
 
