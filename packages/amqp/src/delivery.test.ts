@@ -72,6 +72,7 @@ test.each([
   ['a message that a consumer of a quorum queue returned', true, 0, 2],
   ['a message whose publisher wrote a negative count', false, -3, 1],
   ['a message whose publisher wrote a text as its count', true, 'many', 2],
+  ['a message whose publisher wrote a table as its count', true, { toString: 'many' }, 2],
 ])('the delivery count of %s is right', (_what, redelivered, count, expected) => {
   const headers = count === undefined ? {} : { 'x-delivery-count': count }
   const delivery = fromAmqpMessage(message('k', { redelivered }, { headers }), 'orders')
@@ -242,7 +243,7 @@ test('a message without headers is delivered, deferred and dead-lettered', () =>
   expect(deferralHeaders(bare, bare)).toStrictEqual({ 'x-onceward-deferrals': 1 })
 })
 
-test.each([-1, 0.5, 2 ** 60, 'often', null])(
+test.each([-1, 0.5, 2 ** 60, 'often', null, { toString: 'often' }])(
   'a count of deferrals that a publisher wrote is not believed when it is %s',
   (count) => {
     const headers = { 'x-onceward-deferrals': count, 'x-onceward-exchange': 'other' }

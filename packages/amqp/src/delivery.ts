@@ -2,7 +2,7 @@ import { type Delivery, isDeadLetterHeader, type Runtime } from '@onceward/core'
 import { readEnvelope, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
 import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
 import type { DeliveryChannel } from './clients/amqplib.ts'
-import { encodable, LARGEST_TIMESTAMP } from './clients/header-types.ts'
+import { countIn, encodable, LARGEST_TIMESTAMP } from './clients/header-types.ts'
 import { PUBLISH_ID } from './clients/publisher.ts'
 import { ownSource } from './clients/virtual-host.ts'
 
@@ -123,8 +123,7 @@ registerEnvelopeReader('amqp', readMessage)
 
 /** How often a message was published to a delay queue. */
 export function deferralsOf({ properties }: ConsumeMessage): number {
-  const count = Number(properties.headers?.[CARRIED.deferrals])
-  return Number.isSafeInteger(count) ? Math.max(0, count) : 0
+  return countIn(properties.headers?.[CARRIED.deferrals])
 }
 
 /** Properties of a copy: the original's as far as a copy may have them, and where the original came from. */
@@ -270,8 +269,8 @@ function readableText(value: unknown): string | undefined {
 
 /** Quorum queues count redeliveries; classic queues only tell that a delivery is not the first. */
 function countOf({ fields, properties }: ConsumeMessage): number {
-  const count = Number(properties.headers?.['x-delivery-count'])
-  if (Number.isSafeInteger(count) && count > 0) return count + 1
+  const count = countIn(properties.headers?.['x-delivery-count'])
+  if (count > 0) return count + 1
   return fields.redelivered ? 2 : 1
 }
 

@@ -10,12 +10,14 @@ const TWO_TO_50 = 2 ** 50
 /** amqplib reads tables of more levels than it can write: a copy of such a message could never be published. */
 const MOST_LEVELS = 500
 
+type Fields = Readonly<Record<string, unknown>>
+
 /**
  * Headers as amqplib reads them, in the form in which amqplib writes the same values again. Written as they were read,
  * some would be refused (NaN, -Infinity, large fractions, the largest timestamps) or change their meaning (-0, a table
  * with a field called `!`). Headers that nest too deep to be written are left out.
  */
-export function encodable(headers: Readonly<Record<string, unknown>>): Record<string, unknown> {
+export function encodable(headers: Fields): Record<string, unknown> {
   const writable = Object.entries(headers).filter(([, value]) => !nestsDeeper(value, MOST_LEVELS))
   return toEncodableFields(writable)
 }
@@ -40,21 +42,43 @@ function toEncodable(value: unknown): unknown {
     return Buffer.from(value.buffer, value.byteOffset, value.byteLength)
   }
   if (Array.isArray(value)) return value.map(toEncodable)
-  return toEncodableTable(value as Readonly<Record<string, unknown>>)
+  return toEncodableTable(value as Fields)
 }
 
-function toEncodableTable(table: Readonly<Record<string, unknown>>): unknown {
-  const type = Object.hasOwn(table, '!') ? table['!'] : undefined
-  if (type === 'timestamp' && typeof table['value'] === 'number') {
-    return { ...table, value: Math.min(table['value'], LARGEST_TIMESTAMP) }
-  }
-  if (type === 'decimal' && typeof table['value'] === 'object') return table
+function toEncodableTable(table: Fields): unknown {
+  if (isTimestamp(table)) return { ...table, value: Math.min(table.value, LARGEST_TIMESTAMP) }
+  if (isDecimal(table)) return table
   const fields = toEncodableFields(Object.entries(table))
   // amqplib reads `!` as the name of a type. Only a table whose type is given may have such a field.
   return Object.hasOwn(table, '!') ? { '!': 'object', value: fields } : fields
 }
 
+// A publisher's table may look like a value of these types, and amqplib would refuse to write it as one.
+
+function isTimestamp(
+  table: Fields,
+): table is { readonly '!': 'timestamp'; readonly value: number } {
+  const { value } = table
+  return isTyped(table, 'timestamp') && Number.isInteger(value) && Number(value) >= 0
+}
+
+function isDecimal(table: Fields): boolean {
+  if (!isTyped(table, 'decimal')) return false
+  const { places, digits, ...others } = Object(table['value'])
+  return isBelow(places, 2 ** 8) && isBelow(digits, 2 ** 32) && Object.keys(others).length === 0
+}
+
+const isTyped = (table: Fields, type: string): boolean =>
+  table['!'] === type && Object.hasOwn(table, '!') && Object.keys(table).length === 2
+
+const isBelow = (value: unknown, limit: number): boolean =>
+  Number.isInteger(value) && Number(value) >= 0 && Number(value) < limit
+
 function isWrittenAsRead(value: number): boolean {
   if (!Number.isInteger(value)) return Math.abs(value) < TWO_TO_50
   return !Object.is(value, -0) && value >= -TWO_TO_63 && value < TWO_TO_63
 }
+
+/** The count that a header is, else 0: a publisher may have written anything, also a table that has no primitive value. */
+export const countIn = (value: unknown): number =>
+  Number.isSafeInteger(value) ? Math.max(0, Number(value)) : 0
