@@ -7,6 +7,7 @@ const coded = (message: string, code: unknown): Error => Object.assign(new Error
 
 test.each([
   [coded("NOT_FOUND - no queue 'orders' in vhost '/'", 404), 'missing'],
+  [coded("NOT_FOUND - queue 'failed to restart' not found in vhost '/'", 404), 'missing'],
   [coded('ACCESS_REFUSED', 403), 'denied'],
   [new Error('Handshake terminated by server: 403 (ACCESS-REFUSED) with message'), 'denied'],
   [coded('RESOURCE_LOCKED', 405), 'locked'],
@@ -23,6 +24,17 @@ test.each([
   [undefined, 'other'],
 ])('the error %s is classified as %s', (error, kind) => {
   expect(classifyError(error).kind).toBe(kind)
+})
+
+// Red when the code decides: a start while the node of a queue is down said that the queue does not exist.
+test.each([
+  "home node 'rabbit@b' of durable queue 'orders' in vhost '/' is down or inaccessible",
+  "queue 'orders' in vhost '/' has crashed and failed to restart",
+  "queue 'orders' in vhost '/' process is stopped by supervisor",
+  "failed to perform operation on queue 'orders' in vhost '/' due to timeout",
+])('a queue that is there and cannot be used is not missing: %s', (why) => {
+  const error = coded(`404 (NOT-FOUND) with message "NOT_FOUND - ${why}"`, 404)
+  expect(classifyError(error).kind).toBe('unavailable')
 })
 
 test('every back-off is bounded, and starts well below its bound', () => {

@@ -15,6 +15,7 @@ import {
  */
 export type BrokerErrorKind =
   | 'missing'
+  | 'unavailable'
   | 'denied'
   | 'locked'
   | 'refused'
@@ -27,6 +28,7 @@ export type BrokerError = ClassifiedError<BrokerErrorKind>
 /** Pauses between two tries, milliseconds: from `baseMs`, doubled after each failure, up to `maxMs`; full jitter. */
 export const BACKOFF: Readonly<Record<BrokerErrorKind, BackoffRange>> = {
   missing: { baseMs: 500, maxMs: 5_000 },
+  unavailable: { baseMs: 500, maxMs: 5_000 },
   denied: { baseMs: 1_000, maxMs: 30_000 },
   locked: { baseMs: 1_000, maxMs: 30_000 },
   refused: { baseMs: 500, maxMs: 30_000 },
@@ -60,6 +62,10 @@ const KIND_OF_TEXT: readonly (readonly [RegExp, BrokerErrorKind])[] = [
   [/consumer was cancelled/, 'cancelled'],
   [/does not exist on this virtual host/, 'missing'],
 ]
+
+/** With the code of a missing queue the server also reports one that is there and cannot be used now. */
+const UNAVAILABLE =
+  /NOT_FOUND - (?:home node '|failed to perform operation on |queue .* (?:has crashed and failed to restart|is stopped by supervisor))/s
 
 /** The broker ended the consumer: its queue was deleted, its node failed over, or a delivery was held too long. */
 export class CancelledError extends Error {
@@ -116,7 +122,11 @@ export const classifyError: (error: unknown) => BrokerError = classifierOf((erro
   const text = isError(error) ? `${error.name}: ${messageOf(error)}` : String(error)
   const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
   const byText = KIND_OF_TEXT.find(([pattern]) => pattern.test(text))?.[1]
-  return { kind: KIND_OF_CODE.get(code) ?? byText ?? 'other', text }
+  const isUnavailable = code === 404 && UNAVAILABLE.test(text)
+  return {
+    kind: isUnavailable ? 'unavailable' : (KIND_OF_CODE.get(code) ?? byText ?? 'other'),
+    text,
+  }
 })
 
 /** Whether the error says that the connection is closed for good. */
