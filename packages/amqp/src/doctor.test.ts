@@ -45,6 +45,23 @@ test('trap T22: a delivery limit is accepted if dead letters have a destination'
   expect(queueFindings(unlimited, facts()).problems).toEqual([])
 })
 
+// Red when any dead-letter exchange will do: the broker gives a rejected message back at once, for ever.
+test.each([
+  ['its own routing key', { 'x-dead-letter-routing-key': 'orders' }],
+  ['no routing key', {}],
+])('a queue that dead-letters into itself, with %s, keeps nothing', (_how, key) => {
+  const own = { 'x-dead-letter-exchange': '', ...key }
+  const back = queueFindings(shape(own), facts({ deadLetter: 'dlx' }))
+  expect(back.problems.join()).toContain('would come back for ever')
+  expect(back.warnings).toEqual([])
+  expect(queueFindings(shape(own), facts())).toEqual({ problems: [], warnings: [] })
+  expect(queueFindings(shape({ ...limited, ...own }), facts()).problems.join()).toContain(
+    'x-delivery-limit 3',
+  )
+  const other = { ...own, 'x-dead-letter-routing-key': 'orders.dead' }
+  expect(queueFindings(shape(other), facts({ deadLetter: 'dlx' })).problems).toEqual([])
+})
+
 test('the delivery limit of 20 that RabbitMQ 4 gives quorum queues by default gives a warning', () => {
   const quorum = shape({ 'x-queue-type': 'quorum' })
   expect(queueFindings(quorum, facts({}, [4, 2])).warnings.join()).toContain('limit of 20')

@@ -145,6 +145,12 @@ export function queueFindings(shape: QueueShape, facts: QueueFacts): Findings {
           'consumer pauses while the store is down. Declare it without.',
       ),
       ...when(shape.exclusive, exclusive(queue).message),
+      ...when(
+        facts.settings.deadLetter === 'dlx' && leadsBack(shape, facts),
+        `\`deadLetter\` is 'dlx', and the x-dead-letter-exchange of '${queue}' is the default one, which returns to ` +
+          `'${queue}' what was published to it: a dead message would come back for ever. Name another queue in ` +
+          'x-dead-letter-routing-key, or name a target in `deadLetter`.',
+      ),
       ...limitProblems(shape, facts),
     ],
     warnings: [
@@ -155,7 +161,8 @@ export function queueFindings(shape: QueueShape, facts: QueueFacts): Findings {
       ...limitWarnings(shape, facts),
       ...lossWarnings(shape, facts),
       ...when(
-        facts.settings.deadLetter === 'dlx' && !hasExchange(shape, facts),
+        facts.settings.deadLetter === 'dlx' &&
+          !(hasExchange(shape, facts) || leadsBack(shape, facts)),
         `\`deadLetter\` is 'dlx', but '${queue}' has no x-dead-letter-exchange of its own: unless a policy gives it ` +
           'one, the broker drops dead messages. Then say so with `deadLetterPolicy`, else name a target.',
       ),
@@ -163,8 +170,15 @@ export function queueFindings(shape: QueueShape, facts: QueueFacts): Findings {
   }
 }
 
-const hasExchange = (shape: QueueShape, { settings }: QueueFacts): boolean =>
-  settings.deadLetterPolicy || shape.arguments['x-dead-letter-exchange'] !== undefined
+const hasExchange = (shape: QueueShape, facts: QueueFacts): boolean =>
+  facts.settings.deadLetterPolicy ||
+  (shape.arguments['x-dead-letter-exchange'] !== undefined && !leadsBack(shape, facts))
+
+/** The queue dead-letters into itself. The broker drops such a message unless it was rejected, and then brings it again. */
+function leadsBack(shape: QueueShape, { settings: { queue } }: QueueFacts): boolean {
+  const { 'x-dead-letter-exchange': exchange, 'x-dead-letter-routing-key': key } = shape.arguments
+  return exchange === '' && (key ?? queue) === queue
+}
 
 /** Trap T22: beyond its delivery limit the broker drops a message that has no dead-letter exchange. */
 function limitProblems(shape: QueueShape, facts: QueueFacts): readonly string[] {
