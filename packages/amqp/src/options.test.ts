@@ -5,6 +5,7 @@ import { type ConsumeAmqpOptions, DEFAULTS, resolveSettings } from './options.ts
 
 const queue = 'orders'
 const { settings } = handMadeGuard().port
+const TARGET = { exchange: 'shop.dead', routingKey: '' }
 
 function problemsOf(options: object, guard: object = {}): string {
   try {
@@ -55,6 +56,17 @@ test.each([
   ['a level of a millisecond', { queue, retryLevelsMs: [1, 5_000] }, 'integer from 100'],
   ['a hold of an hour', { queue, holdMs: 3_600_000 }, '`holdMs`'],
   ['a target without its routing key', { queue, deadLetter: { exchange: 'x' } }, '`routingKey`'],
+  ['a target of both kinds', { queue, deadLetter: { ...TARGET, queue: 'dead' } }, 'got both'],
+  [
+    'a routing key that cannot be sent',
+    { queue, deadLetter: { ...TARGET, routingKey: 'k'.repeat(256) } },
+    '`routingKey`',
+  ],
+  [
+    'an exchange that cannot be',
+    { queue, deadLetter: { ...TARGET, exchange: 'é'.repeat(128) } },
+    '255',
+  ],
   ['an unknown dead-letter place', { queue, deadLetter: 'redrive' }, "or 'dlx'"],
   ['a controller instead of its signal', { queue, signal: new AbortController() }, '.signal'],
   ['a consumer that is no object', { queue, consumer: 'tag' }, '`consumer` to be an object'],
@@ -73,6 +85,15 @@ test('a queue cannot be its own dead-letter queue', () => {
   expect(problemsOf({ queue, deadLetter: { queue } })).toContain('come back for ever')
   const byDefault = { exchange: '', routingKey: queue }
   expect(problemsOf({ queue, deadLetter: byDefault })).toContain('come back for ever')
+})
+
+// Red when a name that is there counts, whatever it is: dead letters went nowhere, or the start was tried again for ever.
+test('names that are undefined do not make a target', () => {
+  const targetOf = (deadLetter: object) =>
+    resolveSettings({ queue, deadLetter } as unknown as ConsumeAmqpOptions, settings).deadLetter
+  expect(targetOf({ ...TARGET, queue: undefined })).toStrictEqual(TARGET)
+  const dead = { queue: 'orders.dead' }
+  expect(targetOf({ ...dead, exchange: undefined, routingKey: undefined })).toStrictEqual(dead)
 })
 
 test('a handler cannot run longer than the consumer timeout of the server', () => {

@@ -194,10 +194,12 @@ export function levelProblems(name: string, levels: unknown): readonly string[] 
 /** The problem of a name on the wire, if it has one; `reserved` bytes are appended to it. */
 export function nameProblems(name: string, value: unknown, reserved = 0): readonly string[] {
   const most = NAME_BYTES - reserved
-  const isName = typeof value === 'string' && value !== '' && !isConnectionString(value)
-  if (isName && Buffer.byteLength(value) <= most) return []
+  if (isShortText(value, most) && value !== '') return []
   return [`Expected \`${name}\` to be a name of at most ${most} bytes, got ${quoted(value)}.`]
 }
+
+const isShortText = (value: unknown, most = NAME_BYTES): boolean =>
+  typeof value === 'string' && !isConnectionString(value) && Buffer.byteLength(value) <= most
 
 function problemsOf(options: ConsumeAmqpOptions, guard: GuardSettings): readonly string[] {
   const timeoutMs = options.consumerTimeoutMs ?? DEFAULTS.consumerTimeoutMs
@@ -237,13 +239,15 @@ function noAckProblems(options: ConsumeAmqpOptions): readonly string[] {
     : []
 }
 
+type Names = Readonly<Record<'queue' | 'exchange' | 'routingKey', string>>
+
 /** The default exchange routes to the queue of that name, which can be checked as such. */
 function plainTarget(deadLetter: AmqpOptions['deadLetter']): AmqpOptions['deadLetter'] {
-  const isDefault =
-    typeof deadLetter === 'object' &&
-    deadLetter !== null &&
-    Reflect.get(deadLetter, 'exchange') === ''
-  return isDefault ? { queue: Reflect.get(deadLetter, 'routingKey') as string } : deadLetter
+  if (typeof deadLetter !== 'object' || deadLetter === null) return deadLetter
+  const { queue, exchange, routingKey } = deadLetter as Partial<Names>
+  if (exchange === undefined) return { queue } as DeadLetterTarget
+  if (queue !== undefined) return deadLetter
+  return (exchange === '' ? { queue: routingKey } : { exchange, routingKey }) as DeadLetterTarget
 }
 
 function deadLetterProblems(options: ConsumeAmqpOptions, guard: GuardSettings): readonly string[] {
@@ -261,10 +265,18 @@ function deadLetterProblems(options: ConsumeAmqpOptions, guard: GuardSettings): 
     return [`Expected \`deadLetter\` to be a target or 'dlx', got ${quoted(deadLetter)}.`]
   }
   if ('exchange' in deadLetter) {
+    if ('queue' in deadLetter) {
+      return [
+        'Expected `deadLetter` to have a `queue`, or an `exchange` and a `routingKey`, got both.',
+      ]
+    }
     const names: readonly unknown[] = [deadLetter.exchange, deadLetter.routingKey]
-    return names.every((name) => typeof name === 'string' && !isConnectionString(name))
+    return names.every((name) => isShortText(name))
       ? []
-      : ['Expected `deadLetter` to have an `exchange` and a `routingKey`, both strings.']
+      : [
+          'Expected `deadLetter` to have an `exchange` and a `routingKey`, both strings of at most ' +
+            `${NAME_BYTES} bytes.`,
+        ]
   }
   if (deadLetter.queue !== queue) return nameProblems('deadLetter.queue', deadLetter.queue)
   return [
