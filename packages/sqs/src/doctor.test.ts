@@ -54,6 +54,15 @@ test('a queue with fitting settings gives no warning', async () => {
   expect(await findings(healthy, { deadLetter })).toEqual({ problems: '', warnings: [] })
 })
 
+// Red when only the URLs are compared: one queue has several, and its dead letters would come back at once, for ever.
+test('a dead-letter queue that is the queue itself under another URL is refused', async () => {
+  const own = { ...healthy, QueueArn: 'arn:aws:sqs:eu-west-1:000000000000:orders' }
+  const deadLetter = { queueUrl: 'https://eu-west-1.queue.amazonaws.com/000000000000/orders' }
+  expect((await findings(own, { deadLetter }, own)).problems).toContain('come back for ever')
+  const other = { ...healthy, QueueArn: `${own.QueueArn}-dead` }
+  expect((await findings(own, { deadLetter }, other)).problems).toBe('')
+})
+
 test('the budget of receives covers attempts, long handlers and deferrals', () => {
   const { settings } = handMadeGuard().port
   expect(receiveBudget(settings, 33_000)).toBe(5 + 2 * 2 + 5)

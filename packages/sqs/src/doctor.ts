@@ -120,7 +120,11 @@ export function deadLetterFindings(
   const kept = secondsOf(source.MessageRetentionPeriod)
   const deadKept = secondsOf(dead.MessageRetentionPeriod)
   return {
-    problems: [],
+    problems: when(
+      source.QueueArn !== undefined && source.QueueArn === dead.QueueArn,
+      `${queueUrl} and ${deadUrl} are the same queue: a dead message would come back for ever. Name another queue ` +
+        'in `deadLetter`.',
+    ),
     warnings: [
       ...when(
         isFifo(queueUrl) !== isFifo(deadUrl),
