@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import type { QueueShape } from './clients/queue-shape.ts'
 import { levelFindings, type QueueFacts, queueFindings } from './doctor.ts'
-import type { QueueShape } from './topology.ts'
 
 const shape = (args: object = {}, overrides: Partial<QueueShape> = {}): QueueShape => ({
   durable: true,

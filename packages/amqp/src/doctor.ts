@@ -1,20 +1,13 @@
 import { ConfigurationError, type Logger } from '@onceward/core'
 import { type Findings, hasMethod, reportFindings, when } from '@onceward/core/adapter'
 import type { AmqpConnection } from './client.ts'
+import { checkThere, type OpenChannel } from './clients/calls.ts'
 import { serverVersion } from './clients/connector.ts'
+import { describeQueue, isQuorumQueue, type QueueShape } from './clients/queue-shape.ts'
 import { virtualHostOf } from './clients/virtual-host.ts'
 import { classifyError, exchangeMissing, queueMissing } from './errors.ts'
 import type { Settings } from './options.ts'
-import {
-  assertLevels,
-  checkThere,
-  describeQueue,
-  isQuorumQueue,
-  type Levels,
-  levelsOf,
-  type OpenChannel,
-  type QueueShape,
-} from './topology.ts'
+import { assertLevels, type Levels, levelsOf } from './topology.ts'
 
 export interface Surroundings {
   readonly connection: Pick<AmqpConnection, 'createChannel'>

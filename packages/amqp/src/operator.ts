@@ -8,13 +8,13 @@ import {
   refuseParameters,
 } from '@onceward/core/adapter'
 import { connect } from 'amqplib'
+import { checkThere } from './clients/calls.ts'
 import { Connector } from './clients/connector.ts'
 import { Publisher } from './clients/publisher.ts'
 import { originalMessage } from './dead-letter.ts'
 import { inspect } from './doctor.ts'
 import { classifyError, PublishError, queueMissing } from './errors.ts'
 import { resolveSettings } from './options.ts'
-import { checkThere } from './topology.ts'
 
 // The adapter as the command line uses it. Not for users.
 

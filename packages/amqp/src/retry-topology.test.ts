@@ -26,6 +26,7 @@ function brokerWith(queues: readonly string[], version?: string): RecordingConne
 const declared = (connection: RecordingConnection): readonly unknown[] =>
   connection.named('assertQueue').map(({ args }) => args)
 const plain = { durable: true, autoDelete: false, exclusive: false, arguments: {} }
+const classic = { ...plain, arguments: { 'x-queue-type': 'classic' } }
 const levelArguments = {
   'x-message-ttl': 100,
   'x-dead-letter-exchange': '',
@@ -38,6 +39,7 @@ test('a delay queue is declared for each level, and a dead-letter queue', async 
   expect(await assertRetryTopology(connection.connection, 'orders', [100, 5_000])).toEqual(names)
   expect(declared(connection)).toEqual([
     ['orders', plain],
+    ['orders', classic],
     [names[0], { durable: true, arguments: levelArguments }],
     [names[1], { durable: true, arguments: { ...levelArguments, 'x-message-ttl': 5_000 } }],
     ['orders.dead', { durable: true, arguments: {} }],
@@ -85,7 +87,7 @@ test('delay queues of a queue that may not be inspected have the default type', 
 test('an existing dead-letter queue is left alone, and a refused declaration is thrown', async () => {
   const connection = brokerWith(['orders', 'orders.dead'])
   await assertRetryTopology(connection.connection, 'orders', [100])
-  expect(declared(connection)).toHaveLength(2)
+  expect(declared(connection)).toHaveLength(3)
   const refusing = brokerWith(['orders'])
   refusing.answers.set('assertQueue', (queue) => {
     if (queue === 'orders.dead') throw failure('ACCESS_REFUSED', 403)

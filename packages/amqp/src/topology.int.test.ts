@@ -4,10 +4,10 @@ import { guardOf } from '@onceward/testing/adapter'
 import { type ChannelModel, connect } from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { areThere } from './clients/delay-queues.ts'
+import { describeQueue } from './clients/queue-shape.ts'
 import type { QueueType } from './fixtures/broker.ts'
 import { useRabbitmq } from './fixtures/use-rabbitmq.ts'
 import { assertRetryTopology, type ConsumeAmqpOptions, consumeAmqp } from './index.ts'
-import { describeQueue } from './topology.ts'
 
 const kit = useRabbitmq()
 let connection: ChannelModel

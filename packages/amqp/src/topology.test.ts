@@ -1,8 +1,10 @@
 import { ConfigurationError } from '@onceward/core'
 import { expect, test } from 'vitest'
+import { checkThere } from './clients/calls.ts'
+import { describeQueue } from './clients/queue-shape.ts'
 import { RecordingConnection } from './fixtures/recording-channel.ts'
 import { DEFAULTS } from './options.ts'
-import { assertLevels, checkThere, describeQueue, levelFor, levelQueue } from './topology.ts'
+import { assertLevels, levelFor, levelQueue } from './topology.ts'
 
 test.each([
   [0, 1_000],
@@ -86,16 +88,79 @@ test.each([
       if (Reflect.get(given as object, option) !== value) throw refusal(argument, current)
     })
     const plain = { durable: true, autoDelete: false, exclusive: false, arguments: {} }
+    const classic = { ...plain, arguments: { 'x-queue-type': 'classic' } }
     expect(await describeQueue(() => connection.createChannel(), 'orders')).toEqual({
-      ...plain,
+      ...classic,
       [option]: value,
     })
     expect(connection.named('assertQueue').map(({ args }) => args)).toEqual([
       ['orders', plain],
       ['orders', { ...plain, [option]: value }],
+      ['orders', { ...classic, [option]: value }],
     ])
   },
 )
+
+/** A queue with these arguments on a server that gives declarations without a type this one, as RabbitMQ compares them. */
+function serverWith(byDefault: string, type: string | undefined, args: Record<string, string>) {
+  const connection = new RecordingConnection()
+  const refused = (why: string): Error => failure(`PRECONDITION_FAILED - ${why}`, 406)
+  connection.answers.set('assertQueue', (_queue, given) => {
+    const { 'x-queue-type': asked = byDefault, ...declared } = (
+      given as { arguments: Record<string, unknown> }
+    ).arguments
+    const strange = asked === 'quorum' ? 'x-max-priority' : 'x-delivery-limit'
+    if (strange in declared) {
+      throw refused(
+        `invalid arg '${strange}' for queue 'orders' in vhost '/' of queue type ${asked}`,
+      )
+    }
+    for (const [name, value] of Object.entries(args)) {
+      if (!(name in declared)) throw refusal(name, `the value '${value}' of type 'byte'`)
+    }
+    if (asked === (type ?? 'classic')) return
+    const current = type === undefined ? 'none' : `'${type}'`
+    throw refused(
+      `inequivalent arg 'x-queue-type' for queue 'orders' in vhost '/': received '${asked}' but current is ${current}`,
+    )
+  })
+  return connection
+}
+
+// Red when the type is only learned where it is told: a quorum queue was taken for a classic one, so its delivery limit
+// was not checked, and delay queues from before the default were refused for ever.
+test.each([
+  ['quorum', 'quorum', { 'x-delivery-limit': '3' }],
+  ['quorum', 'quorum', {}],
+  ['quorum', 'classic', { 'x-max-priority': '3' }],
+  ['quorum', undefined, { 'x-max-priority': '3' }],
+  ['quorum', 'stream', {}],
+  ['classic', 'quorum', { 'x-delivery-limit': '3' }],
+  ['classic', undefined, { 'x-max-priority': '3' }],
+])(
+  'where queues are of the type %s by default, the type of one that was declared as %s with %o is learned',
+  async (byDefault, type, args) => {
+    const connection = serverWith(byDefault, type, args)
+    expect(await describeQueue(() => connection.createChannel(), 'orders')).toMatchObject({
+      arguments: {
+        'x-queue-type': type ?? 'classic',
+        ...Object.fromEntries(Object.entries(args).map(([name, value]) => [name, Number(value)])),
+      },
+    })
+  },
+)
+
+test('a type that the server does not tell stays open, and the rest is known', async () => {
+  const connection = new RecordingConnection()
+  connection.answers.set('assertQueue', (_queue, given) => {
+    if ('x-queue-type' in (given as { arguments: object }).arguments)
+      throw failure('other words', 406)
+  })
+  expect(await describeQueue(() => connection.createChannel(), 'orders')).toMatchObject({
+    durable: true,
+    arguments: {},
+  })
+})
 
 test('at most two dozen arguments are learned', async () => {
   const connection = new RecordingConnection()

@@ -1,13 +1,11 @@
 import { ConfigurationError } from '@onceward/core'
 import { isFatal, shown } from '@onceward/core/adapter'
-import type { Options } from 'amqplib'
 import type { AmqpChannel, AmqpConnection } from './client.ts'
+import { exists, type OpenChannel, onChannel } from './clients/calls.ts'
 import { serverVersion } from './clients/connector.ts'
+import { describeQueue, isQuorumQueue, type QueueShape } from './clients/queue-shape.ts'
 import { classifyError } from './errors.ts'
 import { levelProblems, nameProblems } from './options.ts'
-
-/** Opens a channel for one call: a refused declaration closes its channel. */
-export type OpenChannel = () => Promise<AmqpChannel>
 
 /** The delay queue of a level. */
 export const levelQueue = (queue: string, levelMs: number): string => `${queue}.retry.${levelMs}`
@@ -17,14 +15,6 @@ export function levelFor(levelsMs: readonly number[], waitMs: number): number {
   const level = levelsMs.find((each) => each >= waitMs) ?? levelsMs.at(-1)
   if (level === undefined) throw new ConfigurationError('There is no delay level.')
   return level
-}
-
-/** How a queue was declared, without policies. */
-export interface QueueShape {
-  readonly durable: boolean
-  readonly autoDelete: boolean
-  readonly exclusive: boolean
-  readonly arguments: Readonly<Record<string, unknown>>
 }
 
 /**
@@ -73,9 +63,6 @@ export function besides(channel: AmqpChannel): OpenChannel {
     return other
   }
 }
-
-export const isQuorumQueue = (shape: QueueShape | undefined): boolean =>
-  shape?.arguments['x-queue-type'] === 'quorum'
 
 export interface Levels {
   readonly queue: string
@@ -203,98 +190,4 @@ async function assertDeadQueue(open: OpenChannel, name: string, isQuorum: boolea
     channel.assertQueue(name, { durable: true, arguments: type }),
   )
   if (answer.kind === 'failed') throw answer.error
-}
-
-/** Whether a queue exists. */
-export async function exists(open: OpenChannel, queue: string): Promise<boolean> {
-  const answer = await onChannel(open, (channel) => channel.checkQueue(queue))
-  if (answer.kind === 'done') return true
-  if (classifyError(answer.error).kind === 'missing') return false
-  throw answer.error
-}
-
-const DIFFERENCE =
-  /inequivalent arg '([^']+)' for queue .* but current is (?:the value '(.*)' of type '(\w+)')?/s
-
-/** A queue has at most about this many arguments; learning each costs one refused declaration. */
-const MOST_ARGUMENTS = 24
-
-/**
- * How an existing queue was declared. AMQP cannot ask for that, but the server refuses a declaration that differs and
- * names the difference. So the queue is declared again with each difference corrected, until nothing differs. The
- * server logs each refusal. Undefined if this user may not declare the queue, or the server words the refusal otherwise.
- */
-export async function describeQueue(
-  open: OpenChannel,
-  queue: string,
-): Promise<QueueShape | 'missing' | undefined> {
-  if (!(await exists(open, queue))) return 'missing'
-  let shape: QueueShape = { durable: true, autoDelete: false, exclusive: false, arguments: {} }
-  for (let round = 0; round < MOST_ARGUMENTS; round++) {
-    const options: Options.AssertQueue = { ...shape }
-    const answer = await onChannel(open, (channel) => channel.assertQueue(queue, options))
-    if (answer.kind === 'done') return shape
-    const next = corrected(shape, answer.error)
-    if (next === undefined) return unknownShape(answer.error)
-    shape = next
-  }
-  return undefined
-}
-
-function unknownShape(error: unknown): undefined {
-  const { kind } = classifyError(error)
-  if (kind === 'denied' || kind === 'refused') return undefined
-  throw error
-}
-
-function corrected(shape: QueueShape, error: unknown): QueueShape | undefined {
-  const [, argument, value, type] = DIFFERENCE.exec(String(error)) ?? []
-  if (argument === undefined) return undefined
-  // These arguments have two values, so the queue has the other one.
-  if (argument === 'durable') return { ...shape, durable: !shape.durable }
-  if (argument === 'auto_delete') return { ...shape, autoDelete: !shape.autoDelete }
-  if (argument === 'exclusive') return { ...shape, exclusive: !shape.exclusive }
-  if (argument in shape.arguments) return undefined
-  const typed = typedValue(value, type)
-  return typed === undefined
-    ? undefined
-    : { ...shape, arguments: { ...shape.arguments, [argument]: typed } }
-}
-
-function typedValue(value: string | undefined, type: string | undefined): unknown {
-  if (type === 'longstr') return value
-  if (type === 'bool') return value === 'true'
-  const number = Number(value)
-  return Number.isFinite(number) ? number : undefined
-}
-
-type Answer<T> =
-  | { readonly kind: 'done'; readonly value: T }
-  | { readonly kind: 'failed'; readonly error: unknown }
-
-/** Makes a call on a channel of its own, which closes if the call is refused. */
-export async function onChannel<T>(
-  open: OpenChannel,
-  call: (channel: AmqpChannel) => Promise<T>,
-): Promise<Answer<T>> {
-  const channel = await open()
-  channel.on('error', () => undefined)
-  try {
-    const value = await call(channel)
-    await channel.close()
-    return { kind: 'done', value }
-  } catch (error) {
-    return { kind: 'failed', error }
-  }
-}
-
-/** @throws {@link ConfigurationError} made by `missing` if the broker has no such thing; other errors as they are. */
-export async function checkThere(
-  open: OpenChannel,
-  check: (channel: AmqpChannel) => Promise<unknown>,
-  missing: () => ConfigurationError,
-): Promise<void> {
-  const answer = await onChannel(open, check)
-  if (answer.kind === 'done') return
-  throw classifyError(answer.error).kind === 'missing' ? missing() : answer.error
 }

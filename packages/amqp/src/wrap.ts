@@ -21,9 +21,11 @@ import type { ConsumeMessage } from 'amqplib'
 import type { AmqpChannel, AmqpConfirmChannel } from './client.ts'
 import { Alarm } from './clients/alarm.ts'
 import { DeliveryChannel } from './clients/amqplib.ts'
+import { checkThere, type OpenChannel } from './clients/calls.ts'
 import { areThere, DelayQueues } from './clients/delay-queues.ts'
 import { keepHeard, listenTo } from './clients/listeners.ts'
 import { Publisher } from './clients/publisher.ts'
+import { describeQueue } from './clients/queue-shape.ts'
 import { virtualHostOf } from './clients/virtual-host.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
@@ -36,14 +38,7 @@ import {
 } from './errors.ts'
 import { checkWrapNames, resolveSettings, type Settings, type WrapAmqpOptions } from './options.ts'
 import { createSettleContext } from './settle.ts'
-import {
-  assertLevels,
-  besides,
-  checkThere,
-  describeQueue,
-  levelsOf,
-  type OpenChannel,
-} from './topology.ts'
+import { assertLevels, besides, levelsOf } from './topology.ts'
 
 /** What {@link wrapAmqp} returns: the callback of `channel.consume`. */
 export interface WrappedAmqp {

@@ -1,7 +1,8 @@
 import type { Runtime } from '@onceward/core'
 import { withTimeout } from '@onceward/core/adapter'
 import { PublishError, UnroutableError } from '../errors.ts'
-import { exists, levelQueue, type OpenChannel } from '../topology.ts'
+import { levelQueue } from '../topology.ts'
+import { exists, type OpenChannel } from './calls.ts'
 
 export interface DelayQueuesOptions {
   readonly runtime: Runtime

@@ -1,5 +1,5 @@
 import type { DeliverySource } from '@onceward/core'
-import { type OpenChannel, onChannel } from '../topology.ts'
+import { type OpenChannel, onChannel } from './calls.ts'
 
 /** AMQP cannot ask for the virtual host, but the server names it in refusals. It logs this one. */
 const NOWHERE = 'onceward asks for the name of this virtual host'
