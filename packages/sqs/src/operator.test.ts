@@ -94,6 +94,8 @@ describe('the address of a queue', () => {
     ['sqs', aws, true],
     ['sqs', 'https://vpce-1.sqs.eu-central-1.vpce.amazonaws.com/000000000000/orders', true],
     ['sqs', `${aws}-dead`, false],
+    // Red when only the path is compared: the event was sent to the other region, and forgotten in its own.
+    ['sqs', aws.replace('eu-central-1', 'us-east-1'), false],
     ['sqs', '/000000000000/orders', false],
     ['kafka', aws, false],
   ])('owns what came from %s, %s: %s', async (broker, queue, owned) => {

@@ -35,7 +35,7 @@ export const operate: OperateBroker = ({ url, params, env }) => {
   if (pathname.length < 2 || username !== '') {
     throw new ConfigurationError(`Expected the URL of a queue, such as ${EXAMPLE}.`)
   }
-  const region = params.get('region') ?? AWS_HOST.exec(host)?.[1]
+  const region = params.get('region') ?? regionOf(host)
   const client = new SQSClient({
     ...(region === undefined ? {} : { region }),
     endpoint: env['AWS_ENDPOINT_URL_SQS'] ?? env['AWS_ENDPOINT_URL'] ?? origin,
@@ -46,13 +46,20 @@ export const operate: OperateBroker = ({ url, params, env }) => {
     place: host,
     inspect: (guard) => inspect({ api, queueUrl: url, params, guard }),
     // The same queue may be reached under several hosts, such as that of a VPC endpoint.
-    owns: ({ broker, queue }) =>
-      broker === 'sqs' && URL.canParse(queue) && new URL(queue).pathname === pathname,
+    owns: ({ broker, queue }) => {
+      const other = URL.canParse(queue) ? new URL(queue) : NO_URL
+      const otherRegion = regionOf(other.host) ?? region
+      const isHere = region === undefined || otherRegion === region
+      return broker === 'sqs' && other.pathname === pathname && isHere
+    },
     ready: () => ready(api, url),
     send: (delivery) => send(api, url, delivery),
     [Symbol.asyncDispose]: async () => client.destroy(),
   }
 }
+
+/** Of one of the hosts of AWS that name it. */
+const regionOf = (host: string): string | undefined => AWS_HOST.exec(host)?.[1]
 
 const NO_URL = { origin: '', host: '', pathname: '', username: '' }
 
