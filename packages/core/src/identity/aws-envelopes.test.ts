@@ -167,6 +167,15 @@ describe('an EventBridge event', () => {
     expect(await run(inBridge(), { decode })).toMatchObject({ payload })
   })
 
+  // Red when the detail is parsed and written again: a decoder that keeps large numbers got others.
+  test('has its numbers as they were written for a decoder of the user', async () => {
+    const detail = '{"id":12345678901234567890,"rate":1.10,"zero":-0,"large":[1e400]}'
+    const text = JSON.stringify(bridged({ detail: 'here' }))
+    const body = Buffer.from(text.replace('"here"', detail))
+    const decode = unwrapEventBridge((bytes) => Buffer.from(bytes).toString())
+    expect(await run({ ...inBridge(), body }, { decode })).toMatchObject({ payload: detail })
+  })
+
   test('whose detail nests too deep for a decoder of the user is refused with what to do', async () => {
     const text = JSON.stringify(bridged({ detail: 'here' }))
     const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`

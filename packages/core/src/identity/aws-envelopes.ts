@@ -38,18 +38,35 @@ export function unwrapEventBridge<Decoded = unknown>(decode?: Decode<Decoded>): 
     // The detail is parsed already.
     return decode === undefined
       ? (event.detail as Decoded)
-      : decode(Buffer.from(detailText(event.detail)), delivery)
+      : decode(Buffer.from(detailText(body)), delivery)
   }
 }
 
-/** @throws {@link InvalidPayloadError} for what can be read as JSON, but not written. */
-function detailText(detail: unknown): string {
+/**
+ * The detail as JSON, with its numbers as they were written: a decoder of the user may keep what a number cannot.
+ *
+ * @throws {@link InvalidPayloadError} for what can be read as JSON, but not written.
+ */
+function detailText(body: Uint8Array): string {
   try {
+    const { detail } = JSON.parse(Buffer.from(body).toString('utf8'), numberAsWritten) as Fields
     return JSON.stringify(detail)
   } catch (cause) {
     const remedy = 'Decode it as JSON: `unwrapEventBridge()` without a decoder.'
     throw new InvalidPayloadError(`The detail of the event nests too deep. ${remedy}`, { cause })
   }
+}
+
+/** Not in every runtime, nor in the types of this version of ECMAScript. */
+const { rawJSON } = JSON as { readonly rawJSON?: (text: string) => unknown }
+
+function numberAsWritten(
+  _key: string,
+  value: unknown,
+  context?: { readonly source?: string },
+): unknown {
+  const source = typeof value === 'number' ? context?.source : undefined
+  return source === undefined || rawJSON === undefined ? value : rawJSON(source)
 }
 
 /**
