@@ -179,8 +179,8 @@ function limitProblems(shape: QueueShape, facts: QueueFacts): readonly string[] 
   const limit = Number(shape.arguments['x-delivery-limit'] ?? -1)
   return when(
     isQuorumQueue(shape) && limit >= 0 && deadLetter !== 'dlx' && !hasExchange(shape, facts),
-    `'${queue}' is a quorum queue with x-delivery-limit ${limit} and no x-dead-letter-exchange: the broker drops a ` +
-      'message, unprocessed, whose consumers died that often, and those that were prefetched beside it. Declare it ' +
+    `'${queue}' is a quorum queue with x-delivery-limit ${limit} and no x-dead-letter-exchange to another queue: the ` +
+      'broker drops a message, unprocessed, whose consumers died that often, and those that were prefetched beside it. Declare it ' +
       "with an x-dead-letter-exchange, or set one by policy and say so with `deadLetterPolicy` or `deadLetter: 'dlx'`.",
   )
 }
