@@ -71,7 +71,7 @@ test('trap B3: a classic delay queue beside a queue that refuses publishers is r
   })
   const guard = guardOf(() => undefined)
   await expect(consumeAmqp(kit.open, guard, { queue, retryLevelsMs: [100] })).rejects.toThrow(
-    `'${queue}.retry.100' exists with x-queue-type none instead of 'quorum'`,
+    `'${queue}.retry.100' exists with x-queue-type 'classic' instead of 'quorum'`,
   )
 })
 

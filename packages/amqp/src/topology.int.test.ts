@@ -53,8 +53,7 @@ test.each(TYPES)(
       const shape = await shapeOf(name)
       return typeof shape === 'object' ? shape.arguments['x-queue-type'] : shape
     })
-    const expected = type === 'quorum' ? 'quorum' : undefined
-    expect(await Promise.all(types)).toEqual([expected, expected])
+    expect(await Promise.all(types)).toEqual([type, type])
     // The caller's channel is unchanged.
     await channel.checkQueue(queue)
     await channel.close()
