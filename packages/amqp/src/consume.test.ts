@@ -98,6 +98,23 @@ test('the start waits only a limited time for a connection that recovers by itse
   expect(consumption.health()).toMatchObject({ state: 'running' })
 })
 
+// Red when every 404 means that the queue does not exist: the start is refused.
+test('a queue whose node is down is waited for', async () => {
+  const made = handMadeGuard()
+  const connection = new RecordingConnection()
+  const why = `NOT_FOUND - home node 'rabbit@b' of durable queue '${queue}' in vhost '/' is down or inaccessible`
+  connection.answers.set('checkQueue', () => {
+    throw Object.assign(new Error(why), { code: 404 })
+  })
+  const consumption = await consumeAmqp(async () => connection.connection, made.guard, { queue })
+  const reason = expect.stringContaining('is down or inaccessible')
+  expect(consumption.health()).toMatchObject({ state: 'recovering', reason })
+  connection.answers.delete('checkQueue')
+  await made.clock.advance(1_000)
+  expect(consumption.health()).toMatchObject({ state: 'running' })
+  await consumption.drain()
+})
+
 test('a connection that opens after the consumer has stopped is closed', async () => {
   const made = handMadeGuard()
   const connection = new RecordingConnection()
