@@ -1,6 +1,6 @@
 import { ConfigurationError } from '@onceward/core'
 import { until } from '@onceward/testing'
-import { guardOf } from '@onceward/testing/adapter'
+import { erlang, guardOf } from '@onceward/testing/adapter'
 import { type ChannelModel, connect } from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { areThere } from './clients/delay-queues.ts'
@@ -124,6 +124,80 @@ test('streams, auto-delete and exclusive queues are refused', async () => {
 test('the error names a missing dead-letter exchange of the queue', async () => {
   const queue = await kit.broker.create('classic', { 'x-dead-letter-exchange': 'nowhere' })
   expect(await refusal({ queue, deadLetter: 'dlx' })).toContain("'nowhere', does not exist")
+})
+
+test('a queue that dead-letters into itself is refused, because what is rejected comes back', async () => {
+  const queue = await kit.broker.create('classic', { 'x-dead-letter-exchange': '' })
+  expect(await refusal({ queue, deadLetter: 'dlx' })).toContain('would come back for ever')
+  await kit.broker.send(queue, ['once'])
+  const channel = await connection.createChannel()
+  const seen = Promise.withResolvers<void>()
+  let deliveries = 0
+  await channel.consume(queue, (message) => {
+    if (message === null) return
+    deliveries += 1
+    channel.nack(message, false, false)
+    if (deliveries === 10) seen.resolve()
+  })
+  await seen.promise
+  await channel.close()
+})
+
+// Red when every 404 means that the queue does not exist: a start while its node was down was refused.
+test('a queue that is there but cannot be used is waited for', async ({ skip }) => {
+  const evaluate = erlang(kit.server)
+  if (evaluate === undefined) return skip('needs a node of its own')
+  const queue = await kit.broker.create()
+  const set = (state: string) =>
+    evaluate(
+      `rabbit_misc:execute_mnesia_transaction(fun() -> rabbit_amqqueue:update(rabbit_misc:r(<<"/">>, queue, ` +
+        `<<"${queue}">>), fun(Q) -> amqqueue:set_state(Q, ${state}) end) end), ok.`,
+    )
+  await set('crashed')
+  await using consumption = await consumeAmqp(kit.open, guard, { queue })
+  expect(consumption.health()).toMatchObject({
+    state: 'recovering',
+    reason: expect.stringContaining('has crashed'),
+  })
+  await set('live')
+  await until(() => consumption.health().state === 'running')
+})
+
+// Red when a declaration without a type is taken for one of a classic queue.
+test('the types of queues are known where the virtual host has a default type', async ({
+  skip,
+}) => {
+  const evaluate = erlang(kit.server)
+  if (evaluate === undefined) return skip('needs a node of its own')
+  const classic = await kit.broker.create('classic', { 'x-max-priority': 5 })
+  const limited = await kit.broker.create('quorum', { 'x-delivery-limit': 3 })
+  const strategic = await kit.broker.create('quorum', {
+    'x-dead-letter-exchange': '',
+    'x-dead-letter-routing-key': 'elsewhere',
+    'x-dead-letter-strategy': 'at-least-once',
+    'x-overflow': 'reject-publish',
+  })
+  const start = async (queue: string): Promise<string> => {
+    await using consumption = await consumeAmqp(kit.open, guard, { queue })
+    return consumption.health().state
+  }
+  expect(await start(classic)).toBe('running')
+  const setDefault = (change: string) =>
+    evaluate(
+      'rabbit_misc:execute_mnesia_transaction(fun() -> rabbit_vhost:update_metadata(<<"/">>, ' +
+        `fun(M) -> ${change} end) end), ok.`,
+    )
+  await setDefault('M#{default_queue_type => <<"quorum">>}')
+  try {
+    expect(await start(classic)).toBe('running')
+    expect(await shapeOf(classic)).toMatchObject({ arguments: { 'x-queue-type': 'classic' } })
+    expect(await refusal({ queue: limited })).toContain('x-delivery-limit 3')
+    expect(await shapeOf(strategic)).toMatchObject({
+      arguments: { 'x-queue-type': 'quorum', 'x-dead-letter-strategy': 'at-least-once' },
+    })
+  } finally {
+    await setDefault('maps:remove(default_queue_type, M)')
+  }
 })
 
 test('queues with priorities and with a single active consumer can be consumed', async () => {
