@@ -1,5 +1,10 @@
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type ServerResponse,
+} from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { ConfigurationError, type Guard } from '@onceward/core'
 import {
@@ -13,7 +18,7 @@ import { type MeteredConsumptions, namedConsumptions } from '../consumption-samp
 import { CONTENT_TYPE } from './prometheus.ts'
 import { metricsText, reportOf, type Sources } from './report.ts'
 
-type Answer = (request: IncomingMessage, response: ServerResponse) => void
+type Answer = (request: IncomingMessage, response: ServerResponse) => Promise<void> | void
 
 /** Options of {@link healthServer}. */
 export interface HealthServerOptions {
@@ -92,7 +97,7 @@ function sourcesOf({ consumptions, guards = [], metrics }: HealthServerOptions):
   return { consumptions: named, guards }
 }
 
-function routes(sources: Sources, metrics: Answer | undefined): Answer {
+function routes(sources: Sources, metrics: Answer | undefined): RequestListener {
   const report = (name: 'isLive' | 'isReady'): Answer => {
     return (_, response) => {
       const { isLive, isReady, ...details } = reportOf(sources)
