@@ -2,7 +2,7 @@ import { type Delivery, isDeadLetterHeader, type Runtime } from '@onceward/core'
 import { readEnvelope, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
 import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
 import type { DeliveryChannel } from './clients/amqplib.ts'
-import { countIn, encodable, LARGEST_TIMESTAMP } from './clients/header-types.ts'
+import { encodable, LARGEST_TIMESTAMP } from './clients/header-types.ts'
 import { PUBLISH_ID } from './clients/publisher.ts'
 import { ownSource } from './clients/virtual-host.ts'
 
@@ -123,7 +123,9 @@ registerEnvelopeReader('amqp', readMessage)
 
 /** How often a message was published to a delay queue. */
 export function deferralsOf({ properties }: ConsumeMessage): number {
-  return countIn(properties.headers?.[CARRIED.deferrals])
+  const count: unknown = properties.headers?.[CARRIED.deferrals]
+  // A publisher may have written anything, also a table, which has no number.
+  return Number.isSafeInteger(count) ? Math.max(0, Number(count)) : 0
 }
 
 /** Properties of a copy: the original's as far as a copy may have them, and where the original came from. */
@@ -269,8 +271,8 @@ function readableText(value: unknown): string | undefined {
 
 /** Quorum queues count redeliveries; classic queues only tell that a delivery is not the first. */
 function countOf({ fields, properties }: ConsumeMessage): number {
-  const count = countIn(properties.headers?.['x-delivery-count'])
-  if (count > 0) return count + 1
+  const count: unknown = properties.headers?.['x-delivery-count']
+  if (Number.isSafeInteger(count) && Number(count) > 0) return Number(count) + 1
   return fields.redelivered ? 2 : 1
 }
 

@@ -78,7 +78,3 @@ function isWrittenAsRead(value: number): boolean {
   if (!Number.isInteger(value)) return Math.abs(value) < TWO_TO_50
   return !Object.is(value, -0) && value >= -TWO_TO_63 && value < TWO_TO_63
 }
-
-/** The count that a header is, else 0: a publisher may have written anything, also a table that has no primitive value. */
-export const countIn = (value: unknown): number =>
-  Number.isSafeInteger(value) ? Math.max(0, Number(value)) : 0

@@ -15,7 +15,7 @@ import { callUserFunction, type Found, isRetryable, threw } from './call-user-fu
 import { type Decoded, decodeByUser, decodeJson } from './decode.ts'
 import { eventIdOf } from './event-id.ts'
 import { missingKey, toEventKey } from './event-key.ts'
-import { type Fingerprinted, fingerprintOf } from './fingerprint.ts'
+import { fingerprintOf } from './fingerprint.ts'
 import { OWN_READ, type OwnResolver, positionOf, withDecoded } from './resolvers.ts'
 import { validate } from './schema.ts'
 
@@ -172,15 +172,13 @@ function skip(reading: Reading): MaybeAsync<Identified | undefined> {
 
 /** Before the schema runs, because validators such as Ajv may fill in defaults in the value that they were given. */
 function takeBodyFingerprint(reading: Reading): MaybeAsync<undefined> {
-  if (reading.options.fingerprint !== 'body') return undefined
-  return andThen(fingerprintOf('body', contentOf(reading)), (fingerprint) => {
+  const { decoded, delivery, options, payload } = reading
+  if (options.fingerprint !== 'body') return undefined
+  const content = { body: delivery.body, decoded, payload }
+  return andThen(fingerprintOf('body', content), (fingerprint) => {
     reading.fingerprint = fingerprint
     return undefined
   })
-}
-
-const contentOf = ({ decoded, delivery: { body }, payload }: Reading): Fingerprinted => {
-  return { body, decoded, payload }
 }
 
 function applySchema(reading: Reading): MaybeAsync<undefined> {
@@ -263,14 +261,15 @@ function findOrderingKey(reading: Reading): MaybeAsync<undefined> {
 }
 
 function takeFingerprint(reading: Reading): MaybeAsync<Identified> {
-  const { fingerprint, key, options, orderingKey, payload } = reading
+  const { decoded, delivery, fingerprint, key, options, orderingKey, payload } = reading
   if (key === undefined) return { kind: 'unguarded', payload, orderingKey }
   if (fingerprint !== undefined) return toIdentified(reading, key, fingerprint)
   const rule = options.fingerprint
+  const content = { body: delivery.body, decoded, payload }
   const taking =
     typeof rule === 'function'
-      ? callUserFunction(reading, 'fingerprint', () => fingerprintOf(rule, contentOf(reading)))
-      : fingerprintOf(rule, contentOf(reading))
+      ? callUserFunction(reading, 'fingerprint', () => fingerprintOf(rule, content))
+      : fingerprintOf(rule, content)
   return taking instanceof Promise
     ? taking.then((fingerprint) => toIdentified(reading, key, fingerprint))
     : toIdentified(reading, key, taking)

@@ -56,14 +56,12 @@ export function copyDelivery<Changes extends object>(
 ): Delivery & Changes {
   const { body, headers, source, contentType, messageId, orderingKey } = delivery
   const { deliveryCount, redelivered, raw } = delivery
+  // A date of its own, because `setHours` changes the date that it is called on.
+  const producedAt = delivery.producedAt && new Date(delivery.producedAt.getTime())
   const fields = { body, headers, source, contentType, messageId, orderingKey }
-  const copy = { ...fields, producedAt: copyTime(delivery), deliveryCount, redelivered, raw }
+  const copy = { ...fields, producedAt, deliveryCount, redelivered, raw }
   return Object.assign(withGetters<Delivery>(copy, delivery, COPY), changes)
 }
-
-/** A date of its own, because `setHours` changes the date that it is called on. */
-export const copyTime = ({ producedAt }: Pick<Delivery, 'producedAt'>): Date | undefined =>
-  producedAt === undefined ? undefined : new Date(producedAt.getTime())
 
 /** The bytes in an array of their own, for functions that may change them. `slice` of a Buffer returns a Buffer. */
 export const copyBody = ({ body }: Pick<Delivery, 'body'>): Uint8Array =>

@@ -1,6 +1,6 @@
 import type { OwnerToken } from './brands.ts'
 import type { DeadLetterRef } from './dead-letter.ts'
-import { copyBody, copyTime, type Delivery, type GuardEvent } from './delivery.ts'
+import { copyBody, type Delivery, type GuardEvent } from './delivery.ts'
 import type { IdentifiedEvent } from './inbox.ts'
 import { ownGetter, withGetters } from './own-getter.ts'
 
@@ -64,7 +64,7 @@ export function toGuardEvent(
   const { deliveryCount, redelivered, raw } = delivery
   const fields = {
     ...{ contentType, messageId, orderingKey, deliveryCount, redelivered, raw },
-    producedAt: copyTime(delivery),
+    producedAt: delivery.producedAt && new Date(delivery.producedAt.getTime()),
     headers: { ...delivery.headers },
     source: { ...delivery.source },
     payload,
