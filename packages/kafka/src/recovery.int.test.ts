@@ -1,5 +1,5 @@
 import { until } from '@onceward/testing'
-import { proxy, skipped, type TcpProxy } from '@onceward/testing/servers'
+import { type DataHook, proxy, skipped, type TcpProxy } from '@onceward/testing/servers'
 import { describe, expect, test, vi } from 'vitest'
 import { onEvent, through } from './fixtures/topics.ts'
 import { billing, type KafkaKit, range, useKafka } from './fixtures/use-kafka.ts'
@@ -8,6 +8,30 @@ import { consumeKafka } from './index.ts'
 function linkTo({ server }: KafkaKit): Promise<TcpProxy> {
   const [host = '', port] = (server.connection.brokers[0] ?? '').split(':')
   return proxy({ host, port: Number(port) })
+}
+
+const SYNC_GROUP = 14
+
+/** Kinds of the requests in a piece of data, which begins with a request: its size, its kind, and so on. */
+function* kindsOf(chunk: Buffer): Generator<number> {
+  for (let at = 0; at + 6 <= chunk.length; at += 4 + chunk.readInt32BE(at)) {
+    yield chunk.readInt16BE(at + 4)
+  }
+}
+
+/** Lets the broker carry out the first request of a kind, and cuts its connection before the answer. */
+function losing(kind: number, onLost: () => void): DataHook {
+  let connection: number | undefined
+  let isLost = false
+  return (direction, chunk, { number }) => {
+    if (direction === 'up' && connection === undefined && [...kindsOf(chunk)].includes(kind)) {
+      connection = number
+    }
+    if (direction === 'up' || number !== connection || isLost) return 'pass'
+    isLost = true
+    onLost()
+    return 'cut'
+  }
 }
 
 describe.skipIf(skipped('kafka'))('consumeKafka during an outage of Kafka', () => {
@@ -127,5 +151,25 @@ describe.skipIf(skipped('kafka'))('consumeKafka during an outage of Kafka', () =
     connected = 0
     link.refuse(false)
     await until(() => connected === 1 && link.connections === 0)
+  })
+
+  // Red when kafkajs is left alone: it fetches on, its heartbeats succeed, and no record of its partitions runs again.
+  test('a member whose last SyncGroup got no answer joins again, and every event runs once', async () => {
+    const { topics } = kit
+    const topic = await topics.create(4)
+    await using link = await linkTo(kit)
+    const ran: string[] = []
+    const guard = billing(({ payload }) => void ran.push(payload.key))
+    const options = { topics: [topic], consumer: { ...consumer, heartbeatInterval: 300 } }
+    await using _first = await consumeKafka(topics.client(through(link)), guard, options)
+    await topics.send(topic, range(20, 'before'))
+    await topics.caughtUp(guard.consumer, topic)
+    const lost = Promise.withResolvers<void>()
+    link.onData = losing(SYNC_GROUP, lost.resolve)
+    await using _second = await consumeKafka(topics.client(), guard, options)
+    await lost.promise
+    await topics.send(topic, range(40, 'after'))
+    await topics.caughtUp(guard.consumer, topic)
+    expect(ran.toSorted()).toEqual([...range(20, 'before'), ...range(40, 'after')].toSorted())
   })
 })
