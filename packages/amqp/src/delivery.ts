@@ -121,10 +121,9 @@ function readMessage({ body, envelope = new Uint8Array() }: Delivery): ConsumeMe
 
 registerEnvelopeReader('amqp', readMessage)
 
-/** How often a message was published to a delay queue. */
+/** How often a message was published to a delay queue. Its header may be a publisher's: a table has no number. */
 export function deferralsOf({ properties }: ConsumeMessage): number {
   const count: unknown = properties.headers?.[CARRIED.deferrals]
-  // A publisher may have written anything, also a table, which has no number.
   return Number.isSafeInteger(count) ? Math.max(0, Number(count)) : 0
 }
 

@@ -30,8 +30,9 @@ export const REDIS_TOOLS: Need = {
 }
 
 // The log is written before a command is answered, so that SIGKILL loses nothing that was
-// acknowledged; only a crash of the machine could.
-const SETTINGS = { appendonly: 'yes', save: '' }
+// acknowledged; only a crash of the machine could. With the default of `appendfsync`, `everysec`,
+// Redis puts the write off for up to 2 s while the disk is busy with the last sync, and answers.
+const SETTINGS = { appendonly: 'yes', appendfsync: 'no', save: '' }
 
 /** A real Redis that keeps its data: `ONCEWARD_REDIS_URL`, Docker, or `redis-server` on PATH. */
 export async function redis(options: RedisOptions = {}): Promise<Server<RedisConnection>> {
