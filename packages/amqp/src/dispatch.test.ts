@@ -131,6 +131,19 @@ test('a held message is redelivered with a higher delivery count', async () => {
   }
 })
 
+// Red before: after an outage of minutes the first failure of a message without an event key was its last.
+test('waiting for the store does not count as a delivery', async () => {
+  const kit = dispatching()
+  kit.take(['a'])
+  await kit.clock.advance(0)
+  for (let round = 0; round < 3; round += 1) {
+    kit.settle('a', kit.later('store-down', 1_000))
+    await kit.clock.advance(2_001)
+  }
+  expect(kit.handed.map(({ delivery }) => delivery.deliveryCount)).toEqual([1, 1, 1, 1])
+  expect(kit.handed.at(-1)?.delivery.redelivered).toBe(true)
+})
+
 test('messages that waited a second for the store run when it is back, the others after their second', async () => {
   const kit = dispatching({ concurrency: 3 })
   kit.take(['a', 'b', 'c'])

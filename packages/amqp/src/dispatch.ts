@@ -220,7 +220,8 @@ export class Dispatcher {
     const over = (): void => {
       this.#release(received)
       const { delivery, rounds } = received
-      const deliveryCount = (delivery.deliveryCount ?? 1) + 1
+      // An outage costs no attempt, and of a message without an event key nobody else counts the attempts.
+      const deliveryCount = (delivery.deliveryCount ?? 1) + (hold.isOutage ? 0 : 1)
       // Its run may have begun.
       const again = copyDelivery(delivery, { redelivered: true, deliveryCount })
       this.take({ ...received, delivery: again, rounds: rounds + 1 })
