@@ -67,6 +67,22 @@ test('without a key a failed handler is rolled back, and the delivery count deci
   await guard.close()
 })
 
+// Red before: acked as processed, and the effect never happened.
+test.each([
+  ['a query that nobody runs', { execute: () => undefined }],
+  ['a function', () => undefined],
+])('without a key a handler that returns %s has failed and commits nothing', async (_, value) => {
+  for (const make of [troubled, troubledBatch]) {
+    const { asked, guard } = make(() => value as never, {}, policy)
+    expect(await guard.process(keyless(1))).toMatchObject({
+      ...{ kind: 'defer', reason: 'failed' },
+      error: { message: expect.stringContaining('not committed') },
+    })
+    expect(asked.commits).toEqual([])
+    await guard.close()
+  }
+})
+
 test('without a key the transaction handle refuses past the deadline', async () => {
   const revoked: unknown[] = []
   const { asked, clock, guard } = troubled(

@@ -11,7 +11,13 @@ import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { contextFor } from '../transaction/handler-context.ts'
-import { assertStorable, type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
+import {
+  assertStorable,
+  type HandlerEnd,
+  runHandler,
+  toResultText,
+} from '../transaction/run-handler.ts'
+import { refuseUnrun } from '../transaction/unrun.ts'
 import { type SlotRequest, takePlace } from './take-slot.ts'
 
 /** The result of the run of one event. */
@@ -132,9 +138,12 @@ async function runInTransaction(
       hold,
       revoke: (error) => transaction.revoke(error),
     },
-    (aborting, deadlineAt) => {
+    async (aborting, deadlineAt) => {
       const context = contextFor(options, { tx: transaction.tx, aborting, deadlineAt, event })
-      return call.kind === 'single' ? call.handler(event, context) : call.handler([event], context)
+      if (call.kind === 'batch') return refuseUnrun(await call.handler([event], context))
+      const value: unknown = await call.handler(event, context)
+      // Nothing is stored, but what is no JSON may be an effect that has not happened.
+      if (value !== undefined) toResultText(value)
     },
   )
   const { handlerMs } = end

@@ -9,7 +9,6 @@ import {
 } from '../model/errors.ts'
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { CommitAnswer } from '../model/inbox.ts'
-import { hasMethod } from '../model/misplaced.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import type { Engine } from './engine.ts'
 import { contextFor, eventFor } from './handler-context.ts'
@@ -23,6 +22,7 @@ import {
 } from './run-handler.ts'
 import { boundsOf, LATE, misbegun, type PartRequest, type Running, toRunning } from './running.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
+import { refuseUnrun } from './unrun.ts'
 
 /** Runs one transaction over one or more events: claim their rows, run the handler for each, commit. */
 export async function runTransaction(
@@ -176,17 +176,13 @@ async function runTogether(
   return failure ?? (end.kind === 'returned' ? unrun(end.value) : undefined)
 }
 
-const UNRUN =
-  'The handler returned a function, a generator or a query that nobody runs, and its effects were not committed. Run ' +
-  'it in the handler: `async (events, { tx }) => { await … }`.'
-
-/** What else a handler for batches returns is ignored. This is an effect that has not happened. */
 function unrun(value: unknown): TransactionFailure | undefined {
-  const isUnrun =
-    typeof value === 'function' || ['next', 'execute'].some((name) => hasMethod(value, name))
-  return isUnrun
-    ? { kind: 'handler', pending: undefined, error: new RetryableError(UNRUN) }
-    : undefined
+  try {
+    refuseUnrun(value)
+    return undefined
+  } catch (error) {
+    return { kind: 'handler', pending: undefined, error }
+  }
 }
 
 type Events = readonly GuardEvent<unknown>[]
