@@ -38,13 +38,13 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorDoc>> = {
     name: 'LeaseLostError',
     when: 'Another owner may have taken the event over while the handler ran.',
     remedy:
-      'Nothing: the transaction was rolled back. If it happens often, raise `leaseMs` or look for a blocked event loop.',
+      'Nothing: the transaction, if there is one, was rolled back. If it happens often, raise `leaseMs` or look for a blocked event loop.',
   },
   ONCEWARD_DEADLINE_EXCEEDED: {
     name: 'DeadlineExceededError',
     when: 'The handler ran longer than `deadlineMs`, or a drain ran out of time.',
     remedy:
-      'The transaction was rolled back. Pass `signal` to slow calls in the handler, or raise `deadlineMs`.',
+      'The transaction, if there is one, was rolled back. Pass `signal` to slow calls in the handler, or raise `deadlineMs`.',
   },
   ONCEWARD_COMMIT_UNKNOWN: {
     name: 'CommitUnknownError',

@@ -92,7 +92,7 @@ export class LeaseLostError extends OncewardError {
   readonly code = 'ONCEWARD_LEASE_LOST'
 }
 
-/** The handler ran past `deadlineMs`. Its transaction was rolled back, and its handle refuses. */
+/** The handler ran past `deadlineMs`. Its transaction, if there is one, was rolled back, and its handle refuses. */
 export class DeadlineExceededError extends OncewardError {
   static override readonly name: string = 'DeadlineExceededError'
   readonly code = 'ONCEWARD_DEADLINE_EXCEEDED'

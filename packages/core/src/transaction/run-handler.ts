@@ -209,7 +209,7 @@ function pastDeadline(
   options?: ErrorOptions,
 ): Extract<HandlerEnd, { kind: 'deadline' }> {
   const message =
-    `The handler ran past its deadline of ${Math.round(deadlineMs)} ms and was rolled back. ` +
+    `The handler ran past its deadline of ${Math.round(deadlineMs)} ms, so this run has failed. ` +
     'Make the handler faster, or raise `deadlineMs` or, on Lambda, the timeout of the function.'
   return { kind: 'deadline', error: new DeadlineExceededError(message, options) }
 }
@@ -229,6 +229,7 @@ function listen(signal: AbortSignal, listener: () => void): () => void {
 export const RESULT_LIMIT_BYTES: number = 64 * 1024
 /** Maximum depth of a result: far below where the stack of JavaScript or PostgreSQL ends, which no code can rely on. */
 const RESULT_LIMIT_LEVELS = 1_000
+const NOT_COMMITTED = 'its effects were not committed'
 
 /**
  * The JSON text of what a handler returned.
@@ -248,7 +249,7 @@ export function toResultText(value: unknown): string {
 
 /**
  * Like {@link toResultText}, for a handler without a transaction. Its effect has happened, so the event must not run
- * again.
+ * again, and an operator who read that nothing was committed would replay it.
  *
  * @throws {@link FatalError}
  */
@@ -256,7 +257,8 @@ export function assertStorable(value: unknown): void {
   try {
     if (value !== undefined) toResultText(value)
   } catch (error) {
-    throw new FatalError(describeError(error).message, { cause: error })
+    const { message } = describeError(error)
+    throw new FatalError(message.replace(NOT_COMMITTED, 'its effects may have happened'))
   }
 }
 
@@ -292,7 +294,7 @@ function assertPlain(value: object, path: string, above: Set<object>): void {
 
 function notStorable(why: string): RetryableError {
   return new RetryableError(
-    `The handler's return value ${why}, and its effects were not committed. Return plain JSON of at most ` +
+    `The handler's return value ${why}, and ${NOT_COMMITTED}. Return plain JSON of at most ` +
       `${RESULT_LIMIT_BYTES} bytes, or nothing: \`async (event) => { await … }\` instead of \`async (event) => …\`.`,
   )
 }
