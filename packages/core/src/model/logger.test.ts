@@ -148,3 +148,36 @@ test.each(ODD)('a logger that %s does not reach its caller', async (_, logger) =
     }
   }
 })
+
+// Red before: pino and console wrote every property of an error that an adapter or a store had logged.
+describe('the logger of onceward’s own lines', () => {
+  const cause = Object.assign(new Error('refused'), { command: { args: ['a secret'] } })
+  const err = Object.assign(new Error('down', { cause }), { parameters: ['a secret'] })
+
+  test.each(LEVELS)('describes the error of a %s line', (level) => {
+    const lines: unknown[] = []
+    const write = (...line: unknown[]): void => void lines.push(line)
+    const logger = safeLogger({ debug: write, info: write, warn: write, error: write })
+    logger[level]({ queue: 'orders', err }, 'it stops')
+    const described = { type: 'Error', name: 'Error', message: 'down', stack: expect.any(String) }
+    const inner = { ...described, message: 'refused' }
+    expect(lines).toEqual([
+      [{ queue: 'orders', err: { ...described, cause: inner } }, 'it stops'],
+    ])
+  })
+
+  test('does so by default too, and leaves the lines of handlers alone', () => {
+    safeLogger(defaultLogger).error({ err }, 'it stops')
+    boundLogger(defaultLogger, BOUND).warn({ err }, 'it waits')
+    const details = (emitWarning.mock.calls as unknown as [string, { detail: string }][]).map(
+      ([, { detail }]) => detail,
+    )
+    expect(details.map((detail) => detail.includes('a secret'))).toEqual([false, true])
+    expect(details[0]).toContain("message: 'down'")
+  })
+
+  test('writes nothing below the level of the default logger', () => {
+    expect(isLevelEnabled(safeLogger(defaultLogger), 'debug')).toBe(false)
+    expect(isLevelEnabled(safeLogger(defaultLogger), 'warn')).toBe(true)
+  })
+})

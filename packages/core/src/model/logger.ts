@@ -1,4 +1,6 @@
 import { inspect } from 'node:util'
+import { describeError } from './errors.ts'
+import { isError } from './realm.ts'
 
 /** A pino instance or `console` fits. */
 export interface Logger {
@@ -51,11 +53,18 @@ function safely(write: Write, ...line: Parameters<Write>): void {
   }
 }
 
-/** Wraps a logger so that its errors are ignored. */
+/** The logger of onceward's own lines: errors of the user's logger are ignored, and `err` is always described. */
 export function safeLogger(logger: Logger): Logger {
-  if (logger === defaultLogger) return logger
+  if (logger === defaultLogger) return ownDefaultLogger
   const asked = { isLevelEnabled: (level: keyof Logger) => isLevelEnabled(logger, level) }
-  return { ...loggerOf((level, fields, message) => logger[level](fields, message)), ...asked }
+  const write: Write = (level, fields, message) => logger[level](withDescribed(fields), message)
+  return { ...loggerOf(write), ...asked }
+}
+
+/** Adapters and stores log errors of client libraries, which keep requests and parameters in further properties. */
+function withDescribed(fields: object): object {
+  const { err } = fields as { readonly err?: unknown }
+  return isError(err) ? { ...fields, err: describeError(err) } : fields
 }
 
 /**
@@ -100,3 +109,7 @@ function isLogger(value: unknown): value is Logger {
 
 /** Used if no logger is given, so that a failing handler is still reported. */
 export const defaultLogger: Logger = { debug: ignore, info: ignore, warn, error: warn }
+
+const warnDescribed = (fields: object, message: string): void =>
+  warn(withDescribed(fields), message)
+const ownDefaultLogger: Logger = { ...defaultLogger, warn: warnDescribed, error: warnDescribed }
