@@ -157,3 +157,40 @@ test('close waits for a renewal in progress', async () => {
   await closed
   expect(clock.timers).toBe(0)
 })
+
+// Red before: close() never resolved, so neither did the shutdown of the process.
+test('close does not wait for ever for a renewal that the lease store never answers', async () => {
+  const clock = new Clock()
+  const leases = { ...memoryLeases(clock.runtime), renew: () => new Promise<never>(() => undefined) }
+  const { runtime } = clock
+  const guard = createGuard(
+    { consumer: 'billing', leases, onTakeover: 'dead-letter', logger: silent, runtime },
+    () => clock.advance(10_000),
+  )
+  expect(await guard.process(toDelivery(1))).toMatchObject({ by: 'processed' })
+  await clock.until(guard.close())
+  expect(clock.timers).toBe(0)
+})
+
+// Red before: the second call resolved at once, and the process ended before the connections were closed.
+test('a second close waits for the first one, and closes nothing again', async () => {
+  const gate = Promise.withResolvers<void>()
+  let closes = 0
+  const inbox = changedInbox(memoryInbox(), () => ({
+    close: () => {
+      closes += 1
+      return gate.promise
+    },
+  }))
+  const guard = createGuard({ consumer: 'billing', inbox, logger: silent }, () => undefined)
+  await guard.process(toDelivery(1))
+  const ended: string[] = []
+  const first = guard.close().then(() => ended.push('first'))
+  const second = guard.close().then(() => ended.push('second'))
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(ended).toEqual([])
+  gate.resolve()
+  await Promise.all([first, second])
+  await guard.close()
+  expect(closes).toBe(1)
+})

@@ -34,6 +34,8 @@ import { watch } from './watch.ts'
 
 /** Longest wait for the connections of a store's session to close, ms. */
 const CLOSE_MS = 5_000
+/** A dead letter waits up to 10 s for its turn and 10 s for its answer. A lease store may never answer. */
+const LAST_CALLS_MS = 25_000
 
 /** The open stores, or the outcome of every delivery. */
 interface Opening {
@@ -61,6 +63,7 @@ export class RunningGuard implements GuardPort {
   #inHand = 0
   #stores: OpenStores | undefined
   #isClosed = false
+  #closed: Promise<void> | undefined
   #background: BackgroundWork | undefined
   #isOnDemand = false
   #runDue: ReturnType<typeof backgroundOnDemand> | undefined
@@ -176,9 +179,10 @@ export class RunningGuard implements GuardPort {
     return this.#background?.backlog()
   }
 
-  async close(): Promise<void> {
-    await this.#close()
-    this.#unwatch()
+  /** A second call waits for the first one: only that one knows when the connections are closed. */
+  close(): Promise<void> {
+    this.#closed ??= this.#close().finally(() => this.#unwatch())
+    return this.#closed
   }
 
   async #close(): Promise<void> {
@@ -198,7 +202,8 @@ export class RunningGuard implements GuardPort {
     }
     // Waits for calls of the last runs that are still in progress: the user may close the pool or client next.
     const { leases, reads = [] } = this.#stores ?? {}
-    await Promise.allSettled([...this.#deadLetters, ...reads, leases?.renewer.idle()])
+    const lastCalls = [...this.#deadLetters, ...reads, leases?.renewer.idle()]
+    await endsWithin(this.runtime, Promise.allSettled(lastCalls), LAST_CALLS_MS)
     if (leases !== undefined) await endsWithin(this.runtime, leases.close(), CLOSE_MS)
     await this.#publisher.idle()
     await endsWithin(this.runtime, this.#closeSession(), CLOSE_MS)

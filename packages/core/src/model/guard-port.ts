@@ -109,7 +109,7 @@ export interface GuardPort {
   run(deliveries: readonly Delivery[], hooks?: RunHooks): Promise<readonly Settlement[]>
   /**
    * Publishes the dead letter of a `dead-letter` settlement of {@link run}, by one process at a time. A crash before the
-   * confirmation is recorded publishes it again. Answers within about 11 s, whatever the broker does.
+   * confirmation is recorded publishes it again. Answers within about 20 s, whatever the broker does: mostly within 11.
    *
    * @param publish - The same function for every dead letter of one place.
    */
