@@ -46,7 +46,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
     eventKey: typeof eventKey === 'function' ? [eventKey] : [...eventKey],
     orderingKey: given.orderingKey ?? (({ orderingKey }) => orderingKey),
     orderingKeyChosen: given.orderingKey !== undefined,
-    readsByUser: READERS.some((name) => given[name] !== undefined && given[name] !== 'none'),
+    readsByUser: READERS.some((name) => isOfUser(given[name])),
     fingerprintRule: fingerprintRuleOf(defaulted.fingerprint),
     concurrencyChosen: given.concurrency !== undefined,
     onTakeover: given.onTakeover,
@@ -77,6 +77,9 @@ const READERS = [
   'orderingKey',
   'fingerprint',
 ] as const
+
+/** `'body'` and `'none'` are no functions of the user's. */
+const isOfUser = (value: unknown): boolean => value !== undefined && typeof value !== 'string'
 
 function assertObject(options: unknown): asserts options is object {
   if (typeof options === 'object' && options !== null) return
