@@ -71,7 +71,7 @@ const REDIS: Docs<keyof RedisLeasesOptions> = {
       'Beside an inbox the guard then goes straight to Postgres. Without an inbox it has no other source.',
   },
   namespace: {
-    type: 'string, 1–64 bytes',
+    type: 'string, 1–64 of `A–Z a–z 0–9 . _ : -`',
     default: REDIS_DEFAULTS.namespace,
     meaning: 'Part of every key. Beside an inbox the identity of the Postgres history is added.',
     reason: 'Several systems can share one Redis.',
@@ -81,7 +81,7 @@ const REDIS: Docs<keyof RedisLeasesOptions> = {
     unit: MS,
     default: REDIS_DEFAULTS.rememberDoneMs,
     meaning:
-      'How long done events are remembered beside an inbox: at least this long, at most twice as long.',
+      'How long done events are remembered beside an inbox: at least this long, or half of the dedup window if that is less, and at most twice as long.',
     reason:
       'Most copies arrive soon, and Postgres remembers for the whole dedup window. Without an inbox only Redis remembers, so there it must not be shorter than the window.',
   },

@@ -79,7 +79,7 @@ const OWN: Docs<OwnOption<ConsumeKafkaOptions> | ConsumerSetting> = {
   },
   'consumer.retry': {
     type: 'RetryOptions',
-    default: 'as many retries as a session has seconds and 5, 100 ms to 1 s apart',
+    default: '6 retries, 100 ms to 2 s apart',
     meaning:
       'How kafkajs retries after cluster errors. If `restartOnFailure` agrees, onceward restarts with a new consumer.',
     reason: 'A short outage costs no rebalance.',

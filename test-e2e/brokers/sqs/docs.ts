@@ -31,7 +31,7 @@ const OWN: Docs<OwnOption<ConsumeSqsOptions>> = {
   visibilityMs: {
     type: `integer, 1000–${LONGEST_VISIBILITY_MS}`,
     unit: MS,
-    default: "the guard's `leaseMs` and a tenth more, in whole seconds",
+    default: "the guard's `leaseMs` and a tenth more, at least a second, in whole seconds",
     meaning:
       'How long SQS hides a message after each receive and each renewal. Renewed while the message is in hand.',
     reason:

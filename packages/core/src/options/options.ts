@@ -94,8 +94,8 @@ export interface CommonOptions<Payload, Decoded> {
   readonly schema?: StandardSchemaV1<unknown, Payload> | undefined
   /**
    * Identity of the event as its producer means it: a well-formed string or a safe integer, 1–1024 bytes. The first
-   * resolver that finds one wins. Default: `[cloudEventKey(), idempotencyKeyHeader()]`. Broker ids are no default,
-   * because a copy that the producer sends has a new id.
+   * resolver that finds one wins. Default: `[cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]`.
+   * Broker ids are no default, because a copy that the producer sends has a new id.
    */
   readonly eventKey?: Resolver<NoInfer<Payload>> | readonly Resolver<NoInfer<Payload>>[] | undefined
   /** Keys are unique per tenant. If it is set and finds no tenant, the key counts as missing. Default: no tenants. */
@@ -146,7 +146,10 @@ export interface CommonOptions<Payload, Decoded> {
         readonly maxMs?: number | undefined
       }
     | undefined
-  /** Errors of other libraries that retries cannot cure: dead-lettered at once. Default: only `FatalError`. */
+  /**
+   * Errors of other libraries that retries cannot cure: dead-lettered at once. Default: none. `FatalError`,
+   * `InvalidPayloadError` and `MissingKeyError` always are.
+   */
   readonly isFatal?: ((error: unknown) => boolean) | undefined
   /** For a message without a key: dead-letter it (default), use its position as key, or run it without a guard. */
   readonly onMissingKey?: 'dead-letter' | 'position' | 'unguarded' | undefined

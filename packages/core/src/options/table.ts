@@ -98,7 +98,7 @@ export const OPTIONS: OptionTable = {
     meaning:
       'Identity of the event, as its producer means it. The first resolver that finds one wins.',
     reason:
-      'Both defaults are set by the producer on purpose. Broker ids are not: when a producer sends an event again, the copy gets a new id.',
+      'The first two are set by the producer on purpose, the others by the AWS service that was given the event. Broker ids are not: when a producer sends an event again, the copy gets a new id.',
   },
   tenant: {
     type: 'Resolver',
@@ -185,7 +185,8 @@ export const OPTIONS: OptionTable = {
     rule: aFunction,
     meaning:
       'Errors of other libraries that retries cannot cure. If it returns true, the event is dead-lettered at once, as with FatalError.',
-    reason: 'None by default: every error but FatalError is retried.',
+    reason:
+      'None by default: every error is retried but FatalError, InvalidPayloadError and MissingKeyError.',
   },
   dedupWindowMs: {
     type: 'integer',
@@ -204,7 +205,7 @@ export const OPTIONS: OptionTable = {
     meaning:
       "Time limit of a claim, on the store's clock; renewed at a third of it while the handler runs.",
     reason:
-      'After a crash no other process takes the event over sooner. Two renewals may fail before the lease is lost.',
+      'After a crash no other process takes the event over sooner. Beside an inbox two renewals may fail before it expires. Without one, one may: a run whose lease cannot be renewed must stop before it expires.',
   },
   claimWaitMs: {
     type: 'integer',
