@@ -161,8 +161,9 @@ test('close waits for a renewal in progress', async () => {
 // Red before: close() never resolved, so neither did the shutdown of the process.
 test('close does not wait for ever for a renewal that the lease store never answers', async () => {
   const clock = new Clock()
-  const leases = { ...memoryLeases(clock.runtime), renew: () => new Promise<never>(() => undefined) }
   const { runtime } = clock
+  const renew = () => new Promise<never>(() => undefined)
+  const leases = { ...memoryLeases(runtime), renew }
   const guard = createGuard(
     { consumer: 'billing', leases, onTakeover: 'dead-letter', logger: silent, runtime },
     () => clock.advance(10_000),

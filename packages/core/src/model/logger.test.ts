@@ -161,9 +161,7 @@ describe('the logger of onceward’s own lines', () => {
     logger[level]({ queue: 'orders', err }, 'it stops')
     const described = { type: 'Error', name: 'Error', message: 'down', stack: expect.any(String) }
     const inner = { ...described, message: 'refused' }
-    expect(lines).toEqual([
-      [{ queue: 'orders', err: { ...described, cause: inner } }, 'it stops'],
-    ])
+    expect(lines).toEqual([[{ queue: 'orders', err: { ...described, cause: inner } }, 'it stops']])
   })
 
   test('does so by default too, and leaves the lines of handlers alone', () => {
