@@ -1,4 +1,5 @@
 import type { GuardEvent, Handler, HandlerContext, Json, Logger, Takeover } from '@onceward/core'
+import { unrunError } from '@onceward/core/adapter'
 import { describeError, isPromise, isThenable, type MaybeAsync } from '@onceward/core/edge'
 import { type CheckedAnswer, checkAnswer, checkProblem } from './answer.ts'
 import {
@@ -21,12 +22,17 @@ export interface Seen {
 type Event = GuardEvent<unknown>
 type Call = (event: HttpEvent<unknown>, context: HandlerContext<unknown>) => unknown
 
-/** How the engine calls a handler whose caller has its answer already. What it returns is nobody's. */
+/**
+ * How the engine calls a handler whose caller has its answer already. What it returns is nobody's.
+ *
+ * @throws {@link RetryableError} for an effect that was returned and not run: its event would count as done.
+ */
 export function createLaterHandler(
   handler: HttpHandler<unknown, unknown>,
 ): Handler<unknown, unknown> {
   return async (event, context) => {
-    await (handler as Call)(toHttpEvent(event), context)
+    const failure = unrunError(await (handler as Call)(toHttpEvent(event), context))
+    if (failure !== undefined) throw failure
   }
 }
 

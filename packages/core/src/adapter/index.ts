@@ -33,6 +33,7 @@ export {
   otherClient,
   refuseOtherClient,
   refuseUnfitClient,
+  unrunError,
 } from '../model/misplaced.ts'
 export { isError } from '../model/realm.ts'
 export type { Release } from '../model/runtime.ts'

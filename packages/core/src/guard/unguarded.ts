@@ -4,6 +4,7 @@ import type { EventId, EventKey, Fingerprint } from '../model/brands.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { InboxTransaction } from '../model/inbox.ts'
+import { unrunError } from '../model/misplaced.ts'
 import type { Release, Runtime } from '../model/runtime.ts'
 import type { Handler } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
@@ -17,7 +18,6 @@ import {
   runHandler,
   toResultText,
 } from '../transaction/run-handler.ts'
-import { refuseUnrun } from '../transaction/unrun.ts'
 import { type SlotRequest, takePlace } from './take-slot.ts'
 
 /** The result of the run of one event. */
@@ -140,7 +140,11 @@ async function runInTransaction(
     },
     async (aborting, deadlineAt) => {
       const context = contextFor(options, { tx: transaction.tx, aborting, deadlineAt, event })
-      if (call.kind === 'batch') return refuseUnrun(await call.handler([event], context))
+      if (call.kind === 'batch') {
+        const error = unrunError(await call.handler([event], context))
+        if (error !== undefined) throw error
+        return
+      }
       const value: unknown = await call.handler(event, context)
       // Nothing is stored, but what is no JSON may be an effect that has not happened.
       if (value !== undefined) toResultText(value)

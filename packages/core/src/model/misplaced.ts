@@ -1,4 +1,4 @@
-import { ConfigurationError } from './errors.ts'
+import { ConfigurationError, RetryableError } from './errors.ts'
 
 /** Where a store of a guard, or the client of a store, is expected. */
 export type StorePlace =
@@ -90,6 +90,20 @@ export function hasMethod(value: unknown, method: string): boolean {
   } catch {
     return false
   }
+}
+
+const UNRUN =
+  'The handler returned a function, a generator or a query that nobody runs, and its effects were not committed. Run ' +
+  'it in the handler: `async (…, { tx }) => { await … }`.'
+
+/**
+ * The failure of a handler that returned an effect which has not happened. For handlers whose results are ignored:
+ * nothing else would tell.
+ */
+export function unrunError(returned: unknown): Error | undefined {
+  const isUnrun =
+    typeof returned === 'function' || ['next', 'execute'].some((name) => hasMethod(returned, name))
+  return isUnrun ? new RetryableError(UNRUN) : undefined
 }
 
 /** A client of pg has the methods of a pool, but not its options. */

@@ -9,6 +9,7 @@ import {
 } from '../model/errors.ts'
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { CommitAnswer } from '../model/inbox.ts'
+import { unrunError } from '../model/misplaced.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import type { Engine } from './engine.ts'
 import { contextFor, eventFor } from './handler-context.ts'
@@ -22,7 +23,6 @@ import {
 } from './run-handler.ts'
 import { boundsOf, LATE, misbegun, type PartRequest, type Running, toRunning } from './running.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
-import { refuseUnrun } from './unrun.ts'
 
 /** Runs one transaction over one or more events: claim their rows, run the handler for each, commit. */
 export async function runTransaction(
@@ -176,13 +176,10 @@ async function runTogether(
   return failure ?? (end.kind === 'returned' ? unrun(end.value) : undefined)
 }
 
+/** What else a handler for batches returns is ignored. */
 function unrun(value: unknown): TransactionFailure | undefined {
-  try {
-    refuseUnrun(value)
-    return undefined
-  } catch (error) {
-    return { kind: 'handler', pending: undefined, error }
-  }
+  const error = unrunError(value)
+  return error && { kind: 'handler', pending: undefined, error }
 }
 
 type Events = readonly GuardEvent<unknown>[]
