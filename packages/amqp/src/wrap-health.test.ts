@@ -101,3 +101,23 @@ test('health tells of the store and of the messages in hand, and a drain starts 
   expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0 })
   expect([kit.publishers.size, kit.clock.timers]).toEqual([0, 0])
 })
+
+// Red when only a settlement counts: metrics have no idle time of a wrap whose first handlers hang, and a long one of a
+// wrap that gets a message after a quiet hour.
+test('a message that comes is progress', async () => {
+  const kit = setUp()
+  const { consumption } = kit.wrapped
+  expect(consumption.health().lastProgressAt).toBeUndefined()
+  kit.channel.deliver('a')
+  expect(consumption.health()).toMatchObject({
+    inFlight: 1,
+    lastProgressAt: new Date(kit.clock.nowMs),
+  })
+  await kit.clock.advance(5_000)
+  kit.channel.deliver('b')
+  expect(consumption.health().lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+  await kit.clock.advance(5_000)
+  kit.handed[0]?.settle({ kind: 'ack', by: 'processed' })
+  await kit.clock.advance(0)
+  expect(consumption.health().lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+})

@@ -113,13 +113,14 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
   })
   const unregister = registerPublisher(port, source, context.place)
   let lastProgressAt: Date | undefined
+  const progressed = (): void => {
+    lastProgressAt = new Date(port.runtime.now())
+  }
   let ended: WrapOutage | undefined
   const dispatcher = new Dispatcher({
     ...{ port, settings, context, signals },
     onKnown: () => undefined,
-    onSettled: () => {
-      lastProgressAt = new Date(port.runtime.now())
-    },
+    onSettled: progressed,
   })
   const ends = (error: Error): void => {
     ended = { state: 'stopped', reason: classifyError(error).text }
@@ -147,6 +148,8 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
         return ends(error)
       }
       ended = undefined
+      // The broker has answered. Without it, the first messages of a quiet hour would look stalled.
+      progressed()
       dispatcher.take(accept(message, deliveries))
     },
     dispatcher,

@@ -57,3 +57,18 @@ test('what is handed over after a drain is given back', async () => {
   expect(await done).toEqual([])
   expect(kit.recording.changed()).toEqual([[['h-late', 0]]])
 })
+
+// Red when only a settlement counts: metrics have no idle time of a wrap whose first handlers hang.
+test('messages that come are progress', async () => {
+  const kit = setUp()
+  const { consumption } = kit.handle
+  const done = kit.handle([message('a')])
+  await kit.clock.advance(0)
+  expect(consumption.health()).toMatchObject({
+    inFlight: 1,
+    lastProgressAt: new Date(kit.clock.nowMs),
+  })
+  kit.handed[0]?.settle({ kind: 'ack', by: 'processed' })
+  await kit.clock.advance(100)
+  await done
+})

@@ -114,9 +114,15 @@ class WrappedMessages {
     if (!Array.isArray(messages)) throw notAList()
     const received = this.#accept(messages, this.#parts.port.runtime.monotonic())
     this.inFlight += received.length
+    // SQS has answered. Without it, the first messages of a quiet hour would look stalled.
+    this.#progressed()
     const call = this.#process(received).finally(() => this.#calls.delete(call))
     this.#calls.add(call)
     await call
+  }
+
+  #progressed(): void {
+    this.lastProgressAt = new Date(this.#parts.port.runtime.now())
   }
 
   /** Nothing waits here: the guard answers a stop for messages that it has not started. */
@@ -135,7 +141,7 @@ class WrappedMessages {
         settle: async (each, settlement) => {
           await settle(context, each, settlement)
           this.inFlight -= 1
-          this.lastProgressAt = new Date(port.runtime.now())
+          this.#progressed()
         },
       })
     }
