@@ -16,7 +16,7 @@ function impatient(text: string): string {
   return text
     .replaceAll(/^( +for:) \w+$/gm, '$1 1s')
     .replaceAll('offset 7d', 'offset 5s')
+    .replaceAll('offset 5m', 'offset 10s')
     .replaceAll('> 1e9', '> 1e4')
-    .replaceAll('> 300', '> 3')
     .replaceAll('[5m]', '[10s]')
 }
