@@ -8,6 +8,11 @@ export { type UnfitTable, unfitTables } from './inbox/unfit-tables.ts'
 export { type MigrationSql, migrationSql } from './migrate.ts'
 export { identityQuery } from './statements/registration.ts'
 export { quotedSchema } from './statements/schema-name.ts'
-export { type SchemaFacts, schemaFactsQuery, type TableFacts } from './statements/table-facts.ts'
+export {
+  OWN_TABLES,
+  type SchemaFacts,
+  schemaFactsQuery,
+  type TableFacts,
+} from './statements/table-facts.ts'
 export { escapeText, unescapeText } from './statements/text-columns.ts'
 export { type SweepReport, sweep } from './sweep.ts'

@@ -165,3 +165,14 @@ test('a schema of any name is read', async () => {
   const { consumers, leases } = await answer<Status>(['status', '--schema', schema], at)
   expect({ consumers, leases }).toEqual({ consumers: [], leases: 0 })
 })
+
+// Red when all tables of the schema are shown, and found to need a vacuum.
+test('tables of others in the same schema are not shown', async () => {
+  await using at = await operated()
+  await migrate(at.pool, { schema: 'public' })
+  await at.pool.query('create table public.orders (id integer)')
+  const { tables } = await answer<Status>(['status', '--schema', 'public'], at)
+  const names = tables.map(({ name }) => name)
+  expect(names).toHaveLength(12)
+  expect(names).not.toContain('orders')
+})

@@ -1,3 +1,4 @@
+import { OWN_TABLES } from '@onceward/postgres/operator'
 import { type Database, ms, type Query } from './database.ts'
 import { counts, type LetterCount } from './letters.ts'
 
@@ -177,4 +178,5 @@ select c.relname as name, greatest(c.reltuples, s.n_live_tup, 0)::float8 as rows
   ${ms('greatest(s.last_vacuum, s.last_autovacuum)')} as "vacuumedAtMs"
 from pg_class c join pg_stat_all_tables s on s.relid = c.oid
 where c.relnamespace = to_regnamespace('${quoted.replaceAll("'", "''")}') and c.relkind = 'r'
+  and c.relname in (${OWN_TABLES})
 order by pg_total_relation_size(c.oid) desc, c.relname`

@@ -4,6 +4,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type TestInbox, testInbox } from '../fixtures/inbox.ts'
 import { leastPrivilege } from '../fixtures/least-privilege.ts'
+import { migrate } from '../migrate.ts'
 import { pgInbox } from '../pg.ts'
 
 let inbox: TestInbox
@@ -56,6 +57,19 @@ it('tells the size of every table, in any schema name', async () => {
     expect(bytes).toBeGreaterThan(0)
     expect(rows).toBeGreaterThanOrEqual(0)
   }
+})
+
+// Red when all tables of the schema are told: a metric would have a series for each table of the application.
+it('tells all tables that migrate makes, and none of others in the same schema', async () => {
+  const { pool } = inbox
+  await migrate(pool, { schema: 'public' })
+  const made = await pool.query(
+    "select relname from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace",
+  )
+  await pool.query('create table public.orders (id integer)')
+  const session = await pgInbox(pool, { schema: 'public' }).open(registration(systemRuntime))
+  const names = (await session.figures?.())?.tables.map(({ name }) => name)
+  expect(names).toEqual(made.rows.map(({ relname }) => String(relname)).toSorted())
 })
 
 it('tells how the pool is used, and nothing that a client does not know', async () => {

@@ -1,3 +1,5 @@
+import { OWN_TABLES } from './table-facts.ts'
+
 export interface FigureStatements {
   /**
    * `$1` consumer id. Answers an `InboxFigures`. Reads the newest dead letters only, by index, and asks the catalogue
@@ -44,7 +46,8 @@ select json_build_object(
     select json_agg(json_build_object(
       'name', relname, 'bytes', pg_total_relation_size(oid), 'rows', greatest(0, reltuples)::bigint
     ) order by relname)
-    from pg_class where relkind = 'r' and relnamespace = '${schema.replaceAll("'", "''")}'::regnamespace
+    from pg_class where relkind = 'r' and relname in (${OWN_TABLES})
+      and relnamespace = '${schema.replaceAll("'", "''")}'::regnamespace
   )
 )::text as answer`,
   }

@@ -25,12 +25,16 @@ export interface SchemaFacts {
   readonly tables: readonly TableFacts[]
 }
 
-const TABLES = [
+/** Those that guards write and rely on. */
+const RELIED_ON = [
   ...['processed_events', 'failed_events', 'failed_event_parts', 'event_results'],
   ...['refused_messages', 'refused_message_parts', 'suspect_messages', 'consumers', 'settings'],
 ]
-  .map((name) => `'${name}'`)
-  .join(', ')
+
+const listed = (names: readonly string[]): string => names.map((name) => `'${name}'`).join(', ')
+
+/** Every table that `migrate` makes, as a list for SQL: the schema may have tables of others, such as `public`. */
+export const OWN_TABLES: string = listed([...RELIED_ON, 'leases', 'audit', 'migrations'])
 
 /** Bits of `tgtype` in `pg_trigger`: `TRIGGER_TYPE_ROW` and `TRIGGER_TYPE_BEFORE`. */
 const BEFORE_ROW = 3
@@ -69,7 +73,7 @@ export function schemaFacts(schema: string): string {
     )
   ) order by c.relname), '[]'))
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
-  where c.relnamespace = to_regnamespace('${schema.replaceAll("'", "''")}') and c.relname in (${TABLES})
+  where c.relnamespace = to_regnamespace('${schema.replaceAll("'", "''")}') and c.relname in (${listed(RELIED_ON)})
 )::text`
 }
 
