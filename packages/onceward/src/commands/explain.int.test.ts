@@ -1,4 +1,7 @@
-import { eventIdOf } from '@onceward/core'
+import { createGuard, eventIdOf, FatalError } from '@onceward/core'
+import { toDelivery } from '@onceward/core/memory'
+import { postgresLeases } from '@onceward/postgres'
+import { silent } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { answer, cli } from '../fixtures/cli.ts'
 import { type Operated, operated } from '../fixtures/operated.ts'
@@ -125,4 +128,46 @@ test('an event that nobody has heard of is exit code 1', async () => {
   const { code, stdout } = await cli(['explain', 'never', '--consumer', 'nobody'], at)
   expect(code).toBe(1)
   expect(stdout).toContain('no guard of this consumer has ever started here')
+})
+
+// Red before: nobody had heard of a dead event, and an event whose owner had died was at its first attempt.
+describe('of a guard with leases in PostgreSQL alone, the foretold answer is that of the guard', () => {
+  const retry = { attempts: 3, baseMs: 60_000, maxMs: 60_000 }
+
+  test.each([
+    ['done', 'works', '', 'ack duplicate'],
+    ['dead', 'is fatal', '', 'dead-letter fatal'],
+    ['waiting', 'fails', '', 'defer not-due'],
+    ['due', 'fails', "ends_at = now() - interval '1 s'", 'run 2'],
+    ['left', 'fails', "state = 'p', ends_at = now() - interval '1 s'", 'run 2'],
+    ['spent', 'fails', "attempt = 3, ends_at = now() - interval '1 s'", 'run 4'],
+  ] as const)('%s', async (key, how, assignments, foretold) => {
+    let runs = 0
+    const guard = createGuard(
+      {
+        ...{ consumer: 'mailing', leases: postgresLeases(at.pool), logger: silent, retry },
+        onTakeover: 'retry',
+        eventKey: ({ messageId }) => messageId,
+      },
+      () => {
+        runs += 1
+        if (how === 'is fatal') throw new FatalError('no')
+        if (how === 'fails') throw new Error('no')
+      },
+    )
+    const send = () => guard.process(toDelivery({}, { messageId: key }))
+    await send()
+    if (assignments !== '') {
+      const id = eventIdOf('mailing', undefined, key)
+      await at.pool.query(`update onceward.leases set ${assignments} where event_id = $1`, [id])
+    }
+    const { next } = await answer<Told>(['explain', key, '--consumer', 'mailing'], at)
+    expect(`${next.kind} ${next.attempt ?? next.reason}`).toBe(foretold)
+    runs = 0
+    const settlement = await send()
+    if (next.kind !== 'run') expect(told(settlement)).toBe(foretold)
+    // The text says that an attempt past the guard's last one is not made.
+    expect(runs).toBe(foretold === 'run 2' ? 1 : 0)
+    await guard.close()
+  })
 })

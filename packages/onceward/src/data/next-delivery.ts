@@ -34,15 +34,29 @@ function byRedis({ nowMs, redis }: EventFacts): NextDelivery | undefined {
 function byLease({ lease, nowMs }: EventFacts): NextDelivery | undefined {
   if (lease === undefined || lease === 'forbidden') return undefined
   if (lease.state === 'd') return duplicate('The table `leases` remembers that it is done.')
+  if (lease.state === 'x') {
+    return { kind: 'dead-letter', reason: lease.reason ?? 'attempts-spent', why: DEAD_LEASE }
+  }
   if (lease.endsAtMs <= nowMs) return undefined
   if (lease.state === 'p') return inProgress(lease.endsAtMs, 'A process holds its lease.')
   if (lease.state === 'w') return notDue(lease.endsAtMs, 'Its last attempt failed.')
   return undefined
 }
 
+/** Of an event that only the table of leases knows: its lease has ended, or it is due again. */
+function afterLease({ lease, registration }: EventFacts): NextDelivery | undefined {
+  if (lease === undefined || lease === 'forbidden') return undefined
+  const why = lease.state === 'p' ? ENDED_LEASE : OVER
+  // Beside an inbox, PostgreSQL counts, and has counted nothing yet. Without one, no guard registers.
+  const attempt = registration === undefined ? lease.attempt + 1 : 1
+  return runAs(attempt, why)
+}
+
 function byRow(facts: EventFacts): NextDelivery {
   const { nowMs, row, trouble } = facts
   if (row === undefined) {
+    const after = afterLease(facts)
+    if (after !== undefined) return after
     const why =
       'No store has heard of this event. If a run holds its row now, the delivery waits for that run.'
     return { kind: 'run', attempt: 1, why }
@@ -73,6 +87,10 @@ function byRow(facts: EventFacts): NextDelivery {
 const PARKED =
   'It is parked and due: a running guard of the consumer runs it within seconds, with or without a delivery.'
 const OVER = 'The wait after its last attempt is over.'
+const ENDED_LEASE =
+  'Its lease has ended without a result: the next delivery takes the event over. A guard without an inbox asks `onTakeover` before it runs anything.'
+const DEAD_LEASE =
+  'It is dead in the table `leases`: nothing runs until `replay` or `forget` of `postgresLeases(pool)` is called for it.'
 const SENT =
   'An operator has begun to send its message back to its queue, and the broker has not confirmed it: it stays a dead letter, and a copy in the queue runs.'
 const LEFT =
@@ -95,8 +113,10 @@ function dead({ trouble }: EventFacts): NextDelivery {
   return { kind: 'dead-letter', reason, why }
 }
 
-function run({ trouble }: EventFacts, why: string): NextDelivery {
-  const attempt = (trouble?.attempt ?? 0) + 1
+const run = ({ trouble }: EventFacts, why: string): NextDelivery =>
+  runAs((trouble?.attempt ?? 0) + 1, why)
+
+function runAs(attempt: number, why: string): NextDelivery {
   const limit =
     attempt === 1
       ? ''

@@ -27,6 +27,22 @@ const STATES = {
   x: 'dead',
 } as const
 
+/** Of an event that PostgreSQL knows only in the table of leases, as of guards without an inbox. */
+const LEASE_STATES = {
+  p: 'running, or its last run has no recorded result',
+  w: 'waiting for its next attempt',
+  d: 'done, and its result is stored',
+  x: 'dead',
+} as const
+
+function stateOf({ lease, row }: EventFacts): string {
+  if (row !== undefined) return STATES[row.state]
+  if (lease === undefined || lease === 'forbidden') {
+    return 'not known to PostgreSQL: no effect and no trouble'
+  }
+  return `${LEASE_STATES[lease.state]} (in the table leases)`
+}
+
 export function storyOf(facts: EventFacts): Story {
   const { row, trouble, redis, refused, audit, lease } = facts
   const chapters = [
@@ -48,8 +64,7 @@ export function storyOf(facts: EventFacts): Story {
     (redis !== undefined && (redis.isMarked || redis.kind !== 'absent'))
   return {
     facts,
-    state:
-      row === undefined ? 'not known to PostgreSQL: no effect and no trouble' : STATES[row.state],
+    state: stateOf(facts),
     chapters: chapters.toSorted((one, other) => one.atMs - other.atMs),
     next: nextDelivery(facts),
     isKnown,

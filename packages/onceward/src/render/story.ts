@@ -11,7 +11,7 @@ export function storyText(
   const { consumer, id, key, nowMs, registration, tenant } = facts
   const window =
     registration === undefined
-      ? 'no guard of this consumer has ever started here'
+      ? 'no guard of this consumer has ever started here with an inbox'
       : `dedup window ${duration(registration.dedupWindowMs)}, last registered ${relative(registration.seenAtMs, nowMs)}`
   const fields: readonly (readonly [string, string])[] = [
     ['event', id],
