@@ -11,7 +11,7 @@ import { sweepCommand } from './commands/sweep.ts'
 import type { ExitCode } from './exit-codes.ts'
 
 const EPILOGUE = `
-Every command takes --url (or DATABASE_URL), --schema and --json.
+Every command but completion takes --url (or DATABASE_URL), --schema and --json.
 
 Exit codes: 0 done; 1 the answer is no, such as findings, pending migrations or an unknown event;
 2 the command line is wrong; 3 it could not be done, such as no connection or no rights.

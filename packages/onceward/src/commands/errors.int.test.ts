@@ -121,6 +121,14 @@ test.each([
   ),
   [['doctor', '--horizon', '=14d', '--url', 'postgres://h/d'], /--horizon/],
   [['doctor', '--horizon', `${'9'.repeat(400)}d`, '--url', 'postgres://h/d'], /--horizon/],
+  // Red before: all migrations were applied, and the table of leases was printed as it is by default.
+  [['migrate', '--after', '1', '--url', 'postgres://h/d'], /--after is for --print/],
+  [['migrate', '--check', '--after', '1', '--url', 'postgres://h/d'], /--after is for --print/],
+  [['migrate', '--print', '--leases', 'unlogged'], /give it without --print and --check/],
+  [
+    ['migrate', '--check', '--leases', 'logged', '--url', 'postgres://h/d'],
+    /give it without --print and --check/,
+  ],
   [
     ['migrate', '--leases', 'often', '--check', '--url', 'postgres://h/d'],
     /Allowed choices are logged, unlogged/,

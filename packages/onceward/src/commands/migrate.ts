@@ -46,6 +46,13 @@ export function migrateCommand(end: End): Command {
       const options = made.opts<MigrateFlags & CommonOptions>()
       const isPrint = options.print === true
       if (isPrint && options.check === true) throw usage('Give --print or --check, not both.')
+      // Without these, the command would do something else than its user thinks.
+      if (!isPrint && made.getOptionValueSource('after') === 'cli') {
+        throw usage('--after is for --print. Without --print all pending migrations are applied.')
+      }
+      if (options.leases !== undefined && (isPrint || options.check === true)) {
+        throw usage('--leases changes the table: give it without --print and --check.')
+      }
       end(isPrint ? print(options) : await withDatabase<MigrateFlags>(made, run))
     })
 }

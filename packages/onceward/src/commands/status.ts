@@ -10,7 +10,7 @@ import { spanMs } from '../span.ts'
 import { command, type End, type Work, whole, withDatabase } from './command.ts'
 
 const RIGHTS =
-  'onceward_operator, with `grant select on onceward.settings` for the rates. Running leases also need select on onceward.leases.'
+  'onceward_operator. If it was made by an earlier docs/least-privilege.sql, `doctor` names the grants that it lacks.'
 
 export function statusCommand(end: End): Command {
   const made = command({

@@ -106,6 +106,13 @@ test('a queue that redelivers longer than the window is an error, for its consum
   ).toEqual([])
 })
 
+// Red before: a misspelt name was compared with nothing, and nothing was found.
+test('a horizon of a consumer that has not registered is an error', () => {
+  expect(found({}, new Map([['biling', HOUR]]))).toMatchObject([
+    { severity: 'error', finding: expect.stringContaining('the consumer biling has registered') },
+  ])
+})
+
 test('a sweep that stands still is found, unless no guard runs', () => {
   const twoDaysAgo = { sweptAtMs: NOW - 48 * HOUR }
   expect(found(twoDaysAgo)).toMatchObject([{ finding: expect.stringContaining('swept for 2 d') }])
@@ -119,4 +126,8 @@ test('dead rows that no vacuum took are found', () => {
   expect(found({ tables })).toMatchObject([
     { finding: expect.stringContaining('200,000 dead rows') },
   ])
+  // Red before: without its schema, PostgreSQL does not find the table.
+  const remedyIn = (schema?: string) => found({ tables }, NONE, schema)[0]?.remedy
+  expect(remedyIn()).toContain('`vacuum "onceward".processed_events`')
+  expect(remedyIn('a b')).toContain('`vacuum "a b".processed_events`')
 })

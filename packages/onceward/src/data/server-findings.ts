@@ -25,6 +25,7 @@ export interface ServerFacts {
   readonly lagMs: number | null
 }
 
+/** Without pg_monitor, rows of other logins say nothing but their database. */
 export async function readServer(query: Query): Promise<ServerFacts> {
   const [facts] = await query<ServerFacts>(`
 select current_setting('server_version_num')::integer as "versionNum", current_setting('server_version') as version,
@@ -33,7 +34,8 @@ select current_setting('server_version_num')::integer as "versionNum", current_s
   current_setting('autovacuum') as autovacuum, current_setting('synchronous_standby_names') as "synchronousStandbys",
   extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval) * 1000 as "idleInTransactionMs",
   coalesce(extract(epoch from current_setting('transaction_timeout', true)::interval) * 1000, 0) as "transactionMs",
-  (select count(*) from pg_stat_activity where backend_type = 'client backend') as connections,
+  (select count(*) from pg_stat_activity
+   where datid is not null and coalesce(backend_type, 'client backend') = 'client backend') as connections,
   current_setting('max_connections')::integer as "maxConnections",
   (select coalesce(${ms('max(clock_timestamp() - xact_start)')}, 0) from pg_stat_activity
    where backend_type = 'client backend' and state like 'idle in transaction%') as "oldestTransactionMs",

@@ -1,3 +1,4 @@
+import { quotedSchema } from '@onceward/postgres/operator'
 import { counted, duration } from '../render/units.ts'
 import { type Finding, when } from './finding.ts'
 import type { ConsumerStatus, Status, TableStatus } from './status.ts'
@@ -18,8 +19,9 @@ export function tableFindings(
 ): readonly Finding[] {
   const findings = [
     ...sweepFindings(status),
-    ...status.tables.flatMap(vacuumFindings),
+    ...status.tables.flatMap((table) => vacuumFindings(table, schema)),
     ...status.consumers.flatMap((consumer) => consumerFindings(consumer, status, horizons)),
+    ...horizonFindings(status, horizons),
   ]
   return findings.map((each) => ({ ...each, remedy: withSchema(each.remedy, schema) }))
 }
@@ -52,12 +54,27 @@ function sweepFindings({ consumers, nowMs, sweptAtMs }: Status): readonly Findin
 
 const MANY_ROWS = 100_000
 
-function vacuumFindings({ deadRows, name, rows, vacuumedAtMs }: TableStatus): readonly Finding[] {
+function vacuumFindings(
+  { deadRows, name, rows, vacuumedAtMs }: TableStatus,
+  schema: string,
+): readonly Finding[] {
   return when(deadRows > MANY_ROWS && deadRows > rows / 2, {
     ...{ severity: 'warning', about: 'tables' },
     finding: `The table ${name} has ${counted(deadRows, 'dead row')} beside ${counted(rows, 'row')}, last vacuumed ${vacuumedAtMs === null ? 'never' : new Date(vacuumedAtMs).toISOString()}.`,
-    remedy: `Run \`vacuum ${name}\`, and lower autovacuum_vacuum_scale_factor of this table.`,
+    remedy: `Run \`vacuum ${quotedSchema(schema)}.${name}\`, and lower autovacuum_vacuum_scale_factor of this table.`,
   })
+}
+
+/** A misspelt name would be compared with nothing, and the doctor would find nothing. */
+function horizonFindings({ consumers }: Status, horizons: Horizons): readonly Finding[] {
+  const known = new Set(['', ...consumers.map(({ name }) => name)])
+  return [...horizons.keys()]
+    .filter((name) => !known.has(name))
+    .map((name): Finding => ({
+      ...{ severity: 'error', about: 'consumers' },
+      finding: `No guard of the consumer ${name} has registered in these tables, so its horizon was not compared.`,
+      remedy: 'Correct the name in `--horizon`, or start the consumer once.',
+    }))
 }
 
 function consumerFindings(
