@@ -123,7 +123,8 @@ describe('lambdaEventBridge', () => {
     await expect(invoking).rejects.toThrow(/^1 of 1 messages are not done/)
   })
 
-  test.each([undefined, null, 'text', [], { Records: [] }])(
+  const ofKafka = { eventSource: 'aws:kafka', records: { 'orders-0': [{ topic: 'orders' }] } }
+  test.each([undefined, null, 'text', [], { Records: [] }, ofKafka])(
     'refuses what is no event: %j',
     async (event) => {
       const { guard } = setUp()

@@ -25,7 +25,11 @@ export function lambdaEventBridge(
     if (typeof event !== 'object' || event === null || Array.isArray(event)) {
       throw wrongEvent('lambdaEventBridge', 'an event of EventBridge')
     }
-    if ('Records' in event) throw wrongEvent('lambdaEventBridge', 'an event without `Records`')
+    // A rule may transform its input into anything, so other sources are known by their own marks alone.
+    const isOfKafka = 'records' in event && 'eventSource' in event
+    if ('Records' in event || isOfKafka) {
+      throw wrongEvent('lambdaEventBridge', 'an event without `Records`')
+    }
     throwIfUnfinished(await invoke([toDelivery(event)], context))
   }
 }
