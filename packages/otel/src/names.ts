@@ -262,7 +262,8 @@ export const CONSUMPTION_METRICS: Table<
     name: 'onceward.consumption.idle',
     kind: 'gauge',
     unit: 's',
-    meaning: 'Time since the broker last answered a receive, or a message was last settled.',
+    meaning:
+      'Time since the broker last answered a receive, on Kafka also a heartbeat, or a message was last settled.',
     attributes: [OWN.consumption],
   },
   settleFailures: {
