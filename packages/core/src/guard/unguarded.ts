@@ -12,12 +12,7 @@ import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { contextFor } from '../transaction/handler-context.ts'
-import {
-  assertStorable,
-  type HandlerEnd,
-  runHandler,
-  toResultText,
-} from '../transaction/run-handler.ts'
+import { assertStorable, type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
 import { type SlotRequest, takePlace } from './take-slot.ts'
 
 /** The result of the run of one event. */
@@ -140,14 +135,12 @@ async function runInTransaction(
     },
     async (aborting, deadlineAt) => {
       const context = contextFor(options, { tx: transaction.tx, aborting, deadlineAt, event })
-      if (call.kind === 'batch') {
-        const error = unrunError(await call.handler([event], context))
-        if (error !== undefined) throw error
-        return
-      }
-      const value: unknown = await call.handler(event, context)
-      // Nothing is stored, but what is no JSON may be an effect that has not happened.
-      if (value !== undefined) toResultText(value)
+      const returned: unknown = await (call.kind === 'single'
+        ? call.handler(event, context)
+        : call.handler([event], context))
+      // Nothing is stored, but it may be an effect that has not happened.
+      const error = unrunError(returned)
+      if (error !== undefined) throw error
     },
   )
   const { handlerMs } = end
