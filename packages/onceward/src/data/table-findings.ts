@@ -70,11 +70,13 @@ function horizonFindings({ consumers }: Status, horizons: Horizons): readonly Fi
   const known = new Set(['', ...consumers.map(({ name }) => name)])
   return [...horizons.keys()]
     .filter((name) => !known.has(name))
-    .map((name): Finding => ({
-      ...{ severity: 'error', about: 'consumers' },
-      finding: `No guard of the consumer ${name} has registered in these tables, so its horizon was not compared.`,
-      remedy: 'Correct the name in `--horizon`, or start the consumer once.',
-    }))
+    .map(
+      (name): Finding => ({
+        ...{ severity: 'error', about: 'consumers' },
+        finding: `No guard of the consumer ${name} has registered in these tables, so its horizon was not compared.`,
+        remedy: 'Correct the name in `--horizon`, or start the consumer once.',
+      }),
+    )
 }
 
 function consumerFindings(
