@@ -102,10 +102,7 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
   const accept = createAccept(source, port.runtime)
   const delayQueues = delayQueuesBeside(parts)
   const context = createSettleContext({
-    port,
-    settings,
-    publisher,
-    delayQueues,
+    ...{ port, settings, publisher, delayQueues },
     // Not examined; and a publish that the broker denies would close the user's channel.
     rejectsTo: () => undefined,
     // Only the user can cancel this consumer: a message given back before that would return at once.
