@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import type { Backlog } from '@onceward/core/adapter'
+import { type Backlog, inheritedNames, refuseProblems } from '@onceward/core/adapter'
 import { afterAnswer, type MaybeAsync } from '@onceward/core/edge'
 import type { Identity } from './exchange.ts'
 import { KEY_HEADER, type ParsedKey, parseIdempotencyKey } from './idempotency-key.ts'
@@ -9,7 +9,6 @@ import {
   HTTP_NAMES,
   type HttpGuardOptions,
   type HttpHandler,
-  refuseInherited,
 } from './options.ts'
 import { type Outcome, type ProblemName, problem } from './outcome.ts'
 import { toWebResponse } from './reply.ts'
@@ -68,7 +67,7 @@ export function createHttpGuard<Tx = undefined, Decoded = unknown, Payload = Dec
 ): HttpGuard {
   const caller = 'createHttpGuard'
   const own = options as unknown as AnyHttpOptions
-  refuseInherited(caller, own, HTTP_NAMES)
+  refuseProblems(inheritedNames(caller, Object(own), Object.keys(HTTP_NAMES)))
   checkOptions(caller, own, HTTP_NAMES)
   return makeHttpGuard(
     new RunningHttpGuard({

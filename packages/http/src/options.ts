@@ -224,22 +224,6 @@ export function checkOptions<Options extends AnyHttpOptions>(
   ])
 }
 
-/**
- * Options that a class has on its prototype, such as a method `tenant`, would be left out with every copy of the options.
- *
- * @throws {@link ConfigurationError}
- */
-export function refuseInherited(caller: string, options: unknown, known: object): void {
-  const given = Object(options)
-  const names = Object.keys(known).filter((name) => name in given && !Object.hasOwn(given, name))
-  refuseProblems(
-    names.map(
-      (name) =>
-        `Expected \`${name}\` to be a member of the options of \`${caller}\`, got one of their prototype. Give a plain object: methods and getters of a class are not read.`,
-    ),
-  )
-}
-
 /** Problems of a list of header names. `refused`: lower-case names that must not be in it, and why. */
 export function headerNameProblems(
   option: string,

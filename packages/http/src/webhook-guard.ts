@@ -1,5 +1,5 @@
 import { type CommonOptions, systemRuntime } from '@onceward/core'
-import { type KnownNames, quoted, refuseProblems } from '@onceward/core/adapter'
+import { inheritedNames, type KnownNames, quoted, refuseProblems } from '@onceward/core/adapter'
 import type { Identity } from './exchange.ts'
 import { type HttpGuard, makeHttpGuard, ofCaller } from './http-guard.ts'
 import {
@@ -11,7 +11,6 @@ import {
   headerNameProblems,
   type InboxHttpOptions,
   type LeaseHttpOptions,
-  refuseInherited,
 } from './options.ts'
 import { problem, statusOnly } from './outcome.ts'
 import { HttpProblem } from './problem.ts'
@@ -96,7 +95,7 @@ export function createWebhookGuard<Tx = undefined, Decoded = unknown, Payload = 
   handler: HttpHandler<Payload, Tx>,
 ): HttpGuard {
   const caller = 'createWebhookGuard'
-  refuseInherited(caller, options, WEBHOOK_NAMES)
+  refuseProblems(inheritedNames(caller, Object(options), Object.keys(WEBHOOK_NAMES)))
   const all = Object(options) as AnyWebhookOptions
   const { fingerprint = 'none', tenant = 'none' } = all
   const given = { ...all, fingerprint, tenant }

@@ -24,7 +24,12 @@ export {
   portOf,
   type RunHooks,
 } from '../model/guard-port.ts'
-export { type KnownNames, refuseUnknownNames, unknownNames } from '../model/known-names.ts'
+export {
+  inheritedNames,
+  type KnownNames,
+  refuseUnknownNames,
+  unknownNames,
+} from '../model/known-names.ts'
 export { messageHash } from '../model/message-hash.ts'
 export { messageOf } from '../model/message-of.ts'
 export {

@@ -8,11 +8,15 @@ import {
   snsKey,
 } from '../identity/resolvers.ts'
 import { ConfigurationError } from '../model/errors.ts'
+import { inheritedNames } from '../model/known-names.ts'
 import { defaultLogger, type Logger, safeLogger } from '../model/logger.ts'
 import { OPTION_RULES, withDefaults } from '../options/derived.ts'
 import type { GuardOptions } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { brokenRules } from '../options/rules.ts'
+
+/** `retry` for `retry.attempts` and its like. */
+const NAMES = [...new Set(Object.keys(OPTION_RULES).map((name) => name.replace(/\..*/, '')))]
 
 const DEFAULT_KEYS = [cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]
 
@@ -29,7 +33,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
   const problems = [
     ...brokenRules(caller, OPTION_RULES, options),
     ...impossibleTogether(options, caller),
-    ...inherited(options, caller),
+    ...inheritedNames(caller, options, NAMES),
     ...replacedPromise(),
   ]
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
@@ -84,20 +88,6 @@ const isOfUser = (value: unknown): boolean => value !== undefined && typeof valu
 function assertObject(options: unknown): asserts options is object {
   if (typeof options === 'object' && options !== null) return
   throw new ConfigurationError(`Expected an object of options first, got ${typeof options}.`)
-}
-
-/**
- * A copy of the options has no member of their prototype. A class with a method `tenant` has its options there, and without
- * its tenants the events of one would be duplicates of those of another.
- */
-function inherited(options: object, caller: string): readonly string[] {
-  const names = new Set(Object.keys(OPTION_RULES).map((name) => name.split('.', 1)[0] ?? name))
-  return [...names]
-    .filter((name) => name in options && !Object.hasOwn(options, name))
-    .map(
-      (name) =>
-        `Expected \`${name}\` to be a member of the options of \`${caller}\`, got one of their prototype. Give a plain object: methods and getters of a class are not read.`,
-    )
 }
 
 /**

@@ -45,6 +45,23 @@ export function unknownNames(
 }
 
 /**
+ * One error text for each known name that stands on the prototype of the options. A copy of the options has no such member:
+ * without the `tenant` that a class has as a method, the events of one tenant would be duplicates of those of another.
+ */
+export function inheritedNames(
+  caller: string,
+  options: object,
+  known: readonly string[],
+): readonly string[] {
+  return known
+    .filter((name) => name in options && !Object.hasOwn(options, name))
+    .map(
+      (name) =>
+        `Expected \`${name}\` to be a member of the options of \`${caller}\`, got one of their prototype. Give a plain object: methods and getters of a class are not read.`,
+    )
+}
+
+/**
  * The known name that is closest to the given one, if one is close enough. For a nested name such as `batch.sise` only the
  * part after the dot is compared.
  */
