@@ -133,7 +133,7 @@ export class Receiver {
   async #live(): Promise<void> {
     while (!this.#recovery.isStopped) {
       const error = await this.#liveOnce()
-      this.#unreadable.ended(error, this.#options.batches.open)
+      this.#unreadable.ended(error, this.#options.batches.reached)
       this.#options.batches.left()
       await this.#letGo()
       if (this.#recovery.isStopped) break

@@ -7,9 +7,19 @@ const MOST_BYTES = 64 * 1_024 * 1_024
 /** The batches with records to run: at most one for each partition, in the order of their turn. */
 export class OpenBatches {
   readonly #batches = new Map<string, FetchedBatch>()
+  readonly #removed = new Map<string, string>()
 
   get all(): readonly FetchedBatch[] {
     return [...this.#batches.values()]
+  }
+
+  /**
+   * How far partitions were fetched, by their names: the offset behind the last record that was in hand. Records are
+   * dropped in the moment in which kafkajs ends its consumer, before it says why.
+   */
+  get reached(): ReadonlyMap<string, string> {
+    const open = this.all.map((batch) => [nameOf(batch), batch.end] as const)
+    return new Map([...this.#removed, ...open])
   }
 
   of(partition: Partition): FetchedBatch | undefined {
@@ -22,7 +32,9 @@ export class OpenBatches {
 
   /** Leaves another batch of the same partition alone. */
   remove(batch: FetchedBatch): void {
-    if (this.of(batch) === batch) this.#batches.delete(nameOf(batch))
+    if (this.of(batch) !== batch) return
+    this.#batches.delete(nameOf(batch))
+    this.#removed.set(nameOf(batch), batch.end)
   }
 
   /** Partitions with work that kafkajs does not wait for. */
@@ -33,7 +45,13 @@ export class OpenBatches {
 
   /** Partitions of which nothing more may be fetched. */
   get full(): number {
-    return this.all.filter((batch) => !this.hasRoom(batch)).length
+    return this.all.filter((batch) => this.isFull(batch)).length
+  }
+
+  /** Whether nothing more of the partition may be fetched. */
+  isFull(partition: Partition): boolean {
+    const batch = this.of(partition)
+    return batch !== undefined && !this.hasRoom(batch)
   }
 
   /** Whether more of the partition may be fetched while these records are in hand. */

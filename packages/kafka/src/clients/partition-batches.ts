@@ -50,6 +50,11 @@ export class PartitionBatches {
     return this.#open.all
   }
 
+  /** See {@link OpenBatches.reached}. */
+  get reached(): ReadonlyMap<string, string> {
+    return this.#open.reached
+  }
+
   /** True during a rebalance: nothing may start. */
   get isHeld(): boolean {
     return this.#isHeld
@@ -190,10 +195,9 @@ export class PartitionBatches {
 
   /** @param isSetBack - The position was set back, and the offset that was committed may be a higher one. */
   #take(payload: EachBatchPayload, isSetBack: boolean): FetchedBatch {
-    const { lanesAreUsers } = this.#options.port.settings
     const batch = new FetchedBatch(payload, {
       ...{ clusterId: this.clusterId, nowMs: this.#nowMs, isSetBack },
-      sharedLane: lanesAreUsers ? '' : undefined,
+      sharedLane: this.#options.port.settings.lanesAreUsers ? '' : undefined,
     })
     this.#suspicion.fetched(batch, this.#nowMs)
     this.#open.add(batch)
@@ -285,11 +289,9 @@ export class PartitionBatches {
   }
 
   #endPauses(): void {
-    this.#pauses?.keepOnly((partition) => {
-      const batch = this.#open.of(partition)
-      const isFull = batch !== undefined && !this.#open.hasRoom(batch)
-      return this.#assignment.has(partition) && (this.#isStopping || isFull)
-    })
+    this.#pauses?.keepOnly(
+      (each) => this.#assignment.has(each) && (this.#isStopping || this.#open.isFull(each)),
+    )
   }
 
   #settleIdle(): void {

@@ -3,7 +3,6 @@ import type { Cluster } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { protocolError } from '../fixtures/fetch.ts'
 import { type ConsumeKafkaOptions, resolveConsumerSettings } from '../options.ts'
-import type { FetchedBatch } from './kafkajs.ts'
 import { Unreadable } from './unreadable.ts'
 
 /** The text is that of kafkajs, for records whose codec nobody has registered. */
@@ -67,7 +66,7 @@ interface Fetched {
 
 test('nothing is checked as long as no consumer ended for want of a codec', async () => {
   const kit = checking()
-  kit.unreadable.ended(new Error('Connection closed'), [])
+  kit.unreadable.ended(new Error('Connection closed'), new Map())
   kit.join(0, 1)
   await kit.clock.advance(10_000)
   expect([kit.told, kit.fetched]).toEqual([[], []])
@@ -78,7 +77,7 @@ test('partitions are resumed when they can be read, and the others are named and
   kit.errors.set(0, notImplemented)
   kit.errors.set(1, new Error('connect ECONNREFUSED'))
   kit.errors.set(2, Object.assign(new Error('gone'), { name: 'KafkaJSOffsetOutOfRange' }))
-  kit.unreadable.ended(new Error('crash', { cause: notImplemented }), [])
+  kit.unreadable.ended(new Error('crash', { cause: notImplemented }), new Map())
   kit.join(0, 1, 2, 3)
   expect(kit.told).toEqual(['pause 0', 'pause 1', 'pause 2', 'pause 3'])
   await kit.clock.advance(0)
@@ -111,7 +110,7 @@ test('a topic that this client may not read waits and is named once, and the oth
   const kit = checking()
   const denied = protocolError('TOPIC_AUTHORIZATION_FAILED')
   for (const partition of [0, 1]) kit.errors.set(partition, denied)
-  kit.unreadable.ended(new Error('crash', { cause: denied }), [])
+  kit.unreadable.ended(new Error('crash', { cause: denied }), new Map())
   kit.join(0, 1, 2)
   await kit.clock.advance(0)
   expect(kit.told.slice(3)).toEqual(['resume 2'])
@@ -128,7 +127,7 @@ test('a topic that this client may not read waits and is named once, and the oth
 test('a join checks the partitions it brings, and an end checks nothing more', async () => {
   const kit = checking()
   for (const partition of [0, 1]) kit.errors.set(partition, notImplemented)
-  kit.unreadable.ended(notImplemented, [])
+  kit.unreadable.ended(notImplemented, new Map())
   kit.join(0)
   await kit.clock.advance(0)
   kit.join(1)
@@ -147,7 +146,7 @@ test('a partition that goes to another member, and comes back, is consumed', asy
   const kit = checking()
   const denied = protocolError('TOPIC_AUTHORIZATION_FAILED')
   kit.errors.set(1, denied)
-  kit.unreadable.ended(denied, [])
+  kit.unreadable.ended(denied, new Map())
   kit.join(0, 1)
   await kit.clock.advance(0)
   expect([...kit.paused]).toEqual([1])
@@ -166,7 +165,7 @@ test('a check that is answered after the next join says nothing about partitions
   const answer = Promise.withResolvers<void>()
   kit.world.answer = answer.promise
   kit.errors.set(0, notImplemented)
-  kit.unreadable.ended(notImplemented, [])
+  kit.unreadable.ended(notImplemented, new Map())
   kit.join(0)
   await kit.clock.advance(0)
   kit.world.answer = Promise.resolve()
@@ -180,7 +179,7 @@ test('a check that is answered after the end resumes nothing and starts no other
   const kit = checking()
   const answer = Promise.withResolvers<void>()
   kit.world.answer = answer.promise
-  kit.unreadable.ended(notImplemented, [])
+  kit.unreadable.ended(notImplemented, new Map())
   kit.join(0, 1)
   await kit.clock.advance(0)
   kit.unreadable.end()
@@ -193,8 +192,7 @@ test('a check that is answered after the end resumes nothing and starts no other
 test('a partition is read at its committed offset and as far as it had been fetched', async () => {
   const kit = checking()
   kit.errors.set('0@20', notImplemented)
-  const inHand = { topic: 'orders', partition: 0, end: '20' }
-  kit.unreadable.ended(notImplemented, [inHand as FetchedBatch])
+  kit.unreadable.ended(notImplemented, new Map([['orders/0', '20']]))
   kit.join(0, 1)
   await kit.clock.advance(0)
   expect(kit.fetched).toEqual(['0@7', '0@20', '1@7'])
@@ -208,7 +206,7 @@ test('a partition is read at its committed offset and as far as it had been fetc
 test('health and the log tell the present reason of a partition that waits', async () => {
   const kit = checking()
   kit.errors.set(0, protocolError('TOPIC_AUTHORIZATION_FAILED'))
-  kit.unreadable.ended(kit.errors.get(0), [])
+  kit.unreadable.ended(kit.errors.get(0), new Map())
   kit.join(0)
   await kit.clock.advance(3_000)
   kit.errors.set(0, notImplemented)
@@ -228,7 +226,7 @@ test.each([
   'a partition is fetched as the consumer with the options %j fetches it',
   async (options, maxBytes) => {
     const kit = checking(options)
-    kit.unreadable.ended(notImplemented, [])
+    kit.unreadable.ended(notImplemented, new Map())
     kit.join(3)
     await kit.clock.advance(0)
     const partitions = [{ partition: 3, fetchOffset: '7', maxBytes }]
@@ -244,7 +242,7 @@ test.each([
 test('a partition without a leader is checked again, and the checks let the process end', async () => {
   const kit = checking()
   kit.world.hasLeader = false
-  kit.unreadable.ended(notImplemented, [])
+  kit.unreadable.ended(notImplemented, new Map())
   kit.join(0)
   await kit.clock.advance(0)
   expect([[...kit.paused], kit.unreadable.notice]).toEqual([[0], undefined])
@@ -256,7 +254,7 @@ test('a partition without a leader is checked again, and the checks let the proc
 
 test('without access to the cluster nothing is paused, because nothing could be checked', () => {
   const kit = checking()
-  kit.unreadable.ended(notImplemented, [])
+  kit.unreadable.ended(notImplemented, new Map())
   kit.unreadable.joined(kit.consumer, undefined, { orders: [0] })
   expect(kit.told).toEqual([])
 })

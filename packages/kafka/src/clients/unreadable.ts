@@ -4,7 +4,6 @@ import type { Cluster, Consumer } from 'kafkajs'
 import { codecAdvice, deniesTopic, missingCodecIn } from '../errors.ts'
 import { nameOf, type Partition } from '../offsets.ts'
 import type { ConsumerSettings } from '../options.ts'
-import type { FetchedBatch } from './kafkajs.ts'
 import { nextOffset } from './start-offsets.ts'
 
 /** How often it is checked whether a codec was registered. */
@@ -55,11 +54,11 @@ export class Unreadable {
     return texts.size === 0 ? undefined : [...texts].join(' ')
   }
 
-  /** A consumer ended by this error, with these records in hand. */
-  ended(error: unknown, inHand: readonly FetchedBatch[]): void {
+  /** A consumer ended by this error, and had fetched its partitions up to these offsets. */
+  ended(error: unknown, reached: ReadonlyMap<string, string>): void {
     if (!isUnreadable(error)) return
     this.#isSuspected = true
-    this.#reached = new Map(inHand.map((batch) => [nameOf(batch), batch.end]))
+    this.#reached = reached
   }
 
   /** Ends the checks of a consumer. */
