@@ -17,12 +17,8 @@ const structure = [
   'test-e2e/repository/landing.test.ts',
 ]
 
-/** They load both processors, or read the process list of the machine: nothing runs beside them. */
-const alone = [
-  'test-e2e/simulation/**/*.test.ts',
-  'test-e2e/soak/**/*.test.ts',
-  'test-e2e/repository/demo.test.ts',
-]
+/** They load both processors: nothing runs beside them. */
+const alone = ['test-e2e/simulation/**/*.test.ts', 'test-e2e/soak/**/*.test.ts']
 
 /**
  * Files that take longest, longest first. Vitest starts large files first in a fresh clone, but the crash tests of a
@@ -35,6 +31,7 @@ const longest = [
   'test-e2e/crash/rounds.test.ts',
   'test-e2e/fuzz/',
   'test-e2e/behaviour/brokers/',
+  'test-e2e/repository/demo.test.ts',
   'test-e2e/http/',
   'test-e2e/behaviour/put-back/',
   'test-e2e/behaviour/kafka/',
