@@ -256,7 +256,10 @@ describe.skipIf(skipped('pgbouncer'))('behind PgBouncer in transaction mode', ()
       expect(begun.kind).toBe('open')
     }
     const [pool] = pools
-    const locks = await pool?.query("select * from pg_locks where locktype = 'advisory'")
+    const locks = await pool?.query(
+      `select * from pg_locks where locktype = 'advisory'
+         and database = (select oid from pg_database where datname = current_database())`,
+    )
     expect(locks?.rows).toEqual([])
     await Promise.all(pools.map((one) => one.end()))
   })
