@@ -1,4 +1,4 @@
-import type { ConsumerRegistration, Inbox } from '@onceward/core'
+import { ConfigurationError, type ConsumerRegistration, type Inbox } from '@onceward/core'
 import { refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Pool, PoolClient, PoolConfig } from 'pg'
 import { openOwnPool, poolConfig } from './clients/pg-own-pool.ts'
@@ -27,12 +27,23 @@ export type PgInboxOptions = BusinessOptions
 export function pgInbox(pool: Pool | PoolConfig, options: PgInboxOptions = {}): Inbox<PoolClient> {
   const config = poolConfig(pool)
   if (config === undefined) refuseOtherClient('pgInbox', pool)
+  else refuseOptionsIn(config)
   refuseUnknownNames('pgInbox', options, BUSINESS_OPTIONS)
   const settings = businessOptions(options)
   if (config === undefined) {
     return createInbox(({ runtime }) => pgDriver(pool as Pool, settings, runtime), options)
   }
   return createInbox((registration) => ownDriver(config, settings, registration), options)
+}
+
+/** pg ignores names that it does not know, so an option in the wrong place would silently have its default value. */
+function refuseOptionsIn(config: PoolConfig): void {
+  const misplaced = Object.keys(BUSINESS_OPTIONS).filter((name) => Object.hasOwn(config, name))
+  if (misplaced.length === 0) return
+  const names = misplaced.map((name) => `\`${name}\``).join(', ')
+  throw new ConfigurationError(
+    `pgInbox takes ${names} in its second argument, not among the settings of the pool.`,
+  )
 }
 
 /** The driver for pg on a pool that only this guard uses. */

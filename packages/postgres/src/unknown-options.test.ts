@@ -81,3 +81,13 @@ test('migrate refuses an unknown value of leases', async () => {
   expect(error).toBeInstanceOf(ConfigurationError)
   expect(String(error)).toContain("Expected `leases` to be 'logged' or 'unlogged'")
 })
+
+// Red when they are left to pg, which ignores them: the guard would use the tables of another schema.
+test('pgInbox refuses its own options among the settings of a pool', () => {
+  const config = { connectionString: SECRET, schema: 'audit', isolation: 'serializable' }
+  expect(() => pgInbox(config)).toThrow(
+    new ConfigurationError(
+      'pgInbox takes `schema`, `isolation` in its second argument, not among the settings of the pool.',
+    ),
+  )
+})
