@@ -250,3 +250,32 @@ test('the dispatcher notices within a second that the store is back, and earlier
   await kit.clock.advance(51)
   expect(kit.run()).toEqual(['0/40', '0/40'])
 })
+
+// Red when each run is a first delivery: a record without an event key has no other count, and would be tried for ever.
+test('a record whose run failed counts its deliveries, and no others', async () => {
+  const kit = setUp()
+  kit.fetch(0, null)
+  kit.dispatcher.pump()
+  const counts: unknown[] = []
+  const again = async (settlement: Settlement): Promise<void> => {
+    kit.settle('0/40', settlement)
+    await kit.clock.advance(10_000)
+    const { deliveryCount, redelivered } = kit.handed.at(-1)?.delivery ?? {}
+    counts.push([deliveryCount, redelivered])
+  }
+  const defer = (reason: 'failed' | 'store-down' | 'not-due'): Settlement => ({
+    ...{ kind: 'defer', reason, until: kit.until(500) },
+  })
+  await again(defer('not-due'))
+  await again(defer('failed'))
+  await again(defer('store-down'))
+  await again(lost)
+  await again(defer('failed'))
+  expect(counts).toEqual([
+    [undefined, true],
+    [2, true],
+    [2, true],
+    [2, true],
+    [3, true],
+  ])
+})

@@ -138,6 +138,8 @@ export class Dispatcher {
         this.#isProbing = false
         // A stopped batch gives the same settlement as a closed guard. Only from other batches it means a closed guard.
         if (!(batch.stop.signal.aborted && isGuardClosed(settlement))) onKnown(settlement)
+        // An outage, or a record that waits for another one, costs no attempt.
+        if (settlement.kind === 'defer' && settlement.reason === 'failed') item.countFailure()
         const answer = settle(this.#context, item.record, settlement)
         return andThen(answer, (known) => this.#meet(batch, item, known))
       },

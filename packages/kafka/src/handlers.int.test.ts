@@ -51,6 +51,24 @@ describe.skipIf(skipped('kafka'))('consumeKafka with failing, slow and hanging h
     expect([ran, crashes, errors]).toEqual([good, [], []])
   })
 
+  // Red when nobody counts its deliveries: it is tried for ever, and the offset of its partition waits for it.
+  test('a record without an event key whose handler always fails is dead-lettered when its attempts are spent', async () => {
+    const { topics } = kit
+    const topic = await topics.create()
+    await topics.send(topic, ['bad', 'good'])
+    const ran: string[] = []
+    const guard = billing(
+      ({ attempt, payload: { key } }) => {
+        ran.push(`${key}:${attempt}`)
+        if (key === 'bad') throw new Error('no')
+      },
+      { eventKey: () => undefined, onMissingKey: 'unguarded', retry: { attempts: 3, baseMs: 1 } },
+    )
+    await using _ = await consumeKafka(topics.client(), guard, { topics: [topic] })
+    await topics.caughtUp(guard.consumer, topic)
+    expect(ran.toSorted()).toEqual(['bad:1', 'bad:2', 'bad:3', 'good:1'])
+  })
+
   test('a handler that never settles is ended by its deadline, and other records are consumed', async () => {
     const { topics } = kit
     const topic = await topics.create(2)

@@ -22,6 +22,8 @@ export interface InHand extends Delivered {
   state: 'waiting' | 'running' | 'settled'
   /** When it may run, on the monotonic clock; infinite if it will not be started here any more. */
   dueMs: number
+  /** The next run counts one delivery more. Kafka counts none, and of a record without an event key nobody else does. */
+  countFailure(): void
 }
 
 /**

@@ -128,6 +128,19 @@ test('a message that is skipped or must be retried gets its outcome here, and no
   expect([groups, refused]).toEqual([[], []])
 })
 
+// Red when the wait that the user chose is taken as it is: nothing counts such a message, so without a wait a consumer that
+// keeps it in memory would read it again at once, for ever.
+test('a message that must be retried waits a moment also without a back-off', async () => {
+  const { take } = setUp({
+    retry: { baseMs: 0 },
+    skip: ({ payload }) => {
+      throw payload === 'soon' ? new RetryableError('no', { afterMs: 0 }) : new RetryableError('no')
+    },
+  })
+  const { decided } = await take([toDelivery('soon'), toDelivery('late')])
+  expect(decided).toMatchObject([{ outcome: { delayMs: 100 } }, { outcome: { delayMs: 100 } }])
+})
+
 test('each refused message has its own record before its outcome', async () => {
   const { take, refused } = setUp({ tenant: ({ payload }) => String(payload) })
   const [bad, fine, unnamed] = [named('', { body: Buffer.from('{') }), named('a'), keyless()]

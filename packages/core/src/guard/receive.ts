@@ -151,6 +151,9 @@ function laneOf(
   return orderingKeyChosen ? undefined : orderingKey
 }
 
+/** A consumer that keeps its messages in memory would read them again at once, for ever. */
+const SOONEST_MS = 100
+
 /** Such a message has no stored state. Only the broker counts its attempts and dead-letters it. */
 function later(
   options: ResolvedOptions,
@@ -159,7 +162,7 @@ function later(
 ): Outcome {
   reportWrongAnswer(options, error)
   const attempt = delivery.deliveryCount ?? 1
-  const delayMs = retryDelayMs(options, attempt, error)
+  const delayMs = Math.max(SOONEST_MS, retryDelayMs(options, attempt, error))
   return { kind: 'failed', attempt, delayMs, error, cause: 'identify-failed' }
 }
 

@@ -1,4 +1,5 @@
 import type { Delivery } from '@onceward/core'
+import { copyDelivery } from '@onceward/core/adapter'
 import { type KafkaRecord, laneOf, toDelivery } from '../delivery.ts'
 import type { InHand } from '../offsets.ts'
 
@@ -11,6 +12,7 @@ export class RecordInHand implements InHand {
   readonly #clusterId: string | undefined
   #delivery: Delivery | undefined
   #lane: string | undefined
+  #failures = 0
 
   constructor(record: KafkaRecord, clusterId: string | undefined) {
     this.record = record
@@ -30,6 +32,14 @@ export class RecordInHand implements InHand {
 
   set delivery(delivery: Delivery) {
     this.#delivery = delivery
+  }
+
+  countFailure(): void {
+    this.#failures += 1
+    // Of the record, because a copy keeps what it was copied from.
+    const delivery = toDelivery(this.record, this.#clusterId)
+    const deliveryCount = 1 + this.#failures
+    this.#delivery = copyDelivery(delivery, { redelivered: true, deliveryCount })
   }
 }
 
