@@ -1,7 +1,7 @@
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { protocolError } from '../fixtures/fetch.ts'
-import { receiving } from '../fixtures/receiving.ts'
+import { joined, receiving } from '../fixtures/receiving.ts'
 import { resolveConsumerSettings } from '../options.ts'
 import { Subscription } from './subscription.ts'
 
@@ -29,6 +29,27 @@ test('a topic that was deleted and created again is read from its beginning', as
   expect(kit.logged).toMatchObject([
     { level: 'warn', fields: { group: 'billing', topics: ['orders'], topic: 'orders' } },
   ])
+})
+
+// Red when it asks on: kafkajs, which disconnects meanwhile, opens a connection that keeps the process alive.
+test('a drain while a topic that was created again is looked at commits nothing', async () => {
+  const kit = await joined()
+  kit.world.ids = new Map([['orders', 'first']])
+  const look = async (): Promise<void> => {
+    await kit.clock.advance(2_500)
+    kit.consumers[0]?.emit('FETCH')
+    await kit.clock.advance(500)
+  }
+  await look()
+  kit.world.ids = new Map([['orders', 'second']])
+  const answered = Promise.withResolvers<void>()
+  kit.world.lows = () => answered.promise
+  await look()
+  await kit.receiver.finish()
+  answered.resolve()
+  await kit.clock.advance(0)
+  expect(kit.logged).toMatchObject([{ fields: { topic: 'orders' } }, { level: 'debug' }])
+  expect(kit.calls.filter((call) => / (seek|commit) /.test(call))).toEqual([])
 })
 
 test('a new consumer reads a topic that appears, but not while a rebalance is pending', async () => {

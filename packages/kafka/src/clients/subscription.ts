@@ -79,6 +79,7 @@ export class Subscription {
   }
 
   end(): void {
+    this.#consumer = undefined
     this.#watch.end()
   }
 
@@ -119,6 +120,7 @@ export class Subscription {
   /** Reads a topic that was created again from its beginning: kafkajs would go on at the old position (K23). */
   async #readAnew(topic: string): Promise<void> {
     const { batches, port, fields } = this.#options
+    const consumer = this.#wanted
     const partitions = batches.ownedOf(topic)
     port.logger.warn(
       { ...fields, topic, partitions },
@@ -128,12 +130,19 @@ export class Subscription {
     const lows = await this.#cluster?.fetchTopicsOffset([
       { topic, partitions: asked, fromBeginning: true },
     ])
+    if (this.#wanted !== consumer) throw new Error('another consumer follows')
     const starts = (lows?.[0]?.partitions ?? []).map((low) => ({ topic, ...low }))
     for (const start of starts) {
-      this.#consumer?.seek(start)
+      consumer.seek(start)
       batches.rewound(start)
     }
     // An offset of the old topic may have been committed to the new one. The next owner would skip what is below it.
-    await this.#consumer?.commitOffsets(starts)
+    await consumer.commitOffsets(starts)
+  }
+
+  /** While kafkajs disconnects a consumer, another request would open a connection that nobody closes. */
+  get #wanted(): Consumer {
+    if (this.#consumer === undefined) throw new Error('the consumer has ended')
+    return this.#consumer
   }
 }
