@@ -132,6 +132,45 @@ test.each(['STOP', 'DISCONNECT'] as const)('after a %s it is stopped until it jo
   expect(kit.consumption.health().state).toBe('running')
 })
 
+// Red when only the broker's answers count: after a lost join they go on, and no record of the partitions is read.
+test('a join that does not come is told in health and in the log, once, until it comes', async () => {
+  const kit = setUp()
+  kit.join()
+  kit.emit('REBALANCING')
+  const beat = async (times: number): Promise<void> => {
+    for (let time = 0; time < times; time += 1) {
+      await kit.clock.advance(1_000)
+      kit.emit('HEARTBEAT', { groupGenerationId: 2 })
+    }
+  }
+  await beat(89)
+  expect([kit.consumption.health().state, kit.logged]).toEqual(['running', []])
+  await beat(60)
+  const reason = expect.stringMatching(/A rejoin got no answer within 90000 ms/)
+  expect(kit.consumption.health()).toMatchObject({ state: 'recovering', reason })
+  expect(kit.logged).toMatchObject([{ level: 'warn', fields: { reason } }])
+  kit.join()
+  expect(kit.consumption.health().state).toBe('running')
+})
+
+test('a broker that does not answer is told in health until it does', async () => {
+  const kit = setUp()
+  kit.join()
+  for (const _ of ['first', 'second']) {
+    await kit.clock.advance(90_000)
+    const reason = expect.stringMatching(/Fetches and heartbeats got no answer/)
+    expect(kit.consumption.health()).toMatchObject({ state: 'recovering', reason })
+    kit.emit('FETCH')
+    expect(kit.consumption.health().state).toBe('running')
+  }
+  await kit.clock.advance(90_000)
+  kit.emit('CRASH', { error: new Error('for good'), restart: false })
+  // The answer to a request from before.
+  kit.emit('FETCH')
+  await kit.clock.advance(90_000)
+  expect([kit.consumption.health().state, kit.clock.timers]).toEqual(['stopped', 0])
+})
+
 test('a drain starts nothing more, lets handlers end, commits what they did and lets go of everything', async () => {
   const kit = setUp()
   const { consumption } = kit
@@ -168,6 +207,7 @@ test('what is fetched after a drain is left to the next member, without a hot lo
   kit.join()
   await kit.clock.advance(1_000)
   expect([kit.handed, late.calls, kit.told]).toEqual([[], [], ['pause 0']])
+  expect(kit.clock.timers).toBe(0)
   expect(kit.publishers.size).toBe(0)
 })
 

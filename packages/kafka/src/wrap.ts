@@ -13,6 +13,7 @@ import {
 import type { ConsumerCrashEvent, ConsumerRunConfig } from 'kafkajs'
 import type { KafkaConsumer } from './client.ts'
 import { PartitionBatches } from './clients/partition-batches.ts'
+import { silenceOf, Watchdog } from './clients/watchdog.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
 import { classifyError, codecAdvice, missingCodecIn } from './errors.ts'
@@ -78,14 +79,15 @@ interface Parts {
 }
 
 function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<ConsumerRunConfig> {
-  const life = new ConsumerLife(port)
   const batches = new PartitionBatches({ port, settings, onRunnable: () => dispatcher.pump() })
+  const life = new ConsumerLife(port, batches)
   const dispatcher: Dispatcher = new Dispatcher({
     ...{ port, settings, batches },
     onKnown: () => life.progressed(),
   })
   const publishers = new TopicPublishers(port, settings, batches)
   const close = (): void => {
+    life.close()
     dispatcher.close()
     publishers.close()
   }
@@ -98,7 +100,7 @@ function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<C
   consumer.on(REBALANCING, () => batches.rebalancing())
   consumer.on(CRASH, () => batches.left())
   consumer.on(STOP, close)
-  life.follow(consumer, () => batches.answered())
+  life.follow(consumer, () => signals.stop.aborted)
   warnOfForeignCommits({ port, consumer, batches })
   signals.abort.addEventListener('abort', () => batches.abort(), { once: true })
   return {
@@ -151,44 +153,81 @@ const STOPPED: WrapOutage = {
   reason: 'the consumer was stopped: call `consumer.run` again, or end the process',
 }
 
+/** The defaults of kafkajs, because a wrap does not know the times of its consumer. */
+const SILENCE_MS = silenceOf({ sessionTimeout: 30_000 })
+const SILENCE_FIX =
+  'if it stays so, restart the process: no record of its partitions is read until the consumer has joined its group again'
+
 /** What the events of a consumer say about its health. */
 class ConsumerLife {
   outage: WrapOutage | undefined = JOINING
   lastProgressAt: Date | undefined
   readonly #port: GuardPort
+  readonly #batches: PartitionBatches
+  readonly #watchdog: Watchdog
+  #isSilent = false
 
-  constructor(port: GuardPort) {
+  constructor(port: GuardPort, batches: PartitionBatches) {
     this.#port = port
+    this.#batches = batches
+    this.#watchdog = new Watchdog(port.runtime, SILENCE_MS)
   }
 
   progressed(): void {
     this.lastProgressAt = new Date(this.#port.runtime.now())
   }
 
-  /** @param onAnswered - Called when the broker answered a fetch or a heartbeat. */
-  follow(consumer: KafkaConsumer, onAnswered: () => void): void {
+  /** @param isOver - A join does not bring its health back: nothing is processed any more. */
+  follow(consumer: KafkaConsumer, isOver: () => boolean): void {
     const { CRASH, DISCONNECT, FETCH, GROUP_JOIN, HEARTBEAT, STOP } = consumer.events
-    const answered = (): void => {
-      this.progressed()
-      onAnswered()
-    }
     const stopped = (): void => {
+      this.close()
       // Why the consumer ended matters more than that it did.
       if (this.outage?.state !== 'stopped') this.outage = STOPPED
     }
     consumer.on(GROUP_JOIN, () => {
-      this.outage = undefined
       this.progressed()
+      if (!isOver()) this.#begin()
     })
-    consumer.on(FETCH, answered)
-    consumer.on(HEARTBEAT, answered)
+    consumer.on(FETCH, () => this.#answered())
+    consumer.on(HEARTBEAT, ({ payload }) => this.#answered(payload.groupGenerationId))
     consumer.on(CRASH, ({ payload }) => this.#crashed(payload))
     consumer.on(STOP, stopped)
     consumer.on(DISCONNECT, stopped)
   }
 
+  /** Ends the timer that would outlive the consumer. */
+  close(): void {
+    this.#isSilent = false
+    this.#watchdog.end()
+  }
+
+  #begin(): void {
+    this.outage = undefined
+    this.#isSilent = false
+    this.#watchdog.begin((silence) => {
+      const reason = classifyError(silence).text
+      this.outage = { state: 'recovering', reason }
+      this.#isSilent = true
+      this.#port.logger.warn(
+        { reason, fix: SILENCE_FIX },
+        'the consumer may not come back by itself',
+      )
+    })
+  }
+
+  /** The broker answered a fetch or a heartbeat. */
+  #answered(generation?: number): void {
+    this.progressed()
+    this.#batches.answered()
+    this.#watchdog.heard({ generation, isHeld: this.#batches.isHeld })
+    // While a join is missing, no answer is heard.
+    if (this.#isSilent && this.#watchdog.silentMs === 0) this.#begin()
+  }
+
   #crashed({ error, restart }: Pick<ConsumerCrashEvent['payload'], 'error' | 'restart'>): void {
     const { text } = classifyError(error)
+    this.close()
     this.outage = restart
       ? { state: 'recovering', reason: text }
       : {
