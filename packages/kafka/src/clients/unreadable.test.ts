@@ -19,7 +19,12 @@ function checking(consumerOptions: ConsumeKafkaOptions['consumer'] = {}) {
   const errors = new Map<number | string, Error>()
   /** As kafkajs keeps them, over rebalances too. */
   const paused = new Set<number | undefined>()
-  const world = { answer: Promise.resolve(), hasLeader: true }
+  const asked: string[] = []
+  const world = { answer: Promise.resolve(), committed: '7', hasLeader: true, waitsFor: 'fetch' }
+  const ask = async (what: string): Promise<void> => {
+    asked.push(what)
+    if (world.waitsFor === what) await world.answer
+  }
   const tell = (verb: 'pause' | 'resume') => (partitions: readonly { partitions?: number[] }[]) => {
     const [partition] = partitions[0]?.partitions ?? []
     told.push(`${verb} ${partition}`)
@@ -27,10 +32,19 @@ function checking(consumerOptions: ConsumeKafkaOptions['consumer'] = {}) {
     else paused.delete(partition)
   }
   const consumer = { pause: tell('pause'), resume: tell('resume') }
+  const offsetFetch = async (): Promise<object> => {
+    await ask('committed')
+    return { responses: [{ partitions: [{ offset: world.committed }] }] }
+  }
   const cluster: object = {
-    findGroupCoordinator: async () => ({
-      offsetFetch: async () => ({ responses: [{ partitions: [{ offset: '7' }] }] }),
-    }),
+    findGroupCoordinator: async () => {
+      await ask('coordinator')
+      return { offsetFetch }
+    },
+    fetchTopicsOffset: async () => {
+      await ask('lows')
+      return [{ partitions: [{ offset: '7' }] }]
+    },
     // Partition 0 is led by broker 10, partition 1 by broker 11, and so on.
     findLeaderForPartitions: (_topic: string, partitions: number[]) =>
       Object.fromEntries(world.hasLeader ? partitions.map((each) => [10 + each, [each]]) : []),
@@ -40,7 +54,7 @@ function checking(consumerOptions: ConsumeKafkaOptions['consumer'] = {}) {
         const [{ partition, fetchOffset }] = request.topics[0].partitions
         expect(nodeId).toBe(String(10 + partition))
         fetched.push(`${partition}@${fetchOffset}`)
-        await world.answer
+        await ask('fetch')
         const error = errors.get(partition) ?? errors.get(`${partition}@${fetchOffset}`)
         if (error !== undefined) throw error
       },
@@ -54,7 +68,7 @@ function checking(consumerOptions: ConsumeKafkaOptions['consumer'] = {}) {
   const join = (...partitions: readonly number[]): void =>
     unreadable.joined(consumer, cluster as Cluster, { orders: partitions })
   return {
-    ...{ clock, logged, told, fetched, requests, errors, paused, world },
+    ...{ clock, logged, told, asked, fetched, requests, errors, paused, world },
     ...{ unreadable, consumer, join },
   }
 }
@@ -187,6 +201,23 @@ test('a check that is answered after the end resumes nothing and starts no other
   await kit.clock.advance(10_000)
   expect([kit.told, kit.fetched, kit.clock.timers]).toEqual([['pause 0', 'pause 1'], ['0@7'], 0])
 })
+
+// Red when it asks on: kafkajs, which disconnects meanwhile, opens a connection that keeps the process alive.
+test.each(['coordinator', 'committed', 'lows'])(
+  'a check that waits for an answer (%s) at the end asks nothing more',
+  async (answer) => {
+    const kit = checking()
+    const answered = Promise.withResolvers<void>()
+    Object.assign(kit.world, { committed: '-1', waitsFor: answer, answer: answered.promise })
+    kit.unreadable.ended(notImplemented, new Map())
+    kit.join(0)
+    await kit.clock.advance(0)
+    kit.unreadable.end()
+    answered.resolve()
+    await kit.clock.advance(10_000)
+    expect([kit.asked.at(-1), kit.clock.timers]).toEqual([answer, 0])
+  },
+)
 
 // kafkajs had fetched ahead of the committed offset when the records it cannot read came.
 test('a partition is read at its committed offset and as far as it had been fetched', async () => {

@@ -99,9 +99,13 @@ export class Unreadable {
     const { runtime } = this.#options.port
     let isOver = false
     let cancel = (): void => undefined
+    // While kafkajs disconnects, another request would open a connection that nobody closes.
+    const assertWanted = (): void => {
+      if (isOver) throw new Error('the consumer has ended')
+    }
     const check = async (): Promise<void> => {
       for (const { partition, error } of [...this.#held.values()]) {
-        const isReadable = await this.#isReadable(cluster, partition)
+        const isReadable = await this.#isReadable(cluster, partition, assertWanted)
         if (isOver) return
         if (isReadable) this.#resume(consumer, partition, error)
       }
@@ -130,13 +134,18 @@ export class Unreadable {
   }
 
   /** Never rejects. A broker that does not answer leaves the partition for the next check. */
-  async #isReadable(cluster: Cluster, partition: Partition): Promise<boolean> {
+  async #isReadable(
+    cluster: Cluster,
+    partition: Partition,
+    assertWanted: () => void,
+  ): Promise<boolean> {
     const { groupId, maxBytesPerPartition } = this.#options.settings.consumer
     const reached = this.#reached.get(nameOf(partition))
     let offset: string | undefined
     try {
-      const next = await nextOffset(cluster, groupId, partition)
+      const next = await nextOffset(cluster, groupId, partition, assertWanted)
       for (offset of reached === undefined ? [next] : [next, reached]) {
+        assertWanted()
         await fetchAlone(cluster, partition, offset, maxBytesPerPartition ?? MAX_BYTES)
       }
       return true
