@@ -1,7 +1,6 @@
 import type { Settlement } from '@onceward/core'
 import {
   andThen,
-  asRedelivered,
   type GuardPort,
   isGuardClosed,
   oncePerTurn,
@@ -126,9 +125,7 @@ export class Dispatcher {
 
   async #run(batch: FetchedBatch, items: readonly InHand[], suspect: boolean): Promise<void> {
     const { port, onKnown } = this.#options
-    for (const item of items) {
-      if (suspect) item.delivery = asRedelivered(item.delivery)
-    }
+    if (suspect) for (const item of items) item.suspect()
     this.#calls += 1
     await processAndSettle(port, items, {
       stop: batch.stop.signal,

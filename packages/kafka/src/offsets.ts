@@ -1,5 +1,4 @@
-import type { Delivery } from '@onceward/core'
-import { asRedelivered, type Delivered } from '@onceward/core/adapter'
+import type { Delivered } from '@onceward/core/adapter'
 import type { KafkaRecord } from './delivery.ts'
 
 /** A partition of a topic. */
@@ -11,17 +10,20 @@ export interface Partition {
 /** One string per partition; a topic name has no slash. */
 export const nameOf = ({ topic, partition }: Partition): string => `${topic}/${partition}`
 
-/** A record in hand. When it runs again it is another delivery, marked as redelivered. */
+/** A record in hand. */
 export interface InHand extends Delivered {
   readonly record: KafkaRecord
   /** Records of one lane run in order. */
   readonly lane: string | undefined
   /** Of the key, the value and the headers. */
   readonly bytes: number
-  delivery: Delivery
   state: 'waiting' | 'running' | 'settled'
   /** When it may run, on the monotonic clock; infinite if it will not be started here any more. */
   dueMs: number
+  /** The next run gets another delivery, marked as redelivered. */
+  suspect(): void
+  /** The delivery is not needed any more. It keeps the answer of the broker in memory that brought its record. */
+  forget(): void
   /** The next run counts one delivery more. Kafka counts none, and of a record without an event key nobody else does. */
   countFailure(): void
 }
@@ -134,6 +136,7 @@ export class Progress {
   settle(item: InHand): void {
     this.#stop(item)
     item.state = 'settled'
+    item.forget()
     this.#unsettled -= 1
     for (let { lowest } = this; lowest?.state === 'settled'; { lowest } = this) {
       this.#bytes -= lowest.bytes
@@ -147,7 +150,7 @@ export class Progress {
     this.#postponed.add(item)
     item.state = 'waiting'
     item.dueMs = dueMs
-    item.delivery = asRedelivered(item.delivery)
+    item.suspect()
   }
 
   /** When the next postponed record becomes due; infinite if none will. Records that are due wait for slots. */

@@ -1,6 +1,7 @@
 import type { EachBatchPayload, KafkaMessage, OffsetsByTopicPartition } from 'kafkajs'
 import { rebalanceIn } from '../errors.ts'
 import { type InHand, type Partition, Progress } from '../offsets.ts'
+import { ownBytes } from './own-bytes.ts'
 import { RecordInHand } from './record-in-hand.ts'
 
 export interface FetchedOptions {
@@ -124,6 +125,12 @@ export class FetchedBatch implements Partition {
 
   release(): void {
     this.#released.resolve()
+  }
+
+  /** The callback returns to kafkajs. Records in hand may stay for minutes. */
+  detach(): void {
+    this.attached = false
+    if (!this.isOver) ownBytes(this.#payload.batch)
   }
 
   lose(): void {

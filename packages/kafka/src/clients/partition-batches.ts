@@ -208,7 +208,7 @@ export class PartitionBatches {
   /** Keeps kafkajs waiting for the batch until it is done or others should no longer wait for it. */
   async #attend(batch: FetchedBatch): Promise<void> {
     await batch.released
-    batch.attached = false
+    batch.detach()
     // Paused before the commit, because the commit takes time and kafkajs must not fetch past the bound meanwhile.
     const hasRoom = batch.progress.isComplete || this.#open.hasRoom(batch)
     if (!(batch.isLost || hasRoom)) this.#pauses?.pause(batch)

@@ -13,6 +13,7 @@ export class RecordInHand implements InHand {
   #delivery: Delivery | undefined
   #lane: string | undefined
   #failures = 0
+  #isSuspect = false
 
   constructor(record: KafkaRecord, clusterId: string | undefined) {
     this.record = record
@@ -26,20 +27,28 @@ export class RecordInHand implements InHand {
   }
 
   get delivery(): Delivery {
-    this.#delivery ??= toDelivery(this.record, this.#clusterId)
+    this.#delivery ??= this.#made()
     return this.#delivery
   }
 
-  set delivery(delivery: Delivery) {
-    this.#delivery = delivery
+  suspect(): void {
+    this.#isSuspect = true
+    this.forget()
+  }
+
+  forget(): void {
+    this.#delivery = undefined
   }
 
   countFailure(): void {
     this.#failures += 1
-    // Of the record, because a copy keeps what it was copied from.
+  }
+
+  #made(): Delivery {
     const delivery = toDelivery(this.record, this.#clusterId)
-    const deliveryCount = 1 + this.#failures
-    this.#delivery = copyDelivery(delivery, { redelivered: true, deliveryCount })
+    if (!this.#isSuspect) return delivery
+    const deliveryCount = this.#failures === 0 ? undefined : 1 + this.#failures
+    return copyDelivery(delivery, { redelivered: true, deliveryCount })
   }
 }
 
