@@ -279,3 +279,14 @@ test('a record whose run failed counts its deliveries, and no others', async () 
     [3, true],
   ])
 })
+
+// Red when it keeps the process alive: a handler that outlives the drain and then fails would hold it for up to `maxMs`.
+test('a record that waits for a time lets the process end', async () => {
+  const kit = setUp()
+  kit.fetch(0, 'a')
+  kit.dispatcher.pump()
+  kit.dispatcher.close()
+  kit.settle('0/40', { kind: 'defer', reason: 'failed', until: kit.until(300_000) })
+  await kit.clock.advance(0)
+  expect(kit.clock.asked).toEqual([{ delayMs: 300_001, keepAlive: false }])
+})

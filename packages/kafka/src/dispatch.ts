@@ -173,7 +173,7 @@ export class Dispatcher {
     }
     // A timer may fire a fraction early.
     const delayMs = Math.max(0, atMs - runtime.monotonic()) + 1
-    this.#wake = { atMs, cancel: runtime.setTimer(wake, delayMs) }
+    this.#wake = { atMs, cancel: runtime.setTimer(wake, delayMs, { keepAlive: false }) }
   }
 }
 
