@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { RecordInHand } from './clients/record-in-hand.ts'
 import { message } from './fixtures/fetch.ts'
-import { Assignment, type InHand, nameOf, type Partition, Pauses, Progress } from './offsets.ts'
+import { Assignment, type InHand, type Partition, Pauses, Progress } from './offsets.ts'
 
 const itemsOf = (keys: readonly (string | null)[], first = 40): readonly InHand[] =>
   keys.map((key, index) => {
@@ -205,7 +205,37 @@ test('the watchdog ends a pause without a reason, even if kafkajs throws', () =>
   if (zero === undefined || one === undefined) throw new Error('two partitions')
   pauses.pause(zero)
   pauses.pause(one)
-  pauses.keepOnly((partition) => nameOf(partition) === 'orders/1')
+  expect(pauses.all).toEqual([zero, one])
+  for (const _ of ['first', 'second']) pauses.end(zero)
   expect(told).toEqual(['pause orders/0', 'pause orders/1', 'resume orders/0'])
   expect([pauses.has(zero), pauses.has(one)]).toEqual([false, true])
+})
+
+// Red when each look for work goes through all records: with a thousand in hand of each of fifty partitions, a dependency
+// that is down kept the process busy with that alone.
+test('records that wait are looked at once, until one is settled, postponed, fetched or due', () => {
+  let looks = 0
+  const progress = new Progress(
+    itemsOf(Array.from({ length: 500 }, (_, at) => `k-${at}`)),
+    (item) => {
+      looks += 1
+      return item.lane
+    },
+  )
+  const [first, ...others] = progress.take(0, 500) as [InHand, ...InHand[]]
+  for (const item of others) progress.postpone(item, 60_000)
+  const looksAt = (nowMs: number): number => {
+    const before = looks
+    for (const _ of ['first', 'second', 'third']) progress.take(nowMs, 0)
+    for (const _ of ['first', 'second', 'third']) expect(progress.take(nowMs, 8)).toEqual([])
+    expect(progress.nextDueMs(nowMs)).toBe(60_000)
+    return looks - before
+  }
+  expect(looksAt(1)).toBe(499)
+  expect([looksAt(2), progress.isDeferred(2)]).toEqual([0, false])
+  progress.postpone(first, 60_000)
+  expect([looksAt(3) > 0, looksAt(4), progress.isDeferred(4)]).toEqual([true, 0, true])
+  progress.append(itemsOf(['k-1'], 540))
+  expect([looksAt(5) > 0, looksAt(59_999)]).toEqual([true, 0])
+  expect(progress.take(60_000, 600)).toHaveLength(501)
 })

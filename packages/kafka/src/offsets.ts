@@ -59,6 +59,8 @@ export class Progress {
   #freeLanesRunning = 0
   /** Records that wait for a time. */
   readonly #postponed = new Set<InHand>()
+  /** No record may run before this time, unless one of them is settled or postponed. A thousand may wait here. */
+  #restsUntilMs = 0
 
   constructor(items: readonly InHand[], laneOf: (item: InHand) => string | undefined) {
     this.#items = []
@@ -70,6 +72,7 @@ export class Progress {
   append(items: readonly InHand[]): void {
     this.#items = [...this.#items.slice(this.#low), ...items]
     this.#low = 0
+    this.#restsUntilMs = 0
     this.#unsettled += items.length
     for (const { bytes } of items) this.#bytes += bytes
   }
@@ -120,6 +123,7 @@ export class Progress {
 
   #runnable(nowMs: number, most: number): readonly InHand[] {
     const taken: InHand[] = []
+    if (nowMs < this.#restsUntilMs) return taken
     const blocked = new Set<string>()
     const end = Math.min(this.#items.length, this.#low + MOST_AHEAD)
     for (let at = this.#low; at < end && taken.length < most; at += 1) {
@@ -130,6 +134,7 @@ export class Progress {
       if (isFree && item.dueMs <= nowMs) taken.push(item)
       else if (lane !== undefined) blocked.add(lane)
     }
+    if (most > 0 && taken.length === 0) this.#restsUntilMs = this.nextDueMs(nowMs)
     return taken
   }
 
@@ -155,6 +160,7 @@ export class Progress {
 
   /** When the next postponed record becomes due; infinite if none will. Records that are due wait for slots. */
   nextDueMs(nowMs: number): number {
+    if (nowMs < this.#restsUntilMs) return this.#restsUntilMs
     let next = Number.POSITIVE_INFINITY
     for (const { dueMs } of this.#postponed) if (dueMs > nowMs) next = Math.min(next, dueMs)
     return next
@@ -170,6 +176,7 @@ export class Progress {
   }
 
   #stop(item: InHand): void {
+    this.#restsUntilMs = 0
     this.#running -= 1
     const lane = this.#laneOf(item)
     if (lane === undefined) {
@@ -256,11 +263,13 @@ export class Pauses {
     this.#tell('resume', { topic, partition })
   }
 
-  /** Resumes every partition that no longer has a reason to be paused. */
-  keepOnly(hasReason: (partition: Partition) => boolean): void {
-    for (const partition of [...this.#paused.values()]) {
-      if (!hasReason(partition)) this.resume(partition)
-    }
+  get all(): readonly Partition[] {
+    return [...this.#paused.values()]
+  }
+
+  /** Resumes the partition if it is paused. */
+  end(partition: Partition): void {
+    if (this.has(partition)) this.resume(partition)
   }
 
   #tell(verb: keyof Pausing, { topic, partition }: Partition): void {

@@ -45,7 +45,8 @@ export class OpenBatches {
 
   /** Partitions of which nothing more may be fetched. */
   get full(): number {
-    return this.all.filter((batch) => this.isFull(batch)).length
+    const isFull = this.#bytes >= MOST_BYTES
+    return this.all.filter((batch) => isFull || !hasRoom(batch)).length
   }
 
   /** Whether nothing more of the partition may be fetched. */
@@ -55,8 +56,16 @@ export class OpenBatches {
   }
 
   /** Whether more of the partition may be fetched while these records are in hand. */
-  hasRoom({ progress, stop }: FetchedBatch): boolean {
-    if (stop.signal.aborted || !progress.hasRoom) return false
-    return this.all.reduce((sum, each) => sum + each.progress.bytes, 0) < MOST_BYTES
+  hasRoom(batch: FetchedBatch): boolean {
+    return hasRoom(batch) && this.#bytes < MOST_BYTES
+  }
+
+  get #bytes(): number {
+    let bytes = 0
+    for (const { progress } of this.#batches.values()) bytes += progress.bytes
+    return bytes
   }
 }
+
+const hasRoom = ({ progress, stop }: FetchedBatch): boolean =>
+  !stop.signal.aborted && progress.hasRoom

@@ -102,7 +102,7 @@ export class PartitionBatches {
       if (!(goesOn && this.#assignment.has(batch) && batch.position())) this.#lose(batch)
     }
     for (const batch of this.#ending) if (!this.#assignment.has(batch)) batch.abort.abort()
-    this.#endPauses()
+    for (const each of this.#pauses?.all ?? []) this.#endPause(each)
     this.#isHeld = false
     this.#options.onRunnable()
   }
@@ -234,7 +234,7 @@ export class PartitionBatches {
     // Only if the callback will reject with that error, because only the following join ends the hold.
     if (batch.rebalance !== undefined && batch.attached && !batch.isLost) this.#isHeld = true
     if (batch.attached && !this.#shouldStay(batch, nowMs)) batch.release()
-    this.#endPauses()
+    this.#endPause(batch)
   }
 
   async #ask(batch: FetchedBatch, nowMs: number): Promise<void> {
@@ -284,14 +284,14 @@ export class PartitionBatches {
   #close(batch: FetchedBatch): void {
     batch.stopBeating()
     this.#open.remove(batch)
-    this.#endPauses()
+    this.#endPause(batch)
     this.#settleIdle()
   }
 
-  #endPauses(): void {
-    this.#pauses?.keepOnly(
-      (each) => this.#assignment.has(each) && (this.#isStopping || this.#open.isFull(each)),
-    )
+  /** Of one partition: all together, at each beat of each, would block the process where there are hundreds. */
+  #endPause(partition: Partition): void {
+    const isToStay = this.#isStopping || this.#open.isFull(partition)
+    if (!(isToStay && this.#assignment.has(partition))) this.#pauses?.end(partition)
   }
 
   #settleIdle(): void {
