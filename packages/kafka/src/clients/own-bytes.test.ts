@@ -80,3 +80,11 @@ test('no record is changed otherwise, odd headers and hidden records included', 
     ['list', ['a', null]],
   ])
 })
+
+// Red when they are written to: kafkajs ends a consumer for good whose callback rejects with a TypeError.
+test('records that a handler has frozen or changed stay as they are', () => {
+  const frozen = Object.freeze(message(40, 'a'))
+  const changed = { ...message(41, 'b'), headers: null }
+  ownBytes({ messages: [frozen, changed] } as never)
+  expect([String(frozen.key), changed.headers]).toEqual(['a', null])
+})

@@ -12,12 +12,13 @@ interface Raw {
 export function ownBytes(batch: Batch): void {
   const { rawMessages = batch.messages } = batch as Batch & Raw
   for (const message of rawMessages) {
-    message.key = owned(message.key)
-    message.value = owned(message.value)
-    if (message.headers === undefined) continue
+    // A handler may have frozen its record. An error would end the consumer for good (brokers.md K5).
+    Reflect.set(message, 'key', owned(message.key))
+    Reflect.set(message, 'value', owned(message.value))
+    const headers = Object.entries(message.headers ?? {})
+    const own = headers.map(([name, value]) => [name, owned(value)])
     // Not by assignment, because a header may be called __proto__.
-    const headers = Object.entries(message.headers)
-    message.headers = Object.fromEntries(headers.map(([name, value]) => [name, owned(value)]))
+    if (headers.length > 0) Reflect.set(message, 'headers', Object.fromEntries(own))
   }
 }
 
