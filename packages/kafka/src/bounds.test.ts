@@ -1,4 +1,5 @@
 import { expect, test, vi } from 'vitest'
+import { dispatching } from './fixtures/dispatching.ts'
 import { type Fetch, fetchOf, message } from './fixtures/fetch.ts'
 import { type Member, records, setUp, trusted } from './fixtures/member.ts'
 import { Progress } from './offsets.ts'
@@ -124,4 +125,20 @@ test('at the bound in bytes, many partitions cost little more than few', async (
   await kit.clock.advance(1_000)
   // Four beats of 70 partitions, each with one sum over all.
   expect(reads.mock.calls.length - before).toBeLessThanOrEqual(5 * 70 * 70)
+})
+
+// Red when the free slots are counted anew for each partition: with a deferred record in each of two hundred, the count was
+// half of the work.
+test('a look for work counts the free slots once, unless it starts something', () => {
+  const kit = dispatching({ concurrency: 8 })
+  for (let partition = 0; partition < 100; partition += 1) {
+    const { progress } = kit.fetch(partition, 'a')
+    for (const item of progress.take(kit.clock.nowMs, 1)) {
+      progress.postpone(item, kit.clock.nowMs + 60_000)
+    }
+  }
+  const reads = vi.spyOn(Progress.prototype, 'busy', 'get')
+  kit.dispatcher.pump()
+  expect(reads).toHaveBeenCalledTimes(100)
+  kit.dispatcher.close()
 })

@@ -73,12 +73,15 @@ export class Dispatcher {
     const nowMs = this.#options.port.runtime.monotonic()
     // Partitions take turns: the one that ran last comes last.
     const next = 1 + batches.findIndex((batch) => nameOf(batch) === this.#last)
+    let room = gate === 'probe' ? 1 : this.#room(batches)
     for (const batch of [...batches.slice(next), ...batches.slice(0, next)]) {
-      while (this.#dispatch(batch, gate === 'probe' ? 1 : this.#room(batches))) {
+      while (room > 0 && this.#dispatch(batch, room)) {
         this.#last = nameOf(batch)
-        if (gate !== 'probe') continue
-        this.#isProbing = true
-        return
+        if (gate === 'probe') {
+          this.#isProbing = true
+          return
+        }
+        room = this.#room(batches)
       }
     }
     // Records behind a suspect one that runs long may start when the time of suspicion is over.
