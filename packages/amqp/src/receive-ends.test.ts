@@ -91,6 +91,20 @@ test('a channel that is lost while its consumer begins stays an outage', async (
   expect(kit.receiver.outage).toBeUndefined()
 })
 
+// amqplib reads several frames at once: a channel may be closed before the promise of its opening resolves.
+test('a channel that was closed before anybody listened to it is replaced', async () => {
+  const kit = receiving()
+  const { connection } = kit.world
+  connection.answers.set('prefetch', () => {
+    throw new Error('Channel closed')
+  })
+  await kit.receiver.start()
+  connection.answers.delete('prefetch')
+  await kit.clock.advance(2_000)
+  expect(kit.receiver.outage).toBeUndefined()
+  expect(connection.channels.indexOf(connection.consuming)).toBe(1)
+})
+
 test('an own connection whose channel ends because the connection is closed is replaced', async () => {
   const kit = await receiving().started()
   const { consuming } = kit.world.connection

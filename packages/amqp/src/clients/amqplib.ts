@@ -1,5 +1,5 @@
 import type { Runtime } from '@onceward/core'
-import { CallTimeoutError, endsWithin, withTimeout } from '@onceward/core/adapter'
+import { endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { ConsumeMessage, Options } from 'amqplib'
 import type { AmqpChannel } from '../client.ts'
 
@@ -185,15 +185,16 @@ export class ConsumerChannel {
     await Promise.all([...this.#tags].map((tag) => this.#cancel(tag)))
   }
 
-  /** A server whose queue hangs answers heartbeats, but not this. A consumer that begins late would never be cancelled. */
+  /**
+   * A call that fails ends the channel. A server whose queue hangs answers heartbeats, but not this call, and a consumer
+   * that begins late would never be cancelled. And a channel may have closed before anybody listened: then no event says so.
+   */
   async #bounded<T>(call: string, answer: () => Promise<T>): Promise<T> {
     try {
       return await withTimeout(this.#runtime, answer(), { call, budgetMs: CALL_MS })
     } catch (error) {
-      if (error instanceof CallTimeoutError) {
-        void this.close()
-        this.#onEnd(error)
-      }
+      void this.close()
+      this.#onEnd(error)
       throw error
     }
   }

@@ -62,6 +62,18 @@ test('a message that is returned without an id counts for those that were publis
   await expect(other).resolves.toBeUndefined()
 })
 
+// amqplib reads several frames at once: a channel may be closed before the promise of its opening resolves.
+test('a channel that was closed before anybody listened to it is replaced', async () => {
+  const { connection, publisher } = publisherOf()
+  connection.answers.set('publish', () => {
+    throw new Error('Channel closed')
+  })
+  await expect(publisher.publish(outgoing)).rejects.toThrow('Channel closed')
+  connection.answers.delete('publish')
+  await publisher.publish(outgoing)
+  expect(connection.named('createConfirmChannel')).toHaveLength(2)
+})
+
 // Red when the end of an old channel forgets the present one: it stays open, and nobody closes it.
 test('the late end of an earlier channel leaves the present one in use', async () => {
   const { connection, publisher } = publisherOf()

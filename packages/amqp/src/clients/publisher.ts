@@ -2,7 +2,7 @@ import type { Runtime } from '@onceward/core'
 import { endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { Options } from 'amqplib'
 import type { AmqpConfirmChannel } from '../client.ts'
-import { PublishError } from '../errors.ts'
+import { classifyError, PublishError } from '../errors.ts'
 import { closeChannel } from './amqplib.ts'
 import { refuseTooLarge } from './frame-size.ts'
 import { listenTo } from './listeners.ts'
@@ -41,6 +41,8 @@ interface Outlet {
   readonly channel: AmqpConfirmChannel
   /** Listens to it no more. */
   readonly detach: () => void
+  /** The next message opens another. */
+  readonly forget: () => void
   /** Why the server closed the channel; the confirms only say that it closed. */
   error: unknown
 }
@@ -144,7 +146,10 @@ export class Publisher {
       refuseTooLarge(outlet.channel, all)
       outlet.channel.publish(exchange, routingKey, content, all, ended)
     } catch (error) {
-      ended(refusedByClient(error, remedy))
+      // Closed before anybody listened, so no event says so.
+      const isClosed = classifyError(error).kind === 'network'
+      if (isClosed) outlet.forget()
+      ended(isClosed ? error : refusedByClient(error, remedy))
     }
   }
 
@@ -166,15 +171,16 @@ export class Publisher {
     const { open, onError } = this.#options
     const channel = await open()
     const current = this.#outlet
+    const forget = (): void => this.#forget(current)
     const detach = listenTo(channel, {
       error: (error: unknown) => {
         outlet.error = error
         onError(error)
       },
-      close: () => this.#forget(current),
+      close: forget,
       return: (message: ReturnedMessage) => this.#returned(message),
     })
-    const outlet: Outlet = { channel, detach, error: undefined }
+    const outlet: Outlet = { channel, detach, forget, error: undefined }
     return outlet
   }
 
