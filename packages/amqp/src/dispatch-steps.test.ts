@@ -79,6 +79,22 @@ test('with its last unstarted message a channel takes the look at their ages alo
   expect(kit.run()).toEqual(['a'])
 })
 
+test('messages that waited for their order leave with their channel, and so does the room that was made for them', async () => {
+  const kit = dispatching({ concurrency: 4 }, { prefetch: undefined })
+  kit.take(['quick'])
+  await kit.clock.advance(0)
+  kit.settle('quick')
+  kit.take(['a1'])
+  await kit.clock.advance(0)
+  kit.take(['a2', 'a3', 'a4'])
+  await kit.clock.advance(0)
+  expect(kit.dispatcher.prefetches).toEqual([4, 2, 2])
+  kit.channel.closed()
+  kit.dispatcher.drop(kit.channel)
+  await kit.clock.advance(1_000)
+  expect(kit.dispatcher.prefetches).toEqual([4, 2])
+})
+
 // Red when a full prefetch waits as well: the broker sends nothing more, so the batch waits in vain.
 test('a batch waits for more messages only while the prefetch has room for one', async () => {
   const guard = { concurrency: 1, transaction: 'batch' } as const

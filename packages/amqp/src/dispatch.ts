@@ -56,10 +56,7 @@ export class Dispatcher {
   constructor(options: DispatcherOptions) {
     const { port, settings, signals, context, onKnown } = options
     const isBatch = port.settings.transaction === 'batch'
-    const slots = Math.min(
-      isBatch ? settings.batchSize : port.settings.concurrency,
-      settings.prefetch,
-    )
+    const slots = isBatch ? settings.batchSize : port.settings.concurrency
     this.#options = options
     // A message makes two round trips to its store at least, and the next one comes within one to the broker: half of
     // the slots again keep them busy. The next batch is received while one runs.
@@ -149,8 +146,8 @@ export class Dispatcher {
 
   /** Gives back what has waited for so long that the server would take it back before its handler's deadline (A6). */
   #look(): void {
-    const { port, settings, signals, onSettled } = this.#options
-    const isNeeded = this.#buffer.unstarted > 0 && !signals.stop.aborted
+    const { port, settings, onSettled } = this.#options
+    const isNeeded = this.#buffer.unstarted > 0
     if (!isNeeded) {
       this.#cancelLook?.()
       this.#cancelLook = undefined

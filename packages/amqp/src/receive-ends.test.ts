@@ -115,6 +115,15 @@ test('an own connection whose channel ends because the connection is closed is r
   expect(calls).toEqual(['drop', 'discard'])
 })
 
+test('an own connection on which no channel opens, because it was reset, is replaced', async () => {
+  const kit = receiving()
+  kit.world.connection.answers.set('createChannel', () => {
+    throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
+  })
+  await kit.receiver.start()
+  expect(kit.calls.slice(-1)).toEqual(['discard'])
+})
+
 // Red when channels that are gone are kept: each would be closed again at the end, and is never let go.
 test('a channel that waited for settlements is closed once', async () => {
   const kit = await receiving().started()

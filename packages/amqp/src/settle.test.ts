@@ -107,6 +107,23 @@ test('a wait up to `holdMs` is held, and a longer one goes into a copy that coun
   ])
 })
 
+// The guard tells a time of day, which may be set back or forward while the message waits.
+test('a wait begins at the time of day, and ends on the monotonic clock', async () => {
+  const kit = setUp()
+  const apartMs = 3_600_000
+  const runtime = { ...kit.clock.runtime, now: () => (NOW_MS + apartMs) as never }
+  const settling = settle({ ...kit.context, runtime }, kit.receive(), failed(apartMs + 2_000))
+  expect(await settling).toBe(NOW_MS + 2_000)
+})
+
+test('an event that is running elsewhere is looked at again after `holdMs` at the latest', async () => {
+  const kit = setUp()
+  const runtime = { ...kit.clock.runtime, random: () => 0 }
+  const received = { ...kit.receive(), rounds: 9 }
+  const busy: Settlement = { kind: 'defer', reason: 'in-progress', until: NOW_MS as never }
+  expect(await settle({ ...kit.context, runtime }, received, busy)).toBe(NOW_MS + HOLD_MS)
+})
+
 test('during a store outage a message is held until it would reach the consumer timeout', async () => {
   const kit = setUp()
   const heldUntil = NOW_MS + 2_500

@@ -47,10 +47,7 @@ export function createSettleContext(parts: ContextParts): Omit<SettleContext, 'm
   return { ...parts, runtime, logger, place, counts: { settleFailures: 0 } }
 }
 
-/**
- * Until when the message stays in hand before it runs again; undefined if it is settled, or if its channel closed: then
- * the broker delivers it again, and the store decides.
- */
+/** Until when the message stays in hand before it runs again; undefined if it is settled. */
 export type SettleAnswer = number | undefined
 
 type Verb<Kind extends Settlement['kind']> = (
@@ -127,7 +124,7 @@ function longerMs(
 /** Keeps a dead message, or one that could not be published, in hand and tries again: soon, but not in a hot loop. */
 function keep(context: SettleContext, received: Received): SettleAnswer {
   const laterMs = 5_000 + context.runtime.random() * 25_000
-  if (!isTooOld(context, received, laterMs)) return hold(context, received, laterMs)
+  if (!isTooOld(context, received, laterMs)) return hold(context, laterMs)
   // No other place is left: one redelivery costs less than losing the channel with everything in hand.
   return told(context, received, received.channel.nack(received.message, true))
 }
@@ -139,7 +136,7 @@ function wait(
   waitMs: number,
 ): MaybeAsync<SettleAnswer> {
   const isShort = waitMs <= context.settings.holdMs && !isTooOld(context, received, waitMs)
-  if (isShort && context.mayHold('short')) return hold(context, received, waitMs)
+  if (isShort && context.mayHold('short')) return hold(context, waitMs)
   return postpone(context, received, waitMs)
 }
 
@@ -152,7 +149,7 @@ function outage(
   if (!context.mayHold('outage')) return giveBack(context, received)
   const spreadMs = waitMs + context.runtime.random() * SOON_MS
   if (isTooOld(context, received, spreadMs)) return postpone(context, received, spreadMs)
-  return hold(context, received, spreadMs)
+  return hold(context, spreadMs)
 }
 
 /** Whether the server's consumer timeout could close the channel because of this message if it ran then. */
@@ -164,9 +161,8 @@ function isTooOld(
   return runtime.monotonic() + waitMs - received.receivedAtMs > settings.oldestMs
 }
 
-function hold(context: SettleContext, received: Received, waitMs: number): SettleAnswer {
-  return received.channel.isOpen ? context.runtime.monotonic() + waitMs : undefined
-}
+const hold = ({ runtime }: SettleContext, waitMs: number): SettleAnswer =>
+  runtime.monotonic() + waitMs
 
 /**
  * Publishes a copy to the delay queue and acks only once it is confirmed (A2, A10). After a crash between the two both

@@ -219,10 +219,7 @@ export async function closeChannel(
   runtime: Runtime,
   channel: Pick<AmqpChannel, 'close'>,
 ): Promise<void> {
-  await endsWithin(runtime, closed(channel), CLOSE_MS)
-}
-
-/** An async function, because `close()` of a closed channel throws rather than rejects. */
-async function closed(channel: Pick<AmqpChannel, 'close'>): Promise<void> {
-  await channel.close().catch(() => undefined)
+  // An async function, because `close()` of a closed channel throws rather than rejects.
+  const closing = (async () => channel.close())()
+  await endsWithin(runtime, closing, CLOSE_MS)
 }
