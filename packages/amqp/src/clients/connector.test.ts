@@ -4,7 +4,7 @@ import type { AmqpConnection } from '../client.ts'
 import { RecordingConnection } from '../fixtures/recording-channel.ts'
 import { Connector } from './connector.ts'
 
-function connectorOf(source?: () => Promise<AmqpConnection>) {
+function connectorOf(source?: AmqpConnection | (() => Promise<AmqpConnection>)) {
   const clock = new Clock()
   const connections: RecordingConnection[] = []
   const opened = async (): Promise<AmqpConnection> => {
@@ -51,6 +51,20 @@ test('two callers at once get the same connection, and after its end another one
   expect([first === second, connections.length]).toEqual([true, 1])
   connections[0]?.emit('close')
   expect(await connector.open()).toBe(connections[1])
+})
+
+// amqplib says exactly this of a recovering connection that its user closed, and more of one that it is about to replace.
+test('an error says that a connection is over only of one of the user', () => {
+  const direct = new RecordingConnection().connection
+  const never = (): Promise<never> => new Promise(() => undefined)
+  const recovering = { createChannel: never, createConfirmChannel: never, on: () => undefined }
+  const isOver = (source: AmqpConnection | undefined, message: string): boolean =>
+    connectorOf(source).connector.isOver(new Error(message))
+  expect(isOver(undefined, 'Connection closed')).toBe(false)
+  expect(isOver(recovering, 'Connection closed')).toBe(true)
+  expect(isOver(recovering, 'Connection closed: 320 (CONNECTION-FORCED)')).toBe(false)
+  expect(isOver(direct, 'Connection closed (by client)')).toBe(true)
+  expect(isOver(direct, 'Channel closed')).toBe(false)
 })
 
 test.each([
