@@ -192,7 +192,7 @@ async function postpone(
     })
   } catch (error) {
     const { text } = classifyError(error)
-    const fields = { queue, messageId: messageIdOf(received), reason: text }
+    const fields = { queue, deliveryTag: tagOf(received), reason: text }
     context.logger.error(
       fields,
       'a message could not be deferred; it is kept in hand and tried again',
@@ -235,16 +235,17 @@ function told(context: SettleContext, received: Received, wasTold: boolean): und
   if (!wasTold) refused(context, received, 'its channel is closed')
 }
 
-const messageIdOf = ({ message }: Received): unknown => message.properties.messageId
+/** As the broker numbers it. The id that its publisher gave it may be the event key, which logs have only as a hash. */
+const tagOf = ({ message }: Received): number => message.fields.deliveryTag
 
 function refused(context: SettleContext, received: Received, reason: string): void {
   context.counts.settleFailures += 1
-  const fields = { queue: context.settings.queue, messageId: messageIdOf(received), reason }
+  const fields = { queue: context.settings.queue, deliveryTag: tagOf(received), reason }
   context.logger.warn(fields, 'a settlement was not carried out; the message will return')
 }
 
 function notPublished(context: SettleContext, received: Received, error: unknown): void {
   const reason = classifyError(error).text
-  const fields = { queue: context.settings.queue, messageId: messageIdOf(received), reason }
+  const fields = { queue: context.settings.queue, deliveryTag: tagOf(received), reason }
   context.logger.error(fields, 'a dead letter could not be published; it will be tried again')
 }

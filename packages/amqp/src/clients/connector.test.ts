@@ -53,6 +53,15 @@ test('two callers at once get the same connection, and after its end another one
   expect(await connector.open()).toBe(connections[1])
 })
 
+test('the late end of a connection that was discarded leaves the present one in use', async () => {
+  const { connector, connections } = connectorOf()
+  await connector.open()
+  connector.discard()
+  const second = await connector.open()
+  connections[0]?.emit('close')
+  expect(await connector.open()).toBe(second)
+})
+
 // amqplib says exactly this of a recovering connection that its user closed, and more of one that it is about to replace.
 test('an error says that a connection is over only of one of the user', () => {
   const direct = new RecordingConnection().connection
