@@ -69,8 +69,8 @@ test('a message is refused whose properties need a larger frame than the connect
   const channel = new RecordingChannel(connection) as never
   const withHeader = (length: number) => ({ headers: { pad: 'x'.repeat(length) } })
   const most = 8_192 - headerFrameBytes(withHeader(0))
-  expect(() => refuseTooLarge(channel, withHeader(most))).not.toThrow()
-  expect(() => refuseTooLarge(channel, withHeader(most + 1))).toThrow(
+  expect(() => refuseTooLarge(channel, withHeader(most), Buffer.alloc(0))).not.toThrow()
+  expect(() => refuseTooLarge(channel, withHeader(most + 1), Buffer.alloc(0))).toThrow(
     /take 8193 bytes.*at most 8192/,
   )
 })

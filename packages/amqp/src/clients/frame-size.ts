@@ -51,8 +51,28 @@ function valueBytes(value: unknown): number {
   return 1 + (type === 'decimal' ? 5 : 8)
 }
 
-/** @throws RangeError for a message whose properties do not fit into a frame of the channel's connection. */
-export function refuseTooLarge(channel: AmqpChannel, options: Options.Publish): void {
+/** Bytes of the largest message that the server of a connection takes, once it has refused one. */
+const LIMITS = new WeakMap<object, number>()
+const REFUSED = /message size \d+ is larger than (?:configured )?max size (\d+)/
+
+/** Reads the limit out of the error of a channel, which the server closes for each message above it. */
+export function learnLimit(channel: AmqpChannel, error: unknown): void {
+  const [, limit] = REFUSED.exec(String(error)) ?? []
+  if (limit !== undefined) LIMITS.set(Object(channel.connection), Number(limit))
+}
+
+/** @throws RangeError for a message for which the server would close the channel or its connection. */
+export function refuseTooLarge(
+  channel: AmqpChannel,
+  options: Options.Publish,
+  content: Buffer,
+): void {
+  const limit = LIMITS.get(Object(channel.connection)) ?? Number.POSITIVE_INFINITY
+  if (content.length > limit) {
+    throw new RangeError(
+      `the message has ${content.length} bytes, and the server takes at most ${limit}: raise its \`max_message_size\``,
+    )
+  }
   const most: unknown = Object(channel.connection).frameMax
   const bytes = headerFrameBytes(options)
   if (typeof most !== 'number' || bytes <= most) return

@@ -74,6 +74,28 @@ test('a channel that was closed before anybody listened to it is replaced', asyn
   expect(connection.named('createConfirmChannel')).toHaveLength(2)
 })
 
+// Red when it is sent again: each time the server closes the channel, with the other messages on it.
+test.each(['', 'configured '])(
+  'a message above the %slimit of the server is sent once, and then refused with what to do',
+  async (configured) => {
+    const { connection, publisher } = publisherOf()
+    const why = `406 (PRECONDITION-FAILED) "message size 9 is larger than ${configured}max size 8"`
+    const closed = new Error(`Channel closed by server: ${why}`)
+    connection.answers.set('publish', () => {
+      connection.channels[0]?.emit('error', closed)
+      connection.channels[0]?.emit('close')
+      return new Error('channel closed')
+    })
+    const large = { ...outgoing, content: Buffer.alloc(9) }
+    await expect(publisher.publish(large)).rejects.toBe(closed)
+    connection.answers.delete('publish')
+    await publisher.publish({ ...outgoing, content: Buffer.alloc(8) })
+    const refused = /9 bytes.* at most 8: raise its `max_message_size`/
+    await expect(publisher.publish(large)).rejects.toThrow(refused)
+    expect(connection.named('publish')).toHaveLength(2)
+  },
+)
+
 // Red when the end of an old channel forgets the present one: it stays open, and nobody closes it.
 test('the late end of an earlier channel leaves the present one in use', async () => {
   const { connection, publisher } = publisherOf()

@@ -4,7 +4,7 @@ import type { Options } from 'amqplib'
 import type { AmqpConfirmChannel } from '../client.ts'
 import { classifyError, PublishError } from '../errors.ts'
 import { closeChannel } from './amqplib.ts'
-import { refuseTooLarge } from './frame-size.ts'
+import { learnLimit, refuseTooLarge } from './frame-size.ts'
 import { listenTo } from './listeners.ts'
 
 /** A message on its way to the broker. */
@@ -143,7 +143,7 @@ export class Publisher {
     this.#pending.set(id, pending)
     try {
       const all = { ...options, headers, mandatory: true, persistent: true }
-      refuseTooLarge(outlet.channel, all)
+      refuseTooLarge(outlet.channel, all, content)
       outlet.channel.publish(exchange, routingKey, content, all, ended)
     } catch (error) {
       // Closed before anybody listened, so no event says so.
@@ -175,6 +175,7 @@ export class Publisher {
     const detach = listenTo(channel, {
       error: (error: unknown) => {
         outlet.error = error
+        learnLimit(channel, error)
         onError(error)
       },
       close: forget,
