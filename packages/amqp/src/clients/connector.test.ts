@@ -12,14 +12,15 @@ function connectorOf(source?: AmqpConnection | (() => Promise<AmqpConnection>)) 
     connections.push(connection)
     return connection.connection
   }
+  const told: unknown[] = []
   const connector = new Connector({
     source: source ?? opened,
     runtime: clock.runtime,
-    onBlocked: () => undefined,
-    onGone: () => undefined,
+    onBlocked: (reason) => void told.push(['blocked', reason]),
+    onGone: (error) => void told.push(['gone', error]),
     onError: () => undefined,
   })
-  return { clock, connections, connector }
+  return { clock, connections, connector, told }
 }
 
 const closes = (connection: RecordingConnection): number =>
@@ -60,6 +61,34 @@ test('the late end of a connection that was discarded leaves the present one in 
   const second = await connector.open()
   connections[0]?.emit('close')
   expect(await connector.open()).toBe(second)
+})
+
+// Both are events of amqplib's own recovery.
+test('a connection that recovers is not blocked any more, and one that gives up is gone', async () => {
+  const recovering = new RecordingConnection()
+  const { connector, told } = connectorOf(recovering.connection)
+  await connector.open()
+  recovering.emit('blocked', 'low on memory')
+  recovering.emit('disconnect')
+  expect(told).toEqual([
+    ['blocked', 'low on memory'],
+    ['blocked', undefined],
+  ])
+  const error = new Error('gave up')
+  recovering.emit('reconnect-failed', error)
+  expect(told.slice(2)).toEqual([
+    ['blocked', undefined],
+    ['gone', error],
+  ])
+})
+
+test('nothing is published on a connection of the user that is not there', async () => {
+  const connection = new RecordingConnection()
+  const { connector } = connectorOf(connection.connection)
+  await expect(connector.openChannel()).rejects.toThrow('no connection to the broker')
+  await connector.open()
+  await connector.openChannel()
+  expect(connection.channels).toHaveLength(1)
 })
 
 // amqplib says exactly this of a recovering connection that its user closed, and more of one that it is about to replace.

@@ -51,13 +51,10 @@ export class DelayQueues {
   /** Undefined as soon as a message was deferred, or none that could not be deferred is in hand. */
   get outage(): { readonly state: 'recovering'; readonly reason: string } | undefined {
     const failure = this.#failure
-    if (failure === undefined) return undefined
-    if (this.#options.runtime.monotonic() < failure.untilMs) {
-      const reason = `messages cannot be deferred and wait in hand: ${failure.reason}`
-      return { state: 'recovering', reason }
-    }
-    this.#failure = undefined
-    return undefined
+    if (failure === undefined || this.#options.runtime.monotonic() >= failure.untilMs)
+      return undefined
+    const reason = `messages cannot be deferred and wait in hand: ${failure.reason}`
+    return { state: 'recovering', reason }
   }
 
   /**
@@ -71,11 +68,10 @@ export class DelayQueues {
       this.#seenAtMs = nowMs
       this.#declared = this.#declared === undefined ? declare() : this.#lookAgain()
     }
-    const declaring = this.#declared
     try {
-      await declaring
+      await this.#declared
     } catch (error) {
-      if (this.#declared === declaring) this.#declared = undefined
+      this.#declared = undefined
       throw error
     }
   }
