@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import { isFatal, shown } from '@onceward/core/adapter'
+import { shown } from '@onceward/core/adapter'
 import type { AmqpChannel, AmqpConnection } from './client.ts'
 import { exists, type OpenChannel, onChannel } from './clients/calls.ts'
 import { serverVersion } from './clients/connector.ts'
@@ -113,7 +113,6 @@ async function assertLevel(
     return channel.assertQueue(name, { durable: true, arguments: declared })
   })
   if (answer.kind === 'done') return 'found'
-  if (isFatal(answer.error)) throw answer.error
   const { kind } = classifyError(answer.error)
   if (kind === 'denied') return (await exists(open, name)) ? 'found' : 'missing'
   const shape = kind === 'refused' ? await describeQueue(open, name) : undefined
