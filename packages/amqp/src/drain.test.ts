@@ -1,6 +1,9 @@
 import type { Settlement } from '@onceward/core'
+import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
+import { consumeAmqp } from './consume.ts'
 import { consuming } from './fixtures/consuming.ts'
+import { RecordingConnection } from './fixtures/recording-channel.ts'
 
 const ack: Settlement = { kind: 'ack', by: 'processed' }
 const closing: Settlement = { kind: 'abandon', reason: 'closing' }
@@ -95,4 +98,19 @@ test('a signal that is already aborted starts nothing', async () => {
   const { consumption, opened } = await consuming({ signal: AbortSignal.abort() })
   await consumption.stopped
   expect(opened).toEqual([])
+})
+
+test('after a drain no channel is open on a connection of the user, also none for publishing', async () => {
+  const { guard, clock, handed } = handMadeGuard()
+  const connection = new RecordingConnection()
+  const consumption = await consumeAmqp(connection.connection, guard, { queue: 'orders' })
+  connection.consuming.deliver('a')
+  await clock.advance(0)
+  const until = (clock.nowMs + 60_000) as never
+  handed[0]?.settle({ kind: 'defer', reason: 'failed', until })
+  await clock.advance(0)
+  expect(connection.named('createConfirmChannel')).toHaveLength(1)
+  await consumption.drain()
+  expect(connection.named('close')).toHaveLength(connection.channels.length)
+  expect(connection.named('connection.close')).toEqual([])
 })
