@@ -93,6 +93,16 @@ test('a broker that blocks publishers is reported once, and only if nothing wors
   ])
 })
 
+test('an alarm lasts until the last connection that it blocks is told that it is over', () => {
+  const { alarm } = receiving()
+  const connections = [{}, {}] as const
+  for (const connection of connections) alarm.changed(connection, 'low on disk')
+  alarm.changed(connections[0], undefined)
+  expect(alarm.outage?.reason).toContain('low on disk')
+  alarm.changed(connections[1], undefined)
+  expect(alarm.outage).toBeUndefined()
+})
+
 test('a permanent error makes the start fail', async () => {
   const error = new ConfigurationError('no queue')
   const kit = receiving()

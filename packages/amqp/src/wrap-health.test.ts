@@ -121,3 +121,16 @@ test('a message that comes is progress', async () => {
   await kit.clock.advance(0)
   expect(consumption.health().lastProgressAt).toEqual(new Date(kit.clock.nowMs))
 })
+
+test('a wrap whose messages cannot be deferred says why', async () => {
+  const kit = setUp()
+  kit.connection.answers.set('publish', () => new Error('message nacked'))
+  kit.channel.deliver('a')
+  await kit.clock.advance(0)
+  kit.handed[0]?.settle({ kind: 'defer', reason: 'failed', until: kit.until(60_000) })
+  await kit.clock.advance(0)
+  expect(kit.wrapped.consumption.health()).toMatchObject({
+    state: 'recovering',
+    reason: 'messages cannot be deferred and wait in hand: Error: message nacked',
+  })
+})

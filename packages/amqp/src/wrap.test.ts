@@ -73,8 +73,45 @@ test.each(defers)(
     expect(kit.connection.settled()).toEqual([['ack', 1, false]])
     const names = kit.connection.calls.map(({ name }) => name)
     expect(names.indexOf('publish')).toBeLessThan(names.indexOf('ack'))
+    // The server refuses every question about the default exchange.
+    expect(names).not.toContain('checkExchange')
   },
 )
+
+test('the delay queues of a quorum queue are quorum queues for a wrap too', async () => {
+  const kit = setUp()
+  kit.connection.answers.set('assertQueue', (name, given) => {
+    const { arguments: args } = given as { arguments: object }
+    if (name !== queue || 'x-queue-type' in args) return
+    const why = "inequivalent arg 'x-queue-type' for queue 'orders' in vhost '/': received none"
+    const text = `${why} but current is the value 'quorum' of type 'longstr'`
+    throw Object.assign(new Error(text), { code: 406 })
+  })
+  await settled(kit, { kind: 'defer', reason: 'failed', until: kit.until(20_000) })
+  const declared = kit.connection.named('assertQueue').at(-1)?.args
+  expect(declared?.[1]).toMatchObject({ arguments: { 'x-queue-type': 'quorum' } })
+})
+
+test('a wrap without a target for dead letters does not ask for its virtual host', async () => {
+  const kit = setUp({ deadLetter: 'dlx' })
+  await kit.clock.advance(0)
+  expect(kit.connection.calls).toEqual([])
+})
+
+// Its channel has the prefetch of its user, so the pace does not say how many messages may still come.
+test('a batch of a wrap waits for more messages although one batch is in hand', async () => {
+  const connection = new RecordingConnection()
+  const channel = new RecordingChannel(connection)
+  const { guard, clock, batches } = handMadeGuard({ concurrency: 2, transaction: 'batch' })
+  channel.callback = wrapAmqp(channel as never, guard, { queue, batch: { size: 3, lingerMs: 10 } })
+  channel.deliver('a', 'b', 'c')
+  await clock.advance(0)
+  channel.deliver('d')
+  await clock.advance(9)
+  expect(batches).toEqual([3])
+  await clock.advance(1)
+  expect(batches).toEqual([3, 1])
+})
 
 // Red when the ack does not wait for the confirm.
 test('a message whose deferral is not confirmed stays in hand', async () => {
