@@ -83,6 +83,17 @@ test('a settled message is deleted, or hidden until its retry time', async () =>
   expect(kit.logged).toEqual([])
 })
 
+// The guard tells a time of day, which may be set back or forward; SQS is told seconds.
+test('a wait begins at the time of day, and ends on the monotonic clock', async () => {
+  const kit = setUp()
+  const apartMs = 3_600_000
+  const runtime = { ...kit.clock.runtime, now: () => (NOW_MS + apartMs) as never }
+  const until = (NOW_MS + apartMs + 9_000) as never
+  const later = { kind: 'defer', reason: 'failed', until } as const
+  expect(await settle({ ...kit.context, runtime }, received(), later)).toBe(NOW_MS + 10_000)
+  expect(kit.asked).toEqual([['change', 10]])
+})
+
 // Red when the messages of a group get separate jitter: later ones would overtake the first one.
 test('during a store outage a message is hidden for up to two minutes, and a message of a group for half a minute', async () => {
   const kit = setUp()
