@@ -94,6 +94,17 @@ test('a wait begins at the time of day, and ends on the monotonic clock', async 
   expect(kit.asked).toEqual([['change', 10]])
 })
 
+// SQS refuses the second, because its 12 hours are over. It would take 0, and the message would come again at once.
+test.each([
+  ['is due', NOW_MS],
+  ['was received more than twelve hours ago', NOW_MS - 43_200_000],
+])('a message that %s is hidden for a second', async (_, receivedAtMs) => {
+  const kit = setUp()
+  const due: Settlement = { kind: 'defer', reason: 'failed', until: NOW_MS as never }
+  await settle(kit.context, { ...received(), receivedAtMs }, due)
+  expect(kit.asked).toEqual([['change', 1]])
+})
+
 // Red when the messages of a group get separate jitter: later ones would overtake the first one.
 test('during a store outage a message is hidden for up to two minutes, and a message of a group for half a minute', async () => {
   const kit = setUp()

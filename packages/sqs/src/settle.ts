@@ -139,8 +139,7 @@ async function hide(
   const expiresAtMs = await context.ticker.release(received)
   const nowMs = context.runtime.monotonic()
   // At least a second: 0 would be a hot loop.
-  const atLeastMs = Math.max(1_000, wantedMs)
-  const seconds = Math.max(1, visibilitySeconds(atLeastMs, nowMs - received.receivedAtMs))
+  const seconds = Math.max(1, visibilitySeconds(wantedMs, nowMs - received.receivedAtMs))
   const { handle, sequence } = received
   const answer = await context.changes.add({ handle, sequence, seconds, expiresAtMs })
   return settled(context, received, { verb: 'defer', answer })
