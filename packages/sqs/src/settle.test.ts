@@ -5,7 +5,8 @@ import { expect, test } from 'vitest'
 import type { Entry, EntryAnswer } from './clients/batch-requests.ts'
 import { type Received, toDelivery } from './delivery.ts'
 import { message } from './fixtures/recording-client.ts'
-import { giveBack, type SettleContext, settle } from './settle.ts'
+import { resolveSettings } from './options.ts'
+import { createSettleContext, giveBack, type SettleContext, settle } from './settle.ts'
 
 const queueUrl = 'http://127.0.0.1/000000000000/orders'
 /** When the visibility timeout of the message ends. */
@@ -155,4 +156,26 @@ test('a settlement that throws is reported, and the message keeps its visibility
       },
     },
   ])
+})
+
+// A group of a FIFO queue gets no other message before.
+test.each([
+  ['', 20],
+  ['.fifo', 5],
+])('a delete from a queue%s waits %i ms for others', async (suffix, windowMs) => {
+  const { port, clock } = handMadeGuard()
+  const removed: (readonly string[])[] = []
+  const api = {
+    remove: async (handles: readonly string[]) => {
+      removed.push(handles)
+      return []
+    },
+  }
+  const settings = resolveSettings({ queueUrl: `${queueUrl}${suffix}` }, port.settings)
+  const done = settle(createSettleContext(port, api as never, settings), received(), ack)
+  await clock.advance(windowMs - 1)
+  expect(removed).toEqual([])
+  await clock.advance(1)
+  expect(removed).toEqual([['h-a']])
+  await done
 })

@@ -54,6 +54,12 @@ test.each(defers)(
   },
 )
 
+test('the jitter of a long wait is a few seconds', async () => {
+  const kit = setUp()
+  await settled(kit, { kind: 'defer', reason: 'failed', until: kit.until(600_000) })
+  expect(kit.recording.changed()).toEqual([[['h-a', 603]]])
+})
+
 test('a deferral into the past hides the message for one second, never for none', async () => {
   const kit = setUp()
   await settled(kit, { kind: 'defer', reason: 'not-due', until: kit.until(-FAR_MS) })
