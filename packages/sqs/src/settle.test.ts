@@ -95,6 +95,22 @@ test('a wait begins at the time of day, and ends on the monotonic clock', async 
   expect(kit.asked).toEqual([['change', 10]])
 })
 
+// Red when it is renewed for ever: it comes again only when this process has ended.
+test('an abandoned message is not renewed any more', async () => {
+  const kit = setUp()
+  const released: Received[] = []
+  const release = async (each: Received) => {
+    released.push(each)
+    return hiddenUntilMs
+  }
+  const ticker = { ...kit.context.ticker, release }
+  const hiddenUntilMs = NOW_MS + 20_000
+  const abandoned = { ...received(), hiddenUntilMs }
+  const lost: Settlement = { kind: 'abandon', reason: 'lease-lost' }
+  expect(await settle({ ...kit.context, ticker }, abandoned, lost)).toBe(hiddenUntilMs)
+  expect(released).toEqual([abandoned])
+})
+
 // SQS refuses the second, because its 12 hours are over. It would take 0, and the message would come again at once.
 test.each([
   ['is due', NOW_MS],
