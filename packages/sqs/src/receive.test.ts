@@ -105,6 +105,22 @@ test('after an outage the first receive does not long-poll, and the next one fol
   expect([kit.receiver.outage, kit.receives.length]).toEqual([undefined, 3])
 })
 
+test('pauses grow while receives fail, and an answer makes the next one short again', async () => {
+  const kit = await receiving().started()
+  const pauseAfter = async (): Promise<number> => {
+    kit.receives.at(-1)?.fail(reset)
+    const { length } = kit.receives
+    const beforeMs = kit.clock.nowMs
+    await kit.clock.advance(0)
+    while (kit.receives.length === length) await kit.clock.advance(1)
+    return kit.clock.nowMs - beforeMs
+  }
+  const [first, second] = [await pauseAfter(), await pauseAfter()]
+  expect(second).toBeGreaterThan(first)
+  await answer(kit)
+  expect(await pauseAfter()).toBe(first)
+})
+
 // Red when each receive counts: several that fail at once would make the pauses long.
 test('receives that fail together count as one failure', async () => {
   const pauseAfter = async (together: number): Promise<number> => {
