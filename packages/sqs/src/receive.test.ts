@@ -144,6 +144,17 @@ test('receives that fail together count as one failure', async () => {
   expect([await pauseAfter(1), await pauseAfter(2)]).toEqual([150, 150])
 })
 
+test('while SQS fails one receive at a time asks whether it is back', async () => {
+  const kit = receiving({ batch: { size: 100 } })
+  Object.assign(kit.world, { room: 100, capacity: 100 })
+  await kit.started()
+  await answer(kit, 'a1')
+  expect(kit.receives).toHaveLength(3)
+  for (const receive of kit.receives.slice(1)) receive.fail(reset)
+  await kit.clock.advance(5_000)
+  expect(kit.receives).toHaveLength(4)
+})
+
 test('receives that are empty together cause one pause', async () => {
   const kit = receiving({ batch: { size: 100 } })
   Object.assign(kit.world, { room: 100, capacity: 100 })
