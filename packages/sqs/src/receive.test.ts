@@ -105,22 +105,6 @@ test('after an outage the first receive does not long-poll, and the next one fol
   expect([kit.receiver.outage, kit.receives.length]).toEqual([undefined, 3])
 })
 
-test('pauses grow while receives fail, and an answer makes the next one short again', async () => {
-  const kit = await receiving().started()
-  const pauseAfter = async (): Promise<number> => {
-    kit.receives.at(-1)?.fail(reset)
-    const { length } = kit.receives
-    const beforeMs = kit.clock.nowMs
-    await kit.clock.advance(0)
-    while (kit.receives.length === length) await kit.clock.advance(1)
-    return kit.clock.nowMs - beforeMs
-  }
-  const [first, second] = [await pauseAfter(), await pauseAfter()]
-  expect(second).toBeGreaterThan(first)
-  await answer(kit)
-  expect(await pauseAfter()).toBe(first)
-})
-
 // Red when each receive counts: several that fail at once would make the pauses long.
 test('receives that fail together count as one failure', async () => {
   const pauseAfter = async (together: number): Promise<number> => {
@@ -142,17 +126,6 @@ test('receives that fail together count as one failure', async () => {
     return kit.clock.nowMs - beforeMs
   }
   expect([await pauseAfter(1), await pauseAfter(2)]).toEqual([150, 150])
-})
-
-test('while SQS fails one receive at a time asks whether it is back', async () => {
-  const kit = receiving({ batch: { size: 100 } })
-  Object.assign(kit.world, { room: 100, capacity: 100 })
-  await kit.started()
-  await answer(kit, 'a1')
-  expect(kit.receives).toHaveLength(3)
-  for (const receive of kit.receives.slice(1)) receive.fail(reset)
-  await kit.clock.advance(5_000)
-  expect(kit.receives).toHaveLength(4)
 })
 
 test('receives that are empty together cause one pause', async () => {
