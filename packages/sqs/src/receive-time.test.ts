@@ -4,6 +4,8 @@ import { receiving } from './fixtures/receiving.ts'
 test('only receives that brought all they asked for tell how long SQS takes', async () => {
   const kit = receiving()
   Object.assign(kit.world, { room: 2, capacity: 2 })
+  // Durations are measured on the monotonic clock.
+  Object.assign(kit.clock.runtime, { now: () => kit.clock.nowMs + 3_600_000 })
   await kit.started()
   await kit.clock.advance(700)
   kit.receives[0]?.answer('a1')

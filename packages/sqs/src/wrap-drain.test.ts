@@ -72,3 +72,25 @@ test('messages that come are progress', async () => {
   await kit.clock.advance(100)
   await done
 })
+
+test("a wrap publishes dead letters for the guard's poller until it is drained", async () => {
+  const { guard, publishers } = handMadeGuard()
+  const deadLetter = { queueUrl: `${queueUrl}-dead` }
+  const handle = wrapSqs(new RecordingClient().client, guard, { queueUrl, deadLetter })
+  expect([...publishers.keys()]).toEqual([queueUrl])
+  await handle.consumption.drain()
+  expect([...publishers.keys()]).toEqual([])
+})
+
+test('a message that comes, and one that is settled, is progress of a wrap', async () => {
+  const kit = setUp()
+  const done = kit.handle([message('a')])
+  const came = new Date(kit.clock.nowMs)
+  expect(kit.handle.consumption.health().lastProgressAt).toEqual(came)
+  await kit.clock.advance(1_000)
+  expect(kit.handle.consumption.health().lastProgressAt).toEqual(came)
+  kit.handed[0]?.settle({ kind: 'ack', by: 'processed' })
+  await kit.clock.advance(20)
+  await done
+  expect(kit.handle.consumption.health().lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+})
