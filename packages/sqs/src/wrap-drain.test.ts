@@ -94,3 +94,37 @@ test('a message that comes, and one that is settled, is progress of a wrap', asy
   await done
   expect(kit.handle.consumption.health().lastProgressAt).toEqual(new Date(kit.clock.nowMs))
 })
+
+test('the answer of a wrap comes when SQS has the settlement', async () => {
+  const kit = setUp()
+  let isAnswered = false
+  const done = kit.handle([message('a')]).then(() => {
+    isAnswered = true
+  })
+  await kit.clock.advance(0)
+  kit.handed[0]?.settle({ kind: 'ack', by: 'processed' })
+  await kit.clock.advance(19)
+  expect([kit.recording.calls.length, isAnswered]).toEqual([0, false])
+  expect(kit.handle.consumption.health().inFlight).toBe(1)
+  await kit.clock.advance(1)
+  await done
+  expect([kit.recording.calls.length, isAnswered]).toEqual([1, true])
+})
+
+test('a drain of a wrap waits also for messages that are handed over meanwhile', async () => {
+  const kit = setUp()
+  const calls = [kit.handle([message('a')])]
+  await kit.clock.advance(0)
+  let isDrained = false
+  const drained = kit.handle.consumption.drain().then(() => {
+    isDrained = true
+  })
+  await kit.clock.advance(0)
+  calls.push(kit.handle([message('b')]))
+  kit.handed[0]?.settle({ kind: 'ack', by: 'processed' })
+  await kit.clock.advance(100)
+  expect([kit.handed.length, isDrained]).toEqual([2, false])
+  kit.handed[1]?.settle({ kind: 'abandon', reason: 'closing' })
+  await kit.clock.advance(100)
+  await Promise.all([drained, ...calls])
+})
