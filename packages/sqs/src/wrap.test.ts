@@ -292,3 +292,8 @@ test("'redrive' on a FIFO queue gives a warning at the start, once", async () =>
   ])
   expect(setUp({ deadLetter: 'redrive' }).logged).toEqual([])
 })
+
+test('a single message, as `handleMessage` of sqs-consumer gives it, is refused', async () => {
+  const { handle } = setUp()
+  await expect(handle(message('a') as never)).rejects.toThrow(/wrap as `handleMessageBatch`/)
+})
