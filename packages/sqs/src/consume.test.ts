@@ -62,6 +62,16 @@ test('the consumer checks the queue, then receives as many messages as it needs,
   })
 })
 
+test('a settlement is progress, although no receive is answered', async () => {
+  const kit = setUp()
+  kit.queue.push(...messages(2))
+  const consumption = await kit.start()
+  await kit.clock.advance(5_000)
+  kit.handed[0]?.settle(ack)
+  await kit.clock.advance(20)
+  expect(consumption.health().lastProgressAt).toEqual(new Date(kit.clock.nowMs))
+})
+
 test('the consumer receives no more messages than handlers can start while none has finished', async () => {
   const kit = setUp()
   kit.queue.push(...messages(50))
