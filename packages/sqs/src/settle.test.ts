@@ -85,7 +85,7 @@ test('a settled message is deleted, or hidden until its retry time', async () =>
 })
 
 // The guard tells a time of day, which may be set back or forward; SQS is told seconds.
-test('a wait begins at the time of day, and ends on the monotonic clock', async () => {
+test('a message is hidden from the time of day on, and its end is on the monotonic clock', async () => {
   const kit = setUp()
   const apartMs = 3_600_000
   const runtime = { ...kit.clock.runtime, now: () => (NOW_MS + apartMs) as never }
