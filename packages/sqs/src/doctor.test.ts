@@ -72,6 +72,9 @@ test('the budget of receives covers attempts, long handlers and deferrals', () =
 test('acceptance A16: a retention longer than the dedup window makes the start fail', async () => {
   const kept = { ...healthy, MessageRetentionPeriod: String(16 * 86_400) }
   expect((await findings(kept)).problems).toMatch(/dedupWindowMs/)
+  const { dedupWindowMs } = handMadeGuard().port.settings
+  const asLong = { ...healthy, MessageRetentionPeriod: String(dedupWindowMs / 1_000) }
+  expect((await findings(asLong)).problems).toBe('')
 })
 
 test("'redrive' without a redrive policy makes the start fail", async () => {
