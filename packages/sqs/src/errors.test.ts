@@ -128,3 +128,19 @@ describe('a client without a region', () => {
     expect(regionMissing(error)).toBeUndefined()
   })
 })
+
+test.each([
+  [429, 'throttled'],
+  [499, 'other'],
+  [500, 'network'],
+])('an answer with HTTP status %i and no known name is %s', (httpStatusCode, kind) => {
+  const error = Object.assign(new Error('no XML'), { $metadata: { httpStatusCode } })
+  expect(classifyError(error).kind).toBe(kind)
+})
+
+test('the code of the query protocol tells what an error without a known name means', () => {
+  const error = Object.assign(new Error('gone'), {
+    Code: 'AWS.SimpleQueueService.NonExistentQueue',
+  })
+  expect(classifyError(error).kind).toBe('queue-missing')
+})
