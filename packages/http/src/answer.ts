@@ -3,7 +3,7 @@ import { quoted } from '@onceward/core/adapter'
 import { type MaybeAsync, RESULT_LIMIT_BYTES } from '@onceward/core/edge'
 import { AnswerError } from './answer-error.ts'
 import { type GivenHeaders, type HeaderList, listed } from './headers.ts'
-import { type HttpProblem, PROBLEM_TYPE, problemText } from './problem.ts'
+import { type HttpProblem, lowerCased, PROBLEM_TYPE, problemText } from './problem.ts'
 import { type Body, type HttpReply, isBodyless, type OwnBytes } from './reply.ts'
 import { readBuffered } from './response-body.ts'
 
@@ -76,8 +76,8 @@ export function checkProblem(
 ): CheckedAnswer {
   const { headers, status } = problem
   const body = problemText(problem)
-  const answer = { status, headers: { ...headers, 'content-type': PROBLEM_TYPE }, body }
-  return checkParts(fromObject(answer), storedHeaders)
+  const typed = { ...lowerCased(headers), 'content-type': PROBLEM_TYPE }
+  return checkParts(fromObject({ status, headers: typed, body }), storedHeaders)
 }
 
 /** The reply of a stored answer. Undefined if the stored value is none, or was written by a later version. */

@@ -123,5 +123,6 @@ export function problemReply(problem: HttpProblem): HttpReply {
   }
 }
 
-const lowerCased = (headers: Readonly<Record<string, string>>): Record<string, string> =>
+/** A name must not stand beside itself in another case: the headers would be joined. */
+export const lowerCased = (headers: Readonly<Record<string, string>>): Record<string, string> =>
   Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))
