@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
+import { gzipSync } from 'node:zlib'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { fastifyRoute, rawBodies } from './fastify.ts'
@@ -26,6 +27,7 @@ describe('behind a parser of Fastify that leaves the body unread', () => {
   let guard: HttpGuard
   let server: Running
   const refused: [FastifyRequest, FastifyReply][] = []
+  const slowHook = vi.fn(({ raw }: FastifyRequest) => new Promise((resolve) => raw.once('close', resolve)))
 
   beforeEach(async () => {
     guard = guardOf(handler, { decode: (bytes) => bytes.byteLength, maxBodyBytes: MOST_BYTES })
@@ -39,6 +41,7 @@ describe('behind a parser of Fastify that leaves the body unread', () => {
       handler: fastifyRoute(guard),
       preHandler: async (request, reply) => {
         const { headers, method } = request
+        if (headers['x-slow'] !== undefined) await slowHook(request)
         if (method !== 'POST' || headers['x-refused'] === undefined) return undefined
         refused.push([request, reply])
         return reply.code(401).send('')
@@ -82,6 +85,38 @@ describe('behind a parser of Fastify that leaves the body unread', () => {
     await vi.waitFor(() => expect(guard.health().inFlight).toBe(0))
     expect(handler).not.toHaveBeenCalled()
   })
+
+  // Red when nobody listens to the error of a body that nobody reads yet: it ends the process.
+  test('a client that hangs up while a hook before the guard waits runs nothing and does not end the process', async () => {
+    const socket = connected(server)
+    socket.write(
+      'POST /charges HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nX-Slow: 1\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\nabc',
+    )
+    await vi.waitFor(() => expect(slowHook).toHaveBeenCalled())
+    const closed = slowHook.mock.results[0]?.value
+    socket.destroy()
+    await closed
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(handler).not.toHaveBeenCalled()
+  })
+
+  // Red when the guard takes the bytes for inflated where no hook has changed them.
+  test('a compressed body is answered 415', async () => {
+    const guarded = guardOf(handler)
+    const other = fastify()
+    other.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) =>
+      done(null, body),
+    )
+    await other.register(rawBodies)
+    other.post('/charges', fastifyRoute(guarded))
+    await other.ready()
+    const listening = await listen((request, response) => other.routing(request, response))
+    opened.push(listening, guarded)
+    const sent = { body: new Uint8Array(gzipSync('{}')), headers: { 'content-encoding': 'gzip' } }
+    expect((await send(listening, sent)).status).toBe(415)
+    expect(handler).not.toHaveBeenCalled()
+  })
+
   // Red when a body that nothing reads stays on its connection: the second request waits for ever.
   test.each([
     ['a hook before the route', 'POST', 401],
