@@ -8,7 +8,7 @@ import {
   type MaybeAsync,
 } from '@onceward/core/edge'
 import type { Exchange } from './exchange.ts'
-import type { HttpRequest } from './request.ts'
+import { type HttpRequest, headerOf, type IncomingRequest } from './request.ts'
 
 /**
  * The parts of a request that its fingerprint is computed from: method, route and canonical body. If canonical JSON
@@ -89,4 +89,15 @@ export function isJsonType(contentType: string | undefined): boolean {
 export function isIdentityCoding(contentEncoding: string | undefined): boolean {
   const coding = contentEncoding?.trim().toLowerCase() ?? ''
   return coding === '' || coding === 'identity'
+}
+
+/** Whether the default decoder can read the body. */
+export function isReadable(
+  incoming: IncomingRequest,
+  bytes: Uint8Array,
+  contentType: string | undefined,
+): boolean {
+  const isJson = bytes.byteLength === 0 || isJsonType(contentType)
+  if (!isJson || incoming.isInflated === true) return isJson
+  return isIdentityCoding(headerOf(incoming, 'content-encoding'))
 }

@@ -125,8 +125,9 @@ describe('a tenant that is asked', () => {
   test('and never answers is waited for until the deadline, and nothing runs', async () => {
     const clock = new Clock()
     const handler = vi.fn()
+    const { lines, logger } = logging()
     const tenant = () => new Promise<string>(() => undefined)
-    const guard = guardOf(handler, { tenant, deadlineMs: 3_000, runtime: clock.runtime })
+    const guard = guardOf(handler, { tenant, deadlineMs: 3_000, runtime: clock.runtime, logger })
     let answer: Shown | undefined
     void send(guard).then((shownAnswer) => {
       answer = shownAnswer
@@ -140,6 +141,10 @@ describe('a tenant that is asked', () => {
     expect(answer && kindOf(answer)).toBe('timed-out')
     expect(handler).not.toHaveBeenCalled()
     expect(guard.health().inFlight).toBe(0)
+    // Red when nothing tells the operator why requests are answered 503.
+    expect(lines).toEqual([
+      ['error', { consumer: 'charges' }, expect.stringMatching(/^`tenant` or `verify` gave no/)],
+    ])
     await guard.close()
   })
 })

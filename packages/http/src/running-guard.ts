@@ -15,7 +15,7 @@ import {
   withEnvelope,
 } from '@onceward/core/adapter'
 import { createCallerGuard, describeError, isPromise, type MaybeAsync } from '@onceward/core/edge'
-import { decodeRequest, isIdentityCoding, isJsonType } from './content.ts'
+import { decodeRequest, isReadable } from './content.ts'
 import type { Exchange, Identity } from './exchange.ts'
 import { createLaterHandler, createRouteHandler, type RouteHandler, type Seen } from './handler.ts'
 import { openEarly } from './open-early.ts'
@@ -178,7 +178,6 @@ export class RunningHttpGuard {
     const request = incoming.withBytes(bytes)
     const identifying = this.#plan.identify(request, incoming)
     const identity = isPromise(identifying) ? await this.#inTime(identifying) : identifying
-    // A function of the user's gives no answer.
     if (identity === LATE) return problem('timed-out', { headers: { 'retry-after': '1' } })
     if ('kind' in identity) return identity.outcome
     const { decode, onHangUp } = this.#plan.options
@@ -195,9 +194,18 @@ export class RunningHttpGuard {
     return this.#run({ key, tenant, request: this.#seen(request), target, contentType }, hooks)
   }
 
-  #inTime<Answer>(identifying: Promise<Answer>): Promise<Answer | typeof LATE> {
-    const { runtime, settings } = this.port
-    return answerWithin(runtime, identifying, settings.deadlineMs)
+  /** A function of the user's may give no answer. */
+  async #inTime<Answer>(identifying: Promise<Answer>): Promise<Answer | typeof LATE> {
+    const { logger, runtime, settings } = this.port
+    const answer = await answerWithin(runtime, identifying, settings.deadlineMs)
+    if (answer === LATE) {
+      const fields = { consumer: this.guard.consumer }
+      logger.error(
+        fields,
+        '`tenant` or `verify` gave no answer within deadlineMs, so a request is answered 503: look at what the function waits for',
+      )
+    }
+    return answer
   }
 
   /** What runs later sees at once what it will see then, so that a function that needs more fails here. */
@@ -256,17 +264,6 @@ export class RunningHttpGuard {
       () => toStoredForm(exchange, later?.requestHeaders ?? REQUEST_HEADERS),
     )
   }
-}
-
-/** Whether the default decoder can read the body. */
-function isReadable(
-  incoming: IncomingRequest,
-  bytes: Uint8Array,
-  contentType: string | undefined,
-): boolean {
-  const isJson = bytes.byteLength === 0 || isJsonType(contentType)
-  if (!isJson || incoming.isInflated === true) return isJson
-  return isIdentityCoding(headerOf(incoming, 'content-encoding'))
 }
 
 /** The problem that the handler threw as the answer to this key. */

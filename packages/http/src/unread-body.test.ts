@@ -27,7 +27,9 @@ describe('behind a parser of Fastify that leaves the body unread', () => {
   let guard: HttpGuard
   let server: Running
   const refused: [FastifyRequest, FastifyReply][] = []
-  const slowHook = vi.fn(({ raw }: FastifyRequest) => new Promise((resolve) => raw.once('close', resolve)))
+  const slowHook = vi.fn(
+    ({ raw }: FastifyRequest) => new Promise((resolve) => raw.once('close', resolve)),
+  )
 
   beforeEach(async () => {
     guard = guardOf(handler, { decode: (bytes) => bytes.byteLength, maxBodyBytes: MOST_BYTES })
