@@ -16,7 +16,10 @@ import { fromWebRequest, type HttpRequest, type IncomingRequest } from './reques
 import { type Refused, RunningHttpGuard } from './running-guard.ts'
 
 export interface HttpHealth {
-  /** `unavailable`: a store failed when it was last asked, and requests are answered 503. */
+  /**
+   * `unavailable`: a store failed, and requests are answered 503 without asking it, for half a minute at most. Then the
+   * next request asks it again, so that a load balancer may send requests to `ready` guards alone.
+   */
   readonly state: 'ready' | 'unavailable' | 'closed'
   /** Requests that have no answer yet. */
   readonly inFlight: number
@@ -89,7 +92,7 @@ export function makeHttpGuard(running: RunningHttpGuard): HttpGuard {
     fetch: async (request) => toWebResponse(replyTo(await running.handle(fromWebRequest(request)))),
     open: () => port.open(),
     health: () => ({
-      state: isClosed ? 'closed' : port.availability().kind === 'down' ? 'unavailable' : 'ready',
+      state: isClosed ? 'closed' : isPaused(port) ? 'unavailable' : 'ready',
       inFlight: running.inFlight,
       ...waitingOf(port.backlog()),
       outages: port.outages(),
@@ -101,6 +104,12 @@ export function makeHttpGuard(running: RunningHttpGuard): HttpGuard {
   }
   Object.defineProperty(made, PORT, { value: running })
   return made
+}
+
+/** Whether the guard answers without asking its stores, because one has failed. */
+function isPaused(port: RunningHttpGuard['port']): boolean {
+  const stores = port.availability()
+  return stores.kind === 'down' && stores.retryAt > port.runtime.now()
 }
 
 function waitingOf(backlog: Backlog | undefined): Pick<HttpHealth, 'waiting'> {

@@ -1,5 +1,6 @@
 import { StoreUnavailableError } from '@onceward/core'
 import { memoryInbox, memoryLeases } from '@onceward/core/memory'
+import { Clock } from '@onceward/testing/adapter'
 import { describe, expect, test, vi } from 'vitest'
 import {
   guardOf,
@@ -148,6 +149,23 @@ describe('while a store is down', () => {
     })
     isDown = false
     await guard.open()
+    expect(guard.health()).toEqual({ state: 'ready', inFlight: 0, outages: [] })
+    await guard.close()
+  })
+
+  // Red when only a request ends the outage: a load balancer that asks for the health sends none, for ever.
+  test('its health says so until the store is asked again with the next request', async () => {
+    const clock = new Clock()
+    const handler = vi.fn(charged)
+    const working = memoryInbox()
+    const open = vi.fn(working.open).mockRejectedValueOnce(new StoreUnavailableError('down'))
+    const guard = guardOf(handler, { inbox: { ...working, open }, runtime: clock.runtime })
+    expect((await send(guard)).status).toBe(503)
+    await clock.advance(400)
+    expect(guard.health().state).toBe('unavailable')
+    await clock.advance(600)
+    expect(guard.health()).toMatchObject({ state: 'ready', outages: [{ dependency: 'inbox' }] })
+    expect((await send(guard)).status).toBe(201)
     expect(guard.health()).toEqual({ state: 'ready', inFlight: 0, outages: [] })
     await guard.close()
   })
