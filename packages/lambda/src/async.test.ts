@@ -108,10 +108,11 @@ describe('lambdaEventBridge', () => {
     const { events, guard } = collecting({
       eventKey: ({ payload }: { readonly payload: typeof order }) => payload.orderId,
     })
-    await lambdaEventBridge(guard)({ ...order, id: 5, source: 5, time: null })
+    await lambdaEventBridge(guard)({ ...order, id: 5, source: 5, time: null, records: {} })
     expect(events).toMatchObject([
       {
-        ...{ key: 'o-1', payload: order, messageId: undefined, producedAt: undefined },
+        ...{ key: 'o-1', payload: { ...order, records: {} } },
+        ...{ messageId: undefined, producedAt: undefined },
         source: { queue: 'unknown', position: undefined },
       },
     ])

@@ -3,6 +3,7 @@ import {
   createBatchGuard,
   createGuard,
   type GuardEvent,
+  type OutcomeRecord,
   RetryableError,
   StoreUnavailableError,
   unwrapSns,
@@ -190,6 +191,23 @@ describe('dead letters', () => {
       expect(idsOf(await handler({ Records }))).toEqual(['b'])
     }
     expect(() => lambdaSqs(setUp(leased).guard)).toThrow(/deadLetter.*redrive.*without an inbox/)
+  })
+
+  // Red when a message is answered as done whose record does not hold all of it, or is kept from its redrive policy.
+  test.each([
+    [undefined, { kind: 'defer', cause: 'not-stored' }],
+    ['redrive', { kind: 'dead-letter', reason: 'fatal' }],
+  ] as const)('that the inbox has not stored whole come again: %s', async (deadLetter, expected) => {
+    const memory = memoryInbox()
+    const isWhole = async () => false
+    const open = async (...given: Parameters<typeof memory.open>) =>
+      Object.assign(await memory.open(...given), { isWhole })
+    const settlements: unknown[] = []
+    const observe = (record: OutcomeRecord) => void settlements.push(record.settlement)
+    const { guard } = setUp({ inbox: { open }, observe })
+    const Records = [sqsRecord({ id: 'a', body: { does: 'fatal' } })]
+    expect(idsOf(await lambdaSqs(guard, { deadLetter })({ Records }))).toEqual(['a'])
+    expect(settlements).toMatchObject([expected])
   })
 })
 
