@@ -154,6 +154,13 @@ describe('the target of a request', () => {
   })
 })
 
+test('the URL of a request over TLS says so', () => {
+  const request = new IncomingMessage({ encrypted: true } as unknown as Socket)
+  request.headers.host = 'shop.example'
+  const { url } = incomingOf(request).withBytes(new Uint8Array())
+  expect(url).toBe('https://shop.example/')
+})
+
 test('a header that an adapter gives as a list has each of its values, and one without a value none', () => {
   const headers = { 'x-list': ['a', 'b'], 'x-none': undefined, 'x-one': 'c' }
   const { valuesOf } = incomingOf(messageOf({ headers: headers as never }))
@@ -164,15 +171,16 @@ test('a header that an adapter gives as a list has each of its values, and one w
   ])
 })
 
-test('the headers of HTTP/2 come without its pseudo-headers', async () => {
+test('the headers of HTTP/2 come without its pseudo-headers, which the URL is made of', async () => {
   const server = createHttp2Server((request, response) => {
-    const { headers } = incomingOf(request as never).withBytes(new Uint8Array())
-    response.end(JSON.stringify([...headers]))
+    const { headers, url } = incomingOf(request as never).withBytes(new Uint8Array())
+    response.end(JSON.stringify([url, ...headers]))
   })
   await once(server.listen(0), 'listening')
-  const client = connectHttp2(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const client = connectHttp2(origin)
   const answer = await text(client.request({ ':path': '/', 'x-trace': 'a' }))
-  expect(JSON.parse(answer)).toEqual([['x-trace', 'a']])
+  expect(JSON.parse(answer)).toEqual([`${origin}/`, ['x-trace', 'a']])
   client.close()
   await new Promise((resolve) => server.close(resolve))
 })
