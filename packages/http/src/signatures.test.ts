@@ -95,8 +95,10 @@ describe.each(SCHEMES)('the signature of %s', (scheme) => {
 })
 
 test('an API key of Stripe and a secret that is no Base64 are refused, and not shown', () => {
-  expect(() => stripeSignature('sk_live_abc')).toThrow(/begins with whsec_\), got an API key/)
-  expect(() => stripeSignature('sk_live_abc')).not.toThrow('abc')
+  for (const key of ['sk_live_abc', 'rk_live_abc', 'pk_live_abc']) {
+    expect(() => stripeSignature(key)).toThrow(/begins with whsec_\), got an API key/)
+    expect(() => stripeSignature(key)).not.toThrow('abc')
+  }
   expect(() => standardWebhook('hush!')).toThrow(/Base64/)
   expect(() => standardWebhook('hush!')).not.toThrow('hush')
   expect(() => standardWebhook(SECRET, { toleranceMs: 5 })).toThrow(/toleranceMs.*milliseconds/)
