@@ -65,8 +65,8 @@ export function stripeSignature(secrets: Secrets, options: SignatureOptions = {}
 }
 
 /**
- * GitHub's `X-Hub-Signature-256`. The event id is `X-GitHub-Delivery`, which a redelivery keeps, and which all hooks share
- * that the event is sent to.
+ * GitHub's `X-Hub-Signature-256`. The event id is `X-GitHub-Delivery`: a redelivery keeps it, and all hooks that get the
+ * event share it.
  *
  * The scheme has no timestamp and does not sign the id: whoever has read a delivery can send it again under another id.
  * TLS alone keeps deliveries from being read.
