@@ -197,18 +197,21 @@ describe('dead letters', () => {
   test.each([
     [undefined, { kind: 'defer', cause: 'not-stored' }],
     ['redrive', { kind: 'dead-letter', reason: 'fatal' }],
-  ] as const)('that the inbox has not stored whole come again: %s', async (deadLetter, expected) => {
-    const memory = memoryInbox()
-    const isWhole = async () => false
-    const open = async (...given: Parameters<typeof memory.open>) =>
-      Object.assign(await memory.open(...given), { isWhole })
-    const settlements: unknown[] = []
-    const observe = (record: OutcomeRecord) => void settlements.push(record.settlement)
-    const { guard } = setUp({ inbox: { open }, observe })
-    const Records = [sqsRecord({ id: 'a', body: { does: 'fatal' } })]
-    expect(idsOf(await lambdaSqs(guard, { deadLetter })({ Records }))).toEqual(['a'])
-    expect(settlements).toMatchObject([expected])
-  })
+  ] as const)(
+    'that the inbox has not stored whole come again: %s',
+    async (deadLetter, expected) => {
+      const memory = memoryInbox()
+      const isWhole = async () => false
+      const open = async (...given: Parameters<typeof memory.open>) =>
+        Object.assign(await memory.open(...given), { isWhole })
+      const settlements: unknown[] = []
+      const observe = (record: OutcomeRecord) => void settlements.push(record.settlement)
+      const { guard } = setUp({ inbox: { open }, observe })
+      const Records = [sqsRecord({ id: 'a', body: { does: 'fatal' } })]
+      expect(idsOf(await lambdaSqs(guard, { deadLetter })({ Records }))).toEqual(['a'])
+      expect(settlements).toMatchObject([expected])
+    },
+  )
 })
 
 test('a store that is down makes every message come again, and one that is misconfigured fails the function', async () => {
