@@ -30,14 +30,14 @@ export class CanonicalJson {
   #marked: unknown
   #markedDepth = 0
 
-  readonly #onEmpty: (container: object) => void
+  readonly #onUnseen: (value: object | bigint) => void
 
   /**
-   * @param onEmpty - Called with each object that has no members to write.
+   * @param onUnseen - Called with each object that has no members to write, and with each bigint that has no JSON.
    * @throws TypeError | RangeError for what has no text, here or in {@link next}.
    */
-  constructor(root: unknown, onEmpty: (container: object) => void = () => undefined) {
-    this.#onEmpty = onEmpty
+  constructor(root: unknown, onUnseen: (value: object | bigint) => void = () => undefined) {
+    this.#onUnseen = onUnseen
     this.#write(unwrapped(root), root)
   }
 
@@ -79,7 +79,7 @@ export class CanonicalJson {
     const member = (container as Readonly<Record<string, unknown>>)[key]
     const value = unwrapped(member)
     const isContainer = typeof value === 'object' && value !== null
-    const text = isContainer ? '' : textOf(value)
+    const text = isContainer ? '' : this.#textOf(value)
     if (text === undefined) return
     this.#text += frame.hasWritten ? `,${textOf(key)}:${text}` : `${textOf(key)}:${text}`
     frame.hasWritten = true
@@ -89,7 +89,12 @@ export class CanonicalJson {
   /** @param origin - What the value was before `toJSON`. */
   #write(value: unknown, origin: unknown): void {
     if (typeof value === 'object' && value !== null) this.#begin(value, origin)
-    else this.#text += textOf(value) ?? ''
+    else this.#text += this.#textOf(value) ?? ''
+  }
+
+  #textOf(value: unknown): string | undefined {
+    if (typeof value === 'bigint' && !('toJSON' in BigInt.prototype)) this.#onUnseen(value)
+    return textOf(value)
   }
 
   #begin(container: object, origin: unknown): void {
@@ -101,7 +106,7 @@ export class CanonicalJson {
       this.#markedDepth = depth + 1
     }
     const keys = Array.isArray(container) ? undefined : sortedKeys(container)
-    if (keys?.length === 0) this.#onEmpty(container)
+    if (keys?.length === 0) this.#onUnseen(container)
     this.#text += keys === undefined ? '[' : '{'
     const length = keys?.length ?? (container as readonly unknown[]).length
     this.#open.push({ container, keys, length, index: 0, hasWritten: false })

@@ -139,8 +139,33 @@ describe("of what the user's function returns", () => {
     expect(await printOf('1', { rule: async () => 5 })).toBe(await printOf('1', { rule: () => 5 }))
   })
 
-  test('throws for what is no JSON', async () => {
-    await expect(printOf('1', { rule: () => 1n })).rejects.toThrow(TypeError)
+  test('throws for what contains itself, as aliases of YAML do', async () => {
+    const list: unknown[] = []
+    list.push(list)
+    await expect(printOf('1', { rule: () => list })).rejects.toThrow(TypeError)
+  })
+
+  // Red before: the message was dead-lettered, although only the function can be wrong.
+  test.each<readonly [string, unknown]>([
+    ['a bigint', 1n],
+    ['a bigint inside of it', [{ cents: 1n }]],
+    ['a bigint far inside of it', [...'x'.repeat(50_000), { cents: 1n }]],
+  ])('is refused if it is no JSON, as %s', async (_, seen) => {
+    await expect(printOf('1', { rule: () => seen })).rejects.toThrow(
+      /`fingerprint` .* got a value of type bigint/,
+    )
+  })
+
+  test('may hold bigints that the program has given a JSON', async () => {
+    Object.assign(BigInt.prototype, { toJSON: () => 'big' })
+    try {
+      expect(await printOf('1', { rule: () => 1n })).toBe(await printOf('1', { rule: () => 'big' }))
+      expect(await printOf('1', { rule: () => [1n] })).toBe(
+        await printOf('1', { rule: () => ['big'] }),
+      )
+    } finally {
+      Reflect.deleteProperty(BigInt.prototype, 'toJSON')
+    }
   })
 
   const text = (payload: unknown): string => JSON.stringify(payload)

@@ -65,10 +65,13 @@ function fingerprintBy(
   return andThen(digesting, (digest) => toFingerprint(rule, digest ?? digestOf('')))
 }
 
-/** What a map, a form or a promise holds is not in its JSON, so that all payloads would be equal. */
-function refuseUnseen(container: object): void {
-  const isBuiltIn = Object.prototype.toString.call(container) !== '[object Object]'
-  if (isBuiltIn && !ArrayBuffer.isView(container)) refuse(container)
+/**
+ * What a map, a form or a promise holds is not in its JSON, so that all payloads would be equal. A bigint has none. Only
+ * the function can be wrong.
+ */
+function refuseUnseen(value: object | bigint): void {
+  const isBuiltIn = Object.prototype.toString.call(value) !== '[object Object]'
+  if (isBuiltIn && !ArrayBuffer.isView(value)) refuse(value)
 }
 
 function refuse(answer: unknown): never {
