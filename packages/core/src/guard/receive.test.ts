@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { createBreaker } from '../concurrency/breaker.ts'
 import { isPromise } from '../concurrency/maybe-async.ts'
 import { Clock } from '../fixtures/clock.ts'
+import { silent } from '../fixtures/inbox.ts'
 import { storeDown } from '../fixtures/run.ts'
 import { eventIdOf } from '../identity/event-id.ts'
 import { memoryInbox, toDelivery } from '../memory/index.ts'
@@ -183,5 +184,25 @@ test('a refused message that cannot be recorded is deferred, not dead-lettered',
   expect(decided.map(({ index, outcome, key }) => [index, outcome, key])).toEqual([
     [0, storeDown(down), 'a'],
     [1, storeDown(down), undefined],
+  ])
+})
+
+test('a function that answers nonsense is logged once, and one that asks for a retry is not', async () => {
+  const lines: unknown[] = []
+  const logger = { ...silent, error: (...line: unknown[]) => void lines.push(line) }
+  const { take } = setUp({
+    logger,
+    skip: ({ payload }) => {
+      if (payload === 'late') throw new RetryableError('the registry is down')
+      return 'no' as never
+    },
+  })
+  await take([toDelivery('late'), toDelivery('late')])
+  expect(lines).toEqual([])
+  await take([toDelivery(1), toDelivery(2)])
+  const message =
+    'skip answered a value of the wrong type and its messages are retried: fix the function'
+  expect(lines).toEqual([
+    [{ option: 'skip', err: expect.objectContaining({ name: 'ConfigurationError' }) }, message],
   ])
 })

@@ -56,6 +56,16 @@ test('a reading shows the open breaker and what failed', async () => {
   await guard.close()
 })
 
+test('a reading shows the concurrency that the pool allows', async () => {
+  const { observe, watched } = watching()
+  const inbox = changedInbox(memoryInbox(), () => ({ concurrency: 2 }))
+  const { guard } = setUp(() => undefined, { observe, ...{ inbox } })
+  expect(watched[0]?.read().concurrency).toBe(8)
+  await guard.process(toDelivery({}))
+  expect(watched[0]?.read().concurrency).toBe(2)
+  await guard.close()
+})
+
 test('a reading counts the leases that are held', async () => {
   const { observe, watched } = watching()
   const during: unknown[] = []
@@ -86,14 +96,15 @@ test.each([
   ],
 ])('a watch that %s does not make the guard fail', async (_, watch) => {
   const observe = Object.assign(() => undefined, { watch }) as unknown as Observer
-  const lines: string[] = []
-  const hear = (_fields: object, message: string): void => void lines.push(message)
+  const lines: unknown[] = []
+  const hear = (fields: object, message: string): void => void lines.push([message, fields])
   const logger = { debug: hear, info: hear, warn: hear, error: hear }
   const { guard } = setUp(() => undefined, { observe, logger })
   expect(await guard.process(toDelivery({}))).toMatchObject({ kind: 'ack' })
   await guard.close()
-  const told = 'watching the guard failed: fix the observer'
-  expect(lines.filter((line) => line === told)).toHaveLength(_ === 'answers nothing' ? 0 : 1)
+  const told = ['watching the guard failed: fix the observer', { err: { message: 'no' } }]
+  const failures = lines.filter((line) => String(line).startsWith('watching'))
+  expect(failures).toMatchObject(_ === 'answers nothing' ? [] : [told])
 })
 
 test('a record has the times of claim and commit, and whether the broker delivered again', async () => {

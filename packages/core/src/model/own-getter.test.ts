@@ -52,4 +52,10 @@ describe('a spread has the values of the getters', () => {
       expect(other.body).toEqual(event.body)
     }
   })
+
+  it('unless it has been given values of its own, as spies in tests do', () => {
+    const event = eventOf(lazyDelivery().delivery)
+    const body = Uint8Array.of(9)
+    expect(Object.defineProperty(event, 'body', { value: body }).body).toBe(body)
+  })
 })
