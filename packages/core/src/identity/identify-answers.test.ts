@@ -84,8 +84,8 @@ describe('a message that takes longer than deadlineMs to read is read to its end
   const runtime: Runtime = {
     ...systemRuntime,
     setTimer: (callback) => {
-      queueMicrotask(callback)
-      return () => undefined
+      const timer = setImmediate(callback)
+      return () => clearImmediate(timer)
     },
   }
 
@@ -97,6 +97,19 @@ describe('a message that takes longer than deadlineMs to read is read to its end
     const body = Buffer.from(text === '#' ? `{"a":${number}}` : JSON.stringify({ text }))
     const delivery = { ...withKey(), body }
     expect(await run(delivery, { runtime })).toMatchObject({ kind: 'identified' })
+  })
+
+  // Red when the time of the functions that follow is not bounded any more: the message would be in hand for ever.
+  test('and a function of the user that never answers then is given up', async () => {
+    const body = Buffer.from(JSON.stringify({ text: 'x'.repeat(500_000) }))
+    const schema: Given['schema'] = {
+      '~standard': { version: 1, vendor: 'quick', validate: (value) => ({ value }) },
+    }
+    const eventKey = (() => new Promise(() => undefined)) as never
+    expect(await run({ ...withKey(), body }, { runtime, schema, eventKey })).toMatchObject({
+      kind: 'retry',
+      error: { message: expect.stringContaining('`eventKey` gave no answer') },
+    })
   })
 
   test('unless a function of the user has not answered', async () => {

@@ -116,14 +116,15 @@ function takeSteps(reading: Reading, first: number): MaybeAsync<Identified> {
 
 /** A function that never answers must not hold up the other messages of the call, nor `close()`. */
 async function withinDeadline(
-  { deadlineMs, runtime }: ResolvedOptions,
+  options: ResolvedOptions,
   identifying: Promise<Identified>,
   found: Found,
 ): Promise<Identified> {
+  const { deadlineMs, runtime } = options
   const identified = await answerWithin(runtime, identifying, deadlineMs)
   if (identified !== LATE) return identified
   // Nothing of the user's is running: the body is long, and reading it ends.
-  if (found.calling === undefined) return identifying
+  if (found.calling === undefined) return withinDeadline(options, identifying, found)
   const message = `\`${found.calling}\` gave no answer within deadlineMs = ${deadlineMs} ms, so the message is retried later. Make it faster or raise \`deadlineMs\`.`
   return { kind: 'retry', error: new DeadlineExceededError(message) }
 }
