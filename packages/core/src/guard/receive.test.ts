@@ -7,8 +7,14 @@ import { storeDown } from '../fixtures/run.ts'
 import { eventIdOf } from '../identity/event-id.ts'
 import { memoryInbox, toDelivery } from '../memory/index.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { InvalidPayloadError, MissingKeyError, RetryableError } from '../model/errors.ts'
+import {
+  InvalidPayloadError,
+  MissingKeyError,
+  RetryableError,
+  StoreUnavailableError,
+} from '../model/errors.ts'
 import type { InboxSession, Refusal } from '../model/inbox.ts'
+import type { MessageCounts } from '../model/message-counts.ts'
 import type { InboxGuardOptions } from '../options/options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { Processing } from './processing.ts'
@@ -18,7 +24,7 @@ import { resolveOptions } from './resolve-options.ts'
 type Given = Partial<InboxGuardOptions<unknown, undefined>>
 
 /** Step 1 with a session that records refused messages, unless the session is down. */
-function setUp(given: Given = {}, down?: Error | 'no session') {
+function setUp(given: Given = {}, down?: Error | MessageCounts | 'no session') {
   const runtime = { ...new Clock().runtime, random: () => 0.5, uuid: () => 'a-uuid' }
   const common = { consumer: 'billing', inbox: memoryInbox(), runtime }
   const options = resolveOptions({ ...common, ...given })
@@ -29,6 +35,7 @@ function setUp(given: Given = {}, down?: Error | 'no session') {
       refused.push(...refusals)
       return refusals.map((_, index) => ({ kind: 'refused', id: `r-${index}` }))
     },
+    messageCounts: typeof down === 'object' && 'start' in down ? down : undefined,
   } as unknown as InboxSession<unknown>
   const engine = down === 'no session' ? undefined : { session }
   const stores = { engine } as unknown as Processing['stores']
@@ -185,6 +192,18 @@ test('a refused message that cannot be recorded is deferred, not dead-lettered',
     [0, storeDown(down), 'a'],
     [1, storeDown(down), undefined],
   ])
+})
+
+// Red when the lane is forgotten: the later event of the lane would overtake the message.
+test('a message that cannot be counted before it is read holds its lane', async () => {
+  const start = (): Promise<never> => Promise.reject(new StoreUnavailableError('down'))
+  const { take } = setUp({ decode: () => 'read' }, { start } as never)
+  const { decided, groups } = await take([
+    named('a', { redelivered: true, orderingKey: 'lane' }),
+    named('b', { orderingKey: 'lane' }),
+  ])
+  expect(decided).toMatchObject([{ index: 0, lane: 'lane', outcome: { kind: 'store-down' } }])
+  expect(groups).toMatchObject([{ index: 1 }])
 })
 
 test('a function that answers nonsense is logged once, and one that asks for a retry is not', async () => {
