@@ -1,10 +1,11 @@
+import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import { newEvent, silent } from '../fixtures/inbox.ts'
 import { named, setUp, UNGUARDED } from '../fixtures/parked.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { registerEnvelopeReader } from '../model/envelope.ts'
-import { FatalError } from '../model/errors.ts'
+import { FatalError, StoreUnavailableError } from '../model/errors.ts'
 import type { MessageCounts } from '../model/message-counts.ts'
 import type { OutcomeRecord } from '../options/options.ts'
 
@@ -78,6 +79,27 @@ test('the count of a replayed event whose reads end the process ends, so that th
   const error = expect.stringContaining('Reading this message ended the process')
   expect(memory.deadLetters()).toMatchObject([{ ref, reason: 'fatal', error }])
   expect([ran, ended.length]).toEqual([[], 1])
+})
+
+// Red before: nobody looked at the error before the other runs had ended, and Node ended the process.
+test('a record that cannot be deleted while other events still run does not end the process', async () => {
+  const unhandled: unknown[] = []
+  const onUnhandled = (error: unknown): void => void unhandled.push(error)
+  process.on('unhandledRejection', onUnhandled)
+  const slow = Promise.withResolvers<void>()
+  const { session, refused, poll, ran } = await setUp(({ payload }) =>
+    payload === 'slow' ? slow.promise : undefined,
+  )
+  const down = new StoreUnavailableError('down')
+  session.resolveRefused = () => Promise.reject(down)
+  await refused({ 'idempotency-key': '1' }, 'quick')
+  await refused({ 'idempotency-key': '2' }, 'slow')
+  const polling = poll()
+  for (let n = 0; n < 20; n += 1) await turn()
+  expect([ran.length, unhandled]).toEqual([2, []])
+  slow.resolve()
+  await expect(polling).rejects.toBe(down)
+  process.off('unhandledRejection', onUnhandled)
 })
 
 test('a parked run is reported with the time that it took', async () => {

@@ -114,7 +114,10 @@ async function runStored(
   const observe: Processing['observe'] = (index, outcome, facts) => {
     const member = free[index] as InFlightEvent
     onOutcome(member, outcome)
-    resolving.push(resolveRefused(background, member, outcome))
+    const deleting = resolveRefused(background, member, outcome)
+    // Awaited when all runs have ended. An error that nobody hears until then would end the process.
+    deleting.catch(() => undefined)
+    resolving.push(deleting)
     report(member.event, outcome, facts)
   }
   const groups = free.map((member, index) => ({ index, member, copies: [] }))
