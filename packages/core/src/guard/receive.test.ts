@@ -206,6 +206,16 @@ test('a message that cannot be counted before it is read holds its lane', async 
   expect(groups).toMatchObject([{ index: 1 }])
 })
 
+test("a message that cannot be read holds no lane of the user's own, which nobody knows", async () => {
+  const error = new RetryableError('the registry is down')
+  const decode = (): never => {
+    throw error
+  }
+  const { take } = setUp({ decode, orderingKey: () => 'own' })
+  const { decided } = await take([named('a', { orderingKey: 'lane' })])
+  expect(decided).toMatchObject([{ lane: undefined, outcome: { kind: 'failed' } }])
+})
+
 test('a function that answers nonsense is logged once, and one that asks for a retry is not', async () => {
   const lines: unknown[] = []
   const logger = { ...silent, error: (...line: unknown[]) => void lines.push(line) }
