@@ -87,6 +87,9 @@ test.each([
       throw new Error('no')
     },
   ],
+  // Red before: an unhandled rejection, which ends the process.
+  ['rejects', () => Promise.reject(new Error('no'))],
+  ['answers what rejects', () => () => Promise.reject(new Error('no'))],
   ['answers nothing', () => undefined],
   ['answers a number', () => 5],
   ['is no function', 5],
@@ -106,7 +109,7 @@ test.each([
   await guard.close()
   const told = ['watching the guard failed: fix the observer', { err: { message: 'no' } }]
   const failures = lines.filter((line) => String(line).startsWith('watching'))
-  expect(failures).toMatchObject(_.includes('throws') ? [told] : [])
+  expect(failures).toMatchObject(/throws|rejects/.test(_) ? [told] : [])
 })
 
 test('a record has the times of claim and commit, and whether the broker delivered again', async () => {

@@ -1,3 +1,4 @@
+import { isThenable } from '../concurrency/maybe-async.ts'
 import { describeError } from '../model/errors.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { GuardReading, WatchedGuard } from '../model/guard-reading.ts'
@@ -29,20 +30,19 @@ export function watch(
     read: () => readingOf(port, inner()),
     figures: async () => inner().stores?.engine?.session.figures?.(),
   }
-  try {
-    const unwatch: unknown = observe.watch(watched)
-    if (typeof unwatch !== 'function') return ended
-    return () => {
-      try {
-        unwatch()
-      } catch (error) {
-        failed(error)
-      }
+  const call = (task: () => unknown): unknown => {
+    try {
+      const answer = task()
+      // A promise is not awaited, but its rejection must not end the process.
+      if (isThenable(answer)) Promise.resolve(answer).catch(failed)
+      return answer
+    } catch (error) {
+      failed(error)
+      return undefined
     }
-  } catch (error) {
-    failed(error)
-    return ended
   }
+  const unwatch = call(() => observe.watch?.(watched))
+  return typeof unwatch === 'function' ? () => void call(() => unwatch()) : ended
 }
 
 function readingOf(
