@@ -61,7 +61,7 @@ test('names an issue of the whole payload without a place, and segments by their
       validate: () => ({ issues: [{ message: 'no', path }] }),
     },
   })
-  await expect(validate(failing(), 1)).rejects.toThrow(/: no$/)
+  await expect(validate(failing(), 1)).rejects.toThrow(/schema: no$/)
   await expect(validate(failing(['items', { key: 0 }]), 1)).rejects.toThrow(/: items\.0: no$/)
 })
 
@@ -79,6 +79,16 @@ const textOf = async (issues: unknown, payload: unknown = 1): Promise<string> =>
   expect(error).toBeInstanceOf(InvalidPayloadError)
   return (error as Error).message
 }
+test('no issues may be null or undefined', async () => {
+  for (const issues of [null, undefined]) {
+    const answer = { value: good, issues } as unknown as { readonly value: unknown }
+    const schema = {
+      '~standard': { version: 1 as const, vendor: 'test', validate: () => answer },
+    }
+    expect(await validate(schema, 1)).toBe(good)
+  }
+})
+
 const throws = (): never => {
   throw new Error('reading it throws')
 }
@@ -104,6 +114,20 @@ describe('the text about issues is bounded, whatever the schema answers', () => 
     const text = await textOf(issues)
     expect(text.length).toBeLessThan(2_000)
     expect(text).toMatch(/^The payload does not fit the schema: /)
+  })
+
+  test('shows the beginning of a message up to a length that can be searched', async () => {
+    const shown = (characters: number) => textOf([{ message: 'm'.repeat(characters) }])
+    const prefix = 'The payload does not fit the schema: '
+    expect(await shown(200)).toBe(`${prefix}${'m'.repeat(200)}`)
+    expect(await shown(201)).toBe(`${prefix}${'m'.repeat(200)}…`)
+    expect(await shown(10_000)).toBe(await shown(201))
+    expect(await shown(10_001)).toBe(`${prefix}a message of 10001 characters`)
+  })
+
+  test('shows a question mark for a segment without a name', async () => {
+    const issue = { message: 'no', path: ['list', null, true] }
+    expect(await textOf([issue])).toBe('The payload does not fit the schema: list.?.?: no')
   })
 
   test('and has no values of the payload', async () => {

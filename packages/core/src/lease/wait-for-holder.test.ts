@@ -144,12 +144,19 @@ describe('a wait for the holder', () => {
 
   /** A wait of a second on a clock that the test moves, and what the store answers to each further claim. */
   function setUp(...answers: (() => ClaimResult)[]) {
+    return waitAfter(held, ...answers)
+  }
+
+  function waitAfter(claimed: Claimed, ...answers: (() => ClaimResult)[]) {
     const clock = new Clock()
+    const startedAtMs = clock.runtime.monotonic()
+    const askedAtMs: number[] = []
     const options = { runtime: clock.runtime, claimWaitMs: 1_000, leaseMs: 30_000, retry: {} }
     let claims = 0
     const store = {
       claim: async () => {
         claims += 1
+        askedAtMs.push(clock.runtime.monotonic() - startedAtMs)
         return [(answers.shift() ?? inProgress)()]
       },
     } as unknown as LeaseSession
@@ -168,9 +175,9 @@ describe('a wait for the holder', () => {
     const waited = waitForHolder(
       { options: options as unknown as ResolvedOptions, store, renewer: {} as LeaseRenewer },
       member,
-      { claimed: held, signals: { ...signals, whenStopping } },
+      { claimed, signals: { ...signals, whenStopping } },
     )
-    return { clock, stop, waited, claims: () => claims, listeners: () => listeners }
+    return { clock, stop, waited, askedAtMs, claims: () => claims, listeners: () => listeners }
   }
   const inProgress = (): ClaimResult => ({ kind: 'in-progress', remainingMs: 1_000 })
   const away = (): never => {
@@ -187,6 +194,23 @@ describe('a wait for the holder', () => {
     const { claims, clock, waited } = setUp(away, () => ({ kind: 'conflict' }))
     expect(await clock.until(waited)).toEqual({ kind: 'conflict' })
     expect(claims()).toBe(2)
+  })
+
+  test('asks soon, then more rarely, and for the last time when `claimWaitMs` is over', async () => {
+    const { askedAtMs, clock, waited } = setUp()
+    await clock.until(waited)
+    expect(askedAtMs).toEqual([100, 400, 1_000])
+  })
+
+  test('does not begin for an event that nobody holds', async () => {
+    const waits: Claimed = {
+      kind: 'outcome',
+      outcome: { kind: 'not-due', delayMs: 1_000, cause: 'not-due' },
+    }
+    const { claims, clock, waited } = waitAfter(waits)
+    expect(clock.timers).toBe(0)
+    expect(await waited).toBe(waits)
+    expect(claims()).toBe(0)
   })
 
   test('claims nothing after a stop, and leaves no timer and no listener', async () => {
