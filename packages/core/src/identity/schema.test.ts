@@ -126,8 +126,16 @@ describe('the text about issues is bounded, whatever the schema answers', () => 
   })
 
   test('shows a question mark for a segment without a name', async () => {
-    const issue = { message: 'no', path: ['list', null, true] }
-    expect(await textOf([issue])).toBe('The payload does not fit the schema: list.?.?: no')
+    const issue = { message: 'no', path: ['list', null, true, Symbol('s')] }
+    expect(await textOf([issue])).toBe(
+      'The payload does not fit the schema: list.?.?.Symbol(s): no',
+    )
+    expect(await textOf([null])).toMatch(/schema: an issue that cannot be read$/)
+  })
+
+  test('is well-formed where it is cut', async () => {
+    const text = await textOf([{ message: `${'m'.repeat(199)}\u{1f600}` }])
+    expect([text.isWellFormed(), text.at(-1)]).toEqual([true, '…'])
   })
 
   test('and has no values of the payload', async () => {
@@ -146,6 +154,21 @@ describe('the text about issues is bounded, whatever the schema answers', () => 
     const refused = validate(schema, { orderId: 'my-secret-value' })
     await expect(refused).rejects.toThrow(/^(?!.*my-secret-value).*orderId: /)
   })
+})
+
+test.each([
+  ['a promise', (result: unknown) => Promise.resolve(result)],
+  [
+    'a promise of another library',
+    (result: unknown) => ({ then: (next: (value: unknown) => void) => next(result) }),
+  ],
+])('%s of an answer is waited for, and its text has no values of the payload', async (_, later) => {
+  const answering = (result: unknown) => ({
+    '~standard': { version: 1 as const, vendor: 'test', validate: () => later(result) as never },
+  })
+  expect(await validate(answering({ value: good }), 1)).toBe(good)
+  const refused = validate(answering({ issues: [{ message: 'got 4111-1111' }] }), '4111-1111')
+  await expect(refused).rejects.toThrow(/schema: got …$/)
 })
 
 test.each([undefined, null, 5, 'text', {}, { issues: 'no' }, { issues: {} }])(
