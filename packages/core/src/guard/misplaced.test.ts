@@ -59,14 +59,26 @@ describe('a guard with something else in the place of', () => {
     expect(message).not.toContain(SECRET)
   })
 
+  // Red before for null: 'got object'.
   test.each<[string, unknown]>([
-    ['none', undefined],
+    ['undefined', undefined],
     ['null', null],
-    ['an object', {}],
-    ['a promise', Promise.resolve(nothing)],
-  ])('the handler: %s', (_, handler) => {
+    ['string', URL_TEXT],
+  ])('the options: %s', (got, options) => {
+    const message = `Expected an object of options first, got ${got}.`
+    expect(messageOf(() => createGuard(options as never, nothing))).toBe(message)
+    expect(messageOf(() => createBatchGuard(options as never, nothing))).toBe(message)
+  })
+
+  test.each<[string, unknown, string]>([
+    ['none', undefined, 'got undefined'],
+    ['null', null, 'got null'],
+    ['an object', {}, 'got object'],
+    ['a promise', Promise.resolve(nothing), 'got object'],
+  ])('the handler: %s', (_, handler, got) => {
     const inbox = memoryInbox()
     const make = () => createGuard({ consumer: 'billing', inbox }, handler as never)
+    expect(messageOf(make)).toContain(got)
     expect(messageOf(make)).toContain('createGuard(options, async (event, { tx }) => { … })')
     const batch = () => createBatchGuard({ consumer: 'billing', inbox }, handler as never)
     expect(messageOf(batch)).toContain('createBatchGuard(options, async (events, { tx }) =>')

@@ -87,7 +87,8 @@ const isOfUser = (value: unknown): boolean => value !== undefined && typeof valu
 
 function assertObject(options: unknown): asserts options is object {
   if (typeof options === 'object' && options !== null) return
-  throw new ConfigurationError(`Expected an object of options first, got ${typeof options}.`)
+  const got = options === null ? 'null' : typeof options
+  throw new ConfigurationError(`Expected an object of options first, got ${got}.`)
 }
 
 /**
