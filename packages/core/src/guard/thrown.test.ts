@@ -8,15 +8,17 @@ import type { Guard } from '../model/guard-port.ts'
 const named = (key: string, payload: unknown): Delivery =>
   toDelivery(payload, { headers: { 'idempotency-key': key } })
 
-const CALLS: readonly (readonly [string, (guard: Guard, delivery: Delivery) => Promise<unknown>])[] =
+const CALLS: readonly (readonly [
+  string,
+  (guard: Guard, delivery: Delivery) => Promise<unknown>,
+])[] = [
+  ['process', (guard, delivery) => guard.process(delivery)],
   [
-    ['process', (guard, delivery) => guard.process(delivery)],
-    [
-      'processBatch',
-      async (guard, delivery) =>
-        (await guard.processBatch([named('neighbour', 'good'), delivery]))[1],
-    ],
-  ]
+    'processBatch',
+    async (guard, delivery) =>
+      (await guard.processBatch([named('neighbour', 'good'), delivery]))[1],
+  ],
+]
 
 test.each(CALLS)('%s throws a configuration error of the stores', async (_, call) => {
   const refused = new ConfigurationError('no tables')
@@ -61,3 +63,15 @@ test.each(CALLS)("%s does not throw a handler's error", async (_, call) => {
   expect(await call(guard, named('a', 1))).toMatchObject({ reason: 'failed', error: failed })
   await guard.close()
 })
+
+test.each(CALLS)(
+  "%s does not throw a conflict of another guard, which a handler's call met",
+  async (_, call) => {
+    const conflict = new ConflictError('of another guard')
+    const { guard } = setUp(({ payload }) => {
+      if (payload === 1) throw conflict
+    })
+    expect(await call(guard, named('a', 1))).toMatchObject({ reason: 'failed', error: conflict })
+    await guard.close()
+  },
+)
