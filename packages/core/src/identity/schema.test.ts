@@ -160,6 +160,7 @@ test.each([
   ['a promise', (result: unknown) => Promise.resolve(result)],
   [
     'a promise of another library',
+    // biome-ignore lint/suspicious/noThenProperty: promises of other libraries have one
     (result: unknown) => ({ then: (next: (value: unknown) => void) => next(result) }),
   ],
 ])('%s of an answer is waited for, and its text has no values of the payload', async (_, later) => {
