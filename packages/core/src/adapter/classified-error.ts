@@ -41,6 +41,6 @@ export function kindsByName<Kind extends string>(
 export const isStoreDown = (error: unknown): boolean =>
   OncewardError.is(error) && error.code === 'ONCEWARD_STORE_UNAVAILABLE'
 
-/** An error that no retry mends, such as a mistake in the configuration. */
+/** An error that no retry mends, such as a mistake in the configuration. Functions of the user's may ask for a retry. */
 export const isFatal = (error: unknown): error is OncewardError =>
-  OncewardError.is(error) && !isStoreDown(error)
+  OncewardError.is(error) && !isStoreDown(error) && error.code !== 'ONCEWARD_RETRYABLE'
