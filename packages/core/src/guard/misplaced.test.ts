@@ -3,7 +3,7 @@ import { hostile, revoked } from '../fixtures/misbehaviour.ts'
 import { memoryInbox, memoryLeases } from '../memory/index.ts'
 import { portOf } from '../model/guard-port.ts'
 import { otherClient, refuseOtherClient } from '../model/misplaced.ts'
-import { createBatchGuard, createGuard } from './guard.ts'
+import { createBatchGuard, createCallerGuard, createGuard } from './guard.ts'
 
 const SECRET = 'hunter2'
 const URL_TEXT = `postgres://billing:${SECRET}@db.internal:5432/shop`
@@ -68,6 +68,15 @@ describe('a guard with something else in the place of', () => {
     const message = `Expected an object of options first, got ${got}.`
     expect(messageOf(() => createGuard(options as never, nothing))).toBe(message)
     expect(messageOf(() => createBatchGuard(options as never, nothing))).toBe(message)
+  })
+
+  test('the options of a function of another package, which the error names', () => {
+    const make = () =>
+      createCallerGuard('createHttpGuard', { consumer: 'billing', inbx: 1 } as never, {
+        handler: nothing,
+        isAnswer: () => false,
+      })
+    expect(messageOf(make)).toContain('createHttpGuard does not know "inbx", did you mean "inbox"?')
   })
 
   test.each<[string, unknown, string]>([

@@ -40,6 +40,18 @@ test('fills in the defaults, which are frozen', () => {
   expect(Object.isFrozen(DEFAULTS) && Object.isFrozen(DEFAULTS.retry)).toBe(true)
 })
 
+test("the list of resolvers is the guard's own: what becomes of the user's changes no identity", () => {
+  const eventKey = [() => 'k', () => 'l']
+  const resolved = resolve({ ...good, eventKey })
+  eventKey.pop()
+  expect(resolved.eventKey).toHaveLength(2)
+})
+
+test('is chosen by the user or not: the ordering key', () => {
+  expect(resolve(good).orderingKeyChosen).toBe(false)
+  expect(resolve({ ...good, orderingKey: () => 'lane' }).orderingKeyChosen).toBe(true)
+})
+
 test('is refused where something has replaced the global Promise, whose promises async functions do not make', () => {
   const { Promise: ours } = globalThis
   const replaced = class extends ours<unknown> {}
