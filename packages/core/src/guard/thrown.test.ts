@@ -23,7 +23,7 @@ const CALLS: readonly (readonly [
 test.each(CALLS)('%s throws a configuration error of the stores', async (_, call) => {
   const refused = new ConfigurationError('no tables')
   const inbox = { open: () => Promise.reject(refused) }
-  const { guard } = setUp(() => undefined, { ...{ inbox } })
+  const { guard } = setUp(() => undefined, { concurrency: 1, ...{ inbox } })
   await expect(call(guard, named('a', 1))).rejects.toBe(refused)
   await guard.close()
 })
@@ -31,7 +31,7 @@ test.each(CALLS)('%s throws a configuration error of the stores', async (_, call
 test.each(CALLS)('%s does not throw what passes by itself', async (_, call) => {
   const error = new StoreUnavailableError('down')
   const inbox = { open: () => Promise.reject(error) }
-  const { guard } = setUp(() => undefined, { ...{ inbox } })
+  const { guard } = setUp(() => undefined, { concurrency: 1, ...{ inbox } })
   expect(await call(guard, named('a', 1))).toMatchObject({ reason: 'store-down', error })
   await guard.close()
 })
