@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import { setUp } from '../fixtures/guard.ts'
@@ -194,4 +195,27 @@ test('a second close waits for the first one, and closes nothing again', async (
   await Promise.all([first, second])
   await guard.close()
   expect(closes).toBe(1)
+})
+
+// Red before: close() never resolved, although it bounds every other call.
+test('close does not wait for ever for a dead letter whose confirmation is never recorded', async () => {
+  const clock = new Clock()
+  const { runtime } = clock
+  const inbox = changedInbox(memoryInbox(), () => ({ endPublishing: () => new Promise(() => {}) }))
+  const guard = createGuard({ consumer: 'billing', inbox, logger: silent, runtime }, () => {
+    throw new FatalError('no such order')
+  })
+  const port = portOf(guard)
+  const [settlement] = await port.run([toDelivery(1)])
+  void port.publishDeadLetter(settlement as Settlement, async () => undefined)
+  let isClosed = false
+  const closed = guard.close().then(() => {
+    isClosed = true
+  })
+  for (let seconds = 0; seconds < 60 && !isClosed; seconds += 1) {
+    clock.advance(1_000)
+    await turn()
+  }
+  expect(isClosed).toBe(true)
+  await closed
 })

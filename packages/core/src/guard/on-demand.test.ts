@@ -1,12 +1,14 @@
+import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
-import { silent } from '../fixtures/inbox.ts'
+import { changedInbox, silent } from '../fixtures/inbox.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
-import { FatalError } from '../model/errors.ts'
+import { FatalError, StoreUnavailableError } from '../model/errors.ts'
 import { portOf } from '../model/guard-port.ts'
 import type { Handler } from '../options/options.ts'
 import { createBatchGuard, createGuard } from './guard.ts'
 
+const down = new StoreUnavailableError('down')
 type Run = Handler<unknown, undefined>
 
 function setUp(handler: Run) {
@@ -116,5 +118,63 @@ test('a guard that runs its background work already stops the timers', async () 
   await doDue()
   await guard.process(toDelivery('second', { headers: { 'idempotency-key': 'second' } }))
   expect(clock.timers).toBe(0)
+  await guard.close()
+})
+
+test('background work on demand asks nothing of a store that is down, until a run has found it again', async () => {
+  const clock = new Clock()
+  const runtime = { ...clock.runtime, random: () => 0.5 }
+  const asked: string[] = []
+  let isDown = false
+  const inbox = changedInbox(memoryInbox(), (session) => ({
+    begin: (request) => (isDown ? Promise.reject(down) : session.begin(request)),
+    due: (limit) => {
+      asked.push('due')
+      return session.due(limit)
+    },
+  }))
+  const guard = createGuard({ consumer: 'billing', inbox, logger: silent, runtime }, () => undefined)
+  const doDue = portOf(guard).onDemand()
+  await guard.process(toDelivery(1))
+  await doDue()
+  isDown = true
+  await guard.process(toDelivery(2))
+  clock.advance(500)
+  await doDue()
+  expect(asked).toEqual([])
+  isDown = false
+  clock.advance(10_000)
+  await guard.process(toDelivery(3))
+  await doDue()
+  expect(asked).toEqual(['due'])
+  await guard.close()
+})
+
+test('background work on demand begins when the work that ran by timers has ended', async () => {
+  const clock = new Clock()
+  const runtime = { ...clock.runtime, random: () => 0.5 }
+  const searches: PromiseWithResolvers<void>[] = []
+  const inbox = changedInbox(memoryInbox(), (session) => ({
+    due: async (limit) => {
+      const search = Promise.withResolvers<void>()
+      searches.push(search)
+      await search.promise
+      return session.due(limit)
+    },
+  }))
+  const guard = createGuard({ consumer: 'billing', inbox, logger: silent, runtime }, () => undefined)
+  await guard.process(toDelivery(1))
+  clock.advance(500)
+  expect(searches).toHaveLength(1)
+  const doDue = portOf(guard).onDemand()
+  await portOf(guard).run([])
+  let isOver = false
+  const doing = doDue().then(() => {
+    isOver = true
+  })
+  await turn()
+  expect(isOver).toBe(false)
+  searches[0]?.resolve()
+  await doing
   await guard.close()
 })

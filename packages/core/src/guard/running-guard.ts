@@ -205,7 +205,7 @@ export class RunningGuard implements GuardPort {
     const lastCalls = [...this.#deadLetters, ...reads, leases?.renewer.idle()]
     await endsWithin(this.runtime, Promise.allSettled(lastCalls), LAST_CALLS_MS)
     if (leases !== undefined) await endsWithin(this.runtime, leases.close(), CLOSE_MS)
-    await this.#publisher.idle()
+    await endsWithin(this.runtime, this.#publisher.idle(), CLOSE_MS)
     await endsWithin(this.runtime, this.#closeSession(), CLOSE_MS)
   }
 
