@@ -240,3 +240,14 @@ test('a run that has ended is no longer in memory', async () => {
     .toBeUndefined()
   await guard.close()
 })
+
+test('without an inbox, a store that is down is the lease store', async () => {
+  const leases = { ...memoryLeases(), claim: () => Promise.reject(down) }
+  const guard = createGuard(
+    { consumer: 'mailing', leases, onTakeover: 'retry', logger: silent },
+    () => undefined,
+  )
+  expect(await guard.process(toDelivery(1))).toMatchObject({ reason: 'store-down' })
+  expect(portOf(guard).outages()).toEqual([{ dependency: 'leases', error: down }])
+  await guard.close()
+})
