@@ -133,7 +133,10 @@ test('background work on demand asks nothing of a store that is down, until a ru
       return session.due(limit)
     },
   }))
-  const guard = createGuard({ consumer: 'billing', inbox, logger: silent, runtime }, () => undefined)
+  const guard = createGuard(
+    { consumer: 'billing', inbox, logger: silent, runtime },
+    () => undefined,
+  )
   const doDue = portOf(guard).onDemand()
   await guard.process(toDelivery(1))
   await doDue()
@@ -162,7 +165,10 @@ test('background work on demand begins when the work that ran by timers has ende
       return session.due(limit)
     },
   }))
-  const guard = createGuard({ consumer: 'billing', inbox, logger: silent, runtime }, () => undefined)
+  const guard = createGuard(
+    { consumer: 'billing', inbox, logger: silent, runtime },
+    () => undefined,
+  )
   await guard.process(toDelivery(1))
   clock.advance(500)
   expect(searches).toHaveLength(1)
