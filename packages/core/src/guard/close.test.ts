@@ -23,7 +23,8 @@ function setUp({ inbox = memoryInbox(), leases }: Given, handler: () => unknown 
   // Runs that never end would hold the lock of the process.
   const runtime = { ...clock.runtime, alone: createAloneLock() }
   const warned: string[] = []
-  const warn = (_: object, message: string): void => void warned.push(message)
+  const warn = ({ err }: { err?: { message: string } }, message: string): void =>
+    void warned.push(`${message}: ${err?.message}`)
   const guard = createGuard(
     {
       ...{ consumer: 'billing', inbox, leases, deadlineMs: DEADLINE_MS },
@@ -70,7 +71,7 @@ test('close waits for a store that records the end of a run after its deadline',
   await turn()
   expect(await closing(guard, clock)).toBeGreaterThanOrEqual(DEADLINE_MS + 1_000)
   expect(await running).toMatchObject({ kind: 'defer', reason: 'failed' })
-  expect(warned).toEqual(['handler failed, the event is retried'])
+  expect(warned).toEqual([expect.stringContaining('handler failed, the event is retried')])
 })
 
 test('a close that gives up on a run closes the connections, and tells the lease store nothing more', async () => {
@@ -160,4 +161,46 @@ test('close waits for dead letters that the poller is publishing', async () => {
   expect(isClosed).toBe(false)
   place.resolve()
   await closed
+})
+
+test('connections that open after close gave up are closed', async () => {
+  const opening = Promise.withResolvers<void>()
+  let closes = 0
+  const memory = changedInbox(memoryInbox(), () => ({
+    close: async () => {
+      closes += 1
+    },
+  }))
+  const inbox: Inbox<undefined> = {
+    open: async (registration) => {
+      await opening.promise
+      return memory.open(registration)
+    },
+  }
+  const { clock, guard } = setUp({ inbox })
+  const running = guard.process(toDelivery(1))
+  expect(await closing(guard, clock)).toBe(DEADLINE_MS + 2_000)
+  expect(closes).toBe(0)
+  opening.resolve()
+  expect(await running).toMatchObject({ kind: 'abandon', reason: 'closing' })
+  expect(closes).toBe(1)
+})
+
+test('connections that cannot be closed are logged, and background work on demand asks nothing more', async () => {
+  let searches = 0
+  const inbox = changedInbox(memoryInbox(), (session) => ({
+    close: () => Promise.reject(new Error('broken')),
+    due: (limit) => {
+      searches += 1
+      return session.due(limit)
+    },
+  }))
+  const { clock, guard, warned } = setUp({ inbox })
+  const doDue = portOf(guard).onDemand()
+  await guard.process(toDelivery(1))
+  await guard.close()
+  expect(warned).toEqual(['the connections of the guard were not closed: broken'])
+  clock.advance(10_000)
+  await doDue()
+  expect(searches).toBe(0)
 })
