@@ -58,6 +58,15 @@ test('each call has its own signals, although another one shared one of them', a
   await clock.until(guard.close())
 })
 
+test('each call has its own stop, although another one shared its abort', async () => {
+  const { guard, port } = setUp(() => undefined)
+  const abort = new AbortController().signal
+  await port.run([toDelivery(1)], { abort, stop: new AbortController().signal })
+  const [settlement] = await port.run([toDelivery(2)], { abort, stop: AbortSignal.abort() })
+  expect(settlement).toMatchObject({ kind: 'abandon', reason: 'closing' })
+  await guard.close()
+})
+
 test('a replayed event takes no lease: its row decides', async () => {
   const memory = memoryLeases()
   let claims = 0
