@@ -18,6 +18,11 @@ export type SweepReport =
 export interface SweepOptions {
   /** Schema of the tables. @defaultValue `onceward` */
   readonly schema?: string | undefined
+  /**
+   * First confirm, for all guards, that the clock of the database is right. If the login may not sweep, nothing is
+   * confirmed. @defaultValue false
+   */
+  readonly confirmsClock?: boolean | undefined
   /** Called after each step, which takes tens of milliseconds. */
   readonly onStep?: ((step: { readonly page: number; readonly pages: number }) => void) | undefined
 }
@@ -51,6 +56,7 @@ export async function sweep(pool: PoolLike, options: SweepOptions = {}): Promise
         }),
     },
     statements,
+    confirmsClock: options.confirmsClock,
     registration: { consumer: 'onceward sweep', logger, runtime: systemRuntime },
   })
   const position = async (): Promise<{ readonly page: number; readonly pages: number }> => {

@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
+import { openDatabase } from '../data/database.ts'
 import type { Finding } from '../data/finding.ts'
+import { readServer } from '../data/server-findings.ts'
 import { answer, cli } from '../fixtures/cli.ts'
 import { type Operated, operated } from '../fixtures/operated.ts'
 
@@ -53,7 +55,22 @@ test('the role of operators is enough for every command that says so, and no mor
   expect(await run('dead-letters', 'replay', '--all', '--by', 'alice', '--yes')).toMatch(forbidden)
   expect(await run('dead-letters', 'discard', '--all', '--why', 'x', '--yes')).toBe('0')
   expect(await run('sweep')).toMatch(forbidden)
+  // Red before: the clock was confirmed for all guards, and then the sweep failed.
+  expect(await run('sweep', '--trust-clock')).toMatch(forbidden)
+  const { rows } = await at.pool.query('select clock from onceward.settings')
+  expect(rows).toEqual([{ clock: 0 }])
   expect(await cli(['sweep'], { url: roles.consumer })).toMatchObject({ code: 0, stderr: '' })
+})
+
+// Red when sessions of other logins are told by their type, which only pg_monitor may see.
+test('the connections of other logins count, also for a login without pg_monitor', async () => {
+  await using at = await operated()
+  await using roles = await rolesOf(at)
+  const clients = await Promise.all(Array.from({ length: 5 }, () => at.pool.connect()))
+  await using database = openDatabase(roles.operator, 'onceward')
+  const { connections } = await database.read(readServer)
+  for (const client of clients) client.release()
+  expect(connections).toBeGreaterThan(clients.length)
 })
 
 test('the doctor says what the role of an earlier docs/least-privilege.sql lacks, with the statement', async () => {

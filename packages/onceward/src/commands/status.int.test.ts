@@ -100,6 +100,18 @@ test('sweep deletes what is older than the window, and nothing while a clock may
   expect(await swept('--trust-clock')).toEqual({ kind: 'swept', deleted: 2 })
 })
 
+// Red before: it said to run the same command again.
+test('a machine whose clock is wrong sweeps nothing, and is told so', async () => {
+  await using at = await operated()
+  await at.rest()
+  const hours = 7_200_000
+  const clock = `data:text/javascript,const{now}=Date;Date.now=()=>now()+${hours}`
+  const env = { NODE_OPTIONS: `--import=${clock}` }
+  const { code, stdout } = await cli(['sweep', '--trust-clock'], { url: at.url, env })
+  expect(code).toBe(1)
+  expect(stdout).toMatch(/this process differ by more than an hour\. Set the clock of this machine/)
+})
+
 test('a sweep that begins in the middle of the table reads the beginning too', async () => {
   await using at = await operated()
   await at.send('a', {})

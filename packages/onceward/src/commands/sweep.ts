@@ -28,10 +28,10 @@ export function sweepCommand(end: End): Command {
 
 async function run({ database, output, options }: Work<SweepFlags>): Promise<ExitCode> {
   await demandTables(database)
-  const { pool, quoted, schema } = database
-  if (options.trustClock === true) await pool.query(`select ${quoted}.trust_clock()`)
+  const { pool, schema } = database
   const report = await sweep(pool, {
     schema,
+    confirmsClock: options.trustClock,
     onStep: ({ page, pages }) => output.progress(`swept to page ${page} of ${pages}`),
   })
   output.progress('')
@@ -43,7 +43,11 @@ async function run({ database, output, options }: Work<SweepFlags>): Promise<Exi
       case 'busy':
         return `${deleted}. A guard sweeps all the time: leave it to the guards, or try again.`
       case 'doubtful':
-        return `${deleted}, because a clock may be wrong: ${report.doubt}. If the clock of the database is right, run \`npx onceward sweep --trust-clock\`.`
+        return `${deleted}, because a clock may be wrong: ${report.doubt}. ${
+          options.trustClock === true
+            ? 'Set the clock of this machine, then run the command again.'
+            : 'If the clock of the database is right, run `npx onceward sweep --trust-clock`.'
+        }`
       default:
         return report satisfies never
     }

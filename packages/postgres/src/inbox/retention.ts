@@ -19,6 +19,8 @@ interface Cursor extends SweepTime {
 type Parts = Pick<ConsumerContext, 'statements'> & {
   readonly driver: Pick<ConsumerContext['driver'], 'shortTransaction'>
   readonly registration: Pick<ConsumerRegistration, 'consumer' | 'logger' | 'runtime'>
+  /** An operator confirms the clock of the server, in the transaction of the first step: nothing is confirmed if it fails. */
+  readonly confirmsClock?: boolean | undefined
 }
 
 /**
@@ -37,18 +39,21 @@ export function createSweep({
   driver,
   statements,
   registration,
+  confirmsClock = false,
 }: Parts): () => Promise<SweepStep | undefined> {
   const clock = new SweepClock(registration.runtime)
   let size = PAGES_PER_STEP
+  let isUnconfirmed = confirmsClock
   const step = async (connection: Connection): Promise<SweepStep | undefined> => {
     const [isMine] = texts(await connection.query(statements.trySweepLock))
     if (isMine !== 'true') return undefined
+    if (isUnconfirmed) await connection.query(statements.confirmClock)
     const cursor = await one<Cursor>(connection, statements.readSweepCursor)
     const doubt = clock.doubt(cursor)
     if (doubt !== undefined) {
       reportDoubt(registration, cursor, {
         doubt,
-        confirm: `select ${statements.schema}.trust_clock()`,
+        confirm: statements.confirmClock,
       })
       return { deleted: 0, finished: true }
     }
@@ -58,6 +63,7 @@ export function createSweep({
   return async () => {
     try {
       const answer = await driver.shortTransaction(step)
+      if (answer !== undefined) isUnconfirmed = false
       size = Math.min(size + 1, PAGES_PER_STEP)
       return answer
     } catch (error) {

@@ -1,6 +1,8 @@
 export interface RetentionStatements {
   /** One process at a time, until the transaction ends. Answers `lock`. */
   readonly trySweepLock: string
+  /** Says, for all guards, that the clock of the server is right. */
+  readonly confirmClock: string
   /** Answers the next page to sweep, the number of pages, and what tells whether the clock is right: `Cursor`. */
   readonly readSweepCursor: string
   /** `$1` start of the first page, `$2` of the one after the last, as tids. Answers how many events it deleted. */
@@ -37,6 +39,8 @@ export function retentionStatements(schema: string): RetentionStatements {
     trySweepLock: `
 select set_config('onceward.sweep', 'on', true), set_config('statement_timeout', '${STEP_MS}', true),
   pg_try_advisory_xact_lock(hashtextextended('onceward.sweep:${schema.replaceAll("'", "''")}', 0))::text as answer`,
+
+    confirmClock: `select ${schema}.trust_clock()`,
 
     readSweepCursor: `
 select json_build_object('page', sweep_cursor, 'pages',
