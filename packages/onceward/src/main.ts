@@ -43,8 +43,8 @@ function silenceErrors(command: Command): void {
 
 /** The answer cannot be written. */
 function endWithout(error: NodeJS.ErrnoException): void {
-  // The reader of a pipe has gone, such as `head`.
-  if (error.code === 'EPIPE') process.exit(EXIT.ok)
+  // The reader of a pipe has gone, such as `head`. The exit code of the command says more than that.
+  if (error.code === 'EPIPE') return
   process.stderr.write(`onceward: The answer could not be written: ${error.message}.\n`)
   process.exit(EXIT.failed)
 }

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { database, freePort, proxy } from '@onceward/testing'
 import { expect, test } from 'vitest'
-import { cli } from '../fixtures/cli.ts'
+import { cachedEnvironment, cli } from '../fixtures/cli.ts'
 
 const SECRET = 's3cr3t-pass'
 const READING = [
@@ -179,6 +179,24 @@ test('the reader of a pipe may go', () => {
   const line = `'${process.execPath}' '${program}' migrate --print | head -n 1`
   const { stderr, stdout } = spawnSync('bash', ['-c', line], { encoding: 'utf8' })
   expect({ stderr, stdout }).toEqual({ stderr: '', stdout: '-- onceward 000001-inbox.sql\n' })
+})
+
+// Red before: it was 0, also of a change that had failed.
+test('the exit code of a command stays, if the reader of the pipe has gone', async () => {
+  const { url } = await database()
+  const program = fileURLToPath(new URL('../../bin/onceward.js', import.meta.url))
+  const env = { ...cachedEnvironment(), DATABASE_URL: url }
+  const codeOf = (...args: readonly string[]): number | null => {
+    const command = [process.execPath, program, ...args].map((word) => `'${word}'`).join(' ')
+    // The pipe is closed long before anything is written.
+    const line = `${command} | true; exit "\${PIPESTATUS[0]}"`
+    return spawnSync('bash', ['-c', line], { env }).status
+  }
+  expect(codeOf('migrate', '--check')).toBe(1)
+  expect((await cli(['migrate'], { url })).code).toBe(0)
+  expect(codeOf('migrate', '--check')).toBe(0)
+  // Without an end of its own.
+  expect(codeOf('watch', '--interval', '100ms')).toBe(0)
 })
 
 test('an answer that cannot be written is an error, and not a file that is too short', async () => {

@@ -63,6 +63,8 @@ async function watch({ database, output, options }: Work<WatchFlags>): Promise<E
   let left = times === undefined ? Number.POSITIVE_INFINITY : whole('--times', times, 1)
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort())
+  // Nobody reads any more.
+  process.stdout.once('error', () => stop.abort())
   let before: Status | undefined
   let isRead = true
   while (left > 0 && !stop.signal.aborted) {
