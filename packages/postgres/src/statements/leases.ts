@@ -50,21 +50,21 @@ known as materialized (
 )`
   const ms = (name: string): string =>
     `, (a ->> '${name}')::float8 * interval '1 millisecond' as span`
+  /** The row is forgotten as long after the new end as it was to be after the old one. */
+  const until =
+    'ends_at = clock_timestamp() + a.span, forget_at = l.forget_at + (clock_timestamp() + a.span - l.ends_at)'
   const isTakeover = "l.taken = 'takeover'"
   const isUnknownAgain = '(l.attempt <= 1 and not l.parked)'
 
   return {
     claimLeases: `
 select c.answer::text as answer from ${schema}.claim_leases($1::text::json) c order by c.place`,
-    renewLeases: change(ms('leaseMs'), 'ends_at = clock_timestamp() + a.span'),
+    renewLeases: change(ms('leaseMs'), until),
     completeLeases: change(
       `${ms('rememberMs')}, (a ->> 'result')::json as result`,
       "state = 'd', result = a.result, forget_at = clock_timestamp() + a.span",
     ),
-    failLeases: change(
-      ms('delayMs'),
-      "state = 'w', ends_at = clock_timestamp() + a.span, forget_at = l.forget_at + a.span",
-    ),
+    failLeases: change(ms('delayMs'), `state = 'w', ${until}`),
     releaseLeases: `${mine('')},
 gone as (
   delete from ${schema}.leases l using mine
