@@ -278,24 +278,6 @@ describe('postgresLeases', () => {
     await expect(opening).rejects.toThrow(/run `await migrate\(pool\)`/)
   })
 
-  // Red before: the row of a run that took longer than the dedup window was forgotten, and a copy ran beside it.
-  it('keep an event whose lease is renewed for longer than the dedup window', async () => {
-    const where = await migrated()
-    const window = { ...registration, dedupWindowMs: LEASE_MS }
-    const session = await postgresLeases(pool, where).open?.(window)
-    const mine = newClaim()
-    await session?.claim([mine])
-    for (let renewals = 0; renewals < 5; renewals += 1) {
-      await passTime(where, LEASE_MS / 2)
-      expect(await session?.renew([mine], LEASE_MS)).toEqual(['held'])
-    }
-    const copy = newClaim({ id: mine.id })
-    expect(await session?.claim([copy])).toMatchObject([{ kind: 'in-progress' }])
-    expect(await session?.fail([{ ...mine, delayMs: 3 * LEASE_MS }])).toEqual(['held'])
-    await passTime(where, 2 * LEASE_MS)
-    expect(await session?.claim([copy])).toMatchObject([{ kind: 'not-due' }])
-  })
-
   it('write nothing for a duplicate', async () => {
     const where = await migrated()
     const leases = postgresLeases(pool, where)

@@ -153,6 +153,34 @@ describe('migrate', () => {
     expect(await migrate(pool, { schema, leases: 'unlogged' })).toMatchObject({ applied: [] })
   })
 
+  // Red when each deployment takes the table alone, although there is nothing to change.
+  it.each(['logged', 'unlogged'] as const)(
+    'does not wait for a table that is %s already',
+    async (leases) => {
+      const schema = `is_${leases}`
+      await migrate(pool, { schema, leases })
+      const long = await pool.connect()
+      await long.query(`begin; select from ${schema}.leases`)
+      expect(await migrate(pool, { schema, leases })).toMatchObject({ applied: [] })
+      await long.query('rollback')
+      long.release()
+    },
+  )
+
+  // Red when the limit of operators' statements stays: a change of a large table would never end.
+  it('gives its statements as long as they take', async () => {
+    await pool.query(`
+      create table public.limits (setting text);
+      create function public.note() returns event_trigger language plpgsql as $$ begin
+        insert into public.limits values (pg_catalog.current_setting('statement_timeout'));
+      end $$;
+      create event trigger note on ddl_command_end execute function public.note()`)
+    await migrate(pool, { schema: 'long' })
+    await pool.query('drop event trigger note')
+    const { rows } = await pool.query('select distinct setting from public.limits')
+    expect(rows).toEqual([{ setting: '0' }])
+  })
+
   // Red before: the error of pg came out, and the command line advised the rights of consumers.
   it('says who may run it to a role that may not', async () => {
     const role = `low_${randomBytes(4).toString('hex')}`
