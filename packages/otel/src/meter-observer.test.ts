@@ -221,15 +221,6 @@ test('of guards of one consumer the fullest pool is told, and renewals of closed
   expect(valuesOf(after, GUARD_METRICS.inHand.name)).toEqual({ '': 1 })
 })
 
-test('`figuresEveryMs: false` asks no table', async () => {
-  const sdk = createSdk()
-  const never = watched(() => {
-    throw new Error('asked')
-  })
-  watch(sdk, never, meterObserver({ meterProvider: sdk.meterProvider, figuresEveryMs: false }))
-  expect(named(await sdk.collect(), TABLE_METRICS.parked.name)).toEqual([])
-})
-
 const RECORD: OutcomeRecord = {
   ...{
     consumer: 'billing',

@@ -1,0 +1,133 @@
+import type { GuardReading, OutcomeRecord, WatchedGuard } from '@onceward/core'
+import { type Counter, type Meter, type MeterProvider, metrics } from '@opentelemetry/api'
+import { afterEach, expect, test, vi } from 'vitest'
+import type { Sdk, Series } from './fixtures/sdk.ts'
+import { SDKS } from './fixtures/sdks.ts'
+import { meterObserver } from './meter-observer.ts'
+
+const newest = (): Sdk => (SDKS.at(-1) as (typeof SDKS)[number])[1]()
+
+const RECORD: OutcomeRecord = {
+  ...{ consumer: 'billing', source: { broker: 'sqs', queue: 'orders' }, attempt: 1, totalMs: 1 },
+  settlement: { kind: 'ack', by: 'duplicate' },
+}
+
+/** Values of a metric by the attributes of onceward, without those that are 0. */
+function countsOf(series: readonly Series[], metric: string): Readonly<Record<string, number>> {
+  const told = series
+    .filter(({ name, value }) => name === `onceward.${metric}` && value > 0)
+    .map(({ attributes, value }): [string, number] => {
+      const own = Object.entries(attributes).filter(([name]) => name.startsWith('onceward.'))
+      return [own.map(([, each]) => each).join(' '), value]
+    })
+  return Object.fromEntries(told)
+}
+
+/** A guard with leases of its own, until `isOver`. */
+function leased(held: number) {
+  const state = { isOver: false }
+  const read = (): GuardReading => ({
+    ...{ inHand: 1, concurrency: 1, breaker: 'closed', outages: [], pool: undefined },
+    leases: state.isOver ? undefined : { held: 1, renewals: { held, lost: 0, failed: 0 } },
+  })
+  const guard: WatchedGuard = { consumer: 'billing', read, figures: async () => undefined }
+  return { guard, state }
+}
+
+afterEach(() => metrics.disable())
+
+test('a mark that says no is as one that is left out', async () => {
+  const { collect, meterProvider } = newest()
+  const observe = meterObserver({ meterProvider })
+  observe(RECORD)
+  observe({ ...RECORD, redelivered: false, parked: false, repeated: false })
+  observe({ ...RECORD, redelivered: true, parked: true, repeated: true })
+  expect(countsOf(await collect(), 'deliveries')).toEqual({
+    'ack duplicate copy': 2,
+    'ack duplicate redelivered true true': 1,
+  })
+})
+
+/** The provider, with a count of what its counters were given. */
+function counting(meterProvider: MeterProvider) {
+  const add = vi.fn<Counter['add']>()
+  const getMeter = (...args: Parameters<MeterProvider['getMeter']>): Meter => {
+    const meter = meterProvider.getMeter(...args)
+    return new Proxy(meter, {
+      get: (target, name) =>
+        name === 'createCounter' ? () => ({ add }) : Reflect.get(target, name).bind(target),
+    })
+  }
+  return { add, provider: { getMeter } }
+}
+
+// Red when each delivery pays for them.
+test('the series of dead letters begin once for each queue and consumer', () => {
+  const { add, provider } = counting(newest().meterProvider)
+  const observe = meterObserver({ meterProvider: provider })
+  const addedBy = (record: OutcomeRecord): number => {
+    add.mockClear()
+    observe(record)
+    return add.mock.calls.length
+  }
+  const other = { ...RECORD, consumer: 'shipping' }
+  expect([RECORD, RECORD, other, other].map(addedBy)).toEqual([8, 1, 8, 1])
+})
+
+// Red when guards are watched anew with each delivery: what they had counted would count again.
+test('a delivery changes nothing of the renewals', async () => {
+  const { collect, meterProvider } = newest()
+  const observe = meterObserver({ meterProvider })
+  observe.watch?.(leased(5).guard)
+  for (let delivery = 0; delivery < 3; delivery += 1) {
+    expect(countsOf(await collect(), 'lease.renewals')).toEqual({ held: 5 })
+    observe(RECORD)
+  }
+})
+
+test('a provider that was replaced tells of the guards no more', async () => {
+  const [former, now] = [newest(), newest()]
+  metrics.setGlobalMeterProvider(former.meterProvider)
+  const observe = meterObserver()
+  observe.watch?.(leased(5).guard)
+  expect(countsOf(await former.collect(), 'guard.in_hand')).toEqual({ '': 1 })
+  metrics.disable()
+  metrics.setGlobalMeterProvider(now.meterProvider)
+  observe(RECORD)
+  expect(countsOf(await former.collect(), 'guard.in_hand')).toEqual({})
+  expect(countsOf(await now.collect(), 'guard.in_hand')).toEqual({ '': 1 })
+})
+
+test('the renewals of guards count when they have closed, one after the other', async () => {
+  const { collect, meterProvider } = newest()
+  const { watch } = meterObserver({ meterProvider })
+  const guards = [leased(5), leased(7)]
+  const stops = guards.map(({ guard }) => watch?.(guard))
+  const renewals = async () => countsOf(await collect(), 'lease.renewals')
+  expect(await renewals()).toEqual({ held: 12 })
+  for (const [index, { state }] of guards.entries()) {
+    // A guard that closes has no leases any more, and may be read once more.
+    state.isOver = true
+    await collect()
+    stops[index]?.()
+    expect(await renewals()).toEqual({ held: 12 })
+  }
+})
+
+test('the tables are asked by a guard that may ask, if another one of the consumer may not', async () => {
+  const { collect, meterProvider } = newest()
+  const figures = async () => ({ deadLetters: {}, parked: 3, parkedForMs: 0, tables: [] })
+  const guard = { ...leased(0).guard, figures }
+  meterObserver({ meterProvider, figuresEveryMs: false }).watch?.({ ...guard })
+  meterObserver({ meterProvider }).watch?.(guard)
+  expect(countsOf(await collect(), 'parked')).toEqual({ '': 3 })
+})
+
+test('`figuresEveryMs: false` asks no table', async () => {
+  const { collect, meterProvider } = newest()
+  const figures = vi.fn<WatchedGuard['figures']>(async () => undefined)
+  const { watch } = meterObserver({ meterProvider, figuresEveryMs: false })
+  watch?.({ ...leased(0).guard, figures })
+  await collect()
+  expect(figures).not.toHaveBeenCalled()
+})
