@@ -90,4 +90,20 @@ test('the registered propagator decides, whatever its headers are called', () =>
   propagation.setGlobalPropagator(other)
   expect(ROOT_CONTEXT).toBeDefined()
   expect(spansOf({ b3: '1111111111111111', traceparent: SENT })).toEqual(['1111111111111111'])
+  // What is no span is no answer.
+  expect(spansOf({ b3: '0000000000000000', traceparent: SENT })).toEqual([SPAN])
+})
+
+test('a propagator gets headers alone, whatever it asks for', () => {
+  const got: unknown[] = []
+  propagation.setGlobalPropagator({
+    fields: () => [],
+    inject: () => undefined,
+    extract: (context: Context, carrier: unknown, getter: TextMapGetter) => {
+      got.push(...['constructor', 'toString', 'b3'].map((name) => getter.get(carrier, name)))
+      return context
+    },
+  })
+  expect(spansOf({ b3: 'x' })).toEqual([])
+  expect(got).toEqual([undefined, undefined, 'x'])
 })

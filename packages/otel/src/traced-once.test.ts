@@ -1,6 +1,8 @@
-import { createGuard } from '@onceward/core'
+import { getEventListeners } from 'node:events'
+import { createGuard, type GuardEvent } from '@onceward/core'
 import { memoryInbox, toDelivery } from '@onceward/core/memory'
-import { expect, test } from 'vitest'
+import type { Span, Tracer } from '@opentelemetry/api'
+import { expect, test, vi } from 'vitest'
 import { SDKS } from './fixtures/sdks.ts'
 import { traced } from './traced.ts'
 
@@ -24,4 +26,40 @@ test('a handler that answers the query builder of a library runs its query once'
   await guard.processBatch([toDelivery(1, { messageId: 'm' }), toDelivery(1, { messageId: 'm' })])
   await guard.close()
   expect([queries, results, spans().length]).toEqual([1, [1], 1])
+})
+
+/** Spans that count how often they end. */
+function counted(tracer: Tracer) {
+  const ends = vi.fn<() => void>()
+  const startSpan: Tracer['startSpan'] = (...args) => {
+    const span = tracer.startSpan(...args)
+    return new Proxy(span, {
+      get: (target, name) => (name === 'end' ? ends : Reflect.get(target, name).bind(target)),
+    }) as Span
+  }
+  return { ends, tracerProvider: { getTracer: () => ({ ...tracer, startSpan }) } }
+}
+
+test('a span ends once, and leaves nothing at the signal of its run', async () => {
+  const sdk = (SDKS.at(-1) as (typeof SDKS)[number])[1]()
+  const tracer = sdk.tracerProvider.getTracer('test')
+  const late = counted(tracer)
+  const event = { ...toDelivery({}), payload: {}, key: 'k', attempt: 1, idempotencyKey: 'i' }
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const stop = new AbortController()
+  const { signal } = stop
+  const run = ({ tracerProvider }: ReturnType<typeof counted>, result: Promise<void>): unknown => {
+    const handle = (_: GuardEvent<unknown>, __: { signal: AbortSignal }): Promise<void> => result
+    return traced(handle, { tracerProvider })(event, { signal })
+  }
+  const inTime = counted(tracer)
+  await run(inTime, Promise.resolve())
+  expect(getEventListeners(signal, 'abort')).toEqual([])
+  const running = run(late, promise)
+  stop.abort()
+  expect(late.ends).toHaveBeenCalledTimes(1)
+  resolve()
+  await running
+  await promise
+  expect([late.ends, inTime.ends].map(({ mock }) => mock.calls.length)).toEqual([1, 1])
 })
