@@ -92,7 +92,7 @@ function kyselyDriver<DB>(
   const isSingle = adapter.supportsMultipleConnections === false
   // Kyselys derived from one another, as by withPlugin(), share the adapter and the pool.
   const gate = gateOf(adapter, isSingle ? 1 : settings.poolSize)
-  const client: Client<DB> = { db, runtime, takesSeveral: !isSingle }
+  const client: Client<DB> = { db, runtime, takesSeveral: isSingle ? false : undefined }
   const driver: Driver<Transaction<DB>> = {
     ...createShortTransactions({
       gate,

@@ -15,8 +15,8 @@ const SINGLE_CONNECT_MS = 60_000
 export interface Client<DB> {
   readonly db: Kysely<DB>
   readonly runtime: Runtime
-  /** Whether a text may contain several statements. Set to false when the client refuses one. */
-  takesSeveral: boolean
+  /** Whether a text may contain several statements. Undefined until the client has taken or refused the first one. */
+  takesSeveral: boolean | undefined
 }
 
 /** A connection of Kysely, until it is left. */

@@ -23,12 +23,18 @@ async function sendAll<DB>(
   ask: Ask,
   texts: readonly (readonly string[])[],
 ): Promise<SendAnswer> {
-  const flushes = client.takesSeveral ? texts.map((some) => some.join('; ')) : texts.flat()
+  const { takesSeveral } = client
+  const flushes = takesSeveral === false ? texts.flat().map((text) => [text]) : texts
   let answer: SendAnswer = { rows: [], rowCount: 0, command: undefined }
+  let isTaken = takesSeveral !== undefined
   try {
-    for (const text of flushes) answer = toAnswer(await ask(CompiledQuery.raw(text)))
+    for (const some of flushes) {
+      answer = toAnswer(await ask(CompiledQuery.raw(some.join('; '))))
+      if (!isTaken && some.length > 1) client.takesSeveral = isTaken = true
+    }
   } catch (error) {
-    if (!client.takesSeveral || !refusesSeveral(error)) throw error
+    // Later, the error is that of a statement, such as a trigger at COMMIT: what ran before must not be sent again.
+    if (isTaken || !refusesSeveral(error)) throw error
     // The first text is refused as a whole, so none of its statements ran.
     client.takesSeveral = false
     return sendAll(client, ask, texts)

@@ -15,7 +15,15 @@ create function shop.note() returns trigger language plpgsql as
     return new;
   end $$;
 create constraint trigger noting after insert on shop.charges
-  deferrable initially deferred for each row execute function shop.note()`
+  deferrable initially deferred for each row execute function shop.note();
+create table shop.rules (key text, rule text);
+create function shop.check_rule() returns trigger language plpgsql as
+  $$ begin
+    execute new.rule;
+    return new;
+  end $$;
+create constraint trigger checking after insert on shop.rules
+  deferrable initially deferred for each row execute function shop.check_rule()`
 
 const CLERK = `
 grant usage on schema shop to deferring_clerk;
@@ -66,4 +74,18 @@ describe.each(DRIVERS)('a deferred trigger over $name', ({ connect }) => {
       await guard.close()
     },
   )
+
+  // Red before over Kysely: COMMIT was sent again behind the transaction, which its error had ended, and the event was acked.
+  it.each(['selec', 'select 1 / 0'])('fails the event whose rule is %j', async (rule) => {
+    const guard = guards.make(async ({ key, payload }, run) => {
+      await run('insert into shop.rules values ($1, $2)', [key, payload['rule']])
+    })
+    const [wrong, right] = [order({ rule }), order({ rule: 'select 1' })]
+    expect(await guard.process(wrong)).toMatchObject({ kind: 'defer', reason: 'failed' })
+    expect(await guard.process(right)).toMatchObject({ kind: 'ack', by: 'processed' })
+    const keys = [wrong, right].map(({ headers }) => headers['idempotency-key'])
+    const rows = await guards.admin('select key from shop.rules where key = any ($1)', [keys])
+    expect(rows).toEqual([{ key: keys[1] }])
+    await guard.close()
+  })
 })
