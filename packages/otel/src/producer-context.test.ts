@@ -90,7 +90,7 @@ test('the registered propagator decides, whatever its headers are called', () =>
   propagation.setGlobalPropagator(other)
   expect(ROOT_CONTEXT).toBeDefined()
   expect(spansOf({ b3: '1111111111111111', traceparent: SENT })).toEqual(['1111111111111111'])
-  // What is no span is no answer.
+  // An id of zeros names no span, so the propagator's answer is not used.
   expect(spansOf({ b3: '0000000000000000', traceparent: SENT })).toEqual([SPAN])
 })
 

@@ -51,7 +51,10 @@ function valueBytes(value: unknown): number {
   return 1 + (type === 'decimal' ? 5 : 8)
 }
 
-/** Bytes of the largest message that the server of a connection takes, once it has refused one. */
+/**
+ * Bytes of the largest message that the server of a connection takes, once it has refused one. A higher limit in its
+ * configuration takes a restart of the server, and then there is another connection.
+ */
 const LIMITS = new WeakMap<object, number>()
 const REFUSED = /message size \d+ is larger than (?:configured )?max size (\d+)/
 

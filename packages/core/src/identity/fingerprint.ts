@@ -66,8 +66,8 @@ function fingerprintBy(
 }
 
 /**
- * What a map, a form or a promise holds is not in its JSON, so that all payloads would be equal. A bigint has none. Only
- * the function can be wrong.
+ * What a map, a form or a promise holds is not in its JSON, so that all payloads would be equal. A bigint has no JSON. No
+ * message can cause these answers, so the function is wrong, and the message is deferred until it is corrected.
  */
 function refuseUnseen(value: object | bigint): void {
   const isBuiltIn = Object.prototype.toString.call(value) !== '[object Object]'

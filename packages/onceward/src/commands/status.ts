@@ -63,7 +63,7 @@ async function watch({ database, output, options }: Work<WatchFlags>): Promise<E
   let left = times === undefined ? Number.POSITIVE_INFINITY : whole('--times', times, 1)
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort())
-  // Nobody reads any more.
+  // The reader of the pipe has gone.
   process.stdout.once('error', () => stop.abort())
   let before: Status | undefined
   let isRead = true

@@ -30,7 +30,9 @@ async function sendAll<DB>(
   try {
     for (const some of flushes) {
       answer = toAnswer(await ask(CompiledQuery.raw(some.join('; '))))
-      if (!isTaken && some.length > 1) client.takesSeveral = isTaken = true
+      if (isTaken || some.length < 2) continue
+      isTaken = true
+      client.takesSeveral = true
     }
   } catch (error) {
     // Later, the error is that of a statement, such as a trigger at COMMIT: what ran before must not be sent again.
