@@ -1,6 +1,6 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { GROUPS, TEXT_TESTS } from '../mutation/groups.mjs'
 import { mutateTexts } from './mutate-texts.mjs'
 import { pinnedNode, root, run } from './process.mjs'
@@ -15,7 +15,7 @@ const ALL = 'all'
 const SHOWN_LINES = 40
 
 /**
- * `npm run mutate -- group[/file] …`, for example `core/state-machine sqs lua`; `all` for all groups, which takes many hours.
+ * `npm run mutate -- group[/file[,file]] …`, for example `core/claim,complete sqs lua`; `all` for all groups, which takes many hours.
  *
  * Changes the code in small ways and runs the tests on each: a change that no test notices must stand, with the
  * reason why it makes no difference, in mutation/survivors.json.
@@ -36,11 +36,12 @@ export async function mutate(args) {
 
 async function judged(argument) {
   if (argument in TEXT_TESTS) return mutateTexts(argument)
-  const [name, file] = argument.split('/')
+  const [name, list] = argument.split('/')
   const group = GROUPS[name]
-  const files = group?.files.filter((path) => file === undefined || path.endsWith(`/${file}.ts`))
-  if (files === undefined || files.length === 0) {
-    throw new Error(`nothing to mutate in ${argument}; there are ${NAMES.join(', ')}`)
+  const wanted = list?.split(',')
+  const files = group?.files.filter((path) => wanted?.includes(basename(path, '.ts')) ?? true)
+  if (files === undefined || files.length < (wanted?.length ?? 1)) {
+    throw new Error(`no such file to mutate in ${argument}; the groups are ${NAMES.join(', ')}`)
   }
   if (group.leftOut !== undefined) {
     console.log(`${name} is left out. ${group.leftOut}`)
