@@ -68,6 +68,7 @@ test('a consumer that has made no progress yet has no idle time, and a clock tha
   const idle = async () =>
     (await collect()).filter(({ name }) => name === 'onceward.consumption.idle')
   expect(await idle()).toEqual([])
+  expect((await collect()).map(({ name }) => name)).toContain('onceward.consumption.state')
   health = { ...HEALTH, lastProgressAt: new Date(Date.now() + 60_000) }
   expect(await idle()).toMatchObject([{ value: 0 }])
 })

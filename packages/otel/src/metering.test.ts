@@ -48,6 +48,21 @@ test('a mark that says no is as one that is left out', async () => {
   })
 })
 
+test('a delivery without a run is no run, and a run that was acked has no error', async () => {
+  const { collect, meterProvider } = newest()
+  const observe = meterObserver({ meterProvider })
+  observe(RECORD)
+  const runs = async () =>
+    (await collect()).filter(
+      ({ name }) => name === 'messaging.process.duration' || name === 'onceward.attempts',
+    )
+  expect(await runs()).toEqual([])
+  observe({ ...RECORD, handlerMs: 5, settlement: { kind: 'ack', by: 'processed' } })
+  const told = await runs()
+  expect(told.map(({ value }) => value)).toEqual([1, 1])
+  expect(told.filter(({ attributes }) => 'error.type' in attributes)).toEqual([])
+})
+
 /** The provider, with a count of what its counters were given. */
 function counting(meterProvider: MeterProvider) {
   const add = vi.fn<Counter['add']>()
@@ -112,6 +127,18 @@ test('the renewals of guards count when they have closed, one after the other', 
     stops[index]?.()
     expect(await renewals()).toEqual({ held: 12 })
   }
+})
+
+test('a guard without leases has none after its end either', async () => {
+  const { collect, meterProvider } = newest()
+  const { guard, state } = leased(0)
+  state.isOver = true
+  const stop = meterObserver({ meterProvider }).watch?.(guard)
+  await collect()
+  stop?.()
+  const names = (await collect()).map(({ name }) => name)
+  expect(names).toContain('onceward.guard.in_hand')
+  expect(names.filter((name) => name.startsWith('onceward.lease'))).toEqual([])
 })
 
 test('the tables are asked by a guard that may ask, if another one of the consumer may not', async () => {

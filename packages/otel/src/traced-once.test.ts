@@ -1,5 +1,5 @@
 import { getEventListeners } from 'node:events'
-import { createGuard, type GuardEvent } from '@onceward/core'
+import { createGuard, type GuardEvent, type HandlerContext } from '@onceward/core'
 import { memoryInbox, toDelivery } from '@onceward/core/memory'
 import type { Span, Tracer } from '@opentelemetry/api'
 import { expect, test, vi } from 'vitest'
@@ -62,4 +62,10 @@ test('a span ends once, and leaves nothing at the signal of its run', async () =
   await running
   await promise
   expect([late.ends, inTime.ends].map(({ mock }) => mock.calls.length)).toEqual([1, 1])
+})
+
+test('what a handler returns without a promise comes back as it is', () => {
+  const context = { signal: new AbortController().signal } as HandlerContext<unknown>
+  const handler = traced((events: readonly GuardEvent<unknown>[]) => events.length)
+  expect(handler([], context)).toBe(0)
 })

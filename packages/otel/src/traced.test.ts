@@ -283,8 +283,12 @@ test('an unknown option is refused', () => {
   expect(() => traced(() => undefined, wrong)).toThrow(/traced does not know "tracer"/)
 })
 
-test.each([undefined, null, {}])('%o is refused in the place of a handler', (handler) => {
+test.each([
+  [undefined, 'undefined'],
+  [null, 'null'],
+  [{}, 'object'],
+])('%o is refused in the place of a handler', (handler, type) => {
   expect(() => traced(handler as never)).toThrow(
-    /Expected a handler as the first argument of traced/,
+    `Expected a handler as the first argument of traced, got ${type}.`,
   )
 })
