@@ -18,8 +18,9 @@ export interface Books extends AsyncDisposable {
   charges(): Promise<Readonly<Record<string, number>>>
 }
 
-export async function openBooks(): Promise<Books> {
-  const { url } = await database()
+/** @param given - The empty database to use. Default: one on the Postgres that all tests share. */
+export async function openBooks(given?: string): Promise<Books> {
+  const url = given ?? (await database()).url
   const pool = new Pool({ connectionString: url })
   await pool.query('create table charges (id uuid, key text not null, cents int not null)')
   await migrate(pool)
