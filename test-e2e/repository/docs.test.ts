@@ -115,10 +115,43 @@ function failureRows(file: string): readonly string[] {
   return rows.split('\n').map((row) => (row.split('|')[1] ?? '').trim())
 }
 
+const linesOf = (sample: string): number =>
+  read(`docs/samples/${sample}.ts`)
+    .split('\n')
+    .filter((line) => line.trim() !== '').length
+
+/** The pages about requests, besides those about brokers. */
+const EDGES = ['http', 'webhooks', 'lambda'] as const
+
+describe.each(EDGES)('the page about %s', (name) => {
+  const samples: Readonly<Record<typeof name, string>> = {
+    http: 'http-express',
+    webhooks: 'webhooks-stripe',
+    lambda: 'lambda-sqs',
+  }
+
+  it('shows a handler before and after', () => {
+    const [, section = ''] = read(`docs/${name}.md`).split(/^## (?=Before and after$)/m)
+    const [beforeAndAfter = ''] = section.split(/^## /m)
+    const shown = [...beforeAndAfter.matchAll(/render sample docs\/samples\/(\S+)\.ts/g)]
+    expect(shown.map(([, sample]) => sample)).toEqual([`${name}-before`, samples[name]])
+  })
+})
+
+it('the sample for Express has fifteen lines, and that for Lambda ten', () => {
+  expect(linesOf('http-express')).toBeLessThanOrEqual(15)
+  expect(linesOf('lambda-sqs')).toBeLessThanOrEqual(10)
+})
+
 describe('the README', () => {
   it('wraps a handler in fifteen lines', () => {
-    const lines = read('docs/samples/first-screen.ts').split('\n')
-    expect(lines.filter((line) => line.trim() !== '').length).toBeLessThanOrEqual(15)
+    expect(linesOf('first-screen')).toBeLessThanOrEqual(15)
+  })
+
+  it('names the four edges before its first sample', () => {
+    const [beginning = ''] = read('README.md').split('```')
+    expect(beginning).toContain('**consumers**')
+    for (const name of EDGES) expect(beginning).toContain(`(docs/${name}.md)`)
   })
 
   it('shows the lines that the demo prints', () => {
