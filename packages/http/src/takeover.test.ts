@@ -85,3 +85,32 @@ test('a takeover by a function that answers nonsense is answered 500 and keeps t
   expect(handler).toHaveBeenCalledTimes(1)
   await guard.close()
 })
+
+// Red when the answer says to come again at once: a client would ask until the lease ends.
+test.each([30_000, 90_000])(
+  'a key whose lease of %i ms another process holds is answered 409, and Retry-After is what is left of the lease',
+  async (leaseMs) => {
+    let nowMs = 0
+    const runtime: Runtime = { ...systemRuntime, monotonic: () => nowMs, random: () => 0 }
+    const gate = Promise.withResolvers<undefined>()
+    const options = {
+      ...{ consumer: 'mails', leases: memoryLeases(runtime), onTakeover: 'retry', runtime },
+      ...{ tenant: 'none', logger: silent, claimWaitMs: 1, leaseMs },
+    } as const
+    const started = Promise.withResolvers<void>()
+    const one = createHttpGuard(options, () => {
+      started.resolve()
+      return gate.promise
+    })
+    const other = createHttpGuard(options, () => undefined)
+    const first = one.fetch(requestOf({ key: 'k' }))
+    await started.promise
+    nowMs += 4_000
+    const answer = await shown(await other.fetch(requestOf({ key: 'k' })))
+    expect([answer.status, kindOf(answer)]).toEqual([409, 'in-flight'])
+    expect(answer.headers['retry-after']).toBe(String((leaseMs - 4_000) / 1_000))
+    gate.resolve(undefined)
+    expect((await first).status).toBe(204)
+    await Promise.all([one.close(), other.close()])
+  },
+)
