@@ -1,4 +1,5 @@
 import { memoryInbox } from '@onceward/core/memory'
+import { Clock } from '@onceward/testing/adapter'
 import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
 import {
@@ -27,6 +28,7 @@ describe('a request that is refused', () => {
     throw new HttpProblem({ status: 403, title: 'the account is closed', store: true })
   }
   const schema = z.unknown().transform(forbidden)
+  const never = () => new Promise<never>(() => undefined)
 
   test.each<readonly [string, object]>([
     ['tenant', { tenant: forbidden }],
@@ -52,6 +54,29 @@ describe('a request that is refused', () => {
       await open.close()
     },
   )
+
+  test.each<readonly [string, object]>([
+    ['decode', { decode: never }],
+    ['schema', { schema: z.unknown().refine(never) }],
+    ['fingerprint', { fingerprint: never }],
+  ])('because a function of the user gives no answer is answered 503: %s', async (_, given) => {
+    const clock = new Clock()
+    const handler = vi.fn(charged)
+    const guard = guardOf(handler, { deadlineMs: 3_000, runtime: clock.runtime, ...given })
+    let answer: Shown | undefined
+    void send(guard).then((shownAnswer) => {
+      answer = shownAnswer
+    })
+    await vi.waitFor(() => expect(clock.timers).toBeGreaterThan(0))
+    await clock.advance(2_999)
+    expect(answer).toBeUndefined()
+    await clock.advance(1)
+    await vi.waitFor(() => expect(answer).toBeDefined())
+    expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': '1' } })
+    expect(answer && kindOf(answer)).toBe('timed-out')
+    expect(handler).not.toHaveBeenCalled()
+    await guard.close()
+  })
 
   test('by a problem that cannot be sent is answered 500, and reported', async () => {
     const logger = { ...silent, error: vi.fn() }
