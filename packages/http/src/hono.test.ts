@@ -94,6 +94,11 @@ describe('a middleware that has read the body through c.req', () => {
   test.each<[string, (context: Context) => Promise<unknown>]>([
     ['past it', ({ req }) => req.raw.text()],
     ['as a form', ({ req }) => req.formData()],
+    // The versions before 4.8.4 keep the value and not the text.
+    [
+      'as JSON of an older Hono',
+      async ({ req }) => Object.assign(req.bodyCache, { json: { body: await req.raw.text() } }),
+    ],
   ])('%s is told what to do', async (_how, read) => {
     const handler = vi.fn(() => undefined)
     const { errors, send } = appOf(reading(read), handler, { decode: () => 1 })
@@ -102,7 +107,9 @@ describe('a middleware that has read the body through c.req', () => {
     expect(errors).toMatchObject([
       {
         code: 'ONCEWARD_CONFIGURATION',
-        message: expect.stringMatching(/bytes are gone.*`c\.req\.arrayBuffer\(\)` first.*formData/),
+        message: expect.stringMatching(
+          /bytes are gone.*`c\.req\.arrayBuffer\(\)` first.*formData.*`c\.req\.json\(\)` of Hono before 4\.8\.4/,
+        ),
       },
     ])
     expect(handler).not.toHaveBeenCalled()

@@ -21,7 +21,7 @@ export function honoRoute(guard: HttpGuard): (context: Context) => Promise<Respo
 }
 
 const GONE =
-  'Something has read the body before honoRoute, and its bytes are gone. Read it by `c.req.arrayBuffer()` first, and not only by `c.req.raw` or `c.req.formData()`.'
+  'Something has read the body before honoRoute, and its bytes are gone. Read it by `c.req.arrayBuffer()` first, and not only by `c.req.raw`, `c.req.formData()` or `c.req.json()` of Hono before 4.8.4.'
 const REPLACED =
   'A middleware has read the body as a text, in which a replacement character (U+FFFD) may stand for other bytes. Read it by `c.req.arrayBuffer()` first.'
 
