@@ -35,7 +35,6 @@ const config = JSON.parse(process.env['FUNCTION_CONFIG'] ?? '{}') as {
 }
 
 const pool = new pg.Pool({ connectionString: config.databaseUrl, max: config.connections })
-pool.on('error', () => undefined)
 const redis = new Redis(config.redisPort)
 const options = {
   inbox: pgInbox(pool),

@@ -112,6 +112,8 @@ function failuresOf(invoked: Invoked): readonly string[] {
   return batchItemFailures.map(({ itemIdentifier }) => itemIdentifier)
 }
 
+const PATIENT = { everyMs: 100, deadlineMs: 60_000 }
+
 describe.concurrent.each(FORMATS)('a function bundled as %s', (format) => {
   test('survives freezes that are longer than its lease, and holds nothing while it is frozen', async () => {
     await using lambda = await stage('sqs', { format })
@@ -128,6 +130,24 @@ describe.concurrent.each(FORMATS)('a function bundled as %s', (format) => {
     expect(await lambda.effects()).toEqual({ a: 1, b: 1 })
   })
 })
+
+// Red when the end of a connection that nobody uses ends the process as it thaws.
+test.concurrent.each([1, 2])(
+  'connections that end while the process is frozen cost at most a redelivery, with %d connections',
+  async (connections) => {
+    await using lambda = await stage('sqs', { connections })
+    const environment = await lambda.start()
+    expect(failuresOf(await environment.invoke(sqsEvent({ id: 'first' })))).toEqual([])
+    await environment.frozen()
+    const { rowCount } = await lambda.pool.query(`
+      select pg_terminate_backend(pid) from pg_stat_activity
+      where application_name = 'function' and datname = current_database()`)
+    expect(rowCount).toBeGreaterThan(0)
+    const event = sqsEvent({ id: 'second' }, { id: 'third' })
+    await until(async () => failuresOf(await environment.invoke(event)).length === 0, PATIENT)
+    expect(await lambda.effects()).toEqual({ first: 1, second: 1, third: 1 })
+  },
+)
 
 test.concurrent.each([1, 2])(
   'a handler that outlives its invocation commits nothing when the process thaws, with %d connections',
@@ -200,7 +220,6 @@ test.concurrent.each(['sqs', 'batches', 'behindMiddy'] as const)(
   },
 )
 
-const PATIENT = { everyMs: 100, deadlineMs: 60_000 }
 const NOT_DONE = /^1 of 1 messages are not done/
 
 const bytes = (text: string): string => Buffer.from(text).toString('base64')
