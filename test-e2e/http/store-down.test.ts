@@ -3,16 +3,21 @@ import { isDeepStrictEqual } from 'node:util'
 import { createHttpGuard, type HttpGuard } from '@onceward/http'
 import { createWebhookGuard } from '@onceward/http/webhooks'
 import { pgInbox } from '@onceward/postgres/pg'
+import { redisLeases } from '@onceward/redis'
 import {
   type PostgresConnection,
   type PostgresServer,
   postgres,
   proxy,
+  type RedisConnection,
+  redis,
   type Server,
+  skipped,
   type TcpProxy,
   until,
 } from '@onceward/testing'
 import { hotStandby } from '@onceward/testing/adapter'
+import { Redis } from 'ioredis'
 import { Pool, type PoolClient } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { silent } from '../../packages/http/src/fixtures/charges.ts'
@@ -33,7 +38,7 @@ afterAll(async () => {
   await primary.stop()
 })
 
-/** What happens to Postgres, and how that ends. */
+/** What happens to a store, and how that ends. */
 const OUTAGES: Readonly<Record<string, (way: TcpProxy) => Promise<() => Promise<unknown>>>> = {
   'refuses connections': async (way) => {
     way.refuse(true)
@@ -104,6 +109,14 @@ const send = (guard: HttpGuard, key: string): Promise<Response> =>
     }),
   )
 
+async function allUnavailable(guard: HttpGuard, keys: readonly string[]): Promise<void> {
+  for (const answer of await Promise.all(keys.map((key) => send(guard, key)))) {
+    expect(answer.status).toBe(503)
+    expect(await answer.json()).toMatchObject({ type: 'urn:onceward:unavailable' })
+    expect(Number(answer.headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
+  }
+}
+
 /** Only the row of an event makes a 503 safe: the client or the provider sends it again. */
 describe.concurrent.each(['request', 'webhook', 'webhook later'] as const)('a %s', (edge) => {
   test.each(Object.keys(OUTAGES))(
@@ -120,11 +133,7 @@ describe.concurrent.each(['request', 'webhook', 'webhook later'] as const)('a %s
 
       const end = await OUTAGES[outage]?.(way)
       const keys = ['a', 'b', 'c']
-      for (const answer of await Promise.all(keys.map((key) => send(guard, key)))) {
-        expect(answer.status).toBe(503)
-        expect(await answer.json()).toMatchObject({ type: 'urn:onceward:unavailable' })
-        expect(Number(answer.headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
-      }
+      await allUnavailable(guard, keys)
       // A process may know what it has answered, and a standby can be read.
       expect([503, accepted]).toContain((await send(guard, 'before')).status)
       await end?.()
@@ -135,6 +144,43 @@ describe.concurrent.each(['request', 'webhook', 'webhook later'] as const)('a %s
       const once = { before: 1, a: 1, b: 1, c: 1 }
       await until(async () => isDeepStrictEqual(await books.charges(), once), { what: 'the runs' })
       await guard.close()
+    },
+  )
+})
+
+describe.skipIf(skipped('redis'))('a request with leases alone', () => {
+  let server: Server<RedisConnection>
+  beforeAll(async () => {
+    server = await redis()
+  })
+  afterAll(() => server.stop())
+
+  test.each(Object.keys(OUTAGES).filter((outage) => !outage.includes('standby')))(
+    'while Redis %s is answered 503 with Retry-After, and runs once afterwards',
+    async (outage) => {
+      await using way = await proxy(targetOf(server.connection.url))
+      const client = new Redis(way.port, { retryStrategy: () => 50 })
+      client.on('error', () => undefined)
+      const ran: string[] = []
+      const leases = redisLeases(client, { namespace: randomUUID() })
+      const options = { consumer: 'mails', leases, onTakeover: 'retry', tenant: 'none' } as const
+      const guard = createHttpGuard({ ...options, logger: silent }, ({ key }) => {
+        ran.push(key)
+      })
+      const answered = async (key: string) => (await send(guard, key)).status === 204
+      await until(() => answered('before'))
+
+      const end = await OUTAGES[outage]?.(way)
+      await allUnavailable(guard, ['a', 'b', 'before'])
+      expect(ran).toEqual(['before'])
+      await end?.()
+
+      for (const key of ['a', 'b', 'before']) {
+        await until(() => answered(key), { deadlineMs: 60_000, what: `an answer to ${key}` })
+      }
+      expect(ran.toSorted()).toEqual(['a', 'b', 'before'])
+      await guard.close()
+      client.disconnect()
     },
   )
 })
