@@ -94,8 +94,14 @@ test.each([30_000, 90_000])(
     const runtime: Runtime = { ...systemRuntime, monotonic: () => nowMs, random: () => 0 }
     const gate = Promise.withResolvers<undefined>()
     const options = {
-      ...{ consumer: 'mails', leases: memoryLeases(runtime), onTakeover: 'retry', runtime },
-      ...{ tenant: 'none', logger: silent, claimWaitMs: 1, leaseMs },
+      consumer: 'mails',
+      leases: memoryLeases(runtime),
+      onTakeover: 'retry',
+      tenant: 'none',
+      runtime,
+      logger: silent,
+      claimWaitMs: 1,
+      leaseMs,
     } as const
     const started = Promise.withResolvers<void>()
     const one = createHttpGuard(options, () => {
