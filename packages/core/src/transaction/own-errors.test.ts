@@ -33,6 +33,26 @@ test('an error of the transaction handle itself defers the event and rolls the t
   expect(clock.timers).toBe(0)
 })
 
+// Red when the code of the error decides: a foreign server that is down stopped the consumer, and its event never ended.
+test('an error with the code of a store that is down is a failure of the handler if its connection lives', async () => {
+  const error = Object.assign(new Error('the foreign server is down'), { code: '08006' })
+  let runs = 0
+  const { guard } = troubled(
+    () => {
+      runs += 1
+      throw error
+    },
+    {
+      transaction: () => ({ status: () => 'failed' }),
+      session: () => ({ diagnose: () => 'store' }),
+    },
+    { retry: { attempts: 1 } },
+  )
+  expect(await guard.process(named('a'))).toMatchObject({ kind: 'dead-letter', error })
+  expect(runs).toBe(1)
+  await guard.close()
+})
+
 /** The server ends the first transaction during the handler of this event, because its handlers took too long. */
 function endedByServer(name: string) {
   const late = new DeadlineExceededError('too late')
