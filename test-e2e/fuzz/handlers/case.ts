@@ -12,6 +12,7 @@ import { memoryInbox, memoryLeases, toDelivery } from '@onceward/core/memory'
 import { postgresLeases } from '@onceward/postgres'
 import { kyselyInbox } from '@onceward/postgres/kysely'
 import { pgInbox } from '@onceward/postgres/pg'
+import { redisLeases } from '@onceward/redis'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import { createDice, hashText } from '../../simulation/world/dice.ts'
@@ -67,6 +68,7 @@ export async function openCase(stage: Stage, plan: Plan, mortal?: Mortal): Promi
     pass: async (ms) => {
       clock.advance(ms)
       if (plan.driver !== 'memory') await stage.admin.query(AGEING, [ms])
+      if (plan.leases === 'redis') await endClaims(stage, consumer)
     },
     close: async (isInTime) => {
       const left = await closeAll(shared, guards, isInTime)
@@ -88,6 +90,12 @@ with older as (select $1::float8 * interval '1 millisecond' as by),
 leases as (update onceward.leases set ends_at = ends_at - older.by from older where state in ('p', 'w'))
 update onceward.failed_events
 set counted_at = counted_at - older.by, next_try = next_try - older.by from older`
+
+/** As if they had expired, because nobody can set the clock of Redis either. What it knows of done events stays. */
+async function endClaims({ redis }: Stage, namespace: string): Promise<void> {
+  const keys = (await redis?.keysBuffer(`{o:${namespace}.*}e*`)) ?? []
+  if (keys.length > 0) await redis?.del(...keys)
+}
 
 function deliveryOf({ events }: Plan, event: number): Delivery {
   const key = `event-${event}`
@@ -124,7 +132,7 @@ function createWorkers(shared: Shared): () => Worker {
       claimWaitMs: 50,
       retry: { attempts: plan.attempts, baseMs: 1, maxMs: 1 },
       observe: (record: OutcomeRecord) => noteOutcome(shared, record),
-      ...leasesOf(plan, leases, pool),
+      ...leasesOf(shared, leases, pool),
     }
     const client = inboxOf(shared, pool, inbox)
     const elsewhere = plan.driver === 'memory' ? client : inboxOf(shared, newPool(shared), inbox)
@@ -176,9 +184,25 @@ function inboxOf(
   return kyselyInbox(db, { poolSize: pool.options.max }) as Inbox<never>
 }
 
-function leasesOf(plan: Plan, memory: LeaseStore, pool: pg.Pool): { readonly leases?: LeaseStore } {
-  if (plan.leases === 'none') return {}
-  return { leases: plan.leases === 'memory' ? memory : postgresLeases(pool) }
+/** A busy machine must not make an outage of Redis. */
+const REDIS_MS = 5_000
+
+function leasesOf(
+  { plan, stage: { redis }, consumer }: Shared,
+  memory: LeaseStore,
+  pool: pg.Pool,
+): { readonly leases?: LeaseStore } {
+  switch (plan.leases) {
+    case 'none':
+      return {}
+    case 'memory':
+      return { leases: memory }
+    case 'postgres':
+      return { leases: postgresLeases(pool) }
+    case 'redis':
+      if (redis === undefined) throw new Error('the stage has no Redis')
+      return { leases: redisLeases(redis, { budgetMs: REDIS_MS, namespace: consumer }) }
+  }
 }
 
 /** Counts verdicts, as soon as they are known. Only the first of several copies tells one. */

@@ -26,8 +26,10 @@ export function drawPlan(seed: number): Plan {
     isAtOnce: dice.chance(0.4),
     events: Array.from({ length: dice.from(1, 8) }, () => drawEvent(dice, shape)),
   }
-  // Drawn last: seeds from before it stay the same cases but for it.
-  return { ...plan, hasOwnPool: driver === 'pg' && dice.chance(0.4) }
+  // Drawn last: seeds from before them stay the same cases but for them.
+  const hasOwnPool = driver === 'pg' && dice.chance(0.4)
+  const isOnRedis = driver !== 'memory' && plan.leases !== 'none' && dice.chance(0.4)
+  return { ...plan, hasOwnPool, leases: isOnRedis ? 'redis' : plan.leases }
 }
 
 export type Shape = Pick<Plan, 'driver' | 'mode'>

@@ -123,6 +123,9 @@ function isIntact(
   )
 }
 
+/** Longer than a lease, and shorter than the deadline. */
+const STILL_MS = 40_000
+
 const WRITE = 'insert into zoo.effects (consumer, event, run, part) values ($1, $2, $3, $4)'
 
 interface Parts {
@@ -143,6 +146,7 @@ function playingOf(worker: Worker, { fact, event, context }: Parts): Playing {
       await own(WRITE, [shared.consumer, fact.event, fact.run, part])
     },
     passDeadline: () => shared.clock.passDeadline(context.deadlineAt),
+    standStill: () => shared.clock.advance(STILL_MS),
     endBackend: async () => {
       const [row] = await sql('select pg_catalog.pg_backend_pid() as pid')
       await shared.stage.admin.query('select pg_terminate_backend($1)', [row?.['pid']])

@@ -14,6 +14,8 @@ export interface Playing {
   write(part: string): Promise<unknown>
   /** Lets the deadline of this run pass. */
   passDeadline(): void
+  /** The process does nothing for longer than a lease lasts, as its clocks and the stores see it. */
+  standStill(): void
   /** Ends the backend of this transaction from outside. */
   endBackend(): Promise<void>
   /** Processes a delivery inside of the handler. The handler of the other consumer plays `inside`, after its write. */

@@ -1,5 +1,6 @@
 import { migrate } from '@onceward/postgres'
-import { database } from '@onceward/testing'
+import { database, redis } from '@onceward/testing'
+import { Redis } from 'ioredis'
 import pg from 'pg'
 
 /** What handlers work on. Roles belong to the whole server, so other tests may have made this one. */
@@ -38,6 +39,8 @@ export interface Stage {
   readonly url: string
   /** For the judge's questions, never used by a guard. */
   readonly admin: pg.Pool
+  /** Undefined where no guard has leases in Redis. */
+  readonly redis?: Redis | undefined
   close(): Promise<void>
 }
 
@@ -46,5 +49,12 @@ export async function openStage(): Promise<Stage> {
   const admin = new pg.Pool({ connectionString: url, max: 2 })
   await migrate(admin)
   await admin.query(OBJECTS)
-  return { url, admin, close: () => admin.end() }
+  const server = await redis()
+  const client = new Redis(server.connection.port)
+  const close = async (): Promise<void> => {
+    await admin.end()
+    client.disconnect()
+    await server.stop()
+  }
+  return { url, admin, redis: client, close }
 }

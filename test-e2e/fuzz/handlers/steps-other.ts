@@ -78,6 +78,7 @@ step(
   },
   'fine',
 )
+step('blocks the event loop past its lease', 'any', async ({ standStill }) => standStill(), 'fine')
 step(
   'waits some turns',
   'any',

@@ -63,7 +63,7 @@ function drawRun(dice: Dice, shape: Shape, isKiller: boolean): RunPlan {
  * connection is no dead process, and what nobody awaits may be written down too late.
  */
 const UNCERTAIN =
-  /backend|deadline|long statement|not seen|read only|cursor that is left open|not awaited|after the return/
+  /backend|deadline|past its lease|long statement|not seen|read only|cursor that is left open|not awaited|after the return/
 
 function ordinary(shape: Shape): [StepName, ...StepName[]] {
   const names = Object.keys(STEPS).filter(
