@@ -54,7 +54,7 @@ function parsed(text: string): string | undefined {
   try {
     const value: unknown = JSON.parse(text)
     const indented = toJson(value, 2)
-    return /\d{16}|\d[eE]|\.\d{15}/.test(text) ? visibleLines(text) : indented
+    return /\d{16}|\d[\d.]{16}|\d[eE]/.test(text) ? visibleLines(text) : indented
   } catch {
     return undefined
   }
