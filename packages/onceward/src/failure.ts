@@ -1,4 +1,3 @@
-import { OncewardError } from '@onceward/core'
 import { messageOf } from '@onceward/core/adapter'
 import { toStoreError } from '@onceward/postgres/operator'
 import { EXIT, type ExitCode } from './exit-codes.ts'
@@ -21,10 +20,7 @@ const isError = (error: unknown): error is Error & { readonly code?: unknown } =
 /** Any error as a {@link Failure}. Errors of PostgreSQL say what to do. */
 export function toFailure(error: unknown, doing = 'running the command'): Failure {
   if (error instanceof Failure) return error
-  const typed =
-    OncewardError.is(error) || !isError(error) || error.code === undefined
-      ? error
-      : toStoreError(error, doing)
+  const typed = !isError(error) || error.code === undefined ? error : toStoreError(error, doing)
   const message = messageOf(typed).replaceAll('`await migrate(pool)`', '`npx onceward migrate`')
   return new Failure(message, EXIT.failed, { cause: error })
 }

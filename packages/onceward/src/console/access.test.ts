@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type Access, type Asked, LOOPBACK, refusalOf } from './access.ts'
+import { type Access, type Asked, HEADERS, LOOPBACK, refusalOf } from './access.ts'
 
 const reading: Access = {
   token: undefined,
@@ -38,8 +38,10 @@ describe('reading', () => {
   test('beyond loopback is possible under any address, and under no foreign name', () => {
     const wide = { ...changing, acceptsAddresses: true }
     const authorization = 'Bearer right'
-    expect(statusOf(get({ host: '10.0.0.5:4180', authorization }), wide)).toBeUndefined()
-    expect(statusOf(get({ host: '10.0.0.5.evil.example', authorization }), wide)).toBe(421)
+    const ours = ['10.0.0.5:4180', '10.20.130.240', '[fd00::1]:4180', '[FD00::1]']
+    for (const host of ours) expect(statusOf(get({ host, authorization }), wide)).toBeUndefined()
+    const foreign = ['10.0.0.5.evil.example', 'evil.10.0.0.5', 'evil.example', '[evil.example]']
+    for (const host of foreign) expect(statusOf(get({ host, authorization }), wide)).toBe(421)
   })
 
   // DNS rebinding: a page of evil.example whose name was made to resolve to 127.0.0.1.
@@ -71,8 +73,18 @@ describe('reading', () => {
     )
   })
 
+  test.each(['XBearer right', 'Bearer right\n', 'Bearer right\nmore', 'bearer right', 'right'])(
+    'is refused with the header %j',
+    (authorization) => expect(statusOf(get({ authorization }), changing)).toBe(401),
+  )
+
   test('the files of the page need no token, because a browser cannot send one for them', () => {
     expect(statusOf(get({}, '/'), changing)).toBeUndefined()
+    expect(statusOf({ ...get({}, '/'), method: 'HEAD' }, changing)).toBeUndefined()
+    expect(refusalOf({ ...post(), path: '/' }, changing)).toEqual({
+      status: 405,
+      message: 'Use GET.',
+    })
   })
 })
 
@@ -101,4 +113,14 @@ describe('a change', () => {
   test.each(['PUT', 'DELETE', 'OPTIONS', 'TRACE'])('by %s is refused', (method) => {
     expect(statusOf({ ...post(), method }, changing)).toBe(405)
   })
+})
+
+test('a page loads nothing from elsewhere, is in no frame, and makes no HTML of texts', () => {
+  const policy = HEADERS['content-security-policy']?.split('; ')
+  expect(policy).toEqual([
+    ...["default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'"],
+    ...["img-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"],
+    ...["require-trusted-types-for 'script'", "trusted-types 'none'"],
+  ])
+  expect(HEADERS).toMatchObject({ 'cache-control': 'no-store', 'x-frame-options': 'DENY' })
 })

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type ServerFacts, serverFindings } from './server-findings.ts'
+import { readServer, type ServerFacts, serverFindings } from './server-findings.ts'
 import type { ConsumerStatus, Status, TableStatus } from './status.ts'
 import { type Horizons, tableFindings } from './table-findings.ts'
 
@@ -12,6 +12,22 @@ const SERVER: ServerFacts = {
   ...{ idleInTransactionMs: 0, transactionMs: 0, connections: 10, maxConnections: 100 },
   ...{ oldestTransactionMs: 0, standbys: 0, lagBytes: null, lagMs: null },
 }
+
+test('the facts of a server are its one row', async () => {
+  expect(await readServer(async <T>() => [SERVER as T])).toBe(SERVER)
+  await expect(readServer(async () => [])).rejects.toThrow('PostgreSQL answered no row')
+})
+
+test.each<Partial<ServerFacts>>([
+  { versionNum: 140_000 },
+  { nowMs: NOW - 30_000 },
+  { idleInTransactionMs: 60_000 },
+  { transactionMs: 60_000 },
+  { connections: 85 },
+  { oldestTransactionMs: 600_000 },
+])('a server with %j, at the limit, is in order', (facts) => {
+  expect(serverFindings({ ...SERVER, ...facts }, NOW)).toEqual([])
+})
 
 test('a server in order has no findings', () => {
   expect(serverFindings(SERVER, NOW)).toEqual([])
@@ -26,6 +42,7 @@ test.each<readonly [Partial<ServerFacts>, string, RegExp]>([
   [{ fullPageWrites: 'off' }, 'warning', /full_page_writes/],
   [{ autovacuum: 'off' }, 'warning', /autovacuum/],
   [{ nowMs: NOW - 40_000 }, 'warning', /differ by 40 s/],
+  [{ nowMs: NOW + HOUR }, 'warning', /differ by 1 h/],
   [{ nowMs: NOW + 2 * HOUR }, 'error', /differ by 2 h/],
   [{ idleInTransactionMs: 5_000 }, 'warning', /idle_in_transaction_session_timeout is 5 s/],
   [{ transactionMs: 5_000 }, 'warning', /transaction_timeout is 5 s/],
@@ -33,6 +50,7 @@ test.each<readonly [Partial<ServerFacts>, string, RegExp]>([
   [{ oldestTransactionMs: HOUR }, 'warning', /idle for 1 h/],
   [{ standbys: 2 }, 'warning', /Standbys \(2\) copy asynchronously.*grant pg_monitor/],
   [{ standbys: 1, lagBytes: 2_048, lagMs: 1_500 }, 'warning', /up to 2\.0 KiB and 1 s behind/],
+  [{ standbys: 1, lagBytes: 2_048 }, 'warning', /up to 2\.0 KiB behind\.$/],
 ])('%j is one %s', (facts, severity, text) => {
   const found = serverFindings({ ...SERVER, ...facts }, NOW)
   expect(found).toMatchObject([
@@ -64,7 +82,17 @@ function found(over: Partial<Status>, horizons = NONE, schema?: string) {
 test('tables in order have no findings', () => {
   expect(found({})).toEqual([])
   expect(found({ sweptAtMs: null })).toEqual([])
-  expect(found({}, new Map([['', 4 * 24 * HOUR]]))).toEqual([])
+  expect(found({}, new Map([['', 15 * 24 * HOUR]]))).toEqual([])
+  expect(found({ sweptAtMs: NOW - 24 * HOUR })).toEqual([])
+  expect(found({ sweptAtMs: NOW + HOUR })).toEqual([])
+})
+
+test.each<Partial<ConsumerStatus>>([
+  { waiting: 3, seenAtMs: NOW - 2 * HOUR },
+  { seenAtMs: NOW - 5 * HOUR },
+  { overdueMs: 300_000, parked: 1 },
+])('a consumer with %j has no findings', (over) => {
+  expect(found({ consumers: [{ ...CONSUMER, ...over }] })).toEqual([])
 })
 
 const DEAD = [{ consumer: 'billing', reason: 'fatal', count: 2, oldestMs: NOW - HOUR }]
@@ -82,9 +110,19 @@ test.each([
 
 test.each<readonly [Partial<ConsumerStatus>, RegExp]>([
   [{ waiting: 3, seenAtMs: NOW - 5 * HOUR }, /3 events of billing wait, .* for 5 h/],
+  [
+    { waiting: 3, parked: 2, inHand: 1, seenAtMs: NOW - 5 * HOUR },
+    /6 events of billing wait, .* for 5 h/,
+  ],
   [{ overdueMs: 600_000, parked: 1 }, /due for 10 min/],
   [{ unpublishedLate: 1 }, /1 dead letter of billing could not be published/],
   [{ dead: DEAD }, /2 dead letters of billing wait for an operator, the oldest for 1 h/],
+  [
+    {
+      dead: [...DEAD, { consumer: 'billing', reason: 'late', count: 3, oldestMs: NOW - 5 * HOUR }],
+    },
+    /5 dead letters of billing wait for an operator, the oldest for 5 h/,
+  ],
 ])('a consumer with %j is one warning', (over, text) => {
   const findings = found({ consumers: [{ ...CONSUMER, ...over }] })
   expect(findings).toMatchObject([{ severity: 'warning', finding: expect.stringMatching(text) }])
@@ -115,17 +153,31 @@ test('a horizon of a consumer that has not registered is an error', () => {
 
 test('a sweep that stands still is found, unless no guard runs', () => {
   const twoDaysAgo = { sweptAtMs: NOW - 48 * HOUR }
-  expect(found(twoDaysAgo)).toMatchObject([{ finding: expect.stringContaining('swept for 2 d') }])
-  const idle = { ...CONSUMER, seenAtMs: NOW - 48 * HOUR }
+  const stands = { severity: 'warning', about: 'tables' }
+  const finding = expect.stringContaining('swept for 2 d')
+  expect(found(twoDaysAgo)).toMatchObject([{ ...stands, finding }])
+  const running = { ...CONSUMER, seenAtMs: NOW - HOUR }
+  const idle = { ...CONSUMER, seenAtMs: NOW - 2 * HOUR }
   expect(found({ ...twoDaysAgo, consumers: [idle] })).toEqual([])
+  expect(found({ ...twoDaysAgo, consumers: [idle, running] })).toMatchObject([stands])
   expect(found({ sweptAtMs: NOW + 2 * HOUR })).toMatchObject([{ severity: 'error' }])
 })
 
 test('dead rows that no vacuum took are found', () => {
   const tables = [{ ...TABLE, rows: 150_000, deadRows: 200_000 }]
+  const warning = { severity: 'warning', about: 'tables' }
+  const table = 'The table processed_events has 200,000 dead rows beside 150,000 rows'
   expect(found({ tables })).toMatchObject([
-    { finding: expect.stringContaining('200,000 dead rows') },
+    { ...warning, finding: `${table}, last vacuumed never.` },
   ])
+  expect(found({ tables: [{ ...TABLE, ...tables[0], vacuumedAtMs: NOW }] })).toMatchObject([
+    { ...warning, finding: `${table}, last vacuumed 2027-01-15T08:00:00.000Z.` },
+  ])
+  const few = [
+    { rows: 10, deadRows: 100_000 },
+    { rows: 400_000, deadRows: 200_000 },
+  ]
+  expect(found({ tables: few.map((each) => ({ ...TABLE, ...each })) })).toEqual([])
   // Red before: without its schema, PostgreSQL does not find the table.
   const remedyIn = (schema?: string) => found({ tables }, NONE, schema)[0]?.remedy
   expect(remedyIn()).toContain('`vacuum "onceward".processed_events`')

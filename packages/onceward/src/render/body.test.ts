@@ -27,6 +27,21 @@ test.each([
   expect(bodyText(of(sent), 'auto')).toEqual({ form: 'json', text: sent })
 })
 
+test.each(['123456789012345', '1.5', '12345678.1234567', '-0.25'])(
+  'a number that JavaScript can hold is indented: %s',
+  (number) => {
+    const text = `[\n  ${number}\n]`
+    expect(bodyText(of(`[${number}]`), 'auto')).toEqual({ form: 'json', text })
+  },
+)
+
+test('a full row of hex shows printable ASCII, from the space to the tilde', () => {
+  const row = Uint8Array.of(0x1f, 0x20, 0x7e, 0x7f, ...Buffer.from('0123456789ab'))
+  expect(bodyText(whole(row), 'hex').text).toBe(
+    '00000000  1f 20 7e 7f 30 31 32 33 34 35 36 37 38 39 61 62  . ~.0123456789ab',
+  )
+})
+
 test('bytes that are no text are shown in hex, with offset and characters', () => {
   expect(bodyText(whole(Uint8Array.of(0xff, 0x41, 0x1b)), 'auto')).toEqual({
     form: 'hex',
@@ -41,6 +56,15 @@ test('a cut body says how much is shown, and a character that was cut in two is 
     text: 'a',
     note: 'The first 2 bytes of 10 MiB. More: --max-bytes, or --body raw.',
   })
+})
+
+// A cut number is another number.
+test.each([
+  ['', 'The first 0 bytes of 3 bytes. More: --max-bytes, or --body raw.'],
+  ['12', 'The first 2 bytes of 3 bytes. More: --max-bytes, or --body raw.'],
+])('the cut body %j is no JSON, and not empty', (text, note) => {
+  const stored = { body: Buffer.from(text), bodyBytes: 3, isOmitted: false }
+  expect(bodyText(stored, 'auto')).toEqual({ form: 'text', text, note })
 })
 
 test('a body that was too large to store says where it is', () => {

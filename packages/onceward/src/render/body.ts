@@ -23,18 +23,18 @@ export function bodyText({ body, bodyBytes, isOmitted }: Stored, form: BodyForm)
     const note = `The body of ${bytes(bodyBytes)} was larger than \`maxStoredBytes\`, so it is not stored. Move the message back from the broker's dead-letter place.`
     return { form: 'not-stored', text: '', note }
   }
-  if (body.byteLength === 0 && bodyBytes === 0) return { form: 'empty', text: '' }
+  if (bodyBytes === 0) return { form: 'empty', text: '' }
   const isCut = body.byteLength < bodyBytes
   const note = isCut
     ? `The first ${bytes(body.byteLength)} of ${bytes(bodyBytes)}. More: --max-bytes, or --body raw.`
     : undefined
-  return { ...shown(body, form, isCut), ...(note === undefined ? {} : { note }) }
+  return { ...shown(body, form, isCut), note }
 }
 
 function shown(body: Uint8Array, form: BodyForm, isCut: boolean): ShownBody {
   const text = decoded(body, isCut)
-  const json = text === undefined || isCut || form === 'text' ? undefined : parsed(text)
   if (form === 'hex' || text === undefined) return { form: 'hex', text: hex(body) }
+  const json = isCut || form === 'text' ? undefined : parsed(text)
   return json === undefined
     ? { form: 'text', text: visibleLines(text) }
     : { form: 'json', text: json }

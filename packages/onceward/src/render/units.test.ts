@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { spanMs } from '../span.ts'
-import { bytes, counted, duration, relative } from './units.ts'
+import { bytes, counted, duration, instant, relative } from './units.ts'
 
 test.each([
   [0, '0 ms'],
@@ -17,8 +17,10 @@ test.each([
 test.each([
   [0, '0 bytes'],
   [1_023, '1023 bytes'],
+  [1_024, '1.0 KiB'],
   [1_536, '1.5 KiB'],
   [10_485_760, '10 MiB'],
+  [2 ** 50, '1024 TiB'],
 ])('%d bytes are %s', (count, text) => {
   expect(bytes(count)).toBe(text)
 })
@@ -28,8 +30,13 @@ test('one is singular', () => {
 })
 
 test('an instant is before or after now', () => {
-  expect(relative(0, 2_000)).toBe('2 s ago')
-  expect(relative(2_000, 0)).toBe('in 2 s')
+  expect(relative(1_000, 3_000)).toBe('2 s ago')
+  expect(relative(3_000, 1_000)).toBe('in 2 s')
+  expect(relative(1_000, 1_000)).toBe('0 ms ago')
+})
+
+test('an instant is shown in UTC', () => {
+  expect(instant(1_800_000_000_123)).toBe('2027-01-15T08:00:00.123Z')
 })
 
 test.each([

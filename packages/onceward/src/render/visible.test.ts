@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { cut, toJson, visible, visibleLines } from './visible.ts'
+import { cut, toJson, visible, visibleDeep, visibleLines } from './visible.ts'
 
 /** What no terminal may get: controls, and what reorders or hides text. */
 const OBEYED = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Surrogate}]/u
@@ -33,7 +33,21 @@ test('lines stay lines', () => {
   expect(visibleLines('Error: no\r\n    at a\n\u001b[2J')).toBe('Error: no\n    at a\n\\u{1b}[2J')
 })
 
+test('every text in a value is shown, and nothing else is changed', () => {
+  const value = { 'a\r\n\u001b': ['\u001b', 1, null, true, undefined, [], { b: 'c\r\nd\te' }] }
+  expect(visibleDeep(value)).toStrictEqual({
+    'a\n\\u{1b}': ['\\u{1b}', 1, null, true, undefined, [], { b: 'c\nd\\te' }],
+  })
+})
+
 describe('JSON', () => {
+  // DEL, a separator that counts as white space, a byte order mark, and a tag of two units.
+  test('has the escapes of JSON, and lines', () => {
+    expect(toJson({ a: '\u007f\u2028\ufeff\u{e0041}' }, 1)).toBe(
+      String.raw`{LF "a": "\u007f\u2028\ufeff\udb40\udc41"LF}`.replaceAll('LF', '\n'),
+    )
+  })
+
   test('is read back as the same value, and no character of it is obeyed', () => {
     fc.assert(
       fc.property(fc.dictionary(text, text), (value) => {
