@@ -1,3 +1,4 @@
+import { messageHash } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import { expect, test } from 'vitest'
 import { amqpMessage, copyOptions, deferralHeaders, fromAmqpMessage } from './delivery.ts'
@@ -62,6 +63,10 @@ test('a message comes back from each deferral with exactly its own headers', () 
       expect(fields).toMatchObject({ exchange: 'shop', routingKey: 'placed' })
       expect(delivery.headers).toEqual(fromAmqpMessage(first, 'orders').headers)
       expect(delivery.deliveryCount).toBe(1 + turn)
+      // A refused message has one row, however often it was deferred.
+      expect(messageHash('billing', delivery)).toBe(
+        messageHash('billing', fromAmqpMessage(first, 'orders')),
+      )
       sizes.push(JSON.stringify(received.properties.headers).length)
     }
     expect(new Set(sizes).size).toBe(1)

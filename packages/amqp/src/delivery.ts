@@ -1,9 +1,16 @@
 import { type Delivery, isDeadLetterHeader, type Runtime } from '@onceward/core'
-import { readEnvelope, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
+import {
+  readEnvelope,
+  registerEnvelopeReader,
+  registerMessageTraits,
+  withEnvelope,
+  writeEnvelope,
+} from '@onceward/core/adapter'
 import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
 import type { DeliveryChannel } from './clients/amqplib.ts'
 import { encodable, LARGEST_TIMESTAMP } from './clients/header-types.ts'
 import { PUBLISH_ID } from './clients/publisher.ts'
+import { readableText, textOf } from './clients/readable-text.ts'
 import { ownSource } from './clients/virtual-host.ts'
 
 /** A message that is not settled yet, and its channel. Instants are milliseconds on the monotonic clock. */
@@ -44,8 +51,6 @@ const BROKERS = /^(x-death|x-(first|last)-death-.*|x-delivery-count|x-acquired-c
 
 /** They count this stay alone, also for the message itself. */
 const COUNTERS: ReadonlySet<string> = new Set(['x-delivery-count', 'x-acquired-count'])
-
-const utf8 = new TextDecoder('utf-8', { fatal: true })
 
 /**
  * Makes a delivery of a RabbitMQ message. Headers that are text, numbers, booleans or UTF-8 bytes become text; tables,
@@ -120,6 +125,13 @@ function readMessage({ body, envelope = new Uint8Array() }: Delivery): ConsumeMe
 }
 
 registerEnvelopeReader('amqp', readMessage)
+
+/** A message has no position in its queue, and often no id. A stay in a delay queue changes none of these. */
+registerMessageTraits('amqp', (raw) => {
+  const message = raw as ConsumeMessage
+  const { exchange, routingKey } = message.fields
+  return Buffer.from(writeEnvelope([exchange, routingKey, bareOptions(message)])).toString('hex')
+})
 
 /** How often a message was published to a delay queue. Its header may be a publisher's: a table has no number. */
 export function deferralsOf({ properties }: ConsumeMessage): number {
@@ -243,29 +255,6 @@ function toHeaders(headers: Headers): Delivery['headers'] {
   }
   // Not by assignment, because a header may be called __proto__.
   return Object.fromEntries(entries)
-}
-
-/**
- * Text that stands for this value alone. amqplib rounds whole numbers above 2^53, and puts U+FFFD in place of bytes that are
- * not UTF-8: as part of a key such a text would make one event of several.
- */
-function textOf(value: unknown): string | undefined {
-  const isRounded = Number.isInteger(value) && !Number.isSafeInteger(value)
-  const isReplaced = typeof value === 'string' && value.includes('\uFFFD')
-  return isRounded || isReplaced ? undefined : readableText(value)
-}
-
-function readableText(value: unknown): string | undefined {
-  if (typeof value === 'string') return value
-  if (typeof value === 'number' || typeof value === 'boolean' || typeof value === 'bigint') {
-    return String(value)
-  }
-  if (!(value instanceof Uint8Array)) return undefined
-  try {
-    return utf8.decode(value)
-  } catch {
-    return undefined
-  }
 }
 
 /** Quorum queues count redeliveries; classic queues only tell that a delivery is not the first. */

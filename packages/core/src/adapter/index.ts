@@ -30,7 +30,7 @@ export {
   refuseUnknownNames,
   unknownNames,
 } from '../model/known-names.ts'
-export { messageHash } from '../model/message-hash.ts'
+export { messageHash, registerMessageTraits } from '../model/message-hash.ts'
 export { messageOf } from '../model/message-of.ts'
 export {
   type BrokerClient,

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { toDelivery } from '../memory/to-delivery.ts'
 import type { Delivery } from './delivery.ts'
-import { messageHash } from './message-hash.ts'
+import { messageHash, registerMessageTraits } from './message-hash.ts'
 
 const source = { broker: 'amqp', queue: 'orders', position: '7' }
 const HEADERS = { b: '2', a: '1', c: '3' }
@@ -45,4 +45,15 @@ test('headers that JSON refuses are left out, and all else still counts', () => 
   expect(odd({ odd: 6n })).toBe(odd({}))
   expect(odd({ a: '2' })).not.toBe(odd({}))
   expect(hashOf({ headers: { a: '1', odd: 5n } as never, messageId: 'm-2' })).not.toBe(odd({}))
+})
+
+test("what a broker's adapter reads from the message counts too, and an object that it cannot read does not", () => {
+  const other = { broker: 'traits-only', queue: 'orders' }
+  const before = hashOf({ source: other, raw: { type: 'order' } })
+  registerMessageTraits(other.broker, (raw) => (raw as { type: string }).type.toUpperCase())
+  const withRaw = (raw: unknown): string => hashOf({ source: other, raw })
+  expect(withRaw({ type: 'order' })).not.toBe(before)
+  expect(withRaw({ type: 'order' })).toBe(withRaw({ type: 'Order' }))
+  expect(withRaw({ type: 'order' })).not.toBe(withRaw({ type: 'refund' }))
+  for (const unreadable of [{}, null, undefined, 'order']) expect(withRaw(unreadable)).toBe(before)
 })

@@ -4,16 +4,31 @@ import type { Delivery } from './delivery.ts'
 /** Headers in which brokers count deliveries. A redelivery of the same message has other values. */
 const VOLATILE_HEADERS = /^x-(death|first-death-|last-death-|delivery-count|acquired-count)/
 
+/** What tells two messages apart beside the fields of their deliveries, read from the client's own message object. */
+export type MessageTraits = (raw: object) => unknown
+
+const TRAITS = Symbol.for('onceward.message-traits')
+
+/** One table for the process: two copies of this package may be loaded. */
+function traits(): Map<string, MessageTraits> {
+  const shared = globalThis as { [TRAITS]?: Map<string, MessageTraits> }
+  shared[TRAITS] ??= new Map()
+  return shared[TRAITS]
+}
+
+/** For a broker whose messages have no position. Its adapter registers them when it is loaded. */
+export function registerMessageTraits(broker: string, read: MessageTraits): void {
+  traits().set(broker, read)
+}
+
 /**
  * Identifies one message, however often it is delivered and for whatever reason it is refused. 64 hex digits.
  *
  * @param consumer - Name or number of the consumer.
  */
-export function messageHash(
-  consumer: string | number,
-  { source, messageId, headers, body }: Delivery,
-): string {
-  const place = [source.broker, source.queue, source.position, messageId]
+export function messageHash(consumer: string | number, delivery: Delivery): string {
+  const { source, messageId, headers, body } = delivery
+  const place = [source.broker, source.queue, source.position, messageId, ...traitsOf(delivery)]
   const stable = Object.entries(headers)
     .filter(([name]) => !VOLATILE_HEADERS.test(name))
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
@@ -21,6 +36,17 @@ export function messageHash(
     .update(textOf([consumer, ...place], stable))
     .update(body)
     .digest('hex')
+}
+
+function traitsOf({ raw, source }: Delivery): readonly unknown[] {
+  const read = traits().get(source.broker)
+  if (read === undefined || typeof raw !== 'object' || raw === null) return []
+  try {
+    return [read(raw)]
+  } catch {
+    // A delivery of the user's own making may have any object there.
+    return []
+  }
 }
 
 /** Headers are texts. A consumer of the user's own may pass others, also such as JSON refuses, like a BigInt. */
