@@ -4,7 +4,7 @@ import { until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'
 import { describe, expect, test } from 'vitest'
 import { billing, useKafka } from './fixtures/use-kafka.ts'
-import { consumeKafka } from './index.ts'
+import { consumeKafka, wrapKafka } from './index.ts'
 
 describe.skipIf(skipped('kafka'))('one guard for topics of one name in two clusters', () => {
   const kits = [useKafka(), useKafka()] as const
@@ -47,5 +47,35 @@ describe.skipIf(skipped('kafka'))('one guard for topics of one name in two clust
     await until(() => inbox.deadLetters().some(({ ref }) => inbox.replay(ref)))
     await until(async () => runs === 2 && (await letters()).join() !== '1,0')
     expect(await letters()).toEqual([2, 0])
+  })
+
+  // Red when the error says only that the topic is missing: the user sees it in the producer's cluster.
+  test('a dead-letter topic that only the cluster of its producer has is refused, and a wrap uses it', async ({
+    skip,
+  }) => {
+    const [first, second] = kits
+    skip(!first.server.canKill, 'both would be the server of the user')
+    const topic = await first.topics.create(1)
+    const dead = await second.topics.create(1)
+    const guard = billing(() => {
+      throw new FatalError('no such order')
+    })
+    const deadLetter = { producer: second.topics.producer, topic: dead }
+    const refused = consumeKafka(first.topics.client(), guard, { topics: [topic], deadLetter })
+    await expect(refused).rejects.toThrow(
+      /the cluster that is consumed.*another cluster.*wrapKafka/,
+    )
+
+    const consumer = first.topics.client().consumer({ groupId: guard.consumer })
+    await consumer.connect()
+    await consumer.subscribe({ topics: [topic], fromBeginning: true })
+    const wrapped = wrapKafka(consumer, guard, { deadLetter })
+    await consumer.run(wrapped)
+    await first.topics.send(topic, ['one'])
+    await first.topics.caughtUp(guard.consumer, topic)
+    await wrapped.consumption.drain()
+    await consumer.disconnect()
+    const [end] = await second.topics.admin.fetchTopicOffsets(dead)
+    expect(end?.high).toBe('1')
   })
 })

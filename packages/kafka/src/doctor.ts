@@ -71,7 +71,7 @@ async function existing(
   const dead = await unseenAmong(admin, deadLetter === undefined ? [] : [deadLetter.topic])
   refuseProblems([
     ...missing.map((topic) => missingTopic('topics', topic)),
-    ...dead.missing.map((topic) => missingTopic('deadLetter.topic', topic)),
+    ...dead.missing.map(missingDeadLetterTopic),
   ])
   if (named.length === topics.length) return named.filter((topic) => !denied.includes(topic))
   const all = (await topicNames(kafka, consumer.groupId)) ?? (await admin.listTopics())
@@ -81,6 +81,11 @@ async function existing(
 export const missingTopic = (option: string, topic: string): string =>
   `The topic of \`${option}\`, '${shown(topic)}', does not exist in this cluster, or this client may not describe it. ` +
   'Create it, or correct the name.'
+
+/** Nothing tells the cluster of the producer, so its topic is looked for where the records are. */
+const missingDeadLetterTopic = (topic: string): string =>
+  `${missingTopic('deadLetter.topic', topic)} It must be in the cluster that is consumed. If your producer sends to ` +
+  'another cluster, use `wrapKafka`, which does not check topics, or create the topic here and mirror it to there.'
 
 /** Settings of the dead-letter topic with the least number of replicas of its partitions. */
 async function deadLetterFacts(

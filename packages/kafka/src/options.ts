@@ -22,9 +22,9 @@ import { matches } from './clients/matches.ts'
 
 export interface KafkaOptions {
   /**
-   * Where dead messages go. They are published there with acks from all replicas, with their own key and headers and
-   * the headers that give the reason, before the offset passes the original. The producer stays yours: connect it
-   * before, disconnect it after the drain. If omitted, they stay in `failed_events`. Required without an inbox.
+   * Where dead messages go, with acks from all replicas, their own key and headers and those that give the reason, before
+   * the offset passes the original. The producer stays yours: connect it before, disconnect it after the drain.
+   * `consumeKafka` needs the topic in the cluster that it consumes. Left out: `failed_events`. Required without an inbox.
    */
   readonly deadLetter?:
     | { readonly producer: Pick<Producer, 'send'>; readonly topic: string }

@@ -176,7 +176,8 @@ export class Receiver {
       await connect(consumer, { runtime: port.runtime, limitMs, isWanted })
       if (!isWanted()) return undefined
       this.#joining = joining.promise
-      hideAborted(cluster(), outOfRangeLog(port.logger, this.#fields))
+      const { rackId } = config
+      hideAborted(cluster(), outOfRangeLog(port.logger, this.#fields, rackId))
       await this.#subscription.begin(consumer, cluster())
       await this.#membership.leaveBefore(cluster())
       if (this.#recovery.isStopped) return undefined

@@ -7,7 +7,7 @@ const named = (name: string): object =>
 
 test('records that retention deleted are logged with their partition and what to do', () => {
   const { port, logged } = handMadeGuard()
-  outOfRangeLog(port.logger, { group: 'billing' })(named('KafkaJSOffsetOutOfRange'))
+  outOfRangeLog(port.logger, { group: 'billing' }, undefined)(named('KafkaJSOffsetOutOfRange'))
   expect(logged).toEqual([
     {
       level: 'error',
@@ -20,12 +20,20 @@ test('records that retention deleted are logged with their partition and what to
   ])
 })
 
+test('a consumer that reads from followers is told that one may lag, any other one is not', () => {
+  for (const rackId of ['eu-1a', '', undefined]) {
+    const { port, logged } = handMadeGuard()
+    outOfRangeLog(port.logger, {}, rackId)(named('KafkaJSOffsetOutOfRange'))
+    expect(JSON.stringify(logged).includes('consumer.rackId')).toBe(rackId === 'eu-1a')
+  }
+})
+
 // A fetch fails for many reasons, which are an outage and lose no records.
 test.each([named('KafkaJSConnectionError'), undefined, null, 'KafkaJSOffsetOutOfRange', 7])(
   'a fetch that failed by %s logs nothing',
   (error) => {
     const { port, logged } = handMadeGuard()
-    outOfRangeLog(port.logger, {})(error)
+    outOfRangeLog(port.logger, {}, 'eu-1a')(error)
     expect(logged).toEqual([])
   },
 )
