@@ -243,14 +243,21 @@ async function processWithoutKey(
   processing: Processing,
   { index, member }: Received,
 ): Promise<Outcome> {
-  const { signals, stores } = processing
-  const { handlerMs, outcome } =
-    stores.engine === undefined
-      ? await runKeyless(processing, stores, member)
-      : await runUnguarded(stores.engine, member, signals)
+  const { handlerMs, outcome } = await runOrRemember(processing, member)
   const ended = await recorded(processing, member, outcome)
   processing.observe(index, ended, { handlerMs })
   return ended
+}
+
+/** The handler does not run again only because its dead letter could not be published. */
+function runOrRemember(processing: Processing, member: InFlightEvent): MaybeAsync<Ended> {
+  const { signals, stores } = processing
+  const verdict = processing.verdictOn(member.event.delivery)
+  if (verdict !== undefined)
+    return { outcome: { ...verdict, repeated: true }, handlerMs: undefined }
+  return stores.engine === undefined
+    ? runKeyless(processing, stores, member)
+    : runUnguarded(stores.engine, member, signals)
 }
 
 function runKeyless(

@@ -17,6 +17,7 @@ import type { DeferCause, Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from './outcome.ts'
 import { type CallEnd, PlaceCalls, PUBLISH_BUDGET_MS } from './place-calls.ts'
+import { Unpublished } from './unpublished.ts'
 
 /**
  * The right to publish lasts longer than the call, ms: a call that the broker answers in time is never overtaken by
@@ -43,6 +44,8 @@ export interface DeadLetterPublisher {
     publish: Publish,
     session: Session | undefined,
   ): Promise<DeadLetterAnswer>
+  /** The verdict on a message without an event key, while its dead letter could not be published. */
+  verdictOn(delivery: Delivery): Dead | undefined
   register: GuardPort['registerPublisher']
   /**
    * Publishes a stored dead letter. Undefined without a publisher for its source: it is left to another guard. Never
@@ -65,19 +68,13 @@ export function createDeadLetterPublisher(
   const publishers = new Set<{ readonly source: PublisherSource; readonly publish: Publish }>()
   const places = new WeakMap<Publish, PlaceCalls>()
   const running = new Set<Promise<unknown>>()
+  const unpublished = new Unpublished()
   const shared = { options, closing, running }
   const placeOf = (publish: Publish): PlaceCalls => {
     const place = places.get(publish) ?? new PlaceCalls(publish, options.runtime)
     places.set(publish, place)
     return place
   }
-  const restored = ({ delivery, ref }: DeadLetter): Delivery =>
-    withRaw(delivery, (error) =>
-      options.logger.error(
-        { err: describeError(error), id: ref.id },
-        'a dead letter is published from its text columns, because its envelope cannot be read: update onceward',
-      ),
-    )
 
   return {
     note: (settlement, note) => {
@@ -87,16 +84,18 @@ export function createDeadLetterPublisher(
       const note = notes.get(settlement)
       if (note?.outcome.kind !== 'dead') return { kind: 'already' }
       const { delivery, outcome } = note
-      const { ref } = outcome
       const place = placeOf(publish)
       // The delivery is in hand, so the dead letter is made from it and not from the row.
       const toWhole: ToWhole = (letter) => ({ ...letter, delivery })
       const attempt =
-        session !== undefined && ref !== undefined
-          ? publishRecorded({ ...shared, place, session, toWhole }, ref)
+        session !== undefined && outcome.ref !== undefined
+          ? publishRecorded({ ...shared, place, session, toWhole }, outcome.ref)
           : publishUnrecorded(options, place, { ...note, outcome })
-      return track(running, attempt)
+      const answer = await track(running, attempt)
+      if (note.eventId === undefined) unpublished.tried(delivery, outcome, answer)
+      return answer
     },
+    verdictOn: (delivery) => unpublished.of(delivery),
     register: (source, publish) => {
       const registered = { source, publish }
       publishers.add(registered)
@@ -108,7 +107,7 @@ export function createDeadLetterPublisher(
       const registered = fit.findLast(({ source }) => source.namespace === namespace) ?? fit.at(-1)
       if (registered === undefined) return undefined
       const place = placeOf(registered.publish)
-      const toWhole: ToWhole = (letter) => ({ ...letter, delivery: restored(letter) })
+      const toWhole: ToWhole = (letter) => ({ ...letter, delivery: restored(options, letter) })
       return track(running, publishRecorded({ ...shared, place, session, toWhole }, ref))
     },
     outages: () => {
@@ -121,6 +120,15 @@ export function createDeadLetterPublisher(
     idle: () => Promise.allSettled(running),
   }
 }
+
+/** The stored delivery with the client's message. */
+const restored = ({ logger }: ResolvedOptions, { delivery, ref }: DeadLetter): Delivery =>
+  withRaw(delivery, (error) =>
+    logger.error(
+      { err: describeError(error), id: ref.id },
+      'a dead letter is published from its text columns, because its envelope cannot be read: update onceward',
+    ),
+  )
 
 /** Whether the publisher of a source may publish dead letters of another delivery. */
 const isFrom = ({ broker, queue, namespace }: PublisherSource, own: PublisherSource): boolean =>
