@@ -200,3 +200,29 @@ test('trap B2: a message that comes during a drain is given back, and the next c
   await until(() => ran.length === 1)
   expect(ran).toEqual(['late'])
 })
+
+// Red when the time of hiding counts from the start of a long poll: it is over before the message is there.
+test('a delete that SQS fails at is repeated, also after a long poll that lasted longer than the visibility timeout', async () => {
+  const queueUrl = await queues.create()
+  const client = queues.another()
+  let polledAt: number | undefined
+  let deletes = 0
+  hurt(client, (command) => {
+    if (command === 'ReceiveMessage') polledAt ??= Date.now()
+    if (command !== 'DeleteMessageBatch') return undefined
+    deletes += 1
+    if (deletes > 1) return undefined
+    return { Failed: [{ Id: '0', SenderFault: false, Code: 'InternalError' }] }
+  })
+  const settled: (string | undefined)[] = []
+  const guard = guardOf(() => undefined, {
+    observe: ({ settlement }) =>
+      void settled.push('by' in settlement ? settlement.by : settlement.kind),
+  })
+  const options = { queueUrl, visibilityMs: 1_000, longPollMs: 10_000, drainMs: 2_000 }
+  await using _ = await consumeSqs(client, guard, options)
+  await until(() => polledAt !== undefined && Date.now() - polledAt > 1_500)
+  await queues.send(queueUrl, ['once'])
+  await until(async () => deletes > 1 && (await queues.isEmpty(queueUrl)), { deadlineMs: 30_000 })
+  expect(settled).toEqual(['processed'])
+})

@@ -124,7 +124,10 @@ export async function giveBack(context: SettleContext, received: Received): Prom
 function remove(context: SettleContext, received: Received): MaybeAsync<SettleAnswer> {
   return andThen(context.ticker.release(received), (expiresAtMs) => {
     const { handle, sequence } = received
-    const removing = context.deletes.add({ handle, sequence, seconds: 0, expiresAtMs })
+    // Tried again in any case: after a long poll the message may be hidden for longer than is known, and to delete a
+    // processed message late does no harm.
+    const entry = { handle, sequence, seconds: 0, expiresAtMs: Number.POSITIVE_INFINITY }
+    const removing = context.deletes.add(entry)
     return removing.then((answer) =>
       settled(context, received, { verb: 'delete', answer }) ? undefined : expiresAtMs,
     )

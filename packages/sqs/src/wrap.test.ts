@@ -229,7 +229,7 @@ test('trap T21: entries that SQS refuses by its own fault are sent again, and th
   ])
 })
 
-test('a refused entry is abandoned after three more tries, or when its message is visible again', async () => {
+test('a refused delete is abandoned after three more tries, and a refused deferral also when its message is visible again', async () => {
   const kit = setUp()
   const busy = { Failed: [{ Id: '0', SenderFault: false, Code: 'InternalError' }] }
   kit.recording.answers.set('delete', () => busy)
@@ -237,15 +237,15 @@ test('a refused entry is abandoned after three more tries, or when its message i
   expect(kit.recording.deleted()).toHaveLength(4)
 
   const short = setUp({ visibilityMs: 1_000 })
-  short.recording.answers.set('delete', () => busy)
-  const gone = { Failed: [{ Id: '0', SenderFault: true, Code: 'MessageNotInflight' }] }
-  short.recording.answers.set('change', () => gone)
+  short.recording.answers.set('change', () => busy)
   const done = short.handle([message('a')])
   await short.clock.advance(990)
-  short.handed[0]?.settle({ kind: 'ack', by: 'processed' })
+  const renewals = short.recording.changed().length
+  const until = (short.clock.nowMs + 5_000) as never
+  short.handed[0]?.settle({ kind: 'defer', reason: 'failed', until })
   await short.clock.advance(5_000)
   await done
-  expect(short.recording.deleted()).toHaveLength(1)
+  expect(short.recording.changed()).toHaveLength(renewals + 1)
 })
 
 test('a call that fails as a whole is retried, and then reported instead of thrown', async () => {

@@ -8,7 +8,7 @@ export interface Entry {
   readonly seconds: number
   /** Position in the queue, for entries that must go in order. */
   readonly sequence: number
-  /** On the monotonic clock. From then on the message is visible again and its handle worthless. */
+  /** On the monotonic clock. From then on the message may be visible again, and the entry is not tried again. */
   readonly expiresAtMs: number
 }
 
