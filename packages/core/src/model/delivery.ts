@@ -1,4 +1,4 @@
-import { ownGetter, withGetters } from './own-getter.ts'
+import { ownGetter, stateOf, withGetters } from './own-getter.ts'
 
 /** Where a delivery came from. */
 export interface DeliverySource {
@@ -60,14 +60,24 @@ export function copyDelivery<Changes extends object>(
   const producedAt = delivery.producedAt && new Date(delivery.producedAt.getTime())
   const fields = { body, headers, source, contentType, messageId, orderingKey }
   const copy = { ...fields, producedAt, deliveryCount, redelivered, raw }
-  return Object.assign(withGetters<Delivery>(copy, delivery, COPY), changes)
+  // A copy of a copy keeps only the original: a message that is held again and again is copied each time.
+  const state = stateOf(delivery)
+  const copied = state instanceof Copied ? state : new Copied(delivery)
+  return Object.assign(withGetters<Delivery>(copy, copied, COPY), changes)
 }
 
 /** The bytes in an array of their own, for functions that may change them. `slice` of a Buffer returns a Buffer. */
 export const copyBody = ({ body }: Pick<Delivery, 'body'>): Uint8Array =>
   Uint8Array.prototype.slice.call(body)
 
-const COPY = [['envelope', ownGetter((original: Delivery) => original.envelope)]] as const
+class Copied {
+  readonly original: Delivery
+  constructor(original: Delivery) {
+    this.original = original
+  }
+}
+
+const COPY = [['envelope', ownGetter(({ original }: Copied) => original.envelope)]] as const
 
 /** The delivery, marked as one that may have run before. Marked twice, it is the same: a copy of a copy keeps both. */
 export function asRedelivered(delivery: Delivery): Delivery {

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import { toDelivery } from '../memory/to-delivery.ts'
 import type { EventId, EventKey, Fingerprint } from './brands.ts'
@@ -15,6 +17,14 @@ function lazyDelivery(): { readonly delivery: Delivery; readonly made: () => num
     },
   })
   return { delivery, made: () => made }
+}
+
+/** Each one is made of the one before. */
+function copies(delivery: Delivery, count: number) {
+  let last: Delivery = copyDelivery(delivery, { deliveryCount: 1 })
+  const first = new WeakRef(last)
+  for (let n = 2; n <= count; n += 1) last = copyDelivery(last, { deliveryCount: n })
+  return { first, last }
 }
 
 const eventOf = (delivery: Delivery) => {
@@ -58,4 +68,28 @@ describe('a spread has the values of the getters', () => {
     const body = Uint8Array.of(9)
     expect(Object.defineProperty(event, 'body', { value: body }).body).toBe(body)
   })
+})
+
+// Red when each copy keeps the one that it was made of. A RabbitMQ message that is held again and again is copied each
+// time: its copies fill the memory, and its envelope overflows the stack.
+it('a copy of a copy keeps the original alone', async () => {
+  const { delivery, made } = lazyDelivery()
+  const { first, last } = copies(delivery, 20_000)
+  expect([last.deliveryCount, made()]).toEqual([20_000, 0])
+  expect(last.envelope).toEqual(Uint8Array.of(1))
+  setFlagsFromString('--expose-gc')
+  const collectGarbage: () => void = runInNewContext('gc')
+  await expect
+    .poll(() => {
+      collectGarbage()
+      return first.deref() === undefined
+    })
+    .toBe(true)
+  expect(last.body).toBe(delivery.body)
+})
+
+it('a copy of an event reads the envelope of its delivery', () => {
+  const { delivery } = lazyDelivery()
+  const event = eventOf(copyDelivery(delivery, { redelivered: true }))
+  expect(copyDelivery(event, {}).envelope).toEqual(Uint8Array.of(1))
 })

@@ -32,3 +32,6 @@ export function withGetters<Made extends object>(
   Object.defineProperty(fields, STATE, { value: state })
   return fields as Made
 }
+
+/** The state that {@link withGetters} gave an object itself. */
+export const stateOf = (made: object): unknown => (made as Partial<WithState<unknown>>)[STATE]
