@@ -56,8 +56,10 @@ export interface WrappedAmqp {
  *
  * A wrapped consumer does not recover a channel or consumer that ended: it logs an error that says what to do, and its
  * `consumption.health()` is `stopped` until a message comes again. Nor does it check the queue at start, or publish on a
- * connection of its own: during an alarm the broker does not read its acks either. `consumeAmqp` does all that. To shut down: `await channel.cancel(tag)`,
- * `await wrapped.consumption.drain()`, `await guard.close()`, `await channel.close()`, which gives the rest back.
+ * channel of its own: what the broker refuses (no right to `write`, a message that is too large) closes this one, and
+ * during an alarm the broker does not read its acks either. `consumeAmqp` does all that. To shut down:
+ * `await channel.cancel(tag)`, `await wrapped.consumption.drain()`, `await guard.close()`, `await channel.close()`, which
+ * gives the rest back.
  *
  * @throws {@link ConfigurationError} for options that cannot work, and for a channel without confirms.
  */
