@@ -121,7 +121,8 @@ async function runStored(
     report(member.event, outcome, facts)
   }
   const groups = free.map((member, index) => ({ index, member, copies: [] }))
-  await processEvents({ ...background, signals, observe }, groups)
+  const { verdictOn } = background.publisher
+  await processEvents({ ...background, signals, observe, verdictOn }, groups)
   await Promise.all(resolving)
 }
 

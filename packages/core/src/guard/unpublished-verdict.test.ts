@@ -12,8 +12,11 @@ import { createGuard } from './guard.ts'
 function setUp(store: 'inbox' | 'leases') {
   const kit = { runs: 0, isDown: true, letters: 0, records: [] as OutcomeRecord[] }
   const common = {
-    ...{ consumer: 'billing', onMissingKey: 'unguarded', eventKey: () => undefined },
-    ...{ logger: silent, observe: (record: OutcomeRecord) => void kit.records.push(record) },
+    consumer: 'billing',
+    onMissingKey: 'unguarded',
+    eventKey: () => undefined,
+    logger: silent,
+    observe: (record: OutcomeRecord) => void kit.records.push(record),
   } as const
   const handler = (): void => {
     kit.runs += 1
