@@ -49,6 +49,29 @@ describe.skipIf(skipped('kafka'))('one guard for topics of one name in two clust
     expect(await letters()).toEqual([2, 0])
   })
 
+  // Red when only topic, offset, headers and value identify a refused record: the first letter counts as that of both.
+  test('refused records at the same offset have a dead letter in each cluster', async ({
+    skip,
+  }) => {
+    const [first, second] = kits
+    skip(!first.server.canKill, 'both would be the server of the user')
+    const [topic, dead] = [first.topics.name(), first.topics.name('dead')]
+    const guard = billing(() => undefined)
+    for (const { topics } of kits) {
+      for (const name of [topic, dead]) await topics.create(1, {}, name)
+      await topics.producer.send({ topic, messages: [{ value: '{}' }] })
+      const deadLetter = { producer: topics.producer, topic: dead }
+      const consumption = await consumeKafka(topics.client(), guard, {
+        topics: [topic],
+        deadLetter,
+      })
+      await topics.caughtUp(guard.consumer, topic)
+      await consumption.drain()
+      const [end] = await topics.admin.fetchTopicOffsets(dead)
+      expect(end?.high).toBe('1')
+    }
+  })
+
   // Red when the error says only that the topic is missing: the user sees it in the producer's cluster.
   test('a dead-letter topic that only the cluster of its producer has is refused, and a wrap uses it', async ({
     skip,

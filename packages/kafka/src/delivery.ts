@@ -3,6 +3,7 @@ import {
   copyDelivery,
   readEnvelope,
   registerEnvelopeReader,
+  registerMessageTraits,
   withEnvelope,
 } from '@onceward/core/adapter'
 import type { EachMessagePayload, IHeaders } from 'kafkajs'
@@ -100,6 +101,12 @@ function readRecord({ body, envelope = new Uint8Array() }: Delivery): KafkaRecor
 }
 
 registerEnvelopeReader('kafka', readRecord)
+
+/** Another cluster, or the topic after it was created again, has other records at the same offsets. */
+registerMessageTraits('kafka', (raw) => {
+  const { key, timestamp } = (raw as KafkaRecord).message
+  return [key?.toString('base64'), timestamp]
+})
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
