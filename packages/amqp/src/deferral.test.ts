@@ -89,6 +89,16 @@ test.each([undefined, 1, 2])('a message of delivery mode %s comes back with it',
   expect(amqpMessage(delivery)?.properties.deliveryMode).toBe(deliveryMode)
 })
 
+// Red when a text is taken for a table: its characters become headers of the message.
+test.each([['text'], [[1, 2]], [7], [null]])(
+  'kept headers that a publisher wrote as %j are none',
+  (kept) => {
+    const headers = { mine: 'x', 'x-onceward-deferrals': 1, 'x-onceward-kept-headers': kept }
+    const delivery = fromAmqpMessage(message('k', {}, { headers } as never), 'orders')
+    expect(amqpMessage(delivery)?.properties.headers).toEqual({ mine: 'x' })
+  },
+)
+
 // All headers must fit into one frame.
 test('no header is carried twice on a copy', () => {
   const headers = { mine: 'x', 'x-first-death-queue': 'q', nothing: undefined }

@@ -218,8 +218,10 @@ function restored(message: ConsumeMessage): ConsumeMessage {
   const exchange = readableText(carried[CARRIED.exchange]) ?? fields.exchange
   const routingKey = readableText(carried[CARRIED.routingKey]) ?? fields.routingKey
   const cc = carried[CARRIED.cc]
-  const kept = carried[CARRIED.kept] as Headers | undefined
-  const headers = { ...withoutOurs(carried), ...defined({ CC: cc }), ...kept }
+  const kept = carried[CARRIED.kept]
+  // A publisher may have written anything there, and the characters of a text are no headers.
+  const isTable = typeof kept === 'object' && !Array.isArray(kept)
+  const headers = { ...withoutOurs(carried), ...defined({ CC: cc }), ...(isTable ? kept : {}) }
   const expiration = carried[CARRIED.expiration]
   const userId = carried[CARRIED.userId]
   const mode = carried[CARRIED.deliveryMode]

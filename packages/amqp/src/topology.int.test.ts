@@ -241,3 +241,19 @@ test('a classic delay queue that goes when it is not used stays while it is look
     { everyMs: 200 },
   )
 })
+
+// Red when the error names a missing right: no right lets a user declare queues of such names.
+test('a queue that the server has named is refused, because it can have no delay queues', async () => {
+  const { channel } = kit.broker
+  const { queue } = await channel.assertQueue('', { durable: true })
+  try {
+    const consuming = consumeAmqp(
+      kit.open,
+      guardOf(() => undefined),
+      { queue },
+    )
+    await expect(consuming).rejects.toThrow(/'amq\.gen-.* begins with 'amq\.'.* name of your own/)
+  } finally {
+    await channel.deleteQueue(queue)
+  }
+})

@@ -95,12 +95,19 @@ export async function assertLevels(open: OpenChannel, levels: Levels): Promise<v
     if (found === 'missing') missing.push(levelQueue(levels.queue, levelMs))
   }
   if (missing.length === 0) return
+  if (levels.queue.startsWith('amq.')) throw reserved(levels.queue)
   throw new ConfigurationError(
     `The delay queues ${missing.join(', ')} do not exist, and this user may not declare them. Run ` +
       'assertRetryTopology() of @onceward/amqp as one who may, or allow `configure` and `read` on them and `write` on ' +
       'the default exchange (amq.default).',
   )
 }
+
+const reserved = (queue: string): ConfigurationError =>
+  new ConfigurationError(
+    `'${queue}' begins with 'amq.', and RabbitMQ lets nobody declare queues of such names, so it can have no delay ` +
+      'queues. Declare the queue under a name of your own.',
+  )
 
 async function assertLevel(
   open: OpenChannel,

@@ -53,7 +53,7 @@ describe.skipIf(skipped('kafka'))('one guard for topics of one name in two clust
   test('refused records at the same offset have a dead letter in each cluster', async ({
     skip,
   }) => {
-    const [first, second] = kits
+    const [first] = kits
     skip(!first.server.canKill, 'both would be the server of the user')
     const [topic, dead] = [first.topics.name(), first.topics.name('dead')]
     const guard = billing(() => undefined)
