@@ -85,8 +85,12 @@ export function createDeadLetterPublisher(
       if (note?.outcome.kind !== 'dead') return { kind: 'already' }
       const { delivery, outcome } = note
       const place = placeOf(publish)
-      // The delivery is in hand, so the dead letter is made from it and not from the row.
-      const toWhole: ToWhole = (letter) => ({ ...letter, delivery })
+      // The delivery is in hand, so the dead letter is made from it and not from the row. A refused message has no
+      // attempts in its row, but without a key it may have run.
+      const toWhole: ToWhole = (letter) => {
+        const attempts = Math.max(letter.attempts, outcome.attempt)
+        return { ...letter, delivery, attempts }
+      }
       const attempt =
         session !== undefined && outcome.ref !== undefined
           ? publishRecorded({ ...shared, place, session, toWhole }, outcome.ref)
