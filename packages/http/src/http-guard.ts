@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import { type Backlog, inheritedNames, refuseProblems } from '@onceward/core/adapter'
+import { type Backlog, inheritedNames, pauseOf, refuseProblems } from '@onceward/core/adapter'
 import { afterAnswer, type MaybeAsync } from '@onceward/core/edge'
 import type { Identity } from './exchange.ts'
 import { KEY_HEADER, type ParsedKey, parseIdempotencyKey } from './idempotency-key.ts'
@@ -92,7 +92,7 @@ export function makeHttpGuard(running: RunningHttpGuard): HttpGuard {
     fetch: async (request) => toWebResponse(replyTo(await running.handle(fromWebRequest(request)))),
     open: () => port.open(),
     health: () => ({
-      state: isClosed ? 'closed' : isPaused(port) ? 'unavailable' : 'ready',
+      state: isClosed ? 'closed' : pauseOf(port) ? 'unavailable' : 'ready',
       inFlight: running.inFlight,
       ...waitingOf(port.backlog()),
       outages: port.outages(),
@@ -104,12 +104,6 @@ export function makeHttpGuard(running: RunningHttpGuard): HttpGuard {
   }
   Object.defineProperty(made, PORT, { value: running })
   return made
-}
-
-/** Whether the guard answers without asking its stores, because one has failed. */
-function isPaused(port: RunningHttpGuard['port']): boolean {
-  const stores = port.availability()
-  return stores.kind === 'down' && stores.retryAt > port.runtime.now()
 }
 
 function waitingOf(backlog: Backlog | undefined): Pick<HttpHealth, 'waiting'> {

@@ -3,6 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
+import type { EpochMs } from '../model/brands.ts'
 import type { Availability, GuardPort } from '../model/guard-port.ts'
 import {
   type ConsumptionOptions,
@@ -235,9 +236,13 @@ describe('a wrap', () => {
     loop.lastProgressAt = new Date(7)
     const health = { state: 'recovering', reason: 'rejoining', lastProgressAt: new Date(7) }
     expect(wrap.consumption.health()).toMatchObject(health)
-    made.world.availability = { kind: 'down', error: 'gone' } as Availability
+    const retryAt = (made.clock.runtime.now() + 1_000) as EpochMs
+    made.world.availability = { kind: 'down', retryAt, error: 'gone' }
     const paused = { state: 'paused', reason: 'described gone' }
     expect(wrap.consumption.health()).toMatchObject(paused)
+    // Red when only a message ends the outage: a quiet queue brings none, and the wrap was paused for hours.
+    made.clock.advance(1_000)
+    expect(wrap.consumption.health()).toMatchObject(health)
     // Nothing comes until its user consumes again, whatever the store does.
     loop.outage = { state: 'stopped', reason: 'the user stopped it' }
     expect(wrap.consumption.health()).toMatchObject(loop.outage)

@@ -1,6 +1,6 @@
 import { ABORT_GRACE_MS, onceAborted } from '../concurrency/stop-signals.ts'
 import { endsWithin } from '../concurrency/timeout.ts'
-import type { GuardPort } from '../model/guard-port.ts'
+import { type GuardPort, pauseOf } from '../model/guard-port.ts'
 import type { DependencyOutage, Health } from './health.ts'
 import type { Outage } from './recovery.ts'
 
@@ -138,9 +138,9 @@ function ownReceiver(
 ): Receiving {
   return {
     get outage() {
-      const availability = port.availability()
-      if (loop.outage?.state === 'stopped' || availability.kind === 'available') return loop.outage
-      return { state: 'paused' as const, reason: describe(availability.error) }
+      const pause = pauseOf(port)
+      if (loop.outage?.state === 'stopped' || pause === undefined) return loop.outage
+      return { state: 'paused' as const, reason: describe(pause.error) }
     },
     get lastProgressAt() {
       return loop.lastProgressAt

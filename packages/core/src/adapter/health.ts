@@ -12,8 +12,9 @@ export interface DependencyOutage {
 /** The state of a consumer. */
 export interface Health {
   /**
-   * `paused`: the store is down. `recovering`: the broker is down, or refuses the consumer or what it publishes.
-   * `stopped`: drained, or a wrap to which nothing comes any more.
+   * `paused`: the store is down; of a wrap for half a minute at most, then its next message asks the store again.
+   * `recovering`: the broker is down, or refuses the consumer or what it publishes. `stopped`: drained, or a wrap to
+   * which nothing comes any more.
    */
   readonly state: 'running' | 'paused' | 'recovering' | 'draining' | 'stopped'
   /** Messages received and not settled yet. */

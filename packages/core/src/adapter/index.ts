@@ -21,6 +21,7 @@ export {
   type Guard,
   type GuardPort,
   type GuardSettings,
+  pauseOf,
   portOf,
   type RunHooks,
 } from '../model/guard-port.ts'

@@ -129,6 +129,18 @@ export interface GuardPort {
   outages(): readonly GuardOutage[]
 }
 
+/**
+ * Why the guard answers deliveries without asking its stores, if it does so now. Afterwards the next delivery asks them.
+ * Readiness is told by this and not by {@link GuardPort.availability}: a load balancer that sees the outage until a
+ * delivery ends it sends none, for ever.
+ */
+export function pauseOf(
+  port: Pick<GuardPort, 'availability' | 'runtime'>,
+): Extract<Availability, { kind: 'down' }> | undefined {
+  const stores = port.availability()
+  return stores.kind === 'down' && stores.retryAt > port.runtime.now() ? stores : undefined
+}
+
 const PORT = Symbol.for('onceward.guard-port')
 
 export function attachPort(guard: Guard, port: GuardPort): void {

@@ -1,5 +1,5 @@
 import type { Consumption, Guard, Health } from '@onceward/core'
-import { portOf } from '@onceward/core/adapter'
+import { pauseOf, portOf } from '@onceward/core/adapter'
 import { samplesOf } from '../consumption-samples.ts'
 import { CONSUMPTION_METRICS, CONVENTIONS, GUARD_METRICS, OWN } from '../names.ts'
 import { DEPENDENCIES } from '../values.ts'
@@ -25,15 +25,15 @@ export interface Report {
 /**
  * Live: no consumer has stopped. A stopped one does not come back by itself, so the process must be started again.
  *
- * Ready: every consumer receives, and the stores of every guard are available. A restart cures none of these.
+ * Ready: every consumer receives, and every guard asks its stores for the next delivery. A restart cures none of these.
  */
 export function reportOf({ consumptions, guards }: Sources): Report {
   const healths = consumptions.map(([name, consumption]) => [name, consumption.health()] as const)
-  const stores = guards.map((guard) => {
+  const stores = guards.map((guard): Report['guards'][number] => {
     const port = portOf(guard)
     return {
       consumer: guard.consumer,
-      store: port.availability().kind,
+      store: pauseOf(port)?.kind ?? 'available',
       outages: port.outages().map(({ dependency }) => dependency),
     }
   })

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createConnection } from 'node:net'
 import { createGuard, type Guard, type Health, StoreUnavailableError } from '@onceward/core'
 import { memoryInbox, toDelivery } from '@onceward/core/memory'
+import { Clock } from '@onceward/testing/adapter'
 import { afterEach, expect, test } from 'vitest'
 import { installation } from '../fixtures/installation.ts'
 import { type HealthServerOptions, healthServer } from './index.ts'
@@ -39,11 +40,11 @@ test.each<[Health['state'], number, number]>([
   expect(JSON.parse(livez.text)).toMatchObject({ consumptions: { orders: { state, inFlight: 2 } } })
 })
 
-function guardThat(fails: boolean): Guard {
+function guardThat(fails: boolean, { runtime } = new Clock()): Guard {
   const inbox = fails
     ? { open: () => Promise.reject(new StoreUnavailableError('down')) }
     : memoryInbox()
-  return createGuard({ consumer: 'billing', inbox, logger: silent }, () => undefined)
+  return createGuard({ consumer: 'billing', inbox, logger: silent, runtime }, () => undefined)
 }
 
 test('a guard whose store is down is live and not ready', async () => {
@@ -60,6 +61,26 @@ test('a guard whose store is down is live and not ready', async () => {
   expect((await get('/metrics')).text).toContain(
     'onceward_guard_outage{messaging_consumer_group_name="billing",onceward_dependency="inbox"} 1\n',
   )
+  await guard.close()
+})
+
+// Red when only a delivery ends the outage: a load balancer that asks /readyz sends none, for ever.
+test('a guard is ready again when its next delivery asks the store', async () => {
+  const clock = new Clock()
+  const guard = guardThat(true, clock)
+  const get = await serve({ consumptions: {}, guards: [guard] })
+  await guard.process(toDelivery({}))
+  await clock.advance(400)
+  expect((await get('/readyz')).status).toBe(503)
+  await clock.advance(600)
+  const { status, text } = await get('/readyz')
+  expect([status, JSON.parse(text).guards]).toEqual([
+    200,
+    [{ consumer: 'billing', store: 'available', outages: ['inbox'] }],
+  ])
+  // The store is still down, and the delivery that asked it found out.
+  await guard.process(toDelivery({}))
+  expect((await get('/readyz')).status).toBe(503)
   await guard.close()
 })
 
@@ -179,6 +200,17 @@ test('a close ends connections that are held open', async () => {
   await server.close()
   await ended
   await expect(fetch(`http://127.0.0.1:${server.port}/livez`)).rejects.toThrow()
+})
+
+// Red with Node's own interval, which looks for slow requests every 30 seconds.
+test('a client that never ends its request is cut off', async () => {
+  const server = await healthServer({ consumptions: [consumption()], host: '127.0.0.1', port: 0 })
+  stack.push(server)
+  const socket = createConnection(server.port, '127.0.0.1')
+  socket.resume()
+  socket.write('GET /livez HTTP/1.1\r\nhost: a\r\nx-slow: ')
+  const signal = AbortSignal.timeout(20_000)
+  await once(socket, 'close', { signal })
 })
 
 test('a port in use is named with what to do', async () => {

@@ -39,6 +39,11 @@ export interface HealthServerOptions {
 
 const NAMES = { consumptions: true, guards: true, port: true, host: true, metrics: true } as const
 const DEFAULT_PORT = 8_080
+/**
+ * A probe needs one short request. Nobody may hold a connection. Node looks at its connections once per interval, by
+ * default every 30 s.
+ */
+const LIMITS = { requestTimeout: 5_000, connectionsCheckingInterval: 2_500 }
 
 /** A listening server. It does not keep the process alive. */
 export interface HealthServer extends AsyncDisposable {
@@ -58,9 +63,7 @@ export async function healthServer(options: HealthServerOptions): Promise<Health
   refuseUnknownNames('healthServer', options, NAMES)
   const { host, metrics, port = DEFAULT_PORT } = options
   refuseProblems(rangeProblems('port', port, [0, 65_535], 'TCP ports'))
-  const server = createServer(routes(sourcesOf(options), metrics))
-  // A probe needs one short request. Nobody may hold a connection.
-  server.requestTimeout = 5_000
+  const server = createServer(LIMITS, routes(sourcesOf(options), metrics))
   server.unref()
   try {
     server.listen({ port, host })
