@@ -81,7 +81,7 @@ const REDIS: Docs<keyof RedisLeasesOptions> = {
     unit: MS,
     default: REDIS_DEFAULTS.rememberDoneMs,
     meaning:
-      'How long done events are remembered beside an inbox: at least this long, or half of the dedup window if that is less, and at most twice as long.',
+      'How long done events are remembered beside an inbox: at least this long, or a third of the dedup window if that is less, and at most twice as long.',
     reason:
       'Most copies arrive soon, and Postgres remembers for the whole dedup window. Without an inbox only Redis remembers, so there it must not be shorter than the window.',
   },

@@ -14,6 +14,7 @@ import { newEvents } from './fixtures/inbox.ts'
 import { wireLog } from './fixtures/wire.ts'
 import { migrate } from './migrate.ts'
 
+const ageMs = expect.any(Number)
 const EFFECT = 'insert into charges values ($1)'
 /** What the claim may cost in round trips over an unguarded transaction. */
 const EXTRA = { pg: 0, 'pg with sessions of its own': 0, kysely: 1 } as const
@@ -126,7 +127,7 @@ describe.each(CLIENTS)('the clean path over $name', ({ name, make }) => {
         waitMs: 50,
         budgetMs: 5_000,
       }),
-    ).toEqual({ kind: 'none', done: [{ kind: 'done', fingerprint: event.fingerprint }] })
+    ).toEqual({ kind: 'none', done: [{ kind: 'done', fingerprint: event.fingerprint, ageMs }] })
     expect(client.pool.idleCount).toBe(client.pool.totalCount)
     const trips = log.take()
     expect(trips.slice(1 + EXTRA[name]).join('; ')).toMatch(/^rollback; *select /)
@@ -149,7 +150,7 @@ describe.each(CLIENTS)('the clean path over $name', ({ name, make }) => {
     log.take()
     expect(await session.begin(seen(event))).toEqual({
       kind: 'none',
-      done: [{ kind: 'done', fingerprint: event.fingerprint, result: [1] }],
+      done: [{ kind: 'done', fingerprint: event.fingerprint, ageMs, result: [1] }],
     })
     expect(client.pool.idleCount).toBe(client.pool.totalCount)
     const trips = log.take()
@@ -164,7 +165,10 @@ describe.each(CLIENTS)('the clean path over $name', ({ name, make }) => {
     log.take()
     const all = await Promise.all(events.map((event) => session.begin(seen(event))))
     expect(all).toEqual(
-      events.map(({ fingerprint }) => ({ kind: 'none', done: [{ kind: 'done', fingerprint }] })),
+      events.map(({ fingerprint }) => ({
+        kind: 'none',
+        done: [{ kind: 'done', fingerprint, ageMs }],
+      })),
     )
     expect(log.take().length).toBeLessThanOrEqual(name === 'kysely' ? 8 : 2)
   })

@@ -101,7 +101,7 @@ describe.each(clients)('a slot that moves under load, on a cluster with %s', (_n
     const { session } = await besideInbox(client())
     const marked = newClaims(100)
     await session.claim(marked)
-    await session.complete(marked, 60_000)
+    await session.complete(marked, 86_400_000)
     const move = await slotOf()
     const inFlight: Promise<unknown>[] = []
     await moveSlot(move, async () => {
@@ -174,7 +174,7 @@ async function runOnce(
   try {
     const answers = await session.claim(claims)
     if (answers.some(({ kind }) => kind !== 'acquired')) return
-    await session.complete(claims, 60_000)
+    await session.complete(claims, 86_400_000)
     marked.push(...claims)
   } catch (error) {
     expect(error).toBeInstanceOf(StoreUnavailableError)

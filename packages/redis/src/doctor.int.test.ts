@@ -96,7 +96,7 @@ describe('the start of a guard', () => {
     const session = await redisLeases(its).open?.(testRegistration())
     const mine = newClaim()
     await session?.claim([mine])
-    await session?.complete([mine], 60_000)
+    await session?.complete([mine], 86_400_000)
     expect(seen()).toEqual(before)
     its.disconnect()
   })

@@ -116,7 +116,7 @@ describe('the clock of Redis', () => {
         { kind: 'in-progress' },
       ])
       expect(await session.renew([running], 30_000)).toEqual(['held'])
-      expect(await session.complete([running], HOUR_MS)).toEqual(['held'])
+      expect(await session.complete([running], 15 * DAY_MS)).toEqual(['held'])
       expect(await session.release([released])).toEqual(['held'])
       expect(await session.claim([newClaim({ id: released.id })])).toMatchObject([
         { kind: 'acquired' },

@@ -10,6 +10,7 @@ import { GuardSession } from './guard-session.ts'
 import type { Namespace } from './keys.ts'
 import {
   DEFAULTS,
+  markMsOf,
   type RedisLeasesOptions,
   type ResolvedRedisOptions,
   redisOptions,
@@ -99,7 +100,6 @@ function hintNamespace(
   { namespace, rememberDoneMs = DEFAULTS.rememberDoneMs }: ResolvedRedisOptions,
   { dedupWindowMs }: LeaseRegistration,
 ): Namespace {
-  // Marks live for up to two generations. Redis must not remember an event longer than PostgreSQL does.
-  const markMs = Math.min(rememberDoneMs, Math.ceil(dedupWindowMs / 2))
+  const markMs = markMsOf(rememberDoneMs, dedupWindowMs)
   return { name: namespace, markMs, bucketSecret: '', keepMs: HINT_MS }
 }

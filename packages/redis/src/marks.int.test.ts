@@ -18,6 +18,7 @@ afterAll(async () => {
 })
 
 const HOUR_MS = 3_600_000
+const WINDOW_MS = 15 * 24 * HOUR_MS
 
 const beside = () => besideInbox(client)
 const again = ({ id }: { readonly id: string }) => newClaim({ id: id as never })
@@ -26,7 +27,7 @@ const first = { kind: 'acquired', by: 'first', attempt: 1 }
 async function done(session: LeaseSession, result?: string): Promise<ReturnType<typeof newClaim>> {
   const claim = newClaim()
   await session.claim([claim])
-  await session.complete([{ ...claim, result }], HOUR_MS)
+  await session.complete([{ ...claim, result }], WINDOW_MS)
   return claim
 }
 
@@ -46,6 +47,33 @@ describe('with an inbox', () => {
     expect(await session.claim([again(event)])).toEqual([{ kind: 'duplicate' }])
     pass(HOUR_MS)
     expect(await session.claim([again(event)])).toEqual([first])
+  })
+
+  // Red when a mark lives as long as its generation, whatever is left of the event's window.
+  it.each([
+    // The clock of these tests begins a generation, so that a mark lives for almost two hours.
+    ['the whole life of a mark', 2 * HOUR_MS, { kind: 'duplicate' }],
+    ['less', HOUR_MS, first],
+    ['nothing', 0, first],
+  ])('an event that may be remembered for %s', async (_, rememberMs, answer) => {
+    const { session } = await beside()
+    const claim = newClaim()
+    await session.claim([claim])
+    expect(await session.complete([claim], rememberMs)).toEqual(['held'])
+    expect(await session.claim([again(claim)])).toEqual([answer])
+  })
+
+  it('a result is remembered no longer than its event may be', async () => {
+    await client.flushall()
+    const { session } = await beside()
+    const claim = newClaim()
+    await session.claim([claim])
+    await session.complete([{ ...claim, result: 1 }], 60_000)
+    expect(await session.claim([again(claim)])).toEqual([{ kind: 'duplicate', result: 1 }])
+    const [key = ''] = await client.keysBuffer('{o:*}e*')
+    const endsInMs = await client.pttl(key)
+    expect(endsInMs).toBeGreaterThan(0)
+    expect(endsInMs).toBeLessThanOrEqual(60_000)
   })
 
   it('small results come from Redis, large results from PostgreSQL', async () => {
@@ -99,7 +127,7 @@ describe('with an inbox', () => {
     wait(5_001)
     await session.claim([newClaim()])
     expect(await session.renew([mine, newClaim()], 30_000)).toEqual(['held', 'lost'])
-    expect(await session.complete([mine], HOUR_MS)).toEqual(['held'])
+    expect(await session.complete([mine], WINDOW_MS)).toEqual(['held'])
     // The event was committed in one of the two histories; Redis cannot know in which.
     expect(await session.claim([again(mine)])).toEqual([first])
   })
@@ -119,7 +147,7 @@ describe('keys of another program in the place of marks', () => {
     await put(bucket)
     const before = await client.dumpBuffer(bucket)
     expect(await session.claim([known])).toEqual([first])
-    expect(await session.complete([known], HOUR_MS)).toEqual(['held'])
+    expect(await session.complete([known], WINDOW_MS)).toEqual(['held'])
     expect(await session.claim([again(known)])).toEqual([first])
     expect(await client.dumpBuffer(bucket)).toEqual(before)
     const key = `${bucket.slice(0, bucket.indexOf('}') + 1)}m*`

@@ -3,7 +3,7 @@ import type { EventId } from '@onceward/core'
 import { type RedisLike, toEvaluate } from './client.ts'
 import { type Finding, selfTest } from './doctor.ts'
 import { boundTo, type Namespace } from './keys.ts'
-import { DEFAULTS, redisOptions } from './options.ts'
+import { DEFAULTS, markMsOf, redisOptions } from './options.ts'
 import { createScriptRunner, type RunScript } from './run-script.ts'
 import { createScripts } from './scripts.ts'
 
@@ -67,10 +67,7 @@ function namespaceOf(options: InspectOptions): Namespace {
   const { namespace: name, rememberDoneMs = DEFAULTS.rememberDoneMs } = redisOptions(rest)
   const unbound = { name, bucketSecret: '', keepMs: dedupWindowMs }
   if (identity === undefined) return { ...unbound, markMs: 0 }
-  return boundTo(identity, {
-    ...unbound,
-    markMs: Math.min(rememberDoneMs, Math.ceil(dedupWindowMs / 2)),
-  })
+  return boundTo(identity, { ...unbound, markMs: markMsOf(rememberDoneMs, dedupWindowMs) })
 }
 
 /**

@@ -17,7 +17,8 @@ export interface RedisLeasesOptions {
   readonly namespace?: string | undefined
   /**
    * How long Redis remembers processed events with an inbox, ms: at least this, at most twice as long. PostgreSQL
-   * remembers them for the whole dedup window, and Redis never longer: half the window is used if this is more. Without an inbox Redis must do so, and a shorter value is refused.
+   * remembers them for the whole dedup window, and Redis never longer: a third of the window is used if this is more.
+   * Without an inbox Redis must do so, and a shorter value is refused.
    * @defaultValue 3600000
    */
   readonly rememberDoneMs?: number | undefined
@@ -38,6 +39,13 @@ export const DEFAULTS: Readonly<Record<'besideMs' | 'aloneMs' | 'rememberDoneMs'
   rememberDoneMs: 3_600_000,
   namespace: 'onceward',
 })
+
+/**
+ * Length of a generation of done marks, which live for up to two. Redis must not remember an event longer than PostgreSQL
+ * does, whose row is as old as its transaction: the handler and the commit come before the mark.
+ */
+export const markMsOf = (rememberDoneMs: number, dedupWindowMs: number): number =>
+  Math.min(rememberDoneMs, Math.ceil(dedupWindowMs / 3))
 
 const NAMESPACE = /^[A-Za-z0-9._:-]{1,64}$/
 const YEAR_MS = 31_536_000_000

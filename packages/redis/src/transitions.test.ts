@@ -112,10 +112,10 @@ describe('the owner of a claim', () => {
     expect(await quiet.complete([one], 1)).toEqual(['held'])
   })
 
-  test('remembers an event beside an inbox as long as its done mark lasts, and sends no result if there is none', async () => {
+  test('tells how long an event may be remembered, also beside an inbox, and sends no result if there is none', async () => {
     const { transitions, sent } = setUp([1], { markMs: 500 })
     await transitions.complete([one], 60_000)
-    expect(sent).toMatchObject([{ common: ['500'], entries: [{ args: [one.ownerToken, ''] }] }])
+    expect(sent).toMatchObject([{ common: ['60000'], entries: [{ args: [one.ownerToken, ''] }] }])
   })
 })
 

@@ -71,7 +71,7 @@ export function transitionsIn(
       held(
         'complete',
         done.map(({ id, ownerToken, result }) => ({ id, args: [ownerToken, jsonOf(result)] })),
-        [whole(namespace.markMs || rememberMs)],
+        [whole(rememberMs)],
       ),
     fail: (failed) =>
       held(

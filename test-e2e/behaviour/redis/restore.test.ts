@@ -1,8 +1,15 @@
-import { type Delivery, type Settlement, systemRuntime } from '@onceward/core'
+import {
+  type Delivery,
+  type InboxGuardOptions,
+  type Settlement,
+  systemRuntime,
+} from '@onceward/core'
 import { forgetHistory } from '@onceward/postgres'
+import { sweep } from '@onceward/postgres/operator'
 import { redisLeases } from '@onceward/redis'
 import { type RedisConnection, redis, type Server, until } from '@onceward/testing'
 import { Redis } from 'ioredis'
+import type { PoolClient } from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type Billing, charge, openBilling, orderPlaced, quiet } from '../traps/billing.ts'
 
@@ -51,7 +58,7 @@ async function restore({ empty, tables, triggers }: Restore): Promise<void> {
 }
 
 /** A guard, and time that passes on its clock. */
-function running() {
+function running(more: Partial<InboxGuardOptions<unknown, PoolClient>> = {}) {
   let waitedMs = 0
   const errors: object[] = []
   const runtime = {
@@ -63,6 +70,7 @@ function running() {
     options: {
       ...{ runtime, leases: redisLeases(client, { budgetMs: 10_000 }) },
       logger: { ...quiet, error: (fields: object) => void errors.push(fields) },
+      ...more,
     },
   })
   const settled = (delivery: Delivery): Promise<Settlement & { readonly kind: 'ack' }> =>
@@ -137,4 +145,27 @@ test.each([
   wait(5_001)
   expect(await settled(delivery)).toMatchObject({ by: 'processed' })
   expect(await billing.charges('again')).toBe(2)
+})
+
+// Red when the duplicate is remembered like an event that was just done: for up to two hours.
+test('Redis does not remember an event longer than its dedup window, and nobody calls that a loss', async () => {
+  const window = { dedupWindowMs: 4 * 3_600_000 }
+  const age = (minutes: number): Promise<unknown> =>
+    billing.admin.query(
+      `update onceward.processed_events set processed_at = processed_at - interval '${minutes} minutes'`,
+    )
+  const delivery = orderPlaced('old')
+  expect(await running(window).settled(delivery)).toMatchObject({ by: 'processed' })
+  await age(225)
+  // Redis has lost it, and learns it again shortly before its window ends.
+  await client.flushall()
+  const { settled, wait, errors } = running(window)
+  expect(await settled(delivery)).toMatchObject({ by: 'duplicate' })
+  await age(20)
+  expect(await sweep(billing.admin)).toEqual({ kind: 'swept', deleted: 1 })
+  wait(60_001)
+  await settled(orderPlaced('another'))
+  expect(await settled(delivery)).toMatchObject({ by: 'processed' })
+  expect(await billing.charges('old')).toBe(2)
+  expect(errors).toEqual([])
 })

@@ -77,7 +77,7 @@ async function outcomeOf(
       }
       if (known.kind !== 'done') return { kind: 'parked', repeated: true }
       await tellDuplicate(processing, member, known.result)
-      return { kind: 'duplicate', result: known.result }
+      return { kind: 'duplicate', result: known.result, ageMs: known.ageMs }
     }
     default:
       return answer satisfies never

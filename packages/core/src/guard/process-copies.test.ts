@@ -192,7 +192,7 @@ describe('onDuplicate', () => {
     }
     const { outcomes, logged } = await setUp({ given })
     await outcomes([named('a')])
-    expect(await outcomes([named('a')])).toEqual([{ kind: 'duplicate', result: undefined }])
+    expect(await outcomes([named('a')])).toMatchObject([{ kind: 'duplicate', result: undefined }])
     expect(logged).toEqual(['onDuplicate threw and the duplicate is acked: fix the hook: broken'])
   })
 

@@ -55,6 +55,24 @@ const ROWS: readonly (readonly [Outcome, readonly unknown[]])[] = [
     { kind: 'duplicate' },
     [['complete', [{ ...held, result: undefined }], 60_000], STOPPED_RENEWING],
   ],
+  // What is left of the window, in sixteenths: calls for duplicates of about one age are sent together.
+  [
+    { kind: 'duplicate', ageMs: 1 },
+    [['complete', [{ ...held, result: undefined }], 56_250], STOPPED_RENEWING],
+  ],
+  [
+    { kind: 'duplicate', ageMs: 30_000 },
+    [['complete', [{ ...held, result: undefined }], 30_000], STOPPED_RENEWING],
+  ],
+  // The sweep is late, or a clock was set back.
+  [
+    { kind: 'duplicate', ageMs: 60_001 },
+    [['complete', [{ ...held, result: undefined }], 0], STOPPED_RENEWING],
+  ],
+  [
+    { kind: 'duplicate', ageMs: -5_000 },
+    [['complete', [{ ...held, result: undefined }], 60_000], STOPPED_RENEWING],
+  ],
   [
     { kind: 'failed', attempt: 1, delayMs: 5, error, cause: 'handler-failed' },
     [['fail', [{ ...held, delayMs: 5 }]], STOPPED_RENEWING],

@@ -34,6 +34,19 @@ function mustRunOut({ isUndecided }: InFlightEvent, outcome: Outcome): boolean {
   return isUndecided === true && outcome.kind !== 'processed' && outcome.kind !== 'dead'
 }
 
+/** Parts of the window that are told apart: duplicates of about the same age share a call. */
+const PARTS = 16
+
+/** The inbox forgets a done event at the end of its window, and then the lease store must have forgotten it too. */
+function restOfWindowMs(
+  { dedupWindowMs }: Leases['options'],
+  { ageMs = 0 }: Extract<Outcome, { kind: 'duplicate' }>,
+): number {
+  const partMs = dedupWindowMs / PARTS
+  const restMs = dedupWindowMs - Math.max(0, ageMs)
+  return Math.max(0, Math.floor(restMs / partMs) * partMs)
+}
+
 function tellStore(
   { options, store }: Leases,
   held: Held,
@@ -41,8 +54,9 @@ function tellStore(
 ): Promise<readonly HeldAnswer[]> {
   switch (outcome.kind) {
     case 'processed':
-    case 'duplicate':
       return store.complete([{ ...held, result: outcome.result }], options.dedupWindowMs)
+    case 'duplicate':
+      return store.complete([{ ...held, result: outcome.result }], restOfWindowMs(options, outcome))
     case 'failed':
       return options.callerRetries === undefined
         ? store.fail([{ ...held, delayMs: outcome.delayMs }])

@@ -23,7 +23,7 @@ describe('a business transaction', () => {
     const results = new Map([[event.id, '{"total":3}']])
     expect(await transaction.commit({ results, recovered: [] })).toEqual({ kind: 'committed' })
     expect(await session.classify([event])).toEqual([
-      { kind: 'done', fingerprint: event.fingerprint, result: { total: 3 } },
+      { kind: 'done', fingerprint: event.fingerprint, ageMs: 0, result: { total: 3 } },
     ])
     expect(await session.begin(fresh(event))).toMatchObject({ kind: 'none' })
   })

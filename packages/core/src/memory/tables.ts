@@ -136,7 +136,8 @@ export class MemoryTables {
     if (row === undefined) return { kind: 'absent' }
     const { fingerprint, result } = row
     if (row.state === 'done') {
-      return { kind: 'done', fingerprint, result: result && (JSON.parse(result) as Json) }
+      const ageMs = this.nowMs() - row.processedAtMs
+      return { kind: 'done', fingerprint, ageMs, result: result && (JSON.parse(result) as Json) }
     }
     const trouble = this.troubles.get(id)
     return trouble === undefined ? { kind: 'absent' } : this.#knownTrouble(row, trouble)

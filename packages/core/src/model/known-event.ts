@@ -6,6 +6,8 @@ export interface DoneEvent {
   readonly kind: 'done'
   readonly fingerprint: Fingerprint
   readonly result?: Json | undefined
+  /** How long ago the effect was committed. Undefined if the store does not say. */
+  readonly ageMs?: number | undefined
 }
 
 /** The stored state of an event. Ages and waits are milliseconds on the store's clock. */

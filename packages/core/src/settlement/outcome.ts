@@ -11,7 +11,12 @@ import type {
 /** How the processing of one delivery ended. The outcome is already stored. */
 export type Outcome =
   | { readonly kind: 'processed'; readonly attempt: number; readonly result?: Json | undefined }
-  | { readonly kind: 'duplicate'; readonly result?: Json | undefined }
+  | {
+      readonly kind: 'duplicate'
+      readonly result?: Json | undefined
+      /** How long ago the inbox says the effect was committed. */
+      readonly ageMs?: number | undefined
+    }
   /** Stored: the guard's poller runs the event. `repeated`: it was stored before, or is dead. */
   | { readonly kind: 'parked'; readonly repeated?: true | undefined }
   | { readonly kind: 'skipped' }

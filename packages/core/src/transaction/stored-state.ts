@@ -72,8 +72,9 @@ function vanished(engine: Engine, pending: PendingEvent): Next {
 }
 
 function doneOutcome(pending: PendingEvent, known: Extract<Known, { kind: 'done' }>): Outcome {
-  if (!pending.commitUnknown) return { kind: 'duplicate', result: known.result }
-  return { kind: 'processed', attempt: pending.counted?.attempt ?? 1, result: known.result }
+  const { ageMs, result } = known
+  if (!pending.commitUnknown) return { kind: 'duplicate', result, ageMs }
+  return { kind: 'processed', attempt: pending.counted?.attempt ?? 1, result }
 }
 
 /** Handles a used key with another payload. The message is recorded separately, and the event's state does not change. */

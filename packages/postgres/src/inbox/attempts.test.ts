@@ -23,13 +23,17 @@ const token = expect.stringMatching(/^[0-9a-f-]{36}$/)
 describe('the stored state of an event', () => {
   const fingerprint = 7n
   it.each<[string, Partial<KnownRow>, object]>([
-    ['done', { state: 'd' }, { kind: 'done' }],
+    ['done', { state: 'd', ageMs: 8 }, { kind: 'done', ageMs: 8 }],
     [
       'done with a result',
       { state: 'd', hasResult: true, result: [1] },
-      { kind: 'done', result: [1] },
+      { kind: 'done', ageMs: 60_000, result: [1] },
     ],
-    ['done with the result null', { state: 'd', hasResult: true }, { kind: 'done', result: null }],
+    [
+      'done with the result null',
+      { state: 'd', hasResult: true },
+      { kind: 'done', ageMs: 60_000, result: null },
+    ],
     [
       'dead',
       { state: 'x', reason: 'fatal', published: true },

@@ -134,7 +134,12 @@ export function toKnown(row: KnownRow): Exclude<Known, { readonly kind: 'absent'
   const { attempt, published, remainingMs, alone, ageMs } = row
   switch (row.state) {
     case 'd':
-      return { kind: 'done', fingerprint, ...(row.hasResult ? { result: row.result as Json } : {}) }
+      return {
+        kind: 'done',
+        fingerprint,
+        ageMs,
+        ...(row.hasResult && { result: row.result as Json }),
+      }
     case 'x': {
       const reason = (row.reason ?? 'attempts-spent') as DeadLetterReason
       return { kind: 'dead', fingerprint, reason, attempt, published }

@@ -12,7 +12,12 @@ export function doneText(
   return inline(readDone, [idArray(events)])
 }
 
-type DoneRow = readonly [id: EventId, fingerprint: string, result: readonly [Json] | null]
+type DoneRow = readonly [
+  id: EventId,
+  fingerprint: string,
+  result: readonly [Json] | null,
+  ageMs: number,
+]
 
 /** The answer to {@link doneText}, in the order of the events. Undefined for an event that is not done. */
 export function doneOf(
@@ -23,8 +28,8 @@ export function doneOf(
   return events.map(({ id }) => {
     const row = rows.get(id)
     if (row === undefined) return undefined
-    const [, fingerprint, result] = row
-    const done = { kind: 'done', fingerprint: BigInt(fingerprint) as Fingerprint } as const
+    const [, fingerprint, result, ageMs] = row
+    const done = { kind: 'done', fingerprint: BigInt(fingerprint) as Fingerprint, ageMs } as const
     return result === null ? done : { ...done, result: result[0] }
   })
 }

@@ -65,6 +65,7 @@ export const BURIAL: string = `id uuid, token uuid, fingerprint bigint, attempt 
 
 const ARRAY = 'pg_catalog.json_build_array'
 const EQUALS = 'operator(pg_catalog.=)'
+const AGE_MS = `pg_catalog.floor(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() operator(pg_catalog.-) p.processed_at) operator(pg_catalog.*) 1000)`
 
 export function attemptStatements(schema: string): AttemptStatements {
   return {
@@ -83,7 +84,7 @@ left join ${schema}.failed_events f on f.event_id = p.event_id
 left join ${schema}.event_results e on e.event_id = p.event_id
 where p.event_id = any($1::text::uuid[])`,
 
-    readDone: `select ${ARRAY}(p.event_id, p.fingerprint::pg_catalog.text, (select ${ARRAY}(r.result) from ${schema}.event_results r where r.event_id ${EQUALS} p.event_id))::pg_catalog.text as answer from ${schema}.processed_events p where p.event_id ${EQUALS} any ($1::pg_catalog.uuid[]) and p.state ${EQUALS} 'd'`,
+    readDone: `select ${ARRAY}(p.event_id, p.fingerprint::pg_catalog.text, (select ${ARRAY}(r.result) from ${schema}.event_results r where r.event_id ${EQUALS} p.event_id), ${AGE_MS})::pg_catalog.text as answer from ${schema}.processed_events p where p.event_id ${EQUALS} any ($1::pg_catalog.uuid[]) and p.state ${EQUALS} 'd'`,
 
     suspect: `
 with bound as materialized (select set_config('lock_timeout', $3::text, true) as bound),

@@ -104,6 +104,11 @@ local function mark_of(place)
   return mark_in(place, newest) or mark_in(place, newest - 1)
 end
 
+-- How long a mark that is put now lives, ms: as its bucket.
+local function mark_lives()
+  return (math.floor(now / MARK_MS) + 2) * MARK_MS - now
+end
+
 -- False if a key of another program is in the place of the bucket.
 local function put_mark(place, fingerprint)
   local generation, field = math.floor(now / MARK_MS), string.sub(KEYS[place], -15)
@@ -116,7 +121,7 @@ local function put_mark(place, fingerprint)
   if type(held) == 'table' or not held and redis.call('EXISTS', bucket) == 1 then return false end
   redis.call('DEL', bucket)
   redis.call('HSET', bucket, 'g', whole(generation), field, fingerprint)
-  redis.call('PEXPIRE', bucket, whole((generation + 2) * MARK_MS - now))
+  redis.call('PEXPIRE', bucket, whole(mark_lives()))
   return true
 end
 `
