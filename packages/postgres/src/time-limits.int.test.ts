@@ -20,6 +20,10 @@ const SLOW: Readonly<Record<string, (run: Run) => Promise<unknown>>> = {
   'after its last statement': () => pause(2 * LIMIT_MS),
 }
 
+/** The first version of the server that has a limit, as in `server_version_num`. */
+const SINCE: Readonly<Record<string, number>> = { transaction_timeout: 170_000 }
+const NO_LIMIT = 'This server is older than PostgreSQL 17 and has no transaction_timeout.'
+
 /** A statement is not idle. */
 const NEVER_ENDS = { 'in a statement': 'idle_in_transaction_session_timeout' }
 
@@ -49,25 +53,34 @@ describe.each(worlds)('a handler slower than $limit of its role, over $name', (w
   const role = `limited_${randomUUID().slice(0, 8)}`
   let admin: Guards
   let guards: Guards
+  let hasLimit = true
   beforeAll(async () => {
     const url = new URL((await database()).url)
     admin = await connect({ url: url.href })
+    const [server] = await admin.admin(
+      `select current_setting('server_version_num')::int as version`,
+    )
+    hasLimit = Number(server?.['version']) >= (SINCE[limit] ?? 0)
+    if (!hasLimit) return
     if (admin.pool !== undefined) await migrate(admin.pool)
     await admin.admin(`create role ${role} superuser login`)
     await admin.admin(`alter role ${role} set ${limit} = ${LIMIT_MS}`)
     guards = await connect({ url: Object.assign(url, { username: role }).href })
   })
   afterAll(async () => {
-    await guards.close()
-    await admin.admin(`drop owned by ${role}; drop role ${role}`)
+    if (hasLimit) {
+      await guards.close()
+      await admin.admin(`drop owned by ${role}; drop role ${role}`)
+    }
     await admin.close()
   })
 
   const shapes = Object.entries(SLOW).filter(([name]) => Reflect.get(NEVER_ENDS, name) !== limit)
 
-  it.each(shapes)(
+  it.for(shapes)(
     '%s uses its attempts up, and its error names the limit',
-    async (_shape, slow) => {
+    async ([_shape, slow], { skip }) => {
+      skip(!hasLimit, NO_LIMIT)
       const attempts: number[] = []
       const guard = guards.make(
         async ({ attempt }, run) => {
@@ -91,7 +104,8 @@ describe.each(worlds)('a handler slower than $limit of its role, over $name', (w
     },
   )
 
-  it('does not hold up the events of its batch', async () => {
+  it('does not hold up the events of its batch', async ({ skip }) => {
+    skip(!hasLimit, NO_LIMIT)
     const guard = guards.make(
       async ({ payload }) => {
         if (payload['slow'] === true) await pause(2 * LIMIT_MS)
