@@ -128,6 +128,7 @@ export interface CommonOptions<Payload, Decoded> {
   /**
    * Longest run of a handler, milliseconds. After it the signal aborts, the transaction is rolled back, `tx` refuses, and
    * the attempt has failed. Default: `DEFAULTS.deadlineMs`. Always finite: a hung call would hold a connection for ever.
+   * With `leases` alone nothing stops a handler that ignores its signal: its next attempt may run beside it.
    */
   readonly deadlineMs?: number | undefined
   /**
