@@ -108,6 +108,30 @@ describe('what a handler throws', () => {
   })
 })
 
+// Red when an answer that the handler chose is reported as a failure of the handler.
+test.each([
+  ['an error', () => new Error('no route to the bank'), ['warn']],
+  ['a problem', () => new HttpProblem({ status: 409, title: 'Busy' }), []],
+  [
+    'a problem that is stored',
+    () => new HttpProblem({ status: 402, title: 'No', store: true }),
+    [],
+  ],
+] as const)('%s that the handler throws is logged above debug', async (_, make, levels) => {
+  const logged: string[] = []
+  const line = (level: string) => () => void logged.push(level)
+  const logger = { debug: vi.fn(), info: line('info'), warn: line('warn'), error: line('error') }
+  const guard = guardOf(
+    () => {
+      throw make()
+    },
+    { logger },
+  )
+  await send(guard)
+  expect(logged).toEqual(levels)
+  await guard.close()
+})
+
 describe('while a store is down', () => {
   test('a request is answered 503 with Retry-After and nothing runs', async () => {
     const handler = vi.fn(charged)

@@ -89,6 +89,20 @@ test('open stores that fail are not called until the pause is over', async () =>
   await guard.close()
 })
 
+// Red when every look at the stores counts as an answer of theirs: the pauses would not grow.
+test('stores that are open and fail are asked after ever longer pauses, also if they are opened again', async () => {
+  const { clock, state, guard, port } = setUp()
+  await guard.process(toDelivery({}))
+  state.isDown = true
+  for (const pauseMs of [750, 1_500, 3_000, 6_000]) {
+    await guard.process(toDelivery({}))
+    await port.open()
+    expect(port.availability()).toMatchObject({ retryAt: clock.runtime.now() + pauseMs })
+    clock.advance(pauseMs)
+  }
+  await guard.close()
+})
+
 test('opening twice opens the stores once and starts the background work once', async () => {
   const { clock, state, guard, port } = setUp()
   expect(clock.timers).toBe(0)
