@@ -41,7 +41,7 @@ function setUp(given: Given = {}, down?: Error | MessageCounts | 'no session') {
   const stores = { engine } as unknown as Processing['stores']
   const context = { options, stores, breaker: createBreaker(runtime) }
   const take = (deliveries: readonly Delivery[]) => receive(context, deliveries)
-  return { take, refused }
+  return { take, refused, breaker: context.breaker }
 }
 
 const named = (key: string, over: Partial<Delivery> = {}): Delivery =>
@@ -76,6 +76,31 @@ test('deliveries of one payload are one group in the order of the first; each ke
 })
 
 // A synchronous guard must not pay one microtask per step and delivery.
+test('copies find their group among those of several other payloads', async () => {
+  const { take } = setUp()
+  const { headers } = named('a')
+  const deliveries = [1, 2, 3, 2, 3].map((payload) => toDelivery(payload, { headers }))
+  const { groups } = await take(deliveries)
+  expect(groups.map(({ index, copies }) => [index, copies.map((copy) => copy.index)])).toEqual([
+    [0, []],
+    [1, [3]],
+    [2, [4]],
+  ])
+})
+
+test('a refused message that is recorded shows that the store answers', async () => {
+  const { breaker, take } = setUp()
+  breaker.failed(new StoreUnavailableError('down'))
+  await take([keyless()])
+  expect(breaker.state()).toBeUndefined()
+})
+
+test('a refused message that cannot be recorded holds its lane', async () => {
+  const { take } = setUp({}, new StoreUnavailableError('down'))
+  const { decided } = await take([keyless('bad', { orderingKey: 'lane' })])
+  expect(decided).toMatchObject([{ outcome: { kind: 'store-down' }, lane: 'lane' }])
+})
+
 test('synchronous user functions are not awaited', () => {
   const { take } = setUp({ skip: ({ payload }) => payload === 'b' })
   expect(isPromise(take([named('a'), named('b')]))).toBe(false)
