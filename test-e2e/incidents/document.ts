@@ -60,7 +60,7 @@ export function normal(text: string): string {
     .replaceAll(/\b\d+ (ms|s|min|h|d)\b( \d+ (s|min|h|ms)\b)?/g, 'SPAN')
     .replaceAll(/\b[\d.]+ (bytes|KiB|MiB)\b/g, 'SIZE')
     .replaceAll('SIZE and SPAN behind', 'SIZE behind')
-    .replaceAll(/\b(connect|read) ECONNRESET( \S+:\d+)?/g, 'ECONNRESET')
+    .replaceAll(/\b(connect|read|write) ECONNRESET( \S+:\d+)?/g, 'ECONNRESET')
     .replaceAll(/^(billing +)[1-9]\d*( +)[1-9]\d*( +\d+ +\d+ +\d+ +\d+ )/gm, '$1N$2N$3')
     .replaceAll(/\s+/g, ' ')
     .trim()
