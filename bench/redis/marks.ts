@@ -7,9 +7,10 @@ import { type Cache, openCache, openLeases } from './stage.ts'
 const BATCH = 100
 /** Concurrent batches. */
 const LANES = 4
-const HOUR_MS = 3_600_000
+/** The default window. A mark is put only where it ends before the window does. */
+const WINDOW_MS = 15 * 24 * 3_600_000
 /** Longer than a round on the slowest machine, because no key may expire before its second use. */
-const LEASE_MS = HOUR_MS
+const LEASE_MS = 3_600_000
 /** The numbers of marks at which their memory is measured. */
 const WEIGHED = [1_000_000, 5_000_000]
 
@@ -114,7 +115,7 @@ function newClaim(): Claim {
 async function finish(session: LeaseSession, batch: readonly Claim[]): Promise<void> {
   const claimed = await session.claim(batch)
   demand(claimed.every(({ kind }) => kind === 'acquired'))
-  const completed = await session.complete(batch, HOUR_MS)
+  const completed = await session.complete(batch, WINDOW_MS)
   demand(completed.every((answer) => answer === 'held'))
 }
 
