@@ -203,10 +203,10 @@ export class RunningGuard implements GuardPort {
     }
     // Waits for calls of the last runs that are still in progress: the user may close the pool or client next.
     const { leases, reads = [] } = this.#stores ?? {}
-    const lastCalls = [...this.#deadLetters, ...reads, leases?.renewer.idle()]
+    const publishing = [...this.#deadLetters, this.#publisher.idle()]
+    const lastCalls = [...publishing, ...reads, leases?.renewer.idle()]
     await endsWithin(this.runtime, Promise.allSettled(lastCalls), LAST_CALLS_MS)
     if (leases !== undefined) await endsWithin(this.runtime, leases.close(), CLOSE_MS)
-    await endsWithin(this.runtime, this.#publisher.idle(), CLOSE_MS)
     await endsWithin(this.runtime, this.#closeSession(), CLOSE_MS)
   }
 
