@@ -90,7 +90,7 @@ test.each([undefined, 1, 2])('a message of delivery mode %s comes back with it',
 })
 
 // Red when a text is taken for a table: its characters become headers of the message.
-test.each([['text'], [[1, 2]], [7], [null]])(
+test.each([['text'], [[1, 2]], [7], [null], [Buffer.from('bytes')]])(
   'kept headers that a publisher wrote as %j are none',
   (kept) => {
     const headers = { mine: 'x', 'x-onceward-deferrals': 1, 'x-onceward-kept-headers': kept }
