@@ -129,6 +129,16 @@ describe('the clock of Redis', () => {
   )
 })
 
+it('a generation does not take over the marks of another one that it finds in its buckets', async () => {
+  const { session, pass } = await besideInbox(client)
+  const old = newClaims(4_000)
+  await doneInBatches(session, old)
+  // An even number of generations: the new marks go to the same buckets.
+  pass(-DAY_MS)
+  await doneInBatches(session, newClaims(4_000))
+  expect(await found(session, old)).toBe(0)
+})
+
 describe('the doctor', () => {
   const lines = (told: readonly { readonly level: string; readonly fields: object }[]) =>
     told.filter(({ level }) => level === 'error').map(({ fields }) => fields)

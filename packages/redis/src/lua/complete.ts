@@ -6,8 +6,6 @@ export const complete: string = `
 local LARGEST_RESULT = 8192
 local remember = tonumber(ARGV[3])
 local own_ms = MARK_MS > 0 and math.min(MARK_MS, remember) or remember
--- PostgreSQL forgets the event at the end of its window, and a mark that lived on would make its next one a duplicate.
-local may_mark = mark_lives() <= remember
 
 local function finish(place, state, result)
   local key = KEYS[place]
@@ -16,7 +14,9 @@ local function finish(place, state, result)
     put(key, 'd', state.fingerprint, bytes .. ' ' .. result, own_ms)
     return 1
   end
-  local is_foreign = bytes < 0 and may_mark and not put_mark(place, state.fingerprint)
+  -- PostgreSQL forgets the event at the end of its window, and a mark that lived on would make its next one a duplicate.
+  local may_mark = bytes < 0 and mark_lives() <= remember
+  local is_foreign = may_mark and not put_mark(place, state.fingerprint)
   redis.call('DEL', key)
   return is_foreign and 2 or 1
 end
