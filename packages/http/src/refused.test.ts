@@ -1,5 +1,4 @@
 import { memoryInbox } from '@onceward/core/memory'
-import { Clock } from '@onceward/testing/adapter'
 import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
 import {
@@ -11,6 +10,7 @@ import {
   shown,
   silent,
 } from './fixtures/charges.ts'
+import { timedOut } from './fixtures/deadline.ts'
 import type { HttpGuard } from './http-guard.ts'
 import { HttpProblem } from './problem.ts'
 
@@ -60,21 +60,7 @@ describe('a request that is refused', () => {
     ['schema', { schema: z.unknown().refine(never) }],
     ['fingerprint', { fingerprint: never }],
   ])('because a function of the user gives no answer is answered 503: %s', async (_, given) => {
-    const clock = new Clock()
-    const handler = vi.fn(charged)
-    const guard = guardOf(handler, { deadlineMs: 3_000, runtime: clock.runtime, ...given })
-    let answer: Shown | undefined
-    void send(guard).then((shownAnswer) => {
-      answer = shownAnswer
-    })
-    await vi.waitFor(() => expect(clock.timers).toBeGreaterThan(0))
-    await clock.advance(2_999)
-    expect(answer).toBeUndefined()
-    await clock.advance(1)
-    await vi.waitFor(() => expect(answer).toBeDefined())
-    expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': '1' } })
-    expect(answer && kindOf(answer)).toBe('timed-out')
-    expect(handler).not.toHaveBeenCalled()
+    const guard = await timedOut(given)
     await guard.close()
   })
 

@@ -1,9 +1,9 @@
 import type { Delivery, OutcomeRecord } from '@onceward/core'
 import { readEnvelope } from '@onceward/core/adapter'
 import { memoryInbox } from '@onceward/core/memory'
-import { Clock } from '@onceward/testing/adapter'
 import { describe, expect, test, vi } from 'vitest'
 import { guardOf, kindOf, requestOf, type Sent, type Shown, shown } from './fixtures/charges.ts'
+import { timedOut } from './fixtures/deadline.ts'
 import { deliver, type Given, laterGuard } from './fixtures/later.ts'
 import { createHttpGuard, type HttpGuard, runningOf } from './http-guard.ts'
 import { HttpProblem } from './problem.ts'
@@ -123,23 +123,9 @@ describe('a body', () => {
 
 describe('a tenant that is asked', () => {
   test('and never answers is waited for until the deadline, and nothing runs', async () => {
-    const clock = new Clock()
-    const handler = vi.fn()
     const { lines, logger } = logging()
     const tenant = () => new Promise<string>(() => undefined)
-    const guard = guardOf(handler, { tenant, deadlineMs: 3_000, runtime: clock.runtime, logger })
-    let answer: Shown | undefined
-    void send(guard).then((shownAnswer) => {
-      answer = shownAnswer
-    })
-    await vi.waitFor(() => expect(clock.timers).toBeGreaterThan(0))
-    await clock.advance(2_999)
-    expect(answer).toBeUndefined()
-    await clock.advance(1)
-    await vi.waitFor(() => expect(answer).toBeDefined())
-    expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': '1' } })
-    expect(answer && kindOf(answer)).toBe('timed-out')
-    expect(handler).not.toHaveBeenCalled()
+    const guard = await timedOut({ tenant, logger })
     expect(guard.health().inFlight).toBe(0)
     // Red when nothing tells the operator why requests are answered 503.
     expect(lines).toEqual([

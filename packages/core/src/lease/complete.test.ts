@@ -55,7 +55,7 @@ const ROWS: readonly (readonly [Outcome, readonly unknown[]])[] = [
     { kind: 'duplicate' },
     [['complete', [{ ...held, result: undefined }], 60_000], STOPPED_RENEWING],
   ],
-  // What is left of the window, in sixteenths: calls for duplicates of about one age are sent together.
+  // The rest of the window is rounded down to sixteenths of it, so that duplicates of about the same age share a call.
   [
     { kind: 'duplicate', ageMs: 1 },
     [['complete', [{ ...held, result: undefined }], 56_250], STOPPED_RENEWING],

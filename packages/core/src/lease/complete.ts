@@ -34,7 +34,7 @@ function mustRunOut({ isUndecided }: InFlightEvent, outcome: Outcome): boolean {
   return isUndecided === true && outcome.kind !== 'processed' && outcome.kind !== 'dead'
 }
 
-/** Parts of the window that are told apart: duplicates of about the same age share a call. */
+/** The rest of a window is rounded down to such parts of it, so that duplicates of about the same age share a call. */
 const PARTS = 16
 
 /** The inbox forgets a done event at the end of its window, and then the lease store must have forgotten it too. */

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Delivery } from './delivery.ts'
+import { processTable } from './process-table.ts'
 
 /** Headers in which brokers count deliveries. A redelivery of the same message has other values. */
 const VOLATILE_HEADERS = /^x-(death|first-death-|last-death-|delivery-count|acquired-count)/
@@ -7,18 +8,11 @@ const VOLATILE_HEADERS = /^x-(death|first-death-|last-death-|delivery-count|acqu
 /** What tells two messages apart beside the fields of their deliveries, read from the client's own message object. */
 export type MessageTraits = (raw: object) => unknown
 
-const TRAITS = Symbol.for('onceward.message-traits')
+const traits = processTable<MessageTraits>('message-traits')
 
-/** One table for the process: two copies of this package may be loaded. */
-function traits(): Map<string, MessageTraits> {
-  const shared = globalThis as { [TRAITS]?: Map<string, MessageTraits> }
-  shared[TRAITS] ??= new Map()
-  return shared[TRAITS]
-}
-
-/** For a broker whose messages have no position. Its adapter registers them when it is loaded. */
+/** Each adapter whose messages need more than their position and id registers its function when it is loaded. */
 export function registerMessageTraits(broker: string, read: MessageTraits): void {
-  traits().set(broker, read)
+  traits.set(broker, read)
 }
 
 /**
@@ -39,7 +33,7 @@ export function messageHash(consumer: string | number, delivery: Delivery): stri
 }
 
 function traitsOf({ raw, source }: Delivery): readonly unknown[] {
-  const read = traits().get(source.broker)
+  const read = traits.get(source.broker)
   if (read === undefined || typeof raw !== 'object' || raw === null) return []
   try {
     return [read(raw)]
