@@ -1,5 +1,11 @@
 import { ConfigurationError } from '@onceward/core'
-import { type Backlog, inheritedNames, pauseOf, refuseProblems } from '@onceward/core/adapter'
+import {
+  attachHealthPort,
+  type Backlog,
+  inheritedNames,
+  pauseOf,
+  refuseProblems,
+} from '@onceward/core/adapter'
 import { afterAnswer, type MaybeAsync } from '@onceward/core/edge'
 import type { Identity } from './exchange.ts'
 import { KEY_HEADER, type ParsedKey, parseIdempotencyKey } from './idempotency-key.ts'
@@ -86,22 +92,19 @@ export function createHttpGuard<Tx = undefined, Decoded = unknown, Payload = Dec
 /** The guard as its user sees it. */
 export function makeHttpGuard(running: RunningHttpGuard): HttpGuard {
   const { guard, port } = running
-  let isClosed = false
   const made: HttpGuard = {
     consumer: guard.consumer,
     fetch: async (request) => toWebResponse(replyTo(await running.handle(fromWebRequest(request)))),
     open: () => port.open(),
     health: () => ({
-      state: isClosed ? 'closed' : pauseOf(port) ? 'unavailable' : 'ready',
+      state: port.closing.aborted ? 'closed' : pauseOf(port) ? 'unavailable' : 'ready',
       inFlight: running.inFlight,
       ...waitingOf(port.backlog()),
       outages: port.outages(),
     }),
-    close: () => {
-      isClosed = true
-      return running.close()
-    },
+    close: () => running.close(),
   }
+  attachHealthPort(made, port)
   Object.defineProperty(made, PORT, { value: running })
   return made
 }

@@ -16,11 +16,14 @@ export { registerEnvelopeReader } from '../model/envelope.ts'
 export { describeError, SWALLOWED_STATEMENT, toReadableError } from '../model/errors.ts'
 export {
   type Availability,
+  attachHealthPort,
   attachPort,
   type Backlog,
   type Guard,
   type GuardPort,
   type GuardSettings,
+  type HealthPort,
+  healthPortOf,
   pauseOf,
   portOf,
   type RunHooks,

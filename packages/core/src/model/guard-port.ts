@@ -141,7 +141,11 @@ export function pauseOf(
   return stores.kind === 'down' && stores.retryAt > port.runtime.now() ? stores : undefined
 }
 
+/** What health and metrics read of a guard, also of one that takes requests and no deliveries. */
+export type HealthPort = Pick<GuardPort, 'availability' | 'closing' | 'outages' | 'runtime'>
+
 const PORT = Symbol.for('onceward.guard-port')
+const HEALTH_PORT = Symbol.for('onceward.health-port')
 
 export function attachPort(guard: Guard, port: GuardPort): void {
   Object.defineProperty(guard, PORT, { value: port })
@@ -154,4 +158,19 @@ export function portOf(guard: Guard): GuardPort {
     throw new ConfigurationError('Expected a guard made by createGuard() or createBatchGuard().')
   }
   return port as GuardPort
+}
+
+export function attachHealthPort(guard: object, port: HealthPort): void {
+  Object.defineProperty(guard, HEALTH_PORT, { value: port })
+}
+
+/** @throws {@link ConfigurationError} if no function of onceward made `guard`. */
+export function healthPortOf(guard: unknown): HealthPort {
+  const [port, health] = [PORT, HEALTH_PORT].map((name): unknown => Reflect.get(Object(guard), name))
+  if (port === undefined && health === undefined) {
+    throw new ConfigurationError(
+      'Expected a guard made by createGuard(), createBatchGuard(), createHttpGuard() or createWebhookGuard().',
+    )
+  }
+  return (port ?? health) as HealthPort
 }

@@ -1,5 +1,5 @@
 import type { Consumption, Guard, Health } from '@onceward/core'
-import { pauseOf, portOf } from '@onceward/core/adapter'
+import { type HealthPort, healthPortOf, pauseOf } from '@onceward/core/adapter'
 import { samplesOf } from '../consumption-samples.ts'
 import { CONSUMPTION_METRICS, CONVENTIONS, GUARD_METRICS, OWN } from '../names.ts'
 import { DEPENDENCIES } from '../values.ts'
@@ -7,8 +7,11 @@ import { prometheusText, type Value } from './prometheus.ts'
 
 export interface Sources {
   readonly consumptions: readonly (readonly [string, Pick<Consumption, 'health'>])[]
-  readonly guards: readonly Guard[]
+  readonly guards: readonly ObservedGuard[]
 }
+
+/** A guard of deliveries, or of a route or a webhook. */
+export type ObservedGuard = Pick<Guard, 'close' | 'consumer'>
 
 /** What `/livez` and `/readyz` answer. */
 export interface Report {
@@ -17,7 +20,7 @@ export interface Report {
   readonly consumptions: Readonly<Record<string, Health>>
   readonly guards: readonly {
     readonly consumer: string
-    readonly store: 'available' | 'down'
+    readonly store: 'available' | 'down' | 'closed'
     readonly outages: readonly string[]
   }[]
 }
@@ -25,15 +28,16 @@ export interface Report {
 /**
  * Live: no consumer has stopped. A stopped one does not come back by itself, so the process must be started again.
  *
- * Ready: every consumer receives, and every guard asks its stores for the next delivery. A restart cures none of these.
+ * Ready: every consumer receives, and every guard is open and asks its stores for the next delivery. A restart cures
+ * none of these.
  */
 export function reportOf({ consumptions, guards }: Sources): Report {
   const healths = consumptions.map(([name, consumption]) => [name, consumption.health()] as const)
   const stores = guards.map((guard): Report['guards'][number] => {
-    const port = portOf(guard)
+    const port = healthPortOf(guard)
     return {
       consumer: guard.consumer,
-      store: pauseOf(port)?.kind ?? 'available',
+      store: port.closing.aborted ? 'closed' : (pauseOf(port)?.kind ?? 'available'),
       outages: port.outages().map(({ dependency }) => dependency),
     }
   })
@@ -55,11 +59,11 @@ export function metricsText({ consumptions, guards }: Sources): string {
     ),
   )
   const byConsumer = Map.groupBy(guards, ({ consumer }) => consumer)
-  const ofGuards = [...byConsumer].flatMap(([consumer, all]) => valuesOf(consumer, all.map(portOf)))
+  const ofGuards = [...byConsumer].flatMap(([consumer, all]) => valuesOf(consumer, all.map(healthPortOf)))
   return prometheusText([...ofConsumptions, ...ofGuards])
 }
 
-function valuesOf(consumer: string, ports: readonly ReturnType<typeof portOf>[]): Value[] {
+function valuesOf(consumer: string, ports: readonly HealthPort[]): Value[] {
   const attributes = { [CONVENTIONS.consumer]: consumer }
   const isDown = ports.some((port) => port.availability().kind === 'down')
   const out = new Set(ports.flatMap((port) => port.outages()).map(({ dependency }) => dependency))

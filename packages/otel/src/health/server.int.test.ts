@@ -84,6 +84,20 @@ test('a guard is ready again when its next delivery asks the store', async () =>
   await guard.close()
 })
 
+// Red when only the store is looked at: a process whose guard defers every delivery gets more of them.
+test('a guard that was closed is live and not ready', async () => {
+  const guard = guardThat(false)
+  const get = await serve({ consumptions: {}, guards: [guard] })
+  expect((await get('/readyz')).status).toBe(200)
+  await guard.close()
+  const [live, ready] = [await get('/livez'), await get('/readyz')]
+  expect([live.status, ready.status, JSON.parse(ready.text).guards]).toEqual([
+    200,
+    503,
+    [{ consumer: 'billing', store: 'closed', outages: [] }],
+  ])
+})
+
 test('one guard of a consumer whose store is down is enough for /metrics', async () => {
   const [down, well] = [guardThat(true), guardThat(false)]
   await Promise.all([down.process(toDelivery({})), well.process(toDelivery({}))])

@@ -6,9 +6,9 @@ import {
   type ServerResponse,
 } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { ConfigurationError, type Guard } from '@onceward/core'
+import { ConfigurationError } from '@onceward/core'
 import {
-  portOf,
+  healthPortOf,
   quoted,
   rangeProblems,
   refuseProblems,
@@ -16,7 +16,7 @@ import {
 } from '@onceward/core/adapter'
 import { type MeteredConsumptions, namedConsumptions } from '../consumption-samples.ts'
 import { CONTENT_TYPE } from './prometheus.ts'
-import { metricsText, reportOf, type Sources } from './report.ts'
+import { metricsText, type ObservedGuard, reportOf, type Sources } from './report.ts'
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => Promise<void> | void
 
@@ -24,8 +24,11 @@ type Answer = (request: IncomingMessage, response: ServerResponse) => Promise<vo
 export interface HealthServerOptions {
   /** What `consumeKafka`, `consumeSqs` and `consumeAmqp` return, or the `consumption` of wraps. */
   readonly consumptions: MeteredConsumptions
-  /** Guards whose stores must be available. Those of the consumptions need not be named: consumptions tell it too. */
-  readonly guards?: readonly Guard[] | undefined
+  /**
+   * Guards that must be open and whose stores must be available, those of routes and webhooks too. Guards of the
+   * consumptions need not be named: consumptions tell it too.
+   */
+  readonly guards?: readonly ObservedGuard[] | undefined
   /** @defaultValue 8080; 0 takes any free port */
   readonly port?: number | undefined
   /** The address to listen at. Default: all, because a platform's probes come from outside. */
@@ -92,7 +95,7 @@ function sourcesOf({ consumptions, guards = [], metrics }: HealthServerOptions):
     throw new ConfigurationError(
       'Expected `metrics` to be a function `(request, response) => …`. Give `exporter.getMetricsRequestHandler.bind(exporter)`.',
     )
-  for (const guard of guards) portOf(guard)
+  for (const guard of guards) healthPortOf(guard)
   if (named.length + guards.length === 0)
     throw new ConfigurationError(
       'Expected `consumptions` or `guards`, got none: the server would call every process healthy.',
