@@ -1,4 +1,4 @@
-import { ConfigurationError } from '@onceward/core'
+import { ConfigurationError, InvalidPayloadError } from '@onceward/core'
 import {
   attachHealthPort,
   type Backlog,
@@ -6,7 +6,7 @@ import {
   pauseOf,
   refuseProblems,
 } from '@onceward/core/adapter'
-import { afterAnswer, type MaybeAsync } from '@onceward/core/edge'
+import { afterAnswer, type MaybeAsync, toEventKey } from '@onceward/core/edge'
 import type { Identity } from './exchange.ts'
 import { KEY_HEADER, type ParsedKey, parseIdempotencyKey } from './idempotency-key.ts'
 import {
@@ -165,8 +165,18 @@ export function ofCaller(key: string, found: unknown): Identity | Refused {
   if (found === undefined || found === null || found === '') {
     return refused(problem('caller-unknown'))
   }
-  if (typeof found === 'string' || Number.isSafeInteger(found)) return { key, tenant: `${found}` }
+  if (typeof found === 'string' || Number.isSafeInteger(found)) return withTenant(key, `${found}`)
   throw new TypeError(
     `Expected \`tenant\` to return a string, or undefined for an unknown caller, got a value of type ${typeof found}.`,
   )
+}
+
+function withTenant(key: string, tenant: string): Identity | Refused {
+  try {
+    toEventKey(tenant, "caller's identity")
+  } catch (error) {
+    if (!(error instanceof InvalidPayloadError)) throw error
+    return refused(problem('caller-unknown', { detail: error.message }))
+  }
+  return { key, tenant }
 }

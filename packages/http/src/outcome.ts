@@ -42,7 +42,7 @@ export const PROBLEMS: Readonly<Record<ProblemName, readonly [status: number, ti
   'key-malformed': [400, 'The Idempotency-Key header is malformed'],
   'invalid-body': [400, 'The body cannot be used'],
   'event-id-missing': [400, 'The delivery has no event id'],
-  'caller-unknown': [401, "The caller's identity is missing"],
+  'caller-unknown': [401, "The caller's identity is missing or cannot be used"],
   'signature-refused': [401, 'The signature of the delivery is missing, wrong or too old'],
   'method-not-allowed': [405, 'This method takes no Idempotency-Key'],
   'in-flight': [409, 'A request with this Idempotency-Key is in flight'],
