@@ -186,7 +186,7 @@ function changeOf(body: unknown): Change {
     throw usage(`Expected \`ids\` to be 1 to ${MOST_IDS} ids of dead letters.`)
   }
   const text = (value: unknown, most: number): string =>
-    typeof value === 'string' ? value.trim().slice(0, most) : ''
+    typeof value === 'string' ? value.trim().replaceAll('\0', '\u2400').slice(0, most) : ''
   return {
     ids: ids as readonly string[],
     by: text(by, LONGEST_NAME) || undefined,

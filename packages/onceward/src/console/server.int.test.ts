@@ -102,6 +102,16 @@ describe('a console that allows changes', () => {
     expect((await change(body)).status).toBe(400)
   })
 
+  // PostgreSQL refuses a NUL: red as 503, as if the database were down.
+  test('searches for a NUL, and takes one in a name', async () => {
+    const authorization = `Bearer ${changing.token}`
+    for (const name of ['search', 'consumer', 'reason']) {
+      const found = await ask(changing, `/api/letters?${name}=a%00b`, { headers: { authorization } })
+      expect([name, found.status]).toEqual([name, 200])
+    }
+    expect((await change({ ids: [ID], why: 'a\0b', by: 'a\0b' })).status).toBe(200)
+  })
+
   test('refuses what is too large', async () => {
     expect((await change('x'.repeat(2_000_000))).status).toBe(413)
   })

@@ -82,7 +82,10 @@ const filtered = (row: string, kind: string): string => `
 function valuesOf({ consumer, reason, kind, sinceMs, untilMs, search }: LetterFilter) {
   // Keys are stored escaped, and errors are not.
   const inKey = search === undefined ? undefined : escapeText(search)
-  return [consumer, reason, kind, sinceMs, untilMs, search, inKey].map((value) => value ?? null)
+  return [consumer, reason, kind, sinceMs, untilMs, search, inKey].map((value) =>
+    // PostgreSQL takes no NUL. In a stored error each is this sign.
+    typeof value === 'string' ? value.replaceAll('\0', '\u2400') : (value ?? null),
+  )
 }
 
 /** Oldest first, without the messages, so a page of large ones costs little. */
