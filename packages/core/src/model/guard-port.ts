@@ -166,7 +166,9 @@ export function attachHealthPort(guard: object, port: HealthPort): void {
 
 /** @throws {@link ConfigurationError} if no function of onceward made `guard`. */
 export function healthPortOf(guard: unknown): HealthPort {
-  const [port, health] = [PORT, HEALTH_PORT].map((name): unknown => Reflect.get(Object(guard), name))
+  const [port, health] = [PORT, HEALTH_PORT].map((name): unknown =>
+    Reflect.get(Object(guard), name),
+  )
   if (port === undefined && health === undefined) {
     throw new ConfigurationError(
       'Expected a guard made by createGuard(), createBatchGuard(), createHttpGuard() or createWebhookGuard().',

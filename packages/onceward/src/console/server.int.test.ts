@@ -106,7 +106,9 @@ describe('a console that allows changes', () => {
   test('searches for a NUL, and takes one in a name', async () => {
     const authorization = `Bearer ${changing.token}`
     for (const name of ['search', 'consumer', 'reason']) {
-      const found = await ask(changing, `/api/letters?${name}=a%00b`, { headers: { authorization } })
+      const found = await ask(changing, `/api/letters?${name}=a%00b`, {
+        headers: { authorization },
+      })
       expect([name, found.status]).toEqual([name, 200])
     }
     expect((await change({ ids: [ID], why: 'a\0b', by: 'a\0b' })).status).toBe(200)

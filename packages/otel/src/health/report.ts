@@ -59,7 +59,9 @@ export function metricsText({ consumptions, guards }: Sources): string {
     ),
   )
   const byConsumer = Map.groupBy(guards, ({ consumer }) => consumer)
-  const ofGuards = [...byConsumer].flatMap(([consumer, all]) => valuesOf(consumer, all.map(healthPortOf)))
+  const ofGuards = [...byConsumer].flatMap(([consumer, all]) =>
+    valuesOf(consumer, all.map(healthPortOf)),
+  )
   return prometheusText([...ofConsumptions, ...ofGuards])
 }
 
