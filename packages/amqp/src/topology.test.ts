@@ -162,6 +162,24 @@ test('a type that the server does not tell stays open, and the rest is known', a
   })
 })
 
+// Red when a type is tried twice, or the search begins again behind the last.
+test.each<[string | undefined, readonly (string | undefined)[]]>([
+  ['stream', [undefined, 'quorum', 'stream']],
+  [undefined, [undefined, 'quorum', 'stream']],
+])('of a queue of the type %s each type is tried once', async (type, tried) => {
+  const connection = new RecordingConnection()
+  const seen: unknown[] = []
+  connection.answers.set('assertQueue', (_queue, given) => {
+    const declared = (given as { arguments: Record<string, unknown> }).arguments['x-queue-type']
+    seen.push(declared)
+    if (declared !== type || type === undefined)
+      throw failure("invalid arg 'x-odd' for queue 'orders' in vhost '/' of queue type x", 406)
+  })
+  const shape = await describeQueue(() => connection.createChannel(), 'orders')
+  expect(shape).toEqual(type && expect.objectContaining({ arguments: { 'x-queue-type': type } }))
+  expect(seen).toEqual(tried)
+})
+
 test('at most two dozen arguments are learned', async () => {
   const connection = new RecordingConnection()
   connection.answers.set('assertQueue', () => {

@@ -2,7 +2,7 @@ import { Clock } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import type { AmqpConnection } from '../client.ts'
 import { RecordingConnection } from '../fixtures/recording-channel.ts'
-import { Connector } from './connector.ts'
+import { Connector, serverVersion } from './connector.ts'
 
 function connectorOf(source?: AmqpConnection | (() => Promise<AmqpConnection>)) {
   const clock = new Clock()
@@ -138,4 +138,46 @@ test('a channel that opens too late is closed', async () => {
   late.resolve((await connection.createChannel()) as never)
   await clock.advance(0)
   expect(connection.named('close')).toHaveLength(1)
+})
+
+// Red when it is closed: the rest of the process uses it.
+test('a connection of the user is not closed by a consumer that was stopped while it began', async () => {
+  const connection = new RecordingConnection()
+  const { connector } = connectorOf(connection.connection)
+  const opening = expect(connector.open()).rejects.toThrow('stopped')
+  await connector.close()
+  await opening
+  expect(closes(connection)).toBe(0)
+})
+
+test.each<[string, () => unknown, RegExp]>([
+  ['throws', () => Promise.reject(new Error('ECONNREFUSED')), /^ECONNREFUSED$/],
+  ['throws nothing', () => Promise.reject(), /undefined/],
+  ['answers nothing', async () => undefined, /answered no connection/],
+  ['answers null', async () => null, /answered no connection/],
+])('a connection function that %s is an error that can be read', async (_what, source, text) => {
+  const { connector } = connectorOf(source as never)
+  await expect(connector.open()).rejects.toThrow(text)
+})
+
+test('a connection without a close is given up all the same', async () => {
+  const connection = Object.assign(new RecordingConnection(), { close: undefined })
+  const { connector } = connectorOf(async () => connection as never)
+  await connector.open()
+  connector.discard()
+  await connector.open()
+  await connector.close()
+})
+
+test.each<[string, unknown, readonly number[] | undefined]>([
+  ['4.2.0', { serverProperties: { version: '4.2.0' } }, [4, 2]],
+  ['10.12', { serverProperties: { version: '10.12' } }, [10, 12]],
+  ['another text', { serverProperties: { version: 'v4.2.0' } }, undefined],
+  ['one number', { serverProperties: { version: '4' } }, undefined],
+  ['none', { serverProperties: {} }, undefined],
+  ['no properties', { serverProperties: null }, undefined],
+  ['no connection', null, undefined],
+  ['a text for a connection', 'connection', undefined],
+])('the version of a server that tells %s', (_what, connection, version) => {
+  expect(serverVersion({ connection } as never)).toEqual(version)
 })

@@ -3,8 +3,8 @@ import { Clock } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { PublishError } from '../errors.ts'
 import { consuming } from '../fixtures/consuming.ts'
-import { message } from '../fixtures/recording-channel.ts'
-import { DelayQueues } from './delay-queues.ts'
+import { message, RecordingConnection } from '../fixtures/recording-channel.ts'
+import { areThere, DelayQueues } from './delay-queues.ts'
 
 const TARGET = { exchange: '', routingKey: 'orders.retry.30000', remedy: 'declare it' }
 const noRoute = (): Error => PublishError.unroutable(TARGET, 'NO_ROUTE')
@@ -128,4 +128,17 @@ test('a consumer whose delay queue was deleted says so, and declares it again', 
   expect(connection.settled()).toEqual([['ack', 1, false]])
   expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 0 })
   await consumption.drain()
+})
+
+test.each<[string, readonly string[], boolean]>([
+  ['no queue', [], true],
+  ['the first', ['orders.retry.1000'], false],
+  ['the last', ['orders.retry.5000'], false],
+])('the delay queues are there if %s is missing', async (_what, missing, all) => {
+  const connection = new RecordingConnection()
+  connection.answers.set('checkQueue', (queue) => {
+    if (missing.includes(String(queue))) throw Object.assign(new Error('NOT_FOUND'), { code: 404 })
+  })
+  const open = () => connection.createChannel()
+  expect(await areThere(open, { queue: 'orders', levelsMs: [1_000, 5_000] })).toBe(all)
 })
