@@ -28,3 +28,24 @@ test.each([
   expect(made.mock.lastCall?.[1]).toBe(waitedMs)
   made.mockRestore()
 })
+
+test('a timer keeps the process, unless it need not, and ends when it is cancelled', () => {
+  const made = vi.spyOn(globalThis, 'setTimeout')
+  const cancels = [undefined, { keepAlive: true }, { keepAlive: false }].map((options) =>
+    systemRuntime.setTimer(() => undefined, 60_000, options),
+  )
+  const timers = made.mock.results.map(({ value }) => value as NodeJS.Timeout)
+  expect(timers.map((timer) => timer.hasRef())).toEqual([true, true, false])
+  const ended = vi.spyOn(globalThis, 'clearTimeout')
+  for (const cancel of cancels) cancel()
+  expect(ended.mock.calls.flat()).toEqual(timers)
+  made.mockRestore()
+  ended.mockRestore()
+})
+
+test('chance and ids are those of the system', () => {
+  const drawn = Array.from({ length: 10 }, () => systemRuntime.random())
+  expect(new Set(drawn).size).toBe(10)
+  for (const number of drawn) expect(number >= 0 && number < 1).toBe(true)
+  expect(systemRuntime.uuid()).toMatch(/^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/)
+})

@@ -1,9 +1,10 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
 import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { memoryInbox, memoryLeases } from '../memory/index.ts'
 import { ConfigurationError } from '../model/errors.ts'
+import { defaultLogger } from '../model/logger.ts'
 import { DEFAULTS } from '../options/derived.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { createBatchGuard, createGuard } from './guard.ts'
@@ -50,6 +51,36 @@ test("the list of resolvers is the guard's own: what becomes of the user's chang
 test('is chosen by the user or not: the ordering key', () => {
   expect(resolve(good).orderingKeyChosen).toBe(false)
   expect(resolve({ ...good, orderingKey: () => 'lane' }).orderingKeyChosen).toBe(true)
+})
+
+test('keeps the lanes of the broker unless the user chooses others', () => {
+  const lane = { orderingKey: 'account-1' } as never
+  expect(resolve(good).orderingKey(lane)).toBe('account-1')
+  expect(resolve({ ...good, orderingKey: () => 'own' }).orderingKey(lane)).toBe('own')
+})
+
+test('knows whether code of the user reads messages', () => {
+  expect(resolve(good).readsByUser).toBe(false)
+  for (const fingerprint of ['body', 'none'] as const)
+    expect(resolve({ ...good, fingerprint }).readsByUser).toBe(false)
+  for (const name of ['decode', 'skip', 'eventKey', 'tenant', 'orderingKey', 'fingerprint'])
+    expect([name, resolve({ ...good, [name]: () => 'x' }).readsByUser]).toEqual([name, true])
+  expect(resolve({ ...good, schema: z.unknown() }).readsByUser).toBe(true)
+})
+
+test('gives handlers the logger of the user', () => {
+  expect(resolve({ ...good, logger: silent }).handlerLogger).toBe(silent)
+  expect(resolve(good).handlerLogger).toBe(defaultLogger)
+})
+
+test('says once what shows at every event', () => {
+  const warn = vi.fn()
+  const { reportOnce } = resolve({ ...good, logger: { ...silent, warn } })
+  for (const message of ['one', 'two', 'one', 'two']) reportOnce('warn', {}, message)
+  expect(warn.mock.calls).toEqual([
+    [{}, 'one'],
+    [{}, 'two'],
+  ])
 })
 
 test('is refused where something has replaced the global Promise, whose promises async functions do not make', () => {
