@@ -5,7 +5,7 @@ import {
   RetryableError,
   StoreUnavailableError,
 } from '../model/errors.ts'
-import { isFatal, isStoreDown } from './classified-error.ts'
+import { classifierOf, isFatal, isStoreDown } from './classified-error.ts'
 
 // Red before for the third: a connection function or a provider of credentials that asks for a retry ended the consumer.
 test.each([
@@ -23,4 +23,29 @@ test('only an unavailable store is a store that is down', () => {
   expect(isStoreDown(new StoreUnavailableError('down'))).toBe(true)
   expect(isStoreDown(new ConfigurationError('no tables'))).toBe(false)
   expect(isStoreDown(new Error('down'))).toBe(false)
+})
+
+const classify = classifierOf((error) => ({ kind: 'network', text: String(error) }))
+
+test.each([
+  ['one line', 'one line'],
+  ['two\nlines', 'two lines'],
+  ['two \r\n\r\n  lines', 'two lines'],
+  ['a\n\nb\nc', 'a b c'],
+  ['x'.repeat(2_000), 'x'.repeat(2_000)],
+  ['x'.repeat(2_001), `${'x'.repeat(2_000)}…`],
+])('the text of an error is one line of bounded length: %#', (thrown, text) => {
+  expect(classify(thrown)).toEqual({ kind: 'network', text })
+})
+
+test('what cannot be read is an error of another kind', () => {
+  const unreadable = {
+    toString: () => {
+      throw new Error('no')
+    },
+  }
+  expect(classify(unreadable)).toEqual({
+    kind: 'other',
+    text: 'Error: the client threw a value that cannot be read',
+  })
 })

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { toDelivery } from '../memory/to-delivery.ts'
@@ -60,6 +61,29 @@ describe('an envelope', () => {
     expect(() => readEnvelope(later)).toThrow(/version 2.*Update onceward/)
   })
 
+  // Whole by its digest, and yet not of our making.
+  it.each<[string, object]>([
+    ['[', { cause: expect.any(SyntaxError) }],
+    ['[]', {}],
+    ['[["z","x"]]', {}],
+    ['[["a",2],1]', {}],
+    ['[["o",1],"name"]', {}],
+    ['[["i","x"]]', { cause: expect.any(SyntaxError) }],
+  ])('that holds %s is damaged', (content, more) => {
+    expect(() => readEnvelope(envelopeWith(content))).toThrow(
+      expect.objectContaining({ message: expect.stringContaining('is damaged'), ...more }),
+    )
+  })
+
+  it('holds ordinary values as JSON, and no date as no date', () => {
+    expect(
+      Buffer.from(writeEnvelope(['a', 1.5, true, null]))
+        .subarray(9)
+        .toString(),
+    ).toBe('[["a",4],"a",1.5,true,null]')
+    expect(readEnvelope(writeEnvelope(new Date(Number.NaN)))).toEqual(new Date(Number.NaN))
+  })
+
   it('has no limit of depth', () => {
     let deep: unknown = 'end'
     for (let depth = 0; depth < 200_000; depth += 1) deep = { deep: [deep] }
@@ -87,6 +111,12 @@ describe('an envelope', () => {
     expect(readEnvelope(writeEnvelope({ f: () => 1 }))).toStrictEqual({ f: undefined })
   })
 })
+
+function envelopeWith(text: string): Buffer {
+  const content = Buffer.from(text)
+  const digest = createHash('sha256').update(content).digest().subarray(0, 8)
+  return Buffer.concat([Buffer.of(1), digest, content])
+}
 
 const envelopeOf = (message: unknown): Uint8Array | undefined =>
   withEnvelope(toDelivery(1), () => message).envelope
