@@ -48,6 +48,30 @@ async function findings(
   return { problems, warnings: logged.map(({ fields }) => fields['finding'] ?? fields['fix']) }
 }
 
+// Red when each finding does not name its queue: a consumer of several could not tell them apart.
+test('a warning names the queue', async () => {
+  const { port, logged } = handMadeGuard()
+  const settings = resolveSettings({ queueUrl }, port.settings)
+  const api = { attributes: async () => plain, longestPollMs: () => undefined }
+  await examine({ api, settings, guard: port.settings, logger: port.logger })
+  expect(logged.map(({ fields }) => fields['queue'])).toEqual([queueUrl])
+})
+
+// Emulators answer no attributes.
+test.each([undefined, 'redrive', { queueUrl: deadUrl }] as const)(
+  'of attributes that are not told nothing is said: %j',
+  async (deadLetter) => {
+    expect(await findings({}, { deadLetter }, {})).toEqual({ problems: '', warnings: [] })
+  },
+)
+
+test.each(['{', 'null', '{}', '{"maxReceiveCount":"many"}'])(
+  'of a redrive policy that is %s nothing is said',
+  async (RedrivePolicy) => {
+    expect(await findings({ ...plain, RedrivePolicy })).toEqual({ problems: '', warnings: [] })
+  },
+)
+
 test('a queue with fitting settings gives no warning', async () => {
   expect(await findings(healthy)).toEqual({ problems: '', warnings: [] })
   const deadLetter = { queueUrl: deadUrl }
@@ -58,7 +82,9 @@ test('a queue with fitting settings gives no warning', async () => {
 test('a dead-letter queue that is the queue itself under another URL is refused', async () => {
   const own = { ...healthy, QueueArn: 'arn:aws:sqs:eu-west-1:000000000000:orders' }
   const deadLetter = { queueUrl: 'https://eu-west-1.queue.amazonaws.com/000000000000/orders' }
-  expect((await findings(own, { deadLetter }, own)).problems).toContain('come back for ever')
+  expect((await findings(own, { deadLetter }, own)).problems).toMatch(
+    `${queueUrl} and ${deadLetter.queueUrl} are the same queue: a dead message would come back for ever`,
+  )
   const other = { ...healthy, QueueArn: `${own.QueueArn}-dead` }
   expect((await findings(own, { deadLetter }, other)).problems).toBe('')
 })
@@ -111,6 +137,9 @@ test('a visibility timeout below the lease gives a warning', async () => {
     { visibilityMs: 10_000 },
   )
   expect(warnings).toEqual([expect.stringMatching(/Set it to 33000/)])
+  const { leaseMs } = handMadeGuard().port.settings
+  const asLong = { ...healthy, RedrivePolicy: policy(99) }
+  expect((await findings(asLong, { visibilityMs: leaseMs })).warnings).toEqual([])
 })
 
 test.each<[string, Partial<QueueAttributes>, RegExp]>([
@@ -153,6 +182,8 @@ test('a missing permission to read attributes gives only a warning', async () =>
     problems: '',
     warnings: ['allow sqs:GetQueueAttributes on this queue'],
   })
+  const deadLetter = { queueUrl: deadUrl }
+  expect((await findings(denied, { deadLetter })).warnings).toHaveLength(1)
 })
 
 test('any other error is thrown, so that the caller can retry', async () => {

@@ -69,7 +69,7 @@ export function sourceFindings(
   return {
     problems: [
       ...when(
-        retentionMs !== undefined && retentionMs > guard.dedupWindowMs,
+        retentionMs > guard.dedupWindowMs,
         `${queueUrl} keeps messages for ${retentionMs} ms (MessageRetentionPeriod), longer than the guard's ` +
           `\`dedupWindowMs\` of ${guard.dedupWindowMs}: a message could come back after its event was forgotten ` +
           'and be processed twice. Raise `dedupWindowMs` or lower the retention.',
@@ -95,13 +95,13 @@ export function sourceFindings(
           `days, is deleted by SQS when its retention ends. Set one with maxReceiveCount ${budget} or more.`,
       ),
       ...when(
-        maxReceives !== undefined && maxReceives < budget,
+        maxReceives < budget,
         `The RedrivePolicy of ${queueUrl} moves a message away after ${maxReceives} receives, before its ` +
           `${guard.maxAttempts} attempts may be spent: deferrals and takeovers need receives too. Set ` +
           `maxReceiveCount to ${budget} or more.`,
       ),
       ...when(
-        queueVisibilityMs !== undefined && queueVisibilityMs < guard.leaseMs,
+        queueVisibilityMs < guard.leaseMs,
         `The VisibilityTimeout of ${queueUrl} is ${queueVisibilityMs} ms, shorter than the guard's lease of ` +
           `${guard.leaseMs} ms. consumeSqs asks for ${visibilityMs} ms itself; for every other reader set it to ` +
           `${(guard.leaseMs + marginMs(guard.leaseMs)) / 1_000} seconds or more.`,
@@ -137,7 +137,7 @@ export function deadLetterFindings(
           'could not be sent there and would be tried again until its retention ends. Set the same MaximumMessageSize.',
       ),
       ...when(
-        kept !== undefined && deadKept !== undefined && deadKept < kept,
+        deadKept < kept,
         `${deadUrl} keeps messages for ${deadKept} ms, shorter than ${queueUrl} with ${kept} ms. Give dead letters ` +
           'the longest MessageRetentionPeriod, 1209600 seconds.',
       ),
@@ -184,17 +184,14 @@ export function orderFindings({ queueUrl, deadLetter }: Settings): Findings {
   }
 }
 
-function secondsOf(value: string | undefined): number | undefined {
-  const seconds = Number(value)
-  return value === undefined || Number.isNaN(seconds) ? undefined : seconds * 1_000
-}
+// What is not known is NaN, which is neither more nor less than anything.
 
-function maxReceivesOf({ RedrivePolicy }: QueueAttributes): number | undefined {
-  if (RedrivePolicy === undefined) return undefined
+const secondsOf = (value: string | undefined): number => Number(value) * 1_000
+
+function maxReceivesOf({ RedrivePolicy = '' }: QueueAttributes): number {
   try {
-    const count = Number(JSON.parse(RedrivePolicy).maxReceiveCount)
-    return Number.isFinite(count) ? count : undefined
+    return Number(JSON.parse(RedrivePolicy).maxReceiveCount)
   } catch {
-    return undefined
+    return Number.NaN
   }
 }

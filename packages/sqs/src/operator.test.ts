@@ -29,7 +29,7 @@ const server = createServer((request, response) => {
     asked.push({ call, region, input })
     const answer = answers.get(call) ?? {}
     const isError = typeof answer === 'string'
-    response.statusCode = isError ? 400 : 200
+    response.statusCode = isError ? (answer === 'InternalFailure' ? 500 : 400) : 200
     response.setHeader('content-type', 'application/x-amz-json-1.0')
     // The client compares the digest of what it has sent.
     const md5 = createHash('md5').update(String(input['MessageBody'])).digest('hex')
@@ -76,6 +76,16 @@ describe('the address of a queue', () => {
   ])('with %s is refused', (_what, url) => {
     expect(() => operated(url)).toThrow(ConfigurationError)
     expect(() => operated(url)).toThrow(/Expected the URL of a queue, such as https/)
+  })
+
+  test('may be as short as one letter', async () => {
+    await using broker = operated('http://localhost:4566/q')
+    expect(broker.place).toBe('localhost:4566')
+  })
+
+  test('without a region owns what came from any', async () => {
+    await using broker = operated('http://localhost:4566/000000000000/orders')
+    expect(broker.owns({ broker: 'sqs', queue: aws })).toBe(true)
   })
 
   test('with another parameter is refused', () => {
@@ -171,6 +181,13 @@ describe('a queue is ready', () => {
   })
 })
 
+test('a server that fails is asked once more', async () => {
+  answers.set('GetQueueAttributes', 'InternalFailure')
+  await using broker = operated()
+  await expect(broker.ready({ broker: 'sqs', queue: aws })).rejects.toThrow()
+  expect(asked).toHaveLength(2)
+})
+
 describe('a stored message', () => {
   const sentTo = async (url: string, ...of: Parameters<typeof message>) => {
     await using broker = operated(url)
@@ -204,7 +221,8 @@ describe('a stored message', () => {
     await using broker = operated(`${aws}.fifo`)
     const { envelope: _, raw: __, ...stored } = toDelivery(message('a'), aws)
     await broker.send({ ...stored, raw: undefined, orderingKey: 'g' })
-    expect(asked[0]?.input).toMatchObject({ MessageGroupId: 'g' })
+    await broker.send({ ...stored, raw: { Body: 'no attributes' }, orderingKey: 'h' })
+    expect(asked.map(({ input }) => input['MessageGroupId'])).toEqual(['g', 'h'])
   })
 
   test.each([
