@@ -8,14 +8,24 @@ const CONNECT_MS = 5_000
 /** Takes a connection from the pool. Rejects with the pool's own error, or with a typed one. */
 export function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
   survivePoolLosses(pool)
-  // An idle connection comes in this turn of the event loop, so no timer is needed. This runs for every event.
-  const isIdle = pool.idleCount > pool.waitingCount
-  try {
-    return isIdle ? pool.connect() : connectInTime(pool, runtime)
-  } catch (error) {
-    // Users put other functions in place of `connect`.
-    return Promise.reject(error)
+  // An idle connection comes in this turn of the event loop, so no timer is needed. This runs for every event. A `connect`
+  // that a user has put in its place may take longer: some ask the server whether it still answers.
+  const isAtOnce = pool.idleCount > pool.waitingCount && hasItsOwnConnect(pool)
+  return isAtOnce ? pool.connect() : connectInTime(pool, runtime)
+}
+
+const classes = new WeakMap<Pool, Partial<Pool> | null>()
+
+/** Whether `connect` is that of pg's pool. The class is found by a method, because users of PGlite have no pg to import. */
+function hasItsOwnConnect(pool: Pool): boolean {
+  let found = classes.get(pool)
+  if (found === undefined) {
+    found = pool
+    do found = Object.getPrototypeOf(found) as Partial<Pool> | null
+    while (found !== null && !Object.hasOwn(found, '_pulseQueue'))
+    classes.set(pool, found)
   }
+  return pool.connect === found?.connect
 }
 
 async function connectInTime(pool: Pool, runtime: Runtime): Promise<PoolClient> {
@@ -34,10 +44,7 @@ export async function lentWithin<Client extends { release(): void }>(
 ): Promise<Client | typeof LATE> {
   const client = await answerWithin(runtime, connecting, ms)
   if (client === LATE) {
-    connecting.then(
-      (late) => late.release(),
-      () => undefined,
-    )
+    connecting.then((late) => late.release()).catch(() => undefined)
   }
   return client
 }
@@ -46,18 +53,18 @@ export async function lentWithin<Client extends { release(): void }>(
  * Other code may return a connection inside of a transaction, and the pool lends it again. What onceward stores there
  * would be lost with a rollback, and a COMMIT of onceward would commit half of the other code's work.
  */
-export function isInTransaction(client: Partial<PoolClient>): boolean {
+export function isInTransaction(client: Partial<PoolClient> | undefined): boolean {
   // Older versions of pg cannot tell.
-  const status = client.getTransactionStatus?.()
+  const status = client?.getTransactionStatus?.()
   return status === 'T' || status === 'E'
 }
 
-/** The native client of pg has none. */
-export const hasConnection = (client: Partial<PoolClient>): boolean =>
-  client.connection !== undefined
+/** The native client of pg has none. A `connect` that a user has put in place of the pool's may answer nothing. */
+export const hasConnection = (client: Partial<PoolClient> | undefined): boolean =>
+  client?.connection !== undefined
 
-export function refuseClient(client: PoolClient): never {
-  client.release()
+export function refuseClient(client: PoolClient | undefined): never {
+  client?.release()
   throw new ConfigurationError(
     'Expected a pool of the JavaScript client of pg 8.23 or newer (`new pg.Pool()`, not `pg.native`).',
   )

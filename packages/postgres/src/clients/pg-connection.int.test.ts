@@ -1,12 +1,18 @@
-import { createGuard, type Delivery, systemRuntime } from '@onceward/core'
+import {
+  ConfigurationError,
+  createGuard,
+  type Delivery,
+  StoreUnavailableError,
+  systemRuntime,
+} from '@onceward/core'
 import { portOf } from '@onceward/core/adapter'
 import { database } from '@onceward/testing'
 import { Pool, type PoolClient } from 'pg'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { dyingServer } from '../fixtures/dying-server.ts'
 import { migrate } from '../migrate.ts'
 import { pgInbox } from '../pg.ts'
-import { takeConnection } from './pg-connection.ts'
+import { connectForStatements, takeConnection } from './pg-connection.ts'
 
 // Red (an uncaught error, which ends the process) when the first listener comes after the connection.
 test('a server that dies with its last packet of the handshake gives StoreUnavailableError', async () => {
@@ -62,4 +68,57 @@ test('a connection is closed whose cancel has not ended', async () => {
   expect(pool.totalCount).toBe(1)
   other.release()
   await pool.end()
+})
+
+/** Times pass a hundred times as fast. */
+const fast = {
+  ...systemRuntime,
+  setTimer: (callback: () => void, ms: number) => systemRuntime.setTimer(callback, ms / 100),
+}
+
+async function idlePool(): Promise<Pool> {
+  const pool = new Pool({ connectionString: (await database()).url, max: 3, idleTimeoutMillis: 0 })
+  ;(await pool.connect()).release()
+  return pool
+}
+
+// Red when the connection is awaited without a limit because one is idle: no event ever ends, nor does close().
+test('a `connect` of the user that hangs is given up, also while connections are idle', async () => {
+  const pool = await idlePool()
+  const connect = vi.spyOn(pool, 'connect').mockImplementation(() => new Promise(() => undefined))
+  const releaseSlot = vi.fn()
+  const lender = { pool, runtime: fast, ownsSessions: false, releaseSlot }
+  await expect(takeConnection(lender)).rejects.toBeInstanceOf(StoreUnavailableError)
+  await expect(connectForStatements(pool, fast)).rejects.toBeInstanceOf(StoreUnavailableError)
+  expect(releaseSlot).toHaveBeenCalledTimes(1)
+  connect.mockRestore()
+  await pool.end()
+})
+
+// Red when its slot is kept: after as many events as there are slots, no event of any guard on the pool runs.
+test('a `connect` of the user that answers nothing is refused and keeps no slot', async () => {
+  const pool = await idlePool()
+  vi.spyOn(pool, 'connect').mockImplementation(async () => undefined)
+  const releaseSlot = vi.fn()
+  const lender = { pool, runtime: systemRuntime, ownsSessions: false, releaseSlot }
+  await expect(takeConnection(lender)).rejects.toBeInstanceOf(ConfigurationError)
+  await expect(connectForStatements(pool, fast)).rejects.toBeInstanceOf(ConfigurationError)
+  expect(releaseSlot).toHaveBeenCalledTimes(1)
+  await pool.end()
+})
+
+// Red when its slot is kept.
+test('a listener of the pool that throws keeps no slot', async () => {
+  const pool = await idlePool()
+  const releaseSlot = vi.fn()
+  const held = await takeConnection({
+    ...{ pool, runtime: systemRuntime, ownsSessions: false, releaseSlot },
+  })
+  pool.once('release', () => {
+    throw new Error('metrics')
+  })
+  expect(() => held.release()).toThrow('metrics')
+  expect(releaseSlot).toHaveBeenCalledTimes(1)
+  // The pool has lost that client.
+  held.tx.connection.stream.destroy()
 })

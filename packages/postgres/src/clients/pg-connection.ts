@@ -238,8 +238,12 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   #leave(destroyed: boolean): void {
     this.#undo?.()
     this.session.leave(this.#gate.hasChangedSettings)
-    this.#client.release(destroyed)
-    this.#releaseSlot()
+    try {
+      this.#client.release(destroyed)
+    } finally {
+      // A listener of the pool's `release` event may throw. The slot belongs to all guards on the pool.
+      this.#releaseSlot()
+    }
   }
 }
 
@@ -275,7 +279,7 @@ async function takeAnother(
 }
 
 function toHeld(lender: Lender, client: PoolClient): PgHeldConnection {
-  if (typeof client.getTransactionStatus === 'function' && hasConnection(client)) {
+  if (hasConnection(client) && typeof client.getTransactionStatus === 'function') {
     return new PgHeldConnection(lender, client)
   }
   lender.releaseSlot()

@@ -57,10 +57,14 @@ const HELD = { kind: 'held' } as const
 
 /** Starts a rollback without waiting for it, and returns that no transaction is open. */
 export function nothingOpen<Tx>(held: HeldConnection<Tx>, kind: 'held' | 'none'): Begun<Tx> {
-  held.send(['rollback'], SILENCE_MS, 'no-rows').then(
-    (answer) => (answer === LATE ? held.destroy() : held.release()),
-    () => held.destroy(),
-  )
+  held
+    .send(['rollback'], SILENCE_MS, 'no-rows')
+    .then(
+      (answer) => (answer === LATE ? held.destroy() : held.release()),
+      () => held.destroy(),
+    )
+    // A listener of the pool may throw.
+    .catch(() => undefined)
   return kind === 'held' ? HELD : NOTHING_OPEN
 }
 
