@@ -122,3 +122,29 @@ test('a listener of the pool that throws keeps no slot', async () => {
   // The pool has lost that client.
   held.tx.connection.stream.destroy()
 })
+
+// Red when it is put on the client itself: every later event on that connection is deferred, and the breaker opens.
+test('a handler may put its own query and release in place, as query loggers do', async () => {
+  const pool = new Pool({ connectionString: (await database()).url, max: 3, idleTimeoutMillis: 0 })
+  await migrate(pool)
+  const logged: unknown[] = []
+  const guard = createGuard({ consumer: 'billing', inbox: pgInbox(pool) }, async (_, { tx }) => {
+    const query = tx.query.bind(tx) as (...args: unknown[]) => Promise<unknown>
+    const release = () => undefined
+    const own = (...args: unknown[]) => {
+      logged.push(args[0])
+      return query(...args)
+    }
+    Object.assign(tx, { query: own, release })
+    await tx.query('select 1')
+  })
+  const keys = ['a', 'b', 'c', 'd', 'e']
+  for (const key of keys) {
+    const delivery = { ...DELIVERY, headers: { 'idempotency-key': key } }
+    expect(await guard.process(delivery)).toEqual({ kind: 'ack', by: 'processed' })
+  }
+  expect(logged).toEqual(keys.map(() => 'select 1'))
+  expect(pool.idleCount).toBe(pool.totalCount)
+  await guard.close()
+  await pool.end()
+})

@@ -27,11 +27,23 @@ export function refusingClient(client: PoolClient, gate: HandleGate): PoolClient
     gate.sent(text)
     return Reflect.apply(client.query, client, args)
   }
+  let replaced: Map<PropertyKey, unknown> | undefined
   return new Proxy(client, {
     get: (target, property) => {
+      if (replaced?.has(property) === true) return replaced.get(property)
       if (property === 'query') return query
       if (REFUSED.has(property)) return notYours(property)
       return Reflect.get(target, property)
+    },
+    // Handlers put functions of their own in place of these, to log statements. On the client itself they would be called
+    // by later transactions, and then end in this handle, which refuses by then. An assignment comes here too.
+    defineProperty: (target, property, descriptor) => {
+      if (property !== 'query' && !REFUSED.has(property)) {
+        return Reflect.defineProperty(target, property, descriptor)
+      }
+      replaced ??= new Map()
+      replaced.set(property, descriptor.value)
+      return true
     },
   })
 }
