@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { createGuard, type Guard, type GuardEvent } from '@onceward/core'
+import { portOf } from '@onceward/core/adapter'
 import { toDelivery } from '@onceward/core/memory'
 import { database, pgbouncer, postgres, until } from '@onceward/testing'
 import { silent } from '@onceward/testing/conformance'
@@ -245,6 +246,22 @@ describe('the bounds of sessions of its own', () => {
         idle_in_transaction_session_timeout: '30s',
       })
     }
+  })
+
+  // Red when a connection keeps the limits of the first call on it: on Lambda a call with little time left, and every
+  // later handler on that connection was cut off as early.
+  it.each([
+    ['no limit', '0', '30s'],
+    ['a shorter limit', '7s', '7s'],
+  ])('grow with a call that has more time, where the user has set %s', async (_, set, expected) => {
+    const seen: unknown[] = []
+    const config = { connectionString: url, options: `-c statement_timeout=${set}` }
+    const handler: Handler = async (tx) => seen.push((await show(tx))['statement_timeout'])
+    const guard = guardOn(config, handler, { deadlineMs: 30_000, concurrency: 1 })
+    for (const budgetMs of [3_000, 100_000, 3_000, undefined])
+      await portOf(guard).run([next()], { budgetMs })
+    await guard.close()
+    expect(seen).toEqual([expect.stringMatching(/^2\d{3}ms$/), expected, seen[2], expected])
   })
 })
 

@@ -93,8 +93,8 @@ async function begin(
   let known: SessionSettings | undefined
   let answers: readonly PgAnswer[] | typeof LATE
   try {
-    const isNew = ownsSessions && held.session.pid === undefined
-    if (isNew) await bound(held, request, runtime)
+    if (ownsSessions && held.session.needsBound(boundsOf(request).budgetMs))
+      await bound(held, request, runtime)
     known = held.session.settings()
     const { isolation } = parts.settings
     const { handlerLockTimeout } = held.session
@@ -123,7 +123,7 @@ async function begin(
 
 const silent = (): StoreUnavailableError => new StoreUnavailableError('PostgreSQL does not answer.')
 
-/** Makes the bounds settings of a new session. */
+/** Makes the bounds settings of the session. */
 async function bound(
   held: PgHeldConnection,
   request: BeginRequest,

@@ -120,14 +120,15 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   }
 
   /**
-   * Makes the bounds settings of the session, where nobody but onceward uses it. Once for a connection: what a handler
-   * leaves is bounded by each transaction, as on a pool that is shared.
+   * Makes the bounds settings of the session, where nobody but onceward uses it. Rarely more than once for a connection:
+   * what a handler leaves is bounded by each transaction, as on a pool that is shared.
    */
   async bound(bounds: Bounds): Promise<void> {
-    const settings = await this.#learn([])
+    const former = this.session.bound?.former ?? (await this.#learn([]))
     if (!this.session.isDirect()) return
-    this.session.handlerLockTimeout = settings.lockTimeout
-    await this.#learn(sessionBoundTexts(bounds, settings))
+    this.session.handlerLockTimeout = former.lockTimeout
+    this.session.bound = { former, budgetMs: bounds.budgetMs }
+    await this.#learn(sessionBoundTexts(bounds, former))
   }
 
   async #learn(texts: readonly string[]): Promise<SessionSettings> {

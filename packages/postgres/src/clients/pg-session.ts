@@ -9,6 +9,12 @@ import { type WireSession, wireSession } from './pg-wire.ts'
  */
 const BELIEVED_MS = 5_000
 
+export interface SessionBound {
+  /** As the session was before. */
+  readonly former: SessionSettings
+  readonly budgetMs: number
+}
+
 /** What onceward knows about one client of pg. */
 export interface PgSession {
   /** Process id of the server; undefined before the first transaction. */
@@ -16,6 +22,10 @@ export interface PgSession {
   readonly wire: WireSession
   /** The `lock_timeout` that handlers get, where onceward has given the session another. */
   handlerLockTimeout: string | undefined
+  /** The bounds that onceward has given the session. */
+  bound: SessionBound | undefined
+  /** Whether the session has no bounds yet, or those of a transaction that had less time. */
+  needsBound(budgetMs: number): boolean
   isBusy(): boolean
   /**
    * The settings that a transaction begins with. Undefined if they must be read first: another user of the pool may have
@@ -58,6 +68,10 @@ function createSession(client: PoolClient): PgSession {
       return performance.now() - learned.atMs > BELIEVED_MS ? undefined : learned.settings
     },
     handlerLockTimeout: undefined,
+    bound: undefined,
+    needsBound(budgetMs) {
+      return this.bound === undefined ? this.pid === undefined : this.bound.budgetMs < budgetMs
+    },
     learn(row) {
       this.pid = Number(row['pid'])
       wire.encoding = String(row['client_encoding'])

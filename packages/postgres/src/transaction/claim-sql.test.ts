@@ -61,6 +61,15 @@ describe('the bounds of a transaction', () => {
     ])
   })
 
+  it('of a session are those of the user where these are shorter', () => {
+    const short = { ...DEFAULT_SETTINGS, statementTimeout: '5s', idleTimeout: '2min' }
+    expect(sessionBoundTexts(BOUNDS, short)).toEqual([
+      'set lock_timeout = 250',
+      "set statement_timeout = '5s'",
+      'set idle_in_transaction_session_timeout = 60000',
+    ])
+  })
+
   it('name every setting where those of the session are not known', () => {
     const names = unknownBoundText(BOUNDS).match(
       /(?<=set_config\(')[^']+', (?:case when|\w+|'\d+')/g,

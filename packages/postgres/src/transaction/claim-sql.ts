@@ -6,6 +6,7 @@ import {
   type SessionSettings,
   settingMs,
 } from '../driver/session-settings.ts'
+import { literal } from '../driver/sql-literal.ts'
 
 /** Isolation level of business transactions. */
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
@@ -34,8 +35,18 @@ export const beginText: (isolation: Isolation) => string = (isolation) =>
  * Sets the time limits of the claim and of the transaction, if the settings of the session are known. A shorter limit
  * of the user stays.
  */
-export function boundTexts(bounds: Bounds, settings: SessionSettings): readonly string[] {
-  const texts = limitTexts('set local', bounds, settings)
+export function boundTexts(
+  { lockMs, budgetMs }: Bounds,
+  settings: SessionSettings,
+): readonly string[] {
+  const texts: string[] = []
+  if (settingMs(settings.lockTimeout) !== lockMs) texts.push(`set local lock_timeout = ${lockMs}`)
+  if (!isAtMost(settings.statementTimeout, budgetMs)) {
+    texts.push(`set local statement_timeout = ${budgetMs}`)
+  }
+  if (!isAtMost(settings.idleTimeout, budgetMs)) {
+    texts.push(`set local idle_in_transaction_session_timeout = ${budgetMs}`)
+  }
   if (settings.synchronousCommit === 'off') texts.push(DURABLE)
   return texts
 }
@@ -62,24 +73,23 @@ export function frameOf(isolation: Isolation, bounds: Bounds, settings: SessionS
 /** The last frame for each session: most transactions of a session have the same bounds. */
 const frames = new WeakMap<SessionSettings, Frame & Bounds & { readonly isolation: Isolation }>()
 
-/** The same time limits as settings of a session that only onceward uses: its transactions need not set them. */
-export const sessionBoundTexts = (bounds: Bounds, settings: SessionSettings): string[] =>
-  limitTexts('set', bounds, settings)
-
-function limitTexts(
-  set: 'set' | 'set local',
+/**
+ * The same time limits as settings of a session that only onceward uses: its transactions need not set them. All of them,
+ * because the session may have those of a transaction that had less time.
+ *
+ * @param former - As the session was before onceward gave it limits.
+ */
+export function sessionBoundTexts(
   { lockMs, budgetMs }: Bounds,
-  settings: SessionSettings,
+  { statementTimeout, idleTimeout }: SessionSettings,
 ): string[] {
-  const texts: string[] = []
-  if (settingMs(settings.lockTimeout) !== lockMs) texts.push(`${set} lock_timeout = ${lockMs}`)
-  if (!isAtMost(settings.statementTimeout, budgetMs)) {
-    texts.push(`${set} statement_timeout = ${budgetMs}`)
-  }
-  if (!isAtMost(settings.idleTimeout, budgetMs)) {
-    texts.push(`${set} idle_in_transaction_session_timeout = ${budgetMs}`)
-  }
-  return texts
+  const limit = (former: string): string =>
+    isAtMost(former, budgetMs) ? literal(former) : String(budgetMs)
+  return [
+    `set lock_timeout = ${lockMs}`,
+    `set statement_timeout = ${limit(statementTimeout)}`,
+    `set idle_in_transaction_session_timeout = ${limit(idleTimeout)}`,
+  ]
 }
 
 /** Restores the user's `lock_timeout` before the handler runs. */
