@@ -1,3 +1,4 @@
+import { heapBytes } from '@onceward/testing/heap'
 import { describe, expect, it } from 'vitest'
 import { mayChangeSettings } from './setting-changes.ts'
 
@@ -64,5 +65,14 @@ describe('a text that may change settings', () => {
   // Red when most handlers look as if they changed settings: each event of a batch would get its own transaction.
   it.each(PLAIN)('is none: %s', (text) => {
     expect(mayChangeSettings(text)).toBe(false)
+  })
+
+  // Red when only the number of remembered texts is bounded: handlers that put values into long texts cost 100 MB.
+  it('takes little memory, however long the texts are', () => {
+    const before = heapBytes()
+    for (let n = 0; n < 900; n += 1) {
+      mayChangeSettings(`insert into notes (text) values ('${n}${'x'.repeat(49_000)}')`)
+    }
+    expect(heapBytes() - before).toBeLessThan(10_000_000)
   })
 })

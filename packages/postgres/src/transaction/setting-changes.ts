@@ -46,7 +46,10 @@ const KNOWN = new Set(
 const MOST_CHARACTERS = 50_000
 /** Handlers send few different texts, but some put values into them. */
 const REMEMBERED = 1_000
+/** Of all remembered texts. Texts with values in them may be long. */
+const REMEMBERED_CHARACTERS = 1_000_000
 const remembered = new Map<string, boolean>()
+let characters = 0
 
 /**
  * Whether a text of one or more statements may change a setting or the role of its session, as far as the text shows. A
@@ -55,10 +58,19 @@ const remembered = new Map<string, boolean>()
 export function mayChangeSettings(text: string): boolean {
   const known = remembered.get(text)
   if (known !== undefined) return known
-  const found = text.length > MOST_CHARACTERS || changesSettings(text)
-  if (remembered.size >= REMEMBERED) remembered.clear()
-  if (text.length <= MOST_CHARACTERS) remembered.set(text, found)
+  if (text.length > MOST_CHARACTERS) return true
+  const found = changesSettings(text)
+  remember(text, found)
   return found
+}
+
+function remember(text: string, found: boolean): void {
+  characters += text.length
+  if (remembered.size >= REMEMBERED || characters > REMEMBERED_CHARACTERS) {
+    remembered.clear()
+    characters = text.length
+  }
+  remembered.set(text, found)
 }
 
 function changesSettings(text: string): boolean {
