@@ -1,6 +1,6 @@
 import { StoreUnavailableError, systemRuntime } from '@onceward/core'
 import { answerWithin, LATE, refuseUnfitClient } from '@onceward/core/adapter'
-import { lentWithin } from './clients/pg-checkout.ts'
+import { isInTransaction, lentWithin } from './clients/pg-checkout.ts'
 import { surviveLoss, survivePoolLosses } from './clients/pg-events.ts'
 import { repeated } from './driver/repeat.ts'
 import { DURABLE_IF_OFF, shortSettings } from './driver/session-settings.ts'
@@ -118,11 +118,21 @@ function bounded(client: PoolClientLike, answerMs: number, onSilence: () => void
 const silent = (ms: number): StoreUnavailableError =>
   new StoreUnavailableError(`PostgreSQL did not answer within ${ms} ms: check the network.`)
 
+/** Most connections that are closed for one that is inside of no transaction. */
+const MOST_CLOSED = 25
+
+/** Other code may return a connection inside of a transaction, and a COMMIT would commit half of its work. */
 async function connect(pool: PoolLike): Promise<PoolClientLike> {
   try {
-    const client = await lentWithin(pool.connect(), systemRuntime, ANSWER_MS)
-    if (client !== LATE) return client
-    throw silent(ANSWER_MS)
+    for (let closed = 0; closed < MOST_CLOSED; closed += 1) {
+      const client = await lentWithin(pool.connect(), systemRuntime, ANSWER_MS)
+      if (client === LATE) throw silent(ANSWER_MS)
+      if (!isInTransaction(client)) return client
+      client.release(true)
+    }
+    throw new StoreUnavailableError(
+      'The connections of the pool are inside of a transaction: end it in the code that begins it.',
+    )
   } catch (error) {
     throw toStoreError(error, 'connecting')
   }

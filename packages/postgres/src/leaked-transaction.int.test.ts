@@ -64,6 +64,18 @@ describe.each(DRIVERS.filter(({ name }) => name !== 'pglite'))(
       await guard.close()
     })
 
+    // Red when the COMMIT of an operator also commits what the other code has begun and not ended.
+    it('an open transaction do not commit it with the change of an operator', async () => {
+      const guard = guards.make(() => Promise.reject(new FatalError('poison')))
+      await guard.process(order())
+      await guard.close()
+      await leave(['begin', "insert into effects values ('half')"])
+      const report = await deadLetters(poolOf()).discard({ consumer: guard.consumer }, 'test')
+      expect(report).toMatchObject({ done: [expect.any(String)], untouched: [] })
+      await leave(['rollback'])
+      expect(await guards.admin("select from effects where key = 'half'")).toEqual([])
+    })
+
     it.each(Object.entries(LEFT))('%s process events', async (_left, texts) => {
       const guard = guards.make(async ({ key }, run) => {
         await run('insert into effects values ($1)', [key])

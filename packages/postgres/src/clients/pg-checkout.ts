@@ -53,9 +53,9 @@ export async function lentWithin<Client extends { release(): void }>(
  * Other code may return a connection inside of a transaction, and the pool lends it again. What onceward stores there
  * would be lost with a rollback, and a COMMIT of onceward would commit half of the other code's work.
  */
-export function isInTransaction(client: Partial<PoolClient> | undefined): boolean {
+export function isInTransaction(client: object | undefined): boolean {
   // Older versions of pg cannot tell.
-  const status = client?.getTransactionStatus?.()
+  const status = (client as Partial<PoolClient> | undefined)?.getTransactionStatus?.()
   return status === 'T' || status === 'E'
 }
 
