@@ -86,7 +86,7 @@ function partsOf(
 ): readonly Group[] {
   const parts = new Map<string, Group>()
   for (const topic of topics) {
-    const members = [...topicsOf.keys()].filter((member) => topicsOf.get(member)?.has(topic))
+    const members = [...topicsOf].flatMap(([member, own]) => (own.has(topic) ? [member] : []))
     const key = JSON.stringify(members.map(({ memberId }) => memberId))
     const part = parts.get(key) ?? { members, topics: [] }
     part.topics.push(topic)
