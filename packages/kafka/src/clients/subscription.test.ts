@@ -1,17 +1,34 @@
 import { handMadeGuard } from '@onceward/testing/adapter'
+import type { Consumer } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { protocolError } from '../fixtures/fetch.ts'
-import { joined, receiving } from '../fixtures/receiving.ts'
+import { type Receiving, receiving } from '../fixtures/receiving.ts'
 import { resolveConsumerSettings } from '../options.ts'
 import { Subscription } from './subscription.ts'
 
-test('a topic that was deleted and created again is read from its beginning', async () => {
+/** The last consumer looks at its topics, while the broker answers it. */
+async function look(kit: Receiving): Promise<void> {
+  for (let second = 0; second < 3; second += 1) {
+    kit.consumers.at(-1)?.emit('HEARTBEAT')
+    await kit.clock.advance(1_000)
+  }
+}
+
+/** Its consumer knows the topic by its first id. */
+async function knowing(): Promise<Receiving> {
   const kit = receiving()
   kit.world.ids = new Map([['orders', 'first']])
   const started = kit.receiver.start()
   await kit.clock.advance(0)
   kit.join()
   await started
+  return kit
+}
+
+const REWOUND = / (seek|commit) /
+
+test('a topic that was deleted and created again is read from its beginning', async () => {
+  const kit = await knowing()
   expect(kit.calls).toContain('cluster cluster-1')
   const before = kit.calls.length
   kit.world.ids = new Map([['orders', 'second']])
@@ -33,23 +50,62 @@ test('a topic that was deleted and created again is read from its beginning', as
 
 // Red when it asks on: kafkajs, which disconnects meanwhile, opens a connection that keeps the process alive.
 test('a drain while a topic that was created again is looked at commits nothing', async () => {
-  const kit = await joined()
-  kit.world.ids = new Map([['orders', 'first']])
-  const look = async (): Promise<void> => {
-    await kit.clock.advance(2_500)
-    kit.consumers[0]?.emit('FETCH')
-    await kit.clock.advance(500)
-  }
-  await look()
+  const kit = await knowing()
   kit.world.ids = new Map([['orders', 'second']])
   const answered = Promise.withResolvers<void>()
   kit.world.lows = () => answered.promise
-  await look()
+  await look(kit)
   await kit.receiver.finish()
   answered.resolve()
   await kit.clock.advance(0)
   expect(kit.logged).toMatchObject([{ fields: { topic: 'orders' } }, { level: 'debug' }])
-  expect(kit.calls.filter((call) => / (seek|commit) /.test(call))).toEqual([])
+  expect(kit.calls.filter((call) => REWOUND.test(call))).toEqual([])
+})
+
+// Red when it asks on, as above.
+test('a drain while the topics are looked at asks nothing more', async () => {
+  const kit = await knowing()
+  kit.world.ids = new Map([['orders', 'second']])
+  const answered = Promise.withResolvers<void>()
+  const asked: string[] = []
+  kit.world.look = () => answered.promise
+  kit.world.lows = async () => void asked.push('lows')
+  await look(kit)
+  await kit.receiver.finish()
+  answered.resolve()
+  await kit.clock.advance(0)
+  expect([kit.logged.map(({ level }) => level), asked]).toEqual([['debug'], []])
+})
+
+// Red when the consumer that has ended is rewound: kafkajs would commit for a member that is no more.
+test('a topic that was created again is rewound for the consumer that follows, if one does meanwhile', async () => {
+  const kit = await knowing()
+  kit.world.ids = new Map([['orders', 'second']])
+  const answered = Promise.withResolvers<void>()
+  kit.world.lows = () => answered.promise
+  await look(kit)
+  kit.consumers[0]?.emit('CRASH', { error: new Error('connect ECONNREFUSED') })
+  await kit.clock.advance(1_000)
+  kit.join()
+  answered.resolve()
+  await kit.clock.advance(0)
+  expect(kit.consumers).toHaveLength(2)
+  expect(kit.calls.filter((call) => REWOUND.test(call))).toEqual([])
+  await look(kit)
+  expect(kit.calls.filter((call) => REWOUND.test(call)).map((call) => call.slice(0, 6))).toEqual([
+    ...['1 seek', '1 seek', '1 comm'],
+  ])
+})
+
+// Red when the answer is taken to have the topic: the member would log the topic again with every look.
+test('a topic that was created again and has no partition here is looked at once', async () => {
+  const kit = await knowing()
+  kit.world.ids = new Map([['orders', 'second']])
+  kit.world.owned = []
+  await look(kit)
+  await look(kit)
+  expect(kit.calls.filter((call) => REWOUND.test(call))).toEqual(['0 commit []'])
+  expect(kit.logged).toMatchObject([{ level: 'warn', fields: { topic: 'orders' } }])
 })
 
 test('a new consumer reads a topic that appears, but not while a rebalance is pending', async () => {
@@ -61,15 +117,10 @@ test('a new consumer reads a topic that appears, but not while a rebalance is pe
   await started
   kit.world.ids = new Map([...kit.world.ids, ['orders-2', 'b'], ['refunds', 'c']])
   kit.world.isHeld = true
-  const look = async (): Promise<void> => {
-    await kit.clock.advance(2_500)
-    kit.consumers[0]?.emit('HEARTBEAT')
-    await kit.clock.advance(500)
-  }
-  await look()
+  await look(kit)
   expect(kit.consumers).toHaveLength(1)
   kit.world.isHeld = false
-  await look()
+  await look(kit)
   expect(kit.consumers).toHaveLength(2)
   expect(kit.receiver.outage).toBeUndefined()
   expect(kit.logged).toMatchObject([{ level: 'info', fields: { appeared: ['orders-2'] } }])
@@ -87,9 +138,7 @@ test('a deleted topic is named in health while the others are consumed', async (
   await started
   expect(kit.receiver.notice).toBeUndefined()
   kit.world.missing = new Set(['refunds'])
-  await kit.clock.advance(2_500)
-  kit.consumers[0]?.emit('HEARTBEAT')
-  await kit.clock.advance(500)
+  await look(kit)
   expect(kit.calls).toContain('1 subscribe {"topics":["orders"],"fromBeginning":true}')
   kit.join()
   expect(kit.receiver.outage).toBeUndefined()
@@ -98,6 +147,60 @@ test('a deleted topic is named in health while the others are consumed', async (
   )
   expect(kit.logged).toMatchObject([{ level: 'warn', fields: { vanished: ['refunds'] } }])
 })
+
+// Red when each consumer logs them again: one follows another for as long as something is wrong.
+test('topics that this client may not describe are logged once, again when there are more, and named in health', async () => {
+  const { cluster, logged, port, world } = receiving()
+  const named = ['orders', 'refunds', 'claims']
+  const subscription = new Subscription({
+    ...{ port, settings: resolveConsumerSettings({ topics: named }, port.settings) },
+    ...{ batches: {} as never, fields: { group: 'billing' } },
+    ...{ isAnswered: () => true, onChanged: () => undefined },
+  })
+  const consumer: object = { subscribe: async () => undefined }
+  const notices: unknown[] = []
+  for (const denied of [
+    ['refunds'],
+    ['refunds'],
+    ['refunds', 'claims'],
+    ['claims'],
+    ['refunds'],
+    [],
+  ]) {
+    world.ids = new Map([['orders', 'a']])
+    world.denied = new Set(denied)
+    world.missing = new Set(denied.includes('refunds') ? [] : ['refunds'])
+    await subscription.begin(consumer as Consumer, cluster)
+    notices.push(subscription.notice)
+  }
+  const fields = { group: 'billing', fix: 'allow Read on these topics' }
+  expect(logged).toMatchObject(
+    [['refunds'], ['refunds', 'claims'], ['refunds']].map((denied) => ({
+      ...{ level: 'error', fields: { ...fields, denied } },
+    })),
+  )
+  const cannot = 'topics that this client may not describe are not consumed until it may Read them'
+  const missing = 'topics that do not exist are not consumed until they are created: refunds'
+  expect(notices).toEqual([
+    ...[`${cannot}: refunds`, `${cannot}: refunds`, `${cannot}: refunds, claims`],
+    ...[`${missing}; ${cannot}: claims`, `${cannot}: refunds`, missing],
+  ])
+  world.missing = new Set()
+  await subscription.begin(consumer as Consumer, cluster)
+  expect(subscription.notice).toBeUndefined()
+})
+
+test.each([true, false])(
+  'kafkajs subscribes by itself if it hides the cluster, fromBeginning: %s',
+  async (fromBeginning) => {
+    const kit = receiving({ topics: ['orders', 'refunds'], fromBeginning })
+    kit.world.hasCluster = false
+    void kit.receiver.start()
+    await kit.clock.advance(0)
+    const given = JSON.stringify({ topics: ['orders', 'refunds'], fromBeginning })
+    expect(kit.calls.filter((call) => call.includes('subscribe'))).toEqual([`0 subscribe ${given}`])
+  },
+)
 
 test.each([
   ['a group without offsets starts at the ends', [], 'accepted', ['commit', '0 subscribe true']],
