@@ -3,8 +3,6 @@ import type { Cluster } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { type TopicChange, TopicWatch } from './topic-watch.ts'
 
-const ignore = (): void => undefined
-
 /** A watch of a cluster that is as the test says. */
 function watching(subscriptions: readonly (string | RegExp)[] = ['orders', 'refunds']) {
   const clock = new Clock()
@@ -14,6 +12,8 @@ function watching(subscriptions: readonly (string | RegExp)[] = ['orders', 'refu
       ['refunds', 'b'],
     ]),
     denied: new Set<string>(),
+    /** Whether the broker tells ids. */
+    isOld: false,
     isAnswered: true,
     looks: 0,
     answer: async (): Promise<void> => undefined,
@@ -26,17 +26,33 @@ function watching(subscriptions: readonly (string | RegExp)[] = ['orders', 'refu
     const missing = ['orders', 'refunds'].filter((topic) => !(ids.has(topic) || denied.has(topic)))
     return { clusterId: 'cluster-1', ids: new Map(ids), missing: new Set(missing), denied }
   }
-  const broker = { versions: { 3: { maxVersion: 12 } }, connectionPool: { send } }
   const cluster: object = {
-    brokerPool: { findConnectedBroker: async () => broker },
-    // As kafkajs answers while any partition of the cluster has no leader.
-    metadata: () => Promise.reject(new Error('There is no leader for this topic-partition')),
+    brokerPool: {
+      findConnectedBroker: async () => ({
+        versions: { 3: { maxVersion: world.isOld ? 11 : 12 } },
+        connectionPool: { send },
+      }),
+    },
+    metadata: async () => {
+      // As kafkajs answers while any partition of the cluster has no leader.
+      if (!world.isOld) throw new Error('There is no leader for this topic-partition')
+      world.looks += 1
+      return { topicMetadata: [...world.ids.keys()].map((topic) => ({ topic })) }
+    },
   }
   const anew: string[] = []
   const changes: TopicChange[] = []
+  const logged: unknown[] = []
+  const log =
+    (level: string) =>
+    (fields: object, text: string): void =>
+      void logged.push({ level, fields, text })
   const watch = new TopicWatch({
     runtime: clock.runtime,
-    logger: { debug: ignore, info: ignore, warn: ignore, error: ignore },
+    logger: {
+      ...{ debug: log('debug'), info: log('info') },
+      ...{ warn: log('warn'), error: log('error') },
+    },
     subscriptions,
     isAnswered: () => world.isAnswered,
     onAnew: (topic) => {
@@ -45,7 +61,8 @@ function watching(subscriptions: readonly (string | RegExp)[] = ['orders', 'refu
     },
     onChanged: (change) => void changes.push(change),
   })
-  return { clock, world, watch, anew, changes, begin: () => watch.begin(cluster as Cluster) }
+  const begin = () => watch.begin(cluster as Cluster)
+  return { clock, world, watch, anew, changes, logged, begin }
 }
 
 // Red when the check is made: each check of a broker that is down costs kafkajs connections (see `Commits`).
@@ -62,6 +79,8 @@ test('the topics are checked every three seconds, except while the broker does n
   expect(world.looks).toBe(3)
   watch.end()
   expect(clock.timers).toBe(0)
+  // Red when they keep a process alive that is done.
+  expect(new Set(clock.asked.map(({ keepAlive }) => keepAlive))).toEqual(new Set([false]))
 })
 
 // Red when it asks on: kafkajs, which disconnects meanwhile, opens a connection that keeps the process alive.
@@ -139,11 +158,18 @@ test('a look at thousands of topics takes milliseconds', async () => {
 })
 
 test('a look without an answer is repeated', async () => {
-  const { clock, world, changes, begin } = watching()
+  const { clock, world, changes, logged, begin } = watching()
   await begin()
   world.answer = () => Promise.reject(new Error('connect ECONNREFUSED'))
   world.ids.delete('refunds')
-  await clock.advance(6_000)
+  await clock.advance(3_000)
+  expect(logged).toEqual([
+    {
+      ...{ level: 'debug', text: 'the topics could not be looked at' },
+      fields: { reason: 'Error: connect ECONNREFUSED' },
+    },
+  ])
+  await clock.advance(3_000)
   expect([world.looks, changes]).toEqual([3, []])
   world.answer = async () => undefined
   await clock.advance(3_000)
@@ -160,6 +186,8 @@ test('a beginning without any named topic rejects, and patterns wait for their t
   const pattern = watching([/^ord/, 'refunds'])
   pattern.world.ids.clear()
   await expect(pattern.begin()).rejects.toThrow('none of the topics exists: refunds.')
+  pattern.world.ids.set('orders', 'a').set('refunds', 'b').set('stock', 'c')
+  expect(await pattern.begin()).toEqual(['orders', 'refunds'])
   const waiting = watching([/^ord/])
   waiting.world.ids.clear()
   expect([await waiting.begin(), waiting.watch.missing]).toEqual([[], []])
@@ -171,6 +199,7 @@ test('a beginning without any named topic rejects, and patterns wait for their t
 // Red when it is subscribed to: kafkajs fetches all topics together, and one that is denied ends the consumer.
 test('topics that this client may not describe are left out until it may, and are named if there is no other', async () => {
   const { clock, world, watch, changes, begin } = watching()
+  expect(watch.denied).toEqual([])
   world.denied.add('refunds')
   world.ids.delete('refunds')
   expect(await begin()).toEqual(['orders'])
@@ -189,4 +218,22 @@ test('topics that this client may not describe are left out until it may, and ar
   world.denied.add('refunds')
   world.ids.clear()
   await expect(begin()).rejects.toThrow('may not describe these topics: orders, refunds')
+})
+
+// Red when a look needs an answer with ids: all of them fail, and nobody learns that topics appear or vanish.
+test('topics of an old broker are detected by their names, and named ones are taken to exist', async () => {
+  const named = watching()
+  named.world.isOld = true
+  expect([await named.begin(), named.watch.clusterId]).toEqual([['orders', 'refunds'], undefined])
+  named.world.ids.delete('refunds')
+  await named.clock.advance(6_000)
+  expect([named.changes, named.anew, named.logged]).toEqual([[], [], []])
+  const pattern = watching([/./])
+  pattern.world.isOld = true
+  expect(await pattern.begin()).toEqual(['orders', 'refunds'])
+  pattern.world.ids.delete('refunds')
+  pattern.world.ids.set('stock', '')
+  await pattern.clock.advance(3_000)
+  expect(pattern.changes).toEqual([{ appeared: ['stock'], vanished: ['refunds'], denied: [] }])
+  expect([pattern.world.looks, pattern.logged]).toEqual([2, []])
 })

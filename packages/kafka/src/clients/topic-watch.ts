@@ -67,8 +67,7 @@ export class TopicWatch {
   /**
    * Returns the topics to subscribe to. Called before the consumer reads.
    *
-   * Rejects if no named topic exists and may be described, or if the cluster does not tell its id, because the event
-   * keys of positions contain it.
+   * Rejects if no named topic exists and may be described.
    */
   async begin(cluster: Cluster): Promise<readonly string[]> {
     this.end()
