@@ -15,6 +15,37 @@ test('the watchdog reports once, after silence for the whole limit', async () =>
   expect(barks).toBe(0)
   await clock.advance(1)
   expect([barks, clock.timers]).toEqual([1, 0])
+  // Red when they keep a process alive that is done.
+  expect(new Set(clock.asked.map(({ keepAlive }) => keepAlive))).toEqual(new Set([false]))
+})
+
+// Red when a fetch, which tells no generation, is taken for one of another generation.
+test('heartbeats of the joined generation and fetches are signs of life, also after a join and a new beginning', async () => {
+  const clock = new Clock()
+  const watchdog = new Watchdog(clock.runtime, 1_000)
+  const barks: string[] = []
+  const begin = (): void => watchdog.begin(({ message }) => barks.push(message))
+  const live = async (generation: number): Promise<void> => {
+    for (let round = 0; round < 3; round += 1) {
+      watchdog.heard({ generation })
+      await clock.advance(900)
+      watchdog.heard()
+      expect(watchdog.silentMs).toBe(0)
+      await clock.advance(900)
+    }
+  }
+  begin()
+  await live(7)
+  watchdog.joined()
+  await live(8)
+  // A rejoin was due when the consumer ended. The next consumer owes none.
+  watchdog.heard({ generation: 9 })
+  watchdog.end()
+  begin()
+  expect(watchdog.silentMs).toBe(0)
+  await live(9)
+  await clock.advance(1_000)
+  expect(barks).toEqual(['Fetches and heartbeats got no answer within 1000 ms'])
 })
 
 test('the watchdog reports nothing after its end, and only to the last listener', async () => {
