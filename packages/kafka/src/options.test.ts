@@ -33,8 +33,25 @@ test('the default group is the consumer of the guard, and reads from the beginni
   expect(settingsOf()).toMatchObject({ fromBeginning: true, consumer: { groupId: 'billing' } })
   expect(settingsOf({ groupId: 'mine' }).consumer.groupId).toBe('mine')
   expect(settingsOf({ consumer: { groupId: 'inner' } }).consumer.groupId).toBe('inner')
-  expect(problemsOf({ groupId: 'mine', consumer: { groupId: 'inner' } })).toMatch(/one group id/)
+  expect(problemsOf({ groupId: 'mine', consumer: { groupId: 'inner' } })).toBe(
+    "Expected one group id, got `groupId` 'mine' and `consumer.groupId` 'inner'.",
+  )
+  expect(problemsOf({ groupId: 'mine', consumer: { groupId: 'mine' } })).toBe('')
 })
+
+// Red when the running handlers get as long as a rebalance may last: the member rejoins too late, and is expelled.
+test.each([
+  [undefined, 5_000],
+  [60_000, 5_000],
+  [9_000, 3_000],
+  [1_000, 333],
+])(
+  'with a rebalanceTimeout of %s, running handlers are waited for %i ms',
+  (rebalanceTimeout, graceMs) => {
+    const consumer = rebalanceTimeout === undefined ? {} : { rebalanceTimeout }
+    expect(settingsOf({ consumer }).graceMs).toBe(graceMs)
+  },
+)
 
 test('K19, K20: heartbeats are sent in time, and retries last longer than a restart of the broker', () => {
   expect(settingsOf().consumer).toMatchObject({
@@ -73,6 +90,11 @@ test.each<[string, object, RegExp]>([
   ['an empty topic name', { topics: ['a', ''] }, /by name or by RegExp, got \[a, \]/],
   ['a topic instead of a list', { topics: 'orders' }, /got `orders` \(string\)/],
   ['an empty group', { groupId: '' }, /Expected `groupId` to be a string/],
+  [
+    'an empty group of the consumer beside another one',
+    { groupId: 'mine', consumer: { groupId: '' } },
+    /^Expected `consumer.groupId` to be a string that is not empty, got .*$/,
+  ],
   ['no partition', { partitionsConsumedConcurrently: 0 }, /from 1 to 1000, got `0`.*partitions/],
   ['a batch size of zero', { batch: { size: 0 } }, /`batch.size`/],
   ['a negative drain time', { drainMs: -1 }, /`drainMs`/],
@@ -96,6 +118,21 @@ test.each<[string, object, RegExp]>([
     'a dead-letter topic that a pattern matches',
     { topics: [/^ord/g], deadLetter: { producer, topic: 'orders.dead' } },
     /another topic/,
+  ],
+  [
+    'a dead-letter topic among those that are consumed',
+    { topics: ['orders', 'dead'], deadLetter: { producer, topic: 'dead' } },
+    /another topic than those consumed, got `dead`/,
+  ],
+  [
+    'a topic instead of a place for dead letters',
+    { deadLetter: 'dead' },
+    /^Expected `deadLetter` to be `{ producer, topic }`, got `dead` \(string\)\.$/,
+  ],
+  [
+    'null as a place for dead letters',
+    { deadLetter: null },
+    /^Expected `deadLetter` to be `{ producer, topic }`, got `null`/,
   ],
   ['no dead-letter topic', { deadLetter: { producer } }, /`deadLetter.topic`/],
   ['no producer', { deadLetter: { topic: 'dead' } }, /`deadLetter.producer`/],
