@@ -122,6 +122,8 @@ export class Subscription {
     const { batches, port, fields } = this.#options
     const consumer = this.#wanted
     const partitions = batches.ownedOf(topic)
+    // The members that have partitions of the topic read it anew.
+    if (partitions.length === 0) return
     port.logger.warn(
       { ...fields, topic, partitions },
       'a topic was created again; reading it from its beginning',
