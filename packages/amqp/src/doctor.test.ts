@@ -31,6 +31,7 @@ test.each([
   ['an auto-delete queue', shape({}, { autoDelete: true }), 'auto_delete'],
   ['an exclusive queue', shape({}, { exclusive: true }), 'exclusive'],
   ['a delivery limit without a dead-letter exchange', shape(limited), 'x-delivery-limit 3'],
+  ['a delivery limit of none', shape({ ...limited, 'x-delivery-limit': 0 }), 'x-delivery-limit 0'],
 ])('refuses %s', (_what, found, expected) => {
   expect(queueFindings(found, facts()).problems.join()).toContain(expected)
 })
@@ -43,6 +44,8 @@ test('trap T22: a delivery limit is accepted if dead letters have a destination'
   expect(queueFindings(shape(limited), facts({ deadLetter: 'dlx' })).problems).toEqual([])
   const unlimited = shape({ ...limited, 'x-delivery-limit': -1 })
   expect(queueFindings(unlimited, facts()).problems).toEqual([])
+  const quorum = shape({ 'x-queue-type': 'quorum' })
+  expect(queueFindings(quorum, facts()).problems).toEqual([])
 })
 
 // Red when any dead-letter exchange will do: the broker gives a rejected message back at once, for ever.
@@ -67,13 +70,17 @@ test('the delivery limit of 20 that RabbitMQ 4 gives quorum queues by default gi
   expect(queueFindings(quorum, facts({}, [4, 2])).warnings.join()).toContain('limit of 20')
   expect(queueFindings(quorum, facts({}, [3, 13])).warnings).toEqual([])
   expect(queueFindings(shape(), facts({}, [4, 2])).warnings).toEqual([])
+  const untold = { ...facts(), version: undefined }
+  expect(queueFindings(quorum, untold)).toEqual({ problems: [], warnings: [] })
 })
 
 test('delay queues that are all short give a warning', () => {
-  expect(levelFindings({ levelsMs: [100, 999] }).warnings.join()).toContain(
+  expect(levelFindings({ levelsMs: [100, 200, 999] }).warnings.join()).toContain(
     'retryLevelsMs` is 999 ms',
   )
-  expect(levelFindings({ levelsMs: [100, 1_000] })).toEqual({ problems: [], warnings: [] })
+  for (const levelsMs of [[100, 1_000], [1_000]]) {
+    expect(levelFindings({ levelsMs })).toEqual({ problems: [], warnings: [] })
+  }
 })
 
 test("a queue that is not durable gives a warning, and so does 'dlx' without a visible exchange", () => {
