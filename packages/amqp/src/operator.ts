@@ -7,7 +7,7 @@ import {
   type OperateBroker,
   refuseParameters,
 } from '@onceward/core/adapter'
-import { connect } from 'amqplib'
+import { connect, credentials } from 'amqplib'
 import { checkThere } from './clients/calls.ts'
 import { Connector } from './clients/connector.ts'
 import { Publisher } from './clients/publisher.ts'
@@ -37,13 +37,14 @@ export const operate: OperateBroker = ({ url, params, env }) => {
   }
   const server = new URL(url)
   const { host, pathname } = server
-  server.username ||= encodeURIComponent(env['AMQP_USERNAME'] ?? '')
-  server.password ||= encodeURIComponent(env['AMQP_PASSWORD'] ?? '')
-  for (const [name, value] of params) {
-    if (OF_AMQPLIB.includes(name)) server.searchParams.append(name, value)
-  }
+  // amqplib ignores the parameters that are ours.
+  server.search = String(params)
+  const user = unescaped(server.username) || env['AMQP_USERNAME'] || ''
+  const password = unescaped(server.password) || env['AMQP_PASSWORD'] || ''
+  // Not by the URL: amqplib reads each escaped byte as a character. Without credentials amqplib logs in as guest.
+  const login = user || password ? { credentials: credentials.plain(user, password) } : {}
   const connector = new Connector({
-    source: () => connect(server.href, { timeout: CALL_MS }),
+    source: () => connect(server.href, { timeout: CALL_MS, ...login }),
     ...{ runtime: systemRuntime, onGone: ignore, onError: ignore },
     onBlocked: (reason) => {
       publisher.blocked = reason
@@ -67,6 +68,15 @@ export const operate: OperateBroker = ({ url, params, env }) => {
       await publisher.close()
       await connector.close()
     },
+  }
+}
+
+/** Reads escapes of UTF-8. Other escapes are read as amqplib reads them, because they work in a consumer's URL. */
+function unescaped(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return unescape(text)
   }
 }
 
