@@ -1,7 +1,16 @@
+import { ConfigurationError } from '@onceward/core'
 import { CallTimeoutError } from '@onceward/core/adapter'
 import { refusedByBothAddresses } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import { BACKOFF, CancelledError, classifyError, isConnectionClosed } from './errors.ts'
+import {
+  BACKOFF,
+  CancelledError,
+  classifyError,
+  connectionGone,
+  exchangeMissing,
+  isConnectionClosed,
+  queueMissing,
+} from './errors.ts'
 
 const coded = (message: string, code: unknown): Error => Object.assign(new Error(message), { code })
 
@@ -20,10 +29,39 @@ test.each([
   [new CallTimeoutError('connect', 5), 'network'],
   [new CancelledError('orders'), 'cancelled'],
   [coded('INTERNAL_ERROR', 541), 'other'],
-  ['text', 'other'],
-  [undefined, 'other'],
+  // The name of a queue may be the words of another refusal.
+  [coded("PRECONDITION_FAILED - NOT_FOUND - queue 'a' is stopped by supervisor", 406), 'refused'],
 ])('the error %s is classified as %s', (error, kind) => {
   expect(classifyError(error).kind).toBe(kind)
+})
+
+test.each<[number | string, string]>([
+  [403, 'denied'],
+  [404, 'missing'],
+  [405, 'locked'],
+  [406, 'refused'],
+  [320, 'network'],
+  ['ECONNREFUSED', 'network'],
+  ['ECONNRESET', 'network'],
+  ['EHOSTUNREACH', 'network'],
+  ['ENETUNREACH', 'network'],
+  ['ENOTFOUND', 'network'],
+  ['EAI_AGAIN', 'network'],
+  ['EPIPE', 'network'],
+  ['ETIMEDOUT', 'network'],
+])('the code %s alone says that an error is %s', (code, kind) => {
+  expect(classifyError(coded('no', code))).toEqual({ kind, text: 'Error: no' })
+})
+
+// Red when a code is looked for on what can have none: the text is then that of a value that cannot be read.
+test.each([
+  ['text', 'text', 'other'],
+  ['Socket closed', 'Socket closed', 'network'],
+  [undefined, 'undefined', 'other'],
+  [null, 'null', 'other'],
+  [404, '404', 'other'],
+])('the value %s is told by its own text', (thrown, text, kind) => {
+  expect(classifyError(thrown)).toEqual({ kind, text })
 })
 
 // Red when the code decides: a start while the node of a queue is down said that the queue does not exist.
@@ -49,6 +87,40 @@ test('errors that report a closed connection are recognised', () => {
   expect(isConnectionClosed(new Error('Connection closing'))).toBe(true)
   expect(isConnectionClosed(new Error('Channel closed'))).toBe(false)
   expect(isConnectionClosed('Connection closed')).toBe(false)
+  // The reason of another failure, such as that of a channel.
+  const reason = new Error('the channel did not open (Error: Connection closed)')
+  expect(isConnectionClosed(reason)).toBe(false)
+})
+
+const LONG = 'q'.repeat(5_000)
+
+test.each([
+  ['queue', queueMissing('deadLetter.queue', 'orders.dead'), /Declare it, or correct the name/],
+  [
+    'exchange',
+    exchangeMissing('deadLetter.exchange', 'orders.dead'),
+    /would be dropped\. Declare it/,
+  ],
+])('a missing %s is told with its option, its name and what to do', (what, error, remedy) => {
+  expect(error).toBeInstanceOf(ConfigurationError)
+  expect(error.message).toContain(`\`deadLetter.${what}\`, 'orders.dead', does not exist`)
+  expect(error.message).toMatch(remedy)
+})
+
+test('the name of a missing queue or exchange is told in a bounded length', () => {
+  expect(queueMissing('queue', LONG).message.length).toBeLessThan(1_000)
+  expect(exchangeMissing('deadLetter.exchange', LONG).message.length).toBeLessThan(1_000)
+})
+
+test('the end of a connection of the user is told with its cause, if there is one, and with what to give instead', () => {
+  const cause = new Error('read ECONNRESET')
+  const error = connectionGone(cause)
+  expect(error).toBeInstanceOf(ConfigurationError)
+  expect(error.cause).toBe(cause)
+  expect(error.message).toMatch(
+    /is over \(Error: read ECONNRESET\).*`\(\) => amqp\.connect\(url\)`/,
+  )
+  expect(connectionGone(undefined).message).toContain('is over (closed)')
 })
 
 // Red when only the message of the error itself is told, which is empty: health() then says `AggregateError: `.
