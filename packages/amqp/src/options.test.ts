@@ -96,10 +96,28 @@ test('names that are undefined do not make a target', () => {
   expect(targetOf({ ...dead, exchange: undefined, routingKey: undefined })).toStrictEqual(dead)
 })
 
+// Red when they are sorted as texts, or left as they are: the level for a wait is the first that is long enough.
+test('delay levels are sorted by their length, and the list of the user stays as it is', () => {
+  const retryLevelsMs = Object.freeze([5_000, 600_000, 1_000, 30_000])
+  const { levelsMs } = resolveSettings({ queue, retryLevelsMs }, settings)
+  expect(levelsMs).toEqual([1_000, 5_000, 30_000, 600_000])
+})
+
 test('a handler cannot run longer than the consumer timeout of the server', () => {
   expect(problemsOf({ queue }, { deadlineMs: 1_700_000 })).toContain('consumer_timeout')
+  expect(problemsOf({ queue }, { deadlineMs: 1_680_001 })).toContain('to be at most 1680000, two')
+  expect(problemsOf({ queue }, { deadlineMs: 1_680_000 })).toBe('')
   const longer = { queue, consumerTimeoutMs: 3_600_000 }
   expect(problemsOf(longer, { deadlineMs: 1_700_000 })).toBe('')
+})
+
+test('a consumer timeout leaves a handler a second beside the margin', () => {
+  const quick = { deadlineMs: 1_000 }
+  expect(problemsOf({ queue, consumerTimeoutMs: 121_000 }, quick)).toBe('')
+  expect(problemsOf({ queue, consumerTimeoutMs: 120_999 }, { deadlineMs: 999 })).toBe(
+    'Expected `consumerTimeoutMs` to be an integer from 121000 to 4294967295, got `120999` (number). Units are ' +
+      'milliseconds.',
+  )
 })
 
 test('an error names every problem, with rule, value, type and unit', () => {

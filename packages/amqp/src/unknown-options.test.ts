@@ -46,6 +46,15 @@ describe.each(Object.keys(FUNCTIONS))('%s', (name) => {
     expect(rest).toEqual([])
   })
 
+  // Red when it is an unknown name: that error does not say what a crash would do.
+  test('refuses noAck with the reason, and not as an unknown name', async () => {
+    const error = await refusalOf(name, { queue: 'orders', noAck: true })
+    expect(error).toBeInstanceOf(ConfigurationError)
+    expect(error).toHaveProperty('message', expect.stringMatching(/^Expected no `noAck`.*loses it/))
+    const both = await refusalOf(name, { queue: 'orders', noAck: true, zzz: 1 })
+    expect(both).toHaveProperty('message', expect.stringMatching(/^\S+ does not know "zzz"/))
+  })
+
   test.each([
     ['nothing', undefined],
     ['null', null],
