@@ -177,7 +177,8 @@ function createClients({ port, settings, signals, connection }: Parts): Clients 
   })
   const close = async (): Promise<void> => {
     await publisher.close()
-    await Promise.all([connector.close(), ...(outlet === connector ? [] : [outlet.close()])])
+    // Where both are the same connector, the second call does nothing.
+    await Promise.all([connector.close(), outlet.close()])
   }
   return { connector, publisher, alarm, close }
 }
