@@ -40,11 +40,33 @@ describe('a connection of amqplib/callback_api', () => {
   })
 })
 
-test.each([undefined, null, 'orders', Promise.resolve()])(
-  'wrapAmqp refuses %s instead of a channel, and says what to give',
-  (given) => {
-    expect(() => wrapAmqp(given as never, guard, options)).toThrow(
-      /^Expected a confirm channel, got .*createConfirmChannel/,
-    )
-  },
-)
+/** A channel of `createChannel()`, by its methods. */
+class Channel {
+  readonly publish = nothing
+}
+
+function revoked(): object {
+  const { proxy, revoke } = Proxy.revocable({}, {})
+  revoke()
+  return proxy
+}
+
+// Red before for what has no prototype, such as `import * as amqplib`, and for a Proxy: a TypeError about something else.
+test.each<[string, string, () => unknown]>([
+  ['a channel without confirms', 'Channel', () => new Channel()],
+  ['nothing', 'undefined', nothing],
+  ['null', 'null', () => null],
+  ['a URL', 'String', () => 'amqp://guest:hunter2@mq.test'],
+  ['a promise of a channel', 'Promise', () => Promise.resolve()],
+  ['what has no prototype', 'object', () => Object.create(null)],
+  ['what has no class', 'object', () => ({ constructor: undefined })],
+  ['a class with an odd name', 'Symbol(odd)', () => ({ constructor: { name: Symbol('odd') } })],
+  ['a revoked Proxy', 'object', revoked],
+])('wrapAmqp refuses %s, and says what it got (%s) and what to give', (_, kind, given) => {
+  const message = expect.stringMatching(
+    /: without confirms nobody knows .* Create it with `connection\.createConfirmChannel\(\)`\.$/,
+  )
+  const refused = expect(() => wrapAmqp(given() as never, guard, options))
+  refused.toThrow(expect.objectContaining({ code: 'ONCEWARD_CONFIGURATION', message }))
+  refused.toThrow(`Expected a confirm channel, got ${kind}: `)
+})

@@ -11,7 +11,6 @@ import {
   hasMethod,
   type LoopSignals,
   portOf,
-  quoted,
   registerPublisher,
   type WrapOutage,
   type WrappedLoop,
@@ -231,9 +230,17 @@ async function declareLevels(open: OpenChannel, { queue, levelsMs }: Settings): 
 }
 
 function withoutConfirms(channel: unknown): ConfigurationError {
-  const name = (channel as object | undefined)?.constructor?.name ?? quoted(channel)
   return new ConfigurationError(
-    `Expected a confirm channel, got ${name}: without confirms nobody knows whether a dead letter or a deferred ` +
-      'message arrived. Create it with `connection.createConfirmChannel()`.',
+    `Expected a confirm channel, got ${kindOf(channel)}: without confirms nobody knows whether a dead letter or a ` +
+      'deferred message arrived. Create it with `connection.createConfirmChannel()`.',
   )
+}
+
+/** The class of a value, or its type. Never throws: `import * as amqplib` has no class. */
+function kindOf(value: unknown): string {
+  try {
+    return String((value as object).constructor.name)
+  } catch {
+    return value === null ? 'null' : typeof value
+  }
 }
