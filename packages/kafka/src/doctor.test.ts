@@ -1,8 +1,7 @@
 import { handMadeGuard } from '@onceward/testing/adapter'
 import type { ConsumerConfig } from 'kafkajs'
-import { describe, expect, test } from 'vitest'
-import type { KafkaClient } from './client.ts'
-import { deadLetterFindings, examine, timeFindings, topicFindings } from './doctor.ts'
+import { expect, test } from 'vitest'
+import { deadLetterFindings, timeFindings, topicFindings } from './doctor.ts'
 import { resolveConsumerSettings } from './options.ts'
 
 const DAY_MS = 86_400_000
@@ -10,11 +9,12 @@ const guard = handMadeGuard().port.settings
 
 test.each([
   ['a week', { retentionMs: 7 * DAY_MS, isCompacted: false }, 'nothing'],
+  ['the dedup window', { retentionMs: guard.dedupWindowMs, isCompacted: false }, 'nothing'],
   ['unknown', { retentionMs: undefined, isCompacted: false }, 'nothing'],
   ['a month', { retentionMs: 30 * DAY_MS, isCompacted: false }, 'problem'],
   ['for ever', { retentionMs: Number.POSITIVE_INFINITY, isCompacted: false }, 'warning'],
   ['the last of each key', { retentionMs: 30 * DAY_MS, isCompacted: true }, 'warning'],
-])('acceptance A16: a topic that keeps records for %o gives a %s', (_what, facts, expected) => {
+])('acceptance A16: a topic that keeps records for %s gives a %s', (_what, facts, expected) => {
   const { problems, warnings } = topicFindings({ topic: 'orders', ...facts }, guard)
   const found = problems.length > 0 ? 'problem' : warnings.length > 0 ? 'warning' : 'nothing'
   expect(found).toBe(expected)
@@ -31,10 +31,22 @@ test('the defaults give no warning, with and without leases', () => {
   expect(warningsOf({}, { ...guard, hasLeases: true })).toEqual([])
 })
 
+test('settings at their limits give no warning', () => {
+  const times = { sessionTimeout: 9_000, heartbeatInterval: 3_000, maxWaitTimeInMs: 3_000 }
+  const consumer = { ...times, retry: { retries: 5 } }
+  expect(warningsOf(consumer, { ...guard, hasLeases: true, leaseMs: 9_000 })).toEqual([])
+})
+
+test('settings without any of retries give no warning', () => {
+  const resolved = resolveConsumerSettings({ topics: ['orders'] }, guard)
+  const { retry: _retry, ...consumer } = resolved.consumer
+  expect(timeFindings({ ...resolved, consumer }, guard)).toEqual({ problems: [], warnings: [] })
+})
+
 test.each<[string, Partial<ConsumerConfig>]>([
-  ['heartbeatInterval', { heartbeatInterval: 4_000 }],
-  ['maxWaitTimeInMs', { maxWaitTimeInMs: 4_000 }],
-  ['retries', { retry: { retries: 2 } }],
+  ['heartbeatInterval', { heartbeatInterval: 3_334 }],
+  ['maxWaitTimeInMs', { maxWaitTimeInMs: 3_334 }],
+  ['retries', { retry: { retries: 4 } }],
   ['allowAutoTopicCreation', { allowAutoTopicCreation: true }],
 ])('%s gives a warning with its fix', (name, consumer) => {
   const warnings = warningsOf(consumer)
@@ -69,10 +81,36 @@ test.each([
   expect(problems[0]).toContain(`(${name})`)
 })
 
-test('a dead-letter topic that takes smaller records than its source gives a warning', () => {
-  const { problems, warnings } = deadLetterFindings({ ...dead, maxBytes: 100_000 }, sources)
-  expect(problems).toEqual([])
-  expect(warnings).toHaveLength(1)
+// Less than the headers may need is refused, and less than a source takes gives a warning.
+test.each<[number | undefined, number, string, string]>([
+  [1_048_588, 1_048_588, 'nothing', ''],
+  [1_048_587, 1_048_588, 'a warning', '1052684'],
+  [4_096, 1_048_588, 'a warning', '1052684'],
+  [4_095, 1_048_588, 'a problem', '1052684'],
+  [4_096, 4_096, 'nothing', ''],
+  [2_000, 2_000, 'nothing', ''],
+  [1_999, 2_000, 'a problem', '6096'],
+  [undefined, 1_048_588, 'nothing', ''],
+])(
+  'a dead-letter topic that takes %s bytes, of records with up to %s, gives %s',
+  (maxBytes, largest, what, needed) => {
+    const others = [
+      { ...sources[0], maxBytes: undefined },
+      { ...sources[0], maxBytes: largest },
+    ]
+    const { problems, warnings } = deadLetterFindings({ ...dead, maxBytes }, others as never)
+    const counts = [problems.length, warnings.length]
+    expect(counts).toEqual([Number(what === 'a problem'), Number(what === 'a warning')])
+    for (const text of [...problems, ...warnings]) {
+      expect(text).toContain(`takes records of at most ${maxBytes} bytes (max.message.bytes)`)
+      expect(text).toMatch(new RegExp(`Set it to ${needed} or more\\.$`))
+    }
+  },
+)
+
+test('a dead-letter topic without a source whose limit is known has no findings', () => {
+  const { problems, warnings } = deadLetterFindings({ ...dead, maxBytes: 200 }, [])
+  expect([...problems, ...warnings]).toEqual([])
 })
 
 test('reading records of aborted transactions is refused', () => {
@@ -81,53 +119,4 @@ test('reading records of aborted transactions is refused', () => {
     guard,
   )
   expect(timeFindings(resolved, guard).problems).toHaveLength(1)
-})
-
-describe('hundreds of topics', () => {
-  const topics = Array.from({ length: 300 }, (_, index) => `orders-${index}`)
-
-  /** Examines the topics in a cluster that has only these. */
-  async function examined(
-    present: readonly string[],
-    denied: readonly string[] = [],
-  ): Promise<{ requests: number; error: unknown }> {
-    const { port } = handMadeGuard()
-    let requests = 0
-    const missing = Object.assign(new Error('gone'), { type: 'UNKNOWN_TOPIC_OR_PARTITION' })
-    const refusal = Object.assign(new Error('no'), { type: 'TOPIC_AUTHORIZATION_FAILED' })
-    const admin: object = {
-      connect: async () => undefined,
-      disconnect: async () => undefined,
-      fetchTopicMetadata: async ({ topics: asked }: { topics: readonly string[] }) => {
-        requests += 1
-        if (asked.some((topic) => denied.includes(topic))) throw refusal
-        if (!asked.every((topic) => present.includes(topic))) throw missing
-      },
-      fetchTopicOffsets: async () => [],
-      describeConfigs: async () => ({ resources: [] }),
-      describeGroups: async () => ({ groups: [] }),
-    }
-    const kafka = { admin: () => admin } as unknown as KafkaClient
-    const settings = resolveConsumerSettings({ topics }, port.settings)
-    const error = await examine({ kafka, settings, port }).catch((thrown: unknown) => thrown)
-    return { requests, error }
-  }
-
-  // Red with a request for each: the start gives up after 20 s, which is 300 round trips of 67 ms, and tries again for ever.
-  test('are asked for at once', async () => {
-    expect(await examined(topics)).toEqual({ requests: 1, error: undefined })
-  })
-
-  test('are left to the consumer if this client may not describe them', async () => {
-    const denied = ['orders-7', 'orders-77']
-    const { error, requests } = await examined(topics, denied)
-    expect(error).toBeUndefined()
-    expect(requests).toBeLessThan(60)
-  })
-
-  test('are named if they are missing', async () => {
-    const { error, requests } = await examined(topics.filter((topic) => topic !== 'orders-77'))
-    expect(String(error)).toMatch(/^ConfigurationError: [^\n]*'orders-77', does not exist[^\n]*$/)
-    expect(requests).toBeLessThan(30)
-  })
 })

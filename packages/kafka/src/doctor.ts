@@ -174,13 +174,13 @@ export const sharedGroup = (
 
 function toMs(value: string | undefined): number | undefined {
   const ms = Number(value)
-  if (value === undefined || Number.isNaN(ms)) return undefined
+  if (Number.isNaN(ms)) return undefined
   return ms < 0 ? Number.POSITIVE_INFINITY : ms
 }
 
 function toNumber(value: string | undefined): number | undefined {
   const number = Number(value)
-  return value === undefined || Number.isNaN(number) ? undefined : number
+  return Number.isNaN(number) ? undefined : number
 }
 
 export interface DeadLetterFacts extends TopicFacts {
@@ -193,7 +193,13 @@ const HEADER_BYTES = 4_096
 
 /** A dead letter that the broker never takes holds up its key for ever. */
 export function deadLetterFindings(
-  { topic, isCompacted, maxBytes, minInSync = 0, replicas }: DeadLetterFacts,
+  {
+    topic,
+    isCompacted,
+    maxBytes = Number.POSITIVE_INFINITY,
+    minInSync = 0,
+    replicas,
+  }: DeadLetterFacts,
   sources: readonly TopicFacts[],
 ): Findings {
   const largest = Math.max(0, ...sources.map((source) => source.maxBytes ?? 0))
@@ -210,13 +216,13 @@ export function deadLetterFindings(
           '(min.insync.replicas): the broker refuses every dead letter. Lower it, or add replicas.',
       ),
       ...when(
-        maxBytes !== undefined && maxBytes < Math.min(largest, HEADER_BYTES),
+        maxBytes < Math.min(largest, HEADER_BYTES),
         `The dead-letter topic '${topic}' takes records of at most ${maxBytes} bytes (max.message.bytes), less than ` +
           `the headers of a dead letter may need. Set it to ${largest + HEADER_BYTES} or more.`,
       ),
     ],
     warnings: when(
-      maxBytes !== undefined && maxBytes < largest && maxBytes >= HEADER_BYTES,
+      maxBytes < largest && maxBytes >= HEADER_BYTES,
       `The dead-letter topic '${topic}' takes records of at most ${maxBytes} bytes (max.message.bytes), the topics ` +
         `that are read take ${largest}: a large record could not be dead-lettered and would hold up its key. Set it ` +
         `to ${largest + HEADER_BYTES} or more.`,
