@@ -1,0 +1,177 @@
+import { ConfigurationError, type Delivery } from '@onceward/core'
+import { handMadeGuard } from '@onceward/testing/adapter'
+import { Kafka, type ProducerConfig, type ProducerRecord } from 'kafkajs'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { toDelivery } from './delivery.ts'
+import { clusterOf, type HandMadeCluster } from './fixtures/cluster.ts'
+import { message, protocolError } from './fixtures/fetch.ts'
+import { operate } from './operator.ts'
+
+const at = (params = 'topic=orders') =>
+  operate({ url: 'kafka://host:9092', params: new URLSearchParams(params), env: {} })
+
+let cluster: HandMadeCluster
+/** For a test to change. */
+let answer: () => Promise<unknown>
+/** Calls of producers, in order. */
+let calls: (readonly [name: string, given?: unknown])[]
+beforeEach(() => {
+  cluster = clusterOf({ orders: { replicas: [1, 1] } })
+  answer = async () => []
+  calls = []
+})
+
+// The clients of kafkajs that an operator makes.
+beforeEach(() => {
+  vi.spyOn(Kafka.prototype, 'admin').mockImplementation((config) => cluster.kafka.admin(config))
+  vi.spyOn(Kafka.prototype, 'producer').mockImplementation((config?: ProducerConfig) => {
+    calls.push(['producer', config])
+    const producer: object = {
+      connect: async () => void calls.push(['connect']),
+      send: async (record: ProducerRecord) => {
+        calls.push(['send', record])
+        return answer()
+      },
+      disconnect: async () => void calls.push(['disconnect']),
+    }
+    return producer as never
+  })
+})
+afterEach(() => {
+  vi.restoreAllMocks()
+})
+
+const source = { broker: 'kafka', queue: 'orders' }
+
+describe('a topic is ready', () => {
+  test('if it is there, which is asked once', async () => {
+    await using broker = at()
+    cluster.topics.set('others', { denied: 'describe' })
+    await broker.ready(source)
+    await broker.ready(source)
+    expect(cluster.asked).toEqual([['connect'], ['fetchTopicMetadata', ['orders']], ['disconnect']])
+  })
+
+  test('but not if it is missing', async () => {
+    await using broker = at()
+    const checking = broker.ready({ ...source, queue: 'nowhere' })
+    await expect(checking).rejects.toThrow(ConfigurationError)
+    await expect(checking).rejects.toMatchObject({
+      message: expect.stringMatching(/`--broker`, 'nowhere', does not exist/),
+      cause: { type: 'UNKNOWN_TOPIC_OR_PARTITION' },
+    })
+  })
+
+  test('but not if the client may not describe it: the error is that of kafkajs', async () => {
+    cluster.topics.set('orders', { denied: 'describe' })
+    await using broker = at()
+    await expect(broker.ready(source)).rejects.toMatchObject({ type: 'TOPIC_AUTHORIZATION_FAILED' })
+  })
+})
+
+describe('a message that is sent', () => {
+  const live = (partition: number): Delivery =>
+    toDelivery({ topic: 'orders', partition, message: message(40, 'a') }, 'cluster-1')
+  const { raw: _raw, envelope: _envelope, ...bare } = live(0)
+  const key = Buffer.from('a')
+  const headers = { 'Idempotency-Key': Buffer.from('a-40') }
+
+  // A topic that was created again may have fewer partitions: kafkajs drops a record for one that is not there.
+  test.each<[string, Delivery, object]>([
+    ['of a partition that is there', live(1), { key, headers, partition: 1 }],
+    ['of a partition that is gone', live(2), { key, headers }],
+    ['without its record', bare, { key: bare.orderingKey, headers: bare.headers }],
+  ])('%s goes to its topic', async (_what, delivery, rest) => {
+    const broker = at()
+    await broker.ready(source)
+    await broker.send(delivery)
+    await broker.send(delivery)
+    await broker[Symbol.asyncDispose]()
+    const record = { value: Buffer.from('{"key":"a"}'), ...rest }
+    const sent = ['send', { topic: 'orders', acks: -1, messages: [record] }]
+    expect(calls).toEqual([
+      ['producer', { allowAutoTopicCreation: false }],
+      ['connect'],
+      sent,
+      sent,
+      ['disconnect'],
+    ])
+  })
+
+  test.each(['MESSAGE_TOO_LARGE', 'UNKNOWN_TOPIC_OR_PARTITION', 'TOPIC_AUTHORIZATION_FAILED'])(
+    'and refused with %s is certainly not in the topic',
+    async (type) => {
+      const refusal = protocolError(type)
+      answer = () => Promise.reject(refusal)
+      await using broker = at()
+      const sending = broker.send(live(0))
+      await expect(sending).rejects.toThrow(ConfigurationError)
+      await expect(sending).rejects.toMatchObject({
+        message: expect.stringMatching(new RegExp(`broker refused the message \\(.*${type}`)),
+        cause: refusal,
+      })
+    },
+  )
+
+  test('may be in the topic after another error', async () => {
+    const silence = protocolError('REQUEST_TIMED_OUT')
+    answer = () => Promise.reject(silence)
+    await using broker = at()
+    await expect(broker.send(live(0))).rejects.toBe(silence)
+  })
+
+  test('opens a connection: without one there is none to close', async () => {
+    await at()[Symbol.asyncDispose]()
+    expect(calls).toEqual([])
+  })
+})
+
+describe('the inspection of topics', () => {
+  const { settings } = handMadeGuard().port
+  const nothing = { problems: [], warnings: [] }
+  const inspected = async (params: string) => {
+    await using broker = at(params)
+    return await broker.inspect(settings)
+  }
+
+  test('without a topic asks for one', async () => {
+    await expect(inspected('group=billing')).rejects.toThrow(ConfigurationError)
+    await expect(inspected('group=billing')).rejects.toThrow(
+      /Which topics\? Add them to the address: kafka:\/\/.*\?topic=orders/,
+    )
+  })
+
+  test('whose settings fit finds nothing', async () => {
+    cluster.topics.set('orders.dead', {})
+    cluster.members.set('shared', ['mail'])
+    expect(await inspected('topic=orders')).toEqual(nothing)
+    expect(await inspected('topic=orders&dead-letter=orders.dead')).toEqual(nothing)
+  })
+
+  test('looks at each topic, at the group and at the dead-letter topic of the address', async () => {
+    cluster.topics.set('refunds', { settings: { 'retention.ms': '-1' } })
+    cluster.topics.set('orders.dead', { settings: { 'cleanup.policy': 'compact' } })
+    cluster.members.set('shared', ['mail'])
+    const found = await inspected('topic=orders&topic=refunds&group=shared&dead-letter=orders.dead')
+    expect(found).toEqual({
+      problems: [
+        expect.stringMatching(/^Group 'shared' has members of the consumer 'mail'/),
+        expect.stringMatching(/^The dead-letter topic 'orders\.dead' is compacted/),
+      ],
+      warnings: [expect.stringMatching(/^Topic 'refunds' keeps records for ever/)],
+    })
+  })
+
+  test('says what the broker does not let it see', async () => {
+    cluster.topics.set('orders', { denied: 'configs' })
+    expect(await inspected('topic=orders')).toEqual({
+      problems: [],
+      warnings: [expect.stringMatching(/^The topics could not be checked: .* Allow Describe/)],
+    })
+  })
+
+  test('of a broker that does not answer fails with the error of kafkajs', async () => {
+    cluster.refusal = protocolError('NETWORK_EXCEPTION')
+    await expect(inspected('topic=orders')).rejects.toBe(cluster.refusal)
+  })
+})
