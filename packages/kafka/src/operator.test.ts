@@ -38,6 +38,11 @@ describe('the address of a cluster', () => {
     expect(() => at('kafka://host:9092', params)).toThrow(error)
   })
 
+  test('with a password and without a user is refused, unless the environment has one', () => {
+    expect(() => at('kafka://:secret@host:9092')).toThrow(/password and no user.*KAFKA_USERNAME/)
+    expect(() => at('kafka://:secret@host:9092', '', { KAFKA_USERNAME: 'app' })).not.toThrow()
+  })
+
   test('with a user and without a password is refused', () => {
     expect(() => at('kafka://app@host:9092')).toThrow(ConfigurationError)
     expect(() => at('kafka://app@host:9092')).toThrow(/no password\. Set KAFKA_PASSWORD/)

@@ -35,6 +35,12 @@ export const operate: OperateBroker = ({ url, params, env }) => {
   }
   const username = unescaped(user) || env['KAFKA_USERNAME']
   const secret = unescaped(password) || env['KAFKA_PASSWORD']
+  // It would be left out, and the cluster asked without a login.
+  if (password && username === undefined) {
+    throw new ConfigurationError(
+      'The address of Kafka has a password and no user. Write the user before it, or set KAFKA_USERNAME.',
+    )
+  }
   const kafka = new Kafka({
     ...{ clientId: 'onceward', brokers: servers.split(','), logLevel: logLevel.NOTHING },
     ...{ connectionTimeout: CALL_MS, authenticationTimeout: CALL_MS, requestTimeout: CALL_MS },

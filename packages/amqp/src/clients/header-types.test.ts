@@ -56,7 +56,7 @@ describe('a header is read again as it was read', () => {
     ['a table with a type that nobody knows', { '!': 'money', value: 5 }],
     ['a table with a list in place of a type', { '!': [1], value: 5 }],
     ['tables and lists', [{ a: [{ '!': 5 }, -0, Buffer.from('x')] }, null, true, 'ü']],
-  ])('%s', (_what, value) => {
+  ])('%s, among headers', (_what, value) => {
     expect(readAgain(value)).toEqual(value)
   })
 })

@@ -91,11 +91,12 @@ describe('an option is refused', () => {
 })
 
 test('what is not given is quoted as that, and all else with its type', () => {
-  expect([undefined, null, 5, 'a'].map(quoted)).toEqual([
+  expect([undefined, null, 5, 'a', Object.create(null)].map(quoted)).toEqual([
     'undefined',
     '`null` (object)',
     '`5` (number)',
     '`a` (string)',
+    '`{…}` (object)',
   ])
 })
 

@@ -258,7 +258,7 @@ async function completeLeased(
       const [answer] = await store.complete([held], options.dedupWindowMs)
       if (answer === 'held') return { kind: 'processed', attempt, result }
       const error = new LeaseLostError(
-        'The lease was lost before the result could be stored. The next delivery is handled as `onTakeover` says.',
+        'The lease was lost before the result could be stored. If another process has taken it, `onTakeover` decides. If the store has lost its entry, the next delivery runs the handler again.',
       )
       return { kind: 'abandoned', reason: 'lease-lost', error, stillRunning: true }
     } catch (error) {

@@ -1,6 +1,6 @@
 import { type Runtime, StoreUnavailableError } from '@onceward/core'
-import { answerWithin, LATE } from '@onceward/core/adapter'
-import type { DatabaseConnection, Kysely } from 'kysely'
+import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
+import { CompiledQuery, type DatabaseConnection, type Kysely } from 'kysely'
 import type { Connection as Wire } from 'pg'
 import { toStoreError } from '../errors.ts'
 import { surviveLoss, wireOf } from './kysely-wire.ts'
@@ -64,13 +64,13 @@ export async function takeClean<DB>(client: Client<DB>): Promise<Clean> {
   for (let closed = 0; ; closed += 1) {
     const { connection, leave } = await take(client)
     const wire = await answerWithin(client.runtime, wireOf(connection), CONNECT_MS)
-    if (wire === LATE) {
+    if (wire === LATE || (isUnknown(wire) && !(await asks(client, { connection, wire })))) {
       leave()
       throw new StoreUnavailableError(
         `A connection of the pool was busy for ${CONNECT_MS} ms with a statement that was not awaited.`,
       )
     }
-    const isLeft = wire !== undefined && wireSession(wire).isInTransaction
+    const isLeft = wire !== undefined && wireSession(wire).isInTransaction === true
     if (!isLeft || closed >= MOST_CLOSED) return { connection, leave, wire }
     const undo = surviveLoss(wire)
     endWire(wire, () => {
@@ -79,6 +79,26 @@ export async function takeClean<DB>(client: Client<DB>): Promise<Clean> {
     })
   }
 }
+
+/**
+ * Asks the server whether a connection that onceward has not used before is inside of a transaction, because Kysely cannot
+ * tell. Whether it answered.
+ */
+async function asks<DB>({ runtime }: Client<DB>, { connection, wire }: Asked): Promise<boolean> {
+  const undo = surviveLoss(wire)
+  const asking = connection.executeQuery(CompiledQuery.raw(''))
+  const isAnswered = await endsWithin(runtime, asking, CONNECT_MS)
+  undo()
+  return isAnswered
+}
+
+interface Asked {
+  readonly connection: DatabaseConnection
+  readonly wire: Wire
+}
+
+const isUnknown = (wire: Wire | undefined): wire is Wire =>
+  wire !== undefined && wireSession(wire).isInTransaction === undefined
 
 /** Closes a connection. Released only after pg has noticed the end: before that its pool would lend it again. */
 export function endWire(wire: Wire, release: () => void): void {

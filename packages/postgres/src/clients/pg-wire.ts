@@ -9,8 +9,8 @@ export interface WireSession {
   readonly commands: number
   /** `client_encoding` of the session, as far as it is known. */
   encoding: string | undefined
-  /** Whether the last answer came from inside of a transaction. Not known before the first one that was listened to. */
-  readonly isInTransaction: boolean
+  /** Whether the last answer came from inside of a transaction. Undefined before the first one that was listened to. */
+  readonly isInTransaction: boolean | undefined
   /** SQLSTATE of the error with which the server ended the connection. */
   readonly endCode: string | undefined
   /** The connection has ended, and its client knows. */
@@ -40,7 +40,7 @@ export function wireSession(connection: Connection): WireSession {
 function watch(connection: Connection): WireSession {
   let boundaries = 0
   let commands = 0
-  let transaction = 'I'
+  let transaction: string | undefined
   // The server answered an error. Its ReadyForQuery may come in a later packet.
   let hasFailed = false
   let isEnding = false
@@ -84,7 +84,7 @@ function watch(connection: Connection): WireSession {
       return boundaries
     },
     get isInTransaction() {
-      return transaction !== 'I'
+      return transaction === undefined ? undefined : transaction !== 'I'
     },
     get endCode() {
       return endCode
