@@ -94,7 +94,7 @@ describe('a connection', () => {
       ...(['kafka://app:secret@', 'sasl=scram-sha-512', {}] as const),
       { mechanism: 'SCRAM-SHA-512', credentials: expect.stringContaining('n=app') },
     ],
-  ])('%s', async (_what, scheme, params, env, expected) => {
+  ])('%s: what is sent to log in', async (_what, scheme, params, env, expected) => {
     await using server = await handshakeServer()
     await using broker = at(`${scheme}${server.address}`, params, env)
     await expect(broker.ready({ broker: 'kafka', queue: 'orders' })).rejects.toThrow()
