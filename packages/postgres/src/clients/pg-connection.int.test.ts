@@ -85,7 +85,7 @@ async function idlePool(): Promise<Pool> {
 // Red when the connection is awaited without a limit because one is idle: no event ever ends, nor does close().
 test('a `connect` of the user that hangs is given up, also while connections are idle', async () => {
   const pool = await idlePool()
-  const connect = vi.spyOn(pool, 'connect').mockImplementation(() => new Promise(() => undefined))
+  const connect = vi.spyOn(pool, 'connect').mockReturnValue(new Promise(() => undefined) as never)
   const releaseSlot = vi.fn()
   const lender = { pool, runtime: fast, ownsSessions: false, releaseSlot }
   await expect(takeConnection(lender)).rejects.toBeInstanceOf(StoreUnavailableError)
@@ -98,7 +98,7 @@ test('a `connect` of the user that hangs is given up, also while connections are
 // Red when its slot is kept: after as many events as there are slots, no event of any guard on the pool runs.
 test('a `connect` of the user that answers nothing is refused and keeps no slot', async () => {
   const pool = await idlePool()
-  vi.spyOn(pool, 'connect').mockImplementation(async () => undefined)
+  vi.spyOn(pool, 'connect').mockReturnValue(Promise.resolve() as never)
   const releaseSlot = vi.fn()
   const lender = { pool, runtime: systemRuntime, ownsSessions: false, releaseSlot }
   await expect(takeConnection(lender)).rejects.toBeInstanceOf(ConfigurationError)
