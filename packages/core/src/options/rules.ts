@@ -37,10 +37,7 @@ export const either = (rule: Rule, other: Rule): Rule => ({
 
 export const objectWith = (expected: string, ...methods: readonly string[]): Rule => ({
   expected,
-  accepts: (value) =>
-    value !== null &&
-    (typeof value === 'object' || typeof value === 'function') &&
-    methods.every((method) => hasMethod(value, method)),
+  accepts: (value) => methods.every((method) => hasMethod(value, method)),
 })
 
 /** A store of the guard, which users confuse with its client and its URL. */
@@ -88,7 +85,6 @@ export function brokenRules(
   const values = flatten(options)
   const problems = Object.entries(rules).flatMap(([name, rule]) => {
     const value = values.get(name)
-    values.delete(name)
     const isFine = value === undefined ? rule.required !== true : rule.accepts(value)
     return isFine ? [] : [sentence(name, rule, value)]
   })
