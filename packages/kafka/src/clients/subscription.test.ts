@@ -120,6 +120,30 @@ test('a member without partitions of a topic that was created again leaves it to
   expect(kit.logged).toEqual([])
 })
 
+// Red when each member looks once: one that has seen the new topic goes on at the offset of the old one, which the last
+// owner has committed before it looked.
+test('partitions that come within two minutes are read from their beginning too, once', async () => {
+  const kit = await knowing()
+  kit.world.ids = new Map([['orders', 'second']])
+  const sought = () => kit.calls.filter((call) => call.includes(' seek '))
+  const seek = (partition: number) =>
+    `0 seek {"topic":"orders","partition":${partition},"offset":"7"}`
+  kit.world.owned = []
+  await look(kit)
+  kit.world.owned = [0]
+  await look(kit)
+  await look(kit)
+  expect(sought()).toEqual([seek(0)])
+  for (let looks = 0; looks < 36; looks += 1) await look(kit)
+  kit.world.owned = [0, 1]
+  await look(kit)
+  expect(sought()).toEqual([seek(0), seek(1)])
+  for (let looks = 0; looks < 3; looks += 1) await look(kit)
+  kit.world.owned = [0, 1, 2]
+  await look(kit)
+  expect(sought()).toHaveLength(2)
+})
+
 test('a new consumer reads a topic that appears, but not while a rebalance is pending', async () => {
   const kit = receiving({ topics: [/^orders/] })
   kit.world.ids = new Map([['orders-1', 'a']])

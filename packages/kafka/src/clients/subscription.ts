@@ -5,6 +5,19 @@ import type { PartitionBatches } from './partition-batches.ts'
 import { startAtEnds } from './start-offsets.ts'
 import { type TopicChange, TopicWatch } from './topic-watch.ts'
 
+/**
+ * A partition that comes this long after its topic was created again is read from its beginning, too: its last owner may
+ * have left before it looked, and the group may have an offset of the old topic. Longer than a member that has not looked
+ * stays in the group.
+ */
+const ANEW_MS = 120_000
+
+interface Anew {
+  readonly untilMs: number
+  /** Partitions that this member has read from their beginning. */
+  readonly read: Set<number>
+}
+
 export interface SubscriptionOptions {
   readonly port: GuardPort
   readonly settings: ConsumerSettings
@@ -26,6 +39,8 @@ export class Subscription {
   #told: readonly string[] = []
   /** Topics of other members that were logged as assigned to nobody. */
   #toldUnassigned: readonly string[] = []
+  /** Topics that were created again. */
+  readonly #anew = new Map<string, Anew>()
   /** The group has started: what appears from here on is read from its beginning. */
   #hasStart: boolean
 
@@ -38,7 +53,12 @@ export class Subscription {
       logger: port.logger,
       subscriptions: settings.topics,
       isAnswered,
-      onAnew: (topic) => this.#readAnew(topic),
+      onAnew: (topic) => {
+        const anew = { untilMs: port.runtime.monotonic() + ANEW_MS, read: new Set<number>() }
+        this.#anew.set(topic, anew)
+        return this.#readAnew(topic, anew)
+      },
+      onLooked: () => this.#readLate(),
       onChanged: (change) => this.#changed(change),
     })
   }
@@ -118,10 +138,10 @@ export class Subscription {
   }
 
   /** Reads a topic that was created again from its beginning: kafkajs would go on at the old position (K23). */
-  async #readAnew(topic: string): Promise<void> {
+  async #readAnew(topic: string, { read }: Anew): Promise<void> {
     const { batches, port, fields } = this.#options
     const consumer = this.#wanted
-    const partitions = batches.ownedOf(topic)
+    const partitions = batches.ownedOf(topic).filter((partition) => !read.has(partition))
     // The members that have partitions of the topic read it anew.
     if (partitions.length === 0) return
     port.logger.warn(
@@ -140,6 +160,15 @@ export class Subscription {
     }
     // An offset of the old topic may have been committed to the new one. The next owner would skip what is below it.
     await consumer.commitOffsets(starts)
+    for (const partition of partitions) read.add(partition)
+  }
+
+  /** Reads partitions anew that have come since. */
+  async #readLate(): Promise<void> {
+    for (const [topic, anew] of this.#anew) {
+      if (this.#options.port.runtime.monotonic() < anew.untilMs) await this.#readAnew(topic, anew)
+      else this.#anew.delete(topic)
+    }
   }
 
   /** While kafkajs disconnects a consumer, another request would open a connection that nobody closes. */

@@ -55,6 +55,7 @@ function watching(subscriptions: readonly (string | RegExp)[] = ['orders', 'refu
     },
     subscriptions,
     isAnswered: () => world.isAnswered,
+    onLooked: async () => undefined,
     onAnew: (topic) => {
       anew.push(topic)
       return world.readAnew()

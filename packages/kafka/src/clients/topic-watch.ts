@@ -15,6 +15,8 @@ export interface TopicWatchOptions {
   readonly isAnswered: () => boolean
   /** The topic was deleted and created again: its offsets mean other records now. */
   readonly onAnew: (topic: string) => Promise<void>
+  /** After each look at topics that are all still there. */
+  readonly onLooked: () => Promise<void>
   /** Topics were created or deleted: kafkajs finds that out only when it subscribes again (brokers.md K18). */
   readonly onChanged: (change: TopicChange) => void
 }
@@ -105,7 +107,7 @@ export class TopicWatch {
   }
 
   async #look(cluster: Cluster): Promise<void> {
-    const { isAnswered, onAnew, onChanged } = this.#options
+    const { isAnswered, onAnew, onChanged, onLooked } = this.#options
     if (!isAnswered()) return
     try {
       const { topics, answer } = await this.#present(cluster)
@@ -124,6 +126,7 @@ export class TopicWatch {
         if (before !== undefined && before !== id) await onAnew(topic)
         this.#ids.set(topic, id)
       }
+      await onLooked()
     } catch (error) {
       // The consumer notices a broker that is down by itself.
       const fields = { reason: classifyError(error).text }
