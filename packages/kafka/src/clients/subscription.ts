@@ -6,9 +6,9 @@ import { startAtEnds } from './start-offsets.ts'
 import { type TopicChange, TopicWatch } from './topic-watch.ts'
 
 /**
- * A partition that comes this long after its topic was created again is read from its beginning, too: its last owner may
- * have left before it looked, and the group may have an offset of the old topic. Longer than a member that has not looked
- * stays in the group.
+ * Milliseconds after a topic was created again in which a partition that comes is read from its beginning, too. Its last
+ * owner may have left before it looked, and the group may have an offset of the old topic. No member that has not looked
+ * stays in the group for so long.
  */
 const ANEW_MS = 120_000
 
