@@ -56,10 +56,14 @@ test.each(['COMMIT', 'BEGIN', 'START TRANSACTION'])(
 )
 
 test('a connection that is not in a transaction is neither broken nor failed', () => {
-  const session = wireSession(new EventEmitter() as unknown as Connection)
+  const connection = new EventEmitter()
+  const session = wireSession(connection as unknown as Connection)
+  // Red when it is taken for free before the server has said so: other code may have left a transaction open.
   expect([session.status(0), session.isInTransaction, session.hasEnded]).toEqual([
-    ...['ended', false, false],
+    ...['ended', undefined, false],
   ])
+  connection.emit('readyForQuery', { status: 'I' })
+  expect([session.status(0), session.isInTransaction]).toEqual(['ended', false])
   expect([session.isUnreplicated, session.encoding, session.endCode]).toEqual([
     ...[false, undefined, undefined],
   ])
