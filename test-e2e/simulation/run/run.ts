@@ -96,8 +96,9 @@ export async function endAll(world: World, choose: Choose): Promise<void> {
   }
   if (isDraining()) return audit.violate('a drain does not end')
   for (const { life, links } of members.filter((member) => member !== undefined)) {
-    // A handler whose lease was lost may still run, as in `pauses`: its run has been given up.
-    const others = ['dead-letter<', ...HANDLER_STEPS]
+    // A handler whose lease was lost may still run, as in `pauses`: its run has been given up. So has the call to a
+    // dead-letter place that hangs, whose answer or end may come later.
+    const others = ['dead-letter<', 'dead-letter cut!', ...HANDLER_STEPS]
     if (scheduler.waiting(life).some(({ label }) => !others.includes(label)))
       audit.violate(`${life.name} still waits after its drain`)
     if (scheduler.timersOf(life) > life.pauses)

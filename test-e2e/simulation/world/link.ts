@@ -67,7 +67,7 @@ export class Link {
   /** The connection breaks: callers hear of it. A request on its way still lands where `lands` says so. */
   cut(lands: () => boolean): void {
     const { scheduler, from } = this.#options
-    this.abandon(lands, (call) => scheduler.add(from, 'cut!', call.fail))
+    this.abandon(lands, (call) => scheduler.add(from, `${call.verb} cut!`, call.fail))
   }
 
   /** The caller is dead: nobody hears anything. */
