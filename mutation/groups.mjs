@@ -33,6 +33,9 @@ const kafkaClients = clients('kafka', [
   ...['consume', 'wrap'],
 ])
 
+/** What of the test kit its unit tests show. */
+const untilAndSkipped = clients('testing', ['until', 'servers/run/server'])
+
 /** Only requests show it. */
 const otelHealth = sourcesIn('otel/src/health')
 
@@ -134,9 +137,16 @@ export const GROUPS = {
     servers: true,
   },
   testing: {
-    files: sourcesIn('testing/src'),
+    files: untilAndSkipped,
+    tests: ['packages/testing/src/**/*.test.ts'],
+    servers: false,
+  },
+  'testing-suites': {
+    files: without(sourcesIn('testing/src'), untilAndSkipped),
     tests: ['packages/testing/src/**/*.test.ts'],
     servers: true,
+    leftOut:
+      'These are tests, and the servers on which tests run. What they notice is counted in the other groups.',
   },
 }
 

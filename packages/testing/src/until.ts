@@ -43,10 +43,9 @@ export async function until<T>(
 /** A condition that never settles is "not yet" too. */
 async function within<T>(endsAt: number, condition: () => T | Promise<T>): Promise<T | undefined> {
   const answer = condition()
-  if (!(answer instanceof Promise)) return answer
   let timer: NodeJS.Timeout | undefined
   const over = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, endsAt - performance.now(), undefined)
+    timer = setTimeout(resolve, Math.max(0, endsAt - performance.now()), undefined)
   })
   try {
     return await Promise.race([answer, over])
