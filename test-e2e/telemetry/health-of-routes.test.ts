@@ -3,9 +3,9 @@ import { memoryInbox } from '@onceward/core/memory'
 import { createHttpGuard, type HttpGuard } from '@onceward/http'
 import { createWebhookGuard, githubSignature } from '@onceward/http/webhooks'
 import { healthServer } from '@onceward/otel/health'
+import { silent } from '@onceward/testing/conformance'
 import { expect, onTestFinished, test } from 'vitest'
 
-const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
 const DOWN = { open: () => Promise.reject(new StoreUnavailableError('down')) }
 
 const route = (inbox: object): HttpGuard =>

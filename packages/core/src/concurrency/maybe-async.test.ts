@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { afterAnswer, andThen, isPromise, isThenable } from './maybe-async.ts'
 
 /** A promise of another library: not an instance of `Promise`. */
-// biome-ignore lint/suspicious/noThenProperty: it is what is tested
+// biome-ignore lint/suspicious/noThenProperty: promises of other libraries have one
 const foreign = { then: (resolve: (value: number) => void) => resolve(1) } as PromiseLike<number>
 
 test.each<[string, unknown, boolean, boolean]>([
