@@ -56,7 +56,8 @@ export interface LeaseRegistration {
  * Stores the live claims. All methods take many events, answer in order and cost one round trip. If a batch contains a
  * key several times, the store handles its entries in the order of the batch.
  *
- * @throws {@link StoreUnavailableError} if the store does not answer. The request may have been carried out.
+ * @throws {@link StoreUnavailableError} if the store does not answer within seconds: the guard waits for as long as a
+ * method takes, and its events wait with it. The request may have been carried out.
  */
 export interface LeaseSession {
   claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]>
