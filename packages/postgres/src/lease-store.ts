@@ -215,17 +215,12 @@ class LeaseTable implements LeaseSession, LeaseOperators {
 
   /** A statement changes a row only once, so an event that occurs twice is handled in two statements. */
   async #inRounds(statement: string, rows: readonly Row[]): Promise<readonly boolean[]> {
-    const answers = rows.map(() => false)
+    const changed = new Set<Row>()
     for (const round of roundsOf(rows)) {
-      const changed = new Set(
-        await this.#run(
-          statement,
-          round.map((place) => rows[place] as Row),
-        ),
-      )
-      for (const place of round) answers[place] = changed.has(rows[place]?.id ?? '')
+      const ids = new Set(await this.#run(statement, round))
+      for (const row of round) if (ids.has(row.id)) changed.add(row)
     }
-    return answers
+    return rows.map((row) => changed.has(row))
   }
 
   async #run(statement: string, rows: readonly object[]): Promise<readonly string[]> {
@@ -244,15 +239,15 @@ class LeaseTable implements LeaseSession, LeaseOperators {
   }
 }
 
-/** Places of the first occurrence of each event, of the second, and so on. An event may occur with one token or two. */
-function roundsOf(told: readonly Row[]): readonly (readonly number[])[] {
-  const rounds: number[][] = []
+/** The first occurrence of each event, then the second, and so on. An event may occur with one token or two. */
+function roundsOf(rows: readonly Row[]): readonly (readonly Row[])[] {
+  const rounds: Row[][] = []
   const times = new Map<string, number>()
-  for (const [place, { id }] of told.entries()) {
-    const time = times.get(id) ?? 0
-    times.set(id, time + 1)
+  for (const row of rows) {
+    const time = times.get(row.id) ?? 0
+    times.set(row.id, time + 1)
     rounds[time] ??= []
-    rounds[time].push(place)
+    rounds[time].push(row)
   }
   return rounds
 }

@@ -1,7 +1,7 @@
 import { type Logger, systemRuntime } from '@onceward/core'
-import { inTransaction, type PoolLike } from './client.ts'
+import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
 import type { Connection } from './driver/driver.ts'
-import { answers } from './driver/rows.ts'
+import { one } from './driver/rows.ts'
 import { createSweep } from './inbox/retention.ts'
 import { createStatements } from './statements/index.ts'
 
@@ -14,6 +14,11 @@ export type SweepReport =
   /** A clock may be wrong, so rows must not be deleted by their age. */
   | { readonly kind: 'doubtful'; readonly deleted: number; readonly doubt: string }
 
+interface Position {
+  readonly page: number
+  readonly pages: number
+}
+
 /** Options of {@link sweep}. */
 export interface SweepOptions {
   /** Schema of the tables. @defaultValue `onceward` */
@@ -24,7 +29,7 @@ export interface SweepOptions {
    */
   readonly confirmsClock?: boolean | undefined
   /** Called after each step, which takes tens of milliseconds. */
-  readonly onStep?: ((step: { readonly page: number; readonly pages: number }) => void) | undefined
+  readonly onStep?: ((step: Position) => void) | undefined
 }
 
 /** Guards sweep one short step at a time, so the lock is free most of the time. */
@@ -41,28 +46,17 @@ export async function sweep(pool: PoolLike, options: SweepOptions = {}): Promise
   const logger: Logger = {
     ...{ debug: () => undefined, info: () => undefined, warn: () => undefined },
     error: (fields: object) => {
-      doubt = 'doubt' in fields ? String(fields.doubt) : 'a clock may be wrong'
+      doubt = String(Reflect.get(fields, 'doubt'))
     },
   }
+  const shortTransaction = <Result>(work: (connection: Connection) => Promise<Result>) =>
+    inTransaction(pool, (client) => work(connectionOf(client)))
   const step = createSweep({
-    driver: {
-      shortTransaction: (work) =>
-        inTransaction(pool, (client) => {
-          const query: Connection['query'] = async (text, values) => {
-            const { rows, rowCount } = await client.query(text, values)
-            return { rows, rowCount: rowCount ?? 0 }
-          }
-          return work({ query })
-        }),
-    },
-    statements,
-    confirmsClock: options.confirmsClock,
+    ...{ driver: { shortTransaction }, statements, confirmsClock: options.confirmsClock },
     registration: { consumer: 'onceward sweep', logger, runtime: systemRuntime },
   })
-  const position = async (): Promise<{ readonly page: number; readonly pages: number }> => {
-    const answer = await inTransaction(pool, (client) => client.query(statements.readSweepCursor))
-    return answers<{ page: number; pages: number }>(answer)[0] ?? { page: 0, pages: 0 }
-  }
+  const position = (): Promise<Position> =>
+    shortTransaction((connection) => one<Position>(connection, statements.readSweepCursor))
   // A sweep that begins in the middle of the table reads the beginning in a second lap.
   let laps = (await position()).page === 0 ? 1 : 2
   let deleted = 0
@@ -80,3 +74,10 @@ export async function sweep(pool: PoolLike, options: SweepOptions = {}): Promise
   }
   return laps === 0 ? { kind: 'swept', deleted } : { kind: 'busy', deleted }
 }
+
+const connectionOf = (client: PoolClientLike): Connection => ({
+  query: async (text, values) => {
+    const { rows, rowCount } = await client.query(text, values)
+    return { rows, rowCount: rowCount ?? 0 }
+  },
+})

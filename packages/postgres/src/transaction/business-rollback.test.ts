@@ -107,13 +107,15 @@ describe('a failure is recorded', () => {
     expect(kit.done).toEqual(['revoke', 'cancel', 'destroy'])
   })
 
-  test.each<[string, Given]>([
-    ['', { answers: [LATE] }],
-    [' to its commit', { answers: [one, LATE], sendsAtOnce: false }],
-  ])('never without an answer%s: that is an outage', async (_what, given) => {
-    const { asked, done, transaction } = scriptedTransaction(given)
+  // Not the commit too: it would wait behind the record.
+  test.each<[string, Given, number]>([
+    ['', { answers: [LATE] }, 1],
+    [' to its record', { answers: [LATE], sendsAtOnce: false }, 1],
+    [' to its commit', { answers: [one, LATE], sendsAtOnce: false }, 2],
+  ])('never without an answer%s: that is an outage', async (_what, given, sends) => {
+    const { asked, done, sent, transaction } = scriptedTransaction(given)
     await expect(transaction.rollbackAndFail(failures)).rejects.toThrow(StoreUnavailableError)
-    expect([asked, done.at(-1)]).toEqual([[], 'destroy'])
+    expect([asked, sent.length, done.at(-1)]).toEqual([[], sends, 'destroy'])
   })
 
   test.each([

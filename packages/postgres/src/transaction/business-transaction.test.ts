@@ -15,13 +15,15 @@ const lost = new RetryableError('the lease was lost')
 
 describe('a commit', () => {
   test('is sent once and awaited, and the connection goes back', async () => {
-    const { done, sent, transaction } = scriptedTransaction()
-    expect(transaction.tx).toBe('the handle')
+    const { done, refusals, sent, transaction } = scriptedTransaction()
+    expect([transaction.tx, transaction.status()]).toEqual(['the handle', 'open'])
     expect(await transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
     expect(done).toEqual(['close', 'set local', 'release'])
     expect(sent).toEqual([
       { texts: [expect.any(String), 'commit'], limitMs: 4_000, reads: 'no-rows' },
     ])
+    expect(refusals).toEqual([expect.any(RetryableError)])
+    expect(String(refusals[0])).toContain('is over')
     await transaction.rollback()
     expect(done).toHaveLength(3)
   })
@@ -78,14 +80,15 @@ describe('a commit', () => {
 
 describe('a commit is not sent', () => {
   test.each([
-    ['failed', undefined, RetryableError, 'release'],
-    ['ended', undefined, RetryableError, 'release'],
-    ['broken', undefined, StoreUnavailableError, 'destroy'],
-    ['broken', '25P04', DeadlineExceededError, 'destroy'],
-  ] as const)('where the transaction is %s (%s)', async (status, endCode, type, end) => {
+    ['failed', undefined, RetryableError, 'statement', 'release'],
+    ['ended', undefined, RetryableError, 'ended the transaction', 'release'],
+    ['broken', undefined, StoreUnavailableError, 'lost before the commit', 'destroy'],
+    ['broken', '25P04', DeadlineExceededError, 'timeout', 'destroy'],
+  ] as const)('where the transaction is %s (%s)', async (status, endCode, type, message, end) => {
     const { done, sent, transaction } = scriptedTransaction({ status, endCode })
     const answer = await transaction.commit(NOTHING)
     expect(answer).toMatchObject({ kind: 'rolled-back', error: expect.any(type) })
+    expect(answer).toHaveProperty('error.message', expect.stringContaining(message))
     expect(sent.map(({ texts }) => texts)).toEqual(status === 'broken' ? [] : [['rollback']])
     expect(done.at(-1)).toBe(end)
   })
@@ -159,12 +162,14 @@ describe('a handler that has not awaited its statements', () => {
   })
 
   test('is not waited for after a revocation, which cancels them once', async () => {
-    const { done, transaction } = scriptedTransaction({ isBusy: true, endsOnCancel: false })
-    transaction.revoke(lost)
-    transaction.revoke(lost)
-    void transaction.commit(NOTHING)
-    await Promise.resolve()
-    expect(done.filter((each) => each === 'cancel')).toHaveLength(1)
+    const kit = scriptedTransaction({ isBusy: true, endsOnCancel: false })
+    kit.transaction.revoke(lost)
+    kit.transaction.revoke(lost)
+    expect(kit.done.filter((each) => each === 'cancel')).toHaveLength(1)
+    const committing = kit.transaction.commit(NOTHING)
+    // What is waited for after a cancel, twice, and not the time of statements that are part of the effect.
+    await kit.clock.advance(500)
+    expect(await committing).toEqual({ kind: 'rolled-back', error: lost })
   })
 })
 
