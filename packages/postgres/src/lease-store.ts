@@ -167,7 +167,8 @@ class LeaseTable implements LeaseSession, LeaseOperators {
     const { isTruth, statements } = this.#parts
     const rows = done.map(({ id, ownerToken, result }) => ({
       ...{ id, ownerToken, rememberMs },
-      result: result === undefined ? undefined : JSON.stringify(result),
+      // Undefined without a result.
+      result: JSON.stringify(result),
     }))
     return this.#owned(isTruth ? statements.completeLeases : statements.dropLeases, rows)
   }

@@ -1,6 +1,7 @@
 import { ConfigurationError } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { createStatements } from './index.ts'
+import { identityQuery } from './registration.ts'
 import { quotedSchema, schemaLiteral } from './schema-name.ts'
 
 test.each([
@@ -49,4 +50,17 @@ test.each(TEXTS)('%s names the schema that is given', (_name, text) => {
     else expect(token).toContain(quoted.replaceAll("'", "''"))
   }
   expect(text.replaceAll(/"(?:[^"]|"")*"|'(?:[^']|'')*'/g, '')).not.toMatch(/zebra|undefined/)
+})
+
+// One of each file. Red when a file has lost its statements: the test above does not miss them.
+test.each([
+  ...['register', 'classify', 'fail', 'park', 'refuse', 'startMessages', 'readFigures'],
+  ...['bodies event writePart', 'bodies refused writePart', 'trySweepLock', 'claimLeases'],
+  ...['dueEvents', 'replayEvents', 'freeEvent'],
+])('%s is among them', (name) => {
+  expect(TEXTS.map(([each]) => each)).toContain(name)
+})
+
+test('the history of commits is named by the statement that guards name it by', () => {
+  expect(identityQuery(SCHEMA)).toBe(statements.readIdentity)
 })

@@ -1,0 +1,26 @@
+import { expect, test } from 'vitest'
+import { MIGRATIONS } from '../sql/index.ts'
+import { OWN_TABLES, schemaFactsQuery } from './table-facts.ts'
+
+const CREATES = /^create table :"schema"\.(\w+)/gm
+const MADE = MIGRATIONS.flatMap(({ sql }) => [...sql.matchAll(CREATES)].map(([, name]) => name))
+
+// Red when a new table is forgotten here: its size would not be told.
+test('the tables of onceward are those that migrations make, and the list of the migrations', () => {
+  const listed = OWN_TABLES.split(', ')
+  expect(listed.toSorted()).toEqual([...MADE, 'migrations'].map((name) => `'${name}'`).toSorted())
+})
+
+// Red when a new table is forgotten here: guards would start on one that a crash empties.
+test('guards look at all tables but those that may be lost', () => {
+  const [, list] = /relname in \((.*?)\)/.exec(schemaFactsQuery()) ?? []
+  const reliedOn = MADE.filter((name) => name !== 'leases' && name !== 'audit')
+  expect(list?.split(', ').toSorted()).toEqual(reliedOn.map((name) => `'${name}'`).toSorted())
+})
+
+test('they are looked for in the schema that is given', () => {
+  const facts = (schema: string): string => `to_regnamespace('"${schema}"')`
+  expect(schemaFactsQuery()).toContain(facts('onceward'))
+  expect(schemaFactsQuery("it's")).toContain(facts("it''s"))
+  expect(schemaFactsQuery()).toMatch(/as facts$/)
+})
