@@ -1,6 +1,6 @@
 import { StoreUnavailableError } from '@onceward/core'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import type { PoolClientLike } from './client.ts'
+import { inTransaction, type PoolClientLike } from './client.ts'
 import { deadLetters } from './dead-letters.ts'
 import { migrate } from './migrate.ts'
 import { sweep } from './sweep.ts'
@@ -38,6 +38,21 @@ test.each(Object.entries(ACTIONS))(
     expect(pool.release).toHaveBeenCalledExactlyOnceWith(true)
   },
 )
+
+// Red when the wait ends first: the statement would go on in the server, and its answer would be lost.
+test('a statement that the server cancels after a minute is waited for', async () => {
+  const error = Object.assign(new Error('canceling statement'), { code: '57014' })
+  const fail = (_resolve: unknown, reject: (error: Error) => void) =>
+    void setTimeout(() => reject(error), 60_000)
+  const release = vi.fn<PoolClientLike['release']>()
+  const query = async (text: string) =>
+    text === 'slow' ? new Promise<never>(fail) : { rows: [], rowCount: 0 }
+  const pool = { connect: async (): Promise<PoolClientLike> => ({ query, release }) }
+  const acting = inTransaction(pool, (client) => client.query('slow')).catch((end: unknown) => end)
+  await vi.advanceTimersByTimeAsync(LONG_MS)
+  expect(await acting).toBe(error)
+  expect(release).toHaveBeenCalledExactlyOnceWith(false)
+})
 
 test('a pool that never lends a connection is given up, and a late connection goes back', async () => {
   const lent = Promise.withResolvers<PoolClientLike>()
