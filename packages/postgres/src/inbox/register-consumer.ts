@@ -35,15 +35,12 @@ export async function open(
   const answer = await checkSchema(schema, () =>
     driver.shortTransaction((connection) => connection.query(readSettings)),
   )
-  refuseHiddenRows(schema, answer.rows[0]?.['hides_rows'])
-  refuseUnfitTables(
-    JSON.parse(String(answer.rows[0]?.['facts'])) as SchemaFacts,
-    schema,
-    registration,
-  )
+  const [row = {}] = answer.rows
+  refuseHiddenRows(schema, row['hides_rows'])
+  refuseUnfitTables(JSON.parse(String(row['facts'])) as SchemaFacts, schema, registration)
   const registered = await register(driver, statements, registration)
   warnOfDisagreement(registered, registration)
-  const secret = new Uint8Array(Buffer.from(String(answer.rows[0]?.['secret']), 'hex'))
+  const secret = new Uint8Array(Buffer.from(String(row['secret']), 'hex'))
   return { registration, statements, consumerId: registered.id, concurrency, secret }
 }
 

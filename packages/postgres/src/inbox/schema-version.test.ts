@@ -23,6 +23,7 @@ test.each([
 test.each([
   ['older', { version: FORMER, readable_from: FORMER }, `have version ${FORMER}, this code needs`],
   ['newer', { version: NEXT, readable_from: NEXT }, `from the code of version ${NEXT} on`],
+  ['for newer code', { version: NOW, readable_from: NEXT }, `have version ${NOW}, this code knows`],
   ['newer, and do not say from where', { version: NEXT }, `of version ${NEXT} on`],
   ['without any migration', { version: null, readable_from: null }, 'have version 0, this code'],
   ['without settings', undefined, 'have version 0, this code needs'],
