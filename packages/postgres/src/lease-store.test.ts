@@ -6,7 +6,7 @@ import {
 } from '@onceward/core'
 import { LEASE_MS, newClaim, silent } from '@onceward/testing/conformance'
 import { describe, expect, test } from 'vitest'
-import { type LeaseAnswer, type SentLeases, scriptedPool } from './fixtures/scripted-pool.ts'
+import { type LeaseAnswer, type SentLeases, scriptedLeases } from './fixtures/scripted-leases.ts'
 import { postgresLeases } from './lease-store.ts'
 
 const WINDOW_MS = 7_000
@@ -34,7 +34,7 @@ async function opened(
   over: Partial<LeaseRegistration> = {},
   answer: (sent: SentLeases) => LeaseAnswer | Promise<LeaseAnswer> = willing,
 ) {
-  const { pool, sent } = scriptedPool(answer)
+  const { pool, sent } = scriptedLeases(answer)
   const session = (await postgresLeases(pool).open?.({ ...registration, ...over })) as LeaseSession
   return { session, sent: () => sent.slice(1) }
 }
@@ -100,7 +100,7 @@ describe.each(VERBS)('$verb', ({ act, name, beside = name, row }) => {
   })
 
   test('of a store without a guard does the same', async () => {
-    const { pool, sent } = scriptedPool(willing)
+    const { pool, sent } = scriptedLeases(willing)
     expect(await act(postgresLeases(pool))).toEqual(['held'])
     expect(sent).toEqual([{ name, rows: [row], isDurable: true }])
   })
@@ -111,7 +111,7 @@ test.each([
   ['forget', 'forgetLeases'],
 ] as const)('an operator is told which events he could %s', async (verb, name) => {
   const [other, third] = [newClaim().id, newClaim().id]
-  const { pool, sent } = scriptedPool((asked) => idsOf(asked).filter((each) => each !== other))
+  const { pool, sent } = scriptedLeases((asked) => idsOf(asked).filter((each) => each !== other))
   expect(await postgresLeases(pool)[verb]([id, other, third])).toEqual([true, false, true])
   const rows = [id, other, third].map((each) => ({ id: each, keepMs: DEFAULT_WINDOW_MS }))
   expect(sent).toEqual([{ name, rows, isDurable: true }])
@@ -143,7 +143,7 @@ describe('a claim', () => {
   })
 
   test('of a store without a guard is kept for the default window', async () => {
-    const { pool, sent } = scriptedPool(willing)
+    const { pool, sent } = scriptedLeases(willing)
     expect(await postgresLeases(pool).claim([claim])).toEqual([first])
     expect(sent).toMatchObject([{ rows: [{ keepMs: DEFAULT_WINDOW_MS }], isDurable: true }])
   })
