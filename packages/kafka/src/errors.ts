@@ -148,6 +148,10 @@ export function rebalanceIn(error: unknown): Error | undefined {
 export const deniesTopic = (error: unknown): boolean =>
   chainOf(error).some((each) => typeOf(each) === 'TOPIC_AUTHORIZATION_FAILED')
 
+/** The coordinator does not have the member, or not any more. */
+export const isUnknownMember = (error: unknown): boolean =>
+  chainOf(error).some((each) => typeOf(each) === 'UNKNOWN_MEMBER_ID')
+
 /** The packages that the documentation of kafkajs names. */
 const PACKAGE_OF: ReadonlyMap<string, string> = new Map([
   ['Snappy', 'kafkajs-snappy'],

@@ -8,6 +8,7 @@ import {
   type MemberDescription,
   PartitionAssigners,
 } from 'kafkajs'
+import { isUnknownMember } from '../errors.ts'
 import { assignSubscribed, type OnDenied } from './assign.ts'
 
 /** What a member finds out when it assigns the partitions of its group. */
@@ -59,7 +60,8 @@ const SIGNATURE = 'onceward:'
 /** An assigner that sends its own user data stays unchanged. */
 function signed(state: GroupState, consumer: string): GroupState {
   const sent = AssignerProtocol.MemberMetadata.decode(state.metadata)
-  if (sent === null || sent.userData.length > 0) return state
+  // Null if the assigner of a user says so, although the types of kafkajs do not.
+  if (sent === null || sent.userData?.length > 0) return state
   const { version, topics } = sent
   const signature = Buffer.from(`${SIGNATURE}${consumer}`)
   const metadata = AssignerProtocol.MemberMetadata.encode({ version, topics, userData: signature })
@@ -123,7 +125,7 @@ export class Membership {
       const coordinator: unknown = await cluster.findGroupCoordinator({ groupId })
       await (coordinator as Leaving).leaveGroup({ groupId, memberId })
     } catch (error) {
-      if (Reflect.get(error as object, 'type') !== 'UNKNOWN_MEMBER_ID') return
+      if (!isUnknownMember(error)) return
     }
     this.#memberId = undefined
   }
