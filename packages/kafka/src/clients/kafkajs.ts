@@ -91,10 +91,9 @@ export class FetchedBatch implements Partition {
    * Returns false if the partition is not this member's any more.
    */
   position(): boolean {
-    const { messages, lastOffset } = this.#payload.batch
     try {
-      // Given the last record, kafkajs also passes the control records that it filtered out behind it.
-      this.#payload.resolveOffset(messages.at(-1)?.offset ?? lastOffset())
+      // The last offset may be that of a control record, which kafkajs leaves out of the records.
+      this.#payload.resolveOffset(this.#payload.batch.lastOffset())
       return true
     } catch {
       // A rejoin has just taken the topic away (K9). The error would end the consumer for good.

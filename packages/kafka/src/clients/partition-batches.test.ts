@@ -242,7 +242,7 @@ test('control records behind the last record are passed with it', async () => {
   await kit.clock.advance(600)
   kit.settle(40)
   await kit.clock.advance(0)
-  expect(callback.fetch.calls).toEqual(['resolve 40', 'commit 43'])
+  expect(callback.fetch.calls).toEqual(['resolve 42', 'commit 43'])
 })
 
 test('a batch guard gets full batches, and a lane is never in two of them', async () => {
