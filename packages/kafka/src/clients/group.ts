@@ -82,13 +82,12 @@ function consumerOf({
   memberMetadata,
 }: Pick<MemberDescription, 'memberMetadata'>): string | undefined {
   try {
-    const userData = AssignerProtocol.MemberMetadata.decode(memberMetadata)?.userData
-    const text = userData?.toString() ?? ''
-    return text.startsWith(SIGNATURE) ? text.slice(SIGNATURE.length) : undefined
+    const text = String(AssignerProtocol.MemberMetadata.decode(memberMetadata)?.userData)
+    if (text.startsWith(SIGNATURE)) return text.slice(SIGNATURE.length)
   } catch {
     // Not readable by kafkajs: a member of another client, or a group in a rebalance.
-    return undefined
   }
+  return undefined
 }
 
 /** A method of kafkajs' broker that its types leave out. */
