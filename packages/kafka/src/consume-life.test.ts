@@ -107,6 +107,20 @@ test('a closed guard ends the consumer, with the names of its topics in the log'
   expect(kit.calls.slice(-2)).toEqual(['run', 'disconnect'])
 })
 
+// Red when the timer for the record stays: it keeps what it would start in memory.
+test('a drain does not wait for a record that is due later', async () => {
+  const kit = await life()
+  const fetch = fetchOf(records('a'))
+  void kit.call(fetch)
+  await kit.clock.advance(0)
+  const until = (kit.clock.nowMs + 60_000) as never
+  kit.handed[0]?.settle({ kind: 'defer', reason: 'failed', until })
+  await kit.clock.advance(300)
+  await kit.consumption.drain()
+  await kit.clock.advance(300)
+  expect([fetch.calls, kit.clock.timers]).toEqual([['resolve 40'], 0])
+})
+
 // Red when the handler is not aborted: the drain ends, and it runs on.
 test('a drain aborts what runs too long, leaves the group, and leaves no timer', async () => {
   const kit = await life({ drainMs: 5_000 })

@@ -30,7 +30,8 @@ test('the consumer waits for a store that is down at the start, and stops if the
   const stopped = expect(consumption.stopped).rejects.toThrow('no tables')
   await made.clock.advance(2_000)
   await stopped
-  expect(consumption.health().state).toBe('stopped')
+  const reason = 'ConfigurationError: no tables'
+  expect(consumption.health()).toMatchObject({ state: 'stopped', reason })
 })
 
 test('a signal that is already aborted starts nothing', async () => {

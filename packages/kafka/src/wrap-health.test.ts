@@ -1,51 +1,7 @@
-import type { Settlement } from '@onceward/core'
-import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import { type Fetch, fetchOf } from './fixtures/fetch.ts'
-import { ack, records } from './fixtures/member.ts'
-import { wrapKafka } from './wrap.ts'
-
-const EVENTS = [
-  ...[
-    'COMMIT_OFFSETS',
-    'CRASH',
-    'DISCONNECT',
-    'FETCH',
-    'GROUP_JOIN',
-    'HEARTBEAT',
-    'REBALANCING',
-    'STOP',
-  ],
-] as const
-
-function setUp() {
-  const made = handMadeGuard({ concurrency: 1 })
-  const listeners = new Map<string, ((event: object) => void)[]>()
-  const told: string[] = []
-  const consumer = {
-    events: Object.fromEntries(EVENTS.map((name) => [name, name])),
-    on: (name: string, listener: (event: object) => void) => {
-      listeners.set(name, [...(listeners.get(name) ?? []), listener])
-    },
-    pause: ([each]: { partitions: number[] }[]) => void told.push(`pause ${each?.partitions}`),
-    resume: ([each]: { partitions: number[] }[]) => void told.push(`resume ${each?.partitions}`),
-  }
-  const wrapped = wrapKafka(consumer as never, made.guard, {
-    deadLetter: { producer: { send: async () => [] }, topic: 'orders.dead' },
-  })
-  /** As kafkajs tells its listeners. */
-  const emit = (name: (typeof EVENTS)[number], payload: object = {}): void => {
-    for (const listener of listeners.get(name) ?? []) listener({ payload })
-  }
-  const join = (): void =>
-    emit('GROUP_JOIN', { memberId: 'm-1', memberAssignment: { orders: [0] } })
-  const call = async ({ payload }: Fetch): Promise<void> => wrapped.eachBatch?.(payload)
-  const settle = (offset: number, settlement: Settlement = ack): void =>
-    made.handed
-      .findLast(({ delivery }) => delivery.source.position === `0/${offset}`)
-      ?.settle(settlement)
-  return { ...made, wrapped, consumption: wrapped.consumption, told, emit, join, call, settle }
-}
+import { fetchOf } from './fixtures/fetch.ts'
+import { records } from './fixtures/member.ts'
+import { setUp } from './fixtures/wrapping.ts'
 
 test('health tells of the group, the store and the records in hand', async () => {
   const kit = setUp()

@@ -181,7 +181,6 @@ class ConsumerLife {
   follow(consumer: KafkaConsumer, isOver: () => boolean): void {
     const { CRASH, DISCONNECT, FETCH, GROUP_JOIN, HEARTBEAT, STOP } = consumer.events
     const stopped = (): void => {
-      this.close()
       // Why the consumer ended matters more than that it did.
       if (this.outage?.state !== 'stopped') this.outage = STOPPED
     }

@@ -62,6 +62,7 @@ describe('records in hand', () => {
 
   test('of a later fetch make kafkajs wait again', async () => {
     const { batch } = batchOf(records('a'))
+    expect(batch.attached).toBe(true)
     batch.release()
     await batch.released
     batch.detach()
