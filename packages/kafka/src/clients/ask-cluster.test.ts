@@ -165,7 +165,7 @@ describe('topics that this client cannot see', () => {
     ['the only one is missing', 'a', 'a', '', 1],
     ['the only one is denied', 'a', '', 'a', 1],
     ['each is told from the others, in their order', 'a b c d e', 'b e', 'c', 9],
-  ])('%s', async (_what, names, missing, denied, requests) => {
+  ])('are told by name: %s', async (_what, names, missing, denied, requests) => {
     const topics = topicsOf(names)
     const present = topics.filter((topic) => !topicsOf(missing).includes(topic))
     const cluster = clusterOf(
