@@ -237,13 +237,17 @@ describe('the consumers of a process in their group', () => {
     expect(left).toEqual([member('m-2')])
   })
 
-  test('do not leave again if the broker had expelled the member', async () => {
-    const { cluster, membership, left, join } = leaving(protocolError('UNKNOWN_MEMBER_ID'))
-    join('m-1')
-    await membership.leaveBefore(cluster)
-    await membership.leaveBefore(cluster)
-    expect(left).toEqual([member('m-1')])
-  })
+  const expelled = protocolError('UNKNOWN_MEMBER_ID')
+  test.each([expelled, new Error('Failed', { cause: expelled })])(
+    'do not leave again if the broker had expelled the member: %s',
+    async (error) => {
+      const { cluster, membership, left, join } = leaving(error)
+      join('m-1')
+      await membership.leaveBefore(cluster)
+      await membership.leaveBefore(cluster)
+      expect(left).toEqual([member('m-1')])
+    },
+  )
 
   // Red before for what is no object: the TypeError kept the next consumer from joining.
   test.each([
