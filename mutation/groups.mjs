@@ -20,18 +20,6 @@ const integration = (name, files) => files.map((file) => `packages/${name}/src/$
 const adapterRoom = inCore('adapter')
 const memory = inCore('memory')
 const clients = (name, files) => files.map((file) => `packages/${name}/src/${file}.ts`)
-/** What of Kafka only a real server can show. */
-const kafkaClients = clients('kafka', [
-  ...[
-    'clients/kafkajs',
-    'clients/ask-cluster',
-    'clients/connect',
-    'clients/group',
-    'clients/open-batches',
-    'clients/start-offsets',
-  ],
-  ...['consume', 'wrap'],
-])
 
 /** What of the test kit its unit tests show. */
 const untilAndSkipped = clients('testing', ['until', 'servers/run/server'])
@@ -46,8 +34,8 @@ const commandLine = clients('onceward', [
 ])
 
 /** An adapter, by its own tests that need no server. */
-const adapter = (name, elsewhere = []) => ({
-  files: without(sourcesIn(`${name}/src`), elsewhere),
+const adapter = (name) => ({
+  files: sourcesIn(`${name}/src`),
   tests: [`packages/${name}/src/**/*.test.ts`],
   servers: false,
 })
@@ -77,15 +65,7 @@ export const GROUPS = {
     servers: false,
   },
   sqs: adapter('sqs'),
-  kafka: adapter('kafka', kafkaClients),
-  'kafka-clients': {
-    files: kafkaClients,
-    tests: [
-      'packages/kafka/src/**/!(*.int).test.ts',
-      ...integration('kafka', ['consume', 'wrap', 'start', 'from-beginning', 'topics']),
-    ],
-    servers: true,
-  },
+  kafka: adapter('kafka'),
   amqp: adapter('amqp'),
   http: adapter('http'),
   lambda: adapter('lambda'),
