@@ -115,7 +115,7 @@ test('a drain does not wait for a record that is due later', async () => {
   await kit.clock.advance(0)
   const until = (kit.clock.nowMs + 60_000) as never
   kit.handed[0]?.settle({ kind: 'defer', reason: 'failed', until })
-  await kit.clock.advance(300)
+  await kit.clock.advance(1_000)
   await kit.consumption.drain()
   await kit.clock.advance(300)
   expect([fetch.calls, kit.clock.timers]).toEqual([['resolve 40'], 0])

@@ -62,7 +62,7 @@ describe('a consumer that kafkajs ends', () => {
     void kit.call(fetch)
     await kit.clock.advance(0)
     kit.settle(40, inAMinute(kit))
-    await kit.clock.advance(0)
+    await kit.clock.advance(1_000)
     expect(kit.publishers.size).toBe(1)
     fetch.broker.isRunning = false
     kit.emit('STOP')
