@@ -212,6 +212,4 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     await topics.caughtUp(guard.consumer, topic)
     expect(ran).toEqual(['old-0', 'old-1', 'new-0', 'new-1'])
   })
-
-  // Red when the drain waits for kafkajs, which waits for the handler without any bound.
 })
