@@ -109,8 +109,8 @@ async function examine({ run, namespace }: SelfTest, id: EventId): Promise<Exami
   const lines = String(text)
     .split(/\r?\n/)
     .map((line): [string, string] => {
-      const colon = line.indexOf(':')
-      return [line.slice(0, Math.max(0, colon)), line.slice(colon + 1)]
+      const [name = '', value = ''] = line.split(':')
+      return [name, value]
     })
   return { ttlMs: Number(ttl), info: new Map(lines) }
 }
