@@ -57,7 +57,7 @@ describe.each(ways)('a function of the user that ends %s', (_, end) => {
     ['the payload is invalid', new InvalidPayloadError('no')],
     ['a key is missing', new MissingKeyError('no')],
     ['the message is retried', new RetryableError('later')],
-    ['its answer is of the wrong type', new WrongAnswerError('eventKey', 5)],
+    ['its answer is of the wrong type', new WrongAnswerError('skip', 5)],
   ])('can say that %s', async (_name, error) => {
     expect(await thrownBy(error)).toBe(error)
   })
@@ -74,7 +74,11 @@ describe.each(ways)('a function of the user that ends %s', (_, end) => {
   })
 })
 
-test('a promise is the function that runs until it has ended', async () => {
+test('an answer that is no promise is not waited for', () => {
+  expect(callUserFunction({}, 'skip', () => 5)).toBe(5)
+})
+
+test('a function is the one that runs until its promise has ended', async () => {
   const gate = Promise.withResolvers<number>()
   const found: Found = {}
   const answer = callUserFunction(found, 'skip', () => gate.promise)

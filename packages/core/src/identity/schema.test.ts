@@ -125,6 +125,15 @@ describe('the text about issues is bounded, whatever the schema answers', () => 
     expect(await shown(10_001)).toBe(`${prefix}a message of 10001 characters`)
   })
 
+  // Red before: a place behind twenty segments was named as one of those that hold it.
+  test('names a deep place whole, or shows that it is cut', async () => {
+    const placeOf = (segments: number) =>
+      textOf([{ message: 'no', path: Array.from({ length: segments }, () => 'a') }])
+    const prefix = 'The payload does not fit the schema: a'
+    expect(await placeOf(50)).toBe(`${prefix}${'.a'.repeat(49)}: no`)
+    expect(await placeOf(51)).toBe(`${prefix}${'.a'.repeat(49)}.…: no`)
+  })
+
   test('shows a question mark for a segment without a name', async () => {
     const issue = { message: 'no', path: ['list', null, true, Symbol('s')] }
     expect(await textOf([issue])).toBe(

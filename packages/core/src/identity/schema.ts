@@ -10,7 +10,8 @@ const LONGEST_MESSAGE = 200
 /** Longest message that is searched for values of the payload. Longer ones are not shown at all. */
 const LONGEST_SEARCHED = 10_000
 const LONGEST_PLACE = 100
-const LONGEST_PATH = 20
+/** Most segments of a place that are read. Each has its dot at least, so the text of so many is cut anyway. */
+const LONGEST_PATH = 200
 
 /**
  * Returns the payload with the schema's defaults and transforms applied.
@@ -32,10 +33,7 @@ export function validate<Payload>(
 function toPayload<Payload>(result: StandardSchemaV1.Result<Payload>, payload: unknown): Payload {
   if (typeof result !== 'object' || result === null) throw new WrongAnswerError('schema', result)
   const { issues } = result
-  if (issues === undefined || issues === null) {
-    if ('value' in result) return result.value
-    throw new WrongAnswerError('schema', result)
-  }
+  if ((issues === undefined || issues === null) && 'value' in result) return result.value
   if (!Array.isArray(issues)) throw new WrongAnswerError('schema', result)
   const count = issues.length
   const named = Array.from({ length: Math.min(count, ISSUES_NAMED) }, (_, index) =>
