@@ -4,12 +4,8 @@
  */
 const MAY_BE_ROUNDED = /(?:^|[\s[,:])-?[0-9](?:[0-9.]{15}|[0-9.]*[eE])/
 const ALWAYS_HELD_DIGITS = 15
-/** The shortest spelling of a double has so many significant digits at most. */
-const MOST_DIGITS = 17
 /** Between 10⁻²⁹⁰ and 10²⁹⁰ no double is subnormal or infinite. */
 const NORMAL_EXPONENT = 290
-/** Beyond it a decimal of at most 17 digits is zero or infinite. */
-const LARGEST_EXPONENT = 330
 
 /** Characters that are read before the event loop gets its turn. */
 const PART_CHARACTERS = 65_536
@@ -118,7 +114,6 @@ function decimalIn(text: string, start: number, end: number): Decimal {
 function isHeld(text: string, start: number, end: number): boolean {
   const { digits, from, to, exponent } = decimalIn(text, start, end)
   if (digits === 0) return true
-  if (digits > MOST_DIGITS || Math.abs(exponent) > LARGEST_EXPONENT) return false
   if (digits <= ALWAYS_HELD_DIGITS && Math.abs(exponent) <= NORMAL_EXPONENT) return true
   const shortest = String(Number(text.slice(start, end)))
   const held = decimalIn(shortest, 0, shortest.length)
