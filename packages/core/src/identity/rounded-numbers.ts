@@ -60,10 +60,10 @@ function afterString(text: string, at: number): number {
   }
 }
 
-/** In valid JSON what follows a number is white space, a comma or a bracket. */
+/** In valid JSON what follows a number is white space, a comma, a bracket or the end of the text, whose code is NaN. */
 function afterNumber(text: string, at: number): number {
   let next = at + 1
-  while (next < text.length && isOfNumber(text.charCodeAt(next))) next += 1
+  while (isOfNumber(text.charCodeAt(next))) next += 1
   return next
 }
 
