@@ -23,8 +23,11 @@ function setUp({ inbox = memoryInbox(), leases }: Given, handler: () => unknown 
   // Runs that never end would hold the lock of the process.
   const runtime = { ...clock.runtime, alone: createAloneLock() }
   const warned: string[] = []
-  const warn = ({ err }: { err?: { message: string } }, message: string): void =>
-    void warned.push(`${message}: ${err?.message}`)
+  const fields: object[] = []
+  const warn = (said: { err?: { message: string } }, message: string): void => {
+    fields.push(said)
+    warned.push(`${message}: ${said.err?.message}`)
+  }
   const guard = createGuard(
     {
       ...{ consumer: 'billing', inbox, leases, deadlineMs: DEADLINE_MS },
@@ -32,7 +35,7 @@ function setUp({ inbox = memoryInbox(), leases }: Given, handler: () => unknown 
     },
     handler as () => undefined,
   )
-  return { clock, guard, warned }
+  return { clock, fields, guard, warned }
 }
 
 /** How long a close takes on the clock, ms; undefined if it takes longer than a minute. */
@@ -74,31 +77,38 @@ test('close waits for a store that records the end of a run after its deadline',
   expect(warned).toEqual([expect.stringContaining('handler failed, the event is retried')])
 })
 
-test('a close that gives up on a run closes the connections, and tells the lease store nothing more', async () => {
-  let closes = 0
-  const inbox = changedInbox(memoryInbox(), (session) => ({
-    begin: (request) =>
-      closes === 0 && request.claim.kind === 'fresh' ? session.begin(request) : never(),
-    classify: never,
-    suspect: never,
-    close: async () => {
-      closes += 1
-    },
-  }))
-  const release = () => Promise.reject(new StoreUnavailableError('down'))
-  const complete = release
-  const leases = { ...memoryLeases(), release, complete }
-  const { clock, guard, warned } = setUp({ inbox, leases })
-  await guard.process(toDelivery(1))
-  // A suspect is counted first, which never ends.
-  void guard.process({ ...toDelivery(2), redelivered: true })
-  await turn()
-  expect(await closing(guard, clock)).toBe(DEADLINE_MS + 2_000)
-  await turn()
-  expect(warned.at(-1)).toMatch(/^the guard was closed while runs had not ended/)
-  // The timer that renews the lease of the run is left.
-  expect([closes, clock.timers]).toEqual([1, 1])
-})
+test.each([
+  ['with leases', 1],
+  ['without leases', 0],
+])(
+  'a close that gives up on a run closes the connections, and tells the lease store nothing more, %s',
+  async (_, timers) => {
+    let closes = 0
+    const inbox = changedInbox(memoryInbox(), (session) => ({
+      begin: (request) =>
+        closes === 0 && request.claim.kind === 'fresh' ? session.begin(request) : never(),
+      classify: never,
+      suspect: never,
+      close: async () => {
+        closes += 1
+      },
+    }))
+    const release = () => Promise.reject(new StoreUnavailableError('down'))
+    const complete = release
+    const leases = { ...memoryLeases(), release, complete }
+    const { clock, fields, guard, warned } = setUp(timers === 0 ? { inbox } : { inbox, leases })
+    await guard.process(toDelivery(1))
+    // A suspect is counted first, which never ends.
+    void guard.process({ ...toDelivery(2), redelivered: true })
+    await turn()
+    expect(await closing(guard, clock)).toBe(DEADLINE_MS + 2_000)
+    await turn()
+    expect(warned.at(-1)).toMatch(/^the guard was closed while runs had not ended/)
+    expect(fields.at(-1)).toEqual({ deadlineMs: DEADLINE_MS, runs: 1 })
+    // The timer that renews the lease of the run is left.
+    expect([closes, clock.timers]).toEqual([1, timers])
+  },
+)
 
 test('close tells the lease store once more what it has not answered', async () => {
   let told = 0

@@ -140,6 +140,14 @@ test('a closed guard starts no runs and no background work', async () => {
   expect(clock.timers).toBe(0)
 })
 
+test('a guard says that it closes before it has closed', async () => {
+  const { guard, port } = setUp()
+  expect(port.closing.aborted).toBe(false)
+  const closed = guard.close()
+  expect(port.closing.aborted).toBe(true)
+  await closed
+})
+
 test('close waits for running handlers', async () => {
   const gate = Promise.withResolvers<void>()
   const began = Promise.withResolvers<void>()
@@ -178,9 +186,11 @@ test('close waits for a dead letter that is being published', async () => {
   expect(await publishing).toEqual({ kind: 'published' })
 })
 
-test('without an inbox a dead letter is published from memory', async () => {
+test('without an inbox a dead letter is published from memory, and no connections of an inbox are closed', async () => {
+  const warned: unknown[] = []
+  const logger = { ...silent, warn: (_: object, message: string) => void warned.push(message) }
   const guard = createGuard(
-    { consumer: 'mailing', leases: memoryLeases(), onTakeover: 'retry', logger: silent },
+    { consumer: 'mailing', leases: memoryLeases(), onTakeover: 'retry', logger },
     () => Promise.reject(new FatalError('no such address')),
   )
   const settlement = await guard.process(toDelivery({}, { headers: { 'idempotency-key': 'a' } }))
@@ -190,7 +200,9 @@ test('without an inbox a dead letter is published from memory', async () => {
   })
   expect(answer).toEqual({ kind: 'published' })
   expect(letters).toMatchObject([{ consumer: 'mailing', key: 'a', reason: 'fatal' }])
+  warned.length = 0
   await guard.close()
+  expect(warned).toEqual([])
 })
 
 test('a publisher is used until it is unregistered', async () => {
