@@ -263,3 +263,19 @@ test('a guard that runs its events at once reads nothing of what waits', async (
   expect(portOf(guard).backlog()).toBeUndefined()
   await guard.close()
 })
+
+test('an event that is parked while nothing runs in the background waits for the next demand', async () => {
+  const handler = vi.fn()
+  const { clock, guard } = laterGuard(memoryInbox(), handler)
+  const port = portOf(guard)
+  const doDue = port.onDemand()
+  expect(await guard.process(order('a'))).toEqual(parked)
+  expect(port.backlog()).toBeUndefined()
+  expect(handler).not.toHaveBeenCalled()
+  await doDue()
+  // The first poll is due within a second.
+  clock.advance(1_000)
+  await doDue()
+  expect(handler).toHaveBeenCalledTimes(1)
+  await guard.close()
+})
