@@ -60,7 +60,9 @@ const SAYS_NOTHING: readonly (readonly [string, unknown, RegExp])[] = [
     { consumer: 'billing', limit: Number.NaN },
     /`limit` to be an integer/,
   ],
-  ['a negative limit', { consumer: 'billing', limit: -1 }, /`limit` to be an integer/],
+  ['a negative limit', { consumer: 'billing', limit: -1 }, /`limit` to be an integer.*, got -1\./],
+  ['a negative limit of all', { all: true, limit: -1 }, /`limit` to be an integer/],
+  ['a limit as text', { consumer: 'billing', limit: '5' }, /`limit` to be an integer.*, got "5"/],
   ['all: false', { all: false }, /`all` to be true or left out/],
   ['all: undefined', { all: undefined }, /`all` to be true or left out/],
   ['all with a filter', { all: true, consumer: 'billing' }, /does not know "consumer"/],
@@ -75,12 +77,14 @@ describe.each(['replay', 'discard'] as const)('%s checks its target before it co
     const act = () => letters[verb](asTarget(target), 'a test')
     expect(await refusalOf(act)).toMatch(message)
     expect(await refusalOf(act)).toContain(`deadLetters.${verb}`)
+    expect(await refusalOf(act)).not.toContain(`to deadLetters.${verb}`)
   })
 
   test.each<readonly [DeadLetterTarget]>([
     [{ all: true }],
     [{ all: true, limit: 5 }],
     [{ all: true, limit: undefined }],
+    [{ all: true, limit: 0 }],
     [{ consumer: 'billing' }],
     [{ consumer: 'billing', reason: undefined, limit: undefined }],
     [{ reason: 'attempts-spent' }],
@@ -113,13 +117,17 @@ describe('list', () => {
 })
 
 // Red before: the audit of the discard had no reason.
-test.each([undefined, null, 5, {}])(
-  'a discard with the reason %j is refused before it connects',
-  async (why) => {
-    const before = connects
-    const discarding = deadLetters(pool).discard({ all: true }, why as never)
-    await expect(discarding).rejects.toThrow(/Expected `why` of deadLetters.discard/)
-    await expect(discarding).rejects.toBeInstanceOf(ConfigurationError)
-    expect(connects).toBe(before)
-  },
-)
+test.each([
+  [undefined, 'undefined'],
+  [null, 'null'],
+  [5, 'number'],
+  [{}, 'object'],
+])('a discard with the reason %j is refused before it connects', async (why, got) => {
+  const before = connects
+  const discarding = deadLetters(pool).discard({ all: true }, why as never)
+  await expect(discarding).rejects.toThrow(
+    `Expected \`why\` of deadLetters.discard to be a string, got ${got}.`,
+  )
+  await expect(discarding).rejects.toBeInstanceOf(ConfigurationError)
+  expect(connects).toBe(before)
+})

@@ -48,9 +48,9 @@ const aDate: FieldRule = {
   accepts: (value) => types.isDate(value) && !Number.isNaN(value.getTime()),
 }
 
-const oneOf = (values: readonly string[]): FieldRule => ({
+const oneOf = (values: readonly unknown[]): FieldRule => ({
   expected: `one of ${values.join(', ')}`,
-  accepts: (value) => typeof value === 'string' && values.includes(value),
+  accepts: (value) => values.includes(value),
 })
 
 const RULES: Readonly<Record<Field, FieldRule>> = {
@@ -121,4 +121,4 @@ export function filterOf(
 }
 
 const remedyOf = (caller: string): string =>
-  `Give \`{ consumer: 'billing' }\`, an id, or \`{ all: true }\` to ${caller.replace(/^.*\./, '')} the dead letters of all consumers.`
+  `Give \`{ consumer: 'billing' }\`, an id, or \`{ all: true }\` to ${caller.replace(/.*\./, '')} the dead letters of all consumers.`

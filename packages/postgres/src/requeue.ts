@@ -103,7 +103,8 @@ async function free(
     },
     id,
   )
-  return freed ?? { why: why ?? 'unknown' }
+  // What a run has freed that lost its race was rolled back.
+  return why === undefined && freed !== undefined ? freed : { why: why ?? 'unknown' }
 }
 
 /**

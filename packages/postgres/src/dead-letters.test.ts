@@ -1,0 +1,171 @@
+import { ConfigurationError } from '@onceward/core'
+import { describe, expect, it, test } from 'vitest'
+import type { DeadLetterFilter } from './dead-letter-filter.ts'
+import { deadLetters, type StoredDeadLetter } from './dead-letters.ts'
+import { deadLetterRow, delivery, ID } from './fixtures/dead-letter-row.ts'
+import { scriptedPool } from './fixtures/scripted-pool.ts'
+import type { DeadLetterRow } from './statements/dead-letters.ts'
+
+const PAGE = 50
+const idOf = (index: number): string => `${ID.slice(0, -3)}${String(index).padStart(3, '0')}`
+const NO_FILTER = [null, null, null, null, null]
+
+/** Dead letters of these numbers, as a page of the list tells them. */
+const page = (from: number, to: number): unknown[] =>
+  Array.from({ length: to - from }, (_, index) => {
+    const id = idOf(from + index)
+    return { at: `at ${id}`, deadLetter: deadLetterRow({ id }) }
+  })
+
+async function listed(answers: readonly unknown[][], filter?: DeadLetterFilter) {
+  const pool = scriptedPool({ listDeadLetters: answers })
+  const ids: string[] = []
+  for await (const { id } of deadLetters(pool).list(filter)) ids.push(id)
+  return { asked: pool.transactions.map(([first]) => first?.slice(1)), ids }
+}
+
+describe('the list', () => {
+  it('reads the page that follows the last dead letter, until one is not full', async () => {
+    const { asked, ids } = await listed([page(0, 50), page(50, 100), page(100, 107)])
+    expect(ids).toEqual(Array.from({ length: 107 }, (_, index) => idOf(index)))
+    expect(asked).toEqual([
+      [...NO_FILTER, null, null, '50'],
+      [...NO_FILTER, `at ${idOf(49)}`, idOf(49), '50'],
+      [...NO_FILTER, `at ${idOf(99)}`, idOf(99), '50'],
+    ])
+  })
+
+  it('ends behind a full page where none follows', async () => {
+    const { asked, ids } = await listed([page(0, PAGE), []])
+    expect([ids.length, asked.length]).toEqual([PAGE, 2])
+  })
+
+  it.each<[number, readonly string[]]>([
+    [0, []],
+    [7, ['7']],
+    [50, ['50']],
+    [60, ['50', '10']],
+  ])('of at most %d asks for no more', async (limit, sizes) => {
+    const { asked, ids } = await listed([page(0, Math.min(limit, 50)), page(50, limit)], { limit })
+    expect(asked.map((values) => values?.at(-1))).toEqual(sizes)
+    expect(ids).toHaveLength(limit)
+  })
+
+  // Red when it goes on as a list of no filter: dead letters of other consumers would be in it.
+  it('asks each page with the whole filter', async () => {
+    const [since, until] = [new Date(0), new Date(1_000)]
+    const filter = { consumer: 'billing', reason: 'fatal', kind: 'event', since, until } as const
+    const { asked } = await listed([page(0, PAGE), []], filter)
+    const values = ['billing', 'fatal', 'event', since.toISOString(), until.toISOString()]
+    expect(asked.map((each) => each?.slice(0, 5))).toEqual([values, values])
+  })
+
+  it.each<[Date, string]>([
+    [new Date('0001-01-01T00:00:00Z'), '0001-01-01T00:00:00.000Z'],
+    [new Date('0000-12-31T23:59:59Z'), '-infinity'],
+    [new Date('9999-12-31T23:59:59Z'), '9999-12-31T23:59:59.000Z'],
+    [new Date(8.64e15), 'infinity'],
+  ])('asks PostgreSQL only for years that it can read: %s', async (since, value) => {
+    expect((await listed([], { since })).asked[0]?.[3]).toBe(value)
+  })
+})
+
+describe('a dead letter', () => {
+  const letter = async (over: Partial<DeadLetterRow>): Promise<StoredDeadLetter | undefined> => {
+    const body = Buffer.from([4, 5]).toString('base64')
+    const pool = scriptedPool({
+      readEvent: [[deadLetterRow(over)]],
+      'bodies.event.readPart': [[body]],
+    })
+    return deadLetters(pool).show(ID)
+  }
+
+  it('is shown with its delivery and its state', async () => {
+    expect(await letter({})).toEqual({
+      ...{ ref: { kind: 'event', id: ID }, id: ID, consumer: 'billing', key: 'order-1' },
+      ...{ reason: 'fatal', error: 'the account is closed', attempts: 3 },
+      ...{ firstFailedAt: new Date(1_000), lastFailedAt: new Date(2_000) },
+      ...{ delivery, published: false, requeued: false },
+    })
+  })
+
+  it('has the tenant of its event, as it was', async () => {
+    expect(await letter({ tenant: 'a\\u0000\\"b' })).toMatchObject({ tenant: 'a\0"b' })
+  })
+
+  it('says that it was published, or sent and not confirmed', async () => {
+    expect(await letter({ published: true })).toMatchObject({ published: true, requeued: false })
+    expect(await letter({ state: 'w' })).toMatchObject({ published: false, requeued: true })
+  })
+
+  it('has its large body', async () => {
+    const found = await letter({ body: '', bodyBytes: 2, bodyParts: 1 })
+    expect(found?.delivery.body).toEqual(new Uint8Array([4, 5]))
+  })
+
+  it('is not shown if it is none any more', async () => {
+    expect(await letter({ discarded: true })).toBeUndefined()
+    expect(await deadLetters(scriptedPool({})).show(ID)).toBeUndefined()
+  })
+})
+
+describe('what a target selects', () => {
+  const selected = async (act: (letters: ReturnType<typeof deadLetters>) => Promise<unknown>) => {
+    const pool = scriptedPool({ listIds: [[ID]], replayEvents: [[ID]], discardEvents: [[ID]] })
+    expect(await act(deadLetters(pool, { by: 'alice' }))).toEqual({ done: [ID], untouched: [] })
+    return pool.transactions
+  }
+
+  it('is read at once, and then changed', async () => {
+    const transactions = await selected((letters) => letters.replay({ all: true, limit: 0 }))
+    expect(transactions).toEqual([
+      [['listIds', ...NO_FILTER, null, null, '0'], ['commit']],
+      [['boundOperator'], ['replayEvents', `{${ID}}`, 'alice'], ['commit']],
+    ])
+  })
+
+  it('has no limit but its own', async () => {
+    const [listing] = await selected((letters) =>
+      letters.discard({ consumer: 'billing' }, 'a test'),
+    )
+    const values = ['billing', null, null, null, null]
+    expect(listing).toEqual([['listIds', ...values, null, null, null], ['commit']])
+  })
+
+  it('is not asked for if it is one id', async () => {
+    const [first] = await selected((letters) => letters.discard(ID, 'a test'))
+    expect(first?.[1]).toEqual(['discardEvents', `{${ID}}`, 'alice', 'a test'])
+  })
+})
+
+test('a requeue sends one by one, and tells what it left', async () => {
+  const untouched = idOf(1)
+  const pool = scriptedPool({
+    listIds: [[ID, untouched]],
+    readEvent: [[deadLetterRow()], [deadLetterRow()], []],
+  })
+  const sent: unknown[] = []
+  const sender = {
+    ...{ owns: () => true, ready: async () => undefined },
+    send: async (message: unknown) => void sent.push(message),
+  }
+  expect(await deadLetters(pool, { by: 'alice' }).requeue({ all: true }, sender)).toEqual({
+    done: [ID],
+    untouched: [{ id: untouched, why: 'unknown' }],
+  })
+  expect(sent).toEqual([delivery])
+  const confirmed = pool.transactions.flat().find(([name]) => name === 'confirmEvent')
+  expect(confirmed?.[3]).toBe('alice')
+})
+
+test('a requeue checks its target before it connects', async () => {
+  const pool = scriptedPool({})
+  const requeuing = deadLetters(pool).requeue({}, undefined as never)
+  await expect(requeuing).rejects.toThrow(/^deadLetters\.requeue expected a filter that says/)
+  await expect(requeuing).rejects.toBeInstanceOf(ConfigurationError)
+  expect(pool.transactions).toEqual([])
+})
+
+test('what is no pool is refused at once', () => {
+  expect(() => deadLetters({} as never)).toThrow(ConfigurationError)
+})
