@@ -88,6 +88,7 @@ describe.each(['replay', 'discard'] as const)('%s checks its target before it co
     [{ consumer: 'billing' }],
     [{ consumer: 'billing', reason: undefined, limit: undefined }],
     [{ reason: 'attempts-spent' }],
+    [{ reason: 'takeover' }],
     [{ kind: 'refused', since: new Date(0) }],
     [{ until: new Date() }],
     ['00000000-0000-4000-8000-000000000000'],

@@ -2,6 +2,7 @@ import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { messageOf, refuseUnknownNames, shown } from '@onceward/core/adapter'
 import { inTransaction, type PoolClientLike, type PoolLike, refuseNoPool } from './client.ts'
 import { isForbidden, isOnStandby, sqlState, toStoreError } from './errors.ts'
+import { SCHEMA_VERSION } from './inbox/schema-version.ts'
 import { refuseEncoding } from './inbox/unfit-tables.ts'
 import { MIGRATIONS, type Migration } from './sql/index.ts'
 import { LOCK_NOT_AVAILABLE } from './sqlstates.ts'
@@ -56,16 +57,15 @@ export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Pro
   const work = async (client: PoolClientLike): Promise<Migrated> => {
     await prepare(client, schema, quoted)
     const { version, readableFrom } = await currentVersion(client, quoted)
-    const newest = MIGRATIONS.at(-1)?.version ?? 0
-    if (readableFrom > newest) {
+    if (readableFrom > SCHEMA_VERSION) {
       throw new ConfigurationError(
-        `The tables in schema ${quoted} have version ${version}, this code knows ${newest}: update @onceward/postgres. The tables can be used from the code of version ${readableFrom} on.`,
+        `The tables in schema ${quoted} have version ${version}, this code knows ${SCHEMA_VERSION}: update @onceward/postgres. The tables can be used from the code of version ${readableFrom} on.`,
       )
     }
     const missing = MIGRATIONS.filter((migration) => migration.version > version)
     for (const migration of missing) await apply(client, quoted, migration)
     await keepLeases(client, quoted, options.leases)
-    return { applied: missing.map(({ name }) => name), version: Math.max(version, newest) }
+    return { applied: missing.map(({ name }) => name), version: Math.max(version, SCHEMA_VERSION) }
   }
   return inTransaction(pool, work, { answerMs: undefined }).catch((error: unknown) => {
     throw explained(error, quoted)
@@ -133,7 +133,7 @@ export function migrationSql(schema: string = DEFAULT_SCHEMA, after = 0): readon
         : ''
     const record = `insert into ${quoted}.migrations (version, name, readable_from) values (${version}, '${name}', ${readableFrom ?? 'null'});`
     const sql = `${before}${sqlOf(migration, quoted).trim()}\n\n${record}\n`
-    return { version, name, ...(readableFrom === undefined ? {} : { readableFrom }), sql }
+    return { version, name, readableFrom, sql }
   })
 }
 

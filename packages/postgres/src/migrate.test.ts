@@ -1,0 +1,186 @@
+import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { describe, expect, it, test } from 'vitest'
+import type { PoolLike } from './client.ts'
+import { SCHEMA_VERSION } from './inbox/schema-version.ts'
+import { type MigrateOptions, migrate, migrationSql } from './migrate.ts'
+import { MIGRATIONS } from './sql/index.ts'
+
+const NAMES = MIGRATIONS.map(({ name }) => name)
+const NEW = { namespace: null, migrations: null }
+const THERE = { namespace: 'onceward', migrations: 'onceward.migrations' }
+const coded = (code: string, text = code): Error => Object.assign(new Error(text), { code })
+
+interface Given {
+  readonly encoding?: string
+  readonly tables?: Readonly<Record<keyof typeof NEW, string | null>>
+  readonly version?: number
+  readonly readableFrom?: number
+  readonly kept?: 'p' | 'u'
+  /** Statements that begin so fail. */
+  readonly fails?: readonly [string, Error]
+}
+
+/** The tables of a database, as far as a migration reads them. */
+function tablesOf(given: Given = {}) {
+  const { encoding = 'UTF8', version = 0, kept = 'p', fails } = given
+  const tables = given.tables ?? (version === 0 ? NEW : THERE)
+  const readableFrom = String(given.readableFrom ?? version)
+  const sent: (readonly [string, ...unknown[]])[] = []
+  const told: readonly (readonly [RegExp, object])[] = [
+    [/'server_encoding'/, { encoding }],
+    [/to_regnamespace/, tables],
+    [/readable_from\), 0/, { version: String(version), readable_from: readableFrom }],
+    [/max\(version\)/, { version: String(version), readable_from: readableFrom }],
+    [/relpersistence/, { kept }],
+  ]
+  const query = async (text: string, values: readonly unknown[] = []) => {
+    sent.push([text, ...values])
+    if (fails !== undefined && text.startsWith(fails[0])) throw fails[1]
+    const row = told.find(([pattern]) => pattern.test(text))?.[1] as Record<string, unknown>
+    return { rows: row === undefined ? [] : [row], rowCount: 1 }
+  }
+  const pool: PoolLike = { connect: async () => ({ query, release: () => undefined }) }
+  /** Statements that begin so. */
+  const those = (beginning: string) => sent.filter(([text]) => text.startsWith(beginning))
+  return { pool, sent, those }
+}
+
+describe('migrate', () => {
+  it('creates what is missing, and records it', async () => {
+    const { pool, sent, those } = tablesOf()
+    expect(await migrate(pool)).toEqual({ applied: NAMES, version: SCHEMA_VERSION })
+    expect(those('create schema "onceward"')).toHaveLength(1)
+    expect(those('create table "onceward".migrations (')).toHaveLength(1)
+    const records = those('insert into "onceward".migrations').map(([, ...values]) => values)
+    expect(records).toEqual(MIGRATIONS.map(({ name, version }) => [version, name, null]))
+    expect(sent.filter(([text]) => text.includes(':"schema"'))).toEqual([])
+  })
+
+  it('waits for its turn alone, and no longer than 5 seconds for a table', async () => {
+    const { pool, sent } = tablesOf()
+    await migrate(pool, { schema: 'audit' })
+    expect(sent.slice(1, 4)).toEqual([
+      ['set local statement_timeout = 0'],
+      [expect.stringContaining('pg_advisory_xact_lock'), 'onceward.migrate:audit'],
+      ['set local lock_timeout = 5000'],
+    ])
+  })
+
+  it('creates nothing that is there', async () => {
+    const { pool, those } = tablesOf({ version: SCHEMA_VERSION })
+    expect(await migrate(pool)).toEqual({ applied: [], version: SCHEMA_VERSION })
+    expect([...those('create'), ...those('insert'), ...those('alter')]).toEqual([])
+    const empty = tablesOf({ tables: { ...THERE, migrations: null } })
+    await migrate(empty.pool)
+    expect(empty.those('create schema')).toEqual([])
+    expect(empty.those('create table "onceward".migrations (')).toHaveLength(1)
+  })
+
+  it('applies only what follows the version of the tables', async () => {
+    const { pool } = tablesOf({ version: 1 })
+    expect(await migrate(pool)).toEqual({ applied: NAMES.slice(1), version: SCHEMA_VERSION })
+  })
+
+  it('leaves newer tables that this code can use, and refuses others', async () => {
+    const version = SCHEMA_VERSION + 3
+    const usable = tablesOf({ version, readableFrom: SCHEMA_VERSION })
+    expect(await migrate(usable.pool)).toEqual({ applied: [], version })
+    const { pool } = tablesOf({ version, readableFrom: SCHEMA_VERSION + 1 })
+    const refused = migrate(pool)
+    await expect(refused).rejects.toBeInstanceOf(ConfigurationError)
+    await expect(refused).rejects.toThrow(
+      `have version ${version}, this code knows ${SCHEMA_VERSION}: update @onceward/postgres. The tables can be used from the code of version ${SCHEMA_VERSION + 1} on.`,
+    )
+  })
+
+  it.each<[MigrateOptions['leases'], 'p' | 'u', readonly string[]]>([
+    [undefined, 'p', []],
+    [undefined, 'u', []],
+    ['logged', 'p', []],
+    ['unlogged', 'u', []],
+    ['logged', 'u', ['alter table "onceward".leases set logged']],
+    ['unlogged', 'p', ['alter table "onceward".leases set unlogged']],
+  ])('makes leases %s of %s only if that changes them', async (leases, kept, sent) => {
+    const { pool, those } = tablesOf({ version: SCHEMA_VERSION, kept })
+    await migrate(pool, { leases })
+    expect(those('alter table').map(([text]) => text)).toEqual(sent)
+  })
+
+  it('refuses a database whose texts it cannot store, before it creates anything', async () => {
+    const { pool, those } = tablesOf({ encoding: 'LATIN1' })
+    await expect(migrate(pool)).rejects.toThrow(/encoding UTF8, got LATIN1/)
+    expect(those('create')).toEqual([])
+  })
+
+  it('refuses what is no pool', async () => {
+    await expect(migrate({} as never)).rejects.toThrow(/^Expected migrate to get a pool of pg/)
+  })
+})
+
+const NOT_ALLOWED = coded('42501', 'permission denied')
+test.each<[string, Error, new (...args: never) => Error, RegExp]>([
+  ['a table is held', coded('55P03'), StoreUnavailableError, /held a table in schema "onceward"/],
+  ['the server is a standby', coded('25006'), StoreUnavailableError, /connect to the primary/],
+  [
+    'the role may not',
+    NOT_ALLOWED,
+    ConfigurationError,
+    /\(permission denied\): run it as the owner/,
+  ],
+  ['a table is in the way', coded('42P07', 'already exists'), Error, /^already exists$/],
+])('it says what to do when %s', async (_what, error, type, message) => {
+  const migrating = migrate(tablesOf({ fails: ['create schema', error] }).pool)
+  await expect(migrating).rejects.toThrow(message)
+  await expect(migrating).rejects.toBeInstanceOf(type)
+  if (type !== Error) await expect(migrating).rejects.toHaveProperty('cause', error)
+  else await expect(migrating).rejects.toBe(error)
+})
+
+describe('the SQL for other tools', () => {
+  it('creates the schema and records each migration', () => {
+    const all = migrationSql()
+    expect(all.map(({ name, version }) => ({ name, version }))).toEqual(
+      MIGRATIONS.map(({ name, version }) => ({ name, version })),
+    )
+    const [first, ...rest] = all.map(({ sql }) => sql)
+    expect(first).toMatch(
+      /^create schema if not exists "onceward";\ncreate table "onceward"\.migrations \([^)]*\(\)\n {2}\);\n--/,
+    )
+    for (const sql of rest) expect(sql).toMatch(/^--/)
+    for (const { name, sql, version } of all) {
+      expect(sql).toContain(
+        `;\n\ninsert into "onceward".migrations (version, name, readable_from) values (${version}, '${name}', null);\n`,
+      )
+      expect(sql).not.toMatch(/:"schema"|undefined/)
+    }
+  })
+
+  it('has only what follows a version', () => {
+    const [, ...rest] = migrationSql('audit')
+    expect(migrationSql('audit', 1)).toEqual(rest)
+    expect(migrationSql('audit', SCHEMA_VERSION)).toEqual([])
+  })
+
+  // Red before: the first `$$` of the name ended the bodies of the functions.
+  it.each([
+    ['audit', '$$'],
+    ['pay$1$', '$$'],
+    ['pay$$load', '$o$'],
+    ['pay$$o$oo$', '$ooo$'],
+  ])('puts the functions of the schema %s between %s', (schema, quote) => {
+    const all = migrationSql(schema)
+      .map(({ sql }) => sql)
+      .join('\n')
+    const begun = [...all.matchAll(/\bas (\$\S+)\s/g)].map(([, each]) => each)
+    expect(new Set(begun)).toEqual(new Set([quote]))
+    // Each begins and ends one body, and none is in the name.
+    expect(all.split(quote)).toHaveLength(1 + 2 * begun.length)
+    expect(all).toContain(`"${schema}".processed_events`)
+  })
+})
+
+test('migrations are numbered from one, and the last number is SCHEMA_VERSION', () => {
+  const versions = MIGRATIONS.map(({ version }) => version)
+  expect(versions).toEqual(MIGRATIONS.map((_, index) => index + 1))
+  expect(versions.at(-1)).toBe(SCHEMA_VERSION)
+})
