@@ -1,0 +1,89 @@
+import { createGuard, type Guard, type Health, StoreUnavailableError } from '@onceward/core'
+import { memoryInbox, toDelivery } from '@onceward/core/memory'
+import { Clock } from '@onceward/testing/adapter'
+import { expect, onTestFinished, test } from 'vitest'
+import { metricsText, reportOf } from './report.ts'
+
+const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
+const health = (state: Health['state']) => ({
+  health: (): Health => ({ state, inFlight: 2, settleFailures: 0 }),
+})
+
+/** A guard whose store is down, closed, or well. */
+async function guardThat(is: 'available' | 'down' | 'closed'): Promise<Guard> {
+  const inbox =
+    is === 'down'
+      ? { open: () => Promise.reject(new StoreUnavailableError('down')) }
+      : memoryInbox()
+  const { runtime } = new Clock()
+  const options = { consumer: 'billing', inbox, logger: silent, runtime }
+  const guard = createGuard(options, () => undefined)
+  onTestFinished(() => guard.close())
+  if (is === 'closed') await guard.close()
+  else await guard.process(toDelivery({}))
+  return guard
+}
+
+test.each<[Health['state'], boolean, boolean]>([
+  ['running', true, true],
+  ['paused', true, false],
+  ['recovering', true, false],
+  ['draining', true, false],
+  ['stopped', false, false],
+])('one consumer that is %s is live: %s, and ready: %s', (state, isLive, isReady) => {
+  const consumptions = [['orders', health('running')] as const, ['mail', health(state)] as const]
+  expect(reportOf({ consumptions, guards: [] })).toEqual({
+    ...{ isLive, isReady, guards: [] },
+    consumptions: { orders: health('running').health(), mail: health(state).health() },
+  })
+})
+
+test.each([
+  ['available', true, []],
+  ['down', false, ['inbox']],
+  ['closed', false, []],
+] as const)('one guard whose store is %s is ready: %s', async (store, isReady, outages) => {
+  const guards = [await guardThat('available'), await guardThat(store)]
+  expect(reportOf({ consumptions: [['orders', health('running')]], guards })).toMatchObject({
+    ...{ isLive: true, isReady },
+    guards: [
+      { consumer: 'billing', store: 'available', outages: [] },
+      { consumer: 'billing', store, outages },
+    ],
+  })
+})
+
+test('without guards and without consumers there is nothing to be ill', () => {
+  const report = reportOf({ consumptions: [], guards: [] })
+  expect(report).toEqual({ isLive: true, isReady: true, consumptions: {}, guards: [] })
+})
+
+const told = (text: string): readonly string[] =>
+  text.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+
+test('the metrics tell a consumer once, and what one of its guards lacks', async () => {
+  const guards = [await guardThat('down'), await guardThat('available')]
+  const billing = 'messaging_consumer_group_name="billing"'
+  expect(told(metricsText({ consumptions: [], guards }))).toEqual([
+    `onceward_guard_breaker{${billing}} 1`,
+    `onceward_guard_outage{${billing},onceward_dependency="inbox"} 1`,
+    `onceward_guard_outage{${billing},onceward_dependency="leases"} 0`,
+    `onceward_guard_outage{${billing},onceward_dependency="dead-letters"} 0`,
+  ])
+})
+
+test('the metrics tell that a guard lacks nothing', async () => {
+  const lines = told(metricsText({ consumptions: [], guards: [await guardThat('available')] }))
+  expect(lines.map((line) => line.split(' ').at(-1))).toEqual(['0', '0', '0', '0'])
+})
+
+test('the metrics tell how a consumer is, by its name', () => {
+  const lines = told(metricsText({ consumptions: [['orders', health('paused')]], guards: [] }))
+  expect(lines).toEqual(
+    expect.arrayContaining([
+      'onceward_consumption_state{onceward_consumption="orders",onceward_state="running"} 0',
+      'onceward_consumption_state{onceward_consumption="orders",onceward_state="paused"} 1',
+      'onceward_consumption_in_flight{onceward_consumption="orders"} 2',
+    ]),
+  )
+})
