@@ -1,5 +1,6 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
-import { createConnection } from 'node:net'
+import { createConnection, type Server } from 'node:net'
 import { createGuard, type Guard, type Health, StoreUnavailableError } from '@onceward/core'
 import { memoryInbox, toDelivery } from '@onceward/core/memory'
 import { Clock } from '@onceward/testing/adapter'
@@ -214,6 +215,22 @@ test('a close ends connections that are held open', async () => {
   await server.close()
   await ended
   await expect(fetch(`http://127.0.0.1:${server.port}/livez`)).rejects.toThrow()
+})
+
+// Red before: the error event had no listener, so it ended the process with all its consumers.
+test('a connection that the system cannot accept ends nothing', async () => {
+  const get = await serve({ consumptions: [consumption()] })
+  const servers: Server[] = []
+  const onSocket = (message: unknown): void => {
+    servers.push(Reflect.get(Reflect.get(Object(message), 'socket'), 'server'))
+  }
+  subscribe('net.server.socket', onSocket)
+  expect((await get('/livez')).status).toBe(200)
+  unsubscribe('net.server.socket', onSocket)
+  // What Node does then: https://github.com/nodejs/node/blob/v24.0.0/lib/net.js, onconnection
+  const error = Object.assign(new Error('accept ENOMEM'), { code: 'ENOMEM', syscall: 'accept' })
+  expect(servers[0]?.emit('error', error)).toBe(true)
+  expect((await get('/livez')).status).toBe(200)
 })
 
 // Red with Node's own interval, which looks for slow requests every 30 seconds.
