@@ -1,4 +1,4 @@
-import { ConfigurationError, type DeadLetter } from '@onceward/core'
+import { ConfigurationError, type DeadLetter, type Delivery } from '@onceward/core'
 import { refuseUnknownNames } from '@onceward/core/adapter'
 import { inTransaction, type PoolLike, refuseNoPool } from './client.ts'
 import { createChanges } from './dead-letter-changes.ts'
@@ -146,7 +146,10 @@ async function* list(
       client.query(statements.listDeadLetters, values),
     )
     const rows = answers<ListedRow>(page)
-    for (const { deadLetter } of rows) yield await stored(pool, statements, deadLetter)
+    for (const { deadLetter } of rows) {
+      const letter = await stored(pool, statements, deadLetter)
+      if (letter !== undefined) yield letter
+    }
     const last = rows.at(-1)
     if (last === undefined || rows.length < size) return
     after = [last.at, last.deadLetter.id]
@@ -186,16 +189,15 @@ function instant(date: Date | undefined): string | null {
   return year > 9_999 ? 'infinity' : date.toISOString()
 }
 
-/** Large bodies are read one by one, when they are asked for. */
+/** Undefined if it was dealt with while its body was read. */
 async function stored(
   pool: PoolLike,
   statements: Statements,
   row: DeadLetterRow,
-): Promise<StoredDeadLetter> {
+): Promise<StoredDeadLetter | undefined> {
   const delivery =
-    row.bodyParts === 0
-      ? readDelivery(row)
-      : await inTransaction(pool, (client) => readStored(statements, client, row))
+    row.bodyParts === 0 ? readDelivery(row) : await largeDelivery(pool, statements, row)
+  if (delivery === undefined) return undefined
   return {
     ...toDeadLetter(row, delivery),
     id: row.id,
@@ -203,4 +205,18 @@ async function stored(
     published: row.published,
     requeued: isFreed(row),
   }
+}
+
+/** Large bodies are read one by one, when they are asked for. */
+function largeDelivery(
+  pool: PoolLike,
+  statements: Statements,
+  row: DeadLetterRow,
+): Promise<Delivery | undefined> {
+  return inTransaction(pool, async (client) => {
+    const delivery = await readStored(statements, client, row)
+    // Whoever deals with a dead letter deletes the pieces of its body, and some may have been missing already.
+    const now = await readDeadLetter(client, statements, row.id)
+    return now !== undefined && isOpen(now) ? delivery : undefined
+  })
 }
