@@ -29,7 +29,7 @@ async function refusalOf(act: () => Promise<unknown>): Promise<string> {
 }
 
 const SAYS_NOTHING: readonly (readonly [string, unknown, RegExp])[] = [
-  ['an empty filter', {}, /expected a filter that says something.*\{ all: true \}/],
+  ['an empty filter', {}, /a filter that says something.*\{ all: true \}` to (replay|discard) the/],
   ['a consumer that is undefined', { consumer: undefined }, /`consumer` is given but undefined/],
   [
     'undefined beside a reason',
@@ -77,7 +77,6 @@ describe.each(['replay', 'discard'] as const)('%s checks its target before it co
     const act = () => letters[verb](asTarget(target), 'a test')
     expect(await refusalOf(act)).toMatch(message)
     expect(await refusalOf(act)).toContain(`deadLetters.${verb}`)
-    expect(await refusalOf(act)).not.toContain(`to deadLetters.${verb}`)
   })
 
   test.each<readonly [DeadLetterTarget]>([

@@ -59,10 +59,12 @@ describe('migrate', () => {
   it('waits for its turn alone, and no longer than 5 seconds for a table', async () => {
     const { pool, sent } = tablesOf()
     await migrate(pool, { schema: 'audit' })
-    expect(sent.slice(1, 4)).toEqual([
+    expect(sent.slice(1, 6)).toEqual([
       ['set local statement_timeout = 0'],
       [expect.stringContaining('pg_advisory_xact_lock'), 'onceward.migrate:audit'],
       ['set local lock_timeout = 5000'],
+      [expect.stringContaining('server_encoding')],
+      [expect.stringContaining('to_regnamespace'), '"audit"', '"audit".migrations'],
     ])
   })
 
@@ -100,10 +102,14 @@ describe('migrate', () => {
     ['unlogged', 'u', []],
     ['logged', 'u', ['alter table "onceward".leases set logged']],
     ['unlogged', 'p', ['alter table "onceward".leases set unlogged']],
-  ])('makes leases %s of %s only if that changes them', async (leases, kept, sent) => {
-    const { pool, those } = tablesOf({ version: SCHEMA_VERSION, kept })
+  ])('makes leases %s of %s only if that changes them', async (leases, kept, changes) => {
+    const { pool, sent, those } = tablesOf({ version: SCHEMA_VERSION, kept })
     await migrate(pool, { leases })
-    expect(those('alter table').map(([text]) => text)).toEqual(sent)
+    expect(those('alter table').map(([text]) => text)).toEqual(changes)
+    const asked = sent.filter(([text]) => text.includes('relpersistence'))
+    expect(asked.map(([, table]) => table)).toEqual(
+      leases === undefined ? [] : ['"onceward".leases'],
+    )
   })
 
   it('refuses a database whose texts it cannot store, before it creates anything', async () => {
@@ -121,6 +127,12 @@ const NOT_ALLOWED = coded('42501', 'permission denied')
 test.each<[string, Error, new (...args: never) => Error, RegExp]>([
   ['a table is held', coded('55P03'), StoreUnavailableError, /held a table in schema "onceward"/],
   ['the server is a standby', coded('25006'), StoreUnavailableError, /connect to the primary/],
+  [
+    'it is one that names its mode',
+    coded('0A000'),
+    StoreUnavailableError,
+    /connect to the primary/,
+  ],
   [
     'the role may not',
     NOT_ALLOWED,

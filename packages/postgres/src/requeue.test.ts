@@ -149,7 +149,11 @@ const kafka = from({ broker: 'kafka', queue: 'orders', position: '0/12' })
 // A copy gets another id or position from its broker: it would be another event, whose effect could happen as well.
 test.each<[string, Partial<DeadLetterRow>, boolean]>([
   ['of the application', { key: 'order-1' }, true],
-  ['that no refused message has', { kind: 'refused', key: null }, true],
+  [
+    'that no refused message has',
+    { kind: 'refused', key: null, source: from({ position: 'null' }) },
+    true,
+  ],
   ['that is the id of the broker', { key: 'a-message-id' }, false],
   ['that has the id of the broker in it', { key: 'orders:a-message-id' }, false],
   [
@@ -159,7 +163,11 @@ test.each<[string, Partial<DeadLetterRow>, boolean]>([
   ],
   ['that is a position', { key: 'position:3:sqs:5:order:1:1' }, false],
   ['with a position in it behind other words', { key: 'a position:3' }, true],
-  ['without a position of the broker', { source: from({ position: undefined }) }, true],
+  [
+    'without a position of the broker',
+    { key: 'undefined', source: from({ position: undefined }) },
+    true,
+  ],
   ['with an empty position of the broker', { source: from({ position: '' }) }, true],
   ['with the place of a record of Kafka', { key: 'orders/0/12', source: kafka }, false],
   ['with a part that looks like an offset of Kafka', { key: 'card 0/12', source: kafka }, true],
