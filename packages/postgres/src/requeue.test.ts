@@ -76,11 +76,12 @@ describe('a requeue', () => {
   ] as const)(
     'keeps the message of the %s that its broker %s',
     async (kind, _what, send, why, end) => {
-      const given = { rows: [deadLetterRow({ kind })], sender: { send } }
+      const given = { rows: [deadLetterRow({ kind, parked: true })], sender: { send } }
       const { answer, last, transactions } = await requeued(given)
       const error = why === 'not-sent' ? 'too large' : 'connection lost'
       expect(answer).toEqual({ why, error })
-      expect(last).toEqual([end, ID, transactions[1]?.at(-2)?.[2]])
+      const before = end === 'restoreRefused' ? ['true', 'false'] : []
+      expect(last).toEqual([end, ID, transactions[1]?.at(-2)?.[2], ...before])
     },
   )
 

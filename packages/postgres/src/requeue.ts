@@ -136,8 +136,13 @@ async function notConfirmed(
 ): Promise<UntouchedLetter> {
   const isCertain = error instanceof ConfigurationError
   const { restoreRefused, unconfirmEvent, unconfirmRefused } = statements
-  const refused = isCertain ? restoreRefused : unconfirmRefused
-  const text = row.kind === 'event' ? unconfirmEvent : refused
-  await inTransaction(pool, (client) => client.query(text, [row.id, token]))
+  const isAsBefore = isCertain && row.kind === 'refused'
+  const text = row.kind === 'event' ? unconfirmEvent : unconfirmRefused
+  const before = [String(row.parked), String(row.published)]
+  await inTransaction(pool, (client) =>
+    isAsBefore
+      ? client.query(restoreRefused, [row.id, token, ...before])
+      : client.query(text, [row.id, token]),
+  )
   return { why: isCertain ? 'not-sent' : 'unconfirmed', error: messageOf(error) }
 }

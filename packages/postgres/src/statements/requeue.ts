@@ -15,7 +15,10 @@ export interface RequeueStatements {
   /** `$1` id, `$2` token. Gives the right back; the dead letter stays freed. */
   readonly unconfirmEvent: string
   readonly unconfirmRefused: string
-  /** `$1` id, `$2` token. The message was certainly not sent, so the refused message is as before. */
+  /**
+   * `$1` id, `$2` token, `$3` parked, `$4` published. The message was certainly not sent, so the refused message is as
+   * before.
+   */
   readonly restoreRefused: string
 }
 
@@ -75,7 +78,10 @@ ${audit(schema, 'requeued', { from: letterOf(schema), id: 'target', who: '$3' })
 
     unconfirmEvent: unconfirm(events),
     unconfirmRefused: unconfirm(refused),
-    restoreRefused: unconfirm(refused, ', replay = false'),
+    restoreRefused: unconfirm(
+      refused,
+      ', replay = false, parked = $3::text::boolean, published = $4::text::boolean',
+    ),
   }
 }
 
