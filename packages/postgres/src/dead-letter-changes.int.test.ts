@@ -1,6 +1,7 @@
 import type { EventId } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { newDelivery, newEvent, RIGHT_MS } from '@onceward/testing/conformance'
+import pg from 'pg'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { PoolLike } from './client.ts'
 import { all, lockWaiters, newEvents, type TestInbox, testInbox } from './fixtures/inbox.ts'
@@ -112,4 +113,44 @@ it('a dead letter that is discarded loses its large body, and no other one does'
   await inbox.deadLetters.discard(given.id, 'a test')
   const parts = 'select distinct event_id::text as id from onceward.failed_event_parts'
   expect((await inbox.pool.query(parts)).rows).toEqual([{ id: kept.id }])
+})
+
+// Red when a group takes every refused message: the run that was asked for would not come.
+it.each(['replay', 'discard'] as const)(
+  '%s leaves a refused message alone that waits for its replay',
+  async (verb) => {
+    const [id = ''] = await makeDeadLetters(1)
+    await inbox.deadLetters.replay(id)
+    const untouched = [{ id, why: 'unknown' }]
+    expect(await inbox.deadLetters[verb](id, 'a test')).toEqual({ done: [], untouched })
+    expect(await inbox.session.due(10)).toMatchObject([{ ref: { id }, what: 'run' }])
+  },
+)
+
+it('a filter takes what failed at the instant from which it looks, and not at that until which', async () => {
+  const ids = await makeDeadLetters(2)
+  const at = new Date('2026-01-02T03:04:05.678Z')
+  for (const table of ['failed_events', 'refused_messages'])
+    await inbox.pool.query(`update onceward.${table} set last_failed_at = $1`, [at])
+  expect((await inbox.deadLetters.replay({ until: at })).done).toEqual([])
+  expect((await inbox.deadLetters.replay({ since: at })).done.toSorted()).toEqual(ids)
+})
+
+it('a change leaves its connection without a bound for the wait for a row', async () => {
+  const pool = new pg.Pool({ connectionString: inbox.url, max: 1 })
+  const ids = await makeDeadLetters(2)
+  expect((await deadLetters(pool).replay({ all: true })).done.toSorted()).toEqual(ids)
+  const { rows } = await pool.query("select current_setting('lock_timeout') as bound")
+  await pool.end()
+  expect(rows).toEqual([{ bound: '0' }])
+})
+
+it('who publishes too late does not mark what was discarded meanwhile', async () => {
+  const { pass, session, steps } = inbox
+  const ref = await steps.buried()
+  const right = await session.takePublishing(ref, RIGHT_MS)
+  await pass(RIGHT_MS)
+  expect((await inbox.deadLetters.discard(ref.id, 'a test')).done).toEqual([ref.id])
+  if (right.kind !== 'taken') throw new Error(`expected the right, got ${right.kind}`)
+  expect(await session.endPublishing(ref, right.token, 'published')).toBe('lost')
 })

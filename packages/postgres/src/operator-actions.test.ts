@@ -28,6 +28,7 @@ describe('an action on a dead letter', () => {
     const names = transactions.map((asked) => asked.map(([name]) => name))
     const before = ['boundOperator', 'lockEventRow', 'lockRefusedRow']
     expect(names).toEqual([[...before, 'readEvent', 'commit']])
+    expect(statements.boundOperator).toContain("set_config('lock_timeout', '15000', true)")
     expect(transactions[0]?.slice(1, 4)).toEqual([
       ...[['lockEventRow', ID] as const, ['lockRefusedRow', ID] as const],
       ['readEvent', ID],

@@ -1,7 +1,7 @@
 import { ConfigurationError, type DeadLetterRef, type Delivery } from '@onceward/core'
-import { newDelivery, newEvent } from '@onceward/testing/conformance'
+import { counted, newDelivery, newEvent } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it, test } from 'vitest'
-import { type TestInbox, testInbox } from './fixtures/inbox.ts'
+import { all, type TestInbox, testInbox } from './fixtures/inbox.ts'
 import { deadLetters, type QueueSender } from './index.ts'
 
 let inbox: TestInbox
@@ -104,6 +104,23 @@ test('a requeue that took too long leaves the right of the next one alone', asyn
   end.resolve()
   expect(await next).toMatchObject({ done: [event.id] })
 })
+
+// Red when it is taken for the dead letter that it was: it would run twice, or its effect would be lost.
+it.each(['replay', 'discard'] as const)(
+  '%s leaves an event alone whose copy runs before it was confirmed',
+  async (verb) => {
+    const { deadLetters: letters, steps } = inbox
+    const event = newEvent()
+    await steps.buried(event)
+    await letters.requeue(event.id, queue(lost))
+    const running = await steps.countAlone(event)
+    const untouched = [{ id: event.id, why: 'not-dead' }]
+    expect(await letters[verb](event.id, 'a test')).toEqual({ done: [], untouched })
+    expect(await all(letters.list())).toEqual([])
+    await steps.commit(counted(running))
+    expect(await steps.known(event)).toMatchObject({ kind: 'done' })
+  },
+)
 
 describe('a refused message that its queue has refused', () => {
   const refusing = queue(async () => {

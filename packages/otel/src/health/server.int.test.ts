@@ -88,7 +88,7 @@ test('a guard is ready again when its next delivery asks the store', async () =>
 // Red when only the store is looked at: a process whose guard defers every delivery gets more of them.
 test('a guard that was closed is live and not ready', async () => {
   const guard = guardThat(false)
-  const get = await serve({ consumptions: {}, guards: [guard] })
+  const get = await serve({ consumptions: [consumption()], guards: [guard] })
   expect((await get('/readyz')).status).toBe(200)
   await guard.close()
   const [live, ready] = [await get('/livez'), await get('/readyz')]
@@ -211,7 +211,7 @@ test('a close ends connections that are held open', async () => {
   await once(socket, 'connect')
   const ended = once(socket, 'close')
   socket.resume()
-  await server.close()
+  await Promise.all([server.close(), server.close()])
   await server.close()
   await ended
   await expect(fetch(`http://127.0.0.1:${server.port}/livez`)).rejects.toThrow()

@@ -80,7 +80,6 @@ export async function healthServer(options: HealthServerOptions): Promise<Health
   // Node tells so that it could not accept a connection, as without memory. Unheard, that would end the process.
   server.on('error', () => undefined)
   const close = async (): Promise<void> => {
-    if (!server.listening) return
     server.close()
     server.closeAllConnections()
     await once(server, 'close')
