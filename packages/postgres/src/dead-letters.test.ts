@@ -110,8 +110,10 @@ describe('a dead letter', () => {
       const listDeadLetters = [[{ at: 'now', deadLetter: row }, ...page(0, 1)]]
       const shown = deadLetters(scriptedPool({ readEvent: [[row], after] }))
       expect(await shown.show(ID)).toBeUndefined()
-      const list = deadLetters(scriptedPool({ listDeadLetters, readEvent: [after] })).list()
-      expect((await Array.fromAsync(list)).map(({ id }) => id)).toEqual([idOf(0)])
+      const pool = scriptedPool({ listDeadLetters, readEvent: [after] })
+      const ids: string[] = []
+      for await (const { id } of deadLetters(pool).list()) ids.push(id)
+      expect(ids).toEqual([idOf(0)])
     }
   })
 
