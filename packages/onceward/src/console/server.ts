@@ -37,9 +37,12 @@ const MOST_BYTES = 1_048_576
 
 /** Serves the page and its questions. Nothing is kept between requests. */
 export function createConsole(api: Api, access: Access): Server {
-  return createServer((request, response) => {
+  const server = createServer((request, response) => {
     void respond(request, response, { api, access })
   })
+  // Node tells so that it could not accept a connection, as without memory. Unheard, that would end the process.
+  server.on('error', () => undefined)
+  return server
 }
 
 async function respond(
