@@ -7,7 +7,9 @@ import { kyselyOnOther, kyselyOnPg } from '../fixtures/kysely.ts'
 import { surviveLoss, wireOf } from './kysely-wire.ts'
 
 /** A connection of Kysely, for as long as the test. */
-async function lend({ db }: Pick<ReturnType<typeof kyselyOnPg>, 'db'>): Promise<DatabaseConnection> {
+async function lend({
+  db,
+}: Pick<ReturnType<typeof kyselyOnPg>, 'db'>): Promise<DatabaseConnection> {
   const lent = Promise.withResolvers<DatabaseConnection>()
   void db.getExecutor().provideConnection(async (connection) => {
     lent.resolve(connection)
@@ -52,7 +54,8 @@ describe('the connection of pg below a connection of Kysely', () => {
   it('is found although the class has another name', async () => {
     const given = kyselyOnPg()
     const connection = await lend(given)
-    const executeQuery: DatabaseConnection['executeQuery'] = (query) => connection.executeQuery(query)
+    const executeQuery: DatabaseConnection['executeQuery'] = (query) =>
+      connection.executeQuery(query)
     expect(await wireOf(renamed({ executeQuery }))).toBeDefined()
   })
 

@@ -2,7 +2,8 @@ import { RetryableError } from '@onceward/core'
 import { LATE } from '@onceward/core/adapter'
 import { turn } from '@onceward/testing/adapter'
 import { describe, expect, it, test, vi } from 'vitest'
-import { openHeld, settingsRow } from '../fixtures/held-connection.ts'
+import { settingsRow } from '../fixtures/claim-server.ts'
+import { openHeld } from '../fixtures/held-connection.ts'
 import { connectForStatements } from './pg-connection.ts'
 
 describe('statements of onceward', () => {

@@ -15,9 +15,9 @@ describe('what pgInbox is given', () => {
   })
 
   it.each<[string, unknown]>([
-    ...[
-      'connect', 'query', 'getExecutor', 'evalsha', 'evalSha', 'open', 'claim', 'then',
-    ].map((name): [string, unknown] => [`has ${name}()`, { [name]: () => undefined }]),
+    ...['connect', 'query', 'getExecutor', 'evalsha', 'evalSha', 'open', 'claim', 'then'].map(
+      (name): [string, unknown] => [`has ${name}()`, { [name]: () => undefined }],
+    ),
     ['is a text', 'postgres://db'],
     ['is null', null],
     ['is undefined', undefined],
@@ -82,9 +82,8 @@ describe('a pool of the guard’s own', () => {
   })
 })
 
-test('a client without settings is one of pg', () => {
-  const { Client } = openOwnPool({}, registration(systemRuntime)).options as {
-    readonly Client?: new () => pg.Client
-  }
+// As pg's own, whose pools make their clients with settings.
+test('its client may be made without settings', () => {
+  const { Client } = openOwnPool({}, registration(systemRuntime)).options
   expect(new Client!()).toBeInstanceOf(pg.Client)
 })
