@@ -79,6 +79,13 @@ describe('a client that takes only one statement in a text', () => {
     expect(client.takesSeveral).toBe(false)
   })
 
+  it('has no rows for no statements', async () => {
+    const { held, sent, client } = await openOnOther(single)
+    client.takesSeveral = false
+    expect(await held.send([], 1_000)).toEqual({ rows: [], rowCount: 0, command: undefined })
+    expect(sent).toEqual([])
+  })
+
   it('is not known by a text of one statement', async () => {
     const { held, client } = await openOnOther()
     await held.send(['one'], 1_000)

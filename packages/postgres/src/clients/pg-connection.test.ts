@@ -87,6 +87,19 @@ describe.each(Object.entries(WAYS))('a connection for %s', (name, take) => {
     expect(given.server.backends.map(({ destroyed }) => destroyed)).toEqual([true, false])
   })
 
+  // Red when only the transaction counts: the statement behind its end would run beside those of onceward.
+  it('is not one on which a statement runs behind the end of its transaction', async () => {
+    const given = setUp({ rollback: {}, select: { hangs: true } })
+    const client = await given.pool.connect()
+    await client.query('begin')
+    for (const text of ['rollback', 'select']) client.query(text).catch(() => undefined)
+    client.release()
+    const taking = take(given)
+    await given.clock.advance(5_000)
+    await taking
+    expect(given.server.backends.map(({ destroyed }) => destroyed)).toEqual([true, false])
+  })
+
   // Red when the process ends: nobody else listens to the client meanwhile.
   it('may be lost while such a statement is awaited', async () => {
     const given = setUp({ select: { hangs: true } })

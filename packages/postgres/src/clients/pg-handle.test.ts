@@ -105,7 +105,8 @@ test.each<[string, unknown, boolean]>([
   ['a config that reads', { text: 'select 1' }, false],
   ['an object whose text is not known', { submit: () => undefined }, true],
   ['a text that is none', { text: 1 }, true],
-  ['nothing', null, true],
+  ['nothing', undefined, true],
+  ['null', null, true],
   ['a symbol', Symbol('query'), true],
 ])('%s may change the settings of the session', async (_, query, expected) => {
   const { client, gate, tx } = await setUp()

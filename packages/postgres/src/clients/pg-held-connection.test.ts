@@ -1,6 +1,7 @@
 import { RetryableError } from '@onceward/core'
 import { LATE } from '@onceward/core/adapter'
 import { turn } from '@onceward/testing/adapter'
+import type { PoolClient } from 'pg'
 import { describe, expect, it, test, vi } from 'vitest'
 import { settingsRow } from '../fixtures/claim-server.ts'
 import { openHeld } from '../fixtures/held-connection.ts'
@@ -20,6 +21,15 @@ describe('statements of onceward', () => {
     const all = await held.sendAll(['select', 'insert'], 1_000, 'rows')
     expect(all).toMatchObject([{ command: 'SELECT' }, inserted])
     expect(await held.sendAll(['insert'], 1_000, 'no-rows')).toMatchObject([inserted])
+  })
+
+  it('have no rows where a function in place of `query` answers nothing', async () => {
+    const { held } = await openHeld()
+    vi.spyOn(held.tx.constructor.prototype as PoolClient, 'query').mockResolvedValue([] as never)
+    expect(await held.send(['select'], 1_000)).toEqual({
+      ...{ rows: [], rowCount: 0, command: undefined },
+    })
+    vi.restoreAllMocks()
   })
 
   it('travel in one flush, and are counted', async () => {
@@ -175,6 +185,18 @@ describe('the end of a connection', () => {
     held.release()
     await turn()
     expect(pool.totalCount).toBe(0)
+  })
+
+  // Red when it is lent again for the moment until its end comes.
+  it('closes it where the server has said that it ends it', async () => {
+    const { held, backend, pool } = await openHeld({ replies: { select: { hangs: true } } })
+    await held.send(['rollback'], 1_000)
+    const answer = held.send(['select'], 1_000)
+    await turn()
+    backend.shutDown('57P01')
+    await expect(answer).rejects.toThrow('ended')
+    held.release()
+    expect([pool.totalCount, pool.idleCount]).toEqual([0, 0])
   })
 
   // The slot belongs to all guards on the pool.
