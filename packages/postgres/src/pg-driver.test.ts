@@ -59,8 +59,20 @@ describe('the settings of a session', () => {
       expect(begun).toMatchObject({ claimed: new Set([other.id]) })
       await opened(begun).rollback()
       await turn()
-      expect(await begin(fresh(one))).toMatchObject({ claimed: new Set([one.id]) })
+      const single = await begin(fresh(one))
+      expect(single).toMatchObject({ claimed: new Set([one.id]) })
+      await opened(single).rollback()
+      await turn()
     }
+  })
+
+  // Red when they are read by the parsers of the user: no transaction would know them.
+  it('are texts, whatever parsers the user has', async () => {
+    const given = setUp()
+    const types = { getTypeParser: () => () => 'parsed' }
+    given.pool.on('connect', (client) => void Object.assign(client, { _types: types }))
+    await sentFor(given)
+    expect((await sentFor(given)).at(-1)).toBe("set local lock_timeout = '7s'")
   })
 
   it('are read anew after other code has used the connection', async () => {

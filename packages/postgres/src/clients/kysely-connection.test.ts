@@ -16,6 +16,7 @@ describe('statements of onceward', () => {
       ['one; two', 'three'],
     ],
     [['one', 'commit'], ['one; commit']],
+    [['one', 'two', 'commit'], ['one; two; commit']],
     [['commit'], ['commit']],
   ])('%j travel as %j', async (texts, sent) => {
     const { held, server } = await openOnPg()

@@ -102,8 +102,30 @@ describe('the connection of pg below a connection of Kysely', () => {
     ['none', undefined],
     ['one without a socket', {}],
   ])('is not known where pg names %s', async (_, named) => {
-    const refused = (probe: Probe) => probe.handleError(new Error('no'), named)
+    const thrown = vi.fn()
+    const refused = (probe: Probe) => {
+      try {
+        probe.handleError(new Error('no'), named)
+      } catch (error) {
+        // pg calls it in a turn of its own, where an error ends the process.
+        thrown(error)
+      }
+    }
     expect(await wireOf(probing(refused))).toBeUndefined()
+    expect(thrown).not.toHaveBeenCalled()
+  })
+
+  it('is found by the name of the class where the methods are missing', async () => {
+    const taken = wire(false)
+    class PostgresConnection {
+      executeQuery = async ({ sql }: { readonly sql: unknown }) => {
+        const probe = sql as Probe
+        probe.submit(taken)
+        probe.callback()
+        return { rows: probe.rows }
+      }
+    }
+    expect(await wireOf(new PostgresConnection() as never)).toBe(taken)
   })
 
   it('is the one that took the object, also where an error names another', async () => {

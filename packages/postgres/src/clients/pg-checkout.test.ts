@@ -51,6 +51,12 @@ describe('a connection that may not come at once is waited for with a limit', ()
     expect(clock.timers).toBe(0)
   })
 
+  it('and a loss of the pool does not end the process meanwhile', async () => {
+    const { pool, clock } = setUp()
+    await connect(pool, clock.runtime)
+    expect(() => pool.emit('error', new Error('lost'), {} as PoolClient)).not.toThrow()
+  })
+
   it('where other callers are before it', async () => {
     const { pool, clock } = setUp()
     ;(await pool.connect()).release()

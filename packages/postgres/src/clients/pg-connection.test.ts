@@ -70,6 +70,8 @@ describe.each(Object.entries(WAYS))('a connection for %s', (name, take) => {
     ;(await taking)()
     expect(given.server.backends.length).toBe(1)
     expect(given.pool.idleCount).toBe(1)
+    await given.pool.connect()
+    expect(client.listenerCount('error')).toBe(0)
   })
 
   // Red when it is awaited without a limit, or lent while it still runs.

@@ -81,6 +81,14 @@ test('a client has one session', async () => {
   expect(session.isBusy()).toBe(false)
 })
 
+test('the settings are known to the next transaction on the connection', async () => {
+  const { held, lender } = await openHeld()
+  held.session.learn(settingsRow())
+  await held.send(['rollback'], 1_000)
+  held.release()
+  expect((await takeConnection(lender)).session.settings()).toBeDefined()
+})
+
 describe('the bounds of a session that only onceward uses', () => {
   it('are set once, and the handler gets the lock timeout of the user', async () => {
     const { held, server } = await openHeld({
@@ -102,6 +110,14 @@ describe('the bounds of a session that only onceward uses', () => {
     await held.bound({ lockMs: 50, budgetMs: 9_000 })
     expect(server.sent.length).toBe(3)
     expect(held.session.bound?.budgetMs).toBe(9_000)
+  })
+
+  it('are not set where the server does not say which session it is', async () => {
+    const { held } = await openHeld({ ownsSessions: true })
+    vi.spyOn(Client.prototype, 'query').mockResolvedValue([] as never)
+    await held.bound({ lockMs: 50, budgetMs: 4_000 })
+    vi.restoreAllMocks()
+    expect(held.session.bound).toBeUndefined()
   })
 
   // Behind a pooler the next transaction may run in another session, which would keep the bounds.
