@@ -89,6 +89,17 @@ describe.each(INBOXES)('a transaction over %s', (name, make, ask) => {
     expect([none.kind, idsOf(none)]).toEqual(['open', []])
   })
 
+  // Red when the handler keeps the bound of the claim: its statements would fail after 60 ms.
+  it.each<[string, BeginRequest]>([
+    ['one event', fresh(one)],
+    ['a batch', fresh(one, other)],
+    ['nothing', { ...fresh(one), claim: { kind: 'none' } }],
+  ])('gives the handler the lock timeout of the user after a claim of %s', async (_, request) => {
+    const { begin, server } = await setUp({ replies: { 'with taken': takenRow(one) } })
+    await begin(request)
+    expect(server.sent.at(-1)).toContain("set_config('lock_timeout', pg_catalog.current_setting(")
+  })
+
   it('claims counted events', async () => {
     const both = [countedOne(one), countedOne(other)]
     const { begin } = await setUp({ replies: { 'with taken': takenRow(other) } })
@@ -157,6 +168,21 @@ describe.each(INBOXES)('a transaction over %s', (name, make, ask) => {
     expect(refused).toHaveBeenCalledWith(new StoreUnavailableError('PostgreSQL does not answer.'))
     await turn()
     expect(pool.totalCount).toBe(0)
+  })
+
+  // Red when Kysely sends it as pg does: outside of a transaction, with settings that last.
+  it('records a failure in a transaction of its own, on the same connection', async () => {
+    const { begin, server } = await setUp()
+    const transaction = opened(await begin(fresh(one)))
+    server.sent.length = 0
+    await transaction.rollbackAndFail([{ event: one, attempt: 1, error: 'declined', delayMs: 0 }])
+    const [isPg, texts] = [name === 'pg', server.sent.join('; ')]
+    expect(server.backends.length).toBe(1)
+    expect([texts.includes('; begin isolation'), texts.endsWith('; commit')]).toEqual([
+      !isPg,
+      !isPg,
+    ])
+    expect(server.sent.length === 1).toBe(isPg)
   })
 
   // Red when a slot is kept: after as many events as there are slots, no event of any guard on the pool runs.
