@@ -2,7 +2,7 @@ import { StoreUnavailableError, systemRuntime } from '@onceward/core'
 import { answerWithin, LATE, refuseUnfitClient } from '@onceward/core/adapter'
 import { isInTransaction, lentWithin } from './clients/pg-checkout.ts'
 import { surviveLoss, survivePoolLosses } from './clients/pg-events.ts'
-import { repeated } from './driver/repeat.ts'
+import { MOST_CONNECTIONS, repeated } from './driver/repeat.ts'
 import { DURABLE_IF_OFF, shortSettings } from './driver/session-settings.ts'
 import { diagnose, endsSession, toStoreError } from './errors.ts'
 
@@ -118,13 +118,10 @@ function bounded(client: PoolClientLike, answerMs: number, onSilence: () => void
 const silent = (ms: number): StoreUnavailableError =>
   new StoreUnavailableError(`PostgreSQL did not answer within ${ms} ms: check the network.`)
 
-/** Most connections that are closed for one that is inside of no transaction. */
-const MOST_CLOSED = 25
-
 /** Other code may return a connection inside of a transaction, and a COMMIT would commit half of its work. */
 async function connect(pool: PoolLike): Promise<PoolClientLike> {
   try {
-    for (let closed = 0; closed < MOST_CLOSED; closed += 1) {
+    for (let closed = 0; closed < MOST_CONNECTIONS; closed += 1) {
       const client = await lentWithin(pool.connect(), systemRuntime, ANSWER_MS)
       if (client === LATE) throw silent(ANSWER_MS)
       if (!isInTransaction(client)) return client

@@ -79,7 +79,7 @@ describe('a connection of Kysely on pg', () => {
     await clock.advance(1)
     expect(refused).toHaveBeenCalledWith(
       new StoreUnavailableError(
-        'A connection of the pool was busy for 5000 ms with a statement that was not awaited.',
+        'A connection of the pool did not answer for 5000 ms: await every statement on it, or check the network.',
       ),
     )
     expect(pool.idleCount).toBe(1)

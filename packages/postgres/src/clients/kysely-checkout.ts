@@ -2,6 +2,7 @@ import { type Runtime, StoreUnavailableError } from '@onceward/core'
 import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
 import { CompiledQuery, type DatabaseConnection, type Kysely } from 'kysely'
 import type { Connection as Wire } from 'pg'
+import { MOST_CONNECTIONS } from '../driver/repeat.ts'
 import { toStoreError } from '../errors.ts'
 import { surviveLoss, wireOf } from './kysely-wire.ts'
 import { wireSession } from './pg-wire.ts'
@@ -53,9 +54,6 @@ interface Clean extends Taken {
   readonly wire: Wire | undefined
 }
 
-/** Most connections that are closed in a row. */
-const MOST_CLOSED = 25
-
 /**
  * Other code may return a connection inside of a transaction to the pool below. Such a connection is closed, and another
  * one is taken.
@@ -67,16 +65,13 @@ export async function takeClean<DB>(client: Client<DB>): Promise<Clean> {
     if (wire === LATE || (isUnknown(wire) && !(await asks(client, { connection, wire })))) {
       leave()
       throw new StoreUnavailableError(
-        `A connection of the pool was busy for ${CONNECT_MS} ms with a statement that was not awaited.`,
+        `A connection of the pool did not answer for ${CONNECT_MS} ms: await every statement on it, or check the network.`,
       )
     }
     const isLeft = wire !== undefined && wireSession(wire).isInTransaction === true
-    if (!isLeft || closed >= MOST_CLOSED) return { connection, leave, wire }
-    const undo = surviveLoss(wire)
-    endWire(wire, () => {
-      undo()
-      leave()
-    })
+    if (!isLeft || closed >= MOST_CONNECTIONS) return { connection, leave, wire }
+    surviveLoss(wire)
+    endWire(wire, leave)
   }
 }
 

@@ -9,7 +9,7 @@ const MOST_RUNS = 6
 const PAUSES = { baseMs: 10, maxMs: 200 }
 
 /** Most connections that are tried for one that is fit: more than pools that share a connection with handlers have. */
-const MOST_CONNECTIONS = 25
+export const MOST_CONNECTIONS = 25
 
 /**
  * Whether a transaction is begun again on another connection after its `refused`th refusal. The callers ask from their
