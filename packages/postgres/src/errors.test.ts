@@ -14,6 +14,7 @@ describe('diagnose', () => {
     ...['08006', '08P01', '57P01', '57P02', '57P03', '53100', '53200', '53300', '58030', '25006'],
     ...['25P03', '28P01', '3D000'],
     ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'CONNECTION_ENDED'],
+    ...['EHOSTUNREACH', 'EMFILE', 'ERR_STREAM_DESTROYED', 'ERR_SOCKET_CLOSED'],
   ])('diagnoses %s as a failure of the store', (code) => {
     expect(diagnose(coded(code))).toBe('store')
   })
@@ -82,6 +83,55 @@ it('reads a bounded number of errors, also of an AggregateError that holds itsel
   expect(messageOf(wide).length).toBeLessThan(1_000)
 })
 
+// Red when a tree of many errors is read whole.
+it('reads a hundred values of a tree that has no end', () => {
+  let reads = 0
+  const branch = (): object => ({
+    get code() {
+      reads += 1
+      return undefined
+    },
+    get errors() {
+      return Array.from({ length: 40 }, branch)
+    },
+  })
+  expect(sqlState(branch())).toBeUndefined()
+  // The cause that they lack is one of the values.
+  expect(reads).toBe(99)
+})
+
+// Red before: what a handler threw ended the guard's own code.
+it.each<[string, () => unknown]>([
+  ['whose list of errors cannot be looked at', () => ({ errors: revoked() })],
+  ['whose cause cannot be looked at', () => ({ cause: revoked() })],
+  ['whose list has a member that throws', () => ({ errors: throwing([]) })],
+  ['whose list is endless', () => ({ errors: new Array(2 ** 32 - 1) })],
+  ['whose message is no text', () => ({ message: throwing({}) })],
+  ['whose message is a list of texts', () => ({ message: ['Connection terminated'] })],
+  ['whose code is a number', () => ({ code: 57_014 })],
+  ['that is a symbol', () => Symbol('thrown')],
+])('an error %s decides nothing', (_what, make) => {
+  expect(diagnose(make())).toBe('other')
+  expect(isConnectionLoss(make())).toBe(false)
+  expect(sqlState(make())).toBeUndefined()
+})
+
+function revoked(): object {
+  const { proxy, revoke } = Proxy.revocable([], {})
+  revoke()
+  return proxy
+}
+
+function throwing<Value extends object>(value: Value): Value {
+  const fail = (): never => {
+    throw new Error('odd')
+  }
+  return Object.defineProperties(value, {
+    0: { get: fail, enumerable: true },
+    toString: { value: fail },
+  })
+}
+
 describe('the SQLSTATE of an error', () => {
   it("is undefined for Node's codes that look like one", () => {
     expect(sqlState(coded('EPIPE'))).toBeUndefined()
@@ -119,6 +169,10 @@ describe('toStoreError', () => {
     expect(error).not.toBeInstanceOf(StoreUnavailableError)
     expect(error).toMatchObject({ message: expect.stringMatching(/testing.*report/) })
     expect(sqlState(error)).toBe(code)
+  })
+
+  it('is an outage for a code that only has the digits of a defect', () => {
+    expect(toStoreError(coded('42622'), 'testing')).toBeInstanceOf(StoreUnavailableError)
   })
 
   it('returns an error of onceward unchanged', () => {

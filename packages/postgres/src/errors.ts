@@ -45,7 +45,7 @@ const STORE_CLASSES = new Set([
 const OWN_LIMIT = '53400'
 
 /** A table, schema or column is missing. */
-const MISSING = new Set(['3F000', '42P01', '42703', '42883'])
+const MISSING = new Set<string | undefined>(['3F000', '42P01', '42703', '42883'])
 /** Of "cannot set transaction read-write mode during recovery": onceward names the mode, because users change the default. */
 const UNSUPPORTED = '0A000'
 /** `invalid_column_reference`: ON CONFLICT names a column that no unique index is on. */
@@ -56,7 +56,7 @@ const NO_REPLICA_IDENTITY = 'CheckCmdReplicaIdentity'
 const STATEMENT_MODE = /statement pooling mode/
 
 /** https://nodejs.org/api/errors.html#common-system-errors, and the same errors of postgres.js. */
-const CONNECTION_CODES = new Set([
+const CONNECTION_CODES = new Set<unknown>([
   ...['ECONNREFUSED', 'ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'],
   ...['EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'EADDRNOTAVAIL', 'EMFILE', 'ENFILE'],
   ...[
@@ -104,13 +104,13 @@ export function sqlState(error: unknown): string | undefined {
 /** Whether the error says that the connection failed or ended. */
 export function isConnectionLoss(error: unknown): boolean {
   return chain(error).some(({ code, message }) => {
-    if (typeof code === 'string' && CONNECTION_CODES.has(code)) return true
+    if (CONNECTION_CODES.has(code)) return true
     return typeof message === 'string' && CONNECTION_MESSAGES.test(message)
   })
 }
 
 /** The server has closed the connection after these. */
-const SESSION_ENDS = /^(?:08...|25P0[34]|57P0[1-5])$/
+const SESSION_ENDS = /08...|25P0[34]|57P0[1-5]/
 
 /**
  * Whether the role of the connection may not run a statement of onceward. A handler or another user of the pool may have
@@ -170,7 +170,7 @@ export function toStoreError(error: unknown, doing: string): Error {
   if (OncewardError.is(error)) return error
   const state = sqlState(error)
   const cause = { cause: error }
-  if (state !== undefined && MISSING.has(state)) {
+  if (MISSING.has(state)) {
     return new ConfigurationError(
       `Tables of onceward are missing while ${doing} (${messageOf(error)}): run \`await migrate(pool)\`.`,
       cause,
@@ -201,7 +201,7 @@ export function toStoreError(error: unknown, doing: string): Error {
     )
   }
   const code = state === undefined ? '' : ` [${state}]`
-  if (state !== undefined && DEFECT.test(state)) {
+  if (DEFECT.test(state ?? '')) {
     return new Error(
       `PostgreSQL refused a statement of onceward while ${doing}: ${messageOf(error)}${code}. The store works. If the tables of onceward were changed, undo that; otherwise report this as a defect of onceward.`,
       cause,
@@ -236,41 +236,34 @@ interface ErrorLike {
   readonly message?: unknown
   /** The function of PostgreSQL that reported the error: unlike the message, it is in no language. */
   readonly routine?: unknown
-  readonly cause?: unknown
-  readonly errors?: unknown
+  readonly causes: readonly unknown[]
 }
 
 /** The error, its causes, and the members of an AggregateError, each of them once. */
 function chain(error: unknown): readonly ErrorLike[] {
-  const found: ErrorLike[] = []
   const seen = new Set<unknown>()
+  const isNew = (each: unknown): boolean => {
+    if (seen.has(each) || seen.size >= MOST_ERRORS) return false
+    seen.add(each)
+    return true
+  }
+  const found: ErrorLike[] = []
   let layer: readonly unknown[] = [error]
-  for (let depth = 0; depth < DEPTH && layer.length > 0; depth += 1) {
-    const isNew = (each: unknown): each is ErrorLike => {
-      if (!isErrorLike(each) || seen.has(each) || seen.size >= MOST_ERRORS) return false
-      seen.add(each)
-      return true
-    }
+  for (let depth = 0; depth < DEPTH; depth += 1) {
     const errors = layer.filter(isNew).map(readable)
     found.push(...errors)
-    layer = errors.flatMap(({ cause, errors }) => [
-      cause,
-      ...(Array.isArray(errors) ? errors.slice(0, MOST_ERRORS) : []),
-    ])
+    layer = errors.flatMap(({ causes }) => causes)
   }
   return found
 }
 
 /** A copy, because reading a value that a handler throws may throw. */
-function readable(error: ErrorLike): ErrorLike {
+function readable(error: unknown): ErrorLike {
   try {
-    const { code, message, routine, cause, errors } = error
-    return { code, message, routine, cause, errors }
+    const { code, message, routine, cause, errors } = Object(error)
+    const members = Array.isArray(errors) ? errors.slice(0, MOST_ERRORS) : []
+    return { code, message, routine, causes: [cause, ...members] }
   } catch {
-    return {}
+    return { causes: [] }
   }
-}
-
-function isErrorLike(value: unknown): value is ErrorLike {
-  return typeof value === 'object' && value !== null
 }
