@@ -75,6 +75,8 @@ update ${schema}.settings set sweep_cursor = $1::text::bigint, swept_at = greate
     // not be in their queue (`freeEvent`), if their dead letter would stay.
     // One look into the table of all events for each old one of failed_events: a plan that reads all events would take
     // longer than a step may on a large table, and the sweep would never end.
+    // The row of an event is locked as it is by then, and its failures are as they were when the statement began: those
+    // that have changed since, as by a replay, stay.
     sweepTroubled: `
 with aged as materialized (
   select f.event_id, f.reason, f.last_failed_at, f.counted_at, f.next_try, ${kept} as kept
@@ -83,7 +85,7 @@ with aged as materialized (
     and case when f.reason is null then not f.parked else f.discarded_at is not null or ${isSettled('f')} end
 ),
 old as materialized (
-  select p.event_id from aged f cross join lateral (
+  select p.event_id, f.last_failed_at, f.counted_at, f.next_try from aged f cross join lateral (
     select p.event_id from ${schema}.processed_events p
     where p.event_id = f.event_id and case
       when p.state = 'x' then f.last_failed_at
@@ -95,9 +97,12 @@ old as materialized (
   limit $1::text::bigint
 ),
 failed as (
-  delete from ${schema}.failed_events f using old where f.event_id = old.event_id
+  delete from ${schema}.failed_events f using old
+  where f.event_id = old.event_id and (f.last_failed_at, f.counted_at, f.next_try)
+    is not distinct from (old.last_failed_at, old.counted_at, old.next_try)
+  returning f.event_id
 )
-delete from ${schema}.processed_events p using old where p.event_id = old.event_id`,
+delete from ${schema}.processed_events p using failed where p.event_id = failed.event_id`,
 
     sweepRefused: `
 delete from ${schema}.refused_messages r where r.refused_id = any(array(
