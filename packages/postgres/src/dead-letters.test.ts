@@ -156,6 +156,7 @@ test('a requeue sends one by one, and tells what it left', async () => {
   const untouched = idOf(1)
   const pool = scriptedPool({
     listIds: [[ID, untouched]],
+    freeEvent: [[ID]],
     readEvent: [[deadLetterRow()], [deadLetterRow()], []],
   })
   const sent: unknown[] = []

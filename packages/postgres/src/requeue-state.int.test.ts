@@ -3,6 +3,7 @@ import { counted, newDelivery, newEvent } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it, test } from 'vitest'
 import { all, type TestInbox, testInbox } from './fixtures/inbox.ts'
 import { deadLetters, type QueueSender } from './index.ts'
+import { createStatements } from './statements/index.ts'
 
 let inbox: TestInbox
 
@@ -146,4 +147,40 @@ describe('a refused message that its queue has refused', () => {
     await inbox.session.sweep()
     expect(await inbox.deadLetters.show(ref.id)).toBeUndefined()
   })
+})
+
+// Red before: the pieces of its body were gone by then, and zeros were sent in their place.
+test('a requeue sends nothing once the message of an earlier one is confirmed, however late', async () => {
+  const event = newEvent({ delivery: newDelivery({ body: new Uint8Array(3_000_000).fill(7) }) })
+  await inbox.steps.buried(event)
+  const [isSent, isConfirmed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const slow = queue(async () => {
+    isSent.resolve()
+    await isConfirmed.promise
+  })
+  const first = inbox.deadLetters.requeue(event.id, slow)
+  await isSent.promise
+  await inbox.pass(RIGHT_MS)
+  const { lockEventRow, readEvent } = createStatements()
+  let isLocked = false
+  const connect = async () => {
+    const client = await inbox.pool.connect()
+    return {
+      release: () => client.release(),
+      query: async (text: string, values?: readonly unknown[]) => {
+        const answer = await client.query(text, values as unknown[])
+        if (text === lockEventRow) isLocked = true
+        if (isLocked && text === readEvent) {
+          isConfirmed.resolve()
+          await first
+        }
+        return answer
+      },
+    }
+  }
+  const sent: unknown[] = []
+  const sender = { ...taken, send: async ({ body }: Delivery) => void sent.push(body[0]) }
+  const second = await deadLetters({ connect }).requeue(event.id, sender)
+  expect([sent, await first]).toEqual([[], { done: [event.id], untouched: [] }])
+  expect(second).toEqual({ done: [], untouched: [{ id: event.id, why: 'not-dead' }] })
 })

@@ -19,7 +19,8 @@ interface Given {
 async function requeued({ rows = [deadLetterRow()], sender, answers }: Given = {}) {
   const read = rows.map((row) => (row === undefined ? [] : [row]))
   const isEvent = rows[0]?.kind !== 'refused'
-  const pool = scriptedPool({ [isEvent ? 'readEvent' : 'readRefused']: read, ...answers })
+  const free = { freeEvent: [[ID]], freeRefused: [[ID]] }
+  const pool = scriptedPool({ [isEvent ? 'readEvent' : 'readRefused']: read, ...free, ...answers })
   const begun = () => pool.transactions.length
   /** What the sender was asked, and how many transactions had begun and ended before. */
   const asked: (readonly [string, unknown, number])[] = []
@@ -131,6 +132,11 @@ describe('a requeue', () => {
     const row = deadLetterRow({ kind: 'refused', replay: true })
     const message = await requeued({ rows: [row] })
     expect([message.answer, sent(message)]).toEqual([{ why: 'unconfirmed' }, []])
+  })
+
+  it('sends nothing when an earlier requeue is confirmed before it frees the event', async () => {
+    const { answer, asked } = await requeued({ answers: { freeEvent: [[]] } })
+    expect([answer, sent({ asked })]).toEqual([{ why: 'not-dead' }, []])
   })
 
   // Red before: the answer of the run that lost was taken, and the message was sent without a right.

@@ -7,6 +7,7 @@ import {
 } from '@onceward/core'
 import { messageOf, withTimeout } from '@onceward/core/adapter'
 import { inTransaction } from './client.ts'
+import { texts } from './driver/rows.ts'
 import { readStored } from './inbox/bodies.ts'
 import {
   actOn,
@@ -93,11 +94,13 @@ async function free(
       act: async (client, row) => {
         if (row.kind === 'refused' && isFreed(row)) return 'unconfirmed'
         if (isBrokersKey(row)) return 'broker-key'
-        const delivery = await readStored(statements, client, row)
         const { freeEvent, freeRefused } = statements
         const values = [row.id, token, String(RIGHT_MS), by]
-        await client.query(row.kind === 'event' ? freeEvent : freeRefused, values)
-        freed = { row, delivery }
+        const text = row.kind === 'event' ? freeEvent : freeRefused
+        // An earlier requeue may be confirmed only now, without a lock of the event.
+        if (texts(await client.query(text, values)).length === 0) return 'not-dead'
+        // From here on that one has no right to delete the message.
+        freed = { row, delivery: await readStored(statements, client, row) }
         return undefined
       },
     },

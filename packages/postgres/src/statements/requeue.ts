@@ -5,7 +5,7 @@ import { takenRight } from './dead-letters.ts'
 export interface RequeueStatements {
   /**
    * `$1` id, `$2` token, `$3` ms, `$4` who. Lets a delivery run the event, and takes the right to send its message. The
-   * reason and the message stay until the broker has confirmed it, so it stays a dead letter.
+   * reason and the message stay until the broker has confirmed it, so it stays a dead letter. Answers the id.
    */
   readonly freeEvent: string
   readonly freeRefused: string
@@ -37,7 +37,7 @@ with freed as (
   update ${events.table} set
     attempt = 0, no_verdict = 0, token = null, counted_at = null, next_try = now(), parked = false, alone = true,
     published = false, ${takenRight}
-  where event_id = $1::text::uuid
+  where event_id = $1::text::uuid and reason is not null
   returning event_id, consumer_id
 ),
 waiting as (
