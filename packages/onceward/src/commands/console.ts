@@ -85,8 +85,10 @@ async function run({ database, output, options }: Work<ConsoleFlags>): Promise<E
   await withSender(brokers, async () => undefined)
   await demandTables(database)
   const { allowsChanges, token } = access
-  const server = createConsole(
-    createApi({ database, allowsChanges, brokers, by, redis, redisNamespace }),
+  const ending = new AbortController()
+  const { signal } = ending
+  const { server, settled } = createConsole(
+    createApi({ database, allowsChanges, brokers, by, redis, redisNamespace, ending: signal }),
     access,
   )
   server.listen(port, options.host)
@@ -101,8 +103,11 @@ async function run({ database, output, options }: Work<ConsoleFlags>): Promise<E
     ].join('\n'),
   )
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
-  server.closeAllConnections()
+  ending.abort()
   server.close()
+  // A message may be in its queue and not be confirmed yet. A second Ctrl-C waits for nothing.
+  await settled()
+  server.closeAllConnections()
   return EXIT.ok
 }
 

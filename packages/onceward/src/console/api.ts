@@ -11,7 +11,7 @@ import { readStatus, recentMinutes } from '../data/status.ts'
 import { storyOf } from '../data/story.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { readTroubled } from '../data/troubled.ts'
-import { toFailure, toShownFailure, usage } from '../failure.ts'
+import { Failure, toFailure, toShownFailure, usage } from '../failure.ts'
 import { bodyText } from '../render/body.ts'
 
 /** What the page asks for. */
@@ -46,6 +46,8 @@ export interface ApiOptions {
   readonly brokers: readonly NamedBroker[]
   readonly redis: string | undefined
   readonly redisNamespace: string | undefined
+  /** Aborted when the console ends: no change begins any more, and those at work end with the dead letter in hand. */
+  readonly ending: AbortSignal
 }
 
 const PAGE = 100
@@ -140,30 +142,34 @@ interface Change {
 }
 
 async function change(options: ApiOptions, verb: Verb, body: unknown): Promise<unknown> {
-  const { brokers, by: own, database } = options
+  const { brokers, by: own, database, ending } = options
   const { ids, by, why } = changeOf(body)
+  if (ending.aborted) throw new Failure('The console is ending.')
+  const some = (act: Act) => changeSome(ids, { act, ending })
   const letters = deadLetters(database.pool, { schema: database.schema, by: by ?? own })
   switch (verb) {
     case 'replay':
-      return changeSome(ids, (id) => letters.replay(id))
+      return some((id) => letters.replay(id))
     case 'requeue':
       if (brokers.length === 0) throw usage('Which broker? Start the console with --broker.')
-      return withSender(brokers, (sender) => changeSome(ids, (id) => letters.requeue(id, sender)))
+      return withSender(brokers, (sender) => some((id) => letters.requeue(id, sender)))
     case 'discard':
       if (why === '') throw usage('Say why the dead letters are discarded.')
-      return changeSome(ids, (id) => letters.discard(id, why))
+      return some((id) => letters.discard(id, why))
     default:
       return verb satisfies never
   }
 }
 
+type Act = (id: string) => Promise<OperatorReport>
+
 /** Answers what was changed also if it failed after that, because nobody can take it back. */
 async function changeSome(
   ids: readonly string[],
-  act: (id: string) => Promise<OperatorReport>,
+  { act, ending }: { readonly act: Act; readonly ending: AbortSignal },
 ): Promise<unknown> {
   const startedAtMs = performance.now()
-  const goesOn = (): boolean => performance.now() - startedAtMs < LONGEST_WORK_MS
+  const goesOn = (): boolean => !ending.aborted && performance.now() - startedAtMs < LONGEST_WORK_MS
   const { changed, failure }: ChangeOutcome = await changeEach(ids, {
     size: 1,
     act: ([id = '']) => act(id),

@@ -35,14 +35,24 @@ const TYPES: Readonly<Record<string, string>> = {
 }
 const MOST_BYTES = 1_048_576
 
+export interface Console {
+  readonly server: Server
+  /** Resolves when the changes that are at work have ended and are answered. */
+  settled(): Promise<unknown>
+}
+
 /** Serves the page and its questions. Nothing is kept between requests. */
-export function createConsole(api: Api, access: Access): Server {
+export function createConsole(api: Api, access: Access): Console {
+  const changes = new Set<Promise<void>>()
   const server = createServer((request, response) => {
-    void respond(request, response, { api, access })
+    const responding = respond(request, response, { api, access })
+    if (request.method !== 'POST') return
+    changes.add(responding)
+    void responding.finally(() => changes.delete(responding))
   })
   // Node tells so that it could not accept a connection, as without memory. Unheard, that would end the process.
   server.on('error', () => undefined)
-  return server
+  return { server, settled: () => Promise.allSettled(changes) }
 }
 
 async function respond(
