@@ -7,7 +7,7 @@ import type { Database } from '../data/database.ts'
 import { isId, type LetterFilter, selected } from '../data/letters.ts'
 import { demandTables, readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
-import { toFailure, usage } from '../failure.ts'
+import { Failure, toFailure, usage } from '../failure.ts'
 import type { Output } from '../output.ts'
 import { countsText } from '../render/letters.ts'
 import { counted } from '../render/units.ts'
@@ -180,15 +180,21 @@ async function isConfirmed(verb: string, targets: readonly Target[]): Promise<bo
 
 const SHOW_EACH_MS = 100
 
-function changeAll(
+/** Ctrl-C lets the group in hand end, because its messages may be in their queue already. A second one does not. */
+async function changeAll(
   work: Work<ChangeFlags>,
   { begin, size }: Change,
   targets: readonly Target[],
 ): Promise<ChangeOutcome> {
   const { output } = work
   let shownAtMs = 0
+  let isInterrupted = false
+  const interrupt = (): void => {
+    isInterrupted = true
+  }
+  for (const signal of SIGNALS) process.once(signal, interrupt)
   const ids = targets.map(({ id }) => id)
-  return changeEach(ids, {
+  const outcome = await changeEach(ids, {
     size,
     act: begin(work),
     goesOn: (count) => {
@@ -197,10 +203,24 @@ function changeAll(
         shownAtMs = now
         showProgress(output, count, ids.length)
       }
-      return true
+      return !isInterrupted
     },
-  }).finally(() => output.progress(''))
+  })
+  for (const signal of SIGNALS) process.off(signal, interrupt)
+  output.progress('')
+  const { done, untouched } = outcome.changed
+  const left = ids.length - done.length - untouched.length
+  if (!isInterrupted || left === 0) return outcome
+  return { failure: interrupted(left), ...outcome }
 }
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const
+
+const interrupted = (left: number): Failure =>
+  new Failure(
+    `Interrupted: ${counted(left, 'dead letter')} ${left === 1 ? 'was' : 'were'} not tried.`,
+    EXIT.no,
+  )
 
 const BAR = 30
 
