@@ -117,6 +117,28 @@ describe('a dead letter', () => {
     }
   })
 
+  // Red before: an error without a name ended the list, and those behind it were never shown.
+  it('that cannot be read is named, behind all the others', async () => {
+    const row = deadLetterRow({ properties: Buffer.from('{').toString('base64') })
+    const named = `The stored delivery of event ${ID} cannot be read.`
+    const sender = {
+      ...{ owns: () => true, ready: async () => undefined, send: async () => undefined },
+    }
+    const pool = scriptedPool({
+      listDeadLetters: [[{ at: 'now', deadLetter: row }, ...page(0, 1)]],
+      readEvent: [[row]],
+    })
+    const letters = deadLetters(pool)
+    await expect(letters.show(ID)).rejects.toThrow(named)
+    await expect(letters.requeue(ID, sender)).rejects.toThrow(named)
+    const ids: string[] = []
+    const listing = async () => {
+      for await (const { id } of letters.list()) ids.push(id)
+    }
+    await expect(listing()).rejects.toThrow(named)
+    expect(ids).toEqual([idOf(0)])
+  })
+
   it('is not shown if it is none any more', async () => {
     expect(await letter({ discarded: true })).toBeUndefined()
     expect(await deadLetters(scriptedPool({})).show(ID)).toBeUndefined()

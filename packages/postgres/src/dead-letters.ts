@@ -10,7 +10,7 @@ import {
 } from './dead-letter-filter.ts'
 import { answers, texts } from './driver/rows.ts'
 import { readStored } from './inbox/bodies.ts'
-import { toDeadLetter } from './inbox/publish-dead-letter.ts'
+import { readNamed, toDeadLetter, UnreadableError } from './inbox/publish-dead-letter.ts'
 import { isFreed, isOpen, type OperatorReport, readDeadLetter } from './operator-actions.ts'
 import { type QueueSender, requeue } from './requeue.ts'
 import type { DeadLetterRow } from './statements/dead-letters.ts'
@@ -34,7 +34,8 @@ export interface DeadLetters {
   /**
    * Oldest first; read in pages while it is iterated.
    *
-   * @throws {@link ConfigurationError} at the first step for a filter with unknown fields or values.
+   * @throws {@link ConfigurationError} at the first step for a filter with unknown fields or values. An error that names
+   *   the first dead letter that cannot be read, as one of a newer version, behind all the others.
    */
   list(filter?: DeadLetterFilter): AsyncIterable<StoredDeadLetter>
   show(id: string): Promise<StoredDeadLetter | undefined>
@@ -130,13 +131,31 @@ interface ListedRow {
   readonly deadLetter: DeadLetterRow
 }
 
-/** Reads pages by position, not by number, so dead letters that come or go meanwhile do not shift the pages. */
+/** One that cannot be read does not hold up the others. */
 async function* list(
   pool: PoolLike,
   statements: Statements,
   filter: DeadLetterFilter,
 ): AsyncGenerator<StoredDeadLetter, void, undefined> {
   checkFilter('deadLetters.list', filter)
+  let unreadable: Error | undefined
+  for await (const row of rowsOf(pool, statements, filter)) {
+    const letter = await stored(pool, statements, row).catch((error: unknown) => {
+      if (!(error instanceof UnreadableError)) throw error
+      unreadable ??= error
+      return undefined
+    })
+    if (letter !== undefined) yield letter
+  }
+  if (unreadable !== undefined) throw unreadable
+}
+
+/** Reads pages by position, not by number, so dead letters that come or go meanwhile do not shift the pages. */
+async function* rowsOf(
+  pool: PoolLike,
+  statements: Statements,
+  filter: DeadLetterFilter,
+): AsyncGenerator<DeadLetterRow, void, undefined> {
   let after: readonly [string | null, string | null] = [null, null]
   let left = filter.limit ?? Number.POSITIVE_INFINITY
   while (left > 0) {
@@ -146,10 +165,7 @@ async function* list(
       client.query(statements.listDeadLetters, values),
     )
     const rows = answers<ListedRow>(page)
-    for (const { deadLetter } of rows) {
-      const letter = await stored(pool, statements, deadLetter)
-      if (letter !== undefined) yield letter
-    }
+    for (const { deadLetter } of rows) yield deadLetter
     const last = rows.at(-1)
     if (last === undefined || rows.length < size) return
     after = [last.at, last.deadLetter.id]
@@ -190,21 +206,23 @@ function instant(date: Date | undefined): string | null {
 }
 
 /** Undefined if it was dealt with while its body was read. */
-async function stored(
+function stored(
   pool: PoolLike,
   statements: Statements,
   row: DeadLetterRow,
 ): Promise<StoredDeadLetter | undefined> {
-  const delivery =
-    row.bodyParts === 0 ? readDelivery(row) : await largeDelivery(pool, statements, row)
-  if (delivery === undefined) return undefined
-  return {
-    ...toDeadLetter(row, delivery),
-    id: row.id,
-    ...(row.tenant === null ? {} : { tenant: unescapeText(row.tenant) }),
-    published: row.published,
-    requeued: isFreed(row),
-  }
+  return readNamed(row, async () => {
+    const delivery =
+      row.bodyParts === 0 ? readDelivery(row) : await largeDelivery(pool, statements, row)
+    if (delivery === undefined) return undefined
+    return {
+      ...toDeadLetter(row, delivery),
+      id: row.id,
+      ...(row.tenant === null ? {} : { tenant: unescapeText(row.tenant) }),
+      published: row.published,
+      requeued: isFreed(row),
+    }
+  })
 }
 
 /** Large bodies are read one by one, when they are asked for. */

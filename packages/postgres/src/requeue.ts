@@ -9,6 +9,7 @@ import { messageOf, withTimeout } from '@onceward/core/adapter'
 import { inTransaction } from './client.ts'
 import { texts } from './driver/rows.ts'
 import { readStored } from './inbox/bodies.ts'
+import { readNamed } from './inbox/publish-dead-letter.ts'
 import {
   actOn,
   isFreed,
@@ -55,7 +56,7 @@ export async function requeue(
   const { pool, statements, sender } = operation
   const seen = await inTransaction(pool, (client) => readDeadLetter(client, statements, id))
   if (seen !== undefined && isOpen(seen)) {
-    const { source } = readDelivery(seen)
+    const { source } = await readNamed(seen, () => readDelivery(seen))
     if (!sender.owns(source)) return { why: 'other-queue' }
     await sender.ready(source)
   }

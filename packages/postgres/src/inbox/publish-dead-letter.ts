@@ -113,22 +113,41 @@ async function readRows(reading: Reading, rows: readonly DeadLetterRow[]): Promi
     if (found.length > 0 && row.bodyBytes > reading.left) continue
     reading.left -= row.bodyBytes
     try {
-      const delivery = await readStored(context.statements, context.driver, row)
-      found.push(toDueEvent(row, delivery))
-    } catch (cause) {
-      // Only of JSON: an error of the database concerns every row.
-      if (!(cause instanceof SyntaxError)) throw cause
-      unreadable.push(unreadableRow(row, cause))
+      const readRow = async () =>
+        toDueEvent(row, await readStored(context.statements, context.driver, row))
+      found.push(await readNamed(row, readRow))
+    } catch (error) {
+      if (!(error instanceof UnreadableError)) throw error
+      unreadable.push(error)
     }
   }
   return unreadable.length === before
 }
 
-const unreadableRow = ({ id, kind }: DeadLetterRow, cause: SyntaxError): Error =>
-  new Error(
-    `The stored delivery of ${kind === 'event' ? 'event' : 'refused message'} ${id} cannot be read. If a newer version of onceward stored it, update onceward; otherwise discard it.`,
-    { cause },
-  )
+/** A stored delivery that is not what this version writes. */
+export class UnreadableError extends Error {
+  override readonly name = 'UnreadableError'
+
+  constructor({ id, kind }: Pick<DeadLetterRow, 'id' | 'kind'>, cause: SyntaxError) {
+    super(
+      `The stored delivery of ${kind === 'event' ? 'event' : 'refused message'} ${id} cannot be read. If a newer version of onceward stored it, update onceward; otherwise discard it.`,
+      { cause },
+    )
+  }
+}
+
+/** Names the row if it cannot be read. */
+export async function readNamed<Result>(
+  row: DeadLetterRow,
+  read: () => Result | Promise<Result>,
+): Promise<Result> {
+  try {
+    return await read()
+  } catch (cause) {
+    // Only of JSON: an error of the database concerns every row.
+    throw cause instanceof SyntaxError ? new UnreadableError(row, cause) : cause
+  }
+}
 
 /** Whether the row is a dead letter that is not being replayed. */
 export function isDeadLetter(row: DeadLetterRow): boolean {
