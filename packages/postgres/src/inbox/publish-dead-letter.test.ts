@@ -156,6 +156,20 @@ describe('what the poller is given', () => {
     expect(asked[1]?.values).toEqual(['5', '1', `{${id},${id}}`])
   })
 
+  // Red before: another process had run it, or an operator had dealt with it, and zeros were run in place of its pieces.
+  it.each(['event', 'refused'] as const)(
+    'is no %s with a large body that is gone when its pieces are read',
+    async (kind) => {
+      const large = row({ kind, state: 'w', replay: true, body: '', bodyBytes: 2, bodyParts: 1 })
+      const pages = kind === 'event' ? [[large]] : [[], [large]]
+      const { context } = scriptedDriver(...pages, [], [])
+      expect(await due(context, 1)).toEqual([])
+      const there = scriptedDriver(...pages, ['BAU='], [large])
+      const [found] = await due(there.context, 1)
+      expect(found?.delivery.body).toEqual(new Uint8Array([4, 5]))
+    },
+  )
+
   it('is a refused message beside large events', async () => {
     const large = row({ kind: 'refused', state: null, bodyBytes: 600 })
     const { context } = scriptedDriver([row({ bodyBytes: 600 })], [large, large])

@@ -113,15 +113,24 @@ async function readRows(reading: Reading, rows: readonly DeadLetterRow[]): Promi
     if (found.length > 0 && row.bodyBytes > reading.left) continue
     reading.left -= row.bodyBytes
     try {
-      const readRow = async () =>
-        toDueEvent(row, await readStored(context.statements, context.driver, row))
-      found.push(await readNamed(row, readRow))
+      found.push(...(await readNamed(row, () => readDue(context, row))))
     } catch (error) {
       if (!(error instanceof UnreadableError)) throw error
       unreadable.push(error)
     }
   }
   return unreadable.length === before
+}
+
+/** None if it is gone: whoever deals with a dead letter deletes the pieces of its body, which may be read meanwhile. */
+async function readDue(
+  { driver, statements }: StoringContext,
+  row: DeadLetterRow,
+): Promise<readonly DueEvent[]> {
+  const delivery = await readStored(statements, driver, row)
+  const read = row.kind === 'event' ? statements.readEvent : statements.readRefused
+  const isGone = row.bodyParts > 0 && (await driver.query(read, [row.id])).rows.length === 0
+  return isGone ? [] : [toDueEvent(row, delivery)]
 }
 
 /** A stored delivery that is not what this version writes. */
