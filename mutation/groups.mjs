@@ -30,6 +30,8 @@ const otelHealth = sourcesIn('otel/src/health')
 /** What of the command line its unit tests show. */
 const commandLine = clients('onceward', [
   ...['failure', 'console/access', 'data/server-findings', 'data/table-findings'],
+  ...['data/letters', 'data/event-facts', 'data/troubled', 'data/status'],
+  ...['data/story', 'data/next-delivery'],
   ...['render/body', 'render/units', 'render/visible'],
 ])
 

@@ -39,8 +39,7 @@ function byLease({ lease, nowMs }: EventFacts): NextDelivery | undefined {
   }
   if (lease.endsAtMs <= nowMs) return undefined
   if (lease.state === 'p') return inProgress(lease.endsAtMs, 'A process holds its lease.')
-  if (lease.state === 'w') return notDue(lease.endsAtMs, 'Its last attempt failed.')
-  return undefined
+  return notDue(lease.endsAtMs, 'Its last attempt failed.')
 }
 
 /** Of an event that only the table of leases knows: its lease has ended, or it is due again. */

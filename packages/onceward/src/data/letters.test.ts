@@ -1,0 +1,122 @@
+import { describe, expect, test } from 'vitest'
+import { type Answers, scriptedQuery } from '../fixtures/scripted-database.ts'
+import { counts, isId, type LetterFilter, letterOf, selected, summaries } from './letters.ts'
+
+const ID = '0c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10'
+const MIB = 1024 * 1024
+const TABLES = { quoted: '"shop"' }
+const base64 = (text: string): string => Buffer.from(text).toString('base64')
+
+describe('the dead letters that match', () => {
+  const all = [null, null, null, null, null, null, null]
+
+  test.each<readonly [LetterFilter, readonly unknown[]]>([
+    [{}, all],
+    [
+      { consumer: 'billing', reason: 'fatal', kind: 'event', sinceMs: 1, untilMs: 2, search: 'x' },
+      ['billing', 'fatal', 'event', 1, 2, 'x', 'x'],
+    ],
+    [{ sinceMs: 0 }, [null, null, null, 0, null, null, null]],
+    // Keys are stored escaped, errors are not.
+    [{ search: 'a\nb' }, [null, null, null, null, null, 'a\nb', String.raw`a\nb`]],
+    // PostgreSQL takes no NUL, and stores this sign for it in an error.
+    [{ consumer: 'a\0b', search: '\0' }, ['a␀b', null, null, null, null, '␀', String.raw`\u0000`]],
+  ])('of %j are counted as they are listed', async (filter, values) => {
+    const { asked, query } = scriptedQuery([])
+    await counts(query, TABLES, filter)
+    await summaries(query, TABLES, filter)
+    await selected(query, TABLES, { ...filter, limit: 7 })
+    expect(asked.map((each) => each.values)).toEqual([values, [...values, null], [...values, 7]])
+  })
+
+  test('are those of all consumers, if nothing is said', async () => {
+    const { asked, query } = scriptedQuery([])
+    await counts(query, TABLES)
+    expect(asked[0]?.values).toEqual(all)
+  })
+
+  test('are what PostgreSQL answers', async () => {
+    const rows = [{ id: ID }]
+    const { query } = scriptedQuery([['shop', rows]])
+    expect(await summaries(query, TABLES, {})).toBe(rows)
+    expect(await counts(query, TABLES)).toBe(rows)
+    expect(await selected(query, TABLES, {})).toBe(rows)
+  })
+})
+
+test.each([
+  [ID, true],
+  [ID.toUpperCase(), true],
+  [`${ID}0`, false],
+  [`0${ID}`, false],
+  [ID.replaceAll('-', ''), false],
+  [ID.slice(0, -13), false],
+  ['', false],
+])('%j is an id of a dead letter: %s', (text, is) => {
+  expect(isId(text)).toBe(is)
+})
+
+describe('one dead letter', () => {
+  const ROW = {
+    ...{ id: ID, kind: 'event', consumer: 'billing', bodyBytes: 5, bodyParts: 0 },
+    ...{ source: '{"broker":"sqs"}', properties: base64('{"messageId":"m-1"}') },
+    ...{ headers: base64('{"tenant":"Zoë"}'), body: base64('hello') },
+  }
+  const read = async (answers: Answers, maxBytes = 100) => {
+    const { asked, query } = scriptedQuery(answers)
+    return { letter: await letterOf(query, TABLES, { id: ID, maxBytes }), asked }
+  }
+
+  test('has its message decoded, and nothing of how it is stored', async () => {
+    const { asked, letter } = await read([['failed_events', [ROW]]])
+    expect(letter).toEqual({
+      ...{ id: ID, kind: 'event', consumer: 'billing', bodyBytes: 5 },
+      ...{
+        source: { broker: 'sqs' },
+        properties: { messageId: 'm-1' },
+        headers: { tenant: 'Zoë' },
+      },
+      body: Buffer.from('hello'),
+    })
+    expect(asked.map(({ values }) => values)).toEqual([[ID, 100]])
+  })
+
+  test('that is not there is undefined, and what is no id is not even asked for', async () => {
+    expect(await read([])).toMatchObject({ letter: undefined, asked: [{ values: [ID, 100] }] })
+    const { asked, query } = scriptedQuery([['failed_events', [ROW]]])
+    expect(await letterOf(query, TABLES, { id: 'x', maxBytes: 1 })).toBeUndefined()
+    expect(asked).toEqual([])
+  })
+
+  describe('whose body is in parts', () => {
+    const LARGE = { ...ROW, bodyParts: 3, bodyBytes: 5 * MIB, body: '' }
+    const piece = Buffer.alloc(2 * MIB, 'x').toString('base64')
+    const parts: Answers = [['_parts where', [{ bytes: piece }]]]
+
+    test.each([
+      [2 * MIB, [0], 2 * MIB],
+      [2 * MIB + 1, [0, 1], 2 * MIB + 1],
+      [1, [0], 1],
+      [0, [], 0],
+      [100 * MIB, [0, 1, 2], 5 * MIB],
+    ])('at most %i bytes are the parts %j', async (maxBytes, numbers, length) => {
+      const { asked, letter } = await read([...parts, ['failed_events', [LARGE]]], maxBytes)
+      expect(letter?.body).toHaveLength(length)
+      expect(asked.slice(1).map(({ values }) => values)).toEqual(numbers.map((at) => [ID, at]))
+    })
+
+    test.each([
+      ['event', 'failed_event_parts where event_id'],
+      ['refused', 'refused_message_parts where refused_id'],
+    ])('of kind %s is read from its own table', async (kind, words) => {
+      const row = { ...LARGE, kind }
+      const { asked } = await read([...parts, ['failed_events', [row]]])
+      expect(asked[1]?.sql).toContain(words)
+    })
+
+    test('and has lost one is shown without it', async () => {
+      const { letter } = await read([['failed_events', [LARGE]]])
+      expect(letter?.body).toEqual(Buffer.alloc(0))
+    })
+  })
+})
