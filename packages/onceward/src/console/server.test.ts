@@ -1,4 +1,11 @@
-import { expect, test } from 'vitest'
+import { once } from 'node:events'
+import { type IncomingHttpHeaders, request, type Server } from 'node:http'
+import { type AddressInfo, connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { usage } from '../failure.ts'
+import { HEADERS, LOOPBACK } from './access.ts'
+import { type Question, Refused } from './api.ts'
 import { createConsole } from './server.ts'
 
 // Red before: the error event had no listener, so it ended the process.
@@ -11,4 +18,180 @@ test('a connection that the system cannot accept ends nothing', () => {
   // What Node does then: https://github.com/nodejs/node/blob/v24.0.0/lib/net.js, onconnection
   const error = Object.assign(new Error('accept ENOMEM'), { code: 'ENOMEM', syscall: 'accept' })
   expect(server.emit('error', error)).toBe(true)
+})
+
+let server: Server
+let port: number
+let answer: (question: Question) => Promise<unknown>
+const asked: Question[] = []
+
+beforeAll(async () => {
+  const api = {
+    answer: async (question: Question) => {
+      asked.push(question)
+      return answer(question)
+    },
+  }
+  const access = { token: 'right', hosts: LOOPBACK, acceptsAddresses: false, allowsChanges: true }
+  server = createConsole(api, access).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  port = (server.address() as AddressInfo).port
+})
+afterAll(() => {
+  server.closeAllConnections()
+  server.close()
+})
+beforeEach(() => {
+  asked.length = 0
+  answer = async () => ({ fine: true })
+})
+
+interface Answered {
+  readonly status: number | undefined
+  readonly headers: IncomingHttpHeaders
+  readonly text: string
+}
+
+interface Sent {
+  readonly method?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string
+}
+
+async function send(path: string, { body, headers, method }: Sent = {}): Promise<Answered> {
+  const to = { host: '127.0.0.1', port, path, method, headers, agent: false }
+  const sending = request(to)
+  sending.on('error', () => undefined)
+  sending.end(body)
+  const [response] = await once(sending, 'response')
+  return { status: response.statusCode, headers: response.headers, text: await text(response) }
+}
+
+const ask = (name: string) => send(`/api/${name}`, { headers: { authorization: 'Bearer right' } })
+const post = (body: string) => {
+  const own = { authorization: 'Bearer right', origin: `http://127.0.0.1:${port}` }
+  const headers = { ...own, 'content-type': 'application/json' }
+  return send('/api/replay', { method: 'POST', headers, body })
+}
+
+describe('the page', () => {
+  test.each([
+    ['/', 'text/html; charset=utf-8'],
+    ['/main.js', 'text/javascript; charset=utf-8'],
+    ['/style.css', 'text/css; charset=utf-8'],
+    ['/icon.svg', 'image/svg+xml'],
+  ])('%s is %s', async (path, type) => {
+    const { headers, status, text: body } = await send(path)
+    expect({ status, type: headers['content-type'] }).toEqual({ status: 200, type })
+    expect(body.length).toBeGreaterThan(100)
+    expect(headers).toMatchObject(HEADERS)
+  })
+
+  test.each([
+    ...['ask', 'dom', 'plot', 'consumers', 'waiting', 'letters', 'letter', 'event', 'findings'],
+    'change',
+  ])('loads /%s.js', async (name) => {
+    expect((await send(`/${name}.js`)).status).toBe(200)
+  })
+
+  test.each(['/none', '/constructor', '/__proto__', '/index.html', '/../api.ts', '/api', '//'])(
+    'is nothing at %s',
+    async (path) => {
+      expect(await send(path)).toMatchObject({
+        ...{ status: 404, text: '{"error":"There is no such page."}' },
+      })
+    },
+  )
+})
+
+describe('a question', () => {
+  test('is answered as JSON, with its parameters and without a body', async () => {
+    expect(await ask('letter?id=7&x=a%20b')).toMatchObject({
+      ...{ status: 200, text: '{"fine":true}' },
+      headers: { 'content-type': 'application/json; charset=utf-8', ...HEADERS },
+    })
+    const [question] = asked
+    expect(question).toMatchObject({ name: 'letter', body: undefined })
+    expect([...(question?.query ?? [])]).toEqual([
+      ['id', '7'],
+      ['x', 'a b'],
+    ])
+  })
+
+  test('that changes has its body read', async () => {
+    expect((await post('{"ids":["é"]}')).status).toBe(200)
+    expect(asked).toMatchObject([{ name: 'replay', body: { ids: ['é'] } }])
+  })
+
+  test('without the token reaches nothing', async () => {
+    expect(await send('/api/status')).toMatchObject({
+      ...{ status: 401, text: '{"error":"The token is missing or wrong."}', headers: HEADERS },
+    })
+    expect(asked).toEqual([])
+  })
+
+  test('has characters that hide text shown, in names and texts', async () => {
+    answer = async () => ({ 'a\u202e': ['b\u0000'] })
+    const { text: body } = await ask('status')
+    expect(JSON.parse(body)).toEqual({ 'a\\u{202e}': ['b\\u{0}'] })
+  })
+
+  test.each<readonly [unknown, number, string]>([
+    [new Refused(404, 'There is no such question.'), 404, 'There is no such question.'],
+    [usage('Which event?'), 400, 'Which event?'],
+    [new Error('connection lost'), 503, 'connection lost'],
+  ])('that ends with %s has status %i', async (error, status, message) => {
+    answer = async () => {
+      throw error
+    }
+    expect(await ask('status')).toMatchObject({ status, text: JSON.stringify({ error: message }) })
+  })
+
+  test.each(['', '{', 'ids'])('whose body is %j is refused', async (body) => {
+    expect(await post(body)).toMatchObject({ status: 400, text: '{"error":"Send JSON."}' })
+    expect(asked).toEqual([])
+  })
+
+  test('may have a megabyte, and not more', async () => {
+    const most = JSON.stringify('x'.repeat(1_048_574))
+    expect((await post(most)).status).toBe(200)
+    expect(await post(`${most} `)).toMatchObject({
+      ...{ status: 413, text: '{"error":"The request is too large."}' },
+      headers: { connection: 'close' },
+    })
+    expect(asked).toHaveLength(1)
+  })
+})
+
+describe('on one connection', () => {
+  /** Writes, and answers what came back until the server closes the connection or `until` has come. */
+  async function raw(parts: readonly string[], until: RegExp): Promise<string> {
+    const socket = connect(port, '127.0.0.1')
+    socket.on('error', () => undefined)
+    let got = ''
+    for (const part of parts) socket.write(part)
+    await new Promise<void>((resolve) => {
+      socket.on('close', () => resolve())
+      socket.on('data', (chunk) => {
+        got += String(chunk)
+        if (until.test(got)) resolve()
+      })
+    })
+    socket.destroy()
+    return got
+  }
+  const GET = 'GET /none HTTP/1.1\r\nhost: localhost\r\n\r\n'
+
+  test('a request that was read whole may be refused, and another one follows', async () => {
+    const got = await raw([GET, GET], /404[\s\S]*404/)
+    expect(got).not.toMatch(/connection: close/i)
+  })
+
+  test.each(['http://[', '*', '//[::1'])(
+    'a target that is no address, %s, is no page',
+    async (to) => {
+      const got = await raw([`GET ${to} HTTP/1.1\r\nhost: localhost\r\n\r\n`], /no such page/)
+      expect(got).toMatch(/^HTTP\/1\.1 404/)
+    },
+  )
 })

@@ -1,0 +1,118 @@
+import { describe, expect, test } from 'vitest'
+import type { Letter, LetterSummary } from '../data/letters.ts'
+import { countsText, letterText, listText } from './letters.ts'
+
+const MARKED = { style: (style: unknown, text: string) => `<${String(style)}>${text}</>` }
+const PLAIN = { style: (_: unknown, text: string) => text }
+const AT = Date.UTC(2026, 10, 22, 20, 0, 0, 123)
+
+const SUMMARY: LetterSummary = {
+  ...{ id: 'e-1', kind: 'event', consumer: 'billing', reason: 'fatal', key: 'o-1', tenant: null },
+  ...{ attempts: 2, firstFailedAtMs: AT - 1_000, lastFailedAtMs: AT, published: false },
+  ...{ isRequeued: false, bodyBytes: 7, isOmitted: false, error: 'Error: declined\n    at pay' },
+}
+const COUNT = { consumer: 'billing', reason: 'fatal', count: 1, oldestMs: AT }
+
+describe('the list', () => {
+  const rows = (letter: Partial<LetterSummary>) =>
+    listText({ letters: [{ ...SUMMARY, ...letter }], counts: [COUNT] }, PLAIN).split('\n')
+
+  test('of none says so', () => {
+    expect(listText({ letters: [], counts: [] }, PLAIN)).toBe(
+      'There are no dead letters that match.',
+    )
+  })
+
+  test('has a head, a row for each, and the counts', () => {
+    expect(listText({ letters: [SUMMARY], counts: [COUNT] }, MARKED)).toBe(
+      [
+        '<bold>ID   CONSUMER  REASON  ATTEMPTS  LAST FAILED          KEY  ERROR</>',
+        'e-1  billing   fatal   2         2026-11-22T20:00:00  o-1  Error: declined',
+        '',
+        '1 dead letter:',
+        '  billing  fatal  1',
+      ].join('\n'),
+    )
+  })
+
+  test('says how many there are besides', () => {
+    const counts = [COUNT, { ...COUNT, reason: 'no-verdict', count: 4 }]
+    expect(listText({ letters: [SUMMARY], counts }, PLAIN)).toContain(
+      'The oldest 1 of 5 dead letters:\n  billing  fatal  1\n  billing  no-verdict  4',
+    )
+  })
+
+  test('shows what is not known as a dash, and a requeue that nobody confirmed', () => {
+    expect(rows({ key: null, error: null })[1]).toMatch(/ {2}– {4}–$/)
+    expect(rows({ isRequeued: true })[1]).toContain('fatal (requeue not confirmed)  2')
+  })
+
+  test('cuts long keys and errors, after what hides is shown', () => {
+    const [, row = ''] = rows({ key: `\u001b${'k'.repeat(50)}`, error: 'e'.repeat(80) })
+    expect(row).toContain(`\\u{1b}${'k'.repeat(33)}…  ${'e'.repeat(59)}…`)
+  })
+})
+
+test('counts are lines, in which nothing is hidden', () => {
+  const counts = [
+    { consumer: 'a\u001b', reason: 'b\u202e', count: 2 },
+    { consumer: 'c', reason: 'd', count: 1 },
+  ]
+  expect(countsText(counts)).toBe('  a\\u{1b}  b\\u{202e}  2\n  c  d  1')
+})
+
+describe('one dead letter', () => {
+  const LETTER: Letter = {
+    ...{ ...SUMMARY, source: { broker: 'sqs' }, properties: { messageId: 'm-1', times: 3 } },
+    ...{ headers: { a: 'b\u001b' }, body: Buffer.from('{"a":1}') },
+  }
+  const BODY = { form: 'json', text: '{"a":1}' } as const
+
+  test('is its fields, its body and its error', () => {
+    const error = 'Error: declined\n    at \u001bpay'
+    expect(letterText({ ...LETTER, error }, BODY, MARKED)).toBe(
+      [
+        '<bold>id           </> e-1',
+        '<bold>consumer     </> billing',
+        '<bold>kind         </> buried event',
+        '<bold>key          </> o-1',
+        '<bold>reason       </> fatal',
+        '<bold>attempts     </> 2',
+        '<bold>first failed </> 2026-11-22T19:59:59.123Z',
+        '<bold>last failed  </> 2026-11-22T20:00:00.123Z',
+        '<bold>published    </> no',
+        '<bold>source       </> {"broker":"sqs"}',
+        '<bold>messageId    </> m-1',
+        '<bold>times        </> 3',
+        '<bold>headers      </> {"a":"b\\u001b"}',
+        '<bold>body         </> 7 bytes, shown as json',
+        '',
+        '{"a":1}',
+        '',
+        '<bold>error</>',
+        'Error: declined\n    at \\u{1b}pay',
+      ].join('\n'),
+    )
+  })
+
+  test('that was refused, of a tenant, published and sent back says so', () => {
+    const letter: Letter = {
+      ...{ ...LETTER, kind: 'refused', tenant: 'acme\u001b', key: null, error: null },
+      ...{ published: true, isRequeued: true },
+    }
+    const note = 'The first 1 byte.'
+    const lines = letterText(letter, { ...BODY, note }, MARKED).split('\n')
+    expect(lines).toEqual(
+      expect.arrayContaining([
+        '<bold>kind         </> refused message',
+        '<bold>key          </> –',
+        '<bold>tenant       </> acme\\u{1b}',
+        '<bold>refused      </> 2 times',
+        '<bold>published    </> yes',
+        '<bold>requeue      </> not confirmed; a copy may be in its queue',
+        '<yellow>The first 1 byte.</>',
+      ]),
+    )
+    expect(lines.at(-1)).toBe('–')
+  })
+})
