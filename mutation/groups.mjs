@@ -31,8 +31,9 @@ const otelHealth = sourcesIn('otel/src/health')
 const commandLine = clients('onceward', [
   ...['failure', 'console/access', 'data/server-findings', 'data/table-findings'],
   ...['data/letters', 'data/event-facts', 'data/troubled', 'data/status'],
-  ...['data/story', 'data/next-delivery'],
-  ...['render/body', 'render/units', 'render/visible'],
+  ...['data/story', 'data/next-delivery', 'data/change-letters', 'data/redis-findings'],
+  ...['render/body', 'render/units', 'render/visible', 'render/findings', 'render/letters'],
+  ...['render/status', 'render/story', 'render/table'],
 ])
 
 /** An adapter, by its own tests that need no server. */

@@ -18,6 +18,7 @@ interface Told {
   /** How long each PING takes. */
   readonly pingsMs?: readonly number[]
   readonly fails?: Error
+  readonly lineEnd?: string
   /** False: every claim wins. */
   readonly isFit?: boolean
 }
@@ -29,13 +30,14 @@ async function found({
   pingsMs = [],
   policy = POLICY,
   isFit = true,
+  lineEnd = '\r\n',
 }: Told) {
   const answers = [...selfTest(policy)]
   let [nowMs, ping] = [1_000, 0]
   vi.spyOn(performance, 'now').mockImplementation(() => nowMs)
   const lines = Object.entries(info).map(([name, value]) => `${name}:${String(value)}`)
   const client = {
-    info: async () => ['# Server', ...lines, ''].join('\r\n'),
+    info: async () => ['# Server', ...lines, ''].join(lineEnd),
     ping: async () => {
       nowMs += pingsMs[ping] ?? pingsMs[0] ?? 1
       ping += 1
@@ -69,6 +71,7 @@ describe('no finding is', () => {
 
 test.each<readonly [Told, string, RegExp]>([
   [{ info: { role: 'slave' } }, 'error', /is a replica/],
+  [{ info: { role: 'slave', x: 1 }, lineEnd: '\n' }, 'error', /is a replica/],
   [
     { info: { used_memory: 1_900, maxmemory: 2_048 } },
     'warning',

@@ -50,6 +50,7 @@ test('what was told is a line with its details below', () => {
       '        at \\u{1b}pay',
       '2027-01-15T08:00:05.000Z  <dim>in 5 s          </>  is due',
       '',
+      '<bold>next delivery</>  runs as attempt 1',
     ].join('\n'),
   )
   expect(shown).not.toContain('Nothing is recorded.')
