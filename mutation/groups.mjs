@@ -32,6 +32,7 @@ const commandLine = clients('onceward', [
   ...['failure', 'console/access', 'data/server-findings', 'data/table-findings'],
   ...['data/letters', 'data/event-facts', 'data/troubled', 'data/status'],
   ...['data/story', 'data/next-delivery', 'data/change-letters', 'data/redis-findings'],
+  ...['data/broker-address', 'data/broker-findings', 'data/grant-findings', 'console/server'],
   ...['render/body', 'render/units', 'render/visible', 'render/findings', 'render/letters'],
   ...['render/status', 'render/story', 'render/table'],
 ])

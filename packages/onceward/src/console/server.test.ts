@@ -187,6 +187,16 @@ describe('on one connection', () => {
     expect(got).not.toMatch(/connection: close/i)
   })
 
+  // Otherwise the rest of its body would be taken for a new request.
+  test('a request that is refused before its end is the last one', async () => {
+    const own = `authorization: Bearer right\r\norigin: http://localhost\r\nhost: localhost\r\n`
+    const head = `POST /api/replay HTTP/1.1\r\n${own}content-type: application/json\r\n`
+    const body = 'x'.repeat(1_048_577)
+    const got = await raw([`${head}content-length: 9999999\r\n\r\n`, body], /\r\n\r\n/)
+    expect(got).toMatch(/^HTTP\/1\.1 413/)
+    expect(got).toMatch(/connection: close/i)
+  })
+
   test.each(['http://[', '*', '//[::1'])(
     'a target that is no address, %s, is no page',
     async (to) => {
@@ -194,4 +204,31 @@ describe('on one connection', () => {
       expect(got).toMatch(/^HTTP\/1\.1 404/)
     },
   )
+})
+
+test('an answer that cannot be written ends nothing', async () => {
+  let heard: unknown
+  server.once('request', (_, response) => {
+    try {
+      heard = response.emit('error', new Error('write EPIPE'))
+    } catch (error) {
+      heard = error
+    }
+  })
+  await ask('status')
+  expect(heard).toBe(true)
+})
+
+test('a request whose body breaks off is not answered as if it were whole', async () => {
+  let heard: unknown
+  server.once('request', (asking) => {
+    try {
+      heard = asking.emit('error', new Error('aborted'))
+    } catch (error) {
+      heard = error
+    }
+  })
+  expect(await post('{}')).toMatchObject({ status: 503, text: '{"error":"aborted"}' })
+  expect(heard).toBe(true)
+  expect(asked).toEqual([])
 })
