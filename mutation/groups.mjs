@@ -33,6 +33,8 @@ const commandLine = clients('onceward', [
   ...['data/letters', 'data/event-facts', 'data/troubled', 'data/status'],
   ...['data/story', 'data/next-delivery', 'data/change-letters', 'data/redis-findings'],
   ...['data/broker-address', 'data/broker-findings', 'data/grant-findings', 'console/server'],
+  ...['console/api', 'commands/letter-options', 'commands/sweep', 'commands/migrate'],
+  ...['commands/dead-letters-read'],
   ...['render/body', 'render/units', 'render/visible', 'render/findings', 'render/letters'],
   ...['render/status', 'render/story', 'render/table'],
 ])

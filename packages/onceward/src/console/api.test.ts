@@ -248,4 +248,14 @@ describe('a change', () => {
       ...{ done: [], untouched: [{ id: one, why: 'unknown' }], failure: 'connection lost' },
     })
   })
+
+  test('that fails after as many were changed as were left says so as well', async () => {
+    const [one = '', two = '', three = ''] = ids(3)
+    const lost = new Error('connection lost')
+    const rows = (id: string) => (id.includes(one) ? [one] : id.includes(two) ? [] : lost)
+    const { ask } = api([['with free', ([id]) => rows(String(id))]])
+    expect(await ask('replay', '', { ids: [one, two, three] })).toMatchObject({
+      ...{ done: [one], untouched: [{ id: two }], failure: 'connection lost' },
+    })
+  })
 })
