@@ -7,7 +7,7 @@ import { sweepCommand } from './sweep.ts'
 
 test.each([
   [replayCommand, 'full set of attempts.', 'dead-letters replay --all --yes'],
-  [discardCommand, 'It cannot be undone.', 'dead-letters discard --consumer billing'],
+  [discardCommand, 'A buried event stays dead', 'dead-letters discard --consumer billing'],
   [listCommand, 'Without --limit', 'dead-letters list --search'],
   [showCommand, 'terminal would obey', 'dead-letters show 0c5d9f52'],
   [migrateCommand, 'rolling deployment', 'migrate --check'],
