@@ -12,7 +12,8 @@ function api(answers: Answers = [], options: Partial<ApiOptions> = {}) {
   const database = scriptedDatabase(answers)
   const made = createApi({
     ...{ database, allowsChanges: true, by: 'alice', brokers: [] },
-    ...{ redis: undefined, redisNamespace: undefined, ...options },
+    ...{ redis: undefined, redisNamespace: undefined },
+    ...{ ending: new AbortController().signal, ...options },
   })
   const ask = async (name: string, query = '', body?: unknown): Promise<unknown> =>
     made.answer({ name, query: new URLSearchParams(query), body })
@@ -175,7 +176,7 @@ describe('a change', () => {
     ['replay', { by: `${'b'.repeat(200)}c` }, ['b'.repeat(200)]],
     ['discard', { why: ' test\0data ' }, ['alice', 'test␀data']],
     ['discard', { why: `${'w'.repeat(2_000)}x`, by: 'bob' }, ['bob', 'w'.repeat(2_000)]],
-  ])('%s with %j is told the operator and the reason', async (name, body, values) => {
+  ])('%s is told the operator and the reason', async (name, body, values) => {
     const { ask, asked } = api([['with free', [ID]]])
     expect(await ask(name, '', { ids: [ID], ...body })).toEqual({ done: [ID], untouched: [] })
     expect(told(asked)).toEqual([[`{${ID}}`, ...values]])

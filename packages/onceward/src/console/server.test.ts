@@ -33,7 +33,7 @@ beforeAll(async () => {
     },
   }
   const access = { token: 'right', hosts: LOOPBACK, acceptsAddresses: false, allowsChanges: true }
-  server = createConsole(api, access).listen(0, '127.0.0.1')
+  server = createConsole(api, access).server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   port = (server.address() as AddressInfo).port
 })
