@@ -18,6 +18,7 @@ interface Asked {
 
 /** What the server answers to each call: fields of a result, or the name of an error. */
 const answers = new Map<string, object | string>()
+const SILENCE = {}
 const asked: Asked[] = []
 /** A server that speaks the JSON protocol of SQS, as far as an operator asks it. */
 const server = createServer((request, response) => {
@@ -28,6 +29,8 @@ const server = createServer((request, response) => {
       /Credential=[^/]*\/\d+\/([^/]*)/.exec(String(request.headers.authorization)) ?? []
     asked.push({ call, region, input })
     const answer = answers.get(call) ?? {}
+    // The next one is answered.
+    if (answer === SILENCE && answers.delete(call)) return
     const isError = typeof answer === 'string'
     response.statusCode = isError ? (answer === 'InternalFailure' ? 500 : 400) : 200
     response.setHeader('content-type', 'application/x-amz-json-1.0')
@@ -59,6 +62,7 @@ beforeEach(() => {
   }
 })
 afterEach(() => {
+  vi.useRealTimers()
   vi.unstubAllEnvs()
   answers.clear()
   asked.length = 0
@@ -186,6 +190,17 @@ test('a server that fails is asked once more', async () => {
   await using broker = operated()
   await expect(broker.ready({ broker: 'sqs', queue: aws })).rejects.toThrow()
   expect(asked).toHaveLength(2)
+})
+
+// Red when the SDK waits without a limit: the call is given up without its second attempt.
+test('a server that is silent is asked once more', async () => {
+  answers.set('GetQueueAttributes', SILENCE)
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  await using broker = operated()
+  const ready = broker.ready({ broker: 'sqs', queue: aws })
+  while (asked.length === 0) await new Promise((resolve) => setImmediate(resolve))
+  await vi.advanceTimersByTimeAsync(6_000)
+  await ready
 })
 
 describe('a stored message', () => {
