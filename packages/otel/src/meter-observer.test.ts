@@ -191,6 +191,10 @@ test('the tables are told with a 0 for every reason, and asked once in a while',
   expect(values('parkedAge')).toEqual({ '': 1.5 })
   expect(values('tableSize')).toEqual({ processed_events: 8_192 })
   expect(values('tableRows')).toEqual({ processed_events: 7 })
+  // Red when the tables of several consumers are one series.
+  for (const { name } of Object.values(TABLE_METRICS))
+    for (const { attributes } of named(series, name))
+      expect(attributes, name).toMatchObject({ 'messaging.consumer.group.name': 'billing' })
 })
 
 test.each([
