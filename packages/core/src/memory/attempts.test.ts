@@ -80,7 +80,37 @@ describe('a suspect', () => {
   })
 })
 
+test('an event that another transaction is inserting is not to be counted', async () => {
+  const { session } = await openInbox()
+  const event = newEvent()
+  await beginOpen(session, fresh(event))
+  expect(await session.count([event], 'together')).toEqual([{ kind: 'changed' }])
+})
+
 describe('a verdict', () => {
+  test('after the commit is lost, although the event keeps the record of its failures', async () => {
+    const { session } = await openInbox()
+    const event = newEvent()
+    const suspect = await suspectOne(session, event)
+    await (await beginOpen(session, counted(suspect))).commit(nothing)
+    expect(await session.fail([{ ...suspect, error: new Error('late'), delayMs: 0 }])).toEqual([
+      'lost',
+    ])
+    expect(await kindOf(session, event)).toBe('done')
+  })
+
+  test('that gives an attempt back lets the event run together with others again', async () => {
+    const { session } = await openInbox()
+    const event = newEvent()
+    await session.fail([{ event, attempt: 1, error: new Error('no'), delayMs: 0 }])
+    const [answer] = await session.count([event], 'together')
+    if (answer?.kind !== 'counted') throw new Error(`not counted: ${answer?.kind}`)
+    await session.release([{ event, token: answer.token, as: 'given-back' }])
+    expect(await session.classify([event])).toMatchObject([
+      { kind: 'waiting', attempt: 1, alone: false },
+    ])
+  })
+
   test('of a clean run that failed is recorded together with the rollback', async () => {
     const { session, clock } = await openInbox()
     const event = newEvent()

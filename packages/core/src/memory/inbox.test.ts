@@ -40,6 +40,10 @@ describe('a business transaction', () => {
     const { session } = await openInbox()
     const [old, next] = [newEvent(), newEvent()]
     await (await beginOpen(session, fresh(old))).commit(nothing)
+    expect(await session.begin(fresh(old))).toMatchObject({
+      kind: 'none',
+      done: [{ kind: 'done', fingerprint: old.fingerprint }],
+    })
     const begun = await session.begin(fresh(old, next))
     expect(begun).toMatchObject({ kind: 'open', claimed: new Set([next.id]) })
   })
@@ -116,8 +120,7 @@ test('a guard with another fingerprint rule gets a warning', async () => {
   const inbox = memoryInbox()
   const warned: object[] = []
   const logger = { ...silent, warn: (fields: object) => warned.push(fields) }
-  await inbox.open(registration())
-  await inbox.open(registration({ logger }))
+  for (const _ of ['first', 'second']) await inbox.open(registration({ logger }))
   await inbox.open(registration({ fingerprintRule: 2, logger }))
   expect(warned).toEqual([{ consumer: 'billing', registered: 1, fingerprintRule: 2 }])
 })
@@ -138,4 +141,13 @@ test('SQLSTATEs and store errors are diagnosed, other errors are not', async () 
     'store',
     'other',
   ])
+})
+
+test('all guards of an inbox learn one identity, which no other inbox has', async () => {
+  const { inbox, session } = await openInbox()
+  const other = await inbox.open(registration({ consumer: 'shipping' }))
+  const identity = await session.identity()
+  expect(identity).toMatch(/^[0-9a-f]{32}$/)
+  expect(await other.identity()).toBe(identity)
+  expect(await (await openInbox()).session.identity()).not.toBe(identity)
 })

@@ -60,7 +60,7 @@ export function memoryInbox<Tx>(tx?: Tx): MemoryInbox<Tx | undefined> {
     open: async (registration) => new MemorySession(store, registration, tx),
     deadLetters: () => store.deadLetters(),
     replay: (ref) => {
-      const letter = ref.kind === 'refused' ? store.refused.get(ref.id)?.letter : undefined
+      const letter = store.refused.get(ref.id)?.letter
       // The operator has fixed what ended the process, so the message may be read again.
       if (letter !== undefined) void store.messageCounts.of(letter.consumer).end([letter.delivery])
       return store.replay(ref)

@@ -78,6 +78,10 @@ describe('a store of a million events', () => {
   test('refuses claims beyond them, and takes none', async () => {
     const leases = memoryLeases(new Clock().runtime)
     await expect(leases.claim(claims(1_000_001))).rejects.toThrow(StoreUnavailableError)
+    // An event that was released before its first verdict takes no room.
+    await leases.claim([claim()])
+    await leases.release([a])
+    await expect(leases.claim(claims(1_000_001))).rejects.toThrow('holds 0 events')
     expect(await leases.claim([claim()])).toMatchObject([{ kind: 'acquired', by: 'first' }])
   })
 

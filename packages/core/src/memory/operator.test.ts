@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { beginOpen, fresh, newEvent, openInbox } from '../fixtures/inbox.ts'
+import { beginOpen, counted, fresh, newEvent, openInbox } from '../fixtures/inbox.ts'
+import type { OwnerToken } from '../model/brands.ts'
 import type { DeadLetterRef } from '../model/dead-letter.ts'
 import { toErrorText } from './attempts.ts'
 import { toDelivery } from './to-delivery.ts'
@@ -69,4 +70,37 @@ test('a dead letter that was published is to be published again once its replay 
 test('the text of an error has its name, and no error has no text', () => {
   expect([toErrorText(new RangeError('no')), toErrorText('no')]).toEqual(['RangeError: no', 'no'])
   expect(toErrorText(undefined)).toBeUndefined()
+})
+
+test('a dead letter that is being published is listed once, and not replayed meanwhile', async () => {
+  const { inbox, session } = await openInbox()
+  const event = newEvent()
+  await session.bury([{ event, attempt: 1, error, reason: 'fatal' }])
+  const [refused] = await session.refuse([
+    { delivery: toDelivery('x'), key: 'x', reason: 'invalid-payload', error },
+  ])
+  for (const ref of [{ kind: 'event', id: event.id }, refused] as DeadLetterRef[]) {
+    expect(await session.takePublishing(ref, 1_000)).toMatchObject({ kind: 'taken' })
+    expect(inbox.replay(ref)).toBe(false)
+  }
+  expect(inbox.deadLetters().map(({ key }) => key)).toEqual([event.key, 'x'])
+  const unknown = { kind: 'refused', id: 'unknown' } as const
+  expect(await session.takePublishing(unknown, 1_000)).toEqual({ kind: 'gone' })
+})
+
+test('a dead letter whose row a transaction has locked is neither published nor replayed', async () => {
+  const { inbox, session } = await openInbox()
+  const [dead, suspect] = [newEvent(), newEvent()]
+  await session.bury([{ event: dead, attempt: 1, error, reason: 'fatal' }])
+  const suspected = await session.suspect([suspect], 250)
+  const [mine] = suspected.kind === 'answered' ? suspected.counted : []
+  if (mine === undefined) throw new Error('not counted')
+  // A claim of two events, of which one died meanwhile: it locks both rows.
+  const stale = { event: dead, token: 'stale' as OwnerToken, attempt: 1 }
+  const transaction = await beginOpen(session, counted(mine, stale))
+  const ref: DeadLetterRef = { kind: 'event', id: dead.id }
+  expect(await session.takePublishing(ref, 1_000)).toEqual({ kind: 'held' })
+  expect(inbox.replay(ref)).toBe(false)
+  await transaction.rollback()
+  expect(await session.takePublishing(ref, 1_000)).toMatchObject({ kind: 'taken' })
 })

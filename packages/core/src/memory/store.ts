@@ -80,16 +80,15 @@ export class MemoryStore {
 
   replay(ref: DeadLetterRef): boolean {
     if (this.isBeingPublished(ref)) return false
+    const unpublished = { published: false, publishing: undefined }
     if (ref.kind === 'refused') {
       const row = this.refused.get(ref.id)
       if (row === undefined) return false
-      const unpublished = { published: false, publishing: undefined }
       this.refused.set(ref.id, { ...row, parked: true, ...unpublished })
       return true
     }
     if (this.tables.rows.get(ref.id)?.state !== 'dead') return false
     if (this.tables.locks.holderOf(ref.id) !== undefined) return false
-    const unpublished = { published: false, publishing: undefined }
     const cleared = { attempt: 0, noVerdicts: 0, token: undefined, ...unpublished }
     const nextTryAtMs = this.tables.nowMs()
     const parked = { ...cleared, nextTryAtMs, parked: true, alone: true }
