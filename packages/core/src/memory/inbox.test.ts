@@ -79,8 +79,10 @@ describe('a row held by another open transaction', () => {
     const event = newEvent()
     const first = await beginOpen(session, fresh(event))
     const second = session.begin(fresh(event))
+    const waiting = clock.timers
     await first.rollback()
     expect((await second).kind).toBe('open')
+    expect(waiting).toBe(1)
     expect(clock.timers).toBe(0)
   })
 
