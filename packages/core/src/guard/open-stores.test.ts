@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
-import { newEvent, silent } from '../fixtures/inbox.ts'
+import { changedInbox, newEvent, silent } from '../fixtures/inbox.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
 import type { OwnerToken } from '../model/brands.ts'
 import { RetryableError, StoreUnavailableError } from '../model/errors.ts'
@@ -185,4 +185,18 @@ test.each([
     await new Promise((resolve) => setImmediate(resolve))
   }
   expect(releases).toHaveLength(released)
+})
+
+test('runs that the inbox cannot release are told to the log, with their number', async () => {
+  const lines: object[] = []
+  const logger = { ...silent, warn: (fields: object) => lines.push(fields) }
+  const release = () => Promise.reject(new StoreUnavailableError('down'))
+  const inbox = changedInbox(memoryInbox(), () => ({ release }))
+  const stores = await createStoreOpener(
+    resolveOptions({ consumer: 'billing', inbox, logger }),
+    call,
+  )()
+  const given = { event: newEvent(), token: 'mine' as OwnerToken, as: 'given-back' } as const
+  await stores.engine?.lateReleases.release([given, given])
+  expect(lines).toMatchObject([{ runs: 2, err: { message: 'down' } }])
 })

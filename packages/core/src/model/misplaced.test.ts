@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { hostile, revoked } from '../fixtures/misbehaviour.ts'
 import { ConfigurationError } from './errors.ts'
-import { hasMethod, refuseOtherClient, refuseUnfitClient, writeInstead } from './misplaced.ts'
+import { hasMethod, refuseOtherClient, refuseUnfitClient, unrunError, writeInstead } from './misplaced.ts'
 
 const nothing = (): undefined => undefined
 const pool = { connect: nothing, query: nothing, options: {} }
@@ -61,4 +61,14 @@ describe('a client', () => {
       'Expected consume to get a client, got object. Give one.',
     )
   })
+})
+
+test.each([
+  ['a function', () => undefined, true],
+  ['a generator', { next: () => undefined }, true],
+  ['a query', { execute: () => undefined }, true],
+  ['an object', {}, false],
+  ['nothing', undefined, false],
+])('a handler that returns %s', (_, returned, isUnrun) => {
+  expect(unrunError(returned) !== undefined).toBe(isUnrun)
 })
