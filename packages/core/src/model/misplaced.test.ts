@@ -1,7 +1,13 @@
 import { describe, expect, test } from 'vitest'
 import { hostile, revoked } from '../fixtures/misbehaviour.ts'
 import { ConfigurationError } from './errors.ts'
-import { hasMethod, refuseOtherClient, refuseUnfitClient, unrunError, writeInstead } from './misplaced.ts'
+import {
+  hasMethod,
+  refuseOtherClient,
+  refuseUnfitClient,
+  unrunError,
+  writeInstead,
+} from './misplaced.ts'
 
 const nothing = (): undefined => undefined
 const pool = { connect: nothing, query: nothing, options: {} }
@@ -71,4 +77,18 @@ test.each([
   ['nothing', undefined, false],
 ])('a handler that returns %s', (_, returned, isUnrun) => {
   expect(unrunError(returned) !== undefined).toBe(isUnrun)
+})
+
+test.each([
+  ['leases', 'text', 'Give leases on a client: `leases: redisLeases(new Redis(url))`.'],
+  ['pgInbox', 'text', 'Write `pgInbox(new Pool({ connectionString }))`.'],
+  [
+    'kyselyInbox',
+    { connect: () => undefined, query: () => undefined },
+    'Write `pgInbox(pool)`, or',
+  ],
+  ['postgresLeases', 'text', 'Write `postgresLeases(new Pool({ connectionString }))`.'],
+  ['redisLeases', 'text', 'Write `redisLeases(new Redis(url))`.'],
+] as const)('what was meant in the place of %s is written', (place, value, written) => {
+  expect(writeInstead(place, value)).toContain(written)
 })
