@@ -14,8 +14,11 @@ export type SweepReport =
   /** A clock may be wrong, so rows must not be deleted by their age. */
   | { readonly kind: 'doubtful'; readonly deleted: number; readonly doubt: string }
 
+/** How far a sweep has come in the table of processed events. */
 interface Position {
+  /** The next page to read. */
   readonly page: number
+  /** Of the whole table. */
   readonly pages: number
 }
 

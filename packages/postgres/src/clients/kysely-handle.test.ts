@@ -53,7 +53,7 @@ describe('the handle', () => {
     expect(provider.isBusy).toBe(false)
     const both = [tx.executeQuery(raw('one')), provider.send(raw('two'))]
     const idle = vi.fn()
-    provider.idle().then(idle)
+    void provider.idle().then(idle)
     await turn()
     expect([answers.length, provider.isBusy]).toEqual([1, true])
     answers[0]?.reject(errorWith('23505'))

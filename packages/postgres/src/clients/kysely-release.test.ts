@@ -95,7 +95,7 @@ describe('a running statement', () => {
   it('has its connection closed where the cancel has not ended', async () => {
     const { held, pool, clock } = await openOnPg({ [CANCEL]: { hangs: true } })
     const cancelled = vi.fn()
-    held.cancel().then(cancelled)
+    void held.cancel().then(cancelled)
     await clock.advance(1_999)
     expect(cancelled).not.toHaveBeenCalled()
     await clock.advance(1)

@@ -43,7 +43,7 @@ describe('the connection of pg below a connection of Kysely', () => {
     client.query('select').catch(() => undefined)
     client.release()
     const found = vi.fn()
-    wireOf(await lend(given)).then(found)
+    void wireOf(await lend(given)).then(found)
     await turn()
     expect(found).not.toHaveBeenCalled()
     given.server.backends[0]?.goOn()

@@ -150,7 +150,7 @@ describe('a client is awaited until no statement runs on it', () => {
     const statement = lent.query('select').catch(() => undefined)
     lent.on('error', () => undefined)
     const ended = vi.fn()
-    idle(lent).then(ended)
+    void idle(lent).then(ended)
     await turn()
     expect(isBusy(lent)).toBe(true)
     expect(ended).not.toHaveBeenCalled()

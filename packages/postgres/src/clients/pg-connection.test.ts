@@ -62,7 +62,7 @@ describe.each(Object.entries(WAYS))('a connection for %s', (name, take) => {
     const given = setUp({ rollback: { hangs: true } })
     const client = await given.pool.connect()
     await client.query('begin')
-    client.query('rollback')
+    void client.query('rollback')
     client.release()
     const taking = take(given)
     await turn()

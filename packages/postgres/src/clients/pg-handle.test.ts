@@ -79,9 +79,9 @@ test('a callback beside a query goes before the one in its config', async () => 
   const { tx, gate } = await setUp()
   gate.close(() => REFUSAL)
   const configured = vi.fn()
-  const error = await new Promise((resolve) =>
-    tx.query({ text: 'select', callback: configured } as never, resolve as never),
-  )
+  const error = await new Promise((resolve) => {
+    void tx.query({ text: 'select', callback: configured } as never, resolve as never)
+  })
   expect([error, configured.mock.calls]).toEqual([REFUSAL, []])
 })
 
@@ -90,7 +90,7 @@ test('an object that has a callback keeps it when it is refused', async () => {
   gate.close(() => REFUSAL)
   const [own, other, heard] = [vi.fn(), vi.fn(), vi.fn()]
   const query = { submit: vi.fn(), callback: own, handleError: heard }
-  tx.query(query as never, other as never)
+  void tx.query(query as never, other as never)
   expect([query.callback, heard.mock.calls]).toEqual([own, []])
   await turn()
   expect(heard.mock.calls).toEqual([[REFUSAL, tx.connection]])
