@@ -109,7 +109,9 @@ export async function endAll(world: World, choose: Choose): Promise<void> {
       if (left.length > 0) audit.violate(`${life.name} has calls in flight after its drain`)
     }
   }
-  if (database.backends.size > 0) audit.violate('a transaction is open after the drain')
+  // The server ends by itself, sooner or later, what a process that died had open.
+  if ([...database.backends].some(({ isOrphan }) => !isOrphan))
+    audit.violate('a transaction is open after the drain')
 }
 
 export function chooser(plan: Pick<Plan, 'policy' | 'processes'>, dice: Dice): Choose {
