@@ -64,8 +64,26 @@ test('a span ends once, and leaves nothing at the signal of its run', async () =
   expect([late.ends, inTime.ends].map(({ mock }) => mock.calls.length)).toEqual([1, 1])
 })
 
-test('what a handler returns without a promise comes back as it is', () => {
-  const context = { signal: new AbortController().signal } as HandlerContext<unknown>
-  const handler = traced((events: readonly GuardEvent<unknown>[]) => events.length)
-  expect(handler([], context)).toBe(0)
+// biome-ignore lint/suspicious/noThenProperty: a row of a schedule may have such a column
+const noPromise = { then: 7 }
+
+test.each([[null], [undefined], [7], ['then'], [noPromise]])(
+  'what a handler returns without a promise comes back as it is: %j',
+  (returned) => {
+    const { spans, tracerProvider } = (SDKS[0] as (typeof SDKS)[number])[1]()
+    const context = { signal: new AbortController().signal } as HandlerContext<unknown>
+    const handler = traced((_: readonly GuardEvent<unknown>[]) => returned, { tracerProvider })
+    expect(handler([], context)).toBe(returned)
+    expect(spans()).toHaveLength(1)
+  },
+)
+
+test('the span of a handler that never ends says why it was aborted', () => {
+  const { spans, tracerProvider } = (SDKS[0] as (typeof SDKS)[number])[1]()
+  const stop = new AbortController()
+  const context = { signal: stop.signal } as HandlerContext<unknown>
+  const hang = (_: readonly GuardEvent<unknown>[]) => new Promise<void>(() => undefined)
+  void traced(hang, { tracerProvider })([], context)
+  stop.abort(new RangeError('the deadline has passed'))
+  expect(spans()[0]?.attributes['error.type']).toBe('RangeError')
 })
