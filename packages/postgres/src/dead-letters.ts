@@ -9,8 +9,8 @@ import {
   filterOf,
 } from './dead-letter-filter.ts'
 import { answers, texts } from './driver/rows.ts'
-import { readStored } from './inbox/bodies.ts'
-import { readNamed, toDeadLetter, UnreadableError } from './inbox/publish-dead-letter.ts'
+import { readNamed, readStored, UnreadableError } from './inbox/bodies.ts'
+import { toDeadLetter } from './inbox/publish-dead-letter.ts'
 import { isFreed, isOpen, type OperatorReport, readDeadLetter } from './operator-actions.ts'
 import { type QueueSender, requeue } from './requeue.ts'
 import type { DeadLetterRow } from './statements/dead-letters.ts'
@@ -233,7 +233,7 @@ function largeDelivery(
 ): Promise<Delivery | undefined> {
   return inTransaction(pool, async (client) => {
     const delivery = await readStored(statements, client, row)
-    // Whoever deals with a dead letter deletes the pieces of its body, and some may have been missing already.
+    // A replay, a discard or a requeue deletes the pieces of the body. Some may have been gone when they were read.
     const now = await readDeadLetter(client, statements, row.id)
     return now !== undefined && isOpen(now) ? delivery : undefined
   })

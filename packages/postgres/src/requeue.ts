@@ -8,8 +8,7 @@ import {
 import { messageOf, withTimeout } from '@onceward/core/adapter'
 import { inTransaction } from './client.ts'
 import { texts } from './driver/rows.ts'
-import { readStored } from './inbox/bodies.ts'
-import { readNamed } from './inbox/publish-dead-letter.ts'
+import { readNamed, readStored } from './inbox/bodies.ts'
 import {
   actOn,
   isFreed,
@@ -107,7 +106,7 @@ async function free(
     },
     id,
   )
-  // What a run has freed that lost its race was rolled back.
+  // A run that loses its race is rolled back, so what it freed does not count.
   return why === undefined && freed !== undefined ? freed : { why: why ?? 'unknown' }
 }
 

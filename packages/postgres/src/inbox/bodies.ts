@@ -53,6 +53,31 @@ export async function readStored(
   return readDelivery(row, body)
 }
 
+/** A stored delivery that is not what this version writes. */
+export class UnreadableError extends Error {
+  override readonly name = 'UnreadableError'
+
+  constructor({ id, kind }: Pick<DeadLetterRow, 'id' | 'kind'>, cause: SyntaxError) {
+    super(
+      `The stored delivery of ${kind === 'event' ? 'event' : 'refused message'} ${id} cannot be read. If a newer version of onceward stored it, update onceward; otherwise discard it.`,
+      { cause },
+    )
+  }
+}
+
+/** Names the row if it cannot be read. */
+export async function readNamed<Result>(
+  row: DeadLetterRow,
+  read: () => Result | Promise<Result>,
+): Promise<Result> {
+  try {
+    return await read()
+  } catch (cause) {
+    // Only of JSON: an error of the database concerns every row.
+    throw cause instanceof SyntaxError ? new UnreadableError(row, cause) : cause
+  }
+}
+
 /**
  * Whether the row of a dead letter holds its whole delivery. If the delivery was too large when the row was written, and
  * the bound has been raised since, it is stored now.

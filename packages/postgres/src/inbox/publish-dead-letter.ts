@@ -22,7 +22,7 @@ import {
 } from '../driver/rows.ts'
 import type { DeadLetterRow } from '../statements/dead-letters.ts'
 import { unescapeText } from '../statements/text-columns.ts'
-import { readStored } from './bodies.ts'
+import { readNamed, readStored, UnreadableError } from './bodies.ts'
 
 /** Takes the right to publish a dead letter. It ends by the server's clock, so nothing is locked while the broker is asked. */
 export function takePublishing(
@@ -122,7 +122,7 @@ async function readRows(reading: Reading, rows: readonly DeadLetterRow[]): Promi
   return unreadable.length === before
 }
 
-/** None if it is gone: whoever deals with a dead letter deletes the pieces of its body, which may be read meanwhile. */
+/** Empty if the dead letter is gone: its end deletes the pieces of its body, which may be read meanwhile. */
 async function readDue(
   { driver, statements }: StoringContext,
   row: DeadLetterRow,
@@ -131,31 +131,6 @@ async function readDue(
   const read = row.kind === 'event' ? statements.readEvent : statements.readRefused
   const isGone = row.bodyParts > 0 && (await driver.query(read, [row.id])).rows.length === 0
   return isGone ? [] : [toDueEvent(row, delivery)]
-}
-
-/** A stored delivery that is not what this version writes. */
-export class UnreadableError extends Error {
-  override readonly name = 'UnreadableError'
-
-  constructor({ id, kind }: Pick<DeadLetterRow, 'id' | 'kind'>, cause: SyntaxError) {
-    super(
-      `The stored delivery of ${kind === 'event' ? 'event' : 'refused message'} ${id} cannot be read. If a newer version of onceward stored it, update onceward; otherwise discard it.`,
-      { cause },
-    )
-  }
-}
-
-/** Names the row if it cannot be read. */
-export async function readNamed<Result>(
-  row: DeadLetterRow,
-  read: () => Result | Promise<Result>,
-): Promise<Result> {
-  try {
-    return await read()
-  } catch (cause) {
-    // Only of JSON: an error of the database concerns every row.
-    throw cause instanceof SyntaxError ? new UnreadableError(row, cause) : cause
-  }
 }
 
 /** Whether the row is a dead letter that is not being replayed. */
