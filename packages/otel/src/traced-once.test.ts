@@ -64,7 +64,7 @@ test('a span ends once, and leaves nothing at the signal of its run', async () =
   expect([late.ends, inTime.ends].map(({ mock }) => mock.calls.length)).toEqual([1, 1])
 })
 
-// biome-ignore lint/suspicious/noThenProperty: a row of a schedule may have such a column
+// biome-ignore lint/suspicious/noThenProperty: an object with such a field is no promise, so it must come back unchanged
 const noPromise = { then: 7 }
 
 test.each([[null], [undefined], [7], ['then'], [noPromise]])(

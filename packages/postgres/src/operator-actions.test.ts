@@ -71,7 +71,7 @@ describe('an action on a dead letter', () => {
   })
 
   it.each(['', 'no id', `x${ID}`, `${ID}0`, ID.replaceAll('-', '')])(
-    'asks nothing for an id that is none: %j',
+    'does not ask the database for the invalid id %j',
     async (id) => {
       const answers = { readEvent: [[deadLetterRow()]] }
       expect(await acted(answers, undefined, id)).toEqual({

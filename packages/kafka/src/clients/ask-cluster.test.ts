@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import type { KafkaAdmin } from '../client.ts'
 import { clusterOf } from '../fixtures/cluster.ts'
 import { protocolError } from '../fixtures/fetch.ts'
+import { stepped } from '../fixtures/stepped.ts'
 import { askCluster, lookOnlyAt, topicNames, unseenAmong } from './ask-cluster.ts'
 
 /** How long kafkajs tries at most before it gives up with its own error. */
@@ -13,23 +14,9 @@ const longestMs = ({ retry }: AdminConfig | ConsumerConfig): number =>
 /** An admin that connects, answers and disconnects when the test says so. */
 function asking() {
   const clock = new Clock()
-  const calls: string[] = []
+  const { calls, connected, disconnected, client: admin } = stepped()
+  const answered = Promise.withResolvers<string>()
   const configs: AdminConfig[] = []
-  const [connected, answered, disconnected] = [
-    Promise.withResolvers<void>(),
-    Promise.withResolvers<string>(),
-    Promise.withResolvers<void>(),
-  ]
-  const admin: object = {
-    connect: () => {
-      calls.push('connect')
-      return connected.promise
-    },
-    disconnect: () => {
-      calls.push('disconnect')
-      return disconnected.promise
-    },
-  }
   const client = {
     admin: (config: AdminConfig) => {
       configs.push(config)

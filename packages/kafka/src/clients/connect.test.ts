@@ -1,24 +1,13 @@
 import { Clock } from '@onceward/testing/adapter'
 import { describe, expect, test } from 'vitest'
+import { stepped } from '../fixtures/stepped.ts'
 import { connect, disconnect } from './connect.ts'
 
 /** A consumer that connects and disconnects when the test says so. */
 function connecting() {
   const clock = new Clock()
-  const calls: string[] = []
-  const connected = Promise.withResolvers<void>()
-  const disconnected = Promise.withResolvers<void>()
+  const { calls, connected, disconnected, client: consumer } = stepped()
   const world = { isWanted: true }
-  const consumer = {
-    connect: () => {
-      calls.push('connect')
-      return connected.promise
-    },
-    disconnect: () => {
-      calls.push('disconnect')
-      return disconnected.promise
-    },
-  }
   /** What became of a promise, so far. */
   const fateOf = (promise: Promise<unknown>): { now: unknown } => {
     const fate: { now: unknown } = { now: 'pending' }
@@ -88,7 +77,7 @@ describe('a consumer that connects', () => {
     kit.connected.resolve()
     await kit.clock.advance(0)
     expect(kit.calls).toEqual(['connect', 'disconnect'])
-    // Nobody waits for it any more, so its failure must not reject unhandled.
+    // The caller has gone on, so a failure of this promise would be an unhandled rejection.
     kit.disconnected.reject(new Error('Connection closed'))
     await kit.clock.advance(0)
   })

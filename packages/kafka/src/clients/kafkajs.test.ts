@@ -110,7 +110,7 @@ describe('records in hand', () => {
     expect([batch.isOver, batch.stop.signal.aborted, batch.abort.signal.aborted]).toEqual([
       ...[false, true, false],
     ])
-    // Nobody starts those of a lost partition here any more.
+    // Records of a lost partition are not started by this member any more.
     expect(batch.inFlight).toBe(what === 'lost' ? 1 : 3)
     batch.progress.settle(first as InHand)
     expect(batch.isOver).toBe(true)

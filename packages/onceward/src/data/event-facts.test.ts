@@ -41,7 +41,7 @@ test('all that PostgreSQL knows of an event is read', async () => {
   for (const table of ['processed_events', 'failed_events', 'event_results', '"shop".leases\n']) {
     expect(valuesOf(table)).toEqual(['e-1'])
   }
-  // What an operator did with a message of the same key belongs to the story too.
+  // The story also tells what an operator did with a refused message of the same key.
   expect(valuesOf('audit')).toEqual([['e-1', 'r-1', 'r-2']])
   expect(valuesOf('"nowMs"')).toEqual([])
 })

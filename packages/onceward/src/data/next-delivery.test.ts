@@ -158,7 +158,7 @@ describe('by Redis, which is asked first', () => {
     ],
     ['held no longer', { ...row('d'), redis: { ...REDIS, kind: 'in-progress' } }, DUPLICATE],
     ['waiting no longer', { redis: { ...REDIS, kind: 'waiting' } }, { kind: 'run', attempt: 1 }],
-    // What is dead is decided by PostgreSQL, where an operator replays it.
+    // With an inbox, PostgreSQL decides whether an event is dead: operators replay it there.
     ['dead', { redis: { ...REDIS, kind: 'dead', remainingMs: 9_000 } }, { kind: 'run' }],
     ['absent', { ...row('x'), redis: REDIS }, { kind: 'dead-letter' }],
   ])('an event that is %s there', (_, over, expected) => {

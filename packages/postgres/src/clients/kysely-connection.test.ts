@@ -1,8 +1,7 @@
 import { RetryableError } from '@onceward/core'
-import { LATE } from '@onceward/core/adapter'
 import { turn } from '@onceward/testing/adapter'
 import { CompiledQuery } from 'kysely'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { errorWith, OPENED, openOnOther, openOnPg } from '../fixtures/kysely.ts'
 import type { Reply } from '../fixtures/scripted-server.ts'
 import { connectForStatements } from './kysely-connection.ts'
@@ -42,23 +41,6 @@ describe('statements of onceward', () => {
   ])('%s has its answer: %j', async (text, reply, answer) => {
     const { held } = await openOnPg({ [text]: reply })
     expect(await held.send([text], 1_000)).toMatchObject(answer)
-  })
-
-  it('are given up after their time', async () => {
-    const { held, clock, backend } = await openOnPg({ select: { hangs: true } })
-    const answered = vi.fn()
-    void held.send(['select'], 3_000).then(answered)
-    await clock.advance(2_999)
-    expect([answered.mock.calls, held.isBusy()]).toEqual([[], true])
-    await clock.advance(1)
-    expect(answered).toHaveBeenCalledWith(LATE)
-    const idle = vi.fn()
-    void held.idle().then(idle)
-    await turn()
-    expect(idle).not.toHaveBeenCalled()
-    backend.goOn()
-    await turn()
-    expect([idle.mock.calls.length, held.isBusy()]).toEqual([1, false])
   })
 
   it('are counted where the client is pg', async () => {
@@ -138,14 +120,6 @@ describe('the transaction', () => {
     expect([held.status(), held.endCode(), held.isUtf8()]).toEqual(['open', undefined, true])
     await expect(held.send(['bad'], 1_000)).rejects.toThrow('23505')
     expect([held.status(), held.isUnreplicated()]).toEqual(['failed', false])
-  })
-
-  it('tells the encoding of its session', async () => {
-    const { held, backend } = await openOnPg()
-    expect(held.isUtf8()).toBe(true)
-    backend.tell('client_encoding', 'LATIN1')
-    await turn()
-    expect(held.isUtf8()).toBe(false)
   })
 
   it('has a handle that is refused once it is closed, and nothing once it is revoked', async () => {

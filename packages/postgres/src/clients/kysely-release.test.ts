@@ -11,15 +11,6 @@ import {
 import { connectForStatements } from './kysely-connection.ts'
 
 describe('the end of a connection', () => {
-  it.each(['release', 'destroy'] as const)('%s gives its slot back', async (way) => {
-    const { held, pool, releaseSlot } = await openOnPg()
-    await held.send(['rollback'], 1_000)
-    held[way]()
-    await turn()
-    expect(pool.totalCount).toBe(way === 'release' ? 1 : 0)
-    expect(releaseSlot).toHaveBeenCalledTimes(1)
-  })
-
   // Red when it is lent meanwhile: its next user would get the error of the closed connection.
   it('does not give a connection back that is being closed', async () => {
     const { held, pool, releaseSlot, backend } = await openOnPg()
@@ -108,17 +99,6 @@ describe('a running statement', () => {
     await turn()
     expect(pool.totalCount).toBe(0)
   })
-
-  it('is not cancelled by a server that refuses, and that connection is closed', async () => {
-    const { held, pool } = await openOnPg({ [CANCEL]: { error: '42501' } })
-    await held.cancel()
-    await turn()
-    expect(pool.totalCount).toBe(1)
-    await held.send(['rollback'], 1_000)
-    held.release()
-    await turn()
-    expect(pool.idleCount).toBe(1)
-  })
 })
 
 describe('a connection for short statements', () => {
@@ -171,7 +151,7 @@ describe('a connection for short statements', () => {
     const short = await connectForStatements(client)
     server.sent.length = 0
     for (const _ of ['first', 'again']) await short.send(['one', 'two'])
-    // Nobody has asked a new connection.
+    // No statement has been sent on a new connection yet.
     const SET = "set client_encoding = 'UTF8'"
     expect(server.sent).toEqual([SET, 'one', 'two', 'one', 'two'])
     server.backends[0]?.tell('client_encoding', 'LATIN1')

@@ -2,17 +2,11 @@ import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { Clock, turn } from '@onceward/testing/adapter'
 import { Pool, type PoolClient } from 'pg'
 import { describe, expect, it, test, vi } from 'vitest'
-import { type Reply, scriptedServer } from '../fixtures/scripted-server.ts'
+import { type Replies, repliesTo, scriptedServer } from '../fixtures/scripted-server.ts'
 import { connectForStatements, type Lender, takeConnection } from './pg-connection.ts'
 
-/** The answer to a statement that begins with these words. */
-type Replies = Readonly<Record<string, Reply>>
-
 function setUp(replies: Replies = {}, max = 3) {
-  const server = scriptedServer((statement) => {
-    const found = Object.keys(replies).find((words) => statement.startsWith(words))
-    return found === undefined ? undefined : replies[found]
-  })
+  const server = scriptedServer(repliesTo(replies))
   const pool = new Pool({ ...server.config, max })
   const clock = new Clock()
   const releaseSlot = vi.fn()
@@ -21,6 +15,14 @@ function setUp(replies: Replies = {}, max = 3) {
 }
 
 type Given = ReturnType<typeof setUp>
+
+/** Other code gives a connection back inside of a transaction, with these statements still running on it. */
+async function leaveRunning({ pool }: Given, ...texts: readonly string[]): Promise<void> {
+  const client = await pool.connect()
+  await client.query('begin')
+  for (const text of texts) client.query(text).catch(() => undefined)
+  client.release()
+}
 
 /** Either way to take a connection of the pool, and to give it back. */
 const WAYS: Readonly<Record<string, (given: Given) => Promise<() => void>>> = {
@@ -77,10 +79,7 @@ describe.each(Object.entries(WAYS))('a connection for %s', (name, take) => {
   // Red when it is awaited without a limit, or lent while it still runs.
   it('is not one on which such a statement does not end', async () => {
     const given = setUp({ select: { hangs: true } })
-    const client = await given.pool.connect()
-    await client.query('begin')
-    client.query('select').catch(() => undefined)
-    client.release()
+    await leaveRunning(given, 'select')
     const taking = take(given)
     await given.clock.advance(4_999)
     expect(given.server.backends.length).toBe(1)
@@ -92,10 +91,7 @@ describe.each(Object.entries(WAYS))('a connection for %s', (name, take) => {
   // Red when only the transaction counts: the statement behind its end would run beside those of onceward.
   it('is not one on which a statement runs behind the end of its transaction', async () => {
     const given = setUp({ rollback: {}, select: { hangs: true } })
-    const client = await given.pool.connect()
-    await client.query('begin')
-    for (const text of ['rollback', 'select']) client.query(text).catch(() => undefined)
-    client.release()
+    await leaveRunning(given, 'rollback', 'select')
     const taking = take(given)
     await given.clock.advance(5_000)
     await taking
@@ -105,10 +101,7 @@ describe.each(Object.entries(WAYS))('a connection for %s', (name, take) => {
   // Red when the process ends: nobody else listens to the client meanwhile.
   it('may be lost while such a statement is awaited', async () => {
     const given = setUp({ select: { hangs: true } })
-    const client = await given.pool.connect()
-    await client.query('begin')
-    client.query('select').catch(() => undefined)
-    client.release()
+    await leaveRunning(given, 'select')
     const taking = take(given)
     await turn()
     given.server.backends[0]?.shutDown('57P01')

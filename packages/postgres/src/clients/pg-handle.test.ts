@@ -104,7 +104,7 @@ test.each<[string, unknown, boolean]>([
   ['a cursor that a stream wraps', { cursor: { text: "set role 'x'" } }, true],
   ['a config that reads', { text: 'select 1' }, false],
   ['an object whose text is not known', { submit: () => undefined }, true],
-  ['a text that is none', { text: 1 }, true],
+  ['a `text` that is a number', { text: 1 }, true],
   ['nothing', undefined, true],
   ['null', null, true],
   ['a symbol', Symbol('query'), true],

@@ -1,5 +1,4 @@
 import { RetryableError } from '@onceward/core'
-import { LATE } from '@onceward/core/adapter'
 import { turn } from '@onceward/testing/adapter'
 import type { PoolClient } from 'pg'
 import { describe, expect, it, test, vi } from 'vitest'
@@ -41,24 +40,6 @@ describe('statements of onceward', () => {
     expect(held.commands() - before).toBe(2)
   })
 
-  it('are given up after their time, and leave no timer', async () => {
-    const { held, clock, backend } = await openHeld({ replies: { select: { hangs: true } } })
-    const answered = vi.fn()
-    void held.send(['select'], 3_000).then(answered)
-    await clock.advance(2_999)
-    expect([answered.mock.calls, held.isBusy()]).toEqual([[], true])
-    await clock.advance(1)
-    expect(answered).toHaveBeenCalledWith(LATE)
-    const idle = vi.fn()
-    void held.idle().then(idle)
-    await turn()
-    expect(idle).not.toHaveBeenCalled()
-    backend.goOn()
-    await turn()
-    expect([idle.mock.calls.length, held.isBusy()]).toEqual([1, false])
-    expect(clock.timers).toBe(0)
-  })
-
   it('reject with the error of the server, and leave no timer', async () => {
     const { held, clock } = await openHeld({ replies: { insert: { error: '23505' } } })
     await expect(held.send(['insert'], 1_000)).rejects.toMatchObject({ code: '23505' })
@@ -88,7 +69,7 @@ describe('short statements', () => {
     const short = await connectForStatements(pool, lender.runtime)
     server.sent.length = 0
     for (const _ of ['first', 'again']) await short.send(['one', 'two'])
-    // Nobody has asked a new connection.
+    // No statement has been sent on a new connection yet.
     const SET = "set client_encoding = 'UTF8'"
     expect(server.sent).toEqual([SET, 'one; two', 'one; two'])
     server.backends[1]?.tell('client_encoding', 'LATIN1')
@@ -147,15 +128,6 @@ describe('the transaction', () => {
     expect(pool.totalCount).toBe(0)
   })
 
-  it('tells the encoding of its session', async () => {
-    const { held, backend } = await openHeld()
-    held.session.learn(settingsRow())
-    expect(held.isUtf8()).toBe(true)
-    backend.tell('client_encoding', 'LATIN1')
-    await turn()
-    expect(held.isUtf8()).toBe(false)
-  })
-
   it('has a handle that is refused once it is closed, and nothing once it is revoked', async () => {
     const { held } = await openHeld()
     await held.tx.query('select 1')
@@ -170,15 +142,6 @@ describe('the transaction', () => {
 })
 
 describe('the end of a connection', () => {
-  it.each(['release', 'destroy'] as const)('%s gives its slot back', async (way) => {
-    const { held, pool, releaseSlot } = await openHeld()
-    await held.send(['rollback'], 1_000)
-    held[way]()
-    await turn()
-    expect(pool.totalCount).toBe(way === 'release' ? 1 : 0)
-    expect(releaseSlot).toHaveBeenCalledTimes(1)
-  })
-
   // Red when it is lent again inside of the transaction of an event.
   it('closes it where its transaction is still open', async () => {
     const { held, pool } = await openHeld()
@@ -248,18 +211,5 @@ describe('a running statement', () => {
     held.release()
     await turn()
     expect(pool.totalCount).toBe(1)
-  })
-
-  it('is not cancelled by a server that refuses, and that connection is closed', async () => {
-    const { held, pool } = await openHeld({
-      replies: { 'select pg_catalog.pg_cancel': { error: '42501' } },
-    })
-    held.session.learn(settingsRow())
-    await held.cancel()
-    await turn()
-    expect(pool.totalCount).toBe(1)
-    await held.send(['rollback'], 1_000)
-    held.release()
-    expect(pool.idleCount).toBe(1)
   })
 })

@@ -167,7 +167,7 @@ describe('a handler that has not awaited its statements', () => {
     kit.transaction.revoke(lost)
     expect(kit.done.filter((each) => each === 'cancel')).toHaveLength(1)
     const committing = kit.transaction.commit(NOTHING)
-    // What is waited for after a cancel, twice, and not the time of statements that are part of the effect.
+    // The wait after a cancel, twice. Statements that belong to the effect have a longer time.
     await kit.clock.advance(500)
     expect(await committing).toEqual({ kind: 'rolled-back', error: lost })
   })
