@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import { describe, expect, it, test } from 'vitest'
+import { describe, expect, it, test, vi } from 'vitest'
 import type { DeadLetterFilter } from './dead-letter-filter.ts'
 import { deadLetters, type StoredDeadLetter } from './dead-letters.ts'
 import { deadLetterRow, delivery, ID } from './fixtures/dead-letter-row.ts'
@@ -117,20 +117,25 @@ describe('a dead letter', () => {
     }
   })
 
-  // Red before: an error without a name ended the list, and those behind it were never shown.
-  it('that cannot be read is named, behind all the others', async () => {
-    const row = deadLetterRow({ properties: Buffer.from('{').toString('base64') })
+  // Red before: an error without a name ended the list, and those behind it were never shown. Red too when zeros are
+  // shown or sent in place of a piece that somebody has deleted.
+  it.each([
+    ['was stored by a newer version', { properties: Buffer.from('{').toString('base64') }],
+    ['lacks a piece of its body', { body: '', bodyBytes: 2, bodyParts: 1 }],
+  ])('that %s is named, behind all the others, and not sent', async (_, over) => {
+    const row = deadLetterRow(over)
     const named = `The stored delivery of event ${ID} cannot be read.`
     const sender = {
-      ...{ owns: () => true, ready: async () => undefined, send: async () => undefined },
+      ...{ owns: () => true, ready: async () => undefined, send: vi.fn(async () => undefined) },
     }
     const pool = scriptedPool({
       listDeadLetters: [[{ at: 'now', deadLetter: row }, ...page(0, 1)]],
-      readEvent: [[row]],
+      ...{ readEvent: [[row]], freeEvent: [[ID]] },
     })
     const letters = deadLetters(pool)
     await expect(letters.show(ID)).rejects.toThrow(named)
     await expect(letters.requeue(ID, sender)).rejects.toThrow(named)
+    expect(sender.send).not.toHaveBeenCalled()
     const ids: string[] = []
     const listing = async () => {
       for await (const { id } of letters.list()) ids.push(id)

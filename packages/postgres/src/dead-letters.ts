@@ -232,9 +232,14 @@ function largeDelivery(
   row: DeadLetterRow,
 ): Promise<Delivery | undefined> {
   return inTransaction(pool, async (client) => {
-    const delivery = await readStored(statements, client, row)
-    // A replay, a discard or a requeue deletes the pieces of the body. Some may have been gone when they were read.
-    const now = await readDeadLetter(client, statements, row.id)
-    return now !== undefined && isOpen(now) ? delivery : undefined
+    try {
+      return await readStored(statements, client, row)
+    } catch (error) {
+      if (!(error instanceof UnreadableError)) throw error
+      // A replay, a discard or a requeue deletes the pieces of the body.
+      const now = await readDeadLetter(client, statements, row.id)
+      if (now === undefined || !isOpen(now)) return undefined
+      throw error
+    }
   })
 }

@@ -37,7 +37,12 @@ interface Reader {
   query(text: string, values?: readonly unknown[]): Promise<Pick<QueryAnswer, 'rows'>>
 }
 
-/** The stored delivery of a row. A large body is read piece by piece. */
+/**
+ * The stored delivery of a row. A large body is read piece by piece.
+ *
+ * @throws {@link UnreadableError} if a piece is missing. Outside of the transaction that locks the row, its dead letter may
+ *   have ended meanwhile, which deletes the pieces.
+ */
 export async function readStored(
   statements: Statements,
   connection: Reader,
@@ -47,7 +52,8 @@ export async function readStored(
   const { readPart } = statements.bodies[row.kind]
   const body = new Uint8Array(row.bodyBytes)
   for (let part = 0; part < row.bodyParts; part += 1) {
-    const [bytes = ''] = texts(await connection.query(readPart, [row.id, String(part)]))
+    const [bytes] = texts(await connection.query(readPart, [row.id, String(part)]))
+    if (bytes === undefined) throw new UnreadableError(row, new Error(`piece ${part} is missing`))
     body.set(Buffer.from(bytes, 'base64'), part * PART_BYTES)
   }
   return readDelivery(row, body)
@@ -57,7 +63,7 @@ export async function readStored(
 export class UnreadableError extends Error {
   override readonly name = 'UnreadableError'
 
-  constructor({ id, kind }: Pick<DeadLetterRow, 'id' | 'kind'>, cause: SyntaxError) {
+  constructor({ id, kind }: Pick<DeadLetterRow, 'id' | 'kind'>, cause: Error) {
     super(
       `The stored delivery of ${kind === 'event' ? 'event' : 'refused message'} ${id} cannot be read. If a newer version of onceward stored it, update onceward; otherwise discard it.`,
       { cause },

@@ -164,11 +164,22 @@ describe('what the poller is given', () => {
       const pages = kind === 'event' ? [[large]] : [[], [large]]
       const { context } = scriptedDriver(...pages, [], [])
       expect(await due(context, 1)).toEqual([])
-      const there = scriptedDriver(...pages, ['BAU='], [large])
+      const there = scriptedDriver(...pages, ['BAU='])
       const [found] = await due(there.context, 1)
       expect(found?.delivery.body).toEqual(new Uint8Array([4, 5]))
+      const damaged = scriptedDriver(...pages, [], [large])
+      await expect(due(damaged.context, 1)).rejects.toThrow('cannot be read')
     },
   )
+
+  // Red before: zeros were published in its place.
+  it('is not published without a piece of its body', async () => {
+    const large = row({ body: '', bodyBytes: 2, bodyParts: 1 })
+    const { context } = scriptedDriver([id], [large], [])
+    await expect(takePublishing(context, event, 15_000)).rejects.toMatchObject({
+      ...{ name: 'UnreadableError', cause: { message: 'piece 0 is missing' } },
+    })
+  })
 
   it('is a refused message beside large events', async () => {
     const large = row({ kind: 'refused', state: null, bodyBytes: 600 })

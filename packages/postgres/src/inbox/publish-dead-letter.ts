@@ -122,15 +122,19 @@ async function readRows(reading: Reading, rows: readonly DeadLetterRow[]): Promi
   return unreadable.length === before
 }
 
-/** Empty if the dead letter is gone: its end deletes the pieces of its body, which may be read meanwhile. */
+/** Empty if the dead letter has ended while its pieces were read. */
 async function readDue(
   { driver, statements }: StoringContext,
   row: DeadLetterRow,
 ): Promise<readonly DueEvent[]> {
-  const delivery = await readStored(statements, driver, row)
-  const read = row.kind === 'event' ? statements.readEvent : statements.readRefused
-  const isGone = row.bodyParts > 0 && (await driver.query(read, [row.id])).rows.length === 0
-  return isGone ? [] : [toDueEvent(row, delivery)]
+  try {
+    return [toDueEvent(row, await readStored(statements, driver, row))]
+  } catch (error) {
+    if (!(error instanceof UnreadableError)) throw error
+    const read = row.kind === 'event' ? statements.readEvent : statements.readRefused
+    if ((await driver.query(read, [row.id])).rows.length === 0) return []
+    throw error
+  }
 }
 
 /** Whether the row is a dead letter that is not being replayed. */
