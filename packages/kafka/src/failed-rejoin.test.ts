@@ -1,5 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { until } from '@onceward/testing'
+import { Clock } from '@onceward/testing/adapter'
 import {
   AssignerProtocol,
   type Cluster,
@@ -9,6 +10,7 @@ import {
   PartitionAssigners,
 } from 'kafkajs'
 import { expect, test } from 'vitest'
+import { Watchdog } from './clients/watchdog.ts'
 import { message, protocolError } from './fixtures/fetch.ts'
 import { ack, setUp } from './fixtures/member.ts'
 
@@ -21,6 +23,10 @@ class OneBroker {
   /** Before the next join. */
   isRebalancing = false
   losesSync = false
+  /** Until the next join. */
+  hasForgotten = false
+  losesJoin = false
+  isEmpty = false
   readonly requests: string[] = []
   #generation = 0
   #offset = 40
@@ -28,6 +34,10 @@ class OneBroker {
   readonly broker = {
     isConnected: () => true,
     joinGroup: async () => {
+      const isLost = this.losesJoin
+      this.losesJoin = false
+      if (isLost) throw closed
+      this.hasForgotten = false
       this.isRebalancing = false
       this.#generation += 1
       return { generationId: this.#generation, leaderId: 'other', memberId: 'm-1', members: [] }
@@ -41,6 +51,7 @@ class OneBroker {
       return { memberAssignment: AssignerProtocol.MemberAssignment.encode(assignment) }
     },
     heartbeat: async ({ groupGenerationId }: { readonly groupGenerationId: number }) => {
+      if (this.hasForgotten) throw protocolError('UNKNOWN_MEMBER_ID')
       if (this.isRebalancing) throw protocolError('REBALANCE_IN_PROGRESS')
       if (groupGenerationId !== this.#generation) throw protocolError('ILLEGAL_GENERATION')
     },
@@ -51,6 +62,7 @@ class OneBroker {
     leaveGroup: async () => undefined,
     fetch: async () => {
       await turn()
+      if (this.isEmpty) return { responses: [] }
       const messages = [message(this.#offset, 'key')]
       this.#offset += 1
       const partition = { partition: 0, highWatermark: String(this.#offset), messages }
@@ -121,4 +133,32 @@ test('a member whose last SyncGroup got no answer joins again, and goes on', asy
     await turn()
   }
   await over
+})
+
+// Red when the fetches count as signs of life: such a member is in no group, and kafkajs never notices.
+test('a member that was forgotten, and whose join got no answer, is reported by the watchdog', async () => {
+  const one = new OneBroker()
+  one.isEmpty = true
+  const consumer = one.consumer()
+  const clock = new Clock()
+  const watchdog = new Watchdog(clock.runtime, { sessionTimeout: 500, rebalanceTimeout: 500 })
+  const barks: string[] = []
+  const { FETCH, GROUP_JOIN, HEARTBEAT } = consumer.events
+  let fetches = 0
+  consumer.on(GROUP_JOIN, () => watchdog.begin(({ message }) => barks.push(message)))
+  consumer.on(HEARTBEAT, ({ payload }) => watchdog.heard({ generation: payload.groupGenerationId }))
+  consumer.on(FETCH, () => {
+    fetches += 1
+    watchdog.heard()
+    void clock.advance(10)
+  })
+  await consumer.subscribe({ topics: [TOPIC] })
+  await consumer.run({ autoCommit: false, eachBatch: () => Promise.resolve() })
+  await until(async () => fetches > 200)
+  expect(barks).toEqual([])
+  Object.assign(one, { hasForgotten: true, losesJoin: true })
+  await until(async () => barks.length > 0)
+  expect(barks).toEqual(['A rejoin got no answer within 1000 ms'])
+  expect(one.requests).toEqual(['sync'])
+  await consumer.disconnect()
 })

@@ -225,6 +225,20 @@ test.each([
   },
 )
 
+// Red when they count: kafkajs fetches on for ever after the broker has forgotten its member and a join has failed.
+test('a consumer that fetches without heartbeats is replaced', async () => {
+  const kit = await joined()
+  for (let second = 0; second < 79; second += 1) {
+    await kit.clock.advance(1_000)
+    kit.consumers[0]?.emit('FETCH')
+  }
+  expect(kit.consumers).toHaveLength(1)
+  await kit.clock.advance(2_000)
+  expect(kit.consumers).toHaveLength(2)
+  const reasons = kit.logged.map(({ fields }) => fields['reason'])
+  expect(reasons).toEqual([expect.stringMatching(/A rejoin got no answer within 70000 ms/)])
+})
+
 test('a stop starts no new consumer, and disconnects the current one in bounded time', async () => {
   const kit = await joined()
   kit.world.disconnect = () => new Promise(() => undefined)

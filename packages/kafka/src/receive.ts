@@ -16,7 +16,7 @@ import { outOfRangeLog } from './clients/out-of-range.ts'
 import type { PartitionBatches } from './clients/partition-batches.ts'
 import { Subscription } from './clients/subscription.ts'
 import { Unreadable } from './clients/unreadable.ts'
-import { silenceOf, Watchdog } from './clients/watchdog.ts'
+import { Watchdog } from './clients/watchdog.ts'
 import { sharedGroup } from './doctor.ts'
 import { BACKOFF, type BrokerErrorKind, classifyError } from './errors.ts'
 import type { ConsumerSettings } from './options.ts'
@@ -82,7 +82,7 @@ export class Receiver {
       onRetry: () => this.#endPause(),
     })
     this.#membership = new Membership(settings.consumer.groupId)
-    this.#watchdog = new Watchdog(port.runtime, silenceOf(settings.consumer))
+    this.#watchdog = new Watchdog(port.runtime, settings.consumer)
     this.#unreadable = new Unreadable({ port, settings, fields: this.#fields })
     this.#subscription = new Subscription({
       ...{ port, settings, batches: options.batches, fields: this.#fields },

@@ -116,7 +116,10 @@ test('a broker that does not answer is told in health until it does', async () =
     await kit.clock.advance(90_000)
     const reason = expect.stringMatching(/Fetches and heartbeats got no answer/)
     expect(kit.consumption.health()).toMatchObject({ state: 'recovering', reason })
+    // The broker may have forgotten the member.
     kit.emit('FETCH')
+    expect(kit.consumption.health().state).toBe('recovering')
+    kit.emit('HEARTBEAT', { groupGenerationId: 1 })
     expect(kit.consumption.health().state).toBe('running')
   }
   await kit.clock.advance(90_000)

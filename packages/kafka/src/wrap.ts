@@ -13,7 +13,7 @@ import {
 import type { ConsumerCrashEvent, ConsumerRunConfig } from 'kafkajs'
 import type { KafkaConsumer } from './client.ts'
 import { PartitionBatches } from './clients/partition-batches.ts'
-import { silenceOf, Watchdog } from './clients/watchdog.ts'
+import { type Times, Watchdog } from './clients/watchdog.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
 import { classifyError, codecAdvice, missingCodecIn } from './errors.ts'
@@ -154,7 +154,7 @@ const STOPPED: WrapOutage = {
 }
 
 /** The defaults of kafkajs, because a wrap does not know the times of its consumer. */
-const SILENCE_MS = silenceOf({ sessionTimeout: 30_000 })
+const TIMES: Times = { sessionTimeout: 30_000 }
 const SILENCE_FIX =
   'if it stays so, restart the process: no record of its partitions is read until the consumer has joined its group again'
 
@@ -170,7 +170,7 @@ class ConsumerLife {
   constructor(port: GuardPort, batches: PartitionBatches) {
     this.#port = port
     this.#batches = batches
-    this.#watchdog = new Watchdog(port.runtime, SILENCE_MS)
+    this.#watchdog = new Watchdog(port.runtime, TIMES)
   }
 
   progressed(): void {

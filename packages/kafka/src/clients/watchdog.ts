@@ -5,15 +5,11 @@ import type { ConsumerSettings } from '../options.ts'
 /** The default of kafkajs. */
 const REBALANCE_MS = 60_000
 
-/** A join waits for every other member, so a healthy consumer may be silent for that long. */
-export const silenceOf = ({ rebalanceTimeout = REBALANCE_MS, sessionTimeout }: Times): number =>
-  Math.max(rebalanceTimeout, sessionTimeout) + sessionTimeout
-
-type Times = Pick<ConsumerSettings['consumer'], 'rebalanceTimeout' | 'sessionTimeout'>
+export type Times = Pick<ConsumerSettings['consumer'], 'rebalanceTimeout' | 'sessionTimeout'>
 
 /** A fetch or a heartbeat was answered. */
 export interface Answered {
-  /** Of the group, as the heartbeat said. */
+  /** Of the group, as the heartbeat said; a fetch says none. */
   readonly generation?: number | undefined
   /** A rebalance was noticed, and no join has ended it. */
   readonly isHeld?: boolean
@@ -26,11 +22,15 @@ export interface Answered {
  *   For minutes it neither reads nor reports a crash.
  * - If the answer to the last request of a join is lost, kafkajs fetches on with the partitions that it had, and sends
  *   heartbeats of the new generation, which the broker answers. It would do so for ever.
+ * - If the broker has forgotten the member, and the join that follows fails, kafkajs fetches on with the partitions that it
+ *   had. It sends no heartbeats, because it has no member id, and so never learns that it must join again.
  */
 export class Watchdog {
   readonly limitMs: number
   readonly #runtime: Runtime
+  readonly #sessionMs: number
   #heardAtMs = 0
+  #beatAtMs = 0
   /** Of the first heartbeat since the last join. */
   #generation: number | undefined
   /** Heartbeats are of another generation than the partitions. */
@@ -39,9 +39,11 @@ export class Watchdog {
   #missesJoin = false
   #cancel: (() => void) | undefined
 
-  constructor(runtime: Runtime, limitMs: number) {
+  constructor(runtime: Runtime, { rebalanceTimeout = REBALANCE_MS, sessionTimeout }: Times) {
     this.#runtime = runtime
-    this.limitMs = limitMs
+    this.#sessionMs = sessionTimeout
+    // A join waits for every other member, so a healthy consumer may be silent for that long.
+    this.limitMs = Math.max(rebalanceTimeout, sessionTimeout) + sessionTimeout
   }
 
   /** The time since the last sign of life. */
@@ -61,13 +63,17 @@ export class Watchdog {
     this.#isOutdated = false
     this.#missesJoin = false
     this.#heardAtMs = this.#runtime.monotonic()
+    this.#beatAtMs = this.#heardAtMs
   }
 
   heard({ generation, isHeld = false }: Answered = {}): void {
+    const nowMs = this.#runtime.monotonic()
     this.#generation ??= generation
     this.#isOutdated ||= generation !== undefined && generation !== this.#generation
-    this.#missesJoin = isHeld || this.#isOutdated
-    if (!this.#missesJoin) this.#heardAtMs = this.#runtime.monotonic()
+    if (generation !== undefined) this.#beatAtMs = nowMs
+    // The broker forgets a member that is silent for a session.
+    this.#missesJoin = isHeld || this.#isOutdated || nowMs - this.#beatAtMs >= this.#sessionMs
+    if (!this.#missesJoin) this.#heardAtMs = nowMs
   }
 
   end(): void {
