@@ -13,11 +13,14 @@ const at = (params = 'topic=orders') =>
 let cluster: HandMadeCluster
 /** For a test to change. */
 let answer: () => Promise<unknown>
+/** The same. */
+let connecting: () => Promise<unknown>
 /** Calls of producers, in order. */
 let calls: (readonly [name: string, given?: unknown])[]
 beforeEach(() => {
   cluster = clusterOf({ orders: { replicas: [1, 1] } })
   answer = async () => []
+  connecting = async () => undefined
   calls = []
 })
 
@@ -27,7 +30,10 @@ beforeEach(() => {
   vi.spyOn(Kafka.prototype, 'producer').mockImplementation((config?: ProducerConfig) => {
     calls.push(['producer', config])
     const producer: object = {
-      connect: async () => void calls.push(['connect']),
+      connect: async () => {
+        calls.push(['connect'])
+        return connecting()
+      },
       send: async (record: ProducerRecord) => {
         calls.push(['send', record])
         return answer()
@@ -118,6 +124,22 @@ describe('a message that is sent', () => {
     answer = () => Promise.reject(silence)
     await using broker = at()
     await expect(broker.send(live(0))).rejects.toBe(silence)
+  })
+
+  // Red when it counts as perhaps sent: a refused message could not be requeued any more.
+  test('is certainly not in the topic without a connection, and the next one opens another', async () => {
+    const refusal = protocolError('SASL_AUTHENTICATION_FAILED')
+    connecting = () => Promise.reject(refusal)
+    const broker = at()
+    const sending = broker.send(live(0))
+    await expect(sending).rejects.toThrow(ConfigurationError)
+    await expect(sending).rejects.toMatchObject({ cause: refusal })
+    connecting = async () => undefined
+    await broker.send(live(0))
+    await broker[Symbol.asyncDispose]()
+    expect(calls.map(([name]) => name)).toEqual([
+      ...['producer', 'connect', 'producer', 'connect', 'send', 'disconnect'],
+    ])
   })
 
   test('opens a connection: without one there is none to close', async () => {

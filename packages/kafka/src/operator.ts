@@ -107,13 +107,23 @@ class Sender {
     // The topic may have been created again, with fewer partitions.
     const isThere = partition !== undefined && partition < (this.#partitions.get(topic) ?? 0)
     const message = { ...originalMessage(delivery), ...(isThere ? { partition } : {}) }
-    this.#producer ??= this.#connect()
-    const producer = await this.#producer
+    const producer = await this.#connected()
     try {
       await producer.send({ topic, acks: ALL_REPLICAS, messages: [message] })
     } catch (error) {
       const { kind, text } = classifyError(error)
       throw REFUSED.has(kind) ? notSent(text, error) : error
+    }
+  }
+
+  async #connected(): Promise<Producer> {
+    this.#producer ??= this.#connect()
+    try {
+      return await this.#producer
+    } catch (error) {
+      // Nothing was sent, and the next message tries again.
+      this.#producer = undefined
+      throw notSent(classifyError(error).text, error)
     }
   }
 

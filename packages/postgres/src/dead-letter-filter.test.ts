@@ -51,6 +51,7 @@ const SAYS_NOTHING: readonly (readonly [string, unknown, RegExp])[] = [
   ['an unknown reason', { reason: 'failed' }, /`reason` to be one of fatal, attempts-spent, /],
   ['an unknown kind', { kind: 'events' }, /`kind` to be one of event, refused, got "events"/],
   ['an empty consumer', { consumer: '' }, /`consumer` to be the name of a consumer, got ""/],
+  ['a consumer with a NUL', { consumer: 'a\0b' }, /`consumer` to be the name of a consumer/],
   ['null for a consumer', { consumer: null }, /`consumer` to be .*, got null/],
   ['a list of consumers', { consumer: ['a', 'b'] }, /got a value of type object/],
   ['a date as text', { since: '2026-01-01' }, /`since` to be a valid Date, got "2026-01-01"/],

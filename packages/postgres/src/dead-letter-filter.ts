@@ -56,7 +56,8 @@ const oneOf = (values: readonly unknown[]): FieldRule => ({
 const RULES: Readonly<Record<Field, FieldRule>> = {
   consumer: {
     expected: 'the name of a consumer',
-    accepts: (value) => typeof value === 'string' && value !== '',
+    // PostgreSQL refuses a NUL.
+    accepts: (value) => typeof value === 'string' && value !== '' && !value.includes('\0'),
   },
   reason: oneOf(Object.keys(REASONS)),
   kind: oneOf(['event', 'refused']),

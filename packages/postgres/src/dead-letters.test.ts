@@ -150,6 +150,13 @@ describe('a dead letter', () => {
   })
 })
 
+// Red when PostgreSQL refuses it: its error names a byte sequence, and neither the option nor what to do.
+it.each([['a\0b'], [''], [42], [null]])('refuse %j for the name of the operator', (by) => {
+  const make = () => deadLetters(scriptedPool({}), { by: by as string })
+  expect(make).toThrow(ConfigurationError)
+  expect(make).toThrow(/`by` of deadLetters to be the name of an operator.*Leave it out/)
+})
+
 describe('what a target selects', () => {
   const selected = async (act: (letters: ReturnType<typeof deadLetters>) => Promise<unknown>) => {
     const pool = scriptedPool({ listIds: [[ID]], replayEvents: [[ID]], discardEvents: [[ID]] })

@@ -76,8 +76,8 @@ export interface DeadLettersOptions {
   /** Schema of the tables. @defaultValue `onceward` */
   readonly schema?: string | undefined
   /**
-   * The operator's name for the table `audit`. The role of `docs/least-privilege.sql` may give no other name than its
-   * login. @defaultValue the user of the database session
+   * The operator's name for the table `audit`; not empty. The role of `docs/least-privilege.sql` may give no other name
+   * than its login. @defaultValue the user of the database session
    */
   readonly by?: string | undefined
 }
@@ -88,6 +88,7 @@ const PAGE = 50
 export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): DeadLetters {
   refuseNoPool('deadLetters', pool)
   refuseUnknownNames('deadLetters', options, { schema: true, by: true })
+  refuseOddName(options.by)
   const statements = createStatements(options.schema)
   const by = options.by ?? null
   const changes = createChanges({ pool, statements, by })
@@ -116,6 +117,14 @@ export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): D
       return { done, untouched }
     },
   }
+}
+
+/** PostgreSQL refuses a NUL. */
+function refuseOddName(by: unknown): void {
+  if (by === undefined || (typeof by === 'string' && by !== '' && !by.includes('\0'))) return
+  throw new ConfigurationError(
+    'Expected `by` of deadLetters to be the name of an operator, without a NUL. Leave it out for the user of the database session.',
+  )
 }
 
 /** A discard cannot be undone, so its audit says why it was made. */

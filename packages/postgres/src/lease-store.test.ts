@@ -217,6 +217,16 @@ describe('what is over', () => {
     expect(await sweepsAt(60_000, 60_000, 60_000)).toEqual([1, 2, 2])
   })
 
+  // Red when a slow sweep takes time from the leases of its claim.
+  test('is deleted before the claim', async () => {
+    let nowMs = 0
+    const runtime = { ...systemRuntime, monotonic: () => nowMs }
+    const { session, sent } = await opened({ runtime })
+    nowMs = 60_000
+    await session.claim([newClaim()])
+    expect(sent().map(({ name }) => name)).toEqual(['sweepLeases', 'claimLeases'])
+  })
+
   // Red when the claims of a minute fail with the sweep, or repeat it at once.
   test('is deleted later where the sweep fails', async () => {
     const sweepsAt = await sweeping(new StoreUnavailableError('down'))

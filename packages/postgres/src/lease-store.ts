@@ -140,9 +140,9 @@ class LeaseTable implements LeaseSession, LeaseOperators {
 
   async claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]> {
     if (claims.length === 0) return []
-    const answers = await this.#claim(claims)
+    // Not after it: a lease runs from its claim on.
     await this.#sweep()
-    return answers
+    return this.#claim(claims)
   }
 
   async #claimAll(claims: readonly Claim[]): Promise<readonly ClaimResult[]> {

@@ -3,6 +3,7 @@
 export { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
 export { deadLetterChanges, GROUP_SIZE } from './dead-letter-changes.ts'
 export { sqlState, toStoreError } from './errors.ts'
+export { readNamed, UnreadableError } from './inbox/bodies.ts'
 export { SCHEMA_VERSION } from './inbox/schema-version.ts'
 export { type UnfitTable, unfitTables } from './inbox/unfit-tables.ts'
 export { type MigrationSql, migrationSql } from './migrate.ts'

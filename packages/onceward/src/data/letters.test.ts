@@ -88,6 +88,17 @@ describe('one dead letter', () => {
     expect(asked).toEqual([])
   })
 
+  test.each(['source', 'properties', 'headers'])(
+    'whose %s a newer version wrote is named',
+    async (column) => {
+      const row = { ...ROW, [column]: column === 'source' ? 'v9' : base64('v9') }
+      await expect(read([['failed_events', [row]]])).rejects.toMatchObject({
+        ...{ name: 'UnreadableError', cause: expect.any(SyntaxError) },
+        message: expect.stringContaining(`event ${ID} cannot be read`),
+      })
+    },
+  )
+
   describe('whose body is in parts', () => {
     const LARGE = { ...ROW, bodyParts: 3, bodyBytes: 5 * MIB, body: '' }
     const piece = Buffer.alloc(2 * MIB, 'x').toString('base64')
@@ -114,9 +125,12 @@ describe('one dead letter', () => {
       expect(asked[1]?.sql).toContain(words)
     })
 
-    test('and has lost one is shown without it', async () => {
-      const { letter } = await read([['failed_events', [LARGE]]])
-      expect(letter?.body).toEqual(Buffer.alloc(0))
+    // Red when the rest is shown as the whole: an operator who saves it has another message.
+    test('and has lost one is refused', async () => {
+      await expect(read([['failed_events', [LARGE]]])).rejects.toMatchObject({
+        ...{ name: 'UnreadableError', cause: { message: 'piece 0 is missing' } },
+        message: expect.stringContaining(ID),
+      })
     })
   })
 })

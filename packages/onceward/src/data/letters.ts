@@ -1,4 +1,4 @@
-import { escapeText } from '@onceward/postgres/operator'
+import { escapeText, readNamed, UnreadableError } from '@onceward/postgres/operator'
 import type { Database, Query } from './database.ts'
 import { ms } from './database.ts'
 
@@ -138,7 +138,11 @@ interface LetterRow extends LetterSummary {
 /** Bytes of a piece in the tables of parts; see `packages/postgres`. */
 const PART_BYTES = 2 * 1024 * 1024
 
-/** One dead letter with at most `maxBytes` of its body. */
+/**
+ * One dead letter with at most `maxBytes` of its body.
+ *
+ * @throws {@link UnreadableError} if it is not what this version stores, or a piece of its body is missing.
+ */
 export async function letterOf(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
@@ -165,13 +169,13 @@ export async function letterOf(
   if (row === undefined) return undefined
   const { source, properties, headers, body, bodyParts, ...summary } = row
   const stored = Buffer.from(body, 'base64')
-  return {
+  return readNamed(row, async () => ({
     ...summary,
     source: JSON.parse(source),
     properties: fromBase64Json(properties),
     headers: fromBase64Json(headers),
     body: bodyParts === 0 ? stored : await readParts(query, quoted, { ...row, maxBytes }),
-  }
+  }))
 }
 
 const fromBase64Json = (text: string) => JSON.parse(Buffer.from(text, 'base64').toString())
@@ -198,7 +202,9 @@ async function readParts(
       `select encode(bytes, 'base64') as bytes from ${quoted}.${table} where ${column} = $1::uuid and part = $2::integer`,
       [id, part],
     )
-    pieces.push(Buffer.from(piece?.bytes ?? '', 'base64'))
+    if (piece === undefined)
+      throw new UnreadableError({ id, kind }, new Error(`piece ${part} is missing`))
+    pieces.push(Buffer.from(piece.bytes, 'base64'))
   }
   return Buffer.concat(pieces).subarray(0, Math.min(maxBytes, bodyBytes))
 }

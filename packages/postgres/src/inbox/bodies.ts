@@ -59,11 +59,16 @@ export async function readStored(
   return readDelivery(row, body)
 }
 
+interface NamedRow {
+  readonly id: string
+  readonly kind: 'event' | 'refused'
+}
+
 /** A stored delivery that is not what this version writes. */
 export class UnreadableError extends Error {
   override readonly name = 'UnreadableError'
 
-  constructor({ id, kind }: Pick<DeadLetterRow, 'id' | 'kind'>, cause: Error) {
+  constructor({ id, kind }: NamedRow, cause: Error) {
     super(
       `The stored delivery of ${kind === 'event' ? 'event' : 'refused message'} ${id} cannot be read. If a newer version of onceward stored it, update onceward; otherwise discard it.`,
       { cause },
@@ -73,7 +78,7 @@ export class UnreadableError extends Error {
 
 /** Names the row if it cannot be read. */
 export async function readNamed<Result>(
-  row: DeadLetterRow,
+  row: NamedRow,
   read: () => Result | Promise<Result>,
 ): Promise<Result> {
   try {
