@@ -19,7 +19,7 @@ test('the start checks, connects, subscribes and runs, and ends when the group i
     '0 connect',
     'cluster undefined',
     '0 subscribe {"topics":["orders"],"fromBeginning":true}',
-    'commit [{"topic":"orders","partitions":[{"partition":0,"offset":"99"},{"partition":1,"offset":"99"}]}]',
+    expect.stringMatching(/^commit .*-1,"memberId":"",.*\{"partition":0,"offset":"99"\},/),
     '0 run {"autoCommit":false,"eachBatchAutoResolve":false,"partitionsConsumedConcurrently":3}',
   ])
   expect([isStarted, kit.receiver.lastProgressAt]).toEqual([false, undefined])

@@ -87,6 +87,7 @@ export class Receiver {
     this.#subscription = new Subscription({
       ...{ port, settings, batches: options.batches, fields: this.#fields },
       isAnswered: () => this.#watchdog.silentMs < LIVELY_MS && !options.batches.isHeld,
+      member: () => this.#membership.current,
       onChanged: () => this.#giveUp(RESUBSCRIBE),
     })
   }
@@ -233,7 +234,10 @@ export class Receiver {
       if (isCurrent()) batches.rebalancing()
     })
     consumer.on(FETCH, () => answered())
-    consumer.on(HEARTBEAT, ({ payload }) => answered(payload.groupGenerationId))
+    consumer.on(HEARTBEAT, ({ payload }) => {
+      if (isCurrent()) this.#membership.heard(payload)
+      answered(payload.groupGenerationId)
+    })
     consumer.on(CRASH, ({ payload }: ConsumerCrashEvent) => resolve(payload.error))
     return promise
   }
@@ -245,6 +249,7 @@ export class Receiver {
     this.#subscription.end()
     this.#watchdog.end()
     this.#unreadable.end()
+    this.#membership.ended()
     if (consumer === undefined) return
     await disconnect(consumer, joining, this.#options.port.runtime)
   }

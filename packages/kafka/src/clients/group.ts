@@ -10,6 +10,7 @@ import {
 } from 'kafkajs'
 import { isUnknownMember } from '../errors.ts'
 import { assignSubscribed, type OnDenied } from './assign.ts'
+import type { GroupMembership } from './start-offsets.ts'
 
 /** What a member finds out when it assigns the partitions of its group. */
 interface AsLeader {
@@ -102,12 +103,27 @@ export class Membership {
   readonly #groupId: string
   /** The member id of the last one that joined. */
   #memberId: string | undefined
+  #current: GroupMembership | undefined
 
   constructor(groupId: string) {
     this.#groupId = groupId
   }
 
+  /** As the last heartbeat says; undefined from a join, or the end of a consumer, to the next heartbeat. */
+  get current(): GroupMembership | undefined {
+    return this.#current
+  }
+
+  heard({ groupGenerationId, memberId }: GroupMembership): void {
+    this.#current = { groupGenerationId, memberId }
+  }
+
+  ended(): void {
+    this.#current = undefined
+  }
+
   joined({ memberAssignment, memberId }: ConsumerGroupJoinEvent['payload']): void {
+    this.#current = undefined
     this.#memberId = memberId
     this.hasOwned ||= Object.keys(memberAssignment).length > 0
   }

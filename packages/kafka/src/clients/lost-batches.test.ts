@@ -81,8 +81,8 @@ test('a partition that is paused for its records in hand goes on when a join tak
 
 test('a position that is reset with nothing of its partition in hand ends its pause', async () => {
   const kit = await trusted()
-  kit.partitionBatches.rewound({ topic: 'orders', partition: 1 })
-  expect(kit.told).toEqual(['resume 1'])
+  kit.partitionBatches.rewind({ topic: 'orders', partition: 1 })()
+  expect(kit.told).toEqual(['pause 1', 'resume 1'])
 })
 
 // Red when records are trusted that the member which had the partition in between may have started.
@@ -131,4 +131,14 @@ test('a consumer that its user stops does not wait for records that have not sta
   kit.settle(40)
   await kit.clock.advance(0)
   expect([busy.ended, kit.offsets()]).toEqual([true, ['40']])
+})
+
+test('K23: records that were fetched before a seek are not run', async () => {
+  const kit = await trusted({ concurrency: 1 })
+  const stale = fetchOf(records('a'))
+  stale.broker.isStale = true
+  const callback = kit.call(stale)
+  await kit.clock.advance(0)
+  expect(callback).toMatchObject({ ended: true, error: undefined })
+  expect([kit.offsets(), stale.calls]).toEqual([[], []])
 })

@@ -122,11 +122,12 @@ export class PartitionBatches {
     return this.#assignment.ownedOf(topic)
   }
 
-  /** The position of the partition was reset, so its records in hand are dropped. */
-  rewound(partition: Partition): void {
-    const batch = this.#open.of(partition)
+  /** The position is being reset: the records in hand are dropped, and none come until the answer is called. */
+  rewind(partition: Partition): () => void {
+    const [batch, pauses] = [this.#open.of(partition), this.#pauses]
     if (batch !== undefined) this.#lose(batch)
-    this.#pauses?.resume(partition)
+    pauses?.pause(partition)
+    return () => pauses?.resume(partition)
   }
 
   /** The consumer left its group, and its positions are gone. */

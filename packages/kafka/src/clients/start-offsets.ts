@@ -27,6 +27,25 @@ interface Metadata {
   findTopicPartitionMetadata(topic: string): readonly { readonly partitionId: number }[]
 }
 
+/** A member of a group, as the broker checks it. */
+export interface GroupMembership {
+  readonly memberId: string
+  readonly groupGenerationId: number
+}
+
+/**
+ * Commits offsets as this member of this generation, once. kafkajs repeats a commit that failed in the name of a later
+ * generation: another member may own the partition then, and its offset would be set back.
+ */
+export async function commitAs(
+  cluster: Cluster,
+  { groupId, ...member }: GroupMembership & { readonly groupId: string },
+  topics: readonly Offsets[],
+): Promise<void> {
+  const coordinator: unknown = await cluster.findGroupCoordinator({ groupId })
+  await (coordinator as Coordinator).offsetCommit({ groupId, ...member, topics })
+}
+
 /** What Kafka answers for a partition without an offset. */
 const NO_OFFSET = '-1'
 

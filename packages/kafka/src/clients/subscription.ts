@@ -2,7 +2,7 @@ import { type GuardPort, when } from '@onceward/core/adapter'
 import type { Cluster, Consumer } from 'kafkajs'
 import type { ConsumerSettings } from '../options.ts'
 import type { PartitionBatches } from './partition-batches.ts'
-import { startAtEnds } from './start-offsets.ts'
+import { commitAs, type GroupMembership, startAtEnds } from './start-offsets.ts'
 import { type TopicChange, TopicWatch } from './topic-watch.ts'
 
 /**
@@ -25,6 +25,8 @@ export interface SubscriptionOptions {
   /** Names the consumer in the log. */
   readonly fields: Readonly<Record<string, unknown>>
   readonly isAnswered: () => boolean
+  /** Undefined while it is not known. */
+  readonly member: () => GroupMembership | undefined
   /** The consumer must be replaced by one that subscribes to other topics. */
   readonly onChanged: () => void
 }
@@ -139,27 +141,33 @@ export class Subscription {
 
   /** Reads a topic that was created again from its beginning: kafkajs would go on at the old position (K23). */
   async #readAnew(topic: string, { read }: Anew): Promise<void> {
-    const { batches, port, fields } = this.#options
-    const consumer = this.#wanted
+    const { batches, port, fields, settings } = this.#options
+    const [consumer, current] = [this.#wanted, this.#options.member()]
     const partitions = batches.ownedOf(topic).filter((partition) => !read.has(partition))
-    // The members that have partitions of the topic read it anew.
-    if (partitions.length === 0) return
+    // The members that have partitions of the topic read it anew, once the group has answered them.
+    if (partitions.length === 0 || current === undefined) return
     port.logger.warn(
       { ...fields, topic, partitions },
       'a topic was created again; reading it from its beginning',
     )
     const asked = partitions.map((partition) => ({ partition }))
-    const lows = await this.#cluster?.fetchTopicsOffset([
+    const cluster = this.#cluster as Cluster
+    const lows = await cluster.fetchTopicsOffset([
       { topic, partitions: asked, fromBeginning: true },
     ])
     if (this.#wanted !== consumer) throw new Error('another consumer follows')
-    const starts = (lows?.[0]?.partitions ?? []).map((low) => ({ topic, ...low }))
-    for (const start of starts) {
+    const starts = (lows[0]?.partitions ?? []).map((low) => ({ topic, ...low }))
+    const ends = starts.map((start) => {
       consumer.seek(start)
-      batches.rewound(start)
+      return batches.rewind(start)
+    })
+    try {
+      // An offset of the old topic may have been committed to the new one. The next owner would skip what is below it.
+      // Before anything is read: the offset of what is read must come after it.
+      await commitAs(cluster, { groupId: settings.consumer.groupId, ...current }, lows)
+    } finally {
+      for (const end of ends) end()
     }
-    // An offset of the old topic may have been committed to the new one. The next owner would skip what is below it.
-    await consumer.commitOffsets(starts)
     for (const partition of partitions) read.add(partition)
   }
 
