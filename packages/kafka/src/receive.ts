@@ -7,7 +7,7 @@ import {
   type Outage,
   Recovery,
 } from '@onceward/core/adapter'
-import type { Cluster, Consumer, ConsumerCrashEvent } from 'kafkajs'
+import type { Cluster, Consumer, ConsumerCrashEvent, ConsumerHeartbeatEvent } from 'kafkajs'
 import type { KafkaClient } from './client.ts'
 import { hideAborted } from './clients/aborted.ts'
 import { connect, disconnect } from './clients/connect.ts'
@@ -172,9 +172,8 @@ export class Receiver {
       this.#consumer = consumer
       const givenUp = this.#listen(consumer, cluster)
       const eachBatch = batches.attach(consumer)
-      const { limitMs } = this.#watchdog
       const isWanted = (): boolean => this.#consumer === consumer
-      await connect(consumer, { runtime: port.runtime, limitMs, isWanted })
+      await connect(consumer, { runtime: port.runtime, limitMs: this.#watchdog.limitMs, isWanted })
       if (!isWanted()) return undefined
       this.#joining = joining.promise
       const { rackId } = config
@@ -215,9 +214,10 @@ export class Receiver {
     const { promise, resolve } = Promise.withResolvers<unknown>()
     this.#giveUp = resolve
     const isCurrent = (): boolean => this.#consumer === consumer
-    const answered = (generation?: number): void => {
+    const answered = (beat?: ConsumerHeartbeatEvent['payload']): void => {
       if (!isCurrent()) return
-      this.#watchdog.heard({ generation, isHeld: batches.isHeld })
+      if (beat !== undefined) this.#membership.heard(beat)
+      this.#watchdog.heard({ generation: beat?.groupGenerationId, isHeld: batches.isHeld })
       batches.answered()
       this.#progressed()
     }
@@ -234,10 +234,7 @@ export class Receiver {
       if (isCurrent()) batches.rebalancing()
     })
     consumer.on(FETCH, () => answered())
-    consumer.on(HEARTBEAT, ({ payload }) => {
-      if (isCurrent()) this.#membership.heard(payload)
-      answered(payload.groupGenerationId)
-    })
+    consumer.on(HEARTBEAT, ({ payload }) => answered(payload))
     consumer.on(CRASH, ({ payload }: ConsumerCrashEvent) => resolve(payload.error))
     return promise
   }

@@ -117,7 +117,6 @@ export class PartitionBatches {
     this.#isHeld = true
   }
 
-  /** Partitions of a topic that are this member's. */
   ownedOf(topic: string): readonly number[] {
     return this.#assignment.ownedOf(topic)
   }
