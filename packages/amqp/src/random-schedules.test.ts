@@ -1,5 +1,5 @@
 import { memoryInbox } from '@onceward/core/memory'
-import { Clock, guardOf } from '@onceward/testing/adapter'
+import { Clock, guardOf, randomOf } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { FaultyBroker, FaultyConnection } from './fixtures/faulty-broker.ts'
 import { consumeAmqp } from './index.ts'
@@ -7,15 +7,6 @@ import { consumeAmqp } from './index.ts'
 const MESSAGES = 30
 const STEPS = 60
 const QUEUE = 'orders'
-
-/** Numbers from 0 to 1 that a seed repeats. */
-function randomOf(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return state / 2 ** 32
-  }
-}
 
 const wait = (clock: Clock, ms: number): Promise<void> =>
   new Promise((resolve) => void clock.runtime.setTimer(resolve, ms))

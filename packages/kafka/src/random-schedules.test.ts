@@ -1,4 +1,5 @@
 import type { Settlement } from '@onceward/core'
+import { randomOf } from '@onceward/testing/adapter'
 import type { EachBatchPayload } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { message, protocolError } from './fixtures/fetch.ts'
@@ -7,15 +8,6 @@ import { ack, setUp } from './fixtures/member.ts'
 const PARTITIONS = [0, 1, 2]
 const RECORDS = 40
 const STEPS = 150
-
-/** Numbers from 0 to 1 that a seed repeats. */
-function randomOf(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return state / 2 ** 32
-  }
-}
 
 /** As much of kafkajs as a member of a group sees, and faults at random. */
 class Kafkajs {

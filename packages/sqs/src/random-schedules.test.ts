@@ -1,21 +1,12 @@
 import type { Message } from '@aws-sdk/client-sqs'
 import { memoryInbox } from '@onceward/core/memory'
-import { Clock, guardOf } from '@onceward/testing/adapter'
+import { Clock, guardOf, randomOf } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { RecordingClient } from './fixtures/recording-client.ts'
 import { consumeSqs } from './index.ts'
 
 const MESSAGES = 30
 const STEPS = 60
-
-/** Numbers from 0 to 1 that a seed repeats. */
-function randomOf(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return state / 2 ** 32
-  }
-}
 
 interface Queued {
   readonly key: string

@@ -151,6 +151,7 @@ export class Subscription {
       'a topic was created again; reading it from its beginning',
     )
     const asked = partitions.map((partition) => ({ partition }))
+    // Topics are watched only where there is a cluster.
     const cluster = this.#cluster as Cluster
     const lows = await cluster.fetchTopicsOffset([
       { topic, partitions: asked, fromBeginning: true },

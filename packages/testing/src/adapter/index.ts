@@ -17,3 +17,4 @@ export {
   type Logged,
 } from './hand-made-port.ts'
 export { ODD_ERRORS, refusedByBothAddresses } from './odd-errors.ts'
+export { randomOf } from './random.ts'
