@@ -1,10 +1,10 @@
 import type { HandlerContext, Json } from '@onceward/core'
 import { describe, expect, test, vi } from 'vitest'
-import { AnswerError } from './answer-error.ts'
+import { AnswerError } from './answer/answer-error.ts'
+import { HttpProblem } from './answer/problem.ts'
 import { silent } from './fixtures/charges.ts'
 import { createLaterHandler, createRouteHandler } from './handler.ts'
 import type { AnyHttpOptions, HttpHandler } from './options.ts'
-import { HttpProblem } from './problem.ts'
 
 const context = {} as HandlerContext<never>
 const request = { url: 'http://x/charges' }

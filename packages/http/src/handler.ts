@@ -1,7 +1,9 @@
 import type { GuardEvent, Handler, HandlerContext, Json, Logger, Takeover } from '@onceward/core'
 import { unrunError } from '@onceward/core/adapter'
 import { describeError, isPromise, isThenable, type MaybeAsync } from '@onceward/core/edge'
-import { type CheckedAnswer, checkAnswer, checkProblem } from './answer.ts'
+import { type CheckedAnswer, checkAnswer, checkProblem } from './answer/answer.ts'
+import { problemOf } from './answer/outcome.ts'
+import { HttpProblem } from './answer/problem.ts'
 import {
   type AnyHttpOptions,
   type HttpEvent,
@@ -9,9 +11,7 @@ import {
   type HttpTakeover,
   storedHeadersOf,
 } from './options.ts'
-import { problemOf } from './outcome.ts'
-import { HttpProblem } from './problem.ts'
-import { exchangeOf } from './stored-request.ts'
+import { exchangeOf } from './request/stored-request.ts'
 
 /** What the engine decodes of a request: what is compared, and what the handler gets. */
 export interface Seen {

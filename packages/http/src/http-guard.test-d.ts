@@ -2,7 +2,7 @@ import type { Inbox, LeaseStore } from '@onceward/core'
 import { expectTypeOf, test } from 'vitest'
 import { z } from 'zod'
 import { createHttpGuard, type HttpGuard } from './http-guard.ts'
-import type { HttpRequest } from './request.ts'
+import type { HttpRequest } from './request/request.ts'
 
 interface Tx {
   query(text: string): Promise<unknown>

@@ -7,8 +7,8 @@ import {
   refuseProblems,
 } from '@onceward/core/adapter'
 import { afterAnswer, type MaybeAsync, toEventKey } from '@onceward/core/edge'
-import type { Identity } from './exchange.ts'
-import { KEY_HEADER, type ParsedKey, parseIdempotencyKey } from './idempotency-key.ts'
+import { type Outcome, type ProblemName, problem } from './answer/outcome.ts'
+import { toWebResponse } from './answer/reply.ts'
 import {
   type AnyHttpOptions,
   checkOptions,
@@ -16,9 +16,9 @@ import {
   type HttpGuardOptions,
   type HttpHandler,
 } from './options.ts'
-import { type Outcome, type ProblemName, problem } from './outcome.ts'
-import { toWebResponse } from './reply.ts'
-import { fromWebRequest, type HttpRequest, type IncomingRequest } from './request.ts'
+import type { Identity } from './request/exchange.ts'
+import { KEY_HEADER, type ParsedKey, parseIdempotencyKey } from './request/idempotency-key.ts'
+import { fromWebRequest, type HttpRequest, type IncomingRequest } from './request/request.ts'
 import { type Refused, RunningHttpGuard } from './running-guard.ts'
 
 export interface HttpHealth {

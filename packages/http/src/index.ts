@@ -1,6 +1,7 @@
-export type { HttpAnswer } from './answer.ts'
-export { AnswerError } from './answer-error.ts'
-export type { GivenHeaders } from './headers.ts'
+export type { HttpAnswer } from './answer/answer.ts'
+export { AnswerError } from './answer/answer-error.ts'
+export type { GivenHeaders } from './answer/headers.ts'
+export { HttpProblem, type HttpProblemOptions } from './answer/problem.ts'
 export { createHttpGuard, type HttpGuard, type HttpHealth } from './http-guard.ts'
 export {
   type Answered,
@@ -13,5 +14,4 @@ export {
   type InboxHttpOptions,
   type LeaseHttpOptions,
 } from './options.ts'
-export { HttpProblem, type HttpProblemOptions } from './problem.ts'
-export type { HttpRequest } from './request.ts'
+export type { HttpRequest } from './request/request.ts'

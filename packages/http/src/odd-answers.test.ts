@@ -1,9 +1,9 @@
 import { memoryInbox, memoryLeases } from '@onceward/core/memory'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { HttpProblem } from './answer/problem.ts'
 import { kindOf, requestOf, type Shown, shown, silent } from './fixtures/charges.ts'
 import { createHttpGuard, type HttpGuard } from './http-guard.ts'
-import { HttpProblem } from './problem.ts'
 
 const refuse = (): never => {
   throw new Error('cannot be read')

@@ -10,7 +10,7 @@ import {
   headerNameProblems,
   storedHeadersOf,
 } from './options.ts'
-import { createWebhookGuard } from './webhook-guard.ts'
+import { createWebhookGuard } from './webhooks/webhook-guard.ts'
 
 const check = (options: object) => (): void =>
   checkOptions('createHttpGuard', { tenant: 'none', ...options } as AnyHttpOptions, HTTP_NAMES)

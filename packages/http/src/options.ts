@@ -8,8 +8,8 @@ import {
 } from '@onceward/core/adapter'
 import { aFunction, brokenRules, standardSchema } from '@onceward/core/edge'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import type { HttpAnswer } from './answer.ts'
-import type { HttpRequest } from './request.ts'
+import type { HttpAnswer } from './answer/answer.ts'
+import type { HttpRequest } from './request/request.ts'
 
 /** What a handler gets: the request with its payload. */
 export interface HttpEvent<Payload> {

@@ -1,6 +1,7 @@
 import { memoryInbox } from '@onceward/core/memory'
 import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
+import { HttpProblem } from './answer/problem.ts'
 import {
   guardOf,
   kindOf,
@@ -12,7 +13,6 @@ import {
 } from './fixtures/charges.ts'
 import { timedOut } from './fixtures/deadline.ts'
 import type { HttpGuard } from './http-guard.ts'
-import { HttpProblem } from './problem.ts'
 
 const send = async (guard: HttpGuard, sent: Sent = {}): Promise<Shown> =>
   shown(await guard.fetch(requestOf(sent)))

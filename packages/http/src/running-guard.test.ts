@@ -2,12 +2,12 @@ import type { Delivery, OutcomeRecord } from '@onceward/core'
 import { readEnvelope } from '@onceward/core/adapter'
 import { memoryInbox } from '@onceward/core/memory'
 import { describe, expect, test, vi } from 'vitest'
+import { HttpProblem } from './answer/problem.ts'
 import { guardOf, kindOf, requestOf, type Sent, type Shown, shown } from './fixtures/charges.ts'
 import { timedOut } from './fixtures/deadline.ts'
 import { deliver, type Given, laterGuard } from './fixtures/later.ts'
 import { createHttpGuard, type HttpGuard, runningOf } from './http-guard.ts'
-import { HttpProblem } from './problem.ts'
-import { fromWebRequest } from './request.ts'
+import { fromWebRequest } from './request/request.ts'
 
 const send = async (guard: HttpGuard, sent: Sent = {}): Promise<Shown> =>
   shown(await guard.fetch(requestOf(sent)))

@@ -15,11 +15,6 @@ import {
   withEnvelope,
 } from '@onceward/core/adapter'
 import { createCallerGuard, describeError, isPromise, type MaybeAsync } from '@onceward/core/edge'
-import { decodeRequest, isReadable } from './content.ts'
-import type { Exchange, Identity } from './exchange.ts'
-import { createLaterHandler, createRouteHandler, type RouteHandler, type Seen } from './handler.ts'
-import { openEarly } from './open-early.ts'
-import { type AnyHttpOptions, DEFAULTS, type HttpHandler } from './options.ts'
 import {
   acceptedOutcomeOf,
   lastProblem,
@@ -27,17 +22,28 @@ import {
   outcomeOf,
   outcomeOfThrown,
   problem,
-} from './outcome.ts'
-import { HttpProblem } from './problem.ts'
+} from './answer/outcome.ts'
+import { HttpProblem } from './answer/problem.ts'
+import { createLaterHandler, createRouteHandler, type RouteHandler, type Seen } from './handler.ts'
+import { openEarly } from './open-early.ts'
+import { type AnyHttpOptions, DEFAULTS, type HttpHandler } from './options.ts'
+import { decodeRequest, isReadable } from './request/content.ts'
+import type { Exchange, Identity } from './request/exchange.ts'
 import {
   BodyTooLargeError,
   type HttpRequest,
   headerOf,
   type IncomingRequest,
   wholeBody,
-} from './request.ts'
-import { compared, ofRequest } from './request-schema.ts'
-import { BROKER, exchangeOf, REQUEST_HEADERS, storable, toStoredForm } from './stored-request.ts'
+} from './request/request.ts'
+import { compared, ofRequest } from './request/request-schema.ts'
+import {
+  BROKER,
+  exchangeOf,
+  REQUEST_HEADERS,
+  storable,
+  toStoredForm,
+} from './request/stored-request.ts'
 
 /** The answer to a request without an identity. */
 export interface Refused {

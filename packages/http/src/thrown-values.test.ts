@@ -3,7 +3,6 @@ import express from 'express'
 import fc from 'fast-check'
 import { Hono } from 'hono'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { expressRoute } from './express.ts'
 import { guardOf } from './fixtures/charges.ts'
 import {
   FRAMEWORKS,
@@ -13,7 +12,8 @@ import {
   send,
   serve,
 } from './fixtures/servers.ts'
-import { honoRoute } from './hono.ts'
+import { expressRoute } from './frameworks/express.ts'
+import { honoRoute } from './frameworks/hono.ts'
 import type { HttpGuard } from './http-guard.ts'
 
 const opened: { close(): Promise<void> }[] = []

@@ -2,6 +2,7 @@ import { StoreUnavailableError } from '@onceward/core'
 import { memoryInbox, memoryLeases } from '@onceward/core/memory'
 import { Clock } from '@onceward/testing/adapter'
 import { describe, expect, test, vi } from 'vitest'
+import { HttpProblem } from './answer/problem.ts'
 import {
   guardOf,
   kindOf,
@@ -12,7 +13,6 @@ import {
   silent,
 } from './fixtures/charges.ts'
 import { createHttpGuard, type HttpGuard } from './http-guard.ts'
-import { HttpProblem } from './problem.ts'
 
 const send = async (guard: HttpGuard, sent: Sent = {}): Promise<Shown> =>
   shown(await guard.fetch(requestOf(sent)))

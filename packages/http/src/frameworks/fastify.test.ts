@@ -2,9 +2,9 @@ import { Readable } from 'node:stream'
 import { createGunzip, gzipSync } from 'node:zlib'
 import { type FastifyInstance, fastify, type preParsingHookHandler } from 'fastify'
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import { guardOf, kindOf, type Sent, type Shown } from '../fixtures/charges.ts'
+import { listen, send } from '../fixtures/servers.ts'
 import { fastifyRoute, rawBodies } from './fastify.ts'
-import { guardOf, kindOf, type Sent, type Shown } from './fixtures/charges.ts'
-import { listen, send } from './fixtures/servers.ts'
 
 const opened: { close(): Promise<void> }[] = []
 afterEach(async () => {

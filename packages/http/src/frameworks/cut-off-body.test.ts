@@ -11,12 +11,12 @@ import { getRequestListener, type HttpBindings } from '@hono/node-server'
 import { fastify } from 'fastify'
 import { Hono } from 'hono'
 import { afterEach, expect, test, vi } from 'vitest'
+import { guardOf, requestOf } from '../fixtures/charges.ts'
+import { type HttpGuard, runningOf } from '../http-guard.ts'
+import { fromWebRequest } from '../request/request.ts'
 import { fastifyRoute, rawBodies } from './fastify.ts'
-import { guardOf, requestOf } from './fixtures/charges.ts'
 import { honoRoute } from './hono.ts'
-import { type HttpGuard, runningOf } from './http-guard.ts'
 import { nodeListener } from './node.ts'
-import { fromWebRequest } from './request.ts'
 
 const opened: { close(): unknown }[] = []
 afterEach(async () => {

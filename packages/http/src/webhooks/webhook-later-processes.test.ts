@@ -3,7 +3,13 @@ import { type MemoryInbox, memoryInbox } from '@onceward/core/memory'
 import { until } from '@onceward/testing'
 import { turn } from '@onceward/testing/adapter'
 import { describe, expect, test, vi } from 'vitest'
-import { changedInbox, deliver, type Given, laterGuard, whileTimePasses } from './fixtures/later.ts'
+import {
+  changedInbox,
+  deliver,
+  type Given,
+  laterGuard,
+  whileTimePasses,
+} from '../fixtures/later.ts'
 
 const accepted = { status: 202, text: '' }
 

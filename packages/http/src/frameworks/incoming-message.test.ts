@@ -5,9 +5,9 @@ import { text } from 'node:stream/consumers'
 import express from 'express'
 import fc from 'fast-check'
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import { guardOf, kindOf, requestOf, shown } from '../fixtures/charges.ts'
+import { listen, type Running, send, serve } from '../fixtures/servers.ts'
 import { expressRoute } from './express.ts'
-import { guardOf, kindOf, requestOf, shown } from './fixtures/charges.ts'
-import { listen, type Running, send, serve } from './fixtures/servers.ts'
 import { nodeListener } from './node.ts'
 
 const opened: { close(): Promise<void> }[] = []

@@ -8,10 +8,16 @@ import { type MemoryInbox, memoryInbox, memoryLeases } from '@onceward/core/memo
 import { until } from '@onceward/testing'
 import { turn } from '@onceward/testing/adapter'
 import { describe, expect, test, vi } from 'vitest'
-import { kindOf } from './fixtures/charges.ts'
-import { changedInbox, deliver, type Given, laterGuard, whileTimePasses } from './fixtures/later.ts'
-import { HttpProblem } from './problem.ts'
-import { createWebhookGuard } from './webhooks.ts'
+import { HttpProblem } from '../answer/problem.ts'
+import { kindOf } from '../fixtures/charges.ts'
+import {
+  changedInbox,
+  deliver,
+  type Given,
+  laterGuard,
+  whileTimePasses,
+} from '../fixtures/later.ts'
+import { createWebhookGuard } from './index.ts'
 
 const accepted = { status: 202, text: '' }
 const answering = new HttpProblem({ status: 402, title: 'x', store: true })

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ConfigurationError } from '@onceward/core'
-import { type HttpReply, isBodyless } from './reply.ts'
+import { type HttpReply, isBodyless } from '../answer/reply.ts'
 import {
   BodyTooLargeError,
   type HttpRequest,
@@ -9,7 +9,7 @@ import {
   joined,
   READ_BEFORE,
   targetOf,
-} from './request.ts'
+} from '../request/request.ts'
 
 /** What differs between frameworks on top of node:http. */
 export interface NodeRequestParts {

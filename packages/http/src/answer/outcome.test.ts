@@ -5,8 +5,8 @@ import {
   type Settlement,
 } from '@onceward/core'
 import { describe, expect, test, vi } from 'vitest'
+import type { Exchange } from '../request/exchange.ts'
 import { AnswerError } from './answer-error.ts'
-import type { Exchange } from './exchange.ts'
 import {
   acceptedOutcomeOf,
   lastProblem,

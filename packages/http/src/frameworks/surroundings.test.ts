@@ -12,10 +12,10 @@ import { gzipSync } from 'node:zlib'
 import express from 'express'
 import { fastify } from 'fastify'
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import { guardOf } from '../fixtures/charges.ts'
+import { FRAMEWORKS, listen, listenerOf, type Running, send, serve } from '../fixtures/servers.ts'
 import { expressRoute, keepRawBody } from './express.ts'
 import { fastifyRoute, rawBodies } from './fastify.ts'
-import { guardOf } from './fixtures/charges.ts'
-import { FRAMEWORKS, listen, listenerOf, type Running, send, serve } from './fixtures/servers.ts'
 
 const opened: { close(): Promise<void> }[] = []
 afterEach(async () => {

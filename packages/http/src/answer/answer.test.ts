@@ -1,9 +1,9 @@
 import { Readable } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, test, vi } from 'vitest'
+import { guardOf, kindOf, requestOf, shown } from '../fixtures/charges.ts'
 import { checkAnswer, replyOf } from './answer.ts'
 import { AnswerError } from './answer-error.ts'
-import { guardOf, kindOf, requestOf, shown } from './fixtures/charges.ts'
 import { toWebResponse } from './reply.ts'
 
 const stored = new Set(['content-type', 'location'])

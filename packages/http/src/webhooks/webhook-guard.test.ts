@@ -7,8 +7,8 @@ import {
 } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
 import { describe, expect, test, vi } from 'vitest'
-import { shown } from './fixtures/charges.ts'
-import { FRAMEWORKS, serve } from './fixtures/servers.ts'
+import { shown } from '../fixtures/charges.ts'
+import { FRAMEWORKS, serve } from '../fixtures/servers.ts'
 import {
   bodyOf,
   headersOf,
@@ -17,16 +17,16 @@ import {
   SCHEMES,
   type Scheme,
   SECRET,
-} from './fixtures/webhooks.ts'
-import type { HttpGuard } from './http-guard.ts'
-import type { HttpHandler } from './options.ts'
+} from '../fixtures/webhooks.ts'
+import type { HttpGuard } from '../http-guard.ts'
+import type { HttpHandler } from '../options.ts'
 import {
   createWebhookGuard,
   githubSignature,
   standardWebhook,
   stripeSignature,
   type WebhookGuardOptions,
-} from './webhooks.ts'
+} from './index.ts'
 
 const VERIFY = { stripe: stripeSignature, github: githubSignature, standard: standardWebhook }
 

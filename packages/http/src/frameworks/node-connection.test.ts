@@ -5,10 +5,10 @@ import { type AddressInfo, connect, Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { until } from '@onceward/testing'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { listen } from './fixtures/servers.ts'
+import type { HttpReply } from '../answer/reply.ts'
+import { listen } from '../fixtures/servers.ts'
+import { BodyTooLargeError, type IncomingRequest } from '../request/request.ts'
 import { fromIncomingMessage, writeReply } from './incoming-message.ts'
-import type { HttpReply } from './reply.ts'
-import { BodyTooLargeError, type IncomingRequest } from './request.ts'
 
 const opened: { close(): Promise<void> }[] = []
 afterEach(async () => {

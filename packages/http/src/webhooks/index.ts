@@ -1,3 +1,4 @@
+export { REQUEST_HEADERS } from '../request/stored-request.ts'
 export {
   githubSignature,
   type Secrets,
@@ -8,7 +9,6 @@ export {
   type WebhookVerdict,
   type WebhookVerifier,
 } from './signatures.ts'
-export { REQUEST_HEADERS } from './stored-request.ts'
 export {
   createWebhookGuard,
   type RunLater,

@@ -8,11 +8,11 @@ import type {
   preParsingHookHandler,
   RequestPayload,
 } from 'fastify'
-import { type HttpGuard, runningOf } from './http-guard.ts'
+import { isBodyless, toNodeHeaders } from '../answer/reply.ts'
+import { type HttpGuard, runningOf } from '../http-guard.ts'
+import { LARGEST_BODY } from '../options.ts'
+import { BodyTooLargeError, joined, keptBytes } from '../request/request.ts'
 import { fromIncomingMessage } from './incoming-message.ts'
-import { LARGEST_BODY } from './options.ts'
-import { isBodyless, toNodeHeaders } from './reply.ts'
-import { BodyTooLargeError, joined, keptBytes } from './request.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {

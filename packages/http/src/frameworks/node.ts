@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2'
-import { type HttpGuard, replyTo, runningOf } from './http-guard.ts'
+import { type HttpGuard, replyTo, runningOf } from '../http-guard.ts'
 import { fromIncomingMessage, writeReply } from './incoming-message.ts'
 
 /**

@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { ConfigurationError } from '@onceward/core'
 import { rangeProblems, refuseProblems, refuseUnknownNames } from '@onceward/core/adapter'
-import type { HttpRequest } from './request.ts'
+import type { HttpRequest } from '../request/request.ts'
 
 /** What a verifier says of a delivery. */
 export type WebhookVerdict =

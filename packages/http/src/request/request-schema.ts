@@ -1,7 +1,7 @@
 import { afterAnswer } from '@onceward/core/edge'
+import type { Seen } from '../handler.ts'
+import type { AnyHttpOptions } from '../options.ts'
 import type { DecodedRequest } from './content.ts'
-import type { Seen } from './handler.ts'
-import type { AnyHttpOptions } from './options.ts'
 
 /** The user's schema sees the decoded body. What is compared is from before it. */
 export function ofRequest(schema: AnyHttpOptions['schema']): NonNullable<AnyHttpOptions['schema']> {

@@ -2,9 +2,9 @@ import { connect } from 'node:net'
 import { Duplex, type Readable } from 'node:stream'
 import { type FastifyReply, fastify, type preParsingHookHandler } from 'fastify'
 import { afterEach, expect, test, vi } from 'vitest'
+import { guardOf } from '../fixtures/charges.ts'
+import { listen, send } from '../fixtures/servers.ts'
 import { fastifyRoute, rawBodies } from './fastify.ts'
-import { guardOf } from './fixtures/charges.ts'
-import { listen, send } from './fixtures/servers.ts'
 
 const handler = vi.fn(({ request }) => ({ body: String(request.bytes.byteLength) }))
 const opened: { close(): Promise<void> }[] = []

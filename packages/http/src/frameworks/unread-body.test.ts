@@ -3,10 +3,10 @@ import { connect, type Socket } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { guardOf } from '../fixtures/charges.ts'
+import { listen, type Running, send } from '../fixtures/servers.ts'
+import type { HttpGuard } from '../http-guard.ts'
 import { fastifyRoute, rawBodies } from './fastify.ts'
-import { guardOf } from './fixtures/charges.ts'
-import { listen, type Running, send } from './fixtures/servers.ts'
-import type { HttpGuard } from './http-guard.ts'
 
 const MOST_BYTES = 200_000
 

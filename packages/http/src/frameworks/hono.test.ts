@@ -1,7 +1,7 @@
 import { memoryInbox } from '@onceward/core/memory'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { guardOf, kindOf, requestOf, type Sent, type Shown, shown } from './fixtures/charges.ts'
+import { guardOf, kindOf, requestOf, type Sent, type Shown, shown } from '../fixtures/charges.ts'
 import { honoRoute } from './hono.ts'
 
 const opened: { close(): Promise<void> }[] = []

@@ -1,4 +1,4 @@
-import type { CheckedAnswer } from './answer.ts'
+import type { CheckedAnswer } from '../answer/answer.ts'
 import type { HttpRequest } from './request.ts'
 
 /** Whose key it is, and which. */

@@ -1,6 +1,6 @@
 import { until } from '@onceward/testing'
 import { expect, test } from 'vitest'
-import { deliver, laterGuard } from './fixtures/later.ts'
+import { deliver, laterGuard } from '../fixtures/later.ts'
 
 // Red when what the handler returns is ignored: the event was done, the provider had its 202, and the effect was lost.
 test.each<readonly [string, () => unknown]>([

@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ConfigurationError } from '@onceward/core'
-import { type HttpGuard, runningOf } from './http-guard.ts'
+import { type HttpGuard, runningOf } from '../http-guard.ts'
+import { keptBytes } from '../request/request.ts'
 import { fromIncomingMessage, writeReply } from './incoming-message.ts'
-import { keptBytes } from './request.ts'
 
 /** The request of Express, as far as the route reads it. */
 export interface ExpressRequest extends IncomingMessage {

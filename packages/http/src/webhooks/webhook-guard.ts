@@ -1,7 +1,8 @@
 import { type CommonOptions, systemRuntime } from '@onceward/core'
 import { inheritedNames, type KnownNames, quoted, refuseProblems } from '@onceward/core/adapter'
-import type { Identity } from './exchange.ts'
-import { type HttpGuard, makeHttpGuard, ofCaller } from './http-guard.ts'
+import { problem, statusOnly } from '../answer/outcome.ts'
+import { HttpProblem } from '../answer/problem.ts'
+import { type HttpGuard, makeHttpGuard, ofCaller } from '../http-guard.ts'
 import {
   type AnyHttpOptions,
   type CommonHttpOptions,
@@ -11,13 +12,12 @@ import {
   headerNameProblems,
   type InboxHttpOptions,
   type LeaseHttpOptions,
-} from './options.ts'
-import { problem, statusOnly } from './outcome.ts'
-import { HttpProblem } from './problem.ts'
-import type { HttpRequest } from './request.ts'
-import { type LaterPlan, type Refused, RunningHttpGuard } from './running-guard.ts'
+} from '../options.ts'
+import type { Identity } from '../request/exchange.ts'
+import type { HttpRequest } from '../request/request.ts'
+import { CREDENTIALS, REQUEST_HEADERS } from '../request/stored-request.ts'
+import { type LaterPlan, type Refused, RunningHttpGuard } from '../running-guard.ts'
 import type { WebhookVerifier } from './signatures.ts'
-import { CREDENTIALS, REQUEST_HEADERS } from './stored-request.ts'
 
 /** What a guard of webhooks takes besides the options of `createHttpGuard`. */
 export interface WebhookOptions {

@@ -12,7 +12,7 @@ import {
   SCHEMES,
   type Scheme,
   SECRET,
-} from './fixtures/webhooks.ts'
+} from '../fixtures/webhooks.ts'
 import {
   githubSignature,
   standardWebhook,

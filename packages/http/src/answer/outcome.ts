@@ -1,7 +1,7 @@
 import { DeadlineExceededError, InvalidPayloadError, type Settlement } from '@onceward/core'
 import { toReadableError } from '@onceward/core/adapter'
+import type { Exchange } from '../request/exchange.ts'
 import { replyOf } from './answer.ts'
-import type { Exchange } from './exchange.ts'
 import { HttpProblem, problemReply } from './problem.ts'
 import type { HttpReply } from './reply.ts'
 

@@ -1,7 +1,7 @@
 import { memoryInbox } from '@onceward/core/memory'
 import { expect, test } from 'vitest'
+import { guardOf, requestOf } from '../fixtures/charges.ts'
 import type { Content } from './content.ts'
-import { guardOf, requestOf } from './fixtures/charges.ts'
 import { compared, ofRequest } from './request-schema.ts'
 
 const content: Content = { method: 'POST', route: '/charges', json: { cents: 5 } }

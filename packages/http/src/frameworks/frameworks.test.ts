@@ -1,10 +1,10 @@
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import { guardOf, kindOf, requestOf, shown } from '../fixtures/charges.ts'
+import { FRAMEWORKS, type Framework, type Running, send, serve } from '../fixtures/servers.ts'
 import { expressRoute } from './express.ts'
 import { fastifyRoute } from './fastify.ts'
-import { guardOf, kindOf, requestOf, shown } from './fixtures/charges.ts'
-import { FRAMEWORKS, type Framework, type Running, send, serve } from './fixtures/servers.ts'
 import { honoRoute } from './hono.ts'
 import { nodeListener } from './node.ts'
 

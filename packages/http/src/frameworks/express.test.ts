@@ -1,9 +1,9 @@
 import type { ServerResponse } from 'node:http'
 import express from 'express'
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import { guardOf, kindOf } from '../fixtures/charges.ts'
+import { listen, type Running, send } from '../fixtures/servers.ts'
 import { type ExpressRequest, expressRoute, keepRawBody } from './express.ts'
-import { guardOf, kindOf } from './fixtures/charges.ts'
-import { listen, type Running, send } from './fixtures/servers.ts'
 
 const opened: { close(): Promise<void> }[] = []
 afterEach(async () => {

@@ -1,8 +1,8 @@
 import { ConfigurationError } from '@onceward/core'
 import type { Context } from 'hono'
-import { type HttpGuard, runningOf } from './http-guard.ts'
-import { toWebResponse } from './reply.ts'
-import { fromWebRequest, type IncomingRequest, keptBytes, readUnused } from './request.ts'
+import { toWebResponse } from '../answer/reply.ts'
+import { type HttpGuard, runningOf } from '../http-guard.ts'
+import { fromWebRequest, type IncomingRequest, keptBytes, readUnused } from '../request/request.ts'
 
 /**
  * A route of Hono 4: `app.post('/charges', honoRoute(charge))`. `original` of the request is Hono's context. A
