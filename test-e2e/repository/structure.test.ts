@@ -222,10 +222,8 @@ describe('the rules go red', () => {
   })
 
   it('accepts that the command line imports stores', () => {
-    const answer = lint('biome', {
-      'packages/onceward/src/a.ts': `export { migrate } from '@onceward/postgres'\n`,
-    })
-    expect(answer).toBe('')
+    const text = `export { migrate } from '@onceward/postgres'\n`
+    expect(lint('biome', { 'packages/onceward/src/a.ts': text })).toBe('')
   })
 
   it.each([
@@ -254,6 +252,16 @@ describe('the rules go red', () => {
       'packages/postgres/src/statements/a.ts': below('@onceward/core/adapter'),
     }
     expect(lint('biome', files)).toBe('')
+  })
+
+  it.each([
+    ['answer/a.ts', '../request/request.ts', 'answer/ may import no other room'],
+    ['request/a.ts', '../http-guard.ts', 'request/ may import answer/'],
+    ['a.ts', './frameworks/node.ts', 'The guard of http may import answer/ and request/'],
+    ['frameworks/a.ts', '../webhooks/index.ts', 'frameworks/ may import the guard of http'],
+  ])('reports that %s of http imports %s', (file, from, message) => {
+    const files = { [`packages/http/src/${file}`]: `export { a } from '${from}'\n` }
+    expect(lint('biome', files)).toContain(message)
   })
 
   it('reports a dependency that the package does not declare', () => {

@@ -1,7 +1,7 @@
 import type { GuardEvent, Handler, HandlerContext, Json, Logger, Takeover } from '@onceward/core'
 import { unrunError } from '@onceward/core/adapter'
 import { describeError, isPromise, isThenable, type MaybeAsync } from '@onceward/core/edge'
-import { type CheckedAnswer, checkAnswer, checkProblem } from './answer/answer.ts'
+import { type CheckedAnswer, checkAnswer, checkProblem, toResult } from './answer/answer.ts'
 import { problemOf } from './answer/outcome.ts'
 import { HttpProblem } from './answer/problem.ts'
 import {
@@ -11,19 +11,14 @@ import {
   type HttpTakeover,
   storedHeadersOf,
 } from './options.ts'
+import type { DecodedRequest } from './request/content.ts'
 import { exchangeOf } from './request/stored-request.ts'
-
-/** What the engine decodes of a request: what is compared, and what the handler gets. */
-export interface Seen {
-  readonly content: unknown
-  readonly payload: unknown
-}
 
 type Event = GuardEvent<unknown>
 type Call = (event: HttpEvent<unknown>, context: HandlerContext<unknown>) => unknown
 
 /**
- * How the engine calls a handler whose caller has its answer already. What it returns is nobody's.
+ * How the engine calls a handler whose caller has its answer already. Its return value is ignored.
  *
  * @throws {@link RetryableError} for an effect that was returned and not run: its event would count as done.
  */
@@ -53,40 +48,38 @@ export function createRouteHandler(
   const hasInbox = options.inbox !== undefined
 
   const keep = (event: Event, answer: unknown): MaybeAsync<Json> => {
-    const failed = (error: unknown): Json => giveInstead(event, error)
+    const failed = (error: unknown): Json => storeLost(event, error)
     try {
       const checking = checkAnswer(answer, storedHeaders)
-      return isPromise(checking)
-        ? checking.then((checked) => give(event, checked)).catch(failed)
-        : give(event, checking)
+      return isPromise(checking) ? checking.then(toResult).catch(failed) : toResult(checking)
     } catch (error) {
       return failed(error)
     }
   }
 
-  const giveInstead = (event: Event, error: unknown): Json => {
+  const storeLost = (event: Event, error: unknown): Json => {
     // Without an inbox the effect has happened outside of the database: a retry must not repeat it.
     if (hasInbox) throw error
     logger().error(
       { eventId: event.idempotencyKey, err: describeError(error) },
       'an answer cannot be stored and retries get status 500: fix the handler',
     )
-    return give(event, checkProblem(problemOf('answer-lost'), storedHeaders))
+    return toResult(checkProblem(problemOf('answer-lost'), storedHeaders))
   }
 
   const threw = (event: Event, thrown: unknown): Json => {
     // Without a transaction there is nothing to roll back.
     if (hasInbox || !HttpProblem.is(thrown) || !thrown.store) throw thrown
     try {
-      return give(event, checkProblem(thrown, storedHeaders))
+      return toResult(checkProblem(thrown, storedHeaders))
     } catch (error) {
-      return giveInstead(event, error)
+      return storeLost(event, error)
     }
   }
 
   const answer = (event: Event, context: HandlerContext<unknown>): MaybeAsync<Json> => {
     const { decided } = exchangeOf(event)
-    if (decided !== undefined) return give(event, decided)
+    if (decided !== undefined) return toResult(decided)
     let answering: unknown
     try {
       answering = (handler as Call)(toHttpEvent(event), context)
@@ -115,13 +108,8 @@ export function createRouteHandler(
   }
 }
 
-function give(event: Event, checked: CheckedAnswer): Json {
-  exchangeOf(event).given = checked
-  return checked.stored as unknown as Json
-}
-
 function toHttpEvent(event: Event): HttpEvent<unknown> {
   const { idempotencyKey, key, tenant } = event
-  const { payload } = event.payload as Seen
+  const { payload } = event.payload as DecodedRequest
   return { payload, request: exchangeOf(event).request, key, tenant, idempotencyKey }
 }

@@ -7,7 +7,7 @@ import {
   refuseProblems,
 } from '@onceward/core/adapter'
 import { afterAnswer, type MaybeAsync, toEventKey } from '@onceward/core/edge'
-import { type Outcome, type ProblemName, problem } from './answer/outcome.ts'
+import { type Outcome, type ProblemName, problem, type Refused } from './answer/outcome.ts'
 import { toWebResponse } from './answer/reply.ts'
 import {
   type AnyHttpOptions,
@@ -19,7 +19,7 @@ import {
 import type { Identity } from './request/exchange.ts'
 import { KEY_HEADER, type ParsedKey, parseIdempotencyKey } from './request/idempotency-key.ts'
 import { fromWebRequest, type HttpRequest, type IncomingRequest } from './request/request.ts'
-import { type Refused, RunningHttpGuard } from './running-guard.ts'
+import { RunningHttpGuard } from './running-guard.ts'
 
 export interface HttpHealth {
   /**

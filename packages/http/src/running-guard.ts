@@ -22,12 +22,20 @@ import {
   outcomeOf,
   outcomeOfThrown,
   problem,
+  type Refused,
+  thrownAnswerOf,
 } from './answer/outcome.ts'
 import { HttpProblem } from './answer/problem.ts'
-import { createLaterHandler, createRouteHandler, type RouteHandler, type Seen } from './handler.ts'
+import { createLaterHandler, createRouteHandler, type RouteHandler } from './handler.ts'
 import { openEarly } from './open-early.ts'
 import { type AnyHttpOptions, DEFAULTS, type HttpHandler } from './options.ts'
-import { decodeRequest, isReadable } from './request/content.ts'
+import {
+  compared,
+  type DecodedRequest,
+  decodeRequest,
+  isReadable,
+  ofRequest,
+} from './request/content.ts'
 import type { Exchange, Identity } from './request/exchange.ts'
 import {
   BodyTooLargeError,
@@ -36,7 +44,6 @@ import {
   type IncomingRequest,
   wholeBody,
 } from './request/request.ts'
-import { compared, ofRequest } from './request/request-schema.ts'
 import {
   BROKER,
   exchangeOf,
@@ -44,12 +51,6 @@ import {
   storable,
   toStoredForm,
 } from './request/stored-request.ts'
-
-/** The answer to a request without an identity. */
-export interface Refused {
-  readonly kind: 'refused'
-  readonly outcome: Outcome
-}
 
 /** A guard of requests, whoever sends them. */
 export interface RequestGuardPlan {
@@ -147,16 +148,15 @@ export class RunningHttpGuard {
   /** The answer is stored, so a retry gets it. */
   reportUnsent(error: unknown): void {
     const fields = { consumer: this.guard.consumer, err: describeError(error) }
-    this.port.logger.error(
-      fields,
-      'an answer could not be written: look at what wraps the response',
-    )
+    const text = 'an answer could not be written: look at what wraps the response'
+    this.port.logger.error(fields, text)
   }
 
   /** The handler itself, or a middleware that limits the time of requests. */
   reportAnswered(): void {
+    const fields = { consumer: this.guard.consumer }
     this.port.logger.warn(
-      { consumer: this.guard.consumer },
+      fields,
       'something else answered a request, and retries get the answer of the guard: return the answer from the handler',
     )
   }
@@ -195,9 +195,8 @@ export class RunningHttpGuard {
       })
     }
     const hooks = onHangUp === 'abort' ? { abort: incoming.hangUp() } : {}
-    const { key, tenant } = identity
     const { target } = incoming
-    return this.#run({ key, tenant, request: this.#seen(request), target, contentType }, hooks)
+    return this.#run({ ...identity, request: this.#seen(request), target, contentType }, hooks)
   }
 
   /** A function of the user's may give no answer. */
@@ -205,9 +204,8 @@ export class RunningHttpGuard {
     const { logger, runtime, settings } = this.port
     const answer = await answerWithin(runtime, identifying, settings.deadlineMs)
     if (answer === LATE) {
-      const fields = { consumer: this.guard.consumer }
       logger.error(
-        fields,
+        { consumer: this.guard.consumer },
         '`tenant` or `verify` gave no answer within deadlineMs, so a request is answered 503: look at what the function waits for',
       )
     }
@@ -235,17 +233,15 @@ export class RunningHttpGuard {
     const settlements = await this.port.run([this.#toDelivery(exchange)], hooks)
     const [settlement] = settlements as readonly [Settlement]
     const nowMs = this.port.runtime.now()
-    if (this.#plan.later !== undefined) {
-      return acceptedOutcomeOf(settlement, exchange, nowMs)
-    }
-    const thrown = answerThrown(settlement)
+    if (this.#plan.later !== undefined) return acceptedOutcomeOf(settlement, nowMs)
+    const thrown = thrownAnswerOf(settlement)
     if (thrown !== undefined && exchange.decided === undefined) {
       // The run was rolled back. Its answer is committed with the key by a second one, unless a retry was faster.
       const decided = this.#route.toDecided(thrown)
       return this.#run({ ...exchange, decided }, hooks)
     }
     const { unanswered } = this.#plan
-    return outcomeOf(settlement, exchange, { nowMs, unanswered })
+    return outcomeOf(settlement, { nowMs, unanswered })
   }
 
   /** Headers may be credentials, so they are left out, but for those that are stored. */
@@ -272,12 +268,6 @@ export class RunningHttpGuard {
   }
 }
 
-/** The problem that the handler threw as the answer to this key. */
-function answerThrown(settlement: Settlement): HttpProblem | undefined {
-  if (settlement.kind !== 'defer' || settlement.reason !== 'failed') return undefined
-  return HttpProblem.is(settlement.error) && settlement.error.store ? settlement.error : undefined
-}
-
 function engineOptions(
   { later, options }: RequestGuardPlan,
   { takeOver }: RouteHandler,
@@ -296,7 +286,10 @@ function engineOptions(
     ...(tenant === 'none'
       ? { tenant: undefined }
       : { tenant: (delivery) => exchangeOf(delivery).tenant }),
-    fingerprint: fingerprint === 'none' ? 'none' : (seen) => compared(seen as Seen, fingerprint),
+    fingerprint:
+      fingerprint === 'none'
+        ? 'none'
+        : (decoded) => compared(decoded as DecodedRequest, fingerprint),
     onConflict: 'ack',
   } as GuardOptions<unknown, unknown>
 }

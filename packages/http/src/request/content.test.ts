@@ -16,8 +16,11 @@ const decoded = (bytes: Uint8Array, decode?: Decode, schema?: unknown) =>
 describe('what is compared of a request', () => {
   test('is its canonical JSON', () => {
     const json = { cents: 500 }
-    expect(decoded(bytesOf('{"cents":500}'))).toEqual({ content: { ...asked, json }, value: json })
-    expect(decoded(new Uint8Array())).toEqual({ content: { ...asked, json: null }, value: null })
+    expect(decoded(bytesOf('{"cents":500}'))).toEqual({
+      content: { ...asked, json },
+      payload: json,
+    })
+    expect(decoded(new Uint8Array())).toEqual({ content: { ...asked, json: null }, payload: null })
   })
 
   test.each(['{"a":"\\ud800"}', '{"a":"\\uD800"}', '{"a":12345678901234567890}'])(
@@ -26,7 +29,7 @@ describe('what is compared of a request', () => {
       const bytes = bytesOf(text)
       expect(decoded(bytes)).toEqual({
         content: { ...asked, sha256: hash('sha256', bytes, 'hex') },
-        value: JSON.parse(text),
+        payload: JSON.parse(text),
       })
     },
   )
@@ -38,7 +41,8 @@ describe('what is compared of a request', () => {
       const plain = await decoded(bytes)
       const checked = await decoded(bytes, undefined, {})
       expect(checked).toEqual(plain)
-      if (typeof checked.value === 'object') Object.assign(checked.value ?? {}, { changed: true })
+      if (typeof checked.payload === 'object')
+        Object.assign(checked.payload ?? {}, { changed: true })
       expect(checked.content).toEqual(plain.content)
     },
   )
@@ -54,7 +58,7 @@ describe('what is compared of a request', () => {
       bytes.fill(0)
       return method
     }
-    const expected = { content: { ...asked, sha256 }, value: 'POST' }
+    const expected = { content: { ...asked, sha256 }, payload: 'POST' }
     expect(decoded(bytesOf('abc'), decode)).toEqual(expected)
     expect(await decoded(bytesOf('abc'), async (...given) => decode(...given))).toEqual(expected)
   })

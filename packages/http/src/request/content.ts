@@ -7,6 +7,7 @@ import {
   decodeJson,
   type MaybeAsync,
 } from '@onceward/core/edge'
+import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { Exchange } from './exchange.ts'
 import { type HttpRequest, headerOf, type IncomingRequest } from './request.ts'
 
@@ -19,10 +20,13 @@ export type Content = {
   readonly route: string
 } & ({ readonly json: Json } | { readonly sha256: string })
 
+/** What is compared of a request, and its payload: what `decode` returned, and after the schema what that returned. */
 export interface DecodedRequest {
   readonly content: Content
-  readonly value: unknown
+  readonly payload: unknown
 }
+
+type Schema = StandardSchemaV1<unknown, unknown>
 
 export type Decode = (bytes: Uint8Array, request: HttpRequest) => unknown
 
@@ -43,12 +47,12 @@ export function decodeRequest(
   if (decode !== undefined) {
     const content = byBytes()
     // A copy, because decoders may work in place, and what is stored to run later must be the bytes that came.
-    return afterAnswer(decode(bytes.slice(), request), (value) => ({ content, value }))
+    return afterAnswer(decode(bytes.slice(), request), (payload) => ({ content, payload }))
   }
-  return andThen(jsonOf(bytes), ({ isExact, value }) => {
-    if (!isExact || hasSurrogates(bytes)) return { content: byBytes(), value }
-    const json = (schema === undefined ? value : parsedAgain(bytes, value)) as Json
-    return { content: { ...asked, json }, value }
+  return andThen(jsonOf(bytes), ({ isExact, value: payload }) => {
+    if (!isExact || hasSurrogates(bytes)) return { content: byBytes(), payload }
+    const json = (schema === undefined ? payload : parsedAgain(bytes, payload)) as Json
+    return { content: { ...asked, json }, payload }
   })
 }
 
@@ -71,6 +75,35 @@ const utf8 = new TextDecoder()
 function hasSurrogates(bytes: Uint8Array): boolean {
   const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   return ['\\ud', '\\uD'].some((beginning) => view.includes(beginning))
+}
+
+/** The user's schema sees the decoded body. What is compared is from before it. */
+export function ofRequest(schema: Schema | undefined): Schema {
+  return {
+    '~standard': {
+      version: 1,
+      vendor: 'onceward',
+      validate: (decoded) => {
+        const { content, payload } = decoded as DecodedRequest
+        if (schema === undefined) return { value: decoded }
+        return afterAnswer(schema['~standard'].validate(payload), (result) =>
+          'value' in Object(result) && !result.issues
+            ? { value: { content, payload: (result as { readonly value: unknown }).value } }
+            : (result as { readonly issues: readonly { readonly message: string }[] }),
+        )
+      },
+    },
+  }
+}
+
+/** What is fingerprinted of a request. */
+export function compared(
+  { content, payload }: DecodedRequest,
+  fingerprint: 'body' | 'none' | ((payload: unknown) => unknown) | undefined,
+): unknown {
+  if (typeof fingerprint !== 'function') return content
+  const { method, route } = content
+  return afterAnswer(fingerprint(payload), (of) => ({ method, route, of }))
 }
 
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json$/

@@ -13,8 +13,6 @@ export interface Exchange extends Identity {
   /** Path and query, as the guard compares them. */
   readonly target: string
   readonly contentType: string | undefined
-  /** The answer that the handler has given in this process, once it may be committed. */
-  given?: CheckedAnswer | undefined
   /** The answer was decided by an earlier run, whose writes were rolled back. The handler does not run again. */
   readonly decided?: CheckedAnswer | undefined
 }

@@ -1,6 +1,6 @@
 import { type CommonOptions, systemRuntime } from '@onceward/core'
 import { inheritedNames, type KnownNames, quoted, refuseProblems } from '@onceward/core/adapter'
-import { problem, statusOnly } from '../answer/outcome.ts'
+import { problem, type Refused, statusOnly } from '../answer/outcome.ts'
 import { HttpProblem } from '../answer/problem.ts'
 import { type HttpGuard, makeHttpGuard, ofCaller } from '../http-guard.ts'
 import {
@@ -16,7 +16,7 @@ import {
 import type { Identity } from '../request/exchange.ts'
 import type { HttpRequest } from '../request/request.ts'
 import { CREDENTIALS, REQUEST_HEADERS } from '../request/stored-request.ts'
-import { type LaterPlan, type Refused, RunningHttpGuard } from '../running-guard.ts'
+import { type LaterPlan, RunningHttpGuard } from '../running-guard.ts'
 import type { WebhookVerifier } from './signatures.ts'
 
 /** What a guard of webhooks takes besides the options of `createHttpGuard`. */

@@ -163,15 +163,6 @@ describe('a delivery whose handler runs later', () => {
     await guard.close()
   })
 
-  test('is not answered by what the handler returns', async () => {
-    const { guard, records } = laterGuard(() => ({ status: 500, body: 'x'.repeat(1_000_000) }))
-    expect(await deliver(guard, 'e')).toMatchObject(accepted)
-    await until(() => records.length === 2)
-    expect(records[1]?.settlement).toEqual({ kind: 'ack', by: 'processed' })
-    expect(await deliver(guard, 'e')).toMatchObject(accepted)
-    await guard.close()
-  })
-
   test('that takes long holds up no other', async () => {
     const gate = Promise.withResolvers<void>()
     const ran: string[] = []

@@ -1,11 +1,10 @@
 import { memoryInbox } from '@onceward/core/memory'
 import { expect, test } from 'vitest'
 import { guardOf, requestOf } from '../fixtures/charges.ts'
-import type { Content } from './content.ts'
-import { compared, ofRequest } from './request-schema.ts'
+import { type Content, compared, ofRequest } from './content.ts'
 
 const content: Content = { method: 'POST', route: '/charges', json: { cents: 5 } }
-const request = { content, value: { cents: 5 } }
+const request = { content, payload: { cents: 5 } }
 
 const validated = (validate?: (value: unknown) => unknown) => {
   const schema = validate && { '~standard': { version: 1, vendor: 'test', validate } }
