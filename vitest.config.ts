@@ -13,7 +13,6 @@ const setupFiles = ['./packages/testing/src/vitest/properties.ts']
 const structure = [
   'test-e2e/repository/structure.test.ts',
   'test-e2e/repository/siblings.test.ts',
-  'test-e2e/repository/mutation.test.ts',
   'test-e2e/repository/landing.test.ts',
 ]
 

@@ -138,8 +138,7 @@ export const GROUPS = {
 
 /**
  * The tests that must notice a change of mutation/texts.json, which takes words out of the Lua scripts and the SQL:
- * those that notice most, and then the others. Of `by-hand`, subtle changes of the TypeScript that once went unnoticed,
- * each names its tests itself. So does each of `repaired`, the defects that a review found, put back.
+ * those that notice most, and then the others.
  */
 export const TEXT_TESTS = {
   lua: [
@@ -152,6 +151,4 @@ export const TEXT_TESTS = {
     ['packages/postgres/src'],
   ],
   'sql-leases': [integration('postgres', ['lease-store'])],
-  'by-hand': [],
-  repaired: [],
 }
