@@ -81,19 +81,20 @@ describe('the lock file', () => {
 })
 
 /** The rooms of core, from the lowest floor to the highest, and those each may import. */
-const LOWER = ['model', 'options', 'concurrency']
+const LOWER = ['model', 'support', 'options', 'concurrency']
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   model: [],
-  options: ['model'],
+  support: ['model'],
+  options: ['model', 'support'],
   concurrency: ['model'],
   identity: LOWER,
   settlement: LOWER,
   lease: [...LOWER, 'settlement'],
   transaction: [...LOWER, 'settlement'],
   guard: [...LOWER, 'settlement', 'identity', 'lease', 'transaction'],
-  adapter: ['model', 'concurrency'],
+  adapter: ['model', 'support', 'concurrency'],
   edge: [...LOWER, 'identity', 'transaction', 'guard'],
-  memory: ['model', 'concurrency'],
+  memory: ['model', 'support', 'concurrency'],
 }
 
 describe('the rooms of core', () => {

@@ -95,7 +95,6 @@ export type {
   PublishingEnd,
   PublishingRight,
 } from './model/dead-letter.ts'
-export type { ConsumerRegistration } from './model/consumer-registration.ts'
 export type {
   BeginClaim,
   BeginRequest,
@@ -103,23 +102,25 @@ export type {
   Burial,
   Commit,
   CommitAnswer,
+  ConsumerRegistration,
   CountAnswer,
   CountedEvent,
+  DoneEvent,
   DueEvent,
   Failure,
   IdentifiedEvent,
   Inbox,
   InboxSession,
   InboxTransaction,
+  Known,
+  MessageCounts,
   ParkAnswer,
   Refusal,
   Release,
+  SweepStep,
   TransactionStatus,
   VerdictAnswer,
 } from './model/inbox.ts'
-export type { DoneEvent, Known } from './model/known-event.ts'
-export type { MessageCounts } from './model/message-counts.ts'
-export type { SweepStep } from './model/sweep-step.ts'
 export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'
 export type { Runtime } from './model/runtime.ts'
 export { type Breaker, createBreaker } from './concurrency/breaker.ts'

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto'
 import { types } from 'node:util'
-import type { Delivery } from '../model/delivery.ts'
+import { type Delivery, ownGetter, withGetters } from '../model/delivery.ts'
 import { EnvelopeError } from '../model/errors.ts'
-import { ownGetter, withGetters } from '../model/own-getter.ts'
 
 /** First byte of every envelope. A reader refuses other versions. */
 const VERSION = 1

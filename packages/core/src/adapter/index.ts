@@ -12,8 +12,13 @@ export {
 } from '../concurrency/timeout.ts'
 export { decideCount, isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
 export { asRedelivered, copyDelivery } from '../model/delivery.ts'
-export { registerEnvelopeReader } from '../model/envelope.ts'
-export { describeError, SWALLOWED_STATEMENT, toReadableError } from '../model/errors.ts'
+export {
+  describeError,
+  isError,
+  messageOf,
+  SWALLOWED_STATEMENT,
+  toReadableError,
+} from '../model/errors.ts'
 export {
   type Availability,
   attachHealthPort,
@@ -28,14 +33,19 @@ export {
   portOf,
   type RunHooks,
 } from '../model/guard-port.ts'
+export type { Release } from '../model/runtime.ts'
+export { isConflict } from '../model/state-machine.ts'
+export {
+  messageHash,
+  registerEnvelopeReader,
+  registerMessageTraits,
+} from '../support/adapter-registry.ts'
 export {
   inheritedNames,
   type KnownNames,
   refuseUnknownNames,
   unknownNames,
-} from '../model/known-names.ts'
-export { messageHash, registerMessageTraits } from '../model/message-hash.ts'
-export { messageOf } from '../model/message-of.ts'
+} from '../support/known-names.ts'
 export {
   type BrokerClient,
   hasMethod,
@@ -43,11 +53,8 @@ export {
   refuseOtherClient,
   refuseUnfitClient,
   unrunError,
-} from '../model/misplaced.ts'
-export { isError } from '../model/realm.ts'
-export type { Release } from '../model/runtime.ts'
-export { isConnectionString, shown } from '../model/shown.ts'
-export { isConflict } from '../model/state-machine.ts'
+} from '../support/misplaced.ts'
+export { isConnectionString, shown } from '../support/shown.ts'
 export { type ClassifiedError, classifierOf, isFatal, kindsByName } from './classified-error.ts'
 export {
   type ConsumerLoop,

@@ -1,7 +1,7 @@
 import { ConfigurationError } from '../model/errors.ts'
 import type { GuardSettings } from '../model/guard-port.ts'
-import { type KnownNames, refuseNoObject, unknownNames } from '../model/known-names.ts'
-import { shown } from '../model/shown.ts'
+import { type KnownNames, refuseNoObject, unknownNames } from '../support/known-names.ts'
+import { shown } from '../support/shown.ts'
 
 /** How messages are gathered into calls of the guard; the same on every broker. */
 export interface RunOptions {

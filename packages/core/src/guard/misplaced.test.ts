@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { hostile, revoked } from '../fixtures/misbehaviour.ts'
 import { memoryInbox, memoryLeases } from '../memory/index.ts'
 import { portOf } from '../model/guard-port.ts'
-import { otherClient, refuseOtherClient } from '../model/misplaced.ts'
+import { otherClient, refuseOtherClient } from '../support/misplaced.ts'
 import { createBatchGuard, createCallerGuard, createGuard } from './guard.ts'
 
 const SECRET = 'hunter2'

@@ -5,7 +5,7 @@ import { troubled } from '../fixtures/troubled.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
 import { decideCount } from '../model/attempt-rules.ts'
 import type { Fingerprint } from '../model/brands.ts'
-import type { Known } from '../model/known-event.ts'
+import type { Known } from '../model/inbox.ts'
 import type { ClaimResult } from '../model/lease-store.ts'
 import { createGuard } from './guard.ts'
 

@@ -4,7 +4,7 @@ import { silent } from '../fixtures/inbox.ts'
 import { named, REFUSED, SKIPPED, setUp, UNGUARDED } from '../fixtures/parked.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { FatalError, StoreUnavailableError } from '../model/errors.ts'
-import type { MessageCounts } from '../model/message-counts.ts'
+import type { MessageCounts } from '../model/inbox.ts'
 import type { OutcomeRecord } from '../options/options.ts'
 
 test('a refused message that now has a key runs as an event, and its record is deleted', async () => {

@@ -4,10 +4,10 @@ import { Clock } from '../fixtures/clock.ts'
 import { newEvent, silent } from '../fixtures/inbox.ts'
 import { named, setUp, UNGUARDED } from '../fixtures/parked.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { registerEnvelopeReader } from '../model/envelope.ts'
 import { FatalError, StoreUnavailableError } from '../model/errors.ts'
-import type { MessageCounts } from '../model/message-counts.ts'
+import type { MessageCounts } from '../model/inbox.ts'
 import type { OutcomeRecord } from '../options/options.ts'
+import { registerEnvelopeReader } from '../support/adapter-registry.ts'
 
 test('a replayed message that is refused again keeps its key, in the report and in the record', async () => {
   const records: OutcomeRecord[] = []

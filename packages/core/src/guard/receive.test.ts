@@ -13,8 +13,7 @@ import {
   RetryableError,
   StoreUnavailableError,
 } from '../model/errors.ts'
-import type { InboxSession, Refusal } from '../model/inbox.ts'
-import type { MessageCounts } from '../model/message-counts.ts'
+import type { InboxSession, MessageCounts, Refusal } from '../model/inbox.ts'
 import type { InboxGuardOptions } from '../options/options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { Processing } from './processing.ts'

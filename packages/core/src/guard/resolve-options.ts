@@ -8,12 +8,12 @@ import {
   snsKey,
 } from '../identity/resolvers.ts'
 import { ConfigurationError } from '../model/errors.ts'
-import { inheritedNames } from '../model/known-names.ts'
 import { defaultLogger, type Logger, safeLogger } from '../model/logger.ts'
 import { OPTION_RULES, withDefaults } from '../options/derived.ts'
 import type { GuardOptions } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { brokenRules } from '../options/rules.ts'
+import { inheritedNames } from '../support/known-names.ts'
 
 /** `retry` for `retry.attempts` and its like. */
 const NAMES = [...new Set(Object.keys(OPTION_RULES).map((name) => name.replace(/\..*/, '')))]

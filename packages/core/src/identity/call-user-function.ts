@@ -3,11 +3,11 @@ import type { EventKey } from '../model/brands.ts'
 import {
   describeError,
   InvalidPayloadError,
+  isError,
   MissingKeyError,
   OncewardError,
   toReadableError,
 } from '../model/errors.ts'
-import { isError } from '../model/realm.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
 
 /** What is known about a message whose identification ends early. */

@@ -1,8 +1,9 @@
 import { decideCount } from '../model/attempt-rules.ts'
 import type { OwnerToken } from '../model/brands.ts'
-import type { ConsumerRegistration } from '../model/consumer-registration.ts'
+import { isError } from '../model/errors.ts'
 import type {
   Burial,
+  ConsumerRegistration,
   CountAnswer,
   CountedEvent,
   Failure,
@@ -11,7 +12,6 @@ import type {
   Release,
   VerdictAnswer,
 } from '../model/inbox.ts'
-import { isError } from '../model/realm.ts'
 import { isConflict } from '../model/state-machine.ts'
 import type { FailedEventRow, MemoryTables, ProcessedEventRow } from './tables.ts'
 

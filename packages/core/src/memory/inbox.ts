@@ -1,17 +1,17 @@
 import { isOwnerLive } from '../model/attempt-rules.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
-import type { ConsumerRegistration } from '../model/consumer-registration.ts'
 import type {
   DeadLetter,
   DeadLetterRef,
   PublishingEnd,
   PublishingRight,
 } from '../model/dead-letter.ts'
-import { StoreUnavailableError } from '../model/errors.ts'
+import { isError, StoreUnavailableError } from '../model/errors.ts'
 import type {
   BeginRequest,
   Begun,
   Burial,
+  ConsumerRegistration,
   CountAnswer,
   CountedEvent,
   DueEvent,
@@ -19,15 +19,14 @@ import type {
   IdentifiedEvent,
   Inbox,
   InboxSession,
+  Known,
+  MessageCounts,
   ParkAnswer,
   Refusal,
   Release,
+  SweepStep,
   VerdictAnswer,
 } from '../model/inbox.ts'
-import type { Known } from '../model/known-event.ts'
-import type { MessageCounts } from '../model/message-counts.ts'
-import { isError } from '../model/realm.ts'
-import type { SweepStep } from '../model/sweep-step.ts'
 import { Attempts } from './attempts.ts'
 import { MemoryStore } from './store.ts'
 import type { MemoryTables, ProcessedEventRow } from './tables.ts'

@@ -1,5 +1,5 @@
-import type { MessageCounts } from '../model/message-counts.ts'
-import { messageHash } from '../model/message-hash.ts'
+import type { MessageCounts } from '../model/inbox.ts'
+import { messageHash } from '../support/adapter-registry.ts'
 
 /** The table `suspect_messages`, for all consumers. */
 export class MemoryMessageCounts {

@@ -7,7 +7,7 @@ import type {
   PublishingRight,
 } from '../model/dead-letter.ts'
 import type { Refusal, VerdictAnswer } from '../model/inbox.ts'
-import { messageHash } from '../model/message-hash.ts'
+import { messageHash } from '../support/adapter-registry.ts'
 import { toErrorText } from './attempts.ts'
 import { MemoryMessageCounts } from './message-counts.ts'
 import { MemoryTables, type ProcessedEventRow, type Publishing } from './tables.ts'

@@ -1,7 +1,6 @@
 import { systemRuntime } from '../concurrency/system-runtime.ts'
 import type { EventId, Fingerprint, Json, OwnerToken } from '../model/brands.ts'
-import type { IdentifiedEvent } from '../model/inbox.ts'
-import type { Known } from '../model/known-event.ts'
+import type { IdentifiedEvent, Known } from '../model/inbox.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
 

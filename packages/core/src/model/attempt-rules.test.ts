@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { decideCount, isOwnerLive, LATEST_START_MS } from './attempt-rules.ts'
 import type { Fingerprint } from './brands.ts'
-import type { Known } from './known-event.ts'
+import type { Known } from './inbox.ts'
 
 const fingerprint = 1n as Fingerprint
 const waiting = { kind: 'waiting', fingerprint, remainingMs: 0, attempt: 1, alone: false } as const

@@ -1,5 +1,4 @@
-import type { CountAnswer } from './inbox.ts'
-import type { Known } from './known-event.ts'
+import type { CountAnswer, Known } from './inbox.ts'
 
 /*
  * The rules of attempts that all inboxes share (design.md §6): who owns a running row, when a run may still start, and

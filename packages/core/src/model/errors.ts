@@ -1,4 +1,4 @@
-import { isAggregateError, isError } from './realm.ts'
+import { types } from 'node:util'
 
 /** The codes of all errors that onceward throws. A closed list. */
 export const ERROR_CODES = [
@@ -262,3 +262,39 @@ export function toReadableError(thrown: unknown): unknown {
 export const SWALLOWED_STATEMENT: string =
   'A statement of the handler failed and the handler ignored the error, so PostgreSQL rolled the transaction back. ' +
   'Let the error leave the handler, or use a savepoint.'
+
+// Jest and `node:vm` run code in a realm of its own: its classes are others, so `instanceof` says no to its errors. What
+// Node itself throws is of the main realm, and a test runner may load one package here and another one there.
+
+/** Whether the value is an error, of this realm or another. A plain object with a message is none. */
+export function isError(value: unknown): value is Error {
+  return value instanceof Error || types.isNativeError(value)
+}
+
+/**
+ * Whether the value is an `AggregateError`, of this realm or another, whose `errors` can be read. Other libraries have
+ * errors of that name without them.
+ */
+export function isAggregateError(value: unknown): value is AggregateError {
+  const isOne =
+    value instanceof AggregateError ||
+    (types.isNativeError(value) && value.name === 'AggregateError')
+  return isOne && Array.isArray(Reflect.get(value, 'errors'))
+}
+
+/** Most errors of an `AggregateError` that are named: it may hold any number of them, and also itself. */
+const MOST_ERRORS = 100
+
+/** What an error says, for texts that people read. An error without a message is named by what it holds, or by its name. */
+export function messageOf(error: unknown): string {
+  if (!isError(error)) return String(error)
+  // Connecting to a host with several addresses, such as localhost, fails with an AggregateError without a message.
+  if (error.message !== '') return error.message
+  // Timeouts of node-redis are named by their class alone.
+  if (!isAggregateError(error)) return String(error.constructor.name)
+  // The members of a member are left out, because it may be the error itself.
+  const messages = error.errors
+    .slice(0, MOST_ERRORS)
+    .map((each) => (isAggregateError(each) ? each.message || each.name : messageOf(each)))
+  return messages.join(', ')
+}

@@ -1,8 +1,7 @@
 import type { OwnerToken } from './brands.ts'
 import type { DeadLetterRef } from './dead-letter.ts'
-import { copyBody, type Delivery, type GuardEvent } from './delivery.ts'
+import { copyBody, type Delivery, type GuardEvent, ownGetter, withGetters } from './delivery.ts'
 import type { IdentifiedEvent } from './inbox.ts'
-import { ownGetter, withGetters } from './own-getter.ts'
 
 /** Times that only an observer asks for. Mutable: each step adds its own. */
 export interface Timings {

@@ -1,13 +1,63 @@
-import type { EventId, EventKey, Fingerprint, OwnerToken } from './brands.ts'
-import type { ConsumerRegistration } from './consumer-registration.ts'
+import type { EventId, EventKey, Fingerprint, Json, OwnerToken } from './brands.ts'
 import type { DeadLetterRef, PublishingEnd, PublishingRight } from './dead-letter.ts'
 import type { Delivery } from './delivery.ts'
 import type { DeadlineExceededError, OncewardError } from './errors.ts'
 import type { InboxFigures, PoolUse } from './guard-reading.ts'
-import type { DoneEvent, Known } from './known-event.ts'
-import type { MessageCounts } from './message-counts.ts'
+import type { Logger } from './logger.ts'
+import type { Runtime } from './runtime.ts'
 import type { DeadLetterReason } from './settlement.ts'
-import type { SweepStep } from './sweep-step.ts'
+
+/** An event whose effect is committed. */
+export interface DoneEvent {
+  readonly kind: 'done'
+  readonly fingerprint: Fingerprint
+  readonly result?: Json | undefined
+  /** How long ago the effect was committed. Undefined if the store does not say. */
+  readonly ageMs?: number | undefined
+}
+
+/** The stored state of an event. Ages and waits are milliseconds on the store's clock. */
+export type Known =
+  | { readonly kind: 'absent' }
+  | DoneEvent
+  | {
+      readonly kind: 'dead'
+      readonly fingerprint: Fingerprint
+      readonly reason: DeadLetterReason
+      readonly attempt: number
+      readonly published: boolean
+    }
+  | {
+      readonly kind: 'waiting'
+      readonly fingerprint: Fingerprint
+      readonly remainingMs: number
+      readonly attempt: number
+      /** A replayed event runs alone. */
+      readonly alone: boolean
+    }
+  | {
+      /** State `r`: started, no verdict yet. */
+      readonly kind: 'running'
+      readonly fingerprint: Fingerprint
+      readonly attempt: number
+      /** Negative if the clock of the store was set back since. */
+      readonly ageMs: number
+    }
+
+/** The registration that a guard sends to its inbox once, before the first claim. */
+export interface ConsumerRegistration {
+  readonly consumer: string
+  readonly dedupWindowMs: number
+  /** Version of the fingerprint rule, 0 = none. If two guards of one consumer differ, a warning is logged. */
+  readonly fingerprintRule: number
+  /** Attempts before an event is dead-lettered. Runs without a verdict may be three times as many. */
+  readonly maxAttempts: number
+  /** Concurrent transactions that the guard wants, and whether its user set that number. */
+  readonly concurrency: number
+  readonly concurrencyChosen: boolean
+  readonly logger: Logger
+  readonly runtime: Runtime
+}
 
 /** An event after step 1, with the values that all stores use as key and compare. */
 export interface IdentifiedEvent {
@@ -270,4 +320,26 @@ export interface InboxSession<Tx> {
    * session has opened nothing.
    */
   close?(): Promise<void>
+}
+
+/**
+ * Counts how often a message was read (decoded, checked, identified) without an end, by a hash of the message itself:
+ * a message that ends the process while it is read has no event yet. Its count is the only trace.
+ */
+export interface MessageCounts {
+  /**
+   * Counts 1 for each message that has no count. `left`: the message has one, which its last reader did not end, and
+   * it is not counted here. One statement.
+   */
+  start(deliveries: readonly Delivery[]): Promise<readonly ('started' | 'left')[]>
+  /** Counts one more read of a message that is read alone. Answers the count. */
+  startAlone(delivery: Delivery): Promise<number>
+  /** The messages were read, whatever came of it: deletes their counts. One statement. */
+  end(deliveries: readonly Delivery[]): Promise<void>
+}
+
+export interface SweepStep {
+  readonly deleted: number
+  /** Whether the sweep has reached the end of the table. */
+  readonly finished: boolean
 }

@@ -1,6 +1,5 @@
 import { inspect } from 'node:util'
-import { describeError } from './errors.ts'
-import { isError } from './realm.ts'
+import { describeError, isError } from './errors.ts'
 
 /** A pino instance or `console` fits. */
 export interface Logger {

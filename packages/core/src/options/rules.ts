@@ -1,6 +1,6 @@
-import { unknownNames } from '../model/known-names.ts'
-import { hasMethod, type StorePlace, writeInstead } from '../model/misplaced.ts'
-import { shown } from '../model/shown.ts'
+import { unknownNames } from '../support/known-names.ts'
+import { hasMethod, type StorePlace, writeInstead } from '../support/misplaced.ts'
+import { shown } from '../support/shown.ts'
 
 /** What a value must be, and the words for it. */
 export interface Rule {

@@ -1,5 +1,5 @@
 import { ConfigurationError } from '../model/errors.ts'
-import { shown } from '../model/shown.ts'
+import { shown } from '../support/shown.ts'
 
 /** What the guard does when a user's function misbehaves. */
 export const CONSEQUENCES = {

@@ -2,8 +2,7 @@ import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
 import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { answerWithin, CallTimeoutError, LATE } from '../concurrency/timeout.ts'
 import type { DeadLetter, Publish } from '../model/dead-letter.ts'
-import { toReadableError } from '../model/errors.ts'
-import { isError } from '../model/realm.ts'
+import { isError, toReadableError } from '../model/errors.ts'
 import type { Release, Runtime } from '../model/runtime.ts'
 
 /** Maximum time until the broker confirms a dead letter, ms. */

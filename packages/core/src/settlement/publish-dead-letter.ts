@@ -2,8 +2,7 @@ import { track } from '../concurrency/timeout.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import type { DeadLetter, DeadLetterRef, Publish } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { withRaw } from '../model/envelope.ts'
-import { describeError, toReadableError } from '../model/errors.ts'
+import { describeError, isError, toReadableError } from '../model/errors.ts'
 import type {
   DeadLetterAnswer,
   GuardOutage,
@@ -11,10 +10,9 @@ import type {
   PublisherSource,
 } from '../model/guard-port.ts'
 import type { DueEvent, InboxSession } from '../model/inbox.ts'
-import { messageHash } from '../model/message-hash.ts'
-import { isError } from '../model/realm.ts'
 import type { DeferCause, Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { messageHash, withRaw } from '../support/adapter-registry.ts'
 import type { Outcome } from './outcome.ts'
 import { type CallEnd, PlaceCalls, PUBLISH_BUDGET_MS } from './place-calls.ts'
 import { Unpublished } from './unpublished.ts'

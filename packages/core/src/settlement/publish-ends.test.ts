@@ -2,10 +2,10 @@ import { expect, test } from 'vitest'
 import { newEvent, openInbox, silent } from '../fixtures/inbox.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
 import type { DeadLetter, DeadLetterRef, Publish } from '../model/dead-letter.ts'
-import { registerEnvelopeReader } from '../model/envelope.ts'
 import { EnvelopeError } from '../model/errors.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { registerEnvelopeReader } from '../support/adapter-registry.ts'
 import { createDeadLetterPublisher } from './publish-dead-letter.ts'
 
 const error = new Error('no such customer')

@@ -1,7 +1,7 @@
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { concernsStore, describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { DoneEvent } from '../model/known-event.ts'
+import type { DoneEvent } from '../model/inbox.ts'
 import type { DeferCause } from '../model/settlement.ts'
 import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
 import type { Engine } from './engine.ts'

@@ -1,6 +1,5 @@
 import type { EventId, Json } from '../model/brands.ts'
-import type { InboxTransaction } from '../model/inbox.ts'
-import type { DoneEvent } from '../model/known-event.ts'
+import type { DoneEvent, InboxTransaction } from '../model/inbox.ts'
 import type { PendingEvent } from './pending-event.ts'
 
 /** Why a transaction failed. Nothing of it is committed, unless the kind is `ended`. */

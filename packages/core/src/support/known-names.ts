@@ -1,4 +1,4 @@
-import { ConfigurationError } from './errors.ts'
+import { ConfigurationError } from '../model/errors.ts'
 import { shown } from './shown.ts'
 
 /** Names of options. Each is `true`, so that the compiler demands all fields of an interface. */

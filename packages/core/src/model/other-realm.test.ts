@@ -3,9 +3,7 @@ import { expect, test } from 'vitest'
 import { readEnvelope, writeEnvelope } from '../adapter/envelope.ts'
 import { deliveryError } from '../guard/delivery-error.ts'
 import { toDelivery } from '../memory/index.ts'
-import { describeError, toReadableError } from './errors.ts'
-import { messageOf } from './message-of.ts'
-import { isAggregateError, isError } from './realm.ts'
+import { describeError, isAggregateError, isError, messageOf, toReadableError } from './errors.ts'
 
 // As code of Jest, whose classes are others than those of Node.
 const foreign = (code: string): unknown => runInNewContext(code)

@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest'
 import { toDelivery } from '../memory/index.ts'
-import { registerEnvelopeReader, withRaw } from './envelope.ts'
+import { registerEnvelopeReader, withRaw } from './adapter-registry.ts'
 
 const stored = (over: object = {}) => ({
   ...toDelivery({}),

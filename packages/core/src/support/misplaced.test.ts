@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { hostile, revoked } from '../fixtures/misbehaviour.ts'
-import { ConfigurationError } from './errors.ts'
+import { ConfigurationError } from '../model/errors.ts'
 import {
   hasMethod,
   refuseOtherClient,

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { toDelivery } from '../memory/to-delivery.ts'
-import type { Delivery } from './delivery.ts'
-import { messageHash, registerMessageTraits } from './message-hash.ts'
+import type { Delivery } from '../model/delivery.ts'
+import { messageHash, registerMessageTraits } from './adapter-registry.ts'
 
 const source = { broker: 'amqp', queue: 'orders', position: '7' }
 const HEADERS = { b: '2', a: '1', c: '3' }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { seededRandom } from '../fixtures/random.ts'
-import { ConfigurationError } from './errors.ts'
+import { ConfigurationError } from '../model/errors.ts'
 import { type KnownNames, refuseUnknownNames, unknownNames } from './known-names.ts'
 
 interface Options {

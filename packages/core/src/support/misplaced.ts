@@ -1,4 +1,4 @@
-import { ConfigurationError, RetryableError } from './errors.ts'
+import { ConfigurationError, RetryableError } from '../model/errors.ts'
 
 /** Where a store of a guard, or the client of a store, is expected. */
 export type StorePlace =
