@@ -4,6 +4,7 @@ import { turbo } from './build.mjs'
 import { runChecks } from './checks.mjs'
 import { mutate } from './mutate.mjs'
 import { fromSource, pinnedNode, root, run, tool } from './process.mjs'
+import { release } from './release.mjs'
 import { setup } from './setup.mjs'
 import { nightly, test } from './test.mjs'
 
@@ -60,6 +61,7 @@ const COMMANDS = {
   crash: (args) =>
     args.includes('--matrix') ? crashMatrix(args) : runFromSource('test-e2e/crash/main.ts', args),
   mutate,
+  release,
   test,
   nightly,
   'test:compose': (args) => runFromSource('scripts/compose.mjs', args),

@@ -5,7 +5,10 @@ import { database } from '@onceward/testing'
 import { Pool } from 'pg'
 import { expect } from 'vitest'
 
-const samples = join(import.meta.dirname, '../../docs/samples')
+/** `npm run release -- --dry-run` gives a copy beside the packed packages, which has no sources to read. */
+const packed = process.env['ONCEWARD_SAMPLES']
+const samples = packed ?? join(import.meta.dirname, '../../docs/samples')
+const fromSource = packed === undefined ? ['--conditions=@onceward/source'] : []
 
 /** A server on which the samples of one broker run. */
 export interface SampleServer {
@@ -55,7 +58,7 @@ export interface Sample extends AsyncDisposable {
 export function run(name: string, { env }: SampleScene): Sample {
   const file = join(samples, `${name}.ts`)
   const quiet = '--disable-warning=TimeoutNegativeWarning'
-  const child = spawn(process.execPath, ['--conditions=@onceward/source', quiet, file], { env })
+  const child = spawn(process.execPath, [...fromSource, quiet, file], { env })
   const parts: Buffer[] = []
   for (const stream of [child.stdout, child.stderr]) {
     stream.on('data', (part: Buffer) => parts.push(part))
