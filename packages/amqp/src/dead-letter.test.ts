@@ -30,13 +30,6 @@ test('a dead letter keeps content, properties and headers, and gets headers that
   })
 })
 
-test('the reason of an earlier dead letter is replaced', () => {
-  const headers = { 'X-Onceward-Key': 'old', 'x-onceward-reason': 'attempts-spent' }
-  const { options } = deadLetterMessage({ ...letterOf({ headers }), key: undefined }, target)
-  expect(options.headers).toHaveProperty('x-onceward-reason', 'fatal')
-  expect(options.headers).not.toHaveProperty('X-Onceward-Key')
-})
-
 test('a stored delivery without a readable envelope is sent with its text headers', () => {
   const { raw: _, envelope: __, ...delivery } = letterOf({ messageId: 'm-1' }).delivery
   const stored = { ...delivery, body: new Uint8Array(Buffer.from('{}')) }
@@ -93,16 +86,6 @@ test('each try to publish a dead letter names the same one, and a replayed event
     const again = { ...one, ref: { kind, id: 'r-2' }, lastFailedAt: LATER } as DeadLetter
     expect(await identity(again, false)).toBe(await identity(one, false))
     expect(await identity(letterOf(), false)).not.toBe(await identity(one, false))
-  }
-})
-
-test('without an inbox a dead letter without its message is named by a text', async () => {
-  const { raw: _, ...gone } = letterOf().delivery
-  for (const delivery of [gone, { ...gone, raw: null }]) {
-    const seen: unknown[] = []
-    const publish = async ({ of }: { readonly of: unknown }): Promise<void> => void seen.push(of)
-    await createPublisher({ publish }, target, false)({ ...letterOf(), delivery })
-    expect(seen).toEqual([expect.stringContaining('"r-1"')])
   }
 })
 

@@ -7,7 +7,6 @@ import {
   deferralHeaders,
   fromAmqpMessage,
   storedOptions,
-  toDelivery,
 } from './delivery.ts'
 import { message } from './fixtures/recording-channel.ts'
 
@@ -57,12 +56,6 @@ test('a delivery contains everything that RabbitMQ knows of a message', () => {
     envelope: expect.any(Uint8Array),
     raw: received,
   })
-})
-
-test('a delivery for a loop of your own has the same content as that of a wrap', () => {
-  const received = message('k-1', { redelivered: true })
-  const source = { broker: 'amqp', queue: 'orders' }
-  expect(fromAmqpMessage(received, 'orders')).toEqual(toDelivery(received, source))
 })
 
 test.each([
@@ -252,28 +245,6 @@ test.each([-1, 0.5, 2 ** 60, 'often', null, { toString: 'often' }])(
     expect(amqpMessage(delivery)?.fields.exchange).toBe('')
   },
 )
-
-// The broker's own headers are dropped from a copy. A header of the publisher may be called alike.
-test('a copy keeps headers whose names only contain those of the broker', () => {
-  const headers = {
-    ...{ 'my-x-death': 'a', 'x-death-note': 'b', 'x-delivery-counter': 'c' },
-    ...{ 'my-x-delivery-count': 'd', 'x-acquired-count': 1, 'X-Death': 'e' },
-  }
-  const { headers: copied } = copyOptions(message('k', {}, { headers }), {})
-  expect(copied).toMatchObject({
-    ...{ 'my-x-death': 'a', 'x-death-note': 'b', 'x-delivery-counter': 'c' },
-    'my-x-delivery-count': 'd',
-  })
-  expect(copied).not.toHaveProperty('x-acquired-count')
-  expect(copied).not.toHaveProperty('X-Death')
-})
-
-test('a text of up to 255 bytes is published whole, and the end of a longer one is left out', () => {
-  const full = `${'m'.repeat(253)}ö`
-  const properties = { messageId: full, correlationId: '\uFFFD'.repeat(86) }
-  const { messageId: id, correlationId } = copyOptions(message('k', {}, properties), {})
-  expect([id, correlationId]).toEqual([full, '\uFFFD'.repeat(85)])
-})
 
 // Red when all messages share one object: who observes outcomes takes one message for another.
 test('each message has a source of its own, which learns the virtual host when it becomes known', () => {

@@ -48,52 +48,6 @@ test('an ordering key occupies one slot, however many messages it has', async ()
   expect(kit.run().slice(3)).toEqual(['c1'])
 })
 
-test('a call has at most one batch of messages, and an incomplete batch waits to fill', async () => {
-  const kit = dispatching(
-    { concurrency: 4, transaction: 'batch' },
-    { batch: { size: 3, lingerMs: 10 } },
-  )
-  kit.take(['a', 'b', 'c', 'd'])
-  await kit.clock.advance(0)
-  expect(kit.batches).toEqual([3])
-  await kit.clock.advance(9)
-  expect(kit.batches).toEqual([3])
-  await kit.clock.advance(1)
-  expect(kit.batches).toEqual([3, 1])
-  // The next window is independent of an earlier one.
-  kit.take(['e'])
-  await kit.clock.advance(9)
-  expect(kit.batches).toEqual([3, 1])
-  kit.take(['f', 'g'])
-  await kit.clock.advance(0)
-  expect([kit.batches, kit.clock.timers]).toEqual([[3, 1, 3], 0])
-})
-
-test('a batch guard has as many concurrent calls as slots', async () => {
-  const kit = dispatching({ concurrency: 2, transaction: 'batch' }, { batch: { size: 2 } })
-  kit.take(['a', 'b', 'c', 'd', 'e', 'f'])
-  await kit.clock.advance(0)
-  expect(kit.batches).toEqual([2, 2])
-})
-
-test('a batch waits for the ordering keys of its messages, and other messages run first', async () => {
-  const kit = dispatching(
-    { concurrency: 4, transaction: 'batch' },
-    { batch: { size: 2, lingerMs: 10 } },
-  )
-  kit.take(['a1', 'b'])
-  await kit.clock.advance(0)
-  kit.take(['a2', 'c', 'd'])
-  await kit.clock.advance(0)
-  expect(kit.run()).toEqual(['a1', 'b', 'c', 'd'])
-  kit.take(['e'])
-  await kit.clock.advance(20)
-  expect(kit.run().slice(4)).toEqual(['e'])
-  kit.settle('a1')
-  await kit.clock.advance(20)
-  expect(kit.run().slice(5)).toEqual(['a2'])
-})
-
 test('half of the prefetch may be held for a retry time, all of it for the store, and nothing during a drain', async () => {
   const kit = dispatching({ concurrency: 4 }, { prefetch: 4 })
   kit.take(['a', 'b'])
@@ -234,43 +188,4 @@ test('a clear returns unstarted and held messages, and no running ones', async (
   await kit.clock.advance(0)
   await ended
   expect([kit.run().length, kit.dispatcher.inFlight]).toEqual([3, 0])
-})
-
-test('a clear ends the linger time of a batch', async () => {
-  const kit = dispatching({ transaction: 'batch' }, { batch: { size: 3, lingerMs: 10 } })
-  kit.take(['a'])
-  kit.stop.abort()
-  kit.dispatcher.clear()
-  await kit.clock.advance(0)
-  expect([kit.batches, kit.clock.timers]).toEqual([[], 0])
-  expect(kit.connection.settled()).toEqual([['nack', 1, false, true]])
-})
-
-test('after a stop no message is started or held, and handlers get its signals', async () => {
-  const kit = dispatching({ concurrency: 1 })
-  kit.take(['a', 'b'])
-  await kit.clock.advance(0)
-  kit.stop.abort()
-  kit.abort.abort()
-  expect([kit.hooks[0]?.stop?.aborted, kit.hooks[0]?.abort?.aborted]).toEqual([true, true])
-  kit.settle('a', { kind: 'abandon', reason: 'closing' })
-  await kit.clock.advance(0)
-  expect(kit.run()).toEqual(['a'])
-  expect(kit.connection.settled()).toEqual([['nack', 1, false, true]])
-})
-
-// Red when messages wait for others that the broker does not send: its consumers have all that they may have in hand.
-test('messages do not linger when the prefetch is used up', async () => {
-  const options = { prefetch: 6, batch: { lingerMs: 60_000 } }
-  const kit = dispatching({ concurrency: 4 }, options)
-  kit.take(['a1', 'a2', 'a3', 'a4', 'a5'])
-  await kit.clock.advance(0)
-  expect(kit.run()).toEqual([])
-  kit.take(['a6'])
-  await kit.clock.advance(0)
-  expect(kit.run()).toEqual(['a1', 'a2', 'a3', 'a4', 'a5', 'a6'])
-  const free = dispatching({ concurrency: 4 }, options)
-  free.take(['a', 'b', 'c', 'd'])
-  await free.clock.advance(0)
-  expect(free.run()).toEqual(['a', 'b', 'c', 'd'])
 })

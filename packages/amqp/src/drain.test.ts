@@ -94,12 +94,6 @@ test('aborting the signal drains, and all drains share one promise', async () =>
   expect(connection.named('cancel')).toHaveLength(1)
 })
 
-test('a signal that is already aborted starts nothing', async () => {
-  const { consumption, opened } = await consuming({ signal: AbortSignal.abort() })
-  await consumption.stopped
-  expect(opened).toEqual([])
-})
-
 test('after a drain no channel is open on a connection of the user, also none for publishing', async () => {
   const { guard, clock, handed } = handMadeGuard()
   const connection = new RecordingConnection()

@@ -3,7 +3,6 @@ import { CallTimeoutError } from '@onceward/core/adapter'
 import { refusedByBothAddresses } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import {
-  BACKOFF,
   CancelledError,
   classifyError,
   connectionGone,
@@ -53,17 +52,6 @@ test.each<[number | string, string]>([
   expect(classifyError(coded('no', code))).toEqual({ kind, text: 'Error: no' })
 })
 
-// Red when a code is looked for on what can have none: the text is then that of a value that cannot be read.
-test.each([
-  ['text', 'text', 'other'],
-  ['Socket closed', 'Socket closed', 'network'],
-  [undefined, 'undefined', 'other'],
-  [null, 'null', 'other'],
-  [404, '404', 'other'],
-])('the value %s is told by its own text', (thrown, text, kind) => {
-  expect(classifyError(thrown)).toEqual({ kind, text })
-})
-
 // Red when the code decides: a start while the node of a queue is down said that the queue does not exist.
 test.each([
   "home node 'rabbit@b' of durable queue 'orders' in vhost '/' is down or inaccessible",
@@ -73,13 +61,6 @@ test.each([
 ])('a queue that is there and cannot be used is not missing: %s', (why) => {
   const error = coded(`404 (NOT-FOUND) with message "NOT_FOUND - ${why}"`, 404)
   expect(classifyError(error).kind).toBe('unavailable')
-})
-
-test('every back-off is bounded, and starts well below its bound', () => {
-  for (const { baseMs, maxMs } of Object.values(BACKOFF)) {
-    expect(baseMs).toBeLessThanOrEqual(1_000)
-    expect(maxMs).toBeLessThanOrEqual(30_000)
-  }
 })
 
 test('errors that report a closed connection are recognised', () => {
@@ -92,8 +73,6 @@ test('errors that report a closed connection are recognised', () => {
   expect(isConnectionClosed(reason)).toBe(false)
 })
 
-const LONG = 'q'.repeat(5_000)
-
 test.each([
   ['queue', queueMissing('deadLetter.queue', 'orders.dead'), /Declare it, or correct the name/],
   [
@@ -105,11 +84,6 @@ test.each([
   expect(error).toBeInstanceOf(ConfigurationError)
   expect(error.message).toContain(`\`deadLetter.${what}\`, 'orders.dead', does not exist`)
   expect(error.message).toMatch(remedy)
-})
-
-test('the name of a missing queue or exchange is told in a bounded length', () => {
-  expect(queueMissing('queue', LONG).message.length).toBeLessThan(1_000)
-  expect(exchangeMissing('deadLetter.exchange', LONG).message.length).toBeLessThan(1_000)
 })
 
 test('the end of a connection of the user is told with its cause, if there is one, and with what to give instead', () => {

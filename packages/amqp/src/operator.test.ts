@@ -1,6 +1,5 @@
 import { Socket } from 'node:net'
 import { ConfigurationError, type Delivery } from '@onceward/core'
-import { handMadeGuard } from '@onceward/testing/adapter'
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { fromAmqpMessage } from './delivery.ts'
 import { message } from './fixtures/recording-channel.ts'
@@ -31,7 +30,6 @@ const refuse = (method: string, refusal: Refusal, queue?: string): void => {
     queue === undefined || fields['queue'] === queue ? refusal : undefined,
   )
 }
-const missing = { code: 404, text: "NOT_FOUND - no queue 'orders' in vhost '/'" }
 
 describe('the address', () => {
   test.each(['orders', 'amqp:///shop', 'amqp://[', 'amqp://user:hunter2@'])(
@@ -135,79 +133,6 @@ describe('the connection', () => {
     await expect(broker.ready(orders)).rejects.toThrow('ETIMEDOUT')
     expect(waits).toContain(5_000)
   })
-})
-
-describe('an inspection', () => {
-  const guard = handMadeGuard().port.settings
-  const none = { problems: [], warnings: [] }
-  const asked = (): readonly unknown[] =>
-    server.asked
-      .filter(({ fields }) => fields['passive'] === true)
-      .map(({ fields }) => fields['queue'])
-
-  test('needs the name of a queue', async () => {
-    await using broker = operated('policy')
-    const inspecting = broker.inspect(guard)
-    await expect(inspecting).rejects.toThrow(ConfigurationError)
-    await expect(inspecting).rejects.toThrow(/^Which queue\?.*amqp:\/\/user@host.*\?queue=orders/)
-    expect(server.asked).toEqual([])
-  })
-
-  test.each([
-    ['no dead-letter place', 'queue=orders', []],
-    ['a dead-letter queue', 'queue=orders&dead-letter=orders.dead', ['orders.dead']],
-    ["'dlx' and a policy", 'queue=orders&dead-letter=dlx&policy', []],
-  ])('finds nothing in a queue with %s', async (_what, params, more) => {
-    await using broker = operated(params)
-    expect(await broker.inspect(guard)).toEqual(none)
-    expect(asked()).toEqual(['orders', ...more, 'orders'])
-  })
-
-  test('answers warnings', async () => {
-    await using broker = operated('queue=orders&dead-letter=dlx')
-    expect(await broker.inspect(guard)).toEqual({
-      problems: [],
-      warnings: [expect.stringContaining("`deadLetter` is 'dlx', but 'orders' has no")],
-    })
-  })
-
-  test('answers problems: of the queue, of the dead-letter queue, and of the guard', async () => {
-    refuse('QueueDeclare', missing, 'gone')
-    await using queue = operated('queue=gone')
-    expect(await queue.inspect(guard)).toEqual({
-      ...none,
-      problems: [expect.stringContaining("`queue`, 'gone', does not exist")],
-    })
-    await using dead = operated('queue=orders&dead-letter=gone')
-    expect(await dead.inspect(guard)).toEqual({
-      ...none,
-      problems: [expect.stringContaining("`deadLetter.queue`, 'gone', does not exist")],
-    })
-    await using placeless = operated('queue=orders')
-    expect(await placeless.inspect({ ...guard, hasInbox: false })).toEqual({
-      ...none,
-      problems: [expect.stringContaining('`deadLetter`')],
-    })
-  })
-
-  test('rejects if the broker refuses the operator', async () => {
-    refuse('ConnectionStartOk', { code: 403, text: 'ACCESS_REFUSED' })
-    await using broker = operated('queue=orders')
-    await expect(broker.inspect(guard)).rejects.toThrow('ACCESS')
-    await expect(broker.inspect(guard)).rejects.not.toThrow(ConfigurationError)
-  })
-})
-
-test('a queue is ready if it is there, and the error of one that is not names it', async () => {
-  await using broker = operated()
-  await broker.ready(orders)
-  expect(server.latest('QueueDeclare')).toMatchObject({ queue: 'orders', passive: true })
-  refuse('QueueDeclare', missing)
-  await expect(broker.ready(orders)).rejects.toThrow(ConfigurationError)
-  await expect(broker.ready(orders)).rejects.toThrow("The queue of `--broker`, 'orders', does not")
-  refuse('QueueDeclare', { code: 405, text: 'RESOURCE_LOCKED' })
-  await expect(broker.ready(orders)).rejects.toThrow('RESOURCE_LOCKED')
-  await expect(broker.ready(orders)).rejects.not.toThrow(ConfigurationError)
 })
 
 describe('a message that is sent back', () => {

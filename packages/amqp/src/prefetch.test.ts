@@ -76,16 +76,6 @@ test('a queue with a single active consumer gets one consumer, with the whole pr
   expect(consumers(kit.world.connection)).toEqual([20])
 })
 
-test('an outage of the store, or an event in progress elsewhere, says nothing about the pace', async () => {
-  const { connection, clock, state, until } = await consuming({}, { concurrency: 2 })
-  for (const reason of ['store-down', 'in-progress', 'not-due'] as const) {
-    state.decide = () => ({ kind: 'defer', reason, until: until(60_000) })
-    connection.consuming.deliver('a')
-    await clock.advance(0)
-  }
-  expect(consumers(connection)).toEqual([2])
-})
-
 // Red when held messages do not count: the only slot is idle for as long as the message is held.
 test('a message that waits in hand leaves its slot to another one', async () => {
   const { connection, clock, handed, until } = await consuming({}, { concurrency: 1 })
@@ -156,20 +146,6 @@ test('consumers are added and cancelled one after the other, the latest first', 
   expect(consumers(connection).slice(6)).toEqual(['tag-1', 'tag-2'])
 })
 
-// Red when it is looked at before the step alone: nothing else may happen until a handler ends, and slots are idle.
-test('a pace that changes while a consumer begins is followed', async () => {
-  const kit = await receiving().started()
-  const { connection } = kit.world
-  const begun = Promise.withResolvers<void>()
-  connection.answers.set('consume', () => begun.promise)
-  await withPrefetches(kit, 7, 2)
-  await withPrefetches(kit, 7, 2, 2)
-  expect(consumers(connection)).toEqual([7, 2])
-  begun.resolve()
-  await kit.clock.advance(0)
-  expect(consumers(connection)).toEqual([7, 2, 2])
-})
-
 // Red when its other consumers stay: they bring messages beside those of the next channel.
 test('when the server cancels one of the consumers the others of its channel are cancelled', async () => {
   const kit = receiving()
@@ -184,22 +160,6 @@ test('when the server cancels one of the consumers the others of its channel are
   expect(consumers(kit.world.connection).slice(3)).toEqual([4, 2])
   const [deliveries] = kit.channels as [DeliveryChannel]
   expect(deliveries.isOpen).toBe(true)
-})
-
-test('a consumer that the server cancels before it is known is not counted', async () => {
-  const kit = receiving()
-  const { connection } = kit.world
-  let begins = 0
-  connection.answers.set('consume', () => {
-    begins += 1
-    if (begins > 1) return
-    connection.channels[0]?.deliver('a')
-    connection.channels[0]?.callback?.(null)
-  })
-  await kit.started()
-  await kit.clock.advance(1_000)
-  expect(consumers(connection)).toEqual([7, 7])
-  expect(kit.receiver.outage).toBeUndefined()
 })
 
 // Red when it stays: it brings messages on a channel that is only there until its messages are settled.

@@ -17,10 +17,6 @@ test.each([
   expect(levelQueue('orders', levelMs)).toBe(`orders.retry.${levelMs}`)
 })
 
-test('an empty list of levels is an error', () => {
-  expect(() => levelFor([], 1)).toThrow('no delay level')
-})
-
 const refusal = (argument: string, current: string): Error =>
   Object.assign(
     new Error(
@@ -149,45 +145,6 @@ test.each([
     })
   },
 )
-
-test('a type that the server does not tell stays open, and the rest is known', async () => {
-  const connection = new RecordingConnection()
-  connection.answers.set('assertQueue', (_queue, given) => {
-    if ('x-queue-type' in (given as { arguments: object }).arguments)
-      throw failure('other words', 406)
-  })
-  expect(await describeQueue(() => connection.createChannel(), 'orders')).toMatchObject({
-    durable: true,
-    arguments: {},
-  })
-})
-
-// Red when a type is tried twice, or the search begins again behind the last.
-test.each<[string | undefined, readonly (string | undefined)[]]>([
-  ['stream', [undefined, 'quorum', 'stream']],
-  [undefined, [undefined, 'quorum', 'stream']],
-])('of a queue of the type %s each type is tried once', async (type, tried) => {
-  const connection = new RecordingConnection()
-  const seen: unknown[] = []
-  connection.answers.set('assertQueue', (_queue, given) => {
-    const declared = (given as { arguments: Record<string, unknown> }).arguments['x-queue-type']
-    seen.push(declared)
-    if (declared !== type || type === undefined)
-      throw failure("invalid arg 'x-odd' for queue 'orders' in vhost '/' of queue type x", 406)
-  })
-  const shape = await describeQueue(() => connection.createChannel(), 'orders')
-  expect(shape).toEqual(type && expect.objectContaining({ arguments: { 'x-queue-type': type } }))
-  expect(seen).toEqual(tried)
-})
-
-test('at most two dozen arguments are learned', async () => {
-  const connection = new RecordingConnection()
-  connection.answers.set('assertQueue', () => {
-    throw refusal(`x-${connection.calls.length}`, "the value '1' of type 'byte'")
-  })
-  expect(await describeQueue(() => connection.createChannel(), 'orders')).toBeUndefined()
-  expect(connection.named('assertQueue')).toHaveLength(24)
-})
 
 test('a queue that does not exist is reported as missing, and any other error is thrown', async () => {
   const connection = new RecordingConnection()

@@ -7,7 +7,6 @@ import { wrapAmqp } from './wrap.ts'
 
 const queue = 'orders'
 const deadLetter = { queue: 'orders.dead' }
-const HOUR_MS = 3_600_000
 
 function setUp(options: Partial<WrapAmqpOptions> = {}) {
   const connection = new RecordingConnection()
@@ -34,15 +33,6 @@ async function settled(kit: ReturnType<typeof setUp>, settlement: Settlement): P
   await kit.clock.advance(0)
 }
 
-const acks = ['processed', 'duplicate', 'skipped', 'conflict', 'unguarded'] as const
-
-test.each(acks)('ack by %s only acks the message', async (by) => {
-  const kit = setUp()
-  await settled(kit, { kind: 'ack', by })
-  expect(kit.connection.calls.map(({ name }) => name)).toEqual(['ack'])
-  expect(kit.connection.settled()).toEqual([['ack', 1, false]])
-})
-
 const defers = ['in-progress', 'not-due', 'failed'] as const
 
 test.each(defers)(
@@ -62,22 +52,6 @@ test.each(defers)(
   },
 )
 
-test.each(defers)(
-  'a long defer for %s publishes to the delay queue and acks after the confirm',
-  async (reason) => {
-    const kit = setUp()
-    await settled(kit, { kind: 'defer', reason, until: kit.until(20_000) })
-    expect(kit.connection.published()).toMatchObject([
-      { exchange: '', routingKey: 'orders.retry.30000', options: { mandatory: true } },
-    ])
-    expect(kit.connection.settled()).toEqual([['ack', 1, false]])
-    const names = kit.connection.calls.map(({ name }) => name)
-    expect(names.indexOf('publish')).toBeLessThan(names.indexOf('ack'))
-    // The server refuses every question about the default exchange.
-    expect(names).not.toContain('checkExchange')
-  },
-)
-
 test('the delay queues of a quorum queue are quorum queues for a wrap too', async () => {
   const kit = setUp()
   kit.connection.answers.set('assertQueue', (name, given) => {
@@ -90,27 +64,6 @@ test('the delay queues of a quorum queue are quorum queues for a wrap too', asyn
   await settled(kit, { kind: 'defer', reason: 'failed', until: kit.until(20_000) })
   const declared = kit.connection.named('assertQueue').at(-1)?.args
   expect(declared?.[1]).toMatchObject({ arguments: { 'x-queue-type': 'quorum' } })
-})
-
-test('a wrap without a target for dead letters does not ask for its virtual host', async () => {
-  const kit = setUp({ deadLetter: 'dlx' })
-  await kit.clock.advance(0)
-  expect(kit.connection.calls).toEqual([])
-})
-
-// Its channel has the prefetch of its user, so the pace does not say how many messages may still come.
-test('a batch of a wrap waits for more messages although one batch is in hand', async () => {
-  const connection = new RecordingConnection()
-  const channel = new RecordingChannel(connection)
-  const { guard, clock, batches } = handMadeGuard({ concurrency: 2, transaction: 'batch' })
-  channel.callback = wrapAmqp(channel as never, guard, { queue, batch: { size: 3, lingerMs: 10 } })
-  channel.deliver('a', 'b', 'c')
-  await clock.advance(0)
-  channel.deliver('d')
-  await clock.advance(9)
-  expect(batches).toEqual([3])
-  await clock.advance(1)
-  expect(batches).toEqual([3, 1])
 })
 
 // Red when the ack does not wait for the confirm.
@@ -132,12 +85,6 @@ test('a message that can be neither published nor held longer is requeued before
   await kit.clock.advance(60_000)
   expect(kit.connection.settled()).toEqual([['nack', 1, false, true]])
   expect(kit.handed.length).toBeLessThan(6)
-})
-
-test('a wait longer than the longest level takes the longest level', async () => {
-  const kit = setUp()
-  await settled(kit, { kind: 'defer', reason: 'not-due', until: kit.until(24 * HOUR_MS) })
-  expect(kit.connection.published()).toMatchObject([{ routingKey: 'orders.retry.3600000' }])
 })
 
 test('at most half of the prefetch is held, and the other messages go to the delay queue', async () => {
@@ -196,22 +143,6 @@ test('a message is acked only after its dead letter is published and confirmed',
   })
 })
 
-test('a message whose dead letter is already published is only acked', async () => {
-  const kit = setUp()
-  kit.state.publish = 'already'
-  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
-  expect(kit.connection.calls.map(({ name }) => name)).toEqual(['ack'])
-})
-
-test('a message whose dead letter cannot be published now comes back', async () => {
-  const kit = setUp()
-  kit.state.publish = 'retry'
-  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
-  expect(kit.connection.calls).toEqual([])
-  await kit.clock.advance(1_500)
-  expect(kit.handed).toHaveLength(2)
-})
-
 test("'dlx' rejects a dead message, and a guard without a place for dead letters acks it", async () => {
   const dlx = setUp({ deadLetter: 'dlx' })
   await settled(dlx, { kind: 'dead-letter', reason: 'fatal' })
@@ -233,21 +164,6 @@ test.each(lost)(
     expect(kit.handed).toHaveLength(2)
   },
 )
-
-test('unstarted messages are dropped with their channel, because the broker redelivers them', async () => {
-  const kit = setUp({ prefetch: 10 })
-  kit.channel.deliver('a', 'b', 'c', 'd', 'e')
-  await kit.clock.advance(0)
-  kit.handed[0]?.settle({ kind: 'defer', reason: 'failed', until: kit.until(1_000) })
-  kit.channel.emit('close')
-  await kit.clock.advance(10_000)
-  expect(kit.handed.map(({ delivery }) => JSON.parse(String(delivery.body)).key)).toEqual([
-    'a',
-    'b',
-    'c',
-    'd',
-  ])
-})
 
 // Red when the settlement goes to the closed channel, or to another one instead.
 test('a settlement is dropped if its channel has closed meanwhile', async () => {

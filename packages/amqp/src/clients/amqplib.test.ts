@@ -83,45 +83,6 @@ test('trap A1: each delivery is settled once', async () => {
   expect(connection.settled()).toEqual([['ack', 1, false]])
 })
 
-test('nothing is sent on a channel that is closed, or that throws because it is closed', async () => {
-  const { connection, channel, received } = channelOf()
-  const [first, second] = [received(1), received(2)]
-  connection.answers.set('nack', () => {
-    throw new Error('Channel closed')
-  })
-  expect(channel.nack(first, true)).toBe(false)
-  expect(channel.isOpen).toBe(false)
-  expect(channel.ack(second)).toBe(false)
-  await turn()
-  expect(connection.settled()).toEqual([['nack', 1, false, true]])
-})
-
-test('after an ack that is refused, because the channel is closing, no other is sent', async () => {
-  const { connection, channel, received } = channelOf()
-  connection.answers.set('ack', () => {
-    throw new Error('Channel closing')
-  })
-  for (const tag of [2, 3, 4]) channel.ack(received(tag))
-  await turn()
-  expect(connection.settled()).toEqual([['ack', 2, false]])
-  expect(channel.isOpen).toBe(false)
-})
-
-const ignore = (): void => undefined
-
-test('no consumer is cancelled on a closed channel', async () => {
-  const connection = new RecordingConnection()
-  const channel = new ConsumerChannel(
-    new RecordingChannel(connection) as never,
-    systemRuntime,
-    ignore,
-  )
-  await channel.consume('orders', 1, {}, () => undefined)
-  channel.deliveries.closed()
-  await channel.cancel()
-  expect([connection.named('cancel'), channel.consumers]).toEqual([[], 0])
-})
-
 // Its `close` event may have come before anybody listened. A channel that ended twice is lost once: see the receiver.
 test('a channel whose consumer is refused ends with that error', async () => {
   const connection = new RecordingConnection()

@@ -2,7 +2,7 @@ import { Clock } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import type { AmqpConnection } from '../client.ts'
 import { RecordingConnection } from '../fixtures/recording-channel.ts'
-import { Connector, serverVersion } from './connector.ts'
+import { Connector } from './connector.ts'
 
 function connectorOf(source?: AmqpConnection | (() => Promise<AmqpConnection>)) {
   const clock = new Clock()
@@ -44,42 +44,6 @@ test('after the stop no connection is made, for consuming or for publishing', as
   await expect(connector.open()).rejects.toThrow('stopped')
   await expect(connector.openChannel()).rejects.toThrow('stopped')
   expect(connections).toEqual([])
-})
-
-test('two callers at once get the same connection, and after its end another one', async () => {
-  const { connector, connections } = connectorOf()
-  const [first, second] = await Promise.all([connector.open(), connector.open()])
-  expect([first === second, connections.length]).toEqual([true, 1])
-  connections[0]?.emit('close')
-  expect(await connector.open()).toBe(connections[1])
-})
-
-test('the late end of a connection that was discarded leaves the present one in use', async () => {
-  const { connector, connections } = connectorOf()
-  await connector.open()
-  connector.discard()
-  const second = await connector.open()
-  connections[0]?.emit('close')
-  expect(await connector.open()).toBe(second)
-})
-
-// Both are events of amqplib's own recovery.
-test('a connection that recovers is not blocked any more, and one that gives up is gone', async () => {
-  const recovering = new RecordingConnection()
-  const { connector, told } = connectorOf(recovering.connection)
-  await connector.open()
-  recovering.emit('blocked', 'low on memory')
-  recovering.emit('disconnect')
-  expect(told).toEqual([
-    ['blocked', 'low on memory'],
-    ['blocked', undefined],
-  ])
-  const error = new Error('gave up')
-  recovering.emit('reconnect-failed', error)
-  expect(told.slice(2)).toEqual([
-    ['blocked', undefined],
-    ['gone', error],
-  ])
 })
 
 test('nothing is published on a connection of the user that is not there', async () => {
@@ -148,36 +112,4 @@ test('a connection of the user is not closed by a consumer that was stopped whil
   await connector.close()
   await opening
   expect(closes(connection)).toBe(0)
-})
-
-test.each<[string, () => unknown, RegExp]>([
-  ['throws', () => Promise.reject(new Error('ECONNREFUSED')), /^ECONNREFUSED$/],
-  ['throws nothing', () => Promise.reject(), /undefined/],
-  ['answers nothing', async () => undefined, /answered no connection/],
-  ['answers null', async () => null, /answered no connection/],
-])('a connection function that %s is an error that can be read', async (_what, source, text) => {
-  const { connector } = connectorOf(source as never)
-  await expect(connector.open()).rejects.toThrow(text)
-})
-
-test('a connection without a close is given up all the same', async () => {
-  const connection = Object.assign(new RecordingConnection(), { close: undefined })
-  const { connector } = connectorOf(async () => connection as never)
-  await connector.open()
-  connector.discard()
-  await connector.open()
-  await connector.close()
-})
-
-test.each<[string, unknown, readonly number[] | undefined]>([
-  ['4.2.0', { serverProperties: { version: '4.2.0' } }, [4, 2]],
-  ['10.12', { serverProperties: { version: '10.12' } }, [10, 12]],
-  ['another text', { serverProperties: { version: 'v4.2.0' } }, undefined],
-  ['one number', { serverProperties: { version: '4' } }, undefined],
-  ['none', { serverProperties: {} }, undefined],
-  ['no properties', { serverProperties: null }, undefined],
-  ['no connection', null, undefined],
-  ['a text for a connection', 'connection', undefined],
-])('the version of a server that tells %s', (_what, connection, version) => {
-  expect(serverVersion({ connection } as never)).toEqual(version)
 })

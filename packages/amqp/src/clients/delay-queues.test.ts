@@ -3,8 +3,8 @@ import { Clock } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { PublishError } from '../errors.ts'
 import { consuming } from '../fixtures/consuming.ts'
-import { message, RecordingConnection } from '../fixtures/recording-channel.ts'
-import { areThere, DelayQueues } from './delay-queues.ts'
+import { message } from '../fixtures/recording-channel.ts'
+import { DelayQueues } from './delay-queues.ts'
 
 const TARGET = { exchange: '', routingKey: 'orders.retry.30000', remedy: 'declare it' }
 const noRoute = (): Error => PublishError.unroutable(TARGET, 'NO_ROUTE')
@@ -30,32 +30,6 @@ function setUp(areDeclared: boolean) {
     queues.failed(error, error.message, clock.runtime.monotonic() + forMs)
   return { clock, state, queues, fail }
 }
-
-test('the delay queues are declared once, and again after a failure', async () => {
-  const { state, queues } = setUp(false)
-  state.error = new Error('403')
-  await expect(Promise.all([queues.ensure(), queues.ensure()])).rejects.toThrow('403')
-  expect(state.declared).toBe(1)
-  state.error = undefined
-  await queues.ensure()
-  await queues.ensure()
-  expect(state.declared).toBe(2)
-})
-
-test('the delay queues are declared again only if a message reached no queue', async () => {
-  const { state, queues, fail } = setUp(true)
-  await queues.ensure()
-  for (const error of [
-    new Error('channel closed'),
-    new PublishError('the broker blocks publishers'),
-  ])
-    fail(error)
-  await queues.ensure()
-  expect(state.declared).toBe(0)
-  fail(noRoute())
-  await queues.ensure()
-  expect(state.declared).toBe(1)
-})
 
 // Red without the looks: a policy with `expires` deletes the queues with the messages that wait in them.
 test('the delay queues are looked at once a minute while messages are deferred, and declared if one is gone', async () => {
@@ -128,17 +102,4 @@ test('a consumer whose delay queue was deleted says so, and declares it again', 
   expect(connection.settled()).toEqual([['ack', 1, false]])
   expect(consumption.health()).toMatchObject({ state: 'running', inFlight: 0 })
   await consumption.drain()
-})
-
-test.each<[string, readonly string[], boolean]>([
-  ['no queue', [], true],
-  ['the first', ['orders.retry.1000'], false],
-  ['the last', ['orders.retry.5000'], false],
-])('the delay queues are there if %s is missing', async (_what, missing, all) => {
-  const connection = new RecordingConnection()
-  connection.answers.set('checkQueue', (queue) => {
-    if (missing.includes(String(queue))) throw Object.assign(new Error('NOT_FOUND'), { code: 404 })
-  })
-  const open = () => connection.createChannel()
-  expect(await areThere(open, { queue: 'orders', levelsMs: [1_000, 5_000] })).toBe(all)
 })

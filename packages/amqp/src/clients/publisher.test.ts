@@ -136,14 +136,6 @@ test.each(CELLS)(
   },
 )
 
-test('a message that was deferred is still to be published as a dead letter', async () => {
-  const of = {}
-  const { connection, publisher } = await late({ kind: 'deferral', of })
-  connection.answers.delete('publish')
-  await publisher.publish({ ...outgoing, kind: 'dead-letter', of })
-  expect(connection.published()).toHaveLength(2)
-})
-
 test('a message that is returned after its confirm was given up is not published', async () => {
   const { connection, again, clock } = await late({ kind: 'deferral', of: {} })
   const [published] = connection.published()
@@ -154,23 +146,6 @@ test('a message that is returned after its confirm was given up is not published
   connection.answers.delete('publish')
   expect(await again()).toBe('published')
   expect(connection.published()).toHaveLength(2)
-})
-
-test('at most a thousand late confirms of stored letters are remembered', async () => {
-  const { connection, publisher, again, clock } = await late({
-    kind: 'dead-letter',
-    of: 'letter-1',
-  })
-  connection.unconfirmed[0]?.(null)
-  const others = Array.from({ length: 1_000 }, (_, n) =>
-    publisher
-      .publish({ ...outgoing, kind: 'dead-letter', of: `other-${n}` })
-      .catch(() => undefined),
-  )
-  await clock.advance(10_000)
-  await Promise.all(others)
-  await again()
-  expect(connection.published()).toHaveLength(1_002)
 })
 
 // Red when it stops listening at once: the message counts as published, and no queue has it.
@@ -230,26 +205,6 @@ test('a confirm channel that cannot be opened is asked for again by the next mes
   await expect(publisher.publish(outgoing)).rejects.toThrow('no channel')
   await publisher.publish(outgoing)
   expect(connection.published()).toHaveLength(1)
-})
-
-// Red when what was answered stays in the map: it grows with every message for as long as the process lives.
-test.each([
-  ['confirmed', null],
-  ['refused', new Error('message nacked')],
-])('nothing of a message that was %s is kept', async (_how, answer) => {
-  const { connection, publisher } = publisherOf()
-  connection.answers.set('publish', () => answer ?? undefined)
-  for (let n = 0; n < 50; n += 1) {
-    await publisher.publish({ ...outgoing, of: {} }).catch(() => undefined)
-  }
-  expect(publisher.unconfirmed).toBe(0)
-})
-
-test('a publish fails at once while the broker blocks publishers', async () => {
-  const { connection, publisher } = publisherOf()
-  publisher.blocked = 'low on memory'
-  await expect(publisher.publish(outgoing)).rejects.toThrow(/low on memory/)
-  expect(connection.published()).toEqual([])
 })
 
 test('the error of a publish that the client refuses says what to do, or what is too large', async () => {
