@@ -18,6 +18,11 @@ const CHECKS = [
     check: () => run(pinnedNode, [fromSource, 'scripts/api.ts', '--check'], { quiet: true }),
   },
   {
+    title: 'no file, export or dependency is unused',
+    check: quietly('knip', ['--no-progress', '--no-config-hints']),
+    isForLanding: true,
+  },
+  {
     title: 'the packages can be published',
     check: () => turbo('check', ['--only']),
     isForLanding: true,

@@ -76,15 +76,6 @@ export function severStatement(
   })
 }
 
-/** Drops every delete: the client sends it, and SQS never gets it. */
-export function severDeletes(target: Target): Promise<Severed> {
-  return sever(target, (reach) => (direction, chunk) => {
-    if (direction === 'down' || !chunk.includes('AmazonSQS.DeleteMessage')) return 'pass'
-    reach()
-    return 'drop'
-  })
-}
-
 async function sever(target: Target, hookOf: (reach: () => void) => DataHook): Promise<Severed> {
   const { promise, resolve } = Promise.withResolvers<void>()
   return { proxy: await proxy(target, { onData: hookOf(resolve) }), reached: promise }
