@@ -119,7 +119,7 @@ export class UnroutableError extends PublishError {}
 
 /** Classifies every value that a client may throw. */
 export const classifyError: (error: unknown) => BrokerError = classifierOf((error) => {
-  const text = isError(error) ? `${error.name}: ${messageOf(error)}` : String(error)
+  const text = isError(error) ? `${error.name}: ${messageOf(error)}` : messageOf(error)
   const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
   const byText = KIND_OF_TEXT.find(([pattern]) => pattern.test(text))?.[1]
   const isUnavailable = code === 404 && UNAVAILABLE.test(text)

@@ -90,12 +90,6 @@ test('causes are looked for to a depth of five', () => {
   expect([diagnose(wrapped(4)), diagnose(wrapped(5))]).toEqual(['serialization', 'other'])
 })
 
-test('what cannot be read has no code', () => {
-  const { proxy, revoke } = Proxy.revocable({}, {})
-  revoke()
-  expect(diagnose(proxy)).toBe('other')
-})
-
 describe('an error of COMMIT', () => {
   test('is one of the handler where it has made its transaction read-only', () => {
     expect(toCommitError(coded('25006'))).toBeInstanceOf(RetryableError)

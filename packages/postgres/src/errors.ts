@@ -250,20 +250,16 @@ function chain(error: unknown): readonly ErrorLike[] {
   const found: ErrorLike[] = []
   let layer: readonly unknown[] = [error]
   for (let depth = 0; depth < DEPTH; depth += 1) {
-    const errors = layer.filter(isNew).map(readable)
+    const errors = layer.filter(isNew).map(toErrorLike)
     found.push(...errors)
     layer = errors.flatMap(({ causes }) => causes)
   }
   return found
 }
 
-/** A copy, because reading a value that a handler throws may throw. */
-function readable(error: unknown): ErrorLike {
-  try {
-    const { code, message, routine, cause, errors } = Object(error)
-    const members = Array.isArray(errors) ? errors.slice(0, MOST_ERRORS) : []
-    return { code, message, routine, causes: [cause, ...members] }
-  } catch {
-    return { causes: [] }
-  }
+/** Handlers may throw any value. */
+function toErrorLike(error: unknown): ErrorLike {
+  const { code, message, routine, cause, errors } = Object(error)
+  const members = Array.isArray(errors) ? errors.slice(0, MOST_ERRORS) : []
+  return { code, message, routine, causes: [cause, ...members] }
 }

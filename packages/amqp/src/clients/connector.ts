@@ -1,5 +1,5 @@
 import type { Runtime } from '@onceward/core'
-import { CallTimeoutError, endsWithin, toReadableError, withTimeout } from '@onceward/core/adapter'
+import { CallTimeoutError, endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { AmqpChannel, AmqpConfirmChannel, AmqpConnection } from '../client.ts'
 import { classifyError, isConnectionClosed, PublishError } from '../errors.ts'
 import { listenTo } from './listeners.ts'
@@ -144,14 +144,9 @@ export class Connector {
 const NO_CONNECTION =
   'The connection function answered no connection. Let it return what `connect()` of amqplib answers.'
 
-/** Rejects with something that can be read, whatever the user's function throws or answers. */
 async function called(source: () => Promise<AmqpConnection>): Promise<AmqpConnection> {
-  try {
-    const connection: Partial<AmqpConnection> | undefined = await source()
-    if (typeof connection?.createChannel === 'function') return connection as AmqpConnection
-  } catch (thrown) {
-    throw toReadableError(thrown)
-  }
+  const connection: Partial<AmqpConnection> | undefined = await source()
+  if (typeof connection?.createChannel === 'function') return connection as AmqpConnection
   throw new Error(NO_CONNECTION)
 }
 

@@ -37,15 +37,3 @@ test.each([
 ])('the text of an error is one line of bounded length: %#', (thrown, text) => {
   expect(classify(thrown)).toEqual({ kind: 'network', text })
 })
-
-test('what cannot be read is an error of another kind', () => {
-  const unreadable = {
-    toString: () => {
-      throw new Error('no')
-    },
-  }
-  expect(classify(unreadable)).toEqual({
-    kind: 'other',
-    text: 'Error: the client threw a value that cannot be read',
-  })
-})

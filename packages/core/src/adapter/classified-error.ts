@@ -10,23 +10,15 @@ export interface ClassifiedError<Kind extends string> {
 /** Longest text of an error, characters: a client may put a whole answer into its message. */
 const LONGEST_TEXT = 2_000
 const LINE_BREAKS = /\s*[\r\n]+\s*/g
-const UNREADABLE = 'Error: the client threw a value that cannot be read'
 
-/**
- * Makes a classifier for every value that may be thrown. If reading a value throws, its kind is `other`: an error while
- * an error is handled would end the consumer, or the process.
- */
+/** Makes a classifier whose texts are bounded and of one line. */
 export function classifierOf<Kind extends string>(
   classify: (error: unknown) => ClassifiedError<Kind>,
-): (error: unknown) => ClassifiedError<Kind | 'other'> {
+): (error: unknown) => ClassifiedError<Kind> {
   return (error) => {
-    try {
-      const { kind, text } = classify(error)
-      const bounded = text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text
-      return { kind, text: bounded.replaceAll(LINE_BREAKS, ' ') }
-    } catch {
-      return { kind: 'other', text: UNREADABLE }
-    }
+    const { kind, text } = classify(error)
+    const bounded = text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text
+    return { kind, text: bounded.replaceAll(LINE_BREAKS, ' ') }
   }
 }
 

@@ -17,7 +17,6 @@ export {
   isError,
   messageOf,
   SWALLOWED_STATEMENT,
-  toReadableError,
 } from '../model/errors.ts'
 export {
   type Availability,

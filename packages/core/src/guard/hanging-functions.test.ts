@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import { changedInbox, silent } from '../fixtures/inbox.ts'
-import { never } from '../fixtures/misbehaviour.ts'
+import { never } from '../fixtures/never.ts'
 import { AS_OPTION, BAD, DEADLINE_MS, GOOD_1, GOOD_2, make } from '../fixtures/user-functions.ts'
 import { memoryInbox } from '../memory/index.ts'
 import { createGuard } from './guard.ts'
@@ -11,7 +11,7 @@ import { createGuard } from './guard.ts'
 test.each(['decode', 'schema', 'eventKey', 'onDuplicate', 'handler'] as const)(
   'close() waits for a hanging %s no longer than the deadline',
   async (name) => {
-    const { clock, guard } = make('a memory inbox', AS_OPTION[name](never))
+    const { clock, guard } = make(AS_OPTION[name](never))
     if (name === 'onDuplicate') await guard.process(BAD)
     const running = guard.process(BAD)
     await turn()

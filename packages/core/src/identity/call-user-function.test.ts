@@ -61,17 +61,6 @@ describe.each(ways)('a function of the user that ends %s', (_, end) => {
   ])('can say that %s', async (_name, error) => {
     expect(await thrownBy(error)).toBe(error)
   })
-
-  test('and throws what cannot be read is blamed all the same', async () => {
-    const unreadable = Object.defineProperty(new Error('x'), 'message', {
-      get: () => {
-        throw new Error('reading it throws')
-      },
-    })
-    const thrown = await thrownBy(unreadable)
-    expect(thrown).toBeInstanceOf(InvalidPayloadError)
-    expect((thrown as Error).cause === unreadable).toBe(false)
-  })
 })
 
 test('an answer that is no promise is not waited for', () => {

@@ -2,12 +2,7 @@ import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import type { EventKey, Fingerprint } from '../model/brands.ts'
 import { copyDelivery, type DecodedDelivery, type Delivery } from '../model/delivery.ts'
-import {
-  DeadlineExceededError,
-  InvalidPayloadError,
-  MissingKeyError,
-  toReadableError,
-} from '../model/errors.ts'
+import { DeadlineExceededError, InvalidPayloadError, MissingKeyError } from '../model/errors.ts'
 import type { IdentifiedEvent } from '../model/inbox.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
@@ -129,8 +124,7 @@ async function withinDeadline(
   return { kind: 'retry', error: new DeadlineExceededError(message) }
 }
 
-function refusal(raw: unknown, key: EventKey | undefined): Identified {
-  const thrown = toReadableError(raw)
+function refusal(thrown: unknown, key: EventKey | undefined): Identified {
   if (isRetryable(thrown)) return { kind: 'retry', error: thrown }
   if (thrown instanceof MissingKeyError) {
     return { kind: 'refused', reason: 'missing-event-key', error: thrown, key }

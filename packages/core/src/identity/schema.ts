@@ -43,17 +43,13 @@ function toPayload<Payload>(result: StandardSchemaV1.Result<Payload>, payload: u
   throw new InvalidPayloadError(`The payload does not fit the schema: ${named.join('; ')}${rest}`)
 }
 
-/** A schema's library made the issue, so every part of it may be of any type, and reading it may throw. */
+/** A schema's library made the issue, so every part of it may be of any type. */
 function toSentence(issues: readonly unknown[], index: number, payload: unknown): string {
-  try {
-    const { message, path } = issues[index] as Partial<Readonly<Record<string, unknown>>>
-    const text = toMessage(message, payload)
-    const segments: readonly unknown[] = Array.isArray(path) ? path.slice(0, LONGEST_PATH) : []
-    const place = cut(segments.map(toSegment).join('.'), LONGEST_PLACE)
-    return place === '' ? text : `${place}: ${text}`
-  } catch {
-    return 'an issue that cannot be read'
-  }
+  const { message, path } = Object(issues[index]) as Partial<Readonly<Record<string, unknown>>>
+  const text = toMessage(message, payload)
+  const segments: readonly unknown[] = Array.isArray(path) ? path.slice(0, LONGEST_PATH) : []
+  const place = cut(segments.map(toSegment).join('.'), LONGEST_PLACE)
+  return place === '' ? text : `${place}: ${text}`
 }
 
 function toMessage(message: unknown, payload: unknown): string {

@@ -34,12 +34,7 @@ export abstract class OncewardError extends Error {
 
   /** Whether `value` is an error of onceward, from this copy of the package or another. */
   static is(value: unknown): value is OncewardError {
-    try {
-      return typeof value === 'object' && value !== null && BRAND in value
-    } catch {
-      // A Proxy may throw on any access.
-      return false
-    }
+    return typeof value === 'object' && value !== null && BRAND in value
   }
 }
 
@@ -148,19 +143,11 @@ const CLASSES: ReadonlyMap<unknown, unknown> = new Map<ErrorCode, unknown>([
   ['ONCEWARD_ENVELOPE', EnvelopeError],
 ])
 
-function readCode(error: OncewardError): ErrorCode | undefined {
-  try {
-    return error.code
-  } catch {
-    return undefined
-  }
-}
-
 /** For `instanceof`: an error of another copy of this package is an instance of the class that has its code. */
 function isInstance(this: unknown, value: unknown): boolean {
   if (Function.prototype[Symbol.hasInstance].call(this, value)) return true
   if (!OncewardError.is(value)) return false
-  return this === OncewardError || CLASSES.get(readCode(value)) === this
+  return this === OncewardError || CLASSES.get(value.code) === this
 }
 
 Object.defineProperty(OncewardError, Symbol.hasInstance, { value: isInstance })
@@ -188,27 +175,27 @@ const MOST_AGGREGATED = 5
  * left out, because drivers keep statements, parameters and passwords in them. Never throws.
  */
 export function describeError(error: unknown): DescribedError {
-  return described(error, 0)
+  try {
+    return described(error, 0)
+  } catch {
+    return { type: typeof error, name: typeof error, message: UNDESCRIBABLE }
+  }
 }
 
 function described(error: unknown, depth: number): DescribedError {
-  try {
-    if (!isError(error)) {
-      const type = typeof error
-      return { type, name: type, message: String(error).slice(0, 200) }
-    }
-    const name = String(error.name).slice(0, LONGEST_NAME)
-    const stack: unknown = error.stack
-    return {
-      type: name,
-      name,
-      message: cut(String(error.message), LONGEST_MESSAGE),
-      ...codeOf(error),
-      ...(typeof stack === 'string' ? { stack: cut(stack, LONGEST_STACK) } : {}),
-      ...(depth === MOST_CAUSES ? {} : causesOf(error, depth + 1)),
-    }
-  } catch {
-    return { type: typeof error, name: typeof error, message: UNDESCRIBABLE }
+  if (!isError(error)) {
+    const type = typeof error
+    return { type, name: type, message: String(error).slice(0, 200) }
+  }
+  const name = String(error.name).slice(0, LONGEST_NAME)
+  const stack: unknown = error.stack
+  return {
+    type: name,
+    name,
+    message: cut(String(error.message), LONGEST_MESSAGE),
+    ...codeOf(error),
+    ...(typeof stack === 'string' ? { stack: cut(stack, LONGEST_STACK) } : {}),
+    ...(depth === MOST_CAUSES ? {} : causesOf(error, depth + 1)),
   }
 }
 
@@ -236,26 +223,11 @@ const UNDESCRIBABLE =
   'A value was thrown that cannot be read: reading it throws. Throw an Error instead.'
 
 /**
- * Returns the thrown value if it can be read safely, otherwise an error in its place. All later code (rules, stores,
- * logs, settlements) may then read it.
+ * The thrown value, or an error in its place if it cannot be described. Called where a user's function throws, so rules,
+ * stores and logs may read what they get.
  */
 export function toReadableError(thrown: unknown): unknown {
-  try {
-    if (typeof thrown !== 'object' || thrown === null) {
-      String(thrown)
-      return thrown
-    }
-    if (!isError(thrown)) {
-      String(thrown)
-      Reflect.get(thrown, 'code')
-      return thrown
-    }
-    for (const name of ['code', 'cause']) Reflect.get(thrown, name)
-    const texts = [thrown.message, thrown.name, thrown.stack ?? '']
-    return texts.every((text) => typeof text === 'string') ? thrown : new Error(UNDESCRIBABLE)
-  } catch {
-    return new Error(UNDESCRIBABLE)
-  }
+  return describeError(thrown).message === UNDESCRIBABLE ? new Error(UNDESCRIBABLE) : thrown
 }
 
 /** PostgreSQL rolls back a transaction in which a statement failed, even if the handler ignores the error. */
@@ -287,7 +259,7 @@ const MOST_ERRORS = 100
 
 /** What an error says, for texts that people read. An error without a message is named by what it holds, or by its name. */
 export function messageOf(error: unknown): string {
-  if (!isError(error)) return String(error)
+  if (!isError(error)) return describeError(error).message
   // Connecting to a host with several addresses, such as localhost, fails with an AggregateError without a message.
   if (error.message !== '') return error.message
   // Timeouts of node-redis are named by their class alone.

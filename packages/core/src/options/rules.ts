@@ -105,7 +105,8 @@ function flatten(options: object): Map<string, unknown> {
     ]),
   )
   if (retry === undefined) return flat
-  if (retry === null || typeof retry !== 'object' || isArray(retry)) return flat.set('retry', retry)
+  if (retry === null || typeof retry !== 'object' || Array.isArray(retry))
+    return flat.set('retry', retry)
   for (const [name, value] of Object.entries(retry)) flat.set(`retry.${name}`, value)
   return flat
 }
@@ -120,19 +121,10 @@ function sentence(name: string, { expected, instead, remedy }: Rule, value: unkn
 /** Options may hold clients with credentials, so objects are named only by their type. */
 function toText(value: unknown): string {
   if (typeof value === 'function') return 'function'
-  if (isArray(value)) return `[${value.length} values]`
+  if (Array.isArray(value)) return `[${value.length} values]`
   if (value !== null && typeof value === 'object') return '{…}'
   return shown(String(value))
 }
 
 const typeOf = (value: unknown): string =>
-  value === null ? 'null' : isArray(value) ? 'array' : typeof value
-
-/** False for a revoked Proxy, about which nothing can be told. */
-function isArray(value: unknown): value is readonly unknown[] {
-  try {
-    return Array.isArray(value)
-  } catch {
-    return false
-  }
-}
+  value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value

@@ -2,7 +2,7 @@ import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
 import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { answerWithin, CallTimeoutError, LATE } from '../concurrency/timeout.ts'
 import type { DeadLetter, Publish } from '../model/dead-letter.ts'
-import { isError, toReadableError } from '../model/errors.ts'
+import { describeError, isError } from '../model/errors.ts'
 import type { Release, Runtime } from '../model/runtime.ts'
 
 /** Maximum time until the broker confirms a dead letter, ms. */
@@ -99,6 +99,5 @@ export class PlaceCalls {
 }
 
 function toError(thrown: unknown): Error {
-  const readable = toReadableError(thrown)
-  return isError(readable) ? readable : new Error(String(readable))
+  return isError(thrown) ? thrown : new Error(describeError(thrown).message)
 }

@@ -116,10 +116,6 @@ test('other settlements, and settlements of other guards, publish nothing', asyn
   expect(letters).toEqual([])
 })
 
-const unreadable = (): never => {
-  throw new Error('no reading')
-}
-const hostile = new Proxy(new Error('x'), { get: unreadable })
 /** A client may do anything. */
 const ODD: readonly (readonly [string, Publish])[] = [
   ['rejects', () => Promise.reject(new Error('the broker is down'))],
@@ -132,13 +128,6 @@ const ODD: readonly (readonly [string, Publish])[] = [
   ['rejects with undefined', () => Promise.reject(undefined)],
   ['rejects with a symbol', () => Promise.reject(Symbol('odd'))],
   ['rejects with an object without a prototype', () => Promise.reject(Object.create(null))],
-  ['rejects with an error that cannot be read', () => Promise.reject(hostile)],
-  [
-    'answers a thenable that throws',
-    () => {
-      return Object.defineProperty({}, 'then', { get: unreadable }) as Promise<void>
-    },
-  ],
 ]
 
 test.each(ODD)('a publisher that %s: the dead letter is retried', async (_, odd) => {

@@ -2,7 +2,7 @@ import { track } from '../concurrency/timeout.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import type { DeadLetter, DeadLetterRef, Publish } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { describeError, isError, toReadableError } from '../model/errors.ts'
+import { describeError, isError } from '../model/errors.ts'
 import type {
   DeadLetterAnswer,
   GuardOutage,
@@ -262,8 +262,7 @@ function notPublished(
   { id }: DeadLetterRef,
   { cause, error: thrown }: { readonly cause: DeferCause; readonly error: unknown },
 ): DeadLetterAnswer {
-  const readable = toReadableError(thrown)
-  const error = isError(readable) ? readable : new Error(String(readable))
+  const error = isError(thrown) ? thrown : new Error(describeError(thrown).message)
   logger.error(
     { consumer, eventId: id, cause, err: describeError(error) },
     'a dead letter could not be published and is retried: check the dead-letter queue',

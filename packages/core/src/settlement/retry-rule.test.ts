@@ -36,14 +36,6 @@ test.each<[string, unknown, number]>([
   expect(retryDelayMs(optionsOf(), 1, error)).toBe(delayMs)
 })
 
-test('an error whose delay cannot be read waits as long as any other', () => {
-  const get = (): never => {
-    throw why
-  }
-  const error = Object.defineProperty(new RetryableError('later'), 'afterMs', { get })
-  expect(retryDelayMs(optionsOf(), 1, error)).toBe(500)
-})
-
 test('the attempts end with the last one, and at once for an error that no retry can fix', () => {
   expect(decideRetry(optionsOf(), 2, why)).toEqual({ kind: 'retry', delayMs: 1_000 })
   expect(decideRetry(optionsOf(), 3, why)).toEqual({ kind: 'bury', reason: 'attempts-spent' })

@@ -17,21 +17,12 @@ export type RetryDecision =
 /** The back-off, or the delay that the error asks for, within `retry.maxMs`. */
 export function retryDelayMs(options: ResolvedOptions, attempt: number, error: unknown): number {
   const { baseMs, maxMs } = options.retry
-  const afterMs = askedDelayMs(error)
+  const afterMs = error instanceof RetryableError ? error.afterMs : undefined
   // `afterMs` is NaN if it was computed from a date or from a missing `Retry-After` header. The back-off then applies.
   if (afterMs !== undefined && Number.isFinite(afterMs) && afterMs >= 0) {
     return Math.min(maxMs, afterMs)
   }
   return backoffMs({ attempt, baseMs, maxMs, random: () => options.runtime.random() })
-}
-
-/** The delay that the error asks for. None if it cannot be read. */
-function askedDelayMs(error: unknown): number | undefined {
-  try {
-    return error instanceof RetryableError ? error.afterMs : undefined
-  } catch {
-    return undefined
-  }
 }
 
 /** Errors that a retry cannot fix. */

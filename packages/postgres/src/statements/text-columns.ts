@@ -30,16 +30,12 @@ export function toErrorText(error: unknown): string | undefined {
   return cut(text, MAX_ERROR_BYTES)
 }
 
-/** Handlers throw anything: also objects whose properties throw, and causes that form a cycle. */
+/** Handlers throw anything, also errors whose causes form a cycle. */
 function describe(error: unknown, depth = 0): string {
-  try {
-    if (!isError(error)) return beginning(String(error), MAX_ERROR_BYTES)
-    const own = ownText(error)
-    if (error.cause === undefined || depth === MAX_CAUSES) return own
-    return `${own}\ncaused by: ${describe(error.cause, depth + 1)}`
-  } catch {
-    return 'an error that cannot be read'
-  }
+  if (!isError(error)) return beginning(String(error), MAX_ERROR_BYTES)
+  const own = ownText(error)
+  if (error.cause === undefined || depth === MAX_CAUSES) return own
+  return `${own}\ncaused by: ${describe(error.cause, depth + 1)}`
 }
 
 /** Stacks mostly begin with name and message. A message may be of any length, so no part is looked at whole. */
